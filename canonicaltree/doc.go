@@ -1,0 +1,31 @@
+// Package canonicaltree knows JSON and nothing else: it parses a document
+// strictly, orders its members, hashes it by structure, compares two documents
+// and tells which paths differ.
+//
+// # Model
+//
+// [Parse] scans a document once and gives a [Tree]: a compact index over the
+// document's own bytes. A [Node] is a position in a Tree, cheap to copy, and
+// says what stands there. A Tree is immutable after Parse, so any number of
+// goroutines may read it at the same time. It keeps the bytes that it was
+// parsed from: the caller must not change them while the Tree is in use.
+//
+// # Equality
+//
+// Two documents are structurally equal when they hold the same values in the
+// same places. The order of members, white space and the spelling of escapes
+// do not matter; types, nesting, the order of arrays, and null against absent
+// do. Numbers compare by their literal ([Literal]: 1 is not 1.0) or by their
+// value ([Decimal]: 1, 1.0 and 1e0 are equal), never through float64.
+//
+// The digest ([Sum]) is SHA-256 over a type-tagged, length-prefixed encoding
+// that no two different documents share. A digest is only comparable with one
+// of the same [Scheme]; store the scheme's number beside it.
+//
+// # Refused documents
+//
+// Anything that is not exactly one JSON text by RFC 8259 in valid UTF-8 is
+// refused with a [SyntaxError] that carries the offset. So are duplicate member
+// names (RFC 7493, also when one of them is escaped), lone surrogates, a
+// byte-order mark, and nesting deeper than the limit.
+package canonicaltree
