@@ -1,0 +1,35 @@
+package canonicaltree
+
+import "fmt"
+
+// SyntaxError says why a document was refused and where. It holds nothing of
+// the document's content, so it may be logged. [Parse], [ParseLimits] and [Sum]
+// give it as a *SyntaxError; find it with errors.As.
+type SyntaxError struct {
+	// Offset counts the bytes before the one that cannot stand there. At an
+	// unexpected end it is the length of the document.
+	Offset int64
+	// Msg is a short phrase in lower case, for people.
+	Msg string
+}
+
+// Error gives the message and the offset.
+func (e *SyntaxError) Error() string {
+	return fmt.Sprintf("json: %s at offset %d", e.Msg, e.Offset)
+}
+
+// LimitError says that a document, valid or not, was given up at a limit of
+// [Limits]. It comes as a *LimitError; find it with errors.As.
+type LimitError struct {
+	// Limit is "depth" or "size".
+	Limit string
+	// Max is the limit that was exceeded, in levels or in bytes.
+	Max int64
+	// Offset is where the first level too many opens; for "size" it is Max.
+	Offset int64
+}
+
+// Error gives the limit, its value and the offset.
+func (e *LimitError) Error() string {
+	return fmt.Sprintf("json: %s limit of %d exceeded at offset %d", e.Limit, e.Max, e.Offset)
+}

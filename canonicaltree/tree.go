@@ -1,0 +1,152 @@
+package canonicaltree
+
+import (
+	"math"
+	"sync"
+)
+
+// Scheme is the number of the encoding that digests are made of. Digests of
+// different schemes must not be compared. docs/structural-hash.md specifies it.
+const Scheme uint8 = 1
+
+// DefaultDepth is how many arrays and objects may stand inside one another
+// when [Limits] does not say otherwise.
+const DefaultDepth = 512
+
+// Limits bounds what a document may cost. The zero value means the defaults.
+// Memory is proportional to the size of the document: at most about 20 times
+// its bytes (a document of nothing but small numbers), usually below 4 times.
+type Limits struct {
+	// Depth is how many arrays and objects may stand inside one another.
+	// Defaults to DefaultDepth. Reading a Tree takes stack in proportion to it.
+	Depth int
+	// Size is the largest accepted document in bytes. Defaults to, and is never
+	// more than, 2 GiB less one byte.
+	Size int
+}
+
+// Tree is the index of one document. It is immutable until [Tree.Release], so
+// any number of goroutines may read it. It refers to the bytes that it was
+// parsed from, which must not change while it is in use.
+type Tree struct {
+	data  []byte
+	nodes []node
+	// order lists nodes: the members of objects by name, where the document
+	// has them in another order or there are many; the elements of long arrays.
+	order []uint32
+	// text holds the content of every string and name that is written with
+	// escapes.
+	text []byte
+
+	scratch
+}
+
+// scratch is what parsing and hashing need besides the index. It stays with the
+// Tree so that one pool serves both.
+type scratch struct {
+	stack    []frame
+	entries  []entry
+	spare    []entry
+	ordinals []uint32
+	encoding []byte
+	// compared counts comparisons of names, for the growth tests.
+	compared int
+}
+
+// node is one value. The nodes of a document stand in document order, so the
+// first child of a container follows it directly.
+type node struct {
+	start, end uint32 // the value's bytes in data
+	name       uint32 // of the member's name: its offset in data or text
+	nameLen    uint32
+	next       uint32 // the node after this value and all that is inside it
+	count      uint32 // members or elements; for an escaped string its length in text
+	order      uint32 // offset in order; for an escaped string its offset in text
+	kind       Kind
+	flags      flags
+}
+
+type flags uint8
+
+const (
+	isMember    flags = 1 << iota // the value has a name
+	nameEscaped                   // the name stands in text
+	escaped                       // string: the content stands in text
+	tabled                        // container: its children are listed in order
+	unordered                     // object: the document does not have it by name
+	plain                         // number: the literal is its own normal form
+)
+
+// wide is the number of children above which a container gets a table, so that
+// Get and At need not walk from sibling to sibling.
+const wide = 16
+
+// Index and scratch of a Tree above this many bytes of document are left to the
+// garbage collector: one giant must not stay in the pool for ever.
+const pooledSize = 1 << 20
+
+var trees = sync.Pool{New: func() any { return new(Tree) }}
+
+// Parse indexes data, which must be exactly one JSON text, under the default
+// limits. It keeps data. The error is a [*SyntaxError] or a [*LimitError].
+func Parse(data []byte) (*Tree, error) {
+	return ParseLimits(data, Limits{})
+}
+
+// ParseLimits is [Parse] under the given limits.
+func ParseLimits(data []byte, l Limits) (*Tree, error) {
+	t := trees.Get().(*Tree)
+	if err := t.parse(data, l); err != nil {
+		t.Release()
+		return nil, err
+	}
+	return t, nil
+}
+
+// Root gives the document's value. It always exists.
+func (t *Tree) Root() Node {
+	return Node{t, 0}
+}
+
+// Release gives the index back for reuse. Neither t nor any of its Nodes may be
+// used afterwards. Calling it is optional, and at most once.
+func (t *Tree) Release() {
+	size := len(t.data)
+	t.data = nil
+	if size <= pooledSize {
+		trees.Put(t)
+	}
+}
+
+func (l Limits) withDefaults() Limits {
+	if l.Depth <= 0 {
+		l.Depth = DefaultDepth
+	}
+	if l.Size <= 0 || l.Size > math.MaxInt32 {
+		l.Size = math.MaxInt32
+	}
+	return l
+}
+
+// nameOf gives the unescaped name of a member.
+func (t *Tree) nameOf(n *node) []byte {
+	if n.flags&nameEscaped != 0 {
+		return t.text[n.name : n.name+n.nameLen]
+	}
+	return t.data[n.name : n.name+n.nameLen]
+}
+
+// textOf gives the unescaped content of a string.
+func (t *Tree) textOf(n *node) []byte {
+	if n.flags&escaped != 0 {
+		return t.text[n.order : n.order+n.count]
+	}
+	return t.data[n.start+1 : n.end-1]
+}
+
+// flat reports whether the children of the container at i have no children
+// themselves, so that they stand side by side.
+func (t *Tree) flat(i uint32) bool {
+	n := &t.nodes[i]
+	return n.next-i-1 == n.count
+}

@@ -1,0 +1,131 @@
+// Package change holds the vocabulary that decide and deliver share: a change,
+// its version, its idempotency key, and its forms on the wire.
+//
+// A change is a projected document, or a retraction, that passed the dam. Its
+// version is the inbox position of the record that caused it, so it grows
+// strictly per entity and needs no clock. Its key follows from service, entity,
+// version and content: the same key always means the same bytes.
+package change
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// Version is the position of a change: the generation of the inbox topic in
+// the high 16 bits, the offset of the causing record in the low 48. Versions
+// of one entity compare as numbers; versions of different entities say nothing
+// about each other. The zero Version is older than every real one.
+type Version uint64
+
+const offsetBits = 48
+
+// NewVersion packs an inbox position. Generation must be 1 to 32767 (the
+// version also fits a signed 64-bit column) and offset 0 to 2^48-1; anything
+// else is a programming error and panics.
+func NewVersion(generation uint16, offset int64) Version {
+	if generation == 0 || generation > 1<<15-1 || offset < 0 || offset >= 1<<offsetBits {
+		panic(fmt.Sprintf("change: impossible inbox position: generation %d, offset %d", generation, offset))
+	}
+	return Version(generation)<<offsetBits | Version(offset)
+}
+
+// Generation is the generation of the inbox topic.
+func (v Version) Generation() uint16 { return uint16(v >> offsetBits) }
+
+// Offset is the offset of the record in its inbox partition.
+func (v Version) Offset() int64 { return int64(v & (1<<offsetBits - 1)) }
+
+// String shows a version as generation:offset.
+func (v Version) String() string { return fmt.Sprintf("%d:%d", v.Generation(), v.Offset()) }
+
+// Op says what a change does to the customer's copy of the entity.
+type Op string
+
+const (
+	// Upsert carries the whole projected document.
+	Upsert Op = "upsert"
+	// Retract says that the entity is no longer part of the projection.
+	Retract Op = "retract"
+)
+
+// Content is what the dam compares: a structural hash with the number of its
+// scheme in front, or the mark of a retraction. A nil Content is the unknown
+// state, which equals nothing: the next content passes, whatever it is.
+// Contents are equal when their bytes are.
+type Content []byte
+
+const retractMark = 0xFF
+
+// Hashed is the content of an upsert whose document has digest d.
+func Hashed(scheme uint8, d canonicaltree.Digest) Content {
+	c := make(Content, 1+len(d))
+	c[0] = scheme
+	copy(c[1:], d[:])
+	return c
+}
+
+// Retracted is the content of a retraction.
+func Retracted() Content { return Content{retractMark} }
+
+// IsRetracted tells whether c is the mark of a retraction.
+func (c Content) IsRetracted() bool { return len(c) == 1 && c[0] == retractMark }
+
+// Scheme is the number of the hash scheme that c was made under; 0 for a
+// retraction and for the unknown state.
+func (c Content) Scheme() uint8 {
+	if len(c) < 2 {
+		return 0
+	}
+	return c[0]
+}
+
+// String shows a content for people: "unknown", "retracted" or scheme:hex.
+func (c Content) String() string {
+	switch {
+	case c == nil:
+		return "unknown"
+	case c.IsRetracted():
+		return "retracted"
+	case len(c) < 2:
+		return "invalid"
+	}
+	return fmt.Sprintf("%d:%s", c[0], hex.EncodeToString(c[1:]))
+}
+
+// Change is one update for one service. It is immutable once made and may be
+// read from any goroutine.
+type Change struct {
+	Service  string  // customer/projection@sink
+	Entity   string  // the business object, never empty
+	Op       Op      // Upsert or Retract
+	Version  Version // position of the causing record
+	Key      string  // idempotency key, see Key
+	Content  Content // what the dam row holds for this change
+	Revision int64   // configuration revision that decided it
+	// Time is the timestamp of the causing inbox record, in UTC with
+	// millisecond resolution. It is for people and for time partitions, the
+	// same at every repetition, and no order follows from it.
+	Time time.Time
+	Doc  []byte // the projected document as JSON; nil on Retract
+}
+
+// Key is the idempotency key of a change: 32 hex digits from SHA-256 over
+// service, entity, version and content, each length-prefixed.
+func Key(service, entity string, v Version, c Content) string {
+	var scratch [256]byte
+	b := scratch[:0]
+	b = binary.AppendUvarint(b, uint64(len(service)))
+	b = append(b, service...)
+	b = binary.AppendUvarint(b, uint64(len(entity)))
+	b = append(b, entity...)
+	b = binary.BigEndian.AppendUint64(b, uint64(v))
+	b = append(b, c...)
+	sum := sha256.Sum256(b)
+	return hex.EncodeToString(sum[:16])
+}

@@ -1,0 +1,162 @@
+package change
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// AppendRecord appends the JSON object that file, Kafka and webhook sinks
+// emit: service, entity, op, version, key and, on an upsert, doc. The same
+// change always gives the same bytes.
+func (c *Change) AppendRecord(dst []byte) []byte {
+	dst = append(dst, `{"service":`...)
+	dst = canonicaltree.AppendString(dst, c.Service)
+	dst = append(dst, `,"entity":`...)
+	dst = canonicaltree.AppendString(dst, c.Entity)
+	dst = append(dst, `,"op":"`...)
+	dst = append(dst, c.Op...)
+	dst = append(dst, `","version":`...)
+	dst = strconv.AppendUint(dst, uint64(c.Version), 10)
+	dst = append(dst, `,"key":"`...)
+	dst = append(dst, c.Key...)
+	dst = append(dst, '"')
+	if c.Op == Upsert {
+		dst = append(dst, `,"doc":`...)
+		dst = append(dst, c.Doc...)
+	}
+	return append(dst, '}')
+}
+
+// formatVersion is the first byte of the binary form; a reader refuses any
+// other, so that a later form cannot be misread.
+const formatVersion = 1
+
+// ErrMalformed is what Decode and DecodeAll return, wrapped, for bytes that
+// AppendBinary did not write.
+var ErrMalformed = errors.New("malformed change")
+
+// AppendBinary appends the compact form of c that outbox rows and change
+// topics carry. It is self-delimiting: forms may stand one after the other.
+func (c *Change) AppendBinary(dst []byte) []byte {
+	dst = append(dst, formatVersion)
+	flag := byte('u')
+	if c.Op == Retract {
+		flag = 'r'
+	}
+	dst = append(dst, flag)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
+	dst = binary.AppendVarint(dst, c.Revision)
+	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
+	dst = appendBytes(dst, c.Service)
+	dst = appendBytes(dst, c.Entity)
+	dst = appendBytes(dst, c.Key)
+	dst = appendBytes(dst, c.Content)
+	return appendBytes(dst, c.Doc)
+}
+
+func appendBytes[T string | []byte | Content](dst []byte, b T) []byte {
+	dst = binary.AppendUvarint(dst, uint64(len(b)))
+	return append(dst, b...)
+}
+
+// Decode reads one change from the front of b and gives the rest. Content and
+// Doc are sub-slices of b: b must not be changed while the change is in use.
+// Its error wraps ErrMalformed.
+func Decode(b []byte) (c Change, rest []byte, err error) {
+	r := reader{b: b}
+	if v := r.byte(); v != formatVersion && !r.failed {
+		return Change{}, nil, fmt.Errorf("%w: format %d, this build reads %d", ErrMalformed, v, formatVersion)
+	}
+	switch r.byte() {
+	case 'u':
+		c.Op = Upsert
+	case 'r':
+		c.Op = Retract
+	default:
+		r.failed = true
+	}
+	c.Version = Version(r.uint64())
+	c.Revision = r.varint()
+	c.Time = time.UnixMilli(r.varint()).UTC()
+	c.Service = string(r.bytes())
+	c.Entity = string(r.bytes())
+	c.Key = string(r.bytes())
+	c.Content = Content(r.bytes())
+	c.Doc = r.bytes()
+	if r.failed {
+		return Change{}, nil, fmt.Errorf("%w: cut off or corrupt", ErrMalformed)
+	}
+	if c.Op == Retract {
+		c.Doc = nil
+	}
+	return c, r.b, nil
+}
+
+// DecodeAll reads changes until b is used up.
+func DecodeAll(b []byte) ([]Change, error) {
+	var all []Change
+	for len(b) > 0 {
+		c, rest, err := Decode(b)
+		if err != nil {
+			return nil, fmt.Errorf("change %d: %w", len(all), err)
+		}
+		all, b = append(all, c), rest
+	}
+	return all, nil
+}
+
+// reader cuts fields off the front of b; after the first failure every
+// further read gives zero values.
+type reader struct {
+	b      []byte
+	failed bool
+}
+
+func (r *reader) take(n uint64) []byte {
+	if r.failed || n > uint64(len(r.b)) {
+		r.failed = true
+		return nil
+	}
+	out := r.b[:n:n]
+	r.b = r.b[n:]
+	return out
+}
+
+func (r *reader) byte() byte {
+	if b := r.take(1); b != nil {
+		return b[0]
+	}
+	return 0
+}
+
+func (r *reader) uint64() uint64 {
+	if b := r.take(8); b != nil {
+		return binary.BigEndian.Uint64(b)
+	}
+	return 0
+}
+
+func (r *reader) varint() int64 {
+	v, n := binary.Varint(r.b)
+	if n <= 0 {
+		r.failed = true
+		return 0
+	}
+	r.take(uint64(n))
+	return v
+}
+
+func (r *reader) bytes() []byte {
+	n, used := binary.Uvarint(r.b)
+	if used <= 0 {
+		r.failed = true
+		return nil
+	}
+	r.take(uint64(used))
+	return r.take(n)
+}

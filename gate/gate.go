@@ -1,0 +1,42 @@
+// Package gate answers one question at the door of ingest: has this event id
+// of this source, with this content, been taken in already?
+//
+// # Model
+//
+// A gate remembers, per source and event id, the hash of the content that was
+// taken in, for a limited time. An event whose id is known with the same
+// content is a repetition and needs no further work; the same id with other
+// content is let through, since a producer that uses an id twice must not lose
+// the second event.
+//
+// The gate saves work; it is no guard. What it lets through by mistake (it was
+// down, it forgot) the fence and the dam catch. So it fails open, and the mark
+// comes last: after the event is durable in the inbox. A mark before the
+// effect would lose the event at a crash.
+package gate
+
+import "context"
+
+// Hash is the structural digest of an event's stripped payload and operation.
+type Hash [32]byte
+
+// Entry is one event at the gate.
+type Entry struct {
+	Source  string
+	EventID string // never empty: events without an id do not go through a gate
+	Hash    Hash
+}
+
+// Gate remembers events that were taken in. Implementations may be used from
+// any number of goroutines.
+type Gate interface {
+	// Seen tells, for each entry, whether it was marked with the same hash and
+	// the mark has not expired. On an error the caller lets everything through.
+	Seen(ctx context.Context, entries []Entry) ([]bool, error)
+	// Mark remembers entries. It is called when they are durable in the inbox. A
+	// later mark of the same id replaces the earlier one.
+	Mark(ctx context.Context, entries []Entry) error
+	// Ping tells whether the gate answers.
+	Ping(ctx context.Context) error
+	Close() error
+}

@@ -1,0 +1,192 @@
+// Package inbox holds the records of the inbox, the internal log between
+// ingest and decide: events of all sources and control records, keyed by
+// entity, so that everything about one entity stands in one partition in one
+// order.
+//
+// A record's Kafka value is the stripped payload (nil for a delete) or, for a
+// control record, its JSON form. Everything else travels in one header as
+// compact JSON, so that the payload's bytes stay as ingest wrote them.
+package inbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// Header is the name of the one header (and of the message metadata entry).
+const Header = "weir"
+
+// Op is what an event does to its source document.
+type Op string
+
+const (
+	// Upsert replaces or patches the source document.
+	Upsert Op = "upsert"
+	// Delete removes it.
+	Delete Op = "delete"
+)
+
+// Origin is where an event came from.
+type Origin struct {
+	// Source is the configured name.
+	Source string `json:"s"`
+	// Topic is the identity of the stream, not its name: a topic that is
+	// deleted and created again, or a file that is replaced, has a new one.
+	// Empty for a push source, which has no positions.
+	Topic string `json:"t,omitempty"`
+	// Partition and Offset grow with the stream; meaningless without Topic.
+	Partition int32 `json:"p,omitempty"`
+	Offset    int64 `json:"o,omitempty"`
+}
+
+// Event is one event about one entity. Its entity is the record's key and its
+// payload the record's value.
+type Event struct {
+	Origin
+	EventID  string `json:"i,omitempty"` // the producer's id; empty when it has none
+	Sequence string `json:"q,omitempty"` // the producer's order, see CompareSequence; empty when it has none
+	Op       Op     `json:"op"`
+	Entity   string `json:"-"`
+	Payload  []byte `json:"-"` // stripped JSON; nil on Delete
+}
+
+// Action is what a control record asks the owner of an entity to do.
+type Action string
+
+const (
+	// Release sets the dam rows of Services that still hold Version to the
+	// delivered content or to unknown (To), after a delivery became a dead letter.
+	Release Action = "release"
+	// Reset sets the dam rows of Services to unknown: the next content passes.
+	Reset Action = "reset"
+	// Redecide evaluates all Services again from the current merged document.
+	Redecide Action = "redecide"
+)
+
+// Control is an operator's or deliver's request about one entity, decided by
+// the entity's owner in the order of the inbox.
+type Control struct {
+	ID       string         `json:"id"`                 // unique per request
+	Action   Action         `json:"action"`             //
+	Services []string       `json:"services,omitempty"` // empty: all
+	Version  change.Version `json:"version,omitempty"`  // Release: only rows that have this version
+	Unknown  bool           `json:"unknown,omitempty"`  // Release: to unknown instead of the delivered content
+	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
+	Actor    string         `json:"actor,omitempty"`    // who asked
+	Reason   string         `json:"reason,omitempty"`   // why
+}
+
+// Record is one record of the inbox: exactly one of Event and Control is set.
+type Record struct {
+	Entity  string
+	Event   *Event
+	Control *Control
+}
+
+// Kinds in the header.
+const (
+	kindEvent   = "e"
+	kindControl = "c"
+)
+
+type header struct {
+	Kind string `json:"k"`
+	Event
+}
+
+// ErrMalformed is what Decode returns, wrapped, for a record that no Encode made.
+var ErrMalformed = errors.New("malformed inbox record")
+
+// Encode gives key, header value and value of r. It fails only for a record
+// that breaks the rules above.
+func Encode(r Record) (key, head, value []byte, err error) {
+	if r.Entity == "" || strings.ContainsRune(r.Entity, 0) {
+		return nil, nil, nil, fmt.Errorf("%w: entity id is empty or holds a NUL", ErrMalformed)
+	}
+	switch {
+	case r.Event != nil && r.Control == nil:
+		if (r.Event.Op == Delete) != (r.Event.Payload == nil) {
+			return nil, nil, nil, fmt.Errorf("%w: a delete has no payload, an upsert has one", ErrMalformed)
+		}
+		head, err = json.Marshal(header{Kind: kindEvent, Event: *r.Event})
+		value = r.Event.Payload
+	case r.Control != nil && r.Event == nil:
+		head = []byte(`{"k":"` + kindControl + `"}`)
+		value, err = json.Marshal(r.Control)
+	default:
+		err = fmt.Errorf("%w: neither event nor control", ErrMalformed)
+	}
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	return []byte(r.Entity), head, value, nil
+}
+
+// Decode reads what Encode wrote. The payload is value itself, not a copy.
+// Its error wraps ErrMalformed.
+func Decode(key, head, value []byte) (Record, error) {
+	if len(key) == 0 {
+		return Record{}, fmt.Errorf("%w: no key", ErrMalformed)
+	}
+	if len(head) == 0 {
+		return Record{}, fmt.Errorf("%w: no %q header", ErrMalformed, Header)
+	}
+	var h header
+	if err := json.Unmarshal(head, &h); err != nil {
+		return Record{}, fmt.Errorf("%w: header: %w", ErrMalformed, err)
+	}
+	r := Record{Entity: string(key)}
+	switch h.Kind {
+	case kindEvent:
+		e := h.Event
+		e.Entity = r.Entity
+		if e.Op != Upsert && e.Op != Delete {
+			return Record{}, fmt.Errorf("%w: operation %q", ErrMalformed, e.Op)
+		}
+		if e.Op == Upsert {
+			if value == nil {
+				return Record{}, fmt.Errorf("%w: an upsert without payload", ErrMalformed)
+			}
+			e.Payload = value
+		}
+		r.Event = &e
+	case kindControl:
+		r.Control = new(Control)
+		if err := json.Unmarshal(value, r.Control); err != nil {
+			return Record{}, fmt.Errorf("%w: control: %w", ErrMalformed, err)
+		}
+	default:
+		return Record{}, fmt.Errorf("%w: kind %q", ErrMalformed, h.Kind)
+	}
+	return r, nil
+}
+
+// CompareSequence orders two sequences of one source: -1, 0 or 1. Two strings
+// of digits compare as whole numbers of any length, all others by their bytes;
+// so numbers, ISO 8601 times in one zone, and zero-padded log positions order
+// as their producers mean them.
+func CompareSequence(a, b string) int {
+	if digits(a) && digits(b) {
+		a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+		if len(a) != len(b) {
+			if len(a) < len(b) {
+				return -1
+			}
+			return 1
+		}
+	}
+	return strings.Compare(a, b)
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,141 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// Kind says what a sink keeps.
+type Kind string
+
+const (
+	// State sinks hold the newest document of each entity. Deliver may leave
+	// out changes that a newer one in hand replaces.
+	State Kind = "state"
+	// Log sinks hold every change, in order per entity.
+	Log Kind = "log"
+)
+
+// Traits tell deliver how to feed a sink. They do not change after Open.
+type Traits struct {
+	Kind Kind
+	// MaxBatch is the most changes that one Write takes, at least 1.
+	MaxBatch int
+	// MaxBytes bounds the sum of documents in one Write, in bytes; 0 is no bound.
+	// A single change above it is still handed over, alone.
+	MaxBytes int
+	// Linger is how long deliver may wait to fill a batch; 0 takes what is there.
+	Linger time.Duration
+}
+
+// Sink writes changes to one target of one service. Deliver calls Open until
+// it succeeds, then Write from one goroutine at a time, then Close once. A
+// sink never retries by itself: deliver does, with back-off, and checks
+// before each further attempt that a change is still worth sending.
+type Sink interface {
+	// Open connects and checks the target, creating it where the sink's
+	// configuration allows that. It may be called again after an error.
+	Open(ctx context.Context) error
+
+	// Write makes the changes durable in the target and returns nil when every
+	// one of them took effect or was a no-op there. Changes of one entity stand
+	// in ascending version; the sink keeps that order. One change may come again
+	// (same key, version and bytes) and may come after a newer one: for a State
+	// sink neither may have an effect; a Log sink skips a known key.
+	//
+	// An error that is a *BatchError names the failed changes, and all others
+	// took effect. Any other error holds for the whole batch: none may be
+	// assumed to have taken effect, any may have. Errors are *Error where the
+	// sink knows more. Write returns soon after ctx is cancelled.
+	Write(ctx context.Context, changes []change.Change) error
+
+	// Traits may be called at any time after New.
+	Traits() Traits
+
+	// Close releases the target. Nothing is buffered between Writes, so
+	// nothing is lost by it. It may be called without Open.
+	Close() error
+}
+
+// Class says what deliver does about a failure.
+type Class int
+
+const (
+	// Retry: not now. The target is away, busy or asks to wait; try the same
+	// again for as long as it takes.
+	Retry Class = iota
+	// RetryBounded: this attempt failed and the same may fail for ever (a server
+	// error for one document). After the configured attempts it is a dead letter.
+	RetryBounded
+	// Reject: this change is refused for what it is and had no effect; a dead letter.
+	Reject
+	// Pause: the service as a whole is refused (401, 403, missing table,
+	// mismatch); stop sending, tell the operator, probe now and then.
+	Pause
+)
+
+// String gives the class's word for logs and metrics.
+func (c Class) String() string {
+	switch c {
+	case Retry:
+		return "retry"
+	case RetryBounded:
+		return "retry_bounded"
+	case Reject:
+		return "reject"
+	case Pause:
+		return "pause"
+	}
+	return fmt.Sprintf("class(%d)", int(c))
+}
+
+// Error is a failure that a sink has classified. Its text holds no payload
+// and no secret.
+type Error struct {
+	Class Class
+	// Ambiguous: the change may have taken effect all the same (a time-out, a
+	// connection lost after sending). A dead letter of it releases the dam row to unknown.
+	Ambiguous bool
+	// RetryAfter is how long the target asked to wait, already capped; 0 when it did not.
+	RetryAfter time.Duration
+	Op         string // what was tried: "insert", "post", …
+	Hint       string // what an operator can do, may be empty
+	Err        error
+}
+
+func (e *Error) Error() string {
+	s := e.Op + ": " + e.Err.Error()
+	if e.Hint != "" {
+		s += " (" + e.Hint + ")"
+	}
+	return s
+}
+
+func (e *Error) Unwrap() error { return e.Err }
+
+// BatchError says which changes of a Write failed; all others took effect.
+type BatchError struct {
+	// Failed maps the index in the batch to its failure. Never empty.
+	Failed map[int]error
+}
+
+func (e *BatchError) Error() string {
+	for i, err := range e.Failed {
+		return fmt.Sprintf("%d changes of the batch failed, one of them [%d]: %v", len(e.Failed), i, err)
+	}
+	return "no change failed"
+}
+
+// Classify gives the *Error in err's chain; an error that no sink classified
+// counts as Retry and ambiguous, which loses nothing.
+func Classify(err error) *Error {
+	var e *Error
+	if errors.As(err, &e) {
+		return e
+	}
+	return &Error{Class: Retry, Ambiguous: true, Op: "write", Err: err}
+}

@@ -1,0 +1,22 @@
+// Package store says what Weir's durable state is and what its transactions
+// promise. Packages store/postgres and store/sqlite keep it; package
+// store/storetest is the conformance suite that both pass.
+//
+// # Model
+//
+// Decisions have one writer per inbox partition, the owner, which says so by a
+// token in the partition's watermark. One transaction moves the watermarks of
+// all partitions that have something waiting, writes entities, swaps dam rows,
+// and adds the outbox rows that carry the duty to publish. It fails as a whole
+// when a watermark is not where the owner believes it to be: so a zombie, a
+// restored store and a commit of unknown outcome all end the same way, with
+// nothing written and a take-over.
+//
+// The dam is one row per (service, entity). Decide swaps its content; deliver
+// only writes its delivered columns. A row is never deleted by a retraction.
+//
+// # Guarantee
+//
+// What Decide, Confirm and CompareAndSwap returned without an error is durable:
+// it survives the kill of the process and of the server.
+package store

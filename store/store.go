@@ -1,0 +1,326 @@
+package store
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// Store is the whole of it; stages ask for the part they use. Every method may
+// be called from any number of goroutines. Errors are sorted by ClassOf.
+type Store interface {
+	Configurations
+	Decisions
+	Deliveries
+	DeadLetters
+	Positions
+	Reader
+
+	// Migrate creates or upgrades the tables; a no-op when they are current.
+	// Several processes may call it at the same time.
+	Migrate(ctx context.Context) error
+	// CheckSchema fails with ErrSchema when the tables are not those of this build.
+	CheckSchema(ctx context.Context) error
+	// Ping tells whether the store answers.
+	Ping(ctx context.Context) error
+	Close() error
+}
+
+// Revision is one activated configuration.
+type Revision struct {
+	Number      int64
+	Fingerprint []byte // of everything that decisions depend on
+	Activated   time.Time
+}
+
+// Inbox is one generation of the inbox topic.
+type Inbox struct {
+	Generation uint16
+	Topic      string
+	TopicID    string
+	Partitions int32
+}
+
+// Configurations hold which configuration and which inbox are the current ones.
+type Configurations interface {
+	// Activate makes the configuration with this fingerprint the active one and
+	// gives its revision. When it already is, nothing is written. When it was
+	// active once and a later one replaced it, the answer is ErrSuperseded
+	// unless force (a roll-back is an operator's decision, not a restart's).
+	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
+	// Active gives the active revision; ErrNotFound before the first Activate.
+	Active(ctx context.Context) (Revision, error)
+	// ResolveInbox gives the generation of the inbox topic with this identity.
+	// An identity that is not known opens a new generation, higher than every
+	// known one and at least atLeast (1 or more). A known identity with another
+	// number of partitions is ErrRepartitioned.
+	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (Inbox, error)
+	// Services gives the numbers of service names, registering new ones. A
+	// number never changes and is never used again.
+	Services(ctx context.Context, names []string) (map[string]int32, error)
+}
+
+// Partition is one partition of one generation of the inbox.
+type Partition struct {
+	Generation uint16
+	Number     int32
+}
+
+// Token marks an owner's claim on partitions: unique per take-over.
+type Token [16]byte
+
+// OutboxBatch is the changes of one partition and one decision that may not
+// have been published yet, encoded one after the other (change.DecodeAll).
+type OutboxBatch struct {
+	ID        int64 // ascending per partition, in the order of the decisions
+	Partition Partition
+	Changes   []byte
+}
+
+// TakenOver is what a new owner finds.
+type TakenOver struct {
+	Partition  Partition
+	NextOffset int64 // the watermark: the first offset to decide; 0 for a new partition
+	Outbox     []OutboxBatch
+}
+
+// Move is the watermark step of one partition in one decision.
+type Move struct {
+	Partition Partition
+	From, To  int64
+	Token     Token
+}
+
+// Entity is the stored state of one business object.
+type Entity struct {
+	ID string
+	// Docs is a JSON object: source name to source document, as stored text.
+	// A source without document (never seen, or deleted) has no member.
+	Docs []byte
+	// Fence is what stale events are told by, opaque to the store.
+	Fence []byte
+	// Version of the last record that changed Docs.
+	Version change.Version
+	// Fingerprint of the configuration that the services were last evaluated
+	// under; nil forces the next event to evaluate all.
+	Fingerprint []byte
+	// Deleted is when the last source document went away, zero otherwise.
+	Deleted time.Time
+	// Found is false for an entity that is not stored (on reading).
+	Found bool
+}
+
+// Key names one dam row.
+type Key struct {
+	Service int32
+	Entity  string
+}
+
+// Row is the dam's state of one (service, entity).
+type Row struct {
+	Key
+	Found            bool
+	Content          change.Content // nil is unknown
+	Version          change.Version // of the last change or operator action
+	DeliveredVersion change.Version
+	Delivered        change.Content
+}
+
+// Swap is one compare-and-swap of a dam row.
+type Swap struct {
+	Key
+	Insert  bool           // the row must not exist; otherwise it must hold Old
+	Old     change.Content // nil is unknown
+	New     change.Content
+	Version change.Version // never smaller than the row's
+}
+
+// Decision is what a decision transaction starts with.
+type Decision struct {
+	// Revision must be the active one, else ErrSuperseded and nothing is written.
+	Revision int64
+	// Moves must all match their watermarks, else ErrFenced and nothing is written.
+	Moves []Move
+	// Entities are loaded, in this order; no id twice.
+	Entities []string
+	// Published are ids of outbox rows of these partitions to delete: their
+	// publish was acknowledged to this owner.
+	Published []int64
+}
+
+// Outcome is what a decision transaction ends with.
+type Outcome struct {
+	Entities []Entity      // to insert or replace; no id twice
+	Swaps    []Swap        // no key twice; one that does not match makes the whole ErrFenced
+	Outbox   []OutboxBatch // ID is given by the store
+	Letters  []DeadLetter
+	Audit    []Audit
+}
+
+// Lookup reads dam rows inside the decision transaction, in the order of keys,
+// without locking them. It may be called once or more.
+type Lookup func(keys []Key) ([]Row, error)
+
+// Decisions is the store's side of decide.
+type Decisions interface {
+	// TakeOver writes token into the watermarks of partitions, creating them at
+	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
+	// transaction is either seen whole or can no longer commit. Answers in the
+	// order of partitions.
+	TakeOver(ctx context.Context, partitions []Partition, token Token) ([]TakenOver, error)
+
+	// Decide runs one decision transaction: check revision and watermarks, load
+	// entities, call decide, write its outcome, commit durably. It gives the ids
+	// of Outcome.Outbox in their order. decide may be called again when the
+	// store repeats a transaction that certainly did not commit. An error of
+	// decide ends the transaction and is returned as it is.
+	//
+	// After an error of class Unknown the transaction may have been committed.
+	Decide(ctx context.Context, d Decision, decide func(entities []Entity, lookup Lookup) (Outcome, error)) ([]int64, error)
+
+	// Discard deletes acknowledged outbox rows without a decision, under the
+	// same watermark check (From and To equal).
+	Discard(ctx context.Context, moves []Move, published []int64) error
+
+	// CompareAndSwap decides checks on their own, outside of the flow: each is
+	// compared with its row and swapped when it differs, all in one durable
+	// transaction that neither writes nor locks rows that are equal. It gives,
+	// per check, whether it passed. No key twice in one call; calls from any
+	// number of goroutines and processes are linearizable per key.
+	CompareAndSwap(ctx context.Context, checks []Check) ([]bool, error)
+
+	// PurgeEntities removes up to limit entities that were deleted before the
+	// given time, with their dam rows, and tells how many.
+	PurgeEntities(ctx context.Context, before time.Time, limit int) (int, error)
+}
+
+// Check is one stand-alone dam check.
+type Check struct {
+	Key
+	Content change.Content
+	Version change.Version
+}
+
+// Confirmation says that a change took effect at its sink.
+type Confirmation struct {
+	Key
+	Version change.Version
+	Content change.Content
+}
+
+// Deliveries is the store's side of deliver.
+type Deliveries interface {
+	// Rows reads dam rows in the order of keys; it locks nothing.
+	Rows(ctx context.Context, keys []Key) ([]Row, error)
+	// Confirm records deliveries, never backwards: a version at or below what
+	// is already confirmed changes nothing. Keys may repeat.
+	Confirm(ctx context.Context, done []Confirmation) error
+}
+
+// Stage names where a record died.
+type Stage string
+
+const (
+	StageIngest  Stage = "ingest"
+	StageDecide  Stage = "decide"
+	StageDeliver Stage = "deliver"
+)
+
+// LetterState is what became of a dead letter.
+type LetterState string
+
+const (
+	LetterOpen      LetterState = "open"
+	LetterReplayed  LetterState = "replayed"
+	LetterDiscarded LetterState = "discarded"
+)
+
+// DeadLetter is a record that could not be ingested, decided or delivered.
+type DeadLetter struct {
+	ID       int64     // given by the store
+	Created  time.Time // given by the store
+	Stage    Stage
+	Code     string // short word for the reason: bad_json, oversized, refused, …
+	Reason   string // one sentence, no payload
+	Source   string // ingest, decide
+	Service  string // deliver
+	Entity   string // empty when it is not known
+	EventID  string
+	Version  change.Version // decide, deliver
+	Topic    string         // identity of the stream that the record came from
+	Offset   int64
+	Part     int32
+	Payload  []byte // the bytes as they came
+	Headers  []byte // JSON object of the record's headers, may be nil
+	State    LetterState
+	Original []byte // payload before an edit, nil when never edited
+	// DedupKey makes a repeated write of the same dead letter a no-op: stage,
+	// service or source, topic, partition and offset, or event id. Never empty.
+	DedupKey string
+}
+
+// LetterFilter selects dead letters; zero fields select all.
+type LetterFilter struct {
+	Stage   Stage
+	Source  string
+	Service string
+	Entity  string
+	Code    string
+	State   LetterState
+	AfterID int64 // page on: only larger ids
+	Limit   int   // 0: 100
+}
+
+// DeadLetters keeps them until an operator is done with them.
+type DeadLetters interface {
+	AddLetters(ctx context.Context, letters []DeadLetter) error
+	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error) // ascending id, without payloads
+	Letter(ctx context.Context, id int64) (DeadLetter, error)              // ErrNotFound
+	EditLetter(ctx context.Context, id int64, payload []byte) error
+	SetLetterState(ctx context.Context, ids []int64, s LetterState) (int, error)
+	CountLetters(ctx context.Context) (map[Stage]int64, error) // open ones
+}
+
+// Audit is one operator action.
+type Audit struct {
+	ID      int64
+	Time    time.Time // given by the store
+	Actor   string
+	Action  string
+	Reason  string
+	Entity  string
+	Service string
+	Detail  []byte // JSON object
+}
+
+// SourcePosition is how far a resumable source that is not Kafka was taken in.
+type SourcePosition struct {
+	Source   string
+	Identity string
+	Offset   int64  // the first position not yet taken in
+	State    []byte // opaque to the store, may be nil
+}
+
+// Positions keeps them.
+type Positions interface {
+	Position(ctx context.Context, source, identity string) (SourcePosition, error) // ErrNotFound
+	SetPosition(ctx context.Context, p SourcePosition) error                       // never backwards
+}
+
+// Reader answers questions of commands and pages; nothing that decides uses it.
+type Reader interface {
+	Entity(ctx context.Context, id string) (Entity, error) // ErrNotFound
+	// EntityRows gives the dam rows of one entity with their service names.
+	EntityRows(ctx context.Context, id string) ([]NamedRow, error)
+	Watermarks(ctx context.Context) (map[Partition]int64, error)
+	Audits(ctx context.Context, afterID int64, limit int) ([]Audit, error)
+	// Entities pages through ids in ascending byte order: those after the given one.
+	Entities(ctx context.Context, after string, limit int) ([]Entity, error)
+}
+
+// NamedRow is a dam row with its service's name.
+type NamedRow struct {
+	Service string
+	Row
+}
