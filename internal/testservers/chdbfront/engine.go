@@ -14,14 +14,14 @@ import (
 // statement at a time; query may be called concurrently and waits for its turn.
 type engine struct {
 	mu         sync.Mutex
-	connection uintptr // chdb_connection*, nil after close
+	connection unsafe.Pointer // chdb_connection*, nil after close
 
 	queryN        func(connection uintptr, query *byte, queryLen uintptr, format *byte, formatLen uintptr) uintptr
 	destroyResult func(result uintptr)
 	resultBuffer  func(result uintptr) unsafe.Pointer
 	resultLength  func(result uintptr) uintptr
 	resultError   func(result uintptr) string
-	closeConn     func(connection uintptr)
+	closeConn     func(connection unsafe.Pointer)
 }
 
 var errClosed = errors.New("the engine is closed")
@@ -35,7 +35,7 @@ func open(library, dataDir string) (*engine, error) {
 	}
 	var (
 		e              engine
-		connect        func(argc int32, argv **byte) uintptr
+		connect        func(argc int32, argv **byte) unsafe.Pointer
 		signalHandlers func(enabled bool)
 	)
 	for name, function := range map[string]any{
@@ -66,7 +66,7 @@ func open(library, dataDir string) (*engine, error) {
 	pinned.Pin(&path[0])
 	pinned.Pin(&arguments[0])
 	e.connection = connect(int32(len(arguments)), &arguments[0])
-	if e.connection == 0 {
+	if e.connection == nil {
 		return nil, fmt.Errorf("the ClickHouse engine cannot open %s", dataDir)
 	}
 	return &e, nil
@@ -78,7 +78,7 @@ func cString(s string) []byte { return append([]byte(s), 0) }
 func (e *engine) session(f func(run func(statement []byte, format string) ([]byte, error)) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.connection == 0 {
+	if e.connection == nil {
 		return errClosed
 	}
 	return f(e.run)
@@ -91,7 +91,7 @@ func (e *engine) run(statement []byte, format string) ([]byte, error) {
 		return nil, nil
 	}
 	formatName := []byte(format)
-	connection := *(*uintptr)(*(*unsafe.Pointer)(unsafe.Pointer(&e.connection)))
+	connection := *(*uintptr)(e.connection)
 	result := e.queryN(connection, &statement[0], uintptr(len(statement)), &formatName[0], uintptr(len(formatName)))
 	runtime.KeepAlive(statement)
 	runtime.KeepAlive(formatName)
@@ -113,8 +113,8 @@ func (e *engine) run(statement []byte, format string) ([]byte, error) {
 func (e *engine) close() {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.connection != 0 {
+	if e.connection != nil {
 		e.closeConn(e.connection)
-		e.connection = 0
+		e.connection = nil
 	}
 }
