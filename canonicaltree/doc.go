@@ -19,13 +19,14 @@
 // value ([Decimal]: 1, 1.0 and 1e0 are equal), never through float64.
 //
 // The digest ([Sum]) is SHA-256 over a type-tagged, length-prefixed encoding
-// that no two different documents share. A digest is only comparable with one
+// that no two different documents share; docs/structural-hash.md specifies it. A digest is only comparable with one
 // of the same [Scheme]; store the scheme's number beside it.
 //
 // # Refused documents
 //
 // Anything that is not exactly one JSON text by RFC 8259 in valid UTF-8 is
 // refused with a [SyntaxError] that carries the offset. So are duplicate member
-// names (RFC 7493, also when one of them is escaped), lone surrogates, a
-// byte-order mark, and nesting deeper than the limit.
+// names (RFC 7493, also when one of them is escaped), lone surrogates and a
+// byte-order mark. Nesting deeper than the limit, and a document larger than
+// it, is refused with a [LimitError]. Neither error quotes the document.
 package canonicaltree

@@ -160,7 +160,7 @@ func (t *Tree) hex4(i int) (rune, error) {
 		case '0' <= c && c <= '9':
 			c -= '0'
 		case 'a' <= c|0x20 && c|0x20 <= 'f':
-			c = c|0x20 - 'a' + 10
+			c = c | 0x20 - 'a' + 10
 		default:
 			return 0, &SyntaxError{int64(k), "bad hexadecimal digit in an escape"}
 		}
