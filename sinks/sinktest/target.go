@@ -1,0 +1,101 @@
+package sinktest
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// Row is what a state sink's target holds for one entity.
+type Row struct {
+	Version change.Version
+	Op      change.Op
+	Doc     []byte // JSON; compared as a JSON value, so spacing and member order are free
+}
+
+// Target is one target of a sink and the view on it from outside. Its functions
+// are called from one goroutine at a time and fail t when they cannot answer.
+type Target struct {
+	// Kind is the kind that the sinks' traits must say.
+	Kind sinks.Kind
+
+	// New gives a sink on this target, not yet open. It is called many times,
+	// always for the same target; the former sink is closed before the next is
+	// opened.
+	New func(t testing.TB) sinks.Sink
+
+	// State reads the whole target (State sinks). A retracted entity is absent
+	// or has Op Retract.
+	State func(t testing.TB) map[string]Row
+
+	// Log reads the whole target in the order of effect (Log sinks). Key,
+	// Version, Entity, Op and Doc are compared. A target that promises at least
+	// once reads as its consumers do: the first of each key.
+	Log func(t testing.TB) []change.Change
+
+	// Service is the service of all changes. Defaults to acme/ripeness@target.
+	Service string
+
+	// Doc makes a document with one whole number and one text in it, for sinks
+	// that need certain fields. Defaults to {"n":…,"text":…}.
+	Doc func(n int, text string) []byte
+
+	// BadChange makes of a good change one that the target refuses for what it
+	// is. Without it the subtests about single bad changes are left out.
+	BadChange func(good change.Change) change.Change
+
+	// Outage gives the two switches of the target's server. Both return when
+	// the server is gone, or back; each may be called twice. Without it the
+	// subtests about outages are left out.
+	Outage func(t testing.TB) (down, up func())
+
+	// Refuse gives the two switches of a refusal of the service as a whole
+	// (credentials taken away, the table gone); each may be called twice. Without
+	// it the subtest about it is left out.
+	Refuse func(t testing.TB) (refuse, allow func())
+}
+
+func (tg *Target) service() string {
+	if tg.Service == "" {
+		return "acme/ripeness@target"
+	}
+	return tg.Service
+}
+
+func (tg *Target) doc(n int, text string) []byte {
+	if tg.Doc != nil {
+		return tg.Doc(n, text)
+	}
+	doc, err := json.Marshal(struct {
+		N    int    `json:"n"`
+		Text string `json:"text"`
+	}{n, text})
+	if err != nil {
+		panic(err) // an int and a string always marshal
+	}
+	return doc
+}
+
+// Change makes a complete change with the key that belongs to it: an upsert of
+// doc, or a retraction when doc is nil.
+func Change(service, entity string, v change.Version, doc []byte) change.Change {
+	c := change.Change{
+		Service:  service,
+		Entity:   entity,
+		Op:       change.Retract,
+		Version:  v,
+		Content:  change.Retracted(),
+		Revision: 1,
+		Time:     time.UnixMilli(1_700_000_000_000 + v.Offset()).UTC(),
+	}
+	if doc != nil {
+		c.Op, c.Doc = change.Upsert, doc
+		c.Content = change.Hashed(1, sha256.Sum256(doc))
+	}
+	c.Key = change.Key(service, entity, v, c.Content)
+	return c
+}
