@@ -70,6 +70,8 @@ type differ struct {
 
 	steps []step // the way to the values being compared
 	path  Path   // those steps that have been put into words
+
+	examined int // bytes compared, for the growth tests
 }
 
 // step is a member of a tree, or an element of both.
@@ -96,6 +98,7 @@ func (d *differ) values(a, b uint32, g agreement) bool {
 	if end+shift == int(y.end) {
 		if !g.known || g.shift != shift || g.until < start {
 			same := commonPrefix(d.a.data[start:end], d.b.data[y.start:y.end])
+			d.examined += same
 			g = agreement{until: start + same, shift: shift, known: true}
 		}
 		if g.until >= end {
