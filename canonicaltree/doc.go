@@ -19,8 +19,9 @@
 // value ([Decimal]: 1, 1.0 and 1e0 are equal), never through float64.
 //
 // The digest ([Sum]) is SHA-256 over a type-tagged, length-prefixed encoding
-// that no two different documents share; docs/structural-hash.md specifies it. A digest is only comparable with one
-// of the same [Scheme]; store the scheme's number beside it.
+// that no two different documents share; docs/structural-hash.md specifies it.
+// A digest is only comparable with one of the same [Scheme]; store the scheme's
+// number beside it.
 //
 // # Refused documents
 //
