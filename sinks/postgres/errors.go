@@ -1,0 +1,89 @@
+package postgres
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// refused is a server's refusal in words that hold no value of a row. The
+// *pgconn.PgError behind it, whose text may hold one, is reached with errors.As.
+type refused struct {
+	text string
+	err  *pgconn.PgError
+}
+
+func (r *refused) Error() string { return r.text }
+func (r *refused) Unwrap() error { return r.err }
+
+// quoted is a value in a message of class 22; it may hold quotes of its own.
+var quoted = regexp.MustCompile(`(?s)".*"`)
+
+// classify sorts an error by its SQLSTATE (PostgreSQL manual, appendix A). A
+// failure of class Reject or RetryBounded may be that of a single row.
+func classify(op string, err error) *sinks.Error {
+	if classified, ok := errors.AsType[*sinks.Error](err); ok {
+		return classified
+	}
+	e := &sinks.Error{Op: op, Err: err}
+	pgErr, ok := errors.AsType[*pgconn.PgError](err)
+	if !ok {
+		// The connection: lost before anything was sent, or at any time after.
+		e.Class, e.Ambiguous = sinks.Retry, !pgconn.SafeToRetry(err)
+		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
+			e.Ambiguous = false
+		}
+		return e
+	}
+
+	message := pgErr.Message
+	state := pgErr.Code
+	class := state[:min(2, len(state))]
+	switch {
+	case class == "22":
+		e.Class, message = sinks.Reject, quoted.ReplaceAllString(message, `"…"`)
+		if state == "22P05" {
+			e.Hint = `a text with \u0000 or a character that the database's encoding lacks; document type json keeps it`
+		}
+	case state == "23503":
+		// The row that it refers to may come later.
+		e.Class = sinks.RetryBounded
+	case state == "23514" && strings.Contains(message, "no partition of relation"):
+		e.Class, e.Hint = sinks.Retry, "the table has no partition for the month of changed_at"
+	case class == "23", class == "54":
+		e.Class = sinks.Reject
+	case state == "25006":
+		e.Class, e.Hint = sinks.Retry, "this server only reads: a standby?"
+	case class == "08", class == "57":
+		// The session ended; whether the commit was through is not known.
+		e.Class, e.Ambiguous = sinks.Retry, state != "57P03"
+	case class == "40", class == "53", class == "55", class == "58", state == "26000":
+		e.Class, e.Ambiguous = sinks.Retry, state == "40003"
+	case class == "28":
+		e.Class, e.Hint = sinks.Pause, "check user, password and pg_hba.conf"
+	case state == "3D000":
+		e.Class, e.Hint = sinks.Pause, "create the database"
+	case state == "42501":
+		e.Class, e.Hint = sinks.Pause, "grant the user what it lacks"
+	case state == "42P01", state == "3F000":
+		e.Class, e.Hint = sinks.Pause, "create the table, or let create_table do it at the next start"
+	case class == "42", class == "3F", class == "0A", class == "25":
+		e.Class, e.Hint = sinks.Pause, "the table does not fit the configuration"
+	default:
+		// A trigger's own error, or the server's: it may be this row or this hour.
+		e.Class, e.Ambiguous = sinks.RetryBounded, false
+		message = quoted.ReplaceAllString(message, `"…"`)
+	}
+	e.Err = &refused{text: fmt.Sprintf("%s (SQLSTATE %s)", message, state), err: pgErr}
+	return e
+}
+
+// ofRow tells whether a smaller batch may find the row that is to blame.
+func ofRow(e *sinks.Error) bool {
+	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
+}

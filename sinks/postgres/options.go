@@ -1,0 +1,202 @@
+package postgres
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Mode says what the table keeps.
+type Mode string
+
+const (
+	// Upsert keeps the newest version of each entity.
+	Upsert Mode = "upsert"
+	// Append keeps every change.
+	Append Mode = "append"
+)
+
+// Column is one typed column of the table.
+type Column struct {
+	// Name of the column. It may not be one that every table has (service,
+	// entity, version, is_deleted, key, changed_at, synced_at, seq).
+	Name string
+	// Path of the value in the projected document, as a gjson path: a member's
+	// name, or names joined by dots. Defaults to Name.
+	Path string
+	// Type is a PostgreSQL type, like "bigint", "numeric(12,2)", "text[]".
+	Type string
+}
+
+// Options configure a sink. URL, Table and Service are required.
+type Options struct {
+	// URL is a connection string, postgres://user:password@host:port/database?…
+	// or key=value pairs; pgx's pool_* parameters are understood. TLS settings
+	// (sslmode, sslrootcert, …) are part of it.
+	URL string
+	// TLS, if set, replaces the TLS settings of the URL.
+	TLS *tls.Config
+	// Table is "table" or "schema.table"; each part is taken as it is written,
+	// also in upper and lower case. Without a schema the search path decides.
+	Table string
+	// Service is the one service whose changes come here.
+	Service string
+	// Mode defaults to Upsert.
+	Mode Mode
+	// Columns, if any, take the place of the column doc.
+	Columns []Column
+	// DocType is "jsonb" or "json", without Columns. Defaults to "jsonb".
+	DocType string
+	// CreateTable lets Open create what is missing: table, view, partitions.
+	// Defaults to true. Nothing that exists is ever altered.
+	CreateTable *bool
+	// Retention, in Append mode only, is how long rows are kept, counted from
+	// changed_at, to the month's end. 0 keeps them for ever, without partitions.
+	Retention time.Duration
+	// MaxBatch is the most changes per Write. Defaults to 5,000.
+	MaxBatch int
+	// MaxBytes bounds the documents of one Write, in bytes. Defaults to 16 MiB.
+	MaxBytes int
+	// Linger is how long to wait for a batch to fill. Defaults to 20 ms.
+	Linger time.Duration
+	// ConnectTimeout bounds one attempt to connect. Defaults to 10 s.
+	ConnectTimeout time.Duration
+	// WriteTimeout bounds one statement. Defaults to 30 s.
+	WriteTimeout time.Duration
+	// Logger hears of expired partitions, dropped or not. Defaults to none.
+	Logger *slog.Logger
+}
+
+const (
+	defaultMaxBatch       = 5000
+	defaultMaxBytes       = 16 << 20
+	defaultLinger         = 20 * time.Millisecond
+	defaultConnectTimeout = 10 * time.Second
+	defaultWriteTimeout   = 30 * time.Second
+
+	// defaultMaxConns is one for Write and one for Scan; there may be many sinks.
+	defaultMaxConns = 2
+	// maxIdentifier is PostgreSQL's NAMEDATALEN - 1.
+	maxIdentifier = 63
+)
+
+// baseColumns are in every table, with their types.
+var baseColumns = []Column{
+	{Name: "service", Type: "text"},
+	{Name: "entity", Type: "text"},
+	{Name: "version", Type: "bigint"},
+	{Name: "is_deleted", Type: "boolean"},
+	{Name: "key", Type: "text"},
+	{Name: "changed_at", Type: "timestamptz"},
+	{Name: "synced_at", Type: "timestamptz"},
+}
+
+// typeName admits what a type can look like and nothing that could end it,
+// since types cannot be parameters of a statement.
+var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*([. ][A-Za-z_][A-Za-z0-9_]*)*( ?\(\d+( ?, ?-?\d+)?\))?( [A-Za-z ]+)?(\[\])*$`)
+
+// complete fills in defaults, then checks everything; the error names all that is wrong.
+func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
+	if o.Mode == "" {
+		o.Mode = Upsert
+	}
+	if o.DocType == "" {
+		o.DocType = "jsonb"
+	}
+	if o.CreateTable == nil {
+		o.CreateTable = new(true)
+	}
+	setDefault(&o.MaxBatch, defaultMaxBatch)
+	setDefault(&o.MaxBytes, defaultMaxBytes)
+	setDefault(&o.Linger, defaultLinger)
+	setDefault(&o.ConnectTimeout, defaultConnectTimeout)
+	setDefault(&o.WriteTimeout, defaultWriteTimeout)
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	table := pgx.Identifier(strings.Split(o.Table, "."))
+	if o.Table == "" || len(table) > 2 || table[0] == "" || table[len(table)-1] == "" {
+		bad("table: %q is neither table nor schema.table", o.Table)
+	}
+	// The longest name made from it is that of a partition or of the view.
+	if longest := table[len(table)-1] + suffixCurrent; len(longest) > maxIdentifier {
+		bad("table: %q is too long, PostgreSQL has room for %d bytes", o.Table, maxIdentifier-len(suffixCurrent))
+	}
+	if o.Service == "" {
+		bad("service: missing")
+	}
+	if o.Mode != Upsert && o.Mode != Append {
+		bad("mode: %q is neither %q nor %q", o.Mode, Upsert, Append)
+	}
+	if o.DocType != "json" && o.DocType != "jsonb" {
+		bad("doc_type: %q is neither \"jsonb\" nor \"json\"", o.DocType)
+	}
+	if o.Retention < 0 || o.Retention > 0 && o.Mode != Append {
+		bad("retention: %s; it is for mode %q and positive", o.Retention, Append)
+	}
+	if o.MaxBatch < 1 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
+		bad("max_batch, max_bytes, linger and time-outs: a value is below its least")
+	}
+
+	seen := map[string]bool{"seq": true, "doc": false}
+	for _, c := range baseColumns {
+		seen[c.Name] = true
+	}
+	for i := range o.Columns {
+		c := &o.Columns[i]
+		if c.Path == "" {
+			c.Path = c.Name
+		}
+		switch {
+		case c.Name == "" || len(c.Name) > maxIdentifier:
+			bad("columns[%d].name: %q has no usable length", i, c.Name)
+		case seen[c.Name]:
+			bad("columns[%d].name: %q is taken", i, c.Name)
+		case !typeName.MatchString(c.Type):
+			bad("columns[%d].type: %q is not the name of a type", i, c.Type)
+		}
+		seen[c.Name] = true
+	}
+
+	config, err := pgxpool.ParseConfig(o.URL)
+	switch {
+	case o.URL == "":
+		bad("url: missing")
+	case err != nil:
+		// pgx masks the password, but quotes the rest of a string that may hold one.
+		bad("url: not a PostgreSQL connection string")
+	default:
+		config.ConnConfig.ConnectTimeout = o.ConnectTimeout
+		if !strings.Contains(o.URL, "pool_max_conns") {
+			config.MaxConns = defaultMaxConns
+		}
+		if config.ConnConfig.RuntimeParams["application_name"] == "" {
+			config.ConnConfig.RuntimeParams["application_name"] = "weir"
+		}
+		if o.TLS != nil {
+			config.ConnConfig.TLSConfig, config.ConnConfig.Fallbacks = o.TLS, nil
+		}
+	}
+	if len(errs) > 0 {
+		return nil, nil, fmt.Errorf("postgres sink: %w", errors.Join(errs...))
+	}
+	return config, table, nil
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}

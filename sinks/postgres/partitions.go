@@ -1,0 +1,158 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"regexp"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+const (
+	// sweepInterval is how often expired partitions are looked for.
+	sweepInterval = time.Hour
+	// dropLockTimeout bounds the wait for readers of a partition that goes.
+	dropLockTimeout = "2s"
+)
+
+// month counts months since year 0, in UTC.
+type month int
+
+func monthOf(t time.Time) month {
+	t = t.UTC()
+	return month(t.Year()*12 + int(t.Month()) - 1)
+}
+
+func (m month) start() time.Time {
+	return time.Date(int(m)/12, time.Month(int(m)%12+1), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// suffix makes a partition's name from the table's.
+func (m month) suffix() string { return fmt.Sprintf("_y%04dm%02d", int(m)/12, int(m)%12+1) }
+
+var partitionSuffix = regexp.MustCompile(`_y(\d{4})m(\d{2})$`)
+
+// ensureMonths makes the partitions that the changes fall in, the current
+// month's and the next one's.
+func (s *Sink) ensureMonths(ctx context.Context, pool *pgxpool.Pool, changes []change.Change) error {
+	now := monthOf(s.present())
+	needed := map[month]bool{now: true, now + 1: true}
+	for i := range changes {
+		needed[monthOf(changes[i].Time)] = true
+	}
+	for m := range needed {
+		if s.months[m] {
+			delete(needed, m)
+		}
+	}
+	if len(needed) == 0 || !*s.options.CreateTable {
+		return nil
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: creating a partition took too long"))
+	defer cancel()
+	err := s.inDDL(ctx, pool, func(tx pgx.Tx) error {
+		for m := range needed {
+			if oid, err := s.lookUp(ctx, tx, m.suffix()); err != nil || oid != 0 {
+				if err != nil {
+					return err
+				}
+				continue
+			}
+			// ATTACH does not wait for the table's readers, nor make them wait, as
+			// CREATE TABLE … PARTITION OF would.
+			partition, table := s.sibling(m.suffix()), s.table.Sanitize()
+			for _, statement := range []string{
+				fmt.Sprintf("CREATE TABLE %s (LIKE %s INCLUDING ALL)", partition, table),
+				fmt.Sprintf("ALTER TABLE %s ATTACH PARTITION %s FOR VALUES FROM ('%s') TO ('%s')",
+					table, partition, m.start().Format(time.RFC3339), (m + 1).start().Format(time.RFC3339)),
+			} {
+				if _, err := tx.Exec(ctx, statement); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	if s.months == nil {
+		s.months = map[month]bool{}
+	}
+	for m := range needed {
+		s.months[m] = true
+	}
+	return nil
+}
+
+// sweep makes partitions ahead and drops those whose every row is older than
+// the retention. A drop that fails is logged and tried again at the next sweep:
+// it must not hold up deliveries.
+func (s *Sink) sweep(ctx context.Context, pool *pgxpool.Pool) error {
+	if s.options.Retention == 0 {
+		return nil
+	}
+	// Another process may have dropped what this one knows.
+	s.months = nil
+	if err := s.ensureMonths(ctx, pool, nil); err != nil {
+		return classify("create partition", err)
+	}
+	s.swept = s.present()
+	if !*s.options.CreateTable {
+		return nil
+	}
+	if err := s.dropExpired(ctx, pool); err != nil {
+		s.options.Logger.WarnContext(ctx, "expired partitions remain", slog.String("service", s.options.Service),
+			slog.String("table", s.options.Table), slog.Any("error", classify("drop partition", err)))
+	}
+	return nil
+}
+
+func (s *Sink) dropExpired(ctx context.Context, pool *pgxpool.Pool) error {
+	rows, err := pool.Query(ctx, `SELECT n.nspname::text, c.relname::text FROM pg_inherits i
+JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE i.inhparent = to_regclass($1) ORDER BY c.relname`, s.table.Sanitize())
+	if err != nil {
+		return err
+	}
+	type name struct{ Schema, Table string }
+	partitions, err := pgx.CollectRows(rows, pgx.RowToStructByPos[name])
+	if err != nil {
+		return err
+	}
+	oldest := s.present().Add(-s.options.Retention)
+	for _, p := range partitions {
+		// Only names that this sink gives; somebody's own partitions are theirs.
+		match := partitionSuffix.FindStringSubmatch(p.Table)
+		if match == nil || p.Table != s.table[len(s.table)-1]+match[0] {
+			continue
+		}
+		year, _ := strconv.Atoi(match[1]) // digits by the pattern
+		number, _ := strconv.Atoi(match[2])
+		m := month(year*12 + number - 1)
+		if (m + 1).start().After(oldest) {
+			continue
+		}
+		err := s.inDDL(ctx, pool, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, "SET LOCAL lock_timeout = '"+dropLockTimeout+"'"); err != nil {
+				return err
+			}
+			_, err := tx.Exec(ctx, "DROP TABLE IF EXISTS "+pgx.Identifier{p.Schema, p.Table}.Sanitize())
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		delete(s.months, m)
+		s.options.Logger.InfoContext(ctx, "expired partition dropped", slog.String("service", s.options.Service),
+			slog.String("partition", p.Table))
+	}
+	return nil
+}

@@ -1,0 +1,231 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// inDDL runs fn in a transaction that no other sink of this table shares:
+// CREATE … IF NOT EXISTS alone does not stand two at a time.
+func (s *Sink) inDDL(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "weir sink "+s.table.Sanitize()); err != nil {
+			return err
+		}
+		return fn(tx)
+	})
+}
+
+// prepareTable creates what is missing, if that is allowed, and checks all of it.
+func (s *Sink) prepareTable(ctx context.Context, pool *pgxpool.Pool) error {
+	return s.inDDL(ctx, pool, func(tx pgx.Tx) error {
+		oid, err := s.lookUp(ctx, tx, "")
+		if err != nil {
+			return err
+		}
+		if oid == 0 {
+			if !*s.options.CreateTable {
+				return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create_table",
+					Err: fmt.Errorf("there is no table %s", s.table.Sanitize())}
+			}
+			if err := s.create(ctx, tx); err != nil {
+				return err
+			}
+			if oid, err = s.lookUp(ctx, tx, ""); err != nil {
+				return err
+			}
+		}
+		wrong, err := s.mismatches(ctx, tx, oid)
+		if err != nil {
+			return err
+		}
+		if s.options.Mode == Upsert {
+			more, err := s.prepareView(ctx, tx, len(wrong) == 0)
+			if err != nil {
+				return err
+			}
+			wrong = append(wrong, more...)
+		}
+		if len(wrong) > 0 {
+			return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "alter the table, or use another one",
+				Err: fmt.Errorf("table %s does not fit: %s", s.table.Sanitize(), strings.Join(wrong, "; "))}
+		}
+		return nil
+	})
+}
+
+// lookUp gives the oid of the table or of a sibling, 0 if there is none.
+func (s *Sink) lookUp(ctx context.Context, tx pgx.Tx, suffix string) (oid uint32, err error) {
+	err = tx.QueryRow(ctx, "SELECT coalesce(to_regclass($1)::oid, 0)", s.sibling(suffix)).Scan(&oid)
+	return oid, err
+}
+
+func (s *Sink) create(ctx context.Context, tx pgx.Tx) error {
+	columns := []string{
+		"service text NOT NULL",
+		`entity text COLLATE "C" NOT NULL`, // the order that Scan gives, from the key's index
+		"version bigint NOT NULL",
+		"is_deleted boolean NOT NULL",
+		"key text NOT NULL",
+		"changed_at timestamptz NOT NULL",
+		"synced_at timestamptz NOT NULL",
+		definitions(s.content()),
+	}
+	// A column of type json or jsonb is compressed only above 2 kB either way;
+	// room in the page lets updates stay in it.
+	primary, tail := "service, entity", " WITH (fillfactor = 85)"
+	if s.options.Mode == Append {
+		columns = append([]string{"seq bigserial NOT NULL"}, columns...)
+		primary, tail = "key, changed_at", ""
+		if s.options.Retention > 0 {
+			tail = " PARTITION BY RANGE (changed_at)"
+		}
+	}
+	statement := fmt.Sprintf("CREATE TABLE %s (%s, PRIMARY KEY (%s))%s",
+		s.table.Sanitize(), strings.Join(columns, ", "), primary, tail)
+	if _, err := tx.Exec(ctx, statement); err != nil || s.options.Mode == Upsert {
+		return err
+	}
+	// For Scan.
+	_, err := tx.Exec(ctx, fmt.Sprintf("CREATE INDEX ON %s (service, entity, version DESC)", s.table.Sanitize()))
+	return err
+}
+
+// mismatches says, each in a few words, what of the table does not fit.
+func (s *Sink) mismatches(ctx context.Context, tx pgx.Tx, oid uint32) ([]string, error) {
+	var kind, partition string
+	err := tx.QueryRow(ctx, "SELECT relkind::text, coalesce(pg_get_partkeydef(oid), '') FROM pg_class WHERE oid = $1", oid).Scan(&kind, &partition)
+	if err != nil {
+		return nil, err
+	}
+	if kind != "r" && kind != "p" {
+		return []string{"it is no table"}, nil
+	}
+	var wrong []string
+	if s.options.Retention > 0 && partition != "RANGE (changed_at)" {
+		wrong = append(wrong, fmt.Sprintf("a retention needs PARTITION BY RANGE (changed_at), it has %q", partition))
+	}
+
+	expected := slices.Concat(baseColumns, s.content())
+	known := map[string]bool{}
+	for i, c := range expected {
+		known[c.Name] = true
+		problem, err := checkColumn(ctx, tx, oid, c, i < len(baseColumns))
+		if err != nil {
+			return nil, err
+		}
+		if problem != "" {
+			wrong = append(wrong, fmt.Sprintf("column %s: %s", quote(c.Name), problem))
+		}
+	}
+	rows, err := tx.Query(ctx, `SELECT attname FROM pg_attribute
+WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT atthasdef AND attidentity = ''`, oid)
+	if err != nil {
+		return nil, err
+	}
+	required, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range required {
+		if !known[name] {
+			wrong = append(wrong, fmt.Sprintf("column %s: NOT NULL without a default, and nothing is written to it", quote(name)))
+		}
+	}
+
+	key := []string{"service", "entity"}
+	if s.options.Mode == Append {
+		key = []string{"key", "changed_at"}
+	}
+	var unique bool
+	err = tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM pg_index i WHERE i.indrelid = $1
+	AND i.indisunique AND i.indisvalid AND i.indpred IS NULL AND i.indexprs IS NULL
+	AND (SELECT array_agg(a.attname::text ORDER BY a.attname) FROM pg_attribute a
+		WHERE a.attrelid = i.indrelid AND a.attnum = ANY (i.indkey[0:i.indnkeyatts - 1]))
+		= (SELECT array_agg(n ORDER BY n) FROM unnest($2::text[]) n))`, oid, key).Scan(&unique)
+	if err != nil {
+		return nil, err
+	}
+	if !unique {
+		wrong = append(wrong, fmt.Sprintf("no primary key or unique index on (%s)", strings.Join(key, ", ")))
+	}
+	return wrong, nil
+}
+
+// checkColumn gives what is wrong with a column, or nothing. Types are compared
+// without their modifiers: varchar(10) and varchar(20) both fit varchar(10).
+func checkColumn(ctx context.Context, tx pgx.Tx, oid uint32, c Column, base bool) (string, error) {
+	var wanted uint32
+	var known string
+	// An unknown type is no error here, but one that PostgreSQL cannot parse is.
+	err := tx.QueryRow(ctx, "SELECT coalesce(to_regtype($1)::oid, 0), coalesce(format_type(to_regtype($1), NULL), '')", c.Type).Scan(&wanted, &known)
+	if err != nil {
+		return "", err
+	}
+	if wanted == 0 {
+		return fmt.Sprintf("there is no type %s", c.Type), nil
+	}
+	var found uint32
+	var name, generated string
+	var required bool
+	err = tx.QueryRow(ctx, `SELECT atttypid, format_type(atttypid, atttypmod), attnotnull, attgenerated::text FROM pg_attribute
+WHERE attrelid = $1 AND attname = $2 AND attnum > 0 AND NOT attisdropped`, oid, c.Name).Scan(&found, &name, &required, &generated)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return "missing, needs type " + c.Type, nil
+	case err != nil:
+		return "", err
+	case generated != "":
+		return "it is generated", nil
+	case found != wanted:
+		return fmt.Sprintf("has type %s, needs %s", name, known), nil
+	case required && !base:
+		return "it is NOT NULL, but a retraction has no value for it", nil
+	}
+	return "", nil
+}
+
+// prepareView creates the view of current rows where there is none, and else
+// says what is wrong with it. Without CreateTable the view may be missing.
+func (s *Sink) prepareView(ctx context.Context, tx pgx.Tx, create bool) (wrong []string, err error) {
+	oid, err := s.lookUp(ctx, tx, suffixCurrent)
+	if err != nil {
+		return nil, err
+	}
+	names := []string{"service", "entity", "version", "key", "changed_at", "synced_at"}
+	for _, c := range s.content() {
+		names = append(names, c.Name)
+	}
+	if oid == 0 {
+		if !create || !*s.options.CreateTable {
+			return nil, nil
+		}
+		var list []string
+		for _, name := range names {
+			list = append(list, quote(name))
+		}
+		_, err := tx.Exec(ctx, fmt.Sprintf("CREATE VIEW %s AS SELECT %s FROM %s WHERE NOT is_deleted",
+			s.sibling(suffixCurrent), strings.Join(list, ", "), s.table.Sanitize()))
+		return nil, err
+	}
+	rows, err := tx.Query(ctx, `SELECT n FROM unnest($2::text[]) n WHERE NOT EXISTS (
+	SELECT FROM pg_attribute a JOIN pg_class c ON c.oid = a.attrelid
+	WHERE c.oid = $1 AND c.relkind IN ('v', 'm') AND a.attname = n AND NOT a.attisdropped)`, oid, names)
+	if err != nil {
+		return nil, err
+	}
+	missing, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if len(missing) > 0 {
+		wrong = append(wrong, fmt.Sprintf("view %s lacks %s; drop it, and it is created anew",
+			s.sibling(suffixCurrent), strings.Join(missing, ", ")))
+	}
+	return wrong, err
+}

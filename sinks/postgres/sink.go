@@ -1,0 +1,232 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// Sink writes one service's changes to one table. Open and Write are called
+// from one goroutine at a time; Scan and Traits may run beside them.
+type Sink struct {
+	options Options
+	config  *pgxpool.Config
+	table   pgx.Identifier // one or two parts
+	insert  string         // the statement of every Write
+
+	pool atomic.Pointer[pgxpool.Pool] // nil until Open was called
+
+	// Of Write's goroutine:
+	months  map[month]bool // partitions known to exist
+	swept   time.Time      // when expired partitions were last looked for
+	present func() time.Time
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// New makes a sink. It checks the options, all of them at once, and needs no
+// network.
+func New(o Options) (*Sink, error) {
+	o.Columns = append([]Column(nil), o.Columns...)
+	config, table, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{options: o, config: config, table: table, present: time.Now}
+	s.insert = s.insertStatement()
+	return s, nil
+}
+
+// Traits gives the sink's kind and limits.
+func (s *Sink) Traits() sinks.Traits {
+	kind := sinks.State
+	if s.options.Mode == Append {
+		kind = sinks.Log
+	}
+	return sinks.Traits{
+		Kind:     kind,
+		MaxBatch: s.options.MaxBatch,
+		MaxBytes: s.options.MaxBytes,
+		Linger:   s.options.Linger,
+	}
+}
+
+// Open connects, creates the table, its view and its partitions where they are
+// missing and CreateTable allows it, and checks what is there. Everything that
+// does not fit is one error of class Pause.
+func (s *Sink) Open(ctx context.Context) error {
+	if err := s.Close(); err != nil {
+		return err
+	}
+	pool, err := pgxpool.NewWithConfig(ctx, s.config.Copy())
+	if err != nil {
+		return classify("connect", err)
+	}
+	s.pool.Store(pool)
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: opening took too long"))
+	defer cancel()
+	if err := s.prepareTable(ctx, pool); err != nil {
+		return classify("open", err)
+	}
+	return s.sweep(ctx, pool)
+}
+
+// Close ends all connections. A Write or Scan under way keeps its own until it is done.
+func (s *Sink) Close() error {
+	if pool := s.pool.Swap(nil); pool != nil {
+		pool.Close()
+	}
+	return nil
+}
+
+// errNotOpen is what Write and Scan meet before Open.
+var errNotOpen = &sinks.Error{Class: sinks.Retry, Op: "write", Err: errors.New("the sink is not open")}
+
+// row is one change with its place in the batch.
+type row struct {
+	index int
+	*change.Change
+}
+
+// Write commits the changes. See the package comment for what it promises and
+// sinks.Sink for its errors; a *sinks.BatchError holds only refused rows.
+func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
+	pool := s.pool.Load()
+	if pool == nil {
+		return errNotOpen
+	}
+	if len(changes) == 0 {
+		return nil
+	}
+	for i := range changes {
+		if changes[i].Service != s.options.Service {
+			return &sinks.Error{Class: sinks.Pause, Op: "insert",
+				Err: fmt.Errorf("a change of service %q came to the sink of %q", changes[i].Service, s.options.Service)}
+		}
+	}
+	if s.options.Retention > 0 {
+		if err := s.ensureMonths(ctx, pool, changes); err != nil {
+			return classify("create partition", err)
+		}
+	}
+
+	rows, failed := make([]row, len(changes)), map[int]error{}
+	for i := range changes {
+		rows[i] = row{index: i, Change: &changes[i]}
+	}
+	if err := s.writeRows(ctx, pool, rows, failed); err != nil {
+		return err
+	}
+	if s.options.Retention > 0 && s.present().Sub(s.swept) > sweepInterval {
+		if err := s.sweep(ctx, pool); err != nil {
+			return err
+		}
+	}
+	if len(failed) > 0 {
+		return &sinks.BatchError{Failed: failed}
+	}
+	return nil
+}
+
+// writeRows commits rows, splitting them where the server refuses one.
+func (s *Sink) writeRows(ctx context.Context, pool *pgxpool.Pool, rows []row, failed map[int]error) error {
+	err := s.exec(ctx, pool, rows)
+	if err == nil {
+		return nil
+	}
+	e := classify("insert", err)
+	if !ofRow(e) {
+		if e.Class == sinks.Retry {
+			s.months = nil // another process may have dropped a partition
+		}
+		return e
+	}
+	if len(rows) == 1 {
+		failed[rows[0].index] = s.blame(ctx, pool, rows[0], e)
+		return nil
+	}
+	half := len(rows) / 2
+	if err := s.writeRows(ctx, pool, rows[:half], failed); err != nil {
+		return err
+	}
+	return s.writeRows(ctx, pool, rows[half:], failed)
+}
+
+// exec commits rows in one implicit transaction and one round trip.
+func (s *Sink) exec(ctx context.Context, pool *pgxpool.Pool, rows []row) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: the insert took too long"))
+	defer cancel()
+	var batch pgx.Batch
+	for _, round := range s.rounds(rows) {
+		n := len(round)
+		entities, versions, deleted := make([]string, n), make([]int64, n), make([]bool, n)
+		keys, times, docs := make([]string, n), make([]time.Time, n), make([]*string, n)
+		for i, r := range round {
+			entities[i], versions[i], deleted[i] = r.Entity, int64(r.Version), r.Op == change.Retract
+			keys[i], times[i] = r.Key, r.Time
+			if r.Op == change.Upsert {
+				docs[i] = new(s.document(r.Doc))
+			}
+		}
+		batch.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)
+	}
+	return pool.SendBatch(ctx, &batch).Close()
+}
+
+// rounds cuts rows into what one statement may hold: ON CONFLICT DO UPDATE meets
+// a row once, so the second change of an entity is in the second round.
+func (s *Sink) rounds(rows []row) [][]row {
+	if s.options.Mode == Append {
+		return [][]row{rows}
+	}
+	var rounds [][]row
+	seen := make(map[string]int, len(rows))
+	for _, r := range rows {
+		n := seen[r.Entity]
+		seen[r.Entity]++
+		if n == len(rounds) {
+			rounds = append(rounds, nil)
+		}
+		rounds[n] = append(rounds[n], r)
+	}
+	return rounds
+}
+
+// Scan visits what the table holds of the service: at most limit entities after
+// afterEntity, ascending by bytes, each with its newest version and whether that
+// is a retraction. Fewer than limit visits mean that the end was reached. An
+// error of visit ends the scan and is returned as it is. It may run beside Write.
+func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(entity string, version change.Version, deleted bool) error) error {
+	pool := s.pool.Load()
+	if pool == nil {
+		return errNotOpen
+	}
+	type held struct {
+		Entity  string
+		Version int64
+		Deleted bool
+	}
+	rows, err := pool.Query(ctx, s.scanStatement(), s.options.Service, afterEntity, limit)
+	if err != nil {
+		return classify("scan", err)
+	}
+	// Collected first, so that a slow visitor holds no connection.
+	page, err := pgx.CollectRows(rows, pgx.RowToStructByPos[held])
+	if err != nil {
+		return classify("scan", err)
+	}
+	for _, h := range page {
+		if err := visit(h.Entity, change.Version(h.Version), h.Deleted); err != nil {
+			return err
+		}
+	}
+	return nil
+}

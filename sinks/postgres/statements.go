@@ -1,0 +1,129 @@
+package postgres
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/tidwall/gjson"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// suffixCurrent makes the view's name from the table's.
+const suffixCurrent = "_current"
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// sibling is an object beside the table, quoted.
+func (s *Sink) sibling(suffix string) string {
+	name := append(pgx.Identifier(nil), s.table...)
+	name[len(name)-1] += suffix
+	return name.Sanitize()
+}
+
+// content gives the columns that hold the document.
+func (s *Sink) content() []Column {
+	if len(s.options.Columns) > 0 {
+		return s.options.Columns
+	}
+	return []Column{{Name: "doc", Type: s.options.DocType}}
+}
+
+// document is what the insert statement takes for an upsert: the document
+// itself, or an object with one member per typed column that json_to_record
+// spreads. A path that leads nowhere is left out and so becomes NULL.
+func (s *Sink) document(doc []byte) string {
+	if len(s.options.Columns) == 0 {
+		return string(doc)
+	}
+	var b strings.Builder
+	b.WriteByte('{')
+	for _, c := range s.options.Columns {
+		value := gjson.GetBytes(doc, c.Path)
+		if value.Raw == "" {
+			continue
+		}
+		if b.Len() > 1 {
+			b.WriteByte(',')
+		}
+		name, _ := json.Marshal(c.Name) // a string never fails
+		b.Write(name)
+		b.WriteByte(':')
+		b.WriteString(value.Raw)
+	}
+	b.WriteByte('}')
+	return b.String()
+}
+
+// insertStatement takes the service and one array per further column, so that
+// a batch of any size is one prepared statement.
+func (s *Sink) insertStatement() string {
+	columns := []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
+	values, spread := "r.doc::"+s.options.DocType, ""
+	if len(s.options.Columns) > 0 {
+		var names []string
+		for _, c := range s.options.Columns {
+			names = append(names, "c."+quote(c.Name))
+		}
+		values = strings.Join(names, ", ")
+		spread = " CROSS JOIN LATERAL json_to_record(coalesce(r.doc, '{}')::json) AS c(" + definitions(s.options.Columns) + ")"
+	}
+	for _, c := range s.content() {
+		columns = append(columns, quote(c.Name))
+	}
+	conflict := "ON CONFLICT DO NOTHING"
+	if s.options.Mode == Upsert {
+		var sets []string
+		for _, c := range columns[2:] {
+			sets = append(sets, c+" = excluded."+c)
+		}
+		conflict = "ON CONFLICT (service, entity) DO UPDATE SET " + strings.Join(sets, ", ") +
+			" WHERE excluded.version > t.version"
+	}
+	// The order of the rows is the order of seq.
+	return fmt.Sprintf(`INSERT INTO %s AS t (%s)
+SELECT $1::text, r.entity, r.version, r.is_deleted, r.key, r.changed_at, now(), %s
+FROM unnest($2::text[], $3::bigint[], $4::boolean[], $5::text[], $6::timestamptz[], $7::text[])
+	WITH ORDINALITY AS r(entity, version, is_deleted, key, changed_at, doc, place)%s
+ORDER BY r.place
+%s`, s.table.Sanitize(), strings.Join(columns, ", "), values, spread, conflict)
+}
+
+func (s *Sink) scanStatement() string {
+	return fmt.Sprintf(`SELECT DISTINCT ON (entity COLLATE "C") entity, version, is_deleted FROM %s
+WHERE service = $1 AND entity COLLATE "C" > $2
+ORDER BY entity COLLATE "C", version DESC LIMIT $3`, s.table.Sanitize())
+}
+
+// blame adds to the refusal of a single row which typed columns do not take
+// its values.
+func (s *Sink) blame(ctx context.Context, pool *pgxpool.Pool, r row, e *sinks.Error) error {
+	if len(s.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
+		return e
+	}
+	document, names := s.document(r.Doc), []string(nil)
+	for _, c := range s.options.Columns {
+		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions([]Column{c}) + ")"
+		if _, err := pool.Exec(ctx, statement, document); err != nil && classify("", err).Class == sinks.Reject {
+			names = append(names, quote(c.Name)+" "+c.Type)
+		}
+	}
+	if len(names) > 0 {
+		e.Err = fmt.Errorf("column %s: %w", strings.Join(names, ", "), e.Err)
+	}
+	return e
+}
+
+// definitions is a list of columns as CREATE TABLE and json_to_record take it.
+func definitions(columns []Column) string {
+	var list []string
+	for _, c := range columns {
+		list = append(list, quote(c.Name)+" "+c.Type)
+	}
+	return strings.Join(list, ", ")
+}
