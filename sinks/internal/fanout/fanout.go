@@ -1,0 +1,146 @@
+// Package fanout sends the changes of a batch one by one, for sinks whose
+// target takes single records: entities side by side, the changes of one
+// entity in order, one in flight.
+package fanout
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// ErrNotAttempted is in the chain of the failure of a change that was not sent
+// because an earlier one had failed.
+var ErrNotAttempted = errors.New("not attempted")
+
+// Send sends changes[i] and gives nil or its failure. Halt says that the
+// failure is about the target as a whole, so that no further change should be
+// started. It is called from up to limit goroutines.
+type Send func(ctx context.Context, i int) (err *sinks.Error, halt bool)
+
+// Each sends all changes and gives the failures by index. An entity ends at
+// its first failure that is not a Reject, since what follows must not overtake
+// it; all entities end at a halt or with ctx. What was not sent is a failure
+// around ErrNotAttempted: never ambiguous, Pause behind a Pause that halted,
+// else Retry.
+//
+// Entities start in random order, so that changes on which the target hangs
+// cannot keep the same others out at every repetition.
+func Each(ctx context.Context, changes []change.Change, limit int, send Send) map[int]*sinks.Error {
+	r := &round{failed: map[int]*sinks.Error{}}
+	lanes := byEntity(changes)
+	var g errgroup.Group
+	g.SetLimit(limit)
+	for _, n := range rand.Perm(len(lanes)) {
+		g.Go(func() error {
+			r.run(ctx, lanes[n], send)
+			return nil
+		})
+	}
+	_ = g.Wait() // its functions return nil
+	return r.failed
+}
+
+// byEntity gives the indexes of each entity's changes, in order.
+func byEntity(changes []change.Change) [][]int {
+	lane := make(map[string]int, len(changes))
+	var lanes [][]int
+	for i := range changes {
+		n, ok := lane[changes[i].Entity]
+		if !ok {
+			n = len(lanes)
+			lane[changes[i].Entity] = n
+			lanes = append(lanes, nil)
+		}
+		lanes[n] = append(lanes[n], i)
+	}
+	return lanes
+}
+
+type round struct {
+	mu     sync.Mutex
+	halt   *sinks.Error
+	failed map[int]*sinks.Error
+}
+
+func (r *round) run(ctx context.Context, lane []int, send Send) {
+	for n, i := range lane {
+		cause := r.stopped(ctx)
+		if cause != nil {
+			r.skip(lane[n:], cause)
+			return
+		}
+		err, halt := send(ctx, i)
+		if err == nil {
+			continue
+		}
+		r.mu.Lock()
+		r.failed[i] = err
+		if halt && r.halt == nil {
+			r.halt = err
+		}
+		r.mu.Unlock()
+		if err.Class != sinks.Reject {
+			r.skip(lane[n+1:], err)
+			return
+		}
+	}
+}
+
+// stopped gives what keeps further changes from being sent, if anything does.
+func (r *round) stopped(ctx context.Context) *sinks.Error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.halt == nil && ctx.Err() != nil {
+		return &sinks.Error{Class: sinks.Retry, Op: "write", Err: context.Cause(ctx)}
+	}
+	return r.halt
+}
+
+func (r *round) skip(lane []int, cause *sinks.Error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, i := range lane {
+		e := *cause
+		e.Ambiguous = false
+		if e.Class != sinks.Pause {
+			e.Class = sinks.Retry
+		}
+		e.Err = fmt.Errorf("%w after %w", ErrNotAttempted, cause.Err)
+		r.failed[i] = &e
+	}
+}
+
+// Result makes the error of a Write of n changes from the failures that Each
+// gave: nil, one error for the whole batch when the target as a whole failed,
+// or a BatchError.
+func Result(failed map[int]*sinks.Error, n int) error {
+	if len(failed) == 0 {
+		return nil
+	}
+	var whole *sinks.Error
+	for _, e := range failed {
+		switch {
+		case e.Class != sinks.Retry && e.Class != sinks.Pause, len(failed) < n, whole != nil && whole.Class != e.Class:
+			return batchError(failed)
+		case whole == nil || errors.Is(whole, ErrNotAttempted):
+			whole = e
+		}
+	}
+	return whole
+}
+
+func batchError(failed map[int]*sinks.Error) error {
+	out := make(map[int]error, len(failed))
+	for i, e := range failed {
+		out[i] = e
+	}
+	return &sinks.BatchError{Failed: out}
+}

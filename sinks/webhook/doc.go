@@ -1,0 +1,83 @@
+// Package webhook is a sink that sends each change to an HTTP endpoint.
+//
+// # Model
+//
+// One change is one POST. Its body is the change's record (see
+// change.AppendRecord), the same bytes at every attempt. Its headers are
+//
+//	Content-Type: application/json
+//	Idempotency-Key: KEY
+//	webhook-id: KEY
+//	webhook-timestamp: seconds since 1970, of this attempt
+//	webhook-signature: v1,BASE64 [v1,BASE64 …]
+//
+// after the Standard Webhooks specification
+// (github.com/standard-webhooks/standard-webhooks); every attempt is signed
+// anew, by every configured secret, so that secrets can be rotated: add the new
+// one, let the receiver change over, take the old one away. Without a secret
+// there is no signature.
+//
+// Requests about different entities run side by side, up to a limit. An entity
+// has one request in flight, and its changes go in order; after a failure that
+// is not a refusal its later changes wait for the next Write.
+//
+// # Guarantee
+//
+// At least once, in order per entity. A change that deliver sees confirmed was
+// answered with 2xx. The status line is the answer: what becomes of the body
+// behind it changes nothing.
+//
+// An attempt may be repeated, after a time-out or a crash for instance, and
+// then has the same key, version and body. It is the receiver that makes the
+// repetition a no-op (invariant I2): it stores the key or, per entity, the
+// version, in the same transaction as the effect, and answers 2xx to what it
+// has already. A receiver of kind state must also ignore a version that is not
+// higher than the one it has (I5), retractions included. A receiver that looks
+// at neither has the effect twice whenever an answer was lost, and may have an
+// older document over a newer one when an operator's tools repeat something.
+// Nothing on this side can prevent that.
+//
+// # Answers
+//
+//	2xx                              took effect
+//	429, 503                         retry; Retry-After is followed, up to a cap
+//	425                              retry
+//	408                              retry, ambiguous
+//	time-out or broken connection
+//	  after the request was sent,
+//	  502, 504                       retry, ambiguous; see below
+//	409                              retry a limited number of times, ambiguous: the
+//	                                 Idempotency-Key draft gives it to a repetition while
+//	                                 the first attempt is still being worked on
+//	500, any other 5xx               retry a limited number of times, ambiguous
+//	1xx, 3xx, 401, 402, 403, 404,
+//	  405, 407, 410, 415, 421, 426   pause the service: not about this change
+//	any other 4xx                    refused, a dead letter; took no effect
+//	no connection, unknown host      retry; took no effect
+//	certificate not accepted         pause
+//	address not allowed              pause
+//
+// A time-out, a broken connection, 502 and 504 may be an outage, which a retry
+// outlasts, or one document that the receiver chokes on, which would be tried
+// for ever. They count against the change (a limited number of retries) only
+// if the receiver answered another change with 2xx in the same Write, which shows that it
+// is up.
+//
+// # Security
+//
+// Redirects are never followed: the signature and the headers belong to the
+// configured URL. No error holds the URL, a header, a secret or a byte of a
+// body. Answers are read up to 64 KiB and thrown away.
+//
+// URLs are configured by the operator, so private and loopback addresses are
+// allowed by default. Where customers may set URLs, DenyPrivate refuses such
+// addresses after name resolution, for the address that is really connected
+// to, so a name that changes its address is refused too.
+//
+// # Not promised
+//
+// Order between entities. Open sends nothing, since an endpoint cannot be
+// tried out without an effect: a wrong URL shows at the first change.
+// net/http repeats a request by itself, with the same headers, when a kept
+// connection turns out to be closed before any answer came.
+package webhook

@@ -1,0 +1,141 @@
+package webhook
+
+import (
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/sinktest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// receiver is an endpoint as the package's documentation asks for: it ignores
+// known keys, and, for state, versions that are not higher.
+type receiver struct {
+	t    testing.TB
+	kind sinks.Kind
+
+	mu      sync.Mutex
+	server  *httptest.Server
+	address string
+	refused bool
+	rows    map[string]sinktest.Row
+	log     []change.Change
+	keys    map[string]bool
+}
+
+func newReceiver(t testing.TB, kind sinks.Kind) *receiver {
+	r := &receiver{t: t, kind: kind, rows: map[string]sinktest.Row{}, keys: map[string]bool{}, address: "127.0.0.1:0"}
+	r.up()
+	t.Cleanup(r.down)
+	return r
+}
+
+// up listens, at the same address as before.
+func (r *receiver) up() {
+	if r.server != nil {
+		return
+	}
+	l, err := net.Listen("tcp", r.address)
+	require.NoError(r.t, err)
+	r.address = l.Addr().String()
+	r.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
+	r.server.Start()
+}
+
+func (r *receiver) down() {
+	if r.server != nil {
+		r.server.CloseClientConnections()
+		r.server.Close()
+		r.server = nil
+	}
+}
+
+func (r *receiver) set(refused bool) func() {
+	return func() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.refused = refused
+	}
+}
+
+type record struct {
+	Service string          `json:"service"`
+	Entity  string          `json:"entity"`
+	Op      change.Op       `json:"op"`
+	Version change.Version  `json:"version"`
+	Key     string          `json:"key"`
+	Doc     json.RawMessage `json:"doc"`
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var rec record
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return // the sender went away
+	}
+	if err := json.Unmarshal(body, &rec); err != nil || rec.Key != req.Header.Get("Idempotency-Key") {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var doc struct{ Bad bool }
+	_ = json.Unmarshal(rec.Doc, &doc)
+	switch {
+	case r.refused:
+		w.WriteHeader(http.StatusForbidden)
+		return
+	case doc.Bad:
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		_, _ = w.Write(body) // an answer that quotes the payload
+		return
+	case r.kind == sinks.Log && !r.keys[rec.Key]:
+		r.keys[rec.Key] = true
+		r.log = append(r.log, change.Change{Service: rec.Service, Entity: rec.Entity, Op: rec.Op,
+			Version: rec.Version, Key: rec.Key, Doc: rec.Doc})
+	case r.kind == sinks.State && rec.Version > r.rows[rec.Entity].Version:
+		r.rows[rec.Entity] = sinktest.Row{Version: rec.Version, Op: rec.Op, Doc: rec.Doc}
+	}
+	w.WriteHeader(http.StatusNoContent)
+}
+
+func TestConformance(t *testing.T) {
+	for _, kind := range []sinks.Kind{sinks.State, sinks.Log} {
+		t.Run(string(kind), func(t *testing.T) {
+			r := newReceiver(t, kind)
+			sinktest.Run(t, sinktest.Target{
+				Kind: kind,
+				New: func(t testing.TB) sinks.Sink {
+					return newSink(t, Options{URL: "http://" + r.address + "/hook", Secrets: []string{secret}, Kind: kind})
+				},
+				State: func(testing.TB) map[string]sinktest.Row {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					return r.rows
+				},
+				Log: func(testing.TB) []change.Change {
+					r.mu.Lock()
+					defer r.mu.Unlock()
+					return r.log
+				},
+				BadChange: func(c change.Change) change.Change {
+					doc := append(c.Doc[:len(c.Doc)-1:len(c.Doc)-1], `,"bad":true}`...)
+					return sinktest.Change(c.Service, c.Entity, c.Version, doc)
+				},
+				Outage: func(testing.TB) (down, up func()) { return r.down, r.up },
+				Refuse: func(testing.TB) (refuse, allow func()) { return r.set(true), r.set(false) },
+			})
+		})
+	}
+}

@@ -1,0 +1,73 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"syscall"
+	"time"
+)
+
+// errDenied is in the chain of a connection that DenyPrivate refused.
+var errDenied = errors.New("address not allowed")
+
+func newTransport(o Options) *http.Transport {
+	dialer := &net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}
+	t := &http.Transport{
+		Proxy:                  http.ProxyFromEnvironment,
+		DialContext:            dialer.DialContext,
+		ForceAttemptHTTP2:      true,
+		MaxIdleConns:           o.Concurrency,
+		MaxIdleConnsPerHost:    o.Concurrency,
+		IdleConnTimeout:        90 * time.Second,
+		TLSHandshakeTimeout:    o.Timeout,
+		MaxResponseHeaderBytes: maxAnswer,
+	}
+	if o.TLS != nil {
+		t.TLSClientConfig = o.TLS.Clone()
+	}
+	if o.DenyPrivate {
+		t.Proxy = nil // a proxy would connect in our place
+		dialer.Control = denyPrivate
+	}
+	return t
+}
+
+// denyPrivate is called with the resolved address, before connecting to it.
+func denyPrivate(_, address string, _ syscall.RawConn) error {
+	ap, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return fmt.Errorf("%w: %w", errDenied, err)
+	}
+	if a := ap.Addr().Unmap(); !public(a) {
+		return fmt.Errorf("%w: %v", errDenied, a)
+	}
+	return nil
+}
+
+// public tells whether an address may be anybody's, after the IANA registries
+// of special-purpose addresses (RFC 6890).
+func public(a netip.Addr) bool {
+	if !a.IsGlobalUnicast() || a.IsPrivate() {
+		return false
+	}
+	for _, special := range []string{
+		"0.0.0.0/8",     // this network
+		"100.64.0.0/10", // carrier-grade NAT
+		"192.0.0.0/24",  // protocol assignments
+		"198.18.0.0/15", // benchmarking
+		"240.0.0.0/4",   // reserved, broadcast
+		"64:ff9b::/96",  // NAT64, leads to IPv4
+		"64:ff9b:1::/48",
+		"2002::/16", // 6to4, leads to IPv4
+		"2001::/32", // Teredo, leads to IPv4
+		"fec0::/10", // site-local
+	} {
+		if netip.MustParsePrefix(special).Contains(a) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,291 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptrace"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
+)
+
+const (
+	defaultTimeout       = 15 * time.Second
+	defaultConcurrency   = 8
+	defaultMaxRetryAfter = 5 * time.Minute
+
+	// changesPerLane makes batches large enough to keep all requests busy and
+	// small enough that a Write ends soon.
+	changesPerLane = 8
+	maxBytes       = 16 << 20
+	maxAnswer      = 64 << 10
+	userAgent      = "weir-webhook/1"
+)
+
+// Options configure a sink. Zero values mean the defaults.
+type Options struct {
+	// URL is the endpoint, http or https. User information in it is sent as
+	// basic authentication. Required.
+	URL string
+
+	// Secrets sign every request, in this order: base64, with or without the
+	// prefix whsec_. More than one is for rotation. Defaults to none: unsigned.
+	Secrets []string
+
+	// Headers are sent with every request, for instance Authorization. Those
+	// that the sink sets itself are not allowed. Defaults to none.
+	Headers map[string]string
+
+	// Kind says what the receiver keeps. Defaults to sinks.State: it may be
+	// sent only the newest change of an entity.
+	Kind sinks.Kind
+
+	// Timeout bounds one attempt, from connecting to the end of the answer.
+	// Defaults to 15 s.
+	Timeout time.Duration
+
+	// Concurrency is the most requests at a time. Defaults to 8.
+	Concurrency int
+
+	// MaxRetryAfter caps what a receiver may ask for with Retry-After.
+	// Defaults to 5 min.
+	MaxRetryAfter time.Duration
+
+	// DenyPrivate refuses connections to addresses that are not public, and
+	// makes the sink ignore the proxy of the environment. Defaults to false.
+	DenyPrivate bool
+
+	// TLS is cloned for the connections. Defaults to the system's authorities.
+	TLS *tls.Config
+}
+
+// Sink posts changes. It implements sinks.Sink.
+type Sink struct {
+	opts    Options
+	url     *url.URL
+	headers http.Header
+	signers []*standardwebhooks.Webhook
+	client  *http.Client
+	now     func() time.Time
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// New checks the options. Its errors name the option and hold no secret.
+func New(opts Options) (*Sink, error) {
+	s := &Sink{opts: opts, headers: http.Header{}, now: time.Now}
+	if err := s.setDefaults(); err != nil {
+		return nil, err
+	}
+	u, err := url.Parse(opts.URL)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		// The parser's error is left out: it quotes what it could not parse.
+		return nil, errors.New("url: must be a valid http or https URL")
+	}
+	s.url = u
+	for name, value := range opts.Headers {
+		if err := s.addHeader(name, value); err != nil {
+			return nil, err
+		}
+	}
+	for i, secret := range opts.Secrets {
+		signer, err := newSigner(secret)
+		if err != nil {
+			return nil, fmt.Errorf("secrets[%d]: %w", i, err)
+		}
+		s.signers = append(s.signers, signer)
+	}
+	s.client = &http.Client{
+		Transport:     newTransport(s.opts),
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return s, nil
+}
+
+func (s *Sink) setDefaults() error {
+	o := &s.opts
+	if o.Kind == "" {
+		o.Kind = sinks.State
+	}
+	if o.Timeout == 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Concurrency == 0 {
+		o.Concurrency = defaultConcurrency
+	}
+	if o.MaxRetryAfter == 0 {
+		o.MaxRetryAfter = defaultMaxRetryAfter
+	}
+	switch {
+	case o.Kind != sinks.State && o.Kind != sinks.Log:
+		return fmt.Errorf("kind: must be %q or %q, not %q", sinks.State, sinks.Log, o.Kind)
+	case o.Timeout < 0:
+		return fmt.Errorf("timeout: must be positive, not %v", o.Timeout)
+	case o.Concurrency < 0:
+		return fmt.Errorf("concurrency: must be positive, not %d", o.Concurrency)
+	case o.MaxRetryAfter < 0:
+		return fmt.Errorf("max_retry_after: must be positive, not %v", o.MaxRetryAfter)
+	}
+	return nil
+}
+
+func (s *Sink) addHeader(name, value string) error {
+	canonical := http.CanonicalHeaderKey(name)
+	switch {
+	case name == "" || strings.ContainsAny(name, " \t\r\n:\x00"):
+		return fmt.Errorf("headers: %q is not a header name", name)
+	case strings.ContainsAny(value, "\r\n\x00"):
+		return fmt.Errorf("headers: %s: the value has a line break or NUL", name)
+	case canonical == "Idempotency-Key", canonical == "Content-Type", canonical == "Content-Length",
+		canonical == "Host", strings.HasPrefix(canonical, "Webhook-"):
+		return fmt.Errorf("headers: %s is set by the sink itself", name)
+	}
+	s.headers.Set(canonical, value)
+	return nil
+}
+
+// newSigner reads a secret: base64, padded or not.
+func newSigner(secret string) (*standardwebhooks.Webhook, error) {
+	key, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(strings.TrimPrefix(secret, "whsec_"), "="))
+	if err != nil {
+		return nil, errors.New("must be base64 behind whsec_") // the cause would quote a part of it
+	}
+	if len(key) == 0 {
+		return nil, errors.New("is empty")
+	}
+	return standardwebhooks.NewWebhookRaw(key)
+}
+
+// Open does nothing and always succeeds.
+func (s *Sink) Open(context.Context) error { return nil }
+
+// Traits implements sinks.Sink.
+func (s *Sink) Traits() sinks.Traits {
+	return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
+}
+
+// Close closes idle connections.
+func (s *Sink) Close() error {
+	s.client.CloseIdleConnections()
+	return nil
+}
+
+// Write posts the changes and returns when all are answered, or soon after ctx
+// is cancelled.
+func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
+	p := &progress{patience: max(2, s.opts.Concurrency)}
+	failed := fanout.Each(ctx, changes, s.opts.Concurrency, func(ctx context.Context, i int) (*sinks.Error, bool) {
+		f := s.post(ctx, &changes[i])
+		halt := p.note(i, f)
+		return f.err, halt
+	})
+	if p.answered {
+		for _, i := range p.doubtful {
+			failed[i].Class = sinks.RetryBounded
+		}
+	}
+	return fanout.Result(failed, len(changes))
+}
+
+// failure is the outcome of one attempt; err nil is success.
+type failure struct {
+	err  *sinks.Error
+	halt bool // about the endpoint, not the change
+	// doubt: an outage or one document that the receiver chokes on; told apart
+	// by whether anything else succeeds.
+	doubt bool
+}
+
+// progress is what the attempts of one Write show about the receiver.
+type progress struct {
+	mu       sync.Mutex
+	answered bool  // some change had 2xx
+	doubtful []int // failures in doubt
+	patience int   // doubtful failures without any success before the rest is spared
+}
+
+// note takes in an outcome and says whether to start no more requests.
+func (p *progress) note(i int, f failure) (halt bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case f.err == nil:
+		p.answered = true
+	case f.doubt:
+		p.doubtful = append(p.doubtful, i)
+		return !p.answered && len(p.doubtful) >= p.patience
+	}
+	return f.halt
+}
+
+// errTimeout is the cause of an attempt's own deadline.
+var errTimeout = errors.New("no answer in time")
+
+// post makes one attempt.
+func (s *Sink) post(ctx context.Context, c *change.Change) failure {
+	attempt, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
+	defer cancel()
+	var sent atomic.Bool
+	attempt = httptrace.WithClientTrace(attempt, &httptrace.ClientTrace{WroteHeaders: func() { sent.Store(true) }})
+	req, err := s.request(attempt, c)
+	if err != nil {
+		return failure{err: &sinks.Error{Class: sinks.Pause, Op: "sign", Err: err}, halt: true}
+	}
+	resp, err := s.client.Do(req)
+	if err != nil {
+		if ctx.Err() != nil {
+			return failure{err: &sinks.Error{Class: sinks.Retry, Ambiguous: sent.Load(), Op: "post", Err: context.Cause(ctx)}}
+		}
+		return connectionFailure(err, sent.Load())
+	}
+	defer resp.Body.Close()
+	// Read to its end, an answer leaves the connection free for the next
+	// request. A failure here changes nothing: the status has come.
+	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
+	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now(), s.opts.MaxRetryAfter))
+}
+
+// request builds and signs one attempt.
+func (s *Sink) request(ctx context.Context, c *change.Change) (*http.Request, error) {
+	body := c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "", bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	u := *s.url
+	req.URL, req.Host = &u, u.Host
+	req.Header = s.headers.Clone()
+	if req.Header.Get("User-Agent") == "" {
+		req.Header.Set("User-Agent", userAgent)
+	}
+	now := s.now()
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Idempotency-Key", c.Key)
+	req.Header.Set(standardwebhooks.HeaderWebhookID, c.Key)
+	req.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	signatures := make([]string, len(s.signers))
+	for i, signer := range s.signers {
+		if signatures[i], err = signer.Sign(c.Key, now, body); err != nil {
+			return nil, err
+		}
+	}
+	if len(signatures) > 0 {
+		req.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
+	}
+	return req, nil
+}

@@ -1,0 +1,454 @@
+package webhook
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"maps"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/sinktest"
+)
+
+const (
+	secret      = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX"
+	otherSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+)
+
+func newSink(t testing.TB, o Options) *Sink {
+	t.Helper()
+	s, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// serve starts an endpoint and gives its URL.
+func serve(t testing.TB, h http.HandlerFunc) string {
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func upsert(entity string, n int64) change.Change {
+	return sinktest.Change("acme/ripeness@hook", entity, change.NewVersion(1, n), fmt.Appendf(nil, `{"n":%d}`, n))
+}
+
+func write(t testing.TB, s *Sink, changes ...change.Change) (map[int]*sinks.Error, error) {
+	err := s.Write(t.Context(), changes)
+	failed := map[int]*sinks.Error{}
+	var be *sinks.BatchError
+	if errors.As(err, &be) {
+		for i, e := range be.Failed {
+			failed[i] = sinks.Classify(e)
+		}
+	} else if err != nil {
+		for i := range changes {
+			failed[i] = sinks.Classify(err)
+		}
+	}
+	return failed, err
+}
+
+func TestRequest(t *testing.T) {
+	c := upsert("b-007 \u2028\"", 3)
+	var calls int
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		assert.Equal(t, http.MethodPost, r.Method)
+		assert.Equal(t, "/hook?token=t", r.URL.RequestURI())
+		assert.Equal(t, string(c.AppendRecord(nil)), string(body))
+		assert.EqualValues(t, len(body), r.ContentLength)
+		assert.Equal(t, "application/json", r.Header.Get("Content-Type"))
+		assert.Equal(t, c.Key, r.Header.Get("Idempotency-Key"))
+		assert.Equal(t, c.Key, r.Header.Get("webhook-id"))
+		assert.Equal(t, "acme", r.Header.Get("X-Tenant"))
+		user, password, ok := r.BasicAuth()
+		assert.True(t, ok && user == "me" && password == "pa ss")
+		for _, s := range []string{secret, otherSecret} {
+			verifier, err := standardwebhooks.NewWebhook(s)
+			assert.NoError(t, err)
+			assert.NoError(t, verifier.Verify(body, r.Header), "with the clock of today")
+			assert.Error(t, verifier.Verify(append(body, ' '), r.Header))
+		}
+		stranger, err := standardwebhooks.NewWebhook("whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oD")
+		assert.NoError(t, err)
+		assert.Error(t, stranger.Verify(body, r.Header))
+	})
+	s := newSink(t, Options{
+		URL:     strings.Replace(url, "http://", "http://me:pa%20ss@", 1) + "/hook?token=t",
+		Secrets: []string{secret, otherSecret},
+		Headers: map[string]string{"x-tenant": "acme"},
+	})
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+	require.Equal(t, 1, calls)
+}
+
+func TestEveryAttemptIsSignedAnew(t *testing.T) {
+	var stamps []string
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		stamps = append(stamps, r.Header.Get("webhook-timestamp")+" "+r.Header.Get("webhook-signature"))
+	})
+	s := newSink(t, Options{URL: url, Secrets: []string{secret}})
+	for _, seconds := range []int64{1_700_000_000, 1_700_000_001} {
+		s.now = func() time.Time { return time.Unix(seconds, 0) }
+		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1)}))
+	}
+	require.Len(t, stamps, 2)
+	require.True(t, strings.HasPrefix(stamps[0], "1700000000 v1,"))
+	require.True(t, strings.HasPrefix(stamps[1], "1700000001 v1,"))
+	require.NotEqual(t, stamps[0][11:], stamps[1][11:])
+}
+
+func TestUnsignedWithoutSecrets(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		assert.Empty(t, r.Header.Values("webhook-signature"))
+		assert.NotEmpty(t, r.Header.Get("webhook-id"))
+	})
+	require.NoError(t, newSink(t, Options{URL: url}).Write(t.Context(), []change.Change{upsert("a", 1)}))
+}
+
+// TestVectors runs the published and computed vectors of Standard Webhooks.
+func TestVectors(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs the shared test data")
+	}
+	shared := os.Getenv("WEIR_SHARED")
+	if shared == "" {
+		shared = filepath.Join("..", "..", "..", "shared")
+	}
+	raw, err := os.ReadFile(filepath.Join(shared, "data", "webhooks", "vectors.json"))
+	require.NoError(t, err, "the shared test data is not there; WEIR_SHARED says where it is")
+	var vectors struct {
+		Refused []string `json:"refused_secrets"`
+		Sign    []struct {
+			Name, Secret, ID, Payload, Signature string
+			Timestamp                            int64
+		}
+	}
+	require.NoError(t, json.Unmarshal(raw, &vectors))
+	require.NotEmpty(t, vectors.Refused)
+	require.NotEmpty(t, vectors.Sign)
+	for _, refused := range vectors.Refused {
+		_, err := New(Options{URL: "http://localhost", Secrets: []string{secret, refused}})
+		require.ErrorContains(t, err, "secrets[1]")
+	}
+	for _, v := range vectors.Sign {
+		t.Run(v.Name, func(t *testing.T) {
+			signer, err := newSigner(v.Secret)
+			require.NoError(t, err)
+			signature, err := signer.Sign(v.ID, time.Unix(v.Timestamp, 0), []byte(v.Payload))
+			require.NoError(t, err)
+			require.Equal(t, v.Signature, signature)
+		})
+	}
+}
+
+func TestStatuses(t *testing.T) {
+	type outcome struct {
+		class     sinks.Class
+		ambiguous bool
+	}
+	want := map[int]outcome{
+		408: {sinks.Retry, true}, 425: {sinks.Retry, false}, 429: {sinks.Retry, false},
+		502: {sinks.Retry, true}, 503: {sinks.Retry, false}, 504: {sinks.Retry, true},
+		409: {sinks.RetryBounded, true}, 500: {sinks.RetryBounded, true}, 501: {sinks.RetryBounded, true}, 599: {sinks.RetryBounded, true},
+		300: {sinks.Pause, false}, 301: {sinks.Pause, false}, 304: {sinks.Pause, false}, 307: {sinks.Pause, false},
+		401: {sinks.Pause, false}, 402: {sinks.Pause, false}, 403: {sinks.Pause, false}, 404: {sinks.Pause, false},
+		405: {sinks.Pause, false}, 407: {sinks.Pause, false}, 410: {sinks.Pause, false}, 415: {sinks.Pause, false},
+		421: {sinks.Pause, false}, 426: {sinks.Pause, false},
+		400: {sinks.Reject, false}, 406: {sinks.Reject, false}, 413: {sinks.Reject, false}, 418: {sinks.Reject, false},
+		422: {sinks.Reject, false}, 431: {sinks.Reject, false}, 499: {sinks.Reject, false},
+	}
+	var status int
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(status) })
+	s := newSink(t, Options{URL: url})
+	for _, status = range []int{200, 201, 202, 204, 206, 299} {
+		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1)}), "%d", status)
+	}
+	for _, status = range slices.Sorted(maps.Keys(want)) {
+		failed, err := write(t, s, upsert("a", 1))
+		e := failed[0]
+		require.Equal(t, want[status], outcome{e.Class, e.Ambiguous}, "%d: %v", status, err)
+		require.ErrorContains(t, err, fmt.Sprint(status))
+		require.Equal(t, e.Class == sinks.Pause, e.Hint != "", "%d: a pause says what to do", status)
+	}
+}
+
+func TestRetryAfter(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for header, want := range map[string]time.Duration{
+		"":                               0,
+		"0":                              0,
+		"7":                              7 * time.Second,
+		"300":                            5 * time.Minute,
+		"301":                            5 * time.Minute,
+		"9223372036854775807":            5 * time.Minute,
+		"99999999999999999999999":        5 * time.Minute,
+		"-5":                             0,
+		"1.5":                            0,
+		"soon":                           0,
+		"Sun, 01 Mar 2026 12:00:30 GMT":  30 * time.Second,
+		"Sunday, 01-Mar-26 12:00:30 GMT": 30 * time.Second,
+		"Sun Mar  1 12:00:30 2026":       30 * time.Second,
+		"Sun, 01 Mar 2026 11:00:00 GMT":  0,
+		"Mon, 02 Mar 2026 12:00:00 GMT":  5 * time.Minute,
+	} {
+		require.Equal(t, want, retryAfter(header, now, 5*time.Minute), header)
+	}
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Retry-After", "120")
+		w.WriteHeader(http.StatusTooManyRequests)
+	})
+	_, err := write(t, newSink(t, Options{URL: url, MaxRetryAfter: 90 * time.Second}), upsert("a", 1))
+	require.Equal(t, 90*time.Second, sinks.Classify(err).RetryAfter)
+}
+
+// A receiver that asks to wait is not sent the rest of the batch.
+func TestAskedToWaitSendsNoMore(t *testing.T) {
+	var calls int
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		calls++
+		w.Header().Set("Retry-After", "3")
+		w.WriteHeader(http.StatusServiceUnavailable)
+	})
+	failed, err := write(t, newSink(t, Options{URL: url, Concurrency: 1}), upsert("a", 1), upsert("b", 2), upsert("c", 3))
+	require.Len(t, failed, 3)
+	require.Equal(t, 1, calls)
+	require.Equal(t, 3*time.Second, sinks.Classify(err).RetryAfter)
+	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
+}
+
+// hangOn gives an endpoint that does not answer about one entity.
+func hangOn(t testing.TB, entity string) string {
+	release := make(chan struct{})
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if strings.Contains(string(body), fmt.Sprintf(`"entity":%q`, entity)) {
+			<-release
+		}
+	})
+	t.Cleanup(func() { close(release) })
+	return url
+}
+
+func TestTimeoutAloneMayBeAnOutage(t *testing.T) {
+	s := newSink(t, Options{URL: hangOn(t, "a"), Timeout: 50 * time.Millisecond})
+	_, err := write(t, s, upsert("a", 1))
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.True(t, e.Ambiguous)
+	require.ErrorContains(t, err, "no answer in time")
+}
+
+func TestTimeoutBesideSuccessCountsAgainstTheChange(t *testing.T) {
+	s := newSink(t, Options{URL: hangOn(t, "a"), Timeout: 50 * time.Millisecond, Concurrency: 1})
+	failed, _ := write(t, s, upsert("a", 1), upsert("b", 2), upsert("a", 3))
+	require.Len(t, failed, 2)
+	require.Equal(t, sinks.RetryBounded, failed[0].Class)
+	require.True(t, failed[0].Ambiguous)
+	require.Equal(t, sinks.Retry, failed[2].Class, "what was not sent is not to blame")
+}
+
+func TestCancelWhileWaiting(t *testing.T) {
+	s := newSink(t, Options{URL: hangOn(t, "a"), Timeout: time.Hour})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
+	defer cancel()
+	err := s.Write(ctx, []change.Change{upsert("a", 1)})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.True(t, e.Ambiguous)
+}
+
+func TestConnectionBrokenBeforeTheAnswer(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		panic(http.ErrAbortHandler)
+	})
+	_, err := write(t, newSink(t, Options{URL: url}), upsert("a", 1))
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.True(t, e.Ambiguous)
+}
+
+func TestConnectionBrokenInTheBodyIsSuccess(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Length", "1000")
+		_, _ = w.Write([]byte("part of it"))
+		assert.NoError(t, http.NewResponseController(w).Flush())
+		panic(http.ErrAbortHandler)
+	})
+	require.NoError(t, newSink(t, Options{URL: url}).Write(t.Context(), []change.Change{upsert("a", 1)}))
+}
+
+func TestEndlessAnswerIsCutOff(t *testing.T) {
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		for {
+			if _, err := w.Write(make([]byte, 4096)); err != nil {
+				return
+			}
+		}
+	})
+	require.NoError(t, newSink(t, Options{URL: url}).Write(t.Context(), []change.Change{upsert("a", 1)}))
+}
+
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	target := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("followed") })
+	for _, status := range []int{301, 302, 303, 307, 308} {
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, target+"/?s=hidden", status) })
+		_, err := write(t, newSink(t, Options{URL: url}), upsert("a", 1))
+		require.Equal(t, sinks.Pause, sinks.Classify(err).Class)
+		require.NotContains(t, err.Error(), "hidden")
+	}
+}
+
+func TestErrorsHoldNoSecrets(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	address := l.Addr().String()
+	require.NoError(t, l.Close())
+	s := newSink(t, Options{URL: "http://user:passw0rd@" + address + "/path-token?q=hidden", Secrets: []string{secret},
+		Headers: map[string]string{"Authorization": "Bearer hidden"}})
+	_, err = write(t, s, upsert("a", 1))
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.False(t, e.Ambiguous, "nothing was sent")
+	for _, word := range []string{"user", "passw0rd", "path-token", "hidden", secret[6:]} {
+		require.NotContains(t, err.Error(), word)
+	}
+}
+
+func TestUnknownHost(t *testing.T) {
+	_, err := write(t, newSink(t, Options{URL: "http://nowhere.invalid/"}), upsert("a", 1))
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.False(t, e.Ambiguous)
+}
+
+func TestCertificates(t *testing.T) {
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports the refused handshake
+	server.StartTLS()
+	defer server.Close()
+	_, err := write(t, newSink(t, Options{URL: server.URL}), upsert("a", 1))
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Pause, e.Class)
+	require.False(t, e.Ambiguous)
+
+	pool := x509.NewCertPool()
+	pool.AddCert(server.Certificate())
+	s := newSink(t, Options{URL: server.URL, TLS: &tls.Config{RootCAs: pool}})
+	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1)}))
+}
+
+func TestDenyPrivate(t *testing.T) {
+	url := serve(t, func(http.ResponseWriter, *http.Request) { t.Error("reached") })
+	for _, u := range []string{url, strings.Replace(url, "127.0.0.1", "localhost", 1)} {
+		_, err := write(t, newSink(t, Options{URL: u, DenyPrivate: true}), upsert("a", 1))
+		e := sinks.Classify(err)
+		require.Equal(t, sinks.Pause, e.Class, "%v", err)
+		require.False(t, e.Ambiguous)
+	}
+	for address, want := range map[string]bool{
+		"8.8.8.8": true, "2606:4700::1111": true, "172.32.0.1": true,
+		"10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "127.9.9.9": false, "169.254.169.254": false,
+		"0.0.0.0": false, "100.64.1.1": false, "224.0.0.1": false, "255.255.255.255": false, "198.18.0.1": false,
+		"::1": false, "::": false, "fe80::1": false, "fd00::1": false, "ff02::1": false, "64:ff9b::7f00:1": false,
+		"::ffff:127.0.0.1": false, "2002:7f00:1::": false,
+	} {
+		require.Equal(t, want, public(netip.MustParseAddr(address).Unmap()), address)
+	}
+}
+
+func TestOneRequestPerEntityInOrder(t *testing.T) {
+	var mu sync.Mutex
+	inFlight, most := map[string]int{}, 0
+	last := map[string]change.Version{}
+	both := make(chan struct{}) // closed when two entities are in flight together
+	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+		var rec record
+		assert.NoError(t, json.NewDecoder(r.Body).Decode(&rec))
+		mu.Lock()
+		inFlight[rec.Entity]++
+		assert.Equal(t, 1, inFlight[rec.Entity])
+		assert.Greater(t, rec.Version, last[rec.Entity])
+		last[rec.Entity] = rec.Version
+		n := 0
+		for _, k := range inFlight {
+			n += k
+		}
+		if most = max(most, n); most == 2 {
+			select {
+			case <-both:
+			default:
+				close(both)
+			}
+		}
+		mu.Unlock()
+		select {
+		case <-both:
+		case <-t.Context().Done():
+		}
+		mu.Lock()
+		inFlight[rec.Entity]--
+		mu.Unlock()
+	})
+	var batch []change.Change
+	for i := range int64(40) {
+		batch = append(batch, upsert(string(rune('a'+i%4)), i))
+	}
+	require.NoError(t, newSink(t, Options{URL: url, Concurrency: 3, Kind: sinks.Log}).Write(t.Context(), batch))
+	require.GreaterOrEqual(t, most, 2)
+	require.LessOrEqual(t, most, 3)
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	good := Options{URL: "https://example.org/hook", Secrets: []string{secret}}
+	for name, change := range map[string]func(*Options){
+		"url: must be":                      func(o *Options) { o.URL = "" },
+		"url: must be a":                    func(o *Options) { o.URL = "ftp://example.org" },
+		"url: must be a valid":              func(o *Options) { o.URL = "http://user:hidden#word@example.org:x/" },
+		"secrets[0]: must be base64":        func(o *Options) { o.Secrets = []string{"whsec_hidden!"} },
+		"headers: webhook-id is set":        func(o *Options) { o.Headers = map[string]string{"webhook-id": "hidden"} },
+		"headers: idempotency-key is set":   func(o *Options) { o.Headers = map[string]string{"idempotency-key": "hidden"} },
+		`headers: "a b" is not a header`:    func(o *Options) { o.Headers = map[string]string{"a b": "hidden"} },
+		"headers: x: the value has a line":  func(o *Options) { o.Headers = map[string]string{"x": "hidden\r\ny: z"} },
+		"kind: must be":                     func(o *Options) { o.Kind = "queue" },
+		"timeout: must be positive":         func(o *Options) { o.Timeout = -1 },
+		"concurrency: must be positive":     func(o *Options) { o.Concurrency = -1 },
+		"max_retry_after: must be positive": func(o *Options) { o.MaxRetryAfter = -1 },
+	} {
+		o := good
+		change(&o)
+		_, err := New(o)
+		require.ErrorContains(t, err, name)
+		require.NotContains(t, err.Error(), "hidden")
+	}
+	require.Equal(t, sinks.State, newSink(t, good).Traits().Kind)
+}
