@@ -1,0 +1,182 @@
+package config
+
+// Config is the whole configuration, defaults filled in. It is read-only after
+// Load, so any number of goroutines may use it.
+type Config struct {
+	// DataDir is the folder of everything that is kept without servers: the
+	// SQLite file and the embedded broker's logs. Relative to the main file.
+	DataDir string `yaml:"data_dir" default:"data" path:"true"`
+	// Store holds what Weir must remember. Defaults to SQLite in the data folder.
+	Store Store `yaml:"store"`
+	// Gate recognises events that were taken in before. Defaults to memory.
+	Gate Gate `yaml:"gate"`
+	// Kafka carries the inbox and the changes. Defaults to the embedded broker.
+	Kafka Kafka `yaml:"kafka"`
+	// Sources are the streams of events, by name.
+	Sources Sources `yaml:"sources" required:"true"`
+	// Merge says how the documents of several sources become one.
+	Merge Merge `yaml:"merge"`
+	// CustomerFiles are patterns of the customers' files, relative to the main
+	// file. Each pattern must match a file.
+	CustomerFiles []string `yaml:"customers" required:"true"`
+	// Ingest is the listener of the http sources; without one it stays closed.
+	Ingest Ingest `yaml:"ingest"`
+	// Decide tunes the stage that decides.
+	Decide Decide `yaml:"decide"`
+	// Limits bound what one event may cost.
+	Limits Limits `yaml:"limits"`
+	// Retention says how long records of the past are kept.
+	Retention Retention `yaml:"retention"`
+	// Admin is the listener for operators: health, metrics, the page.
+	Admin Admin `yaml:"admin"`
+	// Shutdown says how a process ends.
+	Shutdown Shutdown `yaml:"shutdown"`
+	// Log says what is logged, to standard error.
+	Log Log `yaml:"log"`
+
+	// File is the main file's path as it was given to Load.
+	File string `yaml:"-"`
+	// Customers are the customers' names in the order of their files.
+	Customers []string `yaml:"-"`
+	// Projections of all customers, in the order of the files.
+	Projections []Projection `yaml:"-"`
+}
+
+// Store is where the state lives: at most one of the two is given.
+type Store struct {
+	Postgres *PostgresStore `yaml:"postgres" oneof:"optional"`
+	SQLite   *SQLiteStore   `yaml:"sqlite" oneof:"optional"`
+}
+
+// PostgresStore is a PostgreSQL database, version 15 or later.
+type PostgresStore struct {
+	// URL is a connection string, postgres://user:password@host:port/database;
+	// TLS settings (sslmode, sslrootcert, …) are part of it.
+	URL Secret `yaml:"url" required:"true"`
+	// MaxConnections bounds the connections of one process.
+	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
+}
+
+// SQLiteStore is a database file for a single process.
+type SQLiteStore struct {
+	// Path of the file. Defaults to state.db in the data folder.
+	Path string `yaml:"path" path:"true"`
+}
+
+// Gate is the memory of event ids: at most one of Valkey and Memory is given.
+type Gate struct {
+	Valkey *Valkey     `yaml:"valkey" oneof:"optional"`
+	Memory *MemoryGate `yaml:"memory" oneof:"optional"`
+	// TTL is how long an event id is remembered.
+	TTL Duration `yaml:"ttl" default:"24h" range:"1s..30d"`
+}
+
+// Valkey is a Valkey or Redis server, or a cluster.
+type Valkey struct {
+	// Address is host:port, or a list of some nodes of a cluster.
+	Address []string `yaml:"address,single" required:"true"`
+	// Username for ACL authentication.
+	Username string `yaml:"username"`
+	// Password for authentication.
+	Password Secret `yaml:"password"`
+	// DB is the number of the database; a cluster has only 0.
+	DB int `yaml:"db" default:"0" range:"0..15"`
+	// TLS, if given (also as {}), encrypts the connection.
+	TLS *TLS `yaml:"tls"`
+	// Prefix of every key.
+	Prefix string `yaml:"prefix" default:"weir:"`
+	// Timeout of one request; after it events are let through.
+	Timeout Duration `yaml:"timeout" default:"500ms" range:"1ms..1m"`
+}
+
+// MemoryGate remembers inside the process, so it forgets at a restart.
+type MemoryGate struct {
+	// MaxEntries bounds the memory; the oldest are forgotten first.
+	MaxEntries int `yaml:"max_entries" default:"1000000" range:"1..100000000"`
+}
+
+// Merge says how the source documents of an entity become one document.
+type Merge struct {
+	// Precedence lists sources, the strongest first: where two have the same
+	// path, the first one's value wins. Defaults to the order of the sources in
+	// the file; sources that are not listed come after those that are.
+	Precedence []string `yaml:"precedence"`
+	// Required lists sources without whose document an entity is not yet
+	// complete and gives no changes.
+	Required []string `yaml:"required"`
+}
+
+// Ingest is the listener of the http sources.
+type Ingest struct {
+	// Listen is the address that the http sources are served at.
+	Listen string `yaml:"listen" default:"127.0.0.1:9601"`
+	// TLS, if given, serves HTTPS; cert and key are required then.
+	TLS *ServerTLS `yaml:"tls"`
+}
+
+// Decide tunes the deciding stage.
+type Decide struct {
+	// BatchEvents is the most events in one transaction. Batches are never
+	// waited for: what is there is taken.
+	BatchEvents int `yaml:"batch_events" default:"1000" range:"1..20000"`
+	// Lanes is how many transactions run at a time in one process; inbox
+	// partitions are spread over them.
+	Lanes int `yaml:"lanes" default:"2" range:"1..64"`
+}
+
+// Limits bound what one event may cost.
+type Limits struct {
+	// Change is the largest change, its document included. A larger one becomes
+	// a dead letter.
+	Change Size `yaml:"change" default:"8MiB" range:"1KiB..256MiB"`
+	// EntityID is the longest entity id.
+	EntityID Size `yaml:"entity_id" default:"512B" range:"1B..2KiB"`
+}
+
+// Retention says how long records of the past are kept.
+type Retention struct {
+	// Tombstones of deleted entities; after it an old event can bring one back.
+	Tombstones Duration `yaml:"tombstones" default:"30d" range:"1h..3650d"`
+	// DeadLetters that nobody acted on.
+	DeadLetters Duration `yaml:"dead_letters" default:"90d" range:"1h..3650d"`
+	// Ledgers of what was taken in and delivered.
+	Ledgers Duration `yaml:"ledgers" default:"30d" range:"1d..3650d"`
+	// Audit of operators' actions.
+	Audit Duration `yaml:"audit" default:"365d" range:"1d..3650d"`
+}
+
+// Admin is the listener for operators.
+type Admin struct {
+	// Listen is host:port; "off" or "" closes it. Beyond loopback a token is
+	// required.
+	Listen string `yaml:"listen" default:"127.0.0.1:9600"`
+	// Token that requests must carry as a bearer token, at least 16 characters.
+	Token Secret `yaml:"token"`
+	// TLS, if given, serves HTTPS; cert and key are required then.
+	TLS *ServerTLS `yaml:"tls"`
+}
+
+// Off reports whether the listener is closed.
+func (a Admin) Off() bool { return a.Listen == "" || a.Listen == "off" }
+
+// ServerTLS is a listener's certificate.
+type ServerTLS struct {
+	// Cert is a PEM file with the certificate chain.
+	Cert string `yaml:"cert" path:"true" required:"true"`
+	// Key is a PEM file with the private key.
+	Key string `yaml:"key" path:"true" required:"true"`
+}
+
+// Shutdown says how a process ends.
+type Shutdown struct {
+	// Timeout is how long work in hand may take to finish.
+	Timeout Duration `yaml:"timeout" default:"20s" range:"1s..10m"`
+}
+
+// Log says what is logged.
+type Log struct {
+	// Level is the least severe level that is logged.
+	Level string `yaml:"level" default:"info" enum:"debug|info|warn|error"`
+	// Format of a line.
+	Format string `yaml:"format" default:"text" enum:"text|json"`
+}

@@ -1,0 +1,111 @@
+package config
+
+// CustomerFile is the content of one customer's file.
+type CustomerFile struct {
+	// Customer is the customer's name.
+	Customer string `yaml:"customer" required:"true"`
+	// Projections are the customer's views, by name.
+	Projections Projections `yaml:"projections" required:"true"`
+}
+
+// Projections in the order of the file.
+type Projections []Projection
+
+// JSONSchemaAlias says that a file has them as a mapping by name.
+func (Projections) JSONSchemaAlias() any { return map[string]Projection{} }
+
+// How numbers compare in a projection.
+const (
+	Literal = "literal" // 1 is not 1.0
+	Decimal = "decimal" // 1 equals 1.0
+)
+
+// Projection is a customer's view of the merged document, and where it goes.
+type Projection struct {
+	Customer string   `yaml:"-"`
+	Name     string   `yaml:"-" key:"true"`
+	Pos      Position `yaml:"-"`
+
+	// When is the filter over doc, the merged document. A document that does
+	// not match is retracted. Defaults to all documents.
+	When string `yaml:"when"`
+	// Fields are the members of the projected document.
+	Fields Fields `yaml:"fields" required:"true"`
+	// OmitEmpty leaves out members that have no value instead of sending null.
+	OmitEmpty bool `yaml:"omit_empty" default:"false"`
+	// Numbers says when two numbers are equal.
+	Numbers string `yaml:"numbers" default:"literal" enum:"literal|decimal"`
+	// Deliver are the sinks, by name.
+	Deliver Deliveries `yaml:"deliver" required:"true"`
+}
+
+// Fields in the order of the file.
+type Fields []Field
+
+// JSONSchemaAlias says that a file has them as a mapping by output path.
+func (Fields) JSONSchemaAlias() any { return map[string]Field{} }
+
+// Field is one member of a projected document. In a file it is a path, or a
+// mapping.
+type Field struct {
+	// Out is where the value goes: a name, or names joined by dots.
+	Out string   `yaml:"-" key:"true"`
+	Pos Position `yaml:"-"`
+
+	// Path is where the value stands in the merged document, or with Each the
+	// array.
+	Path string `yaml:"path"`
+	// Const is a value that is always the same.
+	Const JSON `yaml:"const"`
+	// Default is the value where Path finds none.
+	Default JSON `yaml:"default"`
+	// Each makes an object of every element of the array at Path; its paths
+	// are relative to the element.
+	Each Fields `yaml:"each"`
+}
+
+// Deliveries in the order of the file.
+type Deliveries []Delivery
+
+// JSONSchemaAlias says that a file has them as a mapping by name.
+func (Deliveries) JSONSchemaAlias() any { return map[string]Delivery{} }
+
+// What a sink keeps.
+const (
+	KindState = "state" // the newest document of each entity
+	KindLog   = "log"   // every change
+)
+
+// Delivery is a sink of a projection: exactly one kind of sink is given.
+type Delivery struct {
+	Name string   `yaml:"-" key:"true"`
+	Pos  Position `yaml:"-"`
+
+	// File appends JSON lines to a file.
+	File *FileSink `yaml:"file" oneof:"required"`
+	// Kafka appends to a topic.
+	Kafka *KafkaSink `yaml:"kafka" oneof:"required"`
+	// Webhook posts to a URL.
+	Webhook *WebhookSink `yaml:"webhook" oneof:"required"`
+	// ClickHouse inserts into a ReplacingMergeTree.
+	ClickHouse *ClickHouseSink `yaml:"clickhouse" oneof:"required"`
+	// Postgres upserts into or appends to a table.
+	Postgres *PostgresSink `yaml:"postgres" oneof:"required"`
+
+	// Retry says how often a change is tried that fails by itself.
+	Retry Retry `yaml:"retry"`
+	// Kind says whether changes that a newer one replaces may be left out
+	// (state) or must all arrive (log). Defaults to what the sink is made for.
+	Kind string `yaml:"kind" enum:"state|log"`
+}
+
+// Retry says how often a change is tried before it becomes a dead letter. A
+// target that is away is tried for as long as it takes.
+type Retry struct {
+	// Attempts for one change.
+	Attempts int `yaml:"attempts" default:"10" range:"1..1000"`
+	// MinBackoff is the wait after the first failure; it doubles from there.
+	MinBackoff Duration `yaml:"min_backoff" default:"200ms" range:"1ms..1h"`
+	// MaxBackoff is the longest wait.
+	MaxBackoff Duration `yaml:"max_backoff" default:"1m" range:"1ms..24h"`
+}

@@ -1,0 +1,577 @@
+package config
+
+import (
+	"encoding"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/agnivade/levenshtein"
+	"github.com/goccy/go-yaml/ast"
+)
+
+// decoder turns the tree of one document into Go values.
+type decoder struct {
+	doc        *document
+	env        func(string) (string, bool)
+	allowUnset bool
+}
+
+// shorthand is a struct that a file may also have as a plain text: the member
+// of that name.
+type shorthand interface{ shorthand() string }
+
+func (Field) shorthand() string  { return "path" }
+func (Column) shorthand() string { return "type" }
+
+var (
+	textType     = reflect.TypeFor[encoding.TextUnmarshaler]()
+	secretType   = reflect.TypeFor[Secret]()
+	jsonType     = reflect.TypeFor[JSON]()
+	positionType = reflect.TypeFor[Position]()
+	durationType = reflect.TypeFor[Duration]()
+	sizeType     = reflect.TypeFor[Size]()
+)
+
+// member is a struct's field as a file has it.
+type memberOf struct {
+	name  string
+	index []int
+	tag   reflect.StructTag
+	typ   reflect.Type
+}
+
+func (m memberOf) single() bool { return strings.HasSuffix(m.tag.Get("yaml"), ",single") }
+
+// membersOf lists the members of a struct in order, those of inlined structs
+// included.
+func membersOf(t reflect.Type) []memberOf {
+	var all []memberOf
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		switch {
+		case option == "inline":
+			for _, m := range membersOf(f.Type) {
+				m.index = append([]int{i}, m.index...)
+				all = append(all, m)
+			}
+		case name != "" && name != "-":
+			all = append(all, memberOf{name, []int{i}, f.Tag, f.Type})
+		}
+	}
+	return all
+}
+
+// keyField gives the index of the field that holds the name of an element, for
+// lists that a file has as a mapping.
+func keyField(t reflect.Type) (int, bool) {
+	if t.Kind() != reflect.Struct {
+		return 0, false
+	}
+	for i := range t.NumField() {
+		if t.Field(i).Tag.Get("key") == "true" {
+			return i, true
+		}
+	}
+	return 0, false
+}
+
+// decode reads a node into v, which is zero.
+func (d *decoder) decode(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
+	if !d.supported(n, path) {
+		return
+	}
+	t := v.Type()
+	switch {
+	case t == jsonType:
+		if data, ok := d.json(n, path); ok {
+			v.SetBytes(data)
+		}
+	case reflect.PointerTo(t).Implements(textType):
+		d.scalar(n, v, path, tag)
+	case t.Kind() == reflect.Pointer:
+		v.Set(reflect.New(t.Elem()))
+		d.decode(n, v.Elem(), path, tag)
+	case t.Kind() == reflect.Struct:
+		d.object(n, v, path)
+	case t.Kind() == reflect.Map:
+		d.mapping(n, v, path)
+	case t.Kind() == reflect.Slice:
+		if _, named := keyField(t.Elem()); named {
+			d.named(n, v, path)
+			return
+		}
+		d.list(n, v, path, tag)
+	default:
+		d.scalar(n, v, path, tag)
+	}
+}
+
+// supported refuses the parts of YAML that a configuration does not need, and
+// that make positions and secrets hard to follow.
+func (d *decoder) supported(n ast.Node, path string) bool {
+	what := ""
+	switch n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode:
+		what = "anchors and aliases"
+	case *ast.TagNode:
+		what = "tags"
+	default:
+		return true
+	}
+	d.mark(path, n)
+	d.doc.fault(path, "uses "+what+" of YAML, which are not supported", "the value itself")
+	return false
+}
+
+// mark notes where a value stands that is no scalar.
+func (d *decoder) mark(path string, n ast.Node) {
+	if _, ok := d.doc.keys[path]; !ok {
+		d.doc.keys[path] = d.doc.place(n)
+	}
+}
+
+// entry is a member of a mapping in a file.
+type entry struct {
+	key  string
+	path string
+	node ast.Node
+}
+
+// entries gives the members of a mapping, or reports that n is none. A null is
+// an empty mapping.
+func (d *decoder) entries(n ast.Node, path, want string) ([]entry, bool) {
+	var iter *ast.MapNodeIter
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		iter = n.MapRange()
+	case *ast.MappingValueNode:
+		iter = n.MapRange()
+	case nil, *ast.NullNode:
+		return nil, true
+	default:
+		d.wrongType(n, path, want)
+		return nil, false
+	}
+	var all []entry
+	seen := map[string]bool{}
+	for iter.Next() {
+		key := iter.Key()
+		var text string
+		switch k := key.(type) {
+		case *ast.StringNode:
+			text = k.Value
+		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
+			text = k.GetToken().Value
+		default:
+			at := d.doc.place(key)
+			d.doc.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path,
+				Problem: "has a key that is not a plain name", Want: "a name"})
+			continue
+		}
+		p := member(path, text)
+		at := d.doc.place(key)
+		if seen[text] {
+			d.doc.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: p,
+				Problem: fmt.Sprintf("key is already set in line %d", d.doc.keys[p].Line), Want: "each key once"})
+			continue
+		}
+		seen[text] = true
+		d.doc.keys[p] = at
+		all = append(all, entry{text, p, iter.Value()})
+	}
+	return all, true
+}
+
+// object decodes a mapping into a struct.
+func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
+	t := v.Type()
+	members := membersOf(t)
+	if s, ok := v.Interface().(shorthand); ok && !isMapping(n) {
+		for _, m := range members {
+			if m.name == s.shorthand() {
+				d.decode(n, v.FieldByIndex(m.index), path, m.tag)
+			}
+		}
+		d.setPosition(v, path)
+		return
+	}
+	entries, ok := d.entries(n, path, "a mapping")
+	if !ok {
+		return
+	}
+	d.mark(path, n)
+	d.setPosition(v, path)
+	given := map[string]bool{}
+	for _, e := range entries {
+		m, found := find(members, e.key)
+		if !found {
+			d.unknownKey(e, members)
+			continue
+		}
+		given[e.key] = true
+		tag := m.tag
+		d.decode(e.node, v.FieldByIndex(m.index), e.path, tag)
+	}
+	d.exactlyOne(members, given, path)
+	for _, m := range members {
+		if given[m.name] {
+			continue
+		}
+		if m.tag.Get("required") == "true" {
+			d.doc.faultKey(path, "lacks "+m.name, describe(m))
+		}
+		d.absent(v.FieldByIndex(m.index), m.tag)
+	}
+}
+
+func (d *decoder) setPosition(v reflect.Value, path string) {
+	if f := v.FieldByName("Pos"); f.IsValid() && f.Type() == positionType {
+		at, ok := d.doc.keys[path]
+		if !ok {
+			at = d.doc.at(path)
+		}
+		f.Set(reflect.ValueOf(at))
+	}
+}
+
+func isMapping(n ast.Node) bool {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return true
+	}
+	return false
+}
+
+func find(members []memberOf, name string) (memberOf, bool) {
+	for _, m := range members {
+		if m.name == name {
+			return m, true
+		}
+	}
+	return memberOf{}, false
+}
+
+// absent gives a value that is not in the file its default.
+func (d *decoder) absent(v reflect.Value, tag reflect.StructTag) {
+	if text, ok := tag.Lookup("default"); ok {
+		if v.Kind() == reflect.Slice {
+			v.Set(reflect.ValueOf(strings.Split(text, ",")))
+			return
+		}
+		// The tags are checked by a test: a default is always right.
+		if m := set(v, text); m == nil && tag.Get("path") == "true" {
+			v.SetString(d.doc.relative(text))
+		}
+		return
+	}
+	if v.Kind() != reflect.Struct || reflect.PointerTo(v.Type()).Implements(textType) {
+		return
+	}
+	for _, m := range membersOf(v.Type()) {
+		d.absent(v.FieldByIndex(m.index), m.tag)
+	}
+}
+
+// unknownKey reports a key that has no meaning, with the one that was probably
+// meant. The value is not shown: it may be a secret under a misspelt name.
+func (d *decoder) unknownKey(e entry, members []memberOf) {
+	nearest, best := "", 1+max(2, utf8.RuneCountInString(e.key)/3)
+	names := make([]string, len(members))
+	for i, m := range members {
+		names[i] = m.name
+		if distance := levenshtein.ComputeDistance(strings.ToLower(e.key), m.name); distance < best && distance < len(m.name) {
+			nearest, best = m.name, distance
+		}
+	}
+	want := "one of " + strings.Join(names, ", ")
+	if nearest != "" {
+		want = fmt.Sprintf("%q", nearest)
+	}
+	d.doc.faultKey(e.path, "unknown key", want)
+}
+
+// exactlyOne checks the members that exclude one another.
+func (d *decoder) exactlyOne(members []memberOf, given map[string]bool, path string) {
+	var group, set []string
+	required := false
+	for _, m := range members {
+		rule, ok := m.tag.Lookup("oneof")
+		if !ok {
+			continue
+		}
+		required = required || rule == "required"
+		group = append(group, m.name)
+		if given[m.name] {
+			set = append(set, m.name)
+		}
+	}
+	switch {
+	case len(set) > 1:
+		d.doc.faultKey(member(path, set[1]), fmt.Sprintf("excludes %s, which is set too", set[0]),
+			"only one of "+strings.Join(group, ", "))
+	case len(set) == 0 && required:
+		d.doc.faultKey(path, "has none of "+strings.Join(group, ", "), "exactly one of them")
+	}
+}
+
+// named decodes a mapping into a list whose elements know their names.
+func (d *decoder) named(n ast.Node, v reflect.Value, path string) {
+	entries, ok := d.entries(n, path, "a mapping by name")
+	if !ok {
+		return
+	}
+	d.mark(path, n)
+	key, _ := keyField(v.Type().Elem())
+	list := reflect.MakeSlice(v.Type(), len(entries), len(entries))
+	for i, e := range entries {
+		list.Index(i).Field(key).SetString(e.key)
+		d.decode(e.node, list.Index(i), e.path, "")
+	}
+	v.Set(list)
+}
+
+// mapping decodes a mapping into a map.
+func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
+	entries, ok := d.entries(n, path, "a mapping")
+	if !ok {
+		return
+	}
+	d.mark(path, n)
+	v.Set(reflect.MakeMap(v.Type()))
+	for _, e := range entries {
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.decode(e.node, value, e.path, "")
+		v.SetMapIndex(reflect.ValueOf(e.key), value)
+	}
+}
+
+// list decodes a sequence, or where the tag allows it a single value.
+func (d *decoder) list(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
+	sequence, ok := n.(*ast.SequenceNode)
+	if !ok {
+		if strings.HasSuffix(tag.Get("yaml"), ",single") && !isMapping(n) {
+			list := reflect.MakeSlice(v.Type(), 1, 1)
+			d.decode(n, list.Index(0), path, "")
+			v.Set(list)
+			return
+		}
+		d.wrongType(n, path, "a list, like [a, b]")
+		return
+	}
+	d.mark(path, n)
+	list := reflect.MakeSlice(v.Type(), len(sequence.Values), len(sequence.Values))
+	for i, value := range sequence.Values {
+		d.decode(value, list.Index(i), element(path, i), "")
+	}
+	v.Set(list)
+	if len(sequence.Values) == 0 && tag.Get("required") == "true" {
+		d.doc.faultKey(path, "is empty", "at least one")
+	}
+}
+
+// scalar decodes a text, a number or a truth value.
+func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
+	s := scalar{at: d.doc.place(n)}
+	isText := false
+	switch n := n.(type) {
+	case *ast.StringNode:
+		isText = true
+		s.raw = n.Value
+		if t := n.GetToken(); t != nil {
+			s.exact = !strings.Contains(t.Origin, "\n") || strings.TrimSpace(t.Origin) == n.Value
+			if strings.ContainsAny(t.Origin, `"'`) && !strings.HasPrefix(strings.TrimSpace(t.Origin), n.Value) {
+				s.shift = 1
+				s.exact = len(strings.TrimSpace(t.Origin)) == len(n.Value)+2
+			}
+		}
+	case *ast.LiteralNode:
+		isText = true
+		s.raw = n.Value.Value
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		s.raw = n.GetToken().Value
+	default:
+		d.wrongType(n, path, describe(memberOf{typ: v.Type(), tag: tag}))
+		return
+	}
+	secret := v.Type() == secretType
+	text, unresolved, problems := s.raw, false, []mistake(nil)
+	if isText {
+		text, unresolved, problems = d.expand(s.raw)
+	}
+	s.exact = s.exact && text == s.raw
+	s.unresolved = unresolved
+	s.text = text
+	if secret {
+		// A reference is no secret and helps to find the fault.
+		if text == s.raw && !unresolved || !wholeReference(s.raw) {
+			s.raw = masked
+		}
+		s.text = ""
+	}
+	d.doc.values[path] = s
+	for _, p := range problems {
+		d.doc.fault(path, p.problem, p.want)
+	}
+	if len(problems) > 0 {
+		return
+	}
+	want := describe(memberOf{typ: v.Type(), tag: tag})
+	wantsText := v.Kind() == reflect.String || secret || reflect.PointerTo(v.Type()).Implements(textType) && v.Kind() == reflect.Struct
+	if wantsText && !isText {
+		d.doc.fault(path, "is not text", want+`, in quotes`)
+		return
+	}
+	if unresolved && !wantsText {
+		d.absent(v, tag) // nothing is known about it
+		return
+	}
+	if !wantsText && isText && quotedScalar(n) && text == s.raw && (v.Kind() == reflect.Bool || v.Kind() == reflect.Int && v.Type() != durationType) {
+		d.doc.fault(path, "is text", want+", without quotes")
+		return
+	}
+	if m := set(v, text); m != nil {
+		if m.want == "" {
+			m.want = want
+		}
+		if !unresolved {
+			d.doc.fault(path, m.problem, m.want)
+		}
+		return
+	}
+	if unresolved {
+		return
+	}
+	d.limits(v, path, tag)
+	if tag.Get("path") == "true" {
+		if text == "" {
+			d.doc.fault(path, "is empty", "a path")
+		}
+		v.SetString(d.doc.relative(text))
+	}
+}
+
+// wholeReference reports whether a text is one reference without a default,
+// which tells nothing about the value.
+func wholeReference(raw string) bool {
+	return strings.HasPrefix(raw, "${") && strings.Index(raw, "}") == len(raw)-1 && !strings.Contains(raw, ":-")
+}
+
+func quotedScalar(n ast.Node) bool {
+	s, ok := n.(*ast.StringNode)
+	if !ok || s.GetToken() == nil {
+		return false
+	}
+	origin := strings.TrimSpace(s.GetToken().Origin)
+	return strings.HasPrefix(origin, `"`) || strings.HasPrefix(origin, "'")
+}
+
+// set reads a text into a scalar.
+func set(v reflect.Value, text string) *mistake {
+	if u, ok := v.Addr().Interface().(encoding.TextUnmarshaler); ok {
+		err := u.UnmarshalText([]byte(text))
+		var m *mistake
+		if err != nil && !errors.As(err, &m) {
+			m = &mistake{problem: "is not understood"}
+		}
+		return m
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(text)
+	case reflect.Bool:
+		switch text {
+		case "true", "false":
+			v.SetBool(text == "true")
+		default:
+			return &mistake{problem: "is not a truth value"}
+		}
+	case reflect.Int:
+		i, err := strconv.Atoi(text)
+		if err != nil {
+			return &mistake{problem: "is not a whole number"}
+		}
+		v.SetInt(int64(i))
+	}
+	return nil
+}
+
+// limits checks the ranges and words that the tag allows.
+func (d *decoder) limits(v reflect.Value, path string, tag reflect.StructTag) {
+	if words, ok := tag.Lookup("enum"); ok {
+		for word := range strings.SplitSeq(words, "|") {
+			if v.String() == word {
+				return
+			}
+		}
+		d.doc.fault(path, "is not allowed", describe(memberOf{typ: v.Type(), tag: tag}))
+	}
+	if bounds, ok := tag.Lookup("range"); ok {
+		least, most, _ := strings.Cut(bounds, "..")
+		low, high := reflect.New(v.Type()).Elem(), reflect.New(v.Type()).Elem()
+		if set(low, least) != nil || set(high, most) != nil || v.Int() < low.Int() || v.Int() > high.Int() {
+			d.doc.fault(path, "is out of range", least+" to "+most)
+		}
+	}
+	if tag.Get("required") == "true" && v.IsZero() {
+		d.doc.fault(path, "is empty", describe(memberOf{typ: v.Type(), tag: tag}))
+	}
+}
+
+// wrongType reports a value of another type than the one wanted.
+func (d *decoder) wrongType(n ast.Node, path, want string) {
+	got := "is not " + want
+	switch n := n.(type) {
+	case nil, *ast.NullNode:
+		got = "is empty"
+	case *ast.MappingNode, *ast.MappingValueNode:
+		got = "is a mapping"
+	case *ast.SequenceNode:
+		got = "is a list"
+	case *ast.BoolNode:
+		got = "is a truth value"
+	case *ast.IntegerNode, *ast.FloatNode:
+		got = "is a number"
+	case *ast.StringNode, *ast.LiteralNode:
+		got = "is text"
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		d.supported(n, path)
+		return
+	}
+	at := d.doc.place(n)
+	d.doc.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Problem: got, Want: want})
+}
+
+// describe says what a member's value looks like.
+func describe(m memberOf) string {
+	if words := m.tag.Get("enum"); words != "" {
+		return strings.ReplaceAll(words, "|", " or ")
+	}
+	if name := m.tag.Get("yaml"); name != "" && m.typ.Kind() == reflect.Slice {
+		if _, named := keyField(m.typ.Elem()); !named {
+			return "a list, like [a, b]"
+		}
+	}
+	switch {
+	case m.typ == durationType:
+		return `a duration with a unit, like "10s"`
+	case m.typ == sizeType:
+		return `a size with a unit, like "8MiB"`
+	case m.typ == reflect.TypeFor[Locator]():
+		return "a gjson path, header:NAME or key"
+	case m.typ == secretType || m.typ.Kind() == reflect.String:
+		if m.tag.Get("path") == "true" {
+			return "a path"
+		}
+		return "text"
+	case m.typ.Kind() == reflect.Bool:
+		return "true or false"
+	case m.typ.Kind() == reflect.Int:
+		return "a whole number"
+	}
+	return "a mapping"
+}

@@ -1,0 +1,205 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+	"github.com/goccy/go-yaml/token"
+)
+
+// maxFile bounds a configuration file, in bytes.
+const maxFile = 4 << 20
+
+// document is one file: where its keys and values stand, and what was written
+// there.
+type document struct {
+	file   string
+	keys   map[string]Position // by path: where the key stands
+	values map[string]scalar   // by path: the scalar
+	faults *Faults
+}
+
+// scalar is a value as it is written.
+type scalar struct {
+	at   Position
+	raw  string // "***" for a secret
+	text string // references replaced; the text itself only where it is no secret
+	// exact says that column at.Column+shift+i is character i of text.
+	exact bool
+	shift int
+	// unresolved says that the text still holds references that have no value.
+	unresolved bool
+}
+
+func newDocument(file string, faults *Faults) *document {
+	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, faults: faults}
+}
+
+// read parses the file. It gives nil after a fault, and for an empty file.
+func (d *document) read() ast.Node {
+	data, err := os.ReadFile(d.file)
+	if err != nil {
+		var cause *os.PathError
+		if errors.As(err, &cause) {
+			err = cause.Err
+		}
+		d.faults.add(Fault{File: d.file, Problem: "cannot be read: " + err.Error(), Want: "a readable file"})
+		return nil
+	}
+	return d.parse(data)
+}
+
+func (d *document) parse(data []byte) (root ast.Node) {
+	// The parser is fed by whoever can write the file; none of its faults may
+	// end the process.
+	defer func() {
+		if recover() != nil {
+			root = nil
+			d.faults.add(Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"})
+		}
+	}()
+	if len(data) > maxFile {
+		d.faults.add(Fault{File: d.file, Problem: "is too large", Want: fmt.Sprintf("at most %s", Size(maxFile))})
+		return nil
+	}
+	for line, text := range strings.Split(string(data), "\n") {
+		if !utf8.ValidString(text) {
+			d.faults.add(Fault{File: d.file, Line: line + 1, Column: 1, Problem: "is not valid UTF-8", Want: "text in UTF-8"})
+			return nil
+		}
+	}
+	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	if err != nil {
+		fault := Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"}
+		var syntax yaml.Error
+		if errors.As(err, &syntax) {
+			fault.Problem = "is not YAML: " + quoted.ReplaceAllString(syntax.GetMessage(), "…")
+			if p := position(syntax.GetToken()); p != nil {
+				fault.Line, fault.Column = p.Line, p.Column
+			}
+		}
+		d.faults.add(fault)
+		return nil
+	}
+	var bodies []ast.Node
+	for _, doc := range file.Docs {
+		if doc.Body != nil {
+			bodies = append(bodies, doc.Body)
+		}
+	}
+	switch len(bodies) {
+	case 0:
+		d.faults.add(Fault{File: d.file, Problem: "is empty", Want: "a YAML mapping"})
+		return nil
+	case 1:
+		return bodies[0]
+	}
+	at := d.place(bodies[1])
+	d.faults.add(Fault{File: d.file, Line: at.Line, Column: at.Column,
+		Problem: "has more than one document", Want: "one document per file"})
+	return bodies[0]
+}
+
+// quoted is text that a parser's message repeats from the file, which may be
+// part of a secret.
+var quoted = regexp.MustCompile(`"(\\.|[^"\\])*"`)
+
+func position(t *token.Token) *token.Position {
+	if t == nil {
+		return nil
+	}
+	return t.Position
+}
+
+// place gives where a node starts.
+func (d *document) place(n ast.Node) Position {
+	at := Position{File: d.file, Line: 1, Column: 1}
+	if n == nil {
+		return at
+	}
+	if m, ok := n.(*ast.MappingNode); ok && !m.IsFlowStyle && len(m.Values) > 0 {
+		return d.place(m.Values[0].Key)
+	}
+	if m, ok := n.(*ast.MappingValueNode); ok {
+		return d.place(m.Key)
+	}
+	if p := position(n.GetToken()); p != nil {
+		at.Line, at.Column = p.Line, p.Column
+	}
+	return at
+}
+
+// at gives where the value of a path stands, or else its key, or else that of
+// the nearest path around it.
+func (d *document) at(path string) Position {
+	for {
+		if v, ok := d.values[path]; ok {
+			return v.at
+		}
+		if p, ok := d.keys[path]; ok {
+			return p
+		}
+		if path == "" {
+			return Position{File: d.file, Line: 1, Column: 1}
+		}
+		path = parent(path)
+	}
+}
+
+// fault reports a problem with the value at a path.
+func (d *document) fault(path, problem, want string) {
+	at := d.at(path)
+	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path,
+		Value: d.values[path].raw, Problem: problem, Want: want})
+}
+
+// faultKey reports a problem with a key.
+func (d *document) faultKey(path, problem, want string) {
+	at, ok := d.keys[path]
+	if !ok {
+		at = d.at(path)
+	}
+	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Problem: problem, Want: want})
+}
+
+var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// member gives the path of a member.
+func member(path, key string) string {
+	switch {
+	case !plainKey.MatchString(key):
+		return path + fmt.Sprintf("[%q]", key)
+	case path == "":
+		return key
+	}
+	return path + "." + key
+}
+
+// element gives the path of an element of a list.
+func element(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
+
+var lastStep = regexp.MustCompile(`(^|\.)[A-Za-z0-9_-]+$|\[(\d+|"(\\.|[^"\\])*")\]$`)
+
+// parent gives the path around a path.
+func parent(path string) string {
+	if at := lastStep.FindStringIndex(path); at != nil {
+		return path[:at[0]]
+	}
+	return ""
+}
+
+// relative resolves a path of the file.
+func (d *document) relative(path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(filepath.Dir(d.file), path)
+}

@@ -1,0 +1,82 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+)
+
+var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+// expand replaces the references in text. It gives the problems it met, and
+// whether a reference had no value; such a reference stays as it is.
+func (d *decoder) expand(text string) (expanded string, unresolved bool, problems []mistake) {
+	if !strings.Contains(text, "$") {
+		return text, false, nil
+	}
+	var b strings.Builder
+	for rest := text; rest != ""; {
+		before, after, found := strings.Cut(rest, "$")
+		b.WriteString(before)
+		switch {
+		case !found:
+			rest = ""
+		case strings.HasPrefix(after, "$"):
+			b.WriteByte('$')
+			rest = after[1:]
+		case strings.HasPrefix(after, "{"):
+			reference, behind, closed := strings.Cut(after[1:], "}")
+			if !closed {
+				return text, true, append(problems, mistake{"has a reference that does not end", "${NAME}, or $${ for the characters themselves"})
+			}
+			rest = behind
+			value, m := d.resolve(reference)
+			if m != nil {
+				unresolved = true
+				b.WriteString("${" + reference + "}")
+				if m.problem != "" {
+					problems = append(problems, *m)
+				}
+				continue
+			}
+			b.WriteString(value)
+		default:
+			b.WriteByte('$')
+			rest = after
+		}
+	}
+	return b.String(), unresolved, problems
+}
+
+// resolve gives the value of what stands between ${ and }. A mistake without
+// a problem says that it has no value, which is allowed.
+func (d *decoder) resolve(reference string) (string, *mistake) {
+	if path, isFile := strings.CutPrefix(reference, "file:"); isFile {
+		if path == "" {
+			return "", &mistake{"has a reference that names no file", "${file:/path/of/secret}"}
+		}
+		data, err := os.ReadFile(d.doc.relative(path))
+		switch {
+		case err == nil:
+			return strings.TrimRight(string(data), "\r\n"), nil
+		case d.allowUnset:
+			return "", &mistake{}
+		}
+		return "", &mistake{fmt.Sprintf("the file %s cannot be read", path), "a readable file"}
+	}
+	name, fallback, hasFallback := strings.Cut(reference, ":-")
+	if !envName.MatchString(name) {
+		return "", &mistake{"has a reference that is not a name", "${NAME}, ${NAME:-default} or ${file:/path}, or $${ for the characters themselves"}
+	}
+	value, set := d.env(name)
+	switch {
+	case hasFallback && value == "":
+		return fallback, nil
+	case set:
+		return value, nil
+	case d.allowUnset:
+		return "", &mistake{}
+	}
+	return "", &mistake{fmt.Sprintf("environment variable %s is not set", name), fmt.Sprintf("%s set, or ${%s:-default}", name, name)}
+}

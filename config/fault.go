@@ -1,0 +1,74 @@
+package config
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Fault is one problem of a configuration, with the place where it stands.
+type Fault struct {
+	// File, as it was found; Line and Column count from 1, 0 if the problem is
+	// with the file as a whole.
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty"`
+	Column int    `json:"column,omitempty"`
+	// Path of the key, like sources.registry.strip[2]; empty for the file.
+	Path string `json:"path,omitempty"`
+	// Value as it is written in the file, "***" for a secret; empty where the
+	// problem is not with a value.
+	Value string `json:"value,omitempty"`
+	// Problem says what is wrong, Want what would be right.
+	Problem string `json:"problem"`
+	Want    string `json:"want,omitempty"`
+}
+
+// String gives the fault as one line: file:line:column: path: problem: value
+// "x"; want ….
+func (f Fault) String() string {
+	var b strings.Builder
+	b.WriteString(f.File)
+	if f.Line > 0 {
+		fmt.Fprintf(&b, ":%d:%d", f.Line, f.Column)
+	}
+	if f.Path != "" {
+		b.WriteString(": " + f.Path)
+	}
+	b.WriteString(": " + f.Problem)
+	if f.Value != "" {
+		fmt.Fprintf(&b, ": value %q", f.Value)
+	}
+	if f.Want != "" {
+		b.WriteString("; want " + f.Want)
+	}
+	return b.String()
+}
+
+// Faults is the error of Load: all problems, by file and line. It marshals to
+// JSON as {"faults": […]}.
+type Faults struct {
+	List []Fault `json:"faults"`
+}
+
+// Error gives one fault per line.
+func (f *Faults) Error() string {
+	lines := make([]string, len(f.List))
+	for i, fault := range f.List {
+		lines[i] = fault.String()
+	}
+	return strings.Join(lines, "\n")
+}
+
+func (f *Faults) add(fault Fault) { f.List = append(f.List, fault) }
+
+// sorted orders the faults by place and takes out repetitions.
+func (f *Faults) sorted() *Faults {
+	slices.SortStableFunc(f.List, func(a, b Fault) int {
+		return cmp.Or(
+			cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column),
+			cmp.Compare(a.Path, b.Path), cmp.Compare(a.Problem, b.Problem))
+	})
+	f.List = slices.Compact(f.List)
+	return f
+}

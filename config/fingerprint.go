@@ -1,0 +1,124 @@
+package config
+
+import (
+	"crypto/sha256"
+	"encoding/json"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/stripper"
+)
+
+// MergeSpec gives the sources and rules in the form that package merge compiles.
+func (c *Config) MergeSpec() merge.Spec {
+	spec := merge.Spec{Precedence: c.Merge.Precedence, Required: c.Merge.Required}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		mode := merge.Replace
+		if s.Mode == Patch {
+			mode = merge.Patch
+		}
+		spec.Sources = append(spec.Sources, merge.Source{Name: s.Name, Mode: mode, Mount: s.MountPath()})
+	}
+	return spec
+}
+
+// MountPath gives Mount as the names of members; empty is the root.
+func (s *Source) MountPath() canonicaltree.Path {
+	if s.Mount == "" {
+		return nil
+	}
+	return splitPath(s.Mount)
+}
+
+// splitPath splits a path at its dots; a backslash makes the next character
+// part of a name.
+func splitPath(path string) canonicaltree.Path {
+	var parts canonicaltree.Path
+	var part []byte
+	for i := 0; i < len(path); i++ {
+		switch {
+		case path[i] == '\\' && i+1 < len(path):
+			i++
+			part = append(part, path[i])
+		case path[i] == '.':
+			parts = append(parts, string(part))
+			part = part[:0]
+		default:
+			part = append(part, path[i])
+		}
+	}
+	return append(parts, string(part))
+}
+
+// Fingerprint identifies everything that decisions depend on: how events become
+// source documents, how those are merged, what the projections say and which
+// services there are, together with the versions of the code that interprets
+// it. It does not depend on the layout of files, the order of keys, comments,
+// secrets, or where a sink sends to. It may be called on a Config of Load only.
+func (c *Config) Fingerprint() [32]byte {
+	h := sha256.New()
+	write := func(v any) {
+		// Encoding to a hash cannot fail, nor can these values.
+		_ = json.NewEncoder(h).Encode(v)
+	}
+	write([]any{"weir configuration", 1, canonicaltree.Scheme})
+	sources := slices.Clone(c.Sources)
+	slices.SortFunc(sources, func(a, b Source) int { return strings.Compare(a.Name, b.Name) })
+	for _, s := range sources {
+		deletes := slices.Clone(s.DeleteValues)
+		slices.Sort(deletes)
+		write([]any{"source", s.Name, s.Entity, s.EventID, s.Payload, s.Operation, deletes, s.Sequence})
+		strip := slices.Clone(s.Strip)
+		slices.Sort(strip)
+		if rules, err := stripper.Compile(slices.Compact(strip)); err == nil {
+			rules.Fingerprint(h)
+		}
+	}
+	if plan, err := merge.Compile(c.MergeSpec()); err == nil {
+		plan.Fingerprint(h)
+	}
+	projections := make([]*Projection, len(c.Projections))
+	for i := range c.Projections {
+		projections[i] = &c.Projections[i]
+	}
+	slices.SortFunc(projections, func(a, b *Projection) int {
+		return strings.Compare(a.Customer+"/"+a.Name, b.Customer+"/"+b.Name)
+	})
+	for _, p := range projections {
+		write([]any{"projection", p.Customer, p.Name, p.When, p.Fields.canonical(), p.OmitEmpty, p.Numbers})
+	}
+	services := []string{}
+	for _, s := range c.Services() {
+		services = append(services, s.Name)
+	}
+	slices.Sort(services)
+	write([]any{"services", services})
+	return [32]byte(h.Sum(nil))
+}
+
+// canonical gives the fields in the order of their outputs.
+func (f Fields) canonical() []any {
+	sorted := slices.Clone(f)
+	slices.SortFunc(sorted, func(a, b Field) int { return strings.Compare(a.Out, b.Out) })
+	all := make([]any, len(sorted))
+	for i, field := range sorted {
+		all[i] = []any{field.Out, field.Path, field.Const.canonical(), field.Default.canonical(), field.Each.canonical()}
+	}
+	return all
+}
+
+// canonical gives the value with its members in order.
+func (j JSON) canonical() string {
+	if j == nil {
+		return ""
+	}
+	t, err := canonicaltree.Parse(j)
+	if err != nil {
+		return string(j)
+	}
+	defer t.Release()
+	return string(t.Root().AppendCanonical(nil))
+}

@@ -1,0 +1,86 @@
+package config
+
+// Kafka carries the inbox and the changes: servers (Brokers) or the broker
+// inside the process (Embedded), at most one of them.
+type Kafka struct {
+	Cluster `yaml:",inline"`
+	// Embedded runs a broker inside the process.
+	Embedded *Embedded `yaml:"embedded" oneof:"optional"`
+	// ClientID is the name that the servers log.
+	ClientID string `yaml:"client_id" default:"weir"`
+	// Prefix of the internal topics and the consumer groups: <prefix>.inbox,
+	// <prefix>.changes.<customer>.<projection>.<sink>.
+	Prefix string `yaml:"prefix" default:"weir"`
+	// Inbox is the topic of all events.
+	Inbox Inbox `yaml:"inbox"`
+	// Changes are the topics of the services.
+	Changes Changes `yaml:"changes"`
+	// Group is the consumer group; processes with the same one share the work.
+	// Defaults to the prefix.
+	Group string `yaml:"group"`
+	// SessionTimeout is how long a silent process keeps its partitions.
+	SessionTimeout Duration `yaml:"session_timeout" default:"10s" range:"1s..5m"`
+	// Window is how many messages per partition are in work at a time.
+	Window int `yaml:"window" default:"1000" range:"1..100000"`
+}
+
+// Cluster says how a Kafka cluster is reached.
+type Cluster struct {
+	// Brokers are addresses, host:port, of some of the servers.
+	Brokers []string `yaml:"brokers" oneof:"optional"`
+	// TLS, if given (also as {}), encrypts the connections.
+	TLS *TLS `yaml:"tls"`
+	// SASL authenticates.
+	SASL *SASL `yaml:"sasl"`
+}
+
+// Embedded is the broker inside the process.
+type Embedded struct {
+	// Dir is the folder of its logs. Defaults to kafka in the data folder.
+	Dir string `yaml:"dir" path:"true"`
+}
+
+// Inbox is the internal topic of all events, keyed by entity.
+type Inbox struct {
+	// Topic is its name. Defaults to <prefix>.inbox.
+	Topic string `yaml:"topic"`
+	// Partitions, fixed at creation: the most processes that can decide at a time.
+	Partitions int `yaml:"partitions" default:"8" range:"1..1024"`
+	// Retention bounds how far back a restored store can be brought up to date.
+	Retention Duration `yaml:"retention" default:"7d" range:"1h..3650d"`
+	// Replication factor; -1 is the servers' own default.
+	Replication int `yaml:"replication" default:"-1" range:"-1..9"`
+}
+
+// Changes are the internal topics, one per service.
+type Changes struct {
+	// Partitions of each, fixed at creation.
+	Partitions int `yaml:"partitions" default:"2" range:"1..256"`
+	// Retention bounds how long a customer's target may be away.
+	Retention Duration `yaml:"retention" default:"7d" range:"1h..3650d"`
+	// Replication factor; -1 is the servers' own default.
+	Replication int `yaml:"replication" default:"-1" range:"-1..9"`
+}
+
+// TLS secures a connection to a server. The server's certificate is always
+// verified.
+type TLS struct {
+	// CA is a PEM file of certificate authorities. Defaults to the system's.
+	CA string `yaml:"ca" path:"true"`
+	// Cert is a PEM file with the client's certificate, together with Key.
+	Cert string `yaml:"cert" path:"true"`
+	// Key is a PEM file with the client's private key, together with Cert.
+	Key string `yaml:"key" path:"true"`
+	// ServerName is the name to verify, if it is not the host's.
+	ServerName string `yaml:"server_name"`
+}
+
+// SASL authenticates at a Kafka cluster.
+type SASL struct {
+	// Mechanism of the exchange.
+	Mechanism string `yaml:"mechanism" required:"true" enum:"plain|scram-sha-256|scram-sha-512"`
+	// Username to authenticate as.
+	Username string `yaml:"username" required:"true"`
+	// Password of the user.
+	Password Secret `yaml:"password" required:"true"`
+}

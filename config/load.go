@@ -1,0 +1,173 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+
+	"github.com/goccy/go-yaml/ast"
+)
+
+// Option changes how Load works.
+type Option func(*loader)
+
+// AllowUnsetEnv accepts references to variables and files that are not there,
+// and certificate files that are missing: for checking a configuration where
+// its secrets are not. What such a value says is not checked; the Config must
+// not be run.
+func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
+
+// loader holds what belongs to one call of Load.
+type loader struct {
+	config     Config
+	main       *document
+	customers  []*document // in the order of the files
+	owner      []*document // of each projection
+	env        func(string) (string, bool)
+	allowUnset bool
+	faults     Faults
+}
+
+// Load reads the main file at path and the customers' files that it names.
+// env gives the value of an environment variable; nil means the process's own.
+// The error is a *Faults with everything that is wrong; no Config is given
+// then. Load needs no network.
+func Load(path string, env func(string) (string, bool), options ...Option) (*Config, error) {
+	if env == nil {
+		env = os.LookupEnv
+	}
+	l := &loader{env: env}
+	for _, o := range options {
+		o(l)
+	}
+	l.load(path)
+	if len(l.faults.List) > 0 {
+		return nil, l.faults.sorted()
+	}
+	return &l.config, nil
+}
+
+func (l *loader) load(path string) {
+	l.main = newDocument(path, &l.faults)
+	root := l.main.read()
+	if root == nil {
+		return
+	}
+	l.decode(l.main, root, &l.config)
+	l.config.File = path
+	l.readCustomers()
+	l.derive()
+	l.check()
+}
+
+// decode reads a document's root into the struct that into points at.
+func (l *loader) decode(doc *document, root ast.Node, into any) {
+	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset}
+	d.decode(root, reflect.ValueOf(into).Elem(), "", "")
+}
+
+// readCustomers reads the files that the patterns name, each once.
+func (l *loader) readCustomers() {
+	seen := map[string]bool{}
+	for i, pattern := range l.config.CustomerFiles {
+		path := element("customers", i)
+		if l.main.values[path].unresolved {
+			continue
+		}
+		files, err := filepath.Glob(l.main.relative(pattern))
+		switch {
+		case err != nil:
+			l.main.fault(path, "is not a pattern", `a pattern, like "customers/*.yaml"`)
+		case len(files) == 0:
+			l.main.fault(path, "matches no file", "a file's name, or a pattern that matches one")
+		}
+		slices.Sort(files)
+		for _, file := range files {
+			if !seen[file] {
+				seen[file] = true
+				l.readCustomer(file)
+			}
+		}
+	}
+}
+
+func (l *loader) readCustomer(file string) {
+	doc := newDocument(file, &l.faults)
+	root := doc.read()
+	if root == nil {
+		return
+	}
+	var c CustomerFile
+	l.decode(doc, root, &c)
+	if !doc.values["customer"].unresolved && c.Customer != "" {
+		if i := slices.Index(l.config.Customers, c.Customer); i >= 0 {
+			doc.fault("customer", fmt.Sprintf("is already in %s", l.customers[i].file), "one file per customer")
+		}
+		l.checkName(doc, "customer", c.Customer)
+	}
+	l.config.Customers = append(l.config.Customers, c.Customer)
+	l.customers = append(l.customers, doc)
+	for _, p := range c.Projections {
+		p.Customer = c.Customer
+		l.config.Projections = append(l.config.Projections, p)
+		l.owner = append(l.owner, doc)
+	}
+}
+
+// derive fills in the defaults that depend on other values.
+func (l *loader) derive() {
+	c := &l.config
+	if c.Store.Postgres == nil && c.Store.SQLite == nil {
+		c.Store.SQLite = &SQLiteStore{}
+	}
+	if s := c.Store.SQLite; s != nil {
+		orElse(&s.Path, filepath.Join(c.DataDir, "state.db"))
+	}
+	if c.Gate.Valkey == nil && c.Gate.Memory == nil {
+		c.Gate.Memory = &MemoryGate{}
+		d := &decoder{doc: l.main}
+		d.absent(reflect.ValueOf(c.Gate.Memory).Elem(), "")
+	}
+	if c.Kafka.Embedded == nil && len(c.Kafka.Brokers) == 0 {
+		c.Kafka.Embedded = &Embedded{}
+	}
+	if e := c.Kafka.Embedded; e != nil {
+		orElse(&e.Dir, filepath.Join(c.DataDir, "kafka"))
+	}
+	orElse(&c.Kafka.Group, c.Kafka.Prefix)
+	orElse(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		if s.HTTP != nil {
+			orElse(&s.HTTP.Path, s.Name)
+		}
+		if s.Kafka != nil {
+			orElse(&s.Kafka.Group, c.Kafka.Group+".source."+s.Name)
+		}
+	}
+	for i := range c.Projections {
+		for j := range c.Projections[i].Deliver {
+			d := &c.Projections[i].Deliver[j]
+			switch {
+			case d.ClickHouse != nil:
+				d.ClickHouse.Columns.derive()
+			case d.Postgres != nil:
+				d.Postgres.Columns.derive()
+			}
+		}
+	}
+}
+
+func (c Columns) derive() {
+	for i := range c {
+		orElse(&c[i].Path, c[i].Name)
+	}
+}
+
+func orElse(s *string, value string) {
+	if *s == "" {
+		*s = value
+	}
+}

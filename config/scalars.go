@@ -1,0 +1,179 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// mistake is what is wrong with a text, and what would be right.
+type mistake struct{ problem, want string }
+
+func (m *mistake) Error() string { return m.problem + "; want " + m.want }
+
+// masked stands for every secret that is printed.
+const masked = "***"
+
+// Secret is text that must not be seen: whatever prints, logs or marshals it
+// gets "***". The zero Secret is empty and prints as nothing.
+type Secret struct{ text string }
+
+// NewSecret makes a secret of text.
+func NewSecret(text string) Secret { return Secret{text} }
+
+// Reveal gives the text itself.
+func (s Secret) Reveal() string { return s.text }
+
+// IsZero reports whether the secret is empty.
+func (s Secret) IsZero() bool { return s.text == "" }
+
+// String gives "***".
+func (s Secret) String() string {
+	if s.text == "" {
+		return ""
+	}
+	return masked
+}
+
+// Format writes "***" whatever the verb.
+func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
+
+// LogValue gives "***".
+func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
+
+// MarshalText gives "***".
+func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText takes the text as it is.
+func (s *Secret) UnmarshalText(text []byte) error {
+	s.text = string(text)
+	return nil
+}
+
+// Duration is a time span. In a file it is a number with a unit: ms, s, m, h or
+// d (24 hours), also several in a row, like 1h30m.
+type Duration time.Duration
+
+// D gives it as a time.Duration.
+func (d Duration) D() time.Duration { return time.Duration(d) }
+
+const day = 24 * time.Hour
+
+// String gives the form that a file has.
+func (d Duration) String() string {
+	t := time.Duration(d)
+	if t != 0 && t%day == 0 {
+		return strconv.Itoa(int(t/day)) + "d"
+	}
+	s := t.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = s[:len(s)-2]
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = s[:len(s)-2]
+	}
+	return s
+}
+
+// MarshalText is String.
+func (d Duration) MarshalText() ([]byte, error) { return []byte(d.String()), nil }
+
+// UnmarshalText reads the form that a file has.
+func (d *Duration) UnmarshalText(text []byte) error {
+	s := string(text)
+	want := `a duration with a unit, like "500ms", "10s", "24h" or "30d"`
+	if _, err := strconv.ParseFloat(s, 64); err == nil {
+		return &mistake{"has no unit", want}
+	}
+	var total time.Duration
+	rest := s
+	if days, after, found := strings.Cut(s, "d"); found {
+		n, err := strconv.ParseUint(days, 10, 63)
+		if err != nil || n > uint64(math.MaxInt64/day) {
+			return &mistake{"is not a duration", want}
+		}
+		total, rest = time.Duration(n)*day, after
+	}
+	if rest != "" || s == "" {
+		t, err := time.ParseDuration(rest)
+		if err != nil || t < 0 || strings.HasPrefix(rest, "+") || total > math.MaxInt64-t {
+			return &mistake{"is not a duration", want}
+		}
+		total += t
+	}
+	*d = Duration(total)
+	return nil
+}
+
+// Size is a number of bytes. In a file it has a unit: B, KB, MB, GB (powers of
+// 1000) or KiB, MiB, GiB (powers of 1024).
+type Size int64
+
+var units = []struct {
+	name  string
+	bytes int64
+}{ // the longer names first, since B ends all of them
+	{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"kB", 1e3}, {"B", 1},
+}
+
+// String gives the form that a file has.
+func (s Size) String() string {
+	for _, u := range units {
+		if s != 0 && int64(s)%u.bytes == 0 {
+			return strconv.FormatInt(int64(s)/u.bytes, 10) + u.name
+		}
+	}
+	return "0B"
+}
+
+// MarshalText is String.
+func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
+// UnmarshalText reads the form that a file has.
+func (s *Size) UnmarshalText(text []byte) error {
+	want := `a size with a unit, like "512B", "64KB" or "8MiB"`
+	if _, err := strconv.ParseFloat(string(text), 64); err == nil {
+		return &mistake{"has no unit", want}
+	}
+	for _, u := range units {
+		number, found := strings.CutSuffix(string(text), u.name)
+		if !found {
+			continue
+		}
+		n, err := strconv.ParseUint(strings.TrimSuffix(number, " "), 10, 63)
+		if err != nil || n > uint64(math.MaxInt64/u.bytes) {
+			break
+		}
+		*s = Size(n) * Size(u.bytes)
+		return nil
+	}
+	return &mistake{"is not a size", want}
+}
+
+// JSON is a value of a file as compact JSON; nil is an absent one.
+type JSON []byte
+
+// MarshalJSON gives the value itself.
+func (j JSON) MarshalJSON() ([]byte, error) {
+	if j == nil {
+		return []byte("null"), nil
+	}
+	return j, nil
+}
+
+// Position is a place in a file. Lines and columns count from 1; columns count
+// characters.
+type Position struct {
+	File   string
+	Line   int
+	Column int
+}
+
+// String gives file:line:column.
+func (p Position) String() string {
+	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
+}

@@ -1,0 +1,152 @@
+package config
+
+import "strings"
+
+// Sources in the order of the file.
+type Sources []Source
+
+// JSONSchemaAlias says that a file has them as a mapping by name.
+func (Sources) JSONSchemaAlias() any { return map[string]Source{} }
+
+// Find gives the source of that name, nil if there is none.
+func (s Sources) Find(name string) *Source {
+	for i := range s {
+		if s[i].Name == name {
+			return &s[i]
+		}
+	}
+	return nil
+}
+
+// How a source's event relates to its stored document.
+const (
+	Replace = "replace" // the payload is the whole document
+	Patch   = "patch"   // the payload is a merge patch (RFC 7386)
+)
+
+// Source is a stream of JSON events about entities: exactly one of Kafka, HTTP
+// and File is given.
+type Source struct {
+	Name string   `yaml:"-" key:"true"`
+	Pos  Position `yaml:"-"`
+
+	// Kafka reads a topic.
+	Kafka *KafkaSource `yaml:"kafka" oneof:"required"`
+	// HTTP takes posted events.
+	HTTP *HTTPSource `yaml:"http" oneof:"required"`
+	// File reads a file of JSON lines and follows it.
+	File *FileSource `yaml:"file" oneof:"required"`
+
+	// Entity is where the entity's id stands: a gjson path, header:NAME, or key
+	// for the record's key.
+	Entity Locator `yaml:"entity" required:"true"`
+	// EventID is where the producer's id of the event stands. Without it the
+	// gate lets everything through and the fence goes by positions alone.
+	EventID Locator `yaml:"event_id"`
+	// Payload is the gjson path of the document in the event. Defaults to the
+	// whole value.
+	Payload Locator `yaml:"payload"`
+	// Operation is where the event says what it does. Without it every event is
+	// an upsert, except a null value, which is a delete.
+	Operation Locator `yaml:"operation"`
+	// DeleteValues are the values of Operation that mean delete, compared
+	// without regard to case; all others are an upsert.
+	DeleteValues []string `yaml:"delete_values" default:"delete,deleted,d,remove,tombstone"`
+	// Sequence is where the producer's order stands: an older one never
+	// overwrites a newer one.
+	Sequence Locator `yaml:"sequence"`
+	// Strip lists patterns of paths that matter to nobody.
+	Strip []string `yaml:"strip"`
+	// Mode says whether a payload replaces the stored document or patches it.
+	Mode string `yaml:"mode" default:"replace" enum:"replace|patch"`
+	// Mount is the member of the merged document under which this source's
+	// document stands. Defaults to the root.
+	Mount string `yaml:"mount"`
+	// MaxEvent is the largest event; a larger one becomes a dead letter.
+	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..256MiB"`
+}
+
+// IsDelete reports whether the value of Operation means delete.
+func (s *Source) IsDelete(operation string) bool {
+	for _, v := range s.DeleteValues {
+		if strings.EqualFold(v, operation) {
+			return true
+		}
+	}
+	return false
+}
+
+// KafkaSource reads a topic, from its oldest record on.
+type KafkaSource struct {
+	// Cluster is where the topic is, if not in the cluster of the main kafka key.
+	Cluster `yaml:",inline"`
+	// Topic is the topic's name.
+	Topic string `yaml:"topic" required:"true"`
+	// Window is how many messages per partition are in work at a time.
+	Window int `yaml:"window" default:"1000" range:"1..100000"`
+	// Group is the consumer group. Defaults to <kafka.group>.source.<name>.
+	Group string `yaml:"group"`
+}
+
+// HTTPSource takes events that are posted to the ingest listener.
+type HTTPSource struct {
+	// Path is the last part of the URL. Defaults to the source's name.
+	Path string `yaml:"path"`
+	// MaxBody is the largest request.
+	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
+	// Token that requests must carry as a bearer token, at least 16 characters.
+	// Required if the listener is reachable beyond loopback.
+	Token Secret `yaml:"token"`
+}
+
+// FileSource reads a file with one JSON event per line.
+type FileSource struct {
+	// Path of the file. It need not exist yet.
+	Path string `yaml:"path" path:"true" required:"true"`
+}
+
+// Locator says where in an event a value stands. The zero Locator stands for
+// a key that is not configured.
+type Locator struct {
+	Path   string // gjson path into the value
+	Header string // name of a header
+	Key    bool   // the record's key
+}
+
+// IsZero reports whether nothing is configured.
+func (l Locator) IsZero() bool { return l == Locator{} }
+
+// String gives the locator as it is written in a file.
+func (l Locator) String() string {
+	switch {
+	case l.Key:
+		return "key"
+	case l.Header != "":
+		return "header:" + l.Header
+	}
+	return l.Path
+}
+
+// MarshalText is String.
+func (l Locator) MarshalText() ([]byte, error) { return []byte(l.String()), nil }
+
+// UnmarshalText reads "key", "header:NAME" or a gjson path. A member that is
+// called key is written \key.
+func (l *Locator) UnmarshalText(text []byte) error {
+	s := string(text)
+	name, isHeader := strings.CutPrefix(s, "header:")
+	switch {
+	case s == "key":
+		*l = Locator{Key: true}
+	case isHeader && strings.TrimSpace(name) == "":
+		return &mistake{"names no header", "header:NAME"}
+	case isHeader:
+		*l = Locator{Header: name}
+	default:
+		if m := checkGJSON(s); m != nil {
+			return m
+		}
+		*l = Locator{Path: s}
+	}
+	return nil
+}
