@@ -1,0 +1,165 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"math"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	// One at a time per table of this schema; the revision's lock is the one
+	// that decisions share.
+	sqlLockRevisions = `SELECT pg_advisory_xact_lock('revisions'::regclass::oid::bigint)`
+	sqlLockInboxes   = `SELECT pg_advisory_xact_lock('inboxes'::regclass::oid::bigint)`
+	sqlLockServices  = `SELECT pg_advisory_xact_lock('services'::regclass::oid::bigint)`
+
+	sqlActive   = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
+	sqlOnce     = `SELECT EXISTS (SELECT FROM revisions WHERE fingerprint = $1)`
+	sqlActivate = `INSERT INTO revisions (number, fingerprint) VALUES ($1, $2) RETURNING activated_at`
+
+	sqlInbox     = `SELECT generation, partitions FROM inboxes WHERE topic = $1 AND topic_id = $2`
+	sqlNewest    = `SELECT coalesce(max(generation), 0) FROM inboxes`
+	sqlOpenInbox = `INSERT INTO inboxes (generation, topic, topic_id, partitions) VALUES ($1, $2, $3, $4)`
+
+	sqlServices    = `SELECT name, number FROM services WHERE name = ANY($1::text[])`
+	sqlAddServices = `INSERT INTO services (name) SELECT unnest($1::text[]) RETURNING name, number`
+)
+
+// Activate implements store.Configurations. It waits for decisions under way;
+// none of an older revision commits after it returned.
+func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (store.Revision, error) {
+	var active store.Revision
+	err := s.inTx(ctx, "activate", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlLockRevisions); err != nil {
+			return err
+		}
+		err := scanRevision(tx.QueryRow(ctx, sqlActive), &active)
+		if err == nil && bytes.Equal(active.Fingerprint, fingerprint) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		if !force {
+			var once bool
+			if err := tx.QueryRow(ctx, sqlOnce, notNil(fingerprint)).Scan(&once); err != nil {
+				return err
+			}
+			if once {
+				return store.ErrSuperseded
+			}
+		}
+		active.Number++
+		active.Fingerprint = bytes.Clone(notNil(fingerprint))
+		if err := tx.QueryRow(ctx, sqlActivate, active.Number, active.Fingerprint).Scan(&active.Activated); err != nil {
+			return err
+		}
+		active.Activated = active.Activated.UTC()
+		return nil
+	})
+	if err != nil {
+		return store.Revision{}, err
+	}
+	return active, nil
+}
+
+// Active implements store.Configurations.
+func (s *Store) Active(ctx context.Context) (store.Revision, error) {
+	var r store.Revision
+	if err := scanRevision(s.pool.QueryRow(ctx, sqlActive), &r); err != nil {
+		return store.Revision{}, failed("active revision", err)
+	}
+	return r, nil
+}
+
+func scanRevision(row pgx.Row, r *store.Revision) error {
+	err := row.Scan(&r.Number, &r.Fingerprint, &r.Activated)
+	r.Activated = r.Activated.UTC()
+	return err
+}
+
+// ResolveInbox implements store.Configurations.
+func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error) {
+	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
+	err := s.inTx(ctx, "resolve inbox", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlLockInboxes); err != nil {
+			return err
+		}
+		var known int32
+		err := tx.QueryRow(ctx, sqlInbox, topic, topicID).Scan(&inbox.Generation, &known)
+		if err == nil {
+			if known != partitions {
+				return store.WithClass(store.ErrRepartitioned, store.Fatal)
+			}
+			return nil
+		}
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		var newest int
+		if err := tx.QueryRow(ctx, sqlNewest).Scan(&newest); err != nil {
+			return err
+		}
+		next := max(newest+1, int(atLeast))
+		if next > math.MaxInt16 {
+			return bug("no generation is left after %d", newest)
+		}
+		inbox.Generation = uint16(next)
+		_, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions)
+		return err
+	})
+	if err != nil {
+		return store.Inbox{}, err
+	}
+	return inbox, nil
+}
+
+// Services implements store.Configurations.
+func (s *Store) Services(ctx context.Context, names []string) (map[string]int32, error) {
+	numbers := make(map[string]int32, len(names))
+	if len(names) == 0 {
+		return numbers, nil
+	}
+	read := func(tx pgx.Tx, sql string, names []string) error {
+		rows, err := tx.Query(ctx, sql, names)
+		if err != nil {
+			return err
+		}
+		var name string
+		var number int32
+		_, err = pgx.ForEachRow(rows, []any{&name, &number}, func() error {
+			numbers[name] = number
+			return nil
+		})
+		return err
+	}
+	err := s.inTx(ctx, "services", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlLockServices); err != nil {
+			return err
+		}
+		if err := read(tx, sqlServices, names); err != nil {
+			return err
+		}
+		var missing []string
+		for _, n := range names {
+			if _, known := numbers[n]; !known {
+				missing = append(missing, n)
+			}
+		}
+		if len(missing) == 0 {
+			return nil
+		}
+		slices.Sort(missing)
+		return read(tx, sqlAddServices, slices.Compact(missing))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return numbers, nil
+}

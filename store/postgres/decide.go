@@ -1,0 +1,335 @@
+package postgres
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	// The lock makes Activate wait for decisions under way, and each decision
+	// see the revision that an Activate before it made: after Activate returned,
+	// no decision of an older revision commits.
+	sqlShareRevision = `SELECT pg_advisory_xact_lock_shared('revisions'::regclass::oid::bigint)`
+	sqlRevision      = `SELECT number FROM revisions ORDER BY number DESC LIMIT 1`
+
+	sqlMove = `
+UPDATE watermarks w SET next_offset = m.upto
+FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[], $5::bytea[]) AS m(generation, partition, origin, upto, token)
+WHERE w.generation = m.generation AND w.partition = m.partition AND w.next_offset = m.origin AND w.token = m.token`
+
+	sqlLoad = `
+SELECT e.id, e.docs, e.fence, e.version, e.fingerprint, e.deleted_at
+FROM unnest($1::text[]) AS k(id) JOIN entities e ON e.id = k.id`
+
+	sqlPutEntities = `
+INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at)
+SELECT id, docs::json, fence, version, fingerprint, deleted_at
+FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int8[], $5::bytea[], $6::timestamptz[])
+     AS e(id, docs, fence, version, fingerprint, deleted_at)
+ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version,
+       fingerprint = excluded.fingerprint, deleted_at = excluded.deleted_at`
+
+	sqlPutOutbox = `
+INSERT INTO outbox (generation, partition, payload)
+SELECT generation, partition, payload
+FROM unnest($1::int4[], $2::int4[], $3::bytea[]) WITH ORDINALITY AS o(generation, partition, payload, n)
+ORDER BY n RETURNING id`
+
+	sqlDropOutbox = `
+DELETE FROM outbox WHERE id = ANY($1::int8[])
+AND (generation, partition) IN (SELECT * FROM unnest($2::int4[], $3::int4[]))`
+
+	sqlTakeOver = `
+INSERT INTO watermarks (generation, partition, next_offset, token)
+SELECT generation, partition, 0, $3::bytea FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
+ON CONFLICT (generation, partition) DO UPDATE SET token = excluded.token
+RETURNING generation, partition, next_offset`
+
+	sqlReadOutbox = `
+SELECT o.id, o.generation, o.partition, o.payload
+FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
+JOIN outbox o ON o.generation = p.generation AND o.partition = p.partition
+ORDER BY o.id`
+)
+
+// TakeOver implements store.Decisions.
+//
+// Why this is one snapshot although read committed gives every statement its
+// own: all that writes or deletes outbox rows of a partition holds the lock on
+// that partition's watermark row until it ends. The upsert takes these locks,
+// so it waits for an earlier owner's transaction under way and keeps later ones
+// out; what the next statement of this transaction sees is therefore all of
+// what was committed and cannot change any more. An earlier owner that comes
+// later finds another token.
+func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
+	if len(partitions) == 0 {
+		return nil, nil
+	}
+	taken := make([]store.TakenOver, len(partitions))
+	place := make(map[store.Partition]int, len(partitions))
+	for i, p := range partitions {
+		if _, twice := place[p]; twice {
+			return nil, bug("take over: partition %v twice", p)
+		}
+		taken[i].Partition, place[p] = p, i
+	}
+	generations, numbers := partitionArrays(slices.SortedFunc(slices.Values(partitions), comparePartitions))
+
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, failed("take over", err)
+	}
+	defer release(conn)
+	b := new(pgx.Batch)
+	b.Queue(begin)
+	b.Queue(sqlTakeOver, generations, numbers, token[:]).Query(func(rows pgx.Rows) error {
+		var p store.Partition
+		var next int64
+		_, err := pgx.ForEachRow(rows, []any{&p.Generation, &p.Number, &next}, func() error {
+			taken[place[p]].NextOffset = next
+			return nil
+		})
+		return err
+	})
+	b.Queue(sqlReadOutbox, generations, numbers).Query(func(rows pgx.Rows) error {
+		var o store.OutboxBatch
+		_, err := pgx.ForEachRow(rows, []any{&o.ID, &o.Partition.Generation, &o.Partition.Number, &o.Changes}, func() error {
+			t := &taken[place[o.Partition]]
+			t.Outbox = append(t.Outbox, o)
+			return nil
+		})
+		return err
+	})
+	queueCommit(b)
+	// A commit of unknown outcome is an error like any other: taking over again
+	// with the same or another token does no harm.
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, failed("take over", err)
+	}
+	return taken, nil
+}
+
+// Decide implements store.Decisions.
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, failed("decide", err)
+	}
+	defer release(conn)
+	entities, err := startDecision(ctx, conn, d)
+	if err != nil {
+		return nil, err
+	}
+	out, err := decide(entities, func(keys []store.Key) ([]store.Row, error) {
+		rows, err := lookup(ctx, conn, sqlLookup, keys)
+		return rows, failed("look up dam rows", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return finishDecision(ctx, conn, d, out)
+}
+
+// startDecision is the first round trip: begin, revision, watermarks, entities.
+func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) ([]store.Entity, error) {
+	var revision, moved int64
+	entities := make([]store.Entity, len(d.Entities))
+	place := make(map[string]int, len(d.Entities))
+	for i, id := range d.Entities {
+		entities[i].ID, place[id] = id, i
+	}
+	b := new(pgx.Batch)
+	b.Queue(begin)
+	b.Queue(sqlShareRevision)
+	b.Queue(sqlRevision).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(&revision); err != pgx.ErrNoRows { // no row comes as this very value
+			return err
+		}
+		return nil
+	})
+	if len(d.Moves) > 0 {
+		queueMoves(b, d.Moves, &moved)
+	}
+	if len(entities) > 0 {
+		b.Queue(sqlLoad, d.Entities).Query(func(rows pgx.Rows) error {
+			for rows.Next() {
+				e, err := scanEntity(rows)
+				if err != nil {
+					return err
+				}
+				entities[place[e.ID]] = e
+			}
+			return rows.Err()
+		})
+	}
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, failed("decide: begin", err)
+	}
+	switch {
+	case revision != d.Revision:
+		return nil, failed("decide", store.ErrSuperseded)
+	case moved != int64(len(d.Moves)):
+		return nil, failed("decide", store.ErrFenced)
+	}
+	return entities, nil
+}
+
+// finishDecision is the last round trip: all writes and COMMIT. Entities come
+// before dam rows, as in PurgeEntities, so that the two cannot dead-lock.
+func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, out store.Outcome) ([]int64, error) {
+	moved := make([]store.Partition, len(d.Moves))
+	for i, m := range d.Moves {
+		moved[i] = m.Partition
+	}
+	b := new(pgx.Batch)
+	if len(out.Entities) > 0 {
+		queueEntities(b, out.Entities)
+	}
+	if err := queueSwaps(b, out.Swaps); err != nil {
+		return nil, err
+	}
+	ids := make([]int64, 0, len(out.Outbox))
+	if len(out.Outbox) > 0 {
+		partitions := make([]store.Partition, len(out.Outbox))
+		payloads := make([][]byte, len(out.Outbox))
+		for i, o := range out.Outbox {
+			if !slices.Contains(moved, o.Partition) {
+				return nil, bug("decide: outbox batch of partition %v, whose watermark this decision does not hold", o.Partition)
+			}
+			partitions[i], payloads[i] = o.Partition, notNil(o.Changes)
+		}
+		generations, numbers := partitionArrays(partitions)
+		b.Queue(sqlPutOutbox, generations, numbers, payloads).Query(func(rows pgx.Rows) (err error) {
+			ids, err = pgx.AppendRows(ids, rows, pgx.RowTo[int64])
+			return err
+		})
+	}
+	if len(d.Published) > 0 {
+		generations, numbers := partitionArrays(moved)
+		b.Queue(sqlDropOutbox, d.Published, generations, numbers)
+	}
+	queueLetters(b, out.Letters)
+	queueAudits(b, out.Audit)
+	queueCommit(b)
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, failedCommit("decide", err)
+	}
+	return ids, nil
+}
+
+// Discard implements store.Decisions.
+func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+	if len(published) == 0 {
+		return nil
+	}
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failed("discard", err)
+	}
+	defer release(conn)
+	partitions := make([]store.Partition, len(moves))
+	for i, m := range moves {
+		if m.From != m.To {
+			return bug("discard: it moves partition %v", m.Partition)
+		}
+		partitions[i] = m.Partition
+	}
+	var moved int64
+	b := new(pgx.Batch)
+	b.Queue(begin)
+	queueMoves(b, moves, &moved)
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return failed("discard", err)
+	}
+	if moved != int64(len(moves)) {
+		return failed("discard", store.ErrFenced)
+	}
+	generations, numbers := partitionArrays(partitions)
+	b = new(pgx.Batch)
+	b.Queue(sqlDropOutbox, published, generations, numbers)
+	queueCommit(b)
+	return failed("discard", conn.SendBatch(ctx, b).Close())
+}
+
+// queueMoves queues the compare-and-swap of the watermarks, in one order for
+// everybody, and counts those that matched.
+func queueMoves(b *pgx.Batch, moves []store.Move, moved *int64) {
+	moves = slices.SortedFunc(slices.Values(moves), func(a, b store.Move) int {
+		return comparePartitions(a.Partition, b.Partition)
+	})
+	partitions := make([]store.Partition, len(moves))
+	from, to, tokens := make([]int64, len(moves)), make([]int64, len(moves)), make([][]byte, len(moves))
+	for i := range moves {
+		partitions[i] = moves[i].Partition
+		from[i], to[i], tokens[i] = moves[i].From, moves[i].To, moves[i].Token[:]
+	}
+	generations, numbers := partitionArrays(partitions)
+	b.Queue(sqlMove, generations, numbers, from, to, tokens).Exec(func(tag pgconn.CommandTag) error {
+		*moved = tag.RowsAffected()
+		return nil
+	})
+}
+
+func queueEntities(b *pgx.Batch, entities []store.Entity) {
+	entities = slices.SortedFunc(slices.Values(entities), func(a, b store.Entity) int { return strings.Compare(a.ID, b.ID) })
+	n := len(entities)
+	ids, docs, fences, fingerprints := make([]string, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
+	versions, deleted := make([]int64, n), make([]*time.Time, n)
+	for i := range entities {
+		e := &entities[i]
+		ids[i], docs[i], fences[i], fingerprints[i] = e.ID, e.Docs, e.Fence, e.Fingerprint
+		versions[i] = int64(e.Version)
+		if len(e.Docs) == 0 {
+			docs[i] = []byte("{}")
+		}
+		if !e.Deleted.IsZero() {
+			deleted[i] = &e.Deleted
+		}
+	}
+	b.Queue(sqlPutEntities, ids, docs, fences, versions, fingerprints, deleted)
+}
+
+// scanEntity reads id, docs, fence, version, fingerprint, deleted_at.
+func scanEntity(row pgx.Row) (store.Entity, error) {
+	e := store.Entity{Found: true}
+	var version int64
+	var deleted *time.Time
+	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted)
+	e.Version = change.Version(version)
+	if deleted != nil {
+		e.Deleted = deleted.UTC()
+	}
+	return e, err
+}
+
+func comparePartitions(a, b store.Partition) int {
+	if a.Generation != b.Generation {
+		return int(a.Generation) - int(b.Generation)
+	}
+	return int(a.Number) - int(b.Number)
+}
+
+func partitionArrays(partitions []store.Partition) (generations, numbers []int32) {
+	generations, numbers = make([]int32, len(partitions)), make([]int32, len(partitions))
+	for i, p := range partitions {
+		generations[i], numbers[i] = int32(p.Generation), p.Number
+	}
+	return generations, numbers
+}
+
+// notNil is for columns that are never null.
+func notNil(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}

@@ -1,0 +1,159 @@
+package postgres
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	sqlAddLetter = `
+INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
+ON CONFLICT (dedup_key) DO NOTHING`
+
+	letterHead = `id, created_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key`
+
+	sqlListLetters = `
+SELECT ` + letterHead + ` FROM dead_letters
+WHERE id > $1 AND ($2 = '' OR stage = $2) AND ($3 = '' OR source = $3) AND ($4 = '' OR service = $4)
+AND ($5 = '' OR entity = $5) AND ($6 = '' OR code = $6) AND ($7 = '' OR state = $7)
+ORDER BY id LIMIT $8`
+
+	sqlLetter       = `SELECT ` + letterHead + `, payload, original FROM dead_letters WHERE id = $1`
+	sqlEditLetter   = `UPDATE dead_letters SET original = coalesce(original, payload), payload = $2 WHERE id = $1`
+	sqlSetState     = `UPDATE dead_letters SET state = $2 WHERE id = ANY($1::int8[]) AND state <> $2`
+	sqlCountLetters = `SELECT stage, count(*) FROM dead_letters WHERE state = 'open' GROUP BY stage`
+
+	sqlAddAudit = `INSERT INTO audit (actor, action, reason, entity, service, detail) VALUES ($1, $2, $3, $4, $5, $6::text::json)`
+	sqlAudits   = `SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > $1 ORDER BY id LIMIT $2`
+)
+
+const defaultLimit = 100
+
+// queueLetters queues letters in the order that they came in: who adds the
+// same ones adds them in the same order. Their texts come from broken records
+// and must not be refused: what a text column cannot hold is replaced. Payload,
+// headers and key are kept as bytes.
+func queueLetters(b *pgx.Batch, letters []store.DeadLetter) {
+	for _, l := range letters {
+		b.Queue(sqlAddLetter, legible(string(l.Stage)), legible(l.Code), legible(l.Reason), legible(l.Source), legible(l.Service),
+			legible(l.Entity), legible(l.EventID), int64(l.Version), legible(l.Topic), l.Part, l.Offset,
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey))
+	}
+}
+
+func queueAudits(b *pgx.Batch, audits []store.Audit) {
+	for _, a := range audits {
+		var detail *string
+		if len(a.Detail) > 0 {
+			text := string(a.Detail)
+			detail = &text
+		}
+		b.Queue(sqlAddAudit, legible(a.Actor), legible(a.Action), legible(a.Reason), legible(a.Entity), legible(a.Service), detail)
+	}
+}
+
+// legible replaces what a text in the database cannot hold.
+func legible(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}
+
+// AddLetters implements store.DeadLetters.
+func (s *Store) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	// A pipeline without BEGIN is one transaction.
+	b := new(pgx.Batch)
+	queueLetters(b, letters)
+	return failed("add dead letters", s.pool.SendBatch(ctx, b).Close())
+}
+
+// ListLetters implements store.DeadLetters.
+func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
+	}
+	rows, err := s.pool.Query(ctx, sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	if err != nil {
+		return nil, failed("list dead letters", err)
+	}
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.DeadLetter, error) {
+		return scanLetter(row)
+	})
+	return letters, failed("list dead letters", err)
+}
+
+// Letter implements store.DeadLetters.
+func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) {
+	var payload, original []byte
+	l, err := scanLetter(s.pool.QueryRow(ctx, sqlLetter, id), &payload, &original)
+	if err != nil {
+		return store.DeadLetter{}, failed("read dead letter", err)
+	}
+	l.Payload, l.Original = payload, original
+	return l, nil
+}
+
+func scanLetter(row pgx.Row, more ...any) (store.DeadLetter, error) {
+	var l store.DeadLetter
+	var version int64
+	var key []byte
+	err := row.Scan(append([]any{&l.ID, &l.Created, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
+		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key}, more...)...)
+	l.Version, l.DedupKey, l.Created = change.Version(version), string(key), l.Created.UTC()
+	return l, err
+}
+
+// EditLetter implements store.DeadLetters.
+func (s *Store) EditLetter(ctx context.Context, id int64, payload []byte) error {
+	tag, err := s.pool.Exec(ctx, sqlEditLetter, id, notNil(payload))
+	if err == nil && tag.RowsAffected() == 0 {
+		err = pgx.ErrNoRows
+	}
+	return failed("edit dead letter", err)
+}
+
+// SetLetterState implements store.DeadLetters.
+func (s *Store) SetLetterState(ctx context.Context, ids []int64, state store.LetterState) (int, error) {
+	tag, err := s.pool.Exec(ctx, sqlSetState, ids, string(state))
+	return int(tag.RowsAffected()), failed("set state of dead letters", err)
+}
+
+// CountLetters implements store.DeadLetters.
+func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
+	counts := make(map[store.Stage]int64)
+	rows, err := s.pool.Query(ctx, sqlCountLetters)
+	if err != nil {
+		return nil, failed("count dead letters", err)
+	}
+	var stage store.Stage
+	var n int64
+	if _, err = pgx.ForEachRow(rows, []any{&stage, &n}, func() error {
+		counts[stage] = n
+		return nil
+	}); err != nil {
+		return nil, failed("count dead letters", err)
+	}
+	return counts, nil
+}
+
+// Audits implements store.Reader.
+func (s *Store) Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error) {
+	rows, err := s.pool.Query(ctx, sqlAudits, afterID, limit)
+	if err != nil {
+		return nil, failed("read audit", err)
+	}
+	audits, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Audit, error) {
+		var a store.Audit
+		err := row.Scan(&a.ID, &a.Time, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
+		a.Time = a.Time.UTC()
+		return a, err
+	})
+	return audits, failed("read audit", err)
+}

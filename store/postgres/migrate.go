@@ -1,0 +1,94 @@
+package postgres
+
+import (
+	"context"
+	"database/sql"
+	"embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5/stdlib"
+	"github.com/pressly/goose/v3"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+//go:embed migrations/*.sql
+var migrations embed.FS
+
+const versionTable = "weir_schema_version"
+
+// migrationLock keeps two processes from migrating at once. Advisory locks
+// are per database, so two schemas of one database wait for each other, which
+// does no harm.
+const migrationLock = 0x77656972 // "weir"
+
+// Migrate creates or upgrades the tables in the first schema of search_path.
+// Several processes may call it at the same time: one works, the others wait
+// and find nothing to do.
+func (s *Store) Migrate(ctx context.Context) (err error) {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failed("migrate", err)
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1::bigint)", int64(migrationLock)); err != nil {
+		return failed("migrate: lock", err)
+	}
+	defer func() {
+		// A session that keeps the lock must not go back to the pool; the
+		// context may be over by now.
+		if _, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1::bigint)", int64(migrationLock)); unlockErr != nil {
+			_ = conn.Conn().Close(context.WithoutCancel(ctx))
+			err = errors.Join(err, failed("migrate: unlock", unlockErr))
+		}
+	}()
+	db := stdlib.OpenDBFromPool(s.pool)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	provider, err := newProvider(db)
+	if err != nil {
+		return err
+	}
+	_, err = provider.Up(ctx)
+	return failed("migrate", err)
+}
+
+// CheckSchema compares the version in the database with the newest migration
+// of this build.
+func (s *Store) CheckSchema(ctx context.Context) (err error) {
+	db := stdlib.OpenDBFromPool(s.pool)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	provider, err := newProvider(db)
+	if err != nil {
+		return err
+	}
+	sources := provider.ListSources()
+	want := sources[len(sources)-1].Version
+	var have int64
+	err = s.pool.QueryRow(ctx, "SELECT coalesce(max(version_id), 0) FROM "+versionTable+" WHERE is_applied").Scan(&have)
+	if pg := pgError(err); pg != nil && pg.Code == "42P01" {
+		have, err = 0, nil // no table yet
+	}
+	if err != nil {
+		return failed("check schema", err)
+	}
+	if have != want {
+		return store.WithClass(fmt.Errorf("postgres: %w: version %d, this build has %d", store.ErrSchema, have, want), store.Fatal)
+	}
+	return nil
+}
+
+func newProvider(db *sql.DB) (*goose.Provider, error) {
+	files, err := fs.Sub(migrations, "migrations")
+	if err != nil {
+		return nil, bug("migrations: %w", err)
+	}
+	provider, err := goose.NewProvider(goose.DialectPostgres, db, files,
+		goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
+	if err != nil {
+		return nil, bug("migrations: %w", err)
+	}
+	return provider, nil
+}

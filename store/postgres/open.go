@@ -1,0 +1,135 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// minConns lets Migrate hold its lock on one connection and work on another.
+const minConns = 2
+
+// settings of every connection; parameters of the same name in the URL win,
+// except the plan's.
+var settings = map[string]string{
+	"application_name": "weir",
+	// A stopped process must not hold its watermarks for ever: they are locked
+	// while decide computes, which takes far less.
+	"idle_in_transaction_session_timeout": "60s",
+	"tcp_keepalives_idle":                 "15",
+	"tcp_keepalives_interval":             "5",
+	"tcp_keepalives_count":                "3",
+}
+
+// planSettings keep every statement on its index, see the package comment.
+var planSettings = map[string]string{
+	"plan_cache_mode":  "force_generic_plan",
+	"enable_hashjoin":  "off",
+	"enable_mergejoin": "off",
+	"enable_seqscan":   "off",
+	"jit":              "off",
+}
+
+// Options say how to reach the server.
+type Options struct {
+	// URL is a PostgreSQL connection string, as a URL or as key=value pairs.
+	// search_path and pool_… parameters in it are respected.
+	URL string
+	// MaxConns limits the pool, at least 2. Defaults to pool_max_conns of the
+	// URL, else to the larger of 4 and the number of CPUs.
+	MaxConns int32
+	// Logger receives the server's notices. Defaults to slog.Default().
+	Logger *slog.Logger
+}
+
+// Store is a store.Store in PostgreSQL.
+type Store struct {
+	pool *pgxpool.Pool
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open checks the options and prepares a pool. It does not wait for the
+// server: a store that is down now may be up at the first call. Close ends it.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	config, err := pgxpool.ParseConfig(o.URL)
+	if err != nil {
+		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
+	}
+	if o.MaxConns > 0 {
+		config.MaxConns = o.MaxConns
+	}
+	config.MaxConns = max(config.MaxConns, minConns)
+	for name, value := range settings {
+		if _, set := config.ConnConfig.RuntimeParams[name]; !set {
+			config.ConnConfig.RuntimeParams[name] = value
+		}
+	}
+	for name, value := range planSettings {
+		config.ConnConfig.RuntimeParams[name] = value
+	}
+	// Statements are prepared once per connection under a cached name.
+	config.ConnConfig.DefaultQueryExecMode = pgx.QueryExecModeCacheStatement
+	log := o.Logger
+	if log == nil {
+		log = slog.Default()
+	}
+	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
+		log.Debug("notice from the store", "code", n.Code, "message", n.Message)
+	}
+	config.AfterConnect = refuseAsynchronousCommit
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	if err != nil {
+		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
+	}
+	return &Store{pool: pool}, nil
+}
+
+// refuseAsynchronousCommit corrects a server, role or database that is set to
+// acknowledge commits before they are durable, which would break every promise
+// of this package. Stronger settings stay.
+func refuseAsynchronousCommit(ctx context.Context, conn *pgx.Conn) error {
+	_, err := conn.Exec(ctx, `SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'`)
+	return err
+}
+
+// Ping asks the server for a sign of life.
+func (s *Store) Ping(ctx context.Context) error {
+	return failed("ping", s.pool.Ping(ctx))
+}
+
+// Close waits for calls under way and closes all connections. It may be called
+// twice.
+func (s *Store) Close() error {
+	s.pool.Close()
+	return nil
+}
+
+// failed names the operation and sorts the error; nil stays nil.
+func failed(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return classify(fmt.Errorf("postgres: %s: %w", operation, err))
+}
+
+// bug is an error of the caller that no repetition heals.
+func bug(format string, args ...any) error {
+	return store.WithClass(fmt.Errorf("postgres: "+format, args...), store.Fatal)
+}
+
+// pgError finds the server's own error in err, nil when there is none.
+func pgError(err error) *pgconn.PgError {
+	var e *pgconn.PgError
+	if errors.As(err, &e) {
+		return e
+	}
+	return nil
+}

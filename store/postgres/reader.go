@@ -1,0 +1,104 @@
+package postgres
+
+import (
+	"context"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	sqlEntityRows = `
+SELECT s.name, d.service, d.content, d.version, d.delivered_version, d.delivered
+FROM dam d JOIN services s ON s.number = d.service
+WHERE d.entity = $1 ORDER BY s.name`
+
+	sqlWatermarks = `SELECT generation, partition, next_offset FROM watermarks`
+
+	sqlEntity = `SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id = $1`
+
+	sqlPageEntities = `
+SELECT id, docs, fence, version, fingerprint, deleted_at
+FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
+
+	sqlPosition = `SELECT next_offset, state FROM source_positions WHERE source = $1 AND identity = $2`
+
+	sqlSetPosition = `
+INSERT INTO source_positions (source, identity, next_offset, state) VALUES ($1, $2, $3, $4)
+ON CONFLICT (source, identity) DO UPDATE SET next_offset = excluded.next_offset, state = excluded.state
+WHERE source_positions.next_offset <= excluded.next_offset`
+)
+
+// Entity implements store.Reader.
+func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
+	e, err := scanEntity(s.pool.QueryRow(ctx, sqlEntity, id))
+	if err != nil {
+		return store.Entity{}, failed("read entity", err)
+	}
+	return e, nil
+}
+
+// EntityRows implements store.Reader.
+func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
+	rows, err := s.pool.Query(ctx, sqlEntityRows, id)
+	if err != nil {
+		return nil, failed("read dam rows", err)
+	}
+	named, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.NamedRow, error) {
+		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
+		var version, delivered int64
+		var content, deliveredContent []byte
+		err := row.Scan(&r.Service, &r.Key.Service, &content, &version, &delivered, &deliveredContent)
+		r.Content, r.Delivered = content, deliveredContent
+		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		return r, err
+	})
+	return named, failed("read dam rows", err)
+}
+
+// Watermarks implements store.Reader.
+func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
+	rows, err := s.pool.Query(ctx, sqlWatermarks)
+	if err != nil {
+		return nil, failed("read watermarks", err)
+	}
+	marks := make(map[store.Partition]int64)
+	var p store.Partition
+	var next int64
+	if _, err := pgx.ForEachRow(rows, []any{&p.Generation, &p.Number, &next}, func() error {
+		marks[p] = next
+		return nil
+	}); err != nil {
+		return nil, failed("read watermarks", err)
+	}
+	return marks, nil
+}
+
+// Entities implements store.Reader.
+func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.Entity, error) {
+	rows, err := s.pool.Query(ctx, sqlPageEntities, after, limit)
+	if err != nil {
+		return nil, failed("page entities", err)
+	}
+	entities, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Entity, error) {
+		return scanEntity(row)
+	})
+	return entities, failed("page entities", err)
+}
+
+// Position implements store.Positions.
+func (s *Store) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
+	p := store.SourcePosition{Source: source, Identity: identity}
+	if err := s.pool.QueryRow(ctx, sqlPosition, source, identity).Scan(&p.Offset, &p.State); err != nil {
+		return store.SourcePosition{}, failed("read source position", err)
+	}
+	return p, nil
+}
+
+// SetPosition implements store.Positions.
+func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
+	_, err := s.pool.Exec(ctx, sqlSetPosition, p.Source, p.Identity, p.Offset, p.State)
+	return failed("set source position", err)
+}

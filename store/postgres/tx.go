@@ -1,0 +1,60 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// begin names the isolation level, so that a server with another default is
+// no different.
+const begin = "BEGIN ISOLATION LEVEL READ COMMITTED"
+
+// errRolledBack is a COMMIT that the server answered with a roll-back.
+var errRolledBack = errors.New("the transaction had failed before its commit")
+
+const rollbackTimeout = 5 * time.Second
+
+// release gives a connection back. An open transaction is rolled back at once
+// and whatever the context says: its locks would keep the next owner waiting.
+// The pool closes a connection that is broken or busy.
+func release(conn *pgxpool.Conn) {
+	if pg := conn.Conn().PgConn(); !pg.IsClosed() && pg.TxStatus() != 'I' {
+		ctx, cancel := context.WithTimeout(context.Background(), rollbackTimeout)
+		_, _ = pg.Exec(ctx, "ROLLBACK").ReadAll() // when it fails, the pool closes the connection
+		cancel()
+	}
+	conn.Release()
+}
+
+// queueCommit ends a pipeline with COMMIT.
+func queueCommit(b *pgx.Batch) {
+	b.Queue("COMMIT").Exec(func(tag pgconn.CommandTag) error {
+		if tag.String() != "COMMIT" {
+			// The server answers ROLLBACK when the transaction had failed, for
+			// instance under a callback that swallowed an error of its look-up.
+			return errRolledBack
+		}
+		return nil
+	})
+}
+
+// inTx runs f in a transaction whose repetition does no harm: an unknown
+// outcome is an error like any other.
+func (s *Store) inTx(ctx context.Context, operation string, f func(tx pgx.Tx) error) error {
+	err := pgx.BeginTxFunc(ctx, s.pool, pgx.TxOptions{IsoLevel: pgx.ReadCommitted}, f)
+	return failed(operation, err)
+}
+
+// failedCommit is failed for a pipeline that ends with COMMIT.
+func failedCommit(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return classifyCommit(fmt.Errorf("postgres: %s: %w", operation, err))
+}
