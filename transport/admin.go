@@ -1,0 +1,271 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// ErrPartitionCount is the error of EnsureTopics for a topic that exists with
+// another number of partitions. Changing it would move entities to other
+// partitions, so Weir does not.
+var ErrPartitionCount = errors.New("partition count differs")
+
+// TopicSpec describes a topic that must exist.
+type TopicSpec struct {
+	Name        string
+	Partitions  int32
+	Replication int16             // 0: the cluster's default
+	Configs     map[string]string // given to a topic that is created, not compared
+}
+
+// Admin asks a cluster and creates topics. Safe for concurrent use.
+type Admin struct {
+	cfg Config
+	cl  *kgo.Client
+	adm *kadm.Client
+}
+
+// NewAdmin does not touch the network yet.
+func NewAdmin(cfg Config) (*Admin, error) {
+	opts, err := NewClientOpts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	cl, err := kgo.NewClient(opts...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka admin: %w", err)
+	}
+	return &Admin{cfg: cfg, cl: cl, adm: kadm.NewClient(cl)}, nil
+}
+
+// Close ends the connections.
+func (a *Admin) Close() { a.cl.Close() }
+
+// EnsureTopics creates the topics that are missing and returns when all are
+// there and have leaders. A topic with another number of partitions is an
+// ErrPartitionCount; all such topics are named at once. Creating at the same
+// time from two processes is fine.
+func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
+	if len(specs) == 0 {
+		return nil
+	}
+	names := make([]string, len(specs))
+	for i, s := range specs {
+		names[i] = s.Name
+	}
+	have, err := a.adm.ListTopics(ctx, names...)
+	if err != nil {
+		return fmt.Errorf("list topics: %w", err)
+	}
+	var errs []error
+	for _, s := range specs {
+		d, ok := have[s.Name]
+		switch {
+		case ok && d.Err == nil:
+			if n := len(d.Partitions); n != int(s.Partitions) {
+				errs = append(errs, fmt.Errorf("topic %s has %d partitions, %d configured: %w", s.Name, n, s.Partitions, ErrPartitionCount))
+			}
+		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			if err := a.create(ctx, s); err != nil {
+				errs = append(errs, err)
+			}
+		case !kerr.IsRetriable(d.Err):
+			errs = append(errs, fmt.Errorf("topic %s: %w", s.Name, d.Err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return a.await(ctx, names)
+}
+
+func (a *Admin) create(ctx context.Context, s TopicSpec) error {
+	configs := make(map[string]*string, len(s.Configs))
+	for k, v := range s.Configs {
+		configs[k] = &v
+	}
+	replication := s.Replication
+	if replication == 0 {
+		replication = -1
+	}
+	_, err := a.adm.CreateTopic(ctx, s.Partitions, replication, configs, s.Name)
+	if err != nil && !errors.Is(err, kerr.TopicAlreadyExists) {
+		return fmt.Errorf("create topic %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// await returns when the cluster serves every partition: right after a
+// creation it may not know the topic yet.
+func (a *Admin) await(ctx context.Context, names []string) error {
+	for {
+		_, err := readLogs(ctx, a.adm, names)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-time.After(50 * time.Millisecond):
+		case <-ctx.Done():
+			return fmt.Errorf("topics created, but not served: %w", err)
+		}
+	}
+}
+
+// TopicID gives a topic's identity, which changes when the topic is deleted
+// and created again.
+func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
+	meta, err := a.adm.ListTopics(ctx, topic)
+	if err != nil {
+		return "", fmt.Errorf("topic %s: %w", topic, err)
+	}
+	d, ok := meta[topic]
+	if !ok {
+		return "", fmt.Errorf("topic %s: %w", topic, kerr.UnknownTopicOrPartition)
+	}
+	if d.Err != nil {
+		return "", fmt.Errorf("topic %s: %w", topic, d.Err)
+	}
+	return d.ID.String(), nil
+}
+
+// Offsets gives the oldest offset and the end of every partition of a topic.
+func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
+	logs, err := readLogs(ctx, a.adm, []string{topic})
+	if err != nil {
+		return nil, nil, err
+	}
+	return logs[topic].start, logs[topic].end, nil
+}
+
+// EndOffsets gives the offset behind the newest record of every partition.
+func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
+	_, end, err := a.Offsets(ctx, topic)
+	return end, err
+}
+
+// LastRecord is the newest record of a partition.
+type LastRecord struct {
+	Record
+	Partition int32
+	Offset    int64
+	Time      time.Time
+}
+
+// ReadLast gives the newest record of every partition that has one, by
+// partition. Markers of transactions are no records; where only they are left
+// at the end, it looks further back, up to readLastSpan offsets.
+func (a *Admin) ReadLast(ctx context.Context, topic string) ([]LastRecord, error) {
+	start, end, err := a.Offsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	last := make(map[int32]LastRecord)
+	for back := int64(1); back <= readLastSpan; back *= 32 {
+		from := make(map[int32]kgo.Offset)
+		for p, e := range end {
+			if _, ok := last[p]; ok || e <= start[p] || back > 1 && e-back/32 <= start[p] {
+				continue
+			}
+			from[p] = kgo.NewOffset().At(max(start[p], e-back))
+		}
+		if len(from) == 0 {
+			break
+		}
+		if err := a.readTo(ctx, topic, from, end, last); err != nil {
+			return nil, fmt.Errorf("read the newest records of %s: %w", topic, err)
+		}
+	}
+	list := make([]LastRecord, 0, len(last))
+	for _, r := range last {
+		list = append(list, r)
+	}
+	sort.Slice(list, func(i, j int) bool { return list[i].Partition < list[j].Partition })
+	return list, nil
+}
+
+const readLastSpan = 32 * 32 * 32
+
+// readTo reads partitions up to their ends and keeps the newest record of each.
+func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, last map[int32]LastRecord) error {
+	opts, err := NewClientOpts(a.cfg)
+	if err != nil {
+		return err
+	}
+	cl, err := kgo.NewClient(append(opts,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
+		kgo.KeepControlRecords(),
+		kgo.FetchMaxWait(100*time.Millisecond),
+	)...)
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	open := make(map[int32]bool, len(from))
+	for p := range from {
+		open[p] = true
+	}
+	for len(open) > 0 {
+		fetches := cl.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := fetches.Err(); err != nil {
+			return err
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			if !r.Attrs.IsControl() && r.Offset < end[r.Partition] {
+				last[r.Partition] = LastRecord{Record: fromRecord(r), Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC()}
+			}
+			if r.Offset >= end[r.Partition]-1 {
+				delete(open, r.Partition)
+			}
+		})
+	}
+	return nil
+}
+
+func fromRecord(r *kgo.Record) Record {
+	out := Record{Topic: r.Topic, Key: r.Key, Value: r.Value}
+	for _, h := range r.Headers {
+		out.Headers = append(out.Headers, Header{Key: h.Key, Value: h.Value})
+	}
+	return out
+}
+
+// checkReadable fails with a plain error when a topic does not exist or may
+// not be read; without it a consumer would wait for ever.
+func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) error {
+	meta, err := adm.ListTopics(kadm.WithAuthorizedOps(ctx), topics...)
+	if err != nil {
+		return fmt.Errorf("check topics: %w", err)
+	}
+	var errs []error
+	for _, t := range topics {
+		d, ok := meta[t]
+		switch {
+		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			errs = append(errs, fmt.Errorf("topic %s does not exist: %w", t, kerr.UnknownTopicOrPartition))
+		case errors.Is(d.Err, kerr.TopicAuthorizationFailed),
+			d.Err == nil && len(d.AuthorizedOperations) > 0 && !mayRead(d.AuthorizedOperations):
+			errs = append(errs, fmt.Errorf("topic %s may not be read by this user: %w", t, kerr.TopicAuthorizationFailed))
+		case d.Err != nil && !kerr.IsRetriable(d.Err):
+			errs = append(errs, fmt.Errorf("topic %s: %w", t, d.Err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func mayRead(ops []kadm.ACLOperation) bool {
+	return slices.ContainsFunc(ops, func(op kadm.ACLOperation) bool {
+		return strings.EqualFold(op.String(), "READ") || strings.EqualFold(op.String(), "ALL")
+	})
+}

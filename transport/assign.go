@@ -1,0 +1,381 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// onFetched keeps what the last commits said beside the offsets: the identity
+// of the topic that they belong to. kgo calls it right before onOffsets.
+func (g *Group) onFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
+	g.fetched = make(map[topicPartition]string)
+	topic := func(name string, partition int32, metadata *string) {
+		if metadata != nil {
+			g.fetched[topicPartition{name, partition}] = *metadata
+		}
+	}
+	for _, t := range resp.Topics {
+		for _, p := range t.Partitions {
+			topic(t.Topic, p.Partition, p.Metadata)
+		}
+	}
+	for _, gr := range resp.Groups {
+		for _, t := range gr.Topics {
+			for _, p := range t.Partitions {
+				topic(t.Topic, p.Partition, p.Metadata)
+			}
+		}
+	}
+	return nil
+}
+
+// onOffsets decides where newly assigned partitions start and makes their
+// claims. kgo calls it after the committed offsets were read and before
+// anything is fetched; heartbeats go on meanwhile, and ctx ends with the group
+// session. If ctx ended it is called again in the next session for what is
+// still assigned.
+func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	topics := make([]string, 0, len(offsets))
+	for t := range offsets {
+		topics = append(topics, t)
+	}
+	logs, err := g.logs(ctx, topics)
+	if err != nil {
+		return nil, err
+	}
+	starts := make(map[string]map[int32]int64, len(offsets))
+	var told []string // topics whose Assigned succeeded
+	for t, ps := range offsets {
+		if g.gc.Claims == nil {
+			continue
+		}
+		list := make([]int32, 0, len(ps))
+		for p := range ps {
+			list = append(list, p)
+		}
+		at, err := g.gc.Claims.Assigned(ctx, t, list)
+		if err == nil {
+			starts[t] = at
+			told = append(told, t)
+			continue
+		}
+		for _, t := range told { // each success is followed by a Revoked
+			g.gc.Claims.Revoked(t, partitionsOf(offsets[t]))
+		}
+		if ctx.Err() == nil {
+			g.fail(fmt.Errorf("topic %s: take over partitions: %w", t, err))
+			<-ctx.Done() // Close ends the session
+		}
+		return nil, ctx.Err()
+	}
+
+	var gone []func()
+	moved := func(tp topicPartition, wanted, got int64) {
+		gone = append(gone, func() { g.moved(tp, wanted, got) })
+	}
+	defer func() {
+		for _, tell := range gone { // not under the lock
+			tell()
+		}
+	}()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for t, ps := range offsets {
+		lt := logs[t]
+		for p, o := range ps {
+			tp := topicPartition{t, p}
+			wanted := o.EpochOffset().Offset
+			if at, ok := starts[t][p]; ok {
+				wanted = at
+				o = kgo.NewOffset().At(at)
+			} else if was := g.fetched[tp]; wanted >= 0 && was != "" && was != lt.id {
+				// The commit belongs to an earlier topic of this name.
+				moved(tp, wanted, lt.start[p])
+				wanted = -1
+			} else if was, ok := g.last[tp]; wanted < 0 && ok && was.topicID != lt.id {
+				moved(tp, was.next, lt.start[p])
+			}
+			delete(g.last, tp)
+			switch start, end := lt.start[p], lt.end[p]; {
+			case wanted < 0:
+				o = kgo.NewOffset().At(start)
+			case wanted < start || wanted > end:
+				moved(tp, wanted, start)
+				o = kgo.NewOffset().At(start)
+			}
+			ps[p] = o
+			c := newClaim(g, tp, lt.id, o.EpochOffset().Offset)
+			g.claims[tp] = c
+			if v := g.views[t]; v != nil && !v.stopped() {
+				startRun(c, v)
+			}
+		}
+		delete(g.replaced, t)
+	}
+	return offsets, nil
+}
+
+func partitionsOf[T any](m map[int32]T) []int32 {
+	list := make([]int32, 0, len(m))
+	for p := range m {
+		list = append(list, p)
+	}
+	return list
+}
+
+// moved says that records between wanted and got are gone.
+func (g *Group) moved(tp topicPartition, wanted, got int64) {
+	g.log.Error("records that were still wanted are gone from the topic; going on at the oldest",
+		"topic", tp.topic, "partition", tp.partition, "wanted", wanted, "got", got)
+	if g.gc.OnReset != nil {
+		g.gc.OnReset(tp.topic, tp.partition, wanted, got)
+	}
+}
+
+// topicLog is what a topic holds: identity, oldest offset and end.
+type topicLog struct {
+	id         string
+	start, end map[int32]int64
+}
+
+// logs asks the cluster, again and again until ctx ends: without an answer no
+// partition can start safely.
+func (g *Group) logs(ctx context.Context, topics []string) (map[string]topicLog, error) {
+	for try := 0; ; try++ {
+		logs, err := readLogs(ctx, g.adm, topics)
+		if err == nil {
+			return logs, nil
+		}
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if g.quiet.allow("logs") {
+			g.log.Error("cannot read where topics begin and end; trying again", "err", err)
+		}
+		select {
+		case <-time.After(retryBackoff(try)):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func readLogs(ctx context.Context, adm *kadm.Client, topics []string) (map[string]topicLog, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	meta, err := adm.ListTopics(ctx, topics...)
+	if err != nil {
+		return nil, err
+	}
+	starts, err := adm.ListStartOffsets(ctx, topics...)
+	if err != nil {
+		return nil, err
+	}
+	ends, err := adm.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return nil, err
+	}
+	logs := make(map[string]topicLog, len(topics))
+	for _, t := range topics {
+		d, ok := meta[t]
+		if !ok {
+			return nil, fmt.Errorf("topic %s: %w", t, kerr.UnknownTopicOrPartition)
+		}
+		if d.Err != nil {
+			return nil, fmt.Errorf("topic %s: %w", t, d.Err)
+		}
+		l := topicLog{id: d.ID.String(), start: make(map[int32]int64), end: make(map[int32]int64)}
+		for p := range d.Partitions {
+			s, e := starts[t][p], ends[t][p]
+			if err := errors.Join(s.Err, e.Err); err != nil {
+				return nil, fmt.Errorf("topic %s, partition %d: %w", t, p, err)
+			}
+			l.start[p], l.end[p] = s.Offset, e.Offset
+		}
+		logs[t] = l
+	}
+	return logs, nil
+}
+
+// release ends the claims of partitions that went away. kgo calls it while no
+// poll is under way.
+func (g *Group) release(gone map[string][]int32, commit bool) {
+	var claims []*claim
+	ended := make(map[string][]int32)
+	g.mu.Lock()
+	for t, ps := range gone {
+		for _, p := range ps {
+			tp := topicPartition{t, p}
+			if c := g.claims[tp]; c != nil {
+				delete(g.claims, tp)
+				claims = append(claims, c)
+				ended[t] = append(ended[t], p)
+			}
+		}
+	}
+	g.mu.Unlock()
+	for _, c := range claims {
+		c.cancel()
+	}
+	for _, c := range claims {
+		c.end()
+	}
+	g.mu.Lock()
+	for _, c := range claims {
+		g.last[c.tp] = lastSeen{c.topicID, c.position()}
+	}
+	g.mu.Unlock()
+	if g.gc.Claims != nil {
+		for t, ps := range ended {
+			g.gc.Claims.Revoked(t, ps)
+		}
+	}
+	if commit {
+		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		defer cancel()
+		g.commit(ctx, claims)
+	}
+}
+
+// commit sends the positions of claims that moved and waits for the answer.
+func (g *Group) commit(ctx context.Context, claims []*claim) {
+	g.commitMu.Lock()
+	defer g.commitMu.Unlock()
+	offsets := make(map[string]map[int32]kgo.EpochOffset)
+	byTP := make(map[topicPartition]*claim)
+	for _, c := range claims {
+		o, ok := c.toCommit()
+		if !ok {
+			continue
+		}
+		if offsets[c.tp.topic] == nil {
+			offsets[c.tp.topic] = make(map[int32]kgo.EpochOffset)
+		}
+		offsets[c.tp.topic][c.tp.partition] = o
+		byTP[c.tp] = c
+	}
+	if len(offsets) == 0 {
+		return
+	}
+	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
+		for i := range req.Topics {
+			t := &req.Topics[i]
+			for j := range t.Partitions {
+				p := &t.Partitions[j]
+				if c := byTP[topicPartition{t.Topic, p.Partition}]; c != nil {
+					p.Metadata = &c.topicID
+				}
+			}
+		}
+		return nil
+	})
+	g.cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+		if err != nil {
+			if ctx.Err() == nil && g.quiet.allow("commit") {
+				g.log.Warn("cannot commit offsets; they are committed later", "err", err)
+			}
+			return
+		}
+		for _, t := range resp.Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					if g.quiet.allow("commit " + err.Error()) {
+						g.log.Warn("cannot commit an offset", "topic", t.Topic, "partition", p.Partition, "err", err)
+					}
+					continue
+				}
+				if c := byTP[topicPartition{t.Topic, p.Partition}]; c != nil {
+					c.wasCommitted(offsets[t.Topic][p.Partition].Offset)
+				}
+			}
+		}
+	})
+}
+
+// fetchError handles what a poll brought beside records. kgo goes on by itself
+// after most of it.
+func (g *Group) fetchError(topic string, partition int32, err error) {
+	var loss *kgo.ErrDataLoss
+	switch {
+	case errors.Is(err, context.Canceled):
+	case errors.Is(err, kerr.OffsetOutOfRange):
+		g.outOfRange(topicPartition{topic, partition})
+	case errors.As(err, &loss):
+		g.moved(topicPartition{topic, partition}, loss.ConsumedTo, loss.ResetTo)
+	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
+		if g.quiet.allow("gone " + topic) {
+			g.log.Error("topic is gone or was created again; joining it anew", "topic", topic, "err", err)
+		}
+		g.rejoin(topic)
+	default:
+		if g.quiet.allow("fetch " + topic + err.Error()) {
+			g.log.Error("cannot fetch; trying again", "topic", topic, "partition", partition, "err", err)
+		}
+	}
+}
+
+// outOfRange sets a partition whose next record is gone to the oldest there
+// is. The poll loop calls it, so nothing is revoked meanwhile.
+func (g *Group) outOfRange(tp topicPartition) {
+	logs, err := readLogs(g.pollCtx, g.adm, []string{tp.topic})
+	if err != nil {
+		if g.pollCtx.Err() == nil && g.quiet.allow("range "+tp.topic) {
+			g.log.Error("offset out of range, and cannot read where the topic begins; trying again", "topic", tp.topic, "partition", tp.partition, "err", err)
+		}
+		return
+	}
+	g.mu.Lock()
+	c := g.claims[tp]
+	g.mu.Unlock()
+	if c == nil {
+		return
+	}
+	l := logs[tp.topic]
+	start, wanted := l.start[tp.partition], c.position()
+	if c.topicID != l.id || wanted > l.end[tp.partition] {
+		// Another log under the same name: its offsets begin again, and so
+		// must the numbers of the claim.
+		g.rejoin(tp.topic)
+		return
+	}
+	g.moved(tp, wanted, start)
+	g.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{tp.topic: {tp.partition: {Epoch: -1, Offset: start}}})
+}
+
+// rejoin gives a topic up and joins it anew, which ends its claims and starts
+// others. It runs beside the poll loop, because a purge waits for a rebalance.
+func (g *Group) rejoin(topic string) {
+	g.mu.Lock()
+	busy := g.replaced[topic] || g.closed
+	if !busy {
+		g.replaced[topic] = true
+		g.loops.Add(1)
+	}
+	g.mu.Unlock()
+	if busy {
+		return
+	}
+	go func() {
+		defer g.loops.Done()
+		g.cl.PurgeTopicsFromConsuming(topic)
+		for try := 0; ; try++ {
+			err := checkReadable(g.pollCtx, g.adm, topic)
+			if err == nil {
+				break
+			}
+			select {
+			case <-time.After(retryBackoff(try)):
+			case <-g.pollCtx.Done():
+				return
+			}
+		}
+		g.cl.AddConsumeTopics(topic)
+	}()
+}

@@ -1,0 +1,135 @@
+package transport
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+)
+
+// Config says how to reach a cluster. It is shared by groups, producers and
+// admins and is not changed by them.
+type Config struct {
+	Brokers  []string     // host:port, at least one
+	TLS      *tls.Config  // nil: no TLS
+	SASL     SASL         // zero: no authentication
+	ClientID string       // shown in the broker's logs and quotas. Defaults to "weir"
+	Logger   *slog.Logger // Defaults to slog.Default()
+}
+
+// SASL authenticates to the brokers.
+type SASL struct {
+	Mechanism string // "plain", "scram-sha-256" or "scram-sha-512"; "" is none
+	User      string
+	Password  string // never logged
+}
+
+func (c Config) logger() *slog.Logger {
+	if c.Logger == nil {
+		return slog.Default()
+	}
+	return c.Logger
+}
+
+func (c Config) clientID() string {
+	if c.ClientID == "" {
+		return "weir"
+	}
+	return c.ClientID
+}
+
+// NewClientOpts gives the kgo options that every client of c starts with.
+// It fails on an empty broker list and on an unknown SASL mechanism; it does
+// not touch the network.
+func NewClientOpts(c Config) ([]kgo.Opt, error) {
+	if len(c.Brokers) == 0 {
+		return nil, errors.New("kafka: no brokers configured")
+	}
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(c.Brokers...),
+		kgo.ClientID(c.clientID()),
+		kgo.WithLogger(newClientLog(c.logger())),
+		// New topics and moved leaders are noticed within seconds, not minutes.
+		kgo.MetadataMinAge(250 * time.Millisecond),
+		kgo.MetadataMaxAge(time.Minute),
+		// A dead broker must not stall the rest for the default 10 s.
+		kgo.DialTimeout(5 * time.Second),
+		kgo.RetryBackoffFn(retryBackoff),
+	}
+	if c.TLS != nil {
+		opts = append(opts, kgo.DialTLSConfig(c.TLS.Clone()))
+	}
+	switch c.SASL.Mechanism {
+	case "":
+	case "plain":
+		opts = append(opts, kgo.SASL(plain.Auth{User: c.SASL.User, Pass: c.SASL.Password}.AsMechanism()))
+	case "scram-sha-256":
+		opts = append(opts, kgo.SASL(scram.Auth{User: c.SASL.User, Pass: c.SASL.Password}.AsSha256Mechanism()))
+	case "scram-sha-512":
+		opts = append(opts, kgo.SASL(scram.Auth{User: c.SASL.User, Pass: c.SASL.Password}.AsSha512Mechanism()))
+	default:
+		return nil, fmt.Errorf("kafka: unknown SASL mechanism %q (plain, scram-sha-256, scram-sha-512)", c.SASL.Mechanism)
+	}
+	return opts, nil
+}
+
+func retryBackoff(failures int) time.Duration {
+	return min(100*time.Millisecond<<min(failures, 5), 2*time.Second)
+}
+
+// quiet lets one line per kind and period through, so that a broken cluster
+// does not flood the log.
+type quiet struct {
+	mu   sync.Mutex
+	last map[string]time.Time // guarded by mu
+}
+
+const quietPeriod = 10 * time.Second
+
+// kinds of lines are few; should they not be, the memory is bounded anyway.
+const quietKinds = 256
+
+func (q *quiet) allow(kind string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	now := time.Now()
+	if t, ok := q.last[kind]; ok && now.Sub(t) < quietPeriod {
+		return false
+	}
+	if q.last == nil || len(q.last) >= quietKinds {
+		q.last = make(map[string]time.Time)
+	}
+	q.last[kind] = now
+	return true
+}
+
+// clientLog passes what kgo warns of, once per message and period. kgo logs
+// names and numbers, no payloads and no credentials.
+type clientLog struct {
+	log   *slog.Logger
+	quiet *quiet
+}
+
+func newClientLog(log *slog.Logger) *clientLog {
+	return &clientLog{log: log, quiet: &quiet{}}
+}
+
+func (l *clientLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }
+
+func (l *clientLog) Log(level kgo.LogLevel, msg string, keyvals ...any) {
+	if !l.quiet.allow(msg) {
+		return
+	}
+	at := slog.LevelWarn
+	if level == kgo.LogLevelError {
+		at = slog.LevelError
+	}
+	l.log.Log(context.Background(), at, "kafka client: "+msg, keyvals...)
+}
