@@ -1,0 +1,192 @@
+package projections
+
+import (
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// Projection is a compiled Spec. It is immutable: any number of goroutines may
+// use it.
+type Projection struct {
+	spec    Spec
+	filter  *filter
+	outputs []*output
+	reads   []canonicaltree.Path
+}
+
+// output is a member of an output object: either a field, or a group of them
+// that share the beginning of their output paths.
+type output struct {
+	name  string
+	key   []byte // the name as JSON, with a colon
+	field *field
+	group []*output
+}
+
+type field struct {
+	out      string // as written, for errors
+	path     path
+	constant canonicaltree.Node // exists for a constant, which has no path
+	fallback canonicaltree.Node // exists if there is a default
+	each     []*output          // of each element; nil if it is not mapped
+}
+
+// Compile checks spec and gives its Projection. The error is a *[CompileError]
+// with all faults. spec must not be changed afterwards.
+func Compile(spec Spec) (*Projection, error) {
+	c := compiler{}
+	p := &Projection{spec: spec}
+	p.outputs = c.fields(spec.Fields, nil)
+	if len(spec.Fields) == 0 {
+		c.fault(Fault{Part: "fields", Msg: "there is none", Want: "name at least one field to send"})
+	}
+	if spec.Numbers != canonicaltree.Literal && spec.Numbers != canonicaltree.Decimal {
+		c.fault(Fault{Part: "numbers", Msg: "is unknown", Want: "use literal or decimal"})
+	}
+	if spec.When != "" {
+		var faults []Fault
+		p.filter, faults = compileFilter(spec.When)
+		c.faults = append(c.faults, faults...)
+	}
+	if len(c.faults) > 0 {
+		return nil, &CompileError{spec.Customer, spec.Name, c.faults}
+	}
+	p.reads = readSet(p)
+	return p, nil
+}
+
+// Numbers says when two outputs of the projection are the same.
+func (p *Projection) Numbers() canonicaltree.Numbers { return p.spec.Numbers }
+
+// Spec gives what the projection was compiled from. It must not be changed.
+func (p *Projection) Spec() Spec { return p.spec }
+
+type compiler struct {
+	faults []Fault
+}
+
+func (c *compiler) fault(f Fault) { c.faults = append(c.faults, f) }
+
+// fields compiles the fields of one object; at are the indexes of the fields
+// that they are inside of.
+func (c *compiler) fields(fields []Field, at []int) []*output {
+	root := &output{}
+	for i, f := range fields {
+		here := append(append([]int(nil), at...), i)
+		fault := func(part, msg, want string) {
+			c.fault(Fault{Part: part, Field: here, Out: f.Out, Msg: msg, Want: want})
+		}
+		compiled := c.field(f, here, fault)
+		names, fault1 := parseOut(f.Out)
+		if fault1 != nil {
+			fault("out", fault1.msg, fault1.want)
+			continue
+		}
+		if !root.place(names, compiled) {
+			fault("out", "stands where another field does, or inside it", "give every field a place of its own")
+		}
+	}
+	return root.group
+}
+
+func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)) *field {
+	compiled := &field{out: f.Out}
+	parse := func(part string, text []byte) canonicaltree.Node {
+		tree, err := canonicaltree.Parse(append([]byte(nil), text...))
+		if err != nil {
+			fault(part, "is not JSON: "+err.Error(), "write one JSON value")
+			return canonicaltree.Node{}
+		}
+		return tree.Root()
+	}
+	if f.Default != nil {
+		compiled.fallback = parse("default", f.Default)
+	}
+	if f.Const != nil {
+		compiled.constant = parse("const", f.Const)
+		switch {
+		case f.Path != "":
+			fault("const", "stands beside a path", "keep one of them")
+		case f.Default != nil:
+			fault("const", "stands beside a default", "drop the default, which is never used")
+		case f.Each != nil:
+			fault("const", "stands beside an array mapping", "keep one of them")
+		}
+		return compiled
+	}
+	p, bad := parsePath(f.Path)
+	if bad != nil {
+		c.fault(Fault{Part: "path", Field: here, Out: f.Out, Line: 1, Column: 1 + utf8.RuneCountInString(f.Path[:min(bad.at, len(f.Path))]), Msg: bad.msg, Want: bad.want})
+	}
+	compiled.path = p
+	if f.Each != nil {
+		if len(f.Each) == 0 {
+			fault("each", "has no fields", "name at least one field of the element")
+		}
+		compiled.each = c.fields(f.Each, here)
+	}
+	return compiled
+}
+
+// place puts a field at the place that names lead to, and makes the groups on
+// the way. It reports whether the place was free.
+func (o *output) place(names []string, f *field) bool {
+	var next *output
+	for _, m := range o.group {
+		if m.name == names[0] {
+			next = m
+		}
+	}
+	last := len(names) == 1
+	switch {
+	case next == nil:
+		next = &output{name: names[0], key: append(canonicaltree.AppendString(nil, names[0]), ':')}
+		o.group = append(o.group, next)
+	case last || next.field != nil:
+		return false
+	}
+	if last {
+		next.field = f
+		return true
+	}
+	return next.place(names[1:], f)
+}
+
+// parseOut splits an output path into names.
+func parseOut(out string) ([]string, *pathFault) {
+	if !utf8.ValidString(out) {
+		return nil, &pathFault{0, "is not valid UTF-8", "names of members must be"}
+	}
+	var names []string
+	var name strings.Builder
+	for i := 0; i <= len(out); i++ {
+		switch {
+		case i == len(out) || out[i] == '.':
+			if name.Len() == 0 {
+				return nil, &pathFault{i, "has an empty name", `put one dot between names; write \. for a dot in a name`}
+			}
+			names = append(names, name.String())
+			name.Reset()
+		case out[i] == '\\':
+			i++
+			if i == len(out) || out[i] != '.' && out[i] != '\\' {
+				return nil, &pathFault{i, "has a backslash that escapes nothing", `write \. for a dot and \\ for a backslash`}
+			}
+			name.WriteByte(out[i])
+		default:
+			name.WriteByte(out[i])
+		}
+	}
+	return names, nil
+}
+
+// key gives a step as it stands in a canonicaltree.Path.
+func (s step) key() string {
+	if s.index >= 0 {
+		return strconv.Itoa(s.index)
+	}
+	return s.name
+}

@@ -1,0 +1,195 @@
+package projections
+
+import (
+	"errors"
+	"strconv"
+	"sync"
+
+	"github.com/expr-lang/expr"
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/checker"
+	"github.com/expr-lang/expr/conf"
+	"github.com/expr-lang/expr/file"
+	"github.com/expr-lang/expr/parser"
+	"github.com/expr-lang/expr/types"
+	"github.com/expr-lang/expr/vm"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// What a filter may cost. The library bounds neither time nor the work of its
+// functions, so the expression's size, the depth of its loops and what it may
+// allocate are what holds it.
+const (
+	maxNodes  = 1000      // of the expression's tree
+	maxLoops  = 3         // predicates inside one another
+	maxMemory = 1_000_000 // values that one evaluation may create
+)
+
+// filter is a compiled expression. Its uses of doc are slots: each is a path that
+// is read from the document before the expression runs, so only what a filter
+// uses is ever converted.
+type filter struct {
+	program *vm.Program
+	slots   []slot
+	runs    sync.Pool // of *run
+}
+
+type slot struct {
+	name  string // of the variable in the program
+	steps []step
+}
+
+// run is what one evaluation needs.
+type run struct {
+	vm  vm.VM
+	env map[string]any
+}
+
+// compileFilter compiles text. The faults are all that can be told at once; the
+// library stops at its first.
+func compileFilter(text string) (*filter, []Fault) {
+	check := conf.CreateNew()
+	expr.Env(types.Map{"doc": types.Any})(check)
+	expr.AsBool()(check)
+	expr.MaxNodes(maxNodes)(check)
+	for name := range check.Builtins {
+		if !offered(name) {
+			check.Disabled[name] = true
+			delete(check.Builtins, name)
+		}
+	}
+	tree, err := parser.ParseWithConfig(text, check)
+	if err != nil {
+		return nil, []Fault{filterFault(err, `see "Filter" in docs/projections.md`)}
+	}
+	v := &validator{source: tree.Source}
+	ast.Walk(&tree.Node, v)
+	v.loops(tree.Node)
+	if len(v.faults) > 0 {
+		return nil, v.faults
+	}
+	if _, err := checker.Check(tree, check); err != nil {
+		return nil, []Fault{filterFault(err, "the filter is a condition on doc, such as doc.origin == \"EC\"")}
+	}
+
+	t := &translator{paths: make(map[ast.Node][]step)}
+	options := []expr.Option{
+		expr.Env(map[string]any{}), expr.AllowUndefinedVariables(), // names are checked
+		expr.AsBool(), expr.MaxNodes(0), expr.Optimize(false),
+		expr.Patch(t), expr.Patch((*slotter)(t)),
+	}
+	program, err := expr.Compile(text, append(options, functions()...)...)
+	if err != nil {
+		return nil, []Fault{filterFault(err, "see \"Filter\" in docs/projections.md")}
+	}
+	f := &filter{program: program, slots: t.slots}
+	f.runs.New = func() any { return &run{vm: vm.VM{MemoryBudget: maxMemory}, env: make(map[string]any, len(f.slots))} }
+	return f, nil
+}
+
+// filterFault makes a fault of an error of the library.
+func filterFault(err error, want string) Fault {
+	f := Fault{Part: "when", Line: 1, Column: 1, Msg: err.Error(), Want: want}
+	if at := (*file.Error)(nil); errors.As(err, &at) {
+		f.Line, f.Column, f.Msg = at.Line, at.Column+1, at.Message
+	}
+	return f
+}
+
+// match evaluates the filter.
+func (f *filter) match(doc canonicaltree.Node) (bool, *FilterError) {
+	r := f.runs.Get().(*run)
+	for i := range f.slots {
+		r.env[f.slots[i].name] = toValue(followStatic(doc, f.slots[i].steps))
+	}
+	result, err := r.vm.Run(f.program, r.env)
+	clear(r.env)
+	f.runs.Put(r)
+	if err != nil {
+		e := &FilterError{Line: 1, Column: 1, Msg: "has no answer"}
+		if at := (*file.Error)(nil); errors.As(err, &at) {
+			e.Line, e.Column, e.Msg = at.Line, at.Column+1, at.Message
+		}
+		return false, e
+	}
+	match, _ := result.(bool) // the program ends in a conversion to bool
+	return match, nil
+}
+
+// reads gives the paths that the filter uses.
+func (f *filter) reads() []canonicaltree.Path {
+	paths := make([]canonicaltree.Path, len(f.slots))
+	for i := range f.slots {
+		paths[i] = prefix(f.slots[i].steps)
+	}
+	return paths
+}
+
+// followStatic goes along names and indexes of an expression: a name is a
+// member's, an index an element's, and neither is ever taken for the other.
+func followStatic(v canonicaltree.Node, steps []step) canonicaltree.Node {
+	for _, s := range steps {
+		if s.index >= 0 {
+			v = v.At(s.index)
+		} else {
+			v = v.Get(s.name)
+		}
+	}
+	return v
+}
+
+// toValue converts a value for an expression. An integer that fits is an int,
+// any other number the nearest float64, beyond its range an infinity.
+func toValue(n canonicaltree.Node) any {
+	switch n.Kind() {
+	case canonicaltree.False:
+		return false
+	case canonicaltree.True:
+		return true
+	case canonicaltree.Number:
+		literal := string(n.Raw())
+		if i, err := strconv.Atoi(literal); err == nil {
+			return i
+		}
+		f, _ := strconv.ParseFloat(literal, 64)
+		return f
+	case canonicaltree.String:
+		text, _ := n.Text()
+		return text
+	case canonicaltree.Array:
+		list := make([]any, 0, n.Len())
+		for _, v := range n.Elements() {
+			list = append(list, toValue(v))
+		}
+		return list
+	case canonicaltree.Object:
+		members := make(map[string]any, n.Len())
+		for name, v := range n.Members() {
+			members[name] = toValue(v)
+		}
+		return members
+	}
+	return nil // null, or absent
+}
+
+// functions are what the translated expression calls.
+func functions() []expr.Option {
+	options := []expr.Option{
+		expr.Function("$get", func(a ...any) (any, error) { return get(a[0], a[1]), nil }, new(func(any, any) any)),
+		expr.Function("$list", func(a ...any) (any, error) { return list(a[0]) }, new(func(any) any)),
+		expr.Function("$sliced", func(a ...any) (any, error) { return sliced(a[0]), nil }, new(func(any) any)),
+		expr.Function("$bool", func(a ...any) (any, error) { return truth(a[0]) }, new(func(any) bool)),
+		expr.Function("$equal", func(a ...any) (any, error) { return equal(a[0], a[1]), nil }, new(func(any, any) bool)),
+		expr.Function("$in", func(a ...any) (any, error) { return in(a[0], a[1]) }, new(func(any, any) bool)),
+	}
+	for operator, holds := range orderings {
+		options = append(options, expr.Function("$"+operator, func(a ...any) (any, error) {
+			return ordered(operator, holds, a[0], a[1])
+		}, new(func(any, any) bool)))
+	}
+	for name, fn := range library() {
+		options = append(options, expr.Function("$"+name, fn))
+	}
+	return options
+}

@@ -1,0 +1,36 @@
+package projections
+
+import (
+	"fmt"
+	"io"
+)
+
+// version goes into the fingerprint: it changes when the same Spec begins to
+// give other outputs or matches. expressions is the version of the expression
+// library and paths that of gjson: a new release of either may change what a
+// filter or a path means.
+const (
+	version     = 1
+	expressions = "expr-lang/expr v1.17.8"
+	paths       = "tidwall/gjson v1.20.0"
+)
+
+// Fingerprint writes everything that Project and ReadSet depend on besides the
+// document, in a form that no other projection shares, and the versions of what
+// evaluates it. Names are part of it. Errors of w are not looked at, as those of
+// a hash.Hash never come.
+func (p *Projection) Fingerprint(w io.Writer) {
+	s := &p.spec
+	fmt.Fprintf(w, "projection/%d %q %q\n", version, expressions, paths)
+	fmt.Fprintf(w, "%q %q %q %t %d\n", s.Customer, s.Name, s.When, s.OmitEmpty, s.Numbers)
+	fingerprintFields(w, s.Fields)
+}
+
+func fingerprintFields(w io.Writer, fields []Field) {
+	fmt.Fprintf(w, "[%d\n", len(fields))
+	for i := range fields {
+		f := &fields[i]
+		fmt.Fprintf(w, "%q %q %t %q %t %q %t\n", f.Out, f.Path, f.Const != nil, f.Const, f.Default != nil, f.Default, f.Each != nil)
+		fingerprintFields(w, f.Each)
+	}
+}

@@ -1,0 +1,129 @@
+package projections
+
+import (
+	"slices"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// ReadSet gives the paths that the fields and the filter read, none of them
+// below another, in order. A difference between two documents at a path that is
+// neither one of them, nor above, nor below one changes neither the output nor
+// whether the filter matches. The empty path means that everything is read; no
+// path at all, that nothing is.
+func (p *Projection) ReadSet() []canonicaltree.Path { return p.reads }
+
+func readSet(p *Projection) []canonicaltree.Path {
+	var all []canonicaltree.Path
+	var walk func(outputs []*output)
+	walk = func(outputs []*output) {
+		for _, o := range outputs {
+			// Fields inside an array mapping read below what it maps.
+			if o.field == nil {
+				walk(o.group)
+			} else if !o.field.constant.Exists() {
+				all = append(all, prefix(o.field.path.steps))
+			}
+		}
+	}
+	walk(p.outputs)
+	if p.filter != nil {
+		all = append(all, p.filter.reads()...)
+	}
+	slices.SortFunc(all, func(a, b canonicaltree.Path) int { return slices.Compare(a, b) })
+	var reads []canonicaltree.Path
+	for _, path := range all {
+		if n := len(reads); n > 0 && len(reads[n-1]) <= len(path) && slices.Equal(reads[n-1], path[:len(reads[n-1])]) {
+			continue
+		}
+		reads = append(reads, path)
+	}
+	return reads
+}
+
+// prefix gives the path that steps certainly stay below: up to the first hash.
+func prefix(steps []step) canonicaltree.Path {
+	path := canonicaltree.Path{}
+	for _, s := range steps {
+		if s.hash {
+			break
+		}
+		path = append(path, s.key())
+	}
+	return path
+}
+
+// Index finds the projections that a change can concern. It is immutable: any
+// number of goroutines may use it.
+type Index struct {
+	root indexNode
+}
+
+type indexNode struct {
+	next map[string]*indexNode
+	here []int // projections that read exactly this path
+	// below are the projections that read this path or one below it.
+	below []int
+}
+
+// NewIndex makes an index of ps, which it names by their place.
+func NewIndex(ps []*Projection) *Index {
+	x := &Index{}
+	for i, p := range ps {
+		for _, path := range p.reads {
+			n := &x.root
+			n.addBelow(i)
+			for _, name := range path {
+				child := n.next[name]
+				if child == nil {
+					child = &indexNode{}
+					if n.next == nil {
+						n.next = make(map[string]*indexNode)
+					}
+					n.next[name] = child
+				}
+				n = child
+				n.addBelow(i)
+			}
+			n.here = append(n.here, i)
+		}
+	}
+	return x
+}
+
+func (n *indexNode) addBelow(i int) {
+	// Projections come in order, so only the last one can be the same.
+	if len(n.below) == 0 || n.below[len(n.below)-1] != i {
+		n.below = append(n.below, i)
+	}
+}
+
+// Touched sets set[i] for each projection i whose read-set p meets: p is one of
+// its paths, or above or below one. It clears nothing. set is as long as the list
+// given to NewIndex. The work grows with the length of p and the number of
+// projections touched.
+func (x *Index) Touched(set []bool, p canonicaltree.Path) {
+	n := &x.root
+	for _, name := range p {
+		mark(set, n.here)
+		if n = n.next[name]; n == nil {
+			return
+		}
+	}
+	mark(set, n.below)
+}
+
+// TouchedBy is Touched for every path at which a and b differ. Both must exist:
+// a document that appears or goes concerns also projections that read nothing.
+func (x *Index) TouchedBy(a, b canonicaltree.Node, set []bool) {
+	canonicaltree.Diff(a, b, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
+		x.Touched(set, p)
+		return true
+	})
+}
+
+func mark(set []bool, list []int) {
+	for _, i := range list {
+		set[i] = true
+	}
+}

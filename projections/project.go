@@ -1,0 +1,202 @@
+package projections
+
+import (
+	"strconv"
+
+	"github.com/tidwall/gjson"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// Project appends the output for doc to dst, as one JSON object, if the filter
+// matches it. Otherwise, and on an error, it appends nothing. The output depends
+// on doc's structure and literals only, not on its spelling or the order of its
+// members, except that values are copied as they are written. The error is a
+// *[FilterError] or a *[ValueError]. It may be called from any number of
+// goroutines.
+func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, match bool, err error) {
+	if p.filter != nil {
+		match, err := p.filter.match(doc)
+		if err != nil {
+			err.Customer, err.Name = p.spec.Customer, p.spec.Name
+			return dst, false, err
+		}
+		if !match {
+			return dst, false, nil
+		}
+	}
+	w := writer{out: dst, omitEmpty: p.spec.OmitEmpty}
+	w.object(p.outputs, doc)
+	if w.err != nil {
+		w.err.Customer, w.err.Name = p.spec.Customer, p.spec.Name
+		return dst, false, w.err
+	}
+	return w.out, true, nil
+}
+
+// writer appends one output.
+type writer struct {
+	out       []byte
+	text      []byte // canonical text for gjson
+	omitEmpty bool
+	err       *ValueError
+}
+
+// object appends an object of the outputs and reports whether it has members.
+func (w *writer) object(outputs []*output, doc canonicaltree.Node) (any bool) {
+	w.out = append(w.out, '{')
+	for _, o := range outputs {
+		before := len(w.out)
+		if any {
+			w.out = append(w.out, ',')
+		}
+		w.out = append(w.out, o.key...)
+		var written bool
+		if o.field == nil {
+			written = w.object(o.group, doc)
+		} else {
+			written = w.field(o.field, doc)
+		}
+		if w.err != nil {
+			return false
+		}
+		if !written {
+			w.out = w.out[:before]
+		}
+		any = any || written
+	}
+	w.out = append(w.out, '}')
+	return any
+}
+
+// field appends the field's value and reports whether it has one to show.
+func (w *writer) field(f *field, doc canonicaltree.Node) bool {
+	v := f.constant
+	if !v.Exists() {
+		v = w.read(f, doc)
+	}
+	mapped := f.each != nil && v.Kind() == canonicaltree.Array
+	if f.each != nil && !mapped {
+		v = canonicaltree.Node{}
+	}
+	if !v.Exists() || v.Kind() == canonicaltree.Null {
+		if f.fallback.Exists() {
+			v, mapped = f.fallback, false
+		}
+	}
+	if !v.Exists() || w.omitEmpty && empty(v) || w.err != nil {
+		return false
+	}
+	if !mapped {
+		w.out = append(w.out, v.Raw()...)
+		return true
+	}
+	w.out = append(w.out, '[')
+	for i, element := range v.Elements() {
+		if i > 0 {
+			w.out = append(w.out, ',')
+		}
+		w.object(f.each, element)
+		if w.err != nil {
+			return false
+		}
+	}
+	w.out = append(w.out, ']')
+	return true
+}
+
+// empty reports whether v is null, "", [] or {}.
+func empty(v canonicaltree.Node) bool {
+	switch v.Kind() {
+	case canonicaltree.Null:
+		return true
+	case canonicaltree.Array, canonicaltree.Object:
+		return v.Len() == 0
+	case canonicaltree.String:
+		return len(v.Raw()) == len(`""`)
+	}
+	return false
+}
+
+// read gives what the field's path selects in doc, which may be a value of a
+// tree of its own.
+func (w *writer) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
+	v, hashed := follow(doc, f.path.steps)
+	if f.path.rest == "" {
+		if hashed < 0 {
+			return v
+		}
+		text := appendHashed(nil, v, f.path.steps[hashed:])
+		return w.parse(f, text)
+	}
+	if !f.path.piped && v.Kind() != canonicaltree.Array && v.Kind() != canonicaltree.Object {
+		return canonicaltree.Node{}
+	}
+	// Wildcards, queries and modifiers see the members in the order of the text.
+	// Two documents that are equal must not differ here, so they see one order.
+	w.text = v.AppendCanonical(w.text[:0])
+	if w.text == nil {
+		w.text = []byte{}
+	}
+	result := gjson.GetBytes(w.text, f.path.rest)
+	if !result.Exists() {
+		return canonicaltree.Node{}
+	}
+	return w.parse(f, []byte(result.Raw))
+}
+
+func (w *writer) parse(f *field, text []byte) canonicaltree.Node {
+	if text == nil {
+		return canonicaltree.Node{}
+	}
+	tree, err := canonicaltree.Parse(text)
+	if err != nil {
+		w.err = &ValueError{Out: f.out, Err: err}
+		return canonicaltree.Node{}
+	}
+	return tree.Root()
+}
+
+// follow goes along steps. At a hash on an array it stops and gives its place,
+// otherwise -1.
+func follow(v canonicaltree.Node, steps []step) (_ canonicaltree.Node, hashed int) {
+	for i := range steps {
+		s := &steps[i]
+		if v.Kind() == canonicaltree.Array {
+			if s.hash {
+				return v, i
+			}
+			v = v.At(s.index)
+			continue
+		}
+		v = v.Get(s.name)
+	}
+	return v, -1
+}
+
+// appendHashed appends what gjson gives for steps, which begin with a hash, on
+// an array: the number of elements, or an array of what the further steps give
+// for each element, without those for which they give nothing.
+func appendHashed(dst []byte, array canonicaltree.Node, steps []step) []byte {
+	if len(steps) == 1 {
+		return strconv.AppendInt(dst, int64(array.Len()), 10)
+	}
+	dst = append(dst, '[')
+	start := len(dst)
+	for _, element := range array.Elements() {
+		before := len(dst)
+		if before > start {
+			dst = append(dst, ',')
+		}
+		v, hashed := follow(element, steps[1:])
+		switch {
+		case hashed >= 0:
+			dst = appendHashed(dst, v, steps[1+hashed:])
+		case v.Exists():
+			dst = append(dst, v.Raw()...)
+		default:
+			dst = dst[:before]
+		}
+	}
+	return append(dst, ']')
+}

@@ -1,0 +1,127 @@
+package projections
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// Spec is a projection as it is configured.
+type Spec struct {
+	// Customer and Name identify the projection in errors.
+	Customer, Name string
+	// When is the filter, an expression on doc; empty matches every document.
+	When string
+	// Fields are the members of the output, in its order.
+	Fields []Field
+	// OmitEmpty leaves out members whose value is null, "", [] or {}.
+	OmitEmpty bool
+	// Numbers says when two outputs are the same; the projection itself copies
+	// literals.
+	Numbers canonicaltree.Numbers
+}
+
+// Field is one member of the output.
+type Field struct {
+	// Out is where it stands: names joined by dots. \. and \\ are a dot and a
+	// backslash in a name.
+	Out string
+	// Path is what it shows, in the syntax of gjson.
+	Path string
+	// Const is JSON that it always shows; there is no Path then.
+	Const []byte
+	// Default is JSON that it shows when Path gives nothing or null.
+	Default []byte
+	// Each makes it an array: Path selects an array, and each of its elements
+	// is projected by these fields, whose paths begin at the element.
+	Each []Field
+}
+
+// Fault is one thing that is wrong with a Spec.
+type Fault struct {
+	// Part is what is at fault: "when", "fields", "out", "path", "const",
+	// "default", "each" or "numbers".
+	Part string
+	// Field is the place of the field, an index for each level of Each; nil if no
+	// field is at fault.
+	Field []int
+	// Out is the output path of that field as it is written.
+	Out string
+	// Line and Column, from 1 and in characters, say where in When or, on line
+	// 1, in Path. They are 0 when the whole of it is at fault.
+	Line, Column int
+	Msg          string // what is wrong
+	Want         string // what would be right
+}
+
+// String gives the fault in one line.
+func (f Fault) String() string {
+	var b strings.Builder
+	for i, index := range f.Field {
+		if i > 0 {
+			b.WriteString(".each")
+		} else {
+			b.WriteString("fields")
+		}
+		fmt.Fprintf(&b, "[%d]", index)
+	}
+	if f.Out != "" {
+		fmt.Fprintf(&b, " (%s)", f.Out)
+	}
+	if b.Len() > 0 {
+		b.WriteByte(' ')
+	}
+	b.WriteString(f.Part)
+	if f.Line > 0 {
+		fmt.Fprintf(&b, " %d:%d", f.Line, f.Column)
+	}
+	fmt.Fprintf(&b, ": %s; %s", f.Msg, f.Want)
+	return b.String()
+}
+
+// CompileError lists everything that is wrong with a Spec. Find it with
+// errors.As.
+type CompileError struct {
+	Customer, Name string
+	Faults         []Fault
+}
+
+// Error gives one line for each fault.
+func (e *CompileError) Error() string {
+	lines := make([]string, len(e.Faults))
+	for i, f := range e.Faults {
+		lines[i] = fmt.Sprintf("projection %s/%s: %v", e.Customer, e.Name, f)
+	}
+	return strings.Join(lines, "\n")
+}
+
+// FilterError says that the filter has no answer for a document. It holds types
+// but nothing of the document's content. Trying again does not help.
+type FilterError struct {
+	Customer, Name string
+	Line, Column   int // in When, from 1
+	Msg            string
+}
+
+// Error gives the place in the filter and the reason.
+func (e *FilterError) Error() string {
+	return fmt.Sprintf("projection %s/%s: when %d:%d: %s", e.Customer, e.Name, e.Line, e.Column, e.Msg)
+}
+
+// ValueError says that a path with modifiers gave a text for a document that is
+// not JSON by the rules of canonicaltree. It holds nothing of the document's
+// content. Trying again does not help.
+type ValueError struct {
+	Customer, Name string
+	Out            string
+	Err            error // of canonicaltree.Parse
+}
+
+// Error gives the field and the reason.
+func (e *ValueError) Error() string {
+	return fmt.Sprintf("projection %s/%s: field %s: the path gives a text that is not JSON: %v", e.Customer, e.Name, e.Out, e.Err)
+}
+
+// Unwrap gives the error of canonicaltree.Parse.
+func (e *ValueError) Unwrap() error { return e.Err }

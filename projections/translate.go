@@ -1,0 +1,285 @@
+package projections
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/expr-lang/expr/ast"
+	"github.com/expr-lang/expr/builtin"
+	"github.com/expr-lang/expr/file"
+)
+
+// validator refuses what the library would accept and a filter must not have.
+type validator struct {
+	source file.Source
+	faults []Fault
+}
+
+func (v *validator) fault(node ast.Node, msg, want string) {
+	v.faults = append(v.faults, filterFault((&file.Error{Location: node.Location(), Message: msg}).Bind(v.source), want))
+}
+
+// Visit implements ast.Visitor.
+func (v *validator) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		if n.Value == "$env" {
+			v.fault(n, "unknown name $env", "the only name is doc")
+		}
+	case *ast.VariableDeclaratorNode:
+		if n.Name[0] == '$' {
+			v.fault(n, "the name "+n.Name+" is reserved", "begin a name with a letter")
+		}
+	case *ast.BuiltinNode:
+		if !offered(n.Name) {
+			v.refuse(n, n.Name)
+		}
+	case *ast.CallNode:
+		switch callee := n.Callee.(type) {
+		case *ast.IdentifierNode:
+			v.refuse(n, callee.Value)
+		default:
+			v.fault(n, "calls a value", "only functions can be called; members of doc have none")
+		}
+	case *ast.BinaryNode:
+		if _, constant := n.Right.(*ast.StringNode); n.Operator == "matches" && !constant {
+			v.fault(n, "matches a pattern that is not a constant", `write the pattern as a string, such as doc.id matches "^B-"`)
+		}
+	}
+}
+
+func (v *validator) refuse(node ast.Node, name string) {
+	switch name {
+	case "now", "date", "timezone", "duration":
+		v.fault(node, name+"() depends on time or time zones", "a filter must give the same answer whenever it is asked; compare times as text in one format, such as RFC 3339 in UTC")
+	case "keys", "values", "toPairs":
+		v.fault(node, name+"() gives members in no certain order", "name the members, or test one with \"name\" in doc.object")
+	default:
+		if _, known := builtin.Index[name]; known {
+			v.fault(node, name+"() is not offered in filters", "see the functions in docs/projections.md")
+		} else {
+			v.fault(node, "unknown function "+name+"()", "see the functions in docs/projections.md")
+		}
+	}
+}
+
+// loops refuses predicates that are nested too deep: each level multiplies the
+// work by the length of an array.
+func (v *validator) loops(root ast.Node) {
+	depth := &loopDepth{of: make(map[ast.Node]int)}
+	ast.Walk(&root, depth)
+	if depth.tooDeep != nil {
+		v.fault(depth.tooDeep, fmt.Sprintf("has more than %d predicates inside one another", maxLoops), "let the document carry what is searched for so deep")
+	}
+}
+
+// loopDepth finds the depth of predicates from the inside out: the walk visits
+// what a node holds before the node.
+type loopDepth struct {
+	of      map[ast.Node]int
+	tooDeep ast.Node
+}
+
+func (d *loopDepth) Visit(node *ast.Node) {
+	p, ok := (*node).(*ast.PredicateNode)
+	if !ok {
+		return
+	}
+	inside := &held{in: make(map[ast.Node]bool)}
+	ast.Walk(&p.Node, inside)
+	depth := 1
+	for n := range inside.in {
+		depth = max(depth, 1+d.of[n])
+	}
+	d.of[p] = depth
+	if depth > maxLoops && d.tooDeep == nil {
+		d.tooDeep = p
+	}
+}
+
+type held struct{ in map[ast.Node]bool }
+
+func (h *held) Visit(node *ast.Node) {
+	if p, ok := (*node).(*ast.PredicateNode); ok {
+		h.in[p] = true
+	}
+}
+
+// translator replaces every operation whose meaning on null or on numbers the
+// library leaves open by a function of this package, and every use of doc with
+// fixed members by a variable. The walk goes from the inside out, so doc.a.b is
+// doc, then doc.a, then doc.a.b.
+type translator struct {
+	paths map[ast.Node][]step // of the nodes that stand for a path of doc
+	slots []slot
+}
+
+func call(name string, arguments ...ast.Node) ast.Node {
+	return &ast.CallNode{Callee: &ast.IdentifierNode{Value: "$" + name}, Arguments: arguments}
+}
+
+// Visit implements ast.Visitor.
+func (t *translator) Visit(node *ast.Node) {
+	switch n := (*node).(type) {
+	case *ast.IdentifierNode:
+		if n.Value == "doc" {
+			t.read(node, []step{})
+		}
+	case *ast.MemberNode:
+		t.member(node, n)
+	case *ast.ChainNode:
+		// Every access bears null, so a chain of ?. has nothing left to do.
+		*node = n.Node
+	case *ast.SliceNode:
+		n.Node = call("sliced", n.Node)
+	case *ast.UnaryNode:
+		if n.Operator == "not" || n.Operator == "!" {
+			n.Node = asBool(n.Node)
+		}
+	case *ast.BinaryNode:
+		t.binary(node, n)
+	case *ast.ConditionalNode:
+		n.Cond = asBool(n.Cond)
+	case *ast.BuiltinNode:
+		t.builtin(node, n)
+	}
+}
+
+// read makes a node a use of doc at a path.
+func (t *translator) read(node *ast.Node, steps []step) {
+	use := &ast.IdentifierNode{Value: "$doc"}
+	ast.Patch(node, use)
+	t.paths[use] = steps
+}
+
+func (t *translator) member(node *ast.Node, n *ast.MemberNode) {
+	if base, ok := t.paths[n.Node]; ok {
+		next := append(base[:len(base):len(base)], step{index: -1})
+		last := &next[len(base)]
+		switch property := n.Property.(type) {
+		case *ast.StringNode:
+			last.name = property.Value
+			t.read(node, next)
+			return
+		case *ast.IntegerNode:
+			if property.Value >= 0 {
+				last.index = property.Value
+				t.read(node, next)
+				return
+			}
+		}
+	}
+	ast.Patch(node, call("get", n.Node, n.Property))
+}
+
+func (t *translator) binary(node *ast.Node, n *ast.BinaryNode) {
+	switch n.Operator {
+	case "==":
+		ast.Patch(node, call("equal", n.Left, n.Right))
+	case "!=":
+		ast.Patch(node, &ast.UnaryNode{Operator: "not", Node: call("equal", n.Left, n.Right)})
+	case "<", "<=", ">", ">=":
+		ast.Patch(node, call(n.Operator, n.Left, n.Right))
+	case "in":
+		ast.Patch(node, call("in", n.Left, constant(n.Right)))
+	case "and", "&&", "or", "||":
+		n.Left, n.Right = asBool(n.Left), asBool(n.Right)
+	}
+}
+
+// constant makes one value of an array of literals, which is else built anew at
+// every evaluation.
+func constant(node ast.Node) ast.Node {
+	array, ok := node.(*ast.ArrayNode)
+	if !ok {
+		return node
+	}
+	values := make([]any, len(array.Nodes))
+	for i, n := range array.Nodes {
+		switch n := n.(type) {
+		case *ast.StringNode:
+			values[i] = n.Value
+		case *ast.IntegerNode:
+			values[i] = n.Value
+		default:
+			return node
+		}
+	}
+	c := &ast.ConstantNode{Value: values}
+	c.SetLocation(array.Location())
+	return c
+}
+
+func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
+	if !predicates[n.Name] {
+		ast.Patch(node, call(n.Name, n.Arguments...))
+		return
+	}
+	n.Arguments[0] = call("list", n.Arguments[0])
+	switch n.Name {
+	case "map", "sum", "groupBy", "sortBy", "reduce":
+		return // their predicates give values, not conditions
+	}
+	if len(n.Arguments) > 1 {
+		if p, ok := n.Arguments[1].(*ast.PredicateNode); ok {
+			p.Node = asBool(p.Node)
+		}
+	}
+}
+
+// asBool makes node a condition, in which null is false. Type information is
+// not used: it is stale while the tree changes.
+func asBool(node ast.Node) ast.Node {
+	switch n := node.(type) {
+	case *ast.BoolNode:
+		return node
+	case *ast.UnaryNode:
+		if n.Operator == "not" || n.Operator == "!" {
+			return node
+		}
+	case *ast.CallNode:
+		switch n.Callee.(*ast.IdentifierNode).Value {
+		case "$equal", "$in", "$<", "$<=", "$>", "$>=", "$bool":
+			return node
+		}
+	}
+	c := call("bool", node)
+	c.SetLocation(node.Location())
+	return c
+}
+
+// slotter is the translator's second walk: it names the uses of doc that are
+// left, one name for each path.
+type slotter translator
+
+// Visit implements ast.Visitor.
+func (s *slotter) Visit(node *ast.Node) {
+	use, ok := (*node).(*ast.IdentifierNode)
+	if !ok {
+		return
+	}
+	steps, ok := s.paths[use]
+	if !ok {
+		return
+	}
+	for _, known := range s.slots {
+		if sameSteps(known.steps, steps) {
+			use.Value = known.name
+			return
+		}
+	}
+	use.Value = "$" + strconv.Itoa(len(s.slots))
+	s.slots = append(s.slots, slot{use.Value, steps})
+}
+
+func sameSteps(a, b []step) bool {
+	if len(a) != len(b) {
+		return false
+	}
+	for i := range a {
+		if a[i] != b[i] {
+			return false
+		}
+	}
+	return true
+}
