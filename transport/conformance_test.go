@@ -1,0 +1,91 @@
+package transport_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// suiteSubscriber owns its group, as the suite expects of a subscriber, and
+// makes topics.
+type suiteSubscriber struct {
+	message.Subscriber
+	g     *transport.Group
+	admin *transport.Admin
+}
+
+func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
+}
+
+func (s *suiteSubscriber) Close() error { return s.g.Close() }
+
+func suite(t *testing.T, c cluster, window int, features tests.Features) {
+	admin := c.admin(t)
+	producer := c.producer(t, transport.ProducerConfig{Linger: time.Millisecond})
+	withGroup := func(t *testing.T, id string) (message.Publisher, message.Subscriber) {
+		g := c.group(t, transport.GroupConfig{ID: id, Window: window, NackMin: 10 * time.Millisecond})
+		var p message.Publisher = transport.NewPublisher(producer)
+		if features.GuaranteedOrder {
+			p = keyed{p}
+		}
+		return p, &suiteSubscriber{g.Subscriber(), g, admin}
+	}
+	features.GenerateTopicFunc = func(tctx tests.TestContext) string {
+		return c.prefix + "topic-" + string(tctx.TestID)
+	}
+	tests.TestPubSub(t, features, func(t *testing.T) (message.Publisher, message.Subscriber) {
+		// One group per test: the members of a Kafka group share its rebalances.
+		return withGroup(t, strings.NewReplacer("/", ".", "_", ".").Replace(t.Name()))
+	}, withGroup)
+}
+
+// A window hands out many messages of a partition at once, to be ordered by
+// Position.Seq; the suite looks at the order of arrival, and Nacks let later
+// messages overtake.
+func windowed() tests.Features {
+	return tests.Features{ConsumerGroups: true, Persistent: true}
+}
+
+// keyed gives each message its payload as the key, so that messages of one
+// payload, whose order the suite checks, share a partition.
+type keyed struct{ message.Publisher }
+
+func (k keyed) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		m.Metadata.Set(transport.KeyMetadata, string(m.Payload))
+	}
+	return k.Publisher.Publish(topic, messages...)
+}
+
+// With a window of 1 the order of arrival is the order of the partition, also
+// after a Nack.
+func ordered() tests.Features {
+	f := windowed()
+	f.GuaranteedOrder = true
+	return f
+}
+
+func TestConformanceEmbedded(t *testing.T) {
+	suite(t, embeddedCluster(t), 1000, windowed())
+}
+
+func TestConformanceEmbeddedInOrder(t *testing.T) {
+	suite(t, embeddedCluster(t), 1, ordered())
+}
+
+func TestConformanceRealKafka(t *testing.T) {
+	suite(t, realCluster(t), 1000, windowed())
+}
+
+func TestConformanceRealKafkaInOrder(t *testing.T) {
+	suite(t, realCluster(t), 1, ordered())
+}

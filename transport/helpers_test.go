@@ -1,0 +1,193 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func quietLog() *slog.Logger {
+	if os.Getenv("WEIR_TEST_LOG") != "" {
+		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	return slog.New(slog.NewTextHandler(io.Discard, nil))
+}
+
+// cluster is where a test works: real or in process, with names of its own.
+type cluster struct {
+	cfg    transport.Config
+	prefix string
+}
+
+func embeddedCluster(t testing.TB) cluster {
+	t.Helper()
+	b, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), Logger: quietLog()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return cluster{cfg: transport.Config{Brokers: b.Addrs(), Logger: quietLog()}}
+}
+
+func realCluster(t testing.TB) cluster {
+	t.Helper()
+	brokers, prefix := testservers.Kafka(t)
+	return cluster{cfg: transport.Config{Brokers: brokers, Logger: quietLog()}, prefix: prefix}
+}
+
+func (c cluster) admin(t testing.TB) *transport.Admin {
+	t.Helper()
+	a, err := transport.NewAdmin(c.cfg)
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func (c cluster) topic(t testing.TB, name string, partitions int32, configs ...string) string {
+	t.Helper()
+	spec := transport.TopicSpec{Name: c.prefix + name, Partitions: partitions, Configs: map[string]string{}}
+	for i := 0; i+1 < len(configs); i += 2 {
+		spec.Configs[configs[i]] = configs[i+1]
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, c.admin(t).EnsureTopics(ctx, []transport.TopicSpec{spec}))
+	return spec.Name
+}
+
+func (c cluster) group(t testing.TB, gc transport.GroupConfig) *transport.Group {
+	t.Helper()
+	if gc.ID == "" {
+		gc.ID = "group"
+	}
+	gc.ID = c.prefix + gc.ID
+	quick(&gc)
+	g, err := transport.NewGroup(t.Context(), c.cfg, gc)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+// quick sets times that a test can wait for.
+func quick(gc *transport.GroupConfig) {
+	if gc.SessionTimeout == 0 {
+		gc.SessionTimeout = 2 * time.Second
+	}
+	if gc.HeartbeatInterval == 0 {
+		gc.HeartbeatInterval = 100 * time.Millisecond
+	}
+	if gc.CommitInterval == 0 {
+		gc.CommitInterval = 100 * time.Millisecond
+	}
+	if gc.CloseTimeout == 0 {
+		gc.CloseTimeout = 300 * time.Millisecond
+	}
+}
+
+func (c cluster) producer(t testing.TB, pc transport.ProducerConfig) *transport.Producer {
+	t.Helper()
+	p, err := transport.NewProducer(c.cfg, pc)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+		defer cancel()
+		_ = p.Close(ctx)
+	})
+	return p
+}
+
+// fill appends n records with keys and values "from", "from+1", …
+func fill(t testing.TB, p *transport.Producer, topic string, from, n int) {
+	t.Helper()
+	records := make([]transport.Record, n)
+	for i := range records {
+		v := []byte(fmt.Sprint(from + i))
+		records[i] = transport.Record{Topic: topic, Key: v, Value: v}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	require.NoError(t, p.Append(ctx, records))
+}
+
+func subscribe(t testing.TB, g *transport.Group, topic string) <-chan *message.Message {
+	t.Helper()
+	ch, err := g.Subscriber().Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	return ch
+}
+
+const patience = 15 * time.Second
+
+func receive(t testing.TB, ch <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case m, ok := <-ch:
+		require.True(t, ok, "the channel was closed")
+		return m
+	case <-time.After(patience):
+		require.FailNow(t, "no message")
+		return nil
+	}
+}
+
+func none(t testing.TB, ch <-chan *message.Message, d time.Duration) {
+	t.Helper()
+	select {
+	case m := <-ch:
+		if m == nil {
+			require.FailNow(t, "the channel was closed")
+		}
+		require.FailNow(t, "unexpected message", "%s at %+v", m.Payload, position(t, m))
+	case <-time.After(d):
+	}
+}
+
+func position(t testing.TB, m *message.Message) transport.Position {
+	t.Helper()
+	p, ok := transport.PositionOf(m.Context())
+	require.True(t, ok)
+	return p
+}
+
+func ended(t testing.TB, ctx context.Context) {
+	t.Helper()
+	select {
+	case <-ctx.Done():
+	case <-time.After(patience):
+		require.FailNow(t, "the context did not end")
+	}
+}
+
+// recorder is a Claims that a test steers.
+type recorder struct {
+	mu       sync.Mutex
+	assigned func(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error)
+	revoked  []int32
+	calls    int
+}
+
+func (r *recorder) Assigned(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
+	r.mu.Lock()
+	r.calls++
+	r.mu.Unlock()
+	return r.assigned(ctx, topic, partitions)
+}
+
+func (r *recorder) Revoked(_ string, partitions []int32) {
+	r.mu.Lock()
+	r.revoked = append(r.revoked, partitions...)
+	r.mu.Unlock()
+}
