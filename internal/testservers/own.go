@@ -48,8 +48,7 @@ func StartOwn(t testing.TB, name string) *Server {
 	if testing.Short() {
 		t.Skip("needs a real server")
 	}
-	variable, known := variables()[name]
-	if !known {
+	if _, known := variables()[name]; !known {
 		t.Fatalf("no server is called %q", name)
 	}
 	root, err := Root()
@@ -73,17 +72,19 @@ func StartOwn(t testing.TB, name string) *Server {
 			t.Error(err)
 		}
 	})
-	s.Start()
-	environment, err := os.ReadFile(filepath.Join(folder, "env"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	s.Address = valueIn(string(environment), variable)
+	s.must("start")
+	s.Address = s.address()
 	return s
 }
 
 // Start starts it where it was stopped or killed, and returns when it answers.
-func (s *Server) Start() { s.t.Helper(); s.must("start") }
+func (s *Server) Start() {
+	s.t.Helper()
+	s.must("start")
+	if now := s.address(); now != s.Address {
+		s.t.Fatalf("somebody else took the port of %s: it was at %s and is at %s", s.name, s.Address, now)
+	}
+}
 
 // Stop ends it in its orderly way.
 func (s *Server) Stop() { s.t.Helper(); s.must("stop") }
@@ -96,6 +97,15 @@ func (s *Server) Pause() { s.t.Helper(); s.must("pause") }
 
 // Resume ends a Pause.
 func (s *Server) Resume() { s.t.Helper(); s.must("resume") }
+
+func (s *Server) address() string {
+	s.t.Helper()
+	environment, err := os.ReadFile(filepath.Join(s.folder, "env"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return valueIn(string(environment), variables()[s.name])
+}
 
 func (s *Server) must(action string) {
 	s.t.Helper()

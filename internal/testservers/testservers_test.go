@@ -1,6 +1,7 @@
 package testservers
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -85,23 +86,25 @@ func TestValkeyKeysAreDeletedAfterTheTest(t *testing.T) {
 func TestKafkaProducesAndConsumes(t *testing.T) {
 	t.Parallel()
 	brokers, prefix := Kafka(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	topic, group := prefix+"bananas", prefix+"readers"
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()), kgo.DefaultProduceTopic(topic))
 	require.NoError(t, err)
 	defer client.Close()
 
-	_, err = kadm.NewClient(client).CreateTopic(t.Context(), 2, 1, nil, topic)
+	_, err = kadm.NewClient(client).CreateTopic(ctx, 2, 1, nil, topic)
 	require.NoError(t, err)
-	require.NoError(t, client.ProduceSync(t.Context(), kgo.StringRecord("ripe")).FirstErr())
+	require.NoError(t, client.ProduceSync(ctx, kgo.StringRecord("ripe")).FirstErr())
 	var values []string
 	for len(values) == 0 {
-		fetches := client.PollFetches(t.Context())
+		fetches := client.PollFetches(ctx)
 		require.NoError(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
 	}
 	require.Equal(t, []string{"ripe"}, values)
-	require.NoError(t, client.CommitUncommittedOffsets(t.Context()))
+	require.NoError(t, client.CommitUncommittedOffsets(ctx))
 }
 
 func openClickHouse(t *testing.T, dsn string) clickhouse.Conn {
