@@ -1,0 +1,299 @@
+package dam
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sequencer"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// handle decides one batch. It returns when every run of it is durable, or
+// failed for a reason that the subscription must hear of.
+func (l *lane) handle(ctx context.Context, runs []*sequencer.Run[*record]) {
+	l.work.Lock()
+	defer l.work.Unlock()
+	ctx, cancel := l.stopping(ctx)
+	defer cancel()
+	if err := l.decideRuns(ctx, runs); err != nil {
+		if errors.Is(err, store.ErrSuperseded) {
+			l.d.halt(err)
+		}
+		for _, r := range runs {
+			r.Fail(err)
+		}
+	}
+}
+
+func (l *lane) decideRuns(ctx context.Context, runs []*sequencer.Run[*record]) error {
+	var batch []*record
+	for _, run := range runs {
+		for _, item := range run.Items {
+			batch = append(batch, item.Value)
+		}
+	}
+	return l.decide(ctx, batch)
+}
+
+// decide brings records, in order per partition, to a durable decision. It
+// goes on until that is done or ctx ends: after a failure that wrote nothing
+// it tries again, after anything else it takes over again first.
+func (l *lane) decide(ctx context.Context, batch []*record) error {
+	wait := 50 * time.Millisecond
+	for failures := 0; ; failures++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := l.repair(ctx); err != nil {
+			return err
+		}
+		if err := l.room(); err != nil {
+			return err
+		}
+		todo, moves := l.admit(batch)
+		if len(todo) == 0 {
+			return nil
+		}
+		err := l.transact(ctx, todo, moves)
+		if err == nil {
+			l.setHalted(nil)
+			return nil
+		}
+		switch store.ClassOf(err) {
+		case store.Superseded:
+			return err
+		case store.Poison:
+			return l.bisect(ctx, todo, err)
+		case store.Fenced, store.Unknown:
+			l.d.opt.Metrics.fenced.Inc()
+			l.log.Warn("taking over again from the store", "because", err)
+			if store.ClassOf(err) == store.Fenced {
+				// Somebody else may own the partition by now, and the message about
+				// it be under way: taking it back at once would only make both stumble.
+				if !sleep(ctx, l.d.opt.Hesitation) {
+					return context.Cause(ctx)
+				}
+			}
+			if err := l.reclaim(ctx, partitionsOf(moves)); err != nil {
+				return err
+			}
+		default:
+			if failures == 1 {
+				l.log.Warn("halted: the store does not take decisions; trying again until it does", "error", err)
+			}
+			if failures >= 1 {
+				l.setHalted(err)
+			}
+			if !sleep(ctx, wait) {
+				return context.Cause(ctx)
+			}
+			wait = min(2*wait, 2*time.Second)
+		}
+	}
+}
+
+func sleep(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func partitionsOf(moves []store.Move) []int32 {
+	ps := make([]int32, len(moves))
+	for i, m := range moves {
+		ps[i] = m.Partition.Number
+	}
+	return ps
+}
+
+// admit leaves out records of partitions that are no longer owned and those
+// that were decided already, and gives the watermark steps for the rest.
+func (l *lane) admit(batch []*record) ([]*record, []store.Move) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	todo := make([]*record, 0, len(batch))
+	at := map[int32]int{}
+	var moves []store.Move
+	for _, r := range batch {
+		o := l.owned[r.part]
+		if o == nil || r.offset < o.next {
+			continue
+		}
+		i, ok := at[r.part]
+		if !ok {
+			i = len(moves)
+			at[r.part] = i
+			moves = append(moves, store.Move{Partition: l.partition(r.part), From: o.next, Token: o.token})
+		}
+		moves[i].To = r.offset + 1
+		todo = append(todo, r)
+	}
+	return todo, moves
+}
+
+// bisect finds the records that the store cannot hold and makes them dead
+// letters; everything else of the batch is decided as usual.
+func (l *lane) bisect(ctx context.Context, batch []*record, cause error) error {
+	if len(batch) == 1 {
+		r := batch[0]
+		if r.bad != nil {
+			// Not even its dead letter can be stored.
+			return store.WithClass(cause, store.Fatal)
+		}
+		bad := letterOf(r, "poison", "the store cannot hold it: "+cause.Error())
+		r.bad = &bad
+		return l.decide(ctx, batch)
+	}
+	half := len(batch) / 2
+	if err := l.decide(ctx, batch[:half]); err != nil {
+		return err
+	}
+	return l.decide(ctx, batch[half:])
+}
+
+// transact runs one decision transaction and publishes what it decided.
+func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move) error {
+	plan := l.d.opt.Plan
+	entities := make([]string, 0, len(batch))
+	position := make(map[string]int, len(batch))
+	for _, r := range batch {
+		if r.bad != nil {
+			continue // its entity is not looked at
+		}
+		if _, seen := position[r.Entity]; !seen {
+			position[r.Entity] = len(entities)
+			entities = append(entities, r.Entity)
+		}
+	}
+	var published []int64
+	l.mu.Lock()
+	for _, m := range moves {
+		if o := l.owned[m.Partition.Number]; o != nil {
+			published = append(published, o.published...)
+		}
+	}
+	l.mu.Unlock()
+
+	var result settled
+	var tally evaluationCounts
+	var letters []store.DeadLetter
+	var outbox []store.OutboxBatch
+	start := time.Now()
+	ids, err := l.d.opt.Store.Decide(ctx, store.Decision{
+		Revision: plan.Revision, Moves: moves, Entities: entities, Published: published,
+	}, func(stored []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+		var out store.Outcome
+		evaluations := make([]*evaluation, len(stored))
+		for i := range stored {
+			ev, err := newEvaluation(plan, stored[i])
+			if err != nil {
+				return out, store.WithClass(err, store.Fatal)
+			}
+			evaluations[i] = ev
+		}
+		var candidates []candidate
+		loose := evaluation{plan: plan, counts: newCounts()} // for records that are dead already
+		for _, r := range batch {
+			ev := &loose
+			if r.bad == nil {
+				ev = evaluations[position[r.Entity]]
+			}
+			if err := ev.apply(r); err != nil {
+				return out, store.WithClass(err, store.Fatal)
+			}
+			candidates = append(candidates, ev.candidates...)
+			out.Letters = append(out.Letters, ev.letters...)
+			out.Audit = append(out.Audit, ev.audit...)
+			ev.candidates, ev.letters, ev.audit = ev.candidates[:0], ev.letters[:0], ev.audit[:0]
+		}
+		tally = loose.counts
+		for _, ev := range evaluations {
+			tally.add(ev.counts)
+			row, dirty, err := ev.result()
+			if err != nil {
+				return out, store.WithClass(err, store.Fatal)
+			}
+			if dirty {
+				out.Entities = append(out.Entities, row)
+			}
+		}
+		rows, err := readRows(plan, candidates, lookup)
+		if err != nil {
+			return out, err
+		}
+		if result, err = settle(plan, candidates, rows); err != nil {
+			return out, store.WithClass(err, store.Fatal)
+		}
+		out.Swaps = result.swaps
+		out.Letters = append(out.Letters, result.letters...)
+		letters = out.Letters
+		outbox = l.pack(result.changes, result.parts)
+		out.Outbox = outbox
+		return out, nil
+	})
+	if err != nil {
+		return err
+	}
+	l.d.opt.Metrics.decided(plan, tally, result, letters, len(batch), time.Since(start))
+	l.forget(moves, published)
+	l.mu.Lock()
+	for _, m := range moves {
+		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
+			o.next = m.To
+		}
+	}
+	l.mu.Unlock()
+	tokens := make(map[int32]store.Token, len(moves))
+	for _, m := range moves {
+		tokens[m.Partition.Number] = m.Token
+	}
+	for i, b := range outbox {
+		l.publish(ctx, b.Partition.Number, tokens[b.Partition.Number], ids[i], b.Changes)
+	}
+	return nil
+}
+
+// readRows reads the dam row of every key that a candidate has.
+func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.Key]*store.Row, error) {
+	rows := make(map[store.Key]*store.Row, len(candidates))
+	keys := make([]store.Key, 0, len(candidates))
+	for i := range candidates {
+		key := store.Key{Service: p.Services[candidates[i].service].Number, Entity: candidates[i].record.Entity}
+		if _, seen := rows[key]; !seen {
+			rows[key] = nil
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return rows, nil
+	}
+	found, err := lookup(keys)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		rows[keys[i]] = &found[i]
+	}
+	return rows, nil
+}
+
+// pack encodes changes, one outbox row per partition.
+func (l *lane) pack(changes []change.Change, parts []int32) []store.OutboxBatch {
+	var out []store.OutboxBatch
+	at := map[int32]int{}
+	for i := range changes {
+		n, ok := at[parts[i]]
+		if !ok {
+			n = len(out)
+			at[parts[i]] = n
+			out = append(out, store.OutboxBatch{Partition: l.partition(parts[i])})
+		}
+		out[n].Changes = changes[i].AppendBinary(out[n].Changes)
+	}
+	return out
+}

@@ -1,0 +1,228 @@
+package dam
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Producer publishes changes. One lane uses one, from one goroutine at a
+// time; transport.Producer is one.
+type Producer interface {
+	// AppendAsync hands records in and calls done once, when all are
+	// acknowledged or with the first error. Records of one partition are
+	// appended in the order of successive calls; after one call failed, no
+	// record of a later one is appended until Reset.
+	AppendAsync(ctx context.Context, records []transport.Record, done func(error))
+	// Reset is called when every done was called, before the records that
+	// failed are handed in again.
+	Reset()
+	// Close waits until ctx ends for what is not acknowledged.
+	Close(ctx context.Context) error
+}
+
+// Options of a Decider. All fields are needed unless they say a default.
+type Options struct {
+	Store store.Decisions
+	Inbox store.Inbox
+	Plan  *Plan
+	// NewProducer makes a producer; called once per lane.
+	NewProducer func() (Producer, error)
+	// Lanes decide in parallel, each over its own partitions. Defaults to 2.
+	Lanes int
+	// MaxEvents bounds the records of one transaction. Defaults to 1000.
+	MaxEvents int
+	// MaxBytes bounds their payloads. Defaults to 16 MiB.
+	MaxBytes int
+	// MaxUnpublished bounds the decided batches of a lane whose publish is not
+	// acknowledged yet; deciding waits for them. Defaults to 16.
+	MaxUnpublished int
+	// Hesitation is how long an owner that was fenced waits before it takes
+	// over again: long enough to hear that the partition is somebody else's by
+	// now. Defaults to 1s.
+	Hesitation time.Duration
+	Logger     *slog.Logger
+	Metrics    *Metrics
+}
+
+// ErrReread says that the store's watermark went back behind what this
+// process has read: the subscription must start again from the store.
+var ErrReread = errors.New("the store's watermark went back: reading the inbox again from there")
+
+// Decider is decide for one process. Handle and the Claims methods may be
+// called from any goroutine.
+type Decider struct {
+	opt   Options
+	lanes []*lane
+	stop  context.Context // done when Run ends
+	halt  context.CancelCauseFunc
+}
+
+// New makes a decider.
+func New(opt Options) (*Decider, error) {
+	opt.Lanes = orDefault(opt.Lanes, 2)
+	opt.MaxEvents = orDefault(opt.MaxEvents, 1000)
+	opt.MaxBytes = orDefault(opt.MaxBytes, 16<<20)
+	opt.MaxUnpublished = orDefault(opt.MaxUnpublished, 16)
+	opt.Hesitation = orDefault(opt.Hesitation, time.Second)
+	if opt.Plan.index == nil {
+		return nil, errors.New("dam: the plan is not prepared")
+	}
+	d := &Decider{opt: opt}
+	d.stop, d.halt = context.WithCancelCause(context.Background())
+	for i := range opt.Lanes {
+		l, err := newLane(d, i)
+		if err != nil {
+			for _, l := range d.lanes {
+				l.close()
+			}
+			return nil, err
+		}
+		d.lanes = append(d.lanes, l)
+	}
+	return d, nil
+}
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
+
+// Handle is the router's handler: it parses the message, hands it to its
+// partition's lane and returns when the decision is durable. An error means
+// that the message must come again.
+func (d *Decider) Handle(msg *message.Message) error {
+	p, ok := transport.PositionOf(msg.Context())
+	if !ok {
+		return errors.New("dam: a message without position")
+	}
+	r := d.parse(msg, p)
+	return d.laneOf(p.Partition).seq.Submit(msg.Context(), p, r, len(msg.Payload))
+}
+
+// parse does everything about a record that needs no state, on the
+// goroutine of its message. What cannot be decided becomes a dead letter, in its turn.
+func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
+	r := &record{
+		version: change.NewVersion(d.opt.Inbox.Generation, p.Offset),
+		at:      p.Time, part: p.Partition, offset: p.Offset,
+	}
+	key := msg.Metadata.Get(transport.KeyMetadata)
+	value := []byte(msg.Payload)
+	if msg.Metadata.Get(transport.NullMetadata) != "" {
+		value = nil
+	}
+	bad := func(code string, err error) *record {
+		r.Entity = key
+		l := letterOf(r, code, err.Error())
+		l.Payload = msg.Payload
+		r.bad = &l
+		return r
+	}
+	rec, err := inbox.Decode([]byte(key), []byte(msg.Metadata.Get(inbox.Header)), value)
+	if err != nil {
+		return bad("malformed", err)
+	}
+	r.Record = rec
+	e := rec.Event
+	if e == nil {
+		return r
+	}
+	var content canonicaltree.Digest
+	if e.Op == inbox.Upsert {
+		if r.tree, err = canonicaltree.Parse(e.Payload); err != nil {
+			return bad("bad_json", err)
+		}
+	}
+	if e.EventID != "" {
+		if r.tree != nil {
+			content = r.tree.Root().Sum(canonicaltree.Literal)
+		}
+		r.mark = eventMark(e.EventID, content)
+	}
+	return r
+}
+
+// Assigned takes partitions over and gives the offsets to read from.
+func (d *Decider) Assigned(ctx context.Context, _ string, partitions []int32) (map[int32]int64, error) {
+	byLane := map[*lane][]int32{}
+	for _, p := range partitions {
+		byLane[d.laneOf(p)] = append(byLane[d.laneOf(p)], p)
+	}
+	starts := make(map[int32]int64, len(partitions))
+	for l, ps := range byLane {
+		if err := l.assigned(ctx, ps, starts); err != nil {
+			return nil, err
+		}
+	}
+	return starts, nil
+}
+
+// Revoked forgets partitions. What is under way for them is fenced by the
+// store, or durable and published by the next owner.
+func (d *Decider) Revoked(_ string, partitions []int32) {
+	for _, p := range partitions {
+		d.laneOf(p).revoked(p)
+	}
+}
+
+var _ transport.Claims = (*Decider)(nil)
+
+// Run decides until ctx is cancelled, then waits for what is under way. It
+// returns nil then; ErrReread or store.ErrSuperseded, wrapped, when deciding
+// cannot go on in this subscription.
+func (d *Decider) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// stop ends retries inside the lanes; ctx ends their loops.
+	context.AfterFunc(ctx, func() { d.halt(nil) })
+	context.AfterFunc(d.stop, cancel)
+	var wg sync.WaitGroup
+	for _, l := range d.lanes {
+		wg.Go(func() { _ = l.seq.Run(ctx, l.handle, idleTick, l.idle) })
+	}
+	wg.Wait()
+	for _, l := range d.lanes {
+		l.close()
+	}
+	if cause := context.Cause(d.stop); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// Settled tells whether nothing waits, nothing is being decided and every
+// decided change was published.
+func (d *Decider) Settled() bool {
+	for _, l := range d.lanes {
+		if !l.seq.Idle() || !l.allPublished() {
+			return false
+		}
+	}
+	return true
+}
+
+// Halted gives the reason why deciding does not go on at the moment, nil
+// when it does. For readiness.
+func (d *Decider) Halted() error {
+	for _, l := range d.lanes {
+		if err := l.haltedBy(); err != nil {
+			return fmt.Errorf("lane %d: %w", l.number, err)
+		}
+	}
+	return nil
+}

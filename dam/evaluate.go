@@ -1,0 +1,306 @@
+package dam
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// record is one inbox record, parsed as far as that needs no state.
+type record struct {
+	inbox.Record
+	tree    *canonicaltree.Tree // of an upsert's payload
+	mark    string              // eventMark, empty without event id
+	version change.Version
+	at      time.Time // timestamp of the record
+	part    int32
+	offset  int64
+	bad     *store.DeadLetter // set when it cannot be decided
+}
+
+// outcome is what became of a record.
+type outcome string
+
+const (
+	outcomeStale   outcome = "stale"
+	outcomeNoise   outcome = "noise"
+	outcomeMerged  outcome = "merged"
+	outcomeControl outcome = "control"
+	outcomeDead    outcome = "dead"
+)
+
+// candidate is one thing that a record wants of one dam row.
+type candidate struct {
+	service int // index into Plan.Services
+	record  *record
+	// control is set for release and reset, which set a state and send nothing.
+	control *inbox.Control
+	content change.Content // offered content
+	doc     []byte         // nil for a retraction
+	force   bool           // pass even when equal
+}
+
+// evaluation is the state of one entity while the records of a batch are
+// applied to it, in order. It is pure: nothing in it talks to a store.
+type evaluation struct {
+	plan   *Plan
+	stored store.Entity
+
+	docs    map[string][]byte
+	fence   fence
+	version change.Version
+	deleted time.Time
+	current bool // evaluated under the plan's fingerprint
+	dirty   bool // the entity row must be written
+	moved   bool // docs changed
+
+	present bool // merged exists and is complete
+	merged  *canonicaltree.Tree
+	known   bool // merged and present are those of docs
+
+	touched    []bool // per projection, scratch
+	candidates []candidate
+	letters    []store.DeadLetter
+	audit      []store.Audit
+	counts     evaluationCounts
+}
+
+type evaluationCounts struct {
+	outcomes map[outcomeOf]int
+	pruned   map[int]int // service index to evaluations saved
+}
+
+type outcomeOf struct {
+	source  string
+	outcome outcome
+}
+
+func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
+	ev := &evaluation{
+		plan: p, stored: e, version: e.Version, deleted: e.Deleted,
+		current: e.Found && p.current(e.Fingerprint),
+		touched: make([]bool, len(p.Projections)),
+		counts:  newCounts(),
+	}
+	var err error
+	if ev.fence, err = decodeFence(e.Fence); err != nil {
+		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
+	}
+	ev.docs = map[string][]byte{}
+	if len(e.Docs) > 0 {
+		if ev.docs, err = merge.SplitDocs(e.Docs); err != nil {
+			return nil, fmt.Errorf("entity %q: stored documents: %w", e.ID, err)
+		}
+	}
+	return ev, nil
+}
+
+// apply takes the next record of the entity. An error means that the stored
+// state cannot be worked with; a record that is at fault becomes a dead letter.
+func (ev *evaluation) apply(r *record) error {
+	if r.bad != nil {
+		ev.letters = append(ev.letters, *r.bad)
+		ev.count(r, outcomeDead)
+		return nil
+	}
+	if r.Control != nil {
+		ev.count(r, outcomeControl)
+		return ev.control(r)
+	}
+	e := r.Event
+	if reason := ev.fence.check(e, r.mark); reason != fresh {
+		ev.count(r, outcomeStale)
+		return nil
+	}
+	var root canonicaltree.Node
+	if e.Op == inbox.Upsert {
+		root = r.tree.Root()
+	}
+	next, changed, err := ev.plan.Merge.Next(e.Source, ev.docs[e.Source], root)
+	if err != nil {
+		ev.letters = append(ev.letters, letterOf(r, "merge", err.Error()))
+		ev.count(r, outcomeDead)
+		return nil
+	}
+	ev.fence.note(e, r.mark)
+	ev.dirty = true
+	if !changed && ev.current {
+		ev.count(r, outcomeNoise)
+		return nil
+	}
+	before, wasPresent, err := ev.view()
+	if err != nil {
+		return err
+	}
+	if changed {
+		previous := ev.docs[e.Source]
+		ev.set(e.Source, next)
+		if _, _, err = ev.view(); err != nil {
+			// Stored documents merge, so this one is at fault (too deep, say).
+			ev.set(e.Source, previous)
+			ev.letters = append(ev.letters, letterOf(r, "merge", err.Error()))
+			ev.count(r, outcomeDead)
+			return nil
+		}
+		ev.moved, ev.version, ev.deleted = true, r.version, time.Time{}
+		if len(ev.docs) == 0 {
+			ev.deleted = r.at
+		}
+	}
+	after, present, err := ev.view()
+	if err != nil {
+		return err
+	}
+	ev.count(r, outcomeMerged)
+	clear(ev.touched)
+	all := !ev.current || present != wasPresent
+	if !all && present {
+		ev.plan.index.TouchedBy(before.Root(), after.Root(), ev.touched)
+	}
+	for p := range ev.plan.Projections {
+		if !all && !ev.touched[p] {
+			for _, s := range ev.plan.servicesOf[p] {
+				ev.counts.pruned[s]++
+			}
+			continue
+		}
+		ev.offer(r, p, ev.plan.servicesOf[p], false)
+	}
+	ev.current = true
+	return nil
+}
+
+// set puts a source document in place; nil takes it away.
+func (ev *evaluation) set(source string, doc []byte) {
+	if doc == nil {
+		delete(ev.docs, source)
+	} else {
+		ev.docs[source] = doc
+	}
+	ev.known = false
+}
+
+// view merges the source documents as they are now.
+func (ev *evaluation) view() (*canonicaltree.Tree, bool, error) {
+	if ev.known {
+		return ev.merged, ev.present, nil
+	}
+	m, err := ev.plan.Merge.Merge(ev.docs)
+	if err != nil {
+		return nil, false, fmt.Errorf("entity %q: merge: %w", ev.stored.ID, err)
+	}
+	ev.merged, ev.present, ev.known = nil, false, true
+	if m.Doc != nil && m.Complete {
+		if ev.merged, err = canonicaltree.Parse(m.Doc); err != nil {
+			return nil, false, fmt.Errorf("entity %q: merged document: %w", ev.stored.ID, err)
+		}
+		ev.present = true
+	}
+	return ev.merged, ev.present, nil
+}
+
+// offer projects the document and offers the result to services.
+func (ev *evaluation) offer(r *record, projection int, services []int, force bool) {
+	c := candidate{record: r, content: change.Retracted(), force: force}
+	if ev.present {
+		p := ev.plan.Projections[projection]
+		out, match, err := p.Project(nil, ev.merged.Root())
+		var content change.Content
+		if err == nil && match {
+			content, err = contentUnder(canonicaltree.Scheme, out, p.Numbers())
+		}
+		if err != nil {
+			// One customer's filter must not stop the others: a dead letter per
+			// service, whose row keeps what it has.
+			for _, s := range services {
+				l := letterOf(r, "projection", err.Error())
+				l.Service = ev.plan.Services[s].Name
+				l.DedupKey += "/" + l.Service
+				ev.letters = append(ev.letters, l)
+			}
+			return
+		}
+		if match {
+			c.content, c.doc = content, out
+		}
+	}
+	for _, s := range services {
+		c.service = s
+		ev.candidates = append(ev.candidates, c)
+	}
+}
+
+// control applies an operator's or deliver's request.
+func (ev *evaluation) control(r *record) error {
+	ev.audit = append(ev.audit, store.Audit{
+		Actor: r.Control.Actor, Action: string(r.Control.Action), Reason: r.Control.Reason,
+		Entity: r.Entity, Service: strings.Join(r.Control.Services, ","),
+	})
+	services := make([]int, 0, len(ev.plan.Services))
+	if len(r.Control.Services) == 0 {
+		for i := range ev.plan.Services {
+			services = append(services, i)
+		}
+	}
+	for _, name := range r.Control.Services {
+		if i, ok := ev.plan.byName[name]; ok {
+			services = append(services, i)
+		}
+	}
+	switch r.Control.Action {
+	case inbox.Release, inbox.Reset:
+		for _, s := range services {
+			ev.candidates = append(ev.candidates, candidate{service: s, record: r, control: r.Control})
+		}
+		// The next event must evaluate these services even if it changes nothing.
+		if ev.stored.Found || ev.dirty {
+			ev.current, ev.dirty = false, true
+		}
+	case inbox.Redecide:
+		if _, _, err := ev.view(); err != nil {
+			return err
+		}
+		for _, s := range services {
+			ev.offer(r, ev.plan.Services[s].Projection, []int{s}, r.Control.Force)
+		}
+		// All services and no force: the entity is now evaluated under this plan.
+		if len(r.Control.Services) == 0 && ev.stored.Found && !ev.current {
+			ev.current, ev.dirty = true, true
+		}
+	default:
+		ev.letters = append(ev.letters, letterOf(r, "control", fmt.Sprintf("unknown action %q", r.Control.Action)))
+	}
+	return nil
+}
+
+// result is the entity row to write; false when it stays as it is.
+func (ev *evaluation) result() (store.Entity, bool, error) {
+	if !ev.dirty {
+		return store.Entity{}, false, nil
+	}
+	e := ev.stored
+	e.Version, e.Deleted, e.Fingerprint = ev.version, ev.deleted, nil
+	if ev.current {
+		e.Fingerprint = ev.plan.Fingerprint
+	}
+	if ev.moved || len(e.Docs) == 0 {
+		e.Docs = merge.JoinDocs(nil, ev.docs)
+	}
+	var err error
+	e.Fence, err = ev.fence.encode()
+	return e, true, err
+}
+
+func (ev *evaluation) count(r *record, o outcome) {
+	source := "control"
+	if r.Event != nil {
+		source = r.Event.Source
+	}
+	ev.counts.outcomes[outcomeOf{source, o}]++
+}

@@ -1,0 +1,448 @@
+package dam
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sequencer"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// idleTick is how long a lane is idle before it deletes the outbox rows that
+// the last decisions left.
+const idleTick = 300 * time.Millisecond
+
+// lane decides the records of its partitions, one transaction at a time.
+type lane struct {
+	d      *Decider
+	number int
+	log    *slog.Logger
+	seq    *sequencer.Sequencer[*record]
+
+	// work serialises whoever talks to store and producer for this lane: the
+	// lane's own loop, and take-over at an assignment.
+	work     sync.Mutex
+	producer Producer // its calls are guarded by work
+
+	mu          sync.Mutex
+	owned       map[int32]*ownership
+	unpublished int   // batches handed to the producer and not answered
+	broken      error // first publish failure since the last mend
+	halted      error
+	published   chan struct{} // capacity 1: signalled at every answer of the producer
+	lost        bool          // publishes failed: what they held must be published from the store
+}
+
+// ownership is what a lane knows of a partition that it took over.
+type ownership struct {
+	token     store.Token
+	next      int64   // watermark
+	published []int64 // outbox rows to delete
+}
+
+func newLane(d *Decider, number int) (*lane, error) {
+	producer, err := d.opt.NewProducer()
+	if err != nil {
+		return nil, err
+	}
+	return &lane{
+		d: d, number: number, producer: producer,
+		log:   d.opt.Logger.With("stage", "decide", "lane", number),
+		seq:   sequencer.New[*record](sequencer.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes}),
+		owned: map[int32]*ownership{}, published: make(chan struct{}, 1),
+	}, nil
+}
+
+func (l *lane) partition(n int32) store.Partition {
+	return store.Partition{Generation: l.d.opt.Inbox.Generation, Number: n}
+}
+
+// assigned is called by the transport before it fetches.
+func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int32]int64) error {
+	ctx, cancel := l.stopping(ctx)
+	defer cancel()
+	l.work.Lock()
+	defer l.work.Unlock()
+	taken, err := l.takeOver(ctx, partitions)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n, o := range taken {
+		l.owned[n] = o
+		starts[n] = o.next
+	}
+	return nil
+}
+
+func (l *lane) revoked(partition int32) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.owned, partition)
+}
+
+// takeOver makes this lane the owner of partitions and publishes what their
+// outboxes hold. It tries until ctx ends. The caller holds work.
+func (l *lane) takeOver(ctx context.Context, partitions []int32) (map[int32]*ownership, error) {
+	parts := make([]store.Partition, len(partitions))
+	for i, n := range partitions {
+		parts[i] = l.partition(n)
+	}
+	var taken map[int32]*ownership
+	err := l.retry(ctx, "take over", func() error {
+		var token store.Token
+		rand.Read(token[:])
+		found, err := l.d.opt.Store.TakeOver(ctx, parts, token)
+		if err != nil {
+			return err
+		}
+		taken = make(map[int32]*ownership, len(found))
+		for _, f := range found {
+			o := &ownership{token: token, next: f.NextOffset}
+			for _, b := range f.Outbox {
+				o.published = append(o.published, b.ID)
+			}
+			taken[f.Partition.Number] = o
+		}
+		return l.republish(ctx, found)
+	})
+	if err == nil {
+		l.d.opt.Metrics.takeOvers.Add(float64(len(partitions)))
+	}
+	return taken, err
+}
+
+// republish sends what outboxes hold and waits for the acknowledgements.
+func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
+	if err := l.mend(ctx); err != nil {
+		return err
+	}
+	var records []transport.Record
+	for _, f := range found {
+		for _, b := range f.Outbox {
+			rs, err := l.records(b.Changes)
+			if err != nil {
+				return store.WithClass(fmt.Errorf("outbox row %d: %w", b.ID, err), store.Fatal)
+			}
+			records = append(records, rs...)
+		}
+	}
+	if len(records) == 0 {
+		return nil
+	}
+	l.log.Info("publishing what the outbox holds", "changes", len(records))
+	done := make(chan error, 1)
+	l.producer.AppendAsync(ctx, records, func(err error) { done <- err })
+	select {
+	case err := <-done:
+		if err != nil {
+			l.breakProducer(err)
+			return fmt.Errorf("publish from the outbox: %w", err)
+		}
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// records turns encoded changes into records of their topics: the record's
+// value is the encoding itself.
+func (l *lane) records(encoded []byte) ([]transport.Record, error) {
+	var records []transport.Record
+	for len(encoded) > 0 {
+		c, rest, err := change.Decode(encoded)
+		if err != nil {
+			return nil, err
+		}
+		value := encoded[:len(encoded)-len(rest)]
+		records = append(records, transport.Record{Topic: l.d.opt.Plan.topic(c.Service), Key: []byte(c.Entity), Value: value})
+		encoded = rest
+	}
+	return records, nil
+}
+
+// publish hands a committed batch to the producer. The outbox row id is
+// deleted by a later transaction once the publish is acknowledged.
+func (l *lane) publish(ctx context.Context, partition int32, token store.Token, id int64, encoded []byte) {
+	records, err := l.records(encoded)
+	if err != nil {
+		l.breakProducer(err)
+		return
+	}
+	l.mu.Lock()
+	l.unpublished++
+	l.mu.Unlock()
+	l.producer.AppendAsync(ctx, records, func(err error) {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.unpublished--
+		switch o := l.owned[partition]; {
+		case err != nil:
+			if l.broken == nil {
+				l.broken = err
+			}
+		case o != nil && o.token == token:
+			o.published = append(o.published, id)
+		}
+		select {
+		case l.published <- struct{}{}:
+		default:
+		}
+	})
+}
+
+func (l *lane) breakProducer(err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.broken == nil {
+		l.broken = err
+	}
+}
+
+// mend makes the producer usable again after a failure: when everything that
+// was handed in is answered. The caller holds work and publishes from the store
+// what failed: it is in the outbox.
+func (l *lane) mend(ctx context.Context) error {
+	for {
+		l.mu.Lock()
+		broken, n := l.broken, l.unpublished
+		if broken != nil && n == 0 {
+			l.broken, l.lost = nil, true
+		}
+		l.mu.Unlock()
+		if broken == nil {
+			return nil
+		}
+		if n == 0 {
+			l.log.Warn("publishing failed; taking over again from the store", "error", broken)
+			l.producer.Reset()
+			return nil
+		}
+		select {
+		case <-l.published:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// room waits until fewer than the allowed batches are unpublished.
+func (l *lane) room() error {
+	for {
+		l.mu.Lock()
+		n, broken := l.unpublished, l.broken
+		l.mu.Unlock()
+		if broken != nil || n < l.d.opt.MaxUnpublished {
+			return nil // a broken producer is mended by the next take-over
+		}
+		select {
+		case <-l.published:
+		case <-l.d.stop.Done():
+			return sequencer.ErrStopped
+		}
+	}
+}
+
+func (l *lane) allPublished() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.broken == nil && !l.lost && l.unpublished == 0
+}
+
+// idle deletes outbox rows that nothing else would delete soon, and repairs a
+// producer that broke after the last decision.
+func (l *lane) idle(ctx context.Context) {
+	l.work.Lock()
+	defer l.work.Unlock()
+	ctx, cancel := l.stopping(ctx)
+	defer cancel()
+	if err := l.repair(ctx); err != nil {
+		return // it is tried again at the next tick
+	}
+	l.discard(ctx)
+}
+
+// repair takes everything over again after a publish failed. The caller holds work.
+func (l *lane) repair(ctx context.Context) error {
+	l.mu.Lock()
+	needed := l.broken != nil || l.lost
+	l.mu.Unlock()
+	if !needed {
+		return nil
+	}
+	var all []int32
+	l.mu.Lock()
+	for n := range l.owned {
+		all = append(all, n)
+	}
+	l.mu.Unlock()
+	if err := l.mend(ctx); err != nil {
+		return err
+	}
+	if err := l.reclaim(ctx, all); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.lost = l.broken != nil
+	return nil
+}
+
+func (l *lane) discard(ctx context.Context) {
+	var moves []store.Move
+	var ids []int64
+	l.mu.Lock()
+	for n, o := range l.owned {
+		if len(o.published) > 0 {
+			moves = append(moves, store.Move{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
+			ids = append(ids, o.published...)
+		}
+	}
+	l.mu.Unlock()
+	if len(ids) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
+	defer cancel()
+	if err := l.d.opt.Store.Discard(ctx, moves, ids); err != nil {
+		l.log.Debug("outbox rows stay until the next decision", "error", err)
+		return
+	}
+	l.forget(moves, ids)
+}
+
+const discardTimeout = 5 * time.Second
+
+// forget drops ids of outbox rows that were deleted.
+func (l *lane) forget(moves []store.Move, ids []int64) {
+	gone := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		gone[id] = true
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, m := range moves {
+		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
+			o.published = slices.DeleteFunc(o.published, func(id int64) bool { return gone[id] })
+		}
+	}
+}
+
+// reclaim takes over again those of partitions that are still assigned.
+// ErrReread, which also ends Run, when the store went back behind what was read.
+func (l *lane) reclaim(ctx context.Context, partitions []int32) error {
+	l.mu.Lock()
+	partitions = slices.DeleteFunc(slices.Clone(partitions), func(n int32) bool { return l.owned[n] == nil })
+	l.mu.Unlock()
+	if len(partitions) == 0 {
+		return nil
+	}
+	taken, err := l.takeOver(ctx, partitions)
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n, o := range taken {
+		old := l.owned[n]
+		if old == nil {
+			continue // revoked in between
+		}
+		if o.next < old.next {
+			err = fmt.Errorf("partition %d, from offset %d back to %d: %w", n, old.next, o.next, ErrReread)
+			l.d.halt(err)
+			return err
+		}
+		l.owned[n] = o
+	}
+	return nil
+}
+
+// retry repeats op with back-off until it succeeds, ctx ends, or its error is
+// one that time does not heal. It says once that it halts and once that it goes on.
+func (l *lane) retry(ctx context.Context, what string, op func() error) error {
+	wait := backoff.NewExponentialBackOff()
+	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 2*time.Second
+	for attempt := 1; ; attempt++ {
+		err := op()
+		if err == nil {
+			l.setHalted(nil)
+			return nil
+		}
+		if c := store.ClassOf(err); c == store.Superseded || c == store.Poison {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		// One failure may be a hiccup; from the second on the operator should know.
+		if attempt == 2 {
+			l.log.Warn("halted; trying again until it works", "doing", what, "error", err)
+		}
+		if attempt >= 2 {
+			l.setHalted(err)
+		}
+		select {
+		case <-time.After(wait.NextBackOff()):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+}
+
+func (l *lane) setHalted(err error) {
+	l.mu.Lock()
+	was := l.halted
+	l.halted = err
+	l.mu.Unlock()
+	if was != nil && err == nil {
+		l.log.Info("going on")
+	}
+}
+
+func (l *lane) haltedBy() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.halted
+}
+
+// stopping gives a context that also ends with the decider.
+func (l *lane) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	unhook := context.AfterFunc(l.d.stop, func() { cancel(sequencer.ErrStopped) })
+	return ctx, func() { unhook(); cancel(nil) }
+}
+
+// close waits a little for publishes that are under way and leaves a clean
+// outbox where it can. What stays is published again by the next owner.
+func (l *lane) close() {
+	l.work.Lock()
+	defer l.work.Unlock()
+	deadline := time.NewTimer(discardTimeout)
+	defer deadline.Stop()
+	for waiting := true; waiting; {
+		l.mu.Lock()
+		waiting = l.unpublished > 0 && l.broken == nil
+		l.mu.Unlock()
+		if waiting {
+			select {
+			case <-l.published:
+			case <-deadline.C:
+				waiting = false
+			}
+		}
+	}
+	l.discard(context.Background())
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	_ = l.producer.Close(ctx) // what it could not send stays in the outbox
+}

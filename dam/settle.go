@@ -1,0 +1,135 @@
+package dam
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// settled is what the candidates of a batch come to.
+type settled struct {
+	swaps   []store.Swap
+	changes []change.Change // in the order of the candidates
+	parts   []int32         // the inbox partition that caused each change
+	letters []store.DeadLetter
+	passed  map[int]int // service index to changes
+	held    map[int]int // service index to duplicates
+}
+
+// settle compares candidates with dam rows. Candidates of one key are
+// compared one after the other, each with what the one before it left: A,B,A,B
+// are four changes and A,A,A,B are two, also inside one batch (I4). rows holds
+// the row of every key that occurs; it is changed.
+func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (settled, error) {
+	out := settled{passed: map[int]int{}, held: map[int]int{}}
+	before := make(map[store.Key]store.Row, len(rows))
+	var order []store.Key
+	for i := range candidates {
+		c := &candidates[i]
+		service := p.Services[c.service]
+		key := store.Key{Service: service.Number, Entity: c.record.Entity}
+		row := rows[key]
+		if row == nil {
+			return settled{}, fmt.Errorf("no dam row was read for service %s", service.Name)
+		}
+		if _, seen := before[key]; !seen {
+			before[key] = *row
+			order = append(order, key)
+		}
+		if c.control != nil {
+			control(c.control, row)
+			continue
+		}
+		content, equal, err := compare(p, c, row)
+		if err != nil {
+			return settled{}, err
+		}
+		if equal && !c.force {
+			out.held[c.service]++
+			continue
+		}
+		if !row.Found && c.doc == nil {
+			// Nothing was ever sent, so there is nothing to retract.
+			out.held[c.service]++
+			continue
+		}
+		ch := change.Change{
+			Service: service.Name, Entity: c.record.Entity, Op: change.Upsert, Version: c.record.version,
+			Content: content, Revision: p.Revision, Time: c.record.at, Doc: c.doc,
+		}
+		if c.doc == nil {
+			ch.Op = change.Retract
+		}
+		if size := len(ch.Doc) + len(ch.Entity) + len(ch.Service) + changeOverhead; size > p.MaxChange {
+			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
+			l.Service, l.Payload = service.Name, c.doc
+			l.DedupKey += "/" + service.Name
+			out.letters = append(out.letters, l)
+			continue
+		}
+		ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
+		out.changes, out.parts = append(out.changes, ch), append(out.parts, c.record.part)
+		out.passed[c.service]++
+		row.Found, row.Content, row.Version = true, content, ch.Version
+	}
+	for _, key := range order {
+		old, row := before[key], rows[key]
+		if old.Found == row.Found && old.Version == row.Version && sameState(old.Content, row.Content) {
+			continue
+		}
+		out.swaps = append(out.swaps, store.Swap{Key: key, Insert: !old.Found, Old: old.Content, New: row.Content, Version: row.Version})
+	}
+	return out, nil
+}
+
+// changeOverhead is at least what the encoding of a change adds to its
+// document, entity and service.
+const changeOverhead = 256
+
+// compare tells whether a candidate equals what the row holds, and gives the
+// content to store. A row of an older hash scheme is compared under that
+// scheme and moves over when it changes.
+func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error) {
+	if !row.Found || row.Content == nil {
+		return c.content, false, nil
+	}
+	scheme := row.Content.Scheme()
+	if c.doc == nil || scheme == 0 || scheme == canonicaltree.Scheme {
+		return c.content, bytes.Equal(c.content, row.Content), nil
+	}
+	numbers := p.Projections[p.Services[c.service].Projection].Numbers()
+	under, err := contentUnder(scheme, c.doc, numbers)
+	if err != nil {
+		return nil, false, err
+	}
+	return c.content, bytes.Equal(under, row.Content), nil
+}
+
+// control sets a row's state for a release or a reset. The version stays: it
+// is that of the last change, and deliveries that are under way are compared with it.
+func control(c *inbox.Control, row *store.Row) {
+	if !row.Found {
+		return
+	}
+	switch c.Action {
+	case inbox.Reset:
+		row.Content = nil
+	case inbox.Release:
+		if row.Version != c.Version {
+			return
+		}
+		row.Content = nil
+		if !c.Unknown && row.DeliveredVersion != 0 {
+			row.Content = row.Delivered
+		}
+	}
+}
+
+// sameState compares contents where unknown equals unknown.
+func sameState(a, b change.Content) bool {
+	return (a == nil) == (b == nil) && bytes.Equal(a, b)
+}

@@ -1,0 +1,196 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/google/uuid"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sequencer"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// attempt is the work on one batch.
+type attempt struct {
+	d          *Deliverer
+	work, stop context.Context
+	wait       *backoff.ExponentialBackOff
+	tries      map[string]int // idempotency key to failed bounded attempts
+	confirmed  []store.Confirmation
+}
+
+// deliver writes changes until each of them took effect, is a dead letter, or
+// was overtaken. Its error means that the deliverer stops.
+func (a *attempt) deliver(todo []change.Change) error {
+	for first := true; len(todo) > 0; first = false {
+		if a.stop.Err() != nil {
+			return errStopped
+		}
+		if !first {
+			var err error
+			if todo, err = a.current(todo); err != nil {
+				return err
+			}
+			if len(todo) == 0 {
+				return nil
+			}
+		}
+		start := time.Now()
+		ctx, cancel := stoppable(a.work, a.stop)
+		err := a.d.opt.Sink.Write(ctx, todo)
+		cancel()
+		a.d.m.seconds.Observe(time.Since(start).Seconds())
+		if err == nil {
+			a.done(todo)
+			return nil
+		}
+		failed, whole := a.failures(todo, err)
+		if whole != nil {
+			// The whole batch failed for what may be one change's fault.
+			if len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded) {
+				half := len(todo) / 2
+				if err := a.deliver(todo[:half]); err != nil {
+					return err
+				}
+				todo, first = todo[half:], true
+				continue
+			}
+		}
+		var again []change.Change
+		var worst *sinks.Error
+		for i, c := range todo {
+			e := failed[i]
+			switch {
+			case e == nil:
+				a.done(todo[i : i+1])
+			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && a.exhausted(c):
+				if err := a.bury(c, e); err != nil {
+					return err
+				}
+			default:
+				again = append(again, c)
+				if worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter {
+					worst = e
+				}
+			}
+		}
+		todo = again
+		if worst == nil {
+			continue
+		}
+		a.d.trouble(worst)
+		if !sleep(a.stop, max(worst.RetryAfter, a.wait.NextBackOff())) {
+			return errStopped
+		}
+	}
+	return nil
+}
+
+// failures gives the failure of each change; whole is set when one error
+// holds for all of them.
+func (a *attempt) failures(todo []change.Change, err error) (failed []*sinks.Error, whole *sinks.Error) {
+	failed = make([]*sinks.Error, len(todo))
+	var be *sinks.BatchError
+	if errors.As(err, &be) {
+		for i, err := range be.Failed {
+			failed[i] = sinks.Classify(err)
+		}
+		return failed, nil
+	}
+	whole = sinks.Classify(err)
+	for i := range failed {
+		failed[i] = whole
+	}
+	return failed, whole
+}
+
+func (a *attempt) done(changes []change.Change) {
+	for _, c := range changes {
+		a.confirmed = append(a.confirmed, store.Confirmation{
+			Key:     store.Key{Service: a.d.opt.Number, Entity: c.Entity},
+			Version: c.Version, Content: c.Content,
+		})
+		a.d.m.delivered.Inc()
+		a.d.m.age.Observe(time.Since(c.Time).Seconds())
+	}
+	a.wait.Reset()
+	a.d.running()
+}
+
+// current leaves out what need not be sent any more: for a state sink, changes
+// that a newer decision has replaced; that one is on its way (I10).
+func (a *attempt) current(todo []change.Change) ([]change.Change, error) {
+	if a.d.traits.Kind != sinks.State {
+		return todo, nil
+	}
+	rows, err := a.d.rows(a.work, a.stop, todo)
+	if err != nil {
+		return nil, err
+	}
+	keep := todo[:0:0]
+	for _, c := range todo {
+		if rows[c.Entity].Version > c.Version {
+			a.d.m.overtaken.Inc()
+			continue
+		}
+		keep = append(keep, c)
+	}
+	return keep, nil
+}
+
+// exhausted counts a bounded failure of c and tells whether it was the last
+// one allowed.
+func (a *attempt) exhausted(c change.Change) bool {
+	if a.tries == nil {
+		a.tries = map[string]int{}
+	}
+	a.tries[c.Key]++
+	return a.tries[c.Key] >= a.d.opt.Retry.Attempts
+}
+
+// bury makes a dead letter of c. The release goes into the inbox before the
+// letter is stored: a crash in between repeats both, and both are no-ops then.
+func (a *attempt) bury(c change.Change, e *sinks.Error) error {
+	d := a.d
+	err := d.patiently(a.work, a.stop, "append a release to the inbox", func() error {
+		return d.opt.Control(a.work, c.Entity, inbox.Control{
+			ID: uuid.NewString(), Action: inbox.Release, Services: []string{c.Service}, Version: c.Version,
+			Unknown: e.Ambiguous || e.Class != sinks.Reject, Actor: "deliver", Reason: "dead letter " + c.Key,
+		})
+	})
+	if err != nil {
+		return err
+	}
+	code := "refused"
+	if e.Class != sinks.Reject {
+		code = "gave_up"
+	}
+	letter := store.DeadLetter{
+		Stage: store.StageDeliver, Code: code, Reason: e.Error(), State: store.LetterOpen,
+		Service: c.Service, Entity: c.Entity, Version: c.Version,
+		Payload:  c.AppendRecord(nil),
+		DedupKey: "deliver/" + c.Service + "/" + c.Key,
+	}
+	if err := d.patiently(a.work, a.stop, "store a dead letter", func() error {
+		return d.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})
+	}); err != nil {
+		return err
+	}
+	d.m.dead.Inc()
+	return nil
+}
+
+// malformed makes a dead letter of a message that is no change of this service.
+func (d *Deliverer) malformed(item sequencer.Item[delivery]) store.DeadLetter {
+	p := item.Position
+	return store.DeadLetter{
+		Stage: store.StageDeliver, Code: "malformed", Reason: item.Value.bad.Error(), State: store.LetterOpen,
+		Service: d.opt.Service, Topic: p.TopicID, Part: p.Partition, Offset: p.Offset, Payload: item.Value.raw,
+		DedupKey: fmt.Sprintf("deliver/%s/%s/%d/%d", d.opt.Service, p.TopicID, p.Partition, p.Offset),
+	}
+}

@@ -1,0 +1,331 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/cenkalti/backoff/v5"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sequencer"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+var errStopped = errors.New("deliver is stopping")
+
+// Store is what deliver needs of the store.
+type Store interface {
+	store.Deliveries
+	AddLetters(ctx context.Context, letters []store.DeadLetter) error
+}
+
+// Retry bounds the attempts at one change.
+type Retry struct {
+	// Attempts is how often a change is tried whose failure may be its own
+	// (sinks.RetryBounded). Defaults to 10.
+	Attempts int
+	// MinBackoff and MaxBackoff bound the wait between attempts. Default to
+	// 200ms and 30s.
+	MinBackoff, MaxBackoff time.Duration
+}
+
+// Options of a Deliverer. All fields are needed unless they say a default.
+type Options struct {
+	Service   string // name
+	Number    int32  // the store's number of it
+	Sink      sinks.Sink
+	Store     Store
+	Confirmer *Confirmer
+	// Control appends a control record to the inbox and returns when it is durable.
+	Control func(ctx context.Context, entity string, c inbox.Control) error
+	Retry   Retry
+	Logger  *slog.Logger
+	Metrics *Metrics
+}
+
+// State says how a service is doing.
+type State string
+
+const (
+	StateRunning  State = "running"
+	StateRetrying State = "retrying" // the last attempt failed and is repeated
+	StatePaused   State = "paused"   // refused as a whole; probed now and then
+)
+
+// Deliverer delivers one service. Handle may be called from any goroutine,
+// Run once.
+type Deliverer struct {
+	opt    Options
+	traits sinks.Traits
+	seq    *sequencer.Sequencer[delivery]
+	log    *slog.Logger
+	m      *serviceMetrics
+	opened bool // owned by Run
+	state  atomic.Value
+}
+
+// delivery is one message of the service's topic.
+type delivery struct {
+	change change.Change
+	bad    error  // the message is not a change
+	raw    []byte // its bytes then
+}
+
+// New makes a deliverer.
+func New(opt Options) *Deliverer {
+	if opt.Retry.Attempts <= 0 {
+		opt.Retry.Attempts = 10
+	}
+	if opt.Retry.MinBackoff <= 0 {
+		opt.Retry.MinBackoff = 200 * time.Millisecond
+	}
+	if opt.Retry.MaxBackoff <= 0 {
+		opt.Retry.MaxBackoff = 30 * time.Second
+	}
+	t := opt.Sink.Traits()
+	d := &Deliverer{
+		opt: opt, traits: t, m: opt.Metrics.of(opt.Service),
+		log: opt.Logger.With("stage", "deliver", "service", opt.Service),
+		seq: sequencer.New[delivery](sequencer.Config{MaxItems: t.MaxBatch, MaxBytes: t.MaxBytes, Linger: t.Linger}),
+	}
+	d.state.Store(StateRunning)
+	return d
+}
+
+// Handle is the router's handler. It returns nil when the change is
+// delivered and confirmed, or a dead letter, or needs no delivery.
+func (d *Deliverer) Handle(msg *message.Message) error {
+	p, ok := transport.PositionOf(msg.Context())
+	if !ok {
+		return errors.New("deliver: a message without position")
+	}
+	var v delivery
+	c, rest, err := change.Decode(msg.Payload)
+	switch {
+	case err != nil:
+		v.bad, v.raw = err, msg.Payload
+	case len(rest) > 0 || c.Service != d.opt.Service:
+		v.bad, v.raw = change.ErrMalformed, msg.Payload
+	default:
+		v.change = c
+	}
+	return d.seq.Submit(msg.Context(), p, v, len(msg.Payload))
+}
+
+// Run delivers until ctx is cancelled; the batch that is under way then is
+// finished unless its sink fails, and the sink closed.
+func (d *Deliverer) Run(ctx context.Context) error {
+	defer d.opt.Sink.Close()
+	return d.seq.Run(ctx, func(work context.Context, runs []*sequencer.Run[delivery]) {
+		if err := d.handle(work, ctx, runs); err != nil {
+			for _, r := range runs {
+				r.Fail(err)
+			}
+		}
+	}, 0, nil)
+}
+
+// State tells how the service is doing.
+func (d *Deliverer) State() State { return d.state.Load().(State) }
+
+// Idle tells whether nothing waits and nothing is under way.
+func (d *Deliverer) Idle() bool { return d.seq.Idle() }
+
+// handle brings one batch to its end. work is for effects and is not
+// cancelled at a stop; stop ends waiting and retrying.
+func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[delivery]) error {
+	var letters []store.DeadLetter
+	var all []change.Change
+	for _, r := range runs {
+		for _, item := range r.Items {
+			if item.Value.bad != nil {
+				letters = append(letters, d.malformed(item))
+				continue
+			}
+			all = append(all, item.Value.change)
+		}
+	}
+	if len(letters) > 0 {
+		if err := d.patiently(work, stop, "store dead letters", func() error { return d.opt.Store.AddLetters(work, letters) }); err != nil {
+			return err
+		}
+		d.m.dead.Add(float64(len(letters)))
+	}
+	todo, err := d.worth(work, stop, all)
+	if err != nil {
+		return err
+	}
+	if err := d.open(work, stop); err != nil {
+		return err
+	}
+	a := &attempt{d: d, work: work, stop: stop, wait: d.backoff()}
+	for len(todo) > 0 {
+		n := d.chunk(todo)
+		if err := a.deliver(todo[:n]); err != nil {
+			return err
+		}
+		todo = todo[n:]
+	}
+	return d.opt.Confirmer.Submit(work, a.confirmed)
+}
+
+func (d *Deliverer) backoff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = d.opt.Retry.MinBackoff, d.opt.Retry.MaxBackoff
+	return b
+}
+
+// worth leaves out what is confirmed already, repetitions within the batch,
+// and for a state sink all but the newest change of each entity.
+func (d *Deliverer) worth(work, stop context.Context, all []change.Change) ([]change.Change, error) {
+	rows, err := d.rows(work, stop, all)
+	if err != nil {
+		return nil, err
+	}
+	newest := make(map[string]change.Version, len(rows))
+	for entity, row := range rows {
+		newest[entity] = row.DeliveredVersion
+	}
+	keep := all[:0]
+	for _, c := range all {
+		if c.Version <= newest[c.Entity] {
+			d.m.skipped.Inc()
+			continue
+		}
+		newest[c.Entity] = c.Version
+		keep = append(keep, c)
+	}
+	if d.traits.Kind != sinks.State {
+		return keep, nil
+	}
+	last := keep[:0]
+	for _, c := range keep {
+		if c.Version < newest[c.Entity] {
+			d.m.coalesced.Inc()
+			continue
+		}
+		last = append(last, c)
+	}
+	return last, nil
+}
+
+// rows reads the dam rows of the entities of changes.
+func (d *Deliverer) rows(work, stop context.Context, changes []change.Change) (map[string]store.Row, error) {
+	keys := make([]store.Key, 0, len(changes))
+	rows := make(map[string]store.Row, len(changes))
+	for _, c := range changes {
+		if _, seen := rows[c.Entity]; !seen {
+			rows[c.Entity] = store.Row{}
+			keys = append(keys, store.Key{Service: d.opt.Number, Entity: c.Entity})
+		}
+	}
+	if len(keys) == 0 {
+		return rows, nil
+	}
+	err := d.patiently(work, stop, "read dam rows", func() error {
+		found, err := d.opt.Store.Rows(work, keys)
+		for _, r := range found {
+			rows[r.Entity] = r
+		}
+		return err
+	})
+	return rows, err
+}
+
+// open opens the sink, for as long as that takes.
+func (d *Deliverer) open(work, stop context.Context) error {
+	if d.opened {
+		return nil
+	}
+	wait := d.backoff()
+	for {
+		ctx, cancel := stoppable(work, stop)
+		err := d.opt.Sink.Open(ctx)
+		cancel()
+		if err == nil {
+			d.opened = true
+			d.running()
+			return nil
+		}
+		e := sinks.Classify(err)
+		d.trouble(e)
+		if !sleep(stop, max(e.RetryAfter, wait.NextBackOff())) {
+			return errStopped
+		}
+	}
+}
+
+// chunk tells how many changes the sink takes at once.
+func (d *Deliverer) chunk(todo []change.Change) int {
+	n, bytes := 0, 0
+	for n < len(todo) && n < max(1, d.traits.MaxBatch) {
+		bytes += len(todo[n].Doc)
+		if n > 0 && d.traits.MaxBytes > 0 && bytes > d.traits.MaxBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// patiently repeats an operation on the store until it works or stop ends.
+func (d *Deliverer) patiently(work, stop context.Context, what string, op func() error) error {
+	wait := 50 * time.Millisecond
+	for failures := 0; ; failures++ {
+		err := op()
+		if err == nil {
+			return nil
+		}
+		if failures == 1 {
+			d.log.Warn("halted: trying again until it works", "doing", what, "error", err)
+		}
+		if !sleep(stop, wait) {
+			return errStopped
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// stoppable gives work's context, cancelled a little after stop is: long
+// enough for a write that is about to succeed.
+func stoppable(work, stop context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(work)
+	unhook := context.AfterFunc(stop, func() {
+		t := time.AfterFunc(stopGrace, cancel)
+		context.AfterFunc(ctx, func() { t.Stop() })
+	})
+	return ctx, func() { unhook(); cancel() }
+}
+
+const stopGrace = 5 * time.Second
+
+// trouble notes a failure; it logs when the state changes, not at every attempt.
+func (d *Deliverer) trouble(e *sinks.Error) {
+	state := StateRetrying
+	if e.Class == sinks.Pause {
+		state = StatePaused
+	}
+	d.m.failures.WithLabelValues(d.opt.Service, e.Class.String()).Inc()
+	if d.state.Swap(state) == state {
+		return
+	}
+	if state == StatePaused {
+		d.m.paused.Set(1)
+		d.log.Error("paused: the sink refuses this service as a whole; it is probed until that changes", "error", e)
+		return
+	}
+	d.log.Warn("delivery fails; trying again", "error", e)
+}
+
+func (d *Deliverer) running() {
+	if d.state.Swap(StateRunning) != StateRunning {
+		d.m.paused.Set(0)
+		d.log.Info("delivering again")
+	}
+}

@@ -1,0 +1,31 @@
+// Package deliver is the last stage: it brings the changes of each service's
+// topic to that service's sink, confirms them in the dam and acknowledges them.
+//
+// # Model
+//
+// A [Deliverer] serves one service. It takes changes in the order of its
+// topic, in batches over all partitions that have something waiting:
+//
+//	skip what is confirmed ─ coalesce (state sinks) ─ sink ─ confirm ─ acknowledge
+//
+// Confirmations of all services of the process go through one [Confirmer],
+// which writes them in groups. A service that fails holds up itself only: its
+// messages stay in its window, and the window in Kafka.
+//
+// # Failures
+//
+// The sink classifies them. What may pass is tried again with back-off for as
+// long as it takes; before each further attempt a state sink's changes that
+// were overtaken by a newer decision are left out (I10). A batch of which one
+// change is refused is bisected until that one is alone. A change that is
+// refused, or that failed its last allowed attempt, becomes a dead letter: a
+// release record goes into the inbox first, so that the owner of the entity
+// lets the next content through, then the letter is stored, then the change
+// is acknowledged. A service that is refused as a whole pauses.
+//
+// # Guarantee
+//
+// At least once to the sink, with the same key, version and bytes at every
+// attempt; in order per entity. The sink makes that exactly one effect, or
+// says in its documentation what it cannot do (I2).
+package deliver

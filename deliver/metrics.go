@@ -1,0 +1,64 @@
+package deliver
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// Metrics of deliver; every label value is bounded by the configuration.
+type Metrics struct {
+	deliveries *prometheus.CounterVec // service, outcome
+	failures   *prometheus.CounterVec // service, class
+	paused     *prometheus.GaugeVec
+	seconds    *prometheus.HistogramVec
+	age        *prometheus.HistogramVec
+}
+
+// Outcomes, the values of label "outcome".
+const (
+	OutcomeDelivered = "delivered"
+	OutcomeSkipped   = "skipped"   // confirmed before, or repeated
+	OutcomeCoalesced = "coalesced" // a newer change in the same batch took its place
+	OutcomeOvertaken = "overtaken" // a newer decision took its place before a further attempt
+	OutcomeDead      = "dead"
+)
+
+// NewMetrics registers them with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_deliveries_total", Help: "Changes by service and outcome: delivered, skipped, coalesced, overtaken, dead.",
+		}, []string{"service", "outcome"}),
+		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_delivery_failures_total", Help: "Failed attempts by service and class: retry, retry_bounded, reject, pause.",
+		}, []string{"service", "class"}),
+		paused: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "weir_service_paused", Help: "1 while the sink refuses the service as a whole.",
+		}, []string{"service"}),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_sink_write_seconds", Help: "Duration of one write to the sink, in seconds.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2.5, 14),
+		}, []string{"service"}),
+		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "weir_delivery_age_seconds", Help: "Time from an event's entry into the inbox to its delivery, in seconds.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 3, 14),
+		}, []string{"service"}),
+	}
+	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age)
+	return m
+}
+
+// serviceMetrics are the ones of one service, looked up once.
+type serviceMetrics struct {
+	delivered, skipped, coalesced, overtaken, dead prometheus.Counter
+	failures                                       *prometheus.CounterVec
+	paused                                         prometheus.Gauge
+	seconds, age                                   prometheus.Observer
+}
+
+func (m *Metrics) of(service string) *serviceMetrics {
+	c := func(outcome string) prometheus.Counter { return m.deliveries.WithLabelValues(service, outcome) }
+	return &serviceMetrics{
+		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),
+		overtaken: c(OutcomeOvertaken), dead: c(OutcomeDead),
+		failures: m.failures, paused: m.paused.WithLabelValues(service),
+		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
+	}
+}

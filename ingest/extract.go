@@ -1,0 +1,222 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/stripper"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/tidwall/gjson"
+)
+
+// Locator says where in an event a value stands: in the JSON value at a gjson
+// path, in a header, or in the record's key. The zero Locator finds nothing.
+type Locator struct {
+	Path   string
+	Header string
+	Key    bool
+}
+
+func (l Locator) isZero() bool { return l == Locator{} }
+
+// Shape says how events of a source are taken apart.
+type Shape struct {
+	Source    string
+	Entity    Locator
+	EventID   Locator
+	Operation Locator
+	Sequence  Locator
+	Payload   string // gjson path; empty is the whole value
+	IsDelete  func(operation string) bool
+	Strip     *stripper.Rules
+	MaxEvent  int // bytes of the value
+	MaxEntity int // bytes of the entity id
+}
+
+// maxID bounds event ids and sequences, in bytes.
+const maxID = 1024
+
+// taken is one event after it was taken apart: a record for the inbox, or a
+// dead letter.
+type taken struct {
+	record inbox.Record
+	gate   gate.Entry // EventID is empty when the event has none
+	letter *store.DeadLetter
+}
+
+// refusal is why an event cannot be taken in. Its text holds no payload.
+type refusal struct {
+	code   string
+	reason string
+}
+
+func (r *refusal) Error() string { return r.code + ": " + r.reason }
+
+func refuse(code, format string, args ...any) error {
+	return &refusal{code, fmt.Sprintf(format, args...)}
+}
+
+// take takes an event apart.
+func (s *Shape) take(msg *message.Message, p transport.Position) taken {
+	t, err := s.try(msg, p)
+	if err == nil {
+		return t
+	}
+	var r *refusal
+	if !errors.As(err, &r) {
+		r = &refusal{"bad_json", err.Error()}
+	}
+	l := &store.DeadLetter{
+		Stage: store.StageIngest, Code: r.code, Reason: r.reason, State: store.LetterOpen,
+		Source: s.Source, Topic: p.TopicID, Part: p.Partition, Offset: p.Offset, Payload: msg.Payload,
+		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, p.TopicID, p.Partition, p.Offset),
+	}
+	if p.TopicID == "" {
+		// A push source has no positions; every refusal of it is one of its own.
+		l.DedupKey = "ingest/" + s.Source + "/" + msg.UUID
+	}
+	return taken{letter: l}
+}
+
+func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
+	value := []byte(msg.Payload)
+	e := &inbox.Event{Origin: inbox.Origin{Source: s.Source}, Op: inbox.Upsert}
+	if p.TopicID != "" {
+		e.Origin.Topic, e.Origin.Partition, e.Origin.Offset = p.TopicID, p.Partition, p.Offset
+	}
+	null := msg.Metadata.Get(transport.NullMetadata) != ""
+	var root canonicaltree.Node
+	if null {
+		e.Op = inbox.Delete
+	} else {
+		if len(value) > s.MaxEvent {
+			return taken{}, refuse("oversized", "the event is larger than the limit of %d bytes", s.MaxEvent)
+		}
+		tree, err := canonicaltree.Parse(value)
+		if err != nil {
+			return taken{}, err
+		}
+		root = tree.Root()
+	}
+	find := func(what string, l Locator) (string, error) { return locate(what, l, msg, value, null) }
+	var err error
+	entity := s.Entity
+	if null && entity.Path != "" {
+		entity = Locator{Key: true} // a tombstone has nothing but its key
+	}
+	if e.Entity, err = find("entity id", entity); err != nil {
+		return taken{}, err
+	}
+	switch {
+	case e.Entity == "":
+		return taken{}, refuse("no_entity", "the event has no entity id at %s", entity)
+	case len(e.Entity) > s.MaxEntity:
+		return taken{}, refuse("bad_entity", "the entity id is %d bytes long, the limit is %d", len(e.Entity), s.MaxEntity)
+	case strings.ContainsRune(e.Entity, 0) || !utf8.ValidString(e.Entity):
+		return taken{}, refuse("bad_entity", "the entity id holds a NUL or is not valid UTF-8")
+	}
+	if e.EventID, err = find("event id", s.EventID); err != nil {
+		return taken{}, err
+	}
+	if e.Sequence, err = find("sequence", s.Sequence); err != nil {
+		return taken{}, err
+	}
+	if len(e.EventID) > maxID || len(e.Sequence) > maxID || !utf8.ValidString(e.EventID) || !utf8.ValidString(e.Sequence) ||
+		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
+		return taken{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
+	}
+	if !null {
+		op, err := find("operation", s.Operation)
+		if err != nil {
+			return taken{}, err
+		}
+		if op != "" && s.IsDelete(op) {
+			e.Op = inbox.Delete
+		}
+	}
+	t := taken{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{Source: s.Source, EventID: e.EventID}}
+	if e.Op == inbox.Delete {
+		return t, nil
+	}
+	payload := value
+	if s.Payload != "" {
+		r := gjson.GetBytes(value, s.Payload)
+		switch {
+		case !r.Exists():
+			return taken{}, refuse("no_payload", "the event has nothing at the payload path %s", s.Payload)
+		case r.Type == gjson.Null:
+			// A null document is how change feeds say that it is gone.
+			e.Op = inbox.Delete
+			return t, nil
+		}
+		payload = []byte(r.Raw)
+		tree, err := canonicaltree.Parse(payload)
+		if err != nil {
+			return taken{}, err
+		}
+		root = tree.Root()
+	}
+	if stripped, changed := s.Strip.Apply(nil, root); changed {
+		payload = stripped
+		tree, err := canonicaltree.Parse(payload)
+		if err != nil {
+			return taken{}, fmt.Errorf("after stripping: %w", err)
+		}
+		root = tree.Root()
+	}
+	e.Payload = payload
+	if e.EventID != "" {
+		t.gate.Hash = gate.Hash(root.Sum(canonicaltree.Literal))
+	}
+	return t, nil
+}
+
+func (l Locator) String() string {
+	switch {
+	case l.Key:
+		return "the record's key"
+	case l.Header != "":
+		return "header " + l.Header
+	}
+	return "path " + l.Path
+}
+
+// locate finds a value and gives it as text: strings unescaped, numbers by
+// their literal. What is absent or null is empty.
+func locate(what string, l Locator, msg *message.Message, value []byte, null bool) (string, error) {
+	switch {
+	case l.isZero():
+		return "", nil
+	case l.Key:
+		return msg.Metadata.Get(transport.KeyMetadata), nil
+	case l.Header != "":
+		return msg.Metadata.Get(l.Header), nil
+	case null:
+		return "", nil
+	}
+	r := gjson.GetBytes(value, l.Path)
+	switch r.Type {
+	case gjson.String:
+		return r.Str, nil
+	case gjson.Number:
+		return r.Raw, nil
+	case gjson.Null:
+		return "", nil
+	case gjson.True, gjson.False:
+		if what == "operation" {
+			return r.Raw, nil
+		}
+	}
+	code := "bad_" + strings.ReplaceAll(what, " ", "_")
+	if what == "entity id" {
+		code = "bad_entity"
+	}
+	return "", refuse(code, "the %s at path %s is neither a string nor a number", what, l.Path)
+}
