@@ -1,20 +1,81 @@
 package config
 
 import (
+	"fmt"
 	"regexp"
+	"slices"
+	"strings"
 )
 
-var name = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
+var namePattern = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,62}$`)
 
-const wantName = "lower-case letters, digits, - and _, at most 63, the first a letter or digit"
+const wantName = "1 to 63 of a-z, 0-9, - and _, the first a letter or digit"
 
 // checkName checks a name that becomes part of a topic's name.
-func (l *loader) checkName(doc *document, path, n string) {
-	if !name.MatchString(n) {
-		doc.fault(path, "is not a usable name", wantName)
+func (l *loader) checkName(doc *document, path, name string) {
+	if !namePattern.MatchString(name) {
+		if _, isValue := doc.values[path]; isValue {
+			doc.fault(path, "is not a usable name", wantName)
+		} else {
+			doc.faultKey(path, "is not a usable name", wantName)
+		}
 	}
 }
 
 // check looks at how the parts fit together. It runs over whatever was read, so
 // that one fault does not hide the others.
-func (l *loader) check() {}
+func (l *loader) check() {
+	l.checkStore()
+	l.checkGate()
+	l.checkKafka()
+	l.checkListeners()
+	l.checkSources()
+	l.checkMerge()
+	for i := range l.config.Projections {
+		l.checkProjection(i)
+	}
+	l.checkTopics()
+	l.checkTargets()
+}
+
+// checkMerge reports what package merge finds in the rules.
+func (l *loader) checkMerge() {
+	var names []string
+	for i := range l.config.Sources {
+		names = append(names, l.config.Sources[i].Name)
+	}
+	list := func(key string, values []string) {
+		seen := map[string]bool{}
+		for i, v := range values {
+			path := element(member("merge", key), i)
+			switch {
+			case !l.main.known(path):
+			case !slices.Contains(names, v):
+				l.main.fault(path, "is not a source", "one of "+strings.Join(names, ", "))
+			case seen[v]:
+				l.main.fault(path, "is listed twice", "each source once")
+			}
+			seen[v] = true
+		}
+	}
+	list("precedence", l.config.Merge.Precedence)
+	list("required", l.config.Merge.Required)
+}
+
+// claims notes who uses something, to report the second who does.
+type claims map[string]claim
+
+type claim struct {
+	who string
+	at  Position
+}
+
+// take notes that who uses what. It gives the first one who did, if there is.
+func (c claims) take(what, who string, at Position) (first claim, taken bool) {
+	if first, taken = c[what]; !taken {
+		c[what] = claim{who, at}
+	}
+	return first, taken
+}
+
+func (c claim) String() string { return fmt.Sprintf("%s (%s)", c.who, c.at) }

@@ -382,13 +382,6 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 	case *ast.StringNode:
 		isText = true
 		s.raw = n.Value
-		if t := n.GetToken(); t != nil {
-			s.exact = !strings.Contains(t.Origin, "\n") || strings.TrimSpace(t.Origin) == n.Value
-			if strings.ContainsAny(t.Origin, `"'`) && !strings.HasPrefix(strings.TrimSpace(t.Origin), n.Value) {
-				s.shift = 1
-				s.exact = len(strings.TrimSpace(t.Origin)) == len(n.Value)+2
-			}
-		}
 	case *ast.LiteralNode:
 		isText = true
 		s.raw = n.Value.Value
@@ -403,15 +396,13 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 	if isText {
 		text, unresolved, problems = d.expand(s.raw)
 	}
-	s.exact = s.exact && text == s.raw
+	s.plain = text == s.raw && !secret
 	s.unresolved = unresolved
-	s.text = text
 	if secret {
 		// A reference is no secret and helps to find the fault.
 		if text == s.raw && !unresolved || !wholeReference(s.raw) {
 			s.raw = masked
 		}
-		s.text = ""
 	}
 	d.doc.values[path] = s
 	for _, p := range problems {

@@ -24,17 +24,16 @@ type document struct {
 	file   string
 	keys   map[string]Position // by path: where the key stands
 	values map[string]scalar   // by path: the scalar
+	lines  []string            // the text
 	faults *Faults
 }
 
 // scalar is a value as it is written.
 type scalar struct {
-	at   Position
-	raw  string // "***" for a secret
-	text string // references replaced; the text itself only where it is no secret
-	// exact says that column at.Column+shift+i is character i of text.
-	exact bool
-	shift int
+	at  Position
+	raw string // "***" for a secret
+	// plain says that the value is what is written: no secret, no reference.
+	plain bool
 	// unresolved says that the text still holds references that have no value.
 	unresolved bool
 }
@@ -70,7 +69,8 @@ func (d *document) parse(data []byte) (root ast.Node) {
 		d.faults.add(Fault{File: d.file, Problem: "is too large", Want: fmt.Sprintf("at most %s", Size(maxFile))})
 		return nil
 	}
-	for line, text := range strings.Split(string(data), "\n") {
+	d.lines = strings.Split(string(data), "\n")
+	for line, text := range d.lines {
 		if !utf8.ValidString(text) {
 			d.faults.add(Fault{File: d.file, Line: line + 1, Column: 1, Problem: "is not valid UTF-8", Want: "text in UTF-8"})
 			return nil
@@ -154,9 +154,45 @@ func (d *document) at(path string) Position {
 	}
 }
 
+// within gives the place of a character inside the value at a path, line and
+// column counted from 1, or where the value starts if the file has it spelt in
+// another way.
+func (d *document) within(path string, line, column int) Position {
+	at := d.at(path)
+	v := d.values[path]
+	if !v.plain || line < 1 || column < 1 {
+		return at
+	}
+	// A value is text in one line, perhaps in quotes, or a block below its sign.
+	written := strings.Split(v.raw, "\n")
+	if line > len(written) || at.Line > len(d.lines) {
+		return at
+	}
+	source := []rune(d.lines[at.Line-1])
+	for _, quote := range []int{0, 1} {
+		from := at.Column - 1 + quote
+		if line == 1 && from < len(source) && strings.HasPrefix(string(source[from:]), v.raw) {
+			at.Column += quote + column - 1
+			return at
+		}
+	}
+	if at.Line+line-1 >= len(d.lines) || source[min(at.Column, len(source))-1] != '|' {
+		return at
+	}
+	text := strings.TrimRight(d.lines[at.Line+line-1], "\r")
+	if indent, found := strings.CutSuffix(text, written[line-1]); found && strings.TrimSpace(indent) == "" {
+		at.Line, at.Column = at.Line+line, len(indent)+column
+	}
+	return at
+}
+
 // fault reports a problem with the value at a path.
 func (d *document) fault(path, problem, want string) {
-	at := d.at(path)
+	d.faultAt(d.at(path), path, problem, want)
+}
+
+// faultAt is fault with a place of its own.
+func (d *document) faultAt(at Position, path, problem, want string) {
 	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path,
 		Value: d.values[path].raw, Problem: problem, Want: want})
 }
@@ -168,6 +204,19 @@ func (d *document) faultKey(path, problem, want string) {
 		at = d.at(path)
 	}
 	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Problem: problem, Want: want})
+}
+
+// has reports whether the file has a key.
+func (d *document) has(path string) bool {
+	_, ok := d.keys[path]
+	return ok
+}
+
+// known reports whether the file has a value whose references are resolved, so
+// that it can be checked.
+func (d *document) known(path string) bool {
+	v, ok := d.values[path]
+	return ok && !v.unresolved
 }
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)

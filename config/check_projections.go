@@ -1,0 +1,272 @@
+package config
+
+import (
+	"encoding/base64"
+	"errors"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/stripper"
+)
+
+// Spec gives the projection in the form that package projections compiles.
+func (p *Projection) Spec() projections.Spec {
+	spec := projections.Spec{Customer: p.Customer, Name: p.Name, When: p.When,
+		Fields: p.Fields.spec(), OmitEmpty: p.OmitEmpty, Numbers: canonicaltree.Literal}
+	if p.Numbers == Decimal {
+		spec.Numbers = canonicaltree.Decimal
+	}
+	return spec
+}
+
+func (f Fields) spec() []projections.Field {
+	if f == nil {
+		return nil
+	}
+	all := make([]projections.Field, len(f))
+	for i, field := range f {
+		all[i] = projections.Field{Out: field.Out, Path: field.Path,
+			Const: field.Const, Default: field.Default, Each: field.Each.spec()}
+	}
+	return all
+}
+
+// checkProjection checks one projection and its sinks.
+func (l *loader) checkProjection(i int) {
+	p, doc := &l.config.Projections[i], l.owner[i]
+	path := member("projections", p.Name)
+	l.checkName(doc, path, p.Name)
+	spec := p.Spec()
+	if doc.values[member(path, "when")].unresolved {
+		spec.When = ""
+	}
+	if len(p.Fields) > 0 {
+		_, err := projections.Compile(spec)
+		var bad *projections.CompileError
+		if errors.As(err, &bad) {
+			for _, f := range bad.Faults {
+				l.projectionFault(doc, p, path, f)
+			}
+		}
+		l.checkReads(doc, p, path)
+	} else if doc.has(member(path, "fields")) {
+		doc.faultKey(member(path, "fields"), "is empty", "at least one field")
+	}
+	if len(p.Deliver) == 0 && doc.has(member(path, "deliver")) {
+		doc.faultKey(member(path, "deliver"), "is empty", "at least one sink")
+	}
+	for j := range p.Deliver {
+		l.checkDelivery(doc, p, &p.Deliver[j], member(member(path, "deliver"), p.Deliver[j].Name))
+	}
+}
+
+// projectionFault reports a fault of a projection where it stands in the file.
+func (l *loader) projectionFault(doc *document, p *Projection, path string, f projections.Fault) {
+	at := member(path, "fields")
+	fields := p.Fields
+	for depth, index := range f.Field {
+		if depth > 0 {
+			at = member(at, "each")
+		}
+		if index >= len(fields) {
+			break
+		}
+		at, fields = member(at, fields[index].Out), fields[index].Each
+	}
+	switch {
+	case f.Part == "when":
+		at = member(path, "when")
+	case f.Part == "out" || len(f.Field) == 0:
+		doc.faultKey(at, f.Msg, f.Want)
+		return
+	case doc.has(member(at, f.Part)):
+		at = member(at, f.Part)
+	}
+	if doc.values[at].unresolved {
+		return
+	}
+	doc.faultAt(doc.within(at, f.Line, f.Column), at, f.Msg, f.Want)
+}
+
+// checkReads finds fields and filters that read what no source provides.
+func (l *loader) checkReads(doc *document, p *Projection, path string) {
+	for _, f := range p.Fields {
+		reads, ok := readSet(projections.Spec{Fields: Fields{f}.spec()})
+		if !ok {
+			continue
+		}
+		at := member(member(path, "fields"), f.Out)
+		if doc.has(member(at, "path")) {
+			at = member(at, "path")
+		}
+		if problem, want := l.unprovided(reads); problem != "" && doc.known(at) {
+			doc.fault(at, problem, want)
+		}
+	}
+	at := member(path, "when")
+	if p.When == "" || !doc.known(at) {
+		return
+	}
+	constant := []projections.Field{{Out: "x", Const: []byte("0")}}
+	if reads, ok := readSet(projections.Spec{When: p.When, Fields: constant}); ok {
+		if problem, want := l.unprovided(reads); problem != "" {
+			doc.fault(at, problem, want)
+		}
+	}
+}
+
+func readSet(spec projections.Spec) ([]canonicaltree.Path, bool) {
+	p, err := projections.Compile(spec)
+	if err != nil {
+		return nil, false
+	}
+	return p.ReadSet(), true
+}
+
+// unprovided says what is wrong with the first path that no source provides.
+func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
+	for _, read := range reads {
+		var stripped []string
+		provided := false
+		for i := range l.config.Sources {
+			s := &l.config.Sources[i]
+			mount := s.MountPath()
+			switch {
+			case begins(mount, read): // the read holds the whole document
+				provided = true
+			case begins(read, mount):
+				rules, err := stripper.Compile(s.Strip)
+				if err == nil && rules.Covers(read[len(mount):]) {
+					stripped = append(stripped, s.Name)
+				} else {
+					provided = true
+				}
+			}
+		}
+		switch {
+		case provided || len(l.config.Sources) == 0:
+		case len(stripped) > 0:
+			return "reads " + read.String() + ", which is stripped from " + strings.Join(stripped, ", ") + " and comes from nowhere else",
+				"another path, or no such strip pattern"
+		default:
+			return "reads " + read.String() + ", where no source is mounted", "a path at or below the mount of a source"
+		}
+	}
+	return "", ""
+}
+
+var (
+	tablePattern  = regexp.MustCompile("^[^.\"'`\\x00]+(\\.[^.\"'`\\x00]+)?$")
+	headerPattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+)
+
+// checkDelivery checks one sink by itself.
+func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path string) {
+	l.checkName(doc, path, d.Name)
+	if d.Retry.MinBackoff > d.Retry.MaxBackoff {
+		doc.faultKey(member(path, "retry"), "has min_backoff above max_backoff", "min_backoff at or below max_backoff")
+	}
+	switch {
+	case d.Kafka != nil:
+		l.checkCluster(doc, member(path, "kafka"), &d.Kafka.Cluster)
+		checkTopic(doc, path+".kafka.topic", d.Kafka.Topic)
+	case d.Webhook != nil:
+		l.checkWebhook(doc, d, path+".webhook")
+	case d.ClickHouse != nil:
+		at := path + ".clickhouse"
+		checkURL(doc, at+".url", d.ClickHouse.URL, "clickhouse://user:password@host:port/database, or http:// or https://",
+			"clickhouse", "http", "https")
+		checkTable(doc, at+".table", d.ClickHouse.Table)
+		checkColumns(doc, p, at, d.ClickHouse.Columns)
+		if doc.has(at+".partition_by") && !d.ClickHouse.Create {
+			doc.faultKey(at+".partition_by", "has no effect without create", "create: true, or no partition_by")
+		}
+	case d.Postgres != nil:
+		at := path + ".postgres"
+		checkDatabase(doc, at+".url", d.Postgres.URL)
+		checkTable(doc, at+".table", d.Postgres.Table)
+		checkColumns(doc, p, at, d.Postgres.Columns)
+		if doc.has(at+".retention") && d.Postgres.Mode != Append {
+			doc.fault(at+".retention", "has no effect in mode "+d.Postgres.Mode, "mode: append, or no retention")
+		}
+		if d.Postgres.Mode == Append && d.Kind == KindState {
+			doc.fault(path+".kind", "would leave out changes from a table of every change", "log, or mode: upsert")
+		}
+	}
+}
+
+func checkTable(doc *document, path, table string) {
+	if doc.known(path) && table != "" && !tablePattern.MatchString(table) {
+		doc.fault(path, "is not the name of a table", "table or schema.table")
+	}
+}
+
+// reserved are the columns that every table has.
+var reserved = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at", "seq"}
+
+// checkColumns checks that each column shows something that the projection has.
+func checkColumns(doc *document, p *Projection, path string, columns Columns) {
+	var outs []string
+	for _, f := range p.Fields {
+		outs = append(outs, splitPath(f.Out)[0])
+	}
+	for _, c := range columns {
+		at := member(path+".columns", c.Name)
+		if slices.Contains(reserved, c.Name) {
+			doc.faultKey(at, "is a column that every table has", "another name")
+		}
+		// Paths with more than names are for the sink to judge.
+		if strings.ContainsAny(c.Path, `@#*?|()[]{}!`) || doc.values[member(at, "path")].unresolved {
+			continue
+		}
+		if !slices.Contains(outs, splitPath(c.Path)[0]) {
+			doc.faultKey(at, "shows "+c.Path+", which the projection does not have", "one of "+strings.Join(outs, ", "))
+		}
+	}
+}
+
+func (l *loader) checkWebhook(doc *document, d *Delivery, path string) {
+	w := d.Webhook
+	checkURL(doc, path+".url", w.URL, "http:// or https://, a host and a path", "http", "https")
+	for i, secret := range w.Secret {
+		at := element(path+".secret", i)
+		if _, single := doc.values[path+".secret"]; single {
+			at = path + ".secret"
+		}
+		if !doc.known(at) || secret.IsZero() {
+			continue
+		}
+		want := "whsec_ and the base64 form of 24 to 64 bytes"
+		text, prefixed := strings.CutPrefix(secret.Reveal(), "whsec_")
+		key, err := base64.StdEncoding.DecodeString(text)
+		switch {
+		case !prefixed:
+			doc.fault(at, "does not begin with whsec_", want)
+		case err != nil:
+			doc.fault(at, "is not base64 after whsec_", want)
+		case len(key) < 24:
+			doc.fault(at, "is too short", want)
+		case len(key) > 64:
+			doc.fault(at, "is too long", want)
+		}
+	}
+	if len(w.Secret) == 0 && doc.has(path+".secret") {
+		doc.faultKey(path+".secret", "is empty", "at least one secret")
+	}
+	for name, value := range w.Headers {
+		at := member(path+".headers", name)
+		if !headerPattern.MatchString(name) {
+			doc.faultKey(at, "is not the name of a header", "letters, digits and -")
+		}
+		if doc.known(at) && strings.ContainsAny(value.Reveal(), "\r\n\x00") {
+			doc.fault(at, "has a line break", "one line")
+		}
+	}
+	if d.Kind != "" && doc.has(path+".mode") && d.Kind != w.Mode {
+		doc.fault(path+".mode", "contradicts kind: "+d.Kind, "one of the two keys")
+	}
+	l.checkTLS(doc, path+".tls", w.TLS)
+}

@@ -1,0 +1,132 @@
+package config
+
+import (
+	"errors"
+	"regexp"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/stripper"
+)
+
+var urlPath = regexp.MustCompile(`^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$`)
+
+func (l *loader) checkSources() {
+	c := &l.config
+	if len(c.Sources) == 0 && l.main.has("sources") {
+		l.main.faultKey("sources", "is empty", "at least one source")
+	}
+	urls, readers := claims{}, claims{}
+	for i := range c.Sources {
+		s := &c.Sources[i]
+		path := member("sources", s.Name)
+		l.checkName(l.main, path, s.Name)
+		l.checkLocators(s, path)
+		l.checkStrip(s, path)
+		l.checkMount(i, path)
+		if l.main.has(member(path, "delete_values")) && s.Operation.IsZero() {
+			l.main.faultKey(member(path, "delete_values"), "has no effect without operation", "operation beside it")
+		}
+		switch {
+		case s.Kafka != nil:
+			kafka := member(path, "kafka")
+			l.checkCluster(l.main, kafka, &s.Kafka.Cluster)
+			checkTopic(l.main, member(kafka, "topic"), s.Kafka.Topic)
+			at := l.main.at(member(kafka, "topic"))
+			reader := clusterOf(&s.Kafka.Cluster) + " " + s.Kafka.Topic + " " + s.Kafka.Group
+			if first, taken := readers.take(reader, path, at); taken && s.Kafka.Topic != "" {
+				l.main.fault(member(kafka, "topic"), "is read by "+first.String()+" in the same group", "a group of its own")
+			}
+		case s.HTTP != nil:
+			http := member(path, "http")
+			checkToken(l.main, member(http, "token"), s.HTTP.Token)
+			if l.main.known(member(http, "path")) && !urlPath.MatchString(s.HTTP.Path) {
+				l.main.fault(member(http, "path"), "is not the path of a URL", `names joined by slashes, like "bananas"`)
+			}
+			if first, taken := urls.take(s.HTTP.Path, path, l.main.at(http)); taken {
+				l.main.fault(member(http, "path"), "is the path of "+first.String()+" too", "a path of its own")
+			}
+			// A posted event has no position, so nothing else tells an old one.
+			if s.Mode == Patch && s.EventID.IsZero() && s.Sequence.IsZero() {
+				l.main.fault(member(path, "mode"), "would apply a patch again that is posted again", "event_id or sequence beside it")
+			}
+		}
+	}
+}
+
+// clusterOf gives a name for a cluster; the main one has none.
+func clusterOf(c *Cluster) string {
+	brokers := slices.Sorted(slices.Values(c.Brokers))
+	if len(brokers) == 0 {
+		return ""
+	}
+	return brokers[0]
+}
+
+// checkLocators refuses places that a source's events do not have.
+func (l *loader) checkLocators(s *Source, path string) {
+	for _, at := range []struct {
+		key           string
+		locator       Locator
+		header, byKey bool
+	}{
+		{"entity", s.Entity, true, true},
+		{"event_id", s.EventID, true, false},
+		{"payload", s.Payload, false, false},
+		{"operation", s.Operation, true, false},
+		{"sequence", s.Sequence, true, false},
+	} {
+		p := member(path, at.key)
+		switch {
+		case at.locator.Key && !at.byKey:
+			l.main.fault(p, "cannot be the record's key", `a gjson path; a member of that name is written \key`)
+		case at.locator.Key && s.Kafka == nil && (s.HTTP != nil || s.File != nil):
+			l.main.fault(p, "needs records with keys, which only Kafka has", `a gjson path; a member of that name is written \key`)
+		case at.locator.Header != "" && !at.header:
+			l.main.fault(p, "cannot be a header", "a gjson path")
+		case at.locator.Header != "" && s.File != nil:
+			l.main.fault(p, "needs headers, which a file has not", "a gjson path")
+		}
+	}
+}
+
+// checkStrip reports what package stripper finds in the patterns.
+func (l *loader) checkStrip(s *Source, path string) {
+	_, err := stripper.Compile(s.Strip)
+	var bad *stripper.CompileError
+	if !errors.As(err, &bad) {
+		return
+	}
+	for _, f := range bad.Faults {
+		if p := element(member(path, "strip"), f.Index); l.main.known(p) {
+			l.main.fault(p, f.Msg, f.Want)
+		}
+	}
+}
+
+// checkMount checks the place of a source's document, and that the places of
+// two sources are not inside one another.
+func (l *loader) checkMount(i int, path string) {
+	s := &l.config.Sources[i]
+	p := member(path, "mount")
+	if !l.main.known(p) {
+		return
+	}
+	mount := s.MountPath()
+	if len(mount) == 0 || slices.Contains(mount, "") {
+		l.main.fault(p, "has an empty part", `names of members, like "lab" or "lab.results"`)
+		return
+	}
+	for j := range l.config.Sources[:i] {
+		other := &l.config.Sources[j]
+		if m := other.MountPath(); len(m) > 0 && (begins(m, mount) || begins(mount, m)) {
+			l.main.fault(p, "is the place of source "+other.Name+", or inside it", "a place of its own, or none for both to merge at the root")
+			return
+		}
+	}
+}
+
+// begins reports whether path begins with prefix.
+func begins(path, prefix canonicaltree.Path) bool {
+	return len(path) >= len(prefix) && slices.Equal(path[:len(prefix)], prefix)
+}
