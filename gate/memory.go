@@ -1,0 +1,147 @@
+package gate
+
+import (
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultTTL is how long a gate remembers an event unless told otherwise.
+	DefaultTTL = 24 * time.Hour
+	// DefaultMemoryEntries is how many events a Memory holds unless told otherwise.
+	DefaultMemoryEntries = 1_000_000
+)
+
+// MemoryOptions configure a Memory. Zero values mean the defaults.
+type MemoryOptions struct {
+	// TTL is how long a mark lasts. Defaults to DefaultTTL.
+	TTL time.Duration
+	// Entries is the most marks held, some 250 bytes each whatever the length of
+	// the ids; the oldest make room. Defaults to DefaultMemoryEntries.
+	Entries int
+}
+
+// Memory is a gate inside the process. It forgets everything when the process
+// ends, and two processes do not see each other's marks: both cost work, never
+// correctness. Its calls do not block for long and fail only when ctx has
+// ended. Any number of goroutines may use it.
+type Memory struct {
+	ttl     time.Duration
+	entries int
+
+	mu    sync.Mutex
+	marks map[memoryKey]*list.Element // of *mark
+	age   *list.List                  // oldest mark in front; all have one TTL, so it expires first
+}
+
+var _ Gate = (*Memory)(nil)
+
+// memoryKey is a digest of source and event id: of one size, and without a
+// second pair that shares it.
+type memoryKey [sha256.Size]byte
+
+type mark struct {
+	key     memoryKey
+	hash    Hash
+	expires time.Time
+}
+
+// NewMemory gives an empty gate. Its error names the option that is wrong.
+func NewMemory(o MemoryOptions) (*Memory, error) {
+	if o.TTL == 0 {
+		o.TTL = DefaultTTL
+	}
+	if o.Entries == 0 {
+		o.Entries = DefaultMemoryEntries
+	}
+	if o.TTL < 0 || o.Entries < 0 {
+		return nil, errors.New("memory gate: ttl and entries must be positive")
+	}
+	return &Memory{ttl: o.TTL, entries: o.Entries, marks: map[memoryKey]*list.Element{}, age: list.New()}, nil
+}
+
+func newMemoryKey(e Entry) (k memoryKey) {
+	h := sha256.New()
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(len(e.Source)))
+	h.Write(n[:])
+	h.Write([]byte(e.Source))
+	h.Write([]byte(e.EventID))
+	h.Sum(k[:0])
+	return k
+}
+
+// Seen implements Gate.
+func (m *Memory) Seen(ctx context.Context, entries []Entry) ([]bool, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, fmt.Errorf("memory gate: seen: %w", err)
+	}
+	keys := newMemoryKeys(entries)
+	seen := make([]bool, len(entries))
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, k := range keys {
+		if el, ok := m.marks[k]; ok {
+			mk := el.Value.(*mark)
+			seen[i] = mk.hash == entries[i].Hash && now.Before(mk.expires)
+		}
+	}
+	return seen, nil
+}
+
+// Mark implements Gate.
+func (m *Memory) Mark(ctx context.Context, entries []Entry) error {
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("memory gate: mark: %w", err)
+	}
+	keys := newMemoryKeys(entries)
+	now := time.Now()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for i, k := range keys {
+		if el, ok := m.marks[k]; ok {
+			mk := el.Value.(*mark)
+			mk.hash, mk.expires = entries[i].Hash, now.Add(m.ttl)
+			m.age.MoveToBack(el)
+			continue
+		}
+		m.marks[k] = m.age.PushBack(&mark{key: k, hash: entries[i].Hash, expires: now.Add(m.ttl)})
+	}
+	for el := m.age.Front(); el != nil; el = m.age.Front() {
+		mk := el.Value.(*mark)
+		if m.age.Len() <= m.entries && now.Before(mk.expires) {
+			break
+		}
+		delete(m.marks, mk.key)
+		m.age.Remove(el)
+	}
+	return nil
+}
+
+// newMemoryKeys hashes outside the lock.
+func newMemoryKeys(entries []Entry) []memoryKey {
+	keys := make([]memoryKey, len(entries))
+	for i := range entries {
+		keys[i] = newMemoryKey(entries[i])
+	}
+	return keys
+}
+
+// Ping implements Gate; a Memory always answers.
+func (m *Memory) Ping(ctx context.Context) error { return ctx.Err() }
+
+// Close implements Gate. It forgets all marks.
+func (m *Memory) Close() error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	clear(m.marks)
+	m.age.Init()
+	return nil
+}

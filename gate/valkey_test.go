@@ -1,0 +1,169 @@
+package gate_test
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valkey-io/valkey-go"
+
+	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/gate/gatetest"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+)
+
+func newValkey(t testing.TB, o gate.ValkeyOptions) *gate.Valkey {
+	t.Helper()
+	if o.Timeout == 0 {
+		o.Timeout = 5 * time.Second // the machine may be busy
+	}
+	v, err := gate.NewValkey(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, v.Close()) })
+	return v
+}
+
+func admin(t testing.TB, address string) valkey.Client {
+	t.Helper()
+	c, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true})
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func TestValkeyConformance(t *testing.T) {
+	gatetest.Run(t, func(t testing.TB, ttl time.Duration) gate.Gate {
+		address, prefix := testservers.Valkey(t)
+		v, err := gate.NewValkey(gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix, TTL: ttl, Timeout: 5 * time.Second})
+		require.NoError(t, err)
+		return v
+	})
+}
+
+func TestValkeyGatesShareTheirMarks(t *testing.T) {
+	address, prefix := testservers.Valkey(t)
+	one := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
+	other := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
+	stranger := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix + "x"})
+	require.NoError(t, one.Mark(t.Context(), entries(0, 1)))
+	requireSeen(t, other, true)
+	requireSeen(t, stranger, false)
+}
+
+func requireSeen(t testing.TB, g gate.Gate, want bool) {
+	t.Helper()
+	seen, err := g.Seen(t.Context(), entries(0, 1))
+	require.NoError(t, err)
+	require.Equal(t, []bool{want}, seen)
+}
+
+func TestValkeyKeyAndLifetime(t *testing.T) {
+	address, prefix := testservers.Valkey(t)
+	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
+	require.NoError(t, v.Mark(t.Context(), []gate.Entry{{Source: "lab", EventID: "e:1", Hash: gate.Hash{1, 31: 9}}}))
+	c := admin(t, address)
+	key := prefix + ":3:lab:e:1"
+	value, err := c.Do(t.Context(), c.B().Get().Key(key).Build()).AsBytes()
+	require.NoError(t, err)
+	require.Equal(t, append([]byte{1}, append(make([]byte, 30), 9)...), value)
+	ttl, err := c.Do(t.Context(), c.B().Ttl().Key(key).Build()).AsInt64()
+	require.NoError(t, err)
+	require.InDelta(t, gate.DefaultTTL.Seconds(), ttl, 60)
+}
+
+// A value that no gate wrote is no mark, and no error either.
+func TestValkeyForeignValues(t *testing.T) {
+	address, prefix := testservers.Valkey(t)
+	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
+	c := admin(t, address)
+	key := prefix + ":1:s:0"
+	require.NoError(t, c.Do(t.Context(), c.B().Set().Key(key).Value("").Build()).Error())
+	requireSeen(t, v, false)
+	require.NoError(t, c.Do(t.Context(), c.B().Del().Key(key).Build()).Error())
+	require.NoError(t, c.Do(t.Context(), c.B().Rpush().Key(key).Element("a").Build()).Error())
+	requireSeen(t, v, false)
+	require.NoError(t, v.Mark(t.Context(), entries(0, 1)))
+	requireSeen(t, v, true)
+}
+
+func TestValkeyServerKilledPausedFlushed(t *testing.T) {
+	server := testservers.StartOwn(t, "valkey")
+	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{server.Address}, Timeout: 250 * time.Millisecond})
+	answers := func() bool { return v.Ping(t.Context()) == nil }
+	require.Eventually(t, answers, 10*time.Second, 10*time.Millisecond)
+	require.NoError(t, v.Mark(t.Context(), entries(0, 1)))
+	requireSeen(t, v, true)
+
+	server.Kill()
+	requireFailsSoon(t, v)
+	server.Start()
+	require.Eventually(t, answers, 10*time.Second, 10*time.Millisecond, "the same gate goes on")
+	_, err := v.Seen(t.Context(), entries(0, 1))
+	require.NoError(t, err)
+
+	server.Pause()
+	requireFailsSoon(t, v)
+	server.Resume()
+	require.Eventually(t, answers, 10*time.Second, 10*time.Millisecond, "the same gate goes on")
+
+	require.NoError(t, v.Mark(t.Context(), entries(0, 1)))
+	requireSeen(t, v, true)
+	c := admin(t, server.Address)
+	require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
+	requireSeen(t, v, false)
+}
+
+// requireFailsSoon checks that a gate whose server is away says so within its
+// time-out and some room for a busy machine.
+func requireFailsSoon(t testing.TB, g gate.Gate) {
+	t.Helper()
+	for range 3 {
+		start := time.Now()
+		_, err := g.Seen(t.Context(), entries(0, 1))
+		require.Error(t, err)
+		require.Error(t, g.Mark(t.Context(), entries(0, 1)))
+		require.Error(t, g.Ping(t.Context()))
+		require.Less(t, time.Since(start), 3*time.Second)
+	}
+}
+
+func TestValkeyNotThereAtStart(t *testing.T) {
+	server := testservers.StartOwn(t, "valkey")
+	server.Stop()
+	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{server.Address}})
+	requireFailsSoon(t, v)
+	server.Start()
+	require.Eventually(t, func() bool { return v.Ping(t.Context()) == nil }, 10*time.Second, 10*time.Millisecond)
+}
+
+// A listener that accepts and never answers must not hold up its callers.
+func TestValkeyThatNeverAnswers(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{l.Addr().String()}, Timeout: 100 * time.Millisecond})
+	requireFailsSoon(t, v)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	require.ErrorIs(t, v.Ping(ctx), context.Canceled)
+}
+
+func TestValkeyAfterClose(t *testing.T) {
+	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{"127.0.0.1:1"}})
+	require.NoError(t, v.Close())
+	require.ErrorIs(t, v.Ping(t.Context()), gate.ErrClosed)
+}
+
+func TestValkeyOptionsAreChecked(t *testing.T) {
+	for name, o := range map[string]gate.ValkeyOptions{
+		"address: must be set": {},
+		"address: ":            {Addresses: []string{"localhost"}},
+		"ttl: ":                {Addresses: []string{"localhost:1"}, TTL: time.Microsecond},
+		"timeout: ":            {Addresses: []string{"localhost:1"}, Timeout: -1},
+	} {
+		_, err := gate.NewValkey(o)
+		require.ErrorContains(t, err, name)
+	}
+}
