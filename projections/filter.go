@@ -23,6 +23,7 @@ import (
 const (
 	maxNodes  = 1000      // of the expression's tree
 	maxLoops  = 3         // predicates inside one another
+	maxRange  = 10_000    // numbers in a range a..b
 	maxMemory = 1_000_000 // values that one evaluation may create
 )
 
@@ -50,7 +51,7 @@ type run struct {
 // library stops at its first.
 func compileFilter(text string) (*filter, []Fault) {
 	check := conf.CreateNew()
-	expr.Env(types.Map{"doc": types.Any})(check)
+	expr.Env(types.Map{"doc": types.Any, "null": types.Nil})(check)
 	expr.AsBool()(check)
 	expr.MaxNodes(maxNodes)(check)
 	for name := range check.Builtins {

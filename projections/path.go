@@ -14,8 +14,8 @@ type path struct {
 	steps []step
 	// rest is empty when the steps are the whole path.
 	rest string
-	// piped: rest applies to any value, also to an absent one. Otherwise it only
-	// applies to arrays and objects.
+	// piped: rest applies to any value that is there. Otherwise it only applies to
+	// arrays and objects.
 	piped bool
 }
 

@@ -27,6 +27,9 @@ func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, ma
 	}
 	w := writer{out: dst, omitEmpty: p.spec.OmitEmpty}
 	w.object(p.outputs, doc)
+	for _, tree := range w.trees {
+		tree.Release()
+	}
 	if w.err != nil {
 		w.err.Customer, w.err.Name = p.spec.Customer, p.spec.Name
 		return dst, false, w.err
@@ -37,7 +40,8 @@ func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, ma
 // writer appends one output.
 type writer struct {
 	out       []byte
-	text      []byte // canonical text for gjson
+	text      []byte                // canonical text for gjson
+	trees     []*canonicaltree.Tree // of what gjson gave
 	omitEmpty bool
 	err       *ValueError
 }
@@ -129,15 +133,13 @@ func (w *writer) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 		text := appendHashed(nil, v, f.path.steps[hashed:])
 		return w.parse(f, text)
 	}
-	if !f.path.piped && v.Kind() != canonicaltree.Array && v.Kind() != canonicaltree.Object {
+	container := v.Kind() == canonicaltree.Array || v.Kind() == canonicaltree.Object
+	if !container && !(f.path.piped && v.Exists()) {
 		return canonicaltree.Node{}
 	}
 	// Wildcards, queries and modifiers see the members in the order of the text.
 	// Two documents that are equal must not differ here, so they see one order.
 	w.text = v.AppendCanonical(w.text[:0])
-	if w.text == nil {
-		w.text = []byte{}
-	}
 	result := gjson.GetBytes(w.text, f.path.rest)
 	if !result.Exists() {
 		return canonicaltree.Node{}
@@ -146,14 +148,12 @@ func (w *writer) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 }
 
 func (w *writer) parse(f *field, text []byte) canonicaltree.Node {
-	if text == nil {
-		return canonicaltree.Node{}
-	}
 	tree, err := canonicaltree.Parse(text)
 	if err != nil {
 		w.err = &ValueError{Out: f.out, Err: err}
 		return canonicaltree.Node{}
 	}
+	w.trees = append(w.trees, tree)
 	return tree.Root()
 }
 

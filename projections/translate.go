@@ -24,7 +24,7 @@ func (v *validator) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
 		if n.Value == "$env" {
-			v.fault(n, "unknown name $env", "the only name is doc")
+			v.fault(n, "unknown name $env", "the names are doc and null")
 		}
 	case *ast.VariableDeclaratorNode:
 		if n.Name[0] == '$' {
@@ -42,8 +42,21 @@ func (v *validator) Visit(node *ast.Node) {
 			v.fault(n, "calls a value", "only functions can be called; members of doc have none")
 		}
 	case *ast.BinaryNode:
-		if _, constant := n.Right.(*ast.StringNode); n.Operator == "matches" && !constant {
+		v.binary(n)
+	}
+}
+
+func (v *validator) binary(n *ast.BinaryNode) {
+	switch n.Operator {
+	case "matches":
+		if _, constant := n.Right.(*ast.StringNode); !constant {
 			v.fault(n, "matches a pattern that is not a constant", `write the pattern as a string, such as doc.id matches "^B-"`)
+		}
+	case "..":
+		from, ok1 := n.Left.(*ast.IntegerNode)
+		to, ok2 := n.Right.(*ast.IntegerNode)
+		if !ok1 || !ok2 || to.Value-from.Value >= maxRange {
+			v.fault(n, "is a range without a fixed size", fmt.Sprintf("write both ends as numbers, at most %d in all, or compare with < and <=", maxRange))
 		}
 	}
 }
@@ -122,8 +135,11 @@ func call(name string, arguments ...ast.Node) ast.Node {
 func (t *translator) Visit(node *ast.Node) {
 	switch n := (*node).(type) {
 	case *ast.IdentifierNode:
-		if n.Value == "doc" {
+		switch n.Value {
+		case "doc":
 			t.read(node, []step{})
+		case "null":
+			ast.Patch(node, &ast.NilNode{})
 		}
 	case *ast.MemberNode:
 		t.member(node, n)

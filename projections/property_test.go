@@ -1,0 +1,348 @@
+package projections
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
+	"pgregory.net/rapid"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// names are those of members in random documents: few, so that paths meet them,
+// and with everything that paths give a meaning to.
+var names = []string{"a", "b", "c", "0", "1", "x.y", "#", "é", "a*", "@keys", `q"`, "|"}
+
+func drawValue(t *rapid.T, depth int) any {
+	kinds := 6
+	if depth > 0 {
+		kinds = 10
+	}
+	switch rapid.IntRange(0, kinds-1).Draw(t, "kind") {
+	case 0:
+		return nil
+	case 1:
+		return rapid.Bool().Draw(t, "bool")
+	case 2, 3:
+		return json.Number(rapid.SampledFrom([]string{"0", "1", "2", "1.0", "-3.5", "1e3"}).Draw(t, "number"))
+	case 4, 5:
+		return rapid.SampledFrom([]string{"", "a", "b", "ripe", "é\"\\"}).Draw(t, "string")
+	case 6, 7:
+		return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) any { return drawValue(t, depth-1) }), 0, 3).Draw(t, "array")
+	default:
+		return rapid.MapOfN(rapid.SampledFrom(names), rapid.Custom(func(t *rapid.T) any { return drawValue(t, depth-1) }), 0, 4).Draw(t, "object")
+	}
+}
+
+// drawText writes v as JSON with members in random order and random escapes.
+func drawText(t *rapid.T, v any) string {
+	switch v := v.(type) {
+	case []any:
+		parts := make([]string, len(v))
+		for i := range v {
+			parts[i] = drawText(t, v[i])
+		}
+		return "[" + strings.Join(parts, " , ") + "]"
+	case map[string]any:
+		keys := make([]string, 0, len(v))
+		for _, n := range names {
+			if _, ok := v[n]; ok {
+				keys = append(keys, n)
+			}
+		}
+		keys = rapid.Permutation(keys).Draw(t, "order")
+		parts := make([]string, len(keys))
+		for i, k := range keys {
+			parts[i] = drawText(t, k) + ": " + drawText(t, v[k])
+		}
+		return "{" + strings.Join(parts, ",") + "}"
+	case string:
+		if strings.HasPrefix(v, "a") && rapid.Bool().Draw(t, "escape") {
+			return `"\u0061` + v[1:] + `"`
+		}
+	}
+	text, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+// drawChange gives a value that differs from v in a few places at most.
+func drawChange(t *rapid.T, v any, depth int) any {
+	if depth > 0 && rapid.IntRange(0, 4).Draw(t, "deeper") > 0 {
+		switch v := v.(type) {
+		case []any:
+			if len(v) > 0 {
+				w := append([]any(nil), v...)
+				i := rapid.IntRange(0, len(w)-1).Draw(t, "element")
+				w[i] = drawChange(t, w[i], depth-1)
+				return w
+			}
+		case map[string]any:
+			w := make(map[string]any, len(v))
+			for k, m := range v {
+				w[k] = m
+			}
+			k := rapid.SampledFrom(names).Draw(t, "member")
+			if m, ok := w[k]; ok && rapid.Bool().Draw(t, "inside") {
+				w[k] = drawChange(t, m, depth-1)
+			} else if ok && rapid.Bool().Draw(t, "remove") {
+				delete(w, k)
+			} else {
+				w[k] = drawValue(t, 1)
+			}
+			return w
+		}
+	}
+	return drawValue(t, depth)
+}
+
+func drawDocument(t *rapid.T) any {
+	if rapid.IntRange(0, 19).Draw(t, "any root") == 0 {
+		return drawValue(t, 3)
+	}
+	return rapid.MapOfN(rapid.SampledFrom(names), rapid.Custom(func(t *rapid.T) any { return drawValue(t, 3) }), 0, 6).Draw(t, "root")
+}
+
+func parseText(t require.TestingT, text string) canonicaltree.Node {
+	tree, err := canonicaltree.Parse([]byte(text))
+	require.NoError(t, err, text)
+	return tree.Root()
+}
+
+// drawPlain draws a path of names, indexes and, if it may, hashes.
+func drawPlain(t *rapid.T, hashes bool) string {
+	part := rapid.Custom(func(t *rapid.T) string {
+		if i := rapid.IntRange(0, 9).Draw(t, "part"); hashes && i == 0 {
+			return "#"
+		} else if i < 3 {
+			return rapid.SampledFrom([]string{"0", "1", "2"}).Draw(t, "index")
+		}
+		n := rapid.SampledFrom(names).Draw(t, "name")
+		if n == "0" || n == "1" {
+			return `\` + n
+		}
+		return gjson.Escape(n)
+	})
+	return strings.Join(rapid.SliceOfN(part, 1, 4).Draw(t, "parts"), ".")
+}
+
+func drawPath(t *rapid.T) string {
+	plain := drawPlain(t, true)
+	switch rapid.IntRange(0, 7).Draw(t, "shape") {
+	case 0:
+		return plain + "." + rapid.SampledFrom([]string{"*", "a*", "?", "*.b", "*.#.a"}).Draw(t, "wild")
+	case 1:
+		return plain + "." + rapid.SampledFrom([]string{`#(a==1)`, `#(a>0)#`, `#(b=="ripe").c`, `#(b%"r*")#.a`, `#(==1)#`, `#(a)#.a|0`, `#(a.#(==1))#`, `#(b==~true)#`}).Draw(t, "query")
+	case 2:
+		return plain + rapid.SampledFrom([]string{"|@keys", ".@values", "|@reverse", ".@this.a", "|@flatten", `.@pretty:{"indent":""}`, "|@tostr", "|@join", "|@dig:a", "|a", "|#", ".@ugly|0", "|@valid"}).Draw(t, "modifier")
+	case 3:
+		return rapid.SampledFrom([]string{"@this", "*", "@keys", `{a,"z":b.c}`, "[a,b.#]", "*.a", "@this|a", "@dig:b", "a.{b,c}", "a.[0,1]"}).Draw(t, "root path")
+	}
+	return plain
+}
+
+var filters = []string{
+	`doc.a == 1`, `doc.a.b in ["ripe", "a"]`, `doc.b > 0`, `any(doc.a, .b == "ripe")`, `doc.a[0] != null`,
+	`len(doc.c) > 1`, `"a" in doc.b`, `doc["x.y"] == doc.b`, `doc.a[-1] == 1`, `let v = doc.c; v.a == v.b`,
+	`doc == {"a": 1}`, `count(doc.b, # == 1) > 0 or doc.c`, `doc.a[doc.b] == null`, `doc?.a?.b == nil`,
+	`doc.a["0"] == 1`, `not (doc.b < doc.c)`, `all(doc.a, any(#.b, # == 1))`, `first(doc.a) == 1`,
+	`doc.a[0:1] == [1]`, `(doc.b ?? doc.c) == true`, `get(doc.a, "b") == 1`, `doc.b ? doc.c : doc.a`,
+}
+
+func drawFields(t *rapid.T, depth int) []Field {
+	outs := []string{"p", "g.q", "g.h.r", `s\.t`, "e"}
+	fields := make([]Field, rapid.IntRange(1, 3).Draw(t, "fields"))
+	for i := range fields {
+		f := Field{Out: outs[i]}
+		switch rapid.IntRange(0, 5).Draw(t, "field") {
+		case 0:
+			f.Const = []byte(`{"k": 1}`)
+		case 1:
+			f.Path, f.Default = drawPath(t), []byte(rapid.SampledFrom([]string{"0", "null", `""`, "[]"}).Draw(t, "default"))
+		case 2:
+			f.Path = drawPath(t)
+			if depth > 0 {
+				f.Each = drawFields(t, depth-1)
+			}
+		default:
+			f.Path = drawPath(t)
+		}
+		fields[i] = f
+	}
+	return fields
+}
+
+func drawSpec(t *rapid.T) Spec {
+	s := Spec{Customer: "acme", Name: "p", Fields: drawFields(t, 1), OmitEmpty: rapid.Bool().Draw(t, "omit")}
+	if rapid.Bool().Draw(t, "filtered") {
+		s.When = rapid.SampledFrom(filters).Draw(t, "when")
+	}
+	return s
+}
+
+// outcome is what a projection says of a document, in canonical form.
+func outcome(t require.TestingT, p *Projection, doc canonicaltree.Node) string {
+	out, match, err := p.Project([]byte("kept"), doc)
+	require.True(t, strings.HasPrefix(string(out), "kept"))
+	if err != nil || !match {
+		require.Len(t, out, len("kept"))
+		return fmt.Sprintf("%t %v", match, err)
+	}
+	return "true " + string(parseText(t, string(out[len("kept"):])).AppendCanonical(nil))
+}
+
+// TestPruningIsSound: a projection that the index does not mark for the
+// differences of two documents says the same of both.
+func TestPruningIsSound(t *testing.T) {
+	pruned, touched := 0, 0
+	rapid.Check(t, func(t *rapid.T) {
+		from := drawDocument(t)
+		to := drawDocument(t)
+		if rapid.IntRange(0, 3).Draw(t, "near") > 0 {
+			to = drawChange(t, from, 3)
+		}
+		a, b := parseText(t, drawText(t, from)), parseText(t, drawText(t, to))
+		ps := make([]*Projection, rapid.IntRange(1, 4).Draw(t, "projections"))
+		for i := range ps {
+			p, err := Compile(drawSpec(t))
+			require.NoError(t, err)
+			ps[i] = p
+		}
+		set := make([]bool, len(ps))
+		NewIndex(ps).TouchedBy(a, b, set)
+		for i, p := range ps {
+			if set[i] {
+				touched++
+				continue
+			}
+			pruned++
+			require.Equal(t, outcome(t, p, a), outcome(t, p, b), "reads %v\na %s\nb %s\nspec %+v", p.ReadSet(), a.Raw(), b.Raw(), p.Spec())
+		}
+	})
+	require.Positive(t, pruned, "nothing was ever pruned: the property says nothing")
+	require.Positive(t, touched)
+}
+
+// TestSpellingDoesNotMatter: two texts of one value have one outcome.
+func TestSpellingDoesNotMatter(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := drawDocument(t)
+		a, b := parseText(t, drawText(t, v)), parseText(t, drawText(t, v))
+		p, err := Compile(drawSpec(t))
+		require.NoError(t, err)
+		require.Equal(t, outcome(t, p, a), outcome(t, p, b), "a %s\nb %s\nspec %+v", a.Raw(), b.Raw(), p.Spec())
+	})
+}
+
+// viaGjson is what gjson gives for a path, in canonical form.
+func viaGjson(t require.TestingT, doc canonicaltree.Node, path string) string {
+	result := gjson.GetBytes(doc.AppendCanonical(nil), path)
+	if !result.Exists() {
+		return "absent"
+	}
+	return string(parseText(t, result.Raw).AppendCanonical(nil))
+}
+
+func viaTree(t require.TestingT, doc canonicaltree.Node, path string) string {
+	p, err := Compile(Spec{Fields: []Field{{Out: "v", Path: path}}})
+	require.NoError(t, err, path)
+	out, _, err := p.Project(nil, doc)
+	require.NoError(t, err, path)
+	v := parseText(t, string(out)).Get("v")
+	if !v.Exists() {
+		return "absent"
+	}
+	return string(v.AppendCanonical(nil))
+}
+
+// TestPathsAgreeWithGjson: paths mean what gjson says, whether they are read from
+// the tree, by gjson, or by both in turn.
+func TestPathsAgreeWithGjson(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		v := drawDocument(t)
+		doc := parseText(t, drawText(t, v))
+		switch doc.Kind() {
+		case canonicaltree.Object, canonicaltree.Array:
+		default:
+			return // gjson looks for brackets inside a string
+		}
+		path := drawPath(t)
+		if p, _ := parsePath(path); p.piped {
+			if v, _ := follow(doc, p.steps); !v.Exists() {
+				// gjson hands some modifiers an empty text here; nothing is nothing.
+				require.Equal(t, "absent", viaTree(t, doc, path), path)
+				return
+			}
+		}
+		require.Equal(t, viaGjson(t, doc, path), viaTree(t, doc, path), "%s of %s", path, doc.AppendCanonical(nil))
+	})
+}
+
+func TestPlainPathsAreReadFromTheTree(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		path := drawPlain(t, true)
+		p, fault := parsePath(path)
+		require.Nil(t, fault, path)
+		require.Empty(t, p.rest, path)
+	})
+}
+
+// FuzzPath: no path makes the compiler or a projection fail in any way but by a
+// fault, plain paths agree with gjson, and a path never reads what its read-set
+// leaves out.
+func FuzzPath(f *testing.F) {
+	const doc = `{"a":[{"b":1,"c":["x",null]},{"b":2},3,"s"],"b":{"a":{"0":true},"x.y":"z","#t":[[1],[2]]},"c":null,"é":"\u00e9"}`
+	for _, path := range []string{"a.0.b", "a.#.b", "a.#", `b.x\.y`, "a.#(b==1).c", "*", "b.@keys", "{a,b}", `a.#(b>1)#.b|0`, `b.\#t.#.0`, "@this", `[a.#,"x":c]`, "!true", "a..b", `\`, "a.#(b", "@nope", `@pretty:{"a":1}`} {
+		f.Add(doc, path)
+	}
+	f.Fuzz(func(t *testing.T, text, path string) {
+		tree, err := canonicaltree.Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		p, err := Compile(Spec{Fields: []Field{{Out: "v", Path: path}}})
+		if err != nil {
+			return
+		}
+		out, match, err := p.Project(nil, tree.Root())
+		if err != nil {
+			return
+		}
+		require.True(t, match)
+		shown := parseText(t, string(out)).Get("v")
+		compiled, _ := parsePath(path)
+		root := tree.Root()
+		if compiled.rest == "" && path != "@this" && root.Len() > 0 && !strings.ContainsAny(text, `\`) && !hasBracketInString(root) {
+			want := gjson.GetBytes(root.Raw(), path)
+			require.Equal(t, want.Exists(), shown.Exists())
+			if shown.Exists() {
+				require.True(t, canonicaltree.Equal(parseText(t, want.Raw), shown, canonicaltree.Literal))
+			}
+		}
+	})
+}
+
+// hasBracketInString: gjson reads on inside such strings where a path goes
+// deeper than the document.
+func hasBracketInString(n canonicaltree.Node) bool {
+	if text, ok := n.Text(); ok {
+		return strings.ContainsAny(text, "{[")
+	}
+	for _, v := range n.Elements() {
+		if hasBracketInString(v) {
+			return true
+		}
+	}
+	for name, v := range n.Members() {
+		if strings.ContainsAny(name, "{[") || hasBracketInString(v) {
+			return true
+		}
+	}
+	return false
+}
