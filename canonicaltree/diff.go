@@ -128,7 +128,7 @@ func (d *differ) values(a, b uint32, g agreement) bool {
 // equalNumbers compares two literals whose bytes may differ.
 func (d *differ) equalNumbers(x, y *node) bool {
 	p, q := d.a.data[x.start:x.end], d.b.data[y.start:y.end]
-	if d.numbers == Literal || x.flags&y.flags&plain != 0 {
+	if d.numbers == Literal || (x.flags|y.flags)&unplain == 0 {
 		return bytes.Equal(p, q)
 	}
 	var bufP, bufQ [64]byte

@@ -3,6 +3,7 @@ package canonicaltree
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"slices"
 	"sync"
 )
 
@@ -74,56 +75,104 @@ func (n Node) AppendEncoding(dst []byte, numbers Numbers) []byte {
 	return n.t.appendEncoding(dst, n.i, numbers)
 }
 
-// appendEncoding encodes the value at index i without its name. What stands in
-// the document as it is encoded goes by in one loop; only an object with
-// unordered members calls itself for each of them.
+// appendEncoding encodes the value at index i without its name.
 func (t *Tree) appendEncoding(dst []byte, i uint32, numbers Numbers) []byte {
-	end := t.nodes[i].next
-	for c := i; c < end; {
-		n := &t.nodes[c]
-		if n.flags&isMember != 0 && c != i {
-			name := t.nameOf(n)
-			dst = appendHead(dst, tagString, len(name))
-			dst = append(dst, name...)
-		}
-		switch n.kind {
-		case String:
-			text := t.textOf(n)
-			dst = appendHead(dst, tagString, len(text))
-			dst = append(dst, text...)
-		case Number:
-			literal := t.data[n.start:n.end]
-			if numbers == Decimal && n.flags&plain == 0 {
-				dst = appendDecimal(dst, literal)
-				break
-			}
-			dst = appendHead(dst, tagNumber, len(literal))
-			dst = append(dst, literal...)
-		case Array:
-			dst = appendHead(dst, tagArray, int(n.count))
-		case Object:
-			dst = appendHead(dst, tagObject, int(n.count))
-			if n.flags&unordered == 0 {
-				break
-			}
-			for _, m := range t.order[n.order : n.order+n.count] {
-				name := t.nameOf(&t.nodes[m])
-				dst = appendHead(dst, tagString, len(name))
-				dst = append(dst, name...)
-				dst = t.appendEncoding(dst, m, numbers)
-			}
-			c = n.next
-			continue
-		case True:
-			dst = append(dst, tagTrue)
-		case False:
-			dst = append(dst, tagFalse)
-		case Null:
-			dst = append(dst, tagNull)
-		}
-		c++
+	// Content never grows on its way here, except that a number's normal form
+	// may have an exponent where the literal has a point. Besides, every node
+	// has at most two heads.
+	perNode := 2 * maxHead
+	if numbers == Decimal {
+		perNode += maxExponent
 	}
-	return dst
+	n := &t.nodes[i]
+	need := int(n.end-n.start) + int(n.next-i)*perNode + overshoot
+	dst = slices.Grow(dst, need)
+	return dst[:t.encode(dst[:cap(dst)], len(dst), i, numbers)]
+}
+
+const (
+	maxHead     = 5
+	maxExponent = 12 // "e-" and the digits of 2^31
+	overshoot   = 32 // room for put
+)
+
+// tags and contents say by kind with what an encoding begins, and whether its
+// number is that of content bytes that follow.
+var (
+	tags     = [8]byte{Null: tagNull, False: tagFalse, True: tagTrue, Number: tagNumber, String: tagString, Array: tagArray, Object: tagObject}
+	contents = [8]uint32{Number: ^uint32(0), String: ^uint32(0)}
+)
+
+// encode writes the value at index i to dst[p:], which has room for it, and
+// gives the offset behind it. What stands in the document as it is encoded goes
+// by in one loop, with few branches that the processor has to guess; only an
+// object with unordered members calls itself for each.
+func (t *Tree) encode(dst []byte, p int, i uint32, numbers Numbers) int {
+	nodes, data := t.nodes, t.data
+	end := nodes[i].next
+	for c := i; c < end; c++ {
+		n := &nodes[c]
+		if n.flags&isMember != 0 && c != i {
+			p = t.encodeName(dst, p, n)
+		}
+		source := data
+		if n.flags&(escaped|unordered|unplain) != 0 {
+			switch {
+			case n.kind == Object:
+				p = t.encodeByName(dst, p, n, numbers)
+				c = n.next - 1
+				continue
+			case n.kind == String:
+				source = t.text
+			case numbers == Decimal:
+				p = len(appendDecimal(dst[:p], data[n.start:n.end]))
+				continue
+			}
+		}
+		kind := n.kind & 7
+		p = putHead(dst, p, tags[kind], n.count)
+		p = put(dst, p, source, n.order, n.count&contents[kind])
+	}
+	return p
+}
+
+// encodeByName writes an object that the document has in another order.
+func (t *Tree) encodeByName(dst []byte, p int, n *node, numbers Numbers) int {
+	p = putHead(dst, p, tagObject, n.count)
+	for _, m := range t.order[n.order : n.order+n.count] {
+		p = t.encodeName(dst, p, &t.nodes[m])
+		p = t.encode(dst, p, m, numbers)
+	}
+	return p
+}
+
+func (t *Tree) encodeName(dst []byte, p int, n *node) int {
+	source := t.data
+	if n.flags&nameEscaped != 0 {
+		source = t.text
+	}
+	p = putHead(dst, p, tagString, n.nameLen)
+	return put(dst, p, source, n.name, n.nameLen)
+}
+
+// putHead writes an initial byte and the length or count that belongs to it.
+func putHead(dst []byte, p int, tag byte, n uint32) int {
+	if n < 24 {
+		dst[p] = tag | byte(n)
+		return p + 1
+	}
+	return len(appendHead(dst[:p], tag, int(n)))
+}
+
+// put copies n bytes of source at offset from to dst[p:]. Most are few, and
+// cheaper to copy as a block, whatever stands behind them, than by a call.
+func put(dst []byte, p int, source []byte, from, n uint32) int {
+	if n <= overshoot && int(from)+overshoot <= len(source) {
+		*(*[overshoot]byte)(dst[p:]) = *(*[overshoot]byte)(source[from:])
+	} else {
+		copy(dst[p:], source[from:from+n])
+	}
+	return p + int(n)
 }
 
 // appendHead appends an initial byte and the length or count that belongs to it.

@@ -96,7 +96,7 @@ func FuzzDecimal(f *testing.F) {
 		normal := appendNormal(nil, raw)
 		assert.Equal(t, referenceDecimal(string(raw)), string(normal))
 		assert.Equal(t, string(normal), string(appendNormal(nil, normal)), "the normal form is its own")
-		if tree.nodes[0].flags&plain != 0 {
+		if tree.nodes[0].flags&unplain == 0 {
 			assert.Equal(t, string(raw), string(normal))
 		}
 	})

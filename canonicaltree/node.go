@@ -1,8 +1,9 @@
 package canonicaltree
 
 import (
-	"bytes"
+	"encoding/binary"
 	"iter"
+	"math/bits"
 )
 
 // Kind is the type of a value.
@@ -305,8 +306,10 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 func commonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0
-	for i+64 <= n && bytes.Equal(a[i:i+64], b[i:i+64]) {
-		i += 64
+	for ; i+8 <= n; i += 8 {
+		if x := binary.LittleEndian.Uint64(a[i:]) ^ binary.LittleEndian.Uint64(b[i:]); x != 0 {
+			return i + bits.TrailingZeros64(x)>>3
+		}
 	}
 	for i < n && a[i] == b[i] {
 		i++

@@ -1,31 +1,44 @@
 package canonicaltree
 
-import "bytes"
+import (
+	"bytes"
+	"math/bits"
+)
 
-// entry is a member while its object is being sorted.
+// entry is a member of an object that is still open or being sorted.
 type entry struct {
-	key     uint64 // keyOf the name behind what all names share
+	key     uint64 // the first bytes of the name, see keyAt
 	node    uint32
 	ordinal uint32 // its place in the document
 }
 
-// sortMembers lists the members of the object at index i by name and refuses
-// names that occur twice. It takes n log n comparisons; only one per member if
-// the object that this Tree sorted at the same place before, usually of the
-// document before, had its members in the same order.
+// sortMembers lists the members of the object at index i, the last entries, by
+// name and refuses names that occur twice. It takes n log n steps; only one per
+// member for a wide object if the one that this Tree sorted at the same place
+// before, usually of the document before, had its members in the same order.
 func (t *Tree) sortMembers(i uint32) error {
-	shared := t.gather(i)
-	at := len(t.order)
 	n := &t.nodes[i]
-	n.order = uint32(at)
-	for len(t.ordinals) < at+int(n.count) {
+	n.order = uint32(len(t.order))
+	es := t.entries[len(t.entries)-int(n.count):]
+	if len(es) <= wide && t.rank(es) {
+		return nil
+	}
+
+	shared := t.narrow(es)
+	for len(t.ordinals) < int(n.order+n.count) {
 		t.ordinals = append(t.ordinals, 0)
 	}
-	ordinals := t.ordinals[at : at+int(n.count)]
-	if !t.tryOrder(ordinals, shared) {
-		t.sortEntries(shared)
+	ordinals := t.ordinals[n.order : n.order+n.count]
+	if len(t.spare) < len(es) {
+		t.spare = make([]entry, 2*len(es))
 	}
-	es := t.entries
+	if !t.tryOrder(es, ordinals, shared) {
+		if len(es) >= 64 {
+			t.radixSort(es, shared)
+		} else {
+			t.mergeSort(es, shared)
+		}
+	}
 	for k := range es {
 		if k > 0 && es[k-1].key == es[k].key && t.compare(&es[k-1], &es[k], shared) == 0 {
 			return t.duplicate(max(es[k-1].node, es[k].node))
@@ -36,31 +49,74 @@ func (t *Tree) sortMembers(i uint32) error {
 	return nil
 }
 
-// gather puts the members of the object at index i into t.entries and gives the
-// number of bytes that all their names begin with: in wide objects, names often
-// differ only late (item_0001), where the key must look.
-func (t *Tree) gather(i uint32) (shared int) {
-	end := t.nodes[i].next
-	if t.nodes[i].count > wide {
-		first := t.nameOf(&t.nodes[i+1])
-		shared = len(first)
-		for c := i + 1; c < end && shared > 0; c = t.nodes[c].next {
-			shared = commonPrefix(first[:shared], t.nameOf(&t.nodes[c]))
+// rank lists few members by counting, for each, those with a smaller key: more
+// comparisons than sorting takes, but none that the processor has to guess. It
+// gives up if two keys are equal.
+func (t *Tree) rank(es []entry) bool {
+	var ranks [wide]uint8
+	for i := range es {
+		var smaller uint8
+		for j := range i {
+			var less uint8
+			if es[j].key < es[i].key {
+				less = 1
+			}
+			smaller += less
+			ranks[j&(wide-1)] += 1 - less
+		}
+		ranks[i&(wide-1)] = smaller
+	}
+	t.steps += len(es) * len(es) / 2
+
+	at := len(t.order)
+	t.order = append(t.order, make([]uint32, len(es))...)
+	order := t.order[at:]
+	var sorted [wide]uint64
+	for i := range es {
+		r := ranks[i&(wide-1)] & (wide - 1)
+		order[r] = es[i].node
+		sorted[r] = es[i].key
+	}
+	for i := 1; i < len(es); i++ {
+		if sorted[i-1] == sorted[i] {
+			t.order = t.order[:at]
+			return false
 		}
 	}
-	es := t.entries[:0]
-	for c := i + 1; c < end; c = t.nodes[c].next {
-		es = append(es, entry{keyOf(t.nameOf(&t.nodes[c])[shared:]), c, uint32(len(es))})
+	return true
+}
+
+// narrow makes the keys of wide objects begin behind what all names begin with,
+// and gives the number of bytes that is: names often differ only late
+// (item_0001), where the keys must look.
+func (t *Tree) narrow(es []entry) (shared int) {
+	if len(es) <= wide || bits.LeadingZeros64(differing(es)) < 32 {
+		return 0
 	}
-	t.entries = es
+	first := t.nameOf(&t.nodes[es[0].node])
+	shared = len(first)
+	for k := range es {
+		shared = commonPrefix(first[:shared], t.nameOf(&t.nodes[es[k].node]))
+	}
+	for k := range es {
+		es[k].key = keyOf(t.nameOf(&t.nodes[es[k].node])[shared:])
+	}
 	return shared
 }
 
-// tryOrder puts t.entries into the order that the ordinals say, if the names
-// ascend strictly that way. Then it is a permutation and the right one, whatever
-// the ordinals came from; otherwise nothing changes.
-func (t *Tree) tryOrder(ordinals []uint32, shared int) bool {
-	es, sorted := t.entries, t.spare[:0]
+// differing has the bits set in which not all keys are alike.
+func differing(es []entry) (mask uint64) {
+	for k := range es {
+		mask |= es[k].key ^ es[0].key
+	}
+	return mask
+}
+
+// tryOrder puts es into the order that the ordinals say, if the names ascend
+// strictly that way. Then it is a permutation and the right one, whatever the
+// ordinals came from; otherwise nothing changes.
+func (t *Tree) tryOrder(es []entry, ordinals []uint32, shared int) bool {
+	sorted := t.spare[:len(es)]
 	for k, o := range ordinals {
 		if int(o) >= len(es) {
 			return false
@@ -68,21 +124,59 @@ func (t *Tree) tryOrder(ordinals []uint32, shared int) bool {
 		if k > 0 && !t.less(&sorted[k-1], &es[o], shared) {
 			return false
 		}
-		sorted = append(sorted, es[o])
-		t.spare = sorted
+		sorted[k] = es[o]
 	}
-	t.entries, t.spare = sorted, es
+	copy(es, sorted)
 	return true
 }
 
-// sortEntries is a merge sort over short runs sorted by insertion: no input
-// makes it quadratic, and neighbours that are already in order are not moved.
-func (t *Tree) sortEntries(shared int) {
+// radixSort sorts by the bytes in which the keys differ, the last one first,
+// and then those by their full names whose keys are equal.
+func (t *Tree) radixSort(es []entry, shared int) {
+	from, to := es, t.spare[:len(es)]
+	mask := differing(es)
+	for shift := 0; shift < 64; shift += 8 {
+		if mask>>shift&0xFF == 0 {
+			continue
+		}
+		var starts [256]uint32
+		for k := range from {
+			starts[from[k].key>>shift&0xFF]++
+		}
+		sum := uint32(0)
+		for b, count := range starts {
+			starts[b] = sum
+			sum += count
+		}
+		for k := range from {
+			at := &starts[from[k].key>>shift&0xFF]
+			to[*at] = from[k]
+			*at++
+		}
+		from, to = to, from
+		t.steps += len(es)
+	}
+	if &from[0] != &es[0] {
+		copy(es, from)
+	}
+	for i := 0; i < len(es); {
+		j := i + 1
+		for j < len(es) && es[j].key == es[i].key {
+			j++
+		}
+		if j-i > 1 {
+			t.mergeSort(es[i:j], shared)
+		}
+		i = j
+	}
+}
+
+// mergeSort merges short runs that were sorted by insertion: no input makes it
+// quadratic, and neighbours that are in order already are not merged.
+func (t *Tree) mergeSort(es []entry, shared int) {
 	const run = 12
-	es := t.entries
 	for from := 0; from < len(es); from += run {
-		to := min(from+run, len(es))
-		for k := from + 1; k < to; k++ {
+		for k := from + 1; k < min(from+run, len(es)); k++ {
 			e, j := es[k], k
 			for j > from && t.less(&e, &es[j-1], shared) {
 				es[j] = es[j-1]
@@ -91,42 +185,33 @@ func (t *Tree) sortEntries(shared int) {
 			es[j] = e
 		}
 	}
-	if len(es) <= run {
-		return
-	}
-	if cap(t.spare) < len(es) {
-		t.spare = make([]entry, len(es))
-	}
-	to := t.spare[:len(es)]
 	for size := run; size < len(es); size *= 2 {
-		for from := 0; from < len(es); from += 2 * size {
-			mid, end := min(from+size, len(es)), min(from+2*size, len(es))
-			t.merge(to[from:end], es[from:mid], es[mid:end], shared)
+		for from := 0; from+size < len(es); from += 2 * size {
+			t.merge(es[from:min(from+2*size, len(es))], size, shared)
 		}
-		es, to = to, es
 	}
-	t.entries, t.spare = es, to
 }
 
-// merge puts the ordered a and b into to, which is as long as both.
-func (t *Tree) merge(to, a, b []entry, shared int) {
-	if len(b) == 0 || t.less(&a[len(a)-1], &b[0], shared) {
-		copy(to[copy(to, a):], b)
+// merge merges es[:mid] and es[mid:], each in order.
+func (t *Tree) merge(es []entry, mid, shared int) {
+	if t.less(&es[mid-1], &es[mid], shared) {
 		return
 	}
-	for len(a) > 0 && len(b) > 0 {
-		if t.less(&b[0], &a[0], shared) {
-			to[0], b = b[0], b[1:]
-		} else {
-			to[0], a = a[0], a[1:]
+	a, b := t.spare[:copy(t.spare, es[:mid])], es[mid:]
+	for k := range es {
+		switch {
+		case len(a) == 0:
+			return // the rest of b is where it belongs
+		case len(b) > 0 && t.less(&b[0], &a[0], shared):
+			es[k], b = b[0], b[1:]
+		default:
+			es[k], a = a[0], a[1:]
 		}
-		to = to[1:]
 	}
-	copy(to[copy(to, a):], b)
 }
 
 func (t *Tree) less(a, b *entry, shared int) bool {
-	t.compared++
+	t.steps++
 	if a.key != b.key {
 		return a.key < b.key
 	}

@@ -20,6 +20,24 @@ func special(w uint64) uint64 {
 	return ((w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs
 }
 
+// simpleEnd gives the offset of the quote that ends the string whose content
+// starts at i, if all before it is ASCII without escapes and not at the very end
+// of the document; -1 says to look closer with scanString.
+func simpleEnd(data []byte, i int) int {
+	for ; i+8 <= len(data); i += 8 {
+		w := binary.LittleEndian.Uint64(data[i:])
+		m := ((w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones) | w) & highs
+		if m != 0 {
+			i += bits.TrailingZeros64(m) >> 3
+			if data[i] == '"' {
+				return i
+			}
+			return -1
+		}
+	}
+	return -1
+}
+
 // plainRun gives the offset of the first special byte at or after i, or the
 // length of data, and whether the bytes before it are all ASCII.
 func plainRun(data []byte, i int) (end int, ascii bool) {
@@ -44,41 +62,37 @@ func plainRun(data []byte, i int) (end int, ascii bool) {
 	return i, seen&highs == 0
 }
 
-// scanString reads the string whose opening quote stands before i. It gives the
-// offset of the closing quote; for a string with escapes it also puts the
-// content at the end of t.text, from offset text.
-func (t *Tree) scanString(i int) (end int, isEscaped bool, text int, err error) {
-	end, ascii := plainRun(t.data, i)
-	if end < len(t.data) && t.data[end] == '"' {
+// scanString reads the string whose content starts at i. It gives the offset of
+// the closing quote. For a string with escapes it also puts the content at the
+// end of t.text and gives where it starts there, otherwise -1.
+func (t *Tree) scanString(i int) (end, text int, err error) {
+	text = -1
+	for {
+		end, ascii := plainRun(t.data, i)
 		if !ascii {
 			if err := checkUTF8(t.data, i, end); err != nil {
-				return 0, false, 0, err
+				return 0, 0, err
 			}
 		}
-		return end, false, 0, nil
-	}
-	text = len(t.text)
-	for {
-		if !ascii {
-			if err := checkUTF8(t.data, i, end); err != nil {
-				return 0, false, 0, err
+		if end == len(t.data) {
+			return 0, 0, &SyntaxError{int64(end), "unterminated string"}
+		}
+		if t.data[end] == '"' {
+			if text >= 0 {
+				t.text = append(t.text, t.data[i:end]...)
 			}
+			return end, text, nil
+		}
+		if t.data[end] != '\\' {
+			return 0, 0, &SyntaxError{int64(end), "raw control character in a string"}
+		}
+		if text < 0 {
+			text = len(t.text)
 		}
 		t.text = append(t.text, t.data[i:end]...)
-		if end == len(t.data) {
-			return 0, false, 0, &SyntaxError{int64(end), "unterminated string"}
+		if i, err = t.unescape(end); err != nil {
+			return 0, 0, err
 		}
-		switch t.data[end] {
-		case '"':
-			return end, true, text, nil
-		case '\\':
-			if i, err = t.unescape(end); err != nil {
-				return 0, false, 0, err
-			}
-		default:
-			return 0, false, 0, &SyntaxError{int64(end), "raw control character in a string"}
-		}
-		end, ascii = plainRun(t.data, i)
 	}
 }
 
@@ -214,7 +228,16 @@ func skipDigits(data []byte, i int) int {
 	return i
 }
 
+// skipSpace gives the offset of the first byte at or after i that is not white
+// space. Most often that is i.
 func skipSpace(data []byte, i int) int {
+	if i < len(data) && data[i] <= ' ' {
+		return skipSpaces(data, i)
+	}
+	return i
+}
+
+func skipSpaces(data []byte, i int) int {
 	for i < len(data) {
 		switch data[i] {
 		case ' ', '\n', '\r', '\t':

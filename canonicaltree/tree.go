@@ -45,12 +45,11 @@ type Tree struct {
 // Tree so that one pool serves both.
 type scratch struct {
 	stack    []frame
-	entries  []entry
-	spare    []entry
-	ordinals []uint32
+	entries  []entry  // the members of all open objects
+	spare    []entry  // room for sorting
+	ordinals []uint32 // parallel to order: the places in the document, to guess the next one's
 	encoding []byte
-	// compared counts comparisons of names, for the growth tests.
-	compared int
+	steps    int // of ordering members, for the growth tests
 }
 
 // node is one value. The nodes of a document stand in document order, so the
@@ -60,8 +59,8 @@ type node struct {
 	name       uint32 // of the member's name: its offset in data or text
 	nameLen    uint32
 	next       uint32 // the node after this value and all that is inside it
-	count      uint32 // members or elements; for an escaped string its length in text
-	order      uint32 // offset in order; for an escaped string its offset in text
+	count      uint32 // members or elements; of a string or number its length
+	order      uint32 // offset in order; of a string or number that in data or text
 	kind       Kind
 	flags      flags
 }
@@ -74,7 +73,7 @@ const (
 	escaped                       // string: the content stands in text
 	tabled                        // container: its children are listed in order
 	unordered                     // object: the document does not have it by name
-	plain                         // number: the literal is its own normal form
+	unplain                       // number: the literal is not its own normal form
 )
 
 // wide is the number of children above which a container gets a table, so that
@@ -141,7 +140,7 @@ func (t *Tree) textOf(n *node) []byte {
 	if n.flags&escaped != 0 {
 		return t.text[n.order : n.order+n.count]
 	}
-	return t.data[n.start+1 : n.end-1]
+	return t.data[n.order : n.order+n.count]
 }
 
 // flat reports whether the children of the container at i have no children

@@ -1,0 +1,201 @@
+package canonicaltree
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+)
+
+// member is a member of a document for the benchmarks: fixed content, in an
+// order that may be shuffled at every level.
+type member struct {
+	name  string
+	value any // string, the literal of a number or word as literal, []any, []member
+}
+
+type literal string
+
+func appendSample(dst []byte, v any, r *rand.Rand) []byte {
+	switch v := v.(type) {
+	case string:
+		return AppendString(dst, v)
+	case literal:
+		return append(dst, v...)
+	case []any:
+		dst = append(dst, '[')
+		for i, e := range v {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = appendSample(dst, e, r)
+		}
+		return append(dst, ']')
+	case []member:
+		dst = append(dst, '{')
+		order := make([]int, len(v))
+		for i := range order {
+			order[i] = i
+		}
+		if r != nil {
+			order = r.Perm(len(v))
+		}
+		for i, k := range order {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = append(AppendString(dst, v[k].name), ':')
+			dst = appendSample(dst, v[k].value, r)
+		}
+		return append(dst, '}')
+	}
+	panic(fmt.Sprintf("%T", v))
+}
+
+// event is about 180 bytes, entity about 2 kB and nested, wide has 500 members.
+func event(i int) any {
+	return []member{
+		{"banana_id", fmt.Sprintf("B-%05d", i)},
+		{"colour", []string{"green", "yellow", "brown"}[i%3]},
+		{"farm", []member{{"country", "EC"}, {"id", literal(fmt.Sprint(i % 97))}}},
+		{"lot", fmt.Sprintf("2026-%03d-c", i)},
+		{"organic", literal([]string{"true", "false"}[i%2])},
+		{"ripeness_level", literal(fmt.Sprintf("%d.%d", i%5, i%10))},
+		{"seen_at", fmt.Sprintf("2026-01-%02dT12:00:%02dZ", 1+i%28, i%60)},
+		{"weight", literal(fmt.Sprint(120 + i%80))},
+	}
+}
+
+func entity(i int) any {
+	var scans []any
+	for k := range 7 {
+		scans = append(scans, []member{
+			{"at", fmt.Sprintf("2026-01-%02dT%02d:00:00Z", 1+i%28, k)},
+			{"device", fmt.Sprintf("scanner-%03d", (i+k)%50)},
+			{"grade", literal(fmt.Sprintf("%d.%d", k, i%10))},
+			{"note", "surface scan, no defects found on either side"},
+			{"position", []member{{"lat", literal("-2.189412")}, {"lon", literal("-79.889067")}}},
+		})
+	}
+	var tags []any
+	for k := range 12 {
+		tags = append(tags, []member{{"name", fmt.Sprintf("tag-%d", k)}, {"score", literal(fmt.Sprintf("0.%d", 100+k))}})
+	}
+	return []member{
+		{"attributes", []member{
+			{"certificates", []any{"fairtrade", "rainforest", "organic-eu"}},
+			{"description", "Cavendish banana, hand-picked, washed and packed at origin; keep at 13.5 °C"},
+			{"owner", literal("null")},
+			{"weight", literal(fmt.Sprint(120 + i%80))},
+		}},
+		{"event", event(i)},
+		{"history", scans},
+		{"id", fmt.Sprintf("B-%05d", i)},
+		{"tags", tags},
+		{"valid", literal("true")},
+	}
+}
+
+func wideObject(i int) any {
+	var all []member
+	for k := range 500 {
+		all = append(all, member{fmt.Sprintf("sensor_%03d", k), literal(fmt.Sprintf("%d.%d", k, i%10))})
+	}
+	return all
+}
+
+// samples gives documents of one form: the same content in both orders.
+func samples(form func(int) any, shuffle bool) [][]byte {
+	r := rand.New(rand.NewPCG(7, 7))
+	if !shuffle {
+		r = nil
+	}
+	var docs [][]byte
+	for i := range 64 {
+		docs = append(docs, appendSample(nil, form(i), r))
+	}
+	return docs
+}
+
+// each runs f over every form and order, with the size of the average document.
+func each(b *testing.B, f func(b *testing.B, docs [][]byte)) {
+	for _, form := range []struct {
+		name string
+		of   func(int) any
+	}{{"event", event}, {"entity", entity}, {"wide", wideObject}} {
+		for _, shuffle := range []bool{false, true} {
+			docs := samples(form.of, shuffle)
+			name := form.name + "/sorted"
+			if shuffle {
+				name = form.name + "/shuffled"
+			}
+			b.Run(name, func(b *testing.B) {
+				b.SetBytes(int64(len(bytes.Join(docs, nil)) / len(docs)))
+				b.ReportAllocs()
+				f(b, docs)
+			})
+		}
+	}
+}
+
+func BenchmarkParse(b *testing.B) {
+	each(b, func(b *testing.B, docs [][]byte) {
+		for i := 0; b.Loop(); i++ {
+			tree, err := Parse(docs[i%len(docs)])
+			if err != nil {
+				b.Fatal(err)
+			}
+			tree.Release()
+		}
+	})
+}
+
+func BenchmarkSum(b *testing.B) {
+	each(b, func(b *testing.B, docs [][]byte) {
+		for i := 0; b.Loop(); i++ {
+			if _, err := Sum(docs[i%len(docs)], Literal); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+}
+
+// BenchmarkSHA256 is the limit that the digest sets, over the document's bytes.
+func BenchmarkSHA256(b *testing.B) {
+	each(b, func(b *testing.B, docs [][]byte) {
+		for i := 0; b.Loop(); i++ {
+			sha256.Sum256(docs[i%len(docs)])
+		}
+	})
+}
+
+// pairs gives trees of documents and of what became of them: the same content
+// again, in an order of its own.
+func pairs(b *testing.B, docs [][]byte) (before, after []Node) {
+	for i, doc := range docs {
+		before = append(before, parse(b, string(doc)))
+		changed := bytes.Replace(doc, []byte(`2026-01-`), []byte(`2026-02-`), i%2)
+		after = append(after, parse(b, string(changed)))
+	}
+	return before, after
+}
+
+func BenchmarkEqual(b *testing.B) {
+	each(b, func(b *testing.B, docs [][]byte) {
+		before, after := pairs(b, docs)
+		for i := 0; b.Loop(); i++ {
+			Equal(before[i%len(docs)], after[i%len(docs)], Literal)
+		}
+	})
+}
+
+func BenchmarkDiff(b *testing.B) {
+	each(b, func(b *testing.B, docs [][]byte) {
+		before, after := pairs(b, docs)
+		visit := func(Path, Node, Node) bool { return true }
+		for i := 0; b.Loop(); i++ {
+			Diff(before[i%len(docs)], after[i%len(docs)], visit)
+		}
+	})
+}
