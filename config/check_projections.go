@@ -211,12 +211,15 @@ var reserved = []string{"service", "entity", "version", "is_deleted", "key", "ch
 func checkColumns(doc *document, p *Projection, path string, columns Columns) {
 	var outs []string
 	for _, f := range p.Fields {
-		outs = append(outs, splitPath(f.Out)[0])
+		if out := splitPath(f.Out)[0]; !slices.Contains(outs, out) {
+			outs = append(outs, out)
+		}
 	}
 	for _, c := range columns {
 		at := member(path+".columns", c.Name)
 		if slices.Contains(reserved, c.Name) {
 			doc.faultKey(at, "is a column that every table has", "another name")
+			continue
 		}
 		// Paths with more than names are for the sink to judge.
 		if strings.ContainsAny(c.Path, `@#*?|()[]{}!`) || doc.values[member(at, "path")].unresolved {
@@ -252,9 +255,6 @@ func (l *loader) checkWebhook(doc *document, d *Delivery, path string) {
 		case len(key) > 64:
 			doc.fault(at, "is too long", want)
 		}
-	}
-	if len(w.Secret) == 0 && doc.has(path+".secret") {
-		doc.faultKey(path+".secret", "is empty", "at least one secret")
 	}
 	for name, value := range w.Headers {
 		at := member(path+".headers", name)

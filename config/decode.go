@@ -36,15 +36,13 @@ var (
 	sizeType     = reflect.TypeFor[Size]()
 )
 
-// member is a struct's field as a file has it.
+// memberOf is a struct's field as a file has it.
 type memberOf struct {
 	name  string
 	index []int
 	tag   reflect.StructTag
 	typ   reflect.Type
 }
-
-func (m memberOf) single() bool { return strings.HasSuffix(m.tag.Get("yaml"), ",single") }
 
 // membersOf lists the members of a struct in order, those of inlined structs
 // included.
@@ -123,8 +121,7 @@ func (d *decoder) supported(n ast.Node, path string) bool {
 	default:
 		return true
 	}
-	d.mark(path, n)
-	d.doc.fault(path, "uses "+what+" of YAML, which are not supported", "the value itself")
+	d.doc.faultAt(d.doc.place(n), path, "uses "+what+" of YAML, which are not supported", "the value itself")
 	return false
 }
 
@@ -168,16 +165,13 @@ func (d *decoder) entries(n ast.Node, path, want string) ([]entry, bool) {
 		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
 			text = k.GetToken().Value
 		default:
-			at := d.doc.place(key)
-			d.doc.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path,
-				Problem: "has a key that is not a plain name", Want: "a name"})
+			d.doc.add(d.doc.place(key), path, "", "has a key that is not a plain name", "a name")
 			continue
 		}
 		p := member(path, text)
 		at := d.doc.place(key)
 		if seen[text] {
-			d.doc.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: p,
-				Problem: fmt.Sprintf("key is already set in line %d", d.doc.keys[p].Line), Want: "each key once"})
+			d.doc.add(at, p, "", fmt.Sprintf("key is already set in line %d", d.doc.keys[p].Line), "each key once")
 			continue
 		}
 		seen[text] = true
@@ -214,8 +208,7 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 			continue
 		}
 		given[e.key] = true
-		tag := m.tag
-		d.decode(e.node, v.FieldByIndex(m.index), e.path, tag)
+		d.decode(e.node, v.FieldByIndex(m.index), e.path, m.tag)
 	}
 	d.exactlyOne(members, given, path)
 	for _, m := range members {
@@ -533,8 +526,7 @@ func (d *decoder) wrongType(n ast.Node, path, want string) {
 		d.supported(n, path)
 		return
 	}
-	at := d.doc.place(n)
-	d.doc.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Problem: got, Want: want})
+	d.doc.faultAt(d.doc.place(n), path, got, want)
 }
 
 // describe says what a member's value looks like.

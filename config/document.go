@@ -25,6 +25,7 @@ type document struct {
 	keys   map[string]Position // by path: where the key stands
 	values map[string]scalar   // by path: the scalar
 	lines  []string            // the text
+	bad    map[string]bool     // paths whose value has a fault: what follows from it is none
 	faults *Faults
 }
 
@@ -39,7 +40,7 @@ type scalar struct {
 }
 
 func newDocument(file string, faults *Faults) *document {
-	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, faults: faults}
+	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, bad: map[string]bool{}, faults: faults}
 }
 
 // read parses the file. It gives nil after a fault, and for an empty file.
@@ -176,7 +177,7 @@ func (d *document) within(path string, line, column int) Position {
 			return at
 		}
 	}
-	if at.Line+line-1 >= len(d.lines) || source[min(at.Column, len(source))-1] != '|' {
+	if at.Line+line-1 >= len(d.lines) || at.Column > len(source) || source[at.Column-1] != '|' {
 		return at
 	}
 	text := strings.TrimRight(d.lines[at.Line+line-1], "\r")
@@ -191,19 +192,29 @@ func (d *document) fault(path, problem, want string) {
 	d.faultAt(d.at(path), path, problem, want)
 }
 
-// faultAt is fault with a place of its own.
+// faultAt is fault with a place of its own. A value has one fault: the first.
 func (d *document) faultAt(at Position, path, problem, want string) {
-	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path,
-		Value: d.values[path].raw, Problem: problem, Want: want})
+	if d.bad[path] {
+		return
+	}
+	d.bad[path] = true
+	d.add(at, path, d.values[path].raw, problem, want)
 }
 
-// faultKey reports a problem with a key.
+// faultKey reports a problem with a key, or with the lack of one inside it.
 func (d *document) faultKey(path, problem, want string) {
 	at, ok := d.keys[path]
 	if !ok {
 		at = d.at(path)
 	}
-	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column, Path: path, Problem: problem, Want: want})
+	if !d.bad[path] {
+		d.add(at, path, "", problem, want)
+	}
+}
+
+func (d *document) add(at Position, path, value, problem, want string) {
+	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column,
+		Path: path, Value: value, Problem: problem, Want: want})
 }
 
 // has reports whether the file has a key.
