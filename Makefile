@@ -1,0 +1,55 @@
+# Everything a contributor runs. `make` alone lists it.
+
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Packages tested at a time. Two fit two cores; more would make timeouts of servers likely.
+TEST_PACKAGES ?= 2
+FUZZ_TIME ?= 10s
+BENCH ?= .
+COUNT ?= 1
+
+.PHONY: help build run servers servers-down check lint test test-short bench fuzz clean
+
+help: ## list the targets
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
+
+build: ## the static binary bin/pipeline
+	CGO_ENABLED=0 go build -trimpath -o bin/pipeline ./cmd/pipeline
+
+run: build ## build, then run the example
+	scripts/quickstart
+
+servers: ## install (apt, Maven, npm) and start the servers that the tests need
+	@scripts/install-servers
+	@scripts/servers up
+	@scripts/servers status
+
+servers-down: ## stop them
+	@scripts/servers down
+
+check:
+	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+	go vet ./...
+	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; fi
+
+test: check servers ## everything: formatting, vet, all tests with real servers under the race detector
+	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -timeout 40m -p $(TEST_PACKAGES) -count=$(COUNT) ./...
+
+test-short: check ## the tests that need no server
+	go test -short ./...
+
+bench: servers ## benchmarks; BENCH=regexp selects
+	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
+
+lint: ## golangci-lint with the house rules
+	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }
+	golangci-lint run ./...
+
+fuzz: ## each fuzz target for FUZZ_TIME (10s)
+	@scripts/fuzz $(FUZZ_TIME)
+
+clean: ## stop the servers; remove their data, binaries and outputs, keep downloads
+	scripts/servers clean
+	rm -rf bin out .run/bin
