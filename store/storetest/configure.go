@@ -1,0 +1,228 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+var configurationTests = []test{
+	{"tables are there, Migrate again is a no-op, also at the same time", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.Ping(t.Context()))
+		require.NoError(t, f.a.CheckSchema(t.Context()))
+		f.revision()
+		before := f.state(f.a)
+		var callers sync.WaitGroup
+		for n := range 4 {
+			s := f.a
+			if n%2 == 1 {
+				s = f.b
+			}
+			callers.Go(func() { assert.NoError(t, s.Migrate(t.Context())) })
+		}
+		callers.Wait()
+		require.NoError(t, f.b.CheckSchema(t.Context()))
+		assert.Equal(t, before, f.state(f.b))
+	}},
+	{"I12 Activate: first, same, other, old one, forced", func(t *testing.T, f *fixture) {
+		_, err := f.a.Active(t.Context())
+		require.ErrorIs(t, err, store.ErrNotFound)
+		first, err := f.a.Activate(t.Context(), []byte{0, 1}, false)
+		require.NoError(t, err)
+		assert.Positive(t, first.Number)
+		assert.Equal(t, []byte{0, 1}, first.Fingerprint)
+		assert.WithinDuration(t, time.Now(), first.Activated, time.Minute)
+		for _, force := range []bool{false, true} {
+			same, err := f.b.Activate(t.Context(), []byte{0, 1}, force)
+			require.NoError(t, err)
+			assert.Equal(t, first, same, "nothing is written")
+		}
+		second, err := f.b.Activate(t.Context(), []byte{2}, false)
+		require.NoError(t, err)
+		assert.Greater(t, second.Number, first.Number)
+		_, err = f.a.Activate(t.Context(), []byte{0, 1}, false)
+		require.ErrorIs(t, err, store.ErrSuperseded)
+		assert.Equal(t, store.Superseded, store.ClassOf(err))
+		active, err := f.a.Active(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, second, active)
+		third, err := f.a.Activate(t.Context(), []byte{0, 1}, true)
+		require.NoError(t, err)
+		assert.Greater(t, third.Number, second.Number)
+		active, err = f.b.Active(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, third, active)
+		_, err = f.b.Activate(t.Context(), []byte{2}, false)
+		require.ErrorIs(t, err, store.ErrSuperseded)
+	}},
+	{"Activate at the same time gives one revision", func(t *testing.T, f *fixture) {
+		var callers sync.WaitGroup
+		numbers := make([]int64, 8)
+		for n := range numbers {
+			s := f.a
+			if n%2 == 1 {
+				s = f.b
+			}
+			callers.Go(func() {
+				r, err := s.Activate(t.Context(), []byte("one"), false)
+				assert.NoError(t, err)
+				numbers[n] = r.Number
+			})
+		}
+		callers.Wait()
+		for _, n := range numbers {
+			assert.Equal(t, numbers[0], n)
+		}
+	}},
+	{"ResolveInbox: generations only grow", func(t *testing.T, f *fixture) {
+		resolve := func(s store.Store, topic, id string, partitions int32, atLeast uint16) store.Inbox {
+			t.Helper()
+			i, err := s.ResolveInbox(t.Context(), topic, id, partitions, atLeast)
+			require.NoError(t, err)
+			return i
+		}
+		assert.Equal(t, store.Inbox{Generation: 1, Topic: "inbox", TopicID: "A", Partitions: 4}, resolve(f.a, "inbox", "A", 4, 1))
+		assert.Equal(t, uint16(1), resolve(f.b, "inbox", "A", 4, 1).Generation)
+		assert.Equal(t, uint16(2), resolve(f.b, "inbox", "B", 8, 0).Generation, "another identity")
+		assert.Equal(t, uint16(1), resolve(f.a, "inbox", "A", 4, 9).Generation, "a known one keeps its own")
+		assert.Equal(t, uint16(7), resolve(f.a, "inbox", "C", 4, 7).Generation, "at least")
+		assert.Equal(t, uint16(8), resolve(f.a, "other", "D", 4, 3).Generation)
+		_, err := f.b.ResolveInbox(t.Context(), "inbox", "A", 5, 1)
+		require.ErrorIs(t, err, store.ErrRepartitioned)
+		assert.Equal(t, store.Fatal, store.ClassOf(err))
+		assert.Equal(t, uint16(32767), resolve(f.a, "inbox", "E", 4, 32767).Generation)
+		_, err = f.a.ResolveInbox(t.Context(), "inbox", "F", 4, 1)
+		require.Error(t, err, "no generation is left")
+		assert.Equal(t, store.Fatal, store.ClassOf(err))
+	}},
+	{"I11 numbers of services are stable across handles", func(t *testing.T, f *fixture) {
+		none, err := f.a.Services(t.Context(), nil)
+		require.NoError(t, err)
+		assert.Empty(t, none)
+		var callers sync.WaitGroup
+		got := make([]map[string]int32, 6)
+		for n := range got {
+			s := f.a
+			if n%2 == 1 {
+				s = f.b
+			}
+			callers.Go(func() {
+				var names []string
+				for i := range 20 {
+					names = append(names, fmt.Sprint("acme/p@", (i*7+n*3)%23))
+				}
+				var err error
+				got[n], err = s.Services(t.Context(), append(names, names[0]))
+				assert.NoError(t, err)
+				assert.Len(t, got[n], 20)
+			})
+		}
+		callers.Wait()
+		names, numbers := map[string]int32{}, map[int32]string{}
+		for _, m := range got {
+			for name, n := range m {
+				if have, ok := names[name]; ok {
+					assert.Equal(t, have, n)
+				}
+				if have, ok := numbers[n]; ok {
+					assert.Equal(t, have, name)
+				}
+				names[name], numbers[n] = n, name
+			}
+		}
+	}},
+}
+
+var positionTests = []test{
+	{"a position never goes backwards", func(t *testing.T, f *fixture) {
+		_, err := f.a.Position(t.Context(), "lab", "file-1")
+		require.ErrorIs(t, err, store.ErrNotFound)
+		set := func(offset int64, state []byte) {
+			require.NoError(t, f.a.SetPosition(t.Context(), store.SourcePosition{Source: "lab", Identity: "file-1", Offset: offset, State: state}))
+		}
+		get := func() store.SourcePosition {
+			p, err := f.b.Position(t.Context(), "lab", "file-1")
+			require.NoError(t, err)
+			return p
+		}
+		set(0, nil)
+		assert.Equal(t, store.SourcePosition{Source: "lab", Identity: "file-1"}, get())
+		set(5, []byte{0, 1})
+		set(4, []byte("older"))
+		assert.Equal(t, store.SourcePosition{Source: "lab", Identity: "file-1", Offset: 5, State: []byte{0, 1}}, get())
+		set(5, []byte("same place"))
+		assert.Equal(t, "same place", string(get().State))
+		require.NoError(t, f.a.SetPosition(t.Context(), store.SourcePosition{Source: "lab", Identity: "file-2", Offset: 1}))
+		assert.Equal(t, int64(5), get().Offset)
+	}},
+}
+
+var readerTests = []test{
+	{"entities page by the bytes of their ids", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		ids := []string{"A", "B", "Z", "a", "a/1", "b", "é", "\U0001F34C"} // no locale may reorder them
+		var out store.Outcome
+		for i, id := range ids {
+			out.Entities = append([]store.Entity{{ID: id, Docs: fmt.Appendf(nil, `{"s":%d}`, i)}}, out.Entities...)
+		}
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
+		require.NoError(t, err)
+		var got []string
+		for after := ""; ; after = got[len(got)-1] {
+			page, err := f.b.Entities(t.Context(), after, 3)
+			require.NoError(t, err)
+			for _, e := range page {
+				assert.True(t, e.Found)
+				got = append(got, e.ID)
+			}
+			if len(page) < 3 {
+				break
+			}
+		}
+		assert.Equal(t, ids, got)
+		_, err = f.a.Entity(t.Context(), "missing")
+		require.ErrorIs(t, err, store.ErrNotFound)
+	}},
+	{"rows of an entity by service name", func(t *testing.T, f *fixture) {
+		numbers, err := f.a.Services(t.Context(), []string{"z/p@s", "a/p@s", "m/p@s"})
+		require.NoError(t, err)
+		for _, n := range numbers {
+			f.fill(n, version(1), "e", "other")
+		}
+		rows, err := f.b.EntityRows(t.Context(), "e")
+		require.NoError(t, err)
+		require.Len(t, rows, 3)
+		for i, name := range []string{"a/p@s", "m/p@s", "z/p@s"} {
+			assert.Equal(t, store.NamedRow{Service: name, Row: store.Row{Key: store.Key{Service: numbers[name], Entity: "e"}, Found: true, Content: content("new"), Version: version(1)}}, rows[i])
+		}
+		rows, err = f.b.EntityRows(t.Context(), "missing")
+		require.NoError(t, err)
+		assert.Empty(t, rows)
+	}},
+	{"audits page by id", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		var out store.Outcome
+		for i := range 5 {
+			out.Audit = append(out.Audit, store.Audit{Actor: "anna", Action: "reset", Reason: "drift", Entity: fmt.Sprint(i), Service: "s"})
+		}
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
+		require.NoError(t, err)
+		page, err := f.b.Audits(t.Context(), 0, 3)
+		require.NoError(t, err)
+		require.Len(t, page, 3)
+		rest, err := f.b.Audits(t.Context(), page[2].ID, 3)
+		require.NoError(t, err)
+		require.Len(t, rest, 2)
+		last := rest[1]
+		assert.WithinDuration(t, time.Now(), last.Time, time.Minute)
+		last.ID, last.Time = 0, time.Time{}
+		assert.Equal(t, out.Audit[4], last)
+	}},
+}

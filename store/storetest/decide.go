@@ -1,0 +1,236 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+var decideTests = []test{
+	{"writes all of an outcome", func(t *testing.T, f *fixture) {
+		revision, service := f.revision(), f.service("acme/ripeness@hook")
+		_, token := f.own(f.a, 'a', p0)
+		deleted := time.Date(2026, 5, 4, 3, 2, 1, 123456000, time.UTC)
+		out := everything(p0, service, version(7))
+		out.Entities = append(out.Entities, store.Entity{ID: "banana-2", Docs: []byte(`{}`), Fence: []byte{0, 255}, Version: version(8), Fingerprint: []byte{}, Deleted: deleted})
+		ids, err := f.a.Decide(t.Context(), store.Decision{
+			Revision: revision,
+			Moves:    []store.Move{{Partition: p0, From: 0, To: 9, Token: token}},
+			Entities: []string{"banana-2", "banana-1"},
+		}, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+			assert.Equal(t, []store.Entity{{ID: "banana-2"}, {ID: "banana-1"}}, entities)
+			keys := []store.Key{{Service: service, Entity: "banana-1"}, {Service: service, Entity: "banana-2"}}
+			for range 2 { // it may be called more than once
+				rows, err := lookup(keys)
+				require.NoError(t, err)
+				assert.Equal(t, []store.Row{{Key: keys[0]}, {Key: keys[1]}}, rows)
+			}
+			return out, nil
+		})
+		require.NoError(t, err)
+		require.Len(t, ids, 1)
+
+		got := f.state(f.b)
+		assert.Equal(t, map[store.Partition]int64{p0: 9}, got.Watermarks)
+		for i := range out.Entities {
+			out.Entities[i].Found = true
+		}
+		require.Len(t, got.Entities, 2)
+		assert.Equal(t, out.Entities[0], got.Entities[0])
+		assert.Equal(t, deleted, got.Entities[1].Deleted)
+		assert.Equal(t, []byte{0, 255}, got.Entities[1].Fence)
+		assert.NotNil(t, got.Entities[1].Fingerprint, "empty is not nil")
+		require.Len(t, got.Rows, 1)
+		assert.Equal(t, store.NamedRow{Service: "acme/ripeness@hook", Row: store.Row{
+			Key: out.Swaps[0].Key, Found: true, Content: content("one"), Version: version(7),
+		}}, got.Rows[0])
+		assert.Len(t, got.Letters, 1)
+		require.Len(t, got.Audits, 1)
+		assert.JSONEq(t, `{"n":1}`, string(got.Audits[0].Detail))
+
+		taken, _ := f.own(f.b, 'b', p0)
+		assert.Equal(t, []store.TakenOver{{Partition: p0, NextOffset: 9, Outbox: []store.OutboxBatch{{ID: ids[0], Partition: p0, Changes: []byte("changes")}}}}, taken)
+	}},
+	{"loads entities in the order asked and replaces them", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		first := store.Entity{ID: "x", Docs: []byte(`{"s": {"b":1e2,"a":"\u00e9"}}`), Fence: []byte("f"), Version: version(1), Fingerprint: []byte("p")}
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
+			writes(store.Outcome{Entities: []store.Entity{first}}))
+		require.NoError(t, err)
+		second := store.Entity{ID: "x", Version: version(2), Deleted: time.UnixMilli(5).UTC()}
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"w", "x", "y"}},
+			func(entities []store.Entity, _ store.Lookup) (store.Outcome, error) {
+				want := first
+				want.Found = true // and the documents byte for byte: member order and literals stay
+				assert.Equal(t, []store.Entity{{ID: "w"}, want, {ID: "y"}}, entities)
+				return store.Outcome{Entities: []store.Entity{second}}, nil
+			})
+		require.NoError(t, err)
+		got, err := f.b.Entity(t.Context(), "x")
+		require.NoError(t, err)
+		assert.Equal(t, store.Entity{ID: "x", Docs: []byte("{}"), Version: version(2), Deleted: time.UnixMilli(5).UTC(), Found: true}, got,
+			"absent documents are an empty object, a nil fingerprint replaces one")
+	}},
+	{"empty decision", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+			assert.Empty(t, entities)
+			rows, err := lookup(nil)
+			assert.Empty(t, rows)
+			return store.Outcome{}, err
+		})
+		require.NoError(t, err)
+		assert.Empty(t, ids)
+	}},
+	{"I5 stale token or wrong offset writes nothing", func(t *testing.T, f *fixture) {
+		revision, service := f.revision(), f.service("s")
+		_, stale := f.own(f.a, 'a', p0, p1)
+		_, token := f.own(f.b, 'b', p0)
+		_, token1 := f.own(f.b, 'c', p1)
+		good := store.Move{Partition: p1, From: 0, To: 5, Token: token1}
+		before := f.state(f.b)
+		for name, bad := range map[string]store.Move{
+			"token":        {Partition: p0, From: 0, To: 5, Token: stale},
+			"offset":       {Partition: p0, From: 1, To: 5, Token: token},
+			"both":         {Partition: p0, From: 1, To: 5, Token: stale},
+			"no watermark": {Partition: store.Partition{Generation: 1, Number: 7}, To: 5, Token: token},
+			"generation":   {Partition: store.Partition{Generation: 2}, To: 5, Token: token},
+		} {
+			for _, moves := range [][]store.Move{{bad}, {good, bad}, {bad, good}} {
+				called := false
+				_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: moves, Entities: []string{"banana-1"}},
+					func([]store.Entity, store.Lookup) (store.Outcome, error) {
+						called = true
+						return everything(moves[0].Partition, service, version(1)), nil
+					})
+				require.ErrorIs(t, err, store.ErrFenced, name)
+				assert.Equal(t, store.Fenced, store.ClassOf(err), name)
+				assert.False(t, called, "the callback has nothing to decide")
+				assert.Equal(t, before, f.state(f.b), name)
+			}
+		}
+		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{good, {Partition: p0, From: 0, To: 5, Token: token}}},
+			writes(everything(p0, service, version(1))))
+		require.NoError(t, err, "the right owner goes on")
+	}},
+	{"I5 its own commit of unknown outcome fences an owner", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 3, Token: token}}}
+		_, err := f.a.Decide(t.Context(), d, writes(store.Outcome{}))
+		require.NoError(t, err)
+		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
+		require.ErrorIs(t, err, store.ErrFenced)
+	}},
+	{"I12 superseded revision writes nothing", func(t *testing.T, f *fixture) {
+		old, service := f.revision(), f.service("s")
+		_, token := f.own(f.a, 'a', p0)
+		next, err := f.b.Activate(t.Context(), []byte("other"), false)
+		require.NoError(t, err)
+		before := f.state(f.b)
+		for _, revision := range []int64{old, next.Number + 1, 0} {
+			_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+				writes(everything(p0, service, version(1))))
+			require.ErrorIs(t, err, store.ErrSuperseded)
+			assert.Equal(t, store.Superseded, store.ClassOf(err))
+			assert.Equal(t, before, f.state(f.b))
+		}
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+			writes(everything(p0, service, version(1))))
+		require.NoError(t, err)
+	}},
+	{"I12 no decision of an older revision commits after Activate returned", func(t *testing.T, f *fixture) {
+		old := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		activated := make(chan error, 1)
+		before := false
+		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+				go func() {
+					_, err := f.b.Activate(t.Context(), []byte("other"), false)
+					activated <- err
+				}()
+				select {
+				case err := <-activated:
+					before = true
+					activated <- err
+				case <-time.After(100 * time.Millisecond): // it waits for the decision
+				}
+				return store.Outcome{}, nil
+			})
+		require.NoError(t, <-activated)
+		marks, err := f.b.Watermarks(t.Context())
+		require.NoError(t, err)
+		if before {
+			require.ErrorIs(t, decided, store.ErrSuperseded)
+			assert.Equal(t, int64(0), marks[p0])
+			return
+		}
+		require.NoError(t, decided)
+		assert.Equal(t, int64(5), marks[p0])
+	}},
+	{"no active revision supersedes all", func(t *testing.T, f *fixture) {
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: 1}, writes(store.Outcome{}))
+		require.ErrorIs(t, err, store.ErrSuperseded)
+	}},
+	{"an error of the callback comes back as it is", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		mine := errors.New("mine")
+		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		_, err := f.a.Decide(t.Context(), d, func([]store.Entity, store.Lookup) (store.Outcome, error) { return store.Outcome{}, mine })
+		assert.Same(t, mine, err)
+		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
+		require.NoError(t, err, "nothing was written by the first")
+	}},
+	{"a panic of the callback leaves nothing behind", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		assert.Panics(t, func() {
+			_, _ = f.a.Decide(t.Context(), d, func([]store.Entity, store.Lookup) (store.Outcome, error) { panic("bug") })
+		})
+		_, err := f.b.Decide(t.Context(), d, writes(store.Outcome{}))
+		require.NoError(t, err)
+	}},
+	{"an outbox batch of a partition that is not held is a bug", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+			writes(store.Outcome{Outbox: []store.OutboxBatch{{Partition: p1, Changes: []byte("x")}}}))
+		require.Error(t, err)
+		assert.Equal(t, store.Fatal, store.ClassOf(err))
+		assert.Equal(t, map[store.Partition]int64{p0: 0}, f.state(f.a).Watermarks)
+	}},
+	{"big values", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		doc := append(append([]byte(`{"s":"`), bytes.Repeat([]byte("banana! "), 1<<20)...), `"}`...)
+		changes := bytes.Repeat([]byte{0, 1, 2, 255}, 2<<20)
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
+			writes(store.Outcome{
+				Entities: []store.Entity{{ID: "big", Docs: doc, Version: version(0)}},
+				Outbox:   []store.OutboxBatch{{Partition: p0, Changes: changes}},
+				Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "oversized", DedupKey: "big", Payload: changes}},
+			}))
+		require.NoError(t, err)
+		e, err := f.b.Entity(t.Context(), "big")
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(doc, e.Docs))
+		taken, _ := f.own(f.b, 'b', p0)
+		require.Len(t, taken[0].Outbox, 1)
+		assert.True(t, bytes.Equal(changes, taken[0].Outbox[0].Changes))
+		letters, err := f.b.ListLetters(t.Context(), store.LetterFilter{})
+		require.NoError(t, err)
+		l, err := f.b.Letter(t.Context(), letters[0].ID)
+		require.NoError(t, err)
+		assert.True(t, bytes.Equal(changes, l.Payload))
+	}},
+}

@@ -1,0 +1,159 @@
+package storetest
+
+import (
+	"bytes"
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// boundedContext ends soon: for calls that one implementation answers and
+// another keeps waiting.
+func boundedContext(t *testing.T) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(t.Context(), 500*time.Millisecond)
+}
+
+var poisonTests = []test{
+	{"I9 a value that cannot be held writes nothing and does not stop the owner", func(t *testing.T, f *fixture) {
+		revision, service := f.revision(), f.service("s")
+		_, token := f.own(f.a, 'a', p0)
+		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		before := f.state(f.b)
+		for name, spoil := range map[string]func(*store.Outcome){
+			"NUL in an id": func(o *store.Outcome) {
+				o.Entities = append(o.Entities, store.Entity{ID: "a\x00b", Docs: []byte(`{}`)})
+			},
+			"invalid UTF-8 in an id": func(o *store.Outcome) {
+				o.Entities = append(o.Entities, store.Entity{ID: "a\xffb", Docs: []byte(`{}`)})
+			},
+			"invalid JSON": func(o *store.Outcome) { o.Entities = append(o.Entities, store.Entity{ID: "x", Docs: []byte(`{"a":`)}) },
+			"invalid UTF-8": func(o *store.Outcome) {
+				o.Entities = append(o.Entities, store.Entity{ID: "x", Docs: []byte("{\"a\":\"\xff\"}")})
+			},
+			"NUL in a key": func(o *store.Outcome) {
+				o.Swaps = append(o.Swaps, store.Swap{Key: store.Key{Service: service, Entity: "\x00"}, Insert: true})
+			},
+			"audit detail": func(o *store.Outcome) { o.Audit = append(o.Audit, store.Audit{Detail: []byte("{")}) },
+		} {
+			out := everything(p0, service, version(1))
+			spoil(&out)
+			_, err := f.a.Decide(t.Context(), d, writes(out))
+			require.Error(t, err, name)
+			assert.Equal(t, store.Poison, store.ClassOf(err), "%s: %v", name, err)
+			assert.Equal(t, before, f.state(f.b), name)
+		}
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: d.Moves, Entities: []string{"a\x00b"}}, writes(store.Outcome{}))
+		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
+		_, err = f.a.Decide(t.Context(), d, func(_ []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+			_, err := lookup([]store.Key{{Service: service, Entity: "a\x00b"}})
+			return store.Outcome{}, err
+		})
+		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
+		assert.Equal(t, before, f.state(f.b))
+		_, err = f.a.Decide(t.Context(), d, writes(everything(p0, service, version(1))))
+		require.NoError(t, err)
+	}},
+	{"I9 outside of decisions", func(t *testing.T, f *fixture) {
+		good := store.Key{Service: f.service("s"), Entity: "good"}
+		bad := store.Key{Service: good.Service, Entity: "a\x00b"}
+		_, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: good, Content: content("A")}, {Key: bad, Content: content("A")}})
+		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
+		assert.False(t, f.row(f.b, good).Found)
+		_, err = f.a.Rows(t.Context(), []store.Key{bad})
+		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
+		err = f.a.Confirm(t.Context(), []store.Confirmation{{Key: bad}})
+		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
+	}},
+	{"I9 a dead letter is never refused", func(t *testing.T, f *fixture) {
+		letter := store.DeadLetter{Stage: store.StageIngest, Code: "bad_id", Reason: "NUL \x00 in an id", Source: "s", Entity: "a\x00b", EventID: "\xff",
+			Topic: "t", DedupKey: "ingest/s/\x00/\xff", Payload: []byte{0, 0xff}, Headers: []byte("not JSON \x00")}
+		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{letter}))
+		letters, err := f.b.ListLetters(t.Context(), store.LetterFilter{})
+		require.NoError(t, err)
+		require.Len(t, letters, 1)
+		got, err := f.b.Letter(t.Context(), letters[0].ID)
+		require.NoError(t, err)
+		assert.Equal(t, letter.Payload, got.Payload)
+		assert.Equal(t, letter.Headers, got.Headers)
+		assert.Equal(t, letter.DedupKey, got.DedupKey)
+		assert.Equal(t, "a\uFFFDb", got.Entity)
+	}},
+}
+
+var cancelTests = []test{
+	{"I8 before a call", func(t *testing.T, f *fixture) {
+		revision, service := f.revision(), f.service("s")
+		_, token := f.own(f.a, 'a', p0)
+		before := f.state(f.b)
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+			writes(everything(p0, service, version(1))))
+		assertCancelled(t, err)
+		_, err = f.a.TakeOver(ctx, []store.Partition{p0, p1}, store.Token{9})
+		assertCancelled(t, err)
+		_, err = f.a.CompareAndSwap(ctx, []store.Check{{Key: store.Key{Service: service, Entity: "e"}, Content: content("A")}})
+		assertCancelled(t, err)
+		_, err = f.a.Activate(ctx, []byte("other"), false)
+		assertCancelled(t, err)
+		assertCancelled(t, f.a.AddLetters(ctx, []store.DeadLetter{{DedupKey: "x"}}))
+		assertCancelled(t, f.a.Confirm(ctx, []store.Confirmation{{Key: store.Key{Entity: "e"}}}))
+		assertCancelled(t, f.a.SetPosition(ctx, store.SourcePosition{Source: "s"}))
+		assert.Equal(t, before, f.state(f.b))
+		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(store.Outcome{}))
+		require.NoError(t, err)
+	}},
+	{"I8 inside a decision", func(t *testing.T, f *fixture) {
+		revision, service := f.revision(), f.service("s")
+		_, token := f.own(f.a, 'a', p0)
+		before := f.state(f.b)
+		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		for range 5 { // and no connection or lock is lost by it
+			ctx, cancel := context.WithCancel(t.Context())
+			_, err := f.a.Decide(ctx, d, func([]store.Entity, store.Lookup) (store.Outcome, error) {
+				cancel()
+				return everything(p0, service, version(1)), nil
+			})
+			require.ErrorIs(t, err, context.Canceled)
+			assert.Contains(t, []store.Class{store.Retry, store.Unknown}, store.ClassOf(err))
+			assert.Equal(t, before, f.state(f.b))
+		}
+		_, err := f.b.Decide(t.Context(), d, writes(everything(p0, service, version(1))))
+		require.NoError(t, err)
+	}},
+	{"I1 at any moment: all of a decision is there, or nothing and a class that says so", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		next, payload := int64(0), bytes.Repeat([]byte("x"), 1<<20)
+		for n := range 30 {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*400*time.Microsecond)
+			_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: token}}},
+				writes(store.Outcome{Outbox: []store.OutboxBatch{{Partition: p0, Changes: payload}}}))
+			cancel()
+			taken, again := f.own(f.b, byte(n), p0) // as an owner does after such an error
+			token = again
+			switch {
+			case err == nil:
+				next++
+			case store.ClassOf(err) == store.Unknown:
+				next = taken[0].NextOffset
+			default:
+				assert.Equal(t, store.Retry, store.ClassOf(err), "%v", err)
+			}
+			require.Equal(t, next, taken[0].NextOffset, "%v", err)
+			require.Len(t, taken[0].Outbox, int(next))
+		}
+	}},
+}
+
+func assertCancelled(t *testing.T, err error) {
+	t.Helper()
+	if assert.ErrorIs(t, err, context.Canceled) {
+		assert.Equal(t, store.Retry, store.ClassOf(err), "nothing was sent")
+	}
+}

@@ -1,0 +1,143 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// letters gives five dead letters that differ in all that a filter knows.
+func letters() []store.DeadLetter {
+	return []store.DeadLetter{
+		{Stage: store.StageIngest, Code: "bad_json", Source: "lab", EventID: "1", Topic: "t-1", Part: 3, Offset: 77, Payload: []byte("{"), Headers: []byte(`{"h":"1"}`), DedupKey: "ingest/lab/t-1/3/77", Reason: "cut off"},
+		{Stage: store.StageIngest, Code: "oversized", Source: "registry", DedupKey: "ingest/registry/2"},
+		{Stage: store.StageDecide, Code: "bad_json", Source: "lab", Entity: "e-1", Version: version(4), DedupKey: "decide/1/0/4"},
+		{Stage: store.StageDeliver, Code: "refused", Service: "a/p@s", Entity: "e-1", Version: version(5), DedupKey: "deliver/a/5"},
+		{Stage: store.StageDeliver, Code: "refused", Service: "b/p@s", Entity: "e-2", Version: version(6), DedupKey: "deliver/b/6"},
+	}
+}
+
+func (f *fixture) list(filter store.LetterFilter) []store.DeadLetter {
+	f.Helper()
+	got, err := f.b.ListLetters(f.ctx(), filter)
+	require.NoError(f, err)
+	return got
+}
+
+var letterTests = []test{
+	{"I9 a letter comes back as it went in", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), nil))
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:1]))
+		listed := f.list(store.LetterFilter{})
+		require.Len(t, listed, 1)
+		assert.Nil(t, listed[0].Payload, "a list carries no payloads")
+		got, err := f.b.Letter(t.Context(), listed[0].ID)
+		require.NoError(t, err)
+		assert.WithinDuration(t, time.Now(), got.Created, time.Minute)
+		want := letters()[0]
+		want.ID, want.Created, want.State = listed[0].ID, got.Created, store.LetterOpen
+		assert.Equal(t, want, got)
+		_, err = f.b.Letter(t.Context(), listed[0].ID+1)
+		require.ErrorIs(t, err, store.ErrNotFound)
+	}},
+	{"I9 the same letter again is a no-op, also after it was replayed", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		require.NoError(t, f.a.AddLetters(t.Context(), append(letters(), letters()...)))
+		all := f.list(store.LetterFilter{})
+		require.Len(t, all, 5)
+		n, err := f.a.SetLetterState(t.Context(), []int64{all[0].ID}, store.LetterReplayed)
+		require.NoError(t, err)
+		assert.Equal(t, 1, n)
+		require.NoError(t, f.b.AddLetters(t.Context(), letters()))
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Letters: letters()}))
+		require.NoError(t, err)
+		all = f.list(store.LetterFilter{})
+		require.Len(t, all, 5)
+		assert.Equal(t, store.LetterReplayed, all[0].State)
+		var callers sync.WaitGroup
+		for range 4 {
+			callers.Go(func() {
+				assert.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{{Stage: store.StageIngest, DedupKey: "at the same time"}}))
+			})
+		}
+		callers.Wait()
+		assert.Len(t, f.list(store.LetterFilter{}), 6)
+	}},
+	{"filters and pages", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()))
+		all := f.list(store.LetterFilter{})
+		_, err := f.a.SetLetterState(t.Context(), []int64{all[4].ID}, store.LetterDiscarded)
+		require.NoError(t, err)
+		for _, c := range []struct {
+			filter store.LetterFilter
+			want   []int
+		}{
+			{store.LetterFilter{Stage: store.StageIngest}, []int{0, 1}},
+			{store.LetterFilter{Source: "lab"}, []int{0, 2}},
+			{store.LetterFilter{Service: "a/p@s"}, []int{3}},
+			{store.LetterFilter{Entity: "e-1"}, []int{2, 3}},
+			{store.LetterFilter{Code: "refused"}, []int{3, 4}},
+			{store.LetterFilter{Code: "refused", State: store.LetterOpen}, []int{3}},
+			{store.LetterFilter{State: store.LetterDiscarded}, []int{4}},
+			{store.LetterFilter{Stage: store.StageDecide, Source: "registry"}, nil},
+			{store.LetterFilter{Limit: 2}, []int{0, 1}},
+			{store.LetterFilter{AfterID: all[1].ID, Limit: 2}, []int{2, 3}},
+			{store.LetterFilter{AfterID: all[3].ID, Limit: 2}, []int{4}},
+		} {
+			var got, want []int64
+			for _, l := range f.list(c.filter) {
+				got = append(got, l.ID)
+			}
+			for _, i := range c.want {
+				want = append(want, all[i].ID)
+			}
+			assert.Equal(t, want, got, "%+v", c.filter)
+		}
+		var many []store.DeadLetter
+		for i := range 120 {
+			many = append(many, store.DeadLetter{Stage: store.StageIngest, DedupKey: fmt.Sprint("many-", i)})
+		}
+		require.NoError(t, f.a.AddLetters(t.Context(), many))
+		assert.Len(t, f.list(store.LetterFilter{}), 100, "the limit of a filter without one")
+		counts, err := f.b.CountLetters(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, map[store.Stage]int64{store.StageIngest: 122, store.StageDecide: 1, store.StageDeliver: 1}, counts, "open ones")
+	}},
+	{"I9 an edit keeps the first payload", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
+		all := f.list(store.LetterFilter{})
+		for i, original := range []string{"{", ""} {
+			for _, edit := range []string{"{}", `{"second":1}`} {
+				require.NoError(t, f.a.EditLetter(t.Context(), all[i].ID, []byte(edit)))
+				got, err := f.b.Letter(t.Context(), all[i].ID)
+				require.NoError(t, err)
+				assert.Equal(t, edit, string(got.Payload))
+				assert.NotNil(t, got.Original)
+				assert.Equal(t, original, string(got.Original))
+			}
+		}
+		require.ErrorIs(t, f.a.EditLetter(t.Context(), all[1].ID+100, []byte("{}")), store.ErrNotFound)
+	}},
+	{"the state of letters, and how many changed", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:3]))
+		all := f.list(store.LetterFilter{})
+		ids := []int64{all[0].ID, all[1].ID, all[2].ID + 100}
+		for _, c := range []struct {
+			ids  []int64
+			want int
+		}{{ids, 2}, {ids, 0}, {nil, 0}} {
+			n, err := f.b.SetLetterState(t.Context(), c.ids, store.LetterDiscarded)
+			require.NoError(t, err)
+			assert.Equal(t, c.want, n, "those that were in another state")
+		}
+		counts, err := f.a.CountLetters(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, map[store.Stage]int64{store.StageDecide: 1}, counts)
+	}},
+}

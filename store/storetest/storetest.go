@@ -1,0 +1,157 @@
+// Package storetest is the conformance suite of store.Store: what the
+// interface promises, each promise in a subtest of its own, named after the
+// invariant of the design that rests on it (I3 linearizable, I5 fenced, …).
+//
+// A backend proves itself by
+//
+//	storetest.Run(t, func(t *testing.T) (a, b store.Store) { … })
+package storetest
+
+import (
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Run runs the suite. open gives two independent handles, as two processes
+// would have them, on the same fresh and migrated state, and closes them when
+// the test ends; it is called once per subtest.
+func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"Decide", decideTests},
+		{"TakeOver", takeOverTests},
+		{"Swap", swapTests},
+		{"CompareAndSwap", compareAndSwapTests},
+		{"Poison", poisonTests},
+		{"Cancel", cancelTests},
+		{"Deliveries", deliveryTests},
+		{"Purge", purgeTests},
+		{"Configurations", configurationTests},
+		{"DeadLetters", letterTests},
+		{"Positions", positionTests},
+		{"Reader", readerTests},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, test := range group.tests {
+				t.Run(test.name, func(t *testing.T) {
+					a, b := open(t)
+					test.run(t, &fixture{T: t, a: a, b: b})
+				})
+			}
+		})
+	}
+}
+
+// test is one promise.
+type test struct {
+	name string
+	run  func(t *testing.T, f *fixture)
+}
+
+// fixture is the state of one subtest and what makes tests short.
+type fixture struct {
+	*testing.T
+	a, b store.Store
+}
+
+func (f *fixture) ctx() context.Context { return f.Context() }
+
+// revision activates a configuration and gives its number.
+func (f *fixture) revision() int64 {
+	f.Helper()
+	r, err := f.a.Activate(f.ctx(), []byte("configuration"), false)
+	require.NoError(f, err)
+	return r.Number
+}
+
+// service registers one service.
+func (f *fixture) service(name string) int32 {
+	f.Helper()
+	numbers, err := f.a.Services(f.ctx(), []string{name})
+	require.NoError(f, err)
+	return numbers[name]
+}
+
+// own takes partitions over with a token made of letter.
+func (f *fixture) own(s store.Store, letter byte, partitions ...store.Partition) ([]store.TakenOver, store.Token) {
+	f.Helper()
+	var token store.Token
+	token[0] = letter
+	taken, err := s.TakeOver(f.ctx(), partitions, token)
+	require.NoError(f, err)
+	require.Len(f, taken, len(partitions))
+	return taken, token
+}
+
+// writes gives a callback that writes out whatever it finds.
+func writes(out store.Outcome) func([]store.Entity, store.Lookup) (store.Outcome, error) {
+	return func([]store.Entity, store.Lookup) (store.Outcome, error) { return out, nil }
+}
+
+// state is all that a decision can write, as far as a reader sees it.
+type state struct {
+	Watermarks map[store.Partition]int64
+	Entities   []store.Entity
+	Rows       []store.NamedRow
+	Letters    []store.DeadLetter
+	Audits     []store.Audit
+}
+
+// state reads everything through s.
+func (f *fixture) state(s store.Store) state {
+	f.Helper()
+	var got state
+	var err error
+	got.Watermarks, err = s.Watermarks(f.ctx())
+	require.NoError(f, err)
+	got.Entities, err = s.Entities(f.ctx(), "", 1000)
+	require.NoError(f, err)
+	for _, e := range got.Entities {
+		rows, err := s.EntityRows(f.ctx(), e.ID)
+		require.NoError(f, err)
+		got.Rows = append(got.Rows, rows...)
+	}
+	got.Letters, err = s.ListLetters(f.ctx(), store.LetterFilter{Limit: 1000})
+	require.NoError(f, err)
+	got.Audits, err = s.Audits(f.ctx(), 0, 1000)
+	require.NoError(f, err)
+	return got
+}
+
+// row reads one dam row.
+func (f *fixture) row(s store.Store, k store.Key) store.Row {
+	f.Helper()
+	rows, err := s.Rows(f.ctx(), []store.Key{k})
+	require.NoError(f, err)
+	require.Len(f, rows, 1)
+	require.Equal(f, k, rows[0].Key)
+	return rows[0]
+}
+
+// everything is an outcome that writes to each table, for partition p.
+func everything(p store.Partition, service int32, version change.Version) store.Outcome {
+	return store.Outcome{
+		Entities: []store.Entity{{ID: "banana-1", Docs: []byte(`{"lab":{"weight":1.0}}`), Fence: []byte("fence"), Version: version}},
+		Swaps:    []store.Swap{{Key: store.Key{Service: service, Entity: "banana-1"}, Insert: true, New: content("one"), Version: version}},
+		Outbox:   []store.OutboxBatch{{Partition: p, Changes: []byte("changes")}},
+		Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "bad_json", Reason: "cut off", DedupKey: "decide/1", Payload: []byte("{")}},
+		Audit:    []store.Audit{{Actor: "test", Action: "reset", Entity: "banana-1", Detail: []byte(`{"n":1}`)}},
+	}
+}
+
+// content makes a content that differs for every text.
+func content(text string) change.Content { return append(change.Content{1}, text...) }
+
+func version(offset int64) change.Version { return change.NewVersion(1, offset) }
+
+var (
+	p0 = store.Partition{Generation: 1, Number: 0}
+	p1 = store.Partition{Generation: 1, Number: 1}
+)
