@@ -30,6 +30,9 @@ var ErrClosed = errors.New("gate is closed")
 type ValkeyOptions struct {
 	// Addresses are host:port of a server, or of some nodes of a cluster. Required.
 	Addresses []string
+	// Cluster says that a single address is a cluster's. Several always are.
+	// Defaults to false.
+	Cluster bool
 	// Username and Password authenticate. Default to none.
 	Username, Password string
 	// TLS switches to TLS. Defaults to none.
@@ -100,16 +103,17 @@ func NewValkey(o ValkeyOptions) (*Valkey, error) {
 		timeout:    o.Timeout,
 		connecting: make(chan struct{}, 1),
 		option: valkey.ClientOption{
-			InitAddress:      o.Addresses,
-			Username:         o.Username,
-			Password:         o.Password,
-			TLSConfig:        o.TLS,
-			SelectDB:         o.DB,
-			ClientName:       "weir-gate",
-			Dialer:           net.Dialer{Timeout: o.Timeout},
-			ConnWriteTimeout: o.Timeout,
-			DisableCache:     true,
-			DisableRetry:     true, // an open gate is better than a slow one
+			InitAddress:       o.Addresses,
+			ForceSingleClient: len(o.Addresses) == 1 && !o.Cluster,
+			Username:          o.Username,
+			Password:          o.Password,
+			TLSConfig:         o.TLS,
+			SelectDB:          o.DB,
+			ClientName:        "weir-gate",
+			Dialer:            net.Dialer{Timeout: o.Timeout},
+			ConnWriteTimeout:  o.Timeout,
+			DisableCache:      true,
+			DisableRetry:      true, // an open gate is better than a slow one
 		},
 	}, nil
 }
