@@ -87,13 +87,14 @@ func (t *Tree) appendEncoding(dst []byte, i uint32, numbers Numbers) []byte {
 	n := &t.nodes[i]
 	need := int(n.end-n.start) + int(n.next-i)*perNode + overshoot
 	dst = slices.Grow(dst, need)
-	return dst[:t.encode(dst[:cap(dst)], len(dst), i, numbers)]
+	return dst[:t.encode(dst[:cap(dst)], len(dst), i, n.next, nil, isMember, numbers)]
 }
 
 const (
 	maxHead     = 5
 	maxExponent = 12 // "e-" and the digits of 2^31
-	overshoot   = 32 // room for put
+	overshoot   = 32 // bytes that block copies, however few are wanted
+	shortHead   = 24 // lengths below stand in the initial byte
 )
 
 // tags and contents say by kind with what an encoding begins, and whether its
@@ -103,82 +104,90 @@ var (
 	contents = [8]uint32{Number: ^uint32(0), String: ^uint32(0)}
 )
 
-// encode writes the value at index i to dst[p:], which has room for it, and
-// gives the offset behind it. What stands in the document as it is encoded goes
-// by in one loop, with few branches that the processor has to guess; only an
-// object with unordered members calls itself for each.
-func (t *Tree) encode(dst []byte, p int, i uint32, numbers Numbers) int {
+// encode writes to dst[p:], which has room for it, and gives the offset behind.
+// It writes the nodes from c up to end, or instead of them those that are
+// listed, each with all that is inside it. Of the first one's flags it ignores
+// those in without.
+//
+// What the document has in the right order goes by in one loop with few
+// branches to guess. Objects with unordered members call encode for the list of
+// them, and that for each container. Short content is copied as a block,
+// whatever stands behind it, which is cheaper than a call.
+func (t *Tree) encode(dst []byte, p int, c, end uint32, listed []uint32, without flags, numbers Numbers) int {
 	nodes, data := t.nodes, t.data
-	end := nodes[i].next
-	for c := i; c < end; c++ {
-		n := &nodes[c]
-		if n.flags&isMember != 0 && c != i {
-			p = t.encodeName(dst, p, n)
+	last := len(data) - overshoot
+	for k := 0; ; k++ {
+		if listed == nil {
+			if c >= end {
+				break
+			}
+		} else {
+			if k >= len(listed) {
+				break
+			}
+			c = listed[k]
 		}
-		source := data
-		if n.flags&(escaped|unordered|unplain) != 0 {
-			switch {
-			case n.kind == Object:
-				p = t.encodeByName(dst, p, n, numbers)
-				c = n.next - 1
-				continue
-			case n.kind == String:
-				source = t.text
-			case numbers == Decimal:
-				p = len(appendDecimal(dst[:p], data[n.start:n.end]))
-				continue
+		n := &nodes[c]
+		has := n.flags &^ without
+		without = 0
+		if has&isMember != 0 {
+			if size := n.nameLen; size < shortHead && has&nameEscaped == 0 && int(n.name) <= last {
+				dst[p] = tagString | byte(size)
+				block(dst[p+1:], data[n.name:])
+				p += 1 + int(size)
+			} else {
+				p = len(append(appendHead(dst[:p], tagString, int(size)), t.nameOf(n)...))
 			}
 		}
-		kind := n.kind & 7
-		p = putHead(dst, p, tags[kind], n.count)
-		p = put(dst, p, source, n.order, n.count&contents[kind])
+		if n.count < shortHead && has&(escaped|unordered|unplain) == 0 && int(n.order) <= last {
+			kind := n.kind & 7
+			dst[p] = tags[kind] | byte(n.count)
+			block(dst[p+1:], data[n.order:])
+			p += 1 + int(n.count&contents[kind])
+		} else {
+			p = t.encodeOther(dst, p, n, numbers)
+		}
+		c++
+		switch {
+		case has&unordered != 0:
+			p = t.encode(dst, p, c, n.next, t.order[n.order:n.order+n.count], 0, numbers)
+			c = n.next
+		case listed != nil && n.next != c:
+			p = t.encode(dst, p, c, n.next, nil, 0, numbers)
+		}
 	}
 	return p
 }
 
-// encodeByName writes an object that the document has in another order.
-func (t *Tree) encodeByName(dst []byte, p int, n *node, numbers Numbers) int {
-	p = putHead(dst, p, tagObject, n.count)
-	for _, m := range t.order[n.order : n.order+n.count] {
-		p = t.encodeName(dst, p, &t.nodes[m])
-		p = t.encode(dst, p, m, numbers)
-	}
-	return p
+// block copies overshoot bytes, which both must have.
+func block(dst, source []byte) {
+	to, from := (*[overshoot]byte)(dst), (*[overshoot]byte)(source)
+	binary.LittleEndian.PutUint64(to[0:], binary.LittleEndian.Uint64(from[0:]))
+	binary.LittleEndian.PutUint64(to[8:], binary.LittleEndian.Uint64(from[8:]))
+	binary.LittleEndian.PutUint64(to[16:], binary.LittleEndian.Uint64(from[16:]))
+	binary.LittleEndian.PutUint64(to[24:], binary.LittleEndian.Uint64(from[24:]))
 }
 
-func (t *Tree) encodeName(dst []byte, p int, n *node) int {
-	source := t.data
-	if n.flags&nameEscaped != 0 {
-		source = t.text
+// encodeOther writes a value, or the head of a container, in any case.
+func (t *Tree) encodeOther(dst []byte, p int, n *node, numbers Numbers) int {
+	dst = dst[:p]
+	switch {
+	case n.kind == Number && numbers == Decimal && n.flags&unplain != 0:
+		dst = appendDecimal(dst, t.data[n.start:n.end])
+	case n.kind == Number || n.kind == String:
+		dst = append(appendHead(dst, tags[n.kind], int(n.count)), t.textOf(n)...)
+	case n.kind >= Array:
+		dst = appendHead(dst, tags[n.kind], int(n.count))
+	default:
+		dst = append(dst, tags[n.kind])
 	}
-	p = putHead(dst, p, tagString, n.nameLen)
-	return put(dst, p, source, n.name, n.nameLen)
-}
-
-// putHead writes an initial byte and the length or count that belongs to it.
-func putHead(dst []byte, p int, tag byte, n uint32) int {
-	if n < 24 {
-		dst[p] = tag | byte(n)
-		return p + 1
-	}
-	return len(appendHead(dst[:p], tag, int(n)))
-}
-
-// put copies n bytes of source at offset from to dst[p:]. Most are few, and
-// cheaper to copy as a block, whatever stands behind them, than by a call.
-func put(dst []byte, p int, source []byte, from, n uint32) int {
-	if n <= overshoot && int(from)+overshoot <= len(source) {
-		*(*[overshoot]byte)(dst[p:]) = *(*[overshoot]byte)(source[from:])
-	} else {
-		copy(dst[p:], source[from:from+n])
-	}
-	return p + int(n)
+	return len(dst)
 }
 
 // appendHead appends an initial byte and the length or count that belongs to it.
 func appendHead(dst []byte, tag byte, n int) []byte {
 	switch {
-	case n < 24:
+	case n < shortHead:
 		return append(dst, tag|byte(n))
 	case n <= 0xFF:
 		return append(dst, tag|24, byte(n))
