@@ -55,8 +55,12 @@ func StartOwn(t testing.TB, name string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Not the test's own temporary folder: its path may be longer than a server likes.
-	folder, err := os.MkdirTemp("", "weir-own-")
+	// Not the test's own temporary folder: scripts/servers must find it should this process be killed.
+	parent := filepath.Join(root, ".run", "own")
+	if err := os.MkdirAll(parent, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	folder, err := os.MkdirTemp(parent, fmt.Sprintf("%d-%s-", os.Getpid(), name))
 	if err != nil {
 		t.Fatal(err)
 	}
