@@ -501,9 +501,17 @@ func (d *decoder) limits(v reflect.Value, path string, tag reflect.StructTag) {
 			d.doc.fault(path, "is out of range", least+" to "+most)
 		}
 	}
-	if tag.Get("required") == "true" && v.IsZero() {
+	if tag.Get("required") == "true" && empty(v) {
 		d.doc.fault(path, "is empty", describe(memberOf{typ: v.Type(), tag: tag}))
 	}
+}
+
+// empty reports whether a scalar says nothing.
+func empty(v reflect.Value) bool {
+	if s, ok := v.Interface().(Secret); ok {
+		return s.IsZero()
+	}
+	return v.IsZero()
 }
 
 // wrongType reports a value of another type than the one wanted.

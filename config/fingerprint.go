@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
@@ -80,15 +81,19 @@ func (c *Config) Fingerprint() [32]byte {
 	if plan, err := merge.Compile(c.MergeSpec()); err == nil {
 		plan.Fingerprint(h)
 	}
-	projections := make([]*Projection, len(c.Projections))
+	views := make([]*Projection, len(c.Projections))
 	for i := range c.Projections {
-		projections[i] = &c.Projections[i]
+		views[i] = &c.Projections[i]
 	}
-	slices.SortFunc(projections, func(a, b *Projection) int {
+	slices.SortFunc(views, func(a, b *Projection) int {
 		return strings.Compare(a.Customer+"/"+a.Name, b.Customer+"/"+b.Name)
 	})
-	for _, p := range projections {
-		write([]any{"projection", p.Customer, p.Name, p.When, p.Fields.canonical(), p.OmitEmpty, p.Numbers})
+	for _, p := range views {
+		spec := p.Spec()
+		spec.Fields = p.Fields.canonical().spec()
+		if compiled, err := projections.Compile(spec); err == nil {
+			compiled.Fingerprint(h)
+		}
 	}
 	services := []string{}
 	for _, s := range c.Services() {
@@ -99,26 +104,24 @@ func (c *Config) Fingerprint() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// canonical gives the fields in the order of their outputs.
-func (f Fields) canonical() []any {
+// canonical gives the fields in the order of their outputs, with values in
+// canonical form.
+func (f Fields) canonical() Fields {
 	sorted := slices.Clone(f)
 	slices.SortFunc(sorted, func(a, b Field) int { return strings.Compare(a.Out, b.Out) })
-	all := make([]any, len(sorted))
-	for i, field := range sorted {
-		all[i] = []any{field.Out, field.Path, field.Const.canonical(), field.Default.canonical(), field.Each.canonical()}
+	for i := range sorted {
+		field := &sorted[i]
+		field.Const, field.Default, field.Each = field.Const.canonical(), field.Default.canonical(), field.Each.canonical()
 	}
-	return all
+	return sorted
 }
 
 // canonical gives the value with its members in order.
-func (j JSON) canonical() string {
-	if j == nil {
-		return ""
-	}
+func (j JSON) canonical() JSON {
 	t, err := canonicaltree.Parse(j)
 	if err != nil {
-		return string(j)
+		return j
 	}
 	defer t.Release()
-	return string(t.Root().AppendCanonical(nil))
+	return t.Root().AppendCanonical(nil)
 }

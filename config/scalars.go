@@ -18,21 +18,31 @@ func (m *mistake) Error() string { return m.problem + "; want " + m.want }
 const masked = "***"
 
 // Secret is text that must not be seen: whatever prints, logs or marshals it
-// gets "***". The zero Secret is empty and prints as nothing.
-type Secret struct{ text string }
+// gets "***". The zero Secret is empty and prints as nothing. Two secrets are
+// compared by what they reveal.
+type Secret struct {
+	// A pointer, since package fmt prints fields past all methods where a verb
+	// does not fit the value around them.
+	text *string
+}
 
 // NewSecret makes a secret of text.
-func NewSecret(text string) Secret { return Secret{text} }
+func NewSecret(text string) Secret { return Secret{&text} }
 
 // Reveal gives the text itself.
-func (s Secret) Reveal() string { return s.text }
+func (s Secret) Reveal() string {
+	if s.text == nil {
+		return ""
+	}
+	return *s.text
+}
 
 // IsZero reports whether the secret is empty.
-func (s Secret) IsZero() bool { return s.text == "" }
+func (s Secret) IsZero() bool { return s.Reveal() == "" }
 
 // String gives "***".
 func (s Secret) String() string {
-	if s.text == "" {
+	if s.IsZero() {
 		return ""
 	}
 	return masked
@@ -49,7 +59,7 @@ func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText takes the text as it is.
 func (s *Secret) UnmarshalText(text []byte) error {
-	s.text = string(text)
+	*s = NewSecret(string(text))
 	return nil
 }
 

@@ -1,0 +1,263 @@
+package config_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/seed-86dfc502/weir/config"
+)
+
+const smallMain = `
+sources:
+  registry: {http: {}, entity: id}
+  lab: {kafka: {topic: lab}, entity: key, mount: lab}
+customers: [acme.yaml]
+`
+
+const smallCustomer = `
+customer: acme
+projections:
+  ripeness:
+    fields: {banana_id: id}
+    deliver:
+      archive: {file: {path: out/acme.jsonl}}
+      table: {postgres: {url: "postgres://db/x", table: t, columns: {banana_id: text}}}
+`
+
+func loadSmall(t *testing.T, extra string) *config.Config {
+	t.Helper()
+	path := write(t, map[string]string{"weir.yaml": smallMain + extra, "acme.yaml": smallCustomer})
+	c, err := config.Load(path, env)
+	require.NoError(t, err)
+	return c
+}
+
+func TestDefaults(t *testing.T) {
+	c := loadSmall(t, "")
+	dir := filepath.Dir(c.File)
+
+	require.Nil(t, c.Store.Postgres)
+	require.Equal(t, filepath.Join(dir, "data/state.db"), c.Store.SQLite.Path)
+	require.Nil(t, c.Gate.Valkey)
+	require.Equal(t, 1_000_000, c.Gate.Memory.MaxEntries)
+	require.Equal(t, 24*time.Hour, c.Gate.TTL.D())
+	require.Equal(t, filepath.Join(dir, "data/kafka"), c.Kafka.Embedded.Dir)
+	require.Equal(t, "weir.inbox", c.Kafka.Inbox.Topic)
+	require.Equal(t, "weir", c.Kafka.Group)
+	require.Equal(t, 8, c.Kafka.Inbox.Partitions)
+	require.Equal(t, -1, c.Kafka.Changes.Replication)
+	require.Equal(t, "registry", c.Sources.Find("registry").HTTP.Path)
+	require.Equal(t, "weir.source.lab", c.Sources.Find("lab").Kafka.Group)
+	require.Nil(t, c.Sources.Find("none"))
+	require.True(t, c.Sources[1].Entity.Key)
+	require.Equal(t, config.Size(8<<20), c.Limits.Change)
+	require.Equal(t, "127.0.0.1:9600", c.Admin.Listen)
+	require.Equal(t, []string{"acme"}, c.Customers)
+
+	services := c.Services()
+	require.Equal(t, "acme/ripeness@archive", services[0].Name)
+	require.Equal(t, "weir.changes.acme.ripeness.table", services[1].Topic)
+	require.Equal(t, filepath.Join(dir, "out/acme.jsonl"), services[0].Delivery.File.Path)
+	require.Equal(t, 10, services[0].Delivery.Retry.Attempts)
+	require.True(t, services[1].Delivery.Postgres.Create)
+	require.Equal(t, "banana_id", services[1].Delivery.Postgres.Columns[0].Path)
+	require.Equal(t, config.Position{File: filepath.Join(dir, "acme.yaml"), Line: 7, Column: 7}, services[0].Delivery.Pos)
+}
+
+// What is set to nothing must not get the default.
+func TestUnsetIsNotZero(t *testing.T) {
+	c := loadSmall(t, `
+store: {sqlite: {path: /var/lib/weir/state.db}}
+gate: {valkey: {address: "127.0.0.1:6379", prefix: ""}}
+data_dir: ../data
+admin: {listen: off}
+`)
+	require.Equal(t, "/var/lib/weir/state.db", c.Store.SQLite.Path)
+	require.Empty(t, c.Gate.Valkey.Prefix)
+	require.True(t, c.Admin.Off())
+	require.Equal(t, filepath.Join(filepath.Dir(filepath.Dir(c.File)), "data/kafka"), c.Kafka.Embedded.Dir)
+	require.True(t, loadSmall(t, `admin: {listen: ""}`).Admin.Off())
+}
+
+func TestReferences(t *testing.T) {
+	path := write(t, map[string]string{
+		"weir.yaml": smallMain + `
+gate:
+  valkey:
+    address: "${VALKEY_HOST:-127.0.0.1}:6379"
+    username: "a$b$$c$${SET}"
+    password: "${file:secrets/password}"
+    db: "${DB}"
+kafka: {prefix: "${EMPTY:-ours}", client_id: "${SET}"}
+`,
+		"acme.yaml":        smallCustomer,
+		"secrets/password": "hunter2\n",
+	})
+	c, err := config.Load(path, func(name string) (string, bool) {
+		if name == "DB" {
+			return "3", true
+		}
+		return env(name)
+	})
+	require.NoError(t, err)
+	require.Equal(t, []string{"127.0.0.1:6379"}, c.Gate.Valkey.Address)
+	require.Equal(t, "a$b$c${SET}", c.Gate.Valkey.Username)
+	require.Equal(t, "hunter2", c.Gate.Valkey.Password.Reveal())
+	require.Equal(t, 3, c.Gate.Valkey.DB)
+	require.Equal(t, "ours", c.Kafka.Prefix)
+	require.Equal(t, "value-from-environment", c.Kafka.ClientID)
+
+	t.Run("unset ones can be allowed", func(t *testing.T) {
+		path := write(t, map[string]string{
+			"weir.yaml": smallMain + `
+store: {postgres: {url: "${NOT_SET}", max_connections: "${NOT_SET}"}}
+admin: {token: "${file:not-there}"}
+kafka: {brokers: ["${NOT_SET}:9092"], tls: {ca: not-there.pem}}
+`,
+			"acme.yaml": smallCustomer,
+		})
+		_, err := config.Load(path, env)
+		require.Error(t, err)
+		c, err := config.Load(path, env, config.AllowUnsetEnv())
+		require.NoError(t, err)
+		require.Equal(t, 8, c.Store.Postgres.MaxConnections)
+	})
+}
+
+func TestMissingMainFile(t *testing.T) {
+	_, err := config.Load(filepath.Join(t.TempDir(), "weir.yaml"), env)
+	var faults *config.Faults
+	require.ErrorAs(t, err, &faults)
+	require.Len(t, faults.List, 1)
+	require.Contains(t, err.Error(), "cannot be read")
+}
+
+func TestDurationsAndSizes(t *testing.T) {
+	for text, want := range map[string]time.Duration{
+		"500ms": 500 * time.Millisecond, "24h": 24 * time.Hour, "30d": 720 * time.Hour,
+		"1d12h": 36 * time.Hour, "1h30m": 90 * time.Minute, "0s": 0, "1.5s": 1500 * time.Millisecond,
+	} {
+		var d config.Duration
+		require.NoError(t, d.UnmarshalText([]byte(text)), text)
+		require.Equal(t, want, d.D(), text)
+	}
+	for _, text := range []string{"", "5", "1.5", "d", "-1d", "-1s", "+1s", "1d-1h", "1w", "s", "1d1d", "99999999999d", "200000000h", "106751d24h", "1 d", "0x1d"} {
+		var d config.Duration
+		require.Error(t, d.UnmarshalText([]byte(text)), text)
+	}
+	for text, want := range map[string]config.Size{"8MiB": 8 << 20, "64KB": 64000, "512B": 512, "1 GiB": 1 << 30, "0B": 0} {
+		var s config.Size
+		require.NoError(t, s.UnmarshalText([]byte(text)), text)
+		require.Equal(t, want, s, text)
+	}
+	for _, text := range []string{"", "8", "8M", "MiB", "-1B", "1.5GiB", "9999999999GiB", "8mib", "1e3B"} {
+		var s config.Size
+		require.Error(t, s.UnmarshalText([]byte(text)), text)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		d := config.Duration(rapid.Int64Min(0).Draw(t, "duration"))
+		var back config.Duration
+		require.NoError(t, back.UnmarshalText([]byte(d.String())), d.String())
+		require.Equal(t, d, back)
+		s := config.Size(rapid.Int64Min(0).Draw(t, "size"))
+		var again config.Size
+		require.NoError(t, again.UnmarshalText([]byte(s.String())))
+		require.Equal(t, s, again)
+	})
+}
+
+func TestLocator(t *testing.T) {
+	for text, want := range map[string]config.Locator{
+		"banana.id":                {Path: "banana.id"},
+		"header:ce_id":             {Header: "ce_id"},
+		"key":                      {Key: true},
+		`\key`:                     {Path: `\key`},
+		`a\.b.c`:                   {Path: `a\.b.c`},
+		`items.#(kind=="a.b").id`:  {Path: `items.#(kind=="a.b").id`},
+		"items.@reverse.0.id":      {Path: "items.@reverse.0.id"},
+		`{"a":x.y,"b":z}|@tostr`:   {Path: `{"a":x.y,"b":z}|@tostr`},
+		`names.#(first%"(*").last`: {Path: `names.#(first%"(*").last`},
+	} {
+		var l config.Locator
+		require.NoError(t, l.UnmarshalText([]byte(text)), text)
+		require.Equal(t, want, l)
+		require.Equal(t, text, l.String())
+	}
+	for _, text := range []string{"", " ", ".a", "a.", "a..b", "a||b", "header:", `a\`, "a.#(b", "a)", "(a]", "@nosuch", "a.@nosuch:1", `#(a=="b)`} {
+		var l config.Locator
+		require.Error(t, l.UnmarshalText([]byte(text)), text)
+	}
+}
+
+func TestIsDelete(t *testing.T) {
+	s := loadSmall(t, "").Sources[0]
+	for _, op := range []string{"delete", "DELETE", "d", "tombstone"} {
+		require.True(t, s.IsDelete(op), op)
+	}
+	for _, op := range []string{"", "c", "upsert", "del"} {
+		require.False(t, s.IsDelete(op), op)
+	}
+}
+
+// loadAny loads a main and a customer's file and checks that whatever is in
+// them, the answer is a configuration or faults with places in the files.
+func loadAny(t require.TestingT, dir string, main, customer []byte) {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "weir.yaml"), main, 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "acme.yaml"), customer, 0o644))
+	c, err := config.Load(filepath.Join(dir, "weir.yaml"), env)
+	if err == nil {
+		require.NotNil(t, c)
+		_ = c.Fingerprint()
+		_ = c.Services()
+		return
+	}
+	var faults *config.Faults
+	require.True(t, errors.As(err, &faults))
+	require.NotEmpty(t, faults.List)
+	for _, f := range faults.List {
+		require.NotEmpty(t, f.File)
+		require.NotEmpty(t, f.Problem)
+		require.GreaterOrEqual(t, f.Line, 0)
+	}
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(smallMain), []byte(smallCustomer))
+	f.Add([]byte(mainFile), []byte(acmeFile))
+	f.Add([]byte("a: &a [*a]\n? [x]: y\n--- |\n..."), []byte("customer: {}\nprojections: [[[[]]]]"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, main, customer []byte) {
+		loadAny(t, dir, main, customer)
+	})
+}
+
+// Files that are nearly right reach further than random bytes.
+func TestDamagedFilesNeverPanic(t *testing.T) {
+	everything, err := os.ReadFile("testdata/faults/everything/weir.yaml")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	rapid.Check(t, func(t *rapid.T) {
+		damage := func(name, text string) []byte {
+			data := []byte(text)
+			for range rapid.IntRange(0, 4).Draw(t, name) {
+				at := rapid.IntRange(0, len(data)-1).Draw(t, "at")
+				with := rapid.SampledFrom([]string{"", ":", "\n", "{", "}", "[", "]", "\"", "${", "&a ", "*a ", "!!int ", "null", "- ", "  ", "|\n", "0", "ä", "\x00", "#", "<<: "}).Draw(t, "with")
+				end := min(len(data), at+rapid.IntRange(0, 20).Draw(t, "length"))
+				data = append(append(append([]byte{}, data[:at]...), with...), data[end:]...)
+				if len(data) == 0 {
+					data = []byte(" ")
+				}
+			}
+			return data
+		}
+		main := rapid.SampledFrom([]string{smallMain, mainFile, string(everything)}).Draw(t, "main")
+		customer := rapid.SampledFrom([]string{smallCustomer, acmeFile}).Draw(t, "customer")
+		loadAny(t, dir, damage("main damage", main), damage("customer damage", customer))
+	})
+}
