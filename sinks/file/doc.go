@@ -1,0 +1,53 @@
+// Package file is a sink that appends changes to a file of JSON lines.
+//
+// # Model
+//
+// One change is one line: its record (see change.AppendRecord) and a newline.
+// It is a log sink: every change, in order per entity, retractions included;
+// whoever wants the newest state reads the file to its end and keeps the
+// highest version of each entity. Order in the file is order of delivery: a
+// dead letter that is replayed later stands late, with its own, lower version.
+//
+// # Guarantee
+//
+// A change that deliver sees confirmed is a whole line that was fsynced; so is
+// the file's entry in its directory. Each change is in the file once, within the
+// window below.
+//
+// A crash may leave lines that nobody confirmed. Open reads the end of the file
+// and repairs it:
+//
+//   - A last line without its newline is completed when it is a whole record,
+//     else cut off: its Write was not confirmed and comes again.
+//   - A line with a NUL byte, which no JSON text has, is where a write did not
+//     reach the disk before a power loss. All behind it belongs to the same
+//     unconfirmed Write; the file is cut off there.
+//   - Anything else that is no record was not written by this sink. Open says
+//     where it is and touches nothing.
+//
+// # The window of known keys
+//
+// A change that comes again is recognised by its key, among the last
+// Options.Keys keys (default 200,000, some 12 MB when full). After a start they
+// are read back from the last Options.TailBytes of the file (default 256 MiB),
+// so a start takes the same time for a file of any size. Deliver repeats what
+// it has not confirmed, which is at most the last Writes of each partition:
+// some thousand changes, or 16 MiB each. The window covers that many times
+// over. A change that is older than the window and comes again nevertheless, as
+// after the state store was restored from an old backup, is appended again with
+// the same key: readers that must not see it twice compare keys.
+//
+// # Other programs and the file
+//
+// One process writes a file: it holds an advisory lock (flock) on it. Others
+// may read it at any time; a last line without a newline is not there yet, and
+// lines at the end may go again, to come back, when a disk is full or fails. A
+// file that was moved away, deleted or cut short by somebody else is noticed
+// at the next Write, which goes on at the end of what is there, or in a new
+// file under the same path.
+//
+// # Not promised
+//
+// Rotation, compression. A lock on file systems without flock, as some network
+// file systems are. Durability beyond what fsync gives on the machine.
+package file

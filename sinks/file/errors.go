@@ -1,0 +1,32 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"os"
+	"syscall"
+
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// classify says what a failure means. Nothing of a failed Write stays in the
+// file, so none is ambiguous.
+func classify(op string, err error) error {
+	e := &sinks.Error{Class: sinks.Retry, Op: op, Err: err}
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, errMoved):
+	case errors.Is(err, errLocked):
+		e.Hint = "one process writes a file; stop the other one, or give each service a file of its own"
+	case errors.Is(err, errForeign):
+		e.Class, e.Hint = sinks.Pause, "move the file away, or repair it"
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		e.Hint = "make room on the disk"
+	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):
+		e.Class, e.Hint = sinks.Pause, "the process must be allowed to write the file and its directory"
+	case errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, syscall.ENAMETOOLONG), errors.Is(err, syscall.EFBIG):
+		e.Class, e.Hint = sinks.Pause, "check the path"
+	default:
+		e.Hint = "check the disk"
+	}
+	return e
+}

@@ -1,0 +1,286 @@
+package file
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/gofrs/flock"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+const (
+	defaultKeys      = 200_000
+	defaultTailBytes = 256 << 20
+
+	maxBatch = 10_000
+	maxBytes = 16 << 20
+	// maxKept is the largest buffer that is kept from one Write to the next.
+	maxKept = 2 * maxBytes
+
+	fileMode = 0o640
+	dirMode  = 0o750
+)
+
+// Options configure a sink. Zero values mean the defaults.
+type Options struct {
+	// Path is the file. It and its directories are created when missing. Required.
+	Path string
+	// Keys is how many of the last keys are known, to tell repetitions.
+	// Defaults to 200,000.
+	Keys int
+	// TailBytes is how much of the file's end Open reads to learn them, in
+	// bytes. Defaults to 256 MiB.
+	TailBytes int64
+}
+
+// Sink appends changes to a file. It implements sinks.Sink.
+type Sink struct {
+	opts Options
+	keys *window
+	buf  []byte
+
+	lock *flock.Flock
+	f    handle
+	size int64 // length of what was fsynced
+	torn bool  // the file may be longer than size, by a Write that failed
+
+	open func(path string) (handle, error) // os.OpenFile, but in tests of failing disks
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// handle is what the sink needs of *os.File.
+type handle interface {
+	io.ReaderAt
+	io.WriterAt
+	io.Closer
+	Stat() (os.FileInfo, error)
+	Truncate(size int64) error
+	Sync() error
+}
+
+// New checks the options. Its errors name the option.
+func New(opts Options) (*Sink, error) {
+	if opts.Keys == 0 {
+		opts.Keys = defaultKeys
+	}
+	if opts.TailBytes == 0 {
+		opts.TailBytes = defaultTailBytes
+	}
+	switch {
+	case opts.Path == "":
+		return nil, errors.New("path: must be set")
+	case opts.Keys < maxBatch:
+		return nil, fmt.Errorf("keys: must be at least %d, the changes of one batch, not %d", maxBatch, opts.Keys)
+	case opts.TailBytes < maxBytes:
+		return nil, fmt.Errorf("tail_bytes: must be at least %d, the bytes of one batch, not %d", maxBytes, opts.TailBytes)
+	}
+	return &Sink{opts: opts, keys: newWindow(opts.Keys), open: openFile}, nil
+}
+
+func openFile(path string) (handle, error) {
+	return os.OpenFile(path, os.O_RDWR|os.O_CREATE, fileMode)
+}
+
+// Traits implements sinks.Sink.
+func (s *Sink) Traits() sinks.Traits {
+	return sinks.Traits{Kind: sinks.Log, MaxBatch: maxBatch, MaxBytes: maxBytes}
+}
+
+// Open creates or locks the file, repairs its end and learns the last keys.
+func (s *Sink) Open(ctx context.Context) error {
+	if err := s.start(ctx); err != nil {
+		return classify("open", errors.Join(err, s.Close()))
+	}
+	return nil
+}
+
+func (s *Sink) start(ctx context.Context) error {
+	if err := s.Close(); err != nil {
+		return err
+	}
+	if err := makeDirs(filepath.Dir(s.opts.Path)); err != nil {
+		return err
+	}
+	s.lock = flock.New(s.opts.Path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(fileMode))
+	locked, err := s.lock.TryLock()
+	if err != nil {
+		return err
+	}
+	if !locked {
+		return errLocked
+	}
+	if s.f, err = s.open(s.opts.Path); err != nil {
+		return err
+	}
+	if err := s.sameFile(); err != nil {
+		return err
+	}
+	if s.size, err = s.recover(ctx); err != nil {
+		return err
+	}
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(s.opts.Path))
+}
+
+var (
+	errLocked = errors.New("another process writes this file")
+	errMoved  = errors.New("the file was replaced while it was opened")
+)
+
+// sameFile makes sure that what is locked is what is written.
+func (s *Sink) sameFile() error {
+	locked, err := s.lock.Stat()
+	if err != nil {
+		return err
+	}
+	info, err := s.f.Stat()
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(locked, info) {
+		return errMoved
+	}
+	return nil
+}
+
+// Close releases the file. It may be called at any time.
+func (s *Sink) Close() error {
+	var err error
+	if s.f != nil {
+		err = s.f.Close()
+		s.f = nil
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+		s.lock = nil
+	}
+	s.torn = false
+	return err
+}
+
+// Write appends the changes whose keys are not known yet, all in one piece,
+// and fsyncs. When it fails nothing of them is in the file, or it will be cut
+// off before the next Write. Ctx is looked at once, before anything is written.
+func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
+	if err := ctx.Err(); err != nil {
+		return classify("write", err)
+	}
+	if err := s.ready(ctx); err != nil {
+		return err
+	}
+	lines, fresh := s.buf[:0], make([]key, 0, len(changes))
+	inBatch := make(map[key]bool, len(changes))
+	for i := range changes {
+		k := keyOf(changes[i].Key)
+		if inBatch[k] || s.keys.has(k) {
+			continue
+		}
+		inBatch[k] = true
+		fresh = append(fresh, k)
+		lines = append(changes[i].AppendRecord(lines), '\n')
+	}
+	if cap(lines) <= maxKept {
+		s.buf = lines
+	}
+	if len(lines) == 0 {
+		return nil
+	}
+	if err := s.append(lines); err != nil {
+		return classify("write", err)
+	}
+	for _, k := range fresh {
+		s.keys.add(k)
+	}
+	return nil
+}
+
+// append makes lines durable at the end of the file, or takes them back.
+func (s *Sink) append(lines []byte) error {
+	_, err := s.f.WriteAt(lines, s.size)
+	if err == nil {
+		// After a failed fsync the kernel may take the pages for clean. They are
+		// cut off and written anew by the repetition.
+		err = s.f.Sync()
+	}
+	if err != nil {
+		s.torn = true
+		return errors.Join(err, s.takeBack())
+	}
+	s.size += int64(len(lines))
+	return nil
+}
+
+// takeBack cuts off what a failed Write left.
+func (s *Sink) takeBack() error {
+	if err := s.f.Truncate(s.size); err != nil {
+		return fmt.Errorf("cut off the part that was written: %w", err)
+	}
+	if err := s.f.Sync(); err != nil {
+		return err
+	}
+	s.torn = false
+	return nil
+}
+
+// ready makes sure that the path still names the file as this sink left it.
+func (s *Sink) ready(ctx context.Context) error {
+	if s.f == nil {
+		return s.Open(ctx)
+	}
+	if s.torn {
+		if err := s.takeBack(); err != nil {
+			return classify("write", err)
+		}
+	}
+	there, err := os.Stat(s.opts.Path)
+	if err == nil {
+		ours, err := s.f.Stat()
+		if err != nil {
+			return classify("write", err)
+		}
+		if os.SameFile(there, ours) && ours.Size() == s.size {
+			return nil
+		}
+	} else if !errors.Is(err, os.ErrNotExist) {
+		return classify("write", err)
+	}
+	return s.Open(ctx)
+}
+
+// makeDirs creates a directory and what is missing above it, durably.
+func makeDirs(dir string) error {
+	var missing []string
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); err == nil || !errors.Is(err, os.ErrNotExist) {
+			break
+		}
+		missing = append(missing, d)
+	}
+	if err := os.MkdirAll(dir, dirMode); err != nil {
+		return err
+	}
+	for _, d := range missing {
+		if err := syncDir(filepath.Dir(d)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// syncDir makes the entries of a directory durable.
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

@@ -1,0 +1,392 @@
+package file
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/sinktest"
+)
+
+func newSink(t testing.TB, path string) *Sink {
+	t.Helper()
+	s, err := New(Options{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func openSink(t testing.TB, path string) *Sink {
+	t.Helper()
+	s := newSink(t, path)
+	require.NoError(t, s.Open(t.Context()))
+	return s
+}
+
+func upsert(n int) change.Change {
+	return sinktest.Change("acme/ripeness@archive", fmt.Sprintf("b-%d", n%3), change.NewVersion(1, int64(n)), fmt.Appendf(nil, `{"n":%d}`, n))
+}
+
+func upserts(from, to int) (out []change.Change) {
+	for n := from; n < to; n++ {
+		out = append(out, upsert(n))
+	}
+	return out
+}
+
+func lines(changes ...change.Change) (out []byte) {
+	for i := range changes {
+		out = append(changes[i].AppendRecord(out), '\n')
+	}
+	return out
+}
+
+func content(t testing.TB, path string) string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(b)
+}
+
+// readLog reads a file as its readers do.
+func readLog(t testing.TB, path string) (out []change.Change) {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	sc := bufio.NewScanner(f)
+	sc.Buffer(nil, 64<<20)
+	for sc.Scan() {
+		var r struct {
+			Service, Entity, Key string
+			Op                   change.Op
+			Version              change.Version
+			Doc                  json.RawMessage
+		}
+		require.NoError(t, json.Unmarshal(sc.Bytes(), &r), "%.200q", sc.Text())
+		out = append(out, change.Change{Service: r.Service, Entity: r.Entity, Op: r.Op, Version: r.Version, Key: r.Key, Doc: r.Doc})
+	}
+	require.NoError(t, sc.Err())
+	return out
+}
+
+func TestConformance(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new", "folders", "out.jsonl")
+	disk := &failingDisk{}
+	sinktest.Run(t, sinktest.Target{
+		Kind: sinks.Log,
+		New: func(t testing.TB) sinks.Sink {
+			s, err := New(Options{Path: path})
+			require.NoError(t, err)
+			s.open = disk.open
+			return s
+		},
+		Log:    func(t testing.TB) []change.Change { return readLog(t, path) },
+		Outage: func(testing.TB) (down, up func()) { return disk.fill, disk.clean },
+	})
+}
+
+// failingDisk is a disk that can be full or broken.
+type failingDisk struct {
+	full     bool
+	sync     error
+	truncate error
+}
+
+func (d *failingDisk) fill()  { d.full = true }
+func (d *failingDisk) clean() { *d = failingDisk{} }
+
+func (d *failingDisk) open(path string) (handle, error) {
+	f, err := openFile(path)
+	return &failingFile{f, d}, err
+}
+
+type failingFile struct {
+	handle
+	disk *failingDisk
+}
+
+func (f *failingFile) WriteAt(b []byte, at int64) (int, error) {
+	if !f.disk.full {
+		return f.handle.WriteAt(b, at)
+	}
+	n, err := f.handle.WriteAt(b[:len(b)/2], at)
+	return n, errors.Join(&os.PathError{Op: "write", Path: "out", Err: syscall.ENOSPC}, err)
+}
+
+func (f *failingFile) Sync() error { return errors.Join(f.disk.sync, f.handle.Sync()) }
+func (f *failingFile) Truncate(size int64) error {
+	return errors.Join(f.disk.truncate, f.handle.Truncate(size))
+}
+
+func TestLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	s := openSink(t, path)
+	retract := sinktest.Change("acme/ripeness@archive", "line\nbreak \u2028", change.NewVersion(1, 9), nil)
+	require.NoError(t, s.Write(t.Context(), []change.Change{upsert(1), retract}))
+	require.Equal(t, string(lines(upsert(1), retract)), content(t, path))
+	require.Equal(t, 2, strings.Count(content(t, path), "\n"))
+}
+
+// A crash may leave any part of the last Write. Whatever it leaves, a start
+// and a repetition give every line once, in order.
+func TestTornAtEveryByte(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	whole := lines(upserts(0, 3)...)
+	for n := range len(whole) + 1 {
+		require.NoError(t, os.WriteFile(path, whole[:n], fileMode))
+		s := openSink(t, path)
+		require.NoError(t, s.Write(t.Context(), upserts(0, 4)))
+		require.NoError(t, s.Close())
+		require.Equal(t, string(lines(upserts(0, 4)...)), content(t, path), "cut at byte %d", n)
+	}
+}
+
+// After a power loss a file may have its length but not its bytes.
+func TestZeroedAtEveryByte(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	whole := lines(upserts(0, 3)...)
+	confirmed := len(lines(upsert(0)))
+	for from := confirmed; from < len(whole); from++ {
+		for _, to := range []int{from + 1, (from + len(whole) + 1) / 2, len(whole)} {
+			b := bytes.Clone(whole)
+			clear(b[from:to])
+			require.NoError(t, os.WriteFile(path, b, fileMode))
+			s := openSink(t, path)
+			require.NoError(t, s.Write(t.Context(), upserts(0, 4)))
+			require.NoError(t, s.Close())
+			require.Equal(t, string(lines(upserts(0, 4)...)), content(t, path), "bytes %d to %d", from, to)
+		}
+	}
+}
+
+func TestForeignFilesAreLeftAlone(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	record := string(lines(upsert(0)))
+	for _, foreign := range []string{
+		"some text without a newline", "a,b,c\n1,2,3\n", `{"other":1}` + "\n", "\n", "\x7fELF\x00\x00",
+		record + "hello\n", record + "{\"service\":1}\n" + record, record + record + "a note", record + "\n" + record,
+	} {
+		require.NoError(t, os.WriteFile(path, []byte(foreign), fileMode))
+		err := newSink(t, path).Open(t.Context())
+		require.ErrorIs(t, err, errForeign, "%q", foreign)
+		require.Equal(t, sinks.Pause, sinks.Classify(err).Class)
+		require.NotContains(t, err.Error(), "hello")
+		require.Equal(t, foreign, content(t, path))
+	}
+}
+
+func TestOneProcessPerFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	first := openSink(t, path)
+	second := newSink(t, path)
+	err := second.Open(t.Context())
+	require.ErrorIs(t, err, errLocked)
+	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
+	require.NotEmpty(t, sinks.Classify(err).Hint)
+	require.NoError(t, first.Write(t.Context(), upserts(0, 2)))
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Open(t.Context()))
+	require.NoError(t, second.Write(t.Context(), upserts(1, 3)))
+	require.Equal(t, string(lines(upserts(0, 3)...)), content(t, path))
+}
+
+func TestFullDisk(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	disk := &failingDisk{}
+	s := newSink(t, path)
+	s.open = disk.open
+	require.NoError(t, s.Open(t.Context()))
+	require.NoError(t, s.Write(t.Context(), upserts(0, 2)))
+
+	disk.full = true
+	err := s.Write(t.Context(), upserts(2, 5))
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.False(t, e.Ambiguous)
+	require.Contains(t, e.Hint, "room")
+	require.Equal(t, string(lines(upserts(0, 2)...)), content(t, path), "what was written of it is cut off")
+
+	// Not even cutting off works: it is done before the next Write.
+	disk.truncate = syscall.EIO
+	require.ErrorIs(t, s.Write(t.Context(), upserts(2, 5)), syscall.ENOSPC)
+	require.ErrorIs(t, s.Write(t.Context(), upserts(2, 5)), syscall.EIO)
+	disk.clean()
+	require.NoError(t, s.Write(t.Context(), upserts(2, 5)))
+	require.Equal(t, string(lines(upserts(0, 5)...)), content(t, path))
+}
+
+func TestFailedSync(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	disk := &failingDisk{}
+	s := newSink(t, path)
+	s.open = disk.open
+	require.NoError(t, s.Open(t.Context()))
+	disk.sync = syscall.EIO
+	err := s.Write(t.Context(), upserts(0, 2))
+	require.ErrorIs(t, err, syscall.EIO)
+	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
+	require.Empty(t, content(t, path), "what was not made durable is not left for the next fsync")
+	disk.clean()
+	require.NoError(t, s.Write(t.Context(), upserts(0, 2)))
+	require.Equal(t, string(lines(upserts(0, 2)...)), content(t, path))
+}
+
+func TestMovedDeletedCutShort(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "dir", "out.jsonl")
+	s := openSink(t, path)
+	write := func(changes []change.Change) {
+		t.Helper()
+		require.NoError(t, s.Write(t.Context(), changes))
+	}
+	write(upserts(0, 2))
+	require.NoError(t, os.Rename(path, path+".1"))
+	write(upserts(1, 3))
+	require.Equal(t, string(lines(upserts(0, 2)...)), content(t, path+".1"))
+	require.Equal(t, string(lines(upsert(2))), content(t, path), "keys are known through it")
+	require.NoError(t, os.RemoveAll(filepath.Dir(path)))
+	write(upserts(3, 4))
+	require.Equal(t, string(lines(upsert(3))), content(t, path))
+	require.NoError(t, os.Truncate(path, 0))
+	write(upserts(4, 5))
+	require.Equal(t, string(lines(upsert(4))), content(t, path))
+	f, err := os.OpenFile(path, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.Write(lines(upsert(5)))
+	require.NoError(t, errors.Join(err, f.Close()))
+	write(upserts(5, 7))
+	require.Equal(t, string(lines(upserts(4, 7)...)), content(t, path))
+}
+
+func TestWriteAfterAnOpenThatFailed(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	first, second := openSink(t, path), newSink(t, path)
+	require.Error(t, second.Open(t.Context()))
+	require.Error(t, second.Write(t.Context(), upserts(0, 1)))
+	require.NoError(t, first.Close())
+	require.NoError(t, second.Write(t.Context(), upserts(0, 1)))
+}
+
+func TestPathErrorsPause(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, fileMode))
+	for _, path := range []string{dir, filepath.Join(dir, "file", "out.jsonl"), filepath.Join(dir, strings.Repeat("x", 300))} {
+		err := newSink(t, path).Open(t.Context())
+		require.Error(t, err)
+		require.Equal(t, sinks.Pause, sinks.Classify(err).Class, "%v", err)
+	}
+	for _, cause := range []error{syscall.EACCES, syscall.EPERM, syscall.EROFS} {
+		e := sinks.Classify(classify("open", &os.PathError{Op: "open", Path: "out", Err: cause}))
+		require.Equal(t, sinks.Pause, e.Class)
+		require.NotEmpty(t, e.Hint)
+	}
+}
+
+func TestCancelledOpen(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	require.NoError(t, os.WriteFile(path, lines(upserts(0, 3)...), fileMode))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	s := newSink(t, path)
+	require.ErrorIs(t, s.Open(ctx), context.Canceled)
+	require.NoError(t, s.Open(t.Context()))
+}
+
+// The window is what the package's documentation says: so many keys, and
+// after a start so many bytes.
+func TestWindowAfterAStart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	big := func(n int) change.Change {
+		return sinktest.Change("s/p@f", fmt.Sprint(n), change.NewVersion(1, int64(n)), fmt.Appendf(nil, `{"n":%d,"text":%q}`, n, strings.Repeat("x", 6<<20)))
+	}
+	s := openSink(t, path)
+	for n := range 5 {
+		require.NoError(t, s.Write(t.Context(), []change.Change{big(n)}))
+	}
+	require.NoError(t, s.Close())
+	s, err := New(Options{Path: path, TailBytes: maxBytes})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.Open(t.Context()))
+	for n, known := range []bool{false, false, false, true, true} {
+		require.Equal(t, known, s.keys.has(keyOf(big(n).Key)), "change %d", n)
+	}
+}
+
+func TestWindow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		limit := rapid.IntRange(1, 5).Draw(t, "limit")
+		w := newWindow(limit)
+		var model []int
+		for range rapid.IntRange(0, 30).Draw(t, "steps") {
+			n := rapid.IntRange(0, 8).Draw(t, "key")
+			k := keyOf(fmt.Sprint(n))
+			known := false
+			for _, m := range model {
+				known = known || m == n
+			}
+			if w.has(k) != known {
+				t.Fatalf("key %d: known %v, want %v", n, w.has(k), known)
+			}
+			w.add(k)
+			if !known {
+				model = append(model, n)
+				model = model[max(0, len(model)-limit):]
+			}
+			if len(w.known) != len(model) {
+				t.Fatalf("%d keys are held, want %d", len(w.known), len(model))
+			}
+		}
+	})
+}
+
+func TestOptionsAreChecked(t *testing.T) {
+	for name, o := range map[string]Options{
+		"path: ":       {},
+		"keys: ":       {Path: "x", Keys: 10},
+		"tail_bytes: ": {Path: "x", TailBytes: 10},
+	} {
+		_, err := New(o)
+		require.ErrorContains(t, err, name)
+	}
+}
+
+// FuzzRecover gives Open any end of a file. It must not fail in any way but
+// by saying that the file is foreign, which leaves it as it is, and what it
+// accepts must be whole records.
+func FuzzRecover(f *testing.F) {
+	whole := lines(upserts(0, 2)...)
+	for _, end := range []string{"", "{", `{"service":"a`, "\x00\x00", "\n", "x\n", string(whole), `{"service":1,"key":"a"}`, "{\"service\":\x00\n{"} {
+		f.Add([]byte(end))
+	}
+	f.Fuzz(func(t *testing.T, end []byte) {
+		path := filepath.Join(t.TempDir(), "out.jsonl")
+		before := append(bytes.Clone(whole), end...)
+		require.NoError(t, os.WriteFile(path, before, fileMode))
+		s := newSink(t, path)
+		if err := s.Open(t.Context()); err != nil {
+			require.ErrorIs(t, err, errForeign)
+			require.Equal(t, string(before), content(t, path))
+			return
+		}
+		after := content(t, path)
+		require.True(t, strings.HasPrefix(after, string(whole)))
+		for _, line := range strings.SplitAfter(after, "\n") {
+			require.True(t, line == "" || line[len(line)-1] == '\n' && json.Valid([]byte(line)))
+		}
+	})
+}
