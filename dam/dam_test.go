@@ -1,0 +1,235 @@
+package dam
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/stretchr/testify/require"
+)
+
+// bananaPlan is the example of the design: two sources, customer one sees
+// ripeness, customer two the id only.
+func bananaPlan(t testing.TB) *Plan {
+	t.Helper()
+	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Mode: merge.Patch}}})
+	require.NoError(t, err)
+	project := func(s projections.Spec) *projections.Projection {
+		p, err := projections.Compile(s)
+		require.NoError(t, err)
+		return p
+	}
+	p := &Plan{
+		Merge: m,
+		Projections: []*projections.Projection{
+			project(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.origin != "XX"`, Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "ripeness", Path: "ripeness_level"}}}),
+			project(projections.Spec{Customer: "two", Name: "list", Fields: []projections.Field{{Out: "banana_id", Path: "id"}}}),
+		},
+		Services: []Service{
+			{Name: "one/ripeness@a", Number: 1, Projection: 0, Topic: "one"},
+			{Name: "two/list@a", Number: 2, Projection: 1, Topic: "two"},
+		},
+		Fingerprint: []byte("fingerprint"), Revision: 1, MaxChange: 1 << 20,
+	}
+	require.NoError(t, p.Prepare(func(s string) string { return s }))
+	return p
+}
+
+// feed applies events written as "source:id payload"; the payload - is a
+// delete, and an empty id is none. It gives one line per step: what was sent.
+func feed(t *testing.T, s *Simulator, events ...string) []string {
+	t.Helper()
+	var lines []string
+	for i, text := range events {
+		head, payload, _ := strings.Cut(text, " ")
+		source, id, _ := strings.Cut(head, ":")
+		e := &inbox.Event{Origin: inbox.Origin{Source: source, Topic: "t", Offset: s.offset}, EventID: id, Op: inbox.Upsert, Payload: []byte(payload)}
+		if payload == "-" {
+			e.Op, e.Payload = inbox.Delete, nil
+		}
+		lines = append(lines, apply(t, s, inbox.Record{Entity: "B-007", Event: e}, fmt.Sprint(i)))
+	}
+	return lines
+}
+
+func apply(t *testing.T, s *Simulator, r inbox.Record, name string) string {
+	t.Helper()
+	step, err := s.Apply(r, time.Unix(1000, 0))
+	require.NoError(t, err, name)
+	line := step.Outcome
+	for _, c := range step.Sent {
+		line += " " + c.Service + "=" + string(c.Op)
+		if c.Op == change.Upsert {
+			line += string(c.Doc)
+		}
+	}
+	for _, l := range step.Letters {
+		line += " dead:" + l.Code
+	}
+	return line
+}
+
+const (
+	both1 = `merged one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1} two/list@a=upsert{"banana_id":"B-007"}`
+	one1  = `merged one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`
+	one2  = `merged one/ripeness@a=upsert{"banana_id":"B-007","ripeness":2}`
+)
+
+// The mistake that this catches: a source field that one customer does not
+// see sends that customer an update.
+func TestBananaExample(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, "merged", "noise", "merged", one2}, feed(t, s,
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1}`,
+		`lab: {"ripeness_level":9}`, // the registry wins: nothing changes for anybody
+		`registry: {"origin":"EC","ripeness_level":1,"id":"B-007"}`,
+		`registry: {"id":"B-007","origin":"CO","ripeness_level":1}`,
+		`registry: {"id":"B-007","origin":"CO","ripeness_level":2}`,
+	))
+}
+
+// I4: what counts is the last thing seen, not everything ever seen.
+func TestI4LastSeen(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	a, b := `registry: {"id":"B-007","ripeness_level":1}`, `registry: {"id":"B-007","ripeness_level":2}`
+	require.Equal(t, []string{both1, one2, one1, one2}, feed(t, s, a, b, a, b))
+	s = NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, "noise", "noise", one2}, feed(t, s, a, a, a, b))
+}
+
+// I5: the fence stands before the noise check. Event 2 is noise; its late
+// repetition after event 3 must not bring its content back.
+func TestI5NoiseIsRememberedByTheFence(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, "noise", one2, "stale", "stale"}, feed(t, s,
+		`registry:e1 {"id":"B-007","ripeness_level":1}`,
+		`registry:e2 {"id":"B-007","ripeness_level":1}`,
+		`registry:e3 {"id":"B-007","ripeness_level":2}`,
+		`registry:e2 {"id":"B-007","ripeness_level":1}`,
+		`registry:e1 {"ripeness_level":1,"id":"B-007"}`,
+	))
+}
+
+// An event id that is used again for other content is another event.
+func TestReusedEventID(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, one2}, feed(t, s,
+		`registry:e1 {"id":"B-007","ripeness_level":1}`,
+		`registry:e1 {"id":"B-007","ripeness_level":2}`,
+	))
+}
+
+// I5: a position that the entity has passed, and an older sequence, are stale.
+func TestI5PositionAndSequence(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	event := func(topic string, offset int64, seq string, level int) string {
+		return apply(t, s, inbox.Record{Entity: "B-007", Event: &inbox.Event{
+			Origin: inbox.Origin{Source: "registry", Topic: topic, Offset: offset}, Sequence: seq, Op: inbox.Upsert,
+			Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
+		}}, topic)
+	}
+	require.Equal(t, both1, event("t", 10, "9", 1))
+	require.Equal(t, one2, event("t", 11, "10", 2), "10 is newer than 9")
+	require.Equal(t, "stale", event("t", 10, "11", 1), "read again")
+	require.Equal(t, "stale", event("t", 12, "9", 1), "an older sequence")
+	require.Equal(t, one1, event("recreated", 0, "12", 1), "a topic with another identity starts at 0")
+}
+
+// A document that stops matching, and a deleted entity, are retracted once;
+// what was never sent is not retracted.
+func TestRetraction(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{
+		`merged two/list@a=upsert{"banana_id":"B-007"}`,
+		one1,
+		`merged one/ripeness@a=retract`,
+		`merged two/list@a=retract`,
+		`noise`,
+		both1,
+	}, feed(t, s,
+		`registry: {"id":"B-007","origin":"XX","ripeness_level":1}`,
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1}`,
+		`registry: {"id":"B-007","origin":"XX","ripeness_level":2}`,
+		`registry: -`,
+		`registry: -`,
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1}`,
+	))
+}
+
+// I9 and the first half of a release: after a definite refusal the same
+// content passes again, and so does nothing else that the customer has.
+func TestReleaseLetsTheSameContentPass(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	a, b := `registry: {"id":"B-007","ripeness_level":1}`, `registry: {"id":"B-007","ripeness_level":2}`
+	feed(t, s, a)
+	step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: 1}, Op: inbox.Upsert, Payload: []byte(`{"id":"B-007","ripeness_level":2}`)}}, time.Now())
+	require.NoError(t, err)
+	refused := step.Sent[0].Version
+	for k, row := range s.rows { // the sink refused it: nothing newer than the first was delivered
+		if k.Service == 1 {
+			row.DeliveredVersion = change.NewVersion(1, 0)
+			row.Delivered = change.Hashed(1, mustSum(t, `{"banana_id":"B-007","ripeness":1}`))
+		}
+	}
+	release := func(v change.Version) string {
+		return apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Release, Services: []string{"one/ripeness@a"}, Version: v}}, "release")
+	}
+	require.Equal(t, "control", release(refused-1), "another version: no effect")
+	require.Equal(t, "control", release(refused))
+	require.Equal(t, []string{one2}, feed(t, s, b), "the same event again is no noise now, and passes")
+	require.Equal(t, "control", release(refused), "late: the row has moved on")
+	require.Equal(t, []string{"merged"}, feed(t, s, b), "evaluated once more, and held back")
+}
+
+func TestReset(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	reset := inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Reset, Services: []string{"two/list@a"}}}
+	require.Equal(t, "control", apply(t, s, reset, "reset"))
+	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"}`}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`))
+}
+
+func TestRedecide(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	again := func(force bool) string {
+		return apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Force: force}}, "redecide")
+	}
+	require.Equal(t, "control", again(false), "the dam is respected")
+	require.Equal(t, `control one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`, again(true))
+}
+
+// One change that is too large for one customer is a dead letter of that
+// customer and stops nobody else.
+func TestOversizedChange(t *testing.T) {
+	p := bananaPlan(t)
+	p.MaxChange = 400
+	s := NewSimulator(p)
+	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"} dead:oversized`},
+		feed(t, s, `registry: {"id":"B-007","ripeness_level":"`+strings.Repeat("x", 400)+`"}`))
+}
+
+// A filter that fails on a document fails for its customer only.
+func TestFilterErrorIsADeadLetterOfItsService(t *testing.T) {
+	p := bananaPlan(t)
+	bad, err := projections.Compile(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.ripeness_level > 3`, Fields: []projections.Field{{Out: "banana_id", Path: "id"}}})
+	require.NoError(t, err)
+	p.Projections[0] = bad
+	require.NoError(t, p.Prepare(func(s string) string { return s }))
+	s := NewSimulator(p)
+	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"} dead:projection`},
+		feed(t, s, `registry: {"id":"B-007","ripeness_level":"green"}`))
+}
+
+func mustSum(t *testing.T, doc string) canonicaltree.Digest {
+	t.Helper()
+	d, err := canonicaltree.Sum([]byte(doc), canonicaltree.Literal)
+	require.NoError(t, err)
+	return d
+}

@@ -1,0 +1,137 @@
+package dam
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Simulator decides records one by one in memory, by the code that decides
+// them in production: evaluation and settlement are the same, only store and
+// log are maps. For golden tests and dry runs. Not for concurrent use.
+type Simulator struct {
+	plan     *Plan
+	entities map[string]store.Entity
+	rows     map[store.Key]*store.Row
+	offset   int64
+}
+
+// NewSimulator starts with an empty state. plan must be prepared.
+func NewSimulator(plan *Plan) *Simulator {
+	return &Simulator{plan: plan, entities: map[string]store.Entity{}, rows: map[store.Key]*store.Row{}}
+}
+
+// Step is what became of one record.
+type Step struct {
+	Outcome string // stale, noise, merged, control or dead
+	// Sent are the changes that passed, in the order of the services.
+	Sent []change.Change
+	// Held are the services whose projection was evaluated and is equal to
+	// what they have; Pruned those that were not evaluated.
+	Held, Pruned []string
+	Letters      []store.DeadLetter
+}
+
+// Apply decides one record; at is its timestamp.
+func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
+	key, head, value, err := inbox.Encode(rec)
+	if err != nil {
+		return Step{}, err
+	}
+	msg := message.NewMessage("", value)
+	msg.Metadata.Set(transport.KeyMetadata, string(key))
+	msg.Metadata.Set(inbox.Header, string(head))
+	if value == nil {
+		msg.Metadata.Set(transport.NullMetadata, "1")
+	}
+	d := &Decider{opt: Options{Plan: s.plan, Inbox: store.Inbox{Generation: 1}}}
+	r := d.parse(msg, transport.Position{Offset: s.offset, Time: at})
+	s.offset++
+
+	entity := s.entities[rec.Entity]
+	entity.ID = rec.Entity
+	ev, err := newEvaluation(s.plan, entity)
+	if err != nil {
+		return Step{}, err
+	}
+	if err := ev.apply(r); err != nil {
+		return Step{}, err
+	}
+	rows, err := readRows(s.plan, ev.candidates, func(keys []store.Key) ([]store.Row, error) {
+		found := make([]store.Row, len(keys))
+		for i, k := range keys {
+			found[i].Key = k
+			if row := s.rows[k]; row != nil {
+				found[i] = *row
+			}
+		}
+		return found, nil
+	})
+	if err != nil {
+		return Step{}, err
+	}
+	result, err := settle(s.plan, ev.candidates, rows)
+	if err != nil {
+		return Step{}, err
+	}
+	row, dirty, err := ev.result()
+	if err != nil {
+		return Step{}, err
+	}
+	if dirty {
+		row.Found = true
+		s.entities[rec.Entity] = row
+	}
+	for _, c := range result.changes {
+		n := s.plan.Services[s.plan.byName[c.Service]].Number
+		k := store.Key{Service: n, Entity: c.Entity}
+		// A simulated delivery succeeds at once.
+		rows[k].Delivered, rows[k].DeliveredVersion = c.Content, c.Version
+	}
+	for k, row := range rows {
+		if row.Found {
+			s.rows[k] = row
+		}
+	}
+	step := Step{Sent: result.changes, Letters: append(ev.letters, result.letters...)}
+	for k := range ev.counts.outcomes {
+		step.Outcome = string(k.outcome)
+	}
+	for i, service := range s.plan.Services {
+		if result.held[i] > 0 {
+			step.Held = append(step.Held, service.Name)
+		}
+		if ev.counts.pruned[i] > 0 {
+			step.Pruned = append(step.Pruned, service.Name)
+		}
+	}
+	return step, nil
+}
+
+// Document gives the merged document of an entity as it is now; nil when it
+// is not complete or does not exist.
+func (s *Simulator) Document(entity string) ([]byte, error) {
+	e, ok := s.entities[entity]
+	if !ok {
+		return nil, nil
+	}
+	ev, err := newEvaluation(s.plan, e)
+	if err != nil {
+		return nil, err
+	}
+	doc, present, err := ev.view()
+	if err != nil || !present {
+		return nil, err
+	}
+	return doc.Root().Raw(), nil
+}
+
+// String is for messages of tests.
+func (s Step) String() string {
+	return fmt.Sprintf("%s: sent %d, held back %v, pruned %v", s.Outcome, len(s.Sent), s.Held, s.Pruned)
+}
