@@ -20,7 +20,7 @@ var names = []string{"a", "b", "c", "0", "1", "x.y", "#", "é", "a*", "@keys", `
 func drawValue(t *rapid.T, depth int) any {
 	kinds := 6
 	if depth > 0 {
-		kinds = 10
+		kinds = 10 + 4*depth
 	}
 	switch rapid.IntRange(0, kinds-1).Draw(t, "kind") {
 	case 0:
@@ -31,10 +31,10 @@ func drawValue(t *rapid.T, depth int) any {
 		return json.Number(rapid.SampledFrom([]string{"0", "1", "2", "1.0", "-3.5", "1e3"}).Draw(t, "number"))
 	case 4, 5:
 		return rapid.SampledFrom([]string{"", "a", "b", "ripe", "é\"\\"}).Draw(t, "string")
-	case 6, 7:
+	case 6, 7, 10, 12, 14, 16, 18, 20:
 		return rapid.SliceOfN(rapid.Custom(func(t *rapid.T) any { return drawValue(t, depth-1) }), 0, 3).Draw(t, "array")
 	default:
-		return rapid.MapOfN(rapid.SampledFrom(names), rapid.Custom(func(t *rapid.T) any { return drawValue(t, depth-1) }), 0, 4).Draw(t, "object")
+		return rapid.MapOfN(rapid.SampledFrom(names), rapid.Custom(func(t *rapid.T) any { return drawValue(t, depth-1) }), 1, 4).Draw(t, "object")
 	}
 }
 
@@ -106,7 +106,7 @@ func drawDocument(t *rapid.T) any {
 	if rapid.IntRange(0, 19).Draw(t, "any root") == 0 {
 		return drawValue(t, 3)
 	}
-	return rapid.MapOfN(rapid.SampledFrom(names), rapid.Custom(func(t *rapid.T) any { return drawValue(t, 3) }), 0, 6).Draw(t, "root")
+	return rapid.MapOfN(rapid.SampledFrom(names), rapid.Custom(func(t *rapid.T) any { return drawValue(t, 3) }), 2, 6).Draw(t, "root")
 }
 
 func parseText(t require.TestingT, text string) canonicaltree.Node {
@@ -115,25 +115,46 @@ func parseText(t require.TestingT, text string) canonicaltree.Node {
 	return tree.Root()
 }
 
-// drawPlain draws a path of names, indexes and, if it may, hashes.
-func drawPlain(t *rapid.T, hashes bool) string {
-	part := rapid.Custom(func(t *rapid.T) string {
-		if i := rapid.IntRange(0, 9).Draw(t, "part"); hashes && i == 0 {
-			return "#"
-		} else if i < 3 {
-			return rapid.SampledFrom([]string{"0", "1", "2"}).Draw(t, "index")
+// drawPlain draws a path of names, indexes and hashes, which mostly follows from.
+func drawPlain(t *rapid.T, from any) string {
+	var parts []string
+	for range rapid.IntRange(1, 4).Draw(t, "parts") {
+		part := rapid.SampledFrom([]string{"#", "0", "1", "2", "a", "b", `x\.y`, `\#`, `\0`, "é"}).Draw(t, "part")
+		if rapid.IntRange(0, 4).Draw(t, "follow") > 0 {
+			switch v := from.(type) {
+			case []any:
+				part = rapid.SampledFrom([]string{"#", "#", "0", "1"}).Draw(t, "of array")
+				if from = nil; len(v) > 0 {
+					from = v[rapid.IntRange(0, len(v)-1).Draw(t, "element")]
+				}
+			case map[string]any:
+				name := rapid.SampledFrom(names).Draw(t, "of object")
+				for i := 0; i < len(names) && len(v) > 0; i++ {
+					if _, ok := v[name]; ok {
+						break
+					}
+					name = names[(i+1)%len(names)]
+				}
+				from = v[name]
+				if part = gjson.Escape(name); part == "0" || part == "1" {
+					part = `\` + part
+				}
+			}
 		}
-		n := rapid.SampledFrom(names).Draw(t, "name")
-		if n == "0" || n == "1" {
-			return `\` + n
+		parts = append(parts, part)
+		switch from.(type) {
+		case []any, map[string]any:
+		default:
+			if rapid.IntRange(0, 4).Draw(t, "go on") > 0 {
+				return strings.Join(parts, ".")
+			}
 		}
-		return gjson.Escape(n)
-	})
-	return strings.Join(rapid.SliceOfN(part, 1, 4).Draw(t, "parts"), ".")
+	}
+	return strings.Join(parts, ".")
 }
 
-func drawPath(t *rapid.T) string {
-	plain := drawPlain(t, true)
+func drawPath(t *rapid.T, from any) string {
+	plain := drawPlain(t, from)
 	switch rapid.IntRange(0, 7).Draw(t, "shape") {
 	case 0:
 		return plain + "." + rapid.SampledFrom([]string{"*", "a*", "?", "*.b", "*.#.a"}).Draw(t, "wild")
@@ -142,6 +163,9 @@ func drawPath(t *rapid.T) string {
 	case 2:
 		return plain + rapid.SampledFrom([]string{"|@keys", ".@values", "|@reverse", ".@this.a", "|@flatten", `.@pretty:{"indent":""}`, "|@tostr", "|@join", "|@dig:a", "|a", "|#", ".@ugly|0", "|@valid"}).Draw(t, "modifier")
 	case 3:
+		if rapid.Bool().Draw(t, "plain") {
+			return plain
+		}
 		return rapid.SampledFrom([]string{"@this", "*", "@keys", `{a,"z":b.c}`, "[a,b.#]", "*.a", "@this|a", "@dig:b", "a.{b,c}", "a.[0,1]"}).Draw(t, "root path")
 	}
 	return plain
@@ -155,7 +179,7 @@ var filters = []string{
 	`doc.a[0:1] == [1]`, `(doc.b ?? doc.c) == true`, `get(doc.a, "b") == 1`, `doc.b ? doc.c : doc.a`,
 }
 
-func drawFields(t *rapid.T, depth int) []Field {
+func drawFields(t *rapid.T, depth int, from any) []Field {
 	outs := []string{"p", "g.q", "g.h.r", `s\.t`, "e"}
 	fields := make([]Field, rapid.IntRange(1, 3).Draw(t, "fields"))
 	for i := range fields {
@@ -164,22 +188,22 @@ func drawFields(t *rapid.T, depth int) []Field {
 		case 0:
 			f.Const = []byte(`{"k": 1}`)
 		case 1:
-			f.Path, f.Default = drawPath(t), []byte(rapid.SampledFrom([]string{"0", "null", `""`, "[]"}).Draw(t, "default"))
+			f.Path, f.Default = drawPath(t, from), []byte(rapid.SampledFrom([]string{"0", "null", `""`, "[]"}).Draw(t, "default"))
 		case 2:
-			f.Path = drawPath(t)
+			f.Path = drawPath(t, from)
 			if depth > 0 {
-				f.Each = drawFields(t, depth-1)
+				f.Each = drawFields(t, depth-1, drawValue(t, 2))
 			}
 		default:
-			f.Path = drawPath(t)
+			f.Path = drawPath(t, from)
 		}
 		fields[i] = f
 	}
 	return fields
 }
 
-func drawSpec(t *rapid.T) Spec {
-	s := Spec{Customer: "acme", Name: "p", Fields: drawFields(t, 1), OmitEmpty: rapid.Bool().Draw(t, "omit")}
+func drawSpec(t *rapid.T, from any) Spec {
+	s := Spec{Customer: "acme", Name: "p", Fields: drawFields(t, 1, from), OmitEmpty: rapid.Bool().Draw(t, "omit")}
 	if rapid.Bool().Draw(t, "filtered") {
 		s.When = rapid.SampledFrom(filters).Draw(t, "when")
 	}
@@ -210,7 +234,7 @@ func TestPruningIsSound(t *testing.T) {
 		a, b := parseText(t, drawText(t, from)), parseText(t, drawText(t, to))
 		ps := make([]*Projection, rapid.IntRange(1, 4).Draw(t, "projections"))
 		for i := range ps {
-			p, err := Compile(drawSpec(t))
+			p, err := Compile(drawSpec(t, from))
 			require.NoError(t, err)
 			ps[i] = p
 		}
@@ -234,7 +258,7 @@ func TestSpellingDoesNotMatter(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		v := drawDocument(t)
 		a, b := parseText(t, drawText(t, v)), parseText(t, drawText(t, v))
-		p, err := Compile(drawSpec(t))
+		p, err := Compile(drawSpec(t, v))
 		require.NoError(t, err)
 		require.Equal(t, outcome(t, p, a), outcome(t, p, b), "a %s\nb %s\nspec %+v", a.Raw(), b.Raw(), p.Spec())
 	})
@@ -272,7 +296,7 @@ func TestPathsAgreeWithGjson(t *testing.T) {
 		default:
 			return // gjson looks for brackets inside a string
 		}
-		path := drawPath(t)
+		path := drawPath(t, v)
 		if p, _ := parsePath(path); p.piped {
 			if v, _ := follow(doc, p.steps); !v.Exists() {
 				// gjson hands some modifiers an empty text here; nothing is nothing.
@@ -286,7 +310,7 @@ func TestPathsAgreeWithGjson(t *testing.T) {
 
 func TestPlainPathsAreReadFromTheTree(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		path := drawPlain(t, true)
+		path := drawPlain(t, drawDocument(t))
 		p, fault := parsePath(path)
 		require.Nil(t, fault, path)
 		require.Empty(t, p.rest, path)

@@ -1,0 +1,417 @@
+package projections
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/json"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/tidwall/gjson"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+const banana = `{
+  "id": "B-007", "origin": "EC", "ripeness_level": 4, "weight": null, "price": 9007199254740993,
+  "tags": [{"name": "ripe", "n": 1}, {"n": 2}, {"name": "bio", "n": 3}],
+  "lab": {"results": [[1, 2], [3]], "by": {"first": "Ada", "last": ""}, "empty": {}, "none": []},
+  "x.y": {"*": 1, "\u00e9": 2}, "42": {"7": "seven"}, "ratio": 1.50, "yes": true, "text": "{\"a\":1}"
+}`
+
+func compile(t testing.TB, s Spec) *Projection {
+	t.Helper()
+	s.Customer, s.Name = "acme", "ripeness"
+	if s.Fields == nil {
+		s.Fields = []Field{{Out: "id", Const: []byte(`"-"`)}}
+	}
+	p, err := Compile(s)
+	require.NoError(t, err)
+	return p
+}
+
+func project(t testing.TB, s Spec, doc string) string {
+	t.Helper()
+	out, match, err := compile(t, s).Project(nil, parseText(t, doc))
+	require.NoError(t, err)
+	require.True(t, match)
+	return string(out)
+}
+
+func TestPaths(t *testing.T) {
+	for path, want := range map[string]string{
+		`id`:                           `{"v":"B-007"}`,
+		`lab.by.first`:                 `{"v":"Ada"}`,
+		`tags.1.n`:                     `{"v":2}`,
+		`tags.3`:                       `{}`,
+		`tags.name`:                    `{}`,
+		`tags.#`:                       `{"v":3}`,
+		`tags.#.name`:                  `{"v":["ripe","bio"]}`,
+		`tags.#.nope`:                  `{"v":[]}`,
+		`lab.results.#.#`:              `{"v":[2,1]}`,
+		`lab.results.#.0`:              `{"v":[1,3]}`,
+		`lab.#.x`:                      `{}`,
+		`x\.y.\*`:                      `{"v":1}`,
+		`x\.y.é`:                       `{"v":2}`,
+		`42.7`:                         `{"v":"seven"}`,
+		`\42.\7`:                       `{"v":"seven"}`,
+		`tags.\1.n`:                    `{}`,
+		`weight`:                       `{"v":null}`,
+		`nope.deep.1`:                  `{}`,
+		`text.a`:                       `{}`,
+		`ratio`:                        `{"v":1.50}`,
+		`tags.#(name=="bio").n`:        `{"v":3}`,
+		`tags.#(n>1)#.n`:               `{"v":[2,3]}`,
+		`tags.#(name=="none")`:         `{}`,
+		`tags.#(name=="none")#`:        `{"v":[]}`,
+		`lab.by.f*`:                    `{"v":"Ada"}`,
+		`lab.by|@keys`:                 `{"v":["first","last"]}`,
+		`lab.by.@values`:               `{"v":["Ada",""]}`,
+		`lab.results.@flatten`:         `{"v":[1,2,3]}`,
+		`nope|@keys`:                   `{}`,
+		`text.@fromstr.a`:              `{"v":1}`,
+		`{id,"o":origin}`:              `{"v":{"id":"B-007","o":"EC"}}`,
+		`lab.by.{first,"k":last}`:      `{"v":{"first":"Ada","k":""}}`,
+		`[id,tags.#]`:                  `{"v":["B-007",3]}`,
+		`tags.#.{name,n}|2`:            `{"v":{"name":"bio","n":3}}`,
+		`lab.by.@pretty:{"indent":""}`: "{\"v\":{\n\"first\": \"Ada\",\n\"last\": \"\"\n}}",
+	} {
+		require.Equal(t, want, project(t, Spec{Fields: []Field{{Out: "v", Path: path}}}, banana), path)
+	}
+	require.JSONEq(t, `{"v":`+banana+`}`, project(t, Spec{Fields: []Field{{Out: "v", Path: "@this"}}}, banana))
+}
+
+func TestOutput(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec Spec
+		want string
+	}{
+		"order and groups": {
+			Spec{Fields: []Field{{Out: "z", Path: "id"}, {Out: "r.level", Path: "ripeness_level"}, {Out: "a", Path: "yes"}, {Out: "r.of", Path: "origin"}, {Out: `r\.x`, Path: "yes"}}},
+			`{"z":"B-007","r":{"level":4,"of":"EC"},"a":true,"r.x":true}`,
+		},
+		"a group without members is left out": {
+			Spec{Fields: []Field{{Out: "g.a", Path: "nope"}, {Out: "g.h.b", Path: "nope"}, {Out: "id", Path: "id"}}},
+			`{"id":"B-007"}`,
+		},
+		"literals survive": {
+			Spec{Fields: []Field{{Out: "p", Path: "price"}, {Out: "r", Path: "ratio"}}},
+			`{"p":9007199254740993,"r":1.50}`,
+		},
+		"constants and defaults": {
+			Spec{Fields: []Field{
+				{Out: "kind", Const: []byte(` {"a": 1} `)}, {Out: "weight", Path: "weight", Default: []byte("0")},
+				{Out: "nope", Path: "nope", Default: []byte(`[]`)}, {Out: "level", Path: "ripeness_level", Default: []byte("0")},
+				{Out: "null", Path: "nope", Default: []byte(`null`)},
+			}},
+			`{"kind":{"a": 1},"weight":0,"nope":[],"level":4,"null":null}`,
+		},
+		"omit empty": {
+			Spec{OmitEmpty: true, Fields: []Field{
+				{Out: "n", Path: "weight"}, {Out: "s", Path: "lab.by.last"}, {Out: "o", Path: "lab.empty"}, {Out: "a", Path: "lab.none"},
+				{Out: "d", Path: "nope", Default: []byte(`""`)}, {Out: "zero", Const: []byte("0")}, {Out: "false", Const: []byte("false")},
+				{Out: "inside", Const: []byte(`{"a":null}`)}, {Out: "q", Path: `tags.#(n>9)#`},
+				{Out: "e", Path: "tags", Each: []Field{{Out: "name", Path: "name"}}},
+			}},
+			`{"zero":0,"false":false,"inside":{"a":null},"e":[{"name":"ripe"},{},{"name":"bio"}]}`,
+		},
+		"array mapping": {
+			Spec{Fields: []Field{
+				{Out: "t", Path: "tags", Each: []Field{{Out: "label.text", Path: "name", Default: []byte(`"?"`)}, {Out: "k", Const: []byte("1")}}},
+				{Out: "q", Path: "tags.#(n>1)#", Each: []Field{{Out: "n", Path: "n"}}},
+				{Out: "nested", Path: "lab.results", Each: []Field{{Out: "first", Path: "0"}, {Out: "all", Path: "@this"}, {Out: "n", Path: "#"}}},
+				{Out: "none", Path: "lab.none", Each: []Field{{Out: "n", Path: "n"}}},
+				{Out: "object", Path: "lab", Each: []Field{{Out: "n", Path: "n"}}},
+				{Out: "fallback", Path: "origin", Default: []byte(`[]`), Each: []Field{{Out: "n", Path: "n"}}},
+			}},
+			`{"t":[{"label":{"text":"ripe"},"k":1},{"label":{"text":"?"},"k":1},{"label":{"text":"bio"},"k":1}],` +
+				`"q":[{"n":2},{"n":3}],"nested":[{"first":1,"all":[1, 2],"n":2},{"first":3,"all":[3],"n":1}],"none":[],"fallback":[]}`,
+		},
+		"mapping inside a mapping": {
+			Spec{Fields: []Field{{Out: "r", Path: "lab.results", Each: []Field{{Out: "x", Path: "@this", Each: []Field{{Out: "v", Path: "@this"}}}}}}},
+			`{"r":[{"x":[{"v":1},{"v":2}]},{"x":[{"v":3}]}]}`,
+		},
+	} {
+		require.Equal(t, c.want, project(t, c.spec, banana), name)
+	}
+}
+
+func TestOutputOfOtherRoots(t *testing.T) {
+	for doc, want := range map[string]string{
+		`5`: `{"all":5}`, `"{\"id\":1}"`: `{"all":"{\"id\":1}"}`, `null`: `{"all":null}`, `[{"id":1}]`: `{"all":[{"id":1}],"first":1}`,
+	} {
+		require.Equal(t, want, project(t, Spec{Fields: []Field{{Out: "id", Path: "id"}, {Out: "all", Path: "@this"}, {Out: "first", Path: "0.id"}, {Out: "w", Path: "i*"}}}, doc))
+	}
+}
+
+// TestTextOfModifierMustBeJSON: what gjson makes up is checked before it is sent.
+func TestTextOfModifierMustBeJSON(t *testing.T) {
+	p := compile(t, Spec{Fields: []Field{{Out: "id", Path: "id"}, {Out: "twice", Path: `{"a":id,"a":origin}`}}})
+	out, match, err := p.Project([]byte("kept"), parseText(t, banana))
+	var bad *ValueError
+	require.ErrorAs(t, err, &bad)
+	require.Equal(t, "twice", bad.Out)
+	require.Equal(t, "acme", bad.Customer)
+	var syntax *canonicaltree.SyntaxError
+	require.ErrorAs(t, err, &syntax)
+	require.False(t, match)
+	require.Equal(t, "kept", string(out))
+	require.NotContains(t, err.Error(), "B-007")
+}
+
+func TestCompileTellsAllFaults(t *testing.T) {
+	_, err := Compile(Spec{
+		Customer: "acme", Name: "ripeness", Numbers: 9,
+		When: "doc.a ==\n  now()",
+		Fields: []Field{
+			{Out: "a", Path: "x"}, {Out: "a.b", Path: "x"}, {Out: "a", Path: "x"}, {Out: "c..d", Path: "x"}, {Out: `c\d`, Path: "x"},
+			{Out: "", Path: "x"}, {Out: "p", Path: ""}, {Out: "q", Path: "é.@nope"}, {Out: "k", Path: "x", Const: []byte("1")},
+			{Out: "l", Const: []byte("{")}, {Out: "m", Path: "x", Default: []byte("nope")}, {Out: "n", Path: "x", Each: []Field{}},
+			{Out: "o", Path: "x", Each: []Field{{Out: "i", Path: "a"}, {Out: "i", Path: "a."}}}, {Out: "r", Const: []byte("1"), Default: []byte("1")},
+			{Out: "s", Const: []byte("1"), Each: []Field{{Out: "i", Path: "a"}}}, {Out: "v.w", Path: "x"}, {Out: "v", Path: "x"},
+		},
+	})
+	var all *CompileError
+	require.ErrorAs(t, err, &all)
+	var got []string
+	for _, f := range all.Faults {
+		require.NotEmpty(t, f.Want, f.String())
+		got = append(got, strings.SplitN(strings.SplitN(f.String(), ";", 2)[0], ": json:", 2)[0])
+	}
+	require.Equal(t, []string{
+		`fields[1] (a.b) out: stands where another field does, or inside it`,
+		`fields[2] (a) out: stands where another field does, or inside it`,
+		`fields[3] (c..d) out: has an empty name`,
+		`fields[4] (c\d) out: has a backslash that escapes nothing`,
+		`fields[5] out: has an empty name`,
+		`fields[6] (p) path 1:1: is empty`,
+		`fields[7] (q) path 1:3: has an unknown modifier @nope`,
+		`fields[8] (k) const: stands beside a path`,
+		`fields[9] (l) const: is not JSON`,
+		`fields[10] (m) default: is not JSON`,
+		`fields[11] (n) each: has no fields`,
+		`fields[12].each[1] (i) path 1:3: has an empty part`,
+		`fields[12].each[1] (i) out: stands where another field does, or inside it`,
+		`fields[13] (r) const: stands beside a default`,
+		`fields[14] (s) const: stands beside an array mapping`,
+		`fields[16] (v) out: stands where another field does, or inside it`,
+		`numbers: is unknown`,
+		`when 2:3: now() depends on time or time zones`,
+	}, got)
+	require.Contains(t, err.Error(), "projection acme/ripeness: when 2:3: now()")
+
+	_, err = Compile(Spec{Customer: "acme", Name: "x"})
+	require.ErrorContains(t, err, "fields: there is none")
+}
+
+func TestBadPaths(t *testing.T) {
+	for path, want := range map[string]string{
+		``: "is empty", `.a`: "empty part", `a.`: "empty part", `a..b`: "empty part", `..0.a`: "empty part", `a|`: "empty part",
+		"a\xff": "UTF-8", `a\`: "single backslash", `!true`: "literal", `a.007`: "not written plainly",
+		`a.@nope`: "unknown modifier @nope", `@`: "unknown modifier @", `a|@type.b`: "unknown modifier", `a.#(b`: "never closed",
+		`a.#(b=="x)`: "never closed", `a.#(b]`: "another kind", `a.#()`: "empty query", `a.#(b===1)`: "unknown operator",
+		`a.#(b=<1)`: "unknown operator", `a.#(b==1)c`: "right after a query", `a.#(b..c==1)`: "empty part", `a.#(@nope==1)`: "unknown modifier",
+		`{a,b`: "never closed", `[a,,b]`: "selects nothing", `{"x":}`: "selects nothing", `{a}b`: "part has ended",
+		`a|@pretty:`: "without an argument", `a|@pretty:{"x"}`: "not JSON", `[a.@nope]`: "unknown modifier", `a.*.`: "empty part",
+		`a.#.@nope`: "unknown modifier", `a|!null`: "literal",
+	} {
+		_, err := Compile(Spec{Fields: []Field{{Out: "v", Path: path}}})
+		var bad *CompileError
+		require.ErrorAs(t, err, &bad, path)
+		require.Len(t, bad.Faults, 1, path)
+		require.Contains(t, bad.Faults[0].Msg, want, path)
+		require.Equal(t, "path", bad.Faults[0].Part)
+	}
+}
+
+func TestReadSet(t *testing.T) {
+	for _, c := range []struct {
+		spec Spec
+		want []canonicaltree.Path
+	}{
+		{Spec{Fields: []Field{{Out: "k", Const: []byte("1")}}}, nil},
+		{Spec{Fields: []Field{{Out: "a", Path: `a.b\.c.0`}, {Out: "b", Path: "a"}, {Out: "c", Path: "a.x"}, {Out: "d", Path: "ab"}}}, []canonicaltree.Path{{"a"}, {"ab"}}},
+		{Spec{Fields: []Field{{Out: "a", Path: "t.#.name"}, {Out: "b", Path: "u.v.#(x==1).y"}, {Out: "c", Path: "w.*.z"}, {Out: "d", Path: "x.y|@keys"}}}, []canonicaltree.Path{{"t"}, {"u", "v"}, {"w"}, {"x", "y"}}},
+		{Spec{Fields: []Field{{Out: "a", Path: "t", Each: []Field{{Out: "n", Path: "name"}}}}}, []canonicaltree.Path{{"t"}}},
+		{Spec{Fields: []Field{{Out: "a", Path: "{a,b}"}, {Out: "b", Path: "c"}}}, []canonicaltree.Path{{}}},
+		{Spec{When: `doc.a.b == 1 and doc["c"][0].d > doc.e[doc.f].g`}, []canonicaltree.Path{{"a", "b"}, {"c", "0", "d"}, {"e"}, {"f"}}},
+		{Spec{When: `any(doc.items, .kind == doc.kind) or len(doc?.x?.y) > 0`}, []canonicaltree.Path{{"items"}, {"kind"}, {"x", "y"}}},
+		{Spec{When: `doc[doc.name] == 1`}, []canonicaltree.Path{{}}},
+		{Spec{When: `let d = doc; d.a == 1`}, []canonicaltree.Path{{}}},
+	} {
+		require.Equal(t, c.want, compile(t, c.spec).ReadSet(), "%+v", c.spec)
+	}
+}
+
+func TestIndex(t *testing.T) {
+	specs := []Spec{
+		{Fields: []Field{{Out: "a", Path: "a.b"}}},
+		{Fields: []Field{{Out: "a", Path: "a"}, {Out: "c", Path: "c.d"}}},
+		{Fields: []Field{{Out: "a", Path: "items.#.x"}}},
+		{Fields: []Field{{Out: "a", Path: "@this"}}},
+		{Fields: []Field{{Out: "a", Const: []byte("1")}}},
+		{When: "doc.a.z == 1"},
+	}
+	ps := make([]*Projection, len(specs))
+	for i, s := range specs {
+		ps[i] = compile(t, s)
+	}
+	index := NewIndex(ps)
+	for _, c := range []struct {
+		path canonicaltree.Path
+		want []bool
+	}{
+		{nil, []bool{true, true, true, true, false, true}},
+		{canonicaltree.Path{"a"}, []bool{true, true, false, true, false, true}},
+		{canonicaltree.Path{"a", "b", "x"}, []bool{true, true, false, true, false, false}},
+		{canonicaltree.Path{"a", "q"}, []bool{false, true, false, true, false, false}},
+		{canonicaltree.Path{"items", "3", "x"}, []bool{false, false, true, true, false, false}},
+		{canonicaltree.Path{"c"}, []bool{false, true, false, true, false, false}},
+		{canonicaltree.Path{"d"}, []bool{false, false, false, true, false, false}},
+	} {
+		set := make([]bool, len(ps))
+		index.Touched(set, c.path)
+		require.Equal(t, c.want, set, "%v", c.path)
+	}
+	set := []bool{false, false, false, false, true, false}
+	index.TouchedBy(parseText(t, `{"c":{"d":1},"x":[1]}`), parseText(t, `{"x":[1],"c":{"d":2}}`), set)
+	require.Equal(t, []bool{false, true, false, true, true, false}, set, "it sets and never clears")
+}
+
+func TestFingerprint(t *testing.T) {
+	sum := func(s Spec) [32]byte {
+		var b bytes.Buffer
+		compile(t, s).Fingerprint(&b)
+		return sha256.Sum256(b.Bytes())
+	}
+	seen := map[[32]byte]int{}
+	for i, s := range []Spec{
+		{Fields: []Field{{Out: "a", Path: "b"}}}, {Fields: []Field{{Out: "b", Path: "b"}}}, {Fields: []Field{{Out: "a", Path: "c"}}},
+		{Fields: []Field{{Out: "a", Path: "b", Default: []byte("1")}}}, {Fields: []Field{{Out: "a", Const: []byte("1")}}},
+		{Fields: []Field{{Out: "a", Path: "b", Each: []Field{{Out: "c", Path: "c"}}}}}, {Fields: []Field{{Out: "a", Path: "b"}, {Out: "c", Path: "c"}}},
+		{When: "doc.a"}, {When: "doc.b"}, {OmitEmpty: true}, {Numbers: canonicaltree.Decimal},
+	} {
+		h := sum(s)
+		require.NotContains(t, seen, h, "%d", i)
+		seen[h] = i
+		require.Equal(t, h, sum(s), "%d", i)
+	}
+}
+
+func TestConcurrentUse(t *testing.T) {
+	p := compile(t, Spec{When: `doc.origin in ["EC"] and any(doc.tags, .n == 3)`, Fields: []Field{{Out: "a", Path: "tags.#(n>1)#.n"}, {Out: "b", Path: "tags.#.name"}}})
+	doc := parseText(t, banana)
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 200 {
+				out, match, err := p.Project(nil, doc)
+				if err != nil || !match || string(out) != `{"a":[2,3],"b":["ripe","bio"]}` {
+					t.Errorf("%s %t %v", out, match, err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// The figures to hold against each other: 24 projections of 8 fields on one
+// document, by this package and by the plain way with gjson and encoding/json.
+func benchmarkSpecs() (specs []Spec, doc string) {
+	var b strings.Builder
+	b.WriteString(`{"id":"B-007"`)
+	for i := range 24 {
+		name := string(rune('a' + i))
+		b.WriteString(`,"` + name + `":{"one":"some text of usual length","two":` + `12345.75` + `,"three":[1,2,3],"four":{"five":true}}`)
+	}
+	b.WriteString("}")
+	for i := range 24 {
+		s := Spec{Customer: "acme", Name: string(rune('a' + i))}
+		for k, leaf := range []string{"one", "two", "three.1", "four.five"} {
+			s.Fields = append(s.Fields,
+				Field{Out: "x" + string(rune('0'+k)), Path: string(rune('a'+i)) + "." + leaf},
+				Field{Out: "y" + string(rune('0'+k)), Path: string(rune('a'+(i*7+k)%24)) + "." + leaf})
+		}
+		specs = append(specs, s)
+	}
+	return specs, b.String()
+}
+
+func BenchmarkProject(b *testing.B) {
+	specs, text := benchmarkSpecs()
+	ps := make([]*Projection, len(specs))
+	for i, s := range specs {
+		ps[i] = compile(b, s)
+	}
+	b.Run("weir", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		var out []byte
+		for b.Loop() {
+			tree, err := canonicaltree.Parse([]byte(text))
+			require.NoError(b, err)
+			for _, p := range ps {
+				out, _, _ = p.Project(out[:0], tree.Root())
+			}
+			tree.Release()
+		}
+	})
+	b.Run("weir filtered", func(b *testing.B) {
+		filtered := make([]*Projection, len(specs))
+		for i, s := range specs {
+			s.When = `doc.a.one != "x" and doc.id in ["B-007", "B-008"]`
+			filtered[i] = compile(b, s)
+		}
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		var out []byte
+		for b.Loop() {
+			tree, err := canonicaltree.Parse([]byte(text))
+			require.NoError(b, err)
+			for _, p := range filtered {
+				out, _, _ = p.Project(out[:0], tree.Root())
+			}
+			tree.Release()
+		}
+	})
+	b.Run("gjson and encoding json", func(b *testing.B) {
+		b.SetBytes(int64(len(text)))
+		b.ReportAllocs()
+		for b.Loop() {
+			for _, s := range specs {
+				paths := make([]string, len(s.Fields))
+				for i, f := range s.Fields {
+					paths[i] = f.Path
+				}
+				out := make(map[string]json.RawMessage, len(paths))
+				for i, r := range gjson.GetManyBytes([]byte(text), paths...) {
+					if r.Exists() {
+						out[s.Fields[i].Out] = json.RawMessage(r.Raw)
+					}
+				}
+				if _, err := json.Marshal(out); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+	})
+}
+
+func BenchmarkTouched(b *testing.B) {
+	specs, text := benchmarkSpecs()
+	ps := make([]*Projection, len(specs))
+	for i, s := range specs {
+		ps[i] = compile(b, s)
+	}
+	index := NewIndex(ps)
+	x, y := parseText(b, text), parseText(b, strings.Replace(text, "12345.75", "0", 1))
+	set := make([]bool, len(ps))
+	b.ReportAllocs()
+	for b.Loop() {
+		clear(set)
+		index.TouchedBy(x, y, set)
+	}
+}
