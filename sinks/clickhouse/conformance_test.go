@@ -1,0 +1,164 @@
+package clickhouse
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/sinktest"
+)
+
+const service = "acme/ripeness@warehouse"
+
+// typed are the columns for sinktest's documents.
+var typed = []Column{{Name: "n", Type: "Int64"}, {Name: "label", Path: "text", Type: "Nullable(String)"}}
+
+func TestConformance(t *testing.T) {
+	for _, server := range []struct{ name, scheme string }{{"chdb", ""}, {"clickhouse", "clickhouse://"}} {
+		t.Run(server.name, func(t *testing.T) {
+			own := testservers.StartOwn(t, server.name)
+			for _, o := range []Options{
+				{Table: "whole"},
+				{Table: "typed", Columns: typed, PartitionBy: "cityHash64(entity) % 3"},
+			} {
+				t.Run(o.Table, func(t *testing.T) {
+					o.URL, o.Service = server.scheme+own.Address+"/default", service
+					sinktest.Run(t, target(t, o, own))
+				})
+			}
+		})
+	}
+}
+
+func target(t testing.TB, o Options, server *testservers.Server) sinktest.Target {
+	tg := sinktest.Target{
+		Kind:    sinks.State,
+		New:     func(t testing.TB) sinks.Sink { return newSink(t, o) },
+		Service: service,
+		State:   func(t testing.TB) map[string]sinktest.Row { return current(t, o) },
+		Refuse: func(t testing.TB) (refuse, allow func()) {
+			return toggle(
+				func() { execute(t, o.URL, "RENAME TABLE "+o.Table+" TO gone") },
+				func() { execute(t, o.URL, "RENAME TABLE gone TO "+o.Table) })
+		},
+		Outage: func(testing.TB) (down, up func()) { return toggle(server.Kill, server.Start) },
+	}
+	if len(o.Columns) > 0 {
+		tg.BadChange = func(c change.Change) change.Change {
+			c.Doc = bytes.Replace(c.Doc, []byte(`"n":`), []byte(`"n":"canary-7c1f","m":`), 1)
+			return c
+		}
+	}
+	return tg
+}
+
+// toggle gives two switches of which each may be used twice.
+func toggle(off, on func()) (first, second func()) {
+	isOff := false
+	return func() {
+			if !isOff {
+				off()
+				isOff = true
+			}
+		}, func() {
+			if isOff {
+				on()
+				isOff = false
+			}
+		}
+}
+
+// newSink makes a sink that is closed with the test.
+func newSink(t testing.TB, o Options) *Sink {
+	s, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+// withConn runs f on a connection of its own.
+func withConn(t testing.TB, url string, f func(driver.Conn)) {
+	t.Helper()
+	options, err := clickhouse.ParseDSN(url)
+	require.NoError(t, err)
+	conn, err := clickhouse.Open(options)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close()) }()
+	f(conn)
+}
+
+func execute(t testing.TB, url, statement string) {
+	t.Helper()
+	withConn(t, url, func(conn driver.Conn) { require.NoError(t, conn.Exec(t.Context(), statement)) })
+}
+
+func count(t testing.TB, url, query string) (n uint64) {
+	t.Helper()
+	withConn(t, url, func(conn driver.Conn) { require.NoError(t, conn.QueryRow(t.Context(), query).Scan(&n)) })
+	return n
+}
+
+// current reads the view as a customer would.
+func current(t testing.TB, o Options) map[string]sinktest.Row {
+	state := map[string]sinktest.Row{}
+	content := []string{"doc"}
+	if len(o.Columns) > 0 {
+		content = []string{"n", "label"}
+	}
+	withConn(t, o.URL, func(conn driver.Conn) {
+		rows, err := conn.Query(t.Context(), fmt.Sprintf("SELECT entity, version, %s FROM %s_current", strings.Join(content, ", "), o.Table))
+		require.NoError(t, err)
+		defer rows.Close()
+		for rows.Next() {
+			var entity, doc string
+			var version uint64
+			if len(o.Columns) > 0 {
+				var fields struct {
+					N    int64   `json:"n"`
+					Text *string `json:"text"`
+				}
+				require.NoError(t, rows.Scan(&entity, &version, &fields.N, &fields.Text))
+				encoded, err := json.Marshal(fields)
+				require.NoError(t, err)
+				doc = string(encoded)
+			} else {
+				require.NoError(t, rows.Scan(&entity, &version, &doc))
+			}
+			require.NotContains(t, state, entity, "two rows of one entity")
+			state[entity] = sinktest.Row{Version: change.Version(version), Op: change.Upsert, Doc: []byte(doc)}
+		}
+		require.NoError(t, rows.Err())
+	})
+	return state
+}
+
+// upsert makes a change at an offset, with a document of the suite's form.
+func upsert(entity string, offset int64, text string) change.Change {
+	doc, err := json.Marshal(map[string]any{"n": offset, "text": text})
+	if err != nil {
+		panic(err)
+	}
+	return sinktest.Change(service, entity, change.NewVersion(1, offset), doc)
+}
+
+func retract(entity string, offset int64) change.Change {
+	return sinktest.Change(service, entity, change.NewVersion(1, offset), nil)
+}
+
+func batchOf(n int, offset int64) []change.Change {
+	changes := make([]change.Change, n)
+	for i := range changes {
+		changes[i] = upsert("entity-"+strconv.Itoa(i), offset+int64(i), "some text of a usual length, as a document has")
+	}
+	return changes
+}

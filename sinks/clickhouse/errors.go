@@ -1,0 +1,117 @@
+package clickhouse
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// breather is how long a server that has too much to do is left alone.
+const breather = 5 * time.Second
+
+// verdict is what one of ClickHouse's error codes means here.
+type verdict struct {
+	class sinks.Class
+	pause time.Duration
+	hint  string
+}
+
+// verdicts follows src/Common/ErrorCodes.cpp of ClickHouse. Codes that are not
+// listed may lie in the data or in the server: RetryBounded, after splitting.
+var verdicts = func() map[int32]verdict {
+	m := map[int32]verdict{}
+	add := func(v verdict, codes ...int32) {
+		for _, code := range codes {
+			m[code] = v
+		}
+	}
+	// Authentication and rights: UNKNOWN_USER, WRONG_PASSWORD, REQUIRED_PASSWORD,
+	// IP_ADDRESS_NOT_ALLOWED, AUTHENTICATION_FAILED; DATABASE_ACCESS_DENIED, READONLY, ACCESS_DENIED, UNKNOWN_ROLE.
+	add(verdict{class: sinks.Pause, hint: "check user and password"}, 192, 193, 194, 195, 516)
+	add(verdict{class: sinks.Pause, hint: "grant the user what it lacks"}, 291, 164, 497, 511)
+	// UNKNOWN_TABLE, TABLE_IS_DROPPED; UNKNOWN_DATABASE.
+	add(verdict{class: sinks.Pause, hint: "create the table, or let create_table do it at the next start"}, 60, 218)
+	add(verdict{class: sinks.Pause, hint: "create the database"}, 81)
+	// THERE_IS_NO_COLUMN, NOT_FOUND_COLUMN_IN_BLOCK, NO_SUCH_COLUMN_IN_TABLE,
+	// NUMBER_OF_COLUMNS_DOESNT_MATCH, UNKNOWN_IDENTIFIER, NOT_IMPLEMENTED, SYNTAX_ERROR.
+	add(verdict{class: sinks.Pause, hint: "the table does not fit the configuration"}, 8, 10, 16, 20, 47, 48, 62)
+	// UNKNOWN_SETTING, SETTING_CONSTRAINT_VIOLATION.
+	add(verdict{class: sinks.Pause, hint: "check the settings in the URL"}, 115, 452)
+	// TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED, MEMORY_LIMIT_EXCEEDED,
+	// NOT_ENOUGH_SPACE, TOO_MANY_PARTS, SERVER_OVERLOADED.
+	add(verdict{class: sinks.Retry, pause: breather}, 202, 201, 241, 243, 252, 745)
+	// Files, time-outs, network, replication, cancellation, shutdown.
+	add(verdict{class: sinks.Retry}, 32, 74, 75, 76, 101, 159, 173, 203, 209, 210, 225, 236, 242, 279, 285, 286,
+		319, 373, 394, 425, 439, 517, 999, 1000, 1001, 1002)
+	// CANNOT_PARSE_*, TYPE_MISMATCH, ARGUMENT_OUT_OF_BOUND, CANNOT_CONVERT_TYPE,
+	// INCORRECT_DATA, TOO_LARGE_STRING_SIZE, VALUE_IS_OUT_OF_RANGE,
+	// CANNOT_INSERT_NULL_IN_ORDINARY_COLUMN, FUNCTION_THROW_IF_VALUE_IS_NON_ZERO,
+	// DECIMAL_OVERFLOW, VIOLATED_CONSTRAINT.
+	add(verdict{class: sinks.Reject}, 6, 26, 27, 38, 41, 53, 69, 70, 72, 117, 131, 321, 349, 395, 407, 469)
+	return m
+}()
+
+var constraintName = regexp.MustCompile("Constraint `[^`]*`")
+
+// refused is the server's refusal in words that hold no value of a row. The
+// exception behind it, whose text may hold one, is reached with errors.As.
+type refused struct {
+	text string
+	err  error
+}
+
+func (r *refused) Error() string { return r.text }
+func (r *refused) Unwrap() error { return r.err }
+
+// classify sorts an error. sent tells whether rows may have reached the server.
+// A failure of class Reject or RetryBounded may be that of a single row.
+func classify(op string, err error, sent bool) *sinks.Error {
+	if classified, ok := errors.AsType[*sinks.Error](err); ok {
+		return classified
+	}
+	e := &sinks.Error{Op: op, Err: err, Ambiguous: sent}
+	exception, ok := errors.AsType[*clickhouse.Exception](err)
+	if !ok {
+		e.Class = sinks.Retry
+		if answer, ok := errors.AsType[*clickhouse.HTTPError](err); ok {
+			e.Err = &refused{text: fmt.Sprintf("HTTP status %d", answer.StatusCode), err: err}
+			switch answer.StatusCode {
+			case http.StatusUnauthorized, http.StatusForbidden:
+				e.Class, e.Hint = sinks.Pause, "check user and password"
+			case http.StatusNotFound:
+				e.Class, e.Hint = sinks.Pause, "check the URL"
+			}
+		}
+		return e
+	}
+
+	code, message := exception.Code, exception.Message
+	v, known := verdicts[code]
+	switch {
+	// Not the state of the table but this batch: a smaller one goes through.
+	case code == 252 && strings.Contains(message, "single INSERT block"), !known:
+		v = verdict{class: sinks.RetryBounded}
+	}
+	e.Class, e.RetryAfter, e.Hint = v.class, v.pause, v.hint
+	if v.class == sinks.Reject || v.class == sinks.RetryBounded {
+		// Such messages quote values.
+		message = strings.Join([]string{"refused by the server", exception.CodeName, constraintName.FindString(message)}, " ")
+	}
+	if v.class == sinks.Reject || v.class == sinks.Pause {
+		e.Ambiguous = false
+	}
+	e.Err = &refused{text: fmt.Sprintf("%s (code %d)", strings.TrimSpace(message), code), err: err}
+	return e
+}
+
+// ofRow tells whether a smaller batch may find the row that is to blame.
+func ofRow(e *sinks.Error) bool {
+	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
+}

@@ -1,0 +1,175 @@
+package clickhouse
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// Column is one typed column of the table.
+type Column struct {
+	// Name of the column: letters, digits and underscores. It may not be one
+	// that every table has (service, entity, version, is_deleted, key,
+	// changed_at, synced_at).
+	Name string
+	// Path of the value in the projected document, as a gjson path: a member's
+	// name, or names joined by dots. Defaults to Name.
+	Path string
+	// Type is a ClickHouse type: String, Bool, (U)Int8 to (U)Int256, Float32,
+	// Float64, Decimal(P, S), Date, Date32, DateTime, DateTime64(P), UUID, IPv4,
+	// IPv6, Enum8(…), Enum16(…), each also in Nullable, LowCardinality or Array.
+	// A type without Nullable refuses changes whose value is null or absent.
+	Type string
+}
+
+// Options configure a sink. URL, Table and Service are required.
+type Options struct {
+	// URL is clickhouse://user:password@host:9000/database for the native
+	// protocol, or http(s)://… for HTTP. Its parameters are those of clickhouse-go;
+	// what it does not know is a setting of every statement.
+	URL string
+	// TLS, if set, replaces the TLS settings of the URL.
+	TLS *tls.Config
+	// Table is "table", in the URL's database, or "database.table".
+	Table string
+	// Service is the one service whose changes come here.
+	Service string
+	// Columns, if any, take the place of the column doc.
+	Columns []Column
+	// CreateTable lets Open create the table and its view where they are
+	// missing. Defaults to true. Nothing that exists is ever altered.
+	CreateTable *bool
+	// PartitionBy is the partition key of a table that Open creates, like
+	// "cityHash64(entity) % 8". It may depend on service and entity only.
+	// Defaults to none.
+	PartitionBy string
+	// MaxBatch is the most changes per Write. Defaults to 10,000.
+	MaxBatch int
+	// MaxBytes bounds the documents of one Write, in bytes. Defaults to 32 MiB.
+	MaxBytes int
+	// Linger is how long to wait for a batch to fill. Defaults to 200 ms:
+	// ClickHouse wants few large inserts.
+	Linger time.Duration
+	// ConnectTimeout bounds one attempt to connect. Defaults to 10 s.
+	ConnectTimeout time.Duration
+	// WriteTimeout bounds one insert. Defaults to 60 s.
+	WriteTimeout time.Duration
+}
+
+const (
+	defaultMaxBatch       = 10_000
+	defaultMaxBytes       = 32 << 20
+	defaultLinger         = 200 * time.Millisecond
+	defaultConnectTimeout = 10 * time.Second
+	defaultWriteTimeout   = 60 * time.Second
+	// maxConns is one for Write and one for Scan; there may be many sinks.
+	maxConns = 2
+)
+
+var (
+	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	// names are the identifiers of an expression, with what follows them.
+	names = regexp.MustCompile("([A-Za-z_][A-Za-z0-9_]*)(\\s*\\()?")
+	// literals are texts in an expression; what is in them is no identifier.
+	literals = regexp.MustCompile(`'(?:[^'\\]|\\.|'')*'`)
+)
+
+// baseColumns are in every table; changed_at's type depends on the server.
+var baseColumns = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
+
+// complete fills in defaults, then checks everything; the error names all that is wrong.
+func (o *Options) complete() (*clickhouse.Options, error) {
+	if o.CreateTable == nil {
+		o.CreateTable = new(true)
+	}
+	setDefault(&o.MaxBatch, defaultMaxBatch)
+	setDefault(&o.MaxBytes, defaultMaxBytes)
+	setDefault(&o.Linger, defaultLinger)
+	setDefault(&o.ConnectTimeout, defaultConnectTimeout)
+	setDefault(&o.WriteTimeout, defaultWriteTimeout)
+
+	var errs []error
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+
+	config, err := clickhouse.ParseDSN(o.URL)
+	if err != nil {
+		// The library's text may quote what holds a password.
+		bad("url: not a ClickHouse connection string")
+		config = &clickhouse.Options{}
+	}
+	if o.TLS != nil {
+		config.TLS = o.TLS
+	}
+	config.DialTimeout, config.ReadTimeout = o.ConnectTimeout, o.WriteTimeout
+	config.MaxOpenConns, config.MaxIdleConns = maxConns, maxConns
+	config.ClientInfo.Products = append(config.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
+
+	database, table, dotted := strings.Cut(o.Table, ".")
+	if !dotted {
+		database, table = config.Auth.Database, o.Table
+		if database == "" {
+			database = "default"
+		}
+	}
+	if !identifier.MatchString(database) || !identifier.MatchString(table) {
+		bad("table: %q is neither table nor database.table in letters, digits and underscores", o.Table)
+	}
+	o.Table = database + "." + table
+
+	if o.Service == "" {
+		bad("service: missing")
+	}
+	if o.MaxBatch < 1 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
+		bad("max_batch, max_bytes, linger and time-outs: a value is below its least")
+	}
+	if foreign := beyondKey(o.PartitionBy); len(foreign) > 0 {
+		bad("partition_by: %q depends on %s; rows are replaced inside one partition only, so it may depend on service and entity alone",
+			o.PartitionBy, strings.Join(foreign, ", "))
+	}
+	seen := map[string]bool{}
+	for _, name := range baseColumns {
+		seen[name] = true
+	}
+	for i := range o.Columns {
+		c := &o.Columns[i]
+		if c.Path == "" {
+			c.Path = c.Name
+		}
+		switch {
+		case !identifier.MatchString(c.Name):
+			bad("columns[%d].name: %q is not made of letters, digits and underscores", i, c.Name)
+		case seen[c.Name]:
+			bad("columns[%d].name: %q is taken", i, c.Name)
+		}
+		seen[c.Name] = true
+		if _, err := newConverter(c.Type); err != nil {
+			bad("columns[%d].type: %w", i, err)
+		}
+	}
+	if len(errs) > 0 {
+		return nil, fmt.Errorf("clickhouse sink: %w", errors.Join(errs...))
+	}
+	return config, nil
+}
+
+// beyondKey gives the columns in an expression that are not in the sorting key.
+func beyondKey(expression string) (foreign []string) {
+	for _, match := range names.FindAllStringSubmatch(literals.ReplaceAllString(expression, "''"), -1) {
+		if match[2] == "" && match[1] != "service" && match[1] != "entity" {
+			foreign = append(foreign, match[1])
+		}
+	}
+	return foreign
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var unset T
+	if *field == unset {
+		*field = value
+	}
+}

@@ -1,0 +1,227 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// suffixCurrent makes the view's name from the table's.
+const suffixCurrent = "_current"
+
+// version is a server's, major and minor.
+type version [2]int
+
+// What servers learnt when.
+var (
+	dateTime64          = version{20, 1}
+	aggregationInOrder  = version{20, 8}
+	asyncInserts        = version{21, 11}
+	deduplicationTokens = version{22, 2}
+	deletedInEngine     = version{23, 2}
+)
+
+func (v version) atLeast(other version) bool { return slices.Compare(v[:], other[:]) >= 0 }
+
+func quoteAll(names []string) []string {
+	quoted := make([]string, len(names))
+	for i, name := range names {
+		quoted[i] = "`" + name + "`" // identifiers by New's check
+	}
+	return quoted
+}
+
+// name is the table, or the object beside it, quoted.
+func (s *Sink) name(suffix string) string {
+	return strings.Join(quoteAll([]string{s.database, s.table + suffix}), ".")
+}
+
+// prepareTable creates what is missing, if that is allowed, and checks all of it.
+func (s *Sink) prepareTable(ctx context.Context, conn driver.Conn) (*session, error) {
+	opened := &session{conn: conn}
+	var text string
+	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&text); err != nil {
+		return nil, err
+	}
+	if _, err := fmt.Sscanf(text, "%d.%d", &opened.version[0], &opened.version[1]); err != nil {
+		return nil, fmt.Errorf("the server calls itself version %q", text)
+	}
+
+	there, err := s.exists(ctx, conn, "")
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		if !*s.options.CreateTable {
+			return nil, &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create_table",
+				Err: fmt.Errorf("there is no table %s", s.name(""))}
+		}
+		if err := conn.Exec(ctx, s.createStatement(opened.version)); err != nil {
+			return nil, err
+		}
+	}
+	if opened.types, err = s.columnTypes(ctx, conn, ""); err != nil {
+		return nil, err
+	}
+	wrong, err := s.mismatches(ctx, opened)
+	if err != nil {
+		return nil, err
+	}
+	more, err := s.prepareView(ctx, conn, len(wrong) == 0)
+	if err != nil {
+		return nil, err
+	}
+	if wrong = append(wrong, more...); len(wrong) > 0 {
+		return nil, &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "alter the table, or use another one",
+			Err: fmt.Errorf("table %s does not fit: %s", s.name(""), strings.Join(wrong, "; "))}
+	}
+	return opened, nil
+}
+
+func (s *Sink) exists(ctx context.Context, conn driver.Conn, suffix string) (bool, error) {
+	var n uint64
+	err := conn.QueryRow(ctx, "SELECT count() FROM system.tables WHERE database = ? AND name = ?", s.database, s.table+suffix).Scan(&n)
+	return n > 0, err
+}
+
+func (s *Sink) createStatement(v version) string {
+	changed, now, engine, settings := "DateTime", "DateTime DEFAULT now()", "ReplacingMergeTree(version)", ""
+	if v.atLeast(dateTime64) {
+		changed, now = "DateTime64(3, 'UTC')", "DateTime64(3, 'UTC') DEFAULT now64(3)"
+	}
+	if v.atLeast(deletedInEngine) {
+		engine = "ReplacingMergeTree(version, is_deleted)"
+		// Without it a table that is not replicated ignores the token.
+		settings = " SETTINGS non_replicated_deduplication_window = 100"
+	}
+	columns := []string{
+		"service String", "entity String", "version UInt64", "is_deleted UInt8", "key String",
+		"changed_at " + changed, "synced_at " + now,
+	}
+	for _, c := range s.content() {
+		columns = append(columns, "`"+c.Name+"` "+c.Type)
+	}
+	partition := ""
+	if s.options.PartitionBy != "" {
+		partition = " PARTITION BY " + s.options.PartitionBy
+	}
+	return fmt.Sprintf("CREATE TABLE IF NOT EXISTS %s (%s) ENGINE = %s%s ORDER BY (service, entity)%s",
+		s.name(""), strings.Join(columns, ", "), engine, partition, settings)
+}
+
+// columnTypes gives the columns that can be written, with their types.
+func (s *Sink) columnTypes(ctx context.Context, conn driver.Conn, suffix string) (map[string]string, error) {
+	rows, err := conn.Query(ctx, `SELECT name, type FROM system.columns
+WHERE database = ? AND table = ? AND default_kind NOT IN ('MATERIALIZED', 'ALIAS')`, s.database, s.table+suffix)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	types := map[string]string{}
+	for rows.Next() {
+		var name, t string
+		if err := rows.Scan(&name, &t); err != nil {
+			return nil, err
+		}
+		types[name] = t
+	}
+	return types, rows.Err()
+}
+
+// engineArguments are those of an engine of the ReplacingMergeTree family, also
+// a replicated one, which has a path and a replica before them.
+var engineArguments = regexp.MustCompile(`^\w*ReplacingMergeTree\((.*?)\)`)
+
+// mismatches says, each in a few words, what of the table does not fit.
+func (s *Sink) mismatches(ctx context.Context, opened *session) (wrong []string, err error) {
+	var engine, sorting, partition string
+	err = opened.conn.QueryRow(ctx, "SELECT engine_full, sorting_key, partition_key FROM system.tables WHERE database = ? AND name = ?",
+		s.database, s.table).Scan(&engine, &sorting, &partition)
+	if err != nil {
+		return nil, err
+	}
+	bare := strings.NewReplacer("`", "", " ", "", "(", "", ")", "")
+	kind, _, _ := strings.Cut(engine, " ")
+	if match := engineArguments.FindStringSubmatch(engine); match == nil || !replacesByVersion(bare.Replace(match[1])) {
+		wrong = append(wrong, fmt.Sprintf("engine %s, needs ReplacingMergeTree(version) or ReplacingMergeTree(version, is_deleted)", kind))
+	}
+	key := strings.Split(bare.Replace(sorting), ",")
+	if slices.Sort(key); !slices.Equal(key, []string{"entity", "service"}) {
+		wrong = append(wrong, fmt.Sprintf("sorting key (%s), needs (service, entity)", sorting))
+	}
+	if foreign := beyondKey(partition); len(foreign) > 0 {
+		wrong = append(wrong, fmt.Sprintf("partition key %s depends on %s: rows are replaced inside one partition only, so it may depend on service and entity alone",
+			partition, strings.Join(foreign, ", ")))
+	}
+
+	expect := func(name, wanted string, fits func(string) bool) {
+		switch t, ok := opened.types[name]; {
+		case !ok:
+			wrong = append(wrong, fmt.Sprintf("column %s: missing or computed, needs type %s", name, wanted))
+		case !fits(canonicalType(t)):
+			wrong = append(wrong, fmt.Sprintf("column %s: has type %s, needs %s", name, t, wanted))
+		}
+	}
+	exactly := func(types ...string) func(string) bool {
+		return func(t string) bool { return slices.Contains(types, t) }
+	}
+	dateTime := func(t string) bool { return strings.HasPrefix(t, "DateTime") }
+	expect("service", "String", exactly("String", "LowCardinality(String)"))
+	expect("entity", "String", exactly("String"))
+	expect("version", "UInt64", exactly("UInt64"))
+	expect("is_deleted", "UInt8", exactly("UInt8"))
+	expect("key", "String", exactly("String"))
+	expect("changed_at", "DateTime64(3)", dateTime)
+	expect("synced_at", "DateTime64(3) with a default", dateTime)
+	for _, c := range s.content() {
+		expect(c.Name, c.Type, exactly(canonicalType(c.Type)))
+	}
+	return wrong, nil
+}
+
+// replacesByVersion reads an engine's arguments, without spaces and quotes.
+func replacesByVersion(arguments string) bool {
+	list := strings.Split(arguments, ",")
+	if last := len(list) - 1; last > 0 && list[last] == "is_deleted" {
+		list = list[:last]
+	}
+	return list[len(list)-1] == "version"
+}
+
+// prepareView creates the view of current rows where there is none, and else
+// says what is wrong with it. Without CreateTable the view may be missing.
+func (s *Sink) prepareView(ctx context.Context, conn driver.Conn, create bool) (wrong []string, err error) {
+	columns := slices.DeleteFunc(slices.Clone(baseColumns), func(name string) bool { return name == "is_deleted" })
+	for _, c := range s.content() {
+		columns = append(columns, c.Name)
+	}
+	there, err := s.exists(ctx, conn, suffixCurrent)
+	if err != nil {
+		return nil, err
+	}
+	if !there {
+		if !create || !*s.options.CreateTable {
+			return nil, nil
+		}
+		// is_deleted is filtered also where the engine does it, for tables that
+		// were created without it.
+		return nil, conn.Exec(ctx, fmt.Sprintf("CREATE VIEW IF NOT EXISTS %s AS SELECT %s FROM %s FINAL WHERE is_deleted = 0",
+			s.name(suffixCurrent), strings.Join(quoteAll(columns), ", "), s.name("")))
+	}
+	types, err := s.columnTypes(ctx, conn, suffixCurrent)
+	if err != nil {
+		return nil, err
+	}
+	missing := slices.DeleteFunc(columns, func(name string) bool { return types[name] != "" })
+	if len(missing) > 0 {
+		wrong = append(wrong, fmt.Sprintf("view %s lacks %s; drop it, and it is created anew",
+			s.name(suffixCurrent), strings.Join(missing, ", ")))
+	}
+	return wrong, nil
+}

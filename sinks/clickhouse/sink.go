@@ -1,0 +1,341 @@
+package clickhouse
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/column"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"github.com/tidwall/gjson"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// Sink writes one service's changes to one table. Open and Write are called
+// from one goroutine at a time; Scan and Traits may run beside them.
+type Sink struct {
+	options    Options
+	config     *clickhouse.Options
+	database   string
+	table      string
+	converters []converter // one per typed column
+
+	session atomic.Pointer[session] // nil until Open was called
+}
+
+// session is what Open found: a connection pool and what the server can do.
+type session struct {
+	conn    driver.Conn
+	version version
+	types   map[string]string // the table's columns, as the server spells them
+}
+
+var _ sinks.Sink = (*Sink)(nil)
+
+// New makes a sink. It checks the options, all of them at once, and needs no
+// network.
+func New(o Options) (*Sink, error) {
+	o.Columns = append([]Column(nil), o.Columns...)
+	config, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	s := &Sink{options: o, config: config}
+	s.database, s.table, _ = strings.Cut(o.Table, ".")
+	for _, c := range o.Columns {
+		convert, err := newConverter(c.Type)
+		if err != nil {
+			return nil, err
+		}
+		s.converters = append(s.converters, convert)
+	}
+	return s, nil
+}
+
+// Traits gives the sink's kind and limits.
+func (s *Sink) Traits() sinks.Traits {
+	return sinks.Traits{
+		Kind:     sinks.State,
+		MaxBatch: s.options.MaxBatch,
+		MaxBytes: s.options.MaxBytes,
+		Linger:   s.options.Linger,
+	}
+}
+
+// Open connects, creates the table and its view where they are missing and
+// CreateTable allows it, and checks what is there. Everything that does not
+// fit is one error of class Pause.
+func (s *Sink) Open(ctx context.Context) error {
+	if err := s.Close(); err != nil {
+		return err
+	}
+	config := *s.config
+	conn, err := clickhouse.Open(&config)
+	if err != nil {
+		return classify("connect", err, false)
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("clickhouse sink: opening took too long"))
+	defer cancel()
+	opened, err := s.prepareTable(ctx, conn)
+	if err != nil {
+		return errors.Join(classify("open", err, false), conn.Close())
+	}
+	s.session.Store(opened)
+	return nil
+}
+
+// Close ends all connections. A Write or Scan under way fails.
+func (s *Sink) Close() error {
+	if opened := s.session.Swap(nil); opened != nil {
+		return opened.conn.Close()
+	}
+	return nil
+}
+
+// errNotOpen is what Write and Scan meet before Open.
+var errNotOpen = &sinks.Error{Class: sinks.Retry, Op: "write", Err: errors.New("the sink is not open")}
+
+// row is one change, converted, with its place in the batch.
+type row struct {
+	index  int
+	key    string
+	values []any
+}
+
+// Write inserts the changes. See the package comment for what it promises and
+// sinks.Sink for its errors; a *sinks.BatchError holds only refused changes.
+func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
+	opened := s.session.Load()
+	if opened == nil {
+		return errNotOpen
+	}
+	failed := map[int]error{}
+	upserts, retractions, err := s.rows(changes, failed)
+	if err != nil {
+		return err
+	}
+	w := writer{Sink: s, session: opened, failed: failed, patience: maxBlind}
+	if err := w.write(ctx, s.columns(change.Upsert), upserts); err != nil {
+		return err
+	}
+	// Without the columns of the document, which so get their defaults.
+	if err := w.write(ctx, s.columns(change.Retract), retractions); err != nil {
+		return err
+	}
+	if len(failed) > 0 {
+		return &sinks.BatchError{Failed: failed}
+	}
+	return nil
+}
+
+// columns are what an insert names; synced_at is the server's own.
+func (s *Sink) columns(op change.Op) []string {
+	columns := []string{"service", "entity", "version", "is_deleted", "key", "changed_at"}
+	if op == change.Retract {
+		return columns
+	}
+	for _, c := range s.content() {
+		columns = append(columns, c.Name)
+	}
+	return columns
+}
+
+// content gives the columns that hold the document.
+func (s *Sink) content() []Column {
+	if len(s.options.Columns) > 0 {
+		return s.options.Columns
+	}
+	return []Column{{Name: "doc", Type: "String"}}
+}
+
+// rows converts the changes; one that a column does not take goes to failed.
+func (s *Sink) rows(changes []change.Change, failed map[int]error) (upserts, retractions []row, err error) {
+	// Values are tried in columns of the client library, which knows ranges,
+	// members of enumerations and the like, but spoils a batch by a refusal.
+	trial := make([]column.Interface, len(s.options.Columns))
+	for i, c := range s.options.Columns {
+		trial[i], err = column.Type(canonicalType(c.Type)).Column(c.Name, &column.ServerContext{Timezone: time.UTC})
+		if err != nil {
+			return nil, nil, classify("convert", err, false)
+		}
+	}
+	for i := range changes {
+		c := &changes[i]
+		if c.Service != s.options.Service {
+			return nil, nil, &sinks.Error{Class: sinks.Pause, Op: "insert",
+				Err: fmt.Errorf("a change of service %q came to the sink of %q", c.Service, s.options.Service)}
+		}
+		deleted := uint8(0)
+		if c.Op == change.Retract {
+			deleted = 1
+		}
+		r := row{index: i, key: c.Key, values: []any{c.Service, c.Entity, uint64(c.Version), deleted, c.Key, c.Time.UTC()}}
+		if c.Op == change.Retract {
+			retractions = append(retractions, r)
+			continue
+		}
+		if len(trial) == 0 {
+			r.values = append(r.values, string(c.Doc))
+		} else if values, err := s.convert(c.Doc, trial); err != nil {
+			failed[i] = &sinks.Error{Class: sinks.Reject, Op: "convert", Err: err}
+			continue
+		} else {
+			r.values = append(r.values, values...)
+		}
+		upserts = append(upserts, r)
+	}
+	return upserts, retractions, nil
+}
+
+// convert gives the values of the typed columns; its error names all that do not fit.
+func (s *Sink) convert(doc []byte, trial []column.Interface) ([]any, error) {
+	values, errs := make([]any, len(trial)), []error(nil)
+	for i, c := range s.options.Columns {
+		value, err := s.converters[i](gjson.GetBytes(doc, c.Path))
+		if err == nil && trial[i].AppendRow(value) != nil {
+			err = errors.New("a value outside the type") // the library's text would quote it
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("column %s %s: %w", c.Name, c.Type, err))
+		}
+		values[i] = value
+	}
+	return values, errors.Join(errs...)
+}
+
+// maxBlind bounds the inserts per Write that look for the rows behind an error
+// which may be the server's own.
+const maxBlind = 200
+
+// writer is one Write.
+type writer struct {
+	*Sink
+	*session
+	failed   map[int]error
+	patience int
+}
+
+// write inserts rows, splitting them where the server refuses one.
+func (w *writer) write(ctx context.Context, columns []string, rows []row) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	err := w.insert(ctx, columns, rows)
+	if err == nil {
+		return nil
+	}
+	e, _ := errors.AsType[*sinks.Error](err)
+	if e == nil || !ofRow(e) {
+		return err
+	}
+	if e.Class == sinks.RetryBounded {
+		if w.patience--; w.patience < 0 {
+			return err
+		}
+	}
+	if len(rows) == 1 {
+		w.failed[rows[0].index] = e
+		return nil
+	}
+	half := len(rows) / 2
+	if err := w.write(ctx, columns, rows[:half]); err != nil {
+		return err
+	}
+	return w.write(ctx, columns, rows[half:])
+}
+
+// insert sends one block.
+func (w *writer) insert(ctx context.Context, columns []string, rows []row) error {
+	ctx, cancel := context.WithTimeoutCause(ctx, w.options.WriteTimeout, errors.New("clickhouse sink: the insert took too long"))
+	defer cancel()
+	settings := clickhouse.Settings{}
+	if w.version.atLeast(asyncInserts) {
+		settings["async_insert"] = 0
+	}
+	if w.version.atLeast(deduplicationTokens) {
+		settings["insert_deduplication_token"] = token(rows)
+	}
+	types := make([]clickhouse.ColumnNameAndType, len(columns))
+	for i, name := range columns {
+		types[i] = clickhouse.ColumnNameAndType{Name: name, Type: w.types[name]}
+	}
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings), clickhouse.WithColumnNamesAndTypes(types))
+	batch, err := w.conn.PrepareBatch(ctx, fmt.Sprintf("INSERT INTO %s (%s)", w.name(""), strings.Join(quoteAll(columns), ", ")))
+	if err != nil {
+		return classify("insert", err, false)
+	}
+	defer batch.Close() // after Send it does nothing
+	for _, r := range rows {
+		if err := batch.Append(r.values...); err != nil {
+			// Every value was tried before: the table's column is of another type.
+			return &sinks.Error{Class: sinks.Pause, Op: "insert", Hint: "the table was altered after the start",
+				Err: errors.New("a column does not take its value")}
+		}
+	}
+	if err := batch.Send(); err != nil {
+		return classify("insert", err, true)
+	}
+	return nil
+}
+
+// token is the same for the same changes, whatever else is sent around them.
+func token(rows []row) string {
+	h := sha256.New()
+	for _, r := range rows {
+		h.Write([]byte(r.key)) // keys are of one length
+	}
+	return hex.EncodeToString(h.Sum(nil)[:16])
+}
+
+// Scan visits what the table holds of the service: at most limit entities after
+// afterEntity, ascending by bytes, each with its newest version and whether that
+// is a retraction. Fewer than limit visits mean that the end was reached. An
+// error of visit ends the scan and is returned as it is. It may run beside Write.
+func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(entity string, version change.Version, deleted bool) error) error {
+	opened := s.session.Load()
+	if opened == nil {
+		return errNotOpen
+	}
+	// Not FINAL, which would hide retractions.
+	query := fmt.Sprintf(`SELECT toString(entity) AS e, max(version) AS v, argMax(is_deleted, version) AS d FROM %s
+WHERE service = ? AND entity > ? GROUP BY entity ORDER BY entity LIMIT %d`, s.name(""), limit)
+	if opened.version.atLeast(aggregationInOrder) {
+		query += " SETTINGS optimize_aggregation_in_order = 1"
+	}
+	rows, err := opened.conn.Query(ctx, query, s.options.Service, afterEntity)
+	if err != nil {
+		return classify("scan", err, false)
+	}
+	defer rows.Close()
+	type held struct {
+		entity  string
+		version uint64
+		deleted uint8
+	}
+	// Collected first, so that a slow visitor holds no connection.
+	var page []held
+	for rows.Next() {
+		var h held
+		if err := rows.Scan(&h.entity, &h.version, &h.deleted); err != nil {
+			return classify("scan", err, false)
+		}
+		page = append(page, h)
+	}
+	if err := rows.Err(); err != nil {
+		return classify("scan", err, false)
+	}
+	for _, h := range page {
+		if err := visit(h.entity, change.Version(h.version), h.deleted != 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
