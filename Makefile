@@ -6,6 +6,8 @@ SHELL := /bin/bash
 
 # Packages tested at a time. Two fit two cores; more would make timeouts of servers likely.
 TEST_PACKAGES ?= 2
+# What check and test look at: make test PKG=./store/...
+PKG ?= ./...
 FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
@@ -31,17 +33,17 @@ servers-down: ## stop them
 
 check:
 	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
-	go vet ./...
+	go vet $(PKG)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; fi
 
 test: check servers ## everything: formatting, vet, all tests with real servers under the race detector
-	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -timeout 40m -p $(TEST_PACKAGES) -count=$(COUNT) ./...
+	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -timeout 40m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
 
 test-short: check ## the tests that need no server
-	go test -short ./...
+	go test -short $(PKG)
 
 bench: servers ## benchmarks; BENCH=regexp selects
-	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 ./...
+	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
 
 lint: ## golangci-lint with the house rules
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }

@@ -10,9 +10,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/config"
 )
 
 type composeFile struct {
@@ -180,6 +183,14 @@ func TestPrometheusAndGrafanaFitTogether(t *testing.T) {
 			require.Contains(t, target.Expr, "weir_", panel.Title)
 		}
 	}
+}
+
+func TestTheConfigurationForComposeIsValid(t *testing.T) {
+	loaded, err := config.Load("weir/weir.yaml", func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
+	require.NoError(t, err)
+	require.NotEmpty(t, loaded.Services())
+	// Docker must not kill it before it has ended by itself.
+	require.Less(t, time.Duration(loaded.Shutdown.Timeout), 30*time.Second)
 }
 
 // Docker's own opinion, on machines that have it.
