@@ -80,20 +80,22 @@ func (t *Tree) appendEncoding(dst []byte, i uint32, numbers Numbers) []byte {
 	// Content never grows on its way here, except that a number's normal form
 	// may have an exponent where the literal has a point. Besides, every node
 	// has at most two heads.
-	perNode := 2 * maxHead
+	perNode, rare := 2*maxHead, nameEscaped|escaped|unordered
 	if numbers == Decimal {
 		perNode += maxExponent
+		rare |= unplain
 	}
 	n := &t.nodes[i]
-	need := int(n.end-n.start) + int(n.next-i)*perNode + overshoot
-	dst = slices.Grow(dst, need)
-	return dst[:t.encode(dst[:cap(dst)], len(dst), i, n.next, nil, isMember, numbers)]
+	start := len(dst)
+	dst = slices.Grow(dst, int(n.end-n.start)+int(n.next-i)*perNode+1+overshoot)
+	p, c := t.encodeValue(dst[:cap(dst)], start, i, rare)
+	return dst[:t.encode(dst[:cap(dst)], p, c, n.next, rare)]
 }
 
 const (
 	maxHead     = 5
 	maxExponent = 12 // "e-" and the digits of 2^31
-	overshoot   = 32 // bytes that block copies, however few are wanted
+	overshoot   = 32 // bytes that are copied, however few are wanted
 	shortHead   = 24 // lengths below stand in the initial byte
 )
 
@@ -104,84 +106,100 @@ var (
 	contents = [8]uint32{Number: ^uint32(0), String: ^uint32(0)}
 )
 
-// encode writes to dst[p:], which has room for it, and gives the offset behind.
-// It writes the nodes from c up to end, or instead of them those that are
-// listed, each with all that is inside it. Of the first one's flags it ignores
-// those in without.
-//
-// What the document has in the right order goes by in one loop with few
-// branches to guess. Objects with unordered members call encode for the list of
-// them, and that for each container. Short content is copied as a block,
-// whatever stands behind it, which is cheaper than a call.
-func (t *Tree) encode(dst []byte, p int, c, end uint32, listed []uint32, without flags, numbers Numbers) int {
-	nodes, data := t.nodes, t.data
-	last := len(data) - overshoot
-	for k := 0; ; k++ {
-		if listed == nil {
-			if c >= end {
-				break
-			}
-		} else {
-			if k >= len(listed) {
-				break
-			}
-			c = listed[k]
+// encode writes the nodes from c up to end, with their names, to dst[p:], which
+// has room for them and overshoot. It gives the offset behind. Flags in rare are
+// those that encodeShort must not meet.
+func (t *Tree) encode(dst []byte, p int, c, end uint32, rare flags) int {
+	for c < end {
+		var done int
+		done, p = encodeShort(dst, p, t.nodes[c:end], nil, t.data, rare)
+		if c += uint32(done); c == end {
+			break
 		}
-		n := &nodes[c]
-		has := n.flags &^ without
-		without = 0
-		if has&isMember != 0 {
-			if size := n.nameLen; size < shortHead && has&nameEscaped == 0 && int(n.name) <= last {
-				dst[p] = tagString | byte(size)
-				block(dst[p+1:], data[n.name:])
-				p += 1 + int(size)
-			} else {
-				p = len(append(appendHead(dst[:p], tagString, int(size)), t.nameOf(n)...))
-			}
+		if n := &t.nodes[c]; n.flags&isMember != 0 {
+			p = len(append(appendHead(dst[:p], tagString, int(n.nameLen)), t.nameOf(n)...))
 		}
-		if n.count < shortHead && has&(escaped|unordered|unplain) == 0 && int(n.order) <= last {
-			kind := n.kind & 7
-			dst[p] = tags[kind] | byte(n.count)
-			block(dst[p+1:], data[n.order:])
-			p += 1 + int(n.count&contents[kind])
-		} else {
-			p = t.encodeOther(dst, p, n, numbers)
-		}
-		c++
-		switch {
-		case has&unordered != 0:
-			p = t.encode(dst, p, c, n.next, t.order[n.order:n.order+n.count], 0, numbers)
-			c = n.next
-		case listed != nil && n.next != c:
-			p = t.encode(dst, p, c, n.next, nil, 0, numbers)
-		}
+		p, c = t.encodeValue(dst, p, c, rare)
 	}
 	return p
 }
 
-// block copies overshoot bytes, which both must have.
-func block(dst, source []byte) {
-	to, from := (*[overshoot]byte)(dst), (*[overshoot]byte)(source)
-	binary.LittleEndian.PutUint64(to[0:], binary.LittleEndian.Uint64(from[0:]))
-	binary.LittleEndian.PutUint64(to[8:], binary.LittleEndian.Uint64(from[8:]))
-	binary.LittleEndian.PutUint64(to[16:], binary.LittleEndian.Uint64(from[16:]))
-	binary.LittleEndian.PutUint64(to[24:], binary.LittleEndian.Uint64(from[24:]))
+// encodeShort is the inner loop: it writes nodes, or those of them that are
+// listed, until one is long or has rare flags, or is listed and has others
+// inside it. It gives the number of them. It copies a block for each name and
+// each value, whatever stands behind it there: that is cheaper than to look how
+// many bytes it has.
+func encodeShort(dst []byte, p int, nodes []node, listed []uint32, data []byte, rare flags) (done, end int) {
+	last := len(data) - overshoot
+	count := len(nodes)
+	if listed != nil {
+		count = len(listed)
+	}
+	for k := range count {
+		c := uint32(k)
+		if listed != nil {
+			c = listed[k]
+		}
+		n := &nodes[c]
+		if n.flags&rare != 0 || n.count >= shortHead || int(n.order) > last {
+			return k, p
+		}
+		if listed != nil && n.next != c+1 {
+			return k, p
+		}
+		if n.flags&isMember != 0 {
+			if n.nameLen >= shortHead || int(n.name) > last {
+				return k, p
+			}
+			block(dst, p, tagString|byte(n.nameLen), data, n.name)
+			p += 1 + int(n.nameLen)
+		}
+		kind := n.kind & 7
+		block(dst, p, tags[kind]|byte(n.count), data, n.order)
+		p += 1 + int(n.count&contents[kind])
+	}
+	return count, p
 }
 
-// encodeOther writes a value, or the head of a container, in any case.
-func (t *Tree) encodeOther(dst []byte, p int, n *node, numbers Numbers) int {
-	dst = dst[:p]
+// block writes a head and overshoot bytes of source behind it.
+func block(dst []byte, p int, head byte, source []byte, from uint32) {
+	to := dst[p : p+1+overshoot : p+1+overshoot]
+	content := source[from : from+overshoot : from+overshoot]
+	to[0] = head
+	binary.LittleEndian.PutUint64(to[1:], binary.LittleEndian.Uint64(content))
+	binary.LittleEndian.PutUint64(to[9:], binary.LittleEndian.Uint64(content[8:]))
+	binary.LittleEndian.PutUint64(to[17:], binary.LittleEndian.Uint64(content[16:]))
+	binary.LittleEndian.PutUint64(to[25:], binary.LittleEndian.Uint64(content[24:]))
+}
+
+// encodeValue writes the node at index c, whatever it is, without its name; of
+// an object with unordered members also all that is inside it. It gives the
+// offset and the node behind.
+func (t *Tree) encodeValue(dst []byte, p int, c uint32, rare flags) (end int, next uint32) {
+	n := &t.nodes[c]
+	head := dst[:p]
 	switch {
-	case n.kind == Number && numbers == Decimal && n.flags&unplain != 0:
-		dst = appendDecimal(dst, t.data[n.start:n.end])
+	case n.flags&unordered != 0:
+		p = len(appendHead(head, tagObject, int(n.count)))
+		for members := t.order[n.order : n.order+n.count]; len(members) > 0; {
+			var done int
+			done, p = encodeShort(dst, p, t.nodes, members, t.data, rare)
+			if members = members[done:]; len(members) > 0 {
+				p = t.encode(dst, p, members[0], t.nodes[members[0]].next, rare)
+				members = members[1:]
+			}
+		}
+		return p, n.next
+	case n.flags&rare&unplain != 0:
+		head = appendDecimal(head, t.data[n.start:n.end])
 	case n.kind == Number || n.kind == String:
-		dst = append(appendHead(dst, tags[n.kind], int(n.count)), t.textOf(n)...)
+		head = append(appendHead(head, tags[n.kind], int(n.count)), t.textOf(n)...)
 	case n.kind >= Array:
-		dst = appendHead(dst, tags[n.kind], int(n.count))
+		head = appendHead(head, tags[n.kind], int(n.count))
 	default:
-		dst = append(dst, tags[n.kind])
+		head = append(head, tags[n.kind])
 	}
-	return len(dst)
+	return len(head), c + 1
 }
 
 // appendHead appends an initial byte and the length or count that belongs to it.
