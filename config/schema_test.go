@@ -1,0 +1,235 @@
+package config_test
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/invopop/jsonschema"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/config"
+)
+
+const reference = `\$\{`
+
+// schemaOf generates the schema of a file from its Go type: the names, defaults
+// and limits from the struct tags, the descriptions from the comments.
+func schemaOf(t *testing.T, title string, file any) []byte {
+	t.Helper()
+	text := func(pattern, description string) *jsonschema.Schema {
+		return &jsonschema.Schema{Type: "string", Pattern: pattern, Description: description}
+	}
+	r := &jsonschema.Reflector{
+		FieldNameTag: "yaml", RequiredFromJSONSchemaTags: true, Anonymous: true,
+		Mapper: func(t reflect.Type) *jsonschema.Schema {
+			switch t {
+			case reflect.TypeFor[config.Secret]():
+				return text("", "")
+			case reflect.TypeFor[config.Locator]():
+				return text("", "")
+			case reflect.TypeFor[config.Duration]():
+				return text(`^(\d+d)?([0-9.]+(ns|us|ms|s|m|h))*$|`+reference, "")
+			case reflect.TypeFor[config.Size]():
+				return text(`^\d+ ?([KMG]i?B|kB|B)$|`+reference, "")
+			case reflect.TypeFor[config.JSON]():
+				return &jsonschema.Schema{}
+			}
+			return nil
+		},
+	}
+	require.NoError(t, r.AddGoComments("github.com/seed-86dfc502/weir/config", "."))
+	s := r.Reflect(file)
+	s.Title = title
+	types := map[string]reflect.Type{}
+	collect(reflect.TypeOf(file).Elem(), types)
+	for name, definition := range s.Definitions {
+		if typ := types[name]; typ != nil {
+			refine(definition, typ)
+		}
+	}
+	for name, plain := range map[string]string{"Field": "A path in the merged document.", "Column": "The type of the column."} {
+		if object := s.Definitions[name]; object != nil {
+			s.Definitions[name] = &jsonschema.Schema{Description: object.Description,
+				OneOf: []*jsonschema.Schema{{Type: "string", Description: plain}, object}}
+		}
+	}
+	data, err := json.MarshalIndent(s, "", "  ")
+	require.NoError(t, err)
+	return append(data, '\n')
+}
+
+// collect finds the struct types below t.
+func collect(t reflect.Type, into map[string]reflect.Type) {
+	switch t.Kind() {
+	case reflect.Pointer, reflect.Slice, reflect.Map:
+		collect(t.Elem(), into)
+	case reflect.Struct:
+		if into[t.Name()] != nil {
+			return
+		}
+		into[t.Name()] = t
+		for i := range t.NumField() {
+			collect(t.Field(i).Type, into)
+		}
+	}
+}
+
+// refine adds what the struct tags say to the schema of a struct.
+func refine(s *jsonschema.Schema, t reflect.Type) {
+	var group []string
+	rule := ""
+	for i := range t.NumField() {
+		f := t.Field(i)
+		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+		if option == "inline" {
+			for j := range f.Type.NumField() {
+				inner := f.Type.Field(j)
+				if inner.Tag.Get("oneof") != "" {
+					group = append(group, inner.Tag.Get("yaml"))
+				}
+			}
+			continue
+		}
+		if name == "" || name == "-" {
+			continue
+		}
+		property, _ := s.Properties.Get(name)
+		refineProperty(property, f)
+		if option == "single" {
+			single := *property.Items
+			s.Properties.Set(name, &jsonschema.Schema{Description: property.Description,
+				OneOf: []*jsonschema.Schema{&single, {Type: "array", Items: property.Items, MinItems: new(uint64(1))}}})
+		}
+		if f.Tag.Get("required") == "true" {
+			s.Required = append(s.Required, name)
+		}
+		if of := f.Tag.Get("oneof"); of != "" {
+			group, rule = append(group, name), of
+		}
+	}
+	switch {
+	case rule == "required":
+		for _, name := range group {
+			s.OneOf = append(s.OneOf, &jsonschema.Schema{Required: []string{name}})
+		}
+	case len(group) > 1:
+		s.Not = &jsonschema.Schema{Required: group}
+	}
+}
+
+func refineProperty(p *jsonschema.Schema, f reflect.StructField) {
+	kind := f.Type.Kind()
+	if text, ok := f.Tag.Lookup("default"); ok {
+		switch n, err := strconv.Atoi(text); {
+		case kind == reflect.Slice:
+			p.Default = strings.Split(text, ",")
+		case kind == reflect.Bool:
+			p.Default = text == "true"
+		case kind == reflect.Int && err == nil:
+			p.Default = n
+		default:
+			p.Default = text
+		}
+	}
+	for word := range strings.SplitSeq(f.Tag.Get("enum"), "|") {
+		if word != "" {
+			p.Enum = append(p.Enum, word)
+		}
+	}
+	least, most, ranged := strings.Cut(f.Tag.Get("range"), "..")
+	switch {
+	case kind == reflect.Int:
+		number := &jsonschema.Schema{Type: "integer"}
+		if ranged {
+			number.Minimum, number.Maximum = json.Number(least), json.Number(most)
+		}
+		p.Type, p.AnyOf = "", []*jsonschema.Schema{number, {Type: "string", Pattern: reference}}
+	case kind == reflect.Bool:
+		p.Type, p.AnyOf = "", []*jsonschema.Schema{{Type: "boolean"}, {Type: "string", Pattern: reference}}
+	case ranged:
+		p.Description += " From " + least + " to " + most + "."
+	}
+	if len(p.Enum) > 0 {
+		p.AnyOf = []*jsonschema.Schema{{Enum: p.Enum}, {Pattern: reference}}
+		p.Enum = nil
+	}
+	switch f.Type {
+	case reflect.TypeFor[config.Sources](), reflect.TypeFor[config.Projections](), reflect.TypeFor[config.Deliveries]():
+		p.PropertyNames = &jsonschema.Schema{Pattern: `^[a-z0-9][a-z0-9_-]{0,62}$`}
+		p.MinProperties = new(uint64(1))
+	}
+}
+
+// The schemas are written for editors; they must say what the types say.
+// Run the test with -update after a change of the types.
+func TestSchemasAreUpToDate(t *testing.T) {
+	for name, file := range map[string]struct {
+		title string
+		value any
+	}{
+		"weir.schema.json":     {"Weir: main file", &config.Config{}},
+		"customer.schema.json": {"Weir: file of a customer", &config.CustomerFile{}},
+	} {
+		got := schemaOf(t, file.title, file.value)
+		path := filepath.Join("schema", name)
+		if *update {
+			require.NoError(t, os.MkdirAll("schema", 0o755))
+			require.NoError(t, os.WriteFile(path, got, 0o644))
+		}
+		want, err := os.ReadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, string(want), string(got))
+	}
+}
+
+// A default must be readable and inside the range of its own key: decoding
+// relies on it.
+func TestTags(t *testing.T) {
+	types := map[string]reflect.Type{}
+	collect(reflect.TypeFor[config.Config](), types)
+	collect(reflect.TypeFor[config.CustomerFile](), types)
+	read := func(typ reflect.Type, text string) (int64, error) {
+		switch v := reflect.New(typ).Interface().(type) {
+		case interface{ UnmarshalText([]byte) error }:
+			err := v.UnmarshalText([]byte(text))
+			return reflect.ValueOf(v).Elem().Int(), err
+		default:
+			return strconv.ParseInt(text, 10, 64)
+		}
+	}
+	checked := 0
+	for name, typ := range types {
+		for i := range typ.NumField() {
+			f := typ.Field(i)
+			at := name + "." + f.Name
+			value, hasDefault := f.Tag.Lookup("default")
+			if words := f.Tag.Get("enum"); words != "" && hasDefault {
+				require.Contains(t, strings.Split(words, "|"), value, at)
+				checked++
+			}
+			bounds := f.Tag.Get("range")
+			if bounds == "" {
+				continue
+			}
+			least, most, ok := strings.Cut(bounds, "..")
+			require.True(t, ok, at)
+			low, err := read(f.Type, least)
+			require.NoError(t, err, at)
+			high, err := read(f.Type, most)
+			require.NoError(t, err, at)
+			require.Less(t, low, high, at)
+			if hasDefault {
+				d, err := read(f.Type, value)
+				require.NoError(t, err, at)
+				require.True(t, low <= d && d <= high, at)
+			}
+			checked++
+		}
+	}
+	require.Greater(t, checked, 30)
+}
