@@ -100,12 +100,12 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 // queueSwaps queues all swaps; one that does not match ends the transaction
 // with ErrFenced.
 func queueSwaps(b *pgx.Batch, swaps []store.Swap) error {
-	swaps = slices.SortedFunc(slices.Values(swaps), func(a, b store.Swap) int { return a.Key.Compare(b.Key) })
+	swaps, distinct := store.SortSwaps(swaps)
+	if !distinct {
+		return bug("a dam row is swapped twice in one transaction")
+	}
 	var update, insert columns
-	for i, s := range swaps {
-		if i > 0 && s.Key == swaps[i-1].Key {
-			return bug("a dam row is swapped twice in one transaction")
-		}
+	for _, s := range swaps {
 		if s.Insert {
 			insert.add(s)
 		} else {
@@ -229,24 +229,12 @@ func (s *Store) Confirm(ctx context.Context, done []store.Confirmation) error {
 	if len(done) == 0 {
 		return nil
 	}
-	newest := make(map[store.Key]store.Confirmation, len(done))
-	for _, c := range done {
-		if have, ok := newest[c.Key]; !ok || have.Version <= c.Version {
-			newest[c.Key] = c
-		}
-	}
-	keys := make([]store.Key, 0, len(newest))
-	for k := range newest {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, store.Key.Compare)
 	var entities []string
 	var services []int32
 	var versions []int64
 	var contents [][]byte
-	for _, k := range keys {
-		c := newest[k]
-		entities, services = append(entities, k.Entity), append(services, k.Service)
+	for _, c := range store.NewestConfirmations(done) {
+		entities, services = append(entities, c.Entity), append(services, c.Service)
 		versions, contents = append(versions, int64(c.Version)), append(contents, c.Content)
 	}
 	_, err := s.pool.Exec(ctx, sqlConfirm, entities, services, versions, contents)

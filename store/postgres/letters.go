@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"context"
-	"strings"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,8 +40,8 @@ const defaultLimit = 100
 // headers and key are kept as bytes.
 func queueLetters(b *pgx.Batch, letters []store.DeadLetter) {
 	for _, l := range letters {
-		b.Queue(sqlAddLetter, legible(string(l.Stage)), legible(l.Code), legible(l.Reason), legible(l.Source), legible(l.Service),
-			legible(l.Entity), legible(l.EventID), int64(l.Version), legible(l.Topic), l.Part, l.Offset,
+		b.Queue(sqlAddLetter, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service),
+			store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
 			notNil(l.Payload), l.Headers, []byte(l.DedupKey))
 	}
 }
@@ -54,13 +53,8 @@ func queueAudits(b *pgx.Batch, audits []store.Audit) {
 			text := string(a.Detail)
 			detail = &text
 		}
-		b.Queue(sqlAddAudit, legible(a.Actor), legible(a.Action), legible(a.Reason), legible(a.Entity), legible(a.Service), detail)
+		b.Queue(sqlAddAudit, store.Legible(a.Actor), store.Legible(a.Action), store.Legible(a.Reason), store.Legible(a.Entity), store.Legible(a.Service), detail)
 	}
-}
-
-// legible replaces what a text in the database cannot hold.
-func legible(text string) string {
-	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }
 
 // AddLetters implements store.DeadLetters.

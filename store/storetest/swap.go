@@ -25,7 +25,7 @@ var swapTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		k := store.Key{Service: f.service("s"), Entity: "e"}
 		var old change.Content
-		for i, next := range []change.Content{content("A"), content("B"), content("A"), change.Retracted(), nil, content("A"), nil, {}} {
+		for i, next := range []change.Content{content("A"), content("B"), content("A"), change.Retracted(), nil, content("A"), nil} {
 			swap := store.Swap{Key: k, Insert: i == 0, Old: old, New: next, Version: version(int64(i))}
 			require.NoError(t, f.decideSwaps(f.a, revision, int64(i), token, swap))
 			assert.Equal(t, store.Row{Key: k, Found: true, Content: next, Version: version(int64(i))}, f.row(f.b, k))

@@ -1,0 +1,47 @@
+package store
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// What follows is shared by the implementations.
+
+// Compare orders keys by the bytes of the entity, then by service. Every
+// statement that locks dam rows does it in this order, so that no two can
+// dead-lock.
+func (k Key) Compare(o Key) int {
+	if c := strings.Compare(k.Entity, o.Entity); c != 0 {
+		return c
+	}
+	return cmp.Compare(k.Service, o.Service)
+}
+
+// SortSwaps gives swaps in the order of their keys, and whether no key is in
+// them twice.
+func SortSwaps(swaps []Swap) (sorted []Swap, distinct bool) {
+	sorted = slices.SortedFunc(slices.Values(swaps), func(a, b Swap) int { return a.Key.Compare(b.Key) })
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i].Key == sorted[i-1].Key {
+			return sorted, false
+		}
+	}
+	return sorted, true
+}
+
+// NewestConfirmations gives the confirmation with the highest version of each
+// key, in the order of the keys.
+func NewestConfirmations(done []Confirmation) []Confirmation {
+	sorted := slices.SortedStableFunc(slices.Values(done), func(a, b Confirmation) int {
+		// The highest version first: it is the one that Compact keeps.
+		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(b.Version, a.Version))
+	})
+	return slices.CompactFunc(sorted, func(a, b Confirmation) bool { return a.Key == b.Key })
+}
+
+// Legible replaces what a text column cannot hold (NUL, invalid UTF-8) by
+// U+FFFD, for texts that describe and must never be refused.
+func Legible(text string) string {
+	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
+}

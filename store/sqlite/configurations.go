@@ -1,0 +1,128 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"math"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const sqlActive = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
+
+// Activate implements store.Configurations.
+func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (store.Revision, error) {
+	fingerprint = notNil(fingerprint)
+	active, err := s.Active(ctx)
+	if err == nil && bytes.Equal(active.Fingerprint, fingerprint) {
+		return active, nil
+	}
+	err = s.write(ctx, "activate", func(t tx) error {
+		var err error
+		active, err = scanRevision(t.conn.QueryRowContext(t.ctx, sqlActive))
+		if err == nil && bytes.Equal(active.Fingerprint, fingerprint) {
+			return nil
+		}
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return failed("activate", err)
+		}
+		var once bool
+		if err := t.conn.QueryRowContext(t.ctx, `SELECT EXISTS (SELECT 1 FROM revisions WHERE fingerprint = ?)`, fingerprint).Scan(&once); err != nil {
+			return failed("activate", err)
+		}
+		if once && !force {
+			return failed("activate", store.ErrSuperseded)
+		}
+		now := micros(time.Now())
+		active = store.Revision{Number: active.Number + 1, Fingerprint: bytes.Clone(fingerprint), Activated: fromMicros(now)}
+		_, err = t.conn.ExecContext(t.ctx, `INSERT INTO revisions (number, fingerprint, activated_at) VALUES (?, ?, ?)`, active.Number, fingerprint, now)
+		return failed("activate", err)
+	})
+	if err != nil {
+		return store.Revision{}, err
+	}
+	return active, nil
+}
+
+// Active implements store.Configurations.
+func (s *Store) Active(ctx context.Context) (store.Revision, error) {
+	r, err := scanRevision(s.readers.QueryRowContext(ctx, sqlActive))
+	if err != nil {
+		return store.Revision{}, failed("active revision", err)
+	}
+	return r, nil
+}
+
+func scanRevision(row scanner) (store.Revision, error) {
+	var r store.Revision
+	var activated int64
+	if err := row.Scan(&r.Number, &r.Fingerprint, &activated); err != nil {
+		return store.Revision{}, err
+	}
+	r.Activated = fromMicros(activated)
+	return r, nil
+}
+
+// ResolveInbox implements store.Configurations.
+func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error) {
+	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
+	err := s.write(ctx, "resolve inbox", func(t tx) error {
+		var known int32
+		err := t.conn.QueryRowContext(t.ctx, `SELECT generation, partitions FROM inboxes WHERE topic = ? AND topic_id = ?`, topic, topicID).Scan(&inbox.Generation, &known)
+		if err == nil {
+			if known != partitions {
+				return store.WithClass(failed("resolve inbox", store.ErrRepartitioned), store.Fatal)
+			}
+			return nil
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return failed("resolve inbox", err)
+		}
+		var newest int
+		if err := t.conn.QueryRowContext(t.ctx, `SELECT coalesce(max(generation), 0) FROM inboxes`).Scan(&newest); err != nil {
+			return failed("resolve inbox", err)
+		}
+		next := max(newest+1, int(atLeast))
+		if next > math.MaxInt16 {
+			return bug("no generation is left after %d", newest)
+		}
+		inbox.Generation = uint16(next)
+		_, err = t.conn.ExecContext(t.ctx, `INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (?, ?, ?, ?, ?)`,
+			next, topic, topicID, partitions, micros(time.Now()))
+		return failed("resolve inbox", err)
+	})
+	if err != nil {
+		return store.Inbox{}, err
+	}
+	return inbox, nil
+}
+
+// Services implements store.Configurations.
+func (s *Store) Services(ctx context.Context, names []string) (map[string]int32, error) {
+	numbers := make(map[string]int32, len(names))
+	if len(names) == 0 {
+		return numbers, nil
+	}
+	err := s.write(ctx, "services", func(t tx) error {
+		err := each(t.ctx, t.conn, `INSERT INTO services (name) SELECT ?1 WHERE NOT EXISTS (SELECT 1 FROM services WHERE name = ?1)`, len(names), func(i int, statement *sql.Stmt) error {
+			_, err := t.exec(statement, names[i])
+			return err
+		})
+		if err != nil {
+			return failed("services", err)
+		}
+		return failed("services", each(t.ctx, t.conn, `SELECT number FROM services WHERE name = ?`, len(names), func(i int, statement *sql.Stmt) error {
+			var n int32
+			err := statement.QueryRowContext(t.ctx, names[i]).Scan(&n)
+			numbers[names[i]] = n
+			return err
+		}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return numbers, nil
+}

@@ -1,0 +1,164 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	sqlLookup = `SELECT content, version, delivered_version, delivered FROM dam WHERE entity = ? AND service = ?`
+	sqlSwap   = `UPDATE dam SET content = ?3, version = max(version, ?4) WHERE entity = ?1 AND service = ?2 AND content IS ?5`
+	sqlInsert = `INSERT INTO dam (entity, service, content, version) VALUES (?, ?, ?, ?) ON CONFLICT (entity, service) DO NOTHING`
+
+	sqlConfirm = `UPDATE dam SET delivered_version = ?3, delivered = ?4 WHERE entity = ?1 AND service = ?2 AND delivered_version < ?3`
+)
+
+// lookup reads dam rows in the order of keys.
+func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, error) {
+	found := make([]store.Row, len(keys))
+	err := each(ctx, p, sqlLookup, len(keys), func(i int, statement *sql.Stmt) error {
+		if err := holdable(keys[i].Entity); err != nil {
+			return err
+		}
+		r := &found[i]
+		r.Key = keys[i]
+		var version, delivered int64
+		err := statement.QueryRowContext(ctx, r.Entity, r.Service).Scan((*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered))
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		r.Found, r.Version, r.DeliveredVersion = true, change.Version(version), change.Version(delivered)
+		return err
+	})
+	return found, err
+}
+
+// Rows implements store.Deliveries.
+func (s *Store) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
+	err = s.read(ctx, "read dam rows", func(t *sql.Tx) error {
+		rows, err = lookup(ctx, t, keys)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// swap writes swaps; one that does not match is ErrFenced.
+func (t tx) swap(swaps []store.Swap) error {
+	swaps, distinct := store.SortSwaps(swaps)
+	if !distinct {
+		return bug("a dam row is swapped twice in one transaction")
+	}
+	var update, insert []store.Swap
+	for _, s := range swaps {
+		if err := holdable(s.Entity); err != nil {
+			return err
+		}
+		if s.Insert {
+			insert = append(insert, s)
+		} else {
+			update = append(update, s)
+		}
+	}
+	one := func(n int64, err error) error {
+		if err == nil && n != 1 {
+			return store.ErrFenced
+		}
+		return err
+	}
+	err := each(t.ctx, t.conn, sqlSwap, len(update), func(i int, statement *sql.Stmt) error {
+		s := update[i]
+		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), int64(s.Version), []byte(s.Old)))
+	})
+	if err != nil {
+		return err
+	}
+	return each(t.ctx, t.conn, sqlInsert, len(insert), func(i int, statement *sql.Stmt) error {
+		s := insert[i]
+		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), int64(s.Version)))
+	})
+}
+
+// CompareAndSwap implements store.Decisions. It reads beside the writer first:
+// the checks that are equal are decided by that; only when some differ does it
+// take the write lock, under which it compares these again.
+func (s *Store) CompareAndSwap(ctx context.Context, checks []store.Check) ([]bool, error) {
+	passed := make([]bool, len(checks))
+	if len(checks) == 0 {
+		return passed, nil
+	}
+	keys, open := make([]store.Key, len(checks)), make([]int, len(checks))
+	seen := make(map[store.Key]struct{}, len(checks))
+	for i, c := range checks {
+		keys[i], open[i], seen[c.Key] = c.Key, i, struct{}{}
+	}
+	if len(seen) != len(checks) {
+		return nil, bug("compare and swap: a key twice in one call")
+	}
+	rows, err := s.Rows(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	_, open = differing(checks, open, rows)
+	if len(open) == 0 {
+		return passed, nil
+	}
+	keys = keys[:0]
+	for _, i := range open {
+		keys = append(keys, checks[i].Key)
+	}
+	err = s.write(ctx, "compare and swap", func(t tx) error {
+		rows, err := lookup(t.ctx, t.conn, keys)
+		if err != nil {
+			return failed("compare and swap", err)
+		}
+		swaps, differ := differing(checks, open, rows)
+		for _, i := range differ {
+			passed[i] = true
+		}
+		return failed("compare and swap", t.swap(swaps))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return passed, nil
+}
+
+// differing gives the swaps, and the places, of those open checks whose content
+// is not that of their row. The unknown state equals nothing, not even itself.
+func differing(checks []store.Check, open []int, rows []store.Row) (swaps []store.Swap, places []int) {
+	for n, row := range rows {
+		c := checks[open[n]]
+		if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
+			continue
+		}
+		swaps = append(swaps, store.Swap{Key: c.Key, Insert: !row.Found, Old: row.Content, New: c.Content, Version: c.Version})
+		places = append(places, open[n])
+	}
+	return swaps, places
+}
+
+// Confirm implements store.Deliveries.
+func (s *Store) Confirm(ctx context.Context, done []store.Confirmation) error {
+	if len(done) == 0 {
+		return nil
+	}
+	done = store.NewestConfirmations(done)
+	return s.write(ctx, "confirm", func(t tx) error {
+		return failed("confirm", each(t.ctx, t.conn, sqlConfirm, len(done), func(i int, statement *sql.Stmt) error {
+			c := done[i]
+			if err := holdable(c.Entity); err != nil {
+				return err
+			}
+			_, err := t.exec(statement, c.Entity, c.Service, int64(c.Version), []byte(c.Content))
+			return err
+		}))
+	})
+}

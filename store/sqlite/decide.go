@@ -1,0 +1,281 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	sqlRevision = `SELECT number FROM revisions ORDER BY number DESC LIMIT 1`
+
+	sqlMove = `UPDATE watermarks SET next_offset = ? WHERE generation = ? AND partition = ? AND next_offset = ? AND token = ?`
+
+	sqlEntity = `SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id = ?`
+
+	sqlPutEntity = `
+INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at) VALUES (?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version,
+       fingerprint = excluded.fingerprint, deleted_at = excluded.deleted_at`
+
+	sqlPutOutbox  = `INSERT INTO outbox (generation, partition, payload) VALUES (?, ?, ?)`
+	sqlDropOutbox = `DELETE FROM outbox WHERE id = ? AND generation = ? AND partition = ?`
+	sqlReadOutbox = `SELECT id, payload FROM outbox WHERE generation = ? AND partition = ? ORDER BY id`
+
+	sqlTakeOver = `
+INSERT INTO watermarks (generation, partition, next_offset, token) VALUES (?, ?, 0, ?)
+ON CONFLICT (generation, partition) DO UPDATE SET token = excluded.token
+RETURNING next_offset`
+)
+
+// TakeOver implements store.Decisions. It holds the file's write lock, as every
+// decision does from its beginning: an earlier owner's is over or not begun.
+func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
+	if len(partitions) == 0 {
+		return nil, nil
+	}
+	taken := make([]store.TakenOver, len(partitions))
+	err := s.write(ctx, "take over", func(t tx) error {
+		err := each(t.ctx, t.conn, sqlTakeOver, len(partitions), func(i int, statement *sql.Stmt) error {
+			p := partitions[i]
+			if slices.Contains(partitions[:i], p) {
+				return bug("take over: partition %v twice", p)
+			}
+			taken[i].Partition = p
+			return statement.QueryRowContext(t.ctx, p.Generation, p.Number, token[:]).Scan(&taken[i].NextOffset)
+		})
+		if err != nil {
+			return failed("take over", err)
+		}
+		return failed("take over: outbox", each(t.ctx, t.conn, sqlReadOutbox, len(partitions), func(i int, statement *sql.Stmt) error {
+			rows, err := statement.QueryContext(t.ctx, partitions[i].Generation, partitions[i].Number)
+			return collect(rows, err, func() error {
+				o := store.OutboxBatch{Partition: partitions[i]}
+				err := rows.Scan(&o.ID, &o.Changes)
+				taken[i].Outbox = append(taken[i].Outbox, o)
+				return err
+			})
+		}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// collect calls scan for each row and closes rows.
+func collect(rows *sql.Rows, err error, scan func() error) error {
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// Decide implements store.Decisions. decide runs under the file's write lock:
+// it must not call this store, except by its look-up.
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+	err = s.write(ctx, "decide", func(t tx) error {
+		entities, err := t.start(d)
+		if err != nil {
+			return failed("decide: begin", err)
+		}
+		out, err := decide(entities, func(keys []store.Key) ([]store.Row, error) {
+			if err := ctx.Err(); err != nil {
+				return nil, failed("look up dam rows", err)
+			}
+			rows, err := lookup(t.ctx, t.conn, keys)
+			return rows, failed("look up dam rows", err)
+		})
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return failed("decide", err)
+		}
+		ids, err = t.finish(d, out)
+		return failed("decide", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return ids, nil
+}
+
+// start checks revision and watermarks and loads entities.
+func (t tx) start(d store.Decision) ([]store.Entity, error) {
+	var revision int64
+	if err := t.conn.QueryRowContext(t.ctx, sqlRevision).Scan(&revision); err != nil && !errors.Is(err, sql.ErrNoRows) {
+		return nil, err
+	}
+	if revision != d.Revision {
+		return nil, store.ErrSuperseded
+	}
+	if err := t.move(d.Moves); err != nil {
+		return nil, err
+	}
+	entities := make([]store.Entity, len(d.Entities))
+	return entities, each(t.ctx, t.conn, sqlEntity, len(entities), func(i int, statement *sql.Stmt) (err error) {
+		if err := holdable(d.Entities[i]); err != nil {
+			return err
+		}
+		entities[i], err = scanEntity(statement.QueryRowContext(t.ctx, d.Entities[i]))
+		if errors.Is(err, sql.ErrNoRows) {
+			entities[i], err = store.Entity{ID: d.Entities[i]}, nil
+		}
+		return err
+	})
+}
+
+// finish writes the outcome.
+func (t tx) finish(d store.Decision, out store.Outcome) ([]int64, error) {
+	if err := t.putEntities(out.Entities); err != nil {
+		return nil, err
+	}
+	if err := t.swap(out.Swaps); err != nil {
+		return nil, err
+	}
+	moved := func(p store.Partition) bool {
+		return slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == p })
+	}
+	ids := make([]int64, len(out.Outbox))
+	err := each(t.ctx, t.conn, sqlPutOutbox, len(out.Outbox), func(i int, statement *sql.Stmt) error {
+		o := out.Outbox[i]
+		if !moved(o.Partition) {
+			return bug("decide: outbox batch of partition %v, whose watermark this decision does not hold", o.Partition)
+		}
+		result, err := statement.ExecContext(t.ctx, o.Partition.Generation, o.Partition.Number, notNil(o.Changes))
+		if err != nil {
+			return err
+		}
+		ids[i], err = result.LastInsertId()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := t.drop(d.Moves, d.Published); err != nil {
+		return nil, err
+	}
+	if err := t.addLetters(out.Letters); err != nil {
+		return nil, err
+	}
+	return ids, t.addAudits(out.Audit)
+}
+
+// Discard implements store.Decisions.
+func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+	if len(published) == 0 {
+		return nil
+	}
+	return s.write(ctx, "discard", func(t tx) error {
+		for _, m := range moves {
+			if m.From != m.To {
+				return bug("discard: it moves partition %v", m.Partition)
+			}
+		}
+		if err := t.move(moves); err != nil {
+			return failed("discard", err)
+		}
+		return failed("discard", t.drop(moves, published))
+	})
+}
+
+// move is the compare-and-swap of the watermarks.
+func (t tx) move(moves []store.Move) error {
+	return each(t.ctx, t.conn, sqlMove, len(moves), func(i int, statement *sql.Stmt) error {
+		m := moves[i]
+		n, err := t.exec(statement, m.To, m.Partition.Generation, m.Partition.Number, m.From, m.Token[:])
+		if err == nil && n != 1 {
+			err = store.ErrFenced
+		}
+		return err
+	})
+}
+
+// drop deletes outbox rows of the moved partitions by their ids.
+func (t tx) drop(moves []store.Move, published []int64) error {
+	return each(t.ctx, t.conn, sqlDropOutbox, len(moves)*len(published), func(i int, statement *sql.Stmt) error {
+		p := moves[i%len(moves)].Partition
+		_, err := t.exec(statement, published[i/len(moves)], p.Generation, p.Number)
+		return err
+	})
+}
+
+func (t tx) putEntities(entities []store.Entity) error {
+	return each(t.ctx, t.conn, sqlPutEntity, len(entities), func(i int, statement *sql.Stmt) error {
+		e := &entities[i]
+		if err := holdable(e.ID); err != nil {
+			return err
+		}
+		docs := "{}"
+		if len(e.Docs) > 0 {
+			if !utf8.Valid(e.Docs) || !json.Valid(e.Docs) {
+				return store.WithClass(errors.New("sqlite: the documents of an entity are not JSON"), store.Poison)
+			}
+			docs = string(e.Docs)
+		}
+		var deleted *int64
+		if !e.Deleted.IsZero() {
+			n := micros(e.Deleted)
+			deleted = &n
+		}
+		_, err := t.exec(statement, e.ID, docs, e.Fence, int64(e.Version), e.Fingerprint, deleted)
+		return err
+	})
+}
+
+// scanner is one row.
+type scanner interface{ Scan(into ...any) error }
+
+// scanEntity reads id, docs, fence, version, fingerprint, deleted_at.
+func scanEntity(row scanner) (store.Entity, error) {
+	e := store.Entity{Found: true}
+	var version int64
+	var deleted *int64
+	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted)
+	e.Version = change.Version(version)
+	if deleted != nil {
+		e.Deleted = fromMicros(*deleted)
+	}
+	return e, err
+}
+
+// PurgeEntities implements store.Decisions.
+func (s *Store) PurgeEntities(ctx context.Context, before time.Time, limit int) (purged int, err error) {
+	err = s.write(ctx, "purge entities", func(t tx) error {
+		var ids []string
+		rows, err := t.conn.QueryContext(t.ctx, `
+DELETE FROM entities WHERE id IN (SELECT id FROM entities WHERE deleted_at < ? ORDER BY deleted_at LIMIT ?) RETURNING id`, micros(before), max(limit, 0))
+		err = collect(rows, err, func() error {
+			var id string
+			err := rows.Scan(&id)
+			ids = append(ids, id)
+			return err
+		})
+		if err != nil {
+			return failed("purge entities", err)
+		}
+		purged = len(ids)
+		return failed("purge dam rows", each(t.ctx, t.conn, `DELETE FROM dam WHERE entity = ?`, len(ids), func(i int, statement *sql.Stmt) error {
+			_, err := t.exec(statement, ids[i])
+			return err
+		}))
+	})
+	if err != nil {
+		return 0, err
+	}
+	return purged, nil
+}

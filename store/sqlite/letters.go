@@ -1,0 +1,186 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	sqlAddLetter = `
+INSERT INTO dead_letters (created_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (dedup_key) DO NOTHING`
+
+	letterHead = `id, created_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key`
+
+	sqlListLetters = `
+SELECT ` + letterHead + ` FROM dead_letters
+WHERE id > ?1 AND (?2 = '' OR stage = ?2) AND (?3 = '' OR source = ?3) AND (?4 = '' OR service = ?4)
+AND (?5 = '' OR entity = ?5) AND (?6 = '' OR code = ?6) AND (?7 = '' OR state = ?7)
+ORDER BY id LIMIT ?8`
+
+	sqlLetter     = `SELECT ` + letterHead + `, payload, original, original IS NOT NULL FROM dead_letters WHERE id = ?`
+	sqlEditLetter = `UPDATE dead_letters SET original = coalesce(original, payload), payload = ?2 WHERE id = ?1`
+	sqlSetState   = `UPDATE dead_letters SET state = ?2 WHERE id = ?1 AND state <> ?2`
+
+	sqlAddAudit = `INSERT INTO audit (time, actor, action, reason, entity, service, detail) VALUES (?, ?, ?, ?, ?, ?, ?)`
+	sqlAudits   = `SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > ? ORDER BY id LIMIT ?`
+)
+
+const defaultLimit = 100
+
+// addLetters adds letters that are not there yet. Their texts come from broken
+// records and must not be refused; payload, headers and key are kept as bytes.
+func (t tx) addLetters(letters []store.DeadLetter) error {
+	now := micros(time.Now())
+	return each(t.ctx, t.conn, sqlAddLetter, len(letters), func(i int, statement *sql.Stmt) error {
+		l := &letters[i]
+		_, err := t.exec(statement, now, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source),
+			store.Legible(l.Service), store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey))
+		return err
+	})
+}
+
+func (t tx) addAudits(audits []store.Audit) error {
+	now := micros(time.Now())
+	return each(t.ctx, t.conn, sqlAddAudit, len(audits), func(i int, statement *sql.Stmt) error {
+		a := &audits[i]
+		var detail *string
+		if len(a.Detail) > 0 {
+			if !json.Valid(a.Detail) {
+				return store.WithClass(errors.New("sqlite: the detail of an audit entry is not JSON"), store.Poison)
+			}
+			text := string(a.Detail)
+			detail = &text
+		}
+		_, err := t.exec(statement, now, store.Legible(a.Actor), store.Legible(a.Action), store.Legible(a.Reason),
+			store.Legible(a.Entity), store.Legible(a.Service), detail)
+		return err
+	})
+}
+
+// AddLetters implements store.DeadLetters.
+func (s *Store) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	return s.write(ctx, "add dead letters", func(t tx) error {
+		return failed("add dead letters", t.addLetters(letters))
+	})
+}
+
+// ListLetters implements store.DeadLetters.
+func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
+	if f.Limit <= 0 {
+		f.Limit = defaultLimit
+	}
+	var letters []store.DeadLetter
+	rows, err := s.readers.QueryContext(ctx, sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	err = collect(rows, err, func() error {
+		l, err := scanLetter(rows)
+		letters = append(letters, l)
+		return err
+	})
+	if err != nil {
+		return nil, failed("list dead letters", err)
+	}
+	return letters, nil
+}
+
+// Letter implements store.DeadLetters.
+func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) {
+	var payload, original []byte
+	var edited bool
+	l, err := scanLetter(s.readers.QueryRowContext(ctx, sqlLetter, id), &payload, &original, &edited)
+	if err != nil {
+		return store.DeadLetter{}, failed("read dead letter", err)
+	}
+	l.Payload, l.Original = payload, original
+	if edited {
+		l.Original = notNil(original) // the driver gives an empty value as nil
+	}
+	return l, nil
+}
+
+func scanLetter(row scanner, more ...any) (store.DeadLetter, error) {
+	var l store.DeadLetter
+	var created, version int64
+	var key []byte
+	err := row.Scan(append([]any{&l.ID, &created, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
+		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key}, more...)...)
+	l.Version, l.DedupKey, l.Created = change.Version(version), string(key), fromMicros(created)
+	return l, err
+}
+
+// EditLetter implements store.DeadLetters.
+func (s *Store) EditLetter(ctx context.Context, id int64, payload []byte) error {
+	return s.write(ctx, "edit dead letter", func(t tx) error {
+		return failed("edit dead letter", each(t.ctx, t.conn, sqlEditLetter, 1, func(_ int, statement *sql.Stmt) error {
+			n, err := t.exec(statement, id, notNil(payload))
+			if err == nil && n == 0 {
+				err = sql.ErrNoRows
+			}
+			return err
+		}))
+	})
+}
+
+// SetLetterState implements store.DeadLetters.
+func (s *Store) SetLetterState(ctx context.Context, ids []int64, state store.LetterState) (changed int, err error) {
+	if len(ids) == 0 {
+		return 0, nil
+	}
+	err = s.write(ctx, "set state of dead letters", func(t tx) error {
+		return failed("set state of dead letters", each(t.ctx, t.conn, sqlSetState, len(ids), func(i int, statement *sql.Stmt) error {
+			n, err := t.exec(statement, ids[i], string(state))
+			changed += int(n)
+			return err
+		}))
+	})
+	if err != nil {
+		return 0, err
+	}
+	return changed, nil
+}
+
+// CountLetters implements store.DeadLetters.
+func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
+	counts := make(map[store.Stage]int64)
+	rows, err := s.readers.QueryContext(ctx, `SELECT stage, count(*) FROM dead_letters WHERE state = 'open' GROUP BY stage`)
+	err = collect(rows, err, func() error {
+		var stage store.Stage
+		var n int64
+		err := rows.Scan(&stage, &n)
+		counts[stage] = n
+		return err
+	})
+	if err != nil {
+		return nil, failed("count dead letters", err)
+	}
+	return counts, nil
+}
+
+// Audits implements store.Reader.
+func (s *Store) Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error) {
+	var audits []store.Audit
+	rows, err := s.readers.QueryContext(ctx, sqlAudits, afterID, max(limit, 0))
+	err = collect(rows, err, func() error {
+		var a store.Audit
+		var at int64
+		err := rows.Scan(&a.ID, &at, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
+		a.Time = fromMicros(at)
+		audits = append(audits, a)
+		return err
+	})
+	if err != nil {
+		return nil, failed("read audit", err)
+	}
+	return audits, nil
+}

@@ -1,0 +1,89 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+	"net/url"
+	"runtime"
+
+	_ "modernc.org/sqlite" // the driver
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// busyMilliseconds is how long a transaction waits for a writer in another
+// handle before it fails with class Retry.
+const busyMilliseconds = 10_000
+
+// Options say where the file is.
+type Options struct {
+	// Path of the database file; its folder must exist. Two more files appear
+	// beside it while it is open (-wal, -shm), and a lock file once it was
+	// migrated (.lock). It must be on a local file system.
+	Path string
+}
+
+// Store is a store.Store in SQLite.
+type Store struct {
+	path    string
+	writer  *sql.DB // one connection
+	readers *sql.DB
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Open opens or creates the file. Close ends it.
+func Open(ctx context.Context, o Options) (*Store, error) {
+	if o.Path == "" {
+		return nil, bug("no path")
+	}
+	location := "file:" + (&url.URL{Path: o.Path}).EscapedPath() + "?" + url.Values{"_pragma": {
+		fmt.Sprintf("busy_timeout(%d)", busyMilliseconds), // first: the next ones may have to wait
+		"journal_mode(WAL)",
+		"synchronous(FULL)",
+		"fullfsync(1)", // where fsync alone does not reach the disk
+	}}.Encode()
+	writer, err := sql.Open("sqlite", location+"&_txlock=immediate")
+	if err != nil {
+		return nil, failed("open", err)
+	}
+	writer.SetMaxOpenConns(1)
+	readers, err := sql.Open("sqlite", location+"&_pragma=query_only(1)")
+	if err != nil {
+		return nil, failed("open", errors.Join(err, writer.Close()))
+	}
+	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
+	s := &Store{path: o.Path, writer: writer, readers: readers}
+	// The first connection creates the file and sets its journal mode.
+	if err := writer.PingContext(ctx); err != nil {
+		return nil, failed("open", errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+// Ping reads from the file.
+func (s *Store) Ping(ctx context.Context) error {
+	var n int
+	return failed("ping", s.readers.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&n))
+}
+
+// Close closes all connections; calls under way end first. It may be called
+// twice.
+func (s *Store) Close() error {
+	return errors.Join(s.readers.Close(), s.writer.Close())
+}
+
+// failed names the operation and sorts the error; nil stays nil.
+func failed(operation string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return classify(fmt.Errorf("sqlite: %s: %w", operation, err))
+}
+
+// bug is an error of the caller that no repetition heals.
+func bug(format string, args ...any) error {
+	return store.WithClass(fmt.Errorf("sqlite: "+format, args...), store.Fatal)
+}

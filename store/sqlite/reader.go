@@ -1,0 +1,94 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Entity implements store.Reader.
+func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
+	e, err := scanEntity(s.readers.QueryRowContext(ctx, sqlEntity, id))
+	if err != nil {
+		return store.Entity{}, failed("read entity", err)
+	}
+	return e, nil
+}
+
+// EntityRows implements store.Reader.
+func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
+	var named []store.NamedRow
+	rows, err := s.readers.QueryContext(ctx, `
+SELECT s.name, d.service, d.content, d.version, d.delivered_version, d.delivered
+FROM dam d JOIN services s ON s.number = d.service WHERE d.entity = ? ORDER BY s.name`, id)
+	err = collect(rows, err, func() error {
+		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
+		var version, delivered int64
+		err := rows.Scan(&r.Service, &r.Key.Service, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered))
+		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		named = append(named, r)
+		return err
+	})
+	if err != nil {
+		return nil, failed("read dam rows", err)
+	}
+	return named, nil
+}
+
+// Watermarks implements store.Reader.
+func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
+	marks := make(map[store.Partition]int64)
+	rows, err := s.readers.QueryContext(ctx, `SELECT generation, partition, next_offset FROM watermarks`)
+	err = collect(rows, err, func() error {
+		var p store.Partition
+		var next int64
+		err := rows.Scan(&p.Generation, &p.Number, &next)
+		marks[p] = next
+		return err
+	})
+	if err != nil {
+		return nil, failed("read watermarks", err)
+	}
+	return marks, nil
+}
+
+// Entities implements store.Reader.
+func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.Entity, error) {
+	var entities []store.Entity
+	rows, err := s.readers.QueryContext(ctx, `
+SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id > ? ORDER BY id LIMIT ?`, after, max(limit, 0))
+	err = collect(rows, err, func() error {
+		e, err := scanEntity(rows)
+		entities = append(entities, e)
+		return err
+	})
+	if err != nil {
+		return nil, failed("page entities", err)
+	}
+	return entities, nil
+}
+
+// Position implements store.Positions.
+func (s *Store) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
+	p := store.SourcePosition{Source: source, Identity: identity}
+	row := s.readers.QueryRowContext(ctx, `SELECT next_offset, state FROM source_positions WHERE source = ? AND identity = ?`, source, identity)
+	if err := row.Scan(&p.Offset, &p.State); err != nil {
+		return store.SourcePosition{}, failed("read source position", err)
+	}
+	return p, nil
+}
+
+// SetPosition implements store.Positions.
+func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
+	return s.write(ctx, "set source position", func(t tx) error {
+		return failed("set source position", each(t.ctx, t.conn, `
+INSERT INTO source_positions (source, identity, next_offset, state) VALUES (?, ?, ?, ?)
+ON CONFLICT (source, identity) DO UPDATE SET next_offset = excluded.next_offset, state = excluded.state
+WHERE source_positions.next_offset <= excluded.next_offset`, 1, func(_ int, statement *sql.Stmt) error {
+			_, err := t.exec(statement, p.Source, p.Identity, p.Offset, p.State)
+			return err
+		}))
+	})
+}

@@ -1,0 +1,79 @@
+package sqlite
+
+import (
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/storetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func open(t testing.TB, path string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), Options{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	return s
+}
+
+func migrated(t testing.TB) (*Store, string) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "state #1?.db") // characters that a file URI would misread
+	s := open(t, path)
+	require.NoError(t, s.Migrate(t.Context()))
+	require.FileExists(t, path)
+	return s, path
+}
+
+func TestConformance(t *testing.T) {
+	storetest.Run(t, func(t *testing.T) (store.Store, store.Store) {
+		a, path := migrated(t)
+		return a, open(t, path)
+	})
+}
+
+func TestEverythingIsThereAfterReopening(t *testing.T) {
+	s, path := migrated(t)
+	k := store.Key{Service: 1, Entity: "banana-1"}
+	revision, err := s.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	p := store.Partition{Generation: 1}
+	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
+	require.NoError(t, err)
+	ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p, To: 3, Token: store.Token{1}}}},
+		func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			return store.Outcome{
+				Swaps:  []store.Swap{{Key: k, Insert: true, New: change.Retracted(), Version: 7}},
+				Outbox: []store.OutboxBatch{{Partition: p, Changes: []byte("x")}},
+			}, nil
+		})
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.NoError(t, s.Close(), "twice does no harm")
+	require.Error(t, s.Ping(t.Context()))
+
+	s = open(t, path)
+	require.NoError(t, s.CheckSchema(t.Context()))
+	rows, err := s.Rows(t.Context(), []store.Key{k})
+	require.NoError(t, err)
+	assert.Equal(t, []store.Row{{Key: k, Found: true, Content: change.Retracted(), Version: 7}}, rows)
+	taken, err := s.TakeOver(t.Context(), []store.Partition{p}, store.Token{2})
+	require.NoError(t, err)
+	assert.Equal(t, []store.TakenOver{{Partition: p, NextOffset: 3, Outbox: []store.OutboxBatch{{ID: ids[0], Partition: p, Changes: []byte("x")}}}}, taken)
+	// An id is never given again, also when its row was the last.
+	move := []store.Move{{Partition: p, From: 3, To: 3, Token: store.Token{2}}}
+	require.NoError(t, s.Discard(t.Context(), move, ids))
+	later, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: move},
+		func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p, Changes: []byte("y")}}}, nil
+		})
+	require.NoError(t, err)
+	assert.Greater(t, later[0], ids[0])
+}
