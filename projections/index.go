@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"iter"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -39,6 +40,51 @@ func readSet(p *Projection) []canonicaltree.Path {
 		reads = append(reads, path)
 	}
 	return reads
+}
+
+// Reads yields, for people, what reads which path: the output path of a field,
+// or "when", with the path as far as it is fixed. The index 0 stands for all
+// elements where a field maps an array.
+func (p *Projection) Reads() iter.Seq2[string, canonicaltree.Path] {
+	return func(yield func(string, canonicaltree.Path) bool) {
+		if !readsOf(p.outputs, "", nil, yield) || p.filter == nil {
+			return
+		}
+		for _, path := range p.filter.reads() {
+			if !yield("when", path) {
+				return
+			}
+		}
+	}
+}
+
+func readsOf(outputs []*output, above string, base canonicaltree.Path, yield func(string, canonicaltree.Path) bool) bool {
+	for _, o := range outputs {
+		f := o.field
+		if f == nil {
+			if !readsOf(o.group, above, base, yield) {
+				return false
+			}
+			continue
+		}
+		if f.constant.Exists() {
+			continue
+		}
+		path := slices.Clone(base)
+		for _, s := range f.path.steps {
+			if s.hash {
+				s.index = 0
+			}
+			path = append(path, s.key())
+		}
+		if !yield(above+f.out, path) {
+			return false
+		}
+		if f.each != nil && f.path.rest == "" && !readsOf(f.each, above+f.out+".", append(path, "0"), yield) {
+			return false
+		}
+	}
+	return true
 }
 
 // prefix gives the path that steps certainly stay below: up to the first hash.

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -243,6 +245,30 @@ func TestReadSet(t *testing.T) {
 	} {
 		require.Equal(t, c.want, compile(t, c.spec).ReadSet(), "%+v", c.spec)
 	}
+}
+
+func TestReads(t *testing.T) {
+	p := compile(t, Spec{When: "doc.w.x == 1", Fields: []Field{
+		{Out: "a.b", Path: "p.0"}, {Out: "k", Const: []byte("1")}, {Out: "n", Path: "items.#.seen_at"}, {Out: "q", Path: "r.#(x==1).y"},
+		{Out: "e", Path: "list", Each: []Field{{Out: "v", Path: "v.w"}, {Out: "i", Path: "inner", Each: []Field{{Out: "z", Path: "@this"}}}}},
+	}})
+	var got []string
+	for what, path := range p.Reads() {
+		got = append(got, what+" "+path.String())
+	}
+	require.Equal(t, []string{"a.b p.0", "n items.0.seen_at", "q r", "e list", "e.v list.0.v.w", "e.i list.0.inner", "e.i.z list.0.inner.0", "when w.x"}, got)
+	for range p.Reads() {
+		break
+	}
+}
+
+// TestVersionsAreThoseInUse: another release of what gives paths and filters
+// their meaning is another configuration.
+func TestVersionsAreThoseInUse(t *testing.T) {
+	mod, err := os.ReadFile(filepath.Join("..", "go.mod"))
+	require.NoError(t, err)
+	require.Contains(t, string(mod), "github.com/"+expressions+"\n")
+	require.Contains(t, string(mod), "github.com/"+paths+"\n")
 }
 
 func TestIndex(t *testing.T) {
