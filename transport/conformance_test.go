@@ -32,7 +32,7 @@ func suite(t *testing.T, c cluster, window int, features tests.Features) {
 	admin := c.admin(t)
 	producer := c.producer(t, transport.ProducerConfig{Linger: time.Millisecond})
 	withGroup := func(t *testing.T, id string) (message.Publisher, message.Subscriber) {
-		g := c.group(t, transport.GroupConfig{ID: id, Window: window, NackMin: 10 * time.Millisecond})
+		g := c.group(t, transport.GroupConfig{ID: id, Window: window, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond})
 		var p message.Publisher = transport.NewPublisher(producer)
 		if features.GuaranteedOrder {
 			p = keyed{p}
