@@ -159,7 +159,8 @@ func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 }
 
 var (
-	tablePattern  = regexp.MustCompile("^[^.\"'`\\x00]+(\\.[^.\"'`\\x00]+)?$")
+	anyTable      = regexp.MustCompile("^[^.\"'`\\x00]+(\\.[^.\"'`\\x00]+)?$")
+	identifiers   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
 	headerPattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
@@ -179,16 +180,21 @@ func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path s
 		at := path + ".clickhouse"
 		checkURL(doc, at+".url", d.ClickHouse.URL, "clickhouse://user:password@host:port/database, or http:// or https://",
 			"clickhouse", "http", "https")
-		checkTable(doc, at+".table", d.ClickHouse.Table)
-		checkColumns(doc, p, at, d.ClickHouse.Columns)
+		checkTable(doc, at+".table", d.ClickHouse.Table, identifiers)
+		checkColumns(doc, p, at, d.ClickHouse.Columns, commonColumns)
+		for _, c := range d.ClickHouse.Columns {
+			if !identifiers.MatchString(c.Name) || strings.Contains(c.Name, ".") {
+				doc.faultKey(member(at+".columns", c.Name), "is not a name that ClickHouse takes", "letters, digits and _, the first no digit")
+			}
+		}
 		if doc.has(at+".partition_by") && !d.ClickHouse.Create {
 			doc.faultKey(at+".partition_by", "has no effect without create", "create: true, or no partition_by")
 		}
 	case d.Postgres != nil:
 		at := path + ".postgres"
 		checkDatabase(doc, at+".url", d.Postgres.URL)
-		checkTable(doc, at+".table", d.Postgres.Table)
-		checkColumns(doc, p, at, d.Postgres.Columns)
+		checkTable(doc, at+".table", d.Postgres.Table, anyTable)
+		checkColumns(doc, p, at, d.Postgres.Columns, slices.Concat(commonColumns, []string{"seq"}))
 		if doc.has(at+".retention") && d.Postgres.Mode != Append {
 			doc.fault(at+".retention", "has no effect in mode "+d.Postgres.Mode, "mode: append, or no retention")
 		}
@@ -198,17 +204,17 @@ func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path s
 	}
 }
 
-func checkTable(doc *document, path, table string) {
-	if doc.known(path) && table != "" && !tablePattern.MatchString(table) {
+func checkTable(doc *document, path, table string, pattern *regexp.Regexp) {
+	if doc.known(path) && table != "" && !pattern.MatchString(table) {
 		doc.fault(path, "is not the name of a table", "table or schema.table")
 	}
 }
 
-// reserved are the columns that every table has.
-var reserved = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at", "seq"}
+// commonColumns are in every table.
+var commonColumns = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
 
 // checkColumns checks that each column shows something that the projection has.
-func checkColumns(doc *document, p *Projection, path string, columns Columns) {
+func checkColumns(doc *document, p *Projection, path string, columns Columns, reserved []string) {
 	var outs []string
 	for _, f := range p.Fields {
 		if out := splitPath(f.Out)[0]; !slices.Contains(outs, out) {

@@ -9,7 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
-var urlPath = regexp.MustCompile(`^[A-Za-z0-9._~-]+(/[A-Za-z0-9._~-]+)*$`)
+var urlName = regexp.MustCompile(`^[A-Za-z0-9_~-][A-Za-z0-9._~-]*$`)
 
 func (l *loader) checkSources() {
 	c := &l.config
@@ -40,8 +40,8 @@ func (l *loader) checkSources() {
 		case s.HTTP != nil:
 			http := member(path, "http")
 			checkToken(l.main, member(http, "token"), s.HTTP.Token)
-			if l.main.known(member(http, "path")) && !urlPath.MatchString(s.HTTP.Path) {
-				l.main.fault(member(http, "path"), "is not the path of a URL", `names joined by slashes, like "bananas"`)
+			if l.main.known(member(http, "path")) && !urlName.MatchString(s.HTTP.Path) {
+				l.main.fault(member(http, "path"), "is not a name in a URL", "letters, digits, ., _, ~ and -")
 			}
 			if first, taken := urls.take(s.HTTP.Path, path, l.main.at(http)); taken {
 				l.main.fault(member(http, "path"), "is the path of "+first.String()+" too", "a path of its own")

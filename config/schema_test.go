@@ -1,6 +1,7 @@
 package config_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -60,6 +61,9 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 	}
 	data, err := json.MarshalIndent(s, "", "  ")
 	require.NoError(t, err)
+	for escaped, plain := range map[string]string{`\u003c`: "<", `\u003e`: ">"} {
+		data = bytes.ReplaceAll(data, []byte(escaped), []byte(plain))
+	}
 	return append(data, '\n')
 }
 
@@ -183,7 +187,7 @@ func TestSchemasAreUpToDate(t *testing.T) {
 		}
 		want, err := os.ReadFile(path)
 		require.NoError(t, err)
-		require.Equal(t, string(want), string(got))
+		require.True(t, bytes.Equal(want, got), "%s is out of date: run the test with -update", path)
 	}
 }
 

@@ -50,13 +50,13 @@ type ClickHouseSink struct {
 	Columns Columns `yaml:"columns"`
 	// Create makes the table if it is missing.
 	Create bool `yaml:"create" default:"true"`
-	// PartitionBy is the PARTITION BY expression of a table that is created. It
-	// must not depend on anything that changes during an entity's life.
+	// PartitionBy is the PARTITION BY expression of a table that is created, like
+	// "cityHash64(entity) % 8". It may depend on service and entity only.
 	PartitionBy string `yaml:"partition_by"`
 	// MaxBatch is the most rows of one insert.
 	MaxBatch int `yaml:"max_batch" default:"10000" range:"1..1000000"`
 	// Linger is how long to wait for a batch to fill.
-	Linger Duration `yaml:"linger" default:"500ms" range:"0s..1m"`
+	Linger Duration `yaml:"linger" default:"200ms" range:"0s..1m"`
 }
 
 // What a PostgreSQL sink keeps.

@@ -90,7 +90,8 @@ type KafkaSource struct {
 
 // HTTPSource takes events that are posted to the ingest listener.
 type HTTPSource struct {
-	// Path is the last part of the URL. Defaults to the source's name.
+	// Path is the name in the URL, /v1/sources/<path>/events. Defaults to the
+	// source's name.
 	Path string `yaml:"path"`
 	// MaxBody is the largest request.
 	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
