@@ -105,10 +105,11 @@ func wideObject(i int) any {
 	return all
 }
 
-// samples gives documents of one form: the same content in both orders.
-func samples(form func(int) any, shuffle bool) [][]byte {
-	r := rand.New(rand.NewPCG(7, 7))
-	if !shuffle {
+// samples gives documents of one form: the same content for every seed, each
+// with its members shuffled in another way, or sorted for seed 0.
+func samples(form func(int) any, seed uint64) [][]byte {
+	r := rand.New(rand.NewPCG(seed, seed))
+	if seed == 0 {
 		r = nil
 	}
 	var docs [][]byte
@@ -118,29 +119,27 @@ func samples(form func(int) any, shuffle bool) [][]byte {
 	return docs
 }
 
-// each runs f over every form and order, with the size of the average document.
-func each(b *testing.B, f func(b *testing.B, docs [][]byte)) {
+// each runs f over every form and order; again has the same content in, where
+// it is shuffled, another order.
+func each(b *testing.B, f func(b *testing.B, docs, again [][]byte)) {
 	for _, form := range []struct {
 		name string
 		of   func(int) any
 	}{{"event", event}, {"entity", entity}, {"wide", wideObject}} {
-		for _, shuffle := range []bool{false, true} {
-			docs := samples(form.of, shuffle)
-			name := form.name + "/sorted"
-			if shuffle {
-				name = form.name + "/shuffled"
-			}
-			b.Run(name, func(b *testing.B) {
+		for seed, order := range []string{"sorted", "shuffled"} {
+			docs := samples(form.of, uint64(seed))
+			again := samples(form.of, uint64(2*seed))
+			b.Run(form.name+"/"+order, func(b *testing.B) {
 				b.SetBytes(int64(len(bytes.Join(docs, nil)) / len(docs)))
 				b.ReportAllocs()
-				f(b, docs)
+				f(b, docs, again)
 			})
 		}
 	}
 }
 
 func BenchmarkParse(b *testing.B) {
-	each(b, func(b *testing.B, docs [][]byte) {
+	each(b, func(b *testing.B, docs, _ [][]byte) {
 		for i := 0; b.Loop(); i++ {
 			tree, err := Parse(docs[i%len(docs)])
 			if err != nil {
@@ -152,7 +151,7 @@ func BenchmarkParse(b *testing.B) {
 }
 
 func BenchmarkSum(b *testing.B) {
-	each(b, func(b *testing.B, docs [][]byte) {
+	each(b, func(b *testing.B, docs, _ [][]byte) {
 		for i := 0; b.Loop(); i++ {
 			if _, err := Sum(docs[i%len(docs)], Literal); err != nil {
 				b.Fatal(err)
@@ -161,41 +160,60 @@ func BenchmarkSum(b *testing.B) {
 	})
 }
 
+// BenchmarkAppendEncoding is Sum without parsing and without SHA-256.
+func BenchmarkAppendEncoding(b *testing.B) {
+	each(b, func(b *testing.B, docs, _ [][]byte) {
+		nodes := roots(b, docs)
+		var encoding []byte
+		for i := 0; b.Loop(); i++ {
+			encoding = nodes[i%len(nodes)].AppendEncoding(encoding[:0], Literal)
+		}
+	})
+}
+
 // BenchmarkSHA256 is the limit that the digest sets, over the document's bytes.
 func BenchmarkSHA256(b *testing.B) {
-	each(b, func(b *testing.B, docs [][]byte) {
+	each(b, func(b *testing.B, docs, _ [][]byte) {
 		for i := 0; b.Loop(); i++ {
 			sha256.Sum256(docs[i%len(docs)])
 		}
 	})
 }
 
-// pairs gives trees of documents and of what became of them: the same content
-// again, in an order of its own.
-func pairs(b *testing.B, docs [][]byte) (before, after []Node) {
-	for i, doc := range docs {
-		before = append(before, parse(b, string(doc)))
-		changed := bytes.Replace(doc, []byte(`2026-01-`), []byte(`2026-02-`), i%2)
-		after = append(after, parse(b, string(changed)))
+func roots(b *testing.B, docs [][]byte) (nodes []Node) {
+	for _, doc := range docs {
+		nodes = append(nodes, parse(b, string(doc)))
 	}
-	return before, after
+	return nodes
 }
 
+// BenchmarkEqual compares equal documents, to the end.
 func BenchmarkEqual(b *testing.B) {
-	each(b, func(b *testing.B, docs [][]byte) {
-		before, after := pairs(b, docs)
+	each(b, func(b *testing.B, docs, again [][]byte) {
+		before, after := roots(b, docs), roots(b, again)
 		for i := 0; b.Loop(); i++ {
-			Equal(before[i%len(docs)], after[i%len(docs)], Literal)
+			if !Equal(before[i%len(docs)], after[i%len(docs)], Literal) {
+				b.Fatal("not equal")
+			}
 		}
 	})
 }
 
+// BenchmarkDiff compares documents in which one value has become longer.
 func BenchmarkDiff(b *testing.B) {
-	each(b, func(b *testing.B, docs [][]byte) {
-		before, after := pairs(b, docs)
-		visit := func(Path, Node, Node) bool { return true }
+	each(b, func(b *testing.B, docs, again [][]byte) {
+		var changed [][]byte
+		for _, doc := range again {
+			changed = append(changed, bytes.Replace(doc, []byte(`1`), []byte(`11`), 1))
+		}
+		before, after := roots(b, docs), roots(b, changed)
+		visits := 0
+		visit := func(Path, Node, Node) bool { visits++; return true }
 		for i := 0; b.Loop(); i++ {
 			Diff(before[i%len(docs)], after[i%len(docs)], visit)
+		}
+		if visits == 0 {
+			b.Fatal("no difference")
 		}
 	})
 }

@@ -59,7 +59,7 @@ func (n Node) Sum(numbers Numbers) Digest {
 	buf := buffers.Get().(*[]byte)
 	*buf = n.AppendEncoding((*buf)[:0], numbers)
 	d := Digest(sha256.Sum256(*buf))
-	if cap(*buf) <= pooledSize {
+	if cap(*buf) <= pooledBytes {
 		buffers.Put(buf)
 	}
 	return d

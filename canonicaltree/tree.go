@@ -14,8 +14,8 @@ const Scheme uint8 = 1
 const DefaultDepth = 512
 
 // Limits bounds what a document may cost. The zero value means the defaults.
-// Memory is proportional to the size of the document: at most about 20 times
-// its bytes (a document of nothing but small numbers), usually below 4 times.
+// Memory is proportional to the size of the document: at most about 30 times
+// its bytes (a document of nothing but single digits), usually below 4 times.
 type Limits struct {
 	// Depth is how many arrays and objects may stand inside one another.
 	// Defaults to DefaultDepth. Reading a Tree takes stack in proportion to it.
@@ -80,9 +80,12 @@ const (
 // Get and At need not walk from sibling to sibling.
 const wide = 16
 
-// Index and scratch of a Tree above this many bytes of document are left to the
-// garbage collector: one giant must not stay in the pool for ever.
-const pooledSize = 1 << 20
+// What is larger is left to the garbage collector: a giant must not stay in the
+// pool for ever, nor hold the index of a small document that is kept.
+const (
+	pooledNodes = 1 << 15 // 1 MiB
+	pooledBytes = 1 << 20
+)
 
 var trees = sync.Pool{New: func() any { return new(Tree) }}
 
@@ -110,9 +113,8 @@ func (t *Tree) Root() Node {
 // Release gives the index back for reuse. Neither t nor any of its Nodes may be
 // used afterwards. Calling it is optional, and at most once.
 func (t *Tree) Release() {
-	size := len(t.data)
 	t.data = nil
-	if size <= pooledSize {
+	if cap(t.nodes) <= pooledNodes && cap(t.text) <= pooledBytes && cap(t.encoding) <= pooledBytes {
 		trees.Put(t)
 	}
 }
