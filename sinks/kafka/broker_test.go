@@ -1,0 +1,298 @@
+package kafka
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/IBM/sarama"
+	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+const (
+	topicMaxBytes     = 2_500_000
+	publisherMaxBytes = 8 << 20
+)
+
+// network dials for a publisher and can be cut.
+type network struct {
+	mu    sync.Mutex
+	cut   bool
+	conns []net.Conn
+}
+
+func (n *network) Dial(protocol, address string) (net.Conn, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cut {
+		return nil, &net.OpError{Op: "dial", Net: protocol, Err: errors.New("the network is cut")}
+	}
+	c, err := net.DialTimeout(protocol, address, 10*time.Second)
+	if err == nil {
+		n.conns = append(n.conns, c)
+	}
+	return c, err
+}
+
+func (n *network) down() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = true
+	for _, c := range n.conns {
+		_ = c.Close() // it may be closed already
+	}
+	n.conns = nil
+}
+
+func (n *network) up() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.cut = false
+}
+
+// marshaler follows transport's metadata: key and null value.
+type marshaler struct{}
+
+func (marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
+	out := &sarama.ProducerMessage{Topic: topic}
+	for k, v := range msg.Metadata {
+		switch k {
+		case transport.KeyMetadata:
+			out.Key = sarama.StringEncoder(v)
+		case transport.NullMetadata:
+		default:
+			out.Headers = append(out.Headers, sarama.RecordHeader{Key: []byte(k), Value: []byte(v)})
+		}
+	}
+	if msg.Metadata.Get(transport.NullMetadata) == "" {
+		out.Value = sarama.ByteEncoder(msg.Payload)
+	}
+	return out, nil
+}
+
+func newPublisher(t testing.TB, brokers []string, n *network) message.Publisher {
+	t.Helper()
+	c := sarama.NewConfig()
+	c.Producer.Return.Successes = true
+	c.Producer.Idempotent = true
+	c.Producer.RequiredAcks = sarama.WaitForAll
+	c.Producer.MaxMessageBytes = publisherMaxBytes
+	c.Producer.Retry.Max = 2
+	c.Net.MaxOpenRequests = 1
+	c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, n
+	c.Metadata.Retry.Max = 1
+	c.Metadata.AllowAutoTopicCreation = false
+	p, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers, Marshaler: marshaler{}, OverwriteSaramaConfig: c}, nil)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
+}
+
+// topicLog reads a topic from its beginning, further at each call.
+type topicLog struct {
+	topic  string
+	client *kgo.Client
+	admin  *kadm.Client
+	next   map[int32]int64
+	all    []*kgo.Record
+}
+
+func newTopic(t testing.TB, brokers []string, name string, maxBytes int) *topicLog {
+	t.Helper()
+	const partitions = 3
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	require.NoError(t, err)
+	t.Cleanup(client.Close)
+	admin := kadm.NewClient(client)
+	limit := strconv.Itoa(maxBytes)
+	_, err = admin.CreateTopic(t.Context(), partitions, 1, map[string]*string{"max.message.bytes": &limit}, name)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { // a broker learns of a topic a little later
+		ends, err := admin.ListEndOffsets(t.Context(), name)
+		return err == nil && ends.Error() == nil
+	}, 30*time.Second, 20*time.Millisecond)
+	start := map[int32]kgo.Offset{}
+	for p := range int32(partitions) {
+		start[p] = kgo.NewOffset().AtStart()
+	}
+	client.AddConsumePartitions(map[string]map[int32]kgo.Offset{name: start})
+	return &topicLog{topic: name, client: client, admin: admin, next: map[int32]int64{}}
+}
+
+// records gives everything that stands in the topic now.
+func (l *topicLog) records(t testing.TB) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	ends, err := l.admin.ListEndOffsets(ctx, l.topic)
+	require.NoError(t, err)
+	require.NoError(t, ends.Error())
+	behind := func() (behind bool) {
+		ends.Each(func(o kadm.ListedOffset) { behind = behind || l.next[o.Partition] < o.Offset })
+		return behind
+	}
+	for behind() {
+		fetches := l.client.PollFetches(ctx)
+		require.NoError(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			l.all = append(l.all, r)
+			l.next[r.Partition] = r.Offset + 1
+		})
+	}
+	return l.all
+}
+
+// changes reads the topic as a consumer that is told of repetitions: the first
+// record of each key.
+func (l *topicLog) changes(t testing.TB) (out []change.Change) {
+	t.Helper()
+	known := map[string]bool{}
+	for _, r := range l.records(t) {
+		c := fromRecord(t, r)
+		if !known[c.Key] {
+			known[c.Key] = true
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// fromRecord takes a record apart and checks that its parts agree.
+func fromRecord(t testing.TB, r *kgo.Record) change.Change {
+	t.Helper()
+	headers := map[string]string{}
+	for _, h := range r.Headers {
+		headers[h.Key] = string(h.Value)
+	}
+	version, err := strconv.ParseUint(headers[VersionHeader], 10, 64)
+	require.NoError(t, err)
+	c := change.Change{
+		Service: headers[ServiceHeader],
+		Entity:  string(r.Key),
+		Op:      change.Op(headers[OpHeader]),
+		Version: change.Version(version),
+		Key:     headers[KeyHeader],
+	}
+	if r.Value == nil {
+		require.Equal(t, change.Retract, c.Op)
+		return c
+	}
+	var v struct {
+		Service, Entity, Key string
+		Op                   change.Op
+		Version              change.Version
+		Doc                  json.RawMessage
+	}
+	require.NoError(t, json.Unmarshal(r.Value, &v))
+	require.Equal(t, c, change.Change{Service: v.Service, Entity: v.Entity, Op: v.Op, Version: v.Version, Key: v.Key})
+	c.Doc = v.Doc
+	return c
+}
+
+func newSink(t testing.TB, o Options) *Sink {
+	t.Helper()
+	s, err := New(o)
+	require.NoError(t, err)
+	return s
+}
+
+func TestConformance(t *testing.T) {
+	brokers, prefix := testservers.Kafka(t)
+	n := &network{}
+	publisher := newPublisher(t, brokers, n)
+	log := newTopic(t, brokers, prefix+"changes", topicMaxBytes)
+	sinktest.Run(t, sinktest.Target{
+		Kind: sinks.Log,
+		New: func(t testing.TB) sinks.Sink {
+			return newSink(t, Options{Publisher: publisher, Topic: log.topic, MaxMessageBytes: publisherMaxBytes})
+		},
+		Log: log.changes,
+		BadChange: func(c change.Change) change.Change {
+			var doc map[string]any
+			require.NoError(t, json.Unmarshal(c.Doc, &doc))
+			doc["ballast"] = strings.Repeat("x", topicMaxBytes)
+			b, err := json.Marshal(doc)
+			require.NoError(t, err)
+			return sinktest.Change(c.Service, c.Entity, c.Version, b)
+		},
+		Outage: func(testing.TB) (down, up func()) { return n.down, n.up },
+	})
+}
+
+// Small records that travel in one request with a large one are not refused
+// with it.
+func TestOneLargeRecordIsRefusedAlone(t *testing.T) {
+	brokers, prefix := testservers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"small", 10_000)
+	s := newSink(t, Options{Publisher: newPublisher(t, brokers, &network{}), Topic: log.topic})
+	var batch []change.Change
+	for i := range int64(60) {
+		n := 3000
+		if i == 30 {
+			n = 30_000
+		}
+		batch = append(batch, sinktest.Change("s/p@k", fmt.Sprint(i), change.NewVersion(1, i+1), fmt.Appendf(nil, "%q", strings.Repeat("x", n))))
+	}
+	err := s.Write(t.Context(), batch)
+	var be *sinks.BatchError
+	require.ErrorAs(t, err, &be)
+	require.Len(t, be.Failed, 1)
+	e := sinks.Classify(be.Failed[30])
+	require.Equal(t, sinks.Reject, e.Class)
+	require.False(t, e.Ambiguous)
+	require.Len(t, log.changes(t), 59)
+}
+
+func TestMissingTopicPauses(t *testing.T) {
+	brokers, prefix := testservers.Kafka(t)
+	for _, topic := range []string{prefix + "missing", "no/such topic"} {
+		s := newSink(t, Options{Publisher: newPublisher(t, brokers, &network{}), Topic: topic})
+		err := s.Write(t.Context(), []change.Change{sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), []byte(`{}`))})
+		require.Error(t, err)
+		e := sinks.Classify(err)
+		require.Equal(t, sinks.Pause, e.Class, "%v", err)
+		require.NotEmpty(t, e.Hint)
+	}
+}
+
+func TestRecord(t *testing.T) {
+	brokers, prefix := testservers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"record", topicMaxBytes)
+	publisher := newPublisher(t, brokers, &network{})
+	up := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 1), []byte(`{"n":1}`))
+	down := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 2), nil)
+	require.NoError(t, newSink(t, Options{Publisher: publisher, Topic: log.topic}).Write(t.Context(), []change.Change{up, down}))
+	require.NoError(t, newSink(t, Options{Publisher: publisher, Topic: log.topic, Tombstones: true}).Write(t.Context(), []change.Change{down}))
+	records := log.records(t)
+	require.Len(t, records, 3)
+	require.Equal(t, string(up.AppendRecord(nil)), string(records[0].Value))
+	require.Equal(t, string(down.AppendRecord(nil)), string(records[1].Value))
+	require.Nil(t, records[2].Value)
+	for i, c := range []change.Change{up, down, down} {
+		require.Equal(t, "b-007", string(records[i].Key))
+		headers := map[string]string{}
+		for _, h := range records[i].Headers {
+			headers[h.Key] = string(h.Value)
+		}
+		require.Equal(t, map[string]string{
+			"weir-service": c.Service, "weir-version": fmt.Sprint(uint64(c.Version)), "weir-key": c.Key, "weir-op": string(c.Op),
+		}, headers)
+	}
+}
