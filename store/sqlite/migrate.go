@@ -34,7 +34,10 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	_, err = provider.Up(ctx)
+	err = patiently(ctx, func() error {
+		_, err := provider.Up(ctx)
+		return err
+	})
 	return failed("migrate", err)
 }
 

@@ -7,15 +7,20 @@ import (
 	"fmt"
 	"net/url"
 	"runtime"
+	"time"
 
 	_ "modernc.org/sqlite" // the driver
 
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// busyMilliseconds is how long a transaction waits for a writer in another
-// handle before it fails with class Retry.
-const busyMilliseconds = 10_000
+// A wait for a writer in another handle fails with class Retry after patience.
+// The driver itself waits in slices, since it does not look at the context
+// meanwhile.
+const (
+	patience         = 10 * time.Second
+	busyMilliseconds = 50
+)
 
 // Options say where the file is.
 type Options struct {
@@ -57,7 +62,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
 	s := &Store{path: o.Path, writer: writer, readers: readers}
 	// The first connection creates the file and sets its journal mode.
-	if err := writer.PingContext(ctx); err != nil {
+	if err := patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
 		return nil, failed("open", errors.Join(err, s.Close()))
 	}
 	return s, nil

@@ -4,8 +4,10 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
-	"errors"
+	"fmt"
 	"time"
+
+	sqlite3 "modernc.org/sqlite/lib"
 )
 
 // tx is a write transaction on the one connection that writes. Its statements
@@ -35,8 +37,12 @@ func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error
 		}
 		_ = conn.Close() // gives it back
 	}()
-	if _, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE"); err != nil {
-		return failed(operation, errors.Join(ctx.Err(), err))
+	err = patiently(ctx, func() error {
+		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+		return err
+	})
+	if err != nil {
+		return failed(operation, err)
 	}
 	if err := f(t); err != nil {
 		return err
@@ -51,6 +57,20 @@ func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error
 	return nil
 }
 
+// patiently repeats f, which waits a little itself, while another handle has
+// the file's lock, until the context or the patience is over.
+func patiently(ctx context.Context, f func() error) error {
+	for start := time.Now(); ; {
+		err := f()
+		if ctx.Err() != nil && err != nil {
+			return fmt.Errorf("%w: %w", ctx.Err(), err)
+		}
+		if code, ok := primary(err); !ok || code != sqlite3.SQLITE_BUSY || time.Since(start) > patience {
+			return err
+		}
+	}
+}
+
 // read runs f on one snapshot, beside the writer.
 func (s *Store) read(ctx context.Context, operation string, f func(conn *sql.Tx) error) error {
 	t, err := s.readers.BeginTx(ctx, nil)
@@ -60,7 +80,7 @@ func (s *Store) read(ctx context.Context, operation string, f func(conn *sql.Tx)
 	defer func() { _ = t.Rollback() }() // a read has nothing to lose
 	if err := f(t); err != nil {
 		if ctx.Err() != nil {
-			err = errors.Join(ctx.Err(), err)
+			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 		return failed(operation, err)
 	}
