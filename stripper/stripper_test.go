@@ -244,3 +244,27 @@ func FuzzApply(f *testing.F) {
 		require.False(t, again)
 	})
 }
+
+func BenchmarkApply(b *testing.B) {
+	var text strings.Builder
+	text.WriteString(`{"id":"B-007","updated_at":1`)
+	for i := range 24 {
+		text.WriteString(`,"member` + strconv.Itoa(i) + `":{"one":"some text of usual length","two":12345.75,"three":[1,2,3],"four":{"five":true}}`)
+	}
+	text.WriteString("}")
+	for name, patterns := range map[string][]string{
+		"names": {"updated_at", "meta.lsn"}, "nothing matches": {"modified", "meta.lsn"}, "any depth": {"**.trace_id", "updated_at"},
+	} {
+		b.Run(name, func(b *testing.B) {
+			r, err := Compile(patterns)
+			require.NoError(b, err)
+			doc := parseText(b, text.String())
+			b.SetBytes(int64(text.Len()))
+			b.ReportAllocs()
+			var out []byte
+			for b.Loop() {
+				out, _ = r.Apply(out[:0], doc)
+			}
+		})
+	}
+}
