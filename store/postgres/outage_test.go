@@ -1,0 +1,249 @@
+package postgres
+
+import (
+	"bytes"
+	"net"
+	"net/url"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	testPatience = 20 * time.Second
+	testPoll     = 10 * time.Millisecond
+)
+
+var p0 = store.Partition{Generation: 1}
+
+// Whether or not a lost connection cut off a commit, the class must be right:
+// Unknown as soon as COMMIT may have been sent, and then a take-over shows what
+// happened. The proxy cuts at both places that a client cannot tell apart.
+func TestConnectionLostAtCommit(t *testing.T) {
+	for name, c := range map[string]struct {
+		cut       cut
+		committed bool
+	}{
+		"before the server got it":   {beforeCommit, false},
+		"before its answer came":     {afterCommit, true},
+		"before the writes were out": {beforeWrites, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			direct, location := migrated(t)
+			proxy := newProxy(t, location)
+			s := handle(t, proxy.url)
+			revision, err := direct.Activate(t.Context(), []byte("c"), false)
+			require.NoError(t, err)
+			_, err = s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
+			require.NoError(t, err)
+			decide := func(from int64) error {
+				_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
+					func([]store.Entity, store.Lookup) (store.Outcome, error) {
+						if from == 1 {
+							proxy.arm(c.cut)
+						}
+						return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p0, Changes: []byte(marker)}}}, nil
+					})
+				return err
+			}
+			require.NoError(t, decide(0), "warms the statements up")
+			err = decide(1)
+			require.Error(t, err)
+			assert.Equal(t, store.Unknown, store.ClassOf(err), "%v", err)
+
+			taken, err := direct.TakeOver(t.Context(), []store.Partition{p0}, store.Token{2})
+			require.NoError(t, err)
+			want := int64(1)
+			if c.committed {
+				want = 2
+			}
+			assert.Equal(t, want, taken[0].NextOffset)
+			assert.Len(t, taken[0].Outbox, int(want))
+			assert.ErrorIs(t, decide(1), store.ErrFenced, "and the pool has healed itself")
+		})
+	}
+}
+
+func TestCompareAndSwapConnectionLostAtCommit(t *testing.T) {
+	direct, location := migrated(t)
+	proxy := newProxy(t, location)
+	s := handle(t, proxy.url)
+	check := func(c string) []store.Check {
+		return []store.Check{{Key: store.Key{Service: 1, Entity: "e"}, Content: change.Content(c), Version: 1}}
+	}
+	_, err := s.CompareAndSwap(t.Context(), check("\x01A"))
+	require.NoError(t, err)
+	_, err = s.CompareAndSwap(t.Context(), check("\x01B"))
+	require.NoError(t, err)
+	proxy.arm(afterCommit)
+	_, err = s.CompareAndSwap(t.Context(), check(marker))
+	assert.Equal(t, store.Unknown, store.ClassOf(err), "%v", err)
+	rows, err := direct.Rows(t.Context(), []store.Key{{Service: 1, Entity: "e"}})
+	require.NoError(t, err)
+	assert.Equal(t, change.Content(marker), rows[0].Content)
+}
+
+// A server that is killed gives errors that a caller may wait out, and goes on
+// where it was, with all that was acknowledged.
+func TestServerKilled(t *testing.T) {
+	server := testservers.StartOwn(t, "postgres")
+	s := handle(t, server.Address)
+	require.NoError(t, s.Migrate(t.Context()))
+	revision, err := s.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	_, err = s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
+	require.NoError(t, err)
+	decide := func(from int64, during func()) error {
+		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
+			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+				during()
+				return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p0, Changes: []byte("x")}}}, nil
+			})
+		return err
+	}
+	require.NoError(t, decide(0, func() {}))
+	err = decide(1, server.Kill)
+	require.Error(t, err)
+	assert.Contains(t, []store.Class{store.Retry, store.Unknown}, store.ClassOf(err), "%v", err)
+	for name, call := range map[string]func() error{
+		"ping":    func() error { return s.Ping(t.Context()) },
+		"decide":  func() error { return decide(1, func() {}) },
+		"confirm": func() error { return s.Confirm(t.Context(), []store.Confirmation{{Key: store.Key{Entity: "e"}}}) },
+		"swap": func() error {
+			_, err := s.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Entity: "e"}}})
+			return err
+		},
+	} {
+		err := call()
+		require.Error(t, err, name)
+		assert.Equal(t, store.Retry, store.ClassOf(err), "%s: %v", name, err)
+	}
+	server.Start()
+	require.Eventually(t, func() bool { return s.Ping(t.Context()) == nil }, testPatience, testPoll)
+	taken, err := s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{2})
+	require.NoError(t, err)
+	assert.Equal(t, int64(1), taken[0].NextOffset, "the acknowledged decision, not the one that was cut off")
+	assert.Len(t, taken[0].Outbox, 1)
+}
+
+// cut says where the proxy ends the connection.
+type cut int
+
+const (
+	never        cut = iota
+	beforeWrites     // nothing of the last pipeline reaches the server
+	beforeCommit     // the writes reach it, the COMMIT does not
+	afterCommit      // the COMMIT reaches it and succeeds, its answer is lost
+)
+
+// marker is in the payload of a decision, so that the proxy knows its pipeline.
+const marker = "a marker that the proxy looks for"
+
+// proxy stands between a store and the server and cuts one connection when it
+// is armed.
+type proxy struct {
+	url      string
+	mu       sync.Mutex
+	armed    cut
+	listener net.Listener
+	target   string
+	pipes    sync.WaitGroup
+}
+
+func newProxy(t *testing.T, location string) *proxy {
+	u, err := url.Parse(location)
+	require.NoError(t, err)
+	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	p := &proxy{listener: listener, target: u.Host}
+	u.Host = listener.Addr().String()
+	p.url = u.String()
+	p.pipes.Go(func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			p.pipes.Go(func() { p.pipe(client) })
+		}
+	})
+	t.Cleanup(func() {
+		listener.Close()
+		p.pipes.Wait() // the handles closed their connections before
+	})
+	return p
+}
+
+func (p *proxy) arm(c cut) {
+	p.mu.Lock()
+	p.armed = c
+	p.mu.Unlock()
+}
+
+// take gives the cut and disarms.
+func (p *proxy) take() cut {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c := p.armed
+	p.armed = never
+	return c
+}
+
+// pipe copies one connection. The pipeline to cut is the one that carries the
+// marker; its last messages are Bind, Describe and Execute of COMMIT, and Sync.
+func (p *proxy) pipe(client net.Conn) {
+	defer client.Close()
+	server, err := net.Dial("tcp", p.target)
+	if err != nil {
+		return
+	}
+	defer server.Close()
+	var swallow atomic.Bool // answers, from now on
+	p.pipes.Go(func() {
+		defer client.Close()
+		buffer, answer := make([]byte, 1<<16), []byte(nil)
+		for {
+			n, err := server.Read(buffer)
+			if err != nil {
+				return
+			}
+			if swallow.Load() {
+				if answer = append(answer, buffer[:n]...); bytes.Contains(answer, []byte("COMMIT\x00")) {
+					return // committed, and the client will never know
+				}
+			} else if _, err := client.Write(buffer[:n]); err != nil {
+				return
+			}
+		}
+	})
+	buffer := make([]byte, 1<<16)
+	for {
+		n, err := client.Read(buffer)
+		if err != nil {
+			return
+		}
+		chunk := buffer[:n]
+		if bytes.Contains(chunk, []byte(marker)) {
+			switch p.take() {
+			case beforeWrites:
+				return
+			case beforeCommit:
+				_, _ = server.Write(chunk[:bytes.LastIndexByte(chunk, 'B')])
+				return
+			case afterCommit:
+				swallow.Store(true)
+			}
+		}
+		if _, err := server.Write(chunk); err != nil {
+			return
+		}
+	}
+}

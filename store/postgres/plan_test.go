@@ -1,0 +1,161 @@
+package postgres
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Every statement that touches a table which grows must find its rows by an
+// index, whatever the statistics say: here they are from when the tables held
+// nothing, and 200,000 rows came since. The mistake it catches: a plan that is
+// right for few parameters, or for a small table, and reads the whole table.
+func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	conn, err := s.pool.Acquire(ctx)
+	require.NoError(t, err)
+	defer conn.Release()
+	for _, sql := range []string{
+		`ANALYZE`, // statistics of empty tables
+		`ALTER TABLE dam SET (autovacuum_enabled = off)`,
+		`ALTER TABLE entities SET (autovacuum_enabled = off)`,
+		`ALTER TABLE outbox SET (autovacuum_enabled = off)`,
+		`INSERT INTO dam (entity, service, content, version) SELECT 'banana-' || n, n % 5, '\x01', 1 FROM generate_series(1, 200000) n`,
+		`INSERT INTO entities (id, docs, version) SELECT 'banana-' || n, '{}', 1 FROM generate_series(1, 20000) n`,
+		`INSERT INTO outbox (generation, partition, payload) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
+		`INSERT INTO watermarks (generation, partition, next_offset, token) SELECT 1, n, 0, '' FROM generate_series(0, 63) n`,
+	} {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err)
+	}
+	parameters := map[string]string{
+		sqlLookup: "text[], int4[]", sqlLookupLocked: "text[], int4[]",
+		sqlSwap: "text[], int4[], bytea[], bytea[], int8[], int8", sqlInsert: "text[], int4[], bytea[], int8[], int8",
+		sqlConfirm: "text[], int4[], int8[], bytea[]", sqlPurgeRows: "text[]",
+		sqlLoad: "text[]", sqlMove: "int4[], int4[], int8[], int8[], bytea[]",
+		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]",
+		sqlEntityRows: "text", sqlPageEntities: "text, int4",
+	}
+	for _, statistics := range []string{"of empty tables", "of now"} {
+		for sql, types := range parameters {
+			name := "p" + fmt.Sprint(len(sql))
+			n := strings.Count(types, ",") + 1
+			_, err := conn.Conn().PgConn().Exec(ctx, "PREPARE "+name+"("+types+") AS "+sql).ReadAll()
+			require.NoError(t, err, sql)
+			// Generic whatever the parameters: plan_cache_mode forces it.
+			rows, err := conn.Query(ctx, "EXPLAIN EXECUTE "+name+"(NULL"+strings.Repeat(", NULL", n-1)+")", pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err)
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err)
+			plan := strings.Join(lines, "\n")
+			for _, bad := range []string{"Seq Scan", "Hash Join", "Merge Join", "Hash Semi", "Merge Semi"} {
+				assert.NotContains(t, plan, bad, "statistics %s, statement %s", statistics, sql)
+			}
+			if sql == sqlLookup || sql == sqlSwap {
+				assert.Contains(t, plan, "dam_pkey")
+				assert.Contains(t, plan, "Nested Loop")
+			}
+			_, err = conn.Conn().PgConn().Exec(ctx, "DEALLOCATE "+name).ReadAll()
+			require.NoError(t, err)
+		}
+		_, err = conn.Exec(ctx, `ANALYZE`)
+		require.NoError(t, err)
+	}
+}
+
+// A duplicate is neither written nor locked: while a compare-and-swap of a
+// batch holds its transaction open, others lock the rows that were equal.
+func TestDuplicatesAreNotLocked(t *testing.T) {
+	s, url := migrated(t)
+	other := handle(t, url)
+	ctx := t.Context()
+	key := func(e string) store.Key { return store.Key{Service: 1, Entity: e} }
+	check := func(e, content string) store.Check {
+		return store.Check{Key: key(e), Content: change.Content("\x01" + content), Version: 1}
+	}
+	_, err := s.CompareAndSwap(ctx, []store.Check{check("blocked", "A"), check("changed", "A"), check("equal", "A")})
+	require.NoError(t, err)
+	tuple := func() (place string) { // it changes with every write
+		require.NoError(t, other.pool.QueryRow(ctx, `SELECT concat_ws(' ', ctid, xmin) FROM dam WHERE entity = 'equal'`).Scan(&place))
+		return place
+	}
+	before := tuple()
+
+	// A lock on the last changed row holds the transaction of the batch open.
+	lock, err := other.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = lock.Rollback(ctx) }()
+	_, err = lock.Exec(ctx, `SELECT FROM dam WHERE entity = 'changed' FOR UPDATE`)
+	require.NoError(t, err)
+	done := make(chan []bool, 1)
+	go func() {
+		passed, err := s.CompareAndSwap(ctx, []store.Check{check("equal", "A"), check("changed", "B"), check("blocked", "B")})
+		assert.NoError(t, err)
+		done <- passed
+	}()
+	locked := func(entity string) bool {
+		_, err := other.pool.Exec(ctx, `SELECT FROM dam WHERE entity = $1 FOR UPDATE NOWAIT`, entity)
+		return err != nil
+	}
+	require.Eventually(t, func() bool { return locked("blocked") }, testPatience, testPoll, "its own change is locked")
+	assert.False(t, locked("equal"), "a duplicate is not")
+	require.NoError(t, lock.Commit(ctx))
+	assert.Equal(t, []bool{false, true, true}, <-done)
+	assert.Equal(t, before, tuple(), "nor written")
+}
+
+// Changes of dam rows stay in their page, so that the index does not grow.
+func TestSwapsStayInTheirPage(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	var checks []store.Check
+	for i := range 500 {
+		checks = append(checks, store.Check{Key: store.Key{Service: 1, Entity: fmt.Sprint(i)}, Version: 1})
+	}
+	for round := range 6 {
+		for i := range checks {
+			checks[i].Content = change.Content(fmt.Sprintf("\x01%032d", round))
+		}
+		_, err := s.CompareAndSwap(ctx, checks)
+		require.NoError(t, err)
+	}
+	var updates, hot int64
+	require.Eventually(t, func() bool { // statistics arrive a little later
+		require.NoError(t, s.pool.QueryRow(ctx, `SELECT n_tup_upd, n_tup_hot_upd FROM pg_stat_user_tables WHERE relid = 'dam'::regclass`).Scan(&updates, &hot))
+		return updates == int64(5*len(checks))
+	}, testPatience, testPoll)
+	assert.Greater(t, float64(hot), 0.5*float64(updates))
+}
+
+// The view shows people what the bytes mean.
+func TestDamRowsView(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	numbers, err := s.Services(ctx, []string{"acme/ripeness@hook"})
+	require.NoError(t, err)
+	n := numbers["acme/ripeness@hook"]
+	_, err = s.CompareAndSwap(ctx, []store.Check{
+		{Key: store.Key{Service: n, Entity: "a"}, Content: change.Content{2, 0xab, 0xcd}, Version: change.NewVersion(3, 77)},
+		{Key: store.Key{Service: n, Entity: "b"}, Content: change.Retracted(), Version: change.NewVersion(1, 5)},
+		{Key: store.Key{Service: n, Entity: "c"}, Version: change.NewVersion(1, 5)},
+	})
+	require.NoError(t, err)
+	require.NoError(t, s.Confirm(ctx, []store.Confirmation{{Key: store.Key{Service: n, Entity: "b"}, Version: change.NewVersion(1, 5), Content: change.Retracted()}}))
+	rows, err := s.pool.Query(ctx, `SELECT concat_ws(' ', service, entity, state, coalesce(scheme::text, '-'), coalesce(hash, '-'), generation, "offset", pending) FROM dam_rows ORDER BY entity`)
+	require.NoError(t, err)
+	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	require.NoError(t, err)
+	assert.Equal(t, []string{
+		"acme/ripeness@hook a upsert 2 abcd 3 77 t",
+		"acme/ripeness@hook b retracted - - 1 5 f",
+		"acme/ripeness@hook c unknown - - 1 5 f",
+	}, lines)
+}
