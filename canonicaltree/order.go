@@ -3,6 +3,7 @@ package canonicaltree
 import (
 	"bytes"
 	"math/bits"
+	"slices"
 )
 
 // entry is a member of an object that is still open or being sorted.
@@ -53,35 +54,32 @@ func (t *Tree) sortMembers(i uint32) error {
 // comparisons than sorting takes, but none that the processor has to guess. It
 // gives up if two keys are equal.
 func (t *Tree) rank(es []entry) bool {
+	var keys [wide]uint64
+	for i := range es {
+		keys[i&(wide-1)] = es[i].key
+	}
 	var ranks [wide]uint8
 	for i := range es {
-		var smaller uint8
-		for j := range i {
-			var less uint8
-			if es[j].key < es[i].key {
-				less = 1
-			}
-			smaller += less
-			ranks[j&(wide-1)] += 1 - less
+		key := es[i].key
+		smaller := 0
+		for _, k := range keys[:len(es)] {
+			_, borrow := bits.Sub64(k, key, 0)
+			smaller += int(borrow)
 		}
-		ranks[i&(wide-1)] = smaller
+		ranks[i&(wide-1)] = uint8(smaller)
 	}
 	t.steps += len(es) * len(es) / 2
 
 	at := len(t.order)
 	t.order = append(t.order, make([]uint32, len(es))...)
 	order := t.order[at:]
-	var sorted [wide]uint64
 	for i := range es {
-		r := ranks[i&(wide-1)] & (wide - 1)
-		order[r] = es[i].node
-		sorted[r] = es[i].key
+		order[ranks[i&(wide-1)]] = es[i].node
 	}
-	for i := 1; i < len(es); i++ {
-		if sorted[i-1] == sorted[i] {
-			t.order = t.order[:at]
-			return false
-		}
+	// Equal keys take the same place and leave another one empty.
+	if slices.Contains(order, 0) {
+		t.order = t.order[:at]
+		return false
 	}
 	return true
 }
