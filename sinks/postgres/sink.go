@@ -122,7 +122,8 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	for i := range changes {
 		rows[i] = row{index: i, Change: &changes[i]}
 	}
-	if err := s.writeRows(ctx, pool, rows, failed); err != nil {
+	w := writer{Sink: s, pool: pool, failed: failed, patience: maxBlind}
+	if err := w.write(ctx, rows); err != nil {
 		return err
 	}
 	if s.options.Retention > 0 && s.present().Sub(s.swept) > sweepInterval {
@@ -136,28 +137,45 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	return nil
 }
 
-// writeRows commits rows, splitting them where the server refuses one.
-func (s *Sink) writeRows(ctx context.Context, pool *pgxpool.Pool, rows []row, failed map[int]error) error {
-	err := s.exec(ctx, pool, rows)
+// maxBlind bounds the statements per Write that look for the rows behind an
+// error which may be the server's own.
+const maxBlind = 200
+
+// writer is one Write.
+type writer struct {
+	*Sink
+	pool     *pgxpool.Pool
+	failed   map[int]error
+	patience int
+}
+
+// write commits rows, splitting them where the server refuses one.
+func (w *writer) write(ctx context.Context, rows []row) error {
+	err := w.exec(ctx, w.pool, rows)
 	if err == nil {
 		return nil
 	}
 	e := classify("insert", err)
 	if !ofRow(e) {
 		if e.Class == sinks.Retry {
-			s.months = nil // another process may have dropped a partition
+			w.months = nil // another process may have dropped a partition
 		}
 		return e
 	}
+	if e.Class == sinks.RetryBounded {
+		if w.patience--; w.patience < 0 {
+			return e
+		}
+	}
 	if len(rows) == 1 {
-		failed[rows[0].index] = s.blame(ctx, pool, rows[0], e)
+		w.failed[rows[0].index] = w.blame(ctx, w.pool, rows[0], e)
 		return nil
 	}
 	half := len(rows) / 2
-	if err := s.writeRows(ctx, pool, rows[:half], failed); err != nil {
+	if err := w.write(ctx, rows[:half]); err != nil {
 		return err
 	}
-	return s.writeRows(ctx, pool, rows[half:], failed)
+	return w.write(ctx, rows[half:])
 }
 
 // exec commits rows in one implicit transaction and one round trip.
@@ -173,7 +191,7 @@ func (s *Sink) exec(ctx context.Context, pool *pgxpool.Pool, rows []row) error {
 			entities[i], versions[i], deleted[i] = r.Entity, int64(r.Version), r.Op == change.Retract
 			keys[i], times[i] = r.Key, r.Time
 			if r.Op == change.Upsert {
-				docs[i] = new(s.document(r.Doc))
+				docs[i] = new(document(r.Doc, s.options.Columns))
 			}
 		}
 		batch.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)

@@ -37,13 +37,13 @@ func (s *Sink) content() []Column {
 // document is what the insert statement takes for an upsert: the document
 // itself, or an object with one member per typed column that json_to_record
 // spreads. A path that leads nowhere is left out and so becomes NULL.
-func (s *Sink) document(doc []byte) string {
-	if len(s.options.Columns) == 0 {
+func document(doc []byte, columns []Column) string {
+	if len(columns) == 0 {
 		return string(doc)
 	}
 	var b strings.Builder
 	b.WriteByte('{')
-	for _, c := range s.options.Columns {
+	for _, c := range columns {
 		value := gjson.GetBytes(doc, c.Path)
 		if value.Raw == "" {
 			continue
@@ -106,8 +106,9 @@ func (s *Sink) blame(ctx context.Context, pool *pgxpool.Pool, r row, e *sinks.Er
 	if len(s.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
 		return e
 	}
-	document, names := s.document(r.Doc), []string(nil)
+	var names []string
 	for _, c := range s.options.Columns {
+		document := document(r.Doc, []Column{c})
 		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions([]Column{c}) + ")"
 		if _, err := pool.Exec(ctx, statement, document); err != nil && classify("", err).Class == sinks.Reject {
 			names = append(names, quote(c.Name)+" "+c.Type)

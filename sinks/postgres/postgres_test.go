@@ -1,0 +1,425 @@
+package postgres
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+func opened(t testing.TB, o Options) *Sink {
+	o.Service = service
+	s := newSink(t, o)
+	require.NoError(t, s.Open(t.Context()))
+	return s
+}
+
+func classOf(err error) sinks.Class { return sinks.Classify(err).Class }
+
+func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
+	_, err := New(Options{
+		URL: "postgres://u:hunter2@[bad", Table: "a.b.c", Mode: "merge", DocType: "xml", Retention: time.Hour, MaxBatch: -1,
+		Columns: []Column{{Name: "version", Type: "int"}, {Name: "x", Type: "int); DROP TABLE y; --"}, {Name: "", Type: "int"}},
+	})
+	require.Error(t, err)
+	for _, part := range []string{"url", "table", "service", "mode", "doc_type", "retention", "max_batch",
+		"columns[0].name", "columns[1].type", "columns[2].name"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.NotContains(t, err.Error(), "hunter2")
+
+	_, err = New(Options{URL: "postgres://localhost", Table: strings.Repeat("x", 60), Service: service})
+	require.ErrorContains(t, err, "too long")
+}
+
+func TestTypeNames(t *testing.T) {
+	for _, name := range []string{"int", "bigint", "numeric(12,2)", "numeric(12, -2)", "text[]", "integer[][]", "double precision",
+		"timestamp with time zone", "timestamp(3) with time zone", "public.citext", "varchar(10)", "character varying (10)"} {
+		require.Regexp(t, typeName, name)
+	}
+	for _, name := range []string{"", "int;", "int)", "int, b int", "int--", "int/**/", "'x'", `"x"`, "1int", "int default 1+1"} {
+		require.NotRegexp(t, typeName, name)
+	}
+}
+
+func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
+	address := testservers.Postgres(t)
+	const base = "service text, entity text, version bigint, is_deleted boolean, key text, changed_at timestamptz, synced_at timestamptz"
+	for name, tc := range map[string]struct {
+		create  []string
+		options Options
+		says    []string
+	}{
+		"missing and not to be created": {options: Options{CreateTable: new(false)}, says: []string{"there is no table"}},
+		"a view":                        {create: []string{"CREATE VIEW %s AS SELECT 1"}, says: []string{"no table"}},
+		"many things": {
+			create:  []string{"CREATE TABLE %s (service text, entity text, version text, is_deleted boolean, key text, changed_at timestamptz, more int NOT NULL, n int)"},
+			options: Options{Columns: []Column{{Name: "n", Type: "bigint"}, {Name: "gone", Type: "text"}, {Name: "odd", Type: "nosuchtype"}}},
+			says: []string{`"version": has type text, needs bigint`, `"synced_at": missing`, `"more": NOT NULL`, `"n": has type integer, needs bigint`,
+				`"gone": missing`, "no type nosuchtype", "unique index on (service, entity)"},
+		},
+		"a required column": {
+			create:  []string{"CREATE TABLE %s (" + base + ", n bigint NOT NULL, PRIMARY KEY (service, entity))"},
+			options: Options{Columns: []Column{{Name: "n", Type: "bigint"}}},
+			says:    []string{"a retraction has no value"},
+		},
+		"a partial index": {
+			create: []string{"CREATE TABLE %s (" + base + ", doc jsonb)", "CREATE UNIQUE INDEX ON %s (service, entity) WHERE NOT is_deleted"},
+			says:   []string{"no primary key or unique index"},
+		},
+		"no partitions for a retention": {
+			create:  []string{"CREATE TABLE %s (" + base + ", doc jsonb, PRIMARY KEY (key, changed_at))"},
+			options: Options{Mode: Append, Retention: time.Hour},
+			says:    []string{"PARTITION BY RANGE (changed_at)"},
+		},
+		"a view of other columns": {
+			create: []string{"CREATE TABLE %s (" + base + ", doc jsonb, PRIMARY KEY (service, entity))", "CREATE VIEW %s_current AS SELECT 1 AS entity"},
+			says:   []string{"lacks", "doc"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := tc.options
+			o.URL, o.Service, o.Table = address, service, strings.ReplaceAll(name, " ", "_")
+			for _, statement := range tc.create {
+				execute(t, address, fmt.Sprintf(statement, o.Table))
+			}
+			err := newSink(t, o).Open(t.Context())
+			require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+			for _, part := range tc.says {
+				require.ErrorContains(t, err, part)
+			}
+		})
+	}
+}
+
+func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
+	address := testservers.Postgres(t)
+	execute(t, address, `CREATE TABLE own (id bigserial, entity varchar(50), service text, version bigint, is_deleted boolean, key text,
+		changed_at timestamptz, synced_at timestamptz, "N" numeric(12,2), note text DEFAULT 'x', UNIQUE (entity, service))`)
+	s := newSink(t, Options{URL: address, Table: "own", Service: service, Columns: []Column{{Name: "N", Path: "n", Type: "numeric"}}})
+	err := s.Open(t.Context())
+	require.ErrorContains(t, err, `"entity": has type character varying`)
+	execute(t, address, "ALTER TABLE own ALTER entity TYPE text")
+	require.NoError(t, s.Open(t.Context()))
+	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x")}))
+}
+
+func TestOpenByManyAtOnce(t *testing.T) {
+	address := testservers.Postgres(t)
+	failures := make(chan error)
+	for i := range 6 {
+		s := newSink(t, Options{URL: address, Table: "common", Mode: Append, Retention: lifetime, Service: service})
+		go func() {
+			if err := s.Open(t.Context()); err != nil {
+				failures <- err
+				return
+			}
+			failures <- s.Write(t.Context(), []change.Change{upsert("a", 1, "x"), upsert("b", int64(i), "y")})
+		}()
+	}
+	for range 6 {
+		require.NoError(t, <-failures)
+	}
+}
+
+func TestRefusedAsAWhole(t *testing.T) {
+	admin := testservers.Postgres(t)
+	parsed, err := url.Parse(admin)
+	require.NoError(t, err)
+	schema := strings.TrimPrefix(parsed.Query().Get("options"), "-csearch_path=")
+	role := schema + "_role"
+	execute(t, admin, "CREATE ROLE "+role+" LOGIN")
+	t.Cleanup(func() {
+		ctx := context.Background()
+		s, err := New(Options{URL: admin, Table: "x", Service: service})
+		require.NoError(t, err)
+		require.NoError(t, s.Open(ctx))
+		_, err = s.pool.Load().Exec(ctx, "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+		require.NoError(t, s.Close())
+	})
+
+	t.Run("database", func(t *testing.T) {
+		other := *parsed
+		other.Path = "/no_such_database"
+		err := newSink(t, Options{URL: other.String(), Table: "t", Service: service}).Open(t.Context())
+		require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+		require.False(t, sinks.Classify(err).Ambiguous)
+	})
+	t.Run("user", func(t *testing.T) {
+		other := *parsed
+		other.User = url.UserPassword("no_such_role", "hunter2")
+		err := newSink(t, Options{URL: other.String(), Table: "t", Service: service}).Open(t.Context())
+		require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+		require.NotContains(t, err.Error(), "hunter2")
+	})
+	t.Run("rights", func(t *testing.T) {
+		opened(t, Options{URL: admin, Table: "guarded"})
+		execute(t, admin, "GRANT USAGE ON SCHEMA "+schema+" TO "+role+"; GRANT SELECT ON guarded, guarded_current TO "+role)
+		other := *parsed
+		other.User = url.User(role)
+		s := opened(t, Options{URL: other.String(), Table: "guarded"})
+		err := s.Write(t.Context(), []change.Change{upsert("a", 1, "x")})
+		require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+		require.ErrorContains(t, err, "grant")
+		err = newSink(t, Options{URL: other.String(), Table: "new", Service: service}).Open(t.Context())
+		require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+	})
+	t.Run("another service's change", func(t *testing.T) {
+		s := opened(t, Options{URL: admin, Table: "services"})
+		c := upsert("a", 1, "x")
+		c.Service = "other/ripeness@warehouse"
+		require.Equal(t, sinks.Pause, classOf(s.Write(t.Context(), []change.Change{c})))
+	})
+	t.Run("not open", func(t *testing.T) {
+		s := newSink(t, Options{URL: admin, Table: "closed", Service: service})
+		require.Equal(t, sinks.Retry, classOf(s.Write(t.Context(), []change.Change{upsert("a", 1, "x")})))
+		require.Equal(t, sinks.Retry, classOf(s.Scan(t.Context(), "", 1, nil)))
+	})
+}
+
+func TestNobodyListens(t *testing.T) {
+	err := newSink(t, Options{URL: "postgres://u:hunter2@127.0.0.1:1/x", Table: "t", Service: service}).Open(t.Context())
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.False(t, e.Ambiguous, "nothing was sent")
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
+	address := testservers.Postgres(t)
+	s := opened(t, Options{URL: address, Table: "typed", Columns: []Column{
+		{Name: "n", Type: "smallint"}, {Name: "when", Type: "timestamptz"}, {Name: "tags", Type: "text[]"},
+		{Name: "code", Type: "varchar(3)"}, {Name: "checked", Type: "int"}, {Name: "unique", Type: "int"}, {Name: "parent", Type: "text"},
+	}})
+	execute(t, address, "ALTER TABLE typed ADD CONSTRAINT positive CHECK (checked > 0)")
+	execute(t, address, `CREATE UNIQUE INDEX only_one ON typed ("unique")`)
+	execute(t, address, "CREATE TABLE parents (name text PRIMARY KEY); ALTER TABLE typed ADD FOREIGN KEY (parent) REFERENCES parents")
+
+	offset := int64(0)
+	withDoc := func(doc string) change.Change {
+		offset++
+		c := upsert(fmt.Sprint("e", offset), offset, "")
+		c.Doc = []byte(doc)
+		return c
+	}
+	for _, tc := range []struct {
+		doc, says string
+		class     sinks.Class
+	}{
+		{`{"n":"SECRET"}`, `column "n" smallint`, sinks.Reject},
+		{`{"n":7777777}`, `column "n" smallint`, sinks.Reject},
+		{`{"n":1.5}`, `column "n" smallint`, sinks.Reject},
+		{`{"when":"SECRET \" quote"}`, `column "when" timestamptz`, sinks.Reject},
+		{`{"when":"2024-13-45"}`, `column "when" timestamptz`, sinks.Reject},
+		{`{"tags":"SECRET"}`, `column "tags" text[]`, sinks.Reject},
+		{`{"tags":["a\u0000SECRET"],"n":"SECRET"}`, `column "n" smallint, "tags" text[]`, sinks.Reject},
+		{`{"code":"SECRET"}`, "too long", sinks.Reject},
+		{`{"checked":-7777777}`, `constraint "positive"`, sinks.Reject},
+		{`{"unique":1}`, `constraint "only_one"`, sinks.Reject},
+		{`{"parent":"SECRET"}`, "foreign key", sinks.RetryBounded},
+	} {
+		good := withDoc(`{"n":1,"when":"2024-02-29T12:00:00Z","tags":["a","b,c"],"code":"abc","checked":1}`)
+		batch := []change.Change{good, withDoc(tc.doc)}
+		if tc.says == `constraint "only_one"` {
+			batch[0].Doc = []byte(`{"unique":1}`)
+		}
+		err := s.Write(t.Context(), batch)
+		var failed *sinks.BatchError
+		require.ErrorAs(t, err, &failed, tc.doc)
+		require.Len(t, failed.Failed, 1, tc.doc)
+		require.ErrorContains(t, failed.Failed[1], tc.says)
+		require.Equal(t, tc.class, classOf(failed.Failed[1]), "%v", failed.Failed[1])
+		require.False(t, sinks.Classify(failed.Failed[1]).Ambiguous)
+		require.NotContains(t, err.Error(), "SECRET")
+		require.NotContains(t, err.Error(), "7777777")
+	}
+
+	long := upsert(strings.Repeat("0123456789abcdef", 1000), 99, "")
+	for i := range 400 {
+		long.Entity += fmt.Sprint(i * i * 7919)
+	}
+	err := s.Write(t.Context(), []change.Change{long})
+	var failed *sinks.BatchError
+	require.ErrorAs(t, err, &failed, "an id that no index takes")
+	require.Equal(t, sinks.Reject, classOf(failed.Failed[0]))
+}
+
+func TestNulTextsNeedTheDocumentTypeJSON(t *testing.T) {
+	address := testservers.Postgres(t)
+	c := upsert("a", 1, "")
+	c.Doc = []byte(`{"text":"a\u0000b"}`)
+
+	err := opened(t, Options{URL: address, Table: "binary"}).Write(t.Context(), []change.Change{c})
+	var failed *sinks.BatchError
+	require.ErrorAs(t, err, &failed)
+	require.ErrorContains(t, failed.Failed[0], `\u0000`)
+
+	o := Options{URL: address, Table: "plain", DocType: "json", Service: service}
+	require.NoError(t, opened(t, o).Write(t.Context(), []change.Change{c}))
+	require.Equal(t, string(c.Doc), string(held(t, o, "entity")[0].Doc), "json keeps the bytes")
+}
+
+func TestServerErrorsThatNobodyKnowsAreBounded(t *testing.T) {
+	address := testservers.Postgres(t)
+	s := opened(t, Options{URL: address, Table: "guarded"})
+	execute(t, address, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+		IF NEW.entity = 'entity-7' THEN RAISE EXCEPTION 'no "%"', NEW.doc; END IF; RETURN NEW; END $$`)
+	execute(t, address, "CREATE TRIGGER refuse BEFORE INSERT ON guarded FOR EACH ROW EXECUTE FUNCTION refuse()")
+	err := s.Write(t.Context(), batchOf(20, 1))
+	var failed *sinks.BatchError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, sinks.RetryBounded, classOf(failed.Failed[7]))
+	require.NotContains(t, failed.Failed[7].Error(), "usual")
+	require.Len(t, failed.Failed, 1)
+
+	execute(t, address, `CREATE OR REPLACE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'no'; END $$`)
+	err = s.Write(t.Context(), batchOf(1000, 100))
+	require.False(t, errors.As(err, &failed), "the search for rows goes on for ever: %v", err)
+	require.Equal(t, sinks.RetryBounded, classOf(err))
+}
+
+func TestPathsAndTypesOfColumns(t *testing.T) {
+	address := testservers.Postgres(t)
+	s := opened(t, Options{URL: address, Table: "typed", Columns: []Column{
+		{Name: "deep", Path: "a.b", Type: "jsonb"}, {Name: "big", Type: "numeric"}, {Name: "text", Type: "text"}, {Name: `od"d`, Path: "x", Type: "int[]"},
+	}})
+	c := upsert("a", 1, "")
+	c.Doc = []byte(`{"a":{"b":{"c":[1]}},"big":12345678901234567890.123456789,"text":{"k":1},"x":[1,null,3]}`)
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+	read := func() (line string) {
+		require.NoError(t, s.pool.Load().QueryRow(t.Context(), `SELECT concat_ws('|', deep, big, text, "od""d") FROM typed`).Scan(&line))
+		return line
+	}
+	require.Equal(t, `{"c": [1]}|12345678901234567890.123456789|{"k":1}|{1,NULL,3}`, read())
+
+	c = upsert("a", 2, "")
+	c.Doc = []byte(`{"text":null}`)
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+	require.Empty(t, read(), "absent and null are NULL")
+}
+
+func TestViewLeavesOutRetractions(t *testing.T) {
+	o := Options{URL: testservers.Postgres(t), Table: "seen"}
+	s := opened(t, o)
+	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x"), upsert("b", 2, "x"), retract("a", 3)}))
+	var entities []string
+	require.NoError(t, s.pool.Load().QueryRow(t.Context(), "SELECT array_agg(entity) FROM seen_current").Scan(&entities))
+	require.Equal(t, []string{"b"}, entities)
+}
+
+func TestScanPages(t *testing.T) {
+	address := testservers.Postgres(t)
+	for _, mode := range []Mode{Upsert, Append} {
+		t.Run(string(mode), func(t *testing.T) {
+			s := opened(t, Options{URL: address, Table: "scanned_" + string(mode), Mode: mode})
+			ids := []string{"a", "B", "aa", "ä", "z", "Z", "🍌", "b"}
+			var batch []change.Change
+			for i, id := range ids {
+				batch = append(batch, upsert(id, int64(i), "x"), upsert(id, int64(100+i), "y"))
+			}
+			require.NoError(t, s.Write(t.Context(), append(batch, retract("b", 1000))))
+			slices.Sort(ids)
+
+			var got []string
+			for after, done := "", false; !done; {
+				n := 0
+				require.NoError(t, s.Scan(t.Context(), after, 3, func(entity string, v change.Version, deleted bool) error {
+					n++
+					after = entity
+					got = append(got, entity)
+					require.GreaterOrEqual(t, v.Offset(), int64(100))
+					require.Equal(t, entity == "b", deleted)
+					return nil
+				}))
+				done = n < 3
+			}
+			require.Equal(t, ids, got, "ascending by bytes")
+
+			stop := errors.New("stop")
+			require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(string, change.Version, bool) error { return stop }), stop)
+		})
+	}
+}
+
+func TestPartitionsComeAndGo(t *testing.T) {
+	o := Options{URL: testservers.Postgres(t), Table: "history", Mode: Append, Retention: 60 * 24 * time.Hour, Service: service}
+	s := newSink(t, o)
+	now := time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC)
+	s.present = func() time.Time { return now }
+	require.NoError(t, s.Open(t.Context()))
+
+	partitions := func() (names []string) {
+		require.NoError(t, s.pool.Load().QueryRow(t.Context(),
+			"SELECT array_agg(inhrelid::regclass::text ORDER BY inhrelid::regclass::text) FROM pg_inherits WHERE inhparent = 'history'::regclass").Scan(&names))
+		return names
+	}
+	at := func(offset int64, when time.Time) change.Change {
+		c := upsert("a", offset, "x")
+		c.Time = when
+		return c
+	}
+	require.Equal(t, []string{"history_y2026m03", "history_y2026m04"}, partitions(), "this month and the next, ahead")
+
+	edge := time.Date(2026, 2, 1, 0, 0, 0, 0, time.UTC)
+	changes := []change.Change{at(1, edge.Add(-time.Millisecond)), at(2, edge), at(3, now)}
+	require.NoError(t, s.Write(t.Context(), changes))
+	require.NoError(t, s.Write(t.Context(), changes), "a repeat")
+	require.Equal(t, []string{"history_y2026m01", "history_y2026m02", "history_y2026m03", "history_y2026m04"}, partitions())
+	require.Len(t, held(t, o, "seq"), 3)
+
+	now = time.Date(2026, 4, 2, 0, 0, 0, 0, time.UTC)
+	require.NoError(t, s.Write(t.Context(), []change.Change{at(4, now)}))
+	require.Equal(t, []string{"history_y2026m02", "history_y2026m03", "history_y2026m04", "history_y2026m05"}, partitions(),
+		"January's last row is 60 days old")
+
+	t.Run("a reader that does not end holds up nothing", func(t *testing.T) {
+		now = time.Date(2027, 1, 1, 0, 0, 0, 0, time.UTC)
+		tx, err := s.pool.Load().Begin(t.Context())
+		require.NoError(t, err)
+		_, err = tx.Exec(t.Context(), "SELECT count(*) FROM history_y2026m02")
+		require.NoError(t, err)
+		require.NoError(t, s.Write(t.Context(), []change.Change{at(5, now)}))
+		require.Contains(t, partitions(), "history_y2026m02")
+		require.NoError(t, tx.Rollback(t.Context()))
+		now = now.Add(2 * sweepInterval)
+		require.NoError(t, s.Write(t.Context(), []change.Change{at(6, now)}))
+		require.Equal(t, []string{"history_y2027m01", "history_y2027m02"}, partitions())
+	})
+	t.Run("another process drops what this one knows", func(t *testing.T) {
+		execute(t, o.URL, "DROP TABLE history_y2027m01")
+		err := s.Write(t.Context(), []change.Change{at(7, now)})
+		require.Equal(t, sinks.Retry, classOf(err), "%v", err)
+		require.NoError(t, s.Write(t.Context(), []change.Change{at(7, now)}))
+	})
+}
+
+func BenchmarkWrite(b *testing.B) {
+	address := testservers.Postgres(b)
+	for name, o := range map[string]Options{
+		"upsert": {Table: "upsert"}, "upsert typed": {Table: "typed", Columns: typed}, "append": {Table: "append", Mode: Append},
+	} {
+		o.URL = address
+		for _, n := range []int{1000, 10_000} {
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				s := opened(b, o)
+				batches := int64(0)
+				for b.Loop() {
+					batches++
+					require.NoError(b, s.Write(b.Context(), batchOf(n, batches*int64(n))))
+				}
+				b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "changes/s")
+			})
+		}
+	}
+}
