@@ -269,3 +269,9 @@ func mayRead(ops []kadm.ACLOperation) bool {
 		return strings.EqualFold(op.String(), "READ") || strings.EqualFold(op.String(), "ALL")
 	})
 }
+
+// CheckReadable fails when a topic does not exist or may not be read by this
+// user; all such topics are named at once.
+func (a *Admin) CheckReadable(ctx context.Context, topics ...string) error {
+	return checkReadable(ctx, a.adm, topics...)
+}

@@ -1,0 +1,214 @@
+package edge_test
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"go.uber.org/goleak"
+
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/edge"
+)
+
+func TestMain(m *testing.M) {
+	// A meter of the library that sarama counts with; it has no end.
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/rcrowley/go-metrics.(*meterArbiter).tick"))
+}
+
+func quietLog() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+func realKafka(t *testing.T) (transport.Config, string) {
+	brokers, prefix := testservers.Kafka(t)
+	return transport.Config{Brokers: brokers, Logger: quietLog()}, prefix
+}
+
+func newAdmin(t *testing.T, cfg transport.Config) *transport.Admin {
+	a, err := transport.NewAdmin(cfg)
+	require.NoError(t, err)
+	t.Cleanup(a.Close)
+	return a
+}
+
+func ensure(t *testing.T, cfg transport.Config, topic string, partitions int32) {
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	require.NoError(t, newAdmin(t, cfg).EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: partitions}}))
+}
+
+func newSubscriber(t *testing.T, cfg transport.Config, group string) *edge.Subscriber {
+	s, err := edge.NewSubscriber(cfg, edge.SubscriberConfig{
+		Group: group, NackBackoff: time.Millisecond,
+		SessionTimeout: 2 * time.Second, HeartbeatInterval: 100 * time.Millisecond, RebalanceTimeout: 3 * time.Second,
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
+	p, err := edge.NewPublisher(cfg)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = p.Close() })
+	return p
+}
+
+type suiteSubscriber struct {
+	*edge.Subscriber
+	admin *transport.Admin
+}
+
+func (s suiteSubscriber) SubscribeInitialize(topic string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
+}
+
+// keyed gives each message its payload as the key: the order that the suite
+// checks is per payload.
+type keyed struct{ message.Publisher }
+
+func (k keyed) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		m.Metadata.Set(transport.KeyMetadata, string(m.Payload))
+	}
+	return k.Publisher.Publish(topic, messages...)
+}
+
+func TestConformanceRealKafka(t *testing.T) {
+	cfg, prefix := realKafka(t)
+	admin := newAdmin(t, cfg)
+	withGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
+		return keyed{newPublisher(t, cfg)}, suiteSubscriber{newSubscriber(t, cfg, prefix+group), admin}
+	}
+	tests.TestPubSub(t, tests.Features{
+		ConsumerGroups: true, Persistent: true, GuaranteedOrder: true,
+		GenerateTopicFunc: func(tctx tests.TestContext) string { return prefix + "topic-" + string(tctx.TestID) },
+	}, func(t *testing.T) (message.Publisher, message.Subscriber) {
+		return withGroup(t, strings.NewReplacer("/", ".", "_", ".").Replace(t.Name()))
+	}, withGroup)
+}
+
+func receive(t *testing.T, ch <-chan *message.Message) *message.Message {
+	t.Helper()
+	select {
+	case m, ok := <-ch:
+		require.True(t, ok, "the channel was closed")
+		return m
+	case <-time.After(15 * time.Second):
+		require.FailNow(t, "no message")
+		return nil
+	}
+}
+
+func TestKeysNullsAndPositionsSurvive(t *testing.T) {
+	cfg, prefix := realKafka(t)
+	topic := prefix + "topic"
+	ensure(t, cfg, topic, 1)
+	pub := newPublisher(t, cfg)
+	keyedMessage := message.NewMessage(watermill.NewUUID(), []byte("payload"))
+	keyedMessage.Metadata.Set(transport.KeyMetadata, "key")
+	keyedMessage.Metadata.Set("other", "header")
+	plain := message.NewMessage("", []byte{})
+	tombstone := message.NewMessage(watermill.NewUUID(), nil)
+	tombstone.Metadata.Set(transport.KeyMetadata, "")
+	tombstone.Metadata.Set(transport.NullMetadata, "1")
+	require.NoError(t, pub.Publish(topic, keyedMessage, plain, tombstone))
+
+	ch, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	id, err := newAdmin(t, cfg).TopicID(t.Context(), topic)
+	require.NoError(t, err)
+	var claim uint64
+	for i, want := range []*message.Message{keyedMessage, plain, tombstone} {
+		m := receive(t, ch)
+		require.Equal(t, want.Metadata, m.Metadata)
+		require.Equal(t, string(want.Payload), string(m.Payload))
+		p, ok := transport.PositionOf(m.Context())
+		require.True(t, ok)
+		require.Equal(t, id, p.TopicID)
+		require.EqualValues(t, i, p.Offset)
+		require.EqualValues(t, i, p.Seq)
+		if i == 0 {
+			claim = p.Claim
+			m.Nack() // comes again, with the same position
+			again := receive(t, ch)
+			q, _ := transport.PositionOf(again.Context())
+			require.Equal(t, p, q)
+			again.Ack()
+			continue
+		}
+		require.Equal(t, claim, p.Claim)
+		if i == 1 {
+			require.Equal(t, transport.MessageID(id, 0, 1), m.UUID)
+		}
+		m.Ack()
+	}
+}
+
+// A handler of watermill-kafka is not told that its partition went away.
+func TestContextEndsWhenThePartitionIsRevoked(t *testing.T) {
+	cfg, prefix := realKafka(t)
+	topic := prefix + "topic"
+	ensure(t, cfg, topic, 2)
+	pub := keyed{newPublisher(t, cfg)}
+	for i := range 20 {
+		require.NoError(t, pub.Publish(topic, message.NewMessage(watermill.NewUUID(), []byte{byte(i)})))
+	}
+	first, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	held := []*message.Message{receive(t, first), receive(t, first)} // one per partition, never acknowledged
+	go func() {
+		for m := range first {
+			m.Ack()
+		}
+	}()
+	second, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	for _, m := range held { // an eager rebalance revokes both
+		select {
+		case <-m.Context().Done():
+		case <-time.After(15 * time.Second):
+			require.FailNow(t, "the context did not end")
+		}
+		m.Nack()
+	}
+	receive(t, second).Ack()
+}
+
+func TestMissingTopicIsAPlainError(t *testing.T) {
+	cfg, prefix := realKafka(t)
+	_, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), prefix+"missing")
+	require.ErrorContains(t, err, prefix+"missing does not exist")
+}
+
+func TestScram(t *testing.T) {
+	for _, mechanism := range []string{"scram-sha-256", "scram-sha-512", "plain"} {
+		t.Run(mechanism, func(t *testing.T) {
+			broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(),
+				kfake.Superuser(strings.ToUpper(mechanism), "user,=", "secret"), kfake.SeedTopics(1, "topic"))
+			require.NoError(t, err)
+			t.Cleanup(broker.Close)
+			cfg := transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog(),
+				SASL: transport.SASL{Mechanism: mechanism, User: "user,=", Password: "secret"}}
+			require.NoError(t, newPublisher(t, cfg).Publish("topic", message.NewMessage("1", []byte("x"))))
+			end, err := newAdmin(t, cfg).EndOffsets(t.Context(), "topic")
+			require.NoError(t, err)
+			require.Equal(t, map[int32]int64{0: 1}, end)
+
+			cfg.SASL.Password = "wrong"
+			_, err = edge.NewPublisher(cfg)
+			require.Error(t, err)
+			require.NotContains(t, err.Error(), "wrong")
+		})
+	}
+}
