@@ -28,17 +28,11 @@ func (r *Rules) Covers(p canonicaltree.Path) bool {
 	}
 	states := r.root
 	for _, name := range p {
-		var next []*state
-		var removed bool
-		if digits(name) {
-			next, _ = advance(nil, states, name, false)
-		} else {
-			next, removed = advance(nil, states, name, true)
-		}
-		if removed {
+		member := !digits(name)
+		if member && removes(states, name) {
 			return true
 		}
-		states = next
+		states = advance(nil, states, name, member)
 	}
 	return false
 }
@@ -53,22 +47,33 @@ func enter(set []*state, s *state) []*state {
 }
 
 // advance appends to set the states that a step leads to: by a member of that
-// name, or by the element of that index. It reports whether the value reached is
-// to be removed.
-func advance(set []*state, states []*state, name string, member bool) (next []*state, removed bool) {
+// name, or by the element of that index.
+func advance(set []*state, states []*state, name string, member bool) []*state {
 	for _, s := range states {
 		if s.loops {
 			set = enter(set, s)
 		}
-		if member {
+		if member && s.names != nil {
 			set = enter(set, s.names[name])
-			removed = removed || accepts(s.names[name])
 		}
-		set = enter(set, s.numbers[name])
+		if s.numbers != nil {
+			set = enter(set, s.numbers[name])
+		}
 		set = enter(set, s.any)
-		removed = removed || accepts(s.numbers[name]) || accepts(s.any)
 	}
-	return set, removed && member
+	return set
+}
+
+// removes reports whether a member of that name is to be removed.
+func removes(states []*state, name string) bool {
+	for _, s := range states {
+		if s.any != nil && s.any.accepts ||
+			s.names != nil && accepts(s.names[name]) ||
+			s.numbers != nil && accepts(s.numbers[name]) {
+			return true
+		}
+	}
+	return false
 }
 
 func accepts(s *state) bool { return s != nil && s.accepts }
@@ -87,16 +92,14 @@ func hit(n canonicaltree.Node, states []*state) bool {
 			if v.Len() == 0 {
 				continue
 			}
-			next, _ := advance(buf[:0], states, strconv.Itoa(i), false)
-			if hit(v, next) {
+			if hit(v, advance(buf[:0], states, strconv.Itoa(i), false)) {
 				return true
 			}
 		}
 		return false
 	}
 	for name, v := range n.Members() {
-		next, removed := advance(buf[:0], states, name, true)
-		if removed || hit(v, next) {
+		if removes(states, name) || v.Len() > 0 && hit(v, advance(buf[:0], states, name, true)) {
 			return true
 		}
 	}
@@ -149,16 +152,18 @@ func appendStripped(dst []byte, n canonicaltree.Node, states []*state) []byte {
 			if i > 0 {
 				dst = append(dst, ',')
 			}
-			next, _ := advance(buf[:0], states, strconv.Itoa(i), false)
-			dst = appendStripped(dst, v, next)
+			if v.Len() == 0 {
+				dst = append(dst, v.Raw()...)
+				continue
+			}
+			dst = appendStripped(dst, v, advance(buf[:0], states, strconv.Itoa(i), false))
 		}
 		return append(dst, ']')
 	}
 	dst = append(dst, '{')
 	first := true
 	for name, v := range n.Members() {
-		next, removed := advance(buf[:0], states, name, true)
-		if removed {
+		if removes(states, name) {
 			continue
 		}
 		if !first {
@@ -166,7 +171,11 @@ func appendStripped(dst []byte, n canonicaltree.Node, states []*state) []byte {
 		}
 		first = false
 		dst = append(canonicaltree.AppendString(dst, name), ':')
-		dst = appendStripped(dst, v, next)
+		if v.Len() == 0 {
+			dst = append(dst, v.Raw()...)
+			continue
+		}
+		dst = appendStripped(dst, v, advance(buf[:0], states, name, true))
 	}
 	return append(dst, '}')
 }
