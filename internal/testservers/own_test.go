@@ -59,7 +59,7 @@ func TestOwnKafkaKeepsAcknowledgedRecordsThroughAKill(t *testing.T) {
 	t.Parallel()
 	server := StartOwn(t, "kafka")
 	// A client of Kafka tries for ever.
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(server.Address), kgo.AllowAutoTopicCreation(),
 		kgo.DefaultProduceTopic("bananas"))

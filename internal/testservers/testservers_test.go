@@ -49,13 +49,14 @@ func TestPostgresSchemasStayApart(t *testing.T) {
 
 func TestPostgresSchemaIsDroppedAfterTheTest(t *testing.T) {
 	t.Parallel()
+	admin := PostgresAdminURL(t)
 	var schema string
 	t.Run("uses one", func(t *testing.T) {
 		connection := postgres(t, Postgres(t))
 		defer connection.Close(t.Context())
 		require.NoError(t, connection.QueryRow(t.Context(), "show search_path").Scan(&schema))
 	})
-	connection := postgres(t, PostgresAdminURL(t))
+	connection := postgres(t, admin)
 	defer connection.Close(t.Context())
 	var left int
 	require.NoError(t, connection.QueryRow(t.Context(), "select count(*) from pg_namespace where nspname = $1", schema).Scan(&left))
@@ -64,10 +65,10 @@ func TestPostgresSchemaIsDroppedAfterTheTest(t *testing.T) {
 
 func TestValkeyKeysAreDeletedAfterTheTest(t *testing.T) {
 	t.Parallel()
-	var address, key string
+	address, _ := Valkey(t)
+	var key string
 	t.Run("uses some", func(t *testing.T) {
-		var prefix string
-		address, prefix = Valkey(t)
+		_, prefix := Valkey(t)
 		key = prefix + "event"
 		client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true})
 		require.NoError(t, err)
@@ -86,7 +87,7 @@ func TestValkeyKeysAreDeletedAfterTheTest(t *testing.T) {
 func TestKafkaProducesAndConsumes(t *testing.T) {
 	t.Parallel()
 	brokers, prefix := Kafka(t)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	topic, group := prefix+"bananas", prefix+"readers"
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumerGroup(group), kgo.ConsumeTopics(topic),
