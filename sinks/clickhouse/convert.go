@@ -111,7 +111,14 @@ func converterOf(t string) (convert converter, nullable bool, err error) {
 		bits, _ := strconv.Atoi(name[len("Float"):])
 		return floats(bits), false, nil
 	case "Date", "Date32", "DateTime", "DateTime64":
-		return times, false, nil
+		span := spans[name]
+		return func(v gjson.Result) (any, error) {
+			t, err := parseTime(v)
+			if err == nil && (t.Before(span[0]) || !t.Before(span[1])) {
+				err = errTime
+			}
+			return t, err
+		}, false, nil
 	case "UUID", "IPv4", "IPv6", "Enum8", "Enum16":
 		return func(v gjson.Result) (any, error) {
 			if v.Type != gjson.String {
@@ -213,32 +220,41 @@ func decimals(scale int) converter {
 	}
 }
 
-// times takes RFC 3339, a date, a date and time in UTC, or Unix seconds.
-func times(v gjson.Result) (any, error) {
+// spans are the first and the first impossible time of each type; a
+// DateTime64 in nanoseconds, and the client library, end in 2262.
+var spans = map[string][2]time.Time{
+	"Date":       {time.Unix(0, 0), time.Date(2149, 6, 7, 0, 0, 0, 0, time.UTC)},
+	"Date32":     {time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2300, 1, 1, 0, 0, 0, 0, time.UTC)},
+	"DateTime":   {time.Unix(0, 0), time.Unix(1<<32, 0)},
+	"DateTime64": {time.Date(1900, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2262, 4, 11, 0, 0, 0, 0, time.UTC)},
+}
+
+// parseTime takes RFC 3339, a date, a date and time in UTC, or Unix seconds.
+func parseTime(v gjson.Result) (t time.Time, err error) {
 	if v.Type == gjson.Number {
 		if hugeExponent.MatchString(v.Raw) || len(v.Raw) > 40 {
-			return nil, errTime
+			return t, errTime
 		}
 		n, ok := new(big.Rat).SetString(v.Raw)
 		if !ok {
-			return nil, errTime
+			return t, errTime
 		}
 		n.Mul(n, new(big.Rat).SetInt64(int64(time.Second)))
 		nanos := new(big.Int).Quo(n.Num(), n.Denom())
 		if !nanos.IsInt64() {
-			return nil, errTime
+			return t, errTime
 		}
 		return time.Unix(0, nanos.Int64()).UTC(), nil
 	}
 	if v.Type != gjson.String {
-		return nil, errKind
+		return t, errKind
 	}
 	for _, layout := range []string{time.RFC3339Nano, time.DateOnly, "2006-01-02 15:04:05.999999999", "2006-01-02T15:04:05.999999999"} {
 		if t, err := time.Parse(layout, v.Str); err == nil {
 			return t.UTC(), nil
 		}
 	}
-	return nil, errTime
+	return t, errTime
 }
 
 func arrays(element converter) converter {

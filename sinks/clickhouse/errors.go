@@ -88,6 +88,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 			case http.StatusNotFound:
 				e.Class, e.Hint = sinks.Pause, "check the URL"
 			}
+			e.Ambiguous = sent && e.Class == sinks.Retry
 		}
 		return e
 	}

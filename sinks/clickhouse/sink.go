@@ -267,6 +267,8 @@ func (w *writer) insert(ctx context.Context, columns []string, rows []row) error
 	for i, name := range columns {
 		types[i] = clickhouse.ColumnNameAndType{Name: name, Type: w.types[name]}
 	}
+	ctx, settled := interruptible(ctx)
+	defer settled()
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(settings), clickhouse.WithColumnNamesAndTypes(types))
 	batch, err := w.conn.PrepareBatch(ctx, fmt.Sprintf("INSERT INTO %s (%s)", w.name(""), strings.Join(quoteAll(columns), ", ")))
 	if err != nil {
@@ -284,6 +286,15 @@ func (w *writer) insert(ctx context.Context, columns []string, rows []row) error
 		return classify("insert", err, true)
 	}
 	return nil
+}
+
+// interruptible gives a context that ends with ctx until settled is called, and
+// never afterwards. The client library watches a batch's context from a
+// goroutine that may still see it end after the batch is done, and would then
+// close a connection that is back in the pool.
+func interruptible(ctx context.Context) (inner context.Context, settled func() bool) {
+	inner, interrupt := context.WithCancelCause(context.WithoutCancel(ctx))
+	return inner, context.AfterFunc(ctx, func() { interrupt(context.Cause(ctx)) })
 }
 
 // token is the same for the same changes, whatever else is sent around them.

@@ -1,0 +1,313 @@
+package clickhouse
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// servers are the shared ones; everything here runs on both kinds.
+var servers = map[string]func(testing.TB) (dsn, database string){
+	"current": testservers.ClickHouseHTTP,
+	"old":     testservers.ClickHouseNative,
+}
+
+func onBoth(t *testing.T, f func(t *testing.T, dsn, database string)) {
+	for name, server := range servers {
+		t.Run(name, func(t *testing.T) {
+			dsn, database := server(t)
+			f(t, dsn, database)
+		})
+	}
+}
+
+func opened(t testing.TB, o Options) *Sink {
+	o.Service = service
+	s := newSink(t, o)
+	require.NoError(t, s.Open(t.Context()))
+	return s
+}
+
+func classOf(err error) sinks.Class { return sinks.Classify(err).Class }
+
+func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
+	_, err := New(Options{
+		URL: "clickhouse://u:hunter2@[bad", Table: "a.b.c", PartitionBy: "toYYYYMM(changed_at)", MaxBatch: -1,
+		Columns: []Column{{Name: "version", Type: "Int8"}, {Name: "x`y", Type: "Int8"}, {Name: "y", Type: "text"}},
+	})
+	require.Error(t, err)
+	for _, part := range []string{"url", "table", "service", "partition_by", "changed_at", "max_batch",
+		"columns[0].name", "columns[1].name", "columns[2].type"} {
+		require.ErrorContains(t, err, part)
+	}
+	require.NotContains(t, err.Error(), "hunter2")
+}
+
+func TestBeyondKey(t *testing.T) {
+	for expression, foreign := range map[string][]string{
+		"":                                     nil,
+		"tuple()":                              nil,
+		"service":                              nil,
+		"cityHash64(entity) % 16":              nil,
+		"(service, substring(`entity`, 1, 2))": nil,
+		"if(service = 'doc', 1, 2)":            nil,
+		"toYYYYMM(changed_at)":                 {"changed_at"},
+		"(service, is_deleted)":                {"is_deleted"},
+	} {
+		require.Equal(t, foreign, beyondKey(expression), expression)
+	}
+}
+
+func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, _ string) {
+		const base = "service String, entity String, version UInt64, is_deleted UInt8, key String, changed_at DateTime, synced_at DateTime DEFAULT now()"
+		for name, tc := range map[string]struct {
+			create  []string
+			options Options
+			says    []string
+		}{
+			"missing_and_not_to_be_created": {options: Options{CreateTable: new(false)}, says: []string{"there is no table"}},
+			"many_things": {
+				create: []string{"CREATE TABLE %s (service String, entity String, version String, is_deleted UInt8, n Int32, d Date, m UInt64 MATERIALIZED 1) " +
+					"ENGINE = MergeTree PARTITION BY d ORDER BY (service, d)"},
+				options: Options{Columns: []Column{{Name: "n", Type: "Int64"}, {Name: "m", Type: "UInt64"}, {Name: "gone", Type: "String"}}},
+				says: []string{"engine MergeTree", "sorting key (service, d)", "partition key d depends on d", "column version: has type String",
+					"column key: missing", "column n: has type Int32", "column m: missing or computed", "column gone: missing"},
+			},
+			"replaces_by_time": {
+				create: []string{"CREATE TABLE %s (" + base + ", doc String) ENGINE = ReplacingMergeTree(changed_at) ORDER BY (service, entity)"},
+				says:   []string{"engine ReplacingMergeTree"},
+			},
+			"partitions_by_time": {
+				create: []string{"CREATE TABLE %s (" + base + ", doc String) ENGINE = ReplacingMergeTree(version) PARTITION BY toYYYYMM(changed_at) ORDER BY (service, entity)"},
+				says:   []string{"depends on changed_at"},
+			},
+			"a_view_of_other_columns": {
+				create: []string{"CREATE TABLE %s (" + base + ", doc String) ENGINE = ReplacingMergeTree(version) ORDER BY (service, entity)",
+					"CREATE VIEW %s_current AS SELECT 1 AS entity"},
+				says: []string{"lacks", "doc"},
+			},
+		} {
+			t.Run(name, func(t *testing.T) {
+				for _, statement := range tc.create {
+					if strings.Contains(statement, "ENGINE = MergeTree ") {
+						statement = strings.Replace(statement, "MergeTree ", "MergeTree() ", 1)
+					}
+					execute(t, dsn, fmt.Sprintf(statement, name))
+				}
+				o := tc.options
+				o.URL, o.Service, o.Table = dsn, service, name
+				err := newSink(t, o).Open(t.Context())
+				require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+				for _, part := range tc.says {
+					require.ErrorContains(t, err, part)
+				}
+			})
+		}
+	})
+}
+
+func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, database string) {
+		execute(t, dsn, "CREATE TABLE own (more UInt8, entity String, service String, `version` UInt64, is_deleted UInt8, key String, "+
+			"changed_at DateTime, synced_at DateTime DEFAULT now(), price Decimal64(2)) ENGINE = ReplacingMergeTree(version) "+
+			"PARTITION BY cityHash64(entity) % 2 ORDER BY (entity, service)")
+		s := opened(t, Options{URL: dsn, Table: database + ".own", Columns: []Column{{Name: "price", Path: "n", Type: "Decimal(18,2)"}}})
+		require.NoError(t, s.Open(t.Context()), "again")
+		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x"), retract("b", 2)}))
+	})
+}
+
+func TestRefusedAsAWhole(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, database string) {
+		t.Run("database", func(t *testing.T) {
+			err := newSink(t, Options{URL: dsn, Table: "no_such_database.t", Service: service}).Open(t.Context())
+			require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+			require.ErrorContains(t, err, "create the database")
+		})
+		t.Run("another service's change", func(t *testing.T) {
+			c := upsert("a", 1, "x")
+			c.Service = "other/ripeness@warehouse"
+			require.Equal(t, sinks.Pause, classOf(opened(t, Options{URL: dsn, Table: "services"}).Write(t.Context(), []change.Change{c})))
+		})
+		t.Run("a column is gone", func(t *testing.T) {
+			s := opened(t, Options{URL: dsn, Table: "altered", Columns: []Column{{Name: "n", Type: "Int64"}}})
+			execute(t, dsn, "ALTER TABLE altered DROP COLUMN n")
+			err := s.Write(t.Context(), []change.Change{upsert("a", 1, "x")})
+			require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+		})
+		t.Run("not open", func(t *testing.T) {
+			s := newSink(t, Options{URL: dsn, Table: "closed", Service: service})
+			require.Equal(t, sinks.Retry, classOf(s.Write(t.Context(), []change.Change{upsert("a", 1, "x")})))
+			require.Equal(t, sinks.Retry, classOf(s.Scan(t.Context(), "", 1, nil)))
+		})
+	})
+	t.Run("user", func(t *testing.T) {
+		dsn, _ := testservers.ClickHouseNative(t)
+		err := newSink(t, Options{URL: strings.Replace(dsn, "://", "://nobody:hunter2@", 1), Table: "t", Service: service}).Open(t.Context())
+		require.Equal(t, sinks.Pause, classOf(err), "%v", err)
+		require.NotContains(t, err.Error(), "hunter2")
+	})
+}
+
+func TestNobodyListens(t *testing.T) {
+	for _, scheme := range []string{"clickhouse", "http"} {
+		err := newSink(t, Options{URL: scheme + "://u:hunter2@127.0.0.1:1/x", Table: "t", Service: service}).Open(t.Context())
+		e := sinks.Classify(err)
+		require.Equal(t, sinks.Retry, e.Class)
+		require.False(t, e.Ambiguous, "nothing was sent")
+		require.NotContains(t, err.Error(), "hunter2")
+	}
+}
+
+func TestClassify(t *testing.T) {
+	exception := func(code int32, message string) error {
+		return fmt.Errorf("send: %w", &clickhouse.Exception{Code: code, Message: message})
+	}
+	for _, tc := range []struct {
+		err   error
+		class sinks.Class
+		wait  bool
+	}{
+		{exception(252, "Too many parts (300)"), sinks.Retry, true},
+		{exception(252, "Too many partitions for single INSERT block (more than 100)"), sinks.RetryBounded, false},
+		{exception(241, "Memory limit exceeded"), sinks.Retry, true},
+		{exception(516, "Authentication failed"), sinks.Pause, false},
+		{exception(60, "Table does not exist"), sinks.Pause, false},
+		{exception(469, "Constraint `c` is violated, doc = 'SECRET'"), sinks.Reject, false},
+		{exception(4711, "SECRET"), sinks.RetryBounded, false},
+		{&clickhouse.HTTPError{StatusCode: 403, Err: errors.New("no")}, sinks.Pause, false},
+		{&clickhouse.HTTPError{StatusCode: 502, Err: errors.New("gateway")}, sinks.Retry, false},
+		{errors.New("connection reset"), sinks.Retry, false},
+	} {
+		e := classify("insert", tc.err, true)
+		require.Equal(t, tc.class, e.Class, "%v", tc.err)
+		require.Equal(t, tc.wait, e.RetryAfter > 0, "%v", tc.err)
+		require.Equal(t, e.Class == sinks.Retry || e.Class == sinks.RetryBounded, e.Ambiguous, "%v", tc.err)
+		require.NotContains(t, e.Error(), "SECRET")
+	}
+}
+
+func TestConstraintFailsOneRow(t *testing.T) {
+	dsn, _ := testservers.ClickHouseHTTP(t)
+	o := Options{URL: dsn, Table: "guarded", Service: service}
+	s := opened(t, o)
+	execute(t, dsn, "ALTER TABLE guarded ADD CONSTRAINT no_seven CHECK entity != 'entity-7'")
+	err := s.Write(t.Context(), batchOf(20, 1))
+	var failed *sinks.BatchError
+	require.ErrorAs(t, err, &failed)
+	require.Len(t, failed.Failed, 1)
+	require.Equal(t, sinks.Reject, classOf(failed.Failed[7]))
+	require.ErrorContains(t, failed.Failed[7], "no_seven")
+	require.NotContains(t, failed.Failed[7].Error(), "usual")
+	require.Len(t, current(t, o), 19)
+}
+
+func TestTooManyPartitionsAreSplit(t *testing.T) {
+	dsn, _ := testservers.ClickHouseHTTP(t)
+	o := Options{URL: dsn, Table: "scattered", Service: service, PartitionBy: "entity"}
+	require.NoError(t, opened(t, o).Write(t.Context(), batchOf(110, 1)))
+	require.Len(t, current(t, o), 110)
+}
+
+func TestRepeatedBatchAddsNoRows(t *testing.T) {
+	dsn, _ := testservers.ClickHouseHTTP(t)
+	s := opened(t, Options{URL: dsn, Table: "repeated"})
+	execute(t, dsn, "SYSTEM STOP MERGES repeated")
+	for range 3 {
+		require.NoError(t, s.Write(t.Context(), batchOf(10, 1)))
+	}
+	require.EqualValues(t, 10, count(t, dsn, "SELECT count() FROM repeated"))
+	require.NoError(t, s.Write(t.Context(), batchOf(10, 2)), "other changes")
+	require.EqualValues(t, 20, count(t, dsn, "SELECT count() FROM repeated"))
+}
+
+func TestRowsAreMergedToTheNewest(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, _ string) {
+		o := Options{URL: dsn, Table: "merged", Service: service}
+		s := opened(t, o)
+		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 5, "new"), retract("b", 6)}))
+		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "old"), upsert("b", 2, "old")}))
+		before := current(t, o)
+		require.Len(t, before, 1)
+		require.Equal(t, change.NewVersion(1, 5), before["a"].Version)
+		execute(t, dsn, "OPTIMIZE TABLE merged FINAL")
+		require.EqualValues(t, 2, count(t, dsn, "SELECT count() FROM merged"), "the retraction stays")
+		require.Equal(t, before, current(t, o))
+		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("b", 3, "old")}))
+		require.Equal(t, before, current(t, o))
+	})
+}
+
+func TestTimesOfARow(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, _ string) {
+		s := opened(t, Options{URL: dsn, Table: "timed"})
+		c := upsert("a", 1, "x")
+		c.Time = time.Date(2026, 2, 3, 4, 5, 6, 789e6, time.UTC)
+		require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+		var changed, synced time.Time
+		require.NoError(t, s.session.Load().conn.QueryRow(t.Context(), "SELECT changed_at, synced_at FROM timed").Scan(&changed, &synced))
+		require.WithinDuration(t, c.Time, changed, 789*time.Millisecond)
+		require.WithinDuration(t, time.Now(), synced, time.Minute)
+	})
+}
+
+func TestScanPages(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, _ string) {
+		s := opened(t, Options{URL: dsn, Table: "scanned"})
+		ids := []string{"a", "B", "aa", "ä", "z", "Z", "🍌", "b", "o'Neill \\ ?"}
+		var batch []change.Change
+		for i, id := range ids {
+			batch = append(batch, upsert(id, int64(i), "x"), upsert(id, int64(100+i), "y"))
+		}
+		require.NoError(t, s.Write(t.Context(), append(batch, retract("b", 1000))))
+		slices.Sort(ids)
+
+		var got []string
+		for after, done := "", false; !done; {
+			n := 0
+			require.NoError(t, s.Scan(t.Context(), after, 3, func(entity string, v change.Version, deleted bool) error {
+				n++
+				after = entity
+				got = append(got, entity)
+				require.GreaterOrEqual(t, v.Offset(), int64(100))
+				require.Equal(t, entity == "b", deleted)
+				return nil
+			}))
+			done = n < 3
+		}
+		require.Equal(t, ids, got, "ascending by bytes")
+
+		stop := errors.New("stop")
+		require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(string, change.Version, bool) error { return stop }), stop)
+	})
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for name, server := range servers {
+		dsn, _ := server(b)
+		for table, columns := range map[string][]Column{"whole": nil, "typed": typed} {
+			for _, n := range []int{1000, 10_000} {
+				b.Run(fmt.Sprintf("%s/%s/%d", name, table, n), func(b *testing.B) {
+					s := opened(b, Options{URL: dsn, Table: table, Columns: columns})
+					batches := int64(0)
+					for b.Loop() {
+						batches++
+						require.NoError(b, s.Write(b.Context(), batchOf(n, batches*int64(n))))
+					}
+					b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "changes/s")
+				})
+			}
+		}
+	}
+}
