@@ -3,6 +3,7 @@ package canonicaltree
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -54,7 +55,7 @@ func TestSortingGrowsWithNLogN(t *testing.T) {
 		"short names":    func(i int) string { return fmt.Sprint(i) },
 		"equal prefixes": func(i int) string { return fmt.Sprintf("%s%06d", strings.Repeat("x", 40), i) },
 		"equal but for the length": func(i int) string {
-			return strings.Repeat("y", i%300) + fmt.Sprintf("%06d", i)
+			return strings.Repeat("y", i%60) + fmt.Sprintf("%06d", i)
 		},
 	} {
 		for order, of := range map[string]func(int) []int{"shuffled": shuffled, "reversed": reversed} {
@@ -97,14 +98,18 @@ func TestWideAccess(t *testing.T) {
 	for _, order := range [][]int{nil, shuffled(n)} {
 		root := parse(t, string(object(n, order, name)))
 		for i := range n {
-			require.Equal(t, fmt.Sprint(i), string(root.Get(name(i)).Raw()))
+			if got := string(root.Get(name(i)).Raw()); got != strconv.Itoa(i) {
+				require.Equal(t, i, got)
+			}
 		}
 	}
 	for _, element := range []string{`7`, `[7]`} {
 		doc := "[" + strings.Repeat(element+",", n-1) + element + "]"
 		root := parse(t, doc)
 		for i := range n {
-			require.Equal(t, element, string(root.At(i).Raw()))
+			if got := string(root.At(i).Raw()); got != element {
+				require.Equal(t, element, got, i)
+			}
 		}
 	}
 }

@@ -201,3 +201,20 @@ func TestAbsentNode(t *testing.T) {
 		require.Fail(t, "no elements")
 	}
 }
+
+func TestIteratorsStop(t *testing.T) {
+	root := parse(t, `{"b":[1,2],"a":3}`)
+	for name := range root.Members() {
+		require.Equal(t, "b", name)
+		break
+	}
+	for name := range root.Sorted() {
+		require.Equal(t, "a", name)
+		break
+	}
+	for i, n := range root.Get("b").Elements() {
+		require.Equal(t, 0, i)
+		require.Equal(t, "1", string(n.Raw()))
+		break
+	}
+}

@@ -97,6 +97,8 @@ func TestTraps(t *testing.T) {
 	})
 	t.Run("duplicate names are refused", func(t *testing.T) {
 		for doc, offset := range map[string]int64{
+			`{"a\"":1,"b":2,"a\"":3}`:                     15,
+			`{"\\":1,"b":2,"\\":3}`:                       14,
 			`{"a":1,"a":1}`:                               7,
 			`{"a":1,"b":2,"a":1}`:                         13,
 			`{"a":1, "\u0061" : 1}`:                       8,
@@ -191,6 +193,13 @@ func TestTraps(t *testing.T) {
 		require.NoError(t, err)
 		_, err = ParseLimits([]byte("[1] "), Limits{Size: 3})
 		assert.Equal(t, &LimitError{Limit: "size", Max: 3, Offset: 3}, err)
+	})
+	t.Run("errors say where, not what", func(t *testing.T) {
+		for _, doc := range []string{`{"secret":1,"secret":2}`, `["secret`, "\"secret\xff\"", `{"secret" secret}`} {
+			_, err := Parse([]byte(doc))
+			require.ErrorContains(t, err, "at offset ")
+			assert.NotContains(t, err.Error(), "secret")
+		}
 	})
 	t.Run("null is not absent", func(t *testing.T) {
 		different(t, Literal, `{"a":null}`, `{}`)
