@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -158,4 +159,40 @@ func TestDamRowsView(t *testing.T) {
 		"acme/ripeness@hook b retracted - - 1 5 f",
 		"acme/ripeness@hook c unknown - - 1 5 f",
 	}, lines)
+}
+
+// A build finds tables of another version, or none, before it touches them.
+func TestCheckSchema(t *testing.T) {
+	s := handle(t, testservers.Postgres(t))
+	err := s.CheckSchema(t.Context())
+	require.ErrorIs(t, err, store.ErrSchema)
+	assert.Equal(t, store.Fatal, store.ClassOf(err))
+	_, err = s.Active(t.Context())
+	assert.Equal(t, store.Fatal, store.ClassOf(err), "%v", err)
+	require.NoError(t, s.Migrate(t.Context()))
+	require.NoError(t, s.CheckSchema(t.Context()))
+	_, err = s.pool.Exec(t.Context(), `INSERT INTO weir_schema_version (version_id, is_applied) VALUES (99, true)`)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.CheckSchema(t.Context()), store.ErrSchema)
+}
+
+// Settings that the promise rests on hold whatever the URL or the server say.
+func TestSettingsOfEveryConnection(t *testing.T) {
+	location := testservers.Postgres(t) + "&synchronous_commit=off&plan_cache_mode=auto&application_name=mine"
+	s := handle(t, location)
+	for name, want := range map[string]string{"synchronous_commit": "on", "plan_cache_mode": "force_generic_plan", "application_name": "mine"} {
+		var got string
+		require.NoError(t, s.pool.QueryRow(t.Context(), `SELECT current_setting($1)`, name).Scan(&got))
+		assert.Equal(t, want, got, name)
+	}
+}
+
+// A store whose server is down opens, and says so at each call.
+func TestOpenWithoutServer(t *testing.T) {
+	s := handle(t, "postgres://weir@127.0.0.1:1/weir?connect_timeout=2")
+	assert.Equal(t, store.Retry, store.ClassOf(s.Ping(t.Context())))
+	_, err := Open(t.Context(), Options{URL: "postgres://weir:secret@[bad"})
+	require.Error(t, err)
+	assert.Equal(t, store.Fatal, store.ClassOf(err))
+	assert.NotContains(t, err.Error(), "secret")
 }

@@ -1,6 +1,8 @@
 package sqlite
 
 import (
+	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 
@@ -13,7 +15,13 @@ import (
 	"github.com/seed-86dfc502/weir/store/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if path := os.Getenv(writerPath); path != "" {
+		fmt.Fprintln(os.Stderr, writeUntilKilled(path))
+		os.Exit(1)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 func open(t testing.TB, path string) *Store {
 	t.Helper()

@@ -1,0 +1,127 @@
+package sqlite
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const writerPath = "WEIR_TEST_SQLITE_WRITER"
+
+var crashPartition = store.Partition{Generation: 1}
+
+// writeUntilKilled decides offset after offset and says each one aloud once it
+// is durable. It runs in a process of its own.
+func writeUntilKilled(path string) error {
+	ctx := context.Background()
+	s, err := Open(ctx, Options{Path: path})
+	if err != nil {
+		return err
+	}
+	revision, err := s.Activate(ctx, []byte("c"), false)
+	if err != nil {
+		return err
+	}
+	if _, err := s.TakeOver(ctx, []store.Partition{crashPartition}, store.Token{1}); err != nil {
+		return err
+	}
+	for next := int64(0); ; next++ {
+		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: crashPartition, From: next, To: next + 1, Token: store.Token{1}}}},
+			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+				return store.Outcome{Outbox: []store.OutboxBatch{{Partition: crashPartition, Changes: []byte(strconv.FormatInt(next, 10))}}}, nil
+			})
+		if err != nil {
+			return err
+		}
+		fmt.Println(next)
+	}
+}
+
+// I1: what was acknowledged survives kill -9 in the middle of writes, whole and
+// in order; of what was not, all or nothing.
+func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
+	s, path := migrated(t)
+	command := exec.CommandContext(t.Context(), os.Args[0])
+	command.Env = append(os.Environ(), writerPath+"="+path)
+	command.Stderr = os.Stderr
+	out, err := command.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
+	acknowledged := int64(-1)
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		acknowledged, err = strconv.ParseInt(strings.TrimSpace(lines.Text()), 10, 64)
+		require.NoError(t, err)
+		if acknowledged == 25 {
+			require.NoError(t, command.Process.Kill())
+		}
+	}
+	require.Error(t, command.Wait(), "it was killed")
+	require.GreaterOrEqual(t, acknowledged, int64(25))
+
+	taken, err := s.TakeOver(t.Context(), []store.Partition{crashPartition}, store.Token{2})
+	require.NoError(t, err)
+	assert.GreaterOrEqual(t, taken[0].NextOffset, acknowledged+1)
+	require.Len(t, taken[0].Outbox, int(taken[0].NextOffset))
+	for i, o := range taken[0].Outbox {
+		assert.Equal(t, strconv.Itoa(i), string(o.Changes))
+	}
+}
+
+// A full disk is waited out: nothing is written, the error says why, and the
+// same call succeeds when there is space.
+func TestDiskFull(t *testing.T) {
+	s, _ := migrated(t)
+	revision, err := s.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	_, err = s.TakeOver(t.Context(), []store.Partition{crashPartition}, store.Token{1})
+	require.NoError(t, err)
+	limit := func(pages int) {
+		_, err := s.writer.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages))
+		require.NoError(t, err)
+	}
+	decide := func() error {
+		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: crashPartition, To: 1, Token: store.Token{1}}}},
+			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+				return store.Outcome{
+					Entities: []store.Entity{{ID: "e"}},
+					Outbox:   []store.OutboxBatch{{Partition: crashPartition, Changes: make([]byte, 1<<20)}},
+				}, nil
+			})
+		return err
+	}
+	limit(1) // SQLite takes the present size
+	err = decide()
+	require.ErrorContains(t, err, "the disk is full")
+	assert.Equal(t, store.Retry, store.ClassOf(err))
+	_, err = s.Entity(t.Context(), "e")
+	require.ErrorIs(t, err, store.ErrNotFound)
+	limit(1 << 20)
+	require.NoError(t, decide())
+}
+
+// A build finds tables of another version, or none, before it touches them.
+func TestCheckSchema(t *testing.T) {
+	s := open(t, filepath.Join(t.TempDir(), "new.db"))
+	err := s.CheckSchema(t.Context())
+	require.ErrorIs(t, err, store.ErrSchema)
+	assert.Equal(t, store.Fatal, store.ClassOf(err))
+	_, err = s.Active(t.Context())
+	assert.Equal(t, store.Fatal, store.ClassOf(err), "%v", err)
+	require.NoError(t, s.Migrate(t.Context()))
+	require.NoError(t, s.CheckSchema(t.Context()))
+	_, err = s.writer.ExecContext(t.Context(), `INSERT INTO weir_schema_version (version_id, is_applied) VALUES (99, 1)`)
+	require.NoError(t, err)
+	require.ErrorIs(t, s.CheckSchema(t.Context()), store.ErrSchema)
+}
