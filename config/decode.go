@@ -414,7 +414,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 		d.absent(v, tag) // nothing is known about it
 		return
 	}
-	if !wantsText && isText && quotedScalar(n) && text == s.raw && (v.Kind() == reflect.Bool || v.Kind() == reflect.Int && v.Type() != durationType) {
+	if !wantsText && isText && quotedScalar(n) && text == s.raw && (v.Kind() == reflect.Bool || v.Kind() == reflect.Int) {
 		d.doc.fault(path, "is text", want+", without quotes")
 		return
 	}

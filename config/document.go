@@ -11,12 +11,18 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 )
 
-// maxFile bounds a configuration file, in bytes.
-const maxFile = 4 << 20
+// What a file may cost, since the parser's work grows with the square of the
+// nesting: the bytes of a file, and how many collections may stand inside one
+// another on a line.
+const (
+	maxFile  = 1 << 20
+	maxDepth = 64
+)
 
 // document is one file: where its keys and values stand, and what was written
 // there.
@@ -70,14 +76,21 @@ func (d *document) parse(data []byte) (root ast.Node) {
 		d.faults.add(Fault{File: d.file, Problem: "is too large", Want: fmt.Sprintf("at most %s", Size(maxFile))})
 		return nil
 	}
-	d.lines = strings.Split(string(data), "\n")
-	for line, text := range d.lines {
-		if !utf8.ValidString(text) {
+	text := strings.TrimPrefix(string(data), "\ufeff")
+	d.lines = strings.Split(text, "\n")
+	for line, content := range d.lines {
+		if !utf8.ValidString(content) {
 			d.faults.add(Fault{File: d.file, Line: line + 1, Column: 1, Problem: "is not valid UTF-8", Want: "text in UTF-8"})
 			return nil
 		}
 	}
-	file, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey())
+	tokens := lexer.Tokenize(text)
+	if deep := tooDeep(tokens); deep != nil {
+		d.faults.add(Fault{File: d.file, Line: deep.Line, Column: deep.Column,
+			Problem: "is nested too deeply", Want: fmt.Sprintf("at most %d collections inside one another", maxDepth)})
+		return nil
+	}
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		fault := Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"}
 		var syntax yaml.Error
@@ -107,6 +120,29 @@ func (d *document) parse(data []byte) (root ast.Node) {
 	d.faults.add(Fault{File: d.file, Line: at.Line, Column: at.Column,
 		Problem: "has more than one document", Want: "one document per file"})
 	return bodies[0]
+}
+
+// tooDeep gives the place where a file is nested too deeply: in brackets, or in
+// lists that begin on one line.
+func tooDeep(tokens token.Tokens) *token.Position {
+	brackets, entries, line := 0, 0, 0
+	for _, t := range tokens {
+		if t.Position.Line != line {
+			entries, line = 0, t.Position.Line
+		}
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		case token.SequenceEntryType, token.MappingKeyType:
+			entries++
+		}
+		if brackets > maxDepth || entries > maxDepth {
+			return t.Position
+		}
+	}
+	return nil
 }
 
 // quoted is text that a parser's message repeats from the file, which may be

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -203,6 +204,30 @@ func TestIsDelete(t *testing.T) {
 	for _, op := range []string{"", "c", "upsert", "del"} {
 		require.False(t, s.IsDelete(op), op)
 	}
+}
+
+// A file that makes the parser work for minutes must be refused at once.
+func TestDeepNesting(t *testing.T) {
+	for _, text := range []string{
+		strings.Repeat("[", 100_000), strings.Repeat("{a: ", 100_000), strings.Repeat("- ", 100_000), strings.Repeat("? ", 100_000),
+		"a:\n  b: [" + strings.Repeat("[", 64) + strings.Repeat("]", 65),
+	} {
+		_, err := config.Load(write(t, map[string]string{"weir.yaml": text}), env)
+		require.ErrorContains(t, err, "is nested too deeply")
+	}
+	_, err := config.Load(write(t, map[string]string{"weir.yaml": strings.Repeat("#", 1<<20+1)}), env)
+	require.ErrorContains(t, err, "is too large")
+}
+
+// Editors of other systems end lines with CR LF and begin files with a mark.
+func TestForeignEditors(t *testing.T) {
+	path := write(t, map[string]string{
+		"weir.yaml": "\ufeff" + strings.ReplaceAll(smallMain[1:], "\n", "\r\n"),
+		"acme.yaml": strings.ReplaceAll(smallCustomer, "\n", "\r\n"),
+	})
+	c, err := config.Load(path, env)
+	require.NoError(t, err)
+	require.Equal(t, loadSmall(t, "").Fingerprint(), c.Fingerprint())
 }
 
 // loadAny loads a main and a customer's file and checks that whatever is in
