@@ -66,7 +66,7 @@ func TestKilledWriter(t *testing.T) {
 		most = max(most, confirmed)
 		s := openSink(t, path)
 		require.NoError(t, s.Close())
-		log := readLog(t, path)
+		log := (&reader{path: path}).log(t)
 		require.GreaterOrEqual(t, len(log), most, "a confirmed change is missing")
 		for n, c := range log {
 			require.Equal(t, upsert(n).Key, c.Key, "line %d", n)
