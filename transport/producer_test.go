@@ -1,0 +1,272 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// faulty is a broker whose answers to produce requests a test decides: fault
+// gets the number of the request, from 1, and gives an error code for topic
+// "log"; 0 lets the request pass.
+func faulty(t *testing.T, fault func(n int) int16) cluster {
+	t.Helper()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "log", "other"))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	var n atomic.Int64
+	broker.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		req := r.(*kmsg.ProduceRequest)
+		code := fault(int(n.Add(1)))
+		if code == 0 {
+			return nil, nil, false
+		}
+		resp := req.ResponseKind().(*kmsg.ProduceResponse)
+		for _, t := range req.Topics {
+			rt := kmsg.NewProduceResponseTopic()
+			rt.Topic, rt.TopicID = t.Topic, t.TopicID
+			for _, p := range t.Partitions {
+				rp := kmsg.NewProduceResponseTopicPartition()
+				rp.Partition, rp.ErrorCode = p.Partition, code
+				rt.Partitions = append(rt.Partitions, rp)
+			}
+			resp.Topics = append(resp.Topics, rt)
+		}
+		return resp, nil, true
+	})
+	return cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
+}
+
+// tiny makes every record a batch of its own.
+var tiny = transport.ProducerConfig{MaxRecordBytes: 600, Compression: transport.NoCompression}
+
+func numbered(topic string, n int) transport.Record {
+	v := make([]byte, 590)
+	copy(v, strconv.Itoa(n)+" ")
+	return transport.Record{Topic: topic, Value: v}
+}
+
+// logged reads the numbers in topic "log".
+func logged(t *testing.T, c cluster) []int {
+	t.Helper()
+	end, err := c.admin(t).EndOffsets(t.Context(), "log")
+	require.NoError(t, err)
+	cl := rawClient(t, c, kgo.ConsumeTopics("log"))
+	numbers := []int{}
+	for int64(len(numbers)) < end[0] {
+		fetches := cl.PollFetches(t.Context())
+		require.NoError(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) {
+			var n int
+			_, err := fmt.Sscan(string(r.Value), &n)
+			require.NoError(t, err)
+			numbers = append(numbers, n)
+		})
+	}
+	return numbers
+}
+
+func upTo(n int) []int {
+	list := make([]int, n)
+	for i := range list {
+		list[i] = i
+	}
+	return list
+}
+
+// One batch fails for good while others of its partition are handed in behind
+// it: none of them may be appended.
+func TestNothingIsAppendedBehindAFailedBatch(t *testing.T) {
+	for _, fail := range []*kerr.Error{kerr.InvalidRecord, kerr.MessageTooLarge, kerr.TopicAuthorizationFailed, kerr.OutOfOrderSequenceNumber} {
+		t.Run(fail.Message, func(t *testing.T) {
+			c := faulty(t, func(n int) int16 {
+				if n == 10 {
+					return fail.Code
+				}
+				return 0
+			})
+			p := c.producer(t, tiny)
+			var mu sync.Mutex
+			var wg sync.WaitGroup
+			results := make([]error, 100)
+			for i := range results { // each may be in flight, in a round or refused
+				wg.Add(1)
+				p.AppendAsync(t.Context(), []transport.Record{numbered("log", 2*i), numbered("log", 2*i+1)}, func(err error) {
+					mu.Lock()
+					results[i] = err
+					mu.Unlock()
+					wg.Done()
+				})
+			}
+			wg.Wait()
+			require.Error(t, p.Broken())
+			appended := logged(t, c)
+			require.Equal(t, upTo(9), appended, "a prefix of what was handed in")
+			for i, err := range results {
+				if 2*i+1 < len(appended) {
+					require.NoError(t, err)
+				} else {
+					require.Error(t, err)
+				}
+			}
+			require.ErrorIs(t, results[4], fail)
+			done := make(chan error, 1)
+			p.AppendAsync(t.Context(), []transport.Record{numbered("log", 1000)}, func(err error) { done <- err })
+			require.ErrorIs(t, <-done, transport.ErrBroken)
+
+			p.Reset()
+			p.AppendAsync(t.Context(), []transport.Record{numbered("log", 9)}, func(err error) { done <- err })
+			require.NoError(t, <-done)
+			require.Equal(t, upTo(10), logged(t, c))
+		})
+	}
+}
+
+func TestRetriesKeepTheOrder(t *testing.T) {
+	c := faulty(t, func(n int) int16 {
+		if n%3 == 2 {
+			return kerr.NotLeaderForPartition.Code
+		}
+		return 0
+	})
+	p := c.producer(t, tiny)
+	records := make([]transport.Record, 10)
+	for i := range records {
+		records[i] = numbered("log", i)
+	}
+	require.NoError(t, p.Append(t.Context(), records))
+	require.Equal(t, upTo(10), logged(t, c))
+}
+
+func TestTooLargeIsRefusedBeforeAnythingOfItsBatch(t *testing.T) {
+	c := faulty(t, func(int) int16 { return 0 })
+	p := c.producer(t, tiny)
+	large := transport.Record{Topic: "log", Value: make([]byte, 601)}
+	require.ErrorIs(t, p.Append(t.Context(), []transport.Record{numbered("log", 0), large}), transport.ErrTooLarge)
+	require.NoError(t, p.Broken(), "calls of Append are not ordered against each other")
+	done := make(chan error, 2)
+	p.AppendAsync(t.Context(), []transport.Record{large}, func(err error) { done <- err })
+	p.AppendAsync(t.Context(), []transport.Record{numbered("log", 1)}, func(err error) { done <- err })
+	a, b := <-done, <-done // called from different goroutines
+	require.Error(t, a)
+	require.Error(t, b)
+	require.Empty(t, logged(t, c))
+}
+
+func TestFullBuffersMakeCallersWait(t *testing.T) {
+	var open atomic.Bool
+	c := faulty(t, func(int) int16 {
+		if open.Load() {
+			return 0
+		}
+		return kerr.NotLeaderForPartition.Code
+	})
+	p := c.producer(t, transport.ProducerConfig{MaxBufferedRecords: 2})
+	done := make(chan error, 3)
+	for i := range 2 {
+		p.AppendAsync(t.Context(), []transport.Record{numbered("log", i)}, func(err error) { done <- err })
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, p.Append(ctx, []transport.Record{numbered("log", 7)}), context.DeadlineExceeded)
+	waited := make(chan struct{})
+	go func() {
+		p.AppendAsync(t.Context(), []transport.Record{numbered("log", 2)}, func(err error) { done <- err })
+		close(waited)
+	}()
+	open.Store(true)
+	for range 3 {
+		require.NoError(t, <-done)
+	}
+	<-waited
+	require.Equal(t, upTo(3), logged(t, c))
+}
+
+func TestCloseFlushesAndRefuses(t *testing.T) {
+	c := faulty(t, func(int) int16 { return 0 })
+	p := c.producer(t, transport.ProducerConfig{Linger: time.Hour})
+	done := make(chan error, 1)
+	p.AppendAsync(t.Context(), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
+	require.NoError(t, p.Close(t.Context()))
+	require.NoError(t, <-done)
+	require.ErrorIs(t, p.Append(t.Context(), []transport.Record{numbered("log", 1)}), transport.ErrClosed)
+	require.Equal(t, upTo(1), logged(t, c))
+}
+
+func TestCloseEndsThoughTheBrokerDoesNotAnswer(t *testing.T) {
+	c := faulty(t, func(int) int16 { return kerr.NotLeaderForPartition.Code })
+	p := c.producer(t, transport.ProducerConfig{})
+	done := make(chan error, 1)
+	p.AppendAsync(t.Context(), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, p.Close(ctx), context.DeadlineExceeded)
+	require.Error(t, <-done)
+}
+
+func TestMissingTopicFailsTheAppend(t *testing.T) {
+	c := faulty(t, func(int) int16 { return 0 })
+	p := c.producer(t, transport.ProducerConfig{})
+	err := p.Append(t.Context(), []transport.Record{numbered("missing", 0), numbered("log", 0)})
+	require.ErrorIs(t, err, kerr.UnknownTopicOrPartition)
+	require.Equal(t, upTo(1), logged(t, c), "another partition is not held up")
+}
+
+func TestReadLastAndEnsureTopics(t *testing.T) {
+	c := realCluster(t)
+	topic := c.topic(t, "topic", 3)
+	a := c.admin(t)
+	require.ErrorIs(t, a.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: topic, Partitions: 4}}), transport.ErrPartitionCount)
+	last, err := a.ReadLast(t.Context(), topic)
+	require.NoError(t, err)
+	require.Empty(t, last)
+
+	cl := rawClient(t, c, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	for i := range 10 {
+		require.NoError(t, cl.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 1, Key: []byte("k"), Value: []byte(fmt.Sprint(i))}).FirstErr())
+	}
+	tx := rawClient(t, c, kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.TransactionalID(c.prefix+"tx"))
+	require.NoError(t, tx.BeginTransaction())
+	require.NoError(t, tx.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 2, Value: []byte("in a transaction")}).FirstErr())
+	require.NoError(t, tx.EndTransaction(t.Context(), kgo.TryCommit))
+	last, err = a.ReadLast(t.Context(), topic)
+	require.NoError(t, err)
+	require.Len(t, last, 2)
+	require.EqualValues(t, 1, last[0].Partition)
+	require.EqualValues(t, 9, last[0].Offset)
+	require.Equal(t, "9", string(last[0].Value))
+	require.Equal(t, "k", string(last[0].Key))
+	require.Equal(t, "in a transaction", string(last[1].Value), "the marker behind it is no record")
+}
+
+func TestPublisherKeepsKeysAndNulls(t *testing.T) {
+	c := faulty(t, func(int) int16 { return 0 })
+	pub := transport.NewPublisher(c.producer(t, transport.ProducerConfig{}))
+	m := message.NewMessage("id", []byte("payload"))
+	m.Metadata = message.Metadata{transport.KeyMetadata: "", "a": "b"}
+	null := message.NewMessage("", nil)
+	null.Metadata.Set(transport.NullMetadata, "1")
+	require.NoError(t, pub.Publish("other", m, null, message.NewMessage("", nil)))
+	ch := subscribe(t, c.group(t, transport.GroupConfig{SessionTimeout: 6 * time.Second}), "other")
+	got := receive(t, ch)
+	require.Equal(t, "id", got.UUID)
+	require.Equal(t, m.Metadata, got.Metadata)
+	require.Equal(t, message.Metadata{transport.NullMetadata: "1"}, receive(t, ch).Metadata)
+	require.Empty(t, receive(t, ch).Metadata)
+	require.NoError(t, pub.Close())
+	require.ErrorIs(t, pub.Publish("other", m), transport.ErrClosed)
+}
