@@ -13,6 +13,17 @@
 // down, it forgot) the fence and the dam catch. So it fails open, and the mark
 // comes last: after the event is durable in the inbox. A mark before the
 // effect would lose the event at a crash.
+//
+// # Implementations
+//
+// [Valkey] shares its marks between processes; [Memory] is for one process.
+// Package gatetest holds the suite that both pass.
+//
+// # Guarantee
+//
+// A repetition that a gate reports was marked with the same content, up to a
+// collision of SHA-256. It does not promise to report every repetition: marks
+// expire, make room for newer ones, and go with a server's data.
 package gate
 
 import "context"
