@@ -35,11 +35,12 @@ type Options struct {
 	// SegmentBytes is the size of a file, the unit in which disk is freed.
 	// Defaults to 16 MiB.
 	SegmentBytes int64
+	// RetentionCheck is how often old segments are looked for. Defaults to one
+	// minute.
+	RetentionCheck time.Duration
 	// Logger gets the broker's warnings. Defaults to slog.Default().
 	Logger *slog.Logger
 }
-
-const retentionCheck = time.Minute
 
 // Broker is a running broker.
 type Broker struct {
@@ -70,6 +71,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	if o.SegmentBytes == 0 {
 		o.SegmentBytes = 16 << 20
+	}
+	if o.RetentionCheck == 0 {
+		o.RetentionCheck = time.Minute
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -102,15 +106,15 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	b := &Broker{cluster: cluster, addrs: cluster.ListenAddrs(), lock: lock, stop: make(chan struct{})}
 	b.loop.Add(1)
-	go b.retain()
+	go b.retain(o.RetentionCheck)
 	return b, nil
 }
 
 // retain applies retention. kfake's own clock for it runs hourly and only when
 // a topic sets a retention itself.
-func (b *Broker) retain() {
+func (b *Broker) retain(every time.Duration) {
 	defer b.loop.Done()
-	tick := time.NewTicker(retentionCheck)
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		b.cluster.ApplyRetention()
