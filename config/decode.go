@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -196,6 +197,7 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 	}
 	entries, ok := d.entries(n, path, "a mapping")
 	if !ok {
+		d.absent(v, "") // so that nothing else seems wrong
 		return
 	}
 	d.mark(path, n)
@@ -369,78 +371,78 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string, tag reflect.Str
 
 // scalar decodes a text, a number or a truth value.
 func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.StructTag) {
-	s := scalar{at: d.doc.place(n)}
-	isText := false
-	switch n := n.(type) {
-	case *ast.StringNode:
-		isText = true
-		s.raw = n.Value
-	case *ast.LiteralNode:
-		isText = true
-		s.raw = n.Value.Value
-	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
-		s.raw = n.GetToken().Value
-	default:
-		d.wrongType(n, path, describe(memberOf{typ: v.Type(), tag: tag}))
-		return
-	}
-	secret := v.Type() == secretType
-	text, unresolved, problems := s.raw, false, []mistake(nil)
-	if isText {
-		text, unresolved, problems = d.expand(s.raw)
-	}
-	s.plain = text == s.raw && !secret
-	s.unresolved = unresolved
-	if secret {
-		// A reference is no secret and helps to find the fault.
-		if text == s.raw && !unresolved || !wholeReference(s.raw) {
-			s.raw = masked
-		}
-	}
-	d.doc.values[path] = s
-	for _, p := range problems {
-		d.doc.fault(path, p.problem, p.want)
-	}
-	if len(problems) > 0 {
-		return
-	}
 	want := describe(memberOf{typ: v.Type(), tag: tag})
-	wantsText := v.Kind() == reflect.String || secret || reflect.PointerTo(v.Type()).Implements(textType) && v.Kind() == reflect.Struct
-	if wantsText && !isText {
-		d.doc.fault(path, "is not text", want+`, in quotes`)
+	secret := v.Type() == secretType
+	text, isText, ok := d.text(n, path, want, secret)
+	if !ok {
 		return
 	}
-	if unresolved && !wantsText {
-		d.absent(v, tag) // nothing is known about it
+	written := d.doc.values[path]
+	// Numbers and truth values are never meant as text, nor the other way round;
+	// only what a reference stands for may be either.
+	wantsText := v.Kind() == reflect.String || v.Kind() == reflect.Struct
+	plainWord := v.Kind() == reflect.Bool || v.Kind() == reflect.Int
+	switch {
+	case wantsText && !isText:
+		d.doc.fault(path, "is not text", want+", in quotes")
 		return
-	}
-	if !wantsText && isText && quotedScalar(n) && text == s.raw && (v.Kind() == reflect.Bool || v.Kind() == reflect.Int) {
+	case plainWord && written.plain && quotedScalar(n):
 		d.doc.fault(path, "is text", want+", without quotes")
 		return
-	}
-	if m := set(v, text); m != nil {
-		if m.want == "" {
-			m.want = want
-		}
-		if !unresolved {
-			d.doc.fault(path, m.problem, m.want)
-		}
+	case written.unresolved && !wantsText:
+		d.absent(v, tag)
 		return
 	}
-	if unresolved {
+	m := set(v, text)
+	switch {
+	case written.unresolved: // nothing is known about the value
+		return
+	case m != nil:
+		d.doc.fault(path, m.problem, cmp.Or(m.want, want))
 		return
 	}
 	d.limits(v, path, tag)
 	if tag.Get("path") == "true" {
 		if text == "" {
-			d.doc.fault(path, "is empty", "a path")
+			d.doc.fault(path, "is empty", want)
 		}
 		v.SetString(d.doc.relative(text))
 	}
 }
 
-// wholeReference reports whether a text is one reference without a default,
-// which tells nothing about the value.
+// text gives the text of a scalar, references replaced, and whether the file has
+// it as text. It notes what is written, and reports what is no scalar.
+func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string, isText, ok bool) {
+	s := scalar{at: d.doc.place(n)}
+	switch n := n.(type) {
+	case *ast.StringNode:
+		s.raw, isText = n.Value, true
+	case *ast.LiteralNode:
+		s.raw, isText = n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		s.raw = n.GetToken().Value
+	default:
+		d.wrongType(n, path, want)
+		return "", false, false
+	}
+	text = s.raw
+	var problems []mistake
+	if isText {
+		text, s.unresolved, problems = d.expand(s.raw)
+	}
+	s.plain = text == s.raw && !secret && !s.unresolved
+	if secret && !wholeReference(s.raw) {
+		s.raw = masked
+	}
+	d.doc.values[path] = s
+	for _, p := range problems {
+		d.doc.fault(path, p.problem, p.want)
+	}
+	return text, isText, len(problems) == 0
+}
+
+// wholeReference reports whether a text is one reference without a default. It
+// tells nothing about the value, and helps to find the fault.
 func wholeReference(raw string) bool {
 	return strings.HasPrefix(raw, "${") && strings.Index(raw, "}") == len(raw)-1 && !strings.Contains(raw, ":-")
 }
