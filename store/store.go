@@ -8,7 +8,9 @@ import (
 )
 
 // Store is the whole of it; stages ask for the part they use. Every method may
-// be called from any number of goroutines. Errors are sorted by ClassOf.
+// be called from any number of goroutines. Errors are sorted by ClassOf. Entity
+// ids must be valid UTF-8 without NUL, else the error is of class Poison. Times
+// keep microseconds. A byte slice that is empty may come back as nil.
 type Store interface {
 	Configurations
 	Decisions
@@ -96,7 +98,8 @@ type Move struct {
 type Entity struct {
 	ID string
 	// Docs is a JSON object: source name to source document, as stored text.
-	// A source without document (never seen, or deleted) has no member.
+	// A source without document (never seen, or deleted) has no member. It comes
+	// back byte for byte; nil is stored as {}. Anything but JSON is Poison.
 	Docs []byte
 	// Fence is what stale events are told by, opaque to the store.
 	Fence []byte
@@ -166,8 +169,8 @@ type Lookup func(keys []Key) ([]Row, error)
 type Decisions interface {
 	// TakeOver writes token into the watermarks of partitions, creating them at
 	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
-	// transaction is either seen whole or can no longer commit. Answers in the
-	// order of partitions.
+	// transaction is either seen whole or can no longer commit. It waits for a
+	// decision under way. Answers in the order of partitions; none twice.
 	TakeOver(ctx context.Context, partitions []Partition, token Token) ([]TakenOver, error)
 
 	// Decide runs one decision transaction: check revision and watermarks, load
@@ -176,22 +179,30 @@ type Decisions interface {
 	// store repeats a transaction that certainly did not commit. An error of
 	// decide ends the transaction and is returned as it is.
 	//
+	// decide runs while the watermarks are locked, so it should take well under
+	// a minute, and it must not call the store but by lookup: a store with one
+	// writer would wait for itself. An outbox batch of a partition that is not
+	// in Moves, or a key that is swapped twice, is Fatal.
+	//
 	// After an error of class Unknown the transaction may have been committed.
 	Decide(ctx context.Context, d Decision, decide func(entities []Entity, lookup Lookup) (Outcome, error)) ([]int64, error)
 
 	// Discard deletes acknowledged outbox rows without a decision, under the
-	// same watermark check (From and To equal).
+	// same watermark check (From and To equal). Calling it again does no harm.
 	Discard(ctx context.Context, moves []Move, published []int64) error
 
 	// CompareAndSwap decides checks on their own, outside of the flow: each is
 	// compared with its row and swapped when it differs, all in one durable
 	// transaction that neither writes nor locks rows that are equal. It gives,
-	// per check, whether it passed. No key twice in one call; calls from any
-	// number of goroutines and processes are linearizable per key.
+	// per check, whether it passed. The unknown state equals nothing, so a nil
+	// Content always passes. No key twice in one call; calls from any number of
+	// goroutines and processes are linearizable per key. The version of a row
+	// never goes backwards.
 	CompareAndSwap(ctx context.Context, checks []Check) ([]bool, error)
 
 	// PurgeEntities removes up to limit entities that were deleted before the
-	// given time, with their dam rows, and tells how many.
+	// given time, oldest first, with their dam rows, and tells how many. A
+	// decision under way on one of them either keeps it or is fenced.
 	PurgeEntities(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
@@ -214,7 +225,8 @@ type Deliveries interface {
 	// Rows reads dam rows in the order of keys; it locks nothing.
 	Rows(ctx context.Context, keys []Key) ([]Row, error)
 	// Confirm records deliveries, never backwards: a version at or below what
-	// is already confirmed changes nothing. Keys may repeat.
+	// is already confirmed changes nothing. Keys may repeat; a missing row is
+	// passed over. Calling it again does no harm.
 	Confirm(ctx context.Context, done []Confirmation) error
 }
 
@@ -274,12 +286,22 @@ type LetterFilter struct {
 
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
+	// AddLetters adds those whose DedupKey is not there yet, all or none. A
+	// letter is never refused for its content: in its texts, what a database
+	// cannot hold becomes U+FFFD; Payload, Headers and DedupKey stay as they are.
 	AddLetters(ctx context.Context, letters []DeadLetter) error
-	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error) // ascending id, without payloads
-	Letter(ctx context.Context, id int64) (DeadLetter, error)              // ErrNotFound
+	// ListLetters gives one page in ascending id, without Payload and Original.
+	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
+	// Letter gives one, complete; ErrNotFound.
+	Letter(ctx context.Context, id int64) (DeadLetter, error)
+	// EditLetter replaces the payload; the first one stays as Original.
+	// ErrNotFound.
 	EditLetter(ctx context.Context, id int64, payload []byte) error
+	// SetLetterState tells how many of these were in another state before; ids
+	// that are not there are passed over.
 	SetLetterState(ctx context.Context, ids []int64, s LetterState) (int, error)
-	CountLetters(ctx context.Context) (map[Stage]int64, error) // open ones
+	// CountLetters counts the open ones; a stage without any has no entry.
+	CountLetters(ctx context.Context) (map[Stage]int64, error)
 }
 
 // Audit is one operator action.
@@ -311,9 +333,11 @@ type Positions interface {
 // Reader answers questions of commands and pages; nothing that decides uses it.
 type Reader interface {
 	Entity(ctx context.Context, id string) (Entity, error) // ErrNotFound
-	// EntityRows gives the dam rows of one entity with their service names.
+	// EntityRows gives the dam rows of one entity with their service names, in
+	// the order of these.
 	EntityRows(ctx context.Context, id string) ([]NamedRow, error)
 	Watermarks(ctx context.Context) (map[Partition]int64, error)
+	// Audits pages through operator actions in ascending id.
 	Audits(ctx context.Context, afterID int64, limit int) ([]Audit, error)
 	// Entities pages through ids in ascending byte order: those after the given one.
 	Entities(ctx context.Context, after string, limit int) ([]Entity, error)

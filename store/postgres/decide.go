@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -151,10 +152,10 @@ func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) ([
 	b.Queue(begin)
 	b.Queue(sqlShareRevision)
 	b.Queue(sqlRevision).QueryRow(func(row pgx.Row) error {
-		if err := row.Scan(&revision); err != pgx.ErrNoRows { // no row comes as this very value
+		if err := row.Scan(&revision); !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		return nil
+		return nil // nothing was ever activated
 	})
 	if len(d.Moves) > 0 {
 		queueMoves(b, d.Moves, &moved)
