@@ -159,7 +159,8 @@ func (ev *evaluation) apply(r *record) error {
 	}
 	ev.count(r, outcomeMerged)
 	clear(ev.touched)
-	all := !ev.current || present != wasPresent
+	// An entity that is new and not complete yet has no rows to compare with.
+	all := present != wasPresent || !ev.current && (present || ev.stored.Found)
 	if !all && present {
 		ev.plan.index.TouchedBy(before.Root(), after.Root(), ev.touched)
 	}

@@ -220,3 +220,10 @@ func locate(what string, l Locator, msg *message.Message, value []byte, null boo
 	}
 	return "", refuse(code, "the %s at path %s is neither a string nor a number", what, l.Path)
 }
+
+// Take takes one event apart without gate or inbox: the record that would be
+// appended, or the dead letter. For tests of configurations and dry runs.
+func (s *Shape) Take(msg *message.Message, p transport.Position) (inbox.Record, *store.DeadLetter) {
+	t := s.take(msg, p)
+	return t.record, t.letter
+}

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// load reads the configuration; its faults are a usage error and, with
+// --json, a JSON list on standard output.
+func (a *app) load(options ...config.Option) (*config.Config, error) {
+	c, err := config.Load(a.config, a.env, options...)
+	var faults *config.Faults
+	if errors.As(err, &faults) && a.json {
+		if e := a.printJSON(faults); e != nil {
+			return nil, e
+		}
+		return nil, &usageError{fmt.Errorf("%s is not usable", a.config)}
+	}
+	if err != nil {
+		return nil, &usageError{err}
+	}
+	return c, nil
+}
+
+// logger makes the logger that the configuration asks for.
+func logger(c *config.Config, w io.Writer) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(c.Log.Level)) // one of four words, checked at load
+	options := &slog.HandlerOptions{Level: level}
+	if c.Log.Format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+func (a *app) printJSON(v any) error {
+	e := json.NewEncoder(a.out)
+	e.SetIndent("", "  ")
+	e.SetEscapeHTML(false)
+	return e.Encode(v)
+}
+
+// withStore opens the store of the configuration for one command. The tables
+// must be those of this build.
+func (a *app) withStore(ctx context.Context, f func(s store.Store) error) error {
+	c, err := a.load()
+	if err != nil {
+		return err
+	}
+	s, err := pipeline.OpenStore(ctx, c, logger(c, a.err))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if err := s.CheckSchema(ctx); err != nil {
+		return errors.Join(fmt.Errorf("store: %w (run pipeline migrate -c %s)", err, a.config), s.Close())
+	}
+	return errors.Join(f(s), s.Close())
+}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strconv"
+	"text/tabwriter"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) dlqCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "dlq",
+		Short: "Dead letters: what could not be ingested, decided or delivered",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(a.dlqListCommand(), a.dlqShowCommand())
+	return c
+}
+
+// letterJSON is a dead letter as --json prints it.
+type letterJSON struct {
+	ID            int64             `json:"id"`
+	Created       time.Time         `json:"created"`
+	State         store.LetterState `json:"state"`
+	Stage         store.Stage       `json:"stage"`
+	Code          string            `json:"code"`
+	Reason        string            `json:"reason"`
+	Source        string            `json:"source,omitempty"`
+	Service       string            `json:"service,omitempty"`
+	Entity        string            `json:"entity,omitempty"`
+	EventID       string            `json:"event_id,omitempty"`
+	Version       uint64            `json:"version,omitempty"`
+	Topic         string            `json:"topic,omitempty"`
+	Partition     int32             `json:"partition"`
+	Offset        int64             `json:"offset"`
+	Payload       *string           `json:"payload,omitempty"`
+	PayloadBase64 string            `json:"payload_base64,omitempty"` // when the bytes are not UTF-8
+}
+
+func toLetterJSON(l store.DeadLetter) letterJSON {
+	j := letterJSON{
+		ID: l.ID, Created: l.Created, State: l.State, Stage: l.Stage, Code: l.Code, Reason: l.Reason, Source: l.Source,
+		Service: l.Service, Entity: l.Entity, EventID: l.EventID, Version: uint64(l.Version), Topic: l.Topic, Partition: l.Part, Offset: l.Offset,
+	}
+	switch {
+	case l.Payload == nil:
+	case utf8.Valid(l.Payload):
+		text := string(l.Payload)
+		j.Payload = &text
+	default:
+		j.PayloadBase64 = base64.StdEncoding.EncodeToString(l.Payload)
+	}
+	return j
+}
+
+func (a *app) dlqListCommand() *cobra.Command {
+	var f store.LetterFilter
+	var stage, state string
+	c := &cobra.Command{
+		Use:     "list",
+		Short:   "List dead letters, the oldest first, without payloads",
+		Example: "  pipeline dlq list -c weir.yaml\n  pipeline dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.Stage, f.State = store.Stage(stage), store.LetterState(state)
+			if f.State == "all" {
+				f.State = ""
+			}
+			return a.withStore(cmd.Context(), func(s store.Store) error {
+				letters, err := s.ListLetters(cmd.Context(), f)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					all := make([]letterJSON, len(letters))
+					for i, l := range letters {
+						all[i] = toLetterJSON(l)
+					}
+					return a.printJSON(all)
+				}
+				if len(letters) == 0 {
+					fmt.Fprintln(a.out, "no dead letters")
+					return nil
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tCREATED\tSTAGE\tCODE\tWHERE\tENTITY\tREASON")
+				for _, l := range letters {
+					where := l.Source
+					if l.Service != "" {
+						where = l.Service
+					}
+					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Stage, l.Code, where, l.Entity, l.Reason)
+				}
+				if err := w.Flush(); err != nil {
+					return err
+				}
+				if len(letters) == f.Limit {
+					fmt.Fprintf(a.out, "more: --after %d\n", letters[len(letters)-1].ID)
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVar(&stage, "stage", "", "only this stage: ingest, decide or deliver")
+	c.Flags().StringVar(&f.Source, "source", "", "only events of this source")
+	c.Flags().StringVar(&f.Service, "service", "", "only this service, customer/projection@sink")
+	c.Flags().StringVar(&f.Entity, "entity", "", "only this entity")
+	c.Flags().StringVar(&f.Code, "code", "", "only this reason, for instance bad_json")
+	c.Flags().StringVar(&state, "state", string(store.LetterOpen), "open, replayed, discarded or all")
+	c.Flags().Int64Var(&f.AfterID, "after", 0, "page on: only larger ids")
+	c.Flags().IntVar(&f.Limit, "limit", 100, "how many")
+	return a.needConfig(c)
+}
+
+func (a *app) dlqShowCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:     "show ID",
+		Short:   "Show one dead letter with its payload",
+		Example: "  pipeline dlq show -c weir.yaml 17",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := strconv.ParseInt(args[0], 10, 64)
+			if err != nil || id <= 0 {
+				return &usageError{fmt.Errorf("%q is no id of a dead letter", args[0])}
+			}
+			return a.withStore(cmd.Context(), func(s store.Store) error {
+				l, err := s.Letter(cmd.Context(), id)
+				if errors.Is(err, store.ErrNotFound) {
+					return fmt.Errorf("there is no dead letter %d", id)
+				}
+				if err != nil {
+					return err
+				}
+				if a.json {
+					return a.printJSON(toLetterJSON(l))
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+				row := func(name string, value any) {
+					if v := fmt.Sprint(value); v != "" {
+						fmt.Fprintf(w, "%s\t%s\n", name, v)
+					}
+				}
+				row("id", l.ID)
+				row("created", l.Created.UTC().Format(time.RFC3339))
+				row("state", l.State)
+				row("stage", l.Stage)
+				row("reason", l.Code+": "+l.Reason)
+				row("source", l.Source)
+				row("service", l.Service)
+				row("entity", l.Entity)
+				row("event id", l.EventID)
+				if l.Version != 0 {
+					row("version", l.Version)
+				}
+				if l.Topic != "" {
+					row("origin", fmt.Sprintf("%s, partition %d, offset %d", l.Topic, l.Part, l.Offset))
+				}
+				if err := w.Flush(); err != nil {
+					return err
+				}
+				fmt.Fprintf(a.out, "\n%s\n", l.Payload)
+				return nil
+			})
+		},
+	}
+	return a.needConfig(c)
+}

@@ -1,0 +1,117 @@
+// Command pipeline is Weir: it merges events about an entity from several
+// sources, makes one projection per customer, and lets an update through to a
+// customer only when that customer's projection really changed.
+//
+// Results go to standard output, errors and logs to standard error. Exit
+// status: 0 ok, 1 failed, 2 wrong usage or configuration.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"github.com/spf13/cobra"
+)
+
+// Exit statuses.
+const (
+	exitOK     = 0
+	exitFailed = 1
+	exitUsage  = 2
+)
+
+// usageError is a fault of the command line or of the configuration.
+type usageError struct{ err error }
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// app is what all commands share.
+type app struct {
+	out, err io.Writer
+	env      func(string) (string, bool)
+	config   string
+	json     bool
+}
+
+func main() {
+	a := &app{out: os.Stdout, err: os.Stderr, env: os.LookupEnv}
+	os.Exit(a.main(context.Background(), os.Args[1:]))
+}
+
+// main runs one command. The first signal ends it in order, a second one at once.
+func (a *app) main(ctx context.Context, args []string) int {
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	defer signal.Stop(signals)
+	go func() {
+		<-signals
+		stop()
+		s := <-signals
+		fmt.Fprintln(a.err, "stopped at once by a second signal")
+		os.Exit(128 + int(s.(syscall.Signal)))
+	}()
+	root := a.root()
+	root.SetArgs(args)
+	err := root.ExecuteContext(ctx)
+	var usage *usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintln(a.err, err)
+		return exitUsage
+	}
+	fmt.Fprintln(a.err, "error:", err)
+	return exitFailed
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:           "pipeline",
+		Short:         "Send a customer an update only when that customer's view really changed",
+		SilenceErrors: true, SilenceUsage: true,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetOut(a.out)
+	root.SetErr(a.err)
+	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results as JSON")
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+	})
+	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.migrateCommand(), a.generateCommand())
+	for _, c := range root.Commands() {
+		wrapArgs(c)
+	}
+	return root
+}
+
+// wrapArgs makes wrong arguments of any command a usage error.
+func wrapArgs(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		wrapArgs(sub)
+	}
+}
+
+// needConfig adds the flag that names the configuration.
+func (a *app) needConfig(c *cobra.Command) *cobra.Command {
+	c.Flags().StringVarP(&a.config, "config", "c", "weir.yaml", "main configuration file")
+	_ = c.MarkFlagFilename("config", "yaml", "yml")
+	return c
+}

@@ -1,0 +1,171 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+)
+
+func (a *app) runCommand() *cobra.Command {
+	var role string
+	var untilIdle, activate bool
+	c := &cobra.Command{
+		Use:   "run",
+		Short: "Run the pipeline until it is stopped",
+		Long: "Run the pipeline until it is stopped: SIGTERM or SIGINT finish what is in hand, a second signal ends at once.\n" +
+			"Several processes with the same configuration share the work.",
+		Example: "  pipeline run -c weir.yaml\n  pipeline run -c weir.yaml --until-idle\n  pipeline run -c weir.yaml --role decide,deliver",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			roles, err := parseRoles(role)
+			if err != nil {
+				return &usageError{err}
+			}
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			return a.run(cmd.Context(), cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: untilIdle, Activate: activate})
+		},
+	}
+	c.Flags().StringVar(&role, "role", "ingest,decide,deliver", "stages that this process runs, separated by commas")
+	c.Flags().BoolVar(&untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
+	c.Flags().BoolVar(&activate, "activate", false, "let this configuration replace a later one (a roll-back)")
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"ingest", "decide", "deliver"}, cobra.ShellCompDirectiveNoFileComp))
+	return a.needConfig(c)
+}
+
+func parseRoles(s string) (pipeline.Roles, error) {
+	var r pipeline.Roles
+	for _, word := range strings.Split(s, ",") {
+		switch strings.TrimSpace(word) {
+		case "ingest":
+			r.Ingest = true
+		case "decide":
+			r.Decide = true
+		case "deliver":
+			r.Deliver = true
+		default:
+			return r, fmt.Errorf("--role: %q is no stage; want ingest, decide or deliver", word)
+		}
+	}
+	return r, nil
+}
+
+func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options) error {
+	log := logger(cfg, a.err)
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	opt.Logger, opt.Registry = log, reg
+	start := time.Now()
+	p, err := pipeline.Open(ctx, opt)
+	if err != nil {
+		return err
+	}
+	address, stopAdmin, err := p.ServeAdmin()
+	if err != nil {
+		return errors.Join(err, p.Close())
+	}
+	if address != "" {
+		log.Info("serving metrics and probes", "address", address)
+	}
+	stopProgress := a.progress(reg)
+	err = errors.Join(p.Run(ctx), stopAdmin())
+	stopProgress()
+	if !opt.UntilIdle && !a.json {
+		return err
+	}
+	s, e := pipeline.Summarize(reg)
+	if e != nil {
+		return errors.Join(err, e)
+	}
+	if a.json {
+		return errors.Join(err, a.printJSON(s))
+	}
+	a.summary(cfg, s, time.Since(start))
+	return err
+}
+
+// progress shows one line that is written over and over while standard
+// error is a terminal.
+func (a *app) progress(reg *prometheus.Registry) (stop func()) {
+	f, ok := a.err.(*os.File)
+	if !ok || !term.IsTerminal(int(f.Fd())) {
+		return func() {}
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		var last int64
+		for {
+			select {
+			case <-tick.C:
+			case <-quit:
+				fmt.Fprint(f, "\r\033[K")
+				return
+			}
+			s, err := pipeline.Summarize(reg)
+			if err != nil {
+				continue
+			}
+			var held, pruned, delivered int64
+			for _, c := range s.Customers {
+				held, pruned, delivered = held+c.Held, pruned+c.Pruned, delivered+c.Delivered
+			}
+			fmt.Fprintf(f, "\r\033[K%s events (%s/s) · %s not evaluated · %s held back · %s delivered",
+				humanize.Comma(s.Read), humanize.Comma(s.Read-last), humanize.Comma(pruned), humanize.Comma(held), humanize.Comma(delivered))
+			last = s.Read
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// summary tells a newcomer what happened.
+func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration) {
+	n := humanize.Comma
+	fmt.Fprintf(a.out, "\nDone in %s.\n\n", took.Round(10*time.Millisecond))
+	fmt.Fprintf(a.out, "%12s events read\n", n(s.Read))
+	fmt.Fprintf(a.out, "%12s stopped at the gate: the same event was taken in before\n", n(s.Repeated))
+	fmt.Fprintf(a.out, "%12s stale: older than what the entity has seen already\n", n(s.Stale))
+	fmt.Fprintf(a.out, "%12s noise: nothing that matters to anybody changed\n", n(s.Noise))
+	fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
+	if s.Dead > 0 {
+		fmt.Fprintf(a.out, "%12s dead letters: see pipeline dlq list -c %s\n", n(s.Dead), a.config)
+	}
+	fmt.Fprintln(a.out)
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "customer\tpruned\tevaluated\theld back\tpassed\tdelivered\t")
+	var sum pipeline.CustomerSummary
+	for _, c := range s.Customers {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Customer, n(c.Pruned), n(c.Evaluated), n(c.Held), n(c.Passed), n(c.Delivered))
+		sum.Pruned, sum.Evaluated, sum.Held = sum.Pruned+c.Pruned, sum.Evaluated+c.Evaluated, sum.Held+c.Held
+		sum.Passed, sum.Delivered = sum.Passed+c.Passed, sum.Delivered+c.Delivered
+	}
+	if len(s.Customers) > 1 {
+		fmt.Fprintf(w, "all\t%s\t%s\t%s\t%s\t%s\t\n", n(sum.Pruned), n(sum.Evaluated), n(sum.Held), n(sum.Passed), n(sum.Delivered))
+	}
+	_ = w.Flush()
+	fmt.Fprintln(a.out, "\npruned: the projection reads nothing that changed, so it was not evaluated; held back: evaluated, and equal to what the customer has.")
+	dirs := map[string]bool{}
+	for _, service := range cfg.Services() {
+		if f := service.Delivery.File; f != nil && !dirs[filepath.Dir(f.Path)] {
+			dirs[filepath.Dir(f.Path)] = true
+			fmt.Fprintf(a.out, "Output: %s\n", filepath.Dir(f.Path))
+		}
+	}
+}

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/golden"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) testCommand() *cobra.Command {
+	var dir, run string
+	var update bool
+	c := &cobra.Command{
+		Use:   "test",
+		Short: "Run golden tests of the configuration: events in, expected sends and suppressions out",
+		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
+			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
+		Example: "  pipeline test -c weir.yaml\n  pipeline test -c weir.yaml --update --run retraction",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.load(config.AllowUnsetEnv())
+			if err != nil {
+				return err
+			}
+			if dir == "" {
+				dir = filepath.Join(filepath.Dir(cfg.File), "tests")
+			}
+			var pattern *regexp.Regexp
+			if run != "" {
+				if pattern, err = regexp.Compile(run); err != nil {
+					return &usageError{fmt.Errorf("--run: %w", err)}
+				}
+			}
+			results, err := golden.Run(cfg, dir, pattern, update)
+			if err != nil {
+				return err
+			}
+			failed := 0
+			for _, r := range results {
+				switch {
+				case r.Diff != "":
+					failed++
+					if !a.json {
+						fmt.Fprintf(a.out, "FAIL %s\n%s\n", r.Name, r.Diff)
+					}
+				case a.json:
+				case r.Updated:
+					fmt.Fprintf(a.out, "updated %s\n", r.Name)
+				default:
+					fmt.Fprintf(a.out, "ok   %s\n", r.Name)
+				}
+			}
+			if a.json {
+				if err := a.printJSON(results); err != nil {
+					return err
+				}
+			}
+			if failed > 0 {
+				return fmt.Errorf("%d of %d cases are not as expected", failed, len(results))
+			}
+			return nil
+		},
+	}
+	c.Flags().StringVar(&dir, "dir", "", "folder of the cases (default: tests beside the configuration file)")
+	c.Flags().StringVar(&run, "run", "", "only cases whose name matches this regular expression")
+	c.Flags().BoolVar(&update, "update", false, "write what came out as the expectation")
+	return a.needConfig(c)
+}

@@ -1,0 +1,198 @@
+package golden
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	udiff "github.com/aymanbagabas/go-udiff"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Files of a case.
+const (
+	EventsFile   = "events.jsonl"
+	ExpectedFile = "expected.txt"
+)
+
+// Result is what became of one case.
+type Result struct {
+	Name string `json:"name"`
+	// Diff is empty when the case is as expected: a unified diff otherwise.
+	Diff string `json:"diff,omitempty"`
+	// Updated tells that the expectation was written anew.
+	Updated bool `json:"updated,omitempty"`
+}
+
+// Run runs the cases below dir whose name matches pattern (nil: all), in the
+// order of their names. With update it writes what came out as the
+// expectation. The error is about cases that cannot be run at all.
+func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool) ([]Result, error) {
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Name() == EventsFile {
+			name, _ := filepath.Rel(dir, filepath.Dir(path))
+			if pattern == nil || pattern.MatchString(name) {
+				names = append(names, name)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(names) == 0 {
+		return nil, fmt.Errorf("no case in %s: a case is a folder with %s", dir, EventsFile)
+	}
+	sort.Strings(names)
+	var results []Result
+	var errs []error
+	for _, name := range names {
+		r, err := runCase(c, filepath.Join(dir, name), update)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("case %s: %w", name, err))
+			continue
+		}
+		r.Name = name
+		results = append(results, r)
+	}
+	return results, errors.Join(errs...)
+}
+
+func runCase(c *config.Config, dir string, update bool) (Result, error) {
+	events, err := os.ReadFile(filepath.Join(dir, EventsFile))
+	if err != nil {
+		return Result{}, err
+	}
+	got, err := Play(c, events)
+	if err != nil {
+		return Result{}, err
+	}
+	path := filepath.Join(dir, ExpectedFile)
+	want, err := os.ReadFile(path)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return Result{}, err
+	}
+	if string(want) == got {
+		return Result{}, nil
+	}
+	if update {
+		return Result{Updated: true}, os.WriteFile(path, []byte(got), 0o644)
+	}
+	return Result{Diff: udiff.Unified("expected", "got", string(want), got)}, nil
+}
+
+// event is one line of a case.
+type event struct {
+	Source  string            `json:"source"`
+	Event   json.RawMessage   `json:"event"`
+	Key     string            `json:"key"`
+	Headers map[string]string `json:"headers"`
+}
+
+// Play runs events, one JSON object per line, through the configuration from
+// an empty state and tells what became of each.
+func Play(c *config.Config, events []byte) (string, error) {
+	numbers := map[string]int32{}
+	for i, s := range c.Services() {
+		numbers[s.Name] = int32(i + 1)
+	}
+	plan, err := pipeline.CompilePlan(c, numbers, 1)
+	if err != nil {
+		return "", err
+	}
+	shapes := map[string]*ingest.Shape{}
+	for i := range c.Sources {
+		shape, err := pipeline.CompileShape(c, &c.Sources[i])
+		if err != nil {
+			return "", err
+		}
+		shapes[c.Sources[i].Name] = &shape
+	}
+	s := dam.NewSimulator(plan)
+	var out strings.Builder
+	lines := bufio.NewScanner(bytes.NewReader(events))
+	lines.Buffer(nil, len(events)+1)
+	for n, line := 0, 1; lines.Scan(); line++ {
+		if len(bytes.TrimSpace(lines.Bytes())) == 0 {
+			continue
+		}
+		n++
+		var e event
+		d := json.NewDecoder(bytes.NewReader(lines.Bytes()))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&e); err != nil {
+			return "", fmt.Errorf("%s:%d: %w", EventsFile, line, err)
+		}
+		shape := shapes[e.Source]
+		if shape == nil {
+			return "", fmt.Errorf("%s:%d: there is no source %q", EventsFile, line, e.Source)
+		}
+		if err := play(&out, s, shape, n, e); err != nil {
+			return "", fmt.Errorf("%s:%d: %w", EventsFile, line, err)
+		}
+	}
+	return out.String(), nil
+}
+
+func play(out *strings.Builder, s *dam.Simulator, shape *ingest.Shape, n int, e event) error {
+	// Times and positions are made up, the same at every run.
+	at := time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC)
+	msg := message.NewMessage(fmt.Sprint(n), message.Payload(e.Event))
+	for name, value := range e.Headers {
+		msg.Metadata.Set(name, value)
+	}
+	if e.Key != "" {
+		msg.Metadata.Set(transport.KeyMetadata, e.Key)
+	}
+	if string(e.Event) == "null" {
+		msg.Payload = nil
+		msg.Metadata.Set(transport.NullMetadata, "1")
+	}
+	record, letter := shape.Take(msg, transport.Position{Topic: e.Source, TopicID: e.Source, Offset: int64(n), Time: at})
+	if letter != nil {
+		fmt.Fprintf(out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
+		return nil
+	}
+	step, err := s.Apply(record, at)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "%d %s %s: %s\n", n, e.Source, record.Entity, step.Outcome)
+	for _, c := range step.Sent {
+		if c.Op == change.Retract {
+			fmt.Fprintf(out, "  send %s retract\n", c.Service)
+			continue
+		}
+		fmt.Fprintf(out, "  send %s upsert %s\n", c.Service, c.Doc)
+	}
+	for _, service := range step.Held {
+		fmt.Fprintf(out, "  held back %s\n", service)
+	}
+	for _, service := range step.Pruned {
+		fmt.Fprintf(out, "  pruned %s\n", service)
+	}
+	for _, l := range step.Letters {
+		where := "record"
+		if l.Service != "" {
+			where = l.Service
+		}
+		fmt.Fprintf(out, "  dead letter %s, %s: %s\n", where, l.Code, l.Reason)
+	}
+	return nil
+}

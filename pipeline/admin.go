@@ -1,0 +1,117 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sources"
+)
+
+// Limits of every listener.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = time.Minute
+	idleTimeout       = 2 * time.Minute
+	maxHeaderBytes    = 16 << 10
+)
+
+// serve starts a listener and gives its address and the function that ends it.
+func (p *Pipeline) serve(name, address string, certificate *config.ServerTLS, h http.Handler) (net.Addr, func() error, error) {
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: listen on %s: %w", name, address, err)
+	}
+	server := &http.Server{
+		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
+		MaxHeaderBytes: maxHeaderBytes, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var err error
+		if certificate != nil {
+			err = server.ServeTLS(listener, certificate.Cert, certificate.Key)
+		} else {
+			err = server.Serve(listener)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			p.log.Error("a listener ended", "listener", name, "error", err)
+		}
+	}()
+	return listener.Addr(), func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), p.closeTimeout())
+		defer cancel()
+		err := server.Shutdown(ctx)
+		if err != nil {
+			err = server.Close() // whoever is still connected had its time
+		}
+		<-done
+		return err
+	}, nil
+}
+
+// ServeAdmin starts the operators' listener: /healthz says that the process
+// lives, /readyz that it does its work, /metrics is for Prometheus. Where a
+// token is configured everything but the probes needs it.
+func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
+	a := p.cfg.Admin
+	if a.Off() {
+		return "", func() error { return nil }, nil
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := p.Ready(); err != nil {
+			// The reason may name servers: it is for those who may ask.
+			w.WriteHeader(http.StatusServiceUnavailable)
+			if sources.Authorized(r, a.Token.Reveal()) {
+				_, _ = fmt.Fprintln(w, "not ready:", err)
+			}
+			return
+		}
+		_, _ = fmt.Fprintln(w, "ready")
+	})
+	metrics := promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if !sources.Authorized(r, a.Token.Reveal()) {
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+			return
+		}
+		metrics.ServeHTTP(w, r)
+	})
+	addr, stop, err := p.serve("admin", a.Listen, a.TLS, mux)
+	if err != nil {
+		return "", nil, err
+	}
+	return addr.String(), stop, nil
+}
+
+// listenIngest serves the http sources, if there are any, at
+// /v1/sources/{path}/events.
+func (p *Pipeline) listenIngest() (stop func() error, err error) {
+	mux := http.NewServeMux()
+	any := false
+	for _, s := range p.sources() {
+		if s.push != nil {
+			path := p.cfg.Sources.Find(s.name).HTTP.Path
+			mux.Handle("/v1/sources/"+path+"/events", s.push)
+			any = true
+		}
+	}
+	if !any {
+		return func() error { return nil }, nil
+	}
+	addr, stop, err := p.serve("ingest", p.cfg.Ingest.Listen, p.cfg.Ingest.TLS, mux)
+	if err == nil {
+		p.log.Info("taking events", "address", addr.String())
+	}
+	return stop, err
+}

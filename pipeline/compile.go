@@ -1,0 +1,78 @@
+package pipeline
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/stripper"
+)
+
+// recordOverhead is what key, header and encoding of one record may add to
+// its document, in bytes.
+const recordOverhead = 64 << 10
+
+// CompilePlan compiles what decisions depend on. numbers gives the store's
+// numbers of the services and revision the active revision; a dry run may make
+// up both.
+func CompilePlan(c *config.Config, numbers map[string]int32, revision int64) (*dam.Plan, error) {
+	mergePlan, err := merge.Compile(c.MergeSpec())
+	if err != nil {
+		return nil, err
+	}
+	fingerprint := c.Fingerprint()
+	p := &dam.Plan{
+		Merge: mergePlan, Fingerprint: fingerprint[:], Revision: revision,
+		MaxChange: int(c.Limits.Change),
+	}
+	for i := range c.Projections {
+		spec := c.Projections[i].Spec()
+		compiled, err := projections.Compile(spec)
+		if err != nil {
+			return nil, fmt.Errorf("projection %s/%s: %w", spec.Customer, spec.Name, err)
+		}
+		p.Projections = append(p.Projections, compiled)
+	}
+	for _, s := range c.Services() {
+		number, ok := numbers[s.Name]
+		if !ok {
+			return nil, fmt.Errorf("service %s has no number", s.Name)
+		}
+		p.Services = append(p.Services, dam.Service{Name: s.Name, Number: number, Projection: s.Projection, Topic: s.Topic})
+	}
+	return p, p.Prepare(func(service string) string { return changeTopic(c.Kafka.Prefix, service) })
+}
+
+// CompileShape says how events of a source are taken apart.
+func CompileShape(c *config.Config, s *config.Source) (ingest.Shape, error) {
+	rules, err := stripper.Compile(s.Strip)
+	if err != nil {
+		return ingest.Shape{}, fmt.Errorf("source %s: %w", s.Name, err)
+	}
+	locator := func(l config.Locator) ingest.Locator {
+		return ingest.Locator{Path: l.Path, Header: l.Header, Key: l.Key}
+	}
+	return ingest.Shape{
+		Source: s.Name, Entity: locator(s.Entity), EventID: locator(s.EventID), Operation: locator(s.Operation),
+		Sequence: locator(s.Sequence), Payload: s.Payload.Path, IsDelete: s.IsDelete, Strip: rules,
+		MaxEvent: int(s.MaxEvent), MaxEntity: int(c.Limits.EntityID),
+	}, nil
+}
+
+// changeTopic names the topic of a service that the configuration need not
+// have any more; config.Service.Topic is the same for those that it has.
+func changeTopic(prefix, service string) string {
+	return prefix + ".changes." + strings.NewReplacer("/", ".", "@", ".").Replace(service)
+}
+
+func serviceNames(c *config.Config) []string {
+	var names []string
+	for _, s := range c.Services() {
+		names = append(names, s.Name)
+	}
+	return names
+}

@@ -1,0 +1,109 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// startDecide starts the second router and keeps it: when the store went back
+// behind what was read, or another configuration took over, the subscription
+// ends and, when that is right, starts again from the store.
+func (p *Pipeline) startDecide() part {
+	failed := make(chan error, 1)
+	stop := loop(func(ctx context.Context) {
+		for ctx.Err() == nil {
+			err := p.decide(ctx)
+			switch {
+			case ctx.Err() != nil || err == nil:
+				return
+			case errors.Is(err, dam.ErrReread):
+				p.log.Warn("reading the inbox again", "because", err)
+			case errors.Is(err, store.ErrSuperseded):
+				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
+				p.health.superseded.Store(true)
+				if !p.awaitRevision(ctx) {
+					return
+				}
+				p.health.superseded.Store(false)
+			default:
+				failed <- fmt.Errorf("decide: %w", err)
+				return
+			}
+		}
+	})
+	return part{failed: failed, stop: func(time.Duration) error { stop(); return nil }}
+}
+
+// decide runs one subscription to the inbox until ctx ends or deciding cannot
+// go on.
+func (p *Pipeline) decide(ctx context.Context) error {
+	decider, err := dam.New(dam.Options{
+		Store: p.store, Inbox: p.inbox, Plan: p.plan,
+		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
+		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
+		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
+		Logger:     p.log, Metrics: p.decideMetrics,
+	})
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	stopDecider := loop(func(ctx context.Context) { ended <- decider.Run(ctx) })
+	defer stopDecider()
+	topic := p.cfg.Kafka.Inbox.Topic
+	gc := p.groupConfig(p.cfg.Kafka.Group+".decide", p.cfg.Kafka.Window, topic)
+	gc.Claims = decider
+	group, err := transport.NewGroup(ctx, p.kafka, gc)
+	if err != nil {
+		return err
+	}
+	defer group.Close()
+	r, err := p.startRouter("decide", []route{{name: "decide", topic: topic, subscriber: group.Subscriber(), handle: decider.Handle}}, p.closeTimeout()+time.Second)
+	if err != nil {
+		return err
+	}
+	p.parts.mu.Lock()
+	p.parts.decider, p.parts.inboxGroup = decider, group
+	p.parts.mu.Unlock()
+	defer func() {
+		p.parts.mu.Lock()
+		p.parts.decider, p.parts.inboxGroup = nil, nil
+		p.parts.mu.Unlock()
+	}()
+	select {
+	case <-ctx.Done():
+		return r.close()
+	case err = <-ended:
+	case err = <-r.failed:
+		if e := group.Err(); e != nil {
+			err = e
+		}
+	case <-group.Failed():
+		err = group.Err()
+	}
+	return errors.Join(err, r.close())
+}
+
+// awaitRevision returns true when this process's configuration is active
+// again, false when ctx ended.
+func (p *Pipeline) awaitRevision(ctx context.Context) bool {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		if active, err := p.store.Active(ctx); err == nil && active.Number == p.plan.Revision && bytes.Equal(active.Fingerprint, p.plan.Fingerprint) {
+			return true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}

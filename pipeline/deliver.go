@@ -1,0 +1,115 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// startDeliver starts the third router: one handler per service, all on one
+// consumer group and one client.
+func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
+	services := p.cfg.Services()
+	topics := make([]string, len(services))
+	for i, s := range services {
+		topics[i] = s.Topic
+	}
+	group, err := transport.NewGroup(ctx, p.kafka, p.groupConfig(p.cfg.Kafka.Group+".deliver", p.deliverWindow(), topics...))
+	if err != nil {
+		return part{}, err
+	}
+	confirmer := deliver.NewConfirmer(p.store, p.log.With("stage", "deliver"))
+	stopConfirmer := loop(confirmer.Run)
+	var stops []func()
+	stopAll := func() {
+		for _, stop := range stops {
+			stop()
+		}
+		stopConfirmer()
+	}
+	var routes []route
+	for i, s := range services {
+		sink, err := p.newSink(s)
+		if err != nil {
+			stopAll()
+			return part{}, errors.Join(fmt.Errorf("service %s: %w", s.Name, err), group.Close())
+		}
+		d := deliver.New(deliver.Options{
+			Service: s.Name, Number: p.plan.Services[i].Number, Sink: sink, Store: p.store, Confirmer: confirmer,
+			Control: p.control,
+			Retry: deliver.Retry{
+				Attempts: s.Delivery.Retry.Attempts, MinBackoff: s.Delivery.Retry.MinBackoff.D(), MaxBackoff: s.Delivery.Retry.MaxBackoff.D(),
+			},
+			Logger: p.log, Metrics: p.deliverMetrics,
+		})
+		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
+		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: d.Handle})
+		p.parts.delivers = append(p.parts.delivers, d)
+	}
+	p.parts.mu.Lock()
+	p.parts.outGroup = group
+	p.parts.mu.Unlock()
+	r, err := p.startRouter("deliver", routes, p.closeTimeout()+time.Second)
+	if err != nil {
+		stopAll()
+		return part{}, errors.Join(err, group.Close())
+	}
+	failed := make(chan error, 1)
+	done := make(chan struct{})
+	go func() {
+		select {
+		case err := <-r.failed:
+			failed <- err
+		case <-group.Failed():
+			failed <- fmt.Errorf("deliver: %w", group.Err())
+		case <-done:
+		}
+	}()
+	return part{failed: failed, stop: func(time.Duration) error {
+		close(done)
+		// Messages in flight are given a moment; those that wait for a sink that
+		// is away are not: their deliverers stop trying now.
+		closed := make(chan error, 1)
+		go func() { closed <- errors.Join(r.close(), group.Close()) }()
+		timer := time.NewTimer(p.closeTimeout() / 2)
+		defer timer.Stop()
+		var err error
+		select {
+		case err = <-closed:
+			stopAll()
+		case <-timer.C:
+			stopAll()
+			err = <-closed
+		}
+		return err
+	}}, nil
+}
+
+// deliverWindow is how many changes per partition are in flight: what the
+// largest sink batch of the configuration takes, spread over the partitions.
+func (p *Pipeline) deliverWindow() int {
+	window := p.cfg.Kafka.Window
+	for _, s := range p.cfg.Services() {
+		if c := s.Delivery.ClickHouse; c != nil {
+			window = max(window, c.MaxBatch)
+		}
+	}
+	return window
+}
+
+// control appends a control record to the inbox.
+func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {
+	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+	if err != nil {
+		return err
+	}
+	return p.append.Append(ctx, []transport.Record{{
+		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,
+		Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+	}})
+}

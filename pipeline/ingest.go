@@ -1,0 +1,98 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/edge"
+)
+
+// startIngest starts the first router: one handler per source.
+func (p *Pipeline) startIngest(ctx context.Context) (part, error) {
+	var routes []route
+	var stops []func() // in the order of stopping, after the router
+	fail := func(err error) (part, error) {
+		for _, stop := range stops {
+			stop()
+		}
+		return part{}, err
+	}
+	for i := range p.cfg.Sources {
+		c := &p.cfg.Sources[i]
+		shape, err := CompileShape(p.cfg, c)
+		if err != nil {
+			return fail(err)
+		}
+		stage := ingest.New(ingest.Options{
+			Shape: shape, Gate: p.gate, Inbox: p.append, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
+			Logger: p.log, Metrics: p.ingestMetrics,
+		})
+		s := &source{name: c.Name, stage: stage}
+		topic, subscriber, closeSource, err := p.subscriber(ctx, c, s)
+		if err != nil {
+			return fail(fmt.Errorf("source %s: %w", c.Name, err))
+		}
+		stops = append(stops, loop(func(ctx context.Context) { _ = stage.Run(ctx) }), closeSource)
+		routes = append(routes, route{name: "ingest." + c.Name, topic: topic, subscriber: subscriber, handle: stage.Handle})
+		p.parts.mu.Lock()
+		p.parts.ingests = append(p.parts.ingests, s)
+		p.parts.mu.Unlock()
+	}
+	r, err := p.startRouter("ingest", routes, p.closeTimeout()+time.Second)
+	if err != nil {
+		return fail(err)
+	}
+	closeListener, err := p.listenIngest()
+	if err != nil {
+		_ = r.close()
+		return fail(err)
+	}
+	return part{failed: r.failed, stop: func(time.Duration) error {
+		err := errors.Join(closeListener(), r.close())
+		for _, stop := range stops {
+			stop()
+		}
+		return err
+	}}, nil
+}
+
+// subscriber makes the subscriber of a source.
+func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) (topic string, sub message.Subscriber, stop func(), err error) {
+	switch {
+	case c.File != nil:
+		s.file = sources.NewFile(sources.FileOptions{
+			Name: c.Name, Path: c.File.Path, Positions: p.store, Complete: p.opt.UntilIdle,
+			MaxLine: int(c.MaxEvent), Logger: p.log,
+		})
+		return "file:" + c.Name, s.file, func() { _ = s.file.Close() }, nil
+	case c.HTTP != nil:
+		s.push = sources.NewPush(sources.PushOptions{Name: c.Name, Token: c.HTTP.Token.Reveal(), MaxBody: int64(c.HTTP.MaxBody)})
+		return "http:" + c.Name, s.push, func() { _ = s.push.Close() }, nil
+	}
+	k := p.kafka
+	if len(c.Kafka.Brokers) > 0 {
+		if k, err = p.cluster(c.Kafka.Cluster); err != nil {
+			return "", nil, nil, err
+		}
+	}
+	if c.Kafka.Window == 1 {
+		// One message in flight per partition is what watermill-kafka does.
+		sub, err := edge.NewSubscriber(k, edge.SubscriberConfig{Group: c.Kafka.Group, SessionTimeout: p.cfg.Kafka.SessionTimeout.D(), OnReset: p.recordsGone})
+		if err != nil {
+			return "", nil, nil, err
+		}
+		return c.Kafka.Topic, sub, func() { _ = sub.Close() }, nil
+	}
+	s.group, err = transport.NewGroup(ctx, k, p.groupConfig(c.Kafka.Group, c.Kafka.Window, c.Kafka.Topic))
+	if err != nil {
+		return "", nil, nil, err
+	}
+	return c.Kafka.Topic, s.group.Subscriber(), func() { _ = s.group.Close() }, nil
+}

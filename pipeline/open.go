@@ -1,0 +1,307 @@
+package pipeline
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/postgres"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"golang.org/x/sync/errgroup"
+)
+
+// Roles are the stages that a process runs.
+type Roles struct{ Ingest, Decide, Deliver bool }
+
+// AllRoles is what a process runs unless told otherwise.
+var AllRoles = Roles{true, true, true}
+
+// Options of a Pipeline.
+type Options struct {
+	Config *config.Config
+	Roles  Roles
+	// UntilIdle ends Run when the sources are drained and everything decided is
+	// delivered; file sources are then read to their end instead of followed.
+	UntilIdle bool
+	// Activate lets an older configuration replace the active one: a roll-back.
+	Activate bool
+	Logger   *slog.Logger
+	// Registry gets the metrics. Each process uses one of its own.
+	Registry *prometheus.Registry
+}
+
+// Pipeline is one process of Weir. Made by Open, run once, closed by Run.
+type Pipeline struct {
+	opt  Options
+	cfg  *config.Config
+	log  *slog.Logger
+	reg  *prometheus.Registry
+	plan *dam.Plan
+
+	broker  *embedded.Broker // nil with servers
+	kafka   transport.Config
+	admin   *transport.Admin
+	store   store.Store
+	gate    gate.Gate
+	inbox   store.Inbox
+	append  *transport.Producer // to the inbox
+	closers []func() error      // in the order of opening
+
+	ingestMetrics  *ingest.Metrics
+	decideMetrics  *dam.Metrics
+	deliverMetrics *deliver.Metrics
+	gauges         *gauges
+
+	health health
+	parts  parts
+}
+
+// openTimeout bounds connecting and creating topics and tables.
+const openTimeout = time.Minute
+
+// OpenStore opens the store of a configuration.
+func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+	if p := c.Store.Postgres; p != nil {
+		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
+	}
+	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})
+}
+
+// Open connects everything that the configuration names. What fails here is
+// wrong set-up and is said plainly; on an error nothing stays open.
+func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
+	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
+	defer cancel()
+	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
+	p.gauges = newGauges(p.reg)
+
+	if err := p.openKafka(ctx); err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	if p.store, err = OpenStore(ctx, p.cfg, p.log); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	p.closers = append(p.closers, p.store.Close)
+	if err := p.store.Migrate(ctx); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if p.gate, err = openGate(p.cfg); err != nil {
+		return nil, fmt.Errorf("gate: %w", err)
+	}
+	p.closers = append(p.closers, p.gate.Close)
+	if err := p.openTopics(ctx); err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	if err := p.activate(ctx); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pipeline) openKafka(ctx context.Context) error {
+	k := p.cfg.Kafka
+	var err error
+	if e := k.Embedded; e != nil {
+		p.broker, err = embedded.Start(ctx, embedded.Options{Dir: e.Dir, SyncWrites: true, Logger: p.log})
+		if err != nil {
+			return err
+		}
+		p.closers = append(p.closers, p.broker.Close)
+		p.kafka = transport.Config{Brokers: p.broker.Addrs(), ClientID: k.ClientID, Logger: p.log}
+	} else if p.kafka, err = p.cluster(k.Cluster); err != nil {
+		return err
+	}
+	if p.admin, err = transport.NewAdmin(p.kafka); err != nil {
+		return err
+	}
+	p.closers = append(p.closers, func() error { p.admin.Close(); return nil })
+	p.append, err = p.newProducer()
+	if err != nil {
+		return err
+	}
+	p.closers = append(p.closers, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return p.append.Close(ctx)
+	})
+	return nil
+}
+
+// maxRecord is the largest record of the internal topics, in bytes: the
+// largest event or change, and what goes with it.
+func (p *Pipeline) maxRecord() int {
+	n := int(p.cfg.Limits.Change)
+	for i := range p.cfg.Sources {
+		n = max(n, int(p.cfg.Sources[i].MaxEvent))
+	}
+	return n + recordOverhead
+}
+
+func (p *Pipeline) newProducer() (*transport.Producer, error) {
+	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord()})
+}
+
+// cluster turns the configuration of a cluster into a transport's.
+func (p *Pipeline) cluster(c config.Cluster) (transport.Config, error) {
+	t := transport.Config{Brokers: c.Brokers, ClientID: p.cfg.Kafka.ClientID, Logger: p.log}
+	if c.SASL != nil {
+		t.SASL = transport.SASL{Mechanism: c.SASL.Mechanism, User: c.SASL.Username, Password: c.SASL.Password.Reveal()}
+	}
+	var err error
+	t.TLS, err = clientTLS(c.TLS)
+	return t, err
+}
+
+// clientTLS gives the settings of a TLS client; nil for nil.
+func clientTLS(c *config.TLS) (*tls.Config, error) {
+	if c == nil {
+		return nil, nil
+	}
+	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
+	if c.CA != "" {
+		pem, err := os.ReadFile(c.CA)
+		if err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		t.RootCAs = x509.NewCertPool()
+		if !t.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("tls: %s holds no certificate in PEM form", c.CA)
+		}
+	}
+	if c.Cert != "" {
+		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		if err != nil {
+			return nil, fmt.Errorf("tls: %w", err)
+		}
+		t.Certificates = []tls.Certificate{pair}
+	}
+	return t, nil
+}
+
+func openGate(c *config.Config) (gate.Gate, error) {
+	if v := c.Gate.Valkey; v != nil {
+		t, err := clientTLS(v.TLS)
+		if err != nil {
+			return nil, err
+		}
+		return gate.NewValkey(gate.ValkeyOptions{
+			Addresses: v.Address, Username: v.Username, Password: v.Password.Reveal(), TLS: t, DB: v.DB,
+			Prefix: v.Prefix, TTL: c.Gate.TTL.D(), Timeout: v.Timeout.D(),
+		})
+	}
+	return gate.NewMemory(gate.MemoryOptions{Entries: c.Gate.Memory.MaxEntries, TTL: c.Gate.TTL.D()})
+}
+
+// openTopics creates the inbox and the change topics and finds the inbox's
+// generation.
+func (p *Pipeline) openTopics(ctx context.Context) error {
+	k := p.cfg.Kafka
+	topic := func(name string, partitions, replication int, retention time.Duration) transport.TopicSpec {
+		return transport.TopicSpec{
+			Name: name, Partitions: int32(partitions), Replication: int16(replication),
+			Configs: map[string]string{
+				"retention.ms":      strconv.FormatInt(retention.Milliseconds(), 10),
+				"max.message.bytes": strconv.Itoa(p.maxRecord() + recordOverhead),
+				"cleanup.policy":    "delete",
+			},
+		}
+	}
+	specs := []transport.TopicSpec{topic(k.Inbox.Topic, k.Inbox.Partitions, k.Inbox.Replication, k.Inbox.Retention.D())}
+	for _, s := range p.cfg.Services() {
+		specs = append(specs, topic(s.Topic, k.Changes.Partitions, k.Changes.Replication, k.Changes.Retention.D()))
+	}
+	if err := p.admin.EnsureTopics(ctx, specs); err != nil {
+		return err
+	}
+	id, err := p.admin.TopicID(ctx, k.Inbox.Topic)
+	if err != nil {
+		return err
+	}
+	newest, err := p.newestGeneration(ctx)
+	if err != nil {
+		return err
+	}
+	p.inbox, err = p.store.ResolveInbox(ctx, k.Inbox.Topic, id, int32(k.Inbox.Partitions), newest+1)
+	return err
+}
+
+// newestGeneration is the highest generation that the change topics know of:
+// a store that was lost or replaced must not give out versions that customers
+// have seen already.
+func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
+	var mu sync.Mutex
+	var newest uint16
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(16)
+	for _, s := range p.cfg.Services() {
+		g.Go(func() error {
+			last, err := p.admin.ReadLast(ctx, s.Topic)
+			if err != nil {
+				return err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			for _, r := range last {
+				if c, _, err := change.Decode(r.Value); err == nil {
+					newest = max(newest, c.Version.Generation())
+				}
+			}
+			return nil
+		})
+	}
+	return newest, g.Wait()
+}
+
+// activate makes the configuration the active one and compiles it.
+func (p *Pipeline) activate(ctx context.Context) error {
+	numbers, err := p.store.Services(ctx, serviceNames(p.cfg))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	fingerprint := p.cfg.Fingerprint()
+	revision, err := p.store.Activate(ctx, fingerprint[:], p.opt.Activate)
+	if errors.Is(err, store.ErrSuperseded) {
+		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	p.plan, err = CompilePlan(p.cfg, numbers, revision.Number)
+	return err
+}
+
+// close closes what is open, the latest first.
+// Close closes a pipeline that is not run. Run closes by itself.
+func (p *Pipeline) Close() error { return p.close() }
+
+func (p *Pipeline) close() error {
+	var errs []error
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		errs = append(errs, p.closers[i]())
+	}
+	p.closers = nil
+	return errors.Join(errs...)
+}

@@ -1,0 +1,210 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// part is one running stage of the process.
+type part struct {
+	// stop ends it: what is in hand is finished within the given time.
+	stop func(timeout time.Duration) error
+	// failed is closed or gets an error when the part ended by itself.
+	failed <-chan error
+}
+
+// parts are what watchers look at while the stages run.
+type parts struct {
+	mu         sync.Mutex
+	decider    *dam.Decider // nil between two subscriptions
+	inboxGroup *transport.Group
+	ingests    []*source
+	delivers   []*deliver.Deliverer
+	outGroup   *transport.Group
+}
+
+// source is one running source.
+type source struct {
+	name  string
+	stage *ingest.Stage
+	group *transport.Group // Kafka sources
+	file  *sources.File
+	push  *sources.Push
+}
+
+// Run runs the stages until ctx is cancelled, or, with UntilIdle, until
+// everything is drained and delivered. It then stops them in the order of the
+// flow within the configured time, closes everything and returns nil. An error
+// means that a stage ended by itself. Run may be called once.
+func (p *Pipeline) Run(ctx context.Context) (err error) {
+	defer func() { err = errors.Join(err, p.close()) }()
+	var running []part
+	defer func() {
+		timeout := p.cfg.Shutdown.Timeout.D() / time.Duration(max(1, len(running)))
+		for _, r := range running {
+			err = errors.Join(err, r.stop(timeout))
+		}
+	}()
+	if p.opt.Roles.Ingest {
+		started, e := p.startIngest(ctx)
+		if e != nil {
+			return fmt.Errorf("ingest: %w", e)
+		}
+		running = append(running, started)
+	}
+	if p.opt.Roles.Decide {
+		running = append(running, p.startDecide())
+	}
+	if p.opt.Roles.Deliver {
+		started, e := p.startDeliver(ctx)
+		if e != nil {
+			return fmt.Errorf("deliver: %w", e)
+		}
+		running = append(running, started)
+	}
+	watch, stopWatching := context.WithCancel(ctx)
+	defer stopWatching()
+	var watchers sync.WaitGroup
+	defer watchers.Wait()
+	defer stopWatching()
+	watchers.Go(func() { p.watch(watch) })
+	idle := make(chan struct{})
+	if p.opt.UntilIdle {
+		watchers.Go(func() {
+			if p.untilIdle(watch) {
+				close(idle)
+			}
+		})
+	}
+	p.health.started.Store(true)
+	p.log.Info("running", "services", len(p.plan.Services), "revision", p.plan.Revision, "generation", p.inbox.Generation)
+	select {
+	case <-ctx.Done():
+		p.log.Info("stopping: finishing what is in hand", "within", p.cfg.Shutdown.Timeout)
+		return nil
+	case <-idle:
+		return nil
+	case e := <-merged(running):
+		return e
+	}
+}
+
+// merged gives the first failure of any part.
+func merged(running []part) <-chan error {
+	first := make(chan error, len(running))
+	for _, r := range running {
+		go func() {
+			if err, ok := <-r.failed; ok {
+				first <- err
+			}
+		}()
+	}
+	return first
+}
+
+// route is one handler of a router.
+type route struct {
+	name       string
+	topic      string
+	subscriber message.Subscriber
+	handle     message.NoPublishHandlerFunc
+}
+
+// router runs handlers. Handlers return an error only for a message that has
+// to come again, so there is no retry and no poison queue around them: both
+// are decided per batch, inside the stages.
+type router struct {
+	r      *message.Router
+	done   chan struct{}
+	failed chan error
+}
+
+func (p *Pipeline) startRouter(stage string, routes []route, timeout time.Duration) (*router, error) {
+	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: timeout}, watermill.NewSlogLoggerWithLevelMapping(p.log.With("stage", stage), routerLevels))
+	if err != nil {
+		return nil, err
+	}
+	r.AddMiddleware(middleware.Recoverer)
+	for _, h := range routes {
+		r.AddConsumerHandler(h.name, h.topic, h.subscriber, h.handle)
+	}
+	started := &router{r: r, done: make(chan struct{}), failed: make(chan error, 1)}
+	go func() {
+		defer close(started.done)
+		// The router's own context never ends: Close is what stops it.
+		err := r.Run(context.Background())
+		if err == nil {
+			err = errors.New("the router ended by itself")
+		}
+		started.failed <- fmt.Errorf("%s: %w", stage, err)
+	}()
+	select {
+	case <-r.Running():
+		return started, nil
+	case <-started.done:
+		return nil, <-started.failed
+	}
+}
+
+// close ends the router; handlers that are at work are waited for up to its
+// close timeout.
+func (r *router) close() error {
+	err := r.r.Close()
+	<-r.done
+	return err
+}
+
+// closeTimeout is how long the messages in flight of one stage have when it stops.
+func (p *Pipeline) closeTimeout() time.Duration {
+	return max(time.Second, p.cfg.Shutdown.Timeout.D()/6)
+}
+
+// groupConfig is what all consumer groups of the process have in common.
+func (p *Pipeline) groupConfig(id string, window int, topics ...string) transport.GroupConfig {
+	session := p.cfg.Kafka.SessionTimeout.D()
+	return transport.GroupConfig{
+		ID: id, Topics: topics, Window: window, WindowBytes: max(8<<20, 2*int64(p.maxRecord())),
+		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
+		CloseTimeout: p.closeTimeout(),
+		OnReset:      p.recordsGone,
+	}
+}
+
+// recordsGone is told when records that were still wanted are gone.
+func (p *Pipeline) recordsGone(topic string, partition int32, wanted, got int64) {
+	p.gauges.resets.WithLabelValues(topic).Inc()
+	p.log.Error("records that were still wanted are gone from the topic", "topic", topic, "partition", partition, "wanted_offset", wanted, "going_on_at", got)
+}
+
+// loop runs f on a goroutine of its own; the given function cancels it and waits.
+func loop(f func(ctx context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(ctx)
+	}()
+	return func() {
+		cancel()
+		<-done
+	}
+}
+
+// routerLevels lowers Watermill's lines: what it calls an error is a message
+// that comes again, which the stages have said in their own words.
+var routerLevels = map[slog.Level]slog.Level{
+	slog.LevelInfo: slog.LevelDebug, slog.LevelDebug: slog.LevelDebug - 4, slog.LevelError: slog.LevelDebug,
+}

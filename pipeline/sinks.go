@@ -1,0 +1,95 @@
+package pipeline
+
+import (
+	"fmt"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/clickhouse"
+	"github.com/seed-86dfc502/weir/sinks/file"
+	"github.com/seed-86dfc502/weir/sinks/kafka"
+	"github.com/seed-86dfc502/weir/sinks/postgres"
+	"github.com/seed-86dfc502/weir/sinks/webhook"
+	"github.com/seed-86dfc502/weir/transport/edge"
+)
+
+// newSink makes the sink of a service; it does not connect yet.
+func (p *Pipeline) newSink(s config.Service) (sinks.Sink, error) {
+	sink, err := p.makeSink(s)
+	if err != nil {
+		return nil, err
+	}
+	if kind := s.Delivery.Kind; kind != "" && sinks.Kind(kind) != sink.Traits().Kind {
+		return ofKind{sink, sinks.Kind(kind)}, nil
+	}
+	return sink, nil
+}
+
+// ofKind feeds a sink as the configuration wants it: a log sink may be told
+// that the newest change of an entity is enough.
+type ofKind struct {
+	sinks.Sink
+	kind sinks.Kind
+}
+
+func (k ofKind) Traits() sinks.Traits {
+	t := k.Sink.Traits()
+	t.Kind = k.kind
+	return t
+}
+
+func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
+	d := s.Delivery
+	switch {
+	case d.File != nil:
+		return file.New(file.Options{Path: d.File.Path})
+	case d.Webhook != nil:
+		w := d.Webhook
+		secrets := make([]string, len(w.Secret))
+		for i, secret := range w.Secret {
+			secrets[i] = secret.Reveal()
+		}
+		headers := make(map[string]string, len(w.Headers))
+		for name, value := range w.Headers {
+			headers[name] = value.Reveal()
+		}
+		return webhook.New(webhook.Options{
+			URL: w.URL.Reveal(), Secrets: secrets, Headers: headers, Kind: sinks.Kind(w.Mode),
+			Timeout: w.Timeout.D(), Concurrency: w.Concurrency,
+		})
+	case d.Kafka != nil:
+		k := p.kafka
+		if len(d.Kafka.Brokers) > 0 {
+			var err error
+			if k, err = p.cluster(d.Kafka.Cluster); err != nil {
+				return nil, err
+			}
+		}
+		publisher, err := edge.NewPublisher(k)
+		if err != nil {
+			return nil, err
+		}
+		return kafka.New(kafka.Options{Publisher: publisher, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones})
+	case d.ClickHouse != nil:
+		c := d.ClickHouse
+		columns := make([]clickhouse.Column, len(c.Columns))
+		for i, col := range c.Columns {
+			columns[i] = clickhouse.Column{Name: col.Name, Path: col.Path, Type: col.Type}
+		}
+		return clickhouse.New(clickhouse.Options{
+			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Columns: columns, CreateTable: &c.Create,
+			PartitionBy: c.PartitionBy, MaxBatch: c.MaxBatch, Linger: c.Linger.D(),
+		})
+	case d.Postgres != nil:
+		c := d.Postgres
+		columns := make([]postgres.Column, len(c.Columns))
+		for i, col := range c.Columns {
+			columns[i] = postgres.Column{Name: col.Name, Path: col.Path, Type: col.Type}
+		}
+		return postgres.New(postgres.Options{
+			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Mode: postgres.Mode(c.Mode), Columns: columns,
+			CreateTable: &c.Create, Retention: c.Retention.D(), Logger: p.log,
+		})
+	}
+	return nil, fmt.Errorf("service %s has no sink", s.Name)
+}

@@ -1,0 +1,109 @@
+package pipeline
+
+import (
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Summary is what a process did since it started, from its own counters.
+type Summary struct {
+	Read      int64             `json:"events_read"` // taken in, repeated or dead at ingest
+	Repeated  int64             `json:"repeated"`    // stopped at the gate
+	Stale     int64             `json:"stale"`       // older than what the entity has seen
+	Noise     int64             `json:"noise"`       // nothing that matters changed
+	Merged    int64             `json:"merged"`      // changed an entity
+	Dead      int64             `json:"dead_letters"`
+	Customers []CustomerSummary `json:"customers"`
+}
+
+// CustomerSummary sums the services of one customer.
+type CustomerSummary struct {
+	Customer  string `json:"customer"`
+	Evaluated int64  `json:"evaluated"` // projections evaluated: passed and held back
+	Pruned    int64  `json:"pruned"`    // not evaluated: nothing that the projection reads changed
+	Held      int64  `json:"held_back"` // evaluated and equal to what the customer has
+	Passed    int64  `json:"passed"`    // let through
+	Delivered int64  `json:"delivered"` // took effect at a sink
+	Coalesced int64  `json:"coalesced"` // replaced by a newer change before they were sent
+	Dead      int64  `json:"dead_letters"`
+}
+
+// Summarize reads the counters of a registry.
+func Summarize(reg prometheus.Gatherer) (Summary, error) {
+	families, err := reg.Gather()
+	if err != nil {
+		return Summary{}, err
+	}
+	var s Summary
+	customers := map[string]*CustomerSummary{}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			labels := map[string]string{}
+			for _, l := range m.GetLabel() {
+				labels[l.GetName()] = l.GetValue()
+			}
+			n := int64(m.GetCounter().GetValue())
+			var c *CustomerSummary
+			if service, ok := labels["service"]; ok {
+				name, _, _ := strings.Cut(service, "/")
+				if c = customers[name]; c == nil {
+					c = &CustomerSummary{Customer: name}
+					customers[name] = c
+				}
+			}
+			s.add(f.GetName(), labels, n, c)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(customers)) {
+		s.Customers = append(s.Customers, *customers[name])
+	}
+	return s, nil
+}
+
+func (s *Summary) add(name string, labels map[string]string, n int64, c *CustomerSummary) {
+	switch name {
+	case "weir_ingested_total":
+		s.Read += n
+		switch labels["outcome"] {
+		case "repeated":
+			s.Repeated += n
+		case "dead":
+			s.Dead += n
+		}
+	case "weir_events_total":
+		switch labels["outcome"] {
+		case "stale":
+			s.Stale += n
+		case "noise":
+			s.Noise += n
+		case "merged":
+			s.Merged += n
+		}
+	case "weir_decide_dead_letters_total":
+		s.Dead += n
+	case "weir_decisions_total":
+		switch labels["decision"] {
+		case "passed":
+			c.Passed += n
+			c.Evaluated += n
+		case "held":
+			c.Held += n
+			c.Evaluated += n
+		case "pruned":
+			c.Pruned += n
+		}
+	case "weir_deliveries_total":
+		switch labels["outcome"] {
+		case "delivered":
+			c.Delivered += n
+		case "coalesced", "overtaken":
+			c.Coalesced += n
+		case "dead":
+			c.Dead += n
+			s.Dead += n
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// gauges are what the pipeline as a whole shows beside its stages' counters.
+type gauges struct {
+	inboxLag  *prometheus.GaugeVec // partition
+	pending   *prometheus.GaugeVec // service
+	sourceLag *prometheus.GaugeVec // source
+	letters   *prometheus.GaugeVec // stage
+	resets    *prometheus.CounterVec
+	ready     prometheus.Gauge
+}
+
+func newGauges(reg prometheus.Registerer) *gauges {
+	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
+		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
+		reg.MustRegister(g)
+		return g
+	}
+	g := &gauges{
+		inboxLag:  vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
+		pending:   vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
+		sourceLag: vec("weir_source_lag", "Records of a Kafka source that are not taken in yet.", "source"),
+		letters:   vec("weir_dead_letters", "Open dead letters by stage.", "stage"),
+		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic.",
+		}, []string{"topic"}),
+		ready: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
+	}
+	reg.MustRegister(g.resets, g.ready)
+	return g
+}
+
+// health is what the probes answer.
+type health struct {
+	started    atomic.Bool
+	superseded atomic.Bool
+	storeDown  atomic.Pointer[error]
+}
+
+// Ready gives nil when the process does its work, else why not.
+func (p *Pipeline) Ready() error {
+	if !p.health.started.Load() {
+		return errors.New("starting")
+	}
+	if p.health.superseded.Load() {
+		return store.ErrSuperseded
+	}
+	if err := p.health.storeDown.Load(); err != nil && *err != nil {
+		return *err
+	}
+	p.parts.mu.Lock()
+	d := p.parts.decider
+	p.parts.mu.Unlock()
+	if d != nil {
+		return d.Halted()
+	}
+	return nil
+}
+
+const (
+	watchPeriod = 5 * time.Second
+	idlePeriod  = 150 * time.Millisecond
+)
+
+// watch keeps the gauges current and looks after the store.
+func (p *Pipeline) watch(ctx context.Context) {
+	tick := time.NewTicker(watchPeriod)
+	defer tick.Stop()
+	for {
+		p.look(ctx)
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+func (p *Pipeline) look(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
+	defer cancel()
+	err := p.store.Ping(ctx)
+	if ctx.Err() == nil {
+		p.health.storeDown.Store(&err)
+	}
+	p.gauges.ready.Set(0)
+	if p.Ready() == nil {
+		p.gauges.ready.Set(1)
+	}
+	if lags, err := p.inboxLag(ctx); err == nil {
+		for n, lag := range lags {
+			p.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
+		}
+	}
+	if pending, err := p.pending(ctx); err == nil {
+		for service, n := range pending {
+			p.gauges.pending.WithLabelValues(service).Set(float64(n))
+		}
+	}
+	for _, s := range p.sources() {
+		if s.group == nil {
+			continue
+		}
+		if byTopic, err := s.group.PendingByTopic(ctx); err == nil {
+			p.gauges.sourceLag.WithLabelValues(s.name).Set(float64(sum(byTopic)))
+		}
+	}
+	if counts, err := p.store.CountLetters(ctx); err == nil {
+		for _, stage := range []store.Stage{store.StageIngest, store.StageDecide, store.StageDeliver} {
+			p.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
+		}
+	}
+}
+
+func sum(m map[string]int64) (n int64) {
+	for _, v := range m {
+		n += v
+	}
+	return n
+}
+
+func (p *Pipeline) sources() []*source {
+	p.parts.mu.Lock()
+	defer p.parts.mu.Unlock()
+	return p.parts.ingests
+}
+
+// inboxLag is what the store's watermarks are behind the inbox, by partition.
+func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
+	ends, err := p.admin.EndOffsets(ctx, p.cfg.Kafka.Inbox.Topic)
+	if err != nil {
+		return nil, err
+	}
+	marks, err := p.store.Watermarks(ctx)
+	if err != nil {
+		return nil, err
+	}
+	lags := make(map[int32]int64, len(ends))
+	for n, end := range ends {
+		lags[n] = max(0, end-marks[store.Partition{Generation: p.inbox.Generation, Number: n}])
+	}
+	return lags, nil
+}
+
+// pending is the changes that are not delivered yet, by service.
+func (p *Pipeline) pending(ctx context.Context) (map[string]int64, error) {
+	p.parts.mu.Lock()
+	group := p.parts.outGroup
+	p.parts.mu.Unlock()
+	if group == nil {
+		return nil, errors.New("this process delivers nothing")
+	}
+	byTopic, err := group.PendingByTopic(ctx)
+	if err != nil {
+		return nil, err
+	}
+	pending := make(map[string]int64, len(byTopic))
+	for _, s := range p.cfg.Services() {
+		pending[s.Name] = byTopic[s.Topic]
+	}
+	return pending, nil
+}
+
+// untilIdle returns true when nothing is left to do, false when ctx ended. It
+// looks along the flow twice: deliver may have put something into the inbox
+// after it was looked at.
+func (p *Pipeline) untilIdle(ctx context.Context) bool {
+	tick := time.NewTicker(idlePeriod)
+	defer tick.Stop()
+	for quiet := 0; quiet < 2; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+		if p.idle(ctx) {
+			quiet++
+		} else {
+			quiet = 0
+		}
+	}
+	return true
+}
+
+func (p *Pipeline) idle(ctx context.Context) bool {
+	for _, s := range p.sources() {
+		switch {
+		case s.file != nil && !s.file.Drained(), s.push != nil && !s.push.Drained(), !s.stage.Idle():
+			return false
+		case s.group != nil:
+			if byTopic, err := s.group.PendingByTopic(ctx); err != nil || sum(byTopic) > 0 {
+				return false
+			}
+		}
+	}
+	if p.opt.Roles.Decide {
+		p.parts.mu.Lock()
+		d := p.parts.decider
+		p.parts.mu.Unlock()
+		if d == nil {
+			return false
+		}
+		lags, err := p.inboxLag(ctx)
+		if err != nil {
+			return false
+		}
+		for _, lag := range lags {
+			if lag > 0 {
+				return false
+			}
+		}
+		if !d.Settled() {
+			return false
+		}
+	}
+	if p.opt.Roles.Deliver {
+		for _, d := range p.parts.delivers {
+			if !d.Idle() {
+				return false
+			}
+		}
+		if pending, err := p.pending(ctx); err != nil || sum(pending) > 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// ServiceStates tells how each service's delivery is doing.
+func (p *Pipeline) ServiceStates() map[string]deliver.State {
+	states := map[string]deliver.State{}
+	for _, d := range p.parts.delivers {
+		states[d.Service()] = d.State()
+	}
+	return states
+}
