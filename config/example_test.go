@@ -19,7 +19,6 @@ func TestExamplesLoad(t *testing.T) {
 			c, err := config.Load(file, func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
 			require.NoError(t, err)
 			require.NotEmpty(t, c.Services())
-			t.Logf("%+v", c)
 		})
 	}
 }
