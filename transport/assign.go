@@ -91,6 +91,9 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		lt := logs[t]
 		for p, o := range ps {
 			tp := topicPartition{t, p}
+			if _, known := lt.start[p]; !known { // added after we asked: it begins at 0
+				lt.start[p], lt.end[p] = 0, max(0, o.EpochOffset().Offset)
+			}
 			wanted := o.EpochOffset().Offset
 			if at, ok := starts[t][p]; ok {
 				wanted = at
@@ -117,7 +120,6 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 				startRun(c, v)
 			}
 		}
-		delete(g.replaced, t)
 	}
 	return offsets, nil
 }
@@ -376,6 +378,9 @@ func (g *Group) rejoin(topic string) {
 				return
 			}
 		}
+		g.mu.Lock()
+		delete(g.replaced, topic)
+		g.mu.Unlock()
 		g.cl.AddConsumeTopics(topic)
 	}()
 }

@@ -167,7 +167,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		kgo.KeepControlRecords(),
 		kgo.FetchMaxPartitionBytes(gc.FetchPartitionBytes),
 		kgo.FetchMaxBytes(max(16<<20, gc.FetchPartitionBytes)),
-		kgo.FetchMaxWait(500*time.Millisecond),
+		kgo.FetchMaxWait(fetchWait),
 		kgo.OnOffsetsFetched(g.onFetched),
 		kgo.AdjustFetchOffsetsFn(g.onOffsets),
 		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, m map[string][]int32) { g.release(m, true) }),
@@ -328,7 +328,11 @@ func (g *Group) commitLoop() {
 				claims = append(claims, c)
 			}
 			g.mu.Unlock()
-			g.commit(g.pollCtx, claims)
+			// Not cut short by Close: a commit that was cancelled could
+			// reach the broker after the last one.
+			ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+			g.commit(ctx, claims)
+			cancel()
 		case <-g.pollCtx.Done():
 			return
 		}
@@ -359,6 +363,11 @@ func (g *Group) fail(err error) {
 }
 
 const leaveTimeout = 5 * time.Second
+
+// fetchWait is how long a broker holds a fetch that finds nothing. A partition
+// that is resumed joins the next fetch only, so among idle partitions it waits
+// this long.
+const fetchWait = 25 * time.Millisecond
 
 // Close stops handing out, waits up to CloseTimeout for messages in flight,
 // cancels the contexts of the others, commits what is acknowledged and leaves

@@ -36,9 +36,11 @@ type flight struct {
 // below the channels belong to its goroutine.
 //
 // There is no goroutine per message: the run waits for the oldest message in
-// flight and looks at the others when that one is done, or on a timer that
-// backs off from sweepMin to sweepMax. Handlers acknowledge in about the order
-// of hand-out, so the timer is for stragglers.
+// flight and looks at those behind it when that one is done. Handlers
+// acknowledge in about the order of hand-out, so that is enough. A timer looks
+// at all of them: often, from sweepMin to sweepMax, while the window is full
+// and an acknowledgement out of order would make room; seldom otherwise, for
+// what was refused.
 type run struct {
 	c      *claim
 	v      *view
@@ -62,8 +64,9 @@ type run struct {
 }
 
 const (
-	sweepMin = time.Millisecond
-	sweepMax = 50 * time.Millisecond
+	sweepMin  = 2 * time.Millisecond
+	sweepMax  = 50 * time.Millisecond
+	sweepIdle = 100 * time.Millisecond
 
 	// spanWindows bounds how far the newest message handed out may be ahead of
 	// the oldest one not acknowledged, in windows: what a crash would repeat.
@@ -341,7 +344,11 @@ func (r *run) alarm(sending bool) <-chan time.Time {
 	var at time.Time
 	if r.out > 1 {
 		if r.sweepAt.IsZero() {
-			r.sweepAt = time.Now().Add(r.sweep)
+			wait := sweepIdle
+			if r.out+r.resend >= r.c.g.gc.Window {
+				wait = r.sweep
+			}
+			r.sweepAt = time.Now().Add(wait)
 		}
 		at = r.sweepAt
 	}
