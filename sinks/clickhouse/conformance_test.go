@@ -41,11 +41,16 @@ func TestConformance(t *testing.T) {
 }
 
 func target(t testing.TB, o Options, server *testservers.Server) sinktest.Target {
+	options, err := clickhouse.ParseDSN(o.URL)
+	require.NoError(t, err)
+	observer, err := clickhouse.Open(options)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, observer.Close()) })
 	tg := sinktest.Target{
 		Kind:    sinks.State,
 		New:     func(t testing.TB) sinks.Sink { return newSink(t, o) },
 		Service: service,
-		State:   func(t testing.TB) map[string]sinktest.Row { return current(t, o) },
+		State:   func(t testing.TB) map[string]sinktest.Row { return read(t, o, observer) },
 		Refuse: func(t testing.TB) (refuse, allow func()) {
 			return toggle(
 				func() { execute(t, o.URL, "RENAME TABLE "+o.Table+" TO gone") },
@@ -109,36 +114,39 @@ func count(t testing.TB, url, query string) (n uint64) {
 }
 
 // current reads the view as a customer would.
-func current(t testing.TB, o Options) map[string]sinktest.Row {
+func current(t testing.TB, o Options) (state map[string]sinktest.Row) {
+	withConn(t, o.URL, func(conn driver.Conn) { state = read(t, o, conn) })
+	return state
+}
+
+func read(t testing.TB, o Options, conn driver.Conn) map[string]sinktest.Row {
 	state := map[string]sinktest.Row{}
 	content := []string{"doc"}
 	if len(o.Columns) > 0 {
 		content = []string{"n", "label"}
 	}
-	withConn(t, o.URL, func(conn driver.Conn) {
-		rows, err := conn.Query(t.Context(), fmt.Sprintf("SELECT entity, version, %s FROM %s_current", strings.Join(content, ", "), o.Table))
-		require.NoError(t, err)
-		defer rows.Close()
-		for rows.Next() {
-			var entity, doc string
-			var version uint64
-			if len(o.Columns) > 0 {
-				var fields struct {
-					N    int64   `json:"n"`
-					Text *string `json:"text"`
-				}
-				require.NoError(t, rows.Scan(&entity, &version, &fields.N, &fields.Text))
-				encoded, err := json.Marshal(fields)
-				require.NoError(t, err)
-				doc = string(encoded)
-			} else {
-				require.NoError(t, rows.Scan(&entity, &version, &doc))
+	rows, err := conn.Query(t.Context(), fmt.Sprintf("SELECT entity, version, %s FROM %s_current", strings.Join(content, ", "), o.Table))
+	require.NoError(t, err)
+	defer rows.Close()
+	for rows.Next() {
+		var entity, doc string
+		var version uint64
+		if len(o.Columns) > 0 {
+			var fields struct {
+				N    int64   `json:"n"`
+				Text *string `json:"text"`
 			}
-			require.NotContains(t, state, entity, "two rows of one entity")
-			state[entity] = sinktest.Row{Version: change.Version(version), Op: change.Upsert, Doc: []byte(doc)}
+			require.NoError(t, rows.Scan(&entity, &version, &fields.N, &fields.Text))
+			encoded, err := json.Marshal(fields)
+			require.NoError(t, err)
+			doc = string(encoded)
+		} else {
+			require.NoError(t, rows.Scan(&entity, &version, &doc))
 		}
-		require.NoError(t, rows.Err())
-	})
+		require.NotContains(t, state, entity, "two rows of one entity")
+		state[entity] = sinktest.Row{Version: change.Version(version), Op: change.Upsert, Doc: []byte(doc)}
+	}
+	require.NoError(t, rows.Err())
 	return state
 }
 
