@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
@@ -63,6 +64,8 @@ type Pipeline struct {
 	inbox   store.Inbox
 	append  *transport.Producer // to the inbox
 	closers []func() error      // in the order of opening
+
+	publishers map[string]message.Publisher // of Kafka sinks, by cluster
 
 	ingestMetrics  *ingest.Metrics
 	decideMetrics  *dam.Metrics
@@ -240,8 +243,12 @@ func (p *Pipeline) openTopics(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	newest, err := p.newestGeneration(ctx)
-	if err != nil {
+	var newest uint16
+	if _, err := p.store.KnownInbox(ctx, k.Inbox.Topic, id); errors.Is(err, store.ErrNotFound) {
+		if newest, err = p.newestGeneration(ctx); err != nil {
+			return err
+		}
+	} else if err != nil {
 		return err
 	}
 	p.inbox, err = p.store.ResolveInbox(ctx, k.Inbox.Topic, id, int32(k.Inbox.Partitions), newest+1)

@@ -81,6 +81,9 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	defer watchers.Wait()
 	defer stopWatching()
 	watchers.Go(func() { p.watch(watch) })
+	if p.opt.Roles.Decide {
+		watchers.Go(func() { p.housekeep(watch) })
+	}
 	idle := make(chan struct{})
 	if p.opt.UntilIdle {
 		watchers.Go(func() {

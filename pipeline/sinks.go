@@ -2,7 +2,9 @@ package pipeline
 
 import (
 	"fmt"
+	"strings"
 
+	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/clickhouse"
@@ -53,23 +55,23 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		for name, value := range w.Headers {
 			headers[name] = value.Reveal()
 		}
-		return webhook.New(webhook.Options{
-			URL: w.URL.Reveal(), Secrets: secrets, Headers: headers, Kind: sinks.Kind(w.Mode),
-			Timeout: w.Timeout.D(), Concurrency: w.Concurrency,
-		})
-	case d.Kafka != nil:
-		k := p.kafka
-		if len(d.Kafka.Brokers) > 0 {
-			var err error
-			if k, err = p.cluster(d.Kafka.Cluster); err != nil {
-				return nil, err
-			}
-		}
-		publisher, err := edge.NewPublisher(k)
+		t, err := clientTLS(w.TLS)
 		if err != nil {
 			return nil, err
 		}
-		return kafka.New(kafka.Options{Publisher: publisher, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones})
+		return webhook.New(webhook.Options{
+			URL: w.URL.Reveal(), Secrets: secrets, Headers: headers, Kind: sinks.Kind(w.Mode),
+			Timeout: w.Timeout.D(), Concurrency: w.Concurrency, DenyPrivate: w.DenyPrivate, TLS: t,
+		})
+	case d.Kafka != nil:
+		publisher, err := p.publisher(d.Kafka.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		return kafka.New(kafka.Options{
+			Publisher: publisher, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
+			MaxMessageBytes: int(p.cfg.Limits.Change) + recordOverhead,
+		})
 	case d.ClickHouse != nil:
 		c := d.ClickHouse
 		columns := make([]clickhouse.Column, len(c.Columns))
@@ -92,4 +94,33 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		})
 	}
 	return nil, fmt.Errorf("service %s has no sink", s.Name)
+}
+
+// publisher gives the publisher of a cluster; sinks of one cluster share it,
+// and it is closed after all of them.
+func (p *Pipeline) publisher(c config.Cluster) (message.Publisher, error) {
+	cluster, name := p.kafka, ""
+	if len(c.Brokers) > 0 {
+		var err error
+		if cluster, err = p.cluster(c); err != nil {
+			return nil, err
+		}
+		name = strings.Join(c.Brokers, ",")
+		if c.SASL != nil {
+			name += "|" + c.SASL.Username
+		}
+	}
+	if shared, ok := p.publishers[name]; ok {
+		return shared, nil
+	}
+	made, err := edge.NewPublisher(cluster)
+	if err != nil {
+		return nil, err
+	}
+	if p.publishers == nil {
+		p.publishers = map[string]message.Publisher{}
+	}
+	p.publishers[name] = made
+	p.closers = append(p.closers, made.Close)
+	return made, nil
 }

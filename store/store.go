@@ -53,6 +53,9 @@ type Configurations interface {
 	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
 	// Active gives the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
+	// KnownInbox gives the generation of the inbox topic with this identity,
+	// ErrNotFound when ResolveInbox was never called for it.
+	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
 	// ResolveInbox gives the generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). A known identity with another
@@ -302,6 +305,9 @@ type DeadLetters interface {
 	SetLetterState(ctx context.Context, ids []int64, s LetterState) (int, error)
 	// CountLetters counts the open ones; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
+	// Prune removes dead letters and audit rows that are older than the given
+	// times, and tells how many of both.
+	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 }
 
 // Audit is one operator action.

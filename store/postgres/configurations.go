@@ -84,6 +84,19 @@ func scanRevision(row pgx.Row, r *store.Revision) error {
 	return err
 }
 
+// KnownInbox implements store.Configurations.
+func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.Inbox, error) {
+	inbox := store.Inbox{Topic: topic, TopicID: topicID}
+	err := s.pool.QueryRow(ctx, sqlInbox, topic, topicID).Scan(&inbox.Generation, &inbox.Partitions)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return store.Inbox{}, store.ErrNotFound
+	}
+	if err != nil {
+		return store.Inbox{}, failed("known inbox", err)
+	}
+	return inbox, nil
+}
+
 // ResolveInbox implements store.Configurations.
 func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error) {
 	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}

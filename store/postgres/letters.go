@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -135,6 +136,21 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 		return nil, failed("count dead letters", err)
 	}
 	return counts, nil
+}
+
+// Prune implements store.DeadLetters.
+func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
+	var n int64
+	err := s.inTx(ctx, "prune", func(tx pgx.Tx) error {
+		a, err := tx.Exec(ctx, `DELETE FROM dead_letters WHERE created_at < $1`, letters)
+		if err != nil {
+			return err
+		}
+		b, err := tx.Exec(ctx, `DELETE FROM audit WHERE time < $1`, audit)
+		n = a.RowsAffected() + b.RowsAffected()
+		return err
+	})
+	return int(n), err
 }
 
 // Audits implements store.Reader.

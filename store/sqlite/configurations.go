@@ -66,6 +66,20 @@ func scanRevision(row scanner) (store.Revision, error) {
 	return r, nil
 }
 
+// KnownInbox implements store.Configurations.
+func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.Inbox, error) {
+	inbox := store.Inbox{Topic: topic, TopicID: topicID}
+	err := s.readers.QueryRowContext(ctx, `SELECT generation, partitions FROM inboxes WHERE topic = ? AND topic_id = ?`, topic, topicID).
+		Scan(&inbox.Generation, &inbox.Partitions)
+	if errors.Is(err, sql.ErrNoRows) {
+		return store.Inbox{}, store.ErrNotFound
+	}
+	if err != nil {
+		return store.Inbox{}, failed("known inbox", err)
+	}
+	return inbox, nil
+}
+
 // ResolveInbox implements store.Configurations.
 func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error) {
 	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}

@@ -167,6 +167,33 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	return counts, nil
 }
 
+// Prune implements store.DeadLetters.
+func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
+	var n int64
+	err := s.write(ctx, "prune", func(t tx) error {
+		n = 0
+		for _, d := range []struct {
+			sql    string
+			before time.Time
+		}{
+			{`DELETE FROM dead_letters WHERE created_at < ?`, letters},
+			{`DELETE FROM audit WHERE time < ?`, audit},
+		} {
+			r, err := t.conn.ExecContext(t.ctx, d.sql, micros(d.before))
+			if err != nil {
+				return failed("prune", err)
+			}
+			some, err := r.RowsAffected()
+			if err != nil {
+				return failed("prune", err)
+			}
+			n += some
+		}
+		return nil
+	})
+	return int(n), err
+}
+
 // Audits implements store.Reader.
 func (s *Store) Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error) {
 	var audits []store.Audit

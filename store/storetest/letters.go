@@ -140,4 +140,15 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageDecide: 1}, counts)
 	}},
+	{"I7 old letters and audit rows are pruned, newer ones stay", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
+		past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+		n, err := f.b.Prune(t.Context(), past, past)
+		require.NoError(t, err)
+		assert.Zero(t, n)
+		n, err = f.b.Prune(t.Context(), future, future)
+		require.NoError(t, err)
+		assert.Equal(t, 2, n)
+		assert.Empty(t, f.list(store.LetterFilter{}))
+	}},
 }
