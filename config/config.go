@@ -139,8 +139,6 @@ type Retention struct {
 	Tombstones Duration `yaml:"tombstones" default:"30d" range:"1h..3650d"`
 	// DeadLetters that nobody acted on.
 	DeadLetters Duration `yaml:"dead_letters" default:"90d" range:"1h..3650d"`
-	// Ledgers of what was taken in and delivered.
-	Ledgers Duration `yaml:"ledgers" default:"30d" range:"1d..3650d"`
 	// Audit of operators' actions.
 	Audit Duration `yaml:"audit" default:"365d" range:"1d..3650d"`
 }

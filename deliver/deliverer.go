@@ -329,3 +329,6 @@ func (d *Deliverer) running() {
 		d.log.Info("delivering again")
 	}
 }
+
+// Service gives the service's name.
+func (d *Deliverer) Service() string { return d.opt.Service }
