@@ -1,0 +1,228 @@
+package pipeline
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Sizes of the benchmarks of the whole flow. The defaults are for a look;
+// scripts/bench-e2e measures with more.
+var (
+	benchEvents   = flag.Int("events", 10_000, "events of one run of a benchmark of the whole flow")
+	benchEntities = flag.Int("entities", 10_000, "entities of a benchmark of the whole flow")
+)
+
+// BenchmarkEndToEnd takes events from the source to delivered and confirmed.
+// One operation is one run over -events events that wait in the source, after a
+// warm-up that gives every entity its first event. The clock starts at the
+// first event that is taken in and stops when nothing is left to do.
+//
+// events/s and changes/s depend on the machine and on what else runs there;
+// the seconds of processor time per 1,000 events (weir-cpu-s/kev: this process,
+// the others: the servers) do so much less.
+func BenchmarkEndToEnd(b *testing.B) {
+	places := []struct {
+		name string
+		make func(b *testing.B, dir string) world
+	}{
+		{"embedded", embeddedWorld},
+		{"kafka", func(b *testing.B, _ string) world { return realWorld(b, "kafka") }},
+		{"postgres", func(b *testing.B, _ string) world { return realWorld(b, "postgres") }},
+		{"clickhouse", func(b *testing.B, _ string) world { return realWorld(b, "clickhouse") }},
+	}
+	for _, place := range places {
+		for _, w := range []workload{sparse, dense} {
+			for _, services := range []int{1, 20, 200} {
+				b.Run(fmt.Sprintf("%s/%s/services=%d", place.name, w.name, services), func(b *testing.B) {
+					dir := b.TempDir()
+					endToEnd(b, dir, place.make(b, dir), newStream(w, *benchEntities, services))
+				})
+			}
+		}
+	}
+}
+
+// run is what one measured run came to.
+type run struct {
+	took             time.Duration
+	cpu              cpu
+	read             int64
+	passed, sent     int64
+	evaluated, noise int64
+}
+
+func endToEnd(b *testing.B, dir string, w world, s *stream) {
+	if w.prepare != nil {
+		w.prepare(b, s.services)
+	}
+	w.fill(b, s.first())
+	measure(b, dir, w, s, nil) // the warm-up
+	var total run
+	for b.Loop() {
+		b.StopTimer()
+		w.fill(b, s.more(*benchEvents))
+		measure(b, dir, w, s, &total)
+		b.StartTimer()
+	}
+	report(b, total)
+}
+
+// measure opens the pipeline, runs it until it is idle and adds what that took
+// to total, unless it is nil. The benchmark's timer runs for as long as the
+// clock does.
+func measure(b *testing.B, dir string, w world, s *stream, total *run) {
+	p := w.open(b, dir, s)
+	ended := make(chan error, 1)
+	go func() { ended <- p.Run(b.Context()) }()
+	look := func(every time.Duration, done func() bool) {
+		tick := time.NewTicker(every)
+		defer tick.Stop()
+		for !done() {
+			select {
+			case err := <-ended:
+				ended <- err
+				return
+			case <-tick.C:
+			}
+		}
+	}
+	summary := func() Summary {
+		sum, err := Summarize(p.reg)
+		require.NoError(b, err)
+		return sum
+	}
+	look(2*time.Millisecond, func() bool { return summary().Read > 0 })
+	start, before := time.Now(), usedCPU(b, w.servers...)
+	if total != nil {
+		b.StartTimer()
+	}
+	look(20*time.Millisecond, func() bool { return p.health.started.Load() && p.idle(b.Context()) })
+	if total != nil {
+		b.StopTimer()
+		total.add(time.Since(start), before, usedCPU(b, w.servers...), summary())
+	}
+	require.NoError(b, <-ended)
+	if sum := summary(); sum.Dead > 0 {
+		b.Fatalf("%d dead letters", sum.Dead)
+	}
+}
+
+func (t *run) add(took time.Duration, before, after cpu, sum Summary) {
+	t.took += took
+	if t.cpu == nil {
+		t.cpu = cpu{}
+	}
+	for who, used := range after {
+		t.cpu[who] += used - before[who]
+	}
+	t.read += sum.Read
+	t.noise += sum.Noise
+	for _, c := range sum.Customers {
+		t.passed += c.Passed
+		t.sent += c.Delivered
+		t.evaluated += c.Evaluated
+	}
+}
+
+func report(b *testing.B, t run) {
+	seconds, events := t.took.Seconds(), float64(t.read)
+	b.ReportMetric(events/seconds, "events/s")
+	b.ReportMetric(float64(t.passed)/seconds, "changes/s")
+	b.ReportMetric(float64(t.passed)/events, "changes/event")
+	b.ReportMetric(float64(t.sent)/seconds, "delivered/s")
+	for who, used := range t.cpu {
+		b.ReportMetric(used.Seconds()/events*1000, who+"-cpu-s/kev")
+	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	first, _, _ := strings.Cut(string(load), " ")
+	b.Logf("load average %s", first)
+}
+
+// BenchmarkLatency sends one event after the other through an idle pipeline,
+// each when the one before has arrived: one operation is the way from the
+// source to the customer's web server.
+func BenchmarkLatency(b *testing.B) {
+	b.Run("embedded", func(b *testing.B) {
+		dir := b.TempDir()
+		w := embeddedWorld(b, dir)
+		w.main = "sources:\n  registry:\n    http: {}" + benchSource
+		latency(b, dir, w, func(p *Pipeline) func(event) {
+			return func(e event) {
+				r := httptest.NewRequest(http.MethodPost, "/", strings.NewReader(string(e.json)))
+				r.Header.Set("Content-Type", "application/json")
+				answer := httptest.NewRecorder()
+				p.sources()[0].push.ServeHTTP(answer, r)
+				require.Less(b, answer.Code, 300, answer.Body.String())
+			}
+		})
+	})
+	b.Run("servers", func(b *testing.B) {
+		w := realWorld(b, "kafka")
+		latency(b, b.TempDir(), w, func(*Pipeline) func(event) {
+			return func(e event) { w.fill(b, []event{e}) }
+		})
+	})
+}
+
+func latency(b *testing.B, dir string, w world, sender func(*Pipeline) func(event)) {
+	arrived := make(chan struct{}, 1)
+	customer := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+		arrived <- struct{}{}
+	}))
+	defer customer.Close()
+	w.sink = hook(customer.URL)
+	s := newStream(sparse, 1, 1)
+	if w.prepare != nil {
+		w.prepare(b, 1)
+	}
+	p := w.open(b, dir, s)
+	p.opt.UntilIdle = false
+	ended := make(chan error, 1)
+	ctx, stop := context.WithCancel(b.Context())
+	defer func() {
+		stop()
+		require.NoError(b, <-ended)
+	}()
+	go func() { ended <- p.Run(ctx) }()
+	require.Eventually(b, p.health.started.Load, time.Minute, time.Millisecond)
+	send := sender(p)
+	next := func() time.Duration {
+		s.entities[0][0] += 1 << 8 // six hex digits of it are sent
+		e := s.event(0)
+		start := time.Now()
+		send(e)
+		select {
+		case <-arrived:
+		case err := <-ended:
+			ended <- err
+			b.Fatal("the pipeline ended")
+		}
+		return time.Since(start)
+	}
+	for range 20 {
+		next()
+	}
+	var all []time.Duration
+	for b.Loop() {
+		all = append(all, next())
+	}
+	slices.Sort(all)
+	for _, q := range []struct {
+		name string
+		at   float64
+	}{{"p50-ms", 0.5}, {"p99-ms", 0.99}, {"max-ms", 1}} {
+		b.ReportMetric(float64(all[min(len(all)-1, int(q.at*float64(len(all))))].Microseconds())/1000, q.name)
+	}
+}
