@@ -157,10 +157,15 @@ func (s *Stage) unseen(ctx context.Context, events []taken) []taken {
 	}
 	keep := events[:0:0]
 	next := 0
+	inBatch := map[string]gate.Hash{} // what the gate would hold if events came one by one
 	for _, t := range events {
-		if t.gate.EventID != "" {
+		if id := t.gate.EventID; id != "" {
 			known := seen[next]
 			next++
+			if last, again := inBatch[id]; again {
+				known = last == t.gate.Hash
+			}
+			inBatch[id] = t.gate.Hash
 			if known {
 				s.m.repeated.Inc()
 				continue
