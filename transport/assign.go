@@ -240,7 +240,7 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 		}
 	}
 	if commit {
-		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 		defer cancel()
 		g.commit(ctx, claims)
 	}

@@ -330,7 +330,7 @@ func (g *Group) commitLoop() {
 			g.mu.Unlock()
 			// Not cut short by Close: a commit that was cancelled could
 			// reach the broker after the last one.
-			ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+			ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
 			g.commit(ctx, claims)
 			cancel()
 		case <-g.pollCtx.Done():
@@ -362,7 +362,11 @@ func (g *Group) fail(err error) {
 	go func() { _ = g.Close() }() // its caller gets the same error from Err
 }
 
-const leaveTimeout = 5 * time.Second
+// A leaving member commits first, so the one is within the other.
+const (
+	commitTimeout = 5 * time.Second
+	leaveTimeout  = 15 * time.Second
+)
 
 // fetchWait is how long a broker holds a fetch that finds nothing. A partition
 // that is resumed joins the next fetch only, so among idle partitions it waits

@@ -89,6 +89,9 @@ func quick(gc *transport.GroupConfig) {
 	if gc.HeartbeatInterval == 0 {
 		gc.HeartbeatInterval = 100 * time.Millisecond
 	}
+	if gc.RebalanceTimeout == 0 {
+		gc.RebalanceTimeout = 3 * time.Second
+	}
 	if gc.CommitInterval == 0 {
 		gc.CommitInterval = 100 * time.Millisecond
 	}

@@ -80,6 +80,8 @@ type Producer struct {
 	cl      *kgo.Client // guarded by mu; replaced by the round loop only
 }
 
+var _ Appender = (*Producer)(nil)
+
 // appendOp is one call's records.
 type appendOp struct {
 	records []Record
@@ -168,7 +170,8 @@ func (p *Producer) Append(ctx context.Context, records []Record) error {
 }
 
 // AppendAsync hands in records and calls done once, from another goroutine,
-// when all are acknowledged or with the first error. Successive calls from one
+// when all are acknowledged or with the first error; until then the bytes of
+// records must not change. Successive calls from one
 // goroutine are appended in their order. It waits while the buffers are full,
 // until ctx ends, which fails the call like any other failure. After a batch failed,
 // every later one fails with ErrBroken, and none of its records is appended,

@@ -64,9 +64,9 @@ type run struct {
 }
 
 const (
-	sweepMin  = 2 * time.Millisecond
+	sweepMin  = 20 * time.Millisecond
 	sweepMax  = 50 * time.Millisecond
-	sweepIdle = 100 * time.Millisecond
+	sweepIdle = 200 * time.Millisecond
 
 	// spanWindows bounds how far the newest message handed out may be ahead of
 	// the oldest one not acknowledged, in windows: what a crash would repeat.
