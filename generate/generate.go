@@ -25,9 +25,13 @@ type Options struct {
 const (
 	noiseShare     = 300 // only fields change that matter to nobody
 	redeliverShare = 30  // an event comes again, as it was
-	lateShare      = 10  // an old event of the entity comes again under a new id
+	lateShare      = 20  // the registry repeats an old event of the entity under a new id
 	deleteShare    = 5
 )
+
+// memory is how many events back one may come again: more than one batch of
+// ingest, so that most of them meet a gate that knows them.
+const memory = 8192
 
 // Write makes a folder with weir.yaml, customers/ and one JSONL file per
 // source. What is there already is overwritten, with the same bytes when the
@@ -91,9 +95,9 @@ func Stream(o Options, emit func(source string, line []byte) error) error {
 // entity is what the generator knows of one banana, per source.
 type entity struct {
 	docs [3]map[string]string // field to JSON text; nil: not there
-	old  [3]string            // an event of some time ago, its data as text
-	lsn  int
-	olsn int // lsn of old[0]
+	lsn  int                  // of the registry's last event
+	old  string               // data of a registry event of some time ago
+	olsn int                  // and its lsn
 }
 
 type generator struct {
@@ -101,7 +105,7 @@ type generator struct {
 	entities []entity
 	start    time.Time
 	n        int
-	recent   [64]struct {
+	recent   [memory]struct {
 		source string
 		line   []byte
 	}
@@ -123,11 +127,14 @@ func (g *generator) next() (source string, line []byte) {
 	}
 	source = sourceNames[s]
 	switch {
-	case roll < redeliverShare+lateShare && s == 0 && e.old[0] != "":
-		line = g.event(i, s, "upsert", e.old[0], e.olsn)
-	case roll < redeliverShare+lateShare+deleteShare && e.docs[s] != nil:
-		e.docs[s], e.old[s] = nil, ""
-		e.lsn++
+	case roll < redeliverShare+lateShare && e.old != "" && e.olsn < e.lsn:
+		source = sourceNames[0]
+		line = g.event(i, 0, "upsert", e.old, e.olsn)
+	case roll >= redeliverShare+lateShare && roll < redeliverShare+lateShare+deleteShare && e.docs[s] != nil:
+		e.docs[s] = nil
+		if s == 0 {
+			e.lsn++
+		}
 		line = g.event(i, s, "delete", "", e.lsn)
 	default:
 		noise := e.docs[s] != nil && roll >= 1000-noiseShare
@@ -136,8 +143,8 @@ func (g *generator) next() (source string, line []byte) {
 			e.lsn++
 		}
 		data := g.object(changed)
-		if g.r.IntN(4) == 0 {
-			e.old[s], e.olsn = data, e.lsn
+		if s == 0 && g.r.IntN(4) == 0 {
+			e.old, e.olsn = data, e.lsn
 		}
 		line = g.event(i, s, "upsert", data, e.lsn)
 	}

@@ -127,7 +127,7 @@ func (a *app) progress(reg *prometheus.Registry) (stop func()) {
 			for _, c := range s.Customers {
 				held, pruned, delivered = held+c.Held, pruned+c.Pruned, delivered+c.Delivered
 			}
-			fmt.Fprintf(f, "\r\033[K%s events (%s/s) · %s not evaluated · %s held back · %s delivered",
+			fmt.Fprintf(f, "\r\033[K%s events (%s/s) · %s not touched · %s held back · %s delivered",
 				humanize.Comma(s.Read), humanize.Comma(s.Read-last), humanize.Comma(pruned), humanize.Comma(held), humanize.Comma(delivered))
 			last = s.Read
 		}
@@ -139,33 +139,64 @@ func (a *app) progress(reg *prometheus.Registry) (stop func()) {
 func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration) {
 	n := humanize.Comma
 	fmt.Fprintf(a.out, "\nDone in %s.\n\n", took.Round(10*time.Millisecond))
-	fmt.Fprintf(a.out, "%12s events read\n", n(s.Read))
-	fmt.Fprintf(a.out, "%12s stopped at the gate: the same event was taken in before\n", n(s.Repeated))
-	fmt.Fprintf(a.out, "%12s stale: older than what the entity has seen already\n", n(s.Stale))
-	fmt.Fprintf(a.out, "%12s noise: nothing that matters to anybody changed\n", n(s.Noise))
-	fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
-	if s.Dead > 0 {
-		fmt.Fprintf(a.out, "%12s dead letters: see pipeline dlq list -c %s\n", n(s.Dead), a.config)
-	}
-	fmt.Fprintln(a.out)
-	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "customer\tpruned\tevaluated\theld back\tpassed\tdelivered\t")
 	var sum pipeline.CustomerSummary
 	for _, c := range s.Customers {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t\n", c.Customer, n(c.Pruned), n(c.Evaluated), n(c.Held), n(c.Passed), n(c.Delivered))
-		sum.Pruned, sum.Evaluated, sum.Held = sum.Pruned+c.Pruned, sum.Evaluated+c.Evaluated, sum.Held+c.Held
-		sum.Passed, sum.Delivered = sum.Passed+c.Passed, sum.Delivered+c.Delivered
+		sum.Pruned, sum.Held, sum.Passed = sum.Pruned+c.Pruned, sum.Held+c.Held, sum.Passed+c.Passed
+		sum.Delivered, sum.Coalesced = sum.Delivered+c.Delivered, sum.Coalesced+c.Coalesced
 	}
-	if len(s.Customers) > 1 {
-		fmt.Fprintf(w, "all\t%s\t%s\t%s\t%s\t%s\t\n", n(sum.Pruned), n(sum.Evaluated), n(sum.Held), n(sum.Passed), n(sum.Delivered))
+	if s.Read == 0 {
+		fmt.Fprintln(a.out, "No new events: the sources hold nothing that was not taken in before.")
+		if sum.Delivered == 0 {
+			fmt.Fprintln(a.out, "So nothing was sent to anybody.")
+		}
+	} else {
+		fmt.Fprintf(a.out, "%12s events read\n", n(s.Read))
+		fmt.Fprintf(a.out, "%12s stopped at the gate: the same event was taken in before\n", n(s.Repeated))
+		fmt.Fprintf(a.out, "%12s stale: seen before, or older than what the entity has\n", n(s.Stale))
+		fmt.Fprintf(a.out, "%12s noise: nothing changed that matters to anybody\n", n(s.Noise))
+		fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
 	}
-	_ = w.Flush()
-	fmt.Fprintln(a.out, "\npruned: the projection reads nothing that changed, so it was not evaluated; held back: evaluated, and equal to what the customer has.")
+	if s.Dead > 0 {
+		fmt.Fprintf(a.out, "%12s dead letters: pipeline dlq list -c %s\n", n(s.Dead), a.config)
+	}
+	switch {
+	case sum.Pruned+sum.Held+sum.Passed+sum.Delivered > 0:
+		a.customers(s.Customers, sum)
+	case s.Read > 0:
+		fmt.Fprintln(a.out, "\nNothing new in them, so nothing was sent to anybody.")
+	}
 	dirs := map[string]bool{}
 	for _, service := range cfg.Services() {
 		if f := service.Delivery.File; f != nil && !dirs[filepath.Dir(f.Path)] {
 			dirs[filepath.Dir(f.Path)] = true
-			fmt.Fprintf(a.out, "Output: %s\n", filepath.Dir(f.Path))
+			fmt.Fprintf(a.out, "\nOutput: %s\n", filepath.Dir(f.Path))
 		}
+	}
+}
+
+// customers prints what became of the changed entities for each customer.
+func (a *app) customers(customers []pipeline.CustomerSummary, sum pipeline.CustomerSummary) {
+	n := humanize.Comma
+	fmt.Fprintln(a.out, "\nWhat the changed entities meant for each customer:")
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(w, "customer\tnot touched\theld back\tto send\tdelivered\t")
+	row := func(name string, c pipeline.CustomerSummary) {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", name, n(c.Pruned), n(c.Held), n(c.Passed), n(c.Delivered))
+	}
+	for _, c := range customers {
+		row(c.Customer, c)
+	}
+	if len(customers) > 1 {
+		row("all", sum)
+	}
+	_ = w.Flush()
+	fmt.Fprint(a.out, "\nnot touched: nothing changed that the projection reads, so it was not evaluated\n"+
+		"held back:   evaluated, and the same as what the customer has: a duplicate\n"+
+		"to send:     changed for this customer, so it was let through\n")
+	if sum.Coalesced > 0 {
+		fmt.Fprintf(a.out, "%s changes were left out because a newer one of the same entity replaced them.\n", n(sum.Coalesced))
+	}
+	if all := sum.Pruned + sum.Held + sum.Passed; all > 0 {
+		fmt.Fprintf(a.out, "Of %s possible sends %s were duplicates (%.0f %%).\n", n(all), n(all-sum.Passed), 100*float64(all-sum.Passed)/float64(all))
 	}
 }
