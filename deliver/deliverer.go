@@ -181,16 +181,19 @@ func (d *Deliverer) backoff() *backoff.ExponentialBackOff {
 	return b
 }
 
-// worth leaves out what is confirmed already, repetitions within the batch,
-// and for a state sink all but the newest change of each entity.
+// worth leaves out what is confirmed already (unless the target sees to that),
+// repetitions within the batch, and for a state sink all but the newest change
+// of each entity.
 func (d *Deliverer) worth(work, stop context.Context, all []change.Change) ([]change.Change, error) {
-	rows, err := d.rows(work, stop, all)
-	if err != nil {
-		return nil, err
-	}
-	newest := make(map[string]change.Version, len(rows))
-	for entity, row := range rows {
-		newest[entity] = row.DeliveredVersion
+	newest := make(map[string]change.Version, len(all))
+	if !d.traits.Guarded {
+		rows, err := d.rows(work, stop, all)
+		if err != nil {
+			return nil, err
+		}
+		for entity, row := range rows {
+			newest[entity] = row.DeliveredVersion
+		}
 	}
 	keep := all[:0]
 	for _, c := range all {

@@ -30,6 +30,9 @@ type Traits struct {
 	MaxBytes int
 	// Linger is how long deliver may wait to fill a batch; 0 takes what is there.
 	Linger time.Duration
+	// Guarded says that the target itself turns away repetitions and older
+	// versions. Deliver then need not look into the dam before a first attempt.
+	Guarded bool
 }
 
 // Sink writes changes to one target of one service. Deliver calls Open until

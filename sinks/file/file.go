@@ -90,7 +90,7 @@ func openFile(path string) (handle, error) {
 
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
-	return sinks.Traits{Kind: sinks.Log, MaxBatch: maxBatch, MaxBytes: maxBytes}
+	return sinks.Traits{Kind: sinks.Log, MaxBatch: maxBatch, MaxBytes: maxBytes, Guarded: true}
 }
 
 // Open creates or locks the file, repairs its end and learns the last keys.

@@ -56,6 +56,7 @@ func (s *Sink) Traits() sinks.Traits {
 		MaxBatch: s.options.MaxBatch,
 		MaxBytes: s.options.MaxBytes,
 		Linger:   s.options.Linger,
+		Guarded:  true,
 	}
 }
 

@@ -12,21 +12,55 @@ import (
 
 const (
 	sqlLookup = `SELECT content, version, delivered_version, delivered FROM dam WHERE entity = ? AND service = ?`
+	sqlScan   = `SELECT service, content, version, delivered_version, delivered FROM dam WHERE entity = ? AND service BETWEEN ? AND ?`
 	sqlSwap   = `UPDATE dam SET content = ?3, version = max(version, ?4) WHERE entity = ?1 AND service = ?2 AND content IS ?5`
 	sqlInsert = `INSERT INTO dam (entity, service, content, version) VALUES (?, ?, ?, ?) ON CONFLICT (entity, service) DO NOTHING`
 
 	sqlConfirm = `UPDATE dam SET delivered_version = ?3, delivered = ?4 WHERE entity = ?1 AND service = ?2 AND delivered_version < ?3`
 )
 
+// A scan over neighbouring rows of one entity is cheaper than a search for
+// each when most of them are wanted: scanWaste rows read per row wanted cost
+// about the same.
+const scanWaste = 3
+
+// span is the range of services wanted of one entity.
+type span struct {
+	entity   string
+	from, to int32
+}
+
 // lookup reads dam rows in the order of keys.
 func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, error) {
 	found := make([]store.Row, len(keys))
-	err := each(ctx, p, sqlLookup, len(keys), func(i int, statement *sql.Stmt) error {
-		if err := holdable(keys[i].Entity); err != nil {
-			return err
+	byEntity := make(map[string][]int, len(keys))
+	var entities []string // in the order of keys
+	for i, k := range keys {
+		if err := holdable(k.Entity); err != nil {
+			return nil, err
 		}
-		r := &found[i]
-		r.Key = keys[i]
+		found[i].Key = k
+		if _, seen := byEntity[k.Entity]; !seen {
+			entities = append(entities, k.Entity)
+		}
+		byEntity[k.Entity] = append(byEntity[k.Entity], i)
+	}
+	var single []int
+	var scanned []span
+	for _, e := range entities {
+		at := byEntity[e]
+		s := span{e, keys[at[0]].Service, keys[at[0]].Service}
+		for _, i := range at {
+			s.from, s.to = min(s.from, keys[i].Service), max(s.to, keys[i].Service)
+		}
+		if len(at) > 1 && int(s.to-s.from) < scanWaste*len(at) {
+			scanned = append(scanned, s)
+		} else {
+			single = append(single, at...)
+		}
+	}
+	err := each(ctx, p, sqlLookup, len(single), func(i int, statement *sql.Stmt) error {
+		r := &found[single[i]]
 		var version, delivered int64
 		err := statement.QueryRowContext(ctx, r.Entity, r.Service).Scan((*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered))
 		if errors.Is(err, sql.ErrNoRows) {
@@ -35,7 +69,29 @@ func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, err
 		r.Found, r.Version, r.DeliveredVersion = true, change.Version(version), change.Version(delivered)
 		return err
 	})
-	return found, err
+	if err != nil {
+		return nil, err
+	}
+	return found, each(ctx, p, sqlScan, len(scanned), func(i int, statement *sql.Stmt) error {
+		s := scanned[i]
+		wanted := make(map[int32][]int, len(byEntity[s.entity]))
+		for _, at := range byEntity[s.entity] {
+			wanted[keys[at].Service] = append(wanted[keys[at].Service], at)
+		}
+		rows, err := statement.QueryContext(ctx, s.entity, s.from, s.to)
+		return collect(rows, err, func() error {
+			r := store.Row{Found: true, Key: store.Key{Entity: s.entity}}
+			var version, delivered int64
+			if err := rows.Scan(&r.Service, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered)); err != nil {
+				return err
+			}
+			r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+			for _, at := range wanted[r.Service] {
+				found[at] = r
+			}
+			return nil
+		})
+	})
 }
 
 // Rows implements store.Deliveries.
