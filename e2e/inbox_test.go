@@ -68,8 +68,8 @@ func readTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
 	return all
 }
 
-// original finds the event of an inbox record as its source wrote it: key and value.
-type original func(h inboxHead) (key string, value []byte)
+// original finds the event of an inbox record as its source wrote it.
+type original func(h inboxHead) (key string, headers map[string]string, value []byte)
 
 // modelEvents turns inbox records into the model's events. generation is the
 // inbox's. Control records are left out; tests that cause them do not use the model.
@@ -83,10 +83,10 @@ func modelEvents(t testing.TB, generation uint64, records []*kgo.Record, find or
 		if h.Kind != "e" {
 			continue
 		}
-		key, value := find(h)
+		key, headers, value := find(h)
 		events = append(events, model.Event{
 			Source: h.Source, Stream: h.Topic, Partition: h.Partition, Offset: h.Offset,
-			Version: generation<<48 | uint64(r.Offset), Key: key, Value: value,
+			Version: generation<<48 | uint64(r.Offset), Key: key, Headers: headers, Value: value,
 		})
 	}
 	return events
@@ -115,11 +115,11 @@ func readLines(t testing.TB, files map[string]string) *lines {
 	return l
 }
 
-func (l *lines) find(h inboxHead) (string, []byte) {
+func (l *lines) find(h inboxHead) (string, map[string]string, []byte) {
 	line, ok := l.all[h.Source][h.Offset]
 	require.True(l.t, ok, "source %s has no line at %d", h.Source, h.Offset)
 	l.seen[h.Source][h.Offset] = true
-	return "", []byte(line)
+	return "", nil, []byte(line)
 }
 
 // complete checks that every line is in the inbox, or one like it that the

@@ -16,7 +16,8 @@ type Config struct {
 	Projection []Projection
 }
 
-// Source says how events of a source are read. Paths are names joined by dots.
+// Source says how events of a source are read: a path of names joined by dots,
+// header:NAME, or key.
 type Source struct {
 	Name, Entity, EventID, Payload, Operation, Sequence string
 	Patch                                               bool
@@ -45,6 +46,7 @@ type Event struct {
 	Offset    int64
 	Version   uint64 // of the inbox record
 	Key       string // of a Kafka record
+	Headers   map[string]string
 	Value     []byte // nil: a null value
 }
 
@@ -145,25 +147,27 @@ func (c Config) source(name string) *Source {
 type present struct{ value any }
 
 func (c Config) read(s *Source, e Event) (id string, payload *present, eventID, sequence string, err error) {
-	if e.Value == nil {
-		return e.Key, nil, "", "", nil
-	}
-	value, err := Decode(e.Value)
-	if err != nil {
-		return "", nil, "", "", err
+	var value any
+	if e.Value != nil {
+		if value, err = Decode(e.Value); err != nil {
+			return "", nil, "", "", err
+		}
 	}
 	text := func(path string) string {
-		if path == "" {
-			return ""
+		if path == "key" {
+			return e.Key
 		}
-		if v, ok := at(value, path); ok && v != nil {
+		if name, ok := strings.CutPrefix(path, "header:"); ok {
+			return e.Headers[name]
+		}
+		if v, ok := at(value, path); ok && v != nil && path != "" {
 			return fmt.Sprint(v)
 		}
 		return ""
 	}
 	id, eventID, sequence = text(s.Entity), text(s.EventID), text(s.Sequence)
-	if s.Entity == "key" {
-		id = e.Key
+	if e.Value == nil {
+		return e.Key, nil, eventID, sequence, nil
 	}
 	if op := strings.ToLower(text(s.Operation)); op == "delete" {
 		return id, nil, eventID, sequence, nil
