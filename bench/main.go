@@ -1,0 +1,128 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"runtime"
+	"slices"
+	"time"
+)
+
+func main() {
+	rounds := flag.Int("rounds", 15, "rounds that the medians are taken over")
+	turn := flag.Duration("turn", 3*time.Millisecond, "how long a contender runs in each round")
+	flag.Parse()
+	if err := report(os.Stdout, *rounds, *turn); err != nil {
+		fmt.Fprintln(os.Stderr, "bench:", err)
+		os.Exit(1)
+	}
+}
+
+// run is something to be measured, over one document after the other.
+type run func(doc []byte) error
+
+// measure gives the median time that each run takes per document.
+func measure(runs []run, docs [][]byte, rounds int, turn time.Duration) ([]time.Duration, error) {
+	took := make([][]time.Duration, len(runs))
+	batches := make([]int, len(runs)) // of all documents, in a turn
+	for round := range rounds + 1 {
+		for i, f := range runs {
+			runtime.GC() // the garbage of one contender is not the next one's to collect
+			start := time.Now()
+			n := 0
+			for ; n < batches[i] || round == 0 && (n == 0 || time.Since(start) < turn); n++ {
+				for _, doc := range docs {
+					if err := f(doc); err != nil {
+						return nil, err
+					}
+				}
+			}
+			if batches[i] = n; round > 0 {
+				took[i] = append(took[i], time.Since(start)/time.Duration(n*len(docs)))
+			}
+		}
+	}
+	medians := make([]time.Duration, len(runs))
+	for i := range took {
+		slices.Sort(took[i])
+		medians[i] = took[i][len(took[i])/2]
+	}
+	return medians, nil
+}
+
+func report(w io.Writer, rounds int, turn time.Duration) error {
+	if err := reportHashes(w, rounds, turn); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return reportProjections(w, rounds, turn)
+}
+
+func reportHashes(w io.Writer, rounds int, turn time.Duration) error {
+	cs := contenders()
+	fmt.Fprintf(w, "| documents | bytes | Weir, MB/s | of the bound |")
+	for _, c := range cs[1:] {
+		fmt.Fprintf(w, " %s |", c.name)
+	}
+	fmt.Fprintf(w, "\n| --- | --: | --: | --: |")
+	for range cs[1:] {
+		fmt.Fprintf(w, " --: |")
+	}
+	fmt.Fprintln(w)
+	for _, shuffled := range []bool{false, true} {
+		for _, c := range corpora {
+			docs := c.sample(shuffled)
+			runs := make([]run, len(cs))
+			for i := range cs {
+				runs[i] = func(doc []byte) error { _, err := cs[i].run(doc); return err }
+			}
+			took, err := measure(runs, docs, rounds, turn)
+			if err != nil {
+				return fmt.Errorf("%s: %w", c.name, err)
+			}
+			order := "sorted"
+			if shuffled {
+				order = "shuffled"
+			}
+			size := 0
+			for _, doc := range docs {
+				size += len(doc)
+			}
+			size /= len(docs)
+			weir := took[0]
+			bound := took[2] + took[3] // SHA-256 and the scan
+			fmt.Fprintf(w, "| %s, %s | %d | %.0f | %.0f %% |", c.name, order, size, float64(size)/weir.Seconds()/1e6, 100*float64(bound)/float64(weir))
+			for _, t := range took[1:] {
+				fmt.Fprintf(w, " %.2f |", float64(t)/float64(weir))
+			}
+			fmt.Fprintln(w)
+		}
+	}
+	return nil
+}
+
+func reportProjections(w io.Writer, rounds int, turn time.Duration) error {
+	ps, err := projectors()
+	if err != nil {
+		return err
+	}
+	runs := make([]run, len(ps))
+	for i := range ps {
+		runs[i] = ps[i].run
+	}
+	took, err := measure(runs, corpora[1].sample(true), rounds, turn)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "| all %d customers × %d fields of an entity | µs | against gjson + encoding/json |\n| --- | --: | --: |\n", customers, fields)
+	for i, p := range ps {
+		peer := took[len(took)-2]
+		if i%2 == 1 {
+			peer = took[len(took)-1]
+		}
+		fmt.Fprintf(w, "| %s | %.1f | %.1f |\n", p.name, float64(took[i].Nanoseconds())/1000, float64(peer)/float64(took[i]))
+	}
+	return nil
+}
