@@ -184,7 +184,9 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	var letters []store.DeadLetter
 	var outbox []store.OutboxBatch
 	start := time.Now()
-	ids, err := l.d.opt.Store.Decide(ctx, store.Decision{
+	within, cancel := l.graceful(ctx)
+	defer cancel()
+	ids, err := l.d.opt.Store.Decide(within, store.Decision{
 		Revision: plan.Revision, Moves: moves, Entities: entities, Published: published,
 	}, func(stored []store.Entity, lookup store.Lookup) (store.Outcome, error) {
 		var out store.Outcome
@@ -256,6 +258,20 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		l.publish(ctx, b.Partition.Number, tokens[b.Partition.Number], ids[i], b.Changes)
 	}
 	return nil
+}
+
+// commitGrace is how long a transaction that is under way at a stop may take
+// to end: to cut it off would only leave its outcome unknown.
+const commitGrace = 5 * time.Second
+
+// graceful gives a context that ends commitGrace after ctx does.
+func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	unhook := context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(commitGrace, cancel)
+		context.AfterFunc(within, func() { t.Stop() })
+	})
+	return within, func() { unhook(); cancel() }
 }
 
 // readRows reads the dam row of every key that a candidate has.

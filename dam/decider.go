@@ -59,6 +59,11 @@ type Options struct {
 // process has read: the subscription must start again from the store.
 var ErrReread = errors.New("the store's watermark went back: reading the inbox again from there")
 
+// ErrInboxReplaced says that the inbox topic is another one than the decider
+// was made for: deleted and created again. Its offsets begin anew, so its
+// versions need a higher generation.
+var ErrInboxReplaced = errors.New("the inbox topic was replaced: a new generation begins")
+
 // Decider is decide for one process. Handle and the Claims methods may be
 // called from any goroutine.
 type Decider struct {
@@ -109,6 +114,10 @@ func (d *Decider) Handle(msg *message.Message) error {
 	p, ok := transport.PositionOf(msg.Context())
 	if !ok {
 		return errors.New("dam: a message without position")
+	}
+	if p.TopicID != d.opt.Inbox.TopicID {
+		d.halt(ErrInboxReplaced)
+		return ErrInboxReplaced
 	}
 	r := d.parse(msg, p)
 	return d.laneOf(p.Partition).seq.Submit(msg.Context(), p, r, len(msg.Payload))
@@ -183,8 +192,8 @@ func (d *Decider) Revoked(_ string, partitions []int32) {
 var _ transport.Claims = (*Decider)(nil)
 
 // Run decides until ctx is cancelled, then waits for what is under way. It
-// returns nil then; ErrReread or store.ErrSuperseded, wrapped, when deciding
-// cannot go on in this subscription.
+// returns nil then; ErrReread, ErrInboxReplaced or store.ErrSuperseded, wrapped,
+// when deciding cannot go on in this subscription.
 func (d *Decider) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

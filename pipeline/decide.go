@@ -25,6 +25,9 @@ func (p *Pipeline) startDecide() part {
 				return
 			case errors.Is(err, dam.ErrReread):
 				p.log.Warn("reading the inbox again", "because", err)
+			case errors.Is(err, dam.ErrInboxReplaced):
+				p.log.Error("records of the old inbox that were not decided yet are lost", "because", err)
+				p.reopenInbox(ctx)
 			case errors.Is(err, store.ErrSuperseded):
 				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
 				p.health.superseded.Store(true)
@@ -41,11 +44,30 @@ func (p *Pipeline) startDecide() part {
 	return part{failed: failed, stop: func(time.Duration) error { stop(); return nil }}
 }
 
+// reopenInbox finds the generation of an inbox topic that was created again,
+// for as long as that takes.
+func (p *Pipeline) reopenInbox(ctx context.Context) {
+	wait := time.Second
+	for {
+		err := p.openTopics(ctx)
+		if err == nil || ctx.Err() != nil {
+			return
+		}
+		p.log.Warn("the new inbox cannot be opened; trying again", "error", err)
+		select {
+		case <-time.After(wait):
+		case <-ctx.Done():
+			return
+		}
+		wait = min(2*wait, 30*time.Second)
+	}
+}
+
 // decide runs one subscription to the inbox until ctx ends or deciding cannot
 // go on.
 func (p *Pipeline) decide(ctx context.Context) error {
 	decider, err := dam.New(dam.Options{
-		Store: p.store, Inbox: p.inbox, Plan: p.plan,
+		Store: p.store, Inbox: *p.inbox.Load(), Plan: p.plan,
 		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
 		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -61,9 +62,9 @@ type Pipeline struct {
 	admin   *transport.Admin
 	store   store.Store
 	gate    gate.Gate
-	inbox   store.Inbox
-	append  *transport.Producer // to the inbox
-	closers []func() error      // in the order of opening
+	inbox   atomic.Pointer[store.Inbox] // replaced when the topic is
+	append  *transport.Producer         // to the inbox
+	closers []func() error              // in the order of opening
 
 	publishers map[string]message.Publisher // of Kafka sinks, by cluster
 
@@ -251,7 +252,10 @@ func (p *Pipeline) openTopics(ctx context.Context) error {
 	} else if err != nil {
 		return err
 	}
-	p.inbox, err = p.store.ResolveInbox(ctx, k.Inbox.Topic, id, int32(k.Inbox.Partitions), newest+1)
+	found, err := p.store.ResolveInbox(ctx, k.Inbox.Topic, id, int32(k.Inbox.Partitions), newest+1)
+	if err == nil {
+		p.inbox.Store(&found)
+	}
 	return err
 }
 

@@ -93,7 +93,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		})
 	}
 	p.health.started.Store(true)
-	p.log.Info("running", "services", len(p.plan.Services), "revision", p.plan.Revision, "generation", p.inbox.Generation)
+	p.log.Info("running", "services", len(p.plan.Services), "revision", p.plan.Revision, "generation", p.inbox.Load().Generation)
 	select {
 	case <-ctx.Done():
 		p.log.Info("stopping: finishing what is in hand", "within", p.cfg.Shutdown.Timeout)

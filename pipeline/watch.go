@@ -149,7 +149,7 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	}
 	lags := make(map[int32]int64, len(ends))
 	for n, end := range ends {
-		lags[n] = max(0, end-marks[store.Partition{Generation: p.inbox.Generation, Number: n}])
+		lags[n] = max(0, end-marks[store.Partition{Generation: p.inbox.Load().Generation, Number: n}])
 	}
 	return lags, nil
 }
