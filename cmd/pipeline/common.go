@@ -17,6 +17,9 @@ import (
 // --json, a JSON list on standard output.
 func (a *app) load(options ...config.Option) (*config.Config, error) {
 	c, err := config.Load(a.config, a.env, options...)
+	if err == nil {
+		err = pipeline.Check(c)
+	}
 	var faults *config.Faults
 	if errors.As(err, &faults) && a.json {
 		if e := a.printJSON(faults); e != nil {
