@@ -32,7 +32,7 @@ func TestContendersAgree(t *testing.T) {
 				require.Equal(t, a, b, "%s of %s", c.name, form.name)
 				seen[a] = true
 			}
-			if c.name != "scan alone" {
+			if c.name != "scan alone" && c.name != "SHA-256 alone" {
 				require.Len(t, seen, documents, "%s of %s", c.name, form.name)
 			}
 		}

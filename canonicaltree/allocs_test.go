@@ -26,7 +26,25 @@ func TestNothingIsAllocatedOnceWarm(t *testing.T) {
 		"Equal":          func() { Equal(a, b, Decimal) },
 		"Get, At":        func() { a.Get("a").At(2).Get("x") },
 		"Parse, Release": func() { tree, _ := Parse(doc); tree.Release() },
+		"Name, Children": func() { nameBytes(a) },
+		"Encoder": func() {
+			e := NewEncoder(Literal)
+			encodeAll(e, a, func() bool { return false })
+			e.Sum()
+			e.Release()
+		},
 	} {
 		assert.Zero(t, testing.AllocsPerRun(200, f), name)
 	}
+}
+
+// nameBytes counts the bytes of all names.
+func nameBytes(n Node) (bytes int) {
+	for child := range n.Children() {
+		bytes += len(child.Name()) + nameBytes(child)
+	}
+	for child := range n.SortedChildren() {
+		bytes += len(child.Name())
+	}
+	return bytes
 }

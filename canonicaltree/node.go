@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"iter"
 	"math/bits"
+	"slices"
 )
 
 // Kind is the type of a value.
@@ -80,14 +81,19 @@ func (n Node) Text() (string, bool) {
 // Get gives the member of that unescaped name, the zero Node if n is not an
 // object that has it. It does not allocate. It looks through small objects and
 // searches larger ones by halves.
-func (n Node) Get(name string) Node {
+func (n Node) Get(name string) Node { return get(n, name) }
+
+// GetBytes is [Node.Get] for a name as [Node.Name] gives it.
+func (n Node) GetBytes(name []byte) Node { return get(n, name) }
+
+func get[T string | []byte](n Node, name T) Node {
 	if n.Kind() != Object {
 		return Node{}
 	}
 	t, v := n.t, &n.t.nodes[n.i]
 	if v.count <= wide {
 		for c := n.i + 1; c < v.next; c = t.nodes[c].next {
-			if string(t.nameOf(&t.nodes[c])) == name {
+			if string(t.nameOf(&t.nodes[c])) == string(name) {
 				return Node{t, c}
 			}
 		}
@@ -98,9 +104,9 @@ func (n Node) Get(name string) Node {
 		mid := (low + high) / 2
 		c := t.ranked(n.i, mid)
 		switch got := t.nameOf(&t.nodes[c]); {
-		case string(got) == name:
+		case string(got) == string(name):
 			return Node{t, c}
-		case string(got) < name:
+		case string(got) < string(name):
 			low = mid + 1
 		default:
 			high = mid
@@ -134,6 +140,57 @@ func (n Node) At(i int) Node {
 		c = t.nodes[c].next
 	}
 	return Node{t, c}
+}
+
+// Name gives the unescaped name of a member, and nil for anything else. It is not
+// a copy: do not modify it, nor use it after the Tree's release.
+func (n Node) Name() []byte {
+	if n.t == nil || n.t.nodes[n.i].flags&isMember == 0 {
+		return nil
+	}
+	name := n.t.nameOf(&n.t.nodes[n.i])
+	return name[:len(name):len(name)]
+}
+
+// Children yields the members of an object or the elements of an array as the
+// document has them, and nothing for anything else. With [Node.Name] it is the
+// way over members that copies no names.
+func (n Node) Children() iter.Seq[Node] {
+	return func(yield func(Node) bool) {
+		if n.Kind() < Array {
+			return
+		}
+		for c := n.i + 1; c < n.t.nodes[n.i].next; c = n.t.nodes[c].next {
+			if !yield(Node{n.t, c}) {
+				return
+			}
+		}
+	}
+}
+
+// SortedChildren is [Node.Children] in the order of [Node.Sorted], and of the
+// index for an array.
+func (n Node) SortedChildren() iter.Seq[Node] {
+	return func(yield func(Node) bool) {
+		if n.Kind() < Array {
+			return
+		}
+		for w := n.t.walk(n.i); w.more(); w.step() {
+			if !yield(Node{n.t, w.child}) {
+				return
+			}
+		}
+	}
+}
+
+// ValueAt gives the value whose first byte stands at offset, in bytes from the
+// beginning of the document; the zero Node if none does.
+func (t *Tree) ValueAt(offset int) Node {
+	i, found := slices.BinarySearchFunc(t.nodes, offset, func(n node, offset int) int { return int(n.start) - offset })
+	if !found {
+		return Node{}
+	}
+	return Node{t, uint32(i)}
 }
 
 // Elements yields the index and value of every element of an array in order,

@@ -21,8 +21,8 @@ type frame struct {
 // much as the work on a short string; what is rare is left to other functions.
 func (t *Tree) parse(data []byte, l Limits) error {
 	l = l.withDefaults()
-	t.data, t.nodes, t.order, t.text = data, t.nodes[:0], t.order[:0], t.text[:0]
-	t.stack, t.entries, t.steps = t.stack[:0], t.entries[:0], 0
+	t.clear()
+	t.data = data
 	if len(data) > l.Size {
 		return &LimitError{Limit: "size", Max: int64(l.Size), Offset: int64(l.Size)}
 	}
@@ -114,6 +114,7 @@ func (t *Tree) parse(data []byte, l Limits) error {
 				return &LimitError{Limit: "depth", Max: int64(l.Depth), Offset: int64(i)}
 			}
 			t.stack = append(t.stack, f)
+			t.depth = max(t.depth, len(t.stack))
 			f = frame{node: at, kind: Array}
 			if c == '{' {
 				f.kind = Object

@@ -37,6 +37,8 @@ type Tree struct {
 	// text holds the content of every string and name that is written with
 	// escapes.
 	text []byte
+	// depth is at least the number of arrays and objects inside one another.
+	depth int
 
 	scratch
 }
@@ -117,6 +119,12 @@ func (t *Tree) Release() {
 	if cap(t.nodes) <= pooledNodes && cap(t.text) <= pooledBytes && cap(t.encoding) <= pooledBytes {
 		trees.Put(t)
 	}
+}
+
+// clear makes t an index of nothing and keeps its room.
+func (t *Tree) clear() {
+	t.data, t.nodes, t.order, t.text, t.depth = nil, t.nodes[:0], t.order[:0], t.text[:0], 0
+	t.stack, t.entries, t.steps = t.stack[:0], t.entries[:0], 0
 }
 
 func (l Limits) withDefaults() Limits {
