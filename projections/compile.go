@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -14,6 +15,7 @@ type Projection struct {
 	spec    Spec
 	filter  *filter
 	outputs []*output
+	sorted  []*output // the same by name, the order of the encoding
 	reads   []canonicaltree.Path
 }
 
@@ -22,8 +24,11 @@ type Projection struct {
 type output struct {
 	name  string
 	key   []byte // the name as JSON, with a colon
+	bytes []byte // the name
 	field *field
 	group []*output
+	// sorted is group by name.
+	sorted []*output
 }
 
 type field struct {
@@ -32,6 +37,7 @@ type field struct {
 	constant canonicaltree.Node // exists for a constant, which has no path
 	fallback canonicaltree.Node // exists if there is a default
 	each     []*output          // of each element; nil if it is not mapped
+	sorted   []*output          // each by name
 }
 
 // Compile checks spec and gives its Projection. The error is a *[CompileError]
@@ -40,6 +46,7 @@ func Compile(spec Spec) (*Projection, error) {
 	c := compiler{}
 	p := &Projection{spec: spec}
 	p.outputs = c.fields(spec.Fields, nil)
+	p.sorted = byName(p.outputs)
 	if len(spec.Fields) == 0 {
 		c.fault(Fault{Part: "fields", Msg: "there is none", Want: "name at least one field to send"})
 	}
@@ -127,8 +134,19 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 			fault("each", "has no fields", "name at least one field of the element")
 		}
 		compiled.each = c.fields(f.Each, here)
+		compiled.sorted = byName(compiled.each)
 	}
 	return compiled
+}
+
+// byName gives outputs, and those of their groups, in the order of the bytes of
+// their names.
+func byName(outputs []*output) []*output {
+	sorted := slices.SortedFunc(slices.Values(outputs), func(a, b *output) int { return strings.Compare(a.name, b.name) })
+	for _, o := range sorted {
+		o.sorted = byName(o.group)
+	}
+	return sorted
 }
 
 // place puts a field at the place that names lead to, and makes the groups on
@@ -143,7 +161,7 @@ func (o *output) place(names []string, f *field) bool {
 	last := len(names) == 1
 	switch {
 	case next == nil:
-		next = &output{name: names[0], key: append(canonicaltree.AppendString(nil, names[0]), ':')}
+		next = &output{name: names[0], bytes: []byte(names[0]), key: append(canonicaltree.AppendString(nil, names[0]), ':')}
 		o.group = append(o.group, next)
 	case last || next.field != nil:
 		return false

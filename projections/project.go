@@ -15,21 +15,12 @@ import (
 // *[FilterError] or a *[ValueError]. It may be called from any number of
 // goroutines.
 func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, match bool, err error) {
-	if p.filter != nil {
-		match, err := p.filter.match(doc)
-		if err != nil {
-			err.Customer, err.Name = p.spec.Customer, p.spec.Name
-			return dst, false, err
-		}
-		if !match {
-			return dst, false, nil
-		}
+	if match, err := p.matches(doc); !match {
+		return dst, false, err
 	}
 	w := writer{out: dst, omitEmpty: p.spec.OmitEmpty}
 	w.object(p.outputs, doc)
-	for _, tree := range w.trees {
-		tree.Release()
-	}
+	w.release()
 	if w.err != nil {
 		w.err.Customer, w.err.Name = p.spec.Customer, p.spec.Name
 		return dst, false, w.err
@@ -37,13 +28,38 @@ func (p *Projection) Project(dst []byte, doc canonicaltree.Node) (out []byte, ma
 	return w.out, true, nil
 }
 
+// matches evaluates the filter.
+func (p *Projection) matches(doc canonicaltree.Node) (bool, error) {
+	if p.filter == nil {
+		return true, nil
+	}
+	match, err := p.filter.match(doc)
+	if err != nil {
+		err.Customer, err.Name = p.spec.Customer, p.spec.Name
+		return false, err
+	}
+	return match, nil
+}
+
 // writer appends one output.
 type writer struct {
+	reader
 	out       []byte
-	text      []byte                // canonical text for gjson
-	trees     []*canonicaltree.Tree // of what gjson gave
 	omitEmpty bool
-	err       *ValueError
+}
+
+// reader reads values along paths.
+type reader struct {
+	text  []byte                // canonical text for gjson
+	trees []*canonicaltree.Tree // of what gjson gave
+	err   *ValueError
+}
+
+func (r *reader) release() {
+	for _, tree := range r.trees {
+		tree.Release()
+	}
+	r.trees = r.trees[:0]
 }
 
 // object appends an object of the outputs and reports whether it has members.
@@ -75,19 +91,7 @@ func (w *writer) object(outputs []*output, doc canonicaltree.Node) (any bool) {
 
 // field appends the field's value and reports whether it has one to show.
 func (w *writer) field(f *field, doc canonicaltree.Node) bool {
-	v := f.constant
-	if !v.Exists() {
-		v = w.read(f, doc)
-	}
-	mapped := f.each != nil && v.Kind() == canonicaltree.Array
-	if f.each != nil && !mapped {
-		v = canonicaltree.Node{}
-	}
-	if !v.Exists() || v.Kind() == canonicaltree.Null {
-		if f.fallback.Exists() {
-			v, mapped = f.fallback, false
-		}
-	}
+	v, mapped := w.value(f, doc)
 	if !v.Exists() || w.omitEmpty && empty(v) || w.err != nil {
 		return false
 	}
@@ -109,6 +113,22 @@ func (w *writer) field(f *field, doc canonicaltree.Node) bool {
 	return true
 }
 
+// value gives what the field shows, before omitEmpty, and whether it is an array
+// whose elements are to be projected.
+func (r *reader) value(f *field, doc canonicaltree.Node) (v canonicaltree.Node, mapped bool) {
+	if v = f.constant; !v.Exists() {
+		v = r.read(f, doc)
+	}
+	mapped = f.each != nil && v.Kind() == canonicaltree.Array
+	if f.each != nil && !mapped {
+		v = canonicaltree.Node{}
+	}
+	if f.fallback.Exists() && (!v.Exists() || v.Kind() == canonicaltree.Null) {
+		return f.fallback, false
+	}
+	return v, mapped
+}
+
 // empty reports whether v is null, "", [] or {}.
 func empty(v canonicaltree.Node) bool {
 	switch v.Kind() {
@@ -124,14 +144,14 @@ func empty(v canonicaltree.Node) bool {
 
 // read gives what the field's path selects in doc, which may be a value of a
 // tree of its own.
-func (w *writer) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
+func (r *reader) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 	v, hashed := follow(doc, f.path.steps)
 	if f.path.rest == "" {
 		if hashed < 0 {
 			return v
 		}
 		text := appendHashed(nil, v, f.path.steps[hashed:])
-		return w.parse(f, text)
+		return r.parse(f, text)
 	}
 	container := v.Kind() == canonicaltree.Array || v.Kind() == canonicaltree.Object
 	if !container && !(f.path.piped && v.Exists()) {
@@ -139,21 +159,21 @@ func (w *writer) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 	}
 	// Wildcards, queries and modifiers see the members in the order of the text.
 	// Two documents that are equal must not differ here, so they see one order.
-	w.text = v.AppendCanonical(w.text[:0])
-	result := gjson.GetBytes(w.text, f.path.rest)
+	r.text = v.AppendCanonical(r.text[:0])
+	result := gjson.GetBytes(r.text, f.path.rest)
 	if !result.Exists() {
 		return canonicaltree.Node{}
 	}
-	return w.parse(f, []byte(result.Raw))
+	return r.parse(f, []byte(result.Raw))
 }
 
-func (w *writer) parse(f *field, text []byte) canonicaltree.Node {
+func (r *reader) parse(f *field, text []byte) canonicaltree.Node {
 	tree, err := canonicaltree.Parse(text)
 	if err != nil {
-		w.err = &ValueError{Out: f.out, Err: err}
+		r.err = &ValueError{Out: f.out, Err: err}
 		return canonicaltree.Node{}
 	}
-	w.trees = append(w.trees, tree)
+	r.trees = append(r.trees, tree)
 	return tree.Root()
 }
 

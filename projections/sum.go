@@ -1,0 +1,139 @@
+package projections
+
+import (
+	"strconv"
+	"sync"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// Sum gives the digest of what [Projection.Project] gives for doc, without
+// writing it: canonicaltree.Sum of that text under [Projection.Numbers]. The
+// values are hashed where they stand in doc's tree; it does not allocate once it
+// is warm, unless the filter does or a path needs gjson. Errors are those of
+// Project, and a *[canonicaltree.LimitError] if the output is nested too deep. It
+// may be called from any number of goroutines.
+func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match bool, err error) {
+	if match, err := p.matches(doc); !match {
+		return canonicaltree.Digest{}, false, err
+	}
+	s := summers.Get().(*summer)
+	s.Encoder = canonicaltree.NewEncoder(p.spec.Numbers)
+	s.omitEmpty = p.spec.OmitEmpty
+	s.object(p.sorted, doc)
+	s.release()
+	d, ok := s.Encoder.Sum()
+	ok = ok && s.err == nil
+	s.Encoder.Release()
+	s.Encoder, s.err = nil, nil
+	summers.Put(s)
+	if ok {
+		return d, true, nil
+	}
+	// What went wrong is told by the text, in the order of its fields.
+	text, match, err := p.Project(nil, doc)
+	if err != nil || !match {
+		return canonicaltree.Digest{}, match, err
+	}
+	d, err = canonicaltree.Sum(text, p.spec.Numbers)
+	return d, err == nil, err
+}
+
+var summers = sync.Pool{New: func() any { return new(summer) }}
+
+// summer is a writer that encodes.
+type summer struct {
+	reader
+	*canonicaltree.Encoder
+	omitEmpty bool
+	number    []byte
+}
+
+// object adds an object of the outputs.
+func (s *summer) object(outputs []*output, doc canonicaltree.Node) {
+	s.BeginObject()
+	s.members(outputs, doc)
+	s.End()
+}
+
+func (s *summer) members(outputs []*output, doc canonicaltree.Node) {
+	for _, o := range outputs {
+		if o.field != nil {
+			s.field(o, doc)
+			continue
+		}
+		s.Name(o.bytes)
+		s.BeginObject()
+		s.members(o.sorted, doc)
+		if s.Len() == 0 {
+			s.Discard()
+		} else {
+			s.End()
+		}
+	}
+}
+
+// field adds the field's value if it has one to show.
+func (s *summer) field(o *output, doc canonicaltree.Node) {
+	f := o.field
+	if f.each == nil && f.path.rest == "" && !f.constant.Exists() {
+		v, hashed := follow(doc, f.path.steps)
+		if hashed >= 0 {
+			s.hashed(o, v, f.path.steps[hashed:])
+			return
+		}
+	}
+	v, mapped := s.value(f, doc)
+	if !v.Exists() || s.omitEmpty && empty(v) || s.err != nil {
+		return
+	}
+	s.Name(o.bytes)
+	if !mapped {
+		s.Value(v)
+		return
+	}
+	s.BeginArray()
+	for element := range v.Children() {
+		s.object(f.sorted, element)
+	}
+	s.End()
+}
+
+// hashed adds what appendHashed gives. That is never null, so there is no
+// default.
+func (s *summer) hashed(o *output, array canonicaltree.Node, steps []step) {
+	s.Name(o.bytes)
+	if len(steps) == 1 {
+		s.count(array)
+		return
+	}
+	s.BeginArray()
+	s.elements(array, steps)
+	if s.omitEmpty && s.Len() == 0 {
+		s.Discard()
+	} else {
+		s.End()
+	}
+}
+
+func (s *summer) count(array canonicaltree.Node) {
+	s.number = strconv.AppendInt(s.number[:0], int64(array.Len()), 10)
+	s.Number(s.number)
+}
+
+func (s *summer) elements(array canonicaltree.Node, steps []step) {
+	for element := range array.Children() {
+		v, hashed := follow(element, steps[1:])
+		switch {
+		case hashed < 0 && v.Exists():
+			s.Value(v)
+		case hashed < 0:
+		case 1+hashed == len(steps)-1:
+			s.count(v)
+		default:
+			s.BeginArray()
+			s.elements(v, steps[1+hashed:])
+			s.End()
+		}
+	}
+}
