@@ -8,6 +8,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"regexp"
 	"strconv"
 	"strings"
@@ -36,11 +37,18 @@ var (
 	settingName   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	exceptionCode = regexp.MustCompile(`Code:\s*(\d+)\.`)
 	inText        = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+
+	// nativeInsert is a statement whose rows come in the body, as clickhouse-go writes it: up to the
+	// column list, then settings.
+	nativeInsert = regexp.MustCompile(`(?is)^\s*(INSERT\s+INTO\s.+?)(\s+SETTINGS\s+\w+\s*=.+?)?\s+FORMAT\s+Native\s*$`)
 )
 
 // front answers ClickHouse's HTTP interface from an engine. It may serve requests concurrently; the
 // engine takes one at a time.
-type front struct{ engine *engine }
+type front struct {
+	engine  *engine
+	inserts string // an existing folder for the rows of inserts, one file each while it runs
+}
 
 // ServeHTTP runs the statement of the request: its query parameter, then its body. A failure is
 // answered with status 500, the engine's text and, where the text has one, its code in
@@ -73,10 +81,11 @@ func (f *front) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func (f *front) answer(r *http.Request) ([]byte, error) {
 	parameters := r.URL.Query()
-	statement, err := statementOf(r, parameters)
+	statement, done, err := f.statementOf(r, parameters)
 	if err != nil {
 		return nil, err
 	}
+	defer done()
 	if strings.TrimSpace(string(statement[:min(len(statement), 2*len(helloQuery))])) == helloQuery {
 		return f.hello()
 	}
@@ -111,28 +120,69 @@ func (f *front) answer(r *http.Request) ([]byte, error) {
 	return output, err
 }
 
-func statementOf(r *http.Request, parameters url.Values) ([]byte, error) {
+// statementOf gives what the engine is to run for a request. The caller calls done after that.
+func (f *front) statementOf(r *http.Request, parameters url.Values) (statement []byte, done func(), err error) {
+	body, err := bodyOf(r, parameters)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the body: %w", err)
+	}
+	query := parameters.Get("query")
+	if insert := nativeInsert.FindStringSubmatch(query); insert != nil {
+		return f.insertFromFile(insert[1], insert[2], body)
+	}
+	data, err := io.ReadAll(body)
+	if err != nil {
+		return nil, nil, fmt.Errorf("read the body: %w", err)
+	}
+	if query != "" {
+		data = append([]byte(query+"\n"), data...)
+	}
+	return data, func() {}, nil
+}
+
+// insertFromFile puts the rows into a file for the engine to read. In the text of a statement it
+// takes an empty line for the end of the rows, and Native data may hold the bytes of one.
+func (f *front) insertFromFile(into, settings string, rows io.Reader) (statement []byte, done func(), err error) {
+	file, err := os.CreateTemp(f.inserts, "*.native")
+	if err != nil {
+		return nil, nil, err
+	}
+	done = func() { _ = os.Remove(file.Name()) } // what stays goes at the next start
+	_, err = io.Copy(file, rows)
+	if err := errors.Join(err, file.Close()); err != nil {
+		done()
+		return nil, nil, fmt.Errorf("keep the rows of an insert: %w", err)
+	}
+	return fmt.Appendf(nil, "%s FROM INFILE '%s' COMPRESSION 'none'%s FORMAT Native",
+		into, inText.Replace(file.Name()), settings), done, nil
+}
+
+// bodyOf gives the body without the compression that the request names.
+func bodyOf(r *http.Request, parameters url.Values) (io.Reader, error) {
 	var body io.Reader = r.Body
 	if r.Header.Get("Content-Encoding") == "gzip" {
 		unzipped, err := gzip.NewReader(r.Body)
 		if err != nil {
-			return nil, fmt.Errorf("read the body: %w", err)
+			return nil, err
 		}
 		body = unzipped
 	}
 	if parameters.Get("decompress") == "1" {
-		body = compress.NewReader(body)
+		body = blocks{compress.NewReader(body)}
 	}
-	data, err := io.ReadAll(body)
-	// The reader of compressed blocks wraps the end of the file.
-	if err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("read the body: %w", err)
+	return body, nil
+}
+
+// blocks reads ClickHouse's own framing of compressed blocks, whose reader wraps the end of the
+// file.
+type blocks struct{ reader *compress.Reader }
+
+func (b blocks) Read(into []byte) (int, error) {
+	n, err := b.reader.Read(into)
+	if errors.Is(err, io.EOF) {
+		err = io.EOF
 	}
-	query := parameters.Get("query")
-	if query == "" {
-		return data, nil
-	}
-	return append([]byte(query+"\n"), data...), nil
+	return n, err
 }
 
 func quoteName(name string) string {

@@ -17,6 +17,7 @@ import (
 	"net/http"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -55,7 +56,13 @@ func serve(address, library, data string) error {
 	}
 	defer engine.close()
 
-	server := &http.Server{Handler: &front{engine: engine}, ReadHeaderTimeout: 10 * time.Second}
+	// What a killed process left of its inserts is of no use to anybody.
+	inserts := filepath.Join(data, "inserts")
+	if err := errors.Join(os.RemoveAll(inserts), os.MkdirAll(inserts, 0o700)); err != nil {
+		return err
+	}
+
+	server := &http.Server{Handler: &front{engine: engine, inserts: inserts}, ReadHeaderTimeout: 10 * time.Second}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	slog.Info("ready", "address", listener.Addr().String())
