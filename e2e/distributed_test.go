@@ -347,3 +347,7 @@ func TestTwoProcessesAndAKill(t *testing.T) {
 	b.ok()
 	require.NoError(t, c.checks(hook))
 }
+
+func record(topic, key, value string) *kgo.Record {
+	return &kgo.Record{Topic: topic, Key: []byte(key), Value: []byte(value)}
+}

@@ -16,7 +16,7 @@ import (
 )
 
 // patience bounds every wait; a machine that is busy with other tests needs it.
-const patience = 90 * time.Second
+const patience = 60 * time.Second
 
 // poll is how often a condition is looked at.
 const poll = 20 * time.Millisecond
