@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -64,7 +65,7 @@ type evaluation struct {
 	merged  *canonicaltree.Tree
 	known   bool // merged and present are those of docs
 
-	touched    []bool // per projection, scratch
+	touched    projections.Set // scratch
 	candidates []candidate
 	letters    []store.DeadLetter
 	audit      []store.Audit
@@ -85,7 +86,6 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 	ev := &evaluation{
 		plan: p, stored: e, version: e.Version, deleted: e.Deleted,
 		current: e.Found && p.current(e.Fingerprint),
-		touched: make([]bool, len(p.Projections)),
 		counts:  newCounts(),
 	}
 	var err error
@@ -158,14 +158,14 @@ func (ev *evaluation) apply(r *record) error {
 		return err
 	}
 	ev.count(r, outcomeMerged)
-	clear(ev.touched)
+	ev.touched.Clear()
 	// An entity that is new and not complete yet has no rows to compare with.
 	all := present != wasPresent || !ev.current && (present || ev.stored.Found)
 	if !all && present {
-		ev.plan.index.TouchedBy(before.Root(), after.Root(), ev.touched)
+		ev.plan.index.TouchedBy(before.Root(), after.Root(), &ev.touched)
 	}
 	for p := range ev.plan.Projections {
-		if !all && !ev.touched[p] {
+		if !all && !ev.touched.Has(p) {
 			for _, s := range ev.plan.servicesOf[p] {
 				ev.counts.pruned[s]++
 			}

@@ -144,11 +144,50 @@ func (n *indexNode) addBelow(i int) {
 	}
 }
 
-// Touched sets set[i] for each projection i whose read-set p meets: p is one of
-// its paths, or above or below one. It clears nothing. set is as long as the list
-// given to NewIndex. The work grows with the length of p and the number of
-// projections touched.
-func (x *Index) Touched(set []bool, p canonicaltree.Path) {
+// Set is a set of projections, named by their place in the list given to
+// NewIndex. The zero value is empty. It is for one goroutine at a time.
+type Set struct {
+	marks  []uint32 // round, where the projection was added in this one
+	round  uint32
+	list   []int
+	visits int // projections looked at since it was made, for the growth tests
+}
+
+// Clear empties the set, whatever its size in constant time.
+func (s *Set) Clear() {
+	s.list = s.list[:0]
+	if s.round++; s.round == 0 {
+		clear(s.marks)
+		s.round = 1
+	}
+}
+
+// Add adds projection i.
+func (s *Set) Add(i int) {
+	s.visits++
+	for i >= len(s.marks) {
+		s.marks = append(s.marks, 0)
+	}
+	if s.round == 0 {
+		s.round = 1
+	}
+	if s.marks[i] != s.round {
+		s.marks[i] = s.round
+		s.list = append(s.list, i)
+	}
+}
+
+// Has reports whether projection i is in the set.
+func (s *Set) Has(i int) bool { return i < len(s.marks) && s.round > 0 && s.marks[i] == s.round }
+
+// List gives the projections in the set, in no certain order, until it changes.
+func (s *Set) List() []int { return s.list }
+
+// Touched adds to set the projections whose read-set p meets: p is one of its
+// paths, or above or below one. The others are not looked at: the work grows with
+// the length of p and the number of projections touched, not with their number
+// in all.
+func (x *Index) Touched(set *Set, p canonicaltree.Path) {
 	n := &x.root
 	for _, name := range p {
 		mark(set, n.here)
@@ -161,15 +200,15 @@ func (x *Index) Touched(set []bool, p canonicaltree.Path) {
 
 // TouchedBy is Touched for every path at which a and b differ. Both must exist:
 // a document that appears or goes concerns also projections that read nothing.
-func (x *Index) TouchedBy(a, b canonicaltree.Node, set []bool) {
+func (x *Index) TouchedBy(a, b canonicaltree.Node, set *Set) {
 	canonicaltree.Diff(a, b, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
 		x.Touched(set, p)
 		return true
 	})
 }
 
-func mark(set []bool, list []int) {
+func mark(set *Set, list []int) {
 	for _, i := range list {
-		set[i] = true
+		set.Add(i)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"strings"
@@ -285,6 +286,7 @@ func TestIndex(t *testing.T) {
 		ps[i] = compile(t, s)
 	}
 	index := NewIndex(ps)
+	var set Set
 	for _, c := range []struct {
 		path canonicaltree.Path
 		want []bool
@@ -297,13 +299,33 @@ func TestIndex(t *testing.T) {
 		{canonicaltree.Path{"c"}, []bool{false, true, false, true, false, false}},
 		{canonicaltree.Path{"d"}, []bool{false, false, false, true, false, false}},
 	} {
-		set := make([]bool, len(ps))
-		index.Touched(set, c.path)
-		require.Equal(t, c.want, set, "%v", c.path)
+		set.Clear()
+		index.Touched(&set, c.path)
+		for i, want := range c.want {
+			require.Equal(t, want, set.Has(i), "%d at %v", i, c.path)
+		}
 	}
-	set := []bool{false, false, false, false, true, false}
-	index.TouchedBy(parseText(t, `{"c":{"d":1},"x":[1]}`), parseText(t, `{"x":[1],"c":{"d":2}}`), set)
-	require.Equal(t, []bool{false, true, false, true, true, false}, set, "it sets and never clears")
+	set.Clear()
+	set.Add(4)
+	index.TouchedBy(parseText(t, `{"c":{"d":1},"x":[1]}`), parseText(t, `{"x":[1],"c":{"d":2}}`), &set)
+	require.ElementsMatch(t, []int{1, 3, 4}, set.List(), "it adds and never clears")
+}
+
+func TestSet(t *testing.T) {
+	for _, round := range []uint32{0, 1, math.MaxUint32} {
+		set := Set{round: round}
+		require.False(t, set.Has(0))
+		require.Empty(t, set.List())
+		set.Add(7)
+		set.Add(2)
+		set.Add(7)
+		require.Equal(t, []int{7, 2}, set.List())
+		require.True(t, set.Has(2))
+		require.False(t, set.Has(3))
+		set.Clear()
+		require.False(t, set.Has(7))
+		require.Empty(t, set.List())
+	}
 }
 
 func TestFingerprint(t *testing.T) {
@@ -434,10 +456,10 @@ func BenchmarkTouched(b *testing.B) {
 	}
 	index := NewIndex(ps)
 	x, y := parseText(b, text), parseText(b, strings.Replace(text, "12345.75", "0", 1))
-	set := make([]bool, len(ps))
+	var set Set
 	b.ReportAllocs()
 	for b.Loop() {
-		clear(set)
-		index.TouchedBy(x, y, set)
+		set.Clear()
+		index.TouchedBy(x, y, &set)
 	}
 }

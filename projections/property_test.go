@@ -238,10 +238,10 @@ func TestPruningIsSound(t *testing.T) {
 			require.NoError(t, err)
 			ps[i] = p
 		}
-		set := make([]bool, len(ps))
-		NewIndex(ps).TouchedBy(a, b, set)
+		var set Set
+		NewIndex(ps).TouchedBy(a, b, &set)
 		for i, p := range ps {
-			if set[i] {
+			if set.Has(i) {
 				touched++
 				continue
 			}
