@@ -104,13 +104,14 @@ func (e *Encoder) Discard() {
 	e.encoding, e.named = e.encoding[:l.start], -1
 }
 
-// Sum gives the digest of the one value that was added. ok is false if the value
-// is nested deeper than [DefaultDepth]: [Parse] would refuse its text.
-func (e *Encoder) Sum() (d Digest, ok bool) {
+// Sum gives the digest of the one value that was added. The error is a
+// [*LimitError] if the value is nested deeper than [DefaultDepth], as [Parse]
+// would find in its text; there is no text, so its offset is 0.
+func (e *Encoder) Sum() (Digest, error) {
 	if e.deep {
-		return Digest{}, false
+		return Digest{}, &LimitError{Limit: "depth", Max: DefaultDepth}
 	}
-	return sha256.Sum256(e.encoding), true
+	return sha256.Sum256(e.encoding), nil
 }
 
 func (e *Encoder) begin(tag byte) {

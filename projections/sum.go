@@ -22,8 +22,8 @@ func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match 
 	s.omitEmpty = p.spec.OmitEmpty
 	s.object(p.sorted, doc)
 	s.release()
-	d, ok := s.Encoder.Sum()
-	ok = ok && s.err == nil
+	d, err = s.Encoder.Sum()
+	ok := err == nil && s.err == nil
 	s.Encoder.Release()
 	s.Encoder, s.err = nil, nil
 	summers.Put(s)

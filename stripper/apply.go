@@ -18,6 +18,88 @@ func (r *Rules) Apply(dst []byte, doc canonicaltree.Node) (out []byte, changed b
 	return appendStripped(dst, doc, r.root), true
 }
 
+// Strip gives doc without the stripped members as a tree of its own, whose text
+// is what Apply gives, without that text being parsed; nil if nothing matches. The
+// error is a *[canonicaltree.LimitError]: doc is nested deeper than the default
+// limit. It may be called from any number of goroutines.
+func (r *Rules) Strip(doc canonicaltree.Node) (*canonicaltree.Tree, error) {
+	if r.Empty() || !hit(doc, r.root) {
+		return nil, nil
+	}
+	b := canonicaltree.NewBuilder(len(doc.Raw()))
+	compose(b, doc, r.root, false)
+	return b.Tree()
+}
+
+// Sum gives the digest of doc without the stripped members: what is stripped is
+// left out while hashing, and nothing is written. It does not allocate once it is
+// warm, but for patterns of more than eight alternatives at one place. It may be
+// called from any number of goroutines. The error is that of Strip.
+func (r *Rules) Sum(doc canonicaltree.Node, numbers canonicaltree.Numbers) (canonicaltree.Digest, error) {
+	if r.Empty() {
+		return doc.Sum(numbers), nil
+	}
+	e := canonicaltree.NewEncoder(numbers)
+	defer e.Release()
+	compose(e, doc, r.root, true)
+	return e.Sum()
+}
+
+// composer takes what is left of a document.
+type composer interface {
+	BeginObject()
+	BeginArray()
+	Name(name []byte)
+	Value(n canonicaltree.Node)
+	End()
+}
+
+// compose hands n without the stripped members to c, members sorted or as they
+// stand.
+func compose(c composer, n canonicaltree.Node, states []*state, sorted bool) {
+	switch {
+	case n.Len() == 0 || len(states) == 0:
+		c.Value(n)
+		return
+	case n.Kind() == canonicaltree.Array:
+		c.BeginArray()
+		for i, v := range n.Elements() {
+			var index [20]byte
+			below(c, v, states, strconv.AppendInt(index[:0], int64(i), 10), false, sorted)
+		}
+	case sorted:
+		c.BeginObject()
+		for v := range n.SortedChildren() {
+			member(c, v, states, sorted)
+		}
+	default:
+		c.BeginObject()
+		for v := range n.Children() {
+			member(c, v, states, sorted)
+		}
+	}
+	c.End()
+}
+
+func member(c composer, v canonicaltree.Node, states []*state, sorted bool) {
+	if name := v.Name(); !removes(states, name) {
+		c.Name(name)
+		below(c, v, states, name, true, sorted)
+	}
+}
+
+func below(c composer, v canonicaltree.Node, states []*state, name []byte, isMember, sorted bool) {
+	if v.Len() == 0 {
+		c.Value(v)
+		return
+	}
+	var buf [8]*state
+	compose(c, v, advance(buf[:0], states, name, isMember), sorted)
+}
+
+// index gives the step to an element.
+func index(i int) []byte { return strconv.AppendInt(nil, int64(i), 10) }
+
 // Covers reports whether a value at p is stripped from every document, because
 // it or something that it stands in always matches. It leaves open what a
 // number in p is: where a pattern removes members only, a number is taken for an
@@ -29,10 +111,10 @@ func (r *Rules) Covers(p canonicaltree.Path) bool {
 	states := r.root
 	for _, name := range p {
 		member := !digits(name)
-		if member && removes(states, name) {
+		if member && removes(states, []byte(name)) {
 			return true
 		}
-		states = advance(nil, states, name, member)
+		states = advance(nil, states, []byte(name), member)
 	}
 	return false
 }
@@ -48,16 +130,16 @@ func enter(set []*state, s *state) []*state {
 
 // advance appends to set the states that a step leads to: by a member of that
 // name, or by the element of that index.
-func advance(set []*state, states []*state, name string, member bool) []*state {
+func advance(set []*state, states []*state, name []byte, member bool) []*state {
 	for _, s := range states {
 		if s.loops {
 			set = enter(set, s)
 		}
 		if member && s.names != nil {
-			set = enter(set, s.names[name])
+			set = enter(set, s.names[string(name)])
 		}
 		if s.numbers != nil {
-			set = enter(set, s.numbers[name])
+			set = enter(set, s.numbers[string(name)])
 		}
 		set = enter(set, s.any)
 	}
@@ -65,11 +147,11 @@ func advance(set []*state, states []*state, name string, member bool) []*state {
 }
 
 // removes reports whether a member of that name is to be removed.
-func removes(states []*state, name string) bool {
+func removes(states []*state, name []byte) bool {
 	for _, s := range states {
 		if s.any != nil && s.any.accepts ||
-			s.names != nil && accepts(s.names[name]) ||
-			s.numbers != nil && accepts(s.numbers[name]) {
+			s.names != nil && accepts(s.names[string(name)]) ||
+			s.numbers != nil && accepts(s.numbers[string(name)]) {
 			return true
 		}
 	}
@@ -92,13 +174,14 @@ func hit(n canonicaltree.Node, states []*state) bool {
 			if v.Len() == 0 {
 				continue
 			}
-			if hit(v, advance(buf[:0], states, strconv.Itoa(i), false)) {
+			if hit(v, advance(buf[:0], states, index(i), false)) {
 				return true
 			}
 		}
 		return false
 	}
-	for name, v := range n.Members() {
+	for v := range n.Children() {
+		name := v.Name()
 		if removes(states, name) || v.Len() > 0 && hit(v, advance(buf[:0], states, name, true)) {
 			return true
 		}
@@ -156,13 +239,14 @@ func appendStripped(dst []byte, n canonicaltree.Node, states []*state) []byte {
 				dst = append(dst, v.Raw()...)
 				continue
 			}
-			dst = appendStripped(dst, v, advance(buf[:0], states, strconv.Itoa(i), false))
+			dst = appendStripped(dst, v, advance(buf[:0], states, index(i), false))
 		}
 		return append(dst, ']')
 	}
 	dst = append(dst, '{')
 	first := true
-	for name, v := range n.Members() {
+	for v := range n.Children() {
+		name := v.Name()
 		if removes(states, name) {
 			continue
 		}
@@ -170,7 +254,7 @@ func appendStripped(dst []byte, n canonicaltree.Node, states []*state) []byte {
 			dst = append(dst, ',')
 		}
 		first = false
-		dst = append(canonicaltree.AppendString(dst, name), ':')
+		dst = append(canonicaltree.AppendString(dst, string(name)), ':')
 		if v.Len() == 0 {
 			dst = append(dst, v.Raw()...)
 			continue

@@ -190,6 +190,7 @@ func TestAgreesWithDefinition(t *testing.T) {
 		require.NoError(t, err)
 		doc := parseText(t, string(text))
 		out, changed := r.Apply(nil, doc)
+		requireNoTextNeeded(t, r, doc)
 		require.Equal(t, string(text) != string(want), changed, "%q of %s", patterns, text)
 		if changed {
 			require.JSONEq(t, string(want), string(out), "%q of %s", patterns, text)
@@ -201,6 +202,30 @@ func TestAgreesWithDefinition(t *testing.T) {
 		after := parseText(t, string(out))
 		requireNotCovered(t, r, after, nil)
 	})
+}
+
+// requireNoTextNeeded: Strip and Sum give what parsing the text of Apply gives.
+func requireNoTextNeeded(t require.TestingT, r *Rules, doc canonicaltree.Node) {
+	want := doc
+	out, changed := r.Apply(nil, doc)
+	if changed {
+		want = parseText(t, string(out))
+	}
+	got := doc
+	tree, err := r.Strip(doc)
+	require.NoError(t, err)
+	require.Equal(t, changed, tree != nil)
+	if changed {
+		got = tree.Root()
+	}
+	require.Equal(t, string(want.Raw()), string(got.Raw()))
+	require.True(t, canonicaltree.Equal(want, got, canonicaltree.Literal))
+	for _, numbers := range []canonicaltree.Numbers{canonicaltree.Literal, canonicaltree.Decimal} {
+		require.Equal(t, want.Sum(numbers), got.Sum(numbers))
+		d, err := r.Sum(doc, numbers)
+		require.NoError(t, err)
+		require.Equal(t, want.Sum(numbers), d)
+	}
 }
 
 func requireNotCovered(t *rapid.T, r *Rules, n canonicaltree.Node, p canonicaltree.Path) {
@@ -242,6 +267,7 @@ func FuzzApply(f *testing.F) {
 		}
 		_, again := r.Apply(nil, parseText(t, string(out)))
 		require.False(t, again)
+		requireNoTextNeeded(t, r, tree.Root())
 	})
 }
 
@@ -267,4 +293,66 @@ func BenchmarkApply(b *testing.B) {
 			}
 		})
 	}
+}
+
+// Wide objects whose members come in no order, escapes, long arrays.
+func TestStripNeedsNoText(t *testing.T) {
+	var text strings.Builder
+	text.WriteString(`{"z":0`)
+	for i := range 60 {
+		text.WriteString(`,"m` + strconv.Itoa(i*37%60) + `":{"\u0062":[1.0,"\n\u00e9"],"a\"":{"gone":1},"list":[` + strings.Repeat(`{"gone":1,"k":2},`, 30) + `3]}`)
+	}
+	text.WriteString("}")
+	doc := parseText(t, text.String())
+	for _, patterns := range [][]string{nil, {"nope"}, {"**.gone"}, {"m3", "*.list.17.gone"}, {"*.b", `*.a".gone`}, {"*"}} {
+		r, err := Compile(patterns)
+		require.NoError(t, err)
+		requireNoTextNeeded(t, r, doc)
+	}
+	deep, err := canonicaltree.ParseLimits([]byte(strings.Repeat(`{"a":`, 600)+"1"+strings.Repeat("}", 600)), canonicaltree.Limits{Depth: 700})
+	require.NoError(t, err)
+	r, err := Compile([]string{strings.Repeat("a.", 599) + "a"})
+	require.NoError(t, err)
+	var limit *canonicaltree.LimitError
+	_, err = r.Strip(deep.Root())
+	require.ErrorAs(t, err, &limit)
+	_, err = r.Sum(deep.Root(), canonicaltree.Literal)
+	require.ErrorAs(t, err, &limit)
+}
+
+func BenchmarkStrip(b *testing.B) {
+	doc := parseText(b, `{"id":"B-007","updated_at":1,"meta":{"lsn":7,"trace_id":"x"},"ripeness_level":3.5,"farm":{"id":7,"country":"EC"}}`)
+	r, err := Compile([]string{"updated_at", "meta.lsn", "**.trace_id"})
+	require.NoError(b, err)
+	b.Run("text, parsed, hashed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			out, _ := r.Apply(nil, doc)
+			tree, err := canonicaltree.Parse(out)
+			if err != nil {
+				b.Fatal(err)
+			}
+			tree.Root().Sum(canonicaltree.Literal)
+			tree.Release()
+		}
+	})
+	b.Run("tree, hashed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			tree, err := r.Strip(doc)
+			if err != nil {
+				b.Fatal(err)
+			}
+			tree.Root().Sum(canonicaltree.Literal)
+			tree.Release()
+		}
+	})
+	b.Run("hashed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			if _, err := r.Sum(doc, canonicaltree.Literal); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
 }
