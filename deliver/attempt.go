@@ -10,6 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -41,8 +42,13 @@ func (a *attempt) deliver(todo []change.Change) error {
 			}
 		}
 		start := time.Now()
-		ctx, cancel := stoppable(a.work, a.stop)
+		ctx, cancel := a.d.stoppable(a.work, a.stop)
+		crash.At(crash.Writing, a.d.opt.Service)
+		if crash.Enabled {
+			a.dieWriting(ctx, todo)
+		}
 		err := a.d.opt.Sink.Write(ctx, todo)
+		crash.At(crash.Written, a.d.opt.Service)
 		cancel()
 		a.d.m.seconds.Observe(time.Since(start).Seconds())
 		if err == nil {
@@ -89,6 +95,20 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 	}
 	return nil
+}
+
+// dieWriting ends the process in the middle of a write when that is due, under
+// the build tag crash.
+func (a *attempt) dieWriting(ctx context.Context, todo []change.Change) {
+	if len(todo) > 1 && crash.Due(crash.WriteHalf, a.d.opt.Service) {
+		_ = a.d.opt.Sink.Write(ctx, todo[:len(todo)/2])
+		crash.Die()
+	}
+	if crash.Due(crash.WriteFlying, a.d.opt.Service) {
+		go func() { _ = a.d.opt.Sink.Write(ctx, todo) }()
+		<-time.After(2 * time.Millisecond)
+		crash.Die()
+	}
 }
 
 // failures gives the failure of each change; whole is set when one error
@@ -157,6 +177,7 @@ func (a *attempt) exhausted(c change.Change) bool {
 // letter is stored: a crash in between repeats both, and both are no-ops then.
 func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	d := a.d
+	crash.At(crash.Releasing, d.opt.Service)
 	err := d.patiently(a.work, a.stop, "append a release to the inbox", func() error {
 		return d.opt.Control(a.work, c.Entity, inbox.Control{
 			ID: uuid.NewString(), Action: inbox.Release, Services: []string{c.Service}, Version: c.Version,
@@ -166,6 +187,7 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	if err != nil {
 		return err
 	}
+	crash.At(crash.Released, d.opt.Service)
 	code := "refused"
 	if e.Class != sinks.Reject {
 		code = "gave_up"
@@ -181,6 +203,7 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	}); err != nil {
 		return err
 	}
+	crash.At(crash.Buried, d.opt.Service)
 	d.m.dead.Inc()
 	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -115,7 +116,9 @@ func (c *Confirmer) write(ctx context.Context, group []confirmation, patient boo
 	var err error
 	for failures := 0; ; failures++ {
 		// A confirm of unknown outcome is simply repeated: it never goes backwards.
+		crash.At(crash.Confirming, "")
 		if err = c.store.Confirm(ctx, all); err == nil || !patient {
+			crash.At(crash.Confirmed, "")
 			break
 		}
 		if failures == 1 {

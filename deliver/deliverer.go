@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -45,8 +46,11 @@ type Options struct {
 	// Control appends a control record to the inbox and returns when it is durable.
 	Control func(ctx context.Context, entity string, c inbox.Control) error
 	Retry   Retry
-	Logger  *slog.Logger
-	Metrics *Metrics
+	// StopGrace is how long a write that is under way at a stop may go on.
+	// Defaults to 5s.
+	StopGrace time.Duration
+	Logger    *slog.Logger
+	Metrics   *Metrics
 }
 
 // State says how a service is doing.
@@ -87,6 +91,9 @@ func New(opt Options) *Deliverer {
 	}
 	if opt.Retry.MaxBackoff <= 0 {
 		opt.Retry.MaxBackoff = 30 * time.Second
+	}
+	if opt.StopGrace <= 0 {
+		opt.StopGrace = 5 * time.Second
 	}
 	t := opt.Sink.Traits()
 	d := &Deliverer{
@@ -157,6 +164,7 @@ func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[del
 		}
 		d.m.dead.Add(float64(len(letters)))
 	}
+	crash.At(crash.DeliverBatch, d.opt.Service)
 	todo, err := d.worth(work, stop, all)
 	if err != nil {
 		return err
@@ -248,7 +256,7 @@ func (d *Deliverer) open(work, stop context.Context) error {
 	}
 	wait := d.backoff()
 	for {
-		ctx, cancel := stoppable(work, stop)
+		ctx, cancel := d.stoppable(work, stop)
 		err := d.opt.Sink.Open(ctx)
 		cancel()
 		if err == nil {
@@ -297,16 +305,14 @@ func (d *Deliverer) patiently(work, stop context.Context, what string, op func()
 
 // stoppable gives work's context, cancelled a little after stop is: long
 // enough for a write that is about to succeed.
-func stoppable(work, stop context.Context) (context.Context, context.CancelFunc) {
+func (d *Deliverer) stoppable(work, stop context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancel(work)
 	unhook := context.AfterFunc(stop, func() {
-		t := time.AfterFunc(stopGrace, cancel)
+		t := time.AfterFunc(d.opt.StopGrace, cancel)
 		context.AfterFunc(ctx, func() { t.Stop() })
 	})
 	return ctx, func() { unhook(); cancel() }
 }
-
-const stopGrace = 5 * time.Second
 
 // trouble notes a failure; it logs when the state changes, not at every attempt.
 func (d *Deliverer) trouble(e *sinks.Error) {

@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -107,7 +108,9 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 			s.m.dead(l.Code)
 		}
 	}
+	crash.At(crash.IngestBatch, s.opt.Shape.Source)
 	fresh = s.unseen(work, fresh)
+	crash.At(crash.GateChecked, s.opt.Shape.Source)
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -126,16 +129,36 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 			marks = append(marks, t.gate)
 		}
 	}
-	if err := s.patiently(stop, "append to the inbox", func() error { return s.opt.Inbox.Append(work, records) }); err != nil {
+	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Shape.Source) {
+		_ = s.opt.Inbox.Append(work, records[:len(records)/2])
+		crash.Die()
+	}
+	if err := s.patiently(stop, "append to the inbox", func() error { return s.append(work, stop, records) }); err != nil {
 		return err
 	}
+	crash.At(crash.Appended, s.opt.Shape.Source)
 	s.m.taken.Add(float64(len(fresh)))
 	if len(marks) > 0 {
 		// A mark that is lost only costs work later on.
 		s.gateAnswered(s.opt.Gate.Mark(work, marks))
 	}
+	crash.At(crash.Marked, s.opt.Shape.Source)
 	return nil
 }
+
+// append appends to the inbox; an append that is under way at a stop may go on
+// for a moment, then its outcome is unknown and its events come again.
+func (s *Stage) append(work, stop context.Context, records []transport.Record) error {
+	ctx, cancel := context.WithCancel(work)
+	defer cancel()
+	defer context.AfterFunc(stop, func() {
+		t := time.AfterFunc(stopGrace, cancel)
+		context.AfterFunc(ctx, func() { t.Stop() })
+	})()
+	return s.opt.Inbox.Append(ctx, records)
+}
+
+const stopGrace = 2 * time.Second
 
 // unseen leaves out events that the gate knows. A gate that is away lets
 // everything through.

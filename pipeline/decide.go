@@ -17,9 +17,10 @@ import (
 // ends and, when that is right, starts again from the store.
 func (p *Pipeline) startDecide() part {
 	failed := make(chan error, 1)
+	plan := p.plan
 	stop := loop(func(ctx context.Context) {
 		for ctx.Err() == nil {
-			err := p.decide(ctx)
+			err := p.decide(ctx, plan)
 			switch {
 			case ctx.Err() != nil || err == nil:
 				return
@@ -31,9 +32,15 @@ func (p *Pipeline) startDecide() part {
 			case errors.Is(err, store.ErrSuperseded):
 				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
 				p.health.superseded.Store(true)
-				if !p.awaitRevision(ctx) {
+				active, ok := p.awaitRevision(ctx)
+				if !ok {
 					return
 				}
+				// A roll-back is a revision of its own.
+				renewed := *plan
+				renewed.Revision = active.Number
+				plan = &renewed
+				p.log.Info("this configuration is active again", "revision", active.Number)
 				p.health.superseded.Store(false)
 			default:
 				failed <- fmt.Errorf("decide: %w", err)
@@ -65,9 +72,9 @@ func (p *Pipeline) reopenInbox(ctx context.Context) {
 
 // decide runs one subscription to the inbox until ctx ends or deciding cannot
 // go on.
-func (p *Pipeline) decide(ctx context.Context) error {
+func (p *Pipeline) decide(ctx context.Context, plan *dam.Plan) error {
 	decider, err := dam.New(dam.Options{
-		Store: p.store, Inbox: *p.inbox.Load(), Plan: p.plan,
+		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
 		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
 		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
@@ -87,7 +94,7 @@ func (p *Pipeline) decide(ctx context.Context) error {
 		return err
 	}
 	defer group.Close()
-	r, err := p.startRouter("decide", []route{{name: "decide", topic: topic, subscriber: group.Subscriber(), handle: decider.Handle}}, p.closeTimeout()+time.Second)
+	r, err := p.startRouter("decide", []route{{name: "decide", topic: topic, subscriber: group.Subscriber(), handle: decider.Handle}})
 	if err != nil {
 		return err
 	}
@@ -101,7 +108,7 @@ func (p *Pipeline) decide(ctx context.Context) error {
 	}()
 	select {
 	case <-ctx.Done():
-		return r.close()
+		return r.end(p.closeTimeout()/2, stopDecider)
 	case err = <-ended:
 	case err = <-r.failed:
 		if e := group.Err(); e != nil {
@@ -110,22 +117,22 @@ func (p *Pipeline) decide(ctx context.Context) error {
 	case <-group.Failed():
 		err = group.Err()
 	}
-	return errors.Join(err, r.close())
+	return errors.Join(err, r.end(0, stopDecider))
 }
 
-// awaitRevision returns true when this process's configuration is active
-// again, false when ctx ended.
-func (p *Pipeline) awaitRevision(ctx context.Context) bool {
+// awaitRevision gives the active revision when it is this process's
+// configuration again, false when ctx ended.
+func (p *Pipeline) awaitRevision(ctx context.Context) (store.Revision, bool) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
-		if active, err := p.store.Active(ctx); err == nil && active.Number == p.plan.Revision && bytes.Equal(active.Fingerprint, p.plan.Fingerprint) {
-			return true
+		if active, err := p.store.Active(ctx); err == nil && bytes.Equal(active.Fingerprint, p.plan.Fingerprint) {
+			return active, true
 		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
-			return false
+			return store.Revision{}, false
 		}
 	}
 }

@@ -45,7 +45,8 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 			Retry: deliver.Retry{
 				Attempts: s.Delivery.Retry.Attempts, MinBackoff: s.Delivery.Retry.MinBackoff.D(), MaxBackoff: s.Delivery.Retry.MaxBackoff.D(),
 			},
-			Logger: p.log, Metrics: p.deliverMetrics,
+			StopGrace: p.closeTimeout(),
+			Logger:    p.log, Metrics: p.deliverMetrics,
 		})
 		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
 		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: d.Handle})
@@ -54,7 +55,7 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 	p.parts.mu.Lock()
 	p.parts.outGroup = group
 	p.parts.mu.Unlock()
-	r, err := p.startRouter("deliver", routes, p.closeTimeout()+time.Second)
+	r, err := p.startRouter("deliver", routes)
 	if err != nil {
 		stopAll()
 		return part{}, errors.Join(err, group.Close())
@@ -72,21 +73,7 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 	}()
 	return part{failed: failed, stop: func(time.Duration) error {
 		close(done)
-		// Messages in flight are given a moment; those that wait for a sink that
-		// is away are not: their deliverers stop trying now.
-		closed := make(chan error, 1)
-		go func() { closed <- errors.Join(r.close(), group.Close()) }()
-		timer := time.NewTimer(p.closeTimeout() / 2)
-		defer timer.Stop()
-		var err error
-		select {
-		case err = <-closed:
-			stopAll()
-		case <-timer.C:
-			stopAll()
-			err = <-closed
-		}
-		return err
+		return errors.Join(r.end(p.closeTimeout()/2, stopAll), group.Close())
 	}}, nil
 }
 

@@ -45,7 +45,7 @@ func (p *Pipeline) startIngest(ctx context.Context) (part, error) {
 		p.parts.ingests = append(p.parts.ingests, s)
 		p.parts.mu.Unlock()
 	}
-	r, err := p.startRouter("ingest", routes, p.closeTimeout()+time.Second)
+	r, err := p.startRouter("ingest", routes)
 	if err != nil {
 		return fail(err)
 	}
@@ -55,11 +55,11 @@ func (p *Pipeline) startIngest(ctx context.Context) (part, error) {
 		return fail(err)
 	}
 	return part{failed: r.failed, stop: func(time.Duration) error {
-		err := errors.Join(closeListener(), r.close())
-		for _, stop := range stops {
-			stop()
-		}
-		return err
+		return errors.Join(closeListener(), r.end(p.closeTimeout()/2, func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}))
 	}}, nil
 }
 

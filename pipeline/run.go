@@ -135,8 +135,8 @@ type router struct {
 	failed chan error
 }
 
-func (p *Pipeline) startRouter(stage string, routes []route, timeout time.Duration) (*router, error) {
-	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: timeout}, watermill.NewSlogLoggerWithLevelMapping(p.log.With("stage", stage), routerLevels))
+func (p *Pipeline) startRouter(stage string, routes []route) (*router, error) {
+	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: p.closeTimeout() + p.hurryTimeout()}, watermill.NewSlogLoggerWithLevelMapping(p.log.With("stage", stage), routerLevels))
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +169,28 @@ func (r *router) close() error {
 	<-r.done
 	return err
 }
+
+// end closes the router: handlers that are at work are given patience, and
+// when that is over hurry ends what they wait for, a store or a sink that is
+// away. hurry is called in any case.
+func (r *router) end(patience time.Duration, hurry func()) error {
+	closed := make(chan error, 1)
+	go func() { closed <- r.close() }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		hurry()
+		return err
+	case <-timer.C:
+		hurry()
+		return <-closed
+	}
+}
+
+// hurryTimeout is within what handlers return once what they wait for was
+// ended: the grace of an effect that is under way, and a last confirm.
+func (p *Pipeline) hurryTimeout() time.Duration { return p.closeTimeout() + 5*time.Second }
 
 // closeTimeout is how long the messages in flight of one stage have when it stops.
 func (p *Pipeline) closeTimeout() time.Duration {
