@@ -248,6 +248,53 @@ func TestStoredForm(t *testing.T) {
 	require.ErrorAs(t, err, &syntax)
 }
 
+// A document as deep as the limit can be stored and read again; a mount that makes
+// the merged one deeper is refused, as its text would be.
+func TestDepthLimits(t *testing.T) {
+	deepest := strings.Repeat("[", canonicaltree.DefaultDepth) + strings.Repeat("]", canonicaltree.DefaultDepth)
+	nodes, err := SplitNodes(JoinDocs(nil, map[string][]byte{"a": []byte(deepest), "b": []byte(deepest[1 : len(deepest)-1])}))
+	require.NoError(t, err)
+	require.Len(t, nodes, 2)
+	plan := compile(t, Spec{Sources: []Source{{Name: "a"}, {Name: "b", Mount: canonicaltree.Path{"m"}}, {Name: "p", Mode: Patch}}})
+	one, _, err := plan.Compose(map[string]canonicaltree.Node{"a": nodes["a"]})
+	require.NoError(t, err)
+	require.Equal(t, deepest, string(one.Raw()))
+	_, _, err = plan.Compose(map[string]canonicaltree.Node{"b": nodes["b"]})
+	require.NoError(t, err)
+	var limit *canonicaltree.LimitError
+	_, _, err = plan.Compose(map[string]canonicaltree.Node{"b": nodes["a"]})
+	require.ErrorAs(t, err, &limit)
+	_, err = plan.Merge(map[string][]byte{"b": []byte(deepest)})
+	require.ErrorAs(t, err, &limit)
+}
+
+func BenchmarkMerge(b *testing.B) {
+	plan := compile(b, Spec{Sources: []Source{{Name: "registry"}, {Name: "lab", Mount: canonicaltree.Path{"lab"}}}})
+	docs := map[string][]byte{
+		"registry": []byte(`{"id":"B-007","weight":120,"farm":{"country":"EC","id":7},"history":[` + strings.Repeat(`{"at":"2026-01-02T12:00:00Z","grade":3.5},`, 20) + `null]}`),
+		"lab":      []byte(`{"sugar":12.25,"ripeness_level":3,"samples":[` + strings.Repeat(`{"n":1,"value":0.25},`, 20) + `null]}`),
+	}
+	b.Run("text, parsed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			m, err := plan.Merge(docs)
+			require.NoError(b, err)
+			tree, err := canonicaltree.Parse(m.Doc)
+			require.NoError(b, err)
+			tree.Release()
+		}
+	})
+	nodes, err := SplitNodes(JoinDocs(nil, docs))
+	require.NoError(b, err)
+	b.Run("composed", func(b *testing.B) {
+		b.ReportAllocs()
+		for b.Loop() {
+			_, _, err := plan.Compose(nodes)
+			require.NoError(b, err)
+		}
+	})
+}
+
 // Random documents for the properties.
 
 var names = []string{"a", "b", "c", "x.y", "é", ""}
@@ -347,6 +394,15 @@ func TestMergeAgreesWithDefinition(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, canonical(t, want), canonical(t, m.Doc))
 
+		// Documents that are parsed already, all in one tree, give the same.
+		nodes, err := SplitNodes(JoinDocs(nil, first))
+		require.NoError(t, err)
+		composed, complete, err := plan.Compose(nodes)
+		require.NoError(t, err)
+		require.Equal(t, m.Complete, complete)
+		requireParsed(t, m.Doc, composed)
+		require.Equal(t, string(JoinDocs(nil, first)), string(JoinNodes(nil, nodes)))
+
 		// Neither the order of members nor a second time matters.
 		other, err := plan.Merge(again)
 		require.NoError(t, err)
@@ -363,6 +419,27 @@ func TestMergeAgreesWithDefinition(t *testing.T) {
 
 		requireProvenance(t, plan, first, parseText(t, string(m.Doc)), nil)
 	})
+}
+
+// requireParsed: a document that was put together cannot be told from the one that
+// parsing its text gives.
+func requireParsed(t require.TestingT, text []byte, got canonicaltree.Node) {
+	want := parseText(t, string(text))
+	require.Equal(t, string(want.Raw()), string(got.Raw()))
+	require.Equal(t, string(want.AppendCanonical(nil)), string(got.AppendCanonical(nil)))
+	for _, numbers := range []canonicaltree.Numbers{canonicaltree.Literal, canonicaltree.Decimal} {
+		require.Equal(t, want.Sum(numbers), got.Sum(numbers))
+		require.True(t, canonicaltree.Equal(want, got, numbers))
+	}
+	canonicaltree.Diff(want, got, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
+		require.Fail(t, "they differ", "at %s", p)
+		return false
+	})
+	for v := range want.Children() {
+		if want.Kind() == canonicaltree.Object {
+			requireParsed(t, v.Raw(), got.GetBytes(v.Name()))
+		}
+	}
 }
 
 // requireProvenance: every value that is not an object stands in the document of
@@ -417,6 +494,10 @@ func TestPatchAgreesWithDefinition(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, canonical(t, want), canonical(t, doc))
 		require.Equal(t, canonical(t, want) != canonical(t, stored), changed)
+		next, again, err := plan.NextNode("s", parseText(t, string(stored)), event)
+		require.NoError(t, err)
+		require.Equal(t, changed, again)
+		requireParsed(t, doc, next)
 
 		// The same patch again changes nothing.
 		_, changed, err = plan.Next("s", doc, event)

@@ -17,7 +17,8 @@ type SourceError struct {
 // Error gives the source and the cause.
 func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
 
-// Unwrap gives the cause: [ErrUnknownSource] or an error of canonicaltree.Parse.
+// Unwrap gives the cause: [ErrUnknownSource], an error of canonicaltree.Parse, or
+// a limit of the new document.
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // ErrUnknownSource is the cause when a Plan does not have the source.
@@ -31,13 +32,6 @@ var ErrUnknownSource = errors.New("not declared")
 // changed is false when the document is structurally what it was, numbers
 // compared by their literal; doc is stored then. The error is a *[SourceError].
 func (p *Plan) Next(source string, stored []byte, event canonicaltree.Node) (doc []byte, changed bool, err error) {
-	mode, ok := p.modes[source]
-	if !ok {
-		return nil, false, &SourceError{source, ErrUnknownSource}
-	}
-	if !event.Exists() {
-		return nil, stored != nil, nil
-	}
 	var before canonicaltree.Node
 	if stored != nil {
 		tree, err := canonicaltree.Parse(stored)
@@ -47,18 +41,38 @@ func (p *Plan) Next(source string, stored []byte, event canonicaltree.Node) (doc
 		defer tree.Release()
 		before = tree.Root()
 	}
-	switch mode {
-	case Patch:
-		if before.Exists() && !patches(before, event) {
-			return stored, false, nil
-		}
-		return appendPatched(nil, before, event), true, nil
-	default:
-		if before.Exists() && canonicaltree.Equal(before, event, canonicaltree.Literal) {
-			return stored, false, nil
-		}
-		return event.Raw(), true, nil
+	after, changed, err := p.NextNode(source, before, event)
+	if err == nil && !changed {
+		return stored, false, nil
 	}
+	return after.Raw(), changed, err
+}
+
+// NextNode is [Plan.Next] on documents that are parsed; an absent one is none. The
+// result is stored, event, or the root of a tree that was put together from both
+// and does not refer to them; its text is what Next gives.
+func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc canonicaltree.Node, changed bool, err error) {
+	mode, ok := p.modes[source]
+	switch {
+	case !ok:
+		return canonicaltree.Node{}, false, &SourceError{source, ErrUnknownSource}
+	case !event.Exists():
+		return event, stored.Exists(), nil
+	case mode != Patch:
+		if stored.Exists() && canonicaltree.Equal(stored, event, canonicaltree.Literal) {
+			return stored, false, nil
+		}
+		return event, true, nil
+	case stored.Exists() && !patches(stored, event):
+		return stored, false, nil
+	}
+	b := canonicaltree.NewBuilder(len(stored.Raw()) + len(event.Raw()))
+	patch(b, stored, event)
+	tree, err := b.Tree()
+	if err != nil {
+		return canonicaltree.Node{}, false, &SourceError{source, err}
+	}
+	return tree.Root(), true, nil
 }
 
 // patches reports whether patch changes target, which exists.
@@ -66,8 +80,8 @@ func patches(target, patch canonicaltree.Node) bool {
 	if patch.Kind() != canonicaltree.Object || target.Kind() != canonicaltree.Object {
 		return patch.Kind() == canonicaltree.Object || !canonicaltree.Equal(target, patch, canonicaltree.Literal)
 	}
-	for name, v := range patch.Members() {
-		was := target.Get(name)
+	for v := range patch.Children() {
+		was := target.GetBytes(v.Name())
 		switch {
 		case v.Kind() == canonicaltree.Null:
 			if was.Exists() {
@@ -80,34 +94,36 @@ func patches(target, patch canonicaltree.Node) bool {
 	return false
 }
 
-// appendPatched appends the result of MergePatch of RFC 7396, section 2. target
-// may be absent.
-func appendPatched(dst []byte, target, patch canonicaltree.Node) []byte {
-	if patch.Kind() != canonicaltree.Object {
-		return append(dst, patch.Raw()...)
+// patch adds the result of MergePatch of RFC 7396, section 2. target may be
+// absent.
+func patch(b *canonicaltree.Builder, target, with canonicaltree.Node) {
+	if with.Kind() != canonicaltree.Object {
+		b.Value(with)
+		return
 	}
-	dst = append(dst, '{')
-	start := len(dst)
-	for name, v := range target.Members() {
-		change := patch.Get(name)
-		if change.Kind() == canonicaltree.Null {
+	b.BeginObject()
+	if target.Kind() == canonicaltree.Object {
+		for v := range target.Children() {
+			change := with.GetBytes(v.Name())
+			if change.Kind() == canonicaltree.Null {
+				continue
+			}
+			b.Name(v.Name())
+			if change.Exists() {
+				patch(b, v, change)
+			} else {
+				b.Value(v)
+			}
+		}
+	}
+	for v := range with.Children() {
+		if v.Kind() == canonicaltree.Null || target.GetBytes(v.Name()).Exists() {
 			continue
 		}
-		dst = appendName(dst, start, name)
-		if change.Exists() {
-			dst = appendPatched(dst, v, change)
-		} else {
-			dst = append(dst, v.Raw()...)
-		}
+		b.Name(v.Name())
+		patch(b, canonicaltree.Node{}, v)
 	}
-	for name, v := range patch.Members() {
-		if v.Kind() == canonicaltree.Null || target.Get(name).Exists() {
-			continue
-		}
-		dst = appendName(dst, start, name)
-		dst = appendPatched(dst, canonicaltree.Node{}, v)
-	}
-	return append(dst, '}')
+	b.End()
 }
 
 // appendName appends the name of a member of the object that begins at start,

@@ -17,10 +17,19 @@ var ErrNotObject = errors.New("merge: the stored documents are not a JSON object
 // document is nil are left out; without any it is {}. The documents must be JSON
 // and the names valid UTF-8.
 func JoinDocs(dst []byte, docs map[string][]byte) []byte {
+	return join(dst, docs, func(doc []byte) []byte { return doc })
+}
+
+// JoinNodes is JoinDocs for documents that are parsed.
+func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
+	return join(dst, docs, canonicaltree.Node.Raw)
+}
+
+func join[T any](dst []byte, docs map[string]T, text func(T) []byte) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
 	for _, source := range slices.Sorted(maps.Keys(docs)) {
-		if doc := docs[source]; doc != nil {
+		if doc := text(docs[source]); doc != nil {
 			dst = appendName(dst, start, source)
 			dst = append(dst, doc...)
 		}
@@ -32,21 +41,36 @@ func JoinDocs(dst []byte, docs map[string][]byte) []byte {
 // The texts share memory with packed, which must not change while they are in
 // use. The error is [ErrNotObject] or one of canonicaltree.Parse.
 func SplitDocs(packed []byte) (map[string][]byte, error) {
-	docs := make(map[string][]byte)
+	nodes, err := SplitNodes(packed)
+	if err != nil {
+		return nil, err
+	}
+	docs := make(map[string][]byte, len(nodes))
+	for source, doc := range nodes {
+		docs[source] = doc.Raw()
+	}
+	return docs, nil
+}
+
+// SplitNodes is the reverse of JoinNodes: all documents are values of one tree,
+// parsed at once. Nothing at all is read as no documents. packed must not change
+// while they are in use. The errors are those of SplitDocs.
+func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
+	docs := make(map[string]canonicaltree.Node)
 	if len(packed) == 0 {
 		return docs, nil
 	}
-	tree, err := canonicaltree.Parse(packed)
+	// Every document may be as deep as the limit, and stands one deeper here.
+	tree, err := canonicaltree.ParseLimits(packed, canonicaltree.Limits{Depth: canonicaltree.DefaultDepth + 1})
 	if err != nil {
 		return nil, fmt.Errorf("merge: stored documents: %w", err)
 	}
-	defer tree.Release()
 	root := tree.Root()
 	if root.Kind() != canonicaltree.Object {
 		return nil, ErrNotObject
 	}
-	for source, doc := range root.Members() {
-		docs[source] = doc.Raw()
+	for doc := range root.Children() {
+		docs[string(doc.Name())] = doc
 	}
 	return docs, nil
 }
