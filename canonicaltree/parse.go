@@ -23,6 +23,9 @@ func (t *Tree) parse(data []byte, l Limits) error {
 	l = l.withDefaults()
 	t.clear()
 	t.data = data
+	if t.nodes == nil {
+		t.nodes = make([]node, 0, min(len(data)/16+8, 512)) // a usual density
+	}
 	if len(data) > l.Size {
 		return &LimitError{Limit: "size", Max: int64(l.Size), Offset: int64(l.Size)}
 	}

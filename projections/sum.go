@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"fmt"
 	"strconv"
 	"sync"
 
@@ -35,8 +36,10 @@ func (p *Projection) Sum(doc canonicaltree.Node) (d canonicaltree.Digest, match 
 	if err != nil || !match {
 		return canonicaltree.Digest{}, match, err
 	}
-	d, err = canonicaltree.Sum(text, p.spec.Numbers)
-	return d, err == nil, err
+	if d, err = canonicaltree.Sum(text, p.spec.Numbers); err != nil {
+		return canonicaltree.Digest{}, false, fmt.Errorf("projection %s/%s: output: %w", p.spec.Customer, p.spec.Name, err)
+	}
+	return d, true, nil
 }
 
 var summers = sync.Pool{New: func() any { return new(summer) }}

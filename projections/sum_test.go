@@ -1,6 +1,7 @@
 package projections
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -85,7 +86,7 @@ func TestSumKeepsTheDepthLimit(t *testing.T) {
 		require.NoError(t, err)
 		want, _, wantErr := viaText(p, doc)
 		got, _, err := p.Sum(doc)
-		require.Equal(t, wantErr, err)
+		require.Equal(t, wantErr, errors.Unwrap(err))
 		require.Equal(t, want, got)
 	}
 }
