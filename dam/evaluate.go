@@ -1,6 +1,7 @@
 package dam
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -43,8 +44,31 @@ type candidate struct {
 	// control is set for release and reset, which set a state and send nothing.
 	control *inbox.Control
 	content change.Content // offered content
-	doc     []byte         // nil for a retraction
+	output  *output        // nil for a retraction
 	force   bool           // pass even when equal
+}
+
+// output is what a projection shows of a document. Most of it is held back, so
+// its text is written only when a change needs it.
+type output struct {
+	projection *projections.Projection
+	doc        canonicaltree.Node
+	written    []byte
+}
+
+// text writes the output once, for all services of the projection.
+func (o *output) text() ([]byte, error) {
+	if o.written == nil {
+		text, match, err := o.projection.Project(nil, o.doc)
+		if err != nil {
+			return nil, err
+		}
+		if !match {
+			return nil, errors.New("a projection that matched does not match again")
+		}
+		o.written = text
+	}
+	return o.written, nil
 }
 
 // evaluation is the state of one entity while the records of a batch are
@@ -53,7 +77,7 @@ type evaluation struct {
 	plan   *Plan
 	stored store.Entity
 
-	docs    map[string][]byte
+	docs    map[string]canonicaltree.Node // by source
 	fence   fence
 	version change.Version
 	deleted time.Time
@@ -62,7 +86,7 @@ type evaluation struct {
 	moved   bool // docs changed
 
 	present bool // merged exists and is complete
-	merged  *canonicaltree.Tree
+	merged  canonicaltree.Node
 	known   bool // merged and present are those of docs
 
 	touched    projections.Set // scratch
@@ -92,11 +116,8 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 	if ev.fence, err = decodeFence(e.Fence); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
-	ev.docs = map[string][]byte{}
-	if len(e.Docs) > 0 {
-		if ev.docs, err = merge.SplitDocs(e.Docs); err != nil {
-			return nil, fmt.Errorf("entity %q: stored documents: %w", e.ID, err)
-		}
+	if ev.docs, err = merge.SplitNodes(e.Docs); err != nil {
+		return nil, fmt.Errorf("entity %q: stored documents: %w", e.ID, err)
 	}
 	return ev, nil
 }
@@ -122,7 +143,7 @@ func (ev *evaluation) apply(r *record) error {
 	if e.Op == inbox.Upsert {
 		root = r.tree.Root()
 	}
-	next, changed, err := ev.plan.Merge.Next(e.Source, ev.docs[e.Source], root)
+	next, changed, err := ev.plan.Merge.NextNode(e.Source, ev.docs[e.Source], root)
 	if err != nil {
 		ev.letters = append(ev.letters, letterOf(r, "merge", err.Error()))
 		ev.count(r, outcomeDead)
@@ -162,7 +183,7 @@ func (ev *evaluation) apply(r *record) error {
 	// An entity that is new and not complete yet has no rows to compare with.
 	all := present != wasPresent || !ev.current && (present || ev.stored.Found)
 	if !all && present {
-		ev.plan.index.TouchedBy(before.Root(), after.Root(), &ev.touched)
+		ev.plan.index.TouchedBy(before, after, &ev.touched)
 	}
 	for p := range ev.plan.Projections {
 		if !all && !ev.touched.Has(p) {
@@ -177,31 +198,28 @@ func (ev *evaluation) apply(r *record) error {
 	return nil
 }
 
-// set puts a source document in place; nil takes it away.
-func (ev *evaluation) set(source string, doc []byte) {
-	if doc == nil {
-		delete(ev.docs, source)
-	} else {
+// set puts a source document in place; an absent one takes it away.
+func (ev *evaluation) set(source string, doc canonicaltree.Node) {
+	if doc.Exists() {
 		ev.docs[source] = doc
+	} else {
+		delete(ev.docs, source)
 	}
 	ev.known = false
 }
 
 // view merges the source documents as they are now.
-func (ev *evaluation) view() (*canonicaltree.Tree, bool, error) {
+func (ev *evaluation) view() (canonicaltree.Node, bool, error) {
 	if ev.known {
 		return ev.merged, ev.present, nil
 	}
-	m, err := ev.plan.Merge.Merge(ev.docs)
+	doc, complete, err := ev.plan.Merge.Compose(ev.docs)
 	if err != nil {
-		return nil, false, fmt.Errorf("entity %q: merge: %w", ev.stored.ID, err)
+		return canonicaltree.Node{}, false, fmt.Errorf("entity %q: merge: %w", ev.stored.ID, err)
 	}
-	ev.merged, ev.present, ev.known = nil, false, true
-	if m.Doc != nil && m.Complete {
-		if ev.merged, err = canonicaltree.Parse(m.Doc); err != nil {
-			return nil, false, fmt.Errorf("entity %q: merged document: %w", ev.stored.ID, err)
-		}
-		ev.present = true
+	ev.merged, ev.present, ev.known = canonicaltree.Node{}, complete && doc.Exists(), true
+	if ev.present {
+		ev.merged = doc
 	}
 	return ev.merged, ev.present, nil
 }
@@ -211,11 +229,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int, force boo
 	c := candidate{record: r, content: change.Retracted(), force: force}
 	if ev.present {
 		p := ev.plan.Projections[projection]
-		out, match, err := p.Project(nil, ev.merged.Root())
-		var content change.Content
-		if err == nil && match {
-			content, err = contentUnder(canonicaltree.Scheme, out, p.Numbers())
-		}
+		digest, match, err := p.Sum(ev.merged)
 		if err != nil {
 			// One customer's filter must not stop the others: a dead letter per
 			// service, whose row keeps what it has.
@@ -228,7 +242,8 @@ func (ev *evaluation) offer(r *record, projection int, services []int, force boo
 			return
 		}
 		if match {
-			c.content, c.doc = content, out
+			c.content = change.Hashed(canonicaltree.Scheme, digest)
+			c.output = &output{projection: p, doc: ev.merged}
 		}
 	}
 	for _, s := range services {
@@ -291,7 +306,7 @@ func (ev *evaluation) result() (store.Entity, bool, error) {
 		e.Fingerprint = ev.plan.Fingerprint
 	}
 	if ev.moved || len(e.Docs) == 0 {
-		e.Docs = merge.JoinDocs(nil, ev.docs)
+		e.Docs = merge.JoinNodes(nil, ev.docs)
 	}
 	var err error
 	e.Fence, err = ev.fence.encode()

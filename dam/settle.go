@@ -52,21 +52,23 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 			out.held[c.service]++
 			continue
 		}
-		if !row.Found && c.doc == nil {
+		if !row.Found && c.output == nil {
 			// Nothing was ever sent, so there is nothing to retract.
 			out.held[c.service]++
 			continue
 		}
 		ch := change.Change{
 			Service: service.Name, Entity: c.record.Entity, Op: change.Upsert, Version: c.record.version,
-			Content: content, Revision: p.Revision, Time: c.record.at, Doc: c.doc,
+			Content: content, Revision: p.Revision, Time: c.record.at,
 		}
-		if c.doc == nil {
+		if c.output == nil {
 			ch.Op = change.Retract
+		} else if ch.Doc, err = c.output.text(); err != nil {
+			return settled{}, err
 		}
 		if size := len(ch.Doc) + len(ch.Entity) + len(ch.Service) + changeOverhead; size > p.MaxChange {
 			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
-			l.Service, l.Payload = service.Name, c.doc
+			l.Service, l.Payload = service.Name, ch.Doc
 			l.DedupKey += "/" + service.Name
 			out.letters = append(out.letters, l)
 			continue
@@ -98,11 +100,15 @@ func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error
 		return c.content, false, nil
 	}
 	scheme := row.Content.Scheme()
-	if c.doc == nil || scheme == 0 || scheme == canonicaltree.Scheme {
+	if c.output == nil || scheme == 0 || scheme == canonicaltree.Scheme {
 		return c.content, bytes.Equal(c.content, row.Content), nil
 	}
 	numbers := p.Projections[p.Services[c.service].Projection].Numbers()
-	under, err := contentUnder(scheme, c.doc, numbers)
+	doc, err := c.output.text()
+	if err != nil {
+		return nil, false, err
+	}
+	under, err := contentUnder(scheme, doc, numbers)
 	if err != nil {
 		return nil, false, err
 	}

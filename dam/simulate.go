@@ -128,7 +128,7 @@ func (s *Simulator) Document(entity string) ([]byte, error) {
 	if err != nil || !present {
 		return nil, err
 	}
-	return doc.Root().Raw(), nil
+	return doc.Raw(), nil
 }
 
 // String is for messages of tests.
