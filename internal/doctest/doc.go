@@ -12,6 +12,7 @@
 //     targets that exist, and not run.
 //   - Every `pipeline …` in running text must be a command with flags that
 //     exist, unless it stands under a heading "Not there yet".
+//   - A configuration that a page shows is accepted by pipeline validate.
 //   - A link to a file leads to one, a link to a heading to one.
 //   - Every name of a test, and every metric, that a page names exists.
 package doctest

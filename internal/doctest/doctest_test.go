@@ -125,7 +125,9 @@ func plausible(t *testing.T, page string, c command) {
 		targets := slices.DeleteFunc(words[1:], func(w string) bool { return strings.Contains(w, "=") })
 		out, ok := shell(t, root, "make -n "+strings.Join(targets, " "))
 		assert.True(t, ok, "%s:%d: %s: %s", page, c.line, c.text, out)
-	case "docker", "export", "psql":
+	case "curl":
+		assert.Regexp(t, `http://127\.0\.0\.1:960[01]/(v1/sources/\w+/events|healthz|readyz|metrics)$`, c.text, "%s:%d", page, c.line)
+	case "docker", "export":
 	case "cp":
 		assert.FileExists(t, filepath.Join(root, words[1]), "%s:%d", page, c.line)
 	default:
@@ -162,6 +164,28 @@ func TestCommandsInText(t *testing.T) {
 					assert.True(t, ok, "%s:%d: %s: %s", name, i+1, line, out)
 				}
 			}
+		}
+	}
+}
+
+// The configurations that pages show are accepted: a block that begins with
+// the name of its file belongs to the page's configuration.
+func TestShownConfigurations(t *testing.T) {
+	for name, text := range pages(t) {
+		found, _, err := blocks(text)
+		require.NoError(t, err, name)
+		dir := t.TempDir()
+		for _, b := range found {
+			file := regexp.MustCompile(`^# ([\w/.]+\.yaml)`).FindStringSubmatch(b.text)
+			if b.info == "yaml" && file != nil {
+				path := filepath.Join(dir, file[1])
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(b.text), 0o644))
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "weir.yaml")); err == nil {
+			out, ok := shell(t, dir, "pipeline validate -c weir.yaml")
+			assert.True(t, ok, "%s: %s", name, out)
 		}
 	}
 }
