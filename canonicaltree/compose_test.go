@@ -195,11 +195,11 @@ func TestBuilderRefusesDuplicateNames(t *testing.T) {
 }
 
 func TestValueAt(t *testing.T) {
-	tree := parse(t, ` {"a": [1, {"b":"c"}]} `).t
+	n := parse(t, ` {"a": [1, {"b":"c"}]} `).Get("a")
 	for offset, want := range map[int]string{1: `{"a": [1, {"b":"c"}]}`, 7: `[1, {"b":"c"}]`, 8: "1", 11: `{"b":"c"}`, 16: `"c"`} {
-		require.Equal(t, want, string(tree.ValueAt(offset).Raw()))
+		require.Equal(t, want, string(n.ValueAt(offset).Raw()))
 	}
 	for _, offset := range []int{-1, 0, 2, 12, 30} {
-		require.False(t, tree.ValueAt(offset).Exists(), offset)
+		require.False(t, n.ValueAt(offset).Exists(), offset)
 	}
 }

@@ -183,9 +183,13 @@ func (n Node) SortedChildren() iter.Seq[Node] {
 	}
 }
 
-// ValueAt gives the value whose first byte stands at offset, in bytes from the
-// beginning of the document; the zero Node if none does.
-func (t *Tree) ValueAt(offset int) Node {
+// ValueAt gives the value of n's document whose first byte stands at offset, in
+// bytes from the beginning of the document; the zero Node if none does.
+func (n Node) ValueAt(offset int) Node {
+	if n.t == nil {
+		return Node{}
+	}
+	t := n.t
 	i, found := slices.BinarySearchFunc(t.nodes, offset, func(n node, offset int) int { return int(n.start) - offset })
 	if !found {
 		return Node{}
