@@ -103,6 +103,7 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 		if err != nil {
 			return taken{}, err
 		}
+		defer tree.Release()
 		root = tree.Root()
 	}
 	find := func(what string, l Locator) (string, error) { return locate(what, l, msg, value, null) }
@@ -156,20 +157,27 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 			e.Op = inbox.Delete
 			return t, nil
 		}
-		payload = []byte(r.Raw)
-		tree, err := canonicaltree.Parse(payload)
-		if err != nil {
-			return taken{}, err
+		// Mostly the path selects a value that is indexed already.
+		if v := root.ValueAt(r.Index); string(v.Raw()) == r.Raw {
+			root = v
+		} else {
+			tree, err := canonicaltree.Parse([]byte(r.Raw))
+			if err != nil {
+				return taken{}, err
+			}
+			defer tree.Release()
+			root = tree.Root()
 		}
-		root = tree.Root()
+		payload = root.Raw()
 	}
-	if stripped, changed := s.Strip.Apply(nil, root); changed {
-		payload = stripped
-		tree, err := canonicaltree.Parse(payload)
-		if err != nil {
-			return taken{}, fmt.Errorf("after stripping: %w", err)
-		}
-		root = tree.Root()
+	stripped, err := s.Strip.Strip(root)
+	if err != nil {
+		return taken{}, fmt.Errorf("after stripping: %w", err)
+	}
+	if stripped != nil {
+		defer stripped.Release()
+		root = stripped.Root()
+		payload = root.Raw()
 	}
 	e.Payload = payload
 	if e.EventID != "" {
