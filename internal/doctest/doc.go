@@ -11,7 +11,7 @@
 //     the checkout: their commands are checked for commands, flags, files and
 //     targets that exist, and not run.
 //   - Every `pipeline …` in running text must be a command with flags that
-//     exist, unless it stands under a heading "Not there yet".
+//     exist; under a heading "Not there yet" it must not.
 //   - A configuration that a page shows is accepted by pipeline validate.
 //   - A link to a file leads to one, a link to a heading to one.
 //   - Every name of a test, and every metric, that a page names exists.
