@@ -1,7 +1,6 @@
 package config_test
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -243,7 +242,7 @@ func loadAny(t require.TestingT, dir string, main, customer []byte) {
 		return
 	}
 	var faults *config.Faults
-	require.True(t, errors.As(err, &faults))
+	require.ErrorAs(t, err, &faults)
 	require.NotEmpty(t, faults.List)
 	for _, f := range faults.List {
 		require.NotEmpty(t, f.File)

@@ -236,6 +236,7 @@ type Deliveries interface {
 // Stage names where a record died.
 type Stage string
 
+// The stages.
 const (
 	StageIngest  Stage = "ingest"
 	StageDecide  Stage = "decide"
@@ -245,6 +246,7 @@ const (
 // LetterState is what became of a dead letter.
 type LetterState string
 
+// The states of a dead letter.
 const (
 	LetterOpen      LetterState = "open"
 	LetterReplayed  LetterState = "replayed"

@@ -60,7 +60,7 @@ func StartOwn(t testing.TB, name string) *Server {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	folder, err := os.MkdirTemp(parent, fmt.Sprintf("%d-%s-", os.Getpid(), name))
+	folder, err := os.MkdirTemp(parent, fmt.Sprintf("%d-%s-", os.Getpid(), name)) //nolint:usetesting // where scripts/servers finds what a killed test left
 	if err != nil {
 		t.Fatal(err)
 	}

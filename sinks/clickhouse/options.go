@@ -74,7 +74,7 @@ const (
 var (
 	identifier = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 	// names are the identifiers of an expression, with what follows them.
-	names = regexp.MustCompile("([A-Za-z_][A-Za-z0-9_]*)(\\s*\\()?")
+	names = regexp.MustCompile(`([A-Za-z_][A-Za-z0-9_]*)(\s*\()?`)
 	// literals are texts in an expression; what is in them is no identifier.
 	literals = regexp.MustCompile(`'(?:[^'\\]|\\.|'')*'`)
 )

@@ -152,7 +152,7 @@ func (s *Sink) sameFile() error {
 	return nil
 }
 
-// Close releases the file. It may be called at any time.
+// Close releases the file. It may be called without Open, and twice.
 func (s *Sink) Close() error {
 	var err error
 	if s.f != nil {

@@ -99,7 +99,7 @@ func TestAHaltEndsAllEntities(t *testing.T) {
 	err := Result(failed, len(changes))
 	require.Equal(t, sinks.Pause, sinks.Classify(err).Class)
 	var be *sinks.BatchError
-	require.False(t, errors.As(err, &be), "the whole service failed: %v", err)
+	require.NotErrorAs(t, err, &be, "the whole service failed: %v", err)
 	require.NotErrorIs(t, err, ErrNotAttempted, "the failure that halted is the one to show")
 }
 
