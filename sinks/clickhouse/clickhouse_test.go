@@ -187,6 +187,7 @@ func TestClassify(t *testing.T) {
 		{exception(469, "Constraint `c` is violated, doc = 'SECRET'"), sinks.Reject, false},
 		{exception(4711, "SECRET"), sinks.RetryBounded, false},
 		{&clickhouse.HTTPError{StatusCode: 403, Err: errors.New("no")}, sinks.Pause, false},
+		{&clickhouse.HTTPError{StatusCode: 413, Err: errors.New("too large")}, sinks.RetryBounded, false},
 		{&clickhouse.HTTPError{StatusCode: 502, Err: errors.New("gateway")}, sinks.Retry, false},
 		{errors.New("connection reset"), sinks.Retry, false},
 	} {

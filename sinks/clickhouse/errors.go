@@ -87,8 +87,10 @@ func classify(op string, err error, sent bool) *sinks.Error {
 				e.Class, e.Hint = sinks.Pause, "check user and password"
 			case http.StatusNotFound:
 				e.Class, e.Hint = sinks.Pause, "check the URL"
+			case http.StatusRequestEntityTooLarge: // for a proxy; a smaller batch goes through
+				e.Class, e.Hint = sinks.RetryBounded, "a proxy limits the size of a request"
 			}
-			e.Ambiguous = sent && e.Class == sinks.Retry
+			e.Ambiguous = sent && e.Class != sinks.Pause
 		}
 		return e
 	}

@@ -74,10 +74,12 @@ func classify(op string, err error) *sinks.Error {
 		e.Class, e.Hint = sinks.Pause, "create the table, or let create_table do it at the next start"
 	case class == "42", class == "3F", class == "0A", class == "25":
 		e.Class, e.Hint = sinks.Pause, "the table does not fit the configuration"
+	case class == "XX":
+		e.Class, message = sinks.RetryBounded, quoted.ReplaceAllString(message, `"…"`)
 	default:
-		// A trigger's own error, or the server's: it may be this row or this hour.
-		e.Class, e.Ambiguous = sinks.RetryBounded, false
-		message = quoted.ReplaceAllString(message, `"…"`)
+		// Somebody's trigger or function: it may be this row or this hour. Its text
+		// may hold values anywhere.
+		e.Class, message = sinks.RetryBounded, "refused by the server"
 	}
 	e.Err = &refused{text: fmt.Sprintf("%s (SQLSTATE %s)", message, state), err: pgErr}
 	return e

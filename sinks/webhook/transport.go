@@ -59,6 +59,7 @@ func public(a netip.Addr) bool {
 		"192.0.0.0/24",  // protocol assignments
 		"198.18.0.0/15", // benchmarking
 		"240.0.0.0/4",   // reserved, broadcast
+		"::/96",         // IPv4 in the old way
 		"64:ff9b::/96",  // NAT64, leads to IPv4
 		"64:ff9b:1::/48",
 		"2002::/16", // 6to4, leads to IPv4

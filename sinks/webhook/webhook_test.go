@@ -8,7 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log/slog"
 	"maps"
 	"net"
 	"net/http"
@@ -353,7 +353,7 @@ func TestUnknownHost(t *testing.T) {
 
 func TestCertificates(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it reports the refused handshake
+	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0) // it reports the refused handshake
 	server.StartTLS()
 	defer server.Close()
 	_, err := write(t, newSink(t, Options{URL: server.URL}), upsert("a", 1))
@@ -380,7 +380,7 @@ func TestDenyPrivate(t *testing.T) {
 		"10.1.2.3": false, "172.16.0.1": false, "192.168.1.1": false, "127.9.9.9": false, "169.254.169.254": false,
 		"0.0.0.0": false, "100.64.1.1": false, "224.0.0.1": false, "255.255.255.255": false, "198.18.0.1": false,
 		"::1": false, "::": false, "fe80::1": false, "fd00::1": false, "ff02::1": false, "64:ff9b::7f00:1": false,
-		"::ffff:127.0.0.1": false, "2002:7f00:1::": false,
+		"::ffff:127.0.0.1": false, "2002:7f00:1::": false, "::10.1.2.3": false,
 	} {
 		require.Equal(t, want, public(netip.MustParseAddr(address).Unmap()), address)
 	}
