@@ -29,9 +29,10 @@ func classify(err error) error {
 	if pg == nil || len(pg.Code) != 5 {
 		return err // connection, context: Retry; or sorted already
 	}
-	switch pg.Code[:2] {
-	case "WF":
+	if pg.Code == codeMoved {
 		return fmt.Errorf("%w: %w", store.ErrFenced, err)
+	}
+	switch pg.Code[:2] {
 	case "22", // data exception: NUL in a text, invalid JSON, …
 		"23", // integrity; unique violations that races cause are handled where they may occur
 		"54": // program limit: a key too long for its index, nesting too deep

@@ -61,7 +61,8 @@ var _ store.Store = (*Store)(nil)
 func Open(ctx context.Context, o Options) (*Store, error) {
 	config, err := pgxpool.ParseConfig(o.URL)
 	if err != nil {
-		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
+		// pgx masks the password, but quotes the rest of a string that may hold a part of it.
+		return nil, bug("url: not a PostgreSQL connection string")
 	}
 	if o.MaxConns > 0 {
 		config.MaxConns = o.MaxConns
