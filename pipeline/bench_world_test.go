@@ -70,6 +70,9 @@ func realWorld(b *testing.B, kind string) world {
 	valkey, valkeyPrefix := testservers.Valkey(b)
 	k := transport.Config{Brokers: brokers, Logger: slog.New(slog.DiscardHandler)}
 	topic := prefix + "source"
+	producer, err := transport.NewProducer(k, transport.ProducerConfig{})
+	require.NoError(b, err)
+	b.Cleanup(func() { require.NoError(b, producer.Close(context.WithoutCancel(b.Context()))) })
 	ensure := func(b *testing.B, specs ...transport.TopicSpec) {
 		admin, err := transport.NewAdmin(k)
 		require.NoError(b, err)
@@ -88,16 +91,13 @@ sources:
 			ensure(b, transport.TopicSpec{Name: topic, Partitions: 8, Replication: 1})
 		},
 		fill: func(b *testing.B, events []event) {
-			p, err := transport.NewProducer(k, transport.ProducerConfig{})
-			require.NoError(b, err)
-			defer func() { require.NoError(b, p.Close(context.WithoutCancel(b.Context()))) }()
 			for len(events) > 0 {
 				n := min(len(events), 10_000)
 				records := make([]transport.Record, n)
 				for i, e := range events[:n] {
 					records[i] = transport.Record{Topic: topic, Key: []byte(e.key), Value: e.json}
 				}
-				require.NoError(b, p.Append(b.Context(), records))
+				require.NoError(b, producer.Append(b.Context(), records))
 				events = events[n:]
 			}
 		},
