@@ -1,0 +1,16 @@
+// Package crash stands at the boundaries where a process may die.
+//
+// Every boundary that matters for the promises of the pipeline (what is durable
+// on one side is not yet durable on the other) has a name in points.go and one
+// call in the code. Built with the tag "crash", a call counts its passings, and
+// the one that the environment names kills the process with SIGKILL, which
+// nothing in it can notice. Without the tag every call is empty and vanishes
+// when it is inlined: the product holds none of this.
+//
+// WEIR_CRASH=name:n or name@place:n dies at the n-th passing, counted from 1, of
+// a point, or of the passings whose place (a service, a source, a consumer group)
+// ends in the given one. WEIR_CRASH_LOG names a file to which every passing is
+// appended as a line: name, place or "-"; and before death "killed" in front.
+//
+// Package crashtest drives it.
+package crash

@@ -1,0 +1,57 @@
+package crash
+
+// Points, in the order of the flow. The place of a point, where it has one, is
+// given in brackets.
+const (
+	Migrating   = "store.migrating"    // the migration lock is held, nothing is migrated
+	MigrateHalf = "store.migrate-half" // inside the transaction of a migration (PostgreSQL)
+	Migrated    = "store.migrated"     // migrated, the lock still held
+
+	Fetched        = "transport.fetched"      // a fetch brought records, nobody has seen them [group]
+	IngestBatch    = "ingest.batch"           // events in hand, before the gate is asked [source]
+	GateChecked    = "ingest.gate-checked"    // after the gate's answer, before the append [source]
+	AppendHalf     = "ingest.append-half"     // half of the events are in the inbox [source]
+	Appended       = "ingest.appended"        // in the inbox, before the gate's marks [source]
+	Marked         = "ingest.marked"          // marked, before the source is acknowledged [source]
+	Acknowledged   = "transport.acknowledged" // after an acknowledgement, before its offset is committed [group]
+	Committing     = "transport.committing"   // before the commit of offsets [group]
+	Committed      = "transport.committed"    // after the commit of offsets [group]
+	PositionSaving = "sources.file-saving"    // before a file's position is stored [source]
+	PositionSaved  = "sources.file-saved"     // after it [source]
+
+	DecideBatch     = "decide.batch"          // records in hand, before the transaction
+	DecideBegun     = "decide.begun"          // in the transaction: watermark moved, entities loaded
+	DecideOutcome   = "decide.outcome"        // in the transaction: outcome known, nothing of it written
+	DecideWritten   = "store.decide-written"  // SQLite: written, not committed; PostgreSQL: writes and commit on their way
+	DecideControl   = "decide.control"        // in the transaction: a release is being applied
+	DecideCommitted = "decide.committed"      // committed, before the publish
+	PublishHalf     = "decide.publish-half"   // half of a batch's changes are published
+	Published       = "decide.published"      // acknowledged, its outbox row is still there
+	Discarding      = "decide.discarding"     // before published outbox rows are deleted
+	Discarded       = "decide.discarded"      // after it
+	TakenOver       = "decide.taken-over"     // take-over: token written, before the outbox is published
+	RepublishHalf   = "decide.republish-half" // take-over: half of the outbox is published
+	Republished     = "decide.republished"    // take-over: the outbox is published, nothing is read yet
+
+	DeliverBatch = "deliver.batch"        // changes in hand, before the dam rows are read [service]
+	Writing      = "deliver.writing"      // before the sink is called [service]
+	WriteHalf    = "deliver.write-half"   // half of a batch took effect [service]
+	WriteFlying  = "deliver.write-flying" // the sink's call is under way [service]
+	Written      = "deliver.written"      // after the sink's effect [service]
+	Releasing    = "deliver.releasing"    // a change was refused, before its release is appended [service]
+	Released     = "deliver.released"     // release in the inbox, before the letter is stored [service]
+	Buried       = "deliver.buried"       // the letter is stored [service]
+	Confirming   = "deliver.confirming"   // before the confirmations' transaction
+	Confirmed    = "deliver.confirmed"    // after it, before the acknowledgements
+)
+
+// Points gives all of them in the order of the flow.
+func Points() []string {
+	return []string{
+		Migrating, MigrateHalf, Migrated,
+		Fetched, IngestBatch, GateChecked, AppendHalf, Appended, Marked, Acknowledged, Committing, Committed, PositionSaving, PositionSaved,
+		DecideBatch, DecideBegun, DecideOutcome, DecideWritten, DecideControl, DecideCommitted, PublishHalf, Published, Discarding, Discarded,
+		TakenOver, RepublishHalf, Republished,
+		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Releasing, Released, Buried, Confirming, Confirmed,
+	}
+}
