@@ -1,0 +1,134 @@
+package ingest_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/stripper"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+)
+
+func shape(t testing.TB) ingest.Shape {
+	rules, err := stripper.Compile([]string{"updated_at", "**.trace_id"})
+	require.NoError(t, err)
+	return ingest.Shape{
+		Source: "registry", Entity: ingest.Locator{Path: "m.id"}, EventID: ingest.Locator{Path: "m.event"},
+		Operation: ingest.Locator{Path: "m.op"}, Sequence: ingest.Locator{Path: "m.seq"}, Payload: "d",
+		IsDelete: func(op string) bool { return op == "delete" || op == "true" }, Strip: rules, MaxEvent: 200, MaxEntity: 16,
+	}
+}
+
+var position = transport.Position{Topic: "registry.events", TopicID: "T1", Partition: 3, Offset: 42}
+
+func TestTakeApart(t *testing.T) {
+	headers := func(s *ingest.Shape) {
+		s.Entity, s.EventID, s.Sequence = ingest.Locator{Key: true}, ingest.Locator{Header: "ce_id"}, ingest.Locator{Header: "seq"}
+	}
+	cases := []struct {
+		name    string
+		value   string // "null record" for a null value
+		meta    map[string]string
+		shape   func(*ingest.Shape)
+		want    inbox.Event
+		code    string // of the dead letter
+		payload string
+	}{
+		{name: "upsert", value: `{"m":{"id":"B","event":"e1","op":"upsert","seq":7},"d":{"a":1}}`,
+			want: inbox.Event{Entity: "B", EventID: "e1", Sequence: "7", Op: inbox.Upsert}, payload: `{"a":1}`},
+		{name: "stripped", value: `{"m":{"id":"B"},"d":{"updated_at":1,"a":[{"trace_id":2,"b":3}]}}`,
+			want: inbox.Event{Entity: "B", Op: inbox.Upsert}, payload: `{"a":[{"b":3}]}`},
+		{name: "numbers keep their digits", value: `{"m":{"id":1.50,"event":12345678901234567890123},"d":1.50}`,
+			want: inbox.Event{Entity: "1.50", EventID: "12345678901234567890123", Op: inbox.Upsert}, payload: `1.50`},
+		{name: "escapes", value: `{"m":{"id":"\u0042\n"},"d":{}}`, want: inbox.Event{Entity: "B\n", Op: inbox.Upsert}, payload: `{}`},
+		{name: "delete", value: `{"m":{"id":"B","op":"delete"},"d":{"a":1}}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
+		{name: "operation as a truth value", value: `{"m":{"id":"B","op":true}}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
+		{name: "null payload", value: `{"m":{"id":"B"},"d":null}`, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
+		{name: "null record", value: "null record", meta: map[string]string{transport.KeyMetadata: "B"}, want: inbox.Event{Entity: "B", Op: inbox.Delete}},
+		{name: "null record with headers", value: "null record", shape: headers,
+			meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e", "seq": "9"},
+			want: inbox.Event{Entity: "B", EventID: "e", Sequence: "9", Op: inbox.Delete}},
+		{name: "key and headers", value: `{"d":{}}`, shape: headers, meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e"},
+			want: inbox.Event{Entity: "B", EventID: "e", Op: inbox.Upsert}, payload: `{}`},
+		{name: "whole value", value: `{"m":{"id":"B"}}`, shape: func(s *ingest.Shape) { s.Payload = "" },
+			want: inbox.Event{Entity: "B", Op: inbox.Upsert}, payload: `{"m":{"id":"B"}}`},
+
+		{name: "no JSON", value: `{"m":`, code: "bad_json"},
+		{name: "empty", value: ``, code: "bad_json"},
+		{name: "a member twice", value: `{"m":{"id":"B","id":"C"},"d":{}}`, code: "bad_json"},
+		{name: "not UTF-8", value: "{\"m\":{\"id\":\"B\"},\"d\":\"\xff\"}", code: "bad_json"},
+		{name: "too large", value: `{"m":{"id":"B"},"d":"` + strings.Repeat("x", 200) + `"}`, code: "oversized"},
+		{name: "no entity", value: `{"m":{},"d":{}}`, code: "no_entity"},
+		{name: "empty entity", value: `{"m":{"id":""},"d":{}}`, code: "no_entity"},
+		{name: "null entity", value: `{"m":{"id":null},"d":{}}`, code: "no_entity"},
+		{name: "null record without key", value: "null record", code: "no_entity"},
+		{name: "object as entity", value: `{"m":{"id":{}},"d":{}}`, code: "bad_entity"},
+		{name: "truth as entity", value: `{"m":{"id":true},"d":{}}`, code: "bad_entity"},
+		{name: "long entity", value: `{"m":{"id":"12345678901234567"},"d":{}}`, code: "bad_entity"},
+		{name: "NUL in entity", value: `{"m":{"id":"B\u0000"},"d":{}}`, code: "bad_entity"},
+		{name: "key that is not UTF-8", value: `{"d":{}}`, shape: headers, meta: map[string]string{transport.KeyMetadata: "\xff"}, code: "bad_entity"},
+		{name: "NUL in event id", value: `{"m":{"id":"B","event":"\u0000"},"d":{}}`, code: "bad_event_id"},
+		{name: "list as event id", value: `{"m":{"id":"B","event":[]},"d":{}}`, code: "bad_event_id"},
+		{name: "object as sequence", value: `{"m":{"id":"B","seq":{}},"d":{}}`, code: "bad_sequence"},
+		{name: "no payload", value: `{"m":{"id":"B"}}`, code: "no_payload"},
+	}
+	for _, c := range cases {
+		t.Run(c.name, func(t *testing.T) {
+			s := shape(t)
+			if c.shape != nil {
+				c.shape(&s)
+			}
+			m := message.NewMessage("uuid", []byte(c.value))
+			for k, v := range c.meta {
+				m.Metadata.Set(k, v)
+			}
+			if c.value == "null record" {
+				m.Payload = nil
+				m.Metadata.Set(transport.NullMetadata, "1")
+			}
+			record, letter := s.Take(m, position)
+			if c.code != "" {
+				require.NotNil(t, letter)
+				require.Equal(t, c.code, letter.Code)
+				require.Equal(t, "ingest/registry/T1/3/42", letter.DedupKey)
+				require.Equal(t, string(m.Payload), string(letter.Payload))
+				require.NotContains(t, letter.Reason, "xxx")
+				return
+			}
+			require.Nil(t, letter)
+			c.want.Origin = inbox.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}
+			if c.payload != "" {
+				c.want.Payload = []byte(c.payload)
+			}
+			require.Equal(t, c.want, *record.Event)
+			require.Equal(t, c.want.Entity, record.Entity)
+			_, _, _, err := inbox.Encode(record)
+			require.NoError(t, err)
+		})
+	}
+}
+
+// Whatever comes in is a record that the inbox takes, or a dead letter.
+func FuzzTake(f *testing.F) {
+	for _, s := range []string{`{"m":{"id":"B","op":"delete"}}`, `{"m":{"id":"B"},"d":{"trace_id":1}}`, `{"m":{"id":"\u0000"}}`, `[`, "\xff", `{"m":{"id":1e400},"d":null}`} {
+		f.Add([]byte(s), "")
+	}
+	f.Fuzz(func(t *testing.T, value []byte, key string) {
+		s := shape(t)
+		m := message.NewMessage("uuid", value)
+		m.Metadata.Set(transport.KeyMetadata, key)
+		record, letter := s.Take(m, position)
+		if letter != nil {
+			require.NotEmpty(t, letter.Code)
+			return
+		}
+		k, head, v, err := inbox.Encode(record)
+		require.NoError(t, err)
+		back, err := inbox.Decode(k, head, v)
+		require.NoError(t, err)
+		require.Equal(t, record.Entity, back.Entity)
+	})
+}
