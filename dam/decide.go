@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -186,9 +187,11 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	start := time.Now()
 	within, cancel := l.graceful(ctx)
 	defer cancel()
+	crash.At(crash.DecideBatch, "")
 	ids, err := l.d.opt.Store.Decide(within, store.Decision{
 		Revision: plan.Revision, Moves: moves, Entities: entities, Published: published,
 	}, func(stored []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+		crash.At(crash.DecideBegun, "")
 		var out store.Outcome
 		evaluations := make([]*evaluation, len(stored))
 		for i := range stored {
@@ -236,11 +239,13 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		letters = out.Letters
 		outbox = l.pack(result.changes, result.parts)
 		out.Outbox = outbox
+		crash.At(crash.DecideOutcome, "")
 		return out, nil
 	})
 	if err != nil {
 		return err
 	}
+	crash.At(crash.DecideCommitted, "")
 	l.d.opt.Metrics.decided(plan, tally, result, letters, len(batch), time.Since(start))
 	l.forget(moves, published)
 	l.mu.Lock()

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
@@ -254,6 +255,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int, force boo
 
 // control applies an operator's or deliver's request.
 func (ev *evaluation) control(r *record) error {
+	crash.At(crash.DecideControl, "")
 	ev.audit = append(ev.audit, store.Audit{
 		Actor: r.Control.Actor, Action: string(r.Control.Action), Reason: r.Control.Reason,
 		Entity: r.Entity, Service: strings.Join(r.Control.Services, ","),

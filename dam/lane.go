@@ -11,6 +11,7 @@ import (
 
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -105,6 +106,7 @@ func (l *lane) takeOver(ctx context.Context, partitions []int32) (map[int32]*own
 		if err != nil {
 			return err
 		}
+		crash.At(crash.TakenOver, "")
 		taken = make(map[int32]*ownership, len(found))
 		for _, f := range found {
 			o := &ownership{token: token, next: f.NextOffset}
@@ -140,6 +142,9 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 		return nil
 	}
 	l.log.Info("publishing what the outbox holds", "changes", len(records))
+	if crash.Enabled && len(records) > 1 && crash.Due(crash.RepublishHalf, "") {
+		l.dieHalfway(ctx, records)
+	}
 	done := make(chan error, 1)
 	l.producer.AppendAsync(ctx, records, func(err error) { done <- err })
 	select {
@@ -148,6 +153,7 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 			l.breakProducer(err)
 			return fmt.Errorf("publish from the outbox: %w", err)
 		}
+		crash.At(crash.Republished, "")
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -178,10 +184,14 @@ func (l *lane) publish(ctx context.Context, partition int32, token store.Token, 
 		l.breakProducer(err)
 		return
 	}
+	if crash.Enabled && len(records) > 1 && crash.Due(crash.PublishHalf, "") {
+		l.dieHalfway(ctx, records)
+	}
 	l.mu.Lock()
 	l.unpublished++
 	l.mu.Unlock()
 	l.producer.AppendAsync(ctx, records, func(err error) {
+		crash.At(crash.Published, "")
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.unpublished--
@@ -198,6 +208,15 @@ func (l *lane) publish(ctx context.Context, partition int32, token store.Token, 
 		default:
 		}
 	})
+}
+
+// dieHalfway publishes half of records and ends the process, under the build
+// tag crash.
+func (l *lane) dieHalfway(ctx context.Context, records []transport.Record) {
+	done := make(chan error, 1)
+	l.producer.AppendAsync(ctx, records[:len(records)/2], func(err error) { done <- err })
+	<-done
+	crash.Die()
 }
 
 func (l *lane) breakProducer(err error) {
@@ -313,10 +332,12 @@ func (l *lane) discard(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
 	defer cancel()
+	crash.At(crash.Discarding, "")
 	if err := l.d.opt.Store.Discard(ctx, moves, ids); err != nil {
 		l.log.Debug("outbox rows stay until the next decision", "error", err)
 		return
 	}
+	crash.At(crash.Discarded, "")
 	l.forget(moves, ids)
 }
 

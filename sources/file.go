@@ -17,6 +17,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -415,12 +416,14 @@ func (w *window) save(ctx context.Context, position int64) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
+	crash.At(crash.PositionSaving, w.f.opt.Name)
 	err := w.f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: w.f.opt.Name, Identity: w.identity, Offset: position})
 	if err != nil {
 		// Not fatal: after a restart some lines are read again and fenced.
 		w.f.log.Debug("the file's position was not stored", "error", err)
 		return
 	}
+	crash.At(crash.PositionSaved, w.f.opt.Name)
 	w.stored = position
 }
 

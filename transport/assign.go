@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -266,6 +267,7 @@ func (g *Group) commit(ctx context.Context, claims []*claim) {
 	if len(offsets) == 0 {
 		return
 	}
+	crash.At(crash.Committing, g.gc.ID)
 	ctx = kgo.PreCommitFnContext(ctx, func(req *kmsg.OffsetCommitRequest) error {
 		for i := range req.Topics {
 			t := &req.Topics[i]
@@ -299,6 +301,7 @@ func (g *Group) commit(ctx context.Context, claims []*claim) {
 			}
 		}
 	})
+	crash.At(crash.Committed, g.gc.ID)
 }
 
 // fetchError handles what a poll brought beside records. kgo goes on by itself

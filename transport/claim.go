@@ -5,6 +5,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -58,6 +59,7 @@ func (c *claim) push(records []*kgo.Record) {
 	if len(records) == 0 {
 		return
 	}
+	crash.At(crash.Fetched, c.g.gc.ID)
 	var bytes int64
 	for _, r := range records {
 		bytes += recordSize(r)
@@ -130,6 +132,7 @@ func (c *claim) acknowledged(r *kgo.Record) {
 	c.mu.Lock()
 	c.commitAt, c.commitEpoch = r.Offset+1, r.LeaderEpoch
 	c.mu.Unlock()
+	crash.At(crash.Acknowledged, c.g.gc.ID)
 }
 
 // toCommit gives the position to commit, if it moved since the last commit.

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -221,7 +222,9 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, o
 	queueLetters(b, out.Letters)
 	queueAudits(b, out.Audit)
 	queueCommit(b)
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+	results := conn.SendBatch(ctx, b)
+	crash.At(crash.DecideWritten, "")
+	if err := results.Close(); err != nil {
 		return nil, failedCommit("decide", err)
 	}
 	return ids, nil

@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -51,7 +52,9 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	crash.At(crash.Migrating, "")
 	_, err = provider.Up(ctx)
+	crash.At(crash.Migrated, "")
 	return failed("migrate", err)
 }
 

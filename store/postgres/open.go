@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -86,12 +88,28 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		log.Debug("notice from the store", "code", n.Code, "message", n.Message)
 	}
 	config.AfterConnect = refuseAsynchronousCommit
+	if crash.Enabled {
+		config.ConnConfig.Tracer = dieMigrating{}
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
 	return &Store{pool: pool}, nil
 }
+
+// dieMigrating passes a crash point between the statements of a migration,
+// under the build tag crash.
+type dieMigrating struct{}
+
+func (dieMigrating) TraceQueryStart(ctx context.Context, _ *pgx.Conn, q pgx.TraceQueryStartData) context.Context {
+	if strings.Contains(q.SQL, "CREATE TABLE audit") {
+		crash.At(crash.MigrateHalf, "")
+	}
+	return ctx
+}
+
+func (dieMigrating) TraceQueryEnd(context.Context, *pgx.Conn, pgx.TraceQueryEndData) {}
 
 // refuseAsynchronousCommit corrects a server, role or database that is set to
 // acknowledge commits before they are durable, which would break every promise

@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -106,6 +107,7 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func([]stor
 			return failed("decide", err)
 		}
 		ids, err = t.finish(d, out)
+		crash.At(crash.DecideWritten, "")
 		return failed("decide", err)
 	})
 	if err != nil {

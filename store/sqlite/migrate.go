@@ -12,6 +12,7 @@ import (
 	"github.com/gofrs/flock"
 	"github.com/pressly/goose/v3"
 
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -34,10 +35,12 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	crash.At(crash.Migrating, "")
 	err = patiently(ctx, func() error {
 		_, err := provider.Up(ctx)
 		return err
 	})
+	crash.At(crash.Migrated, "")
 	return failed("migrate", err)
 }
 
