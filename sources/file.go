@@ -153,21 +153,13 @@ func (f *File) read(ctx context.Context, topic string, out chan<- *message.Messa
 	if err != nil || identity == "" {
 		return err // an empty file has no identity yet
 	}
-	var offset int64
-	switch p, err := f.opt.Positions.Position(ctx, f.opt.Name, identity); {
-	case err == nil:
-		offset = p.Offset
-	case !errors.Is(err, store.ErrNotFound):
+	info, err := file.Stat()
+	if err != nil {
 		return err
 	}
-	if info, err := file.Stat(); err != nil {
+	identity, offset, err := f.resume(ctx, identity, info.Size())
+	if err != nil {
 		return err
-	} else if info.Size() < offset {
-		// Shorter than what was read: written anew under the same first line.
-		identity, offset, err = f.renewed(ctx, identity)
-		if err != nil {
-			return err
-		}
 	}
 	if _, err := file.Seek(offset, io.SeekStart); err != nil {
 		return err
@@ -252,22 +244,34 @@ func identityOf(line []byte) string {
 	return "file-" + hex.EncodeToString(sum[:8])
 }
 
-// renewed gives the identity of a file that starts over under the same first
-// line: the next one that has no position yet.
-func (f *File) renewed(ctx context.Context, identity string) (string, int64, error) {
+// resume gives the position to go on at. A file that became shorter is written
+// anew under the same first line: each time it gets an identity of its own,
+// first-2, first-3, …, and the latest one counts, also when the file has grown
+// beyond an earlier one's position since.
+func (f *File) resume(ctx context.Context, first string, size int64) (identity string, offset int64, err error) {
+	identity = first
 	for n := 2; ; n++ {
-		next := fmt.Sprintf("%s-%d", identity, n)
-		p, err := f.opt.Positions.Position(ctx, f.opt.Name, next)
-		switch {
-		case errors.Is(err, store.ErrNotFound):
-			f.log.Warn("the file became shorter: reading it from its start", "path", f.opt.Path)
-			return next, 0, nil
-		case err != nil:
+		next := fmt.Sprintf("%s-%d", first, n)
+		p, err := f.opt.Positions.Position(ctx, f.opt.Name, identity)
+		if errors.Is(err, store.ErrNotFound) {
+			return identity, 0, nil // only the first can be unknown
+		}
+		if err != nil {
 			return "", 0, err
 		}
-		if info, err := os.Stat(f.opt.Path); err == nil && info.Size() >= p.Offset {
-			return next, p.Offset, nil
+		switch _, err := f.opt.Positions.Position(ctx, f.opt.Name, next); {
+		case err == nil:
+			identity = next
+			continue
+		case !errors.Is(err, store.ErrNotFound):
+			return "", 0, err
 		}
+		if size >= p.Offset {
+			return identity, p.Offset, nil
+		}
+		f.log.Warn("the file became shorter: reading it from its start", "path", f.opt.Path)
+		// Stored before the first line: it may grow again before one is acknowledged.
+		return next, 0, f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: next})
 	}
 }
 
