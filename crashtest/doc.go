@@ -1,0 +1,21 @@
+// Package crashtest kills the pipeline at every boundary and looks what its
+// customers have afterwards.
+//
+// The binary is built with the tag "crash", which compiles the points of
+// internal/crash in. One cell of the matrix is one point, one of its passings and
+// one store: a fresh world with a fixed stream of events and one service per
+// kind of sink; a process that dies by SIGKILL at the point; a process that is
+// started again and runs until it is idle; and a comparison of every sink with
+// e2e/model. A point that is not passed fails the test.
+//
+// Four things are counted per sink, all of which must be zero:
+//
+//   - lost: a change (of a log sink) or an entity (of a state sink) that is not there
+//   - duplicate effects: a change that is there twice, or that no event caused
+//   - stale: a content that is not the one of its version, or not the newest
+//   - out of order: a change behind a newer one of the same entity
+//
+// go test runs every point once; with -crash.full also later passings and every
+// sink's own delivery points, and -crash.table FILE writes the table. `make crash`
+// does both.
+package crashtest

@@ -1,0 +1,210 @@
+package crashtest
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/stretchr/testify/require"
+)
+
+// places are where a point can be passed, by store; a point that is not named
+// has no places. An empty list: the point does not exist with that store.
+func places(on, point string) []string {
+	postgres := on == onPostgres
+	switch point {
+	case crash.Fetched, crash.Acknowledged, crash.Committing, crash.Committed:
+		if postgres {
+			return []string{".deliver", ".decide", ".registry"}
+		}
+		return []string{".deliver", ".decide"}
+	case crash.IngestBatch, crash.GateChecked, crash.Appended, crash.Marked:
+		return []string{"registry", "overlay"}
+	case crash.AppendHalf:
+		return []string{"registry"}
+	case crash.PositionSaving, crash.PositionSaved:
+		if postgres {
+			return nil
+		}
+		return []string{"registry"}
+	case crash.MigrateHalf:
+		if !postgres {
+			return nil
+		}
+	case crash.DeliverBatch, crash.Writing, crash.WriteHalf, crash.WriteFlying, crash.Written:
+		var all []string
+		for _, s := range sinkNames {
+			all = append(all, s)
+		}
+		return all
+	}
+	return []string{""}
+}
+
+// cell is one kill.
+type cell struct {
+	on, point, place string
+	nth              int
+}
+
+func (c cell) spec(nth int) string {
+	place := ""
+	if c.place != "" {
+		place = "@" + c.place
+	}
+	return fmt.Sprintf("%s%s:%d", c.point, place, nth)
+}
+
+// first is where the process dies before the one that is to die in take-over,
+// so that there is something to take over.
+func (c cell) first() string {
+	switch c.point {
+	case crash.TakenOver, crash.RepublishHalf, crash.Republished:
+		return crash.PublishHalf + ":2"
+	}
+	return ""
+}
+
+// matrix gives the cells. usual is how often each point is passed in a run
+// without a kill.
+func matrix(on string, usual map[string]int) []cell {
+	var all []cell
+	for i, point := range crash.Points() {
+		at := places(on, point)
+		if !*full && len(at) > 0 {
+			at = at[i%len(at) : i%len(at)+1]
+		}
+		for _, place := range at {
+			c := cell{on, point, place, 1}
+			later := usual[point]/2/len(places(on, point)) + 1
+			switch {
+			case *full && later > 1:
+				all = append(all, c, cell{on, point, place, later})
+			case on == onSQLite:
+				c.nth = later
+				fallthrough
+			default:
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// results collects the tallies of all cells.
+type results struct {
+	mu    sync.Mutex
+	kills map[string]map[string]int    // by point and store
+	found map[string]map[string]*tally // by point and sink
+}
+
+func (r *results) add(c cell, found map[string]tally) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.kills[c.point] == nil {
+		r.kills[c.point], r.found[c.point] = map[string]int{}, map[string]*tally{}
+	}
+	r.kills[c.point][c.on]++
+	for sink, t := range found {
+		if r.found[c.point][sink] == nil {
+			r.found[c.point][sink] = &tally{}
+		}
+		r.found[c.point][sink].add(t)
+	}
+}
+
+// table is the matrix in Markdown.
+func (r *results) table() string {
+	var b strings.Builder
+	b.WriteString("| point | kills on PostgreSQL | kills on SQLite | ClickHouse | PostgreSQL upsert | PostgreSQL append | webhook | Kafka | file |\n|" + strings.Repeat(" --- |", 9) + "\n")
+	for _, point := range crash.Points() {
+		if r.kills[point] == nil {
+			continue
+		}
+		fmt.Fprintf(&b, "| %s | %d | %d |", point, r.kills[point][onPostgres], r.kills[point][onSQLite])
+		for _, sink := range sinkNames {
+			fmt.Fprintf(&b, " %s |", r.found[point][sink])
+		}
+		b.WriteString("\n")
+	}
+	return b.String()
+}
+
+// usual runs the pipeline without a kill: all must be zero then too.
+func usual(t *testing.T, on string) map[string]int {
+	w := newWorld(t, on)
+	e := w.run("")
+	require.Zero(t, e.code, tail(e.log, 60))
+	for sink, found := range w.compare() {
+		require.True(t, found.zero(), "%s: %s", sink, strings.Join(found.notes, "; "))
+	}
+	passed := map[string]int{}
+	for _, p := range e.passed {
+		name, _, _ := strings.Cut(p, " ")
+		passed[name]++
+	}
+	return passed
+}
+
+// run makes one kill and gives what is wrong afterwards.
+func (c cell) run(t *testing.T) map[string]tally {
+	w := newWorld(t, c.on)
+	if first := c.first(); first != "" {
+		e := w.run(first)
+		require.True(t, e.diedAt(crash.PublishHalf), "it did not die at %s\n%s", first, tail(e.log, 40))
+	}
+	for nth := c.nth; ; nth = (nth + 1) / 2 {
+		// How often a point is passed depends on how the batches fall. A run
+		// that ended before the wanted passing is repeated in a fresh world.
+		e := w.run(c.spec(nth))
+		if e.diedAt(c.point) {
+			break
+		}
+		require.Zero(t, e.code, "it ended by itself before %s\n%s", c.spec(nth), tail(e.log, 60))
+		require.Greater(t, nth, 1, "%s is never passed", c.spec(nth))
+		w = newWorld(t, c.on)
+	}
+	w.drain()
+	return w.compare()
+}
+
+// I1, I2, I4, I5, I9: whichever boundary a process dies at, and whatever its
+// store, no sink loses, repeats, mixes up or keeps old content.
+func TestCrashMatrix(t *testing.T) {
+	r := &results{kills: map[string]map[string]int{}, found: map[string]map[string]*tally{}}
+	t.Run("kill", func(t *testing.T) {
+		for _, on := range []string{onPostgres, onSQLite} {
+			t.Run(on, func(t *testing.T) {
+				t.Parallel()
+				for _, c := range matrix(on, usual(t, on)) {
+					t.Run(c.spec(c.nth), func(t *testing.T) {
+						t.Parallel()
+						found := c.run(t)
+						r.add(c, found)
+						for sink, f := range found {
+							if !f.zero() {
+								t.Errorf("%s: lost / duplicate / stale / out of order = %s: %s", sink, f, strings.Join(f.notes, "; "))
+							}
+						}
+					})
+				}
+			})
+		}
+	})
+	if t.Failed() && len(r.kills) == 0 {
+		return
+	}
+	for _, point := range crash.Points() {
+		if r.kills[point] == nil {
+			t.Errorf("%s: no kill", point)
+		}
+	}
+	text := r.table()
+	t.Log("lost / duplicate effects / stale / out of order\n" + text)
+	if *table != "" {
+		require.NoError(t, os.WriteFile(*table, []byte(text), 0o644))
+	}
+}

@@ -1,0 +1,310 @@
+package crashtest
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+	_ "modernc.org/sqlite"
+)
+
+// patience bounds every run of the pipeline.
+const patience = 90 * time.Second
+
+// The stores of the matrix.
+const (
+	onPostgres = "postgres" // with Kafka and Valkey as servers
+	onSQLite   = "sqlite"   // with the broker and the gate in the process
+)
+
+// world is everything that one cell has to itself.
+type world struct {
+	t          testing.TB
+	dir        string
+	on         string // store
+	state      string // PostgreSQL of the state, if it is there
+	target     string // PostgreSQL of the customer
+	clickhouse string
+	brokers    []string
+	prefix     string
+	hook       *receiver
+	sent       map[string]event // source/partition/offset
+}
+
+func newWorld(t testing.TB, on string) *world {
+	w := &world{t: t, dir: t.TempDir(), on: on, target: testservers.Postgres(t), hook: newReceiver(t), sent: map[string]event{}}
+	w.brokers, w.prefix = testservers.Kafka(t)
+	w.clickhouse, _ = testservers.ClickHouseHTTP(t)
+	w.topics(1, w.prefix+"feed")
+	var backing string
+	sources := map[string]string{}
+	if on == onPostgres {
+		w.state = testservers.Postgres(t)
+		valkey, keys := testservers.Valkey(t)
+		backing = fmt.Sprintf("store: {postgres: {url: %q}}\ngate: {valkey: {address: %q, prefix: %q}}\n"+
+			"kafka: {brokers: [%q], prefix: %q, session_timeout: 1s, window: 60, inbox: {partitions: 2}, changes: {partitions: 1}}",
+			w.state, valkey, keys, w.brokers[0], w.prefix+"weir")
+		for _, s := range []string{"registry", "lab", "overlay"} {
+			sources[s] = fmt.Sprintf("kafka: {topic: %q}", w.prefix+s)
+		}
+		sources["overlay"] = fmt.Sprintf("kafka: {topic: %q, window: 1}", w.prefix+"overlay") // the other transport
+		w.send(events())
+	} else {
+		backing = "kafka: {session_timeout: 1s, window: 60, inbox: {partitions: 2}, changes: {partitions: 1}}"
+		for _, s := range []string{"registry", "lab", "overlay"} {
+			sources[s] = fmt.Sprintf("file: {path: %s.jsonl}", s)
+		}
+		w.writeSources(events())
+	}
+	w.write("weir.yaml", fmt.Sprintf(mainFile, backing, sources["registry"], sources["lab"], sources["overlay"]))
+	w.write("acme.yaml", fmt.Sprintf(customerFile, w.clickhouse, w.target, w.hook.server.URL, w.brokers[0], w.prefix))
+	return w
+}
+
+func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
+
+func (w *world) write(name, text string) {
+	require.NoError(w.t, os.WriteFile(w.path(name), []byte(text), 0o644))
+}
+
+func (w *world) client(opts ...kgo.Opt) *kgo.Client {
+	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(w.brokers...))...)
+	require.NoError(w.t, err)
+	return c
+}
+
+func (w *world) topics(partitions int32, names ...string) {
+	c := w.client()
+	defer c.Close()
+	made, err := kadm.NewClient(c).CreateTopics(w.t.Context(), partitions, 1, nil, names...)
+	require.NoError(w.t, err)
+	require.NoError(w.t, made.Error())
+}
+
+// send produces events to the sources' topics, keyed by entity.
+func (w *world) send(all []event) {
+	w.topics(2, w.prefix+"registry", w.prefix+"lab", w.prefix+"overlay")
+	c := w.client(kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	defer c.Close()
+	records := make([]*kgo.Record, len(all))
+	for i, e := range all {
+		records[i] = &kgo.Record{Topic: w.prefix + e.source, Key: []byte(e.entity), Value: []byte(e.json)}
+	}
+	require.NoError(w.t, c.ProduceSync(w.t.Context(), records...).FirstErr())
+	for i, r := range records {
+		w.sent[place(all[i].source, r.Partition, r.Offset)] = all[i]
+	}
+}
+
+// writeSources writes the sources' files.
+func (w *world) writeSources(all []event) {
+	files := map[string]*bytes.Buffer{}
+	for _, e := range all {
+		if files[e.source] == nil {
+			files[e.source] = &bytes.Buffer{}
+		}
+		w.sent[place(e.source, 0, int64(files[e.source].Len()))] = e
+		files[e.source].WriteString(e.json + "\n")
+	}
+	for name, b := range files {
+		w.write(name+".jsonl", b.String())
+	}
+}
+
+func place(source string, partition int32, offset int64) string {
+	return fmt.Sprintf("%s/%d/%d", source, partition, offset)
+}
+
+// end is how a run of the pipeline ended.
+type end struct {
+	killed bool // by SIGKILL
+	code   int
+	log    string
+	passed []string // passings of crash points
+}
+
+// run runs the pipeline until it is idle, or until the crash at a point ("" for none).
+func (w *world) run(crash string) end {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	log := w.path("passings")
+	require.NoError(w.t, os.RemoveAll(log))
+	cmd := exec.CommandContext(ctx, binary, "run", "--until-idle", "-c", w.path("weir.yaml"))
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // stacks into the log
+	cmd.WaitDelay = 5 * time.Second
+	cmd.Env = append(os.Environ(), "WEIR_CRASH="+crash, "WEIR_CRASH_LOG="+log)
+	var output bytes.Buffer
+	cmd.Stdout, cmd.Stderr = io.Discard, &output
+	_ = cmd.Run()
+	require.NoError(w.t, ctx.Err(), "the pipeline did not end\n%s", tail(output.String(), 200))
+	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
+	e := end{killed: status.Signaled() && status.Signal() == syscall.SIGKILL, code: cmd.ProcessState.ExitCode(), log: output.String()}
+	passed, err := os.ReadFile(log)
+	if !os.IsNotExist(err) { // none was passed
+		require.NoError(w.t, err)
+	}
+	e.passed = strings.Split(strings.TrimSpace(string(passed)), "\n")
+	return e
+}
+
+// diedAt tells whether the process died at the point, by what it wrote before.
+func (e end) diedAt(point string) bool {
+	for _, p := range e.passed {
+		if strings.HasPrefix(p, "killed "+point+" ") {
+			return e.killed
+		}
+	}
+	return false
+}
+
+// drain runs the pipeline to its end.
+func (w *world) drain() {
+	w.t.Helper()
+	e := w.run("")
+	require.Zero(w.t, e.code, tail(e.log, 60))
+}
+
+func tail(s string, lines int) string {
+	all := strings.Split(strings.TrimSpace(s), "\n")
+	return strings.Join(all[max(0, len(all)-lines):], "\n")
+}
+
+// inbox reads the internal topic of all events.
+func (w *world) inbox() []*kgo.Record {
+	if w.on == onPostgres {
+		return w.topic(w.brokers, w.prefix+"weir.inbox")
+	}
+	b, err := embedded.Start(w.t.Context(), embedded.Options{Dir: w.path("data/kafka")})
+	require.NoError(w.t, err)
+	defer b.Close()
+	return w.topic(b.Addrs(), "weir.inbox")
+}
+
+// topic reads a topic from its start to its present end.
+func (w *world) topic(brokers []string, name string) []*kgo.Record {
+	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
+	defer cancel()
+	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	require.NoError(w.t, err)
+	defer c.Close()
+	ends, err := kadm.NewClient(c).ListEndOffsets(ctx, name)
+	require.NoError(w.t, err)
+	require.NoError(w.t, ends.Error())
+	missing := map[int32]bool{}
+	ends.Each(func(o kadm.ListedOffset) { missing[o.Partition] = o.Offset > 0 })
+	var all []*kgo.Record
+	for more := true; more; {
+		more = false
+		for p := range missing {
+			more = more || missing[p]
+		}
+		if !more {
+			break
+		}
+		f := c.PollFetches(ctx)
+		require.NoError(w.t, f.Err0())
+		f.EachRecord(func(r *kgo.Record) {
+			all = append(all, r)
+			if end, _ := ends.Lookup(name, r.Partition); r.Offset+1 >= end.Offset {
+				missing[r.Partition] = false
+			}
+		})
+	}
+	return all
+}
+
+// query runs a query on the state's database.
+func (w *world) query(statement string, each func(scan func(into ...any) error) error) error {
+	if w.on == onSQLite {
+		db, err := sql.Open("sqlite", w.path("data/state.db"))
+		if err != nil {
+			return err
+		}
+		defer db.Close()
+		rows, err := db.QueryContext(w.t.Context(), statement)
+		if err != nil {
+			return err
+		}
+		defer rows.Close()
+		for rows.Next() {
+			if err := each(rows.Scan); err != nil {
+				return err
+			}
+		}
+		return rows.Err()
+	}
+	return w.postgres(w.state, statement, each)
+}
+
+func (w *world) postgres(url, statement string, each func(scan func(into ...any) error) error) error {
+	ctx := w.t.Context()
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	rows, err := conn.Query(ctx, statement)
+	if err != nil {
+		return err
+	}
+	defer rows.Close()
+	for rows.Next() {
+		if err := each(rows.Scan); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// receiver is the customer's web server. It keeps what it accepted, in order.
+type receiver struct {
+	server *httptest.Server
+
+	mu       sync.Mutex
+	accepted []model.Record
+	refused  []model.Record
+}
+
+func newReceiver(t testing.TB) *receiver {
+	r := &receiver{}
+	r.server = httptest.NewServer(r)
+	t.Cleanup(r.server.Close)
+	return r
+}
+
+func (r *receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	var rec model.Record
+	if err := json.NewDecoder(req.Body).Decode(&rec); err != nil {
+		w.WriteHeader(http.StatusBadRequest) // a request cut off by a kill, or a fault that the check finds
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if refused(rec.Entity) {
+		r.refused = append(r.refused, rec)
+		w.WriteHeader(http.StatusUnprocessableEntity)
+		return
+	}
+	r.accepted = append(r.accepted, rec)
+	w.WriteHeader(http.StatusNoContent)
+}
