@@ -121,6 +121,9 @@ func TestEmbeddedDeliversWhatTheModelSays(t *testing.T) {
 // I1, I2, I4, I5: kill -9 at random moments loses nothing, repeats nothing in
 // the files and keeps the order.
 func TestEmbeddedSurvivesKills(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
 	p := generate(t, 2, 300, 6000)
 	random := rand.New(rand.NewPCG(2, 2))
 	for range 5 {

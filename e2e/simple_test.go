@@ -92,19 +92,24 @@ func states(records []model.Record, entity string) []string {
 	return all
 }
 
-// expected runs the model over a simple project whose process has ended.
-func (p project) expected(customers ...string) model.Expected {
-	p.t.Helper()
+// simpleModel is the model of a simple project.
+func simpleModel(customers ...string) model.Config {
 	v := model.Projection{Fields: []model.Field{{To: "id", From: "id"}, {To: "state", From: "state"}}}
 	for _, c := range customers {
 		v.Services = append(v.Services, c+"/all@out")
 	}
-	input := readLines(p.t, map[string]string{"events": p.path("events.jsonl")})
-	want, err := model.Run(model.Config{
+	return model.Config{
 		Sources:    []model.Source{{Name: "events", Entity: "id", EventID: "event", Operation: "op"}},
 		Strip:      map[string][]string{"events": {"event"}},
 		Projection: []model.Projection{v},
-	}, modelEvents(p.t, 1, p.embeddedInbox(), input.find))
+	}
+}
+
+// expected runs the model over a simple project whose process has ended.
+func (p project) expected(customers ...string) model.Expected {
+	p.t.Helper()
+	input := readLines(p.t, map[string]string{"events": p.path("events.jsonl")})
+	want, err := model.Run(simpleModel(customers...), modelEvents(p.t, 1, p.embeddedInbox(), input.find))
 	require.NoError(p.t, err)
 	input.complete()
 	return want

@@ -1,18 +1,23 @@
 package e2e
 
 import (
+	"fmt"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/stretchr/testify/require"
 )
 
 // I1, I2: SIGTERM under load ends the process in time and in order, every time,
 // and nothing is lost.
 func TestTerminateUnderLoad(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
 	p := generate(t, 4, 500, 20_000)
 	stopped := 0
 	for round := range 4 {
@@ -119,4 +124,51 @@ projections:
 		require.Equal(t, 2, p.start(command).wait(), command)
 	}
 	require.Equal(t, 2, p.startAs("missing.yaml", "run").wait())
+}
+
+// I1, I8: a process that waits for its store ends in order and in time; what
+// it could not decide is decided by the next one.
+func TestTerminateWhileTheStoreIsDown(t *testing.T) {
+	const entities = 30
+	store := testservers.StartOwn(t, "postgres")
+	p := simple(t, fmt.Sprintf("shutdown: {timeout: 12s}\nstore: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": fileSink("acme")})
+	run := p.start("run")
+	p.append("events.jsonl", many(entities, 0, 10))
+	eventually(t, "the work before", func() error { return settled(p.whole("out/acme.jsonl"), entities, "r9") })
+	store.Kill()
+	p.append("events.jsonl", many(entities, 10, 20))
+	run.ready(503)
+	start := time.Now()
+	run.terminate()
+	run.ok()
+	require.Less(t, time.Since(start), 14*time.Second)
+	store.Start()
+	p.drain()
+	require.NoError(t, model.CheckLog(p.expected("acme"), "acme/all@out", p.records("out/acme.jsonl")))
+}
+
+// I1: the same while Kafka is down, in the middle of the load. Leaving a group
+// that nobody answers for takes its time, so the limit is a wider one.
+func TestTerminateWhileKafkaIsDown(t *testing.T) {
+	const entities = 30
+	kafka := testservers.StartOwn(t, "kafka")
+	p := simple(t, fmt.Sprintf("shutdown: {timeout: 12s}\nkafka: {brokers: [%q], session_timeout: 3s}\n", kafka.Address), map[string]string{"acme": fileSink("acme")})
+	run := p.start("run")
+	p.append("events.jsonl", many(entities, 0, 10))
+	eventually(t, "the work before", func() error { return settled(p.whole("out/acme.jsonl"), entities, "r9") })
+	kafka.Kill()
+	p.append("events.jsonl", many(entities, 10, 20))
+	run.ready(200) // the process lives
+	start := time.Now()
+	run.terminate()
+	run.ok()
+	t.Logf("ended after %s", time.Since(start).Round(time.Millisecond))
+	require.Less(t, time.Since(start), 45*time.Second)
+	kafka.Start()
+	p.drain()
+	records := p.records("out/acme.jsonl")
+	require.NoError(t, settled(records, entities, "r19"))
+	events, err := model.Run(simpleModel("acme"), modelEvents(t, 1, readTopic(t, []string{kafka.Address}, "weir.inbox"), readLines(t, map[string]string{"events": p.path("events.jsonl")}).find))
+	require.NoError(t, err)
+	require.NoError(t, model.CheckLog(events, "acme/all@out", records))
 }
