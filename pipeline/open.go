@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"sync/atomic"
@@ -84,6 +85,10 @@ const openTimeout = time.Minute
 func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
 	if p := c.Store.Postgres; p != nil {
 		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
+	}
+	// The folder may be the default one, which nobody was asked to make.
+	if err := os.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o755); err != nil {
+		return nil, err
 	}
 	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})
 }
