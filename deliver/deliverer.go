@@ -149,13 +149,14 @@ func (d *Deliverer) Idle() bool { return d.seq.Idle() }
 func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[delivery]) error {
 	var letters []store.DeadLetter
 	var all []change.Change
+	var again []bool
 	for _, r := range runs {
 		for _, item := range r.Items {
 			if item.Value.bad != nil {
 				letters = append(letters, d.malformed(item))
 				continue
 			}
-			all = append(all, item.Value.change)
+			all, again = append(all, item.Value.change), append(again, item.Position.Again)
 		}
 	}
 	if len(letters) > 0 {
@@ -165,7 +166,7 @@ func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[del
 		d.m.dead.Add(float64(len(letters)))
 	}
 	crash.At(crash.DeliverBatch, d.opt.Service)
-	todo, err := d.worth(work, stop, all)
+	todo, err := d.worth(work, stop, all, again)
 	if err != nil {
 		return err
 	}
@@ -191,12 +192,16 @@ func (d *Deliverer) backoff() *backoff.ExponentialBackOff {
 
 // worth leaves out what is confirmed already (unless the target sees to that),
 // repetitions within the batch, and for a state sink all but the newest change
-// of each entity.
-func (d *Deliverer) worth(work, stop context.Context, all []change.Change) ([]change.Change, error) {
+// of each entity. A change that may have been in hand before, coalesced with
+// others by a process that died or lost its partition, is worth while for a state
+// sink only if it is the newest that was decided: the newer one may be there
+// already, unconfirmed, and this one would come behind it.
+func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again []bool) ([]change.Change, error) {
 	newest := make(map[string]change.Version, len(all))
+	var rows map[string]store.Row
 	if !d.traits.Guarded {
-		rows, err := d.rows(work, stop, all)
-		if err != nil {
+		var err error
+		if rows, err = d.rows(work, stop, all); err != nil {
 			return nil, err
 		}
 		for entity, row := range rows {
@@ -204,9 +209,13 @@ func (d *Deliverer) worth(work, stop context.Context, all []change.Change) ([]ch
 		}
 	}
 	keep := all[:0]
-	for _, c := range all {
+	for i, c := range all {
 		if c.Version <= newest[c.Entity] {
 			d.m.skipped.Inc()
+			continue
+		}
+		if d.traits.Kind == sinks.State && again[i] && rows[c.Entity].Version > c.Version {
+			d.m.overtaken.Inc()
 			continue
 		}
 		newest[c.Entity] = c.Version

@@ -87,7 +87,8 @@ func (p *Pipeline) decide(ctx context.Context, plan *dam.Plan) error {
 	stopDecider := loop(func(ctx context.Context) { ended <- decider.Run(ctx) })
 	defer stopDecider()
 	topic := p.cfg.Kafka.Inbox.Topic
-	gc := p.groupConfig(p.cfg.Kafka.Group+".decide", p.cfg.Kafka.Window, topic)
+	window := p.groupWindow(p.cfg.Decide.BatchEvents*p.cfg.Decide.Lanes, p.cfg.Kafka.Inbox.Partitions)
+	gc := p.groupConfig(p.cfg.Kafka.Group+".decide", window, topic)
 	gc.Claims = decider
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {

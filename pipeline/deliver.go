@@ -19,7 +19,9 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 	for i, s := range services {
 		topics[i] = s.Topic
 	}
-	group, err := transport.NewGroup(ctx, p.kafka, p.groupConfig(p.cfg.Kafka.Group+".deliver", p.deliverWindow(), topics...))
+	gc := p.groupConfig(p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
+	gc.Windows = p.deliverWindows()
+	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		return part{}, err
 	}
@@ -77,17 +79,24 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 	}}, nil
 }
 
-// deliverWindow is how many changes per partition are in flight: what the
-// largest sink batch of the configuration takes, spread over the partitions.
-func (p *Pipeline) deliverWindow() int {
-	window := p.cfg.Kafka.Window
+// deliverWindows is how many changes of each topic are in flight per
+// partition: what two batches of its sink take.
+func (p *Pipeline) deliverWindows() map[string]int {
+	windows := map[string]int{}
 	for _, s := range p.cfg.Services() {
 		if c := s.Delivery.ClickHouse; c != nil {
-			window = max(window, c.MaxBatch)
+			// It wants few large inserts, whatever the window for the others.
+			windows[s.Topic] = max(minWindow, 2*c.MaxBatch/p.cfg.Kafka.Changes.Partitions)
+			continue
 		}
+		windows[s.Topic] = p.groupWindow(deliverBatch, p.cfg.Kafka.Changes.Partitions)
 	}
-	return window
+	return windows
 }
+
+// deliverBatch is the batch that is worth waiting for at sinks other than
+// ClickHouse: beyond some hundreds of changes a batch costs the same per change.
+const deliverBatch = 500
 
 // control appends a control record to the inbox.
 func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {

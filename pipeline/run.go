@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"sync"
 	"time"
 
@@ -136,11 +135,13 @@ type router struct {
 }
 
 func (p *Pipeline) startRouter(stage string, routes []route) (*router, error) {
-	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: p.closeTimeout() + p.hurryTimeout()}, watermill.NewSlogLoggerWithLevelMapping(p.log.With("stage", stage), routerLevels))
+	// What Watermill would log is the life of every message, and errors of
+	// messages that come again, which the stages have said in their own words.
+	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: p.closeTimeout() + p.hurryTimeout()}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
 	}
-	r.AddMiddleware(middleware.Recoverer)
+	r.AddMiddleware(p.sayPanics, middleware.Recoverer)
 	for _, h := range routes {
 		r.AddConsumerHandler(h.name, h.topic, h.subscriber, h.handle)
 	}
@@ -197,6 +198,16 @@ func (p *Pipeline) closeTimeout() time.Duration {
 	return max(time.Second, p.cfg.Shutdown.Timeout.D()/6)
 }
 
+// groupWindow is how many messages per partition are worth having in flight
+// when work is done in batches of that many: two batches, spread over the
+// partitions, within the configured window. Each message in flight is a
+// goroutine that waits for its batch.
+func (p *Pipeline) groupWindow(batch, partitions int) int {
+	return min(p.cfg.Kafka.Window, max(minWindow, 2*batch/max(1, partitions)))
+}
+
+const minWindow = 128
+
 // groupConfig is what all consumer groups of the process have in common.
 func (p *Pipeline) groupConfig(id string, window int, topics ...string) transport.GroupConfig {
 	session := p.cfg.Kafka.SessionTimeout.D()
@@ -228,8 +239,15 @@ func loop(f func(ctx context.Context)) (stop func()) {
 	}
 }
 
-// routerLevels lowers Watermill's lines: what it calls an error is a message
-// that comes again, which the stages have said in their own words.
-var routerLevels = map[slog.Level]slog.Level{
-	slog.LevelInfo: slog.LevelDebug, slog.LevelDebug: slog.LevelDebug - 4, slog.LevelError: slog.LevelDebug,
+// sayPanics logs what Recoverer caught: it is a bug, and the message that
+// found it comes again.
+func (p *Pipeline) sayPanics(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		out, err := h(msg)
+		var panicked middleware.RecoveredPanicError
+		if errors.As(err, &panicked) {
+			p.log.Error("a handler panicked; please report this", "stack", panicked.Stacktrace)
+		}
+		return out, err
+	}
 }

@@ -1,8 +1,10 @@
 package pipeline
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
@@ -12,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks/kafka"
 	"github.com/seed-86dfc502/weir/sinks/postgres"
 	"github.com/seed-86dfc502/weir/sinks/webhook"
-	"github.com/seed-86dfc502/weir/transport/edge"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // newSink makes the sink of a service; it does not connect yet.
@@ -37,6 +39,7 @@ type ofKind struct {
 func (k ofKind) Traits() sinks.Traits {
 	t := k.Sink.Traits()
 	t.Kind = k.kind
+	t.Guarded = false // the guard of a log is its keys; a state needs the versions
 	return t
 }
 
@@ -70,7 +73,7 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		}
 		return kafka.New(kafka.Options{
 			Publisher: publisher, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
-			MaxMessageBytes: int(p.cfg.Limits.Change) + recordOverhead,
+			MaxMessageBytes: int(p.cfg.Limits.Change) + recordOverhead, Concurrency: kafkaInFlight,
 		})
 	case d.ClickHouse != nil:
 		c := d.ClickHouse
@@ -113,14 +116,22 @@ func (p *Pipeline) publisher(c config.Cluster) (message.Publisher, error) {
 	if shared, ok := p.publishers[name]; ok {
 		return shared, nil
 	}
-	made, err := edge.NewPublisher(cluster)
+	producer, err := transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: p.maxRecord()})
 	if err != nil {
 		return nil, err
 	}
 	if p.publishers == nil {
 		p.publishers = map[string]message.Publisher{}
 	}
-	p.publishers[name] = made
-	p.closers = append(p.closers, made.Close)
-	return made, nil
+	p.publishers[name] = transport.NewPublisher(producer)
+	p.closers = append(p.closers, func() error {
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		return producer.Close(ctx)
+	})
+	return p.publishers[name], nil
 }
+
+// kafkaInFlight is how many records a Kafka sink has in flight: the windowed
+// producer sends in one request what waits, so the more the better.
+const kafkaInFlight = 1000

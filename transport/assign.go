@@ -115,7 +115,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 				o = kgo.NewOffset().At(start)
 			}
 			ps[p] = o
-			c := newClaim(g, tp, lt.id, o.EpochOffset().Offset)
+			c := newClaim(g, tp, lt.id, o.EpochOffset().Offset, lt.end[p])
 			g.claims[tp] = c
 			if v := g.views[t]; v != nil && !v.stopped() {
 				startRun(c, v)

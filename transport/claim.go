@@ -20,6 +20,7 @@ type claim struct {
 	g       *Group
 	tp      topicPartition
 	topicID string
+	window  int             // messages in flight
 	ctx     context.Context // ends with the claim
 	cancel  context.CancelFunc
 	wake    chan struct{} // capacity 1: records came, or paused changed
@@ -39,10 +40,11 @@ type claim struct {
 	commitEpoch int32         // guarded by mu
 	committed   int64         // guarded by mu; what was committed last, -1: nothing
 	fetchedTo   int64         // guarded by mu; where the next record was expected
+	known       int64         // guarded by mu; records before it may have been handed out before
 }
 
-func newClaim(g *Group, tp topicPartition, topicID string, start int64) *claim {
-	c := &claim{g: g, tp: tp, topicID: topicID, wake: make(chan struct{}, 1), commitAt: -1, committed: -1, fetchedTo: start}
+func newClaim(g *Group, tp topicPartition, topicID string, start, end int64) *claim {
+	c := &claim{g: g, tp: tp, topicID: topicID, window: g.gc.window(tp.topic), wake: make(chan struct{}, 1), commitAt: -1, committed: -1, fetchedTo: start, known: end}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -83,14 +85,14 @@ func (c *claim) selector() map[string][]int32 {
 
 // full: what is here fills the window, so another fetch could only pile up.
 func (c *claim) full() bool {
-	return c.waiting.Load()+c.flying.Load() >= int64(c.g.gc.Window) ||
+	return c.waiting.Load()+c.flying.Load() >= int64(c.window) ||
 		c.waitingBytes.Load()+c.flyingBytes.Load() >= c.g.gc.WindowBytes
 }
 
 // maybeResume fetches again once half a window of unsent records is left, so
 // that the next fetch travels while these are handed out.
 func (c *claim) maybeResume() {
-	if c.waiting.Load() > int64(c.g.gc.Window/2) || c.waitingBytes.Load() > c.g.gc.WindowBytes/2 {
+	if c.waiting.Load() > int64(c.window/2) || c.waitingBytes.Load() > c.g.gc.WindowBytes/2 {
 		return
 	}
 	c.mu.Lock()
@@ -125,6 +127,13 @@ func (c *claim) giveBack(records []*kgo.Record) {
 	c.flying.Store(0)
 	c.flyingBytes.Store(0)
 	c.run = nil
+}
+
+// handedOut notes that records up to r were handed out and may come again.
+func (c *claim) handedOut(r *kgo.Record) {
+	c.mu.Lock()
+	c.known = max(c.known, r.Offset+1)
+	c.mu.Unlock()
 }
 
 // acknowledged moves the position to commit behind r.

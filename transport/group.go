@@ -26,6 +26,10 @@ type GroupConfig struct {
 	// messages of a partition come one by one, in order, also after a Nack.
 	// Defaults to 1000.
 	Window int
+	// Windows, by topic, take the place of Window. A message in flight is a
+	// goroutine that waits, so no window should be larger than what is worth
+	// having in work at a time.
+	Windows map[string]int
 	// WindowBytes bounds the same by size, per partition. A larger message
 	// passes alone. Defaults to 8 MiB.
 	WindowBytes int64
@@ -76,6 +80,13 @@ func (c *GroupConfig) setDefaults() error {
 		return fmt.Errorf("consumer group %s: heartbeat interval %v is above half the session timeout %v", c.ID, c.HeartbeatInterval, c.SessionTimeout)
 	}
 	return nil
+}
+
+func (c *GroupConfig) window(topic string) int {
+	if n, ok := c.Windows[topic]; ok && n > 0 {
+		return n
+	}
+	return c.Window
 }
 
 func def[T comparable](p *T, to T) {

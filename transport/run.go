@@ -45,6 +45,7 @@ type run struct {
 	c      *claim
 	v      *view
 	number uint64
+	known  int64           // records before it may have been handed out before
 	ctx    context.Context // of the messages
 	cancel context.CancelFunc
 	done   chan struct{} // closed when the goroutine has ended
@@ -61,12 +62,15 @@ type run struct {
 	armed   time.Time // when the timer fires; zero: not armed
 	sweepAt time.Time
 	sweep   time.Duration
+	cursor  int // where in flights the next sweep goes on
 }
 
 const (
 	sweepMin  = 20 * time.Millisecond
 	sweepMax  = 50 * time.Millisecond
-	sweepIdle = 200 * time.Millisecond
+	sweepIdle = 100 * time.Millisecond
+	// sweepPart is how many messages that are still in work one sweep looks at.
+	sweepPart = 64
 
 	// spanWindows bounds how far the newest message handed out may be ahead of
 	// the oldest one not acknowledged, in windows: what a crash would repeat.
@@ -80,7 +84,7 @@ func startRun(c *claim, v *view) {
 	r.timer.Stop()
 	r.ctx, r.cancel = context.WithCancel(v.ctx)
 	c.mu.Lock()
-	c.run = r
+	c.run, r.known = r, c.known
 	c.mu.Unlock()
 	v.senders.Add(1)
 	v.runs.Add(1)
@@ -212,9 +216,9 @@ func (r *run) room(size int64) bool {
 	if n == 0 {
 		return true
 	}
-	return n < r.c.g.gc.Window &&
+	return n < r.c.window &&
 		r.c.flyingBytes.Load()+size <= r.c.g.gc.WindowBytes &&
-		len(r.flights) < spanWindows*r.c.g.gc.Window
+		len(r.flights) < spanWindows*r.c.window
 }
 
 // build makes a fresh message for f, so that each hand-out has its own Ack and
@@ -230,6 +234,7 @@ func (r *run) build(f *flight) {
 		Time:      f.rec.Timestamp.UTC(),
 		Claim:     r.number,
 		Seq:       f.seq,
+		Again:     f.nacks > 0 || f.rec.Offset < r.known,
 	}), f.rec, r.c.topicID)
 }
 
@@ -302,16 +307,26 @@ func (r *run) settle(f *flight) bool {
 	return true
 }
 
-// look goes over all that is in flight when the sweep is due.
+// look goes over what is in flight when the sweep is due, a part at a time and
+// on from where it stopped: what it costs does not grow with the window.
 func (r *run) look() {
 	if r.sweepAt.IsZero() || time.Now().Before(r.sweepAt) {
 		return
 	}
 	r.sweepAt = time.Time{}
-	found := false
-	for _, f := range r.flights {
-		if f.state == flying && r.settle(f) {
+	if r.cursor >= len(r.flights) {
+		r.cursor = 0
+	}
+	found, waiting := false, 0
+	for ; r.cursor < len(r.flights) && waiting < sweepPart; r.cursor++ {
+		f := r.flights[r.cursor]
+		if f.state != flying {
+			continue
+		}
+		if r.settle(f) {
 			found = true
+		} else {
+			waiting++
 		}
 	}
 	if found {
@@ -336,6 +351,7 @@ func (r *run) reap() {
 	r.c.acknowledged(r.flights[n-1].rec)
 	clear(r.flights[:n])
 	r.flights = r.flights[n:]
+	r.cursor = max(0, r.cursor-n)
 }
 
 // alarm gives the timer's channel, set to the next sweep or the next message
@@ -345,7 +361,7 @@ func (r *run) alarm(sending bool) <-chan time.Time {
 	if r.out > 1 {
 		if r.sweepAt.IsZero() {
 			wait := sweepIdle
-			if r.out+r.resend >= r.c.g.gc.Window {
+			if r.out+r.resend >= r.c.window {
 				wait = r.sweep
 			}
 			r.sweepAt = time.Now().Add(wait)
@@ -382,6 +398,9 @@ func (r *run) giveUp() {
 		}
 	}
 	r.reap()
+	if n := len(r.flights); n > 0 {
+		r.c.handedOut(r.flights[n-1].rec)
+	}
 	rest := make([]*kgo.Record, 0, len(r.flights)+len(r.local))
 	for _, f := range r.flights {
 		if f.state == flying {

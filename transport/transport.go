@@ -17,6 +17,9 @@ type Position struct {
 	Time      time.Time // record timestamp, UTC, millisecond resolution
 	Claim     uint64    // unique in this process: one assignment of one partition
 	Seq       uint64    // 0, 1, 2, … within the claim, in log order
+	// Again: the record may have been handed out before, by an earlier claim of
+	// any process or by this one.
+	Again bool
 }
 
 type positionKey struct{}
