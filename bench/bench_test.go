@@ -74,5 +74,5 @@ func TestProjectorsAgree(t *testing.T) {
 }
 
 func TestReport(t *testing.T) {
-	require.NoError(t, report(io.Discard, 1, time.Microsecond))
+	require.NoError(t, report(io.Discard, "", 1, time.Microsecond))
 }

@@ -4,8 +4,8 @@
 //	cd bench && go run . -rounds 15
 //
 // The contenders take turns: every round gives each of them a few milliseconds
-// on the same documents, and the tables show medians over the rounds. So a busy
-// machine slows all of them, and the ratios hold where the figures do not.
+// of processor time on the same documents, and the tables show medians over the
+// rounds. The ratios hold where the figures do not.
 //
 // It is a module of its own so that the libraries that Weir is compared with do
 // not become dependencies of Weir.

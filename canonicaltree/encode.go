@@ -37,6 +37,9 @@ const (
 // Sum parses data under the default limits and gives the digest of its value.
 // It does not allocate once it is warm. Errors are those of [Parse].
 func Sum(data []byte, numbers Numbers) (Digest, error) {
+	if d, ok := streamSum(data, numbers); ok {
+		return d, nil
+	}
 	t := trees.Get().(*Tree)
 	if err := t.parse(data, Limits{}); err != nil {
 		t.Release()
@@ -163,13 +166,9 @@ func encodeShort(dst []byte, p int, nodes []node, listed []uint32, data []byte, 
 
 // block writes a head and overshoot bytes of source behind it.
 func block(dst []byte, p int, head byte, source []byte, from uint32) {
-	to := dst[p : p+1+overshoot : p+1+overshoot]
-	content := source[from : from+overshoot : from+overshoot]
+	to := (*[1 + overshoot]byte)(dst[p:])
 	to[0] = head
-	binary.LittleEndian.PutUint64(to[1:], binary.LittleEndian.Uint64(content))
-	binary.LittleEndian.PutUint64(to[9:], binary.LittleEndian.Uint64(content[8:]))
-	binary.LittleEndian.PutUint64(to[17:], binary.LittleEndian.Uint64(content[16:]))
-	binary.LittleEndian.PutUint64(to[25:], binary.LittleEndian.Uint64(content[24:]))
+	*(*[overshoot]byte)(to[1:]) = [overshoot]byte(source[from:])
 }
 
 // encodeValue writes the node at index c, whatever it is, without its name; of

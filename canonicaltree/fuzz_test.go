@@ -101,3 +101,14 @@ func FuzzDecimal(f *testing.F) {
 		}
 	})
 }
+
+// FuzzOnePass checks that the digest without an index is the one with it, and
+// that nothing is accepted without it that is refused with it.
+func FuzzOnePass(f *testing.F) {
+	f.Add([]byte(`{"b":[1,2.50],"\u0061":"\ud83c\udf4c","a":{"":null}} `))
+	f.Add([]byte(`{"aaaaaaaa2":1,"aaaaaaaa1":{"b":true,"a":false},"a":"` + "0123456789012345678901234567890" + `"}`))
+	f.Add([]byte(`[[],{},"",-0.10e+5,{"a":1,"a":1}]`))
+	f.Fuzz(func(t *testing.T, doc []byte) {
+		streamed(t, string(doc))
+	})
+}

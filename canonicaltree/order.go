@@ -14,15 +14,15 @@ type entry struct {
 }
 
 // sortMembers lists the members of the object at index i, the last entries, by
-// name and refuses names that occur twice. It takes n log n steps; only one per
+// name. It gives the later node of two with the same name, otherwise 0. It takes n log n steps; only one per
 // member for a wide object if the one that this Tree sorted at the same place
 // before, usually of the document before, had its members in the same order.
-func (t *Tree) sortMembers(i uint32) error {
+func (t *Tree) sortMembers(i uint32) (twice uint32) {
 	n := &t.nodes[i]
 	n.order = uint32(len(t.order))
 	es := t.entries[len(t.entries)-int(n.count):]
 	if len(es) <= wide && t.rank(es) {
-		return nil
+		return 0
 	}
 
 	shared := t.narrow(es)
@@ -42,12 +42,12 @@ func (t *Tree) sortMembers(i uint32) error {
 	}
 	for k := range es {
 		if k > 0 && es[k-1].key == es[k].key && t.compare(&es[k-1], &es[k], shared) == 0 {
-			return t.duplicate(max(es[k-1].node, es[k].node))
+			return max(es[k-1].node, es[k].node)
 		}
 		t.order = append(t.order, es[k].node)
 		ordinals[k] = es[k].ordinal
 	}
-	return nil
+	return 0
 }
 
 // rank lists few members by counting, for each, those with a smaller key: more

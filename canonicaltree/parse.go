@@ -205,7 +205,10 @@ func (t *Tree) list(i uint32, isUnordered bool) error {
 	n := &t.nodes[i]
 	if isUnordered {
 		n.flags |= unordered | tabled
-		return t.sortMembers(i)
+		if twice := t.sortMembers(i); twice != 0 {
+			return t.duplicate(twice)
+		}
+		return nil
 	}
 	t.steps += int(n.count)
 	if t.flat(i) {

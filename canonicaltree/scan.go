@@ -26,8 +26,7 @@ func special(w uint64) uint64 {
 func simpleEnd(data []byte, i int) int {
 	for ; i+8 <= len(data); i += 8 {
 		w := binary.LittleEndian.Uint64(data[i:])
-		m := ((w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones) | w) & highs
-		if m != 0 {
+		if m := plainEnd(w); m != 0 {
 			i += bits.TrailingZeros64(m) >> 3
 			if data[i] == '"' {
 				return i
