@@ -1,0 +1,52 @@
+package deliver_test
+
+import (
+	"context"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// again hands one change in as the next of the topic that may have been in hand
+// before, and waits until it is done.
+func (f *fixture) again(c change.Change) {
+	m := message.NewMessage("", c.AppendBinary(nil))
+	m.SetContext(transport.WithPosition(context.Background(), transport.Position{
+		Topic: "changes", TopicID: "id", Offset: int64(f.seq), Claim: 1, Seq: f.seq, Again: true,
+	}))
+	f.seq++
+	require.NoError(f.t, f.d.Handle(m))
+}
+
+// I5: a process took two changes of an entity in one batch, sent the newer one
+// and died before the confirm. When both come again one by one, the older one
+// must not go out behind the newer.
+func TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash(t *testing.T) {
+	f := newFixture(t, state)
+	older, newer := f.change("a", 1), f.change("a", 2)
+	f.again(older)
+	require.Empty(t, f.sink.has(), "the newer one may be there already")
+	f.again(newer)
+	require.Equal(t, []string{name(newer)}, f.sink.has())
+	require.Equal(t, newer.Version, f.row("a").DeliveredVersion)
+}
+
+// A log sink gets every change, and a change that is new goes out although a
+// newer one is decided: an entity that changes all the time is not kept back.
+func TestChangesThatAreNoRepetitionGoOut(t *testing.T) {
+	f := newFixture(t, sinks.Traits{Kind: sinks.Log, MaxBatch: 100})
+	older, newer := f.change("a", 1), f.change("a", 2)
+	f.again(older)
+	f.again(newer)
+	require.Equal(t, []string{name(older), name(newer)}, f.sink.has())
+
+	f = newFixture(t, state)
+	older, newer = f.change("a", 1), f.change("a", 2)
+	f.done(f.hand(older))
+	f.done(f.hand(newer))
+	require.Equal(t, []string{name(older), name(newer)}, f.sink.has())
+}
