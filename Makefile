@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short bench fuzz clean
+.PHONY: help build run servers servers-down check lint test test-short crash bench fuzz clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
@@ -41,6 +41,9 @@ test: check servers ## everything: formatting, vet, all tests with real servers 
 
 test-short: check ## the tests that need no server
 	go test -short $(PKG)
+
+crash: servers ## kill the pipeline at every crash point, compare every sink; writes docs/crash-matrix.md
+	eval "$$(scripts/servers env)" && go test -run TestCrashMatrix -timeout 60m -parallel 4 -count=1 ./crashtest -crash.full -crash.table ../docs/crash-matrix.md
 
 bench: servers ## benchmarks; BENCH=regexp selects
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
