@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"io"
 	"os"
 	"runtime"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-86dfc502/weir/projections"
 )
 
 func main() {
@@ -69,20 +73,29 @@ func report(w io.Writer, only string, rounds int, turn time.Duration) error {
 		return err
 	}
 	fmt.Fprintln(w)
-	return reportProjections(w, rounds, turn)
+	if err := reportProjections(w, rounds, turn); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	return reportIndex(w, rounds, turn)
 }
+
+// The places of contenders that the tables speak of by themselves.
+const (
+	weir = iota
+	weirIndex
+	sha
+	scan
+	peers
+)
 
 func reportHashes(w io.Writer, only string, rounds int, turn time.Duration) error {
 	cs := contenders()
-	fmt.Fprintf(w, "| documents | bytes | Weir, MB/s | of the bound |")
-	for _, c := range cs[1:] {
+	fmt.Fprintf(w, "| documents | bytes | Weir, MB/s | SHA-256 alone, MB/s | a scan alone, MB/s | of the bound |")
+	for _, c := range cs[peers:] {
 		fmt.Fprintf(w, " %s |", c.name)
 	}
-	fmt.Fprintf(w, "\n| --- | --: | --: | --: |")
-	for range cs[1:] {
-		fmt.Fprintf(w, " --: |")
-	}
-	fmt.Fprintln(w)
+	fmt.Fprintf(w, " %s |\n| --- |%s\n", cs[weirIndex].name, strings.Repeat(" --: |", len(cs)-peers+6))
 	for _, shuffled := range []bool{false, true} {
 		for _, c := range corpora {
 			if only != "" && only != c.name {
@@ -101,16 +114,13 @@ func reportHashes(w io.Writer, only string, rounds int, turn time.Duration) erro
 			if shuffled {
 				order = "shuffled"
 			}
-			size := 0
-			for _, doc := range docs {
-				size += len(doc)
-			}
-			size /= len(docs)
-			weir := took[0]
-			bound := took[2] + took[3] // SHA-256 and the scan
-			fmt.Fprintf(w, "| %s, %s | %d | %.0f | %.0f %% |", c.name, order, size, float64(size)/weir.Seconds()/1e6, 100*float64(bound)/float64(weir))
-			for _, t := range took[1:] {
-				fmt.Fprintf(w, " %.2f |", float64(t)/float64(weir))
+			size := len(bytes.Join(docs, nil)) / len(docs)
+			rate := func(i int) float64 { return float64(size) / took[i].Seconds() / 1e6 }
+			against := func(t time.Duration) float64 { return float64(t) / float64(took[weir]) }
+			fmt.Fprintf(w, "| %s, %s | %d | %.0f | %.0f | %.0f | %.0f %% |", c.name, order, size,
+				rate(weir), rate(sha), rate(scan), 100*against(took[sha]+took[scan]))
+			for _, t := range append(took[peers:], took[weirIndex]) {
+				fmt.Fprintf(w, " %.1f |", against(t))
 			}
 			fmt.Fprintln(w)
 		}
@@ -131,13 +141,56 @@ func reportProjections(w io.Writer, rounds int, turn time.Duration) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "| all %d customers × %d fields of an entity | µs | against gjson + encoding/json |\n| --- | --: | --: |\n", customers, fields)
+	fmt.Fprintf(w, "| %d customers × %d fields of an entity | µs | times as fast as gjson + encoding/json |\n| --- | --: | --: |\n", customers, fields)
 	for i, p := range ps {
 		peer := took[len(took)-2]
-		if i%2 == 1 {
+		if p.digests {
 			peer = took[len(took)-1]
 		}
 		fmt.Fprintf(w, "| %s | %.1f | %.1f |\n", p.name, float64(took[i].Nanoseconds())/1000, float64(peer)/float64(took[i]))
+	}
+	return nil
+}
+
+// reportIndex measures how the touched projections are found, per pair of
+// documents that differ at some paths.
+func reportIndex(w io.Writer, rounds int, turn time.Duration) error {
+	counts, changes := []int{10, 100, 1000, 10_000}, []int{1, 4, 16}
+	fmt.Fprintf(w, "| changed paths |")
+	for _, n := range counts {
+		fmt.Fprintf(w, " %d projections, µs |", n)
+	}
+	fmt.Fprintf(w, "\n| --- |%s\n", strings.Repeat(" --: |", len(counts)))
+	indexes := make([]*projections.Index, len(counts))
+	for i, n := range counts {
+		var err error
+		if indexes[i], err = crowd(n); err != nil {
+			return err
+		}
+	}
+	for _, changed := range changes {
+		before, after, err := pairs(changed)
+		if err != nil {
+			return err
+		}
+		runs := make([]run, len(indexes))
+		for i, index := range indexes {
+			var set projections.Set
+			runs[i] = func([]byte) error {
+				set.Clear()
+				index.TouchedBy(before, after, &set)
+				return nil
+			}
+		}
+		took, err := measure(runs, make([][]byte, documents), rounds, turn)
+		if err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "| %d |", changed)
+		for _, t := range took {
+			fmt.Fprintf(w, " %.2f |", float64(t.Nanoseconds())/1000)
+		}
+		fmt.Fprintln(w)
 	}
 	return nil
 }

@@ -75,6 +75,10 @@ func (n Node) AppendEncoding(dst []byte, numbers Numbers) []byte {
 	if n.t == nil {
 		return dst
 	}
+	if v := &n.t.nodes[n.i]; v.kind < Array && v.count < shortHead && v.flags&(escaped|unplain) == 0 {
+		content := v.count & contents[v.kind&7]
+		return append(append(dst, tags[v.kind&7]|byte(content)), n.t.data[v.order:v.order+content]...)
+	}
 	return n.t.appendEncoding(dst, n.i, numbers)
 }
 

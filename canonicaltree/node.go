@@ -93,7 +93,7 @@ func get[T string | []byte](n Node, name T) Node {
 	t, v := n.t, &n.t.nodes[n.i]
 	if v.count <= wide {
 		for c := n.i + 1; c < v.next; c = t.nodes[c].next {
-			if string(t.nameOf(&t.nodes[c])) == string(name) {
+			if m := &t.nodes[c]; int(m.nameLen) == len(name) && string(t.nameOf(m)) == string(name) {
 				return Node{t, c}
 			}
 		}

@@ -19,6 +19,16 @@ type path struct {
 	piped bool
 }
 
+// hashed reports whether the steps are the whole path and one is a hash.
+func (p *path) hashed() bool {
+	for i := range p.steps {
+		if p.steps[i].hash {
+			return p.rest == ""
+		}
+	}
+	return false
+}
+
 // step goes to the member of an object, to the element of an array if it has an
 // index, or, as a hash, over all elements.
 type step struct {

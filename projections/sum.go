@@ -79,7 +79,7 @@ func (s *summer) members(outputs []*output, doc canonicaltree.Node) {
 // field adds the field's value if it has one to show.
 func (s *summer) field(o *output, doc canonicaltree.Node) {
 	f := o.field
-	if f.each == nil && f.path.rest == "" && !f.constant.Exists() {
+	if f.each == nil && f.path.hashed() {
 		v, hashed := follow(doc, f.path.steps)
 		if hashed >= 0 {
 			s.hashed(o, v, f.path.steps[hashed:])
