@@ -99,18 +99,22 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		return nil
 	case <-idle:
 		return nil
-	case e := <-merged(running):
+	case e := <-merged(watch, running):
 		return e
 	}
 }
 
-// merged gives the first failure of any part.
-func merged(running []part) <-chan error {
+// merged gives the first failure of any part; it looks for one until ctx ends.
+func merged(ctx context.Context, running []part) <-chan error {
 	first := make(chan error, len(running))
 	for _, r := range running {
 		go func() {
-			if err, ok := <-r.failed; ok {
-				first <- err
+			select {
+			case err, ok := <-r.failed:
+				if ok {
+					first <- err
+				}
+			case <-ctx.Done():
 			}
 		}()
 	}

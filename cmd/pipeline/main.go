@@ -95,9 +95,7 @@ func (a *app) root() *cobra.Command {
 		return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.migrateCommand(), a.generateCommand())
-	for _, c := range root.Commands() {
-		wrapArgs(c)
-	}
+	wrapArgs(root)
 	return root
 }
 
