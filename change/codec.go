@@ -36,6 +36,11 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 // other, so that a later form cannot be misread.
 const formatVersion = 1
 
+// AgainHeader is set on a record of a change topic that was published from the
+// outbox at a take-over: the same change may stand further up in the topic,
+// before newer changes of its entity.
+const AgainHeader = "weir-again"
+
 // ErrMalformed is what Decode and DecodeAll return, wrapped, for bytes that
 // AppendBinary did not write.
 var ErrMalformed = errors.New("malformed change")

@@ -129,11 +129,16 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 		return err
 	}
 	var records []transport.Record
+	// It may stand in its topic already, before what this process publishes next.
+	again := []transport.Header{{Key: change.AgainHeader, Value: []byte("1")}}
 	for _, f := range found {
 		for _, b := range f.Outbox {
 			rs, err := l.records(b.Changes)
 			if err != nil {
 				return store.WithClass(fmt.Errorf("outbox row %d: %w", b.ID, err), store.Fatal)
+			}
+			for i := range rs {
+				rs[i].Headers = again
 			}
 			records = append(records, rs...)
 		}

@@ -11,12 +11,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// again hands one change in as the next of the topic that may have been in hand
-// before, and waits until it is done.
-func (f *fixture) again(c change.Change) {
+// again hands one change in as the next of the topic, one that may have been in
+// hand before, and waits until it is done.
+func (f *fixture) again(c change.Change) { f.next(c, true, "") }
+
+func (f *fixture) next(c change.Change, again bool, header string) {
 	m := message.NewMessage("", c.AppendBinary(nil))
+	if header != "" {
+		m.Metadata.Set(header, "1")
+	}
 	m.SetContext(transport.WithPosition(context.Background(), transport.Position{
-		Topic: "changes", TopicID: "id", Offset: int64(f.seq), Claim: 1, Seq: f.seq, Again: true,
+		Topic: "changes", TopicID: "id", Offset: int64(f.seq), Claim: 1, Seq: f.seq, Again: again,
 	}))
 	f.seq++
 	require.NoError(f.t, f.d.Handle(m))
@@ -33,6 +38,17 @@ func TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash(t *testing.T) {
 	f.again(newer)
 	require.Equal(t, []string{name(newer)}, f.sink.has())
 	require.Equal(t, newer.Version, f.row("a").DeliveredVersion)
+}
+
+// I5: the newer change was sent by a process that died, the newest is decided.
+// What take-over publishes once more stands behind the end that this claim knew.
+func TestAChangeFromTheOutboxDoesNotComeBehindTheNewerOne(t *testing.T) {
+	f := newFixture(t, state)
+	sent, newest := f.change("a", 1), f.change("a", 2)
+	f.next(sent, false, change.AgainHeader)
+	require.Empty(t, f.sink.has())
+	f.next(newest, false, "")
+	require.Equal(t, []string{name(newest)}, f.sink.has())
 }
 
 // A log sink gets every change, and a change that is new goes out although a

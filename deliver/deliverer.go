@@ -79,6 +79,7 @@ type delivery struct {
 	change change.Change
 	bad    error  // the message is not a change
 	raw    []byte // its bytes then
+	again  bool   // published from the outbox: it may stand in the topic twice
 }
 
 // New makes a deliverer.
@@ -122,6 +123,7 @@ func (d *Deliverer) Handle(msg *message.Message) error {
 	default:
 		v.change = c
 	}
+	v.again = msg.Metadata.Get(change.AgainHeader) != ""
 	return d.seq.Submit(msg.Context(), p, v, len(msg.Payload))
 }
 
@@ -156,7 +158,7 @@ func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[del
 				letters = append(letters, d.malformed(item))
 				continue
 			}
-			all, again = append(all, item.Value.change), append(again, item.Position.Again)
+			all, again = append(all, item.Value.change), append(again, item.Value.again || item.Position.Again)
 		}
 	}
 	if len(letters) > 0 {
@@ -193,9 +195,10 @@ func (d *Deliverer) backoff() *backoff.ExponentialBackOff {
 // worth leaves out what is confirmed already (unless the target sees to that),
 // repetitions within the batch, and for a state sink all but the newest change
 // of each entity. A change that may have been in hand before, coalesced with
-// others by a process that died or lost its partition, is worth while for a state
-// sink only if it is the newest that was decided: the newer one may be there
-// already, unconfirmed, and this one would come behind it.
+// others by a process that died or lost its partition, or that was published
+// once more from the outbox, is worth while for a state sink only if it is the
+// newest that was decided: the newer one may be there already, unconfirmed, and
+// this one would come behind it.
 func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again []bool) ([]change.Change, error) {
 	newest := make(map[string]change.Version, len(all))
 	var rows map[string]store.Row
