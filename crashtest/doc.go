@@ -16,6 +16,6 @@
 //   - out of order: a change behind a newer one of the same entity
 //
 // go test runs every point once; with -crash.full also later passings and every
-// sink's own delivery points, and -crash.table FILE writes the table. `make crash`
-// does both.
+// sink's own delivery points, and -crash.table FILE writes the table into a
+// page. `make crash` does both.
 package crashtest

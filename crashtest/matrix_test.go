@@ -133,6 +133,9 @@ func (r *results) table() string {
 	return b.String()
 }
 
+// tableMark stands in the page where the table begins; it is the last thing there.
+const tableMark = "<!-- make crash writes the table below -->"
+
 // usual runs the pipeline without a kill: all must be zero then too.
 func usual(t *testing.T, on string) map[string]int {
 	w := newWorld(t, on)
@@ -205,6 +208,10 @@ func TestCrashMatrix(t *testing.T) {
 	text := r.table()
 	t.Log("lost / duplicate effects / stale / out of order\n" + text)
 	if *table != "" {
-		require.NoError(t, os.WriteFile(*table, []byte(text), 0o644))
+		page, err := os.ReadFile(*table)
+		require.NoError(t, err)
+		above, _, ok := strings.Cut(string(page), tableMark)
+		require.True(t, ok, "%s has no line %s", *table, tableMark)
+		require.NoError(t, os.WriteFile(*table, []byte(above+tableMark+"\n"+text), 0o644))
 	}
 }
