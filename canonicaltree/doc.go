@@ -10,6 +10,20 @@
 // goroutines may read it at the same time. It keeps the bytes that it was
 // parsed from: the caller must not change them while the Tree is in use.
 //
+// # Putting together
+//
+// What strip rules, merges and projections make of documents is not written and
+// parsed again. A [Builder] puts a Tree together from Nodes of any Trees: it copies
+// their bytes and moves their part of the index along. An [Encoder] takes the
+// digest of such a value without even that.
+//
+// # Goroutines
+//
+// Functions, Trees and Nodes may be used from any number of goroutines. A Builder
+// or an Encoder belongs to one at a time. Working memory comes from pools:
+// [Tree.Release] and [Encoder.Release] give it back, and nothing that came from
+// what is released may be used afterwards.
+//
 // # Equality
 //
 // Two documents are structurally equal when they hold the same values in the
@@ -20,6 +34,7 @@
 //
 // The digest ([Sum]) is SHA-256 over a type-tagged, length-prefixed encoding
 // that no two different documents share; docs/structural-hash.md specifies it.
+// [Sum] takes it in one pass over the usual document, [Node.Sum] from the index.
 // A digest is only comparable with one of the same [Scheme]; store the scheme's
 // number beside it.
 //

@@ -25,5 +25,10 @@
 // name to its document ([JoinDocs], [SplitDocs]). A document of a source that the
 // plan does not know is left out of the merge and stays stored.
 //
+// [Plan.NextNode], [Plan.Compose], [SplitNodes] and [JoinNodes] work on parsed
+// documents and put trees together; nothing is parsed again on the way from the
+// stored form to the merged document. Next, Merge, SplitDocs and JoinDocs are the
+// same on texts.
+//
 // Values of [Plan] are immutable: any number of goroutines may use one.
 package merge

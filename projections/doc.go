@@ -7,6 +7,8 @@
 // [Projection.Project] is a pure function of the document: if the filter matches,
 // it gives a JSON object with the fields in the order of the configuration.
 //
+// [Projection.Sum] gives the digest of that object without writing it.
+//
 // A field copies the value that its path selects. Paths are gjson's. Those of
 // names, indexes and # alone are read from the document's tree; from the first
 // wildcard, query, modifier or pipe on, gjson evaluates the rest on the canonical

@@ -25,5 +25,8 @@
 // they are. An object that loses its last member stays, empty; the root value
 // itself is never removed.
 //
+// [Rules.Apply] writes what is left, [Rules.Strip] makes a tree of it, [Rules.Sum]
+// hashes it; none of them parses again.
+//
 // Values of [Rules] are immutable: any number of goroutines may use one.
 package stripper
