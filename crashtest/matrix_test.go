@@ -75,7 +75,11 @@ func matrix(on string, usual map[string]int) []cell {
 	for i, point := range crash.Points() {
 		at := places(on, point)
 		if !*full && len(at) > 0 {
-			at = at[i%len(at) : i%len(at)+1]
+			n := i % len(at)
+			if on == onSQLite { // so that each sink has its turn
+				n = (i + 1) % len(at)
+			}
+			at = at[n : n+1]
 		}
 		for _, place := range at {
 			c := cell{on, point, place, 1}
