@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short crash bench fuzz clean
+.PHONY: help build run servers servers-down check lint test test-short crash bench fuzz model clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
@@ -54,6 +54,9 @@ lint: ## golangci-lint with the house rules
 
 fuzz: ## each fuzz target for FUZZ_TIME (10s)
 	@scripts/fuzz $(FUZZ_TIME)
+
+model: ## explore the protocol models (spin), each rule on and off
+	@scripts/model
 
 clean: ## stop the servers; remove their data, binaries and outputs, keep downloads
 	scripts/servers clean

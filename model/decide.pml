@@ -266,7 +266,7 @@ proctype Owner(byte o) {
   :: d_step { st[o] == RESEND && !broken[o] && sent(o) -> st[o] = OWN }
 
   /* A decision over one or two records. */
-  :: atomic { st[o] == OWN && !broken[o] && holds(o) && s.wm < N && room(o, 2) ->
+  :: atomic { st[o] == OWN && !broken[o] && holds(o) && s.wm < N && room(o, N - s.wm) ->
      x = 1;
      if :: x = 1 :: s.wm + 1 < N -> x = 2 fi;
      d_step { k = x; transact(o, k); next[o] = next[o] + k; k = 0 };
