@@ -20,8 +20,10 @@
 //   - A last line without its newline is completed when it is a whole record,
 //     else cut off: its Write was not confirmed and comes again.
 //   - A line with a NUL byte, which no JSON text has, is where a write did not
-//     reach the disk before a power loss. All behind it belongs to the same
-//     unconfirmed Write; the file is cut off there.
+//     reach the disk before a power loss. The file is cut off there, but only
+//     when no whole record stands behind it. One that does may have been
+//     confirmed, so the zeroes may be a failing disk's: Open says where they
+//     are and touches nothing.
 //   - Anything else that is no record was not written by this sink. Open says
 //     where it is and touches nothing.
 //

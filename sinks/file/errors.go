@@ -19,6 +19,8 @@ func classify(op string, err error) error {
 		e.Hint = "one process writes a file; stop the other one, or give each service a file of its own"
 	case errors.Is(err, errForeign):
 		e.Class, e.Hint = sinks.Pause, "move the file away, or repair it"
+	case errors.Is(err, errDamaged):
+		e.Class, e.Hint = sinks.Pause, "check the disk; keep a copy of the file, take the line out of it, and replay the entities that it named"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		e.Hint = "make room on the disk"
 	case errors.Is(err, os.ErrPermission), errors.Is(err, syscall.EROFS):

@@ -165,21 +165,61 @@ func TestTornAtEveryByte(t *testing.T) {
 	}
 }
 
-// After a power loss a file may have its length but not its bytes.
+// After a power loss a file may have its length but not its bytes. What is
+// zeroed is cut off only when no record behind it may have been confirmed.
 func TestZeroedAnywhere(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	whole := lines(upserts(0, 3)...)
-	confirmed := len(lines(upsert(0)))
-	for from := confirmed; from < len(whole); from += 3 {
+	confirmed, last := len(lines(upsert(0))), len(lines(upserts(0, 2)...))
+	for from := confirmed; from < len(whole); from++ {
 		for _, to := range []int{from + 1, len(whole)} {
 			b := bytes.Clone(whole)
 			clear(b[from:to])
 			require.NoError(t, os.WriteFile(path, b, fileMode))
-			s := openSink(t, path)
+			s := newSink(t, path)
+			err := s.Open(t.Context())
+			if to <= last {
+				require.ErrorIs(t, err, errDamaged, "bytes %d to %d", from, to)
+				e := sinks.Classify(err)
+				require.Equal(t, sinks.Pause, e.Class)
+				require.NotEmpty(t, e.Hint)
+				require.Equal(t, string(b), content(t, path), "bytes %d to %d", from, to)
+				continue
+			}
+			require.NoError(t, err, "bytes %d to %d", from, to)
 			require.NoError(t, s.Write(t.Context(), upserts(0, 4)))
 			require.NoError(t, s.Close())
 			require.Equal(t, string(lines(upserts(0, 4)...)), content(t, path), "bytes %d to %d", from, to)
 		}
+	}
+}
+
+// A disk that loses a sector of what was confirmed long ago must not cost the
+// records behind it, wherever they begin.
+func TestZeroedSectorInAnOldPart(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	whole := lines(upserts(0, 200)...)
+	for from := 512; from < 2048; from += 64 {
+		b := bytes.Clone(whole)
+		clear(b[from : from+512])
+		for _, end := range [][]byte{b, b[:len(b)-1], append(bytes.Clone(b), 0, 0), append(bytes.Clone(b), "\x00\n{"...)} {
+			require.NoError(t, os.WriteFile(path, end, fileMode))
+			require.ErrorIs(t, newSink(t, path).Open(t.Context()), errDamaged, "from byte %d", from)
+			require.Equal(t, string(end), content(t, path))
+		}
+	}
+}
+
+// Several lines of the last Write may have holes.
+func TestZeroedInSeveralLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	record := string(lines(upsert(0)))
+	for _, end := range []string{"{\"ser\x00\x00}\n{\x00\n", "\x00}\n\x00\x00\n{\"service\":", "\x00\n\x00"} {
+		require.NoError(t, os.WriteFile(path, []byte(record+end), fileMode))
+		s := newSink(t, path)
+		require.NoError(t, s.Open(t.Context()), "%q", end)
+		require.Equal(t, record, content(t, path), "%q", end)
+		require.NoError(t, s.Close())
 	}
 }
 
@@ -189,6 +229,7 @@ func TestForeignFilesAreLeftAlone(t *testing.T) {
 	for _, foreign := range []string{
 		"some text without a newline", "a,b,c\n1,2,3\n", `{"other":1}` + "\n", "\n", "\x7fELF\x00\x00",
 		record + "hello\n", record + "{\"service\":1}\n" + record, record + record + "a note", record + "\n" + record,
+		record + "\x00\na note\n", record + "\x00\na note",
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(foreign), fileMode))
 		err := newSink(t, path).Open(t.Context())
@@ -380,7 +421,7 @@ func TestOptionsAreChecked(t *testing.T) {
 // accepts must be whole records.
 func FuzzRecover(f *testing.F) {
 	whole := lines(upserts(0, 2)...)
-	for _, end := range []string{"", "{", `{"service":"a`, "\x00\x00", "\n", "x\n", string(whole), `{"service":1,"key":"a"}`, "{\"service\":\x00\n{"} {
+	for _, end := range []string{"", "{", `{"service":"a`, "\x00\x00", "\n", "x\n", string(whole), `{"service":1,"key":"a"}`, "{\"service\":\x00\n{", "\x00\n" + string(whole)} {
 		f.Add([]byte(end))
 	}
 	f.Fuzz(func(t *testing.T, end []byte) {
@@ -389,7 +430,7 @@ func FuzzRecover(f *testing.F) {
 		require.NoError(t, os.WriteFile(path, before, fileMode))
 		s := newSink(t, path)
 		if err := s.Open(t.Context()); err != nil {
-			require.ErrorIs(t, err, errForeign)
+			require.True(t, errors.Is(err, errForeign) || errors.Is(err, errDamaged), "%v", err)
 			require.Equal(t, string(before), content(t, path))
 			return
 		}

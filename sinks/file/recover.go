@@ -14,8 +14,12 @@ import (
 // recordStart is how every record begins, see change.AppendRecord.
 const recordStart = `{"service":`
 
-// errForeign is in the chain when the file holds what this sink did not write.
-var errForeign = errors.New("not written by this sink")
+var (
+	// errForeign is in the chain when the file holds what this sink did not write.
+	errForeign = errors.New("not written by this sink")
+	// errDamaged is in the chain when the file holds zeroes in front of whole records.
+	errDamaged = errors.New("zeroed by a failing disk or file system, with whole records behind it")
+)
 
 // recover repairs the end of the file, fills the window of keys and gives the
 // length of the file. It reads at most the last TailBytes.
@@ -53,10 +57,13 @@ func (s *Sink) recover(ctx context.Context) (int64, error) {
 		}
 		k, ok := recordKey(line)
 		if !ok {
-			if nul := bytes.IndexByte(line, 0); nul >= 0 && startsRecord(line[:nul]) {
-				return at, s.f.Truncate(at)
+			if nul := bytes.IndexByte(line, 0); nul < 0 || !startsRecord(line[:nul]) {
+				return 0, fmt.Errorf("the line at byte %d is no record: %w", at, errForeign)
 			}
-			return 0, fmt.Errorf("the line at byte %d is no record: %w", at, errForeign)
+			if err := nothingWhole(ctx, r, at, at+int64(len(line))); err != nil {
+				return 0, err
+			}
+			return s.repairEnd(at, line)
 		}
 		s.keys.add(k)
 		at += int64(len(line))
@@ -87,24 +94,71 @@ func (s *Sink) checkStart(size int64) error {
 	return nil
 }
 
-// repairEnd deals with the rest behind the last newline, at byte at.
+// nothingWhole reads to the end of the file, from byte next, and gives an error
+// when a whole record stands there, which may have been confirmed: the zeroed
+// line at byte at then does not belong to the last Write.
+func nothingWhole(ctx context.Context, r *bufio.Reader, at, next int64) error {
+	for {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		line, err := r.ReadBytes('\n')
+		ends := errors.Is(err, io.EOF)
+		if err != nil && !ends {
+			return err
+		}
+		if _, ok := recordKey(line); ok || holdsRecord(line) {
+			return fmt.Errorf("the line at byte %d: %w", at, errDamaged)
+		}
+		if bytes.IndexByte(line, 0) < 0 && (!ends || !startsRecord(line)) {
+			return fmt.Errorf("the line at byte %d is no record: %w", next, errForeign)
+		}
+		if ends {
+			return nil
+		}
+		next += int64(len(line))
+	}
+}
+
+// holdsRecord tells whether a whole record stands behind a NUL of the line.
+func holdsRecord(line []byte) bool {
+	for _, rest, more := bytes.Cut(line, []byte{0}); more; {
+		var part []byte
+		part, rest, more = bytes.Cut(rest, []byte{0})
+		if _, ok := recordKey(part); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// repairEnd deals with what stands at byte at, up to the end of the file, and
+// is no whole line, or begins with one that holds a NUL.
 func (s *Sink) repairEnd(at int64, rest []byte) (int64, error) {
 	if len(rest) == 0 {
 		return at, nil
 	}
-	if k, ok := recordKey(rest); ok {
-		end := at + int64(len(rest))
-		if _, err := s.f.WriteAt([]byte{'\n'}, end); err != nil {
+	written, _, zeroed := bytes.Cut(rest, []byte{0})
+	k, whole := recordKey(written)
+	switch {
+	case !whole && !startsRecord(written):
+		return 0, fmt.Errorf("what stands at byte %d is no record: %w", at, errForeign)
+	case zeroed && holdsRecord(rest):
+		return 0, fmt.Errorf("the line at byte %d: %w", at, errDamaged)
+	case !whole:
+		return at, s.f.Truncate(at)
+	}
+	end := at + int64(len(written))
+	if zeroed {
+		if err := s.f.Truncate(end); err != nil {
 			return 0, err
 		}
-		s.keys.add(k)
-		return end + 1, nil
 	}
-	written, _, _ := bytes.Cut(rest, []byte{0})
-	if !startsRecord(written) {
-		return 0, fmt.Errorf("what stands at byte %d is no record: %w", at, errForeign)
+	if _, err := s.f.WriteAt([]byte{'\n'}, end); err != nil {
+		return 0, err
 	}
-	return at, s.f.Truncate(at)
+	s.keys.add(k)
+	return end + 1, nil
 }
 
 // startsRecord tells whether b may be a record or the beginning of one.
