@@ -47,8 +47,9 @@ type Sink struct {
 
 	lock *flock.Flock
 	f    handle
-	size int64 // length of what was fsynced
-	torn bool  // the file may be longer than size, by a Write that failed
+	file os.FileInfo // of the file that was opened last, closed or not; nil before
+	size int64       // length of what was fsynced to it
+	torn bool        // the file may be longer than size, by a Write that failed
 
 	open func(path string) (handle, error) // os.OpenFile, but in tests of failing disks
 }
@@ -122,9 +123,19 @@ func (s *Sink) start(ctx context.Context) error {
 	if err := s.sameFile(); err != nil {
 		return err
 	}
-	if s.size, err = s.recover(ctx); err != nil {
+	info, err := s.f.Stat()
+	if err != nil {
 		return err
 	}
+	if s.file != nil && os.SameFile(s.file, info) && info.Size() < s.size {
+		// The lines of known keys are gone; recover learns those that are left.
+		s.keys = newWindow(s.opts.Keys)
+	}
+	size, err := s.recover(ctx)
+	if err != nil {
+		return err
+	}
+	s.file, s.size = info, size
 	if err := s.f.Sync(); err != nil {
 		return err
 	}

@@ -323,6 +323,27 @@ func TestMovedDeletedCutShort(t *testing.T) {
 	require.Equal(t, string(lines(upserts(4, 7)...)), content(t, path))
 }
 
+// What an operator took out of the file is written when it comes again; what is
+// left in it is not.
+func TestShortenedFilesForgetTheirLines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "out.jsonl")
+	s := openSink(t, path)
+	for keep := range 3 {
+		require.NoError(t, s.Write(t.Context(), upserts(0, 4)))
+		require.NoError(t, os.Truncate(path, int64(len(lines(upserts(0, keep)...)))))
+		require.NoError(t, s.Write(t.Context(), upserts(0, 4)))
+		require.Equal(t, string(lines(upserts(0, 4)...)), content(t, path), "%d lines were left", keep)
+	}
+
+	// Also when the first Open after it fails.
+	foreign := append(lines(upsert(0)), '\n', '\n')
+	require.NoError(t, os.WriteFile(path, foreign, fileMode))
+	require.ErrorIs(t, s.Write(t.Context(), upserts(0, 4)), errForeign)
+	require.NoError(t, os.Truncate(path, 0))
+	require.NoError(t, s.Write(t.Context(), upserts(0, 4)))
+	require.Equal(t, string(lines(upserts(0, 4)...)), content(t, path))
+}
+
 func TestWriteAfterAnOpenThatFailed(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "out.jsonl")
 	first, second := openSink(t, path), newSink(t, path)
