@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
 )
 
 const (
@@ -40,7 +41,8 @@ func (m month) suffix() string { return fmt.Sprintf("_y%04dm%02d", int(m)/12, in
 var partitionSuffix = regexp.MustCompile(`_y(\d{4})m(\d{2})$`)
 
 // ensureMonths makes the partitions that the changes fall in, the current
-// month's and the next one's.
+// month's and the next one's. Its errors are classified, and never a Reject:
+// they are about the table, not about a change.
 func (s *Sink) ensureMonths(ctx context.Context, pool *pgxpool.Pool, changes []change.Change) error {
 	now := monthOf(s.present())
 	needed := map[month]bool{now: true, now + 1: true}
@@ -81,7 +83,11 @@ func (s *Sink) ensureMonths(ctx context.Context, pool *pgxpool.Pool, changes []c
 		return nil
 	})
 	if err != nil {
-		return err
+		e := classify("create partition", err)
+		if ofRow(e) {
+			e.Class, e.Hint = sinks.Pause, "the partition of a month cannot be attached; does another one, perhaps the default partition, hold rows of it?"
+		}
+		return e
 	}
 	if s.months == nil {
 		s.months = map[month]bool{}
@@ -102,7 +108,7 @@ func (s *Sink) sweep(ctx context.Context, pool *pgxpool.Pool) error {
 	// Another process may have dropped what this one knows.
 	s.months = nil
 	if err := s.ensureMonths(ctx, pool, nil); err != nil {
-		return classify("create partition", err)
+		return err
 	}
 	s.swept = s.present()
 	if !*s.options.CreateTable {

@@ -404,6 +404,26 @@ func TestPartitionsComeAndGo(t *testing.T) {
 	})
 }
 
+// An operator's default partition that holds rows of a month keeps its partition
+// from being attached: no change is to blame.
+func TestPartitionsThatCannotBeAttachedPause(t *testing.T) {
+	o := Options{URL: testservers.Postgres(t), Table: "kept", Mode: Append, Retention: lifetime}
+	s := opened(t, o)
+	c := upsert("a", 1, "x")
+	c.Time = time.Now().AddDate(0, -2, 0)
+	execute(t, o.URL, "CREATE TABLE kept_rest PARTITION OF kept DEFAULT")
+	execute(t, o.URL, fmt.Sprintf(`INSERT INTO kept (service, entity, version, is_deleted, key, changed_at, synced_at)
+		VALUES ('s', 'e', 1, true, 'k', '%s', now())`, c.Time.Format(time.RFC3339)))
+	err := s.Write(t.Context(), []change.Change{c})
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Pause, e.Class, "%v", err)
+	require.Contains(t, e.Hint, "default partition")
+	require.Equal(t, "create partition", e.Op)
+
+	execute(t, o.URL, "DELETE FROM kept_rest")
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+}
+
 func BenchmarkWrite(b *testing.B) {
 	address := testservers.Postgres(b)
 	for name, o := range map[string]Options{

@@ -115,7 +115,7 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	}
 	if s.options.Retention > 0 {
 		if err := s.ensureMonths(ctx, pool, changes); err != nil {
-			return classify("create partition", err)
+			return err
 		}
 	}
 
