@@ -31,7 +31,9 @@
 //
 // A row that the table refuses (SQLSTATE classes 22, 23 and 54: a value that
 // does not fit its column, a constraint, a text that jsonb cannot hold) is
-// found by splitting the batch, and only that row fails.
+// found by splitting the batch, and only that row fails. When more than 20
+// rows come and every one is refused by the same column, constraint or rule,
+// it is the table that does not fit (somebody altered it): the service pauses.
 //
 // # Assumptions
 //

@@ -89,3 +89,38 @@ func classify(op string, err error) *sinks.Error {
 func ofRow(e *sinks.Error) bool {
 	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
 }
+
+// minWhole is how many changes must be refused alike for a refusal of the
+// service as a whole.
+const minWhole = 21
+
+// refusedAsWhole takes the failures of all changes of a Write. When there are
+// at least minWhole and the table refused every one for the same reason, as
+// after a NOT NULL column was added to it, it gives one error of class Pause:
+// dead letters without end would help nobody. Else it gives nil.
+func refusedAsWhole(failed map[int]error) *sinks.Error {
+	type reason struct{ state, table, column, constraint string }
+	var common reason
+	var example error
+	for _, err := range failed {
+		pgErr, ok := errors.AsType[*pgconn.PgError](err)
+		if !ok || sinks.Classify(err).Class != sinks.Reject || len(failed) < minWhole {
+			return nil
+		}
+		r := reason{pgErr.Code, pgErr.TableName, pgErr.ColumnName, pgErr.ConstraintName}
+		if example == nil {
+			common, example = r, err
+		}
+		if r != common {
+			return nil
+		}
+	}
+	hint := "the table refuses every change alike; was it altered?"
+	switch {
+	case common.constraint != "":
+		hint = fmt.Sprintf("constraint %s of the table refuses every change", quote(common.constraint))
+	case common.column != "":
+		hint = fmt.Sprintf("column %s of the table refuses every change", quote(common.column))
+	}
+	return &sinks.Error{Class: sinks.Pause, Op: "insert", Hint: hint, Err: sinks.Classify(example).Err}
+}

@@ -404,6 +404,70 @@ func TestPartitionsComeAndGo(t *testing.T) {
 	})
 }
 
+// What was added to the table after Open refuses the service, not its changes.
+func TestRefusedAlikePauses(t *testing.T) {
+	address := testservers.Postgres(t)
+	for name, tc := range map[string]struct{ alter, undo, hint string }{
+		"not null": {"ALTER TABLE altered ADD more int NOT NULL", "ALTER TABLE altered DROP more", `column "more"`},
+		"check":    {"ALTER TABLE altered ADD CONSTRAINT never CHECK (version < 0)", "ALTER TABLE altered DROP CONSTRAINT never", `constraint "never"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := opened(t, Options{URL: address, Table: "altered", Columns: []Column{{Name: "n", Type: "int"}}})
+			execute(t, address, "TRUNCATE altered")
+			execute(t, address, tc.alter)
+			err := s.Write(t.Context(), batchOf(minWhole, 1))
+			var failed *sinks.BatchError
+			require.NotErrorAs(t, err, &failed, "no dead letters: %v", err)
+			e := sinks.Classify(err)
+			require.Equal(t, sinks.Pause, e.Class)
+			require.False(t, e.Ambiguous)
+			require.Contains(t, e.Hint, tc.hint)
+
+			require.ErrorAs(t, s.Write(t.Context(), batchOf(minWhole-1, 1)), &failed, "few may be poison")
+			require.Len(t, failed.Failed, minWhole-1)
+			execute(t, address, tc.undo)
+			require.NoError(t, s.Write(t.Context(), batchOf(minWhole, 1)), "the pause ends by itself")
+		})
+	}
+}
+
+func TestRefusedInPartOrForSeveralReasonsIsNoPause(t *testing.T) {
+	address := testservers.Postgres(t)
+	s := opened(t, Options{URL: address, Table: "mixed", Columns: []Column{{Name: "n", Type: "int"}}})
+	execute(t, address, `ALTER TABLE mixed ADD CONSTRAINT one CHECK (n <> 1), ADD CONSTRAINT two CHECK (n <> 2)`)
+	batch := batchOf(minWhole+1, 1)
+	for _, other := range []string{`{"n":2}`, `{"n":3}`} {
+		for i := range batch {
+			batch[i].Doc = []byte(`{"n":1}`)
+		}
+		batch[7].Doc = []byte(other)
+		var failed *sinks.BatchError
+		require.ErrorAs(t, s.Write(t.Context(), batch), &failed, other)
+		require.GreaterOrEqual(t, len(failed.Failed), minWhole, other)
+	}
+}
+
+// Every row's columns are asked for one by one, so only some rows' are.
+func TestColumnsOfManyRefusedRows(t *testing.T) {
+	s := opened(t, Options{URL: testservers.Postgres(t), Table: "many", Columns: []Column{{Name: "n", Type: "int"}}})
+	batch := batchOf(2*maxBlamed, 1)
+	for i := range batch {
+		batch[i].Doc = []byte(`{"n":"x"}`)
+	}
+	batch[0].Doc = []byte(`{"n":1}`)
+	var failed *sinks.BatchError
+	require.ErrorAs(t, s.Write(t.Context(), batch), &failed)
+	require.Len(t, failed.Failed, len(batch)-1)
+	named := 0
+	for _, err := range failed.Failed {
+		require.Equal(t, sinks.Reject, classOf(err))
+		if strings.Contains(err.Error(), `column "n"`) {
+			named++
+		}
+	}
+	require.Equal(t, maxBlamed, named)
+}
+
 // An operator's default partition that holds rows of a month keeps its partition
 // from being attached: no change is to blame.
 func TestPartitionsThatCannotBeAttachedPause(t *testing.T) {

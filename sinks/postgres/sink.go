@@ -123,7 +123,7 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	for i := range changes {
 		rows[i] = row{index: i, Change: &changes[i]}
 	}
-	w := writer{Sink: s, pool: pool, failed: failed, patience: maxBlind}
+	w := writer{Sink: s, pool: pool, failed: failed, patience: maxBlind, blames: maxBlamed}
 	if err := w.write(ctx, rows); err != nil {
 		return err
 	}
@@ -132,11 +132,19 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 			return err
 		}
 	}
+	if len(failed) == len(changes) {
+		if e := refusedAsWhole(failed); e != nil {
+			return e
+		}
+	}
 	if len(failed) > 0 {
 		return &sinks.BatchError{Failed: failed}
 	}
 	return nil
 }
+
+// maxBlamed bounds the rows per Write whose columns are looked into.
+const maxBlamed = 100
 
 // maxBlind bounds the statements per Write that look for the rows behind an
 // error which may be the server's own.
@@ -147,7 +155,8 @@ type writer struct {
 	*Sink
 	pool     *pgxpool.Pool
 	failed   map[int]error
-	patience int
+	patience int // statements left, see maxBlind
+	blames   int // rows left, see maxBlamed
 }
 
 // write commits rows, splitting them where the server refuses one.
@@ -169,7 +178,10 @@ func (w *writer) write(ctx context.Context, rows []row) error {
 		}
 	}
 	if len(rows) == 1 {
-		w.failed[rows[0].index] = w.blame(ctx, w.pool, rows[0], e)
+		if w.blames--; w.blames >= 0 {
+			w.blame(ctx, rows[0], e)
+		}
+		w.failed[rows[0].index] = e
 		return nil
 	}
 	half := len(rows) / 2

@@ -3,11 +3,11 @@ package postgres
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/tidwall/gjson"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -101,23 +101,24 @@ ORDER BY entity COLLATE "C", version DESC LIMIT $3`, s.table.Sanitize())
 }
 
 // blame adds to the refusal of a single row which typed columns do not take
-// its values.
-func (s *Sink) blame(ctx context.Context, pool *pgxpool.Pool, r row, e *sinks.Error) error {
-	if len(s.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
-		return e
+// its values, as far as that is found out within WriteTimeout.
+func (w *writer) blame(ctx context.Context, r row, e *sinks.Error) {
+	if len(w.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
+		return
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, w.options.WriteTimeout, errors.New("postgres sink: looking into a refused row took too long"))
+	defer cancel()
 	var names []string
-	for _, c := range s.options.Columns {
+	for _, c := range w.options.Columns {
 		document := document(r.Doc, []Column{c})
 		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions([]Column{c}) + ")"
-		if _, err := pool.Exec(ctx, statement, document); err != nil && classify("", err).Class == sinks.Reject {
+		if _, err := w.pool.Exec(ctx, statement, document); err != nil && classify("", err).Class == sinks.Reject {
 			names = append(names, quote(c.Name)+" "+c.Type)
 		}
 	}
 	if len(names) > 0 {
 		e.Err = fmt.Errorf("column %s: %w", strings.Join(names, ", "), e.Err)
 	}
-	return e
 }
 
 // definitions is a list of columns as CREATE TABLE and json_to_record take it.
