@@ -38,6 +38,7 @@ check:
 
 test: check servers ## everything: formatting, vet, all tests with real servers under the race detector
 	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -timeout 40m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
+	cd bench && go test ./...
 
 test-short: check ## the tests that need no server
 	go test -short $(PKG)
@@ -47,6 +48,7 @@ crash: servers ## kill the pipeline at every crash point, compare every sink; wr
 
 bench: servers ## benchmarks; BENCH=regexp selects
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
+	cd bench && go run .
 
 lint: ## golangci-lint with the house rules
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }

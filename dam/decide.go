@@ -112,8 +112,9 @@ func partitionsOf(moves []store.Move) []int32 {
 	return ps
 }
 
-// admit leaves out records of partitions that are no longer owned and those
-// that were decided already, and gives the watermark steps for the rest.
+// admit leaves out records of partitions that are no longer owned, those of an
+// earlier assignment (behind them others may be missing) and those that were
+// decided already, and gives the watermark steps for the rest.
 func (l *lane) admit(batch []*record) ([]*record, []store.Move) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -122,7 +123,7 @@ func (l *lane) admit(batch []*record) ([]*record, []store.Move) {
 	var moves []store.Move
 	for _, r := range batch {
 		o := l.owned[r.part]
-		if o == nil || r.offset < o.next {
+		if o == nil || r.claim <= o.after || r.offset < o.next {
 			continue
 		}
 		i, ok := at[r.part]

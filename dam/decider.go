@@ -128,7 +128,7 @@ func (d *Decider) Handle(msg *message.Message) error {
 func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
 	r := &record{
 		version: change.NewVersion(d.opt.Inbox.Generation, p.Offset),
-		at:      p.Time, part: p.Partition, offset: p.Offset,
+		at:      p.Time, part: p.Partition, offset: p.Offset, claim: p.Claim,
 	}
 	key := msg.Metadata.Get(transport.KeyMetadata)
 	value := []byte(msg.Payload)

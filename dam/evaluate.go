@@ -24,6 +24,7 @@ type record struct {
 	at      time.Time // timestamp of the record
 	part    int32
 	offset  int64
+	claim   uint64            // of the subscription that handed it out
 	bad     *store.DeadLetter // set when it cannot be decided
 }
 

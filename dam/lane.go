@@ -45,6 +45,7 @@ type lane struct {
 // ownership is what a lane knows of a partition that it took over.
 type ownership struct {
 	token     store.Token
+	after     uint64  // only records of claims above it are of this assignment
 	next      int64   // watermark
 	published []int64 // outbox rows to delete
 }
@@ -78,7 +79,11 @@ func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int3
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	// Claims are numbered through the process and this assignment's are still to
+	// begin: records of earlier ones, which may be on their way yet, are not its own.
+	after := transport.LastClaim()
 	for n, o := range taken {
+		o.after = after
 		l.owned[n] = o
 		starts[n] = o.next
 	}
@@ -388,6 +393,7 @@ func (l *lane) reclaim(ctx context.Context, partitions []int32) error {
 			l.d.halt(err)
 			return err
 		}
+		o.after = old.after
 		l.owned[n] = o
 	}
 	return nil

@@ -125,12 +125,11 @@ func control(c *inbox.Control, row *store.Row) {
 	case inbox.Reset:
 		row.Content = nil
 	case inbox.Release:
-		if row.Version != c.Version {
-			return
-		}
-		row.Content = nil
-		if !c.Unknown && row.DeliveredVersion != 0 {
-			row.Content = row.Delivered
+		// Never back to the delivered content: what is confirmed is only the
+		// least that the sink holds. An earlier attempt that timed out, or a change
+		// of the same batch whose confirm is under way, may have put more there.
+		if row.Version == c.Version {
+			row.Content = nil
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	err := d.patiently(a.work, a.stop, "append a release to the inbox", func() error {
 		return d.opt.Control(a.work, c.Entity, inbox.Control{
 			ID: uuid.NewString(), Action: inbox.Release, Services: []string{c.Service}, Version: c.Version,
-			Unknown: e.Ambiguous || e.Class != sinks.Reject, Actor: "deliver", Reason: "dead letter " + c.Key,
+			Actor: "deliver", Reason: "dead letter " + c.Key,
 		})
 	})
 	if err != nil {

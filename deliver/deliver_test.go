@@ -352,7 +352,6 @@ func TestRefusedChangeIsFoundByBisection(t *testing.T) {
 	require.Equal(t, inbox.Release, f.controls[0].Action)
 	require.Equal(t, []string{service}, f.controls[0].Services)
 	require.Equal(t, change.NewVersion(1, 9), f.controls[0].Version)
-	require.False(t, f.controls[0].Unknown, "a definite refusal had no effect")
 	require.Zero(t, f.row("bad").DeliveredVersion)
 	shown, err := f.store.Letter(t.Context(), letters[0].ID)
 	require.NoError(t, err)
@@ -385,7 +384,6 @@ func TestBoundedAttemptsEndInALetter(t *testing.T) {
 	}
 	require.Equal(t, 3, tries)
 	require.Equal(t, "gave_up", f.letters()[0].Code)
-	require.True(t, f.controls[0].Unknown)
 	require.EqualValues(t, 1, f.count(deliver.OutcomeDead))
 }
 

@@ -58,8 +58,8 @@ type Event struct {
 type Action string
 
 const (
-	// Release sets the dam rows of Services that still hold Version to the
-	// delivered content or to unknown (To), after a delivery became a dead letter.
+	// Release sets the dam rows of Services that still have Version to unknown,
+	// after a delivery became a dead letter: the next content passes, whatever it is.
 	Release Action = "release"
 	// Reset sets the dam rows of Services to unknown: the next content passes.
 	Reset Action = "reset"
@@ -74,7 +74,6 @@ type Control struct {
 	Action   Action         `json:"action"`             //
 	Services []string       `json:"services,omitempty"` // empty: all
 	Version  change.Version `json:"version,omitempty"`  // Release: only rows that have this version
-	Unknown  bool           `json:"unknown,omitempty"`  // Release: to unknown instead of the delivered content
 	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string         `json:"actor,omitempty"`    // who asked
 	Reason   string         `json:"reason,omitempty"`   // why

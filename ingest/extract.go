@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"strings"
@@ -144,6 +145,7 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 	}
 	t := taken{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{Source: s.Source, EventID: e.EventID}}
 	if e.Op == inbox.Delete {
+		t.gate.Hash = contentOf(e, canonicaltree.Digest{})
 		return t, nil
 	}
 	payload := value
@@ -155,6 +157,7 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 		case r.Type == gjson.Null:
 			// A null document is how change feeds say that it is gone.
 			e.Op = inbox.Delete
+			t.gate.Hash = contentOf(e, canonicaltree.Digest{})
 			return t, nil
 		}
 		// Mostly the path selects a value that is indexed already.
@@ -181,9 +184,21 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 	}
 	e.Payload = payload
 	if e.EventID != "" {
-		t.gate.Hash = gate.Hash(root.Sum(canonicaltree.Literal))
+		t.gate.Hash = contentOf(e, root.Sum(canonicaltree.Literal))
 	}
 	return t, nil
+}
+
+// contentOf is what the gate compares beside the event id: entity and operation
+// belong to the content, since producers use one id (of a transaction, say) for
+// events about several entities.
+func contentOf(e *inbox.Event, payload canonicaltree.Digest) gate.Hash {
+	h := sha256.New()
+	h.Write(payload[:])
+	h.Write([]byte(e.Op))
+	h.Write([]byte{0}) // no operation holds one
+	h.Write([]byte(e.Entity))
+	return gate.Hash(h.Sum(nil))
 }
 
 func (l Locator) String() string {

@@ -73,7 +73,7 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 		})
 		return "file:" + c.Name, s.file, func() { _ = s.file.Close() }, nil
 	case c.HTTP != nil:
-		s.push = sources.NewPush(sources.PushOptions{Name: c.Name, Token: c.HTTP.Token.Reveal(), MaxBody: int64(c.HTTP.MaxBody)})
+		s.push = sources.NewPush(sources.PushOptions{Name: c.Name, Token: c.HTTP.Token.Reveal(), MaxBody: int64(c.HTTP.MaxBody), Headers: headersOf(c)})
 		return "http:" + c.Name, s.push, func() { _ = s.push.Close() }, nil
 	}
 	k := p.kafka
@@ -95,4 +95,15 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 		return "", nil, nil, err
 	}
 	return c.Kafka.Topic, s.group.Subscriber(), func() { _ = s.group.Close() }, nil
+}
+
+// headersOf names the headers that a source's events are taken apart by.
+func headersOf(c *config.Source) []string {
+	var names []string
+	for _, l := range []config.Locator{c.Entity, c.EventID, c.Operation, c.Sequence} {
+		if l.Header != "" {
+			names = append(names, l.Header)
+		}
+	}
+	return names
 }

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"strconv"
@@ -45,7 +46,8 @@ func newGauges(reg prometheus.Registerer) *gauges {
 // health is what the probes answer.
 type health struct {
 	started    atomic.Bool
-	superseded atomic.Bool
+	superseded atomic.Bool // this process has stopped deciding
+	outdated   atomic.Bool // another configuration is active, seen from outside of a decision
 	storeDown  atomic.Pointer[error]
 }
 
@@ -54,7 +56,7 @@ func (p *Pipeline) Ready() error {
 	if !p.health.started.Load() {
 		return errors.New("starting")
 	}
-	if p.health.superseded.Load() {
+	if p.health.superseded.Load() || p.health.outdated.Load() {
 		return store.ErrSuperseded
 	}
 	if err := p.health.storeDown.Load(); err != nil && *err != nil {
@@ -94,6 +96,9 @@ func (p *Pipeline) look(ctx context.Context) {
 	err := p.store.Ping(ctx)
 	if ctx.Err() == nil {
 		p.health.storeDown.Store(&err)
+	}
+	if active, err := p.store.Active(ctx); err == nil {
+		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, p.plan.Fingerprint))
 	}
 	p.gauges.ready.Set(0)
 	if p.Ready() == nil {

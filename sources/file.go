@@ -370,6 +370,9 @@ func (w *window) send(line []byte, offset, next int64) bool {
 // savePeriod is how often the position is stored while lines flow.
 const savePeriod = 250 * time.Millisecond
 
+// lastSaves is how often the last position is tried: nothing comes after it.
+const lastSaves = 3
+
 // track follows the lines in order: the position moves behind a line when it
 // and all before it are acknowledged. A line that was refused is handed out again.
 func (w *window) track() {
@@ -378,7 +381,14 @@ func (w *window) track() {
 	last := time.Now()
 	// The last position is stored also when ctx has ended: what was taken in
 	// need not be read again.
-	defer func() { w.save(context.WithoutCancel(w.ctx), position) }()
+	defer func() {
+		for range lastSaves {
+			if w.save(context.WithoutCancel(w.ctx), position) {
+				return
+			}
+		}
+		w.f.log.Warn("the file's last position was not stored: some lines are read again, and recognised", "path", w.f.opt.Path)
+	}()
 	for fl := range w.inFlight {
 		for acked := false; !acked; {
 			select {
@@ -414,9 +424,10 @@ func (w *window) track() {
 	}
 }
 
-func (w *window) save(ctx context.Context, position int64) {
+// save stores the position and tells whether it is stored.
+func (w *window) save(ctx context.Context, position int64) bool {
 	if position <= w.stored {
-		return
+		return true
 	}
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
@@ -425,10 +436,11 @@ func (w *window) save(ctx context.Context, position int64) {
 	if err != nil {
 		// Not fatal: after a restart some lines are read again and fenced.
 		w.f.log.Debug("the file's position was not stored", "error", err)
-		return
+		return false
 	}
 	crash.At(crash.PositionSaved, w.f.opt.Name)
 	w.stored = position
+	return true
 }
 
 // wait returns true when every line that was handed out is acknowledged and

@@ -26,6 +26,9 @@ type PushOptions struct {
 	// Token that requests must carry as a bearer token; empty lets all in,
 	// which the configuration allows on loopback only.
 	Token string
+	// Headers are the names of request headers that become metadata of every
+	// event of the request, under the names given here.
+	Headers []string
 	// MaxBody bounds a request in bytes. Defaults to 16 MiB.
 	MaxBody int64
 	// Timeout is how long a request waits for its events to be durable; after
@@ -125,14 +128,14 @@ func (p *Push) Close() error {
 // hand gives one event to the subscriber and returns a channel that is closed
 // when it is acknowledged. The message lives as long as the source, not as
 // its request: a client that hangs up must not leave a gap in the numbers.
-func (p *Push) hand(event []byte) (<-chan struct{}, error) {
+func (p *Push) hand(event []byte, headers message.Metadata) (<-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
 		return nil, errStopping
 	}
 	pos := transport.Position{Topic: "push:" + p.opt.Name, Time: time.Now().UTC(), Claim: 1, Seq: p.seq}
-	m := p.message(event, pos)
+	m := p.message(event, headers, pos)
 	select {
 	case p.out <- m:
 		p.seq++
@@ -152,7 +155,7 @@ func (p *Push) hand(event []byte) (<-chan struct{}, error) {
 				if !pause(p.ctx, 100*time.Millisecond) {
 					return
 				}
-				m = p.message(event, pos)
+				m = p.message(event, headers, pos)
 				select {
 				case p.out <- m:
 				case <-p.ctx.Done():
@@ -172,8 +175,11 @@ func (p *Push) hand(event []byte) (<-chan struct{}, error) {
 
 var errStopping = errors.New("the process is stopping")
 
-func (p *Push) message(event []byte, pos transport.Position) *message.Message {
+func (p *Push) message(event []byte, headers message.Metadata, pos transport.Position) *message.Message {
 	m := message.NewMessage(watermill.NewUUID(), event)
+	for name, value := range headers {
+		m.Metadata.Set(name, value)
+	}
 	m.SetContext(transport.WithPosition(p.ctx, pos))
 	return m
 }
@@ -221,9 +227,15 @@ func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusServiceUnavailable, "not started yet; send the events again")
 		return
 	}
+	headers := message.Metadata{}
+	for _, name := range p.opt.Headers {
+		if value := r.Header.Get(name); value != "" {
+			headers.Set(name, value)
+		}
+	}
 	var waits []<-chan struct{}
 	for _, e := range events {
-		done, err := p.hand(e)
+		done, err := p.hand(e, headers)
 		if err != nil {
 			problem(w, http.StatusServiceUnavailable, "stopping; send the events again")
 			return

@@ -204,3 +204,18 @@ func TestPushClientHangsUp(t *testing.T) {
 	three.Ack()
 	require.Equal(t, 202, (<-after).status)
 }
+
+// A source that finds an event id in a header must see it, under the name that
+// its configuration gives.
+func TestPushHandsOnTheHeadersThatAreAskedFor(t *testing.T) {
+	p := newPush(t, sources.PushOptions{Token: token, Headers: []string{"content-type", "ce_absent"}})
+	p.subscribe()
+	result := p.post("application/json", `{"n":0}`)
+	m := p.next()
+	require.Equal(t, message.Metadata{"content-type": "application/json"}, m.Metadata)
+	m.Nack()
+	m = p.next()
+	require.Equal(t, "application/json", m.Metadata.Get("content-type"), "also when it comes again")
+	m.Ack()
+	require.Equal(t, 202, (<-result).status)
+}

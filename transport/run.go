@@ -12,6 +12,10 @@ import (
 // claimNumber makes the numbers of claims unique in the process.
 var claimNumber atomic.Uint64
 
+// LastClaim gives the number of the newest claim of the process: those that
+// begin later have larger ones. 0 before the first.
+func LastClaim() uint64 { return claimNumber.Load() }
+
 type flightState uint8
 
 const (
