@@ -23,9 +23,7 @@ func statusFailure(status int, wait time.Duration) failure {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusTooEarly:
 		e.Class, e.RetryAfter, f.halt = sinks.Retry, wait, true
-	case http.StatusRequestTimeout:
-		e.Class, e.Ambiguous, e.RetryAfter = sinks.Retry, true, wait
-	case http.StatusBadGateway, http.StatusGatewayTimeout:
+	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
 		e.Class, e.Ambiguous, e.RetryAfter, f.doubt = sinks.Retry, true, wait, true
 	case http.StatusConflict:
 		e.Class, e.Ambiguous, e.RetryAfter = sinks.RetryBounded, true, wait

@@ -42,10 +42,9 @@
 //	2xx                              took effect
 //	429, 503                         retry; Retry-After is followed, up to a cap
 //	425                              retry
-//	408                              retry, ambiguous
 //	time-out or broken connection
 //	  after the request was sent,
-//	  502, 504                       retry, ambiguous; see below
+//	  408, 502, 504                  retry, ambiguous; see below
 //	409                              retry a limited number of times, ambiguous: the
 //	                                 Idempotency-Key draft gives it to a repetition while
 //	                                 the first attempt is still being worked on
@@ -57,7 +56,7 @@
 //	certificate not accepted         pause
 //	address not allowed              pause
 //
-// A time-out, a broken connection, 502 and 504 may be an outage, which a retry
+// A time-out, a broken connection, 408, 502 and 504 may be an outage, which a retry
 // outlasts, or one document that the receiver chokes on, which would be tried
 // for ever. They count against the change (a limited number of retries) only
 // if the receiver answered another change with 2xx in the same Write, which shows that it

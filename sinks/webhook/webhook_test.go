@@ -273,6 +273,25 @@ func TestTimeoutBesideSuccessCountsAgainstTheChange(t *testing.T) {
 	require.Equal(t, sinks.Retry, failed[2].Class, "what was not sent is not to blame")
 }
 
+// An answer that may mean an outage counts against the change once the receiver
+// is seen to be up, so that it does not hold up its entity for ever.
+func TestDoubtfulStatusBesideSuccessCountsAgainstTheChange(t *testing.T) {
+	for _, status := range []int{http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout} {
+		url := serve(t, func(w http.ResponseWriter, r *http.Request) {
+			if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), `"entity":"a"`) {
+				w.WriteHeader(status)
+			}
+		})
+		s := newSink(t, Options{URL: url})
+		failed, _ := write(t, s, upsert("a", 1))
+		require.Equal(t, sinks.Retry, failed[0].Class, "%d alone", status)
+		failed, _ = write(t, s, upsert("a", 1), upsert("b", 2))
+		require.Len(t, failed, 1)
+		require.Equal(t, sinks.RetryBounded, failed[0].Class, "%d", status)
+		require.True(t, failed[0].Ambiguous)
+	}
+}
+
 func TestCancelWhileWaiting(t *testing.T) {
 	s := newSink(t, Options{URL: hangOn(t, "a"), Timeout: time.Hour})
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
