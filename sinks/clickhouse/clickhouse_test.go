@@ -214,6 +214,33 @@ func TestConstraintFailsOneRow(t *testing.T) {
 	require.Len(t, current(t, o), 19)
 }
 
+// A constraint that refuses everything refuses the service, not its changes.
+func TestRefusedAlikePauses(t *testing.T) {
+	dsn, _ := testservers.ClickHouseHTTP(t)
+	o := Options{URL: dsn, Table: "altered", Service: service}
+	s := opened(t, o)
+	execute(t, dsn, "ALTER TABLE altered ADD CONSTRAINT never CHECK version = 0")
+	var failed *sinks.BatchError
+	require.ErrorAs(t, s.Write(t.Context(), batchOf(minWhole-1, 1)), &failed, "few may be poison")
+	require.Len(t, failed.Failed, minWhole-1)
+
+	err := s.Write(t.Context(), batchOf(minWhole, 1))
+	require.NotErrorAs(t, err, &failed, "no dead letters: %v", err)
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Pause, e.Class)
+	require.False(t, e.Ambiguous)
+	require.Contains(t, e.Hint, "never")
+	require.NotContains(t, err.Error(), "usual")
+
+	execute(t, dsn, "ALTER TABLE altered DROP CONSTRAINT never")
+	require.NoError(t, s.Write(t.Context(), batchOf(minWhole, 1)), "the pause ends by itself")
+	require.Len(t, current(t, o), minWhole)
+
+	execute(t, dsn, "ALTER TABLE altered ADD CONSTRAINT one CHECK entity = 'entity-7'")
+	require.ErrorAs(t, s.Write(t.Context(), batchOf(minWhole, 100)), &failed, "one took effect")
+	require.Len(t, failed.Failed, minWhole-1)
+}
+
 func TestTooManyPartitionsAreSplit(t *testing.T) {
 	dsn, _ := testservers.ClickHouseHTTP(t)
 	o := Options{URL: dsn, Table: "scattered", Service: service, PartitionBy: "entity"}

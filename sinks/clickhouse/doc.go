@@ -30,7 +30,9 @@
 //
 // A value that its column does not take is found before anything is sent, and
 // only that change is refused. What the server refuses for its data (a
-// constraint, say) is found by splitting the batch.
+// constraint, say) is found by splitting the batch. When more than 20 changes
+// come and the server refuses every one for the same reason, it is the table
+// that does not fit (somebody altered it): the service pauses.
 //
 // # Assumptions
 //

@@ -118,3 +118,38 @@ func classify(op string, err error, sent bool) *sinks.Error {
 func ofRow(e *sinks.Error) bool {
 	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
 }
+
+// minWhole is how many changes must be refused alike for a refusal of the
+// service as a whole.
+const minWhole = 21
+
+// refusedAsWhole takes the failures of all changes of a Write. When there are
+// at least minWhole and the table refused every one for the same reason, as
+// after a constraint was added to it, it gives one error of class Pause: dead
+// letters without end would help nobody. Else it gives nil.
+func refusedAsWhole(failed map[int]error) *sinks.Error {
+	type reason struct {
+		code       int32
+		constraint string
+	}
+	var common reason
+	var example error
+	for _, err := range failed {
+		exception, ok := errors.AsType[*clickhouse.Exception](err)
+		if !ok || sinks.Classify(err).Class != sinks.Reject || len(failed) < minWhole {
+			return nil
+		}
+		r := reason{exception.Code, constraintName.FindString(exception.Message)}
+		if example == nil {
+			common, example = r, err
+		}
+		if r != common {
+			return nil
+		}
+	}
+	hint := "the table refuses every change alike; was it altered?"
+	if common.constraint != "" {
+		hint = common.constraint + " of the table refuses every change"
+	}
+	return &sinks.Error{Class: sinks.Pause, Op: "insert", Hint: hint, Err: sinks.Classify(example).Err}
+}

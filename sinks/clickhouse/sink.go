@@ -131,6 +131,11 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	if err := w.write(ctx, s.columns(change.Retract), retractions); err != nil {
 		return err
 	}
+	if len(failed) == len(changes) {
+		if e := refusedAsWhole(failed); e != nil {
+			return e
+		}
+	}
 	if len(failed) > 0 {
 		return &sinks.BatchError{Failed: failed}
 	}
