@@ -45,8 +45,10 @@ type ValkeyOptions struct {
 	// TTL is how long a mark lasts, a whole number of milliseconds. Defaults to
 	// DefaultTTL.
 	TTL time.Duration
-	// Timeout bounds each call, connecting included. Defaults to
-	// DefaultValkeyTimeout.
+	// Timeout bounds each call. The one call that connects may take longer: the
+	// client library takes no context for that, so Timeout then bounds each of
+	// its steps (dial, TLS, greeting) at each address. Calls beside it do not
+	// wait longer than Timeout for it. Defaults to DefaultValkeyTimeout.
 	Timeout time.Duration
 }
 
@@ -195,7 +197,9 @@ func (v *Valkey) do(ctx context.Context, op string, f func(context.Context, valk
 	return fmt.Errorf("valkey gate: %s: %w", op, err)
 }
 
-// connect gives the client, after making it when there is none yet.
+// connect gives the client, after making it when there is none yet. Waiting
+// for another goroutine that makes it ends with ctx; making it does not, see
+// ValkeyOptions.Timeout.
 func (v *Valkey) connect(ctx context.Context) (valkey.Client, error) {
 	if client, err, ok := v.state(); ok {
 		return client, err
