@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/pressly/goose/v3"
 
@@ -38,14 +40,7 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	if _, err := conn.Exec(ctx, "SELECT pg_advisory_lock($1::bigint)", int64(migrationLock)); err != nil {
 		return failed("migrate: lock", err)
 	}
-	defer func() {
-		// A session that keeps the lock must not go back to the pool; the
-		// context may be over by now.
-		if _, unlockErr := conn.Exec(context.WithoutCancel(ctx), "SELECT pg_advisory_unlock($1::bigint)", int64(migrationLock)); unlockErr != nil {
-			_ = conn.Conn().Close(context.WithoutCancel(ctx))
-			err = errors.Join(err, failed("migrate: unlock", unlockErr))
-		}
-	}()
+	defer func() { err = errors.Join(err, unlock(ctx, conn.Conn(), unlockTimeout)) }()
 	db := stdlib.OpenDBFromPool(s.pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	provider, err := newProvider(db)
@@ -56,6 +51,23 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 	_, err = provider.Up(ctx)
 	crash.At(crash.Migrated, "")
 	return failed("migrate", err)
+}
+
+// unlockTimeout bounds the release of migrationLock by a server that does not
+// answer; the lock ends with the session anyway.
+const unlockTimeout = 5 * time.Second
+
+// unlock releases migrationLock, and closes the session when that fails: one
+// that keeps the lock must not go back to the pool. The context may be over
+// by now.
+func unlock(ctx context.Context, conn *pgx.Conn, timeout time.Duration) error {
+	ctx, cancel := context.WithTimeoutCause(context.WithoutCancel(ctx), timeout, errors.New("postgres: releasing the migration lock took too long"))
+	defer cancel()
+	if _, err := conn.Exec(ctx, "SELECT pg_advisory_unlock($1::bigint)", int64(migrationLock)); err != nil {
+		_ = conn.Close(ctx)
+		return failed("migrate: unlock", err)
+	}
+	return nil
 }
 
 // CheckSchema compares the version in the database with the newest migration
