@@ -37,6 +37,8 @@ sources:
     strip: ["**.updated_at", "**.trace_id"]
 merge: {precedence: [registry, lab, market], required: [registry]}
 customers: ["customers/*.yaml"]
+# One process and one disk: few partitions mean few writes that must be synced.
+kafka: {inbox: {partitions: 4}, changes: {partitions: 1}}
 admin: {listen: "off"}
 log: {level: warn}
 `
