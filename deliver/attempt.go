@@ -63,7 +63,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 				if err := a.deliver(todo[:half]); err != nil {
 					return err
 				}
-				todo, first = todo[half:], true
+				todo = todo[half:]
 				continue
 			}
 		}
