@@ -128,6 +128,9 @@ const minWhole = 21
 // after a constraint was added to it, it gives one error of class Pause: dead
 // letters without end would help nobody. Else it gives nil.
 func refusedAsWhole(failed map[int]error) *sinks.Error {
+	if len(failed) < minWhole {
+		return nil
+	}
 	type reason struct {
 		code       int32
 		constraint string
@@ -136,7 +139,7 @@ func refusedAsWhole(failed map[int]error) *sinks.Error {
 	var example error
 	for _, err := range failed {
 		exception, ok := errors.AsType[*clickhouse.Exception](err)
-		if !ok || sinks.Classify(err).Class != sinks.Reject || len(failed) < minWhole {
+		if !ok || sinks.Classify(err).Class != sinks.Reject {
 			return nil
 		}
 		r := reason{exception.Code, constraintName.FindString(exception.Message)}

@@ -99,12 +99,15 @@ const minWhole = 21
 // after a NOT NULL column was added to it, it gives one error of class Pause:
 // dead letters without end would help nobody. Else it gives nil.
 func refusedAsWhole(failed map[int]error) *sinks.Error {
+	if len(failed) < minWhole {
+		return nil
+	}
 	type reason struct{ state, table, column, constraint string }
 	var common reason
 	var example error
 	for _, err := range failed {
 		pgErr, ok := errors.AsType[*pgconn.PgError](err)
-		if !ok || sinks.Classify(err).Class != sinks.Reject || len(failed) < minWhole {
+		if !ok || sinks.Classify(err).Class != sinks.Reject {
 			return nil
 		}
 		r := reason{pgErr.Code, pgErr.TableName, pgErr.ColumnName, pgErr.ConstraintName}
