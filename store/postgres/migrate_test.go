@@ -32,11 +32,13 @@ func TestUnlockEnds(t *testing.T) {
 	config, err := pgx.ParseConfig(testservers.Postgres(t))
 	require.NoError(t, err)
 	var mute atomic.Bool
+	var session net.Conn
 	config.DialFunc = func(ctx context.Context, network, address string) (net.Conn, error) {
 		c, err := new(net.Dialer).DialContext(ctx, network, address)
 		if mute.Load() { // the request to cancel that follows
 			return c, err
 		}
+		session = c
 		return muted{c, &mute}, err
 	}
 	conn, err := pgx.ConnectConfig(t.Context(), config)
@@ -51,5 +53,6 @@ func TestUnlockEnds(t *testing.T) {
 	mute.Store(true)
 	require.ErrorIs(t, unlock(over, conn, 100*time.Millisecond), context.DeadlineExceeded)
 	require.True(t, conn.IsClosed())
+	require.NoError(t, session.Close()) // pgx waits for the server to do it
 	<-conn.PgConn().CleanupDone()
 }
