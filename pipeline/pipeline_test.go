@@ -1,0 +1,88 @@
+package pipeline
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/stretchr/testify/require"
+)
+
+func loadExample(t *testing.T, name string) *config.Config {
+	t.Helper()
+	c, err := config.Load(filepath.Join("..", "examples", name, "weir.yaml"), os.LookupEnv, config.AllowUnsetEnv())
+	require.NoError(t, err)
+	return c
+}
+
+// An outbox may hold changes of a service that the configuration has no more:
+// their topic follows from the name, and must be the one they always had.
+func TestTopicOfAServiceFollowsFromItsName(t *testing.T) {
+	for _, name := range []string{"banana", "production"} {
+		c := loadExample(t, name)
+		for _, s := range c.Services() {
+			require.Equal(t, s.Topic, changeTopic(c.Kafka.Prefix, s.Name))
+		}
+	}
+}
+
+func TestCompilePlanAndSinksOfTheExamples(t *testing.T) {
+	for _, name := range []string{"banana", "production"} {
+		c := loadExample(t, name)
+		numbers := map[string]int32{}
+		_, err := CompilePlan(c, numbers, 1)
+		require.ErrorContains(t, err, "has no number")
+		for i, s := range c.Services() {
+			numbers[s.Name] = int32(i + 1)
+		}
+		plan, err := CompilePlan(c, numbers, 1)
+		require.NoError(t, err)
+		require.Len(t, plan.Services, len(c.Services()))
+		require.NoError(t, Check(c))
+	}
+}
+
+// What only a sink can tell of its settings is a fault with a place.
+func TestCheckAsksTheSinks(t *testing.T) {
+	c := loadExample(t, "production")
+	for _, s := range c.Services() {
+		if k := s.Delivery.ClickHouse; k != nil {
+			k.Columns = config.Columns{{Name: "weight", Path: "weight", Type: "Strin"}}
+		}
+	}
+	var faults *config.Faults
+	require.ErrorAs(t, Check(c), &faults)
+	require.NotEmpty(t, faults.List)
+	require.Contains(t, faults.List[0].Problem, "Strin")
+	require.NotZero(t, faults.List[0].Line)
+}
+
+func TestWindowsFollowTheBatches(t *testing.T) {
+	c := loadExample(t, "production")
+	p := &Pipeline{cfg: c}
+	c.Kafka.Window = 1000
+	require.Equal(t, 500, p.groupWindow(2000, 8), "two batches over the partitions")
+	require.Equal(t, minWindow, p.groupWindow(10, 8))
+	require.Equal(t, 1000, p.groupWindow(100_000, 1), "never above what is configured")
+}
+
+func TestSummaryReadsTheCounters(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	ingest.NewMetrics(reg)
+	deliver.NewMetrics(reg)
+	s, err := Summarize(reg)
+	require.NoError(t, err)
+	require.Zero(t, s.Read)
+	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_decisions_total", Help: "x"}, []string{"service", "decision"})
+	reg.MustRegister(counter)
+	counter.WithLabelValues("acme/a@x", "passed").Add(2)
+	counter.WithLabelValues("acme/b@x", "held").Add(3)
+	counter.WithLabelValues("zest/a@x", "pruned").Add(5)
+	s, err = Summarize(reg)
+	require.NoError(t, err)
+	require.Equal(t, []CustomerSummary{{Customer: "acme", Evaluated: 5, Held: 3, Passed: 2}, {Customer: "zest", Pruned: 5}}, s.Customers)
+}
