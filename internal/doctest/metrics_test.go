@@ -21,6 +21,9 @@ func registered(t *testing.T) map[string]string {
 	found := map[string]string{}
 	files := token.NewFileSet()
 	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && generated(path, d) {
+			return fs.SkipDir
+		}
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || strings.Contains(path, "/internal/") {
 			return err
 		}
