@@ -48,7 +48,7 @@ func (p *Pipeline) startDecide() part {
 			}
 		}
 	})
-	return part{failed: failed, stop: func(time.Duration) error { stop(); return nil }}
+	return part{failed: failed, stop: func() error { stop(); return nil }}
 }
 
 // reopenInbox finds the generation of an inbox topic that was created again,

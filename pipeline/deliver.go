@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
@@ -73,7 +72,7 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 		case <-done:
 		}
 	}()
-	return part{failed: failed, stop: func(time.Duration) error {
+	return part{failed: failed, stop: func() error {
 		close(done)
 		err := r.end(p.closeTimeout()/2, stopAll)
 		if e := group.Close(); e != nil {

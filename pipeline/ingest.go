@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
@@ -54,7 +53,7 @@ func (p *Pipeline) startIngest(ctx context.Context) (part, error) {
 		_ = r.close()
 		return fail(err)
 	}
-	return part{failed: r.failed, stop: func(time.Duration) error {
+	return part{failed: r.failed, stop: func() error {
 		return errors.Join(closeListener(), r.end(p.closeTimeout()/2, func() {
 			for _, stop := range stops {
 				stop()

@@ -19,8 +19,8 @@ import (
 
 // part is one running stage of the process.
 type part struct {
-	// stop ends it: what is in hand is finished within the given time.
-	stop func(timeout time.Duration) error
+	// stop ends it: what is in hand is finished within closeTimeout.
+	stop func() error
 	// failed is closed or gets an error when the part ended by itself.
 	failed <-chan error
 }
@@ -52,9 +52,8 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, p.close()) }()
 	var running []part
 	defer func() {
-		timeout := p.cfg.Shutdown.Timeout.D() / time.Duration(max(1, len(running)))
 		for _, r := range running {
-			err = errors.Join(err, r.stop(timeout))
+			err = errors.Join(err, r.stop())
 		}
 	}()
 	if p.opt.Roles.Ingest {
