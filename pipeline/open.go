@@ -151,12 +151,22 @@ func (p *Pipeline) openKafka(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.closers = append(p.closers, func() error {
+	p.closers = append(p.closers, p.closeProducer(p.append))
+	return nil
+}
+
+// closeProducer gives the closer of a producer whose callers have ended.
+func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
+	return func() error {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 		defer cancel()
-		return p.append.Close(ctx)
-	})
-	return nil
+		if err := producer.Close(ctx); err != nil {
+			// Nothing is lost by it: whatever Kafka did not acknowledge was not
+			// acknowledged to its origin either, and comes again.
+			p.log.Warn("Kafka was away at the end: some records come again", "error", err)
+		}
+		return nil
+	}
 }
 
 // maxRecord is the largest record of the internal topics, in bytes: the

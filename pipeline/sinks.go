@@ -1,10 +1,8 @@
 package pipeline
 
 import (
-	"context"
 	"fmt"
 	"strings"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
@@ -124,11 +122,7 @@ func (p *Pipeline) publisher(c config.Cluster) (message.Publisher, error) {
 		p.publishers = map[string]message.Publisher{}
 	}
 	p.publishers[name] = transport.NewPublisher(producer)
-	p.closers = append(p.closers, func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
-		defer cancel()
-		return producer.Close(ctx)
-	})
+	p.closers = append(p.closers, p.closeProducer(producer))
 	return p.publishers[name], nil
 }
 
