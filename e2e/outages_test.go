@@ -1,11 +1,11 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/stretchr/testify/require"
@@ -16,28 +16,28 @@ import (
 func TestStoreOutage(t *testing.T) {
 	const entities = 30
 	store := testservers.StartOwn(t, "postgres")
-	p := simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": fileSink("acme")})
-	run := p.start("run")
-	p.append("events.jsonl", many(entities, 0, 10))
-	eventually(t, "the work before", func() error { return settled(p.whole("out/acme.jsonl"), entities, "r9") })
-	run.ready(200)
+	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
+	run := p.Start("run")
+	p.Append("events.jsonl", harness.Many(entities, 0, 10))
+	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r9") })
+	run.Ready(200)
 
 	// In the middle of work: the events are there when the server dies.
-	p.append("events.jsonl", many(entities, 10, 60))
+	p.Append("events.jsonl", harness.Many(entities, 10, 60))
 	store.Kill()
-	run.ready(503)
-	status, _ := run.get("/healthz")
+	run.Ready(503)
+	status, _ := run.Get("/healthz")
 	require.Equal(t, 200, status)
-	p.append("events.jsonl", many(entities, 60, 70))
-	require.False(t, run.ended())
+	p.Append("events.jsonl", harness.Many(entities, 60, 70))
+	require.False(t, run.Ended())
 
 	store.Start()
-	eventually(t, "the work after", func() error { return settled(p.whole("out/acme.jsonl"), entities, "r69") })
-	run.ready(200)
-	run.terminate()
-	run.ok()
-	require.Empty(t, p.letters())
-	require.NoError(t, model.CheckLog(p.expected("acme"), "acme/all@out", p.records("out/acme.jsonl")))
+	harness.Eventually(t, "the work after", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r69") })
+	run.Ready(200)
+	run.Terminate()
+	run.Ok()
+	require.Empty(t, p.Letters())
+	require.NoError(t, model.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
 }
 
 // I1, I4: without the gate's server events pass unchecked, and are counted;
@@ -45,36 +45,36 @@ func TestStoreOutage(t *testing.T) {
 func TestGateOutage(t *testing.T) {
 	const entities = 20
 	valkey := testservers.StartOwn(t, "valkey")
-	p := simple(t, fmt.Sprintf("gate: {valkey: {address: %q}}\n", valkey.Address), map[string]string{"acme": fileSink("acme")})
-	run := p.start("run")
-	p.append("events.jsonl", many(entities, 0, 2)+many(entities, 1, 2))
-	eventually(t, "the work before", func() error { return settled(p.whole("out/acme.jsonl"), entities, "r1") })
-	eventually(t, "the gate stops repetitions", func() error {
-		return want(run.metric("weir_ingested_total", `outcome="repeated"`), entities)
+	p := harness.Simple(t, fmt.Sprintf("gate: {valkey: {address: %q}}\n", valkey.Address), map[string]string{"acme": harness.FileSink("acme")})
+	run := p.Start("run")
+	p.Append("events.jsonl", harness.Many(entities, 0, 2)+harness.Many(entities, 1, 2))
+	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r1") })
+	harness.Eventually(t, "the gate stops repetitions", func() error {
+		return harness.Want(run.Metric("weir_ingested_total", `outcome="repeated"`), entities)
 	})
-	require.Zero(t, run.metric("weir_gate_unchecked_total"))
+	require.Zero(t, run.Metric("weir_gate_unchecked_total"))
 
 	valkey.Kill()
-	p.append("events.jsonl", many(entities, 2, 4)+many(entities, 2, 4))
-	eventually(t, "the work meanwhile", func() error { return settled(p.whole("out/acme.jsonl"), entities, "r3") })
-	eventually(t, "everything is counted", func() error {
-		return want(run.metric("weir_gate_unchecked_total"), 4*entities)
+	p.Append("events.jsonl", harness.Many(entities, 2, 4)+harness.Many(entities, 2, 4))
+	harness.Eventually(t, "the work meanwhile", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r3") })
+	harness.Eventually(t, "everything is counted", func() error {
+		return harness.Want(run.Metric("weir_gate_unchecked_total"), 4*entities)
 	})
-	run.ready(200)
+	run.Ready(200)
 
 	valkey.Start()
-	p.append("events.jsonl", many(entities, 4, 5))
-	eventually(t, "the work after", func() error { return settled(p.whole("out/acme.jsonl"), entities, "r4") })
-	run.terminate()
-	run.ok()
-	require.NoError(t, model.CheckLog(p.expected("acme"), "acme/all@out", p.records("out/acme.jsonl")))
+	p.Append("events.jsonl", harness.Many(entities, 4, 5))
+	harness.Eventually(t, "the work after", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r4") })
+	run.Terminate()
+	run.Ok()
+	require.NoError(t, model.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
 }
 
 // I12: a later configuration fences the process that runs an earlier one; the
 // earlier one does not come back by a mere restart.
 func TestOneConfigurationAtATime(t *testing.T) {
-	c := newCluster(t)
-	hook := newReceiver(t)
+	c := harness.NewCluster(t)
+	hook := harness.NewReceiver(t)
 	main := fmt.Sprintf(`
 store: {postgres: {url: %q}}
 kafka: {brokers: [%q], prefix: %q, session_timeout: 3s}
@@ -82,47 +82,47 @@ sources:
   events: {kafka: {topic: %q}, entity: key}
 customers: [FILES]
 admin: {listen: "127.0.0.1:0"}
-`, c.store, c.brokers[0], c.prefix+"weir", c.prefix+"events")
+`, c.Store, c.Brokers[0], c.Prefix+"weir", c.Prefix+"events")
 	customer := `
 customer: acme
 projections:
   all:
     fields: {%s}
-    deliver: {out: ` + hookSink(hook) + `}
+    deliver: {out: ` + harness.HookSink(hook) + `}
 `
-	p := newProject(t, map[string]string{
+	p := harness.NewProject(t, map[string]string{
 		"old.yaml": strings.Replace(main, "FILES", "old/*.yaml", 1), "old/acme.yaml": fmt.Sprintf(customer, "id: id"),
 		"new.yaml": strings.Replace(main, "FILES", "new/*.yaml", 1), "new/acme.yaml": fmt.Sprintf(customer, "id: id, state: state"),
 	})
-	c.topics(4, c.prefix+"events")
+	c.Topics(4, c.Prefix+"events")
 	serial := 0
 	say := func(entity, state string) {
 		serial++
-		c.send(record(c.prefix+"events", entity, fmt.Sprintf(`{"id":%q,"state":%q}`, entity, state)))
+		c.Send(harness.Record(c.Prefix+"events", entity, fmt.Sprintf(`{"id":%q,"state":%q}`, entity, state)))
 	}
 	arrives := func(entity, state string) {
 		t.Helper()
-		eventually(t, entity+" "+state, func() error {
-			s := states(hook.received(), entity)
+		harness.Eventually(t, entity+" "+state, func() error {
+			s := harness.States(hook.Received(), entity)
 			if len(s) == 0 || s[len(s)-1] != state {
 				return fmt.Errorf("%s has %v", entity, s)
 			}
 			return nil
 		})
 	}
-	before := p.startAs("old.yaml", "run")
+	before := p.StartAs("old.yaml", "run")
 	say("X", "A")
 	arrives("X", "") // the old view shows no state
-	before.ready(200)
+	before.Ready(200)
 
-	after := p.startAs("new.yaml", "run")
-	after.ready(200)
+	after := p.StartAs("new.yaml", "run")
+	after.Ready(200)
 	// The earlier process notices at the next decision that it would make.
 	for i := range 40 {
 		say(fmt.Sprint("Z", i), "A")
 	}
-	before.ready(503)
-	status, _ := before.get("/healthz")
+	before.Ready(503)
+	status, _ := before.Get("/healthz")
 	require.Equal(t, 200, status)
 	say("X", "A")
 	arrives("X", "A")
@@ -135,24 +135,22 @@ projections:
 		arrives(fmt.Sprint("Z", i), "B")
 	}
 
-	again := p.startAs("old.yaml", "run")
-	require.Equal(t, 1, again.wait())
-	require.Contains(t, again.log.String(), "--activate")
-	require.False(t, after.ended())
+	again := p.StartAs("old.yaml", "run")
+	require.Equal(t, 1, again.Wait())
+	require.Contains(t, again.Log.String(), "--activate")
+	require.False(t, after.Ended())
 
-	back := p.startAs("old.yaml", "run", "--activate")
-	back.ready(200)
+	back := p.StartAs("old.yaml", "run", "--activate")
+	back.Ready(200)
 	for i := range 40 {
 		say(fmt.Sprint("Z", i), "C")
 	}
-	after.ready(503)
-	before.ready(200)
-	for _, pr := range []*process{before, after, back} {
-		pr.terminate()
+	after.Ready(503)
+	before.Ready(200)
+	for _, pr := range []*harness.Process{before, after, back} {
+		pr.Terminate()
 	}
-	for _, pr := range []*process{before, after, back} {
-		pr.ok()
+	for _, pr := range []*harness.Process{before, after, back} {
+		pr.Ok()
 	}
 }
-
-var errNotYet = errors.New("not yet")

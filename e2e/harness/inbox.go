@@ -1,4 +1,4 @@
-package e2e
+package harness
 
 import (
 	"context"
@@ -14,9 +14,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// inboxHead is the header of an inbox record, as far as it tells where an
+// InboxHead is the header of an inbox record, as far as it tells where an
 // event came from.
-type inboxHead struct {
+type InboxHead struct {
 	Kind      string `json:"k"`
 	Source    string `json:"s"`
 	Topic     string `json:"t"`
@@ -25,19 +25,19 @@ type inboxHead struct {
 	EventID   string `json:"i"`
 }
 
-// embeddedInbox reads the whole inbox of a project whose process has ended.
-func (p project) embeddedInbox() []*kgo.Record {
-	p.t.Helper()
-	b, err := embedded.Start(p.t.Context(), embedded.Options{Dir: p.path("data/kafka")})
-	require.NoError(p.t, err)
+// EmbeddedInbox reads the whole inbox of a project whose process has ended.
+func (p Project) EmbeddedInbox() []*kgo.Record {
+	p.T.Helper()
+	b, err := embedded.Start(p.T.Context(), embedded.Options{Dir: p.Path("data/kafka")})
+	require.NoError(p.T, err)
 	defer b.Close()
-	return readTopic(p.t, b.Addrs(), "weir.inbox")
+	return ReadTopic(p.T, b.Addrs(), "weir.inbox")
 }
 
-// readTopic reads a topic from its start to its present end, partition by partition.
-func readTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
+// ReadTopic reads a topic from its start to its present end, partition by partition.
+func ReadTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
 	require.NoError(t, err)
@@ -68,17 +68,17 @@ func readTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
 	return all
 }
 
-// original finds the event of an inbox record as its source wrote it.
-type original func(h inboxHead) (key string, headers map[string]string, value []byte)
+// Original finds the event of an inbox record as its source wrote it.
+type Original func(h InboxHead) (key string, headers map[string]string, value []byte)
 
-// modelEvents turns inbox records into the model's events. generation is the
+// ModelEvents turns inbox records into the model's events. generation is the
 // inbox's. Control records are left out; tests that cause them do not use the model.
-func modelEvents(t testing.TB, generation uint64, records []*kgo.Record, find original) []model.Event {
+func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Original) []model.Event {
 	t.Helper()
 	events := make([]model.Event, 0, len(records))
 	for _, r := range records {
 		require.Len(t, r.Headers, 1)
-		var h inboxHead
+		var h InboxHead
 		require.NoError(t, json.Unmarshal(r.Headers[0].Value, &h))
 		if h.Kind != "e" {
 			continue
@@ -92,47 +92,49 @@ func modelEvents(t testing.TB, generation uint64, records []*kgo.Record, find or
 	return events
 }
 
-// lines gives the events of file sources by their offset, and checks at the
+// Lines gives the events of file sources by their offset, and checks at the
 // end that none is missing in the inbox.
-type lines struct {
-	t    testing.TB
-	all  map[string]map[int64]string // source to offset to line
-	seen map[string]map[int64]bool
+type Lines struct {
+	T    testing.TB
+	All  map[string]map[int64]string // source to offset to line
+	Seen map[string]map[int64]bool
 }
 
-func readLines(t testing.TB, files map[string]string) *lines {
-	l := &lines{t, map[string]map[int64]string{}, map[string]map[int64]bool{}}
+// ReadLines reads the files of file sources: source to path.
+func ReadLines(t testing.TB, files map[string]string) *Lines {
+	l := &Lines{t, map[string]map[int64]string{}, map[string]map[int64]bool{}}
 	for source, path := range files {
 		text, err := os.ReadFile(path)
 		require.NoError(t, err)
-		l.all[source], l.seen[source] = map[int64]string{}, map[int64]bool{}
+		l.All[source], l.Seen[source] = map[int64]string{}, map[int64]bool{}
 		offset := int64(0)
 		for line := range strings.Lines(string(text)) {
-			l.all[source][offset] = strings.TrimRight(line, "\n")
+			l.All[source][offset] = strings.TrimRight(line, "\n")
 			offset += int64(len(line))
 		}
 	}
 	return l
 }
 
-func (l *lines) find(h inboxHead) (string, map[string]string, []byte) {
-	line, ok := l.all[h.Source][h.Offset]
-	require.True(l.t, ok, "source %s has no line at %d", h.Source, h.Offset)
-	l.seen[h.Source][h.Offset] = true
+// Find is an Original.
+func (l *Lines) Find(h InboxHead) (string, map[string]string, []byte) {
+	line, ok := l.All[h.Source][h.Offset]
+	require.True(l.T, ok, "source %s has no line at %d", h.Source, h.Offset)
+	l.Seen[h.Source][h.Offset] = true
 	return "", nil, []byte(line)
 }
 
-// complete checks that every line is in the inbox, or one like it that the
+// Complete checks that every line is in the inbox, or one like it that the
 // gate took for the same.
-func (l *lines) complete() {
-	l.t.Helper()
-	for source, all := range l.all {
+func (l *Lines) Complete() {
+	l.T.Helper()
+	for source, all := range l.All {
 		taken := map[string]bool{}
-		for offset := range l.seen[source] {
+		for offset := range l.Seen[source] {
 			taken[all[offset]] = true
 		}
 		for offset, line := range all {
-			require.True(l.t, taken[line], "source %s: the line at %d is not in the inbox", source, offset)
+			require.True(l.T, taken[line], "source %s: the line at %d is not in the inbox", source, offset)
 		}
 	}
 }

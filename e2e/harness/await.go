@@ -1,0 +1,116 @@
+package harness
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Eventually looks at a condition until it gives nil.
+func Eventually(t testing.TB, what string, f func() error) {
+	t.Helper()
+	tick := time.NewTicker(Poll)
+	defer tick.Stop()
+	deadline := time.Now().Add(Patience)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		if time.Now().After(deadline) {
+			require.FailNow(t, what, "after %s: %v", Patience, err)
+		}
+		<-tick.C
+	}
+}
+
+// addressOf finds the address of a listener in a log.
+var addressOf = map[string]*regexp.Regexp{
+	"admin":  regexp.MustCompile(`msg="serving metrics and probes" address=(\S+)`),
+	"ingest": regexp.MustCompile(`msg="taking events" address=(\S+)`),
+}
+
+// Address waits for the address of a listener, admin or ingest.
+func (pr *Process) Address(listener string) string {
+	pr.T.Helper()
+	var found []string
+	Eventually(pr.T, "the "+listener+" listener", func() error {
+		if found = addressOf[listener].FindStringSubmatch(pr.Log.String()); found != nil {
+			return nil
+		}
+		require.False(pr.T, pr.Ended(), "the process ended: %s", Tail(pr.Log.String(), 60))
+		return fmt.Errorf("it does not listen yet")
+	})
+	return found[1]
+}
+
+// Says waits for a line of the log.
+func (pr *Process) Says(text string) {
+	pr.T.Helper()
+	Eventually(pr.T, "a line of the log", func() error {
+		if strings.Contains(pr.Log.String(), text) {
+			return nil
+		}
+		require.False(pr.T, pr.Ended(), "the process ended: %s", Tail(pr.Log.String(), 60))
+		return fmt.Errorf("no %q", text)
+	})
+}
+
+// Get asks the operators' listener.
+func (pr *Process) Get(path string) (status int, body string) {
+	pr.T.Helper()
+	resp, err := http.Get("http://" + pr.Address("admin") + path)
+	require.NoError(pr.T, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(pr.T, err)
+	return resp.StatusCode, string(b)
+}
+
+// Ready waits for the probe to answer as wanted.
+func (pr *Process) Ready(want int) {
+	pr.T.Helper()
+	Eventually(pr.T, "readiness", func() error {
+		if status, body := pr.Get("/readyz"); status != want {
+			return fmt.Errorf("%d %s, want %d", status, body, want)
+		}
+		return nil
+	})
+}
+
+// Metric sums the series of a name whose labels have all of the given parts,
+// such as service="acme/all@hook".
+func (pr *Process) Metric(name string, labels ...string) (sum float64) {
+	pr.T.Helper()
+	_, body := pr.Get("/metrics")
+	s := bufio.NewScanner(strings.NewReader(body))
+	s.Buffer(nil, 1<<20)
+next:
+	for s.Scan() {
+		line := s.Text()
+		if rest, ok := strings.CutPrefix(line, name); !ok || rest == "" || rest[0] != '{' && rest[0] != ' ' {
+			continue
+		}
+		for _, l := range labels {
+			if !strings.Contains(line, l) {
+				continue next
+			}
+		}
+		v, err := strconv.ParseFloat(line[strings.LastIndexByte(line, ' ')+1:], 64)
+		require.NoError(pr.T, err)
+		sum += v
+	}
+	return sum
+}
+
+// ErrNotYet is for conditions that have nothing more to say.
+var ErrNotYet = errors.New("not yet")

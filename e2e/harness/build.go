@@ -1,0 +1,48 @@
+package harness
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"go.uber.org/goleak"
+)
+
+// Binary is the pipeline under test, built once by Main.
+var Binary string
+
+// Main is TestMain of a package that runs the pipeline: it builds the binary,
+// with further arguments of go build if given, runs the tests, looks for
+// goroutines that they left, and ends the process.
+func Main(m *testing.M, buildArgs ...string) {
+	flag.Parse()
+	os.Exit(runTests(m, buildArgs))
+}
+
+func runTests(m *testing.M, buildArgs []string) int {
+	dir, err := os.MkdirTemp("", "weir-e2e-")
+	if err == nil {
+		Binary = filepath.Join(dir, "pipeline")
+		args := append([]string{"build", "-o", Binary}, buildArgs...)
+		build := exec.Command("go", append(args, "github.com/seed-86dfc502/weir/cmd/pipeline")...)
+		build.Stdout, build.Stderr = os.Stderr, os.Stderr
+		err = build.Run()
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "build the pipeline:", err)
+		return 1
+	}
+	defer os.RemoveAll(dir)
+	code := m.Run()
+	if code != 0 {
+		return code
+	}
+	if err := goleak.Find(goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
