@@ -35,13 +35,21 @@ type Result struct {
 	Name string `json:"name"`
 	// Diff is empty when the case is as expected: a unified diff otherwise.
 	Diff string `json:"diff,omitempty"`
+	// Error says why the case could not be run; empty when it was.
+	Error string `json:"error,omitempty"`
 	// Updated tells that the expectation was written anew.
 	Updated bool `json:"updated,omitempty"`
+	// Took is how long it ran.
+	Took time.Duration `json:"-"`
 }
+
+// Failed tells whether the case is not as expected or could not be run.
+func (r Result) Failed() bool { return r.Diff != "" || r.Error != "" }
 
 // Run runs the cases below dir whose name matches pattern (nil: all), in the
 // order of their names. With update it writes what came out as the
-// expectation. The error is about cases that cannot be run at all.
+// expectation. A case that cannot be run is a result too; the error says that
+// there are none.
 func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool) ([]Result, error) {
 	var names []string
 	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -56,22 +64,24 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool) ([]R
 	if err != nil {
 		return nil, err
 	}
+	if len(names) == 0 && pattern != nil {
+		return nil, fmt.Errorf("no case in %s has a name that matches %q", dir, pattern)
+	}
 	if len(names) == 0 {
 		return nil, fmt.Errorf("no case in %s: a case is a folder with %s", dir, EventsFile)
 	}
 	sort.Strings(names)
-	var results []Result
-	var errs []error
-	for _, name := range names {
+	results := make([]Result, len(names))
+	for i, name := range names {
+		start := time.Now()
 		r, err := runCase(c, filepath.Join(dir, name), update)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("case %s: %w", name, err))
-			continue
+			r.Error = err.Error()
 		}
-		r.Name = name
-		results = append(results, r)
+		r.Name, r.Took = name, time.Since(start)
+		results[i] = r
 	}
-	return results, errors.Join(errs...)
+	return results, nil
 }
 
 func runCase(c *config.Config, dir string, update bool) (Result, error) {

@@ -2,12 +2,14 @@ package golden_test
 
 import (
 	"bytes"
+	"encoding/xml"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/golden"
@@ -48,7 +50,7 @@ func TestCases(t *testing.T) {
 		results, err := golden.Run(load(t, file), filepath.Join(filepath.Dir(file), "tests"), nil, false)
 		require.NoError(t, err)
 		for _, r := range results {
-			assert.Empty(t, r.Diff, "%s: %s", file, r.Name)
+			assert.False(t, r.Failed(), "%s: %s: %s%s", file, r.Name, r.Error, r.Diff)
 		}
 	}
 }
@@ -98,11 +100,47 @@ func TestUnusableCases(t *testing.T) {
 	write("json", `{"source":"lab"`)
 	write("good", `{"source":"registry","event":{"meta":{"event_id":"r-1"},"banana":{"id":"B-007"}}}`)
 	results, err := golden.Run(c, dir, nil, true)
-	require.Error(t, err)
-	for _, want := range []string{`case source: events.jsonl:2: there is no source "nobody"`, "case key: events.jsonl:1:", "case json: events.jsonl:1:"} {
-		assert.ErrorContains(t, err, want)
+	require.NoError(t, err)
+	require.Len(t, results, 4)
+	for i, want := range []struct{ name, err string }{
+		{"good", ""}, {"json", "events.jsonl:1:"}, {"key", "events.jsonl:1:"}, {"source", `events.jsonl:2: there is no source "nobody"`},
+	} {
+		assert.Equal(t, want.name, results[i].Name)
+		assert.Contains(t, results[i].Error, want.err)
+		assert.Equal(t, want.err != "", results[i].Failed())
 	}
-	assert.Equal(t, []golden.Result{{Name: "good", Updated: true}}, results)
+	assert.True(t, results[0].Updated)
+}
+
+// The report holds what JUnit readers count, and is XML whatever a diff holds.
+func TestJUnit(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, golden.WriteJUnit(&b, "weir.yaml", []golden.Result{
+		{Name: "fine", Took: 1500 * time.Millisecond}, {Name: "odd", Diff: "-a\n+\x01]]>\n"}, {Name: "broken", Error: "no such source"},
+	}))
+	var report struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Errors   int `xml:"errors,attr"`
+		Suites   []struct {
+			Name  string `xml:"name,attr"`
+			Cases []struct {
+				Name    string `xml:"name,attr"`
+				Time    string `xml:"time,attr"`
+				Failure string `xml:"failure"`
+				Error   string `xml:"error"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	require.NoError(t, xml.Unmarshal(b.Bytes(), &report))
+	assert.Equal(t, []int{3, 1, 1}, []int{report.Tests, report.Failures, report.Errors})
+	require.Len(t, report.Suites, 1)
+	assert.Equal(t, "weir.yaml", report.Suites[0].Name)
+	cases := report.Suites[0].Cases
+	require.Len(t, cases, 3)
+	assert.Equal(t, "1.500", cases[0].Time)
+	assert.Equal(t, "-a\n+\uFFFD]]>\n", cases[1].Failure)
+	assert.Equal(t, "no such source", cases[2].Error)
 }
 
 // The command itself: a deviation is a diff and exit status 1, --update makes
@@ -135,8 +173,14 @@ func TestCommand(t *testing.T) {
 	require.NoError(t, os.WriteFile(expected, []byte(strings.Replace(string(good), "send", "held back", 1)), 0o644))
 	config := filepath.Join(copied, "weir.yaml")
 
-	stdout, stderr, status := pipeline("test", "-c", config)
+	report := filepath.Join(dir, "report.xml")
+	stdout, stderr, status := pipeline("test", "-c", config, "--junit", report)
 	assert.Equal(t, 1, status)
+	written, err := os.ReadFile(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(written), `<testsuites time=`)
+	assert.Contains(t, string(written), `tests="12" failures="1"`)
+	assert.Contains(t, string(written), "held back customer-1/ripeness@archive")
 	assert.Contains(t, stdout, "FAIL a-b-a-b")
 	assert.Contains(t, stdout, "\n-  held back customer-1/ripeness@archive")
 	assert.Contains(t, stdout, "\n+  send customer-1/ripeness@archive")

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"regexp"
 
@@ -11,14 +13,14 @@ import (
 )
 
 func (a *app) testCommand() *cobra.Command {
-	var dir, run string
+	var dir, run, report string
 	var update bool
 	c := &cobra.Command{
 		Use:   "test",
 		Short: "Run golden tests of the configuration: events in, expected sends and suppressions out",
 		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
 			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
-		Example: "  pipeline test -c weir.yaml\n  pipeline test -c weir.yaml --update --run retraction",
+		Example: "  pipeline test -c weir.yaml\n  pipeline test -c weir.yaml --update --run retraction\n  pipeline test -c weir.yaml --junit report.xml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load(config.AllowUnsetEnv())
@@ -40,13 +42,15 @@ func (a *app) testCommand() *cobra.Command {
 			}
 			failed := 0
 			for _, r := range results {
-				switch {
-				case r.Diff != "":
+				if r.Failed() {
 					failed++
-					if !a.json {
-						fmt.Fprintf(a.out, "FAIL %s\n%s\n", r.Name, r.Diff)
-					}
+				}
+				switch {
 				case a.json:
+				case r.Error != "":
+					fmt.Fprintf(a.out, "FAIL %s: %s\n", r.Name, r.Error)
+				case r.Diff != "":
+					fmt.Fprintf(a.out, "FAIL %s\n%s\n", r.Name, r.Diff)
 				case r.Updated:
 					fmt.Fprintf(a.out, "updated %s\n", r.Name)
 				default:
@@ -58,6 +62,11 @@ func (a *app) testCommand() *cobra.Command {
 					return err
 				}
 			}
+			if report != "" {
+				if err := writeReport(report, cfg.File, results); err != nil {
+					return err
+				}
+			}
 			if failed > 0 {
 				return fmt.Errorf("%d of %d cases are not as expected", failed, len(results))
 			}
@@ -66,6 +75,16 @@ func (a *app) testCommand() *cobra.Command {
 	}
 	c.Flags().StringVar(&dir, "dir", "", "folder of the cases (default: tests beside the configuration file)")
 	c.Flags().StringVar(&run, "run", "", "only cases whose name matches this regular expression")
+	c.Flags().StringVar(&report, "junit", "", "write a JUnit XML report to this file as well")
 	c.Flags().BoolVar(&update, "update", false, "write what came out as the expectation")
 	return a.needConfig(c)
+}
+
+// writeReport writes the report whole or fails.
+func writeReport(path, suite string, results []golden.Result) error {
+	f, err := os.Create(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(golden.WriteJUnit(f, suite, results), f.Close())
 }
