@@ -162,6 +162,15 @@ type Outcome struct {
 	Outbox   []OutboxBatch // ID is given by the store
 	Letters  []DeadLetter
 	Audit    []Audit
+	// Settled says what became of dead letters that were replayed; ids that are
+	// not there are passed over.
+	Settled []Settled
+}
+
+// Settled is what became of a dead letter that was replayed.
+type Settled struct {
+	ID    int64
+	State LetterState
 }
 
 // Lookup reads dam rows inside the decision transaction, in the order of keys,
@@ -251,6 +260,9 @@ const (
 	LetterOpen      LetterState = "open"
 	LetterReplayed  LetterState = "replayed"
 	LetterDiscarded LetterState = "discarded"
+	// LetterObsolete: it was replayed, and something newer had come in between,
+	// so nothing of it was applied.
+	LetterObsolete LetterState = "obsolete"
 )
 
 // DeadLetter is a record that could not be ingested, decided or delivered.

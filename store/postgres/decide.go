@@ -220,6 +220,7 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, o
 		b.Queue(sqlDropOutbox, d.Published, generations, numbers)
 	}
 	queueLetters(b, out.Letters)
+	queueSettled(b, out.Settled)
 	queueAudits(b, out.Audit)
 	queueCommit(b)
 	results := conn.SendBatch(ctx, b)

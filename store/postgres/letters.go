@@ -147,7 +147,11 @@ func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error
 			return err
 		}
 		b, err := tx.Exec(ctx, `DELETE FROM audit WHERE time < $1`, audit)
+		if err != nil {
+			return err
+		}
 		n = a.RowsAffected() + b.RowsAffected()
+		_, err = tx.Exec(ctx, `DELETE FROM jobs WHERE state <> 'open' AND updated_at < $1`, audit)
 		return err
 	})
 	return int(n), err

@@ -37,3 +37,10 @@ func TestConformance(t *testing.T) {
 		return a, handle(t, url)
 	})
 }
+
+func TestOperatorConformance(t *testing.T) {
+	storetest.RunOperator(t, func(t *testing.T) (store.Operator, store.Operator) {
+		a, url := migrated(t)
+		return a, handle(t, url)
+	})
+}

@@ -174,6 +174,9 @@ func (t tx) finish(d store.Decision, out store.Outcome) ([]int64, error) {
 	if err := t.addLetters(out.Letters); err != nil {
 		return nil, err
 	}
+	if err := t.settle(out.Settled); err != nil {
+		return nil, err
+	}
 	return ids, t.addAudits(out.Audit)
 }
 

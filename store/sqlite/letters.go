@@ -189,7 +189,8 @@ func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error
 			}
 			n += some
 		}
-		return nil
+		_, err := t.conn.ExecContext(t.ctx, `DELETE FROM jobs WHERE state <> 'open' AND updated_at < ?`, micros(audit))
+		return failed("prune", err)
 	})
 	return int(n), err
 }

@@ -47,6 +47,13 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+func TestOperatorConformance(t *testing.T) {
+	storetest.RunOperator(t, func(t *testing.T) (store.Operator, store.Operator) {
+		a, path := migrated(t)
+		return a, open(t, path)
+	})
+}
+
 func TestEverythingIsThereAfterReopening(t *testing.T) {
 	s, path := migrated(t)
 	k := store.Key{Service: 1, Entity: "banana-1"}

@@ -1,0 +1,67 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// Operator is the whole store: what the stages need and, beside it, what
+// operators' commands need. Nothing in it decides; decisions are asked for by
+// control records. Every write of an operator leaves an audit row in the same
+// transaction. The rules of Store for concurrency, errors and values hold.
+type Operator interface {
+	Store
+	Jobs
+
+	// AddAudits records operators' actions.
+	AddAudits(ctx context.Context, audits []Audit) error
+	// AmendLetter replaces the payload of an open dead letter; the first one
+	// stays as Original. ErrNotFound when there is no such letter or it is not open.
+	AmendLetter(ctx context.Context, id int64, payload []byte, audit Audit) error
+	// MoveLetters takes those of ids that are in state from to state to, and tells
+	// how many these were. The audit row is written when there is at least one.
+	MoveLetters(ctx context.Context, ids []int64, from, to LetterState, audit Audit) (int, error)
+}
+
+// JobState is how far a job is.
+type JobState string
+
+// The states of a job.
+const (
+	JobOpen JobState = "open" // under way, or cut off and to be resumed
+	JobDone JobState = "done"
+)
+
+// Job is a long operation of an operator that goes on after a kill where its
+// cursor is.
+type Job struct {
+	ID   int64  // given by the store
+	Kind string // replay, import, …
+	// Key tells an open job from others of its kind: the same Kind and Key is the
+	// same work. Never empty.
+	Key        string
+	Parameters []byte // JSON object, for people and for resuming
+	Cursor     []byte // opaque to the store, nil at the start
+	Done       int64  // units of work behind the cursor
+	Total      int64  // units in all; 0 when that is not known
+	State      JobState
+	Actor      string
+	Created    time.Time // given by the store
+	Updated    time.Time // given by the store
+	// Turn counts the processes that have worked on it; only the latest one may
+	// move the cursor.
+	Turn int64
+}
+
+// Jobs keeps them. Finished jobs are removed by Prune, together with audit rows.
+type Jobs interface {
+	// OpenJob gives the open job of j's Kind and Key, for the caller to go on
+	// with, or makes one from j. Either way the caller has the turn now.
+	OpenJob(ctx context.Context, j Job) (Job, error)
+	// SaveJob writes Cursor, Done, Total and State. ErrFenced when another caller
+	// has the turn, or the job was finished.
+	SaveJob(ctx context.Context, j Job) error
+	// ListJobs gives jobs of a kind, or all when it is empty, the latest first;
+	// state may be empty as well.
+	ListJobs(ctx context.Context, kind string, state JobState, limit int) ([]Job, error)
+}

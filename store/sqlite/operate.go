@@ -1,0 +1,146 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = ?2 WHERE id = ?1 AND state = 'open'`
+	sqlMoveLetters = `UPDATE dead_letters SET state = ?3 WHERE id = ?1 AND state = ?2`
+
+	jobColumns = `id, kind, key, parameters, cursor, done, total, state, actor, created_at, updated_at, turn`
+
+	sqlOpenJob = `
+INSERT INTO jobs (kind, key, parameters, cursor, done, total, actor, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8)
+ON CONFLICT (kind, key) WHERE state = 'open' DO UPDATE SET turn = jobs.turn + 1, updated_at = ?8
+RETURNING ` + jobColumns
+
+	sqlSaveJob = `
+UPDATE jobs SET cursor = ?3, done = ?4, total = ?5, state = ?6, updated_at = ?7
+WHERE id = ?1 AND turn = ?2 AND state = 'open'`
+
+	sqlListJobs = `
+SELECT ` + jobColumns + ` FROM jobs
+WHERE (?1 = '' OR kind = ?1) AND (?2 = '' OR state = ?2) ORDER BY id DESC LIMIT ?3`
+)
+
+var _ store.Operator = (*Store)(nil)
+
+// AddAudits implements store.Operator.
+func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
+	return s.write(ctx, "add audit rows", func(t tx) error {
+		return failed("add audit rows", t.addAudits(audits))
+	})
+}
+
+// AmendLetter implements store.Operator.
+func (s *Store) AmendLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
+	return s.write(ctx, "edit dead letter", func(t tx) error {
+		err := each(t.ctx, t.conn, sqlAmend, 1, func(_ int, statement *sql.Stmt) error {
+			n, err := t.exec(statement, id, notNil(payload))
+			if err == nil && n == 0 {
+				err = sql.ErrNoRows
+			}
+			return err
+		})
+		if err == nil {
+			err = t.addAudits([]store.Audit{audit})
+		}
+		return failed("edit dead letter", err)
+	})
+}
+
+// MoveLetters implements store.Operator.
+func (s *Store) MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (moved int, err error) {
+	err = s.write(ctx, "set state of dead letters", func(t tx) error {
+		moved = 0
+		err := each(t.ctx, t.conn, sqlMoveLetters, len(ids), func(i int, statement *sql.Stmt) error {
+			n, err := t.exec(statement, ids[i], string(from), string(to))
+			moved += int(n)
+			return err
+		})
+		if err == nil && moved > 0 {
+			err = t.addAudits([]store.Audit{audit})
+		}
+		return failed("set state of dead letters", err)
+	})
+	if err != nil {
+		return 0, err
+	}
+	return moved, nil
+}
+
+// settle writes what became of replayed letters.
+func (t tx) settle(settled []store.Settled) error {
+	return each(t.ctx, t.conn, sqlSetState, len(settled), func(i int, statement *sql.Stmt) error {
+		_, err := t.exec(statement, settled[i].ID, string(settled[i].State))
+		return err
+	})
+}
+
+// OpenJob implements store.Jobs.
+func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err error) {
+	if j.Kind == "" || j.Key == "" {
+		return store.Job{}, bug("open job: kind and key are needed")
+	}
+	parameters := "{}"
+	if len(j.Parameters) > 0 {
+		if !json.Valid(j.Parameters) {
+			return store.Job{}, store.WithClass(errors.New("sqlite: the parameters of a job are not JSON"), store.Poison)
+		}
+		parameters = string(j.Parameters)
+	}
+	err = s.write(ctx, "open job", func(t tx) error {
+		return failed("open job", each(t.ctx, t.conn, sqlOpenJob, 1, func(_ int, statement *sql.Stmt) (err error) {
+			opened, err = scanJob(statement.QueryRowContext(t.ctx, j.Kind, j.Key, parameters, j.Cursor, j.Done, j.Total, store.Legible(j.Actor), micros(time.Now())))
+			return err
+		}))
+	})
+	if err != nil {
+		return store.Job{}, err
+	}
+	return opened, nil
+}
+
+// SaveJob implements store.Jobs.
+func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
+	return s.write(ctx, "save job", func(t tx) error {
+		return failed("save job", each(t.ctx, t.conn, sqlSaveJob, 1, func(_ int, statement *sql.Stmt) error {
+			n, err := t.exec(statement, j.ID, j.Turn, j.Cursor, j.Done, j.Total, string(j.State), micros(time.Now()))
+			if err == nil && n == 0 {
+				err = store.ErrFenced
+			}
+			return err
+		}))
+	})
+}
+
+// ListJobs implements store.Jobs.
+func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState, limit int) ([]store.Job, error) {
+	var jobs []store.Job
+	rows, err := s.readers.QueryContext(ctx, sqlListJobs, kind, string(state), max(limit, 0))
+	err = collect(rows, err, func() error {
+		j, err := scanJob(rows)
+		jobs = append(jobs, j)
+		return err
+	})
+	if err != nil {
+		return nil, failed("list jobs", err)
+	}
+	return jobs, nil
+}
+
+func scanJob(row scanner) (store.Job, error) {
+	var j store.Job
+	var created, updated int64
+	err := row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &created, &updated, &j.Turn)
+	j.Created, j.Updated = fromMicros(created), fromMicros(updated)
+	return j, err
+}

@@ -1,0 +1,202 @@
+package storetest
+
+import (
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// RunOperator runs the suite of what store.Operator promises beside
+// store.Store. open is that of Run.
+func RunOperator(t *testing.T, open func(t *testing.T) (a, b store.Operator)) {
+	for _, test := range operatorTests {
+		t.Run(test.name, func(t *testing.T) {
+			a, b := open(t)
+			test.run(t, &operatorFixture{fixture: fixture{T: t, a: a, b: b}, a: a, b: b})
+		})
+	}
+}
+
+type operatorFixture struct {
+	fixture
+	a, b store.Operator
+}
+
+// audits reads all audit rows.
+func (f *operatorFixture) audits() []store.Audit {
+	f.Helper()
+	got, err := f.b.Audits(f.ctx(), 0, 1000)
+	require.NoError(f, err)
+	return got
+}
+
+var someAudit = store.Audit{Actor: "root@host", Action: "dlq discard", Reason: "a test", Detail: []byte(`{"letters":[1]}`)}
+
+var operatorTests = []struct {
+	name string
+	run  func(t *testing.T, f *operatorFixture)
+}{
+	{"audit rows come back in their order", func(t *testing.T, f *operatorFixture) {
+		require.NoError(t, f.a.AddAudits(t.Context(), nil))
+		second := someAudit
+		second.Action, second.Detail = "reset", nil
+		require.NoError(t, f.a.AddAudits(t.Context(), []store.Audit{someAudit, second}))
+		got := f.audits()
+		require.Len(t, got, 2)
+		assert.Equal(t, []string{"dlq discard", "reset"}, []string{got[0].Action, got[1].Action})
+		assert.Equal(t, "root@host", got[0].Actor)
+		assert.JSONEq(t, `{"letters":[1]}`, string(got[0].Detail))
+		assert.WithinDuration(t, time.Now(), got[0].Time, time.Minute)
+	}},
+	{"an open letter is amended with its audit row, another one is not", func(t *testing.T, f *operatorFixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
+		all := f.list(store.LetterFilter{})
+		require.NoError(t, f.a.AmendLetter(t.Context(), all[0].ID, []byte("{}"), someAudit))
+		require.NoError(t, f.a.AmendLetter(t.Context(), all[0].ID, []byte(`{"a":1}`), someAudit))
+		got, err := f.b.Letter(t.Context(), all[0].ID)
+		require.NoError(t, err)
+		assert.Equal(t, `{"a":1}`, string(got.Payload))
+		assert.Equal(t, "{", string(got.Original))
+		require.Len(t, f.audits(), 2)
+		_, err = f.a.SetLetterState(t.Context(), []int64{all[0].ID}, store.LetterDiscarded)
+		require.NoError(t, err)
+		require.ErrorIs(t, f.a.AmendLetter(t.Context(), all[0].ID, []byte("{}"), someAudit), store.ErrNotFound)
+		require.ErrorIs(t, f.a.AmendLetter(t.Context(), all[1].ID+100, []byte("{}"), someAudit), store.ErrNotFound)
+		require.Len(t, f.audits(), 2, "nothing happened, so nothing is on record")
+	}},
+	{"letters move from one state only, with one audit row", func(t *testing.T, f *operatorFixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:3]))
+		all := f.list(store.LetterFilter{})
+		_, err := f.a.SetLetterState(t.Context(), []int64{all[0].ID}, store.LetterReplayed)
+		require.NoError(t, err)
+		ids := []int64{all[0].ID, all[1].ID, all[2].ID, all[2].ID + 100}
+		for _, want := range []int{2, 0} {
+			n, err := f.b.MoveLetters(t.Context(), ids, store.LetterOpen, store.LetterDiscarded, someAudit)
+			require.NoError(t, err)
+			assert.Equal(t, want, n)
+		}
+		var states []store.LetterState
+		for _, l := range f.list(store.LetterFilter{}) {
+			states = append(states, l.State)
+		}
+		assert.Equal(t, []store.LetterState{store.LetterReplayed, store.LetterDiscarded, store.LetterDiscarded}, states)
+		require.Len(t, f.audits(), 1)
+	}},
+	{"a decision settles letters, or nothing of it is written", func(t *testing.T, f *operatorFixture) {
+		revision := f.revision()
+		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
+		all := f.list(store.LetterFilter{})
+		out := store.Outcome{Settled: []store.Settled{
+			{ID: all[0].ID, State: store.LetterObsolete}, {ID: all[1].ID, State: store.LetterReplayed}, {ID: all[1].ID + 100, State: store.LetterReplayed},
+		}}
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, To: 1}}}, writes(out))
+		require.ErrorIs(t, err, store.ErrFenced)
+		require.Len(t, f.list(store.LetterFilter{State: store.LetterOpen}), 2)
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
+		require.NoError(t, err)
+		listed := f.list(store.LetterFilter{})
+		assert.Equal(t, store.LetterObsolete, listed[0].State)
+		assert.Equal(t, store.LetterReplayed, listed[1].State)
+	}},
+	{"a job is opened once and goes on where its cursor is", func(t *testing.T, f *operatorFixture) {
+		wanted := store.Job{Kind: "replay", Key: "k", Parameters: []byte(`{"all":true}`), Total: 10, Actor: "root@host"}
+		first, err := f.a.OpenJob(t.Context(), wanted)
+		require.NoError(t, err)
+		assert.Equal(t, store.JobOpen, first.State)
+		assert.Nil(t, first.Cursor)
+		assert.JSONEq(t, `{"all":true}`, string(first.Parameters))
+		assert.WithinDuration(t, time.Now(), first.Created, time.Minute)
+		first.Cursor, first.Done = []byte("e-5"), 5
+		require.NoError(t, f.a.SaveJob(t.Context(), first))
+
+		other := wanted
+		other.Key = "another"
+		unrelated, err := f.b.OpenJob(t.Context(), other)
+		require.NoError(t, err)
+		assert.NotEqual(t, first.ID, unrelated.ID)
+
+		again, err := f.b.OpenJob(t.Context(), wanted)
+		require.NoError(t, err)
+		assert.Equal(t, first.ID, again.ID)
+		assert.Equal(t, "e-5", string(again.Cursor))
+		assert.EqualValues(t, 5, again.Done)
+		assert.EqualValues(t, 10, again.Total)
+
+		require.ErrorIs(t, f.a.SaveJob(t.Context(), first), store.ErrFenced, "the turn is another's")
+		again.Done, again.State = 10, store.JobDone
+		require.NoError(t, f.b.SaveJob(t.Context(), again))
+		require.ErrorIs(t, f.b.SaveJob(t.Context(), again), store.ErrFenced, "it is finished")
+
+		fresh, err := f.a.OpenJob(t.Context(), wanted)
+		require.NoError(t, err)
+		assert.NotEqual(t, first.ID, fresh.ID)
+		assert.Zero(t, fresh.Done)
+
+		listed, err := f.b.ListJobs(t.Context(), "replay", "", 10)
+		require.NoError(t, err)
+		require.Len(t, listed, 3)
+		assert.Equal(t, fresh.ID, listed[0].ID, "the latest first")
+		listed, err = f.b.ListJobs(t.Context(), "", store.JobDone, 10)
+		require.NoError(t, err)
+		require.Len(t, listed, 1)
+		listed, err = f.b.ListJobs(t.Context(), "import", "", 10)
+		require.NoError(t, err)
+		require.Empty(t, listed)
+	}},
+	{"of callers at the same time one has the turn", func(t *testing.T, f *operatorFixture) {
+		jobs := make([]store.Job, 6)
+		var callers sync.WaitGroup
+		for i := range jobs {
+			s := f.a
+			if i%2 == 1 {
+				s = f.b
+			}
+			callers.Go(func() {
+				var err error
+				jobs[i], err = s.OpenJob(t.Context(), store.Job{Kind: "replay", Key: "k", Actor: fmt.Sprint(i)})
+				assert.NoError(t, err)
+			})
+		}
+		callers.Wait()
+		turns := map[int64]bool{}
+		saved := 0
+		for _, j := range jobs {
+			assert.Equal(t, jobs[0].ID, j.ID)
+			assert.False(t, turns[j.Turn])
+			turns[j.Turn] = true
+			if err := f.a.SaveJob(t.Context(), j); err == nil {
+				saved++
+			} else {
+				require.ErrorIs(t, err, store.ErrFenced)
+			}
+		}
+		assert.Equal(t, 1, saved)
+	}},
+	{"I7 finished jobs are pruned, open ones stay", func(t *testing.T, f *operatorFixture) {
+		for _, key := range []string{"done", "open"} {
+			j, err := f.a.OpenJob(t.Context(), store.Job{Kind: "replay", Key: key})
+			require.NoError(t, err)
+			if key == "done" {
+				j.State = store.JobDone
+				require.NoError(t, f.a.SaveJob(t.Context(), j))
+			}
+		}
+		_, err := f.b.Prune(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(-time.Hour))
+		require.NoError(t, err)
+		jobs, err := f.b.ListJobs(t.Context(), "", "", 10)
+		require.NoError(t, err)
+		require.Len(t, jobs, 2)
+		_, err = f.b.Prune(t.Context(), time.Now().Add(time.Hour), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		jobs, err = f.b.ListJobs(t.Context(), "", "", 10)
+		require.NoError(t, err)
+		require.Len(t, jobs, 1)
+		assert.Equal(t, "open", jobs[0].Key)
+	}},
+}
