@@ -34,6 +34,7 @@ type Plan struct {
 	servicesOf  [][]int        // projection to service indexes
 	byName      map[string]int // service name to index
 	byNumber    map[int32]int
+	rank        []int // of each projection by name: the same in whatever order files list them
 	topicOfName func(service string) string
 }
 
@@ -46,6 +47,7 @@ func (p *Plan) Prepare(topicOf func(service string) string) error {
 	p.byName = make(map[string]int, len(p.Services))
 	p.byNumber = make(map[int32]int, len(p.Services))
 	p.topicOfName = topicOf
+	p.rank = ranks(p.Projections)
 	for i, s := range p.Services {
 		if s.Projection < 0 || s.Projection >= len(p.Projections) {
 			return fmt.Errorf("service %s: no projection %d", s.Name, s.Projection)
