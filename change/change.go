@@ -113,6 +113,10 @@ type Change struct {
 	// same at every repetition, and no order follows from it.
 	Time time.Time
 	Doc  []byte // the projected document as JSON; nil on Retract
+	// Resent is the position of the control record that sent the change once
+	// more, after it was a dead letter of a log sink; 0 for a change that comes in
+	// its turn. A resent change may come behind newer ones of its entity.
+	Resent Version
 }
 
 // Key is the idempotency key of a change: 32 hex digits from SHA-256 over

@@ -36,6 +36,10 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 // other, so that a later form cannot be misread.
 const formatVersion = 1
 
+// resentFlag turns the letter of the operation into a capital: a resent change,
+// which has one more field.
+const resentFlag = 'a' - 'A'
+
 // AgainHeader is set on a record of a change topic that was published from the
 // outbox at a take-over: the same change may stand further up in the topic,
 // before newer changes of its entity.
@@ -53,8 +57,14 @@ func (c *Change) AppendBinary(dst []byte) []byte {
 	if c.Op == Retract {
 		flag = 'r'
 	}
+	if c.Resent != 0 {
+		flag ^= resentFlag
+	}
 	dst = append(dst, flag)
 	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
+	if c.Resent != 0 {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(c.Resent))
+	}
 	dst = binary.AppendVarint(dst, c.Revision)
 	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
 	dst = appendBytes(dst, c.Service)
@@ -77,7 +87,8 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 	if v := r.byte(); v != formatVersion && !r.failed {
 		return Change{}, nil, fmt.Errorf("%w: format %d, this build reads %d", ErrMalformed, v, formatVersion)
 	}
-	switch r.byte() {
+	flag := r.byte()
+	switch flag | resentFlag {
 	case 'u':
 		c.Op = Upsert
 	case 'r':
@@ -86,6 +97,11 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 		r.failed = true
 	}
 	c.Version = Version(r.uint64())
+	if flag&resentFlag == 0 {
+		if c.Resent = Version(r.uint64()); c.Resent == 0 {
+			r.failed = true // AppendBinary writes no zero
+		}
+	}
 	c.Revision = r.varint()
 	c.Time = time.UnixMilli(r.varint()).UTC()
 	c.Service = string(r.bytes())

@@ -215,7 +215,8 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 			candidates = append(candidates, ev.candidates...)
 			out.Letters = append(out.Letters, ev.letters...)
 			out.Audit = append(out.Audit, ev.audit...)
-			ev.candidates, ev.letters, ev.audit = ev.candidates[:0], ev.letters[:0], ev.audit[:0]
+			out.Settled = append(out.Settled, ev.replayed...)
+			ev.candidates, ev.letters, ev.audit, ev.replayed = ev.candidates[:0], ev.letters[:0], ev.audit[:0], ev.replayed[:0]
 		}
 		tally = loose.counts
 		for _, ev := range evaluations {
@@ -237,6 +238,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		}
 		out.Swaps = result.swaps
 		out.Letters = append(out.Letters, result.letters...)
+		out.Settled = append(out.Settled, result.replayed...)
 		letters = out.Letters
 		outbox = l.pack(result.changes, result.parts)
 		out.Outbox = outbox

@@ -1,6 +1,7 @@
 package dam
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -48,6 +49,7 @@ type candidate struct {
 	content change.Content // offered content
 	output  *output        // nil for a retraction
 	force   bool           // pass even when equal
+	resent  *change.Change // of a Resend; all but record is unset then
 }
 
 // output is what a projection shows of a document. Most of it is held back, so
@@ -81,6 +83,7 @@ type evaluation struct {
 
 	docs    map[string]canonicaltree.Node // by source
 	fence   fence
+	trail   Trail
 	version change.Version
 	deleted time.Time
 	current bool // evaluated under the plan's fingerprint
@@ -95,6 +98,7 @@ type evaluation struct {
 	candidates []candidate
 	letters    []store.DeadLetter
 	audit      []store.Audit
+	replayed   []store.Settled // dead letters whose replay was decided here
 	counts     evaluationCounts
 }
 
@@ -115,7 +119,7 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 		counts:  newCounts(),
 	}
 	var err error
-	if ev.fence, err = decodeFence(e.Fence); err != nil {
+	if ev.trail, ev.fence, err = remembered(e.Fence); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
 	if ev.docs, err = merge.SplitNodes(e.Docs); err != nil {
@@ -130,15 +134,22 @@ func (ev *evaluation) apply(r *record) error {
 	if r.bad != nil {
 		ev.letters = append(ev.letters, *r.bad)
 		ev.count(r, outcomeDead)
+		if r.Event != nil {
+			ev.replay(r, fresh) // it died again, as a letter of its own
+		}
 		return nil
 	}
 	if r.Control != nil {
 		ev.count(r, outcomeControl)
+		ev.dirty = ev.dirty || ev.stored.Found
 		return ev.control(r)
 	}
 	e := r.Event
-	if reason := ev.fence.check(e, r.mark); reason != fresh {
+	reason := ev.fence.check(e, r.mark)
+	ev.replay(r, reason)
+	if reason != fresh {
 		ev.count(r, outcomeStale)
+		ev.dirty = ev.trail.stale(r, reason) || ev.dirty
 		return nil
 	}
 	var root canonicaltree.Node
@@ -151,7 +162,7 @@ func (ev *evaluation) apply(r *record) error {
 		ev.count(r, outcomeDead)
 		return nil
 	}
-	ev.fence.note(e, r.mark)
+	ev.fence.note(e, r.mark, r.version, r.at)
 	ev.dirty = true
 	if !changed && ev.current {
 		ev.count(r, outcomeNoise)
@@ -181,6 +192,7 @@ func (ev *evaluation) apply(r *record) error {
 		return err
 	}
 	ev.count(r, outcomeMerged)
+	ev.trail.evaluating(ev.plan)
 	ev.touched.Clear()
 	// An entity that is new and not complete yet has no rows to compare with.
 	all := present != wasPresent || !ev.current && (present || ev.stored.Found)
@@ -194,6 +206,7 @@ func (ev *evaluation) apply(r *record) error {
 			}
 			continue
 		}
+		ev.trail.evaluated(ev.plan, p)
 		ev.offer(r, p, ev.plan.servicesOf[p], false)
 	}
 	ev.current = true
@@ -257,10 +270,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int, force boo
 // control applies an operator's or deliver's request.
 func (ev *evaluation) control(r *record) error {
 	crash.At(crash.DecideControl, "")
-	ev.audit = append(ev.audit, store.Audit{
-		Actor: r.Control.Actor, Action: string(r.Control.Action), Reason: r.Control.Reason,
-		Entity: r.Entity, Service: strings.Join(r.Control.Services, ","),
-	})
+	ev.onRecord(r)
 	services := make([]int, 0, len(ev.plan.Services))
 	if len(r.Control.Services) == 0 {
 		for i := range ev.plan.Services {
@@ -285,17 +295,85 @@ func (ev *evaluation) control(r *record) error {
 		if _, _, err := ev.view(); err != nil {
 			return err
 		}
+		ev.trail.redecided(ev.plan, r.Control)
+		offered := len(ev.candidates)
 		for _, s := range services {
 			ev.offer(r, ev.plan.Services[s].Projection, []int{s}, r.Control.Force)
+		}
+		if len(services) > 0 && len(ev.candidates) == offered {
+			ev.settled(r.Control.Letter, store.LetterReplayed) // it died again, as a letter of its own
 		}
 		// All services and no force: the entity is now evaluated under this plan.
 		if len(r.Control.Services) == 0 && ev.stored.Found && !ev.current {
 			ev.current, ev.dirty = true, true
 		}
+	case inbox.Resend:
+		c, rest, err := change.Decode(r.Control.Change)
+		if err != nil || len(rest) > 0 || c.Entity != r.Entity || !ev.has(c.Service) {
+			ev.letters = append(ev.letters, letterOf(r, "control", "what is to be sent again is no change of this entity for a service of this configuration"))
+			return nil
+		}
+		c.Resent = r.version
+		ev.candidates = append(ev.candidates, candidate{service: ev.plan.byName[c.Service], record: r, resent: &c})
+		ev.settled(r.Control.Letter, store.LetterReplayed)
 	default:
 		ev.letters = append(ev.letters, letterOf(r, "control", fmt.Sprintf("unknown action %q", r.Control.Action)))
 	}
 	return nil
+}
+
+func (ev *evaluation) has(service string) bool {
+	_, ok := ev.plan.byName[service]
+	return ok
+}
+
+// onRecord writes the audit row of a control record. A part of an operator's
+// request that only decides again has none of its own: the request has one, and
+// the decision shows in what is sent.
+func (ev *evaluation) onRecord(r *record) {
+	c := r.Control
+	if c.Operation != "" && c.Letter == 0 && c.Action == inbox.Redecide && !c.Force {
+		return
+	}
+	ev.audit = append(ev.audit, store.Audit{
+		Actor: c.Actor, Action: string(c.Action), Reason: c.Reason,
+		Entity: r.Entity, Service: strings.Join(c.Services, ","), Detail: auditDetail(c.Operation, c.Letter, ""),
+	})
+}
+
+// replay says what became of a dead letter that came again as an event.
+func (ev *evaluation) replay(r *record, reason staleReason) {
+	p := r.Event.Replay
+	if p == nil {
+		return
+	}
+	state := store.LetterReplayed
+	if reason != fresh {
+		state = store.LetterObsolete
+	}
+	ev.settled(p.Letter, state)
+	ev.audit = append(ev.audit, store.Audit{
+		Actor: p.Actor, Action: "replay event", Reason: p.Reason, Entity: r.Entity, Detail: auditDetail(p.Operation, p.Letter, state),
+	})
+}
+
+func (ev *evaluation) settled(letter int64, state store.LetterState) {
+	if letter != 0 {
+		ev.replayed = append(ev.replayed, store.Settled{ID: letter, State: state})
+	}
+}
+
+// auditDetail is the JSON object of an audit row; nil when it would be empty.
+func auditDetail(operation string, letter int64, outcome store.LetterState) []byte {
+	if operation == "" && letter == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(struct { // strings and a number always have a JSON form
+		Operation string            `json:"operation,omitempty"`
+		Letter    int64             `json:"letter,omitempty"`
+		Outcome   store.LetterState `json:"outcome,omitempty"`
+	}{operation, letter, outcome})
+	return text
 }
 
 // result is the entity row to write; false when it stays as it is.
@@ -311,8 +389,8 @@ func (ev *evaluation) result() (store.Entity, bool, error) {
 	if ev.moved || len(e.Docs) == 0 {
 		e.Docs = merge.JoinNodes(nil, ev.docs)
 	}
-	var err error
-	e.Fence, err = ev.fence.encode()
+	text, err := ev.fence.encode()
+	e.Fence = joinTrail(&ev.trail, text)
 	return e, true, err
 }
 
@@ -322,4 +400,7 @@ func (ev *evaluation) count(r *record, o outcome) {
 		source = r.Event.Source
 	}
 	ev.counts.outcomes[outcomeOf{source, o}]++
+	if o != outcomeStale {
+		ev.trail.note(r, o.word())
+	}
 }

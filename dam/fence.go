@@ -6,8 +6,10 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 )
 
@@ -32,6 +34,13 @@ type sourceFence struct {
 	Events []string `json:"i,omitempty"`
 	// Sequence is the highest that was taken.
 	Sequence string `json:"q,omitempty"`
+	// Version is the inbox position of the newest that was taken, and At its
+	// time in Unix ms. A replayed dead letter counts at the place where it died,
+	// so that several of one entity can be replayed one after the other; Died is
+	// then when it died, until an event comes that is no replay.
+	Version change.Version `json:"v,omitempty"`
+	At      int64          `json:"a,omitempty"`
+	Died    int64          `json:"d,omitempty"`
 }
 
 type position struct {
@@ -56,7 +65,12 @@ const (
 	stalePosition staleReason = "position"
 	staleEventID  staleReason = "event_id"
 	staleSequence staleReason = "sequence"
+	staleReplay   staleReason = "replay" // a dead letter that something newer made obsolete
 )
+
+// clockAllowance is how much the clocks that date a dead letter and an inbox
+// record may differ. Within it nobody can tell which came first.
+const clockAllowance = time.Minute
 
 func decodeFence(b []byte) (fence, error) {
 	f := fence{}
@@ -80,6 +94,9 @@ func (f fence) check(e *inbox.Event, mark string) staleReason {
 	if s == nil {
 		return fresh
 	}
+	if e.Replay != nil {
+		return s.checkReplay(e, mark)
+	}
 	if e.Topic != "" {
 		for _, p := range s.Positions {
 			if p.Topic == e.Topic && p.Partition == e.Partition && e.Offset <= p.Offset {
@@ -96,17 +113,74 @@ func (f fence) check(e *inbox.Event, mark string) staleReason {
 	return fresh
 }
 
-// note remembers an event that is not stale.
-func (f fence) note(e *inbox.Event, mark string) {
+// checkReplay tells whether something newer of its source was taken since a
+// replayed dead letter died: it was never applied, so its own position says
+// nothing against it, but it must not overwrite what came after it (I5). The
+// first of these that can tell decides:
+//
+//   - the producer's sequence;
+//   - the places in the stream that it came from, when the newest event of the
+//     source came from the same one;
+//   - the times of death, against another letter that was replayed since;
+//   - the places in the inbox, when the event had one;
+//   - the clocks, when they are further apart than clockAllowance. Within it
+//     the event is taken for older: to leave it out is safe.
+func (s *sourceFence) checkReplay(e *inbox.Event, mark string) staleReason {
+	if mark != "" && slices.Contains(s.Events, mark) {
+		return staleEventID
+	}
+	older := func(is bool) staleReason {
+		if is {
+			return staleReplay
+		}
+		return fresh
+	}
+	if e.Sequence != "" && s.Sequence != "" {
+		if order := inbox.CompareSequence(e.Sequence, s.Sequence); order != 0 {
+			return older(order < 0)
+		}
+	}
+	for i, p := range s.Positions {
+		if e.Topic == "" || p.Topic != e.Topic || p.Partition != e.Partition {
+			continue
+		}
+		if e.Offset < p.Offset {
+			return staleReplay
+		}
+		if i == len(s.Positions)-1 {
+			return fresh
+		}
+	}
+	if e.Replay.Died < s.Died {
+		return staleReplay
+	}
+	if e.Replay.Version != 0 && s.Version != 0 {
+		return older(e.Replay.Version < s.Version)
+	}
+	return older(s.Died == 0 && e.Replay.Died <= s.At+clockAllowance.Milliseconds())
+}
+
+// note remembers an event that is not stale; version and at are those of its
+// inbox record.
+func (f fence) note(e *inbox.Event, mark string, version change.Version, at time.Time) {
 	s := f[e.Source]
 	if s == nil {
 		s = &sourceFence{}
 		f[e.Source] = s
 	}
-	if e.Topic != "" {
-		at := slices.IndexFunc(s.Positions, func(p position) bool { return p.Topic == e.Topic && p.Partition == e.Partition })
-		if at >= 0 {
-			s.Positions = slices.Delete(s.Positions, at, at+1)
+	switch {
+	case e.Replay == nil:
+		s.Version, s.At, s.Died = version, at.UnixMilli(), 0
+	case e.Replay.Version != 0:
+		s.Version, s.Died = e.Replay.Version, e.Replay.Died
+	default:
+		s.Died = e.Replay.Died
+	}
+	// The last position is that of the newest event, also when it has none.
+	if e.Topic != "" || len(s.Positions) > 0 {
+		was := slices.IndexFunc(s.Positions, func(p position) bool { return p.Topic == e.Topic && p.Partition == e.Partition })
+		if was >= 0 {
+			s.Positions = slices.Delete(s.Positions, was, was+1)
 		}
 		s.Positions = append(s.Positions, position{e.Topic, e.Partition, e.Offset})
 		if n := len(s.Positions) - maxPositions; n > 0 {

@@ -1,9 +1,11 @@
 package dam
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -18,6 +20,10 @@ func letterOf(r *record, code, reason string) store.DeadLetter {
 	}
 	if e := r.Event; e != nil {
 		l.Source, l.EventID, l.Payload, l.Topic = e.Source, e.EventID, e.Payload, e.Topic
+		if _, head, _, err := inbox.Encode(r.Record); err == nil {
+			// What the event was beside its payload: with it the letter can be replayed.
+			l.Headers, _ = json.Marshal(map[string]string{inbox.Header: string(head)})
+		}
 	}
 	return l
 }

@@ -12,12 +12,13 @@ import (
 
 // settled is what the candidates of a batch come to.
 type settled struct {
-	swaps   []store.Swap
-	changes []change.Change // in the order of the candidates
-	parts   []int32         // the inbox partition that caused each change
-	letters []store.DeadLetter
-	passed  map[int]int // service index to changes
-	held    map[int]int // service index to duplicates
+	swaps    []store.Swap
+	changes  []change.Change // in the order of the candidates
+	parts    []int32         // the inbox partition that caused each change
+	letters  []store.DeadLetter
+	replayed []store.Settled // dead letters whose replay was decided here
+	passed   map[int]int     // service index to changes
+	held     map[int]int     // service index to duplicates
 }
 
 // settle compares candidates with dam rows. Candidates of one key are
@@ -43,6 +44,20 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		if c.control != nil {
 			control(c.control, row)
 			continue
+		}
+		if c.resent != nil {
+			// Late by its nature; the row says what the newest is, and keeps it.
+			out.changes, out.parts = append(out.changes, *c.resent), append(out.parts, c.record.part)
+			out.passed[c.service]++
+			continue
+		}
+		if r := c.record.Control; r != nil && r.Letter != 0 {
+			if row.Found && row.Version > r.Version {
+				// A newer change was decided since, and is delivered or a letter itself.
+				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: store.LetterObsolete})
+				continue
+			}
+			out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: store.LetterReplayed})
 		}
 		content, equal, err := compare(p, c, row)
 		if err != nil {

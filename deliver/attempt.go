@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -198,6 +199,13 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 		Payload:  c.AppendRecord(nil),
 		DedupKey: "deliver/" + c.Service + "/" + c.Key,
 	}
+	if c.Resent != 0 {
+		// It was a letter before; that it died again is news.
+		letter.DedupKey += "/" + c.Resent.String()
+	}
+	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content}); err != nil {
+		return err
+	}
 	if err := d.patiently(a.work, a.stop, "store a dead letter", func() error {
 		return d.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})
 	}); err != nil {
@@ -206,6 +214,14 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	crash.At(crash.Buried, d.opt.Service)
 	d.m.dead.Inc()
 	return nil
+}
+
+// LetterHeaders is what a dead letter's headers hold of a change beside its
+// record, as JSON: with both the change can be made again as it was.
+type LetterHeaders struct {
+	Time     int64          `json:"time"` // Unix, in milliseconds
+	Revision int64          `json:"revision"`
+	Content  change.Content `json:"content"`
 }
 
 // malformed makes a dead letter of a message that is no change of this service.

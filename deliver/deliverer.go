@@ -198,7 +198,7 @@ func (d *Deliverer) backoff() *backoff.ExponentialBackOff {
 // others by a process that died or lost its partition, or that was published
 // once more from the outbox, is worth while for a state sink only if it is the
 // newest that was decided: the newer one may be there already, unconfirmed, and
-// this one would come behind it.
+// this one would come behind it. A resent change of a log sink always goes out.
 func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again []bool) ([]change.Change, error) {
 	newest := make(map[string]change.Version, len(all))
 	var rows map[string]store.Row
@@ -213,6 +213,12 @@ func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again
 	}
 	keep := all[:0]
 	for i, c := range all {
+		if c.Resent != 0 && d.traits.Kind == sinks.Log {
+			// A dead letter of an operator's, late by its nature: what was confirmed
+			// since says nothing about it, and it says nothing about the others.
+			keep = append(keep, c)
+			continue
+		}
 		if c.Version <= newest[c.Entity] {
 			d.m.skipped.Inc()
 			continue

@@ -50,8 +50,22 @@ type Event struct {
 	EventID  string `json:"i,omitempty"` // the producer's id; empty when it has none
 	Sequence string `json:"q,omitempty"` // the producer's order, see CompareSequence; empty when it has none
 	Op       Op     `json:"op"`
-	Entity   string `json:"-"`
-	Payload  []byte `json:"-"` // stripped JSON; nil on Delete
+	// Replay is set on an event that was a dead letter: it is older than its
+	// place in the inbox says.
+	Replay  *Replay `json:"r,omitempty"`
+	Entity  string  `json:"-"`
+	Payload []byte  `json:"-"` // stripped JSON; nil on Delete
+}
+
+// Replay says which dead letter an event was, and when it died. What came from
+// its source since then is newer.
+type Replay struct {
+	Letter    int64          `json:"l"`           // id of the dead letter
+	Version   change.Version `json:"v,omitempty"` // where it stood in the inbox; 0 when it never got there
+	Died      int64          `json:"t,omitempty"` // Unix time in ms of the letter
+	Operation string         `json:"x,omitempty"` // id of the operator's request
+	Actor     string         `json:"a,omitempty"` // who asked
+	Reason    string         `json:"w,omitempty"` // why
 }
 
 // Action is what a control record asks the owner of an entity to do.
@@ -65,6 +79,9 @@ const (
 	Reset Action = "reset"
 	// Redecide evaluates all Services again from the current merged document.
 	Redecide Action = "redecide"
+	// Resend publishes Change once more as it is, with its own version and key: a
+	// log sink's dead letter, which arrives late. No dam row is touched.
+	Resend Action = "resend"
 )
 
 // Control is an operator's or deliver's request about one entity, decided by
@@ -73,10 +90,16 @@ type Control struct {
 	ID       string         `json:"id"`                 // unique per request
 	Action   Action         `json:"action"`             //
 	Services []string       `json:"services,omitempty"` // empty: all
-	Version  change.Version `json:"version,omitempty"`  // Release: only rows that have this version
+	Version  change.Version `json:"version,omitempty"`  // Release: only rows that have this version; with Letter: the version that died
 	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string         `json:"actor,omitempty"`    // who asked
 	Reason   string         `json:"reason,omitempty"`   // why
+	// Operation is the id of the operator's request that this record is a part
+	// of, empty for one that stands alone. The request has an audit row of its own.
+	Operation string `json:"operation,omitempty"`
+	// Letter is the dead letter that is replayed by this, 0 for none.
+	Letter int64  `json:"letter,omitempty"`
+	Change []byte `json:"change,omitempty"` // Resend: the change in its binary form
 }
 
 // Record is one record of the inbox: exactly one of Event and Control is set.

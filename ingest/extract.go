@@ -78,6 +78,7 @@ func (s *Shape) take(msg *message.Message, p transport.Position) taken {
 		Stage: store.StageIngest, Code: r.code, Reason: r.reason, State: store.LetterOpen,
 		Source: s.Source, Topic: p.TopicID, Part: p.Partition, Offset: p.Offset, Payload: msg.Payload,
 		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, p.TopicID, p.Partition, p.Offset),
+		Headers:  s.headers(msg),
 	}
 	if p.TopicID == "" {
 		// A push source has no positions; every refusal of it is one of its own.

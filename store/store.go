@@ -162,8 +162,8 @@ type Outcome struct {
 	Outbox   []OutboxBatch // ID is given by the store
 	Letters  []DeadLetter
 	Audit    []Audit
-	// Settled says what became of dead letters that were replayed; ids that are
-	// not there are passed over.
+	// Settled says what became of dead letters that were replayed. Letters that
+	// were settled before stay as they are; ids that are not there are passed over.
 	Settled []Settled
 }
 

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	sqlSettle      = `UPDATE dead_letters SET state = $2 WHERE id = $1 AND state <> $2`
+	sqlSettle      = `UPDATE dead_letters SET state = $2 WHERE id = $1 AND state IN ('open', 'discarded')`
 	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = $2 WHERE id = $1 AND state = 'open'`
 	sqlMoveLetters = `UPDATE dead_letters SET state = $3 WHERE id = ANY($1::int8[]) AND state = $2`
 

@@ -103,6 +103,10 @@ var operatorTests = []struct {
 		listed := f.list(store.LetterFilter{})
 		assert.Equal(t, store.LetterObsolete, listed[0].State)
 		assert.Equal(t, store.LetterReplayed, listed[1].State)
+		out.Settled[1].State = store.LetterObsolete
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
+		require.NoError(t, err)
+		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[1].State, "the same replay once more")
 	}},
 	{"a job is opened once and goes on where its cursor is", func(t *testing.T, f *operatorFixture) {
 		wanted := store.Job{Kind: "replay", Key: "k", Parameters: []byte(`{"all":true}`), Total: 10, Actor: "root@host"}

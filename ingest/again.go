@@ -1,0 +1,48 @@
+package ingest
+
+import (
+	"encoding/json"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// headers gives what a dead letter keeps of an event beside its value: the key,
+// that the value is null, and the headers that the shape reads, as a JSON object;
+// nil when the event has none of them.
+func (s *Shape) headers(msg *message.Message) []byte {
+	kept := map[string]string{}
+	for _, name := range []string{
+		transport.KeyMetadata, transport.NullMetadata, s.Entity.Header, s.EventID.Header, s.Operation.Header, s.Sequence.Header,
+	} {
+		if v, ok := msg.Metadata[name]; ok {
+			kept[name] = v
+		}
+	}
+	if len(kept) == 0 {
+		return nil
+	}
+	// A map of strings always has a JSON form; invalid UTF-8 becomes U+FFFD.
+	text, _ := json.Marshal(kept)
+	return text
+}
+
+// Again takes a dead letter of this source's ingest apart once more, as it was
+// or as it was edited, with the position that it had: the record to append, or
+// the letter that it would become now.
+func (s *Shape) Again(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
+	msg := message.NewMessage("", l.Payload)
+	if len(l.Headers) > 0 {
+		_ = json.Unmarshal(l.Headers, &msg.Metadata) // this package wrote them
+	}
+	if msg.Metadata == nil {
+		msg.Metadata = message.Metadata{}
+	}
+	if len(l.Payload) > 0 {
+		delete(msg.Metadata, transport.NullMetadata) // an edit gave it a value
+	}
+	t := s.take(msg, transport.Position{TopicID: l.Topic, Partition: l.Part, Offset: l.Offset})
+	return t.record, t.letter
+}
