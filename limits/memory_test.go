@@ -2,6 +2,7 @@ package limits
 
 import (
 	"bufio"
+	"bytes"
 	"encoding/csv"
 	"flag"
 	"fmt"
@@ -146,9 +147,10 @@ func watchMemory(t *testing.T, p harness.Project, run *harness.Process) {
 	require.LessOrEqual(t, last, first+first/2+128<<20, "memory grows with the number of events")
 }
 
-// lineCounter counts the lines of a file that grows.
+// lineCounter counts the lines of a file that grows, all or those with a text.
 type lineCounter struct {
 	path   string
+	with   string
 	offset int64
 	lines  int
 }
@@ -164,8 +166,15 @@ func (l *lineCounter) count(t *testing.T) int {
 	require.NoError(t, err)
 	b, err := io.ReadAll(f)
 	require.NoError(t, err)
-	l.offset += int64(len(b))
-	l.lines += strings.Count(string(b), "\n")
+	for line := range bytes.Lines(b) {
+		if !bytes.HasSuffix(line, []byte("\n")) {
+			break // it is still being written
+		}
+		l.offset += int64(len(line))
+		if bytes.Contains(line, []byte(l.with)) {
+			l.lines++
+		}
+	}
 	return l.lines
 }
 

@@ -1,0 +1,80 @@
+package limits
+
+import (
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/stretchr/testify/require"
+)
+
+// slowly passes requests to a receiver when half a minute has gone by, or at
+// once when hurry is closed.
+type slowly struct {
+	receiver *harness.Receiver
+	hurry    chan struct{}
+	asked    atomic.Int64
+	answered atomic.Int64
+}
+
+func (s *slowly) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.asked.Add(1)
+	timer := time.NewTimer(30 * time.Second)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.hurry:
+	case <-r.Context().Done():
+		return
+	}
+	s.receiver.ServeHTTP(w, r)
+	s.answered.Add(1)
+}
+
+// I7: a customer that takes half a minute for every request does not hold up
+// the others: they get everything while it answers once at most.
+func TestSlowCustomerHoldsUpNobody(t *testing.T) {
+	const entities, rounds = 50, 40
+	slow := &slowly{receiver: harness.NewReceiver(t), hurry: make(chan struct{})}
+	server := httptest.NewServer(slow)
+	t.Cleanup(server.Close)
+	others := []*harness.Receiver{harness.NewReceiver(t), harness.NewReceiver(t)}
+	sink := strings.NewReplacer(slow.receiver.URL(), server.URL, "timeout: 1s", "timeout: 1m, concurrency: 1").Replace(harness.HookSink(slow.receiver))
+	require.Contains(t, sink, "concurrency: 1")
+	require.Contains(t, sink, server.URL)
+	p := harness.Simple(t, "", map[string]string{
+		"slow": sink, "hook0": logHook(t, others[0]), "hook1": logHook(t, others[1]), "file": harness.FileSink("file"),
+	})
+	run := p.Start("run")
+	p.Append("events.jsonl", harness.Event(0, "E0", "first"))
+	harness.Eventually(t, "the slow customer has a request", func() error { return harness.Want(slow.asked.Load(), 1) })
+	p.Append("events.jsonl", harness.Many(entities, 1, 1+rounds))
+	harness.Eventually(t, "the others have everything", func() error {
+		return errors.Join(
+			harness.Want(len(others[0].Received()), 1+entities*rounds), harness.Want(len(others[1].Received()), 1+entities*rounds),
+			harness.Want(len(p.Whole("out/file.jsonl")), 1+entities*rounds))
+	})
+	require.LessOrEqual(t, slow.answered.Load(), int64(1), "the others waited for the slow customer")
+
+	close(slow.hurry)
+	harness.Eventually(t, "the slow customer gets what waited", func() error {
+		return harness.Settled(slow.receiver.Received(), entities, fmt.Sprint("r", rounds))
+	})
+	run.Terminate()
+	run.Ok()
+	require.Empty(t, p.Letters())
+	want := p.Expected("slow", "hook0", "hook1", "file")
+	require.NoError(t, model.CheckLog(want, "file/all@out", p.Records("out/file.jsonl")))
+	for i, r := range others {
+		require.NoError(t, model.CheckLog(want, fmt.Sprintf("hook%d/all@out", i), r.Received()))
+	}
+	require.NoError(t, model.CheckAttempts(want, "slow/all@out", slow.receiver.Received()))
+	require.NoError(t, model.CheckState(want, "slow/all@out", model.Newest(slow.receiver.Received())))
+}
