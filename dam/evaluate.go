@@ -83,7 +83,7 @@ type evaluation struct {
 
 	docs    map[string]canonicaltree.Node // by source
 	fence   fence
-	trail   Trail
+	trail   trailer
 	version change.Version
 	deleted time.Time
 	current bool // evaluated under the plan's fingerprint
@@ -390,7 +390,7 @@ func (ev *evaluation) result() (store.Entity, bool, error) {
 		e.Docs = merge.JoinNodes(nil, ev.docs)
 	}
 	text, err := ev.fence.encode()
-	e.Fence = joinTrail(&ev.trail, text)
+	e.Fence = joinMemory(&ev.trail, text)
 	return e, true, err
 }
 

@@ -34,7 +34,7 @@ type Plan struct {
 	servicesOf  [][]int        // projection to service indexes
 	byName      map[string]int // service name to index
 	byNumber    map[int32]int
-	rank        []int // of each projection by name: the same in whatever order files list them
+	rank        []int // of each projection, see ranks
 	topicOfName func(service string) string
 }
 

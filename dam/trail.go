@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/projections"
@@ -17,9 +18,9 @@ import (
 // kept small.
 const (
 	trailLength = 8  // records that are remembered
-	trailText   = 36 // bytes of an event id: a UUID fits
+	trailText   = 36 // bytes of an event id
 	// Which projections were evaluated is remembered for all records up to this
-	// many projections, beyond it for the last evaluated record only.
+	// many projections, beyond it for the newest record only.
 	trailWide = 64
 	// Projections beyond this rank are not remembered.
 	trailWidest = 4096
@@ -27,7 +28,7 @@ const (
 	trailPrint = 8
 )
 
-// Words of the trail for what became of a record; the outcomes of the metrics
+// Words of the trail for what became of a record: the outcomes of the metrics,
 // with the reason for stale ones.
 const (
 	TrailNoise         = "noise"
@@ -59,248 +60,289 @@ type TrailEntry struct {
 
 // Trail is what an entity remembers of the records that were decided for it,
 // the oldest first. It is for people: no decision reads it. Of stale records
-// in a row only the first is sure to be there, and a dead letter only where
-// something else was written with it.
+// in a row only the first is kept, and a dead letter only where something else
+// was written with it.
 type Trail struct {
 	Entries []TrailEntry
 	print   []byte // fingerprint, cut, that the sets belong to
 }
 
-// Evaluated tells what became of a projection at entry i: whether it was
-// evaluated; known is false when that was not kept, or under another
-// configuration. A record that is noise or stale evaluates nothing.
+// Evaluated tells whether a projection was evaluated at entry i; known is
+// false when that was not kept, or happened under another configuration. A
+// record that is noise or stale evaluates nothing.
 func (t Trail) Evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 	e := t.Entries[i]
-	switch e.Outcome {
-	case TrailMerged, TrailControl:
-	default:
+	if e.Outcome != TrailMerged && e.Outcome != TrailControl {
 		return false, true
 	}
-	if e.set == nil || !slices.Equal(t.print, cut(p.Fingerprint)) || p.rank[projection] >= trailWidest {
+	rank := p.rank[projection]
+	if e.set == nil || !slices.Equal(t.print, cut(p.Fingerprint)) || rank/8 >= len(e.set) {
 		return false, false
 	}
-	rank := p.rank[projection]
-	return rank/8 < len(e.set) && e.set[rank/8]&(1<<(rank%8)) != 0, true
+	return e.set[rank/8]&(1<<(rank%8)) != 0, true
 }
 
 func cut(fingerprint []byte) []byte { return fingerprint[:min(trailPrint, len(fingerprint))] }
 
+// trailer is a trail while decide works on it: only its newest entry is taken
+// apart, the older ones stay as they are stored.
+//
+// Stored is the fingerprint, the newest entry, then the older ones, the newest
+// first, each with its length in front. Version and time of an older one are the
+// way back from the entry before it, and its source is left out when it is the same.
+type trailer struct {
+	print []byte
+	any   bool // there is a newest entry
+	last  trailed
+	older []byte
+}
+
+// trailed is an entry as it is stored.
+type trailed struct {
+	word        byte
+	version, ms uint64
+	source      string
+	id          []byte // see packID
+	set         []byte
+}
+
 // note remembers what became of r.
-func (t *Trail) note(r *record, word string) {
-	e := TrailEntry{Version: r.version, Time: r.at, Outcome: word}
+func (t *trailer) note(r *record, word string) {
+	e := trailed{word: trailWord(word), version: uint64(r.version), ms: uint64(r.at.UnixMilli())}
 	switch {
 	case r.Control != nil:
-		e.Source, e.EventID = string(r.Control.Action), short(r.Control.ID)
+		e.source, e.id = string(r.Control.Action), packID(r.Control.ID)
 	case r.Event != nil:
-		e.Source, e.EventID = r.Event.Source, short(r.Event.EventID)
+		e.source, e.id = r.Event.Source, packID(r.Event.EventID)
 	}
-	if n := len(t.Entries); n >= trailLength {
-		t.Entries = append(t.Entries[:0], t.Entries[n-trailLength+1:]...)
-	}
-	t.Entries = append(t.Entries, e)
+	t.add(e)
 }
 
-func short(s string) string {
-	if len(s) <= trailText {
-		return s
-	}
-	s = s[:trailText]
-	for len(s) > 0 && !utf8.ValidString(s) {
-		s = s[:len(s)-1]
-	}
-	return s
-}
-
-// stale remembers a stale record and tells whether the row should be written
-// for it alone: a topic that is read again from its start is all stale, and
-// must not write every row once per record.
-func (t *Trail) stale(r *record, why staleReason) (write bool) {
-	word := "stale: " + strings.ReplaceAll(string(why), "_", " ")
-	if n := len(t.Entries); n > 0 && isStale(t.Entries[n-1].Outcome) {
-		t.Entries = t.Entries[:n-1]
-	} else {
-		write = true
-	}
-	t.note(r, word)
-	return write
-}
-
-func isStale(word string) bool {
-	return strings.HasPrefix(word, "stale: ")
-}
-
-// evaluating begins the set of the last record's projections.
-func (t *Trail) evaluating(p *Plan) {
-	if print := cut(p.Fingerprint); !slices.Equal(t.print, print) || len(p.Projections) > trailWide {
-		for i := range t.Entries {
-			t.Entries[i].set = nil
+// add makes e the newest entry and lets go of the oldest one.
+func (t *trailer) add(e trailed) {
+	if t.any {
+		if len(t.last.set) > trailWide/8 {
+			t.last.set = nil
 		}
-		t.print = print
-	}
-	t.Entries[len(t.Entries)-1].set = make([]byte, (min(len(p.Projections), trailWidest)+7)/8)
-}
-
-// evaluated adds a projection to the set.
-func (t *Trail) evaluated(p *Plan, projection int) {
-	if rank := p.rank[projection]; rank < trailWidest {
-		t.Entries[len(t.Entries)-1].set[rank/8] |= 1 << (rank % 8)
-	}
-}
-
-// The stored form: number of names, names, fingerprint, entries until the end.
-// An entry is word, version and time (milliseconds) as differences to the one
-// before, index of its name, event id, set; texts and sets with their lengths.
-
-func (t *Trail) append(b []byte) []byte {
-	var names [trailLength]string
-	n := 0
-	index := func(name string) int {
-		for i := range n {
-			if names[i] == name {
-				return i
+		var scratch [128]byte
+		b := t.last.append(scratch[:0], &e)
+		keep := 0
+		for n := 2; n < trailLength && keep < len(t.older); n++ {
+			size, used := binary.Uvarint(t.older[keep:])
+			if used <= 0 || size > uint64(len(t.older)-keep-used) {
+				break // not a trail: what cannot be read is let go
 			}
+			keep += used + int(size)
 		}
-		names[n] = name
-		n++
-		return n - 1
+		older := make([]byte, 0, binary.MaxVarintLen16+len(b)+keep)
+		older = append(binary.AppendUvarint(older, uint64(len(b))), b...)
+		t.older = append(older, t.older[:keep]...)
 	}
-	var at [trailLength]int
-	for i := range t.Entries {
-		at[i] = index(t.Entries[i].Source)
+	t.any, t.last = true, e
+}
+
+// append writes an entry, as it stands behind newer.
+func (e *trailed) append(b []byte, newer *trailed) []byte {
+	b = append(b, e.word)
+	b = binary.AppendVarint(b, int64(newer.version-e.version))
+	b = binary.AppendVarint(b, int64(newer.ms-e.ms))
+	if e.source == newer.source {
+		b = append(b, 0)
+	} else {
+		b = appendText(b, e.source)
 	}
-	b = append(b, byte(n))
-	for _, name := range names[:n] {
-		b = appendText(b, name)
-	}
-	b = appendText(b, t.print)
-	var version, ms uint64
-	for i := range t.Entries {
-		e := &t.Entries[i]
-		b = append(b, byte(max(0, slices.Index(trailWords[:], e.Outcome))), byte(at[i]))
-		now := uint64(e.Time.UnixMilli())
-		b = binary.AppendVarint(b, int64(uint64(e.Version)-version))
-		b = binary.AppendVarint(b, int64(now-ms))
-		version, ms = uint64(e.Version), now
-		b = appendText(b, e.EventID)
-		b = appendText(b, e.set)
-	}
-	return b
+	return appendText(appendText(b, e.id), e.set)
 }
 
 func appendText[T string | []byte](b []byte, s T) []byte {
 	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
 }
 
-var errTrail = errors.New("stored trail is cut off or not one")
-
-// parseTrail reads what append wrote. The sets share memory with b.
-func parseTrail(b []byte) (Trail, error) {
-	t := Trail{}
-	if len(b) == 0 {
-		return t, nil
+// parseTrailed reads an entry that stands behind newer.
+func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
+	if len(b) == 0 || int(b[0]) >= len(trailWords) {
+		return e, nil, false
 	}
-	all := string(b) // texts are parts of it: one copy for all
-	at, ok := 0, true
-	number := func(n, used int) int {
+	e.word, b, ok = b[0], b[1:], true
+	back := func() uint64 {
+		n, used := binary.Varint(b)
 		if used <= 0 {
-			ok, at = false, len(b)
+			ok = false
 			return 0
 		}
-		at += used
-		return n
+		b = b[used:]
+		return uint64(n)
 	}
-	text := func() (from, to int) {
-		n, used := binary.Uvarint(b[at:])
-		if n > uint64(len(b)) {
-			used = 0
+	text := func() []byte {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			ok = false
+			return nil
 		}
-		size := number(int(n), used)
-		if at+size > len(b) {
-			ok, at = false, len(b)
-			return at, at
-		}
-		at += size
-		return at - size, at
+		s := b[used : used+int(n) : used+int(n)]
+		b = b[used+int(n):]
+		return s
 	}
-	difference := func() uint64 {
-		n, used := binary.Varint(b[at:])
-		return uint64(number(int(n), used))
+	e.version, e.ms = newer.version-back(), newer.ms-back()
+	if s := text(); len(s) == 0 || string(s) == newer.source {
+		e.source = newer.source
+	} else {
+		e.source = string(s)
 	}
-	var names [trailLength]string
-	n := int(b[0])
-	at++
-	if n > len(names) {
-		return Trail{}, errTrail
-	}
-	for i := range n {
-		from, to := text()
-		names[i] = all[from:to]
-	}
-	from, to := text()
-	t.print = b[from:to:to]
-	t.Entries = make([]TrailEntry, 0, trailLength)
-	var version, ms uint64
-	for ok && at < len(b) {
-		if len(b)-at < 2 || int(b[at]) >= len(trailWords) || int(b[at+1]) >= n || len(t.Entries) == trailLength {
-			return Trail{}, errTrail
-		}
-		e := TrailEntry{Outcome: trailWords[b[at]], Source: names[b[at+1]]}
-		at += 2
-		version += difference()
-		ms += difference()
-		e.Version, e.Time = change.Version(version), time.UnixMilli(int64(ms)).UTC()
-		from, to := text()
-		e.EventID = all[from:to]
-		if from, to = text(); from < to {
-			e.set = b[from:to:to]
-		}
-		t.Entries = append(t.Entries, e)
-	}
-	if !ok {
-		return Trail{}, errTrail
-	}
-	return t, nil
+	e.id, e.set = text(), text()
+	return e, b, ok
 }
 
-// trailMark begins a fence that has a trail in front of its JSON.
+// stale remembers a stale record and tells whether the row should be written
+// for it alone: a topic that is read again from its start is all stale, and
+// must not write every row once per record.
+func (t *trailer) stale(r *record, why staleReason) (write bool) {
+	if t.any && strings.HasPrefix(trailWords[t.last.word], "stale: ") {
+		return false
+	}
+	t.note(r, "stale: "+strings.ReplaceAll(string(why), "_", " "))
+	return true
+}
+
+func trailWord(word string) byte { return byte(max(0, slices.Index(trailWords[:], word))) }
+
+// evaluating begins the set of the newest record's projections.
+func (t *trailer) evaluating(p *Plan) {
+	if print := cut(p.Fingerprint); !slices.Equal(t.print, print) {
+		// The sets of the older ones mean nothing under this configuration.
+		entries := t.entries()
+		renewed := trailer{print: print}
+		for i := len(entries) - 1; i >= 0; i-- {
+			entries[i].set = nil
+			renewed.add(entries[i])
+		}
+		*t = renewed
+	}
+	t.last.set = make([]byte, (min(len(p.Projections), trailWidest)+7)/8)
+}
+
+// evaluated adds a projection to the set.
+func (t *trailer) evaluated(p *Plan, projection int) {
+	if rank := p.rank[projection]; rank < trailWidest {
+		t.last.set[rank/8] |= 1 << (rank % 8)
+	}
+}
+
+// redecided remembers that a control record evaluated all projections; of one
+// that names services, what was sent tells.
+func (t *trailer) redecided(p *Plan, c *inbox.Control) {
+	if len(c.Services) > 0 {
+		return
+	}
+	t.evaluating(p)
+	for i := range p.Projections {
+		t.evaluated(p, i)
+	}
+}
+
+// entries takes all apart, the newest first, as far as they can be read.
+func (t *trailer) entries() []trailed {
+	if !t.any {
+		return nil
+	}
+	all := append(make([]trailed, 0, trailLength), t.last)
+	for b := t.older; len(b) > 0; {
+		size, used := binary.Uvarint(b)
+		if used <= 0 || size > uint64(len(b)-used) {
+			break
+		}
+		e, _, ok := parseTrailed(b[used:used+int(size)], &all[len(all)-1])
+		if !ok {
+			break
+		}
+		all = append(all, e)
+		b = b[used+int(size):]
+	}
+	return all
+}
+
+// trail gives what people see.
+func (t *trailer) trail() Trail {
+	stored := t.entries()
+	out := Trail{print: t.print, Entries: make([]TrailEntry, len(stored))}
+	for i, e := range stored {
+		out.Entries[len(stored)-1-i] = TrailEntry{
+			Version: change.Version(e.version), Time: time.UnixMilli(int64(e.ms)).UTC(), Source: e.source,
+			EventID: unpackID(e.id), Outcome: trailWords[e.word], set: e.set,
+		}
+	}
+	return out
+}
+
+// packID gives the stored form of an event id: a UUID as 0 and its 16 bytes,
+// any other as it is, cut.
+func packID(id string) []byte {
+	if len(id) == 36 && id[8] == '-' {
+		if u, err := uuid.Parse(id); err == nil && u.String() == id {
+			return append([]byte{0}, u[:]...)
+		}
+	}
+	id = strings.TrimLeft(id, "\x00")
+	if len(id) > trailText {
+		id = id[:trailText]
+		for !utf8.ValidString(id) {
+			id = id[:len(id)-1]
+		}
+	}
+	return []byte(id)
+}
+
+func unpackID(b []byte) string {
+	if len(b) == 17 && b[0] == 0 {
+		return uuid.UUID(b[1:]).String()
+	}
+	return string(b)
+}
+
+// trailMark begins a stored fence that has a trail in front of its JSON.
 const trailMark = 1
 
-// splitTrail takes the stored fence apart; a fence of before there were trails
-// has none.
-func splitTrail(stored []byte) (trail, fence []byte, err error) {
+var errMemory = errors.New("what the entity remembers is cut off")
+
+// remembered reads what an entity remembers: trail and fence. One of before
+// there were trails has none; a trail that cannot be read is let go, for it must
+// not stop a decision.
+func remembered(stored []byte) (trailer, fence, error) {
+	var t trailer
 	if len(stored) == 0 || stored[0] != trailMark {
-		return nil, stored, nil
+		f, err := decodeFence(stored)
+		return t, f, err
 	}
 	n, used := binary.Uvarint(stored[1:])
 	if used <= 0 || n > uint64(len(stored)-1-used) {
-		return nil, nil, errTrail
+		return t, nil, errMemory
 	}
-	at := 1 + used
-	return stored[at : at+int(n)], stored[at+int(n):], nil
-}
-
-// remembered reads what an entity remembers: trail and fence.
-func remembered(stored []byte) (Trail, fence, error) {
-	trail, text, err := splitTrail(stored)
-	if err != nil {
-		return Trail{}, nil, err
+	b := stored[1+used : 1+used+int(n)]
+	f, err := decodeFence(stored[1+used+int(n):])
+	if len(b) > 0 && int(b[0]) < len(b) {
+		size := 1 + int(b[0])
+		print := b[1:size:size]
+		if last, rest, ok := parseTrailed(b[size:], &trailed{}); ok {
+			t = trailer{print: print, any: true, last: last, older: rest}
+		}
 	}
-	t, err := parseTrail(trail)
-	if err != nil {
-		return Trail{}, nil, err
-	}
-	f, err := decodeFence(text)
 	return t, f, err
 }
 
-// joinTrail is the reverse of splitTrail.
-func joinTrail(t *Trail, fence []byte) []byte {
-	var scratch [1024]byte
-	b := t.append(scratch[:0])
-	out := make([]byte, 0, 1+binary.MaxVarintLen32+len(b)+len(fence))
-	out = append(out, trailMark)
-	out = binary.AppendUvarint(out, uint64(len(b)))
-	return append(append(out, b...), fence...)
+// joinMemory is the reverse of remembered; fence is its encoded form.
+func joinMemory(t *trailer, fence []byte) []byte {
+	if !t.any {
+		return fence
+	}
+	var scratch [128]byte
+	b := append(scratch[:0], byte(len(t.print)))
+	b = append(b, t.print...)
+	b = t.last.append(b, &trailed{})
+	n := len(b) + len(t.older)
+	out := make([]byte, 0, 1+binary.MaxVarintLen32+n+len(fence))
+	out = binary.AppendUvarint(append(out, trailMark), uint64(n))
+	out = append(append(out, b...), t.older...)
+	return append(out, fence...)
 }
 
 // word gives the trail's word for an outcome that is not stale.
@@ -316,19 +358,8 @@ func (o outcome) word() string {
 	return TrailDead
 }
 
-// redecided remembers that a control record evaluated all projections; of one
-// that named services, what was sent tells.
-func (t *Trail) redecided(p *Plan, c *inbox.Control) {
-	if len(c.Services) > 0 {
-		return
-	}
-	t.evaluating(p)
-	for i := range p.Projections {
-		t.evaluated(p, i)
-	}
-}
-
-// ranks numbers projections by the order of their names.
+// ranks numbers projections by the order of their names, which is the same in
+// whatever order files list them.
 func ranks(ps []*projections.Projection) []int {
 	name := func(i int) string { return ps[i].Spec().Customer + "/" + ps[i].Spec().Name }
 	order := make([]int, len(ps))
