@@ -1,0 +1,46 @@
+package linearizable
+
+import (
+	"context"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// What the checker is worth: it refuses every store that is broken on purpose.
+func TestBrokenStoresAreFound(t *testing.T) {
+	const rounds = 20
+	for _, d := range []defect{blindCheck, blindSwap, noWatermark, backwards} {
+		t.Run(string(d), func(t *testing.T) {
+			for round := range rounds {
+				if result := runBroken(t, d); result == porcupine.Illegal {
+					t.Logf("found in round %d", round+1)
+					return
+				}
+			}
+			t.Errorf("not found in %d rounds", rounds)
+		})
+	}
+}
+
+func runBroken(t *testing.T, d defect) porcupine.CheckResult {
+	t.Helper()
+	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 80, Clients: 12, Writers: 2, Calls: 10, Pace: 10, Defect: d})
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	var children []*child
+	for n := range 3 {
+		s := w.base
+		s.Process = n
+		children = append(children, w.start(ctx, s))
+	}
+	for _, c := range children {
+		assert.NoError(t, c.wait())
+	}
+	h, err := w.history()
+	require.NoError(t, err)
+	return porcupine.CheckOperationsTimeout(model, h.operations, searching)
+}

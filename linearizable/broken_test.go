@@ -1,0 +1,162 @@
+package linearizable
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// defect is what a store is broken by, on purpose.
+type defect string
+
+const (
+	sound defect = ""
+	// blindCheck: CompareAndSwap reads, compares, and writes whatever has
+	// happened since.
+	blindCheck defect = "check without compare"
+	// blindSwap: Decide writes dam rows without comparing them with what the
+	// decision saw.
+	blindSwap defect = "swap without compare"
+	// noWatermark: Decide takes decisions of whoever comes, for records that were
+	// decided already too.
+	noWatermark defect = "no watermark"
+	// backwards: Confirm records whatever comes last.
+	backwards defect = "confirm backwards"
+)
+
+// broken is a PostgreSQL store with a defect.
+type broken struct {
+	store.Store
+	defect defect
+	pool   *pgxpool.Pool
+}
+
+func breakStore(ctx context.Context, s store.Store, url string, d defect) (store.Store, error) {
+	if d == sound {
+		return s, nil
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, err
+	}
+	config.MaxConns = connections
+	pool, err := pgxpool.NewWithConfig(ctx, config)
+	return &broken{s, d, pool}, err
+}
+
+func (b *broken) Close() error {
+	b.pool.Close()
+	return b.Store.Close()
+}
+
+// write puts a dam row in place, whatever there is.
+func (b *broken) write(ctx context.Context, s store.Swap) error {
+	_, err := b.pool.Exec(ctx, `
+INSERT INTO dam (entity, service, content, version) VALUES ($1, $2, $3, $4)
+ON CONFLICT (entity, service) DO UPDATE SET content = excluded.content, version = greatest(dam.version, excluded.version)`,
+		s.Entity, s.Service, []byte(s.New), int64(s.Version))
+	return err
+}
+
+func (b *broken) CompareAndSwap(ctx context.Context, checks []store.Check) ([]bool, error) {
+	if b.defect != blindCheck {
+		return b.Store.CompareAndSwap(ctx, checks)
+	}
+	keys := make([]store.Key, len(checks))
+	for i, c := range checks {
+		keys[i] = c.Key
+	}
+	rows, err := b.Rows(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	// Long enough for others to come in between.
+	select {
+	case <-time.After(5 * time.Millisecond):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	passed := make([]bool, len(checks))
+	for i, c := range checks {
+		r := rows[i]
+		if r.Found && r.Content != nil && bytes.Equal(r.Content, c.Content) {
+			continue
+		}
+		passed[i] = true
+		if err := b.write(ctx, store.Swap{Key: c.Key, New: c.Content, Version: c.Version}); err != nil {
+			return nil, store.WithClass(err, store.Unknown) // it is the compare that is broken, not this
+		}
+	}
+	return passed, nil
+}
+
+func (b *broken) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+	switch b.defect {
+	case blindSwap:
+		return b.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+			out, err := decide(entities, lookup)
+			for _, s := range out.Swaps {
+				if err == nil {
+					err = b.write(ctx, s)
+				}
+			}
+			out.Swaps = nil
+			return out, err
+		})
+	case noWatermark:
+		return b.decideUnfenced(ctx, d, decide)
+	}
+	return b.Store.Decide(ctx, d, decide)
+}
+
+// decideUnfenced decides without a watermark: it only follows.
+func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+	moves := d.Moves
+	d.Moves = nil
+	var outbox []store.OutboxBatch
+	_, err := b.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+		out, err := decide(entities, lookup)
+		outbox, out.Outbox = out.Outbox, nil
+		return out, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	for _, m := range moves {
+		_, err := b.pool.Exec(ctx, `UPDATE watermarks SET next_offset = greatest(next_offset, $3) WHERE generation = $1 AND partition = $2`,
+			int32(m.Partition.Generation), m.Partition.Number, m.To)
+		if err != nil {
+			return nil, err
+		}
+	}
+	ids := make([]int64, len(outbox))
+	for i, o := range outbox {
+		err := b.pool.QueryRow(ctx, `INSERT INTO outbox (generation, partition, payload) VALUES ($1, $2, $3) RETURNING id`,
+			int32(o.Partition.Generation), o.Partition.Number, o.Changes).Scan(&ids[i])
+		if err != nil {
+			return nil, err
+		}
+	}
+	return ids, nil
+}
+
+func (b *broken) Confirm(ctx context.Context, done []store.Confirmation) error {
+	if b.defect != backwards {
+		return b.Store.Confirm(ctx, done)
+	}
+	batch := new(pgx.Batch)
+	for _, c := range store.NewestConfirmations(done) {
+		batch.Queue(`UPDATE dam SET delivered_version = $3, delivered = $4 WHERE entity = $1 AND service = $2`,
+			c.Entity, c.Service, int64(c.Version), []byte(c.Content))
+	}
+	if err := b.pool.SendBatch(ctx, batch).Close(); err != nil {
+		return fmt.Errorf("confirm: %w", err)
+	}
+	return nil
+}

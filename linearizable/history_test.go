@@ -1,0 +1,132 @@
+package linearizable
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// history is what all processes of a run saw.
+type history struct {
+	operations []porcupine.Operation
+	open       int // operations of clients that may or may not have had an effect
+	fenced     int
+	takeOvers  int
+	passed     int // inbox records
+	// contradictions need no search: the same version sent with two contents, or
+	// without a record.
+	contradictions []string
+}
+
+// sentKey names a change.
+type sentKey struct {
+	entity  string
+	version change.Version
+}
+
+// never is later than every tick.
+const never = math.MaxInt64
+
+// assemble makes one history of the logs of processes. rest is what the outboxes
+// held at the end, published by nobody.
+func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, error) {
+	var h history
+	published := map[sentKey]change.Content{}
+	publish := func(e string, v change.Version, c change.Content) {
+		key := sentKey{e, v}
+		old, again := published[key]
+		if again && string(old) != string(c) {
+			h.contradictions = append(h.contradictions, fmt.Sprintf("%s was sent at %v as %v and as %v", e, v, old, c))
+			return
+		}
+		published[key] = c
+	}
+	type interval struct{ call, back int64 }
+	records := make([][]interval, len(inbox))
+	for p := range inbox {
+		records[p] = make([]interval, len(inbox[p]))
+		for i := range records[p] {
+			records[p][i] = interval{never, never}
+		}
+	}
+	for n, log := range logs {
+		calls := map[int64]porcupine.Operation{}
+		for _, e := range log {
+			switch e.Kind {
+			case began:
+				calls[e.Operation] = porcupine.Operation{ClientId: n<<16 | e.Client, Input: *e.Input, Call: e.Tick, Output: output{Open: true}, Return: never}
+			case ended:
+				o := calls[e.Operation]
+				delete(calls, e.Operation)
+				o.Output, o.Return = *e.Output, e.Tick
+				h.operations = append(h.operations, o)
+			case nothing:
+				delete(calls, e.Operation)
+			case handed:
+				r := &records[e.Partition][e.Offset]
+				r.call = min(r.call, e.Tick)
+			case decided:
+				r := &records[e.Partition][e.Offset]
+				r.back = min(r.back, e.Tick)
+			case taken:
+				h.takeOvers++
+				for i := range e.Next {
+					r := &records[e.Partition][i]
+					r.back = min(r.back, e.Tick)
+				}
+			case fenced:
+				h.fenced++
+			case sent:
+				publish(e.Entity, e.Version, e.Content)
+			}
+		}
+		for _, o := range calls {
+			if o.Input.(input).Kind != read { // which tells nothing and does nothing
+				h.operations = append(h.operations, o)
+				h.open++
+			}
+		}
+	}
+	for _, c := range rest {
+		publish(c.Entity, c.Version, c.Content)
+	}
+	for p := range inbox {
+		for i, in := range inbox[p] {
+			r := records[p][i]
+			if r.call == never || r.back == never {
+				return h, fmt.Errorf("record %d of partition %d was not decided", i, p)
+			}
+			key := sentKey{in.Entity, in.Version}
+			content, passed := published[key]
+			delete(published, key)
+			if passed {
+				h.passed++
+			}
+			h.operations = append(h.operations, porcupine.Operation{ClientId: -1 - p, Input: in, Call: r.call,
+				Output: output{Passed: passed, Content: content}, Return: r.back})
+		}
+	}
+	for key := range published {
+		h.contradictions = append(h.contradictions, fmt.Sprintf("%s was sent at %v, where the inbox has no record of it", key.entity, key.version))
+	}
+	return h, nil
+}
+
+// unpublished decodes what outboxes hold.
+func unpublished(found []store.TakenOver) ([]change.Change, error) {
+	var all []change.Change
+	for _, t := range found {
+		for _, b := range t.Outbox {
+			changes, err := change.DecodeAll(b.Changes)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, changes...)
+		}
+	}
+	return all, nil
+}

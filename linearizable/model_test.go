@@ -1,0 +1,165 @@
+package linearizable
+
+import (
+	"fmt"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// kind is what an operation does.
+type kind string
+
+const (
+	read     kind = "rows"
+	swap     kind = "compare and swap"
+	confirm  kind = "confirm"
+	event    kind = "event"
+	release  kind = "release"
+	reset    kind = "reset"
+	redecide kind = "redecide"
+)
+
+// input is one operation on one entity.
+type input struct {
+	Kind    kind
+	Entity  string
+	Content change.Content // of swap and confirm; of event: the projection of its document
+	// Version of swap and confirm. Of an inbox record: its position.
+	Version change.Version
+	Target  change.Version // of release: the version that is given up
+	Force   bool           // of redecide
+	Doc     int            // of event: which document, 1 and up
+}
+
+// output is what came back.
+type output struct {
+	Open    bool           // of swap: nobody knows whether it passed
+	Passed  bool           // of swap, and of inbox records
+	Content change.Content // of an inbox record that passed: what was sent
+	Row     row            // of read
+}
+
+// row is a dam row that can be compared; the text of an unknown content is empty.
+type row struct {
+	Found            bool
+	Content          string
+	Version          change.Version
+	Delivered        string
+	DeliveredVersion change.Version
+}
+
+func rowOf(r store.Row) row {
+	return row{r.Found, string(r.Content), r.Version, string(r.Delivered), r.DeliveredVersion}
+}
+
+// state is one entity with one service as a sequential machine.
+type state struct {
+	row
+	decided change.Version // of the last inbox record
+	doc     int            // 0: none yet
+	content string         // projection of doc
+	current bool           // evaluated since the document or the dam was last set
+}
+
+// step applies an operation, and tells whether what came back is possible.
+func (s state) step(in input, out output) (bool, state) {
+	content := string(in.Content)
+	switch in.Kind {
+	case read:
+		return out.Row == s.row, s
+	case swap:
+		// The unknown state equals nothing, not even itself.
+		differs := !s.Found || content == "" || s.Content == "" || s.Content != content
+		if differs {
+			s.Found, s.Content, s.Version = true, content, max(s.Version, in.Version)
+		}
+		return out.Open || out.Passed == differs, s
+	case confirm:
+		if s.Found && in.Version > s.DeliveredVersion {
+			s.Delivered, s.DeliveredVersion = content, in.Version
+		}
+		return true, s
+	}
+	// Records of the inbox, each once and in their order.
+	if in.Version <= s.decided {
+		return false, s
+	}
+	s.decided = in.Version
+	passed := false
+	switch in.Kind {
+	case event:
+		if in.Doc != s.doc || !s.current {
+			s.doc, s.content, s.current = in.Doc, content, true
+			passed = s.offer(in.Version, false)
+		}
+	case redecide:
+		passed = s.offer(in.Version, in.Force)
+	case release:
+		if s.Found && s.Version == in.Target {
+			s.Content = ""
+		}
+		s.current = false
+	case reset:
+		s.Content = "" // of a missing row it is already
+		s.current = false
+	}
+	return out.Passed == passed && (!passed || string(out.Content) == s.content), s
+}
+
+// offer puts the projected document before the dam.
+func (s *state) offer(v change.Version, force bool) (passed bool) {
+	retraction := change.Content(s.content).IsRetracted()
+	if s.Found && s.Content == s.content && !force || !s.Found && retraction {
+		return false
+	}
+	s.Found, s.Content, s.Version = true, s.content, max(s.Version, v)
+	return true
+}
+
+// model is the dam for porcupine, one history per entity.
+var model = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byEntity := make(map[string][]porcupine.Operation)
+		for _, o := range history {
+			e := o.Input.(input).Entity
+			byEntity[e] = append(byEntity[e], o)
+		}
+		var parts [][]porcupine.Operation
+		for _, part := range byEntity {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return state{} },
+	Step: func(s, in, out any) (bool, any) {
+		return s.(state).step(in.(input), out.(output))
+	},
+	DescribeOperation: func(in, out any) string {
+		i, o := in.(input), out.(output)
+		text := fmt.Sprintf("%s %v %v", i.Kind, i.Version, i.Content)
+		switch {
+		case i.Kind == read:
+			return text + " → " + o.Row.String()
+		case o.Open:
+			return text + " → ?"
+		}
+		return fmt.Sprintf("%s → %v", text, o.Passed)
+	},
+	DescribeState: func(s any) string { return s.(state).row.String() },
+}
+
+func (r row) String() string {
+	known := func(text string) change.Content {
+		if text == "" {
+			return nil
+		}
+		return change.Content(text)
+	}
+	if !r.Found {
+		return "none"
+	}
+	return fmt.Sprintf("%v at %v, delivered %v at %v", known(r.Content), r.Version, known(r.Delivered), r.DeliveredVersion)
+}

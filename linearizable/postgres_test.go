@@ -1,0 +1,279 @@
+package linearizable
+
+import (
+	"bufio"
+	"context"
+	"encoding/gob"
+	"encoding/json"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/postgres"
+)
+
+const (
+	// patience bounds a run that hangs; it says nothing about speed.
+	patience = 3 * time.Minute
+	// searching bounds the search of porcupine.
+	searching = time.Minute
+)
+
+// world is fresh tables and the processes over them.
+type world struct {
+	t     *testing.T
+	store store.Store
+	base  settings
+	inbox [][]input
+
+	mu   sync.Mutex
+	logs [][]entry
+	line func(process int, e entry) // called for every entry, under mu
+}
+
+func newWorld(t *testing.T, base settings) *world {
+	t.Helper()
+	url := testservers.Postgres(t)
+	s, err := postgres.Open(t.Context(), postgres.Options{URL: url})
+	require.NoError(t, err)
+	t.Cleanup(func() { assert.NoError(t, s.Close()) })
+	base.URL = url
+	w := &world{t: t, store: s, line: func(int, entry) {}}
+	w.base, w.inbox = prepare(t, s, base)
+	w.base.Clock = filepath.Join(t.TempDir(), "clock")
+	return w
+}
+
+// prepare makes the tables and completes the settings.
+func prepare(t *testing.T, s store.Store, base settings) (settings, [][]input) {
+	t.Helper()
+	require.NoError(t, s.Migrate(t.Context()))
+	r, err := s.Activate(t.Context(), []byte("fingerprint"), false)
+	require.NoError(t, err)
+	numbers, err := s.Services(t.Context(), []string{service})
+	require.NoError(t, err)
+	base.Revision, base.Service = r.Number, numbers[service]
+	inbox, err := topic(base.Seed, base.Records)
+	require.NoError(t, err)
+	return base, inbox
+}
+
+// child is one process.
+type child struct {
+	command *exec.Cmd
+	read    chan error // when its log has ended
+}
+
+// start starts a process.
+func (w *world) start(ctx context.Context, s settings) *child {
+	w.t.Helper()
+	text, err := json.Marshal(s)
+	require.NoError(w.t, err)
+	self, err := os.Executable()
+	require.NoError(w.t, err)
+	command := exec.CommandContext(ctx, self)
+	command.Env = append(os.Environ(), workerVariable+"="+string(text))
+	command.Stderr = os.Stderr
+	out, err := command.StdoutPipe()
+	require.NoError(w.t, err)
+	require.NoError(w.t, command.Start())
+	c := &child{command: command, read: make(chan error, 1)}
+	go func() { c.read <- w.follow(s.Process, out) }()
+	return c
+}
+
+// follow reads a process's log to its end.
+func (w *world) follow(process int, out io.Reader) error {
+	decoder := gob.NewDecoder(bufio.NewReader(out))
+	for {
+		var e entry
+		err := decoder.Decode(&e)
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		w.mu.Lock()
+		for len(w.logs) <= process {
+			w.logs = append(w.logs, nil)
+		}
+		w.logs[process] = append(w.logs[process], e)
+		w.line(process, e)
+		w.mu.Unlock()
+	}
+}
+
+// wait gives the error of a process that ended by itself.
+func (c *child) wait() error {
+	return errors.Join(<-c.read, c.command.Wait())
+}
+
+// history takes the partitions over and makes one history of all logs.
+func (w *world) history() (history, error) {
+	w.t.Helper()
+	var all []store.Partition
+	for n := range partitions {
+		all = append(all, store.Partition{Generation: generation, Number: int32(n)})
+	}
+	found, err := w.store.TakeOver(w.t.Context(), all, store.Token{1})
+	require.NoError(w.t, err)
+	for _, f := range found {
+		require.EqualValues(w.t, w.base.Records, f.NextOffset, "the inbox is decided")
+	}
+	return finish(w.t, w.logs, w.inbox, found)
+}
+
+func finish(t *testing.T, logs [][]entry, inbox [][]input, found []store.TakenOver) (history, error) {
+	t.Helper()
+	var rest []change.Change
+	rest, err := unpublished(found)
+	require.NoError(t, err)
+	return assemble(logs, inbox, rest)
+}
+
+// requireLinearizable asks porcupine.
+func requireLinearizable(t *testing.T, h history) {
+	t.Helper()
+	require.Empty(t, h.contradictions)
+	start := time.Now()
+	result, info := porcupine.CheckOperationsVerbose(model, h.operations, searching)
+	t.Logf("%d operations, %d of them open; %d fenced decisions, %d take-overs, %d changes; searched for %v",
+		len(h.operations), h.open, h.fenced, h.takeOvers, h.passed, time.Since(start).Round(time.Millisecond))
+	if result != porcupine.Ok {
+		explain(t, info)
+	}
+	require.Equal(t, porcupine.Ok, result)
+}
+
+// explain shows how far the longest explanation of each entity comes.
+func explain(t *testing.T, info porcupine.LinearizationInfo) {
+	t.Helper()
+	for _, entity := range info.PartialLinearizationsOperations() {
+		var longest []porcupine.Operation
+		for _, l := range entity {
+			if len(l) > len(longest) {
+				longest = l
+			}
+		}
+		for _, o := range longest[max(0, len(longest)-10):] {
+			t.Logf("%s %d…%d %s", o.Input.(input).Entity, o.Call, o.Return, model.DescribeOperation(o.Input, o.Output))
+		}
+	}
+}
+
+func TestI3LinearizableAcrossProcesses(t *testing.T) {
+	const name = "weir-linearizable"
+	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Writers: 1, Calls: 14, Pace: 14})
+	t.Logf("seed %d", w.base.Seed)
+	w.base.URL += "&application_name=" + name + "-" + filepath.Base(filepath.Dir(w.base.Clock))
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+
+	// The victim would go on for ever; it is killed in the middle of its calls.
+	const victim, cutEvery = 0, 150
+	killAt := int64(w.base.Records / 3)
+	kill, cut := make(chan struct{}), make(chan struct{}, 1)
+	total := 0
+	w.line = func(process int, e entry) {
+		if process == victim && e.Kind == decided && e.Offset >= killAt && killAt > 0 {
+			killAt = 0
+			close(kill)
+		}
+		if total++; total%cutEvery == 0 {
+			select {
+			case cut <- struct{}{}:
+			default:
+			}
+		}
+	}
+	var children []*child
+	for n := range 4 {
+		s := w.base
+		s.Process = n
+		if n == victim {
+			s.Calls = 1 << 30
+		}
+		children = append(children, w.start(ctx, s))
+	}
+
+	var server sync.WaitGroup
+	cutting, enough := context.WithCancel(ctx)
+	cuts := 0
+	server.Go(func() {
+		for {
+			select {
+			case <-cut:
+				cuts += w.cut(cutting)
+			case <-cutting.Done():
+				return
+			}
+		}
+	})
+
+	select {
+	case <-kill:
+	case <-ctx.Done():
+		t.Fatal("the victim makes no calls")
+	}
+	require.NoError(t, children[victim].command.Process.Kill())
+	require.NoError(t, <-children[victim].read)
+	var ended *exec.ExitError
+	require.ErrorAs(t, children[victim].command.Wait(), &ended)
+	require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
+	heir := w.base
+	heir.Process = len(children)
+	children = append(children, w.start(ctx, heir))
+	for n, c := range children {
+		if n != victim {
+			assert.NoError(t, c.wait())
+		}
+	}
+	enough()
+	server.Wait()
+	if t.Failed() {
+		t.FailNow()
+	}
+
+	h, err := w.history()
+	require.NoError(t, err)
+	requireLinearizable(t, h)
+	t.Logf("%d connections were cut", cuts)
+	require.Positive(t, cuts, "connections were cut")
+	require.Positive(t, h.open, "calls were cut off by the kill")
+	require.Positive(t, h.fenced, "zombies were fenced")
+	require.Positive(t, h.passed)
+}
+
+// cut ends one connection in the middle of a statement or a transaction, if
+// there is one.
+func (w *world) cut(ctx context.Context) int {
+	connection, err := pgx.Connect(ctx, w.base.URL)
+	if err != nil {
+		return 0
+	}
+	defer connection.Close(context.WithoutCancel(ctx))
+	tag, err := connection.Exec(ctx, `
+SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+WHERE application_name = current_setting('application_name') AND state <> 'idle' AND pid <> pg_backend_pid()
+ORDER BY random() LIMIT 1`)
+	if err != nil {
+		return 0
+	}
+	return int(tag.RowsAffected())
+}

@@ -1,0 +1,258 @@
+package linearizable
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// entryKind is what happened.
+type entryKind string
+
+const (
+	began   entryKind = "began"   // a client's operation
+	ended   entryKind = "ended"   // it came back
+	nothing entryKind = "nothing" // it came back and certainly wrote nothing
+	handed  entryKind = "handed"  // an inbox record was handed to the decider
+	decided entryKind = "decided" // the decider says that it is decided
+	taken   entryKind = "taken"   // a partition was taken over: all before Next is decided
+	sent    entryKind = "sent"    // the decider published a change
+	fenced  entryKind = "fenced"  // the store refused a decision as not the owner's
+)
+
+// entry is one line of a process's log.
+type entry struct {
+	Kind      entryKind
+	Tick      int64
+	Operation int64 // of began and what ends it, unique in its process
+	Input     *input
+	Output    *output
+	Partition int32 // of handed, decided, taken
+	Offset    int64
+	Next      int64
+	Entity    string // of sent
+	Version   change.Version
+	Content   change.Content
+	Client    int
+}
+
+// settings of one process, handed to it by its parent.
+type settings struct {
+	URL      string // of PostgreSQL
+	Clock    string // file
+	Process  int
+	Seed     uint64 // of the inbox, the same for all
+	Records  int    // per partition of the inbox
+	Clients  int
+	Calls    int // per client
+	Pace     int // calls of a client while the whole inbox is decided
+	Writers  int // clients that write one entity at a time
+	Service  int32
+	Revision int64
+	Defect   defect
+}
+
+// process is one owner, so it believes, of the whole inbox, and its clients.
+type process struct {
+	settings
+	store store.Store
+	now   func() int64
+	log   func(entry) // any goroutine
+	calls atomic.Int64
+	claim atomic.Uint64
+	// writing has room for Writers, per entity.
+	writing [entities]chan struct{}
+
+	mu sync.Mutex
+	// known is, per partition, how much is decided as far as this process knows;
+	// reached[n] is closed when n records are known to be.
+	known   [partitions]int64
+	reached []chan struct{}
+}
+
+// learned notes that all records of a partition before next are decided.
+func (p *process) learned(partition int32, next int64) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for ; p.known[partition] < next; p.known[partition]++ {
+		done := int64(1)
+		for _, n := range p.known {
+			done += n
+		}
+		close(p.reached[done])
+	}
+}
+
+// run decides the whole inbox, or finds it decided, and lets the clients make
+// their calls.
+func (p *process) run(ctx context.Context) error {
+	p.reached = make([]chan struct{}, partitions*p.Records+1)
+	for n := range p.reached {
+		p.reached[n] = make(chan struct{})
+	}
+	close(p.reached[0])
+	for n := range p.writing {
+		p.writing[n] = make(chan struct{}, p.Writers)
+	}
+	plan, err := plan(p.Service, p.Revision)
+	if err != nil {
+		return err
+	}
+	log, err := topic(p.Seed, p.Records)
+	if err != nil {
+		return err
+	}
+	all, err := contents()
+	if err != nil {
+		return err
+	}
+	decider, err := dam.New(dam.Options{
+		Store: watched{p.store, p}, Plan: plan, Inbox: store.Inbox{Generation: generation, Topic: topicID, TopicID: topicID, Partitions: partitions},
+		NewProducer: func() (dam.Producer, error) { return producer{p}, nil },
+		MaxEvents:   4, Hesitation: time.Duration(3+2*p.Process) * time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler), Metrics: dam.NewMetrics(prometheus.NewRegistry()),
+	})
+	if err != nil {
+		return err
+	}
+	deciding, stop := context.WithCancel(ctx)
+	defer stop()
+	ended := make(chan error, 1)
+	go func() { ended <- decider.Run(deciding) }()
+	work, ctx := errgroup.WithContext(ctx)
+	for n := range p.Clients {
+		c := &client{process: p, number: n, contents: all, random: p.random(n)}
+		work.Go(func() error { return c.run(ctx) })
+	}
+	for n, records := range log {
+		work.Go(func() error { return p.feed(ctx, decider, int32(n), records) })
+	}
+	err = work.Wait()
+	stop()
+	return errors.Join(err, <-ended)
+}
+
+// random is one goroutine's source of chance.
+func (p *process) random(n int) *rand.Rand {
+	return rand.New(rand.NewPCG(p.Seed, uint64(p.Process)<<32|uint64(n)))
+}
+
+// window is how many records of a partition are under way at a time.
+const window = 6
+
+// feed hands a partition's records to the decider as a subscription does,
+// which is revoked and assigned again now and then, until all are decided.
+func (p *process) feed(ctx context.Context, d *dam.Decider, partition int32, records []input) error {
+	random := p.random(-1 - int(partition))
+	for {
+		starts, err := d.Assigned(ctx, topicID, []int32{partition})
+		if err != nil {
+			return fmt.Errorf("assign: %w", err)
+		}
+		start := starts[partition]
+		p.log(entry{Kind: taken, Partition: partition, Next: start, Tick: p.now()})
+		p.learned(partition, start)
+		rest := records[start:]
+		if len(rest) == 0 {
+			return nil
+		}
+		whole := true
+		if n := 5 + random.IntN(30); n < len(rest) {
+			rest, whole = rest[:n], false
+		}
+		if err := p.subscription(ctx, d, partition, start, rest, whole); err != nil {
+			return err
+		}
+	}
+}
+
+// subscription hands in records. Unless whole it ends by a revocation while
+// the last ones are under way, whose outcome it does not know then.
+func (p *process) subscription(ctx context.Context, d *dam.Decider, partition int32, start int64, records []input, whole bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	claim := p.claim.Add(1)
+	var revoked atomic.Bool
+	var handlers sync.WaitGroup
+	errs := make(chan error, len(records))
+	room := make(chan struct{}, window)
+	for _, in := range records {
+		msg, err := encode(in)
+		if err != nil {
+			return err
+		}
+		msg.SetContext(transport.WithPosition(ctx, position(in, partition, claim, start)))
+		room <- struct{}{}
+		handlers.Go(func() {
+			defer func() { <-room }()
+			e := entry{Kind: handed, Partition: partition, Offset: in.Version.Offset(), Tick: p.now()}
+			p.log(e)
+			err := d.Handle(msg)
+			e.Kind, e.Tick = decided, p.now()
+			switch {
+			case revoked.Load(): // what Handle says is of no account any more
+			case err != nil:
+				errs <- fmt.Errorf("record %d of partition %d: %w", e.Offset, partition, err)
+			default:
+				p.log(e)
+				p.learned(partition, e.Offset+1)
+			}
+		})
+	}
+	if whole {
+		handlers.Wait()
+	}
+	revoked.Store(true)
+	d.Revoked(topicID, []int32{partition})
+	cancel()
+	// None of its records may be left when the next claim begins.
+	handlers.Wait()
+	close(errs)
+	return <-errs
+}
+
+// producer publishes into the log.
+type producer struct{ p *process }
+
+func (o producer) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
+	for _, r := range records {
+		c, _, err := change.Decode(r.Value)
+		if err != nil {
+			done(err)
+			return
+		}
+		o.p.log(entry{Kind: sent, Entity: c.Entity, Version: c.Version, Content: c.Content})
+	}
+	done(nil)
+}
+
+func (producer) Reset() {}
+
+func (producer) Close(context.Context) error { return nil }
+
+// watched counts fenced decisions.
+type watched struct {
+	store.Store
+	p *process
+}
+
+func (w watched) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+	ids, err := w.Store.Decide(ctx, d, decide)
+	if errors.Is(err, store.ErrFenced) {
+		w.p.log(entry{Kind: fenced})
+	}
+	return ids, err
+}
