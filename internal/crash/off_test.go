@@ -39,7 +39,7 @@ func TestNothingOfItIsInTheProduct(t *testing.T) {
 
 func TestPointsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range crash.Points() {
+	for _, p := range append(crash.Points(), crash.OperatorPoints()...) {
 		require.False(t, seen[p], p)
 		seen[p] = true
 	}

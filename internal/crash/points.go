@@ -43,9 +43,23 @@ const (
 	Buried       = "deliver.buried"       // the letter is stored [service]
 	Confirming   = "deliver.confirming"   // before the confirmations' transaction
 	Confirmed    = "deliver.confirmed"    // after it, before the acknowledgements
+
+	// Points of operators' commands.
+	JobOpened       = "operate.job-opened"       // a job's row is there, nothing is appended [kind]
+	JobAppending    = "operate.job-appending"    // before control records are appended [kind]
+	JobAppended     = "operate.job-appended"     // in the inbox, the cursor is still before them [kind]
+	JobSaved        = "operate.job-saved"        // the cursor is behind them [kind]
+	JobEnded        = "operate.job-ended"        // the job is done, its last audit row is missing [kind]
+	LettersReplay   = "operate.letters-replay"   // letters in hand, before their records are appended
+	LettersReplayed = "operate.letters-replayed" // in the inbox, the letters are still open
 )
 
-// Points gives all of them in the order of the flow.
+// OperatorPoints gives those of operators' commands.
+func OperatorPoints() []string {
+	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}
+}
+
+// Points gives all of them that the flow passes, in its order.
 func Points() []string {
 	return []string{
 		Migrating, MigrateHalf, Migrated,

@@ -1,0 +1,147 @@
+package operate
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Log is what actions ask of the cluster; transport.Admin is one.
+type Log interface {
+	EndOffsets(ctx context.Context, topic string) (map[int32]int64, error)
+	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
+	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
+	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
+}
+
+// Env is what an action works with. All fields are needed unless they say a
+// default. An Env may be used from any goroutine.
+type Env struct {
+	Store store.Operator
+	// Plan is the compiled active configuration.
+	Plan *dam.Plan
+	// Inbox is the current generation of the inbox.
+	Inbox store.Inbox
+	// Append appends to the inbox.
+	Append transport.Appender
+	Log    Log
+	// Shape says how events of a source are taken apart; an error for a source
+	// that the configuration does not have.
+	Shape func(source string) (ingest.Shape, error)
+	// IsLog tells whether a service's sink keeps every change (sinks.Log).
+	IsLog func(service string) bool
+	// Decide decides what the inbox holds and returns when nothing is left. Nil
+	// when another process decides.
+	Decide func(ctx context.Context) error
+	// Actor is who asks, for the audit: user@host.
+	Actor string
+	// Progress, if given, is told how far an action is; total is 0 when it is not known.
+	Progress func(done, total int64)
+}
+
+// Impossible is an action that cannot be done as it was asked for, whoever
+// tries and however often: an unknown service, a letter that is no event.
+type Impossible struct{ Reason string }
+
+// Error gives the reason.
+func (e *Impossible) Error() string { return e.Reason }
+
+func impossible(format string, args ...any) error {
+	return &Impossible{fmt.Sprintf(format, args...)}
+}
+
+// send appends records to the inbox and returns when they are acknowledged.
+func (e *Env) send(ctx context.Context, records []inbox.Record) error {
+	out := make([]transport.Record, len(records))
+	for i, r := range records {
+		key, head, value, err := inbox.Encode(r)
+		if err != nil {
+			return err
+		}
+		out[i] = transport.Record{
+			Topic: e.Inbox.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+		}
+	}
+	if len(out) == 0 {
+		return nil
+	}
+	return e.Append.Append(ctx, out)
+}
+
+const waitPoll = 100 * time.Millisecond
+
+// Wait returns when everything that was in the inbox at its call is decided:
+// every partition's watermark has passed what was its end. Where nobody else
+// decides it does so itself. Sending on is not waited for.
+func (e *Env) Wait(ctx context.Context) error {
+	ends, err := e.Log.EndOffsets(ctx, e.Inbox.Topic)
+	if err != nil {
+		return err
+	}
+	if e.Decide != nil {
+		return e.Decide(ctx)
+	}
+	tick := time.NewTicker(waitPoll)
+	defer tick.Stop()
+	for {
+		marks, err := e.Store.Watermarks(ctx)
+		if err != nil {
+			return fmt.Errorf("wait for the decision: %w", err)
+		}
+		behind := false
+		for n, end := range ends {
+			behind = behind || marks[store.Partition{Generation: e.Inbox.Generation, Number: n}] < end
+		}
+		if !behind {
+			return nil
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return errors.Join(errors.New("the wait for the decision was cut off; the records are in the inbox and will be decided"), context.Cause(ctx))
+		}
+	}
+}
+
+// audit records an action.
+func (e *Env) audit(ctx context.Context, a store.Audit) error {
+	a.Actor = e.Actor
+	return e.Store.AddAudits(ctx, []store.Audit{a})
+}
+
+// pace lets a number of units pass per second. The zero pace lets all pass.
+type pace struct {
+	perSecond float64
+	next      time.Time
+}
+
+// wait returns when n more units may pass, or ctx ends.
+func (p *pace) wait(ctx context.Context, n int) error {
+	if p.perSecond <= 0 || n == 0 {
+		return ctx.Err()
+	}
+	now := time.Now()
+	if p.next.Before(now) {
+		p.next = now
+	}
+	delay := p.next.Sub(now)
+	p.next = p.next.Add(time.Duration(float64(n) / p.perSecond * float64(time.Second)))
+	if delay <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(delay)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

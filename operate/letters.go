@@ -1,0 +1,338 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Letters says which open dead letters: those with IDs, or those that Filter
+// selects, whose State is ignored.
+type Letters struct {
+	IDs    []int64
+	Filter store.LetterFilter
+}
+
+// letterPage is how many letters are in memory at a time, with their payloads.
+const letterPage = 100
+
+// walkLetters hands ids to f, a page at a time, in ascending order.
+func (e *Env) walkLetters(ctx context.Context, l Letters, f func(ids []int64) error) error {
+	if l.IDs != nil {
+		ids := slices.Compact(slices.Sorted(slices.Values(l.IDs)))
+		for part := range slices.Chunk(ids, letterPage) {
+			if err := f(part); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	filter := l.Filter
+	limit := filter.Limit
+	filter.State = store.LetterOpen
+	for {
+		filter.Limit = letterPage
+		if l.Filter.Limit > 0 {
+			if filter.Limit = min(letterPage, limit); filter.Limit == 0 {
+				return nil
+			}
+		}
+		letters, err := e.Store.ListLetters(ctx, filter)
+		if err != nil || len(letters) == 0 {
+			return err
+		}
+		ids := make([]int64, len(letters))
+		for i := range letters {
+			ids[i] = letters[i].ID
+		}
+		limit -= len(ids)
+		filter.AfterID = ids[len(ids)-1]
+		if err := f(ids); err != nil {
+			return err
+		}
+	}
+}
+
+// CountLetters tells how many letters a selection has now.
+func (e *Env) CountLetters(ctx context.Context, l Letters) (n int, err error) {
+	err = e.walkLetters(ctx, l, func(ids []int64) error { n += len(ids); return nil })
+	return n, err
+}
+
+// Way is how a dead letter comes back.
+type Way string
+
+// The ways.
+const (
+	// AsEvent: the event enters the inbox again. The owner applies it unless its
+	// source sent something newer for the entity since.
+	AsEvent Way = "event"
+	// AsDecision: the service is decided again from the current merged document.
+	AsDecision Way = "decide"
+	// AsChange: the change itself is sent again, late, with its own version and
+	// key, because its sink keeps every change.
+	AsChange Way = "resend"
+)
+
+// LetterReplay is what a replay did with one letter.
+type LetterReplay struct {
+	ID     int64  `json:"id"`
+	Entity string `json:"entity,omitempty"`
+	Way    Way    `json:"as,omitempty"`
+	// Refused is why the letter stays as it is; empty when it is on its way.
+	Refused string `json:"refused,omitempty"`
+	// State is set once it is decided: replayed or obsolete.
+	State store.LetterState `json:"state,omitempty"`
+}
+
+// ReplayLetters sends dead letters back to the start of the flow and tells f of
+// each. The letters stay open until the owners of their entities decide them:
+// replayed, or obsolete when something newer had come in between. A letter that
+// cannot be replayed is refused and stays as it is. With dry nothing is sent.
+func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry bool, f func(LetterReplay)) error {
+	operation := uuid.NewString()
+	return e.walkLetters(ctx, l, func(ids []int64) error {
+		var records []inbox.Record
+		var sent []int64
+		results := make([]LetterReplay, 0, len(ids))
+		for _, id := range ids {
+			record, way, err := e.again(ctx, id, operation, reason)
+			result := LetterReplay{ID: id, Entity: record.Entity, Way: way}
+			var no *Impossible
+			switch {
+			case errors.As(err, &no):
+				result.Refused = no.Reason
+			case err != nil:
+				return err
+			default:
+				records, sent = append(records, record), append(sent, id)
+			}
+			results = append(results, result)
+		}
+		if !dry && len(records) > 0 {
+			detail, err := json.Marshal(map[string]any{"operation": operation, "letters": sent})
+			if err != nil {
+				return err
+			}
+			// On record first: what follows may be cut off when it has taken effect.
+			if err := e.audit(ctx, store.Audit{Action: "dlq replay", Reason: reason, Detail: detail}); err != nil {
+				return err
+			}
+			crash.At(crash.LettersReplay, "")
+			if err := e.send(ctx, records); err != nil {
+				return fmt.Errorf("append to the inbox: %w", err)
+			}
+			crash.At(crash.LettersReplayed, "")
+		}
+		for _, r := range results {
+			f(r)
+		}
+		return ctx.Err()
+	})
+}
+
+// LetterStates gives the states of letters, after Wait.
+func (e *Env) LetterStates(ctx context.Context, ids []int64) (map[int64]store.LetterState, error) {
+	states := make(map[int64]store.LetterState, len(ids))
+	if len(ids) == 0 {
+		return states, nil
+	}
+	wanted := make(map[int64]bool, len(ids))
+	for _, id := range ids {
+		wanted[id] = true
+	}
+	filter := store.LetterFilter{AfterID: slices.Min(ids) - 1, Limit: 1000}
+	for last := slices.Max(ids); filter.AfterID < last; {
+		letters, err := e.Store.ListLetters(ctx, filter)
+		if err != nil || len(letters) == 0 {
+			return states, err
+		}
+		for _, l := range letters {
+			if wanted[l.ID] {
+				states[l.ID] = l.State
+			}
+		}
+		filter.AfterID = letters[len(letters)-1].ID
+	}
+	return states, nil
+}
+
+// letter reads an open letter.
+func (e *Env) letter(ctx context.Context, id int64) (store.DeadLetter, error) {
+	l, err := e.Store.Letter(ctx, id)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return l, impossible("there is no dead letter %d", id)
+	case err != nil:
+		return l, err
+	case l.State != store.LetterOpen:
+		return l, impossible("it is %s", l.State)
+	}
+	return l, nil
+}
+
+// again makes the record that brings a letter back.
+func (e *Env) again(ctx context.Context, id int64, operation, reason string) (inbox.Record, Way, error) {
+	l, err := e.letter(ctx, id)
+	if err != nil {
+		return inbox.Record{}, "", err
+	}
+	replay := &inbox.Replay{Letter: l.ID, Version: l.Version, Died: l.Created.UnixMilli(), Operation: operation, Actor: e.Actor, Reason: reason}
+	switch {
+	case l.Stage == store.StageIngest:
+		shape, err := e.Shape(l.Source)
+		if err != nil {
+			return inbox.Record{}, "", err
+		}
+		record, still := shape.Again(l)
+		if still != nil {
+			return inbox.Record{}, AsEvent, impossible("%s: %s", still.Code, still.Reason)
+		}
+		record.Event.Replay = replay
+		return record, AsEvent, nil
+	case l.Service != "":
+		return e.againFor(l, operation, reason)
+	case l.Stage == store.StageDecide:
+		record, err := eventOf(l, replay)
+		return record, AsEvent, err
+	}
+	return inbox.Record{}, "", impossible("it belongs to no source and no service: it can only be discarded")
+}
+
+// againFor brings back what died for one service.
+func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Record, Way, error) {
+	if _, ok := e.Plan.Service(l.Service); !ok {
+		return inbox.Record{}, "", impossible("there is no service %s in the active configuration", l.Service)
+	}
+	if l.Entity == "" {
+		return inbox.Record{}, "", impossible("what died was no change: it can only be discarded")
+	}
+	c := inbox.Control{
+		ID: fmt.Sprintf("%s/%d", operation, l.ID), Action: inbox.Redecide, Services: []string{l.Service}, Version: l.Version,
+		Letter: l.ID, Operation: operation, Actor: e.Actor, Reason: reason,
+	}
+	if l.Stage != store.StageDeliver || !e.IsLog(l.Service) {
+		return inbox.Record{Entity: l.Entity, Control: &c}, AsDecision, nil
+	}
+	sent, err := changeOf(l)
+	if err != nil {
+		return inbox.Record{}, AsChange, err
+	}
+	c.Action, c.Version, c.Change = inbox.Resend, 0, sent.AppendBinary(nil)
+	return inbox.Record{Entity: l.Entity, Control: &c}, AsChange, nil
+}
+
+// changeOf makes the change again that died, as it was. Its key shows that
+// nothing of it differs.
+func changeOf(l store.DeadLetter) (change.Change, error) {
+	var record struct {
+		Service string
+		Entity  string
+		Op      change.Op
+		Version change.Version
+		Key     string
+		Doc     json.RawMessage
+	}
+	var beside deliver.LetterHeaders
+	if json.Unmarshal(l.Payload, &record) != nil || json.Unmarshal(l.Headers, &beside) != nil {
+		return change.Change{}, impossible("its payload is no change of this build")
+	}
+	c := change.Change{
+		Service: record.Service, Entity: record.Entity, Op: record.Op, Version: record.Version, Key: record.Key, Doc: record.Doc,
+		Content: beside.Content, Revision: beside.Revision, Time: time.UnixMilli(beside.Time).UTC(),
+	}
+	if c.Service != l.Service || c.Entity != l.Entity || c.Key != change.Key(c.Service, c.Entity, c.Version, c.Content) ||
+		(c.Op == change.Upsert) != (len(c.Doc) > 0) || c.Content.IsRetracted() != (c.Op == change.Retract) {
+		return change.Change{}, impossible("its payload is not what died: it was edited")
+	}
+	return c, nil
+}
+
+// eventOf makes the event again that could not be decided, with the payload
+// that its letter has now.
+func eventOf(l store.DeadLetter, replay *inbox.Replay) (inbox.Record, error) {
+	var headers map[string]string
+	if json.Unmarshal(l.Headers, &headers) != nil || headers[inbox.Header] == "" || l.Entity == "" {
+		return inbox.Record{}, impossible("what died was no event: it can only be discarded")
+	}
+	payload := l.Payload
+	if payload == nil {
+		payload = []byte{}
+	}
+	record, err := inbox.Decode([]byte(l.Entity), []byte(headers[inbox.Header]), payload)
+	if err != nil || record.Event == nil {
+		return inbox.Record{}, impossible("what died was no event: it can only be discarded")
+	}
+	event := record.Event
+	if was := event.Replay; was != nil {
+		// It was a letter before: it is as old as it was then.
+		replay.Version, replay.Died = was.Version, was.Died
+	}
+	event.Replay = replay
+	if event.Op == inbox.Delete && len(payload) > 0 {
+		event.Op, event.Payload = inbox.Upsert, payload // an edit made a document of it
+	}
+	if event.Op == inbox.Upsert {
+		tree, err := canonicaltree.Parse(event.Payload)
+		if err != nil {
+			return inbox.Record{}, impossible("bad_json: %s", err)
+		}
+		tree.Release()
+	}
+	return record, nil
+}
+
+// DiscardLetters sets open letters aside and tells how many. Each page of them
+// has an audit row with their ids.
+func (e *Env) DiscardLetters(ctx context.Context, l Letters, reason string) (n int, err error) {
+	operation := uuid.NewString()
+	err = e.walkLetters(ctx, l, func(ids []int64) error {
+		detail, err := json.Marshal(map[string]any{"operation": operation, "letters": ids})
+		if err != nil {
+			return err
+		}
+		moved, err := e.Store.MoveLetters(ctx, ids, store.LetterOpen, store.LetterDiscarded,
+			store.Audit{Actor: e.Actor, Action: "dlq discard", Reason: reason, Detail: detail})
+		n += moved
+		return err
+	})
+	return n, err
+}
+
+// Editable gives an open letter whose payload may be replaced: that of an event.
+// What died on its way to a service follows from the state and the
+// configuration, and a hand-made document would be in neither.
+func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) {
+	l, err := e.letter(ctx, id)
+	if err == nil && l.Service != "" {
+		err = impossible("it is a change for %s, which follows from events: correct the source or the projection, then replay it", l.Service)
+	}
+	return l, err
+}
+
+// EditLetter replaces the payload of an open letter; the first one is kept.
+func (e *Env) EditLetter(ctx context.Context, id int64, payload []byte, reason string) error {
+	if _, err := e.Editable(ctx, id); err != nil {
+		return err
+	}
+	detail, err := json.Marshal(map[string]any{"letters": []int64{id}, "bytes": len(payload)})
+	if err != nil {
+		return err
+	}
+	err = e.Store.AmendLetter(ctx, id, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
+	if errors.Is(err, store.ErrNotFound) {
+		return impossible("dead letter %d is not open any more", id)
+	}
+	return err
+}

@@ -1,0 +1,108 @@
+package operate
+
+import (
+	"context"
+	"errors"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Preview tells what a task would do, without doing it: the same selection, and
+// per service what would be let through and held back, by the code that decides.
+// What stands in the inbox and is not decided yet is not in it. A task that
+// cannot be done is an *Impossible.
+func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
+	var out Result
+	if err := e.check(t); err != nil {
+		return out, err
+	}
+	var total int64
+	if t.Select.List != nil {
+		p, err := e.parameters(t)
+		if err != nil {
+			return out, err
+		}
+		total = p.Listed
+	}
+	effects := make(map[string]*Effect, len(e.Plan.Services))
+	for _, s := range e.Plan.Services {
+		effects[s.Name] = &Effect{Service: s.Name}
+	}
+	var seen int64
+	err := e.walk(ctx, t.Select, nil, page, func(p portion) error {
+		ids, unknown, err := e.concerned(ctx, t, p)
+		if err != nil {
+			return err
+		}
+		out.Unknown += unknown
+		for _, id := range ids {
+			found, err := e.previewOne(ctx, t, p, id, effects)
+			if err != nil {
+				return err
+			}
+			if found {
+				out.Entities++
+			} else {
+				out.Unknown++
+			}
+		}
+		seen += p.seen
+		if e.Progress != nil {
+			e.Progress(seen, total)
+		}
+		return ctx.Err()
+	})
+	for _, s := range e.Plan.Services {
+		if f := *effects[s.Name]; f.Send+f.Hold+f.Reset+f.Fail > 0 {
+			out.Services = append(out.Services, f)
+		}
+	}
+	return out, err
+}
+
+// previewOne adds what a task would do to one entity; false when it is not stored.
+func (e *Env) previewOne(ctx context.Context, t Task, p portion, id string, effects map[string]*Effect) (bool, error) {
+	if t.Kind == Reset {
+		rows, err := e.rows(ctx, t.Services, []string{id})
+		if err != nil {
+			return false, err
+		}
+		names := make(map[int32]string, len(e.Plan.Services))
+		for _, s := range e.Plan.Services {
+			names[s.Number] = s.Name
+		}
+		for _, row := range rows {
+			if row.Found {
+				effects[names[row.Service]].Reset++
+			}
+		}
+		return true, nil
+	}
+	entity, ok := p.stored[id]
+	if !ok {
+		var err error
+		if entity, err = e.Store.Entity(ctx, id); errors.Is(err, store.ErrNotFound) {
+			return false, nil
+		} else if err != nil {
+			return false, err
+		}
+	}
+	step, err := e.Plan.Preview(entity, t.control("preview", e.Actor), func(keys []store.Key) ([]store.Row, error) {
+		return e.Store.Rows(ctx, keys)
+	})
+	if err != nil {
+		return false, err
+	}
+	for _, c := range step.Sent {
+		effects[c.Service].Send++
+	}
+	for _, s := range step.Held {
+		effects[s].Hold++
+	}
+	for _, l := range step.Letters {
+		if f := effects[l.Service]; f != nil {
+			f.Fail++
+		}
+	}
+	return true, nil
+}

@@ -1,0 +1,247 @@
+package operate
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Selection says which entities an action is for: exactly one of its fields is
+// set, except Until, which goes with Since.
+type Selection struct {
+	// All stored entities.
+	All bool
+	// Outdated are the stored entities that were last evaluated under another
+	// configuration than the active one.
+	Outdated bool
+	// List holds ids, one per line. It is read more than once.
+	List io.ReadSeeker
+	// Since and Until select the entities of the events that came into the inbox
+	// from Since up to, not including, Until; without Until up to now. The inbox
+	// reaches back as far as its retention.
+	Since, Until time.Time
+}
+
+// portion is one step of a selection: the entities of one append and where the
+// selection goes on behind them.
+type portion struct {
+	ids    []string
+	stored map[string]store.Entity // those that were read anyway
+	cursor []byte
+	seen   int64 // units behind the cursor since the last portion
+}
+
+// maxLine bounds one line of a list, in bytes.
+const maxLine = 64 << 10
+
+// ErrBadList is the error of a list that holds something else than ids.
+var ErrBadList = errors.New("the list of entities is not usable")
+
+// walk hands the entities of a selection to f, in portions of at most size, from
+// a cursor on, which is nil for the start. It ends with the first error of f.
+func (e *Env) walk(ctx context.Context, s Selection, cursor []byte, size int, f func(portion) error) error {
+	switch {
+	case s.List != nil:
+		return walkList(ctx, s.List, cursor, size, f)
+	case !s.Since.IsZero():
+		return e.walkInbox(ctx, s, cursor, size, f)
+	}
+	return e.walkStore(ctx, s.Outdated, string(cursor), size, f)
+}
+
+const page = 500
+
+func (e *Env) walkStore(ctx context.Context, outdated bool, after string, size int, f func(portion) error) error {
+	for {
+		entities, err := e.Store.Entities(ctx, after, page)
+		if err != nil {
+			return err
+		}
+		if len(entities) == 0 {
+			return nil
+		}
+		p := portion{stored: map[string]store.Entity{}}
+		for i, entity := range entities {
+			p.seen++
+			p.cursor = []byte(entity.ID)
+			if !outdated || !e.Plan.Current(entity) {
+				p.ids = append(p.ids, entity.ID)
+				p.stored[entity.ID] = entity
+			}
+			if len(p.ids) == size || i == len(entities)-1 {
+				if err := f(p); err != nil {
+					return err
+				}
+				p = portion{stored: map[string]store.Entity{}}
+			}
+		}
+		after = entities[len(entities)-1].ID
+	}
+}
+
+// lines hands out the ids of a list, without empty lines, with their numbers from 1.
+func lines(list io.ReadSeeker, f func(number int64, id string) error) error {
+	if _, err := list.Seek(0, io.SeekStart); err != nil {
+		return err
+	}
+	s := bufio.NewScanner(list)
+	s.Buffer(make([]byte, 0, 4096), maxLine)
+	number := int64(0)
+	for s.Scan() {
+		number++
+		line := bytes.TrimSuffix(s.Bytes(), []byte("\r"))
+		if len(line) == 0 {
+			continue
+		}
+		if !utf8.Valid(line) || bytes.IndexByte(line, 0) >= 0 {
+			return fmt.Errorf("%w: line %d is no valid UTF-8 or holds a NUL", ErrBadList, number)
+		}
+		if err := f(number, string(line)); err != nil {
+			return err
+		}
+	}
+	if errors.Is(s.Err(), bufio.ErrTooLong) {
+		return fmt.Errorf("%w: line %d is longer than %d bytes", ErrBadList, number+1, maxLine)
+	}
+	return s.Err()
+}
+
+func walkList(ctx context.Context, list io.ReadSeeker, cursor []byte, size int, f func(portion) error) error {
+	var done int64
+	if cursor != nil {
+		if err := json.Unmarshal(cursor, &done); err != nil {
+			return fmt.Errorf("cursor: %w", err)
+		}
+	}
+	var p portion
+	flush := func() error {
+		if len(p.ids) == 0 {
+			return ctx.Err()
+		}
+		out := p
+		p = portion{}
+		return f(out)
+	}
+	err := lines(list, func(number int64, id string) error {
+		if number <= done {
+			return nil
+		}
+		p.ids, p.cursor, p.seen = append(p.ids, id), fmt.Append(nil, number), p.seen+1
+		if len(p.ids) < size {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// span is the cursor of a selection by time: offsets per inbox partition.
+type span struct {
+	Generation uint16          `json:"generation"`
+	Next       map[int32]int64 `json:"next"`
+	End        map[int32]int64 `json:"end"`
+}
+
+// recent bounds how many ids a selection by time remembers so as not to name
+// them again; to name one again does no harm.
+const recent = 100_000
+
+func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size int, f func(portion) error) error {
+	at := span{Generation: e.Inbox.Generation}
+	if cursor != nil {
+		if err := json.Unmarshal(cursor, &at); err != nil {
+			return fmt.Errorf("cursor: %w", err)
+		}
+		if at.Generation != e.Inbox.Generation {
+			return impossible("the inbox was replaced since this began: its offsets mean nothing any more")
+		}
+	} else if err := e.locate(ctx, s, &at); err != nil {
+		return err
+	}
+	known := make(map[string]bool)
+	var p portion
+	flush := func() error {
+		out := p
+		p = portion{}
+		var err error
+		if out.cursor, err = json.Marshal(at); err != nil {
+			return err
+		}
+		return f(out)
+	}
+	if cursor == nil {
+		// Where it ends is fixed before anything is appended: what this action puts
+		// into the inbox is not read by it.
+		if err := flush(); err != nil {
+			return err
+		}
+	}
+	err := e.Log.Scan(ctx, e.Inbox.Topic, at.Next, at.End, func(r transport.Scanned) error {
+		if r.Offset < at.Next[r.Partition] {
+			return nil
+		}
+		at.Next[r.Partition] = r.Offset + 1
+		p.seen++
+		if id := string(r.Key); isEvent(r) && !known[id] {
+			if len(known) >= recent {
+				clear(known)
+			}
+			known[id] = true
+			p.ids = append(p.ids, id)
+		}
+		if len(p.ids) < size && p.seen < 20*page {
+			return nil
+		}
+		return flush()
+	})
+	if err != nil {
+		return err
+	}
+	return flush()
+}
+
+// locate finds the offsets of a time range.
+func (e *Env) locate(ctx context.Context, s Selection, at *span) error {
+	_, ends, err := e.Log.Offsets(ctx, e.Inbox.Topic)
+	if err != nil {
+		return err
+	}
+	if at.Next, err = e.Log.OffsetsAt(ctx, e.Inbox.Topic, s.Since); err != nil {
+		return err
+	}
+	at.End = ends
+	if !s.Until.IsZero() {
+		until, err := e.Log.OffsetsAt(ctx, e.Inbox.Topic, s.Until)
+		if err != nil {
+			return err
+		}
+		for n := range at.End {
+			at.End[n] = min(at.End[n], until[n])
+		}
+	}
+	return nil
+}
+
+// isEvent tells events from control records.
+func isEvent(r transport.Scanned) bool {
+	for _, h := range r.Headers {
+		if h.Key == inbox.Header {
+			rec, err := inbox.Decode(r.Key, h.Value, r.Value)
+			return err == nil && rec.Event != nil
+		}
+	}
+	return false
+}

@@ -1,0 +1,379 @@
+package operate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Kind says what a task does to each entity.
+type Kind string
+
+const (
+	// Replay decides again from the current merged document.
+	Replay Kind = "replay"
+	// Reset sets the dam state to unknown: the next content passes, whatever it is.
+	Reset Kind = "reset"
+)
+
+// Task is an action on many entities.
+type Task struct {
+	Kind   Kind
+	Select Selection
+	// Services limits it to some services; empty is all.
+	Services []string
+	// Force sends also what equals the customer's last one (Replay).
+	Force bool
+	// Rate bounds the entities per second; 0 is no bound.
+	Rate float64
+	// Reason is for the audit.
+	Reason string
+}
+
+// Parameters are what tells a task from others, as JSON. An open job with the
+// same parameters is the same task.
+type Parameters struct {
+	All      bool       `json:"all,omitempty"`
+	Outdated bool       `json:"outdated,omitempty"`
+	Revision int64      `json:"revision,omitempty"`    // Outdated: the one to move to
+	List     string     `json:"list,omitempty"`        // hash of a list of ids
+	Listed   int64      `json:"list_length,omitempty"` // and how many it holds
+	Since    *time.Time `json:"since,omitempty"`
+	Until    *time.Time `json:"until,omitempty"`
+	Services []string   `json:"services,omitempty"`
+	Force    bool       `json:"force,omitempty"`
+	Reason   string     `json:"reason,omitempty"`
+}
+
+// Resume gives the task that a job's row describes. A list of ids is not in the
+// row, so such a job goes on only when the same list is given again.
+func Resume(j store.Job) (Task, error) {
+	var p Parameters
+	if err := json.Unmarshal(j.Parameters, &p); err != nil {
+		return Task{}, fmt.Errorf("job %d: %w", j.ID, err)
+	}
+	if p.List != "" {
+		return Task{}, impossible("job %d works on a list of entities: give the same list again", j.ID)
+	}
+	t := Task{Kind: Kind(j.Kind), Services: p.Services, Force: p.Force, Reason: p.Reason, Select: Selection{All: p.All, Outdated: p.Outdated}}
+	if p.Since != nil {
+		t.Select.Since = *p.Since
+	}
+	if p.Until != nil {
+		t.Select.Until = *p.Until
+	}
+	return t, nil
+}
+
+// parameters describes a task; it reads the list, if there is one.
+func (e *Env) parameters(t Task) (Parameters, error) {
+	p := Parameters{All: t.Select.All, Outdated: t.Select.Outdated, Services: slices.Clone(t.Services), Force: t.Force, Reason: t.Reason}
+	if p.Outdated {
+		p.Revision = e.Plan.Revision
+	}
+	slices.Sort(p.Services)
+	if !t.Select.Since.IsZero() {
+		p.Since = &t.Select.Since
+	}
+	if !t.Select.Until.IsZero() {
+		p.Until = &t.Select.Until
+	}
+	if t.Select.List != nil {
+		hash := sha256.New()
+		err := lines(t.Select.List, func(_ int64, id string) error {
+			p.Listed++
+			_, _ = io.WriteString(hash, id+"\n")
+			return nil
+		})
+		if err != nil {
+			return p, err
+		}
+		p.List = hex.EncodeToString(hash.Sum(nil)[:16])
+	}
+	return p, nil
+}
+
+// check finds what cannot be done.
+func (e *Env) check(t Task) error {
+	selected := 0
+	for _, is := range []bool{t.Select.All, t.Select.Outdated, t.Select.List != nil, !t.Select.Since.IsZero()} {
+		if is {
+			selected++
+		}
+	}
+	switch {
+	case selected != 1:
+		return impossible("say which entities, in exactly one way")
+	case !t.Select.Until.IsZero() && !t.Select.Until.After(t.Select.Since):
+		return impossible("the range of time is empty")
+	case t.Select.Outdated && len(t.Services) > 0:
+		return impossible("entities move to a configuration as a whole: no services together with outdated")
+	}
+	for _, s := range t.Services {
+		if _, ok := e.Plan.Service(s); !ok {
+			return impossible("there is no service %s in the active configuration", s)
+		}
+	}
+	return nil
+}
+
+// Result is what a task did, or would do.
+type Result struct {
+	Operation string `json:"operation,omitempty"` // empty for a preview
+	Job       int64  `json:"job,omitempty"`
+	Resumed   bool   `json:"resumed,omitempty"` // it went on where an earlier run was cut off
+	Entities  int64  `json:"entities"`          // that got a control record, over all runs of the job
+	Unknown   int64  `json:"unknown,omitempty"` // named, but not stored: passed over, in this run
+	// Services has the numbers of a preview, in the order of the configuration.
+	Services []Effect `json:"services,omitempty"`
+}
+
+// Effect is what a task would do to one service.
+type Effect struct {
+	Service string `json:"service"`
+	Send    int64  `json:"would_send"`      // changes that would be let through
+	Hold    int64  `json:"would_hold_back"` // equal to what the service has
+	Reset   int64  `json:"would_reset,omitempty"`
+	Fail    int64  `json:"would_fail,omitempty"` // would become dead letters
+}
+
+// progress is the cursor of a job with what has to be known beside it.
+type progress struct {
+	Cursor   json.RawMessage `json:"cursor,omitempty"` // of a list or a range, JSON
+	After    []byte          `json:"after,omitempty"`  // of the store, an entity id
+	Entities int64           `json:"entities"`
+}
+
+// size of a portion: small enough that a slow rate moves the cursor some times
+// a second.
+func (t *Task) size() int {
+	if t.Rate <= 0 {
+		return page
+	}
+	return max(1, min(page, int(t.Rate/4)))
+}
+
+// Run does a task as a job: control records are appended in portions, and the
+// job's cursor follows them. An open job with the same parameters is gone on
+// with. An error leaves the job open, and so does the end of ctx. The error
+// wraps store.ErrFenced when another process goes on with the job, and is an
+// *Impossible when the task cannot be done.
+func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
+	if err := e.check(t); err != nil {
+		return Result{}, err
+	}
+	p, err := e.parameters(t)
+	if err != nil {
+		return Result{}, err
+	}
+	text, err := json.Marshal(p)
+	if err != nil {
+		return Result{}, err
+	}
+	identity := p
+	identity.Reason = "" // another wording is no other task
+	same, err := json.Marshal(identity)
+	if err != nil {
+		return Result{}, err
+	}
+	key := sha256.Sum256(same)
+	job, err := e.Store.OpenJob(ctx, store.Job{
+		Kind: string(t.Kind), Key: hex.EncodeToString(key[:]), Parameters: text, Total: p.Listed, Actor: e.Actor,
+	})
+	if err != nil {
+		return Result{}, err
+	}
+	crash.At(crash.JobOpened, job.Kind)
+	r := &runner{env: e, task: t, job: job, result: Result{Operation: fmt.Sprintf("job-%d", job.ID), Job: job.ID, Resumed: job.Turn > 1}}
+	if err := r.restore(); err != nil {
+		return r.result, err
+	}
+	return r.result, r.run(ctx)
+}
+
+// runner is one run of a job. Not for concurrent use.
+type runner struct {
+	env    *Env
+	task   Task
+	job    store.Job
+	at     progress
+	result Result
+	pace   pace
+}
+
+func (r *runner) restore() error {
+	if r.job.Cursor == nil {
+		return nil
+	}
+	if err := json.Unmarshal(r.job.Cursor, &r.at); err != nil {
+		return fmt.Errorf("job %d: cursor: %w", r.job.ID, err)
+	}
+	r.result.Entities = r.at.Entities
+	return nil
+}
+
+func (r *runner) cursor() []byte {
+	if r.at.Cursor != nil {
+		return r.at.Cursor
+	}
+	return r.at.After
+}
+
+func (r *runner) run(ctx context.Context) error {
+	e, t := r.env, r.task
+	if err := r.onRecord(ctx, "begun"); err != nil {
+		return err
+	}
+	r.pace.perSecond = t.Rate
+	err := e.walk(ctx, t.Select, r.cursor(), t.size(), func(p portion) error { return r.portion(ctx, p) })
+	if err != nil {
+		if !errors.Is(err, store.ErrFenced) {
+			// How far it came belongs on record, also when the caller has gone.
+			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+			defer cancel()
+			err = errors.Join(err, r.onRecord(late, "cut off"))
+		}
+		return err
+	}
+	r.job.State = store.JobDone
+	if err := e.Store.SaveJob(ctx, r.job); err != nil {
+		return err
+	}
+	crash.At(crash.JobEnded, r.job.Kind)
+	return r.onRecord(ctx, "done")
+}
+
+// lastWrite bounds the audit row of a task that was cut off.
+const lastWrite = 5 * time.Second
+
+// portion appends the records of a portion, then moves the cursor.
+func (r *runner) portion(ctx context.Context, p portion) error {
+	e := r.env
+	ids, err := r.concerned(ctx, p)
+	if err != nil {
+		return err
+	}
+	if err := r.pace.wait(ctx, len(ids)); err != nil {
+		return err
+	}
+	records := make([]inbox.Record, len(ids))
+	for i, id := range ids {
+		c := r.task.control(r.result.Operation, e.Actor)
+		c.ID += "/" + id
+		records[i] = inbox.Record{Entity: id, Control: &c}
+	}
+	crash.At(crash.JobAppending, r.job.Kind)
+	if err := e.send(ctx, records); err != nil {
+		return fmt.Errorf("append to the inbox: %w", err)
+	}
+	crash.At(crash.JobAppended, r.job.Kind)
+	r.at.Entities += int64(len(ids))
+	if r.task.Select.All || r.task.Select.Outdated {
+		r.at.After = p.cursor
+	} else {
+		r.at.Cursor = p.cursor
+	}
+	if r.job.Cursor, err = json.Marshal(r.at); err != nil {
+		return err
+	}
+	r.job.Done += p.seen
+	r.result.Entities = r.at.Entities
+	// What was appended is worth keeping, also when the caller has just gone.
+	save, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	defer cancel()
+	if err := e.Store.SaveJob(save, r.job); err != nil {
+		return err
+	}
+	crash.At(crash.JobSaved, r.job.Kind)
+	if e.Progress != nil {
+		e.Progress(r.job.Done, r.job.Total)
+	}
+	return ctx.Err()
+}
+
+// control is the record that a task sends to each entity.
+func (t *Task) control(operation, actor string) inbox.Control {
+	c := inbox.Control{ID: operation, Action: inbox.Redecide, Services: t.Services, Force: t.Force, Actor: actor, Reason: t.Reason, Operation: operation}
+	if t.Kind == Reset {
+		c.Action, c.Force = inbox.Reset, false
+	}
+	return c
+}
+
+// concerned leaves out the ids of a portion that a record would do nothing to:
+// named ones that are not stored, and for a reset those without a dam row.
+func (r *runner) concerned(ctx context.Context, p portion) ([]string, error) {
+	ids, unknown, err := r.env.concerned(ctx, r.task, p)
+	r.result.Unknown += unknown
+	return ids, err
+}
+
+func (e *Env) concerned(ctx context.Context, t Task, p portion) (ids []string, unknown int64, err error) {
+	ids = p.ids
+	if t.Select.List != nil {
+		ids = nil
+		for _, id := range p.ids {
+			_, err := e.Store.Entity(ctx, id)
+			switch {
+			case errors.Is(err, store.ErrNotFound):
+				unknown++
+			case err != nil:
+				return nil, 0, err
+			default:
+				ids = append(ids, id)
+			}
+		}
+	}
+	if t.Kind != Reset || len(ids) == 0 {
+		return ids, unknown, nil
+	}
+	rows, err := e.rows(ctx, t.Services, ids)
+	if err != nil {
+		return nil, 0, err
+	}
+	has := make(map[string]bool, len(ids))
+	for _, row := range rows {
+		if row.Found {
+			has[row.Entity] = true
+		}
+	}
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !has[id] }), unknown, nil
+}
+
+// rows reads the dam rows of entities for services, all when there are none.
+func (e *Env) rows(ctx context.Context, services, ids []string) ([]store.Row, error) {
+	var keys []store.Key
+	for _, s := range e.Plan.Services {
+		if len(services) > 0 && !slices.Contains(services, s.Name) {
+			continue
+		}
+		for _, id := range ids {
+			keys = append(keys, store.Key{Service: s.Number, Entity: id})
+		}
+	}
+	if len(keys) == 0 {
+		return nil, nil
+	}
+	return e.Store.Rows(ctx, keys)
+}
+
+// onRecord writes an audit row of the whole task.
+func (r *runner) onRecord(ctx context.Context, state string) error {
+	detail, err := json.Marshal(map[string]any{
+		"operation": r.result.Operation, "state": state, "entities": r.result.Entities, "task": json.RawMessage(r.job.Parameters),
+	})
+	if err != nil {
+		return err
+	}
+	return r.env.audit(ctx, store.Audit{Action: string(r.task.Kind), Reason: r.task.Reason, Detail: detail})
+}
