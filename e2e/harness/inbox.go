@@ -28,10 +28,16 @@ type InboxHead struct {
 // EmbeddedInbox reads the whole inbox of a project whose process has ended.
 func (p Project) EmbeddedInbox() []*kgo.Record {
 	p.T.Helper()
+	return p.EmbeddedTopic("weir.inbox")
+}
+
+// EmbeddedTopic reads a whole topic of a project whose process has ended.
+func (p Project) EmbeddedTopic(name string) []*kgo.Record {
+	p.T.Helper()
 	b, err := embedded.Start(p.T.Context(), embedded.Options{Dir: p.Path("data/kafka")})
 	require.NoError(p.T, err)
 	defer b.Close()
-	return ReadTopic(p.T, b.Addrs(), "weir.inbox")
+	return ReadTopic(p.T, b.Addrs(), name)
 }
 
 // ReadTopic reads a topic from its start to its present end, partition by partition.

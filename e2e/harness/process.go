@@ -87,14 +87,26 @@ func (b *Buffer) String() string {
 // Start starts the pipeline with a command of its own and the project's
 // configuration. It is killed at the end of the test if it still runs.
 func (p Project) Start(command string, args ...string) *Process {
-	return p.StartAs("weir.yaml", command, args...)
+	return p.start(nil, "weir.yaml", command, args)
 }
 
 // StartAs is Start with another main configuration file.
 func (p Project) StartAs(config, command string, args ...string) *Process {
 	p.T.Helper()
+	return p.start(nil, config, command, args)
+}
+
+// StartEnv is Start with further variables of the environment, NAME=value.
+func (p Project) StartEnv(env []string, command string, args ...string) *Process {
+	p.T.Helper()
+	return p.start(env, "weir.yaml", command, args)
+}
+
+func (p Project) start(env []string, config, command string, args []string) *Process {
+	p.T.Helper()
 	words := append(strings.Fields(command), "-c", p.Path(config))
 	pr := &Process{T: p.T, Cmd: exec.Command(Binary, append(words, args...)...), Done: make(chan struct{})}
+	pr.Cmd.Env = append(os.Environ(), env...)
 	pr.Cmd.Stdout, pr.Cmd.Stderr = &pr.Out, &pr.Log
 	require.NoError(p.T, pr.Cmd.Start())
 	go func() {

@@ -1,0 +1,157 @@
+package hard
+
+import (
+	"database/sql"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/stretchr/testify/require"
+	_ "modernc.org/sqlite"
+)
+
+func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
+
+// onePartition keeps all events in one order, so that a second batch holds
+// everything that came while the first was decided.
+const onePartition = "kafka: {session_timeout: 1s, inbox: {partitions: 1}, changes: {partitions: 1}}\n"
+
+// dies runs the pipeline until it kills itself at the first passing of a point.
+func dies(t *testing.T, p harness.Project, point string) {
+	t.Helper()
+	run := p.StartEnv([]string{"WEIR_CRASH=" + first(point)}, "run --until-idle")
+	require.Equal(t, -1, run.Wait(), "it did not die at %s\n%s", point, harness.Tail(run.Log.String(), 60))
+}
+
+// outbox gives the states that the store holds as decided and perhaps not
+// published, one text per decision, such as "A B A".
+func outbox(t *testing.T, p harness.Project) []string {
+	t.Helper()
+	db, err := sql.Open("sqlite", p.Path("data/state.db"))
+	require.NoError(t, err)
+	defer db.Close()
+	rows, err := db.QueryContext(t.Context(), "SELECT payload FROM outbox ORDER BY id")
+	require.NoError(t, err)
+	defer rows.Close()
+	var all []string
+	for rows.Next() {
+		var encoded []byte
+		require.NoError(t, rows.Scan(&encoded))
+		var states []string
+		for len(encoded) > 0 {
+			c, rest, err := change.Decode(encoded)
+			require.NoError(t, err)
+			states = append(states, harness.StateOf(model.Record{Doc: c.Doc}))
+			encoded = rest
+		}
+		all = append(all, strings.Join(states, " "))
+	}
+	require.NoError(t, rows.Err())
+	return all
+}
+
+// published gives the states in the service's topic.
+func published(t *testing.T, p harness.Project) string {
+	t.Helper()
+	var states []string
+	for _, r := range p.EmbeddedTopic("weir.changes.acme.all.out") {
+		c, _, err := change.Decode(r.Value)
+		require.NoError(t, err)
+		states = append(states, harness.StateOf(model.Record{Doc: c.Doc}))
+	}
+	return strings.Join(states, " ")
+}
+
+// finish drains the project and checks the log sink: A, B, A, each once.
+func finish(t *testing.T, p harness.Project) {
+	t.Helper()
+	p.Drain()
+	got := p.Records("out/acme.jsonl")
+	require.Equal(t, []string{"A", "B", "A"}, harness.States(got, "X"))
+	require.NoError(t, model.CheckLog(p.Expected("acme"), "acme/all@out", got))
+	require.Empty(t, outbox(t, p), "what was published is no longer waiting")
+}
+
+// inOneBatch makes a project whose process died at a point of the publish of
+// X's states, decided in one batch. Events that change nothing stand before them:
+// the first batch takes some of those, and what came meanwhile is the second.
+// That is a matter of time still, so it tries until the store shows that it was so.
+func inOneBatch(t *testing.T, point string, states ...string) harness.Project {
+	t.Helper()
+	for range 20 {
+		p := harness.Simple(t, onePartition, map[string]string{"acme": harness.FileSink("acme")})
+		p.Write("events.jsonl", harness.Event(0, "W", "w"))
+		p.Drain()
+		lines := ""
+		for n := range 200 {
+			lines += harness.Event(1000+n, "W", "w")
+		}
+		for n, s := range states {
+			lines += harness.Event(1+n, "X", s)
+		}
+		p.Append("events.jsonl", lines)
+		p.Start("run --role ingest --until-idle").Ok()
+		run := p.StartEnv([]string{"WEIR_CRASH=" + point}, "run --until-idle")
+		if code := run.Wait(); code != -1 {
+			require.Zero(t, code, harness.Tail(run.Log.String(), 60))
+			continue // all of it before the point's passing came
+		}
+		if slices.Equal(outbox(t, p), []string{strings.Join(states, " ")}) {
+			return p
+		}
+	}
+	require.FailNow(t, "the states were never in one batch", strings.Join(states, " "))
+	return harness.Project{}
+}
+
+// first is the first passing of a point.
+func first(point string) string { return point + ":1" }
+
+// second is the second passing of a point: of the batch behind the first noise.
+func second(point string) string { return point + ":2" }
+
+// I1, I2, I4: A, B, A in one batch, killed after the commit and before anything
+// is published.
+func TestABAInOneBatchKilledBeforeThePublish(t *testing.T) {
+	p := inOneBatch(t, second(crash.DecideCommitted), "A", "B", "A")
+	require.Equal(t, "w", published(t, p))
+	finish(t, p)
+}
+
+// I1, I2, I4: the same, killed when the first A is published and the rest is not.
+func TestABAInOneBatchKilledInThePublish(t *testing.T) {
+	p := inOneBatch(t, first(crash.PublishHalf), "A", "B", "A")
+	require.Equal(t, "w A", published(t, p))
+	finish(t, p)
+}
+
+// I1, I2, I4: A, B, A in two batches, killed before the publish of either.
+func TestABAInTwoBatchesKilledBeforeThePublish(t *testing.T) {
+	p := harness.Simple(t, onePartition, map[string]string{"acme": harness.FileSink("acme")})
+	p.Write("events.jsonl", harness.Event(1, "X", "A"))
+	dies(t, p, crash.DecideCommitted)
+	require.Equal(t, []string{"A"}, outbox(t, p))
+	require.Empty(t, published(t, p))
+	p.Append("events.jsonl", harness.Event(2, "X", "B")+harness.Event(3, "X", "A"))
+	dies(t, p, crash.DecideCommitted)
+	require.Equal(t, "A", published(t, p), "the first batch was published from the store, the second not yet")
+	finish(t, p)
+}
+
+// I1, I2, I4: A, B, A in two batches, killed in the middle of the publish of
+// both: of the first, and of the first again when the store's outbox is
+// published with the second's.
+func TestABAInTwoBatchesKilledInThePublish(t *testing.T) {
+	p := inOneBatch(t, first(crash.PublishHalf), "A", "B")
+	require.Equal(t, "w A", published(t, p))
+	p.Append("events.jsonl", harness.Event(3, "X", "A"))
+	dies(t, p, crash.RepublishHalf)
+	require.Equal(t, "w A A", published(t, p), "the first is published once more, as the same change")
+	dies(t, p, crash.DecideCommitted)
+	require.Equal(t, "w A A A B", published(t, p))
+	finish(t, p)
+}
