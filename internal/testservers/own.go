@@ -34,6 +34,7 @@ type Server struct {
 	name   string
 	script string
 	folder string
+	env    []string // of the script, beside what this process has
 
 	// Address is where it listens: a URL for postgres (superuser, database postgres) and chdb
 	// (http://host:port), host:port for valkey, kafka and clickhouse.
@@ -44,6 +45,21 @@ type Server struct {
 // test alone and removes it after the test. PostgreSQL takes about two seconds, Kafka about six and
 // some 400 MB of memory, the others less than one second.
 func StartOwn(t testing.TB, name string) *Server {
+	t.Helper()
+	return startOwn(t, name)
+}
+
+// StartOwnKafkaBehindProxy is StartOwn of a Kafka that has a second listener, for clients whose
+// connections a test disturbs. Kafka listens at upstream there and tells those clients to come to
+// advertised, on which the test's proxy is to listen; nobody else takes that port. Clients that start
+// at Address know nothing of all this.
+func StartOwnKafkaBehindProxy(t testing.TB) (s *Server, upstream, advertised string) {
+	t.Helper()
+	s = startOwn(t, "kafka", "WEIR_KAFKA_PROXIED=1")
+	return s, s.value("WEIR_TEST_KAFKA_PROXIED"), s.value("WEIR_TEST_KAFKA_ADVERTISED")
+}
+
+func startOwn(t testing.TB, name string, env ...string) *Server {
 	t.Helper()
 	if testing.Short() {
 		t.Skip("needs a real server")
@@ -64,7 +80,7 @@ func StartOwn(t testing.TB, name string) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Server{t: t, name: name, script: filepath.Join(root, "scripts", "servers"), folder: folder}
+	s := &Server{t: t, name: name, script: filepath.Join(root, "scripts", "servers"), folder: folder, env: env}
 	t.Cleanup(func() {
 		if t.Failed() {
 			s.printLog()
@@ -96,6 +112,10 @@ func (s *Server) Stop() { s.t.Helper(); s.must("stop") }
 // Kill ends it and its children with SIGKILL.
 func (s *Server) Kill() { s.t.Helper(); s.must("kill") }
 
+// Quit is PostgreSQL's immediate shutdown: no client is waited for and nothing is written down, so
+// that the next Start recovers from the log. No other server has one.
+func (s *Server) Quit() { s.t.Helper(); s.must("quit") }
+
 // Pause stops it in the middle of what it does (SIGSTOP), connections stay open; Resume lets it go on.
 func (s *Server) Pause() { s.t.Helper(); s.must("pause") }
 
@@ -104,11 +124,17 @@ func (s *Server) Resume() { s.t.Helper(); s.must("resume") }
 
 func (s *Server) address() string {
 	s.t.Helper()
+	return s.value(variables()[s.name])
+}
+
+// value is what the server made known under the name of a variable.
+func (s *Server) value(variable string) string {
+	s.t.Helper()
 	environment, err := os.ReadFile(filepath.Join(s.folder, "env"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	return valueIn(string(environment), variables()[s.name])
+	return valueIn(string(environment), variable)
 }
 
 func (s *Server) must(action string) {
@@ -122,7 +148,7 @@ func (s *Server) command(arguments ...string) (output string, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), ownTimeout)
 	defer cancel()
 	command := exec.CommandContext(ctx, s.script, arguments...)
-	command.Env = append(os.Environ(), "WEIR_RUN="+s.folder)
+	command.Env = append(append(os.Environ(), "WEIR_RUN="+s.folder), s.env...)
 	combined, err := command.CombinedOutput()
 	return strings.TrimSpace(string(combined)), err
 }
