@@ -1,0 +1,18 @@
+package chaos
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+)
+
+// defaultRounds have every kind of fault.
+const defaultRounds = 6
+
+var (
+	rounds = flag.Int("chaos.rounds", defaultRounds, "rounds of random faults; six have every kind")
+	seed   = flag.Uint64("chaos.seed", 1, "what the faults are drawn from")
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }

@@ -1,0 +1,269 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	// patience bounds the wait for everything to be well again. Drivers notice a
+	// half-open connection by their own time limits, the longest a minute.
+	patience = 5 * time.Minute
+	// entities are few, so that every one of them is in flight all the time.
+	entities = 60
+	// batch is the number of events of one step.
+	batch = 8
+	// pace is the least time between two steps.
+	pace = 40 * time.Millisecond
+)
+
+// acme and beta are the customers of the harness's distributed configuration
+// with short pauses between attempts.
+const acme = `
+customer: acme
+projections:
+  ripeness:
+    when: doc.origin in ["EC", "CO"]
+    fields:
+      banana_id: id
+      ripeness.level: lab.level
+      kind: {const: banana}
+    deliver:
+      warehouse: {clickhouse: {url: "%s", table: acme_ripeness, linger: 20ms}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+      hook: {webhook: {url: "%s", secret: "%s", timeout: 2s}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+  list:
+    fields: {banana_id: id, grade: {path: grade, default: none}}
+    deliver:
+      current: {postgres: {url: "%s", table: acme_list}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+`
+
+const beta = `
+customer: beta
+projections:
+  stock:
+    fields: {id: id, weight: weight, items: "items.#.name", place: place}
+    deliver:
+      history: {postgres: {url: "%s", table: beta_stock, mode: append, columns: {doc: {type: json, path: "@this"}}}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+      feed: {kafka: {topic: "%sfeed"}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+`
+
+// world is all that a test has running.
+type world struct {
+	t         *testing.T
+	servers   map[string]*testservers.Server
+	nets      map[string]*proxy
+	cluster   *harness.Cluster
+	hook      *harness.Receiver
+	project   harness.Project
+	processes []*harness.Process // that are meant to run
+	all       []*harness.Process
+	load      load
+}
+
+func newWorld(t *testing.T, seed uint64) *world {
+	w := &world{t: t, servers: map[string]*testservers.Server{}, nets: map[string]*proxy{}, hook: harness.NewReceiver(t)}
+	start := func(name, kind string) *testservers.Server {
+		s := testservers.StartOwn(t, kind)
+		w.servers[name] = s
+		return s
+	}
+	behind := func(name, address string) string {
+		w.nets[name] = newProxy(t, "127.0.0.1:0", address)
+		return w.nets[name].address()
+	}
+	behindURL := func(name, address string) string {
+		u, err := url.Parse(address)
+		require.NoError(t, err)
+		u.Host = behind(name, u.Host)
+		return u.String()
+	}
+	store, target := start(storeServer, "postgres"), start(targetServer, "postgres")
+	valkey, click := start(valkeyServer, "valkey"), start(clickServer, "chdb")
+	kafka, upstream, advertised := testservers.StartOwnKafkaBehindProxy(t)
+	w.servers[kafkaServer], w.nets[kafkaServer] = kafka, newProxy(t, advertised, upstream)
+
+	c := &harness.Cluster{
+		T: t, Brokers: []string{kafka.Address}, Prefix: "chaos.", Store: store.Address, Target: target.Address,
+		Clickhouse: click.Address + "/default", Sent: map[string]*kgo.Record{},
+	}
+	var err error
+	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	require.NoError(t, err)
+	t.Cleanup(c.Kafka.Close)
+	c.Topics(4, c.Prefix+"registry", c.Prefix+"lab", c.Prefix+"overlay", c.Prefix+"feed")
+	w.cluster = c
+
+	customer := behindURL(targetServer, c.Target)
+	w.project = harness.NewProject(t, map[string]string{
+		"weir.yaml":           fmt.Sprintf(harness.DistributedMain, behindURL(storeServer, c.Store), behind(valkeyServer, valkey.Address), "chaos:", advertised, c.Prefix),
+		"customers/acme.yaml": fmt.Sprintf(acme, behindURL(clickServer, c.Clickhouse), behindURL(hookServer, w.hook.URL()), harness.WebhookSecret, customer),
+		"customers/beta.yaml": fmt.Sprintf(beta, customer, c.Prefix),
+	})
+	w.load = load{cluster: c, random: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}, 1)}
+	t.Cleanup(w.keepLogs)
+	return w
+}
+
+// run starts one process more.
+func (w *world) run() *harness.Process {
+	pr := w.project.Start("run")
+	w.all = append(w.all, pr)
+	return pr
+}
+
+// keepLogs writes the whole logs of a test that failed.
+func (w *world) keepLogs() {
+	if !w.t.Failed() {
+		return
+	}
+	dir, err := os.MkdirTemp("", "weir-chaos-") //nolint:usetesting // to be read after the test
+	require.NoError(w.t, err)
+	for i, pr := range w.all {
+		require.NoError(w.t, os.WriteFile(filepath.Join(dir, fmt.Sprintf("process-%d-pid-%d.log", i, pr.Cmd.Process.Pid)), []byte(pr.Log.String()), 0o644))
+	}
+	w.t.Log("the logs of all processes are in", dir)
+}
+
+// settle waits until all sinks agree with the model and all processes are ready.
+func (w *world) settle() {
+	w.t.Helper()
+	start := time.Now()
+	w.eventually("all is well again", func() error {
+		for i, pr := range w.processes {
+			require.False(w.t, pr.Ended(), "process %d ended by itself", i)
+			if status, body := pr.Get("/readyz"); status != 200 {
+				return fmt.Errorf("process %d is not ready: %s", i, body)
+			}
+		}
+		return w.cluster.Checks(w.hook)
+	})
+	require.Empty(w.t, w.project.Letters(), "dead letters")
+	w.t.Logf("well again after %v", time.Since(start).Round(10*time.Millisecond))
+}
+
+// eventually is harness.Eventually with more patience, for conditions that are
+// dear to look at.
+func (w *world) eventually(what string, f func() error) {
+	w.t.Helper()
+	tick := time.NewTicker(300 * time.Millisecond)
+	defer tick.Stop()
+	deadline := time.Now().Add(patience)
+	for {
+		err := f()
+		if err == nil {
+			return
+		}
+		require.False(w.t, time.Now().After(deadline), "%s: %v", what, err)
+		<-tick.C
+	}
+}
+
+// load sends events without an end, in steps.
+type load struct {
+	cluster *harness.Cluster
+	random  *rand.Rand
+	serial  int
+
+	mu   sync.Mutex
+	step int // guarded by mu
+	err  error
+	news chan struct{} // capacity 1: a step was done
+}
+
+// start begins at step 0 and gives what stops it and returns its failure.
+func (l *load) start(ctx context.Context) (stop func() error) {
+	l.step, l.err = 0, nil
+	end := make(chan struct{})
+	var running sync.WaitGroup
+	running.Go(func() {
+		tick := time.NewTicker(pace)
+		defer tick.Stop()
+		for {
+			select {
+			case <-end:
+				return
+			case <-tick.C:
+			}
+			err := l.send(ctx)
+			l.mu.Lock()
+			l.step++
+			l.err = err
+			l.mu.Unlock()
+			select {
+			case l.news <- struct{}{}:
+			default:
+			}
+			if err != nil {
+				return
+			}
+		}
+	})
+	return func() error {
+		close(end)
+		running.Wait()
+		return l.err
+	}
+}
+
+// send is one step.
+func (l *load) send(ctx context.Context) error {
+	records := harness.Bananas(l.random, l.cluster.Prefix, batch, entities, &l.serial)
+	for _, result := range l.cluster.Kafka.ProduceSync(ctx, records...) {
+		if result.Err != nil {
+			return result.Err
+		}
+		r := result.Record
+		l.cluster.Sent[fmt.Sprintf("%s/%d/%d", r.Topic[strings.LastIndexByte(r.Topic, '.')+1:], r.Partition, r.Offset)] = r
+	}
+	return nil
+}
+
+// reach waits for a step.
+func (l *load) reach(t testing.TB, step int) {
+	t.Helper()
+	timeout := time.After(patience)
+	for {
+		l.mu.Lock()
+		now, err := l.step, l.err
+		l.mu.Unlock()
+		require.NoError(t, err)
+		if now >= step {
+			return
+		}
+		select {
+		case <-l.news:
+		case <-timeout:
+			require.FailNow(t, "the load stands still", "at step %d", now)
+		}
+	}
+}
+
+// members counts the members of each consumer group.
+func (w *world) members() (map[string]int, error) {
+	groups, err := kadm.NewClient(w.cluster.Kafka).DescribeGroups(w.t.Context())
+	if err != nil {
+		return nil, err
+	}
+	n := map[string]int{}
+	for _, g := range groups {
+		if g.Err != nil {
+			return nil, g.Err
+		}
+		n[g.Group] = len(g.Members)
+	}
+	return n, nil
+}
