@@ -399,6 +399,15 @@ func (l *lane) reclaim(ctx context.Context, partitions []int32) error {
 	return nil
 }
 
+// decided adds the next offset of every partition that the lane owns.
+func (l *lane) decided(next map[store.Partition]int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for n, o := range l.owned {
+		next[l.partition(n)] = o.next
+	}
+}
+
 // retry repeats op with back-off until it succeeds, ctx ends, or its error is
 // one that time does not heal. It says once that it halts and once that it goes on.
 func (l *lane) retry(ctx context.Context, what string, op func() error) error {

@@ -89,7 +89,7 @@ func (p *Pipeline) decide(ctx context.Context, plan *dam.Plan) error {
 	topic := p.cfg.Kafka.Inbox.Topic
 	window := p.groupWindow(p.cfg.Decide.BatchEvents*p.cfg.Decide.Lanes, p.cfg.Kafka.Inbox.Partitions)
 	gc := p.groupConfig(p.cfg.Kafka.Group+".decide", window, topic)
-	gc.Claims = decider
+	gc.Claims, gc.OnBehind = decider, p.storeBehind
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		return err

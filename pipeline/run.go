@@ -222,12 +222,6 @@ func (p *Pipeline) groupConfig(id string, window int, topics ...string) transpor
 	}
 }
 
-// recordsGone is told when records that were still wanted are gone.
-func (p *Pipeline) recordsGone(topic string, partition int32, wanted, got int64) {
-	p.gauges.resets.WithLabelValues(topic).Inc()
-	p.log.Error("records that were still wanted are gone from the topic", "topic", topic, "partition", partition, "wanted_offset", wanted, "going_on_at", got)
-}
-
 // loop runs f on a goroutine of its own; the given function cancels it and waits.
 func loop(f func(ctx context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(context.Background())

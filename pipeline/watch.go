@@ -20,6 +20,7 @@ type gauges struct {
 	sourceLag *prometheus.GaugeVec // source
 	letters   *prometheus.GaugeVec // stage
 	resets    *prometheus.CounterVec
+	rereads   prometheus.Counter
 	ready     prometheus.Gauge
 }
 
@@ -37,9 +38,12 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic.",
 		}, []string{"topic"}),
+		rereads: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided.",
+		}),
 		ready: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
 	}
-	reg.MustRegister(g.resets, g.ready)
+	reg.MustRegister(g.resets, g.rereads, g.ready)
 	return g
 }
 
@@ -104,6 +108,7 @@ func (p *Pipeline) look(ctx context.Context) {
 	if p.Ready() == nil {
 		p.gauges.ready.Set(1)
 	}
+	p.checkStore(ctx)
 	if lags, err := p.inboxLag(ctx); err == nil {
 		for n, lag := range lags {
 			p.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
@@ -144,7 +149,7 @@ func (p *Pipeline) sources() []*source {
 
 // inboxLag is what the store's watermarks are behind the inbox, by partition.
 func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
-	ends, err := p.admin.EndOffsets(ctx, p.cfg.Kafka.Inbox.Topic)
+	starts, ends, err := p.admin.Offsets(ctx, p.cfg.Kafka.Inbox.Topic)
 	if err != nil {
 		return nil, err
 	}
@@ -154,7 +159,9 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	}
 	lags := make(map[int32]int64, len(ends))
 	for n, end := range ends {
-		lags[n] = max(0, end-marks[store.Partition{Generation: p.inbox.Load().Generation, Number: n}])
+		// What retention removed is not waiting any more.
+		next := max(starts[n], marks[store.Partition{Generation: p.inbox.Load().Generation, Number: n}])
+		lags[n] = max(0, end-next)
 	}
 	return lags, nil
 }

@@ -77,12 +77,17 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		return nil, ctx.Err()
 	}
 
-	var gone []func()
+	var tells []func()
 	moved := func(tp topicPartition, wanted, got int64) {
-		gone = append(gone, func() { g.moved(tp, wanted, got) })
+		tells = append(tells, func() { g.moved(tp, wanted, got) })
+	}
+	behind := func(tp topicPartition, committed, from int64) {
+		if g.gc.OnBehind != nil {
+			tells = append(tells, func() { g.gc.OnBehind(tp.topic, tp.partition, committed, from) })
+		}
 	}
 	defer func() {
-		for _, tell := range gone { // not under the lock
+		for _, tell := range tells { // not under the lock
 			tell()
 		}
 	}()
@@ -97,6 +102,9 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 			}
 			wanted := o.EpochOffset().Offset
 			if at, ok := starts[t][p]; ok {
+				if was := g.fetched[tp]; at < wanted && (was == "" || was == lt.id) {
+					behind(tp, wanted, at)
+				}
 				wanted = at
 				o = kgo.NewOffset().At(at)
 			} else if was := g.fetched[tp]; wanted >= 0 && was != "" && was != lt.id {

@@ -40,6 +40,10 @@ type GroupConfig struct {
 	// offset it wanted and the one where it goes on, which is the oldest
 	// there is, never the newest. It is also logged. It must not block.
 	OnReset func(topic string, partition int32, wanted, got int64)
+	// OnBehind, if not nil, is told when Claims gives an offset below the one
+	// that the group has committed: what was acknowledged is read again. It
+	// must not block.
+	OnBehind func(topic string, partition int32, committed, from int64)
 
 	NackMin time.Duration // back-off of the first Nack, doubles. Defaults to 100 ms
 	NackMax time.Duration // Defaults to 5 s

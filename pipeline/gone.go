@@ -1,0 +1,34 @@
+package pipeline
+
+import (
+	"context"
+)
+
+// recordsGone is told when records that were still wanted are gone.
+func (p *Pipeline) recordsGone(topic string, partition int32, wanted, got int64) {
+	p.gauges.resets.WithLabelValues(topic).Inc()
+	p.log.Error("records that were still wanted are gone from the topic", "topic", topic, "partition", partition, "wanted_offset", wanted, "going_on_at", got)
+}
+
+// storeBehind is told when the watermark is below what was decided once: the
+// store was restored, or failed over without its last commits.
+func (p *Pipeline) storeBehind(_ string, partition int32, decided, watermark int64) {
+	p.gauges.rereads.Inc()
+	p.log.Warn("the store is behind the inbox: what it forgot is read again", "partition", partition, "decided_once_to", decided, "reading_from", watermark)
+}
+
+// checkStore looks whether the store went back under this process. Decisions
+// notice it by themselves; without it an inbox in which nothing new comes
+// would be read again at the next event only.
+func (p *Pipeline) checkStore(ctx context.Context) {
+	p.parts.mu.Lock()
+	d := p.parts.decider
+	p.parts.mu.Unlock()
+	if d == nil {
+		return
+	}
+	decided := d.Decided() // before the store is asked: watermarks only grow
+	if marks, err := p.store.Watermarks(ctx); err == nil {
+		d.Compare(decided, marks)
+	}
+}
