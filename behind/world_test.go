@@ -1,0 +1,282 @@
+package behind
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// config has one source and four sinks.
+const config = `
+store: {postgres: {url: %q}}
+gate: {valkey: {address: %q, prefix: %q}}
+kafka: {brokers: [%q], prefix: "%sweir", session_timeout: 3s, inbox: {partitions: 4}}
+sources:
+  events: {kafka: {topic: %q, window: %d}, entity: key, event_id: header:ce_id}
+customers: [acme.yaml]
+admin: {listen: "127.0.0.1:0"}
+`
+
+const customer = `
+customer: acme
+projections:
+  all:
+    fields: {id: id, state: state}
+    deliver:
+      current: {postgres: {url: %[1]q, table: acme_current}}
+      history: {postgres: {url: %[1]q, table: acme_history, mode: append}}
+      hook: %[2]s
+      feed: {kafka: {topic: "%[3]sfeed"}}
+`
+
+// The services of the configuration.
+const (
+	current = "acme/all@current"
+	history = "acme/all@history"
+	hook    = "acme/all@hook"
+	feed    = "acme/all@feed"
+)
+
+const entities = 40
+
+// world is one project on servers, with what was sent into it.
+type world struct {
+	*harness.Cluster
+	harness.Project
+	Admin    *kadm.Client
+	Receiver *harness.Receiver
+	serial   int
+	sent     map[string]map[place]*kgo.Record // topic identity to what it held
+	// inboxes are earlier inbox topics, as they were before they were deleted,
+	// from generation 1 on.
+	inboxes [][]*kgo.Record
+}
+
+type place struct {
+	partition int32
+	offset    int64
+}
+
+// newWorld makes a world whose state is in the given store. window is that of
+// the source: 1 is the transport of watermill-kafka.
+func newWorld(t *testing.T, store string, window int) *world {
+	return newWorldWithSource(t, store, window, nil)
+}
+
+func newWorldWithSource(t *testing.T, store string, window int, settings map[string]*string) *world {
+	valkey, keys := testservers.Valkey(t)
+	c := &harness.Cluster{T: t, Store: store, Target: testservers.Postgres(t)}
+	c.Brokers, c.Prefix = testservers.Kafka(t)
+	var err error
+	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.MetadataMinAge(100*time.Millisecond))
+	require.NoError(t, err)
+	t.Cleanup(c.Kafka.Close)
+	r := harness.NewReceiver(t)
+	w := &world{Cluster: c, Admin: kadm.NewClient(c.Kafka), Receiver: r, sent: map[string]map[place]*kgo.Record{}}
+	w.Project = harness.NewProject(t, map[string]string{
+		"weir.yaml": fmt.Sprintf(config, store, valkey, keys, c.Brokers[0], c.Prefix, w.source(), window),
+		"acme.yaml": fmt.Sprintf(customer, c.Target, harness.HookSink(r), c.Prefix),
+	})
+	c.Topics(1, c.Prefix+"feed")
+	w.create(w.source(), 2, settings)
+	return w
+}
+
+func (w *world) t() testing.TB  { return w.Cluster.T }
+func (w *world) source() string { return w.Prefix + "events" }
+func (w *world) inbox() string  { return w.Prefix + "weir.inbox" }
+func (w *world) changes(service string) string {
+	var customer, projection, sink string
+	_, err := fmt.Sscanf(service, "%4s/%3s@%s", &customer, &projection, &sink)
+	require.NoError(w.t(), err)
+	return fmt.Sprintf("%sweir.changes.%s.%s.%s", w.Prefix, customer, projection, sink)
+}
+
+// create makes a topic, which the cluster may not know at once everywhere.
+func (w *world) create(topic string, partitions int32, settings map[string]*string) {
+	w.t().Helper()
+	harness.Eventually(w.t(), "the creation of "+topic, func() error {
+		made, err := w.Admin.CreateTopics(w.t().Context(), partitions, 1, settings, topic)
+		return errors.Join(err, made.Error())
+	})
+	harness.Eventually(w.t(), "the topic "+topic, func() error {
+		topics, err := w.Admin.ListTopics(w.t().Context(), topic)
+		return errors.Join(err, topics.Error(), topics[topic].Err)
+	})
+}
+
+// topicID is the identity of a topic.
+func (w *world) topicID(topic string) string {
+	topics, err := w.Admin.ListTopics(w.t().Context(), topic)
+	require.NoError(w.t(), err)
+	require.NoError(w.t(), topics[topic].Err)
+	return topics[topic].ID.String()
+}
+
+// remove deletes a topic, and returns when it is gone.
+func (w *world) remove(topic string) {
+	w.t().Helper()
+	gone, err := w.Admin.DeleteTopics(w.t().Context(), topic)
+	require.NoError(w.t(), errors.Join(err, gone.Error()))
+	// The client of the tests must forget the identity.
+	w.Kafka.PurgeTopicsFromClient(topic)
+	harness.Eventually(w.t(), "the deletion of "+topic, func() error {
+		topics, err := w.Admin.ListTopics(w.t().Context(), topic)
+		if err == nil && topics[topic].Err == nil {
+			err = harness.ErrNotYet
+		} else {
+			err = nil
+		}
+		return err
+	})
+}
+
+// round is one event per entity, each with a state of its own; every third
+// entity says it twice, under another event id.
+func (w *world) round() []*kgo.Record {
+	var all []*kgo.Record
+	for e := range entities {
+		w.serial++
+		for n := range 1 + (e+2)%3/2 {
+			r := harness.Record(w.source(), fmt.Sprint("E", e), fmt.Sprintf(`{"id":"E%d","state":"s%d"}`, e, w.serial))
+			r.Headers = []kgo.RecordHeader{{Key: "ce_id", Value: []byte(fmt.Sprintf("e%d-%d", w.serial, n))}}
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// say sends rounds of events and remembers where they stand.
+func (w *world) say(rounds int) {
+	w.t().Helper()
+	for range rounds {
+		w.send(w.Kafka, w.round())
+	}
+}
+
+func (w *world) send(client *kgo.Client, records []*kgo.Record) {
+	w.t().Helper()
+	require.NoError(w.t(), client.ProduceSync(w.t().Context(), records...).FirstErr())
+	w.remember(records)
+}
+
+// remember notes events that were produced.
+func (w *world) remember(records []*kgo.Record) {
+	id := w.topicID(w.source())
+	if w.sent[id] == nil {
+		w.sent[id] = map[place]*kgo.Record{}
+	}
+	for _, r := range records {
+		w.sent[id][place{r.Partition, r.Offset}] = r
+	}
+}
+
+func description() model.Config {
+	return model.Config{
+		Sources: []model.Source{{Name: "events", Entity: "key", EventID: "header:ce_id"}},
+		Projection: []model.Projection{{
+			Services: []string{current, history, hook, feed},
+			Fields:   []model.Field{{To: "id", From: "id"}, {To: "state", From: "state"}},
+		}},
+	}
+}
+
+// expected is what the model makes of the inbox, an error as long as an event
+// is not in it. Events of identities in lost need not be there.
+func (w *world) expected(lost ...*kgo.Record) (model.Expected, error) {
+	w.t().Helper()
+	taken := map[string]bool{}
+	for _, r := range lost {
+		taken[harness.Header(r, "ce_id")] = true
+	}
+	var events []model.Event
+	for i, records := range append(w.inboxes[:len(w.inboxes):len(w.inboxes)], harness.ReadTopic(w.t(), w.Brokers, w.inbox())) {
+		events = append(events, harness.ModelEvents(w.t(), uint64(i+1), records, func(h harness.InboxHead) (string, map[string]string, []byte) {
+			r := w.sent[h.Topic][place{h.Partition, h.Offset}]
+			require.NotNil(w.t(), r, "the inbox has an event that nobody sent: %+v", h)
+			taken[harness.Header(r, "ce_id")] = true
+			return string(r.Key), map[string]string{"ce_id": harness.Header(r, "ce_id")}, r.Value
+		})...)
+	}
+	for _, records := range w.sent {
+		for p, r := range records {
+			if !taken[harness.Header(r, "ce_id")] {
+				return nil, fmt.Errorf("the event at %v is not in the inbox", p)
+			}
+		}
+	}
+	return model.Run(description(), events)
+}
+
+// check compares all sinks with the model.
+func (w *world) check(lost ...*kgo.Record) error {
+	w.t().Helper()
+	want, err := w.expected(lost...)
+	if err != nil {
+		return err
+	}
+	return w.compare(want)
+}
+
+func (w *world) compare(want model.Expected) error {
+	attempts := w.Receiver.Received()
+	return errors.Join(
+		model.CheckAttempts(want, hook, attempts),
+		model.CheckState(want, hook, model.Newest(attempts)),
+		model.CheckState(want, current, model.Newest(w.Rows("acme_current", current, "entity"))),
+		model.CheckLog(want, history, w.Rows("acme_history", history, "seq")),
+		model.CheckLog(want, feed, w.Feed()),
+	)
+}
+
+// agree waits until all sinks are as the model says.
+func (w *world) agree(pr *harness.Process) {
+	w.t().Helper()
+	harness.Eventually(w.t(), "all sinks agree with the model", func() error {
+		require.False(w.t(), pr.Ended(), harness.Tail(pr.Log.String(), 60))
+		return w.check()
+	})
+}
+
+// run starts the pipeline and returns when it works.
+func (w *world) run() *harness.Process {
+	w.t().Helper()
+	pr := w.Start("run")
+	pr.Ready(200)
+	return pr
+}
+
+// stop ends a process in its orderly way.
+func stop(pr *harness.Process) {
+	pr.T.Helper()
+	pr.Terminate()
+	pr.Ok()
+}
+
+// drain runs the pipeline until it is idle and gives the ended process.
+func (w *world) drain(args ...string) *harness.Process {
+	w.t().Helper()
+	pr := w.Start("run --until-idle --json", args...)
+	pr.Ok()
+	return pr
+}
+
+// repeated counts attempts at the webhook whose key it had accepted before.
+func (w *world) repeated() (n int) {
+	keys := map[string]bool{}
+	for _, r := range w.Receiver.Received() {
+		if keys[r.Key] {
+			n++
+		}
+		keys[r.Key] = true
+	}
+	return n
+}
