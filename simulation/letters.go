@@ -1,0 +1,226 @@
+package simulation
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+func (s *state) addLetters(letters []store.DeadLetter) {
+	for _, l := range letters {
+		if _, known := s.keys[l.DedupKey]; known {
+			continue
+		}
+		s.letterID++
+		l.ID, l.Created, l.State, l.Original = s.letterID, now(), store.LetterOpen, nil
+		l.Stage = store.Stage(store.Legible(string(l.Stage)))
+		l.Code, l.Reason, l.Source, l.Service = store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service)
+		l.Entity, l.EventID, l.Topic = store.Legible(l.Entity), store.Legible(l.EventID), store.Legible(l.Topic)
+		l.Payload, l.Headers = append([]byte{}, l.Payload...), bytes.Clone(l.Headers)
+		s.keys[l.DedupKey] = l.ID
+		s.letters = append(s.letters, l)
+	}
+}
+
+// letter finds a letter by its id.
+func (s *state) letter(id int64) (int, bool) {
+	return slices.BinarySearchFunc(s.letters, id, func(l store.DeadLetter, id int64) int { return cmp.Compare(l.ID, id) })
+}
+
+func (s *state) settle(settled []store.Settled) {
+	for _, x := range settled {
+		if i, ok := s.letter(x.ID); ok && (s.letters[i].State == store.LetterOpen || s.letters[i].State == store.LetterDiscarded) {
+			s.letters[i].State = x.State
+		}
+	}
+}
+
+// AddLetters implements store.DeadLetters.
+func (m *Memory) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
+	return m.run(ctx, func() error { m.state.addLetters(letters); return nil })
+}
+
+// ListLetters implements store.DeadLetters.
+func (m *Memory) ListLetters(ctx context.Context, f store.LetterFilter) (page []store.DeadLetter, err error) {
+	if f.Limit <= 0 {
+		f.Limit = 100
+	}
+	is := func(want, got string) bool { return want == "" || want == got }
+	err = m.run(ctx, func() error {
+		for _, l := range m.state.letters {
+			if len(page) < f.Limit && l.ID > f.AfterID && is(string(f.Stage), string(l.Stage)) && is(f.Source, l.Source) &&
+				is(f.Service, l.Service) && is(f.Entity, l.Entity) && is(f.Code, l.Code) && is(string(f.State), string(l.State)) {
+				l.Payload, l.Original = nil, nil
+				page = append(page, l)
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
+// Letter implements store.DeadLetters.
+func (m *Memory) Letter(ctx context.Context, id int64) (letter store.DeadLetter, err error) {
+	err = m.run(ctx, func() error {
+		i, ok := m.state.letter(id)
+		if !ok {
+			return store.ErrNotFound
+		}
+		letter = m.state.letters[i]
+		return nil
+	})
+	return letter, err
+}
+
+// EditLetter implements store.DeadLetters.
+func (m *Memory) EditLetter(ctx context.Context, id int64, payload []byte) error {
+	return m.run(ctx, func() error {
+		i, ok := m.state.letter(id)
+		if !ok {
+			return store.ErrNotFound
+		}
+		l := &m.state.letters[i]
+		if l.Original == nil {
+			l.Original = l.Payload
+		}
+		l.Payload = append([]byte{}, payload...)
+		return nil
+	})
+}
+
+// SetLetterState implements store.DeadLetters.
+func (m *Memory) SetLetterState(ctx context.Context, ids []int64, to store.LetterState) (changed int, err error) {
+	err = m.run(ctx, func() error {
+		for _, id := range ids {
+			if i, ok := m.state.letter(id); ok && m.state.letters[i].State != to {
+				m.state.letters[i].State = to
+				changed++
+			}
+		}
+		return nil
+	})
+	return changed, err
+}
+
+// CountLetters implements store.DeadLetters.
+func (m *Memory) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
+	counts := map[store.Stage]int64{}
+	err := m.run(ctx, func() error {
+		for _, l := range m.state.letters {
+			if l.State == store.LetterOpen {
+				counts[l.Stage]++
+			}
+		}
+		return nil
+	})
+	return counts, err
+}
+
+// Prune implements store.DeadLetters.
+func (m *Memory) Prune(ctx context.Context, letters, audit time.Time) (n int, err error) {
+	err = m.run(ctx, func() error {
+		s := &m.state
+		before := len(s.letters) + len(s.audits)
+		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool { return l.Created.Before(letters) })
+		s.audits = slices.DeleteFunc(slices.Clone(s.audits), func(a store.Audit) bool { return a.Time.Before(audit) })
+		clear(s.keys)
+		for _, l := range s.letters {
+			s.keys[l.DedupKey] = l.ID
+		}
+		n = before - len(s.letters) - len(s.audits)
+		return nil
+	})
+	return n, err
+}
+
+// Position implements store.Positions.
+func (m *Memory) Position(ctx context.Context, source, identity string) (p store.SourcePosition, err error) {
+	err = m.run(ctx, func() error {
+		var ok bool
+		if p, ok = m.state.positions[[2]string{source, identity}]; !ok {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return p, err
+}
+
+// SetPosition implements store.Positions.
+func (m *Memory) SetPosition(ctx context.Context, p store.SourcePosition) error {
+	return m.run(ctx, func() error {
+		k := [2]string{p.Source, p.Identity}
+		if old, ok := m.state.positions[k]; !ok || old.Offset <= p.Offset {
+			p.State = bytes.Clone(p.State)
+			m.state.positions[k] = p
+		}
+		return nil
+	})
+}
+
+// Entity implements store.Reader.
+func (m *Memory) Entity(ctx context.Context, id string) (e store.Entity, err error) {
+	err = m.run(ctx, func() error {
+		var ok bool
+		if e, ok = m.state.entities[id]; !ok {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return e, err
+}
+
+// EntityRows implements store.Reader.
+func (m *Memory) EntityRows(ctx context.Context, id string) (rows []store.NamedRow, err error) {
+	err = m.run(ctx, func() error {
+		for _, name := range slices.Sorted(maps.Keys(m.state.services)) {
+			if row, ok := m.state.rows[store.Key{Service: m.state.services[name], Entity: id}]; ok {
+				rows = append(rows, store.NamedRow{Service: name, Row: row})
+			}
+		}
+		return nil
+	})
+	return rows, err
+}
+
+// Watermarks implements store.Reader.
+func (m *Memory) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
+	marks := map[store.Partition]int64{}
+	err := m.run(ctx, func() error {
+		for p, at := range m.state.marks {
+			marks[p] = at.next
+		}
+		return nil
+	})
+	return marks, err
+}
+
+// Audits implements store.Reader.
+func (m *Memory) Audits(ctx context.Context, afterID int64, limit int) (page []store.Audit, err error) {
+	err = m.run(ctx, func() error {
+		for _, a := range m.state.audits {
+			if a.ID > afterID && len(page) < limit {
+				page = append(page, a)
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
+// Entities implements store.Reader.
+func (m *Memory) Entities(ctx context.Context, after string, limit int) (page []store.Entity, err error) {
+	err = m.run(ctx, func() error {
+		for _, id := range slices.Sorted(maps.Keys(m.state.entities)) {
+			if id > after && len(page) < limit {
+				page = append(page, m.state.entities[id])
+			}
+		}
+		return nil
+	})
+	return page, err
+}

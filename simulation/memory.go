@@ -1,0 +1,481 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Memory is a store.Store of maps. Every method is one transaction under one
+// lock, so it is serializable; it passes the conformance suite. What is stored
+// is never changed in place, so a Snapshot costs no more than its maps.
+type Memory struct {
+	lock  chan struct{} // held when full: waiting for it can be given up
+	state state
+}
+
+var _ store.Store = (*Memory)(nil)
+
+// NewMemory gives an empty store. Inside a bubble of testing/synctest it must
+// be made there.
+func NewMemory() *Memory {
+	return &Memory{lock: make(chan struct{}, 1), state: state{
+		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{}, rows: map[store.Key]store.Row{},
+		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
+	}}
+}
+
+// state is everything that a restore puts back, also the counters of ids.
+type state struct {
+	revisions []store.Revision
+	inboxes   []store.Inbox
+	services  map[string]int32
+	marks     map[store.Partition]mark
+	outbox    []store.OutboxBatch // ascending id
+	outboxID  int64
+	entities  map[string]store.Entity
+	rows      map[store.Key]store.Row
+	letters   []store.DeadLetter // ascending id
+	letterID  int64
+	keys      map[string]int64 // dedup key to letter
+	audits    []store.Audit    // ascending id
+	auditID   int64
+	positions map[[2]string]store.SourcePosition
+}
+
+type mark struct {
+	next  int64
+	token store.Token
+}
+
+func (s state) clone() state {
+	s.revisions, s.inboxes, s.outbox = slices.Clone(s.revisions), slices.Clone(s.inboxes), slices.Clone(s.outbox)
+	s.letters, s.audits = slices.Clone(s.letters), slices.Clone(s.audits)
+	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
+	s.rows, s.keys, s.positions = maps.Clone(s.rows), maps.Clone(s.keys), maps.Clone(s.positions)
+	return s
+}
+
+// Snapshot is a backup.
+type Snapshot struct{ state state }
+
+// Snapshot makes a backup of what is committed.
+func (m *Memory) Snapshot(ctx context.Context) (Snapshot, error) {
+	var s Snapshot
+	err := m.run(ctx, func() error { s.state = m.state.clone(); return nil })
+	return s, err
+}
+
+// Restore puts a backup back, between transactions.
+func (m *Memory) Restore(ctx context.Context, s Snapshot) error {
+	return m.run(ctx, func() error { m.state = s.state.clone(); return nil })
+}
+
+// run runs one transaction. f changes the state only when nothing can fail any more.
+func (m *Memory) run(ctx context.Context, f func() error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case m.lock <- struct{}{}:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	defer func() { <-m.lock }()
+	return f()
+}
+
+func bug(format string, args ...any) error {
+	return store.WithClass(fmt.Errorf(format, args...), store.Fatal)
+}
+
+func holdable(id string) error {
+	if !utf8.ValidString(id) || strings.ContainsRune(id, 0) {
+		return store.WithClass(errors.New("memory: an entity id is not UTF-8 or holds a NUL"), store.Poison)
+	}
+	return nil
+}
+
+func now() time.Time { return micros(time.Now()) }
+
+func micros(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// Migrate implements store.Store.
+func (m *Memory) Migrate(ctx context.Context) error { return ctx.Err() }
+
+// CheckSchema implements store.Store.
+func (m *Memory) CheckSchema(ctx context.Context) error { return ctx.Err() }
+
+// Ping implements store.Store.
+func (m *Memory) Ping(ctx context.Context) error { return ctx.Err() }
+
+// Close implements store.Store; there is nothing to release.
+func (m *Memory) Close() error { return nil }
+
+// Activate implements store.Configurations.
+func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool) (active store.Revision, err error) {
+	err = m.run(ctx, func() error {
+		s := &m.state
+		if n := len(s.revisions); n > 0 && bytes.Equal(s.revisions[n-1].Fingerprint, fingerprint) {
+			active = s.revisions[n-1]
+			return nil
+		}
+		once := slices.ContainsFunc(s.revisions, func(r store.Revision) bool { return bytes.Equal(r.Fingerprint, fingerprint) })
+		if once && !force {
+			return store.ErrSuperseded
+		}
+		active = store.Revision{Number: int64(len(s.revisions) + 1), Fingerprint: bytes.Clone(fingerprint), Activated: now()}
+		s.revisions = append(s.revisions, active)
+		return nil
+	})
+	return active, err
+}
+
+// Active implements store.Configurations.
+func (m *Memory) Active(ctx context.Context) (active store.Revision, err error) {
+	err = m.run(ctx, func() error {
+		n := len(m.state.revisions)
+		if n == 0 {
+			return store.ErrNotFound
+		}
+		active = m.state.revisions[n-1]
+		return nil
+	})
+	return active, err
+}
+
+func (s *state) inbox(topic, id string) (store.Inbox, bool) {
+	i := slices.IndexFunc(s.inboxes, func(i store.Inbox) bool { return i.Topic == topic && i.TopicID == id })
+	if i < 0 {
+		return store.Inbox{}, false
+	}
+	return s.inboxes[i], true
+}
+
+// KnownInbox implements store.Configurations.
+func (m *Memory) KnownInbox(ctx context.Context, topic, topicID string) (known store.Inbox, err error) {
+	err = m.run(ctx, func() error {
+		var ok bool
+		if known, ok = m.state.inbox(topic, topicID); !ok {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return known, err
+}
+
+// ResolveInbox implements store.Configurations.
+func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (inbox store.Inbox, err error) {
+	err = m.run(ctx, func() error {
+		if known, ok := m.state.inbox(topic, topicID); ok {
+			if known.Partitions != partitions {
+				return store.WithClass(store.ErrRepartitioned, store.Fatal)
+			}
+			inbox = known
+			return nil
+		}
+		next := max(1, int(atLeast))
+		for _, i := range m.state.inboxes {
+			next = max(next, int(i.Generation)+1)
+		}
+		if next > math.MaxInt16 {
+			return bug("memory: no generation is left")
+		}
+		inbox = store.Inbox{Generation: uint16(next), Topic: topic, TopicID: topicID, Partitions: partitions}
+		m.state.inboxes = append(m.state.inboxes, inbox)
+		return nil
+	})
+	return inbox, err
+}
+
+// Services implements store.Configurations.
+func (m *Memory) Services(ctx context.Context, names []string) (map[string]int32, error) {
+	numbers := make(map[string]int32, len(names))
+	err := m.run(ctx, func() error {
+		for _, name := range names {
+			n, ok := m.state.services[name]
+			if !ok {
+				n = int32(len(m.state.services) + 1)
+				m.state.services[name] = n
+			}
+			numbers[name] = n
+		}
+		return nil
+	})
+	return numbers, err
+}
+
+// TakeOver implements store.Decisions.
+func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) (taken []store.TakenOver, err error) {
+	err = m.run(ctx, func() error {
+		for i, p := range partitions {
+			if slices.Contains(partitions[:i], p) {
+				return bug("memory: take over: partition %v twice", p)
+			}
+		}
+		for _, p := range partitions {
+			next := m.state.marks[p].next
+			m.state.marks[p] = mark{next, token}
+			t := store.TakenOver{Partition: p, NextOffset: next}
+			for _, o := range m.state.outbox {
+				if o.Partition == p {
+					t.Outbox = append(t.Outbox, o)
+				}
+			}
+			taken = append(taken, t)
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// Decide implements store.Decisions.
+func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+	err = m.run(ctx, func() error {
+		s := &m.state
+		if n := len(s.revisions); n == 0 || s.revisions[n-1].Number != d.Revision {
+			return store.ErrSuperseded
+		}
+		if err := s.check(d.Moves); err != nil {
+			return err
+		}
+		entities := make([]store.Entity, len(d.Entities))
+		for i, id := range d.Entities {
+			if err := holdable(id); err != nil {
+				return err
+			}
+			entities[i] = s.entities[id]
+			entities[i].ID = id
+		}
+		out, err := decide(entities, func(keys []store.Key) ([]store.Row, error) {
+			if err := ctx.Err(); err != nil {
+				return nil, err
+			}
+			return s.read(keys)
+		})
+		if err != nil {
+			return err
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if err := s.valid(d, out); err != nil {
+			return err
+		}
+		ids = s.commit(d, out)
+		return nil
+	})
+	return ids, err
+}
+
+// check compares watermarks.
+func (s *state) check(moves []store.Move) error {
+	for _, mv := range moves {
+		if at, ok := s.marks[mv.Partition]; !ok || at.next != mv.From || at.token != mv.Token {
+			return store.ErrFenced
+		}
+	}
+	return nil
+}
+
+// valid says why out cannot be written.
+func (s *state) valid(d store.Decision, out store.Outcome) error {
+	for _, e := range out.Entities {
+		if err := holdable(e.ID); err != nil {
+			return err
+		}
+		if len(e.Docs) > 0 && (!utf8.Valid(e.Docs) || !json.Valid(e.Docs)) {
+			return store.WithClass(errors.New("memory: the documents of an entity are not JSON"), store.Poison)
+		}
+	}
+	if _, distinct := store.SortSwaps(out.Swaps); !distinct {
+		return bug("memory: a dam row is swapped twice in one transaction")
+	}
+	for _, w := range out.Swaps {
+		if err := holdable(w.Entity); err != nil {
+			return err
+		}
+	}
+	for _, w := range out.Swaps {
+		row := s.rows[w.Key]
+		if row.Found == w.Insert || row.Found && ((row.Content == nil) != (w.Old == nil) || !bytes.Equal(row.Content, w.Old)) {
+			return store.ErrFenced
+		}
+	}
+	for _, o := range out.Outbox {
+		if !slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == o.Partition }) {
+			return bug("memory: outbox batch of partition %v, whose watermark this decision does not hold", o.Partition)
+		}
+	}
+	for _, a := range out.Audit {
+		if len(a.Detail) > 0 && !json.Valid(a.Detail) {
+			return store.WithClass(errors.New("memory: the detail of an audit entry is not JSON"), store.Poison)
+		}
+	}
+	return nil
+}
+
+// commit writes an outcome that is valid.
+func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
+	for _, mv := range d.Moves {
+		s.marks[mv.Partition] = mark{mv.To, mv.Token}
+	}
+	for _, e := range out.Entities {
+		e.Found, e.Deleted = true, micros(e.Deleted)
+		if e.Docs = bytes.Clone(e.Docs); len(e.Docs) == 0 {
+			e.Docs = []byte("{}")
+		}
+		e.Fence, e.Fingerprint = bytes.Clone(e.Fence), bytes.Clone(e.Fingerprint)
+		s.entities[e.ID] = e
+	}
+	for _, w := range out.Swaps {
+		row := s.rows[w.Key]
+		row.Key, row.Found, row.Content, row.Version = w.Key, true, bytes.Clone(w.New), max(row.Version, w.Version)
+		s.rows[w.Key] = row
+	}
+	ids := make([]int64, len(out.Outbox))
+	for i, o := range out.Outbox {
+		s.outboxID++
+		ids[i] = s.outboxID
+		s.outbox = append(s.outbox, store.OutboxBatch{ID: s.outboxID, Partition: o.Partition, Changes: bytes.Clone(o.Changes)})
+	}
+	s.drop(d.Moves, d.Published)
+	s.addLetters(out.Letters)
+	s.settle(out.Settled)
+	for _, a := range out.Audit {
+		s.auditID++
+		a.ID, a.Time, a.Detail = s.auditID, now(), bytes.Clone(a.Detail)
+		a.Actor, a.Action, a.Reason = store.Legible(a.Actor), store.Legible(a.Action), store.Legible(a.Reason)
+		a.Entity, a.Service = store.Legible(a.Entity), store.Legible(a.Service)
+		s.audits = append(s.audits, a)
+	}
+	return ids
+}
+
+// drop deletes outbox rows of the moved partitions by their ids.
+func (s *state) drop(moves []store.Move, published []int64) {
+	if len(published) == 0 {
+		return
+	}
+	s.outbox = slices.DeleteFunc(slices.Clone(s.outbox), func(o store.OutboxBatch) bool {
+		return slices.Contains(published, o.ID) && slices.ContainsFunc(moves, func(m store.Move) bool { return m.Partition == o.Partition })
+	})
+}
+
+// Discard implements store.Decisions.
+func (m *Memory) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+	return m.run(ctx, func() error {
+		if len(published) == 0 {
+			return nil
+		}
+		for _, mv := range moves {
+			if mv.From != mv.To {
+				return bug("memory: discard moves partition %v", mv.Partition)
+			}
+		}
+		if err := m.state.check(moves); err != nil {
+			return err
+		}
+		m.state.drop(moves, published)
+		return nil
+	})
+}
+
+func (s *state) read(keys []store.Key) ([]store.Row, error) {
+	rows := make([]store.Row, len(keys))
+	for i, k := range keys {
+		if err := holdable(k.Entity); err != nil {
+			return nil, err
+		}
+		rows[i] = s.rows[k]
+		rows[i].Key = k
+	}
+	return rows, nil
+}
+
+// CompareAndSwap implements store.Decisions.
+func (m *Memory) CompareAndSwap(ctx context.Context, checks []store.Check) (passed []bool, err error) {
+	err = m.run(ctx, func() error {
+		keys := make([]store.Key, len(checks))
+		for i, c := range checks {
+			if keys[i] = c.Key; slices.Contains(keys[:i], c.Key) {
+				return bug("memory: compare and swap: a key twice in one call")
+			}
+		}
+		rows, err := m.state.read(keys)
+		if err != nil {
+			return err
+		}
+		passed = make([]bool, len(checks))
+		for i, c := range checks {
+			row := rows[i]
+			if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
+				continue
+			}
+			passed[i], row.Found, row.Content, row.Version = true, true, bytes.Clone(c.Content), max(row.Version, c.Version)
+			m.state.rows[c.Key] = row
+		}
+		return nil
+	})
+	return passed, err
+}
+
+// PurgeEntities implements store.Decisions.
+func (m *Memory) PurgeEntities(ctx context.Context, before time.Time, limit int) (purged int, err error) {
+	err = m.run(ctx, func() error {
+		var old []store.Entity
+		for _, e := range m.state.entities {
+			if !e.Deleted.IsZero() && e.Deleted.Before(before) {
+				old = append(old, e)
+			}
+		}
+		slices.SortFunc(old, func(a, b store.Entity) int { return a.Deleted.Compare(b.Deleted) })
+		for _, e := range old[:min(len(old), max(limit, 0))] {
+			purged++
+			delete(m.state.entities, e.ID)
+			maps.DeleteFunc(m.state.rows, func(k store.Key, _ store.Row) bool { return k.Entity == e.ID })
+		}
+		return nil
+	})
+	return purged, err
+}
+
+// Rows implements store.Deliveries.
+func (m *Memory) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
+	err = m.run(ctx, func() (err error) { rows, err = m.state.read(keys); return err })
+	return rows, err
+}
+
+// Confirm implements store.Deliveries.
+func (m *Memory) Confirm(ctx context.Context, done []store.Confirmation) error {
+	return m.run(ctx, func() error {
+		for _, c := range done {
+			if err := holdable(c.Entity); err != nil {
+				return err
+			}
+		}
+		for _, c := range store.NewestConfirmations(done) {
+			if row := m.state.rows[c.Key]; row.Found && row.DeliveredVersion < c.Version {
+				row.DeliveredVersion, row.Delivered = c.Version, change.Content(bytes.Clone(c.Content))
+				m.state.rows[c.Key] = row
+			}
+		}
+		return nil
+	})
+}

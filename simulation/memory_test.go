@@ -1,0 +1,16 @@
+package simulation
+
+import (
+	"testing"
+
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/storetest"
+)
+
+// The store that simulated processes share keeps the promises of the real ones.
+func TestMemoryConformance(t *testing.T) {
+	storetest.Run(t, func(*testing.T) (store.Store, store.Store) {
+		m := NewMemory()
+		return m, m
+	})
+}
