@@ -59,7 +59,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	if p.opt.Roles.Ingest {
 		started, e := p.startIngest(ctx)
 		if e != nil {
-			return fmt.Errorf("ingest: %w", e)
+			return startingFailed(ctx, "ingest", e)
 		}
 		running = append(running, started)
 	}
@@ -69,7 +69,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	if p.opt.Roles.Deliver {
 		started, e := p.startDeliver(ctx)
 		if e != nil {
-			return fmt.Errorf("deliver: %w", e)
+			return startingFailed(ctx, "deliver", e)
 		}
 		running = append(running, started)
 	}
@@ -101,6 +101,15 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	case e := <-merged(watch, running):
 		return e
 	}
+}
+
+// startingFailed is the failure to start a stage, which is none when a stop
+// was asked for meanwhile.
+func startingFailed(ctx context.Context, stage string, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", stage, err)
 }
 
 // merged gives the first failure of any part; it looks for one until ctx ends.

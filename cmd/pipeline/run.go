@@ -72,6 +72,10 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	opt.Logger, opt.Registry = log, reg
 	start := time.Now()
 	p, err := pipeline.Open(ctx, opt)
+	if err != nil && ctx.Err() != nil {
+		log.Info("stopped before it was running")
+		return nil
+	}
 	if err != nil {
 		return err
 	}
