@@ -64,6 +64,16 @@ ON CONFLICT (entity, service) DO UPDATE SET content = excluded.content, version 
 	return err
 }
 
+// others gives others the time to come between a read and a write.
+func others(ctx context.Context) error {
+	select {
+	case <-time.After(5 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 func (b *broken) CompareAndSwap(ctx context.Context, checks []store.Check) ([]bool, error) {
 	if b.defect != blindCheck {
 		return b.Store.CompareAndSwap(ctx, checks)
@@ -76,11 +86,8 @@ func (b *broken) CompareAndSwap(ctx context.Context, checks []store.Check) ([]bo
 	if err != nil {
 		return nil, err
 	}
-	// Long enough for others to come in between.
-	select {
-	case <-time.After(5 * time.Millisecond):
-	case <-ctx.Done():
-		return nil, ctx.Err()
+	if err := others(ctx); err != nil {
+		return nil, err
 	}
 	passed := make([]bool, len(checks))
 	for i, c := range checks {
@@ -101,6 +108,9 @@ func (b *broken) Decide(ctx context.Context, d store.Decision, decide func([]sto
 	case blindSwap:
 		return b.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
 			out, err := decide(entities, lookup)
+			if err == nil {
+				err = others(ctx)
+			}
 			for _, s := range out.Swaps {
 				if err == nil {
 					err = b.write(ctx, s)

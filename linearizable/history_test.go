@@ -7,14 +7,14 @@ import (
 	"github.com/anishathalye/porcupine"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // history is what all processes of a run saw.
 type history struct {
 	operations []porcupine.Operation
 	open       int // operations of clients that may or may not have had an effect
-	fenced     int
+	fenced     int // decisions of a zombie
+	raced      int // decisions that lost a dam row to a check
 	takeOvers  int
 	passed     int // inbox records
 	// contradictions need no search: the same version sent with two contents, or
@@ -80,6 +80,8 @@ func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, e
 				}
 			case fenced:
 				h.fenced++
+			case raced:
+				h.raced++
 			case sent:
 				publish(e.Entity, e.Version, e.Content)
 			}
@@ -114,19 +116,4 @@ func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, e
 		h.contradictions = append(h.contradictions, fmt.Sprintf("%s was sent at %v, where the inbox has no record of it", key.entity, key.version))
 	}
 	return h, nil
-}
-
-// unpublished decodes what outboxes hold.
-func unpublished(found []store.TakenOver) ([]change.Change, error) {
-	var all []change.Change
-	for _, t := range found {
-		for _, b := range t.Outbox {
-			changes, err := change.DecodeAll(b.Changes)
-			if err != nil {
-				return nil, err
-			}
-			all = append(all, changes...)
-		}
-	}
-	return all, nil
 }

@@ -86,11 +86,11 @@ func topic(seed uint64, length int) ([][]input, error) {
 			in := input{Kind: event, Entity: entity(p + partitions*random.IntN(entities/partitions)), Version: change.NewVersion(generation, int64(offset))}
 			before := events[in.Entity]
 			switch dice := random.IntN(20); {
-			case len(before) == 0 || dice < 14:
+			case len(before) == 0 || dice < 13:
 				n := random.IntN(len(documents))
 				in.Doc, in.Content = n+1, all[n]
 				events[in.Entity] = append(before, in.Version)
-			case dice < 17:
+			case dice < 16:
 				// Mostly the last one, which the row may still have.
 				in.Kind, in.Target = release, before[max(0, len(before)-1-random.IntN(2))]
 			case dice < 18:

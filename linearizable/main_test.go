@@ -44,11 +44,11 @@ func work(text string) error {
 		return err
 	}
 	ctx := context.Background()
-	real, err := postgres.Open(ctx, postgres.Options{URL: s.URL, MaxConns: connections})
+	opened, err := postgres.Open(ctx, postgres.Options{URL: s.URL, MaxConns: connections})
 	if err != nil {
 		return err
 	}
-	used, err := breakStore(ctx, real, s.URL, s.Defect)
+	used, err := breakStore(ctx, opened, s.URL, s.Defect)
 	if err != nil {
 		return err
 	}

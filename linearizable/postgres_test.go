@@ -16,23 +16,17 @@ import (
 	"testing"
 	"time"
 
-	"github.com/anishathalye/porcupine"
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/postgres"
 )
 
-const (
-	// patience bounds a run that hangs; it says nothing about speed.
-	patience = 3 * time.Minute
-	// searching bounds the search of porcupine.
-	searching = time.Minute
-)
+// patience bounds a run that hangs; it says nothing about speed.
+const patience = 3 * time.Minute
 
 // world is fresh tables and the processes over them.
 type world struct {
@@ -124,62 +118,15 @@ func (c *child) wait() error {
 	return errors.Join(<-c.read, c.command.Wait())
 }
 
-// history takes the partitions over and makes one history of all logs.
-func (w *world) history() (history, error) {
-	w.t.Helper()
-	var all []store.Partition
-	for n := range partitions {
-		all = append(all, store.Partition{Generation: generation, Number: int32(n)})
-	}
-	found, err := w.store.TakeOver(w.t.Context(), all, store.Token{1})
-	require.NoError(w.t, err)
-	for _, f := range found {
-		require.EqualValues(w.t, w.base.Records, f.NextOffset, "the inbox is decided")
-	}
-	return finish(w.t, w.logs, w.inbox, found)
-}
-
-func finish(t *testing.T, logs [][]entry, inbox [][]input, found []store.TakenOver) (history, error) {
-	t.Helper()
-	var rest []change.Change
-	rest, err := unpublished(found)
-	require.NoError(t, err)
-	return assemble(logs, inbox, rest)
-}
-
-// requireLinearizable asks porcupine.
-func requireLinearizable(t *testing.T, h history) {
-	t.Helper()
-	require.Empty(t, h.contradictions)
-	start := time.Now()
-	result, info := porcupine.CheckOperationsVerbose(model, h.operations, searching)
-	t.Logf("%d operations, %d of them open; %d fenced decisions, %d take-overs, %d changes; searched for %v",
-		len(h.operations), h.open, h.fenced, h.takeOvers, h.passed, time.Since(start).Round(time.Millisecond))
-	if result != porcupine.Ok {
-		explain(t, info)
-	}
-	require.Equal(t, porcupine.Ok, result)
-}
-
-// explain shows how far the longest explanation of each entity comes.
-func explain(t *testing.T, info porcupine.LinearizationInfo) {
-	t.Helper()
-	for _, entity := range info.PartialLinearizationsOperations() {
-		var longest []porcupine.Operation
-		for _, l := range entity {
-			if len(l) > len(longest) {
-				longest = l
-			}
-		}
-		for _, o := range longest[max(0, len(longest)-10):] {
-			t.Logf("%s %d…%d %s", o.Input.(input).Entity, o.Call, o.Return, model.DescribeOperation(o.Input, o.Output))
-		}
-	}
-}
-
 func TestI3LinearizableAcrossProcesses(t *testing.T) {
+	for _, name := range []string{"one history", "another"} {
+		t.Run(name, testAcrossProcesses)
+	}
+}
+
+func testAcrossProcesses(t *testing.T) {
 	const name = "weir-linearizable"
-	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Writers: 1, Calls: 14, Pace: 14})
+	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Writers: 1, Calls: 20, Pace: 20})
 	t.Logf("seed %d", w.base.Seed)
 	w.base.URL += "&application_name=" + name + "-" + filepath.Base(filepath.Dir(w.base.Clock))
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
@@ -228,6 +175,8 @@ func TestI3LinearizableAcrossProcesses(t *testing.T) {
 
 	select {
 	case <-kill:
+	case err := <-children[victim].read:
+		t.Fatalf("the victim ended by itself: %v", err)
 	case <-ctx.Done():
 		t.Fatal("the victim makes no calls")
 	}
@@ -250,13 +199,13 @@ func TestI3LinearizableAcrossProcesses(t *testing.T) {
 		t.FailNow()
 	}
 
-	h, err := w.history()
-	require.NoError(t, err)
+	h := collect(t, w.store, w.logs, w.inbox)
 	requireLinearizable(t, h)
 	t.Logf("%d connections were cut", cuts)
 	require.Positive(t, cuts, "connections were cut")
 	require.Positive(t, h.open, "calls were cut off by the kill")
 	require.Positive(t, h.fenced, "zombies were fenced")
+	require.Positive(t, h.raced, "checks came in between")
 	require.Positive(t, h.passed)
 }
 

@@ -30,7 +30,8 @@ const (
 	decided entryKind = "decided" // the decider says that it is decided
 	taken   entryKind = "taken"   // a partition was taken over: all before Next is decided
 	sent    entryKind = "sent"    // the decider published a change
-	fenced  entryKind = "fenced"  // the store refused a decision as not the owner's
+	fenced  entryKind = "fenced"  // the store refused a decision: somebody else moved the watermark
+	raced   entryKind = "raced"   // or a dam row, after the decision had read it
 )
 
 // entry is one line of a process's log.
@@ -243,16 +244,20 @@ func (producer) Reset() {}
 
 func (producer) Close(context.Context) error { return nil }
 
-// watched counts fenced decisions.
+// watched counts decisions that the store refused.
 type watched struct {
 	store.Store
 	p *process
 }
 
 func (w watched) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
-	ids, err := w.Store.Decide(ctx, d, decide)
+	why := fenced
+	ids, err := w.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+		why = raced
+		return decide(entities, lookup)
+	})
 	if errors.Is(err, store.ErrFenced) {
-		w.p.log(entry{Kind: fenced})
+		w.p.log(entry{Kind: why})
 	}
 	return ids, err
 }

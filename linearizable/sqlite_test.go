@@ -10,7 +10,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
@@ -20,7 +19,7 @@ func TestI3LinearizableEmbedded(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)
 	defer s.Close()
-	base, inbox := prepare(t, s, settings{Seed: rand.Uint64(), Records: 60, Clients: 32, Writers: 2, Calls: 12, Pace: 12})
+	base, inbox := prepare(t, s, settings{Seed: rand.Uint64(), Records: 120, Clients: 32, Writers: 2, Calls: 16, Pace: 16})
 	t.Logf("seed %d", base.Seed)
 	var ticks atomic.Int64
 	logs := make([][]entry, 2)
@@ -36,14 +35,7 @@ func TestI3LinearizableEmbedded(t *testing.T) {
 		owners.Go(func() { assert.NoError(t, p.run(t.Context())) })
 	}
 	owners.Wait()
-	var all []store.Partition
-	for n := range partitions {
-		all = append(all, store.Partition{Generation: generation, Number: int32(n)})
-	}
-	found, err := s.TakeOver(t.Context(), all, store.Token{1})
-	require.NoError(t, err)
-	h, err := finish(t, logs, inbox, found)
-	require.NoError(t, err)
+	h := collect(t, s, logs, inbox)
 	requireLinearizable(t, h)
 	require.Positive(t, h.fenced, "zombies were fenced")
 	require.Positive(t, h.passed)
