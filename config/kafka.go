@@ -38,6 +38,9 @@ type Cluster struct {
 type Embedded struct {
 	// Dir is the folder of its logs. Defaults to kafka in the data folder.
 	Dir string `yaml:"dir" path:"true"`
+	// Reserve is how much of the disk stays free: below it the broker takes
+	// nothing more and Weir halts until there is room.
+	Reserve Size `yaml:"reserve" default:"64MiB" range:"1MiB..1024GiB"`
 }
 
 // Inbox is the internal topic of all events, keyed by entity.

@@ -132,6 +132,8 @@ func (l *loader) derive() {
 	}
 	if c.Kafka.Embedded == nil && len(c.Kafka.Brokers) == 0 {
 		c.Kafka.Embedded = &Embedded{}
+		d := &decoder{doc: l.main}
+		d.absent(reflect.ValueOf(c.Kafka.Embedded).Elem(), "")
 	}
 	if e := c.Kafka.Embedded; e != nil {
 		orElse(&e.Dir, filepath.Join(c.DataDir, "kafka"))

@@ -134,7 +134,7 @@ func (p *Pipeline) openKafka(ctx context.Context) error {
 	k := p.cfg.Kafka
 	var err error
 	if e := k.Embedded; e != nil {
-		p.broker, err = embedded.Start(ctx, embedded.Options{Dir: e.Dir, SyncWrites: true, Logger: p.log})
+		p.broker, err = embedded.Start(ctx, embedded.Options{Dir: e.Dir, SyncWrites: true, Reserve: int64(e.Reserve), Logger: p.log})
 		if err != nil {
 			return err
 		}

@@ -66,6 +66,11 @@ func (p *Pipeline) Ready() error {
 	if err := p.health.storeDown.Load(); err != nil && *err != nil {
 		return *err
 	}
+	if p.broker != nil {
+		if err := p.broker.Full(); err != nil {
+			return err
+		}
+	}
 	p.parts.mu.Lock()
 	d := p.parts.decider
 	p.parts.mu.Unlock()

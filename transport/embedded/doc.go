@@ -7,8 +7,13 @@
 // failure can take the last records. Topic identities, offsets, consumer
 // groups and their commits survive a restart too.
 //
+// While the disk has less than a reserve free, no records are taken: producers
+// wait and go on when there is room again; reading goes on meanwhile.
+//
 // Limits. One process, one broker, no replication. An fsync that fails is not
-// noticed. The folder is locked against a second process here, since kfake
-// itself takes no lock. Old segments go by retention only, checked once a
-// minute; a partition's last segment goes when all of it is old.
+// noticed. A quota is noticed in the middle of a write only, which fails then;
+// the free space is known on Linux, macOS and FreeBSD. The folder is locked
+// against a second process here, since kfake itself takes no lock. Old segments
+// go by retention only, checked once a minute; a partition's last segment goes
+// when all of it is old.
 package embedded

@@ -38,6 +38,9 @@ type Options struct {
 	// RetentionCheck is how often old segments are looked for. Defaults to one
 	// minute.
 	RetentionCheck time.Duration
+	// Reserve is how many bytes of the disk are left free: below it no records
+	// are taken. Defaults to 64 MiB; negative: none.
+	Reserve int64
 	// Logger gets the broker's warnings. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -45,12 +48,18 @@ type Options struct {
 // Broker is a running broker.
 type Broker struct {
 	cluster *kfake.Cluster
+	dir     string
+	reserve int64
+	log     *slog.Logger
 	addrs   []string
 	lock    *flock.Flock
 	stop    chan struct{}
 	loop    sync.WaitGroup
 	once    sync.Once
 	err     error
+
+	fullMu sync.Mutex
+	full   bool // guarded by fullMu
 }
 
 // Start opens the folder and listens. The error is an ErrInUse, naming the
@@ -74,6 +83,9 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	}
 	if o.RetentionCheck == 0 {
 		o.RetentionCheck = time.Minute
+	}
+	if o.Reserve == 0 {
+		o.Reserve = 64 << 20
 	}
 	if o.Logger == nil {
 		o.Logger = slog.Default()
@@ -104,7 +116,11 @@ func Start(ctx context.Context, o Options) (*Broker, error) {
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("embedded kafka in %s: %w", o.Dir, err), lock.Unlock())
 	}
-	b := &Broker{cluster: cluster, addrs: cluster.ListenAddrs(), lock: lock, stop: make(chan struct{})}
+	b := &Broker{
+		cluster: cluster, dir: o.Dir, reserve: o.Reserve, log: o.Logger,
+		addrs: cluster.ListenAddrs(), lock: lock, stop: make(chan struct{}),
+	}
+	b.keepReserve()
 	b.loop.Add(1)
 	go b.retain(o.RetentionCheck)
 	return b, nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
@@ -150,6 +151,31 @@ func TestOneProcessPerFolder(t *testing.T) {
 	require.ErrorContains(t, err, strconv.Itoa(os.Getpid()))
 	require.NoError(t, b.Close())
 	start(t, embedded.Options{Dir: dir})
+}
+
+// Package limits shows on a small disk that producers go on afterwards.
+func TestReserveIsNotTouched(t *testing.T) {
+	b, cfg, a := start(t, embedded.Options{Dir: t.TempDir(), Reserve: 1 << 60})
+	require.ErrorIs(t, b.Full(), embedded.ErrFull)
+	require.NoError(t, a.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: "topic", Partitions: 1}}))
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordRetries(1))
+	require.NoError(t, err)
+	defer client.Close()
+	err = client.ProduceSync(t.Context(), &kgo.Record{Topic: "topic", Value: []byte("x")}).FirstErr()
+	require.ErrorIs(t, err, kerr.KafkaStorageError)
+	end, err := a.EndOffsets(t.Context(), "topic")
+	require.NoError(t, err)
+	require.Zero(t, end[0])
+
+	p, err := transport.NewProducer(cfg, transport.ProducerConfig{})
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, p.Append(ctx, []transport.Record{{Topic: "topic", Value: []byte("x")}}), context.DeadlineExceeded, "a producer waits")
+	require.Error(t, p.Close(ctx))
+
+	free, _, _ := start(t, embedded.Options{Dir: t.TempDir(), Reserve: -1})
+	require.NoError(t, free.Full())
 }
 
 func TestRetentionBoundsTheDisk(t *testing.T) {
