@@ -14,8 +14,8 @@ import (
 // handle decides one batch. It returns when every run of it is durable, or
 // failed for a reason that the subscription must hear of.
 func (l *lane) handle(ctx context.Context, runs []*sequencer.Run[*record]) {
-	l.work.Lock()
-	defer l.work.Unlock()
+	l.work <- struct{}{}
+	defer func() { <-l.work }()
 	ctx, cancel := l.stopping(ctx)
 	defer cancel()
 	if err := l.decideRuns(ctx, runs); err != nil {

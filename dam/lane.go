@@ -29,8 +29,9 @@ type lane struct {
 	seq    *sequencer.Sequencer[*record]
 
 	// work serialises whoever talks to store and producer for this lane: the
-	// lane's own loop, and take-over at an assignment.
-	work     sync.Mutex
+	// lane's own loop, and take-over at an assignment. It is held when full, and
+	// for as long as a store is away: an assignment that ends must not wait for it.
+	work     chan struct{}
 	producer Producer // its calls are guarded by work
 
 	mu          sync.Mutex
@@ -59,7 +60,7 @@ func newLane(d *Decider, number int) (*lane, error) {
 		d: d, number: number, producer: producer,
 		log:   d.opt.Logger.With("stage", "decide", "lane", number),
 		seq:   sequencer.New[*record](sequencer.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes}),
-		owned: map[int32]*ownership{}, published: make(chan struct{}, 1),
+		owned: map[int32]*ownership{}, published: make(chan struct{}, 1), work: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -71,8 +72,12 @@ func (l *lane) partition(n int32) store.Partition {
 func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int32]int64) error {
 	ctx, cancel := l.stopping(ctx)
 	defer cancel()
-	l.work.Lock()
-	defer l.work.Unlock()
+	select {
+	case l.work <- struct{}{}:
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	defer func() { <-l.work }()
 	taken, err := l.takeOver(ctx, partitions)
 	if err != nil {
 		return err
@@ -290,8 +295,8 @@ func (l *lane) allPublished() bool {
 // idle deletes outbox rows that nothing else would delete soon, and repairs a
 // producer that broke after the last decision.
 func (l *lane) idle(ctx context.Context) {
-	l.work.Lock()
-	defer l.work.Unlock()
+	l.work <- struct{}{}
+	defer func() { <-l.work }()
 	ctx, cancel := l.stopping(ctx)
 	defer cancel()
 	if err := l.repair(ctx); err != nil {
@@ -466,8 +471,8 @@ func (l *lane) stopping(ctx context.Context) (context.Context, context.CancelFun
 // close waits a little for publishes that are under way and leaves a clean
 // outbox where it can. What stays is published again by the next owner.
 func (l *lane) close() {
-	l.work.Lock()
-	defer l.work.Unlock()
+	l.work <- struct{}{}
+	defer func() { <-l.work }()
 	deadline := time.NewTimer(discardTimeout)
 	defer deadline.Stop()
 	for waiting := true; waiting; {
