@@ -16,6 +16,10 @@ var claimNumber atomic.Uint64
 // begin later have larger ones. 0 before the first.
 func LastClaim() uint64 { return claimNumber.Load() }
 
+// NextClaim begins a claim and gives its number, for subscribers of other
+// packages whose messages carry positions. May be called concurrently.
+func NextClaim() uint64 { return claimNumber.Add(1) }
+
 type flightState uint8
 
 const (
@@ -84,7 +88,7 @@ const (
 // startRun attaches c to v. The caller holds g.mu, has seen v not stopping and
 // c without a run.
 func startRun(c *claim, v *view) {
-	r := &run{c: c, v: v, number: claimNumber.Add(1), done: make(chan struct{}), timer: time.NewTimer(time.Hour), sweep: sweepMin}
+	r := &run{c: c, v: v, number: NextClaim(), done: make(chan struct{}), timer: time.NewTimer(time.Hour), sweep: sweepMin}
 	r.timer.Stop()
 	r.ctx, r.cancel = context.WithCancel(v.ctx)
 	c.mu.Lock()
