@@ -59,7 +59,9 @@ func (p *Pipeline) serve(name, address string, certificate *config.ServerTLS, h 
 
 // ServeAdmin starts the operators' listener: /healthz says that the process
 // lives, /readyz that it does its work, /metrics is for Prometheus. Where a
-// token is configured everything but the probes needs it.
+// token is configured everything but the probes needs it. /v1/commands runs
+// commands of operators, never without a token: the configured one, or the one
+// that this process leaves in its data folder for its own user.
 func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	a := p.cfg.Admin
 	if a.Off() {
@@ -87,9 +89,20 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 		}
 		metrics.ServeHTTP(w, r)
 	})
+	if p.commands != nil {
+		if p.cfg.Kafka.Embedded != nil {
+			p.commands.token = randomToken()
+		}
+		mux.HandleFunc("POST "+commandsPath, p.serveCommand)
+	}
 	addr, stop, err := p.serve("admin", a.Listen, a.TLS, mux)
 	if err != nil {
 		return "", nil, err
+	}
+	if p.commands != nil {
+		if err := p.announce(addr); err != nil {
+			return "", nil, errors.Join(fmt.Errorf("admin: %w", err), stop())
+		}
 	}
 	return addr.String(), stop, nil
 }

@@ -46,6 +46,9 @@ type Options struct {
 	// Activate lets an older configuration replace the active one: a roll-back.
 	Activate bool
 	Logger   *slog.Logger
+	// Commands, if given, runs commands that other processes send to the
+	// operators' listener.
+	Commands Executor
 	// Registry gets the metrics. Each process uses one of its own.
 	Registry *prometheus.Registry
 }
@@ -61,11 +64,13 @@ type Pipeline struct {
 	broker  *embedded.Broker // nil with servers
 	kafka   transport.Config
 	admin   *transport.Admin
-	store   store.Store
+	store   store.Operator
 	gate    gate.Gate
 	inbox   atomic.Pointer[store.Inbox] // replaced when the topic is
 	append  *transport.Producer         // to the inbox
 	closers []func() error              // in the order of opening
+
+	commands *commands // those of other processes; nil without Options.Commands
 
 	publishers map[string]message.Publisher // of Kafka sinks, by cluster
 
@@ -82,7 +87,7 @@ type Pipeline struct {
 const openTimeout = time.Minute
 
 // OpenStore opens the store of a configuration.
-func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Store, error) {
+func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Operator, error) {
 	if p := c.Store.Postgres; p != nil {
 		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
 	}
@@ -127,6 +132,11 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if err := p.activate(ctx); err != nil {
 		return nil, err
 	}
+	if p.opt.Commands != nil {
+		p.commands = newCommands()
+		// First to end: it works with everything else.
+		p.closers = append(p.closers, p.commands.end)
+	}
 	return p, nil
 }
 
@@ -139,6 +149,10 @@ func (p *Pipeline) openKafka(ctx context.Context) error {
 			return err
 		}
 		p.closers = append(p.closers, p.broker.Close)
+		// The folder is this process's now: what leads to an earlier one is stale.
+		if err := os.Remove(filepath.Join(e.Dir, controlFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+			return err
+		}
 		p.kafka = transport.Config{Brokers: p.broker.Addrs(), ClientID: k.ClientID, Logger: p.log}
 	} else if p.kafka, err = p.cluster(k.Cluster); err != nil {
 		return err

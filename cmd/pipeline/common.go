@@ -16,6 +16,9 @@ import (
 // load reads the configuration; its faults are a usage error and, with
 // --json, a JSON list on standard output.
 func (a *app) load(options ...config.Option) (*config.Config, error) {
+	if a.served != nil {
+		return a.served.config, nil
+	}
 	c, err := config.Load(a.config, a.env, options...)
 	if err == nil {
 		err = pipeline.Check(c)
@@ -53,7 +56,7 @@ func (a *app) printJSON(v any) error {
 
 // withStore opens the store of the configuration for one command. The tables
 // must be those of this build.
-func (a *app) withStore(ctx context.Context, f func(s store.Store) error) error {
+func (a *app) withStore(ctx context.Context, f func(s store.Operator) error) error {
 	c, err := a.load()
 	if err != nil {
 		return err
@@ -66,4 +69,16 @@ func (a *app) withStore(ctx context.Context, f func(s store.Store) error) error 
 		return errors.Join(fmt.Errorf("store: %w (run pipeline migrate -c %s)", err, a.config), s.Close())
 	}
 	return errors.Join(f(s), s.Close())
+}
+
+// quiet is the logger of a short command: what a running pipeline says about
+// its daily work would only hide the result.
+func quiet(c *config.Config, w io.Writer) *slog.Logger {
+	level := slog.LevelWarn
+	if c.Log.Level == "debug" {
+		level = slog.LevelDebug
+	} else if c.Log.Level == "error" {
+		level = slog.LevelError
+	}
+	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }

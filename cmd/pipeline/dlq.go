@@ -4,7 +4,6 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"strconv"
 	"text/tabwriter"
 	"time"
 	"unicode/utf8"
@@ -20,7 +19,7 @@ func (a *app) dlqCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	c.AddCommand(a.dlqListCommand(), a.dlqShowCommand())
+	c.AddCommand(a.dlqListCommand(), a.dlqShowCommand(), a.dlqEditCommand(), a.dlqReplayCommand(), a.dlqDiscardCommand())
 	return c
 }
 
@@ -42,12 +41,14 @@ type letterJSON struct {
 	Offset        int64             `json:"offset"`
 	Payload       *string           `json:"payload,omitempty"`
 	PayloadBase64 string            `json:"payload_base64,omitempty"` // when the bytes are not UTF-8
+	Edited        bool              `json:"edited,omitempty"`         // the first payload is kept in the store
 }
 
 func toLetterJSON(l store.DeadLetter) letterJSON {
 	j := letterJSON{
 		ID: l.ID, Created: l.Created, State: l.State, Stage: l.Stage, Code: l.Code, Reason: l.Reason, Source: l.Source,
 		Service: l.Service, Entity: l.Entity, EventID: l.EventID, Version: uint64(l.Version), Topic: l.Topic, Partition: l.Part, Offset: l.Offset,
+		Edited: l.Original != nil,
 	}
 	switch {
 	case l.Payload == nil:
@@ -69,11 +70,14 @@ func (a *app) dlqListCommand() *cobra.Command {
 		Example: "  pipeline dlq list -c weir.yaml\n  pipeline dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := checkLetterWords(stage, state); err != nil {
+				return err
+			}
 			f.Stage, f.State = store.Stage(stage), store.LetterState(state)
 			if f.State == "all" {
 				f.State = ""
 			}
-			return a.withStore(cmd.Context(), func(s store.Store) error {
+			return a.withStore(cmd.Context(), func(s store.Operator) error {
 				letters, err := s.ListLetters(cmd.Context(), f)
 				if err != nil {
 					return err
@@ -108,12 +112,8 @@ func (a *app) dlqListCommand() *cobra.Command {
 			})
 		},
 	}
-	c.Flags().StringVar(&stage, "stage", "", "only this stage: ingest, decide or deliver")
-	c.Flags().StringVar(&f.Source, "source", "", "only events of this source")
-	c.Flags().StringVar(&f.Service, "service", "", "only this service, customer/projection@sink")
-	c.Flags().StringVar(&f.Entity, "entity", "", "only this entity")
-	c.Flags().StringVar(&f.Code, "code", "", "only this reason, for instance bad_json")
-	c.Flags().StringVar(&state, "state", string(store.LetterOpen), "open, replayed, discarded or all")
+	letterFilterFlags(c, &f, &stage)
+	c.Flags().StringVar(&state, "state", string(store.LetterOpen), "open, replayed, obsolete, discarded or all")
 	c.Flags().Int64Var(&f.AfterID, "after", 0, "page on: only larger ids")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "how many")
 	return a.needConfig(c)
@@ -126,11 +126,11 @@ func (a *app) dlqShowCommand() *cobra.Command {
 		Example: "  pipeline dlq show -c weir.yaml 17",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := strconv.ParseInt(args[0], 10, 64)
-			if err != nil || id <= 0 {
-				return &usageError{fmt.Errorf("%q is no id of a dead letter", args[0])}
+			id, err := letterID(args[0])
+			if err != nil {
+				return err
 			}
-			return a.withStore(cmd.Context(), func(s store.Store) error {
+			return a.withStore(cmd.Context(), func(s store.Operator) error {
 				l, err := s.Letter(cmd.Context(), id)
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no dead letter %d", id)
@@ -161,6 +161,9 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				}
 				if l.Topic != "" {
 					row("origin", fmt.Sprintf("%s, partition %d, offset %d", l.Topic, l.Part, l.Offset))
+				}
+				if l.Original != nil {
+					row("edited", fmt.Sprintf("yes; it had %d bytes at first", len(l.Original)))
 				}
 				if err := w.Flush(); err != nil {
 					return err

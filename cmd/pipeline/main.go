@@ -32,12 +32,21 @@ type usageError struct{ err error }
 func (e *usageError) Error() string { return e.err.Error() }
 func (e *usageError) Unwrap() error { return e.err }
 
+// exitError is an exit status whose reason was printed already.
+type exitError struct{ status int }
+
+func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+
 // app is what all commands share.
 type app struct {
 	out, err io.Writer
+	in       io.Reader
 	env      func(string) (string, bool)
 	config   string
 	json     bool
+
+	args   []string // the command line, to be forwarded
+	served *served  // set in a process that runs the command for another one
 }
 
 // gcPercent trades memory, which windows bound, for less work of the collector.
@@ -47,7 +56,7 @@ func main() {
 	if _, set := os.LookupEnv("GOGC"); !set {
 		debug.SetGCPercent(gcPercent)
 	}
-	a := &app{out: os.Stdout, err: os.Stderr, env: os.LookupEnv}
+	a := &app{out: os.Stdout, err: os.Stderr, in: os.Stdin, env: os.LookupEnv}
 	os.Exit(a.main(context.Background(), os.Args[1:]))
 }
 
@@ -65,13 +74,22 @@ func (a *app) main(ctx context.Context, args []string) int {
 		fmt.Fprintln(a.err, "stopped at once by a second signal")
 		os.Exit(128 + int(s.(syscall.Signal)))
 	}()
+	return a.execute(ctx, args)
+}
+
+// execute runs one command and gives the exit status.
+func (a *app) execute(ctx context.Context, args []string) int {
+	a.args = args
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
 	var usage *usageError
+	var said *exitError
 	switch {
 	case err == nil:
 		return exitOK
+	case errors.As(err, &said):
+		return said.status
 	case errors.As(err, &usage):
 		fmt.Fprintln(a.err, err)
 		return exitUsage
@@ -94,7 +112,8 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.migrateCommand(), a.generateCommand())
+	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.resetCommand(), a.auditCommand(),
+		a.migrateCommand(), a.generateCommand())
 	wrapArgs(root)
 	return root
 }

@@ -70,6 +70,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
+	opt.Commands = a.executor(cfg)
 	start := time.Now()
 	p, err := pipeline.Open(ctx, opt)
 	if err != nil && ctx.Err() != nil {

@@ -1,0 +1,79 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+)
+
+// auditJSON is an audit row as --json prints it.
+type auditJSON struct {
+	ID      int64           `json:"id"`
+	Time    time.Time       `json:"time"`
+	Actor   string          `json:"actor"`
+	Action  string          `json:"action"`
+	Reason  string          `json:"reason,omitempty"`
+	Entity  string          `json:"entity,omitempty"`
+	Service string          `json:"service,omitempty"`
+	Detail  json.RawMessage `json:"detail,omitempty"`
+}
+
+func (a *app) auditCommand() *cobra.Command {
+	var after int64
+	var limit int
+	c := &cobra.Command{
+		Use:     "audit",
+		Short:   "List what operators did, the oldest first",
+		Example: "  pipeline audit -c weir.yaml\n  pipeline audit -c weir.yaml --after 200 --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if limit < 1 || after < 0 {
+				return &usageError{fmt.Errorf("--limit must be at least 1 and --after not negative")}
+			}
+			return a.withStore(cmd.Context(), func(s store.Operator) error {
+				rows, err := s.Audits(cmd.Context(), after, limit)
+				if err != nil {
+					return err
+				}
+				if a.json {
+					all := make([]auditJSON, len(rows))
+					for i, r := range rows {
+						all[i] = auditJSON{r.ID, r.Time, r.Actor, r.Action, r.Reason, r.Entity, r.Service, r.Detail}
+					}
+					return a.printJSON(all)
+				}
+				if len(rows) == 0 {
+					fmt.Fprintln(a.out, "no operator's actions")
+					return nil
+				}
+				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL")
+				for _, r := range rows {
+					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), r.Actor, r.Action,
+						or(r.Entity, "-"), or(r.Service, "-"), or(r.Reason, "-"), or(string(r.Detail), "-"))
+				}
+				if err := w.Flush(); err != nil {
+					return err
+				}
+				if len(rows) == limit {
+					fmt.Fprintf(a.out, "more: --after %d\n", rows[len(rows)-1].ID)
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().Int64Var(&after, "after", 0, "page on: only larger ids")
+	c.Flags().IntVar(&limit, "limit", 100, "how many")
+	return a.needConfig(c)
+}
+
+func or(text, instead string) string {
+	if text == "" {
+		return instead
+	}
+	return text
+}

@@ -1,0 +1,355 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"slices"
+	"strconv"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+)
+
+// letterFlags select dead letters, by ids or by a filter, and say how.
+type letterFlags struct {
+	filter              store.LetterFilter
+	stage               string
+	all, yes, dry, wait bool
+	reason              string
+}
+
+func letterFilterFlags(c *cobra.Command, f *store.LetterFilter, stage *string) {
+	c.Flags().StringVar(stage, "stage", "", "only this stage: ingest, decide or deliver")
+	c.Flags().StringVar(&f.Source, "source", "", "only events of this source")
+	c.Flags().StringVar(&f.Service, "service", "", "only this service, customer/projection@sink")
+	c.Flags().StringVar(&f.Entity, "entity", "", "only this entity")
+	c.Flags().StringVar(&f.Code, "code", "", "only this reason, for instance bad_json")
+	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions([]string{"ingest", "decide", "deliver"}, cobra.ShellCompDirectiveNoFileComp))
+}
+
+// checkLetterWords refuses a stage or a state that there is not; an empty word is fine.
+func checkLetterWords(stage, state string) error {
+	if !slices.Contains([]string{"", "ingest", "decide", "deliver"}, stage) {
+		return &usageError{fmt.Errorf("--stage %s: want ingest, decide or deliver", stage)}
+	}
+	if !slices.Contains([]string{"", "open", "replayed", "obsolete", "discarded", "all"}, state) {
+		return &usageError{fmt.Errorf("--state %s: want open, replayed, obsolete, discarded or all", state)}
+	}
+	return nil
+}
+
+func letterID(text string) (int64, error) {
+	id, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || id <= 0 {
+		return 0, &usageError{fmt.Errorf("%q is no id of a dead letter", text)}
+	}
+	return id, nil
+}
+
+func (f *letterFlags) add(a *app, c *cobra.Command) *cobra.Command {
+	letterFilterFlags(c, &f.filter, &f.stage)
+	c.Flags().BoolVar(&f.all, "all", false, "all open ones that the filters leave")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--all)")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit")
+	a.completeServices(c)
+	return a.needConfig(c)
+}
+
+// letters gives the selection of a command line.
+func (f *letterFlags) letters(args []string) (operate.Letters, error) {
+	if err := checkLetterWords(f.stage, ""); err != nil {
+		return operate.Letters{}, err
+	}
+	f.filter.Stage = store.Stage(f.stage)
+	filtered := f.filter != store.LetterFilter{}
+	switch {
+	case f.all == (len(args) > 0):
+		return operate.Letters{}, &usageError{errors.New("name letters by their ids, or say --all, with filters if you like")}
+	case !f.all && filtered:
+		return operate.Letters{}, &usageError{errors.New("filters go with --all")}
+	case f.all:
+		return operate.Letters{Filter: f.filter}, nil
+	}
+	l := operate.Letters{}
+	for _, arg := range args {
+		id, err := letterID(arg)
+		if err != nil {
+			return l, err
+		}
+		l.IDs = append(l.IDs, id)
+	}
+	return l, nil
+}
+
+// sure asks back before something is done to all.
+func (f *letterFlags) sure(ctx context.Context, a *app, l operate.Letters, verb string) error {
+	if !f.all || f.yes || f.dry {
+		return nil
+	}
+	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+		return a.confirm("")
+	}
+	var n int
+	if err := a.withStore(ctx, func(s store.Operator) (err error) {
+		n, err = (&operate.Env{Store: s}).CountLetters(ctx, l)
+		return err
+	}); err != nil {
+		return err
+	}
+	if err := a.confirm(fmt.Sprintf("%s %s?", verb, deadLetters(n))); err != nil {
+		return err
+	}
+	f.yes = true
+	a.args = append(a.args, "--yes")
+	return nil
+}
+
+func deadLetters(n int) string {
+	if n == 1 {
+		return "1 dead letter"
+	}
+	return humanize.Comma(int64(n)) + " dead letters"
+}
+
+func (a *app) dlqReplayCommand() *cobra.Command {
+	var f letterFlags
+	c := &cobra.Command{
+		Use:   "replay [ID...]",
+		Short: "Bring dead letters back to the start of the flow",
+		Long: "Bring dead letters back to the start of the flow. An event enters again, as it was or as it was edited, unless its\n" +
+			"source sent something newer for the entity since: then the letter is obsolete. What died on its way to a service is\n" +
+			"decided again from what the entity is now; a sink that keeps every change gets that very change, late.",
+		Example: "  pipeline dlq replay -c weir.yaml 17 18 --wait\n  pipeline dlq replay -c weir.yaml --all --service acme/ripeness@hook --yes",
+		RunE:    func(cmd *cobra.Command, args []string) error { return a.replayLetters(cmd.Context(), args, &f) },
+	}
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "show what would be done with each, do nothing")
+	c.Flags().BoolVar(&f.wait, "wait", false, "return when they are decided")
+	return f.add(a, c)
+}
+
+// replayLetters replays letters and fails when one of them cannot be replayed.
+func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) error {
+	l, err := f.letters(args)
+	if err != nil {
+		return err
+	}
+	if err := f.sure(ctx, a, l, "Replay"); err != nil {
+		return err
+	}
+	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+		// Ids and words for each letter, not the letters: some hundred bytes each.
+		var all []operate.LetterReplay
+		var sent []int64
+		refused := 0
+		err := env.ReplayLetters(ctx, l, f.reason, f.dry, func(r operate.LetterReplay) {
+			if r.Refused != "" {
+				refused++
+			} else {
+				sent = append(sent, r.ID)
+			}
+			all = append(all, r)
+		})
+		if err != nil {
+			return err
+		}
+		if f.wait && !f.dry && len(sent) > 0 {
+			if err := env.Wait(ctx); err != nil {
+				return err
+			}
+			states, err := env.LetterStates(ctx, sent)
+			if err != nil {
+				return err
+			}
+			for i := range all {
+				if all[i].Refused == "" {
+					all[i].State = states[all[i].ID]
+				}
+			}
+		}
+		if err := a.printReplayed(all, f.dry); err != nil {
+			return err
+		}
+		if !a.json && !f.dry && len(sent) > 0 {
+			a.next(env.Decide != nil, f.wait)
+		}
+		if refused > 0 {
+			return fmt.Errorf("%s of %d cannot be replayed", deadLetters(refused), len(all))
+		}
+		return nil
+	})
+}
+
+func (a *app) printReplayed(all []operate.LetterReplay, dry bool) error {
+	if a.json {
+		if all == nil {
+			all = []operate.LetterReplay{}
+		}
+		return a.printJSON(all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(a.out, "no open dead letters")
+	}
+	words := map[operate.Way]string{
+		operate.AsEvent: "its event enters again", operate.AsDecision: "decided again from what the entity is now", operate.AsChange: "the change is sent again, late",
+	}
+	for _, r := range all {
+		switch {
+		case r.Refused != "":
+			fmt.Fprintf(a.out, "%d: stays: %s\n", r.ID, r.Refused)
+		case dry:
+			fmt.Fprintf(a.out, "%d: would be replayed: %s\n", r.ID, words[r.Way])
+		case r.State == store.LetterObsolete:
+			fmt.Fprintf(a.out, "%d: obsolete: something newer came in between\n", r.ID)
+		case r.State == store.LetterReplayed:
+			fmt.Fprintf(a.out, "%d: replayed: %s\n", r.ID, words[r.Way])
+		default:
+			fmt.Fprintf(a.out, "%d: on its way: %s\n", r.ID, words[r.Way])
+		}
+	}
+	return nil
+}
+
+func (a *app) dlqDiscardCommand() *cobra.Command {
+	var f letterFlags
+	c := &cobra.Command{
+		Use:     "discard [ID...]",
+		Short:   "Set dead letters aside",
+		Long:    "Set dead letters aside. They stay listed with --state discarded until their retention is over.",
+		Example: "  pipeline dlq discard -c weir.yaml 17\n  pipeline dlq discard -c weir.yaml --all --code bad_json --reason \"the producer was broken\" --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			l, err := f.letters(args)
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if err := f.sure(ctx, a, l, "Discard"); err != nil {
+				return err
+			}
+			// The store alone is enough, and two processes may have it open.
+			return a.withStore(ctx, func(s store.Operator) error {
+				env := &operate.Env{Store: s, Actor: actor()}
+				n, err := env.DiscardLetters(ctx, l, f.reason)
+				if err != nil {
+					return err
+				}
+				if missing := len(slices.Compact(slices.Sorted(slices.Values(l.IDs)))) - n; missing > 0 {
+					err = fmt.Errorf("%s of these are not open or not there", deadLetters(missing))
+				}
+				if a.json {
+					return errors.Join(a.printJSON(map[string]int{"discarded": n}), err)
+				}
+				fmt.Fprintf(a.out, "%s discarded\n", deadLetters(n))
+				return err
+			})
+		},
+	}
+	return f.add(a, c)
+}
+
+func (a *app) dlqEditCommand() *cobra.Command {
+	var file, reason string
+	c := &cobra.Command{
+		Use:   "edit ID",
+		Short: "Correct the payload of a dead letter, before it is replayed",
+		Long: "Correct the payload of a dead letter, before it is replayed. The new one comes from --file, from standard input with\n" +
+			"--file -, or from $EDITOR. The first payload is kept. A letter of ingest holds the event as it came; one of decide\n" +
+			"holds the document that was taken from it, without what is stripped.",
+		Example: "  pipeline dlq edit -c weir.yaml 17 --file corrected.json\n  pipeline dlq edit -c weir.yaml 17",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id, err := letterID(args[0])
+			if err != nil {
+				return err
+			}
+			ctx := cmd.Context()
+			if file == "" && !isTerminal(a.in) {
+				return &usageError{errors.New("there is no terminal for an editor: name the new payload by --file, or --file - for standard input")}
+			}
+			return a.withStore(ctx, func(s store.Operator) error {
+				env := &operate.Env{Store: s, Actor: actor()}
+				l, err := env.Editable(ctx, id)
+				if err != nil {
+					return err
+				}
+				payload, err := a.edited(ctx, file, l.Payload)
+				if err != nil {
+					return err
+				}
+				changed := !bytes.Equal(payload, l.Payload)
+				if changed {
+					if err := env.EditLetter(ctx, id, payload, reason); err != nil {
+						return err
+					}
+				}
+				if a.json {
+					return a.printJSON(map[string]any{"id": id, "changed": changed, "valid_json": json.Valid(payload)})
+				}
+				if !changed {
+					fmt.Fprintf(a.out, "dead letter %d is as it was\n", id)
+					return nil
+				}
+				fmt.Fprintf(a.out, "dead letter %d is changed; to bring it back: pipeline dlq replay -c %s %d\n", id, a.config, id)
+				if !json.Valid(payload) {
+					fmt.Fprintln(a.err, "note: the new payload is no valid JSON")
+				}
+				return nil
+			})
+		},
+	}
+	c.Flags().StringVarP(&file, "file", "f", "", "file with the new payload; - reads standard input")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit")
+	_ = c.MarkFlagFilename("file")
+	return a.needConfig(c)
+}
+
+// maxEdit bounds a new payload, in bytes: no event may be larger.
+const maxEdit = 256 << 20
+
+// edited gives the new payload, from a file or from an editor.
+func (a *app) edited(ctx context.Context, file string, old []byte) ([]byte, error) {
+	if file != "" {
+		r, err := a.open(file)
+		if err != nil {
+			return nil, err
+		}
+		defer r.Close()
+		payload, err := io.ReadAll(io.LimitReader(r, maxEdit+1))
+		if err == nil && len(payload) > maxEdit {
+			err = fmt.Errorf("the new payload is larger than %d bytes", maxEdit)
+		}
+		// The newline that ends a file is not part of an event.
+		return bytes.TrimSuffix(payload, []byte("\n")), err
+	}
+	f, err := os.CreateTemp("", "weir-letter-*.json")
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(old)
+	if err := errors.Join(err, f.Close()); err != nil {
+		return nil, err
+	}
+	editor := os.Getenv("EDITOR")
+	if editor == "" {
+		editor = "vi"
+	}
+	// As others do it: the variable may hold arguments.
+	cmd := exec.CommandContext(ctx, "sh", "-c", editor+` "$1"`, editor, f.Name())
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
+	if err := cmd.Run(); err != nil {
+		return nil, fmt.Errorf("the editor ended with a failure, so nothing is changed: %w", err)
+	}
+	payload, err := os.ReadFile(f.Name())
+	if !bytes.HasSuffix(old, []byte("\n")) {
+		payload = bytes.TrimSuffix(payload, []byte("\n")) // most editors add one
+	}
+	return payload, err
+}

@@ -1,0 +1,94 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/explain"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+)
+
+// reachTime bounds how long explain tries to reach the inbox; without it the
+// rest is told.
+const reachTime = 20 * time.Second
+
+func (a *app) explainCommand() *cobra.Command {
+	var in explain.Input
+	c := &cobra.Command{
+		Use:   "explain",
+		Short: "Tell why a customer did or did not get an update: one entity, stage by stage",
+		Long: "Tell one entity's story: its last events and what became of them, the source documents, the merged document\n" +
+			"and which source each value comes from, what each service sees, what was sent and delivered, and in one\n" +
+			"sentence per service why the customer did or did not get an update. Nothing is written.\n\n" +
+			"Of the past, the last 8 records that were decided for the entity are kept, of stale ones in a row the first.\n" +
+			"Exit status 1 when there is no such entity.",
+		Example: "  pipeline explain -c weir.yaml --entity B-007\n  pipeline explain -c weir.yaml --entity B-007 --service acme/ripeness@archive --payload\n" +
+			"  pipeline explain -c weir.yaml --entity B-007 --json",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if in.Entity == "" {
+				return &usageError{errors.New("--entity is needed (see pipeline explain --help)")}
+			}
+			return a.explain(cmd.Context(), in)
+		},
+	}
+	c.Flags().StringVar(&in.Entity, "entity", "", "the entity's id")
+	c.Flags().StringVar(&in.Service, "service", "", "only this service, customer/projection@sink")
+	c.Flags().BoolVar(&in.Payload, "payload", false, "with the payloads of the events, as long as the inbox keeps them")
+	a.completeServices(c)
+	return a.needConfig(c)
+}
+
+// explain reads store and inbox where they can be reached as other commands
+// reach them, else the store alone.
+func (a *app) explain(ctx context.Context, in explain.Input) error {
+	reaching, cancel := context.WithCancel(ctx)
+	defer cancel()
+	timer := time.AfterFunc(reachTime, cancel)
+	defer timer.Stop()
+	reached := false
+	err := a.operating(reaching, "", func(a *app, env *operate.Env) error {
+		timer.Stop()
+		reached = true
+		in := in
+		in.Store, in.Inbox = env.Store, explain.Kafka{Inbox: env.Inbox, Log: env.Log}
+		return a.tell(reaching, in)
+	})
+	var usage *usageError
+	var said *exitError
+	if err == nil || reached || ctx.Err() != nil || errors.As(err, &usage) || errors.As(err, &said) {
+		return err
+	}
+	in.NoInbox = err.Error()
+	return a.withStore(ctx, func(s store.Operator) error {
+		in.Store = s
+		return a.tell(ctx, in)
+	})
+}
+
+func (a *app) tell(ctx context.Context, in explain.Input) error {
+	var err error
+	if in.Config, err = a.load(); err != nil {
+		return err
+	}
+	x, err := explain.Explain(ctx, in)
+	if errors.Is(err, explain.ErrUnknownService) {
+		return &usageError{err}
+	}
+	if err != nil {
+		return err
+	}
+	if a.json {
+		err = a.printJSON(x)
+	} else {
+		err = x.Write(a.out)
+	}
+	if err == nil && !x.Found {
+		err = fmt.Errorf("entity %q is not stored", in.Entity)
+	}
+	return err
+}

@@ -1,0 +1,370 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+)
+
+// taskFlags are those that select entities and services, and say how.
+type taskFlags struct {
+	entities            []string
+	list                string
+	services, customers []string
+	projections         []string
+	all, dry, wait, yes bool
+	rate, since, until  string
+	reason              string
+	force, respect      bool
+	outdated, letters   bool
+	resume              int64
+}
+
+func (f *taskFlags) add(a *app, c *cobra.Command) {
+	c.Flags().StringArrayVar(&f.entities, "entity", nil, "this entity; may be repeated")
+	c.Flags().StringVar(&f.list, "entities", "", "the entities in this file, one per line; - reads standard input")
+	c.Flags().StringArrayVar(&f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
+	c.Flags().StringArrayVar(&f.customers, "customer", nil, "only services of this customer; may be repeated")
+	c.Flags().StringArrayVar(&f.projections, "projection", nil, "only services of this projection, customer/projection; may be repeated")
+	c.Flags().BoolVar(&f.dry, "dry-run", false, "show the numbers, do nothing")
+	c.Flags().BoolVar(&f.wait, "wait", false, "return when everything is decided")
+	c.Flags().StringVar(&f.rate, "rate", "", "entities per second at most, for instance 200/s")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit")
+	_ = c.MarkFlagFilename("entities")
+	a.completeServices(c)
+}
+
+// completeServices completes names of the configuration in a shell.
+func (a *app) completeServices(c *cobra.Command) {
+	for flag, name := range map[string]func(config.Service) string{
+		"service":    func(s config.Service) string { return s.Name },
+		"customer":   func(s config.Service) string { return customerOf(s.Name) },
+		"projection": func(s config.Service) string { return projectionOf(s.Name) },
+	} {
+		if c.Flag(flag) == nil {
+			continue
+		}
+		_ = c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+			cfg, err := config.Load(a.config, a.env, config.AllowUnsetEnv())
+			if err != nil {
+				return nil, cobra.ShellCompDirectiveError
+			}
+			var names []string
+			for _, s := range cfg.Services() {
+				if n := name(s); !slices.Contains(names, n) {
+					names = append(names, n)
+				}
+			}
+			return names, cobra.ShellCompDirectiveNoFileComp
+		})
+	}
+}
+
+func customerOf(service string) string { name, _, _ := strings.Cut(service, "/"); return name }
+
+func projectionOf(service string) string { name, _, _ := strings.Cut(service, "@"); return name }
+
+// task makes the task that the flags describe, all but its list of entities.
+func (f *taskFlags) task(kind operate.Kind, cfg *config.Config, now time.Time) (t operate.Task, err error) {
+	t = operate.Task{Kind: kind, Force: f.force, Reason: f.reason}
+	t.Select.All, t.Select.Outdated = f.all, f.outdated
+	if f.rate != "" {
+		number, per, _ := strings.Cut(f.rate, "/")
+		if t.Rate, err = strconv.ParseFloat(number, 64); err != nil || !(t.Rate > 0 && t.Rate <= 1e9) || per != "" && per != "s" {
+			return t, &usageError{fmt.Errorf("--rate %s: want a number of entities per second, such as 200/s", f.rate)}
+		}
+	}
+	if t.Select.Since, err = parseTime("--since", f.since, now); err != nil {
+		return t, err
+	}
+	if t.Select.Until, err = parseTime("--until", f.until, now); err != nil {
+		return t, err
+	}
+	if f.until != "" && f.since == "" {
+		return t, &usageError{errors.New("--until goes with --since")}
+	}
+	ways := 0
+	for _, is := range []bool{len(f.entities) > 0, f.list != "", f.all, f.outdated, f.since != "", f.letters, f.resume != 0} {
+		if is {
+			ways++
+		}
+	}
+	limited := len(f.services)+len(f.customers)+len(f.projections) > 0
+	if ways == 0 && limited {
+		t.Select.All, ways = true, 1
+	}
+	if ways != 1 {
+		return t, &usageError{errors.New("say which entities, in exactly one way (see --help)")}
+	}
+	if t.Services, err = f.chosen(cfg); err != nil {
+		return t, err
+	}
+	if t.Select.Outdated && t.Services != nil {
+		return t, &usageError{errors.New("--outdated moves entities as a whole: leave out services, customers and projections")}
+	}
+	for _, id := range f.entities {
+		if id == "" || strings.ContainsAny(id, "\n\x00") {
+			return t, &usageError{fmt.Errorf("--entity %q: that is no id", id)}
+		}
+	}
+	return t, nil
+}
+
+// listed gives the list of entities, nil for a selection without one.
+func (f *taskFlags) listed(a *app) (list io.ReadSeeker, done func(), err error) {
+	switch {
+	case len(f.entities) > 0:
+		return strings.NewReader(strings.Join(f.entities, "\n") + "\n"), func() {}, nil
+	case f.list != "":
+		return a.seekable(f.list)
+	}
+	return nil, func() {}, nil
+}
+
+// chosen gives the services that flags name; nil when none limits them.
+func (f *taskFlags) chosen(cfg *config.Config) ([]string, error) {
+	if len(f.services)+len(f.customers)+len(f.projections) == 0 {
+		return nil, nil
+	}
+	matched := map[string]bool{}
+	var names []string
+	for _, s := range cfg.Services() {
+		is := false
+		for _, by := range []struct {
+			flag   string
+			wanted []string
+			name   string
+		}{{"service", f.services, s.Name}, {"customer", f.customers, customerOf(s.Name)}, {"projection", f.projections, projectionOf(s.Name)}} {
+			if slices.Contains(by.wanted, by.name) {
+				matched[by.flag+" "+by.name], is = true, true
+			}
+		}
+		if is {
+			names = append(names, s.Name)
+		}
+	}
+	for flag, wanted := range map[string][]string{"service": f.services, "customer": f.customers, "projection": f.projections} {
+		for _, w := range wanted {
+			if !matched[flag+" "+w] {
+				return nil, &usageError{fmt.Errorf("--%s %s: the configuration has none of that name", flag, w)}
+			}
+		}
+	}
+	return names, nil
+}
+
+// parseTime reads a time, or how long ago it was; empty is the zero time.
+func parseTime(flag, s string, now time.Time) (time.Time, error) {
+	if s == "" {
+		return time.Time{}, nil
+	}
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", "2006-01-02 15:04", "2006-01-02"} {
+		if t, err := time.Parse(layout, s); err == nil {
+			return t.UTC(), nil
+		}
+	}
+	if d, err := time.ParseDuration(s); err == nil && d > 0 {
+		return now.Add(-d).UTC(), nil
+	}
+	return time.Time{}, &usageError{fmt.Errorf("%s %s: want a time like 2026-01-31T12:00:00Z (UTC where none is said), or how long ago, like 90m", flag, s)}
+}
+
+func (a *app) replayCommand() *cobra.Command {
+	var f taskFlags
+	var letters letterFlags
+	c := &cobra.Command{
+		Use:   "replay",
+		Short: "Decide again, from what the entities are now",
+		Long: "Decide again, from what the entities are now: nothing stale is sent. What equals the customer's last one is held back,\n" +
+			"unless --force. --outdated moves entities to the active configuration that were not evaluated under it yet.\n\n" +
+			"It works in portions. After a kill the same command goes on where it was, and so does --resume, which must be used\n" +
+			"after a time such as --since 2h, since that is another one now.",
+		Example: "  pipeline replay -c weir.yaml --entity B-007 --dry-run\n" +
+			"  pipeline replay -c weir.yaml --customer acme --rate 200/s\n" +
+			"  pipeline replay -c weir.yaml --since 2h --wait\n" +
+			"  pipeline replay -c weir.yaml --outdated",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if f.force && cmd.Flags().Changed("respect-dam") && f.respect {
+				return &usageError{errors.New("--force and --respect-dam are opposites")}
+			}
+			if f.letters {
+				letters.all, letters.dry, letters.wait, letters.reason = true, f.dry, f.wait, f.reason
+				if len(f.services) > 1 || len(f.customers)+len(f.projections) > 0 || len(f.entities) > 1 || f.force {
+					return &usageError{errors.New("--letters goes with at most one --service and --entity")}
+				}
+				if len(f.services) == 1 {
+					letters.filter.Service = f.services[0]
+				}
+				if len(f.entities) == 1 {
+					letters.filter.Entity = f.entities[0]
+				}
+				letters.yes = f.yes
+				return a.replayLetters(cmd.Context(), nil, &letters)
+			}
+			return a.task(cmd.Context(), operate.Replay, &f)
+		},
+	}
+	f.add(a, c)
+	c.Flags().BoolVar(&f.all, "all", false, "all entities")
+	c.Flags().BoolVar(&f.outdated, "outdated", false, "entities that were last evaluated under another configuration: a backfill")
+	c.Flags().BoolVar(&f.letters, "letters", false, "open dead letters, as dlq replay --all does; with --service or --entity")
+	c.Flags().StringVar(&f.since, "since", "", "entities with events since then: a time, or how long ago, such as 2h")
+	c.Flags().StringVar(&f.until, "until", "", "and before then")
+	c.Flags().BoolVar(&f.force, "force", false, "send also what equals the customer's last one")
+	c.Flags().BoolVar(&f.respect, "respect-dam", true, "hold back what equals the customer's last one; the opposite of --force")
+	c.Flags().Int64Var(&f.resume, "resume", 0, "go on with an unfinished job: its number, or nothing for the latest")
+	c.Flags().Lookup("resume").NoOptDefVal = "-1"
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--letters)")
+	return a.needConfig(c)
+}
+
+// task runs a task, or shows what it would do.
+func (a *app) task(ctx context.Context, kind operate.Kind, f *taskFlags) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	t, err := f.task(kind, cfg, time.Now())
+	if err != nil {
+		return err
+	}
+	return a.operating(ctx, f.list, func(a *app, env *operate.Env) error {
+		t := t
+		list, done, err := f.listed(a)
+		if err != nil {
+			return err
+		}
+		defer done()
+		if list != nil {
+			t.Select.List = list
+		}
+		if f.resume != 0 {
+			if t, err = resumed(ctx, env, kind, f.resume, t); err != nil {
+				return err
+			}
+		}
+		if f.dry {
+			result, err := env.Preview(ctx, t)
+			if err != nil {
+				return err
+			}
+			return a.printPreview(kind, result)
+		}
+		return a.runTask(ctx, env, t, f.wait)
+	})
+}
+
+// resumed gives the task of an unfinished job.
+func resumed(ctx context.Context, env *operate.Env, kind operate.Kind, id int64, t operate.Task) (operate.Task, error) {
+	jobs, err := env.Store.ListJobs(ctx, string(kind), store.JobOpen, 1000)
+	if err != nil {
+		return t, err
+	}
+	for _, j := range jobs {
+		if id == -1 || j.ID == id {
+			again, err := operate.Resume(j)
+			again.Rate = t.Rate
+			return again, err
+		}
+	}
+	if id == -1 {
+		return t, fmt.Errorf("there is no unfinished %s", kind)
+	}
+	return t, fmt.Errorf("there is no unfinished %s %d", kind, id)
+}
+
+func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wait bool) error {
+	result, err := env.Run(ctx, t)
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		return fmt.Errorf("job %d: another process goes on with it: %w", result.Job, err)
+	case err != nil && result.Job != 0 && !errors.As(err, new(*operate.Impossible)):
+		return fmt.Errorf("job %d is not finished; the same command goes on with it: %w", result.Job, err)
+	case err != nil:
+		return err
+	}
+	alone := env.Decide != nil
+	if wait {
+		if err := env.Wait(ctx); err != nil {
+			return err
+		}
+	}
+	if a.json {
+		return a.printJSON(struct {
+			operate.Result
+			Decided bool `json:"decided"`
+		}{result, wait})
+	}
+	done := map[operate.Kind]string{operate.Replay: "decided again", operate.Reset: "reset"}[t.Kind]
+	if !wait {
+		done = "to be " + done
+	}
+	if result.Resumed {
+		done += ", counting what was done before it was cut off"
+	}
+	fmt.Fprintf(a.out, "job %d: %s %s\n", result.Job, entities(result.Entities), done)
+	if result.Unknown > 0 {
+		fmt.Fprintf(a.out, "%s not known and left out\n", entities(result.Unknown))
+	}
+	if t.Kind == operate.Replay || !wait {
+		a.next(alone, wait)
+	}
+	return nil
+}
+
+// next says what is still to happen where nobody runs.
+func (a *app) next(alone, waited bool) {
+	switch {
+	case alone && waited:
+		fmt.Fprintln(a.out, "What changed is sent by the next pipeline run.")
+	case alone:
+		fmt.Fprintln(a.out, "Nobody runs: the next pipeline run does it.")
+	}
+}
+
+func entities(n int64) string {
+	if n == 1 {
+		return "1 entity"
+	}
+	return humanize.Comma(n) + " entities"
+}
+
+func (a *app) printPreview(kind operate.Kind, r operate.Result) error {
+	if a.json {
+		return a.printJSON(r)
+	}
+	fmt.Fprintf(a.out, "%s, nothing was done\n", entities(r.Entities))
+	if r.Unknown > 0 {
+		fmt.Fprintf(a.out, "%s not known\n", entities(r.Unknown))
+	}
+	if len(r.Services) == 0 {
+		return nil
+	}
+	n := humanize.Comma
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	if kind == operate.Reset {
+		fmt.Fprintln(w, "SERVICE\tWOULD RESET")
+		for _, s := range r.Services {
+			fmt.Fprintf(w, "%s\t%s\n", s.Service, n(s.Reset))
+		}
+		return w.Flush()
+	}
+	fmt.Fprintln(w, "SERVICE\tWOULD SEND\tWOULD HOLD BACK\tWOULD FAIL")
+	for _, s := range r.Services {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Service, n(s.Send), n(s.Hold), n(s.Fail))
+	}
+	return w.Flush()
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) resetCommand() *cobra.Command {
+	var f taskFlags
+	c := &cobra.Command{
+		Use:   "reset",
+		Short: "Forget what customers have: the next content passes, whatever it is",
+		Long: "Forget what customers have: their dam state becomes unknown, and the next content passes, whatever it is. Nothing is\n" +
+			"sent by it; replay sends what the entities are now. It asks back with the number, or takes --yes.",
+		Example: "  pipeline reset -c weir.yaml --customer acme --dry-run\n" +
+			"  pipeline reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			ctx := cmd.Context()
+			if f.dry {
+				return a.task(ctx, operate.Reset, &f)
+			}
+			if !f.yes {
+				if f.list == "-" {
+					return &usageError{errors.New("--entities - needs --yes: standard input cannot answer as well")}
+				}
+				question, err := a.resetQuestion(cmd, f)
+				if err != nil {
+					return err
+				}
+				if err := a.confirm(question); err != nil {
+					return err
+				}
+				f.yes = true
+				a.args = append(a.args, "--yes")
+			}
+			return a.task(ctx, operate.Reset, &f)
+		},
+	}
+	f.add(a, c)
+	c.Flags().BoolVar(&f.all, "all", false, "all entities")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	return a.needConfig(c)
+}
+
+// resetQuestion counts what a reset would do, in whichever process that happens.
+func (a *app) resetQuestion(cmd *cobra.Command, f taskFlags) (string, error) {
+	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+		return "", a.confirm("")
+	}
+	f.dry = true
+	var out bytes.Buffer
+	count := *a
+	count.out, count.json = &out, true
+	count.args = append(append([]string{}, a.args...), "--dry-run", "--json")
+	if err := count.task(cmd.Context(), operate.Reset, &f); err != nil {
+		return "", err
+	}
+	var r operate.Result
+	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
+		return "", err
+	}
+	rows := int64(0)
+	for _, s := range r.Services {
+		rows += s.Reset
+	}
+	return fmt.Sprintf("Reset %s (%d dam rows of %d services)?", entities(r.Entities), rows, len(r.Services)), nil
+}

@@ -1,0 +1,156 @@
+package pipeline
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/config"
+)
+
+// Reach gives either tools of this process's own, or, when another process has
+// the data folder open, how to forward a command to that one. It waits a moment
+// for a process that is just starting or ending.
+func Reach(ctx context.Context, opt Options) (*Pipeline, *Running, error) {
+	deadline := time.Now().Add(toolsTimeout)
+	for {
+		p, err := OpenTools(ctx, opt)
+		if !errors.Is(err, ErrInUse) {
+			return p, nil, err
+		}
+		if opt.Config.Admin.Off() {
+			return nil, nil, fmt.Errorf("%w; a command reaches that process by its operators' listener, which is off: set admin.listen, or stop the process first", err)
+		}
+		if r := findRunning(opt.Config); r != nil {
+			return nil, r, nil
+		}
+		if time.Now().After(deadline) {
+			return nil, nil, fmt.Errorf("%w, which has not said how to reach it: it may still be starting, or run without admin.listen", err)
+		}
+		select {
+		case <-time.After(100 * time.Millisecond):
+		case <-ctx.Done():
+			return nil, nil, context.Cause(ctx)
+		}
+	}
+}
+
+// Running is a process that has the data folder open.
+type Running struct {
+	control
+	cfg *config.Config
+}
+
+// findRunning reads how to reach the process that has the data folder open; nil
+// while it has not said so. A process removes what an earlier one left behind
+// when it opens the folder.
+func findRunning(c *config.Config) *Running {
+	text, err := os.ReadFile(filepath.Join(c.Kafka.Embedded.Dir, controlFile))
+	if err != nil {
+		return nil
+	}
+	r := &Running{cfg: c}
+	if json.Unmarshal(text, &r.control) != nil || r.Address == "" || r.Token == "" {
+		return nil
+	}
+	return r
+}
+
+// Forward lets the process run a command, prints what it prints, and gives its
+// exit status. The end of ctx cancels the command there.
+func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (int, error) {
+	failed := func(err error) (int, error) {
+		return 0, fmt.Errorf("process %d has the data folder open and runs the command: %w", r.PID, err)
+	}
+	body, err := json.Marshal(c)
+	if err != nil {
+		return 0, err
+	}
+	if len(body) > maxCommand {
+		return 0, fmt.Errorf("the input is too large to be handed to process %d (%d bytes, at most %d): give it in parts", r.PID, len(body), maxCommand)
+	}
+	client, scheme, err := r.client()
+	if err != nil {
+		return 0, err
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+r.Address+commandsPath, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Authorization", "Bearer "+r.Token)
+	resp, err := client.Do(req)
+	if err != nil {
+		return failed(err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		why, _ := io.ReadAll(io.LimitReader(resp.Body, 1<<10))
+		return failed(fmt.Errorf("it answered %s: %s", resp.Status, strings.TrimSpace(string(why))))
+	}
+	d := json.NewDecoder(bufio.NewReader(resp.Body))
+	for {
+		var f Frame
+		if err := d.Decode(&f); err != nil {
+			if ctx.Err() != nil {
+				return 0, context.Cause(ctx)
+			}
+			return failed(fmt.Errorf("its answer broke off: %w", err))
+		}
+		if _, err := out.Write(f.Out); err != nil {
+			return 0, err
+		}
+		if _, err := errs.Write(f.Err); err != nil {
+			return 0, err
+		}
+		if f.Exit != nil {
+			return *f.Exit, nil
+		}
+	}
+}
+
+// client makes the client for the listener. With TLS the peer must show the very
+// certificate that the configuration names; names in it do not matter, since the
+// connection is to this machine.
+func (r *Running) client() (*http.Client, string, error) {
+	t := &http.Transport{Proxy: nil}
+	c := &http.Client{Transport: t}
+	if r.cfg.Admin.TLS == nil {
+		return c, "http", nil
+	}
+	text, err := os.ReadFile(r.cfg.Admin.TLS.Cert)
+	if err != nil {
+		return nil, "", fmt.Errorf("admin.tls: %w", err)
+	}
+	block, _ := pem.Decode(text)
+	if block == nil {
+		return nil, "", fmt.Errorf("admin.tls: %s holds no certificate in PEM form", r.cfg.Admin.TLS.Cert)
+	}
+	want, err := x509.ParseCertificate(block.Bytes)
+	if err != nil {
+		return nil, "", fmt.Errorf("admin.tls: %w", err)
+	}
+	t.TLSClientConfig = &tls.Config{
+		MinVersion: tls.VersionTLS12, InsecureSkipVerify: true, // VerifyConnection compares the certificate itself
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) == 0 || !s.PeerCertificates[0].Equal(want) {
+				return errors.New("the listener shows another certificate than the configured one")
+			}
+			return nil
+		},
+	}
+	return c, "https", nil
+}

@@ -1,0 +1,180 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// ErrNothingRan says that there is no state yet to work on.
+var ErrNothingRan = errors.New("nothing has run with this configuration yet")
+
+// ErrNotActive says that another configuration than this one is active.
+var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, or start it first")
+
+// ErrInUse says that another process has the data folder open.
+var ErrInUse = embedded.ErrInUse
+
+// OpenTools connects what operators' commands need: store, cluster, inbox and
+// the compiled configuration, which must be the active one. It creates nothing
+// and activates nothing. ErrInUse when another process has the folder of the
+// embedded broker open, ErrNothingRan, ErrNotActive. Close ends it; Run must not
+// be called.
+func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
+	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: prometheus.NewRegistry()}
+	p.opt.Roles, p.opt.UntilIdle = Roles{Decide: true}, true
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.close())
+		}
+	}()
+	if e := p.cfg.Kafka.Embedded; e != nil {
+		if _, err := os.Stat(e.Dir); errors.Is(err, os.ErrNotExist) {
+			return nil, ErrNothingRan
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
+	defer cancel()
+	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
+	p.gauges = newGauges(p.reg)
+	if err := p.openKafka(ctx); err != nil {
+		return nil, fmt.Errorf("kafka: %w", err)
+	}
+	if p.store, err = OpenStore(ctx, p.cfg, p.log); err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	p.closers = append(p.closers, p.store.Close)
+	if err := p.store.CheckSchema(ctx); err != nil {
+		return nil, fmt.Errorf("store: %w (run pipeline migrate -c %s)", err, p.cfg.File)
+	}
+	return p, p.findState(ctx)
+}
+
+// findState finds the inbox and compiles the configuration, which must be active.
+func (p *Pipeline) findState(ctx context.Context) error {
+	topic := p.cfg.Kafka.Inbox.Topic
+	id, err := p.admin.TopicID(ctx, topic)
+	if errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return ErrNothingRan
+	} else if err != nil {
+		return fmt.Errorf("kafka: %w", err)
+	}
+	found, err := p.store.KnownInbox(ctx, topic, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNothingRan
+	} else if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	p.inbox.Store(&found)
+	active, err := p.store.Active(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return ErrNothingRan
+	} else if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	fingerprint := p.cfg.Fingerprint()
+	if !bytes.Equal(active.Fingerprint, fingerprint[:]) {
+		return fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
+	}
+	numbers, err := p.store.Services(ctx, serviceNames(p.cfg))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	p.plan, err = CompilePlan(p.cfg, numbers, active.Number)
+	return err
+}
+
+// Tools gives the environment of operators' commands, for a pipeline that runs
+// or one of OpenTools. ErrNotActive when another configuration took over.
+func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
+	active, err := p.store.Active(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	if !bytes.Equal(active.Fingerprint, p.plan.Fingerprint) {
+		return nil, fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
+	}
+	kinds, err := p.sinkKinds()
+	if err != nil {
+		return nil, err
+	}
+	plan := *p.plan
+	plan.Revision = active.Number
+	return &operate.Env{
+		Store: p.store, Plan: &plan, Inbox: *p.inbox.Load(), Append: p.append, Log: p.admin,
+		Shape: func(source string) (ingest.Shape, error) {
+			c := p.cfg.Sources.Find(source)
+			if c == nil {
+				return ingest.Shape{}, &operate.Impossible{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
+			}
+			return CompileShape(p.cfg, c)
+		},
+		IsLog: func(service string) bool { return kinds[service] == sinks.Log },
+	}, nil
+}
+
+// sinkKinds asks sinks that are made, and not opened, what they keep.
+func (p *Pipeline) sinkKinds() (map[string]sinks.Kind, error) {
+	kinds := map[string]sinks.Kind{}
+	bare := &Pipeline{cfg: p.cfg, log: p.log}
+	for _, s := range p.cfg.Services() {
+		if s.Delivery.Kafka != nil {
+			kinds[s.Name] = sinks.Log
+			continue
+		}
+		s.Delivery = withoutSecrets(s.Delivery)
+		sink, err := bare.makeSink(s)
+		if err != nil {
+			return nil, fmt.Errorf("service %s: %w", s.Name, err)
+		}
+		kinds[s.Name] = sink.Traits().Kind
+		if err := sink.Close(); err != nil {
+			return nil, fmt.Errorf("service %s: %w", s.Name, err)
+		}
+	}
+	return kinds, nil
+}
+
+// DecideUntilIdle decides what the inbox holds and returns when nothing is left
+// of it and every change is published. For a pipeline of OpenTools whose data
+// folder no other process has open.
+func (p *Pipeline) DecideUntilIdle(ctx context.Context) error {
+	running := p.startDecide()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	idle := make(chan bool, 1)
+	go func() { idle <- p.untilIdle(ctx) }()
+	var err error
+	select {
+	case is := <-idle:
+		if !is {
+			err = context.Cause(ctx)
+		}
+	case err = <-running.failed:
+		cancel()
+		<-idle
+	}
+	return errors.Join(err, running.stop())
+}
+
+// IsEmbedded tells whether the log of a configuration is in its data folder, so
+// that one process at a time has it.
+func IsEmbedded(c *config.Config) bool { return c.Kafka.Embedded != nil }
+
+// toolsTimeout bounds how long a command waits for a process that starts or
+// ends meanwhile.
+const toolsTimeout = 10 * time.Second
