@@ -1,0 +1,313 @@
+package explain
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Store is what explain reads of a store.
+type Store interface {
+	Entity(ctx context.Context, id string) (store.Entity, error)
+	EntityRows(ctx context.Context, id string) ([]store.NamedRow, error)
+	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+}
+
+// Input is what an explanation is made from. It is only read.
+type Input struct {
+	Config *config.Config
+	Store  Store
+	// Inbox reads records back; nil when that is not possible, for the reason
+	// NoInbox.
+	Inbox   Inbox
+	NoInbox string
+	Entity  string
+	Service string // only this one; empty is all
+	Payload bool   // with the payloads of events
+}
+
+// maxParts bounds the parts of the merged document that are told.
+const maxParts = 1000
+
+// maxLetters bounds the dead letters that are told.
+const maxLetters = 100
+
+// ErrUnknownService is the error for a service that the configuration does not have.
+var ErrUnknownService = errors.New("there is no such service in this configuration")
+
+// Explain looks at one entity. An entity that is not stored is no error: Found
+// is false. The errors are those of the store, ErrUnknownService, or say that
+// stored state cannot be read; an inbox that does not answer is a note.
+func Explain(ctx context.Context, in Input) (*Explanation, error) {
+	if in.Service != "" && !slices.ContainsFunc(in.Config.Services(), func(s config.Service) bool { return s.Name == in.Service }) {
+		return nil, fmt.Errorf("%s: %w", in.Service, ErrUnknownService)
+	}
+	letters, err := in.Store.ListLetters(ctx, store.LetterFilter{Entity: in.Entity, State: store.LetterOpen, Limit: maxLetters})
+	if err != nil {
+		return nil, err
+	}
+	x := &Explanation{Entity: in.Entity, Events: []Event{}, Sources: []Source{}, Services: []Service{}}
+	for _, l := range letters {
+		x.Letters = append(x.Letters, letterOf(l))
+	}
+	entity, err := in.Store.Entity(ctx, in.Entity)
+	if errors.Is(err, store.ErrNotFound) {
+		x.Looked = []string{
+			"stored entities: there is none with this id; ids are compared byte for byte",
+			fmt.Sprintf("open dead letters: %d name it", len(letters)),
+		}
+		return x, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	rows, err := in.Store.EntityRows(ctx, in.Entity)
+	if err != nil {
+		return nil, err
+	}
+	s := &story{Explanation: x, in: in, entity: entity, letters: letters, rows: map[string]store.Row{}}
+	for _, r := range rows {
+		s.rows[r.Service] = r.Row
+	}
+	if err := s.compile(); err != nil {
+		return nil, err
+	}
+	x.Found = true
+	x.Version = versionOf(entity.Version)
+	if !entity.Deleted.IsZero() {
+		x.Deleted = &entity.Deleted
+	}
+	x.Complete, x.Current = s.inspection.Complete, s.inspection.Current
+	s.events(ctx)
+	s.sources()
+	s.merged()
+	return x, s.services()
+}
+
+// story is an explanation that is being made.
+type story struct {
+	*Explanation
+	in         Input
+	entity     store.Entity
+	rows       map[string]store.Row // by service
+	letters    []store.DeadLetter
+	plan       *dam.Plan
+	inspection *dam.Inspection
+	now        dam.Step // what would be decided now
+}
+
+// compile compiles the configuration with the numbers that the rows have, and
+// looks at the entity with it.
+func (s *story) compile() error {
+	numbers := map[string]int32{}
+	for i, service := range s.in.Config.Services() {
+		numbers[service.Name] = -int32(i) - 1 // nothing is stored under it
+		if row, ok := s.rows[service.Name]; ok {
+			numbers[service.Name] = row.Service
+		}
+	}
+	var err error
+	if s.plan, err = pipeline.CompilePlan(s.in.Config, numbers, 1); err != nil {
+		return err
+	}
+	if s.inspection, err = s.plan.Inspect(s.entity); err != nil {
+		return err
+	}
+	if s.inspection.MergeError != nil {
+		s.Notes = append(s.Notes, "the source documents do not merge: "+s.inspection.MergeError.Error())
+		return nil
+	}
+	s.now, err = s.plan.Preview(s.entity, inbox.Control{Action: inbox.Redecide}, func(keys []store.Key) ([]store.Row, error) {
+		found := make([]store.Row, len(keys))
+		for i, k := range keys {
+			found[i].Key = k
+			for _, row := range s.rows {
+				if row.Service == k.Service {
+					found[i] = row
+				}
+			}
+		}
+		return found, nil
+	})
+	return err
+}
+
+func versionOf(v change.Version) string {
+	if v == 0 {
+		return ""
+	}
+	return v.String()
+}
+
+func letterOf(l store.DeadLetter) Letter {
+	return Letter{
+		ID: l.ID, Created: l.Created, Stage: l.Stage, Code: l.Code, Reason: l.Reason,
+		Source: l.Source, Service: l.Service, EventID: l.EventID, Version: versionOf(l.Version),
+	}
+}
+
+// sources lists the source documents by precedence, also those of sources that
+// the configuration does not have any more.
+func (s *story) sources() {
+	seen := map[string]*dam.Seen{}
+	for i := range s.inspection.Seen {
+		seen[s.inspection.Seen[i].Source] = &s.inspection.Seen[i]
+	}
+	text := func(n canonicaltree.Node) json.RawMessage {
+		if !n.Exists() {
+			return nil
+		}
+		return json.RawMessage(n.Raw())
+	}
+	known := map[string]bool{}
+	for _, name := range byPrecedence(s.in.Config) {
+		c := s.in.Config.Sources.Find(name)
+		known[name] = true
+		required := slices.Contains(s.in.Config.Merge.Required, name)
+		doc := s.inspection.Docs[name]
+		if required && !doc.Exists() {
+			s.Missing = append(s.Missing, name)
+		}
+		s.Sources = append(s.Sources, Source{
+			Source: name, Mode: c.Mode, Mount: c.Mount, Required: required, Document: text(doc), Seen: seen[name],
+		})
+	}
+	var gone []string
+	for name := range s.inspection.Docs {
+		if !known[name] {
+			gone = append(gone, name)
+		}
+	}
+	slices.Sort(gone)
+	for _, name := range gone {
+		s.Sources = append(s.Sources, Source{Source: name, Document: text(s.inspection.Docs[name]), Seen: seen[name], Unknown: true})
+	}
+}
+
+// byPrecedence lists the names of all sources, the strongest first.
+func byPrecedence(c *config.Config) []string {
+	names := slices.Clone(c.Merge.Precedence)
+	for i := range c.Sources {
+		if !slices.Contains(names, c.Sources[i].Name) {
+			names = append(names, c.Sources[i].Name)
+		}
+	}
+	return names
+}
+
+func (s *story) merged() {
+	if !s.inspection.Merged.Exists() {
+		return
+	}
+	d := &Document{Document: json.RawMessage(s.inspection.Merged.Raw()), Parts: []Part{}}
+	s.plan.Merge.Parts(s.inspection.Docs, func(p merge.Part) bool {
+		if len(d.Parts) == maxParts {
+			d.More++
+			return true
+		}
+		d.Parts = append(d.Parts, Part{Path: p.Path.String(), Value: json.RawMessage(p.Value.Raw()), Source: p.Source, Over: slices.Clone(p.Over)})
+		return true
+	})
+	s.Merged = d
+}
+
+// services looks at each service.
+func (s *story) services() error {
+	for _, service := range s.in.Config.Services() {
+		if s.in.Service != "" && service.Name != s.in.Service {
+			continue
+		}
+		v, err := s.service(service)
+		if err != nil {
+			return err
+		}
+		s.Services = append(s.Services, v)
+	}
+	return nil
+}
+
+func (s *story) service(c config.Service) (Service, error) {
+	out := Service{Service: c.Name, Filter: s.in.Config.Projections[c.Projection].When}
+	view, err := s.inspection.View(c.Projection)
+	if err != nil {
+		out.Fault = err.Error()
+	} else if s.inspection.MergeError == nil {
+		out.Match, out.View, out.Hash = view.Match, view.Doc, view.Content.String()
+	}
+	row, sent := s.rows[c.Name]
+	if sent {
+		out.Last = &LastSent{Version: versionOf(row.Version), DeliveredVersion: versionOf(row.DeliveredVersion), State: "upsert"}
+		switch {
+		case row.Content == nil:
+			out.Last.State = "unknown"
+		case row.Content.IsRetracted():
+			out.Last.State = "retracted"
+		default:
+			out.Last.Hash = row.Content.String()
+		}
+		if row.Delivered != nil {
+			out.Last.Delivered = row.Delivered.String()
+		}
+		out.Pending = row.Content != nil && row.Version > row.DeliveredVersion
+	}
+	var newest *store.DeadLetter
+	for i := range s.letters {
+		if l := &s.letters[i]; l.Service == c.Name {
+			out.Letters = append(out.Letters, l.ID)
+			if newest == nil || cmp.Compare(l.Version, newest.Version) >= 0 {
+				newest = l
+			}
+		}
+	}
+	out.WouldSend = slices.ContainsFunc(s.now.Sent, func(x change.Change) bool { return x.Service == c.Name })
+	for i := range s.Events {
+		out.Events = append(out.Events, s.became(i, c, row, sent))
+	}
+	s.judge(&out, c, row, sent, newest)
+	return out, nil
+}
+
+// became says what became of an event for a service.
+func (s *story) became(i int, c config.Service, row store.Row, sent bool) string {
+	e := s.Events[i]
+	for _, l := range s.letters {
+		if l.Service == c.Name && uint64(l.Version) == e.version {
+			return "dead letter"
+		}
+	}
+	if sent && uint64(row.Version) == e.version && row.Content != nil {
+		if row.DeliveredVersion >= row.Version {
+			return "delivered"
+		}
+		return "sent"
+	}
+	if e.Action == "" && e.Outcome != dam.TrailMerged {
+		word, _, _ := strings.Cut(e.Outcome, ":")
+		return word
+	}
+	evaluated, known := s.inspection.Trail.Evaluated(s.plan, i, c.Projection)
+	switch {
+	case !known && e.Action != "":
+		return e.Action
+	case !known:
+		return "?"
+	case !evaluated:
+		return "pruned"
+	case !sent || uint64(row.Version) < e.version:
+		return "held back"
+	}
+	return "evaluated" // sent or held back then: what was sent since hides it
+}

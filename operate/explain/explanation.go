@@ -1,0 +1,165 @@
+package explain
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Explanation is the whole story of one entity; its JSON form is what the
+// command prints with --json. Versions are positions in the inbox, as
+// generation:offset.
+type Explanation struct {
+	Entity string `json:"entity"`
+	// Found is false when the store has no such entity; only Letters and Looked
+	// are set then.
+	Found bool `json:"found"`
+	// Looked says where it was looked for, when it was not found.
+	Looked []string `json:"looked,omitempty"`
+
+	Version string     `json:"version,omitempty"` // of the last record that changed a source document
+	Deleted *time.Time `json:"deleted,omitempty"` // when the last source document went away
+	// Complete: every required source has a document; Missing are those without.
+	Complete bool     `json:"complete"`
+	Missing  []string `json:"missing,omitempty"`
+	// Current: last evaluated under this configuration.
+	Current bool `json:"current"`
+	// Partition of the inbox that the entity's records are in; absent when the
+	// inbox is not reachable.
+	Partition *int32 `json:"partition,omitempty"`
+
+	Events   []Event   `json:"events"`  // the last ones, the oldest first
+	Sources  []Source  `json:"sources"` // by precedence
+	Merged   *Document `json:"merged,omitempty"`
+	Services []Service `json:"services"` // in the order of the configuration
+	Letters  []Letter  `json:"dead_letters,omitempty"`
+	// Notes are what could not be looked at, and why.
+	Notes []string `json:"notes,omitempty"`
+}
+
+// Event is one record that was decided for the entity.
+type Event struct {
+	Version string    `json:"version"`
+	Time    time.Time `json:"time"`             // of its inbox record
+	Source  string    `json:"source,omitempty"` // of an event
+	Action  string    `json:"action,omitempty"` // of a control record
+	EventID string    `json:"event_id,omitempty"`
+	// Outcome is noise, merged, control, dead letter, or stale with its reason.
+	Outcome string `json:"outcome"`
+	// Record is what the inbox still has of it; Gone says why it has nothing.
+	Record *Record `json:"record,omitempty"`
+	Gone   string  `json:"gone,omitempty"`
+
+	version uint64
+}
+
+// Record is a record of the inbox.
+type Record struct {
+	Operation string `json:"operation,omitempty"` // upsert or delete
+	Stream    string `json:"stream,omitempty"`    // identity of the topic or file it came from
+	Partition int32  `json:"partition"`
+	Offset    int64  `json:"offset"`
+	Sequence  string `json:"sequence,omitempty"`
+	Size      int    `json:"size"` // of the payload, in bytes
+	Actor     string `json:"actor,omitempty"`
+	Reason    string `json:"reason,omitempty"`
+	// Payload is set when it was asked for.
+	Payload json.RawMessage `json:"payload,omitempty"`
+}
+
+// Source is the stored document of one source.
+type Source struct {
+	Source   string          `json:"source"`
+	Mode     string          `json:"mode"`
+	Mount    string          `json:"mount,omitempty"`
+	Required bool            `json:"required,omitempty"`
+	Document json.RawMessage `json:"document,omitempty"` // absent when it has none
+	Seen     *dam.Seen       `json:"seen,omitempty"`     // what stale events are told by
+	// Unknown: the configuration does not have this source.
+	Unknown bool `json:"unknown,omitempty"`
+}
+
+// Document is the merged document.
+type Document struct {
+	Document json.RawMessage `json:"document"`
+	// Parts say where each value comes from: the largest values that come from
+	// one source alone. More is how many were left out.
+	Parts []Part `json:"parts"`
+	More  int    `json:"more,omitempty"`
+}
+
+// Part is a value of the merged document.
+type Part struct {
+	Path   string          `json:"path"`
+	Value  json.RawMessage `json:"value"`
+	Source string          `json:"source"`
+	Over   []string        `json:"over,omitempty"` // sources that lose there
+}
+
+// Verdict is the state of a service in a word.
+type Verdict string
+
+// The verdicts.
+const (
+	Sent        Verdict = "sent"         // the last event changed it, and it is delivered
+	Pending     Verdict = "pending"      // decided, and not confirmed by the sink
+	HeldBack    Verdict = "held back"    // evaluated, and equal to what was sent
+	Pruned      Verdict = "pruned"       // not evaluated: nothing that it reads changed
+	Noise       Verdict = "noise"        // the last event changed nothing that matters to anybody
+	Stale       Verdict = "stale"        // the last event was older than what the entity has
+	Refused     Verdict = "refused"      // the newest change is an open dead letter
+	Unknown     Verdict = "unknown"      // set to unknown: the next content passes
+	NeverSent   Verdict = "never sent"   // nothing was sent, and nothing is to be
+	NotYet      Verdict = "not yet sent" // it would be sent, and was not decided yet
+	UpToDate    Verdict = "up to date"   // delivered; what the last event did to it is not kept
+	Undecidable Verdict = "undecidable"  // its documents do not merge
+)
+
+// Service is the entity as one service sees it.
+type Service struct {
+	Service string `json:"service"`
+	// Events has an entry for each of Explanation.Events: sent, delivered, held
+	// back, pruned, evaluated, dead letter, noise, stale, or ? where it is not kept.
+	Events []string `json:"events"`
+	Filter string   `json:"filter,omitempty"` // empty: all documents
+	// Match: the filter lets the document through.
+	Match bool `json:"match"`
+	// View is the projected document now, Hash its content; Fault says why it
+	// cannot be projected.
+	View  json.RawMessage `json:"view,omitempty"`
+	Hash  string          `json:"hash,omitempty"`
+	Fault string          `json:"fault,omitempty"`
+	// Last is the last decision that was sent on, absent when nothing ever was.
+	Last *LastSent `json:"last_sent,omitempty"`
+	// Pending: sent on, and not confirmed by the sink.
+	Pending bool `json:"pending"`
+	// WouldSend: decided now, something would be sent.
+	WouldSend bool    `json:"would_send"`
+	Letters   []int64 `json:"dead_letters,omitempty"` // open ones
+	Verdict   Verdict `json:"verdict"`
+	Why       string  `json:"why"` // one sentence
+}
+
+// LastSent is the dam row of a service.
+type LastSent struct {
+	State            string `json:"state"` // upsert, retracted or unknown
+	Hash             string `json:"hash,omitempty"`
+	Version          string `json:"version"`
+	DeliveredVersion string `json:"delivered_version,omitempty"` // empty: none
+	Delivered        string `json:"delivered,omitempty"`         // content that the sink confirmed
+}
+
+// Letter is an open dead letter about the entity, without payload.
+type Letter struct {
+	ID      int64       `json:"id"`
+	Created time.Time   `json:"created"`
+	Stage   store.Stage `json:"stage"`
+	Code    string      `json:"code"`
+	Reason  string      `json:"reason"`
+	Source  string      `json:"source,omitempty"`
+	Service string      `json:"service,omitempty"`
+	EventID string      `json:"event_id,omitempty"`
+	Version string      `json:"version,omitempty"`
+}

@@ -1,0 +1,156 @@
+package explain
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+	"golang.org/x/sync/errgroup"
+)
+
+// Inbox gives single records of the inbox. Safe for concurrent use.
+type Inbox interface {
+	// Partition of an entity's records.
+	Partition(entity string) int32
+	// Generation that the records are of.
+	Generation() uint16
+	// Bounds gives the oldest offset that is there, and the end.
+	Bounds(ctx context.Context, partition int32) (start, end int64, err error)
+	// Record gives the record at an offset; nil when there is none.
+	Record(ctx context.Context, partition int32, offset int64) (*inbox.Record, error)
+}
+
+// Log is what Kafka asks of a cluster; transport.Admin is one.
+type Log interface {
+	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
+	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
+}
+
+// Kafka is the inbox in a cluster, or in the embedded broker.
+type Kafka struct {
+	Inbox store.Inbox // its current generation
+	Log   Log
+}
+
+var _ Inbox = Kafka{}
+
+// Partition implements Inbox.
+func (k Kafka) Partition(entity string) int32 {
+	return transport.PartitionOf([]byte(entity), k.Inbox.Partitions)
+}
+
+// Generation implements Inbox.
+func (k Kafka) Generation() uint16 { return k.Inbox.Generation }
+
+// Bounds implements Inbox.
+func (k Kafka) Bounds(ctx context.Context, partition int32) (start, end int64, err error) {
+	first, last, err := k.Log.Offsets(ctx, k.Inbox.Topic)
+	return first[partition], last[partition], err
+}
+
+// Record implements Inbox.
+func (k Kafka) Record(ctx context.Context, partition int32, offset int64) (*inbox.Record, error) {
+	var found *inbox.Record
+	at := func(o int64) map[int32]int64 { return map[int32]int64{partition: o} }
+	err := k.Log.Scan(ctx, k.Inbox.Topic, at(offset), at(offset+1), func(r transport.Scanned) error {
+		if r.Offset != offset {
+			return nil
+		}
+		var head []byte
+		for _, h := range r.Headers {
+			if h.Key == inbox.Header {
+				head = h.Value
+			}
+		}
+		rec, err := inbox.Decode(slices.Clone(r.Key), head, slices.Clone(r.Value))
+		found = &rec
+		return err
+	})
+	return found, err
+}
+
+// inboxTime bounds reading the inbox: the rest of the story does not need it.
+const inboxTime = 15 * time.Second
+
+// events lists the trail, with the records that are still in the inbox.
+func (s *story) events(ctx context.Context) {
+	for _, t := range s.inspection.Trail.Entries {
+		e := Event{Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, version: uint64(t.Version)}
+		if t.Outcome == "control" {
+			e.Source, e.Action = "", t.Source
+		}
+		s.Events = append(s.Events, e)
+	}
+	if s.in.Inbox == nil {
+		if s.in.NoInbox != "" {
+			s.Notes = append(s.Notes, "the inbox was not read: "+s.in.NoInbox)
+		}
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, inboxTime)
+	defer cancel()
+	if err := s.readBack(ctx); err != nil {
+		s.Notes = append(s.Notes, "the inbox cannot be read: "+err.Error())
+	}
+}
+
+func (s *story) readBack(ctx context.Context) error {
+	partition := s.in.Inbox.Partition(s.Entity)
+	s.Explanation.Partition = &partition
+	start, end, err := s.in.Inbox.Bounds(ctx, partition)
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.SetLimit(4)
+	for i := range s.Events {
+		e := &s.Events[i]
+		v := change.Version(e.version)
+		switch {
+		case v.Generation() != s.in.Inbox.Generation():
+			e.Gone = fmt.Sprintf("it was in an earlier inbox (generation %d)", v.Generation())
+		case v.Offset() < start:
+			e.Gone = fmt.Sprintf("retention removed it (the inbox begins at offset %d)", start)
+		case v.Offset() >= end:
+			e.Gone = fmt.Sprintf("the inbox ends at offset %d", end)
+		default:
+			g.Go(func() error {
+				r, err := s.in.Inbox.Record(ctx, partition, v.Offset())
+				if err != nil {
+					return err
+				}
+				s.fill(e, r)
+				return nil
+			})
+		}
+	}
+	return g.Wait()
+}
+
+// fill adds what the inbox has of an event.
+func (s *story) fill(e *Event, r *inbox.Record) {
+	switch {
+	case r == nil:
+		e.Gone = "the inbox has no record there any more"
+	case r.Entity != s.Entity:
+		e.Gone = fmt.Sprintf("another entity's record is there (%q)", r.Entity)
+	case r.Control != nil:
+		c := r.Control
+		e.EventID = c.ID
+		e.Record = &Record{Actor: c.Actor, Reason: c.Reason}
+	default:
+		v := r.Event
+		e.EventID = v.EventID // whole
+		e.Record = &Record{
+			Operation: string(v.Op), Stream: v.Topic, Partition: v.Partition, Offset: v.Offset, Sequence: v.Sequence, Size: len(v.Payload),
+		}
+		if s.in.Payload {
+			e.Record.Payload = v.Payload
+		}
+	}
+}

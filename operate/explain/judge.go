@@ -1,0 +1,194 @@
+package explain
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// judge gives verdict and sentence of a service. newest is its newest open dead
+// letter, nil without one.
+func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, newest *store.DeadLetter) {
+	say := func(v Verdict, format string, args ...any) {
+		out.Verdict, out.Why = v, fmt.Sprintf(format, args...)+"."
+	}
+	switch {
+	case s.inspection.MergeError != nil:
+		say(Undecidable, "Nothing can be decided: the source documents do not merge")
+		return
+	case newest != nil && (!sent || newest.Version >= row.Version):
+		say(Refused, "Its newest change is dead letter %d (%s: %s), so the customer does not have it; %s",
+			newest.ID, newest.Code, newest.Reason, has(row, sent))
+		return
+	case out.Fault != "":
+		say(Undecidable, "The projection fails on this document (%s), so nothing new is sent; %s", out.Fault, has(row, sent))
+		return
+	case !sent:
+		s.neverSent(out, say)
+		return
+	case row.Content == nil:
+		if newest != nil {
+			say(Unknown, "Dead letter %d (%s) or an operator set what the customer has to unknown, so whatever is decided next is sent", newest.ID, newest.Code)
+		} else {
+			say(Unknown, "What the customer has was set to unknown after version %s, by a reset or a dead letter that is settled, so whatever is decided next is sent", row.Version)
+		}
+		return
+	case out.Pending:
+		say(Pending, "%s changed this view, and the change with version %s waits to be confirmed by the sink%s; %s",
+			s.cause(uint64(row.Version)), row.Version, s.otherwise(out), has(store.Row{Found: true, DeliveredVersion: row.DeliveredVersion}, true))
+		return
+	}
+	s.delivered(out, c, row, say)
+}
+
+// neverSent is for a service without dam row.
+func (s *story) neverSent(out *Service, say func(Verdict, string, ...any)) {
+	switch {
+	case s.Deleted != nil:
+		say(NeverSent, "Nothing was ever sent and all sources have deleted the entity, so there is nothing to retract")
+	case !s.inspection.Complete:
+		say(NeverSent, "Nothing was sent: the entity is not complete, since the required %s no document", names(s.Missing))
+	case !out.Match:
+		say(NeverSent, "Nothing was ever sent: the filter (%s) does not let the document through, so there is nothing to retract", flat(out.Filter))
+	case out.WouldSend:
+		say(NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or pipeline replay sends it")
+	default:
+		say(NeverSent, "Nothing was ever sent")
+	}
+}
+
+// delivered is for a service whose last change is confirmed.
+func (s *story) delivered(out *Service, c config.Service, row store.Row, say func(Verdict, string, ...any)) {
+	held := fmt.Sprintf("the customer has version %s, confirmed", row.Version)
+	if row.Content.IsRetracted() {
+		held = fmt.Sprintf("the retraction with version %s is confirmed", row.Version)
+	}
+	held += s.otherwise(out)
+	i := len(s.Events) - 1
+	if i < 0 {
+		say(UpToDate, "No event is on record since the state was written by an earlier build; %s", held)
+		return
+	}
+	e := s.Events[i]
+	name := e.describe()
+	switch became := out.Events[i]; {
+	case e.version == uint64(row.Version):
+		verb := "changed this view"
+		if row.Content.IsRetracted() {
+			verb = "took the entity out of this view" + s.outBecause(out)
+		}
+		say(Sent, "The last event (%s) %s, and %s", name, verb, held)
+	case e.Outcome == dam.TrailNoise:
+		say(Noise, "The last event (%s) is noise: without what is stripped, its document equals the stored one; %s", name, held)
+	case strings.HasPrefix(e.Outcome, "stale"):
+		say(Stale, "The last event (%s) is stale: %s; %s", name, staleBecause(e.Outcome), held)
+	case became == "held back":
+		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before; %s", name, held)
+	case became == "pruned":
+		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s); %s", name, s.reads(c), held)
+	case e.Outcome == dam.TrailDead:
+		say(UpToDate, "The last event (%s) is a dead letter; %s", name, held)
+	case e.Action != "":
+		say(UpToDate, "The last record (%s) did not change what this service has; %s", name, held)
+	default:
+		say(UpToDate, "What the last event (%s) did to this service was decided under another configuration and is not kept; %s", name, held)
+	}
+}
+
+// otherwise is what has to be added when a decision now would send something.
+func (s *story) otherwise(out *Service) string {
+	if !out.WouldSend {
+		return ""
+	}
+	if s.Current {
+		return ", and differs from what would be decided now"
+	}
+	return ", and differs under this configuration, so the next event or pipeline replay sends it"
+}
+
+func (s *story) outBecause(out *Service) string {
+	switch {
+	case s.Deleted != nil:
+		return " (all sources have deleted it)"
+	case !s.inspection.Complete:
+		return fmt.Sprintf(" (the required %s no document)", names(s.Missing))
+	case out.Filter != "":
+		return fmt.Sprintf(" (filter %s)", flat(out.Filter))
+	}
+	return ""
+}
+
+// cause describes the record with a version.
+func (s *story) cause(version uint64) string {
+	for _, e := range s.Events {
+		if e.version == version {
+			return "Event " + e.describe()
+		}
+	}
+	return "An earlier record"
+}
+
+func (e Event) describe() string {
+	what := e.Source
+	if e.Action != "" {
+		what = e.Action
+	}
+	if e.EventID != "" {
+		what += " " + e.EventID
+	}
+	return what
+}
+
+// reads lists what a projection reads, for people.
+func (s *story) reads(c config.Service) string {
+	var all []string
+	for _, p := range s.plan.Projections[c.Projection].ReadSet() {
+		all = append(all, p.String())
+	}
+	slices.Sort(all)
+	all = slices.Compact(all)
+	const most = 4
+	if len(all) > most {
+		all = append(all[:most:most], fmt.Sprintf("and %d more", len(all)-most))
+	}
+	return strings.Join(all, ", ")
+}
+
+func has(row store.Row, sent bool) string {
+	if !sent || row.DeliveredVersion == 0 {
+		return "nothing was delivered before"
+	}
+	return fmt.Sprintf("the sink confirmed version %s last", row.DeliveredVersion)
+}
+
+func staleBecause(outcome string) string {
+	switch outcome {
+	case dam.TrailStalePosition:
+		return "the entity has taken a later place of the same stream"
+	case dam.TrailStaleEventID:
+		return "an event with this id and content was taken already"
+	case dam.TrailStaleSequence:
+		return "its sequence is lower than one that was taken"
+	case dam.TrailStaleReplay:
+		return "it was a dead letter, and something newer of its source came since"
+	}
+	return outcome
+}
+
+// names joins sources for "the required … no document".
+func names(sources []string) string {
+	switch len(sources) {
+	case 0:
+		return "sources have"
+	case 1:
+		return "source " + sources[0] + " has"
+	}
+	return "sources " + strings.Join(sources[:len(sources)-1], ", ") + " and " + sources[len(sources)-1] + " have"
+}
+
+// flat brings a text on one line.
+func flat(s string) string { return strings.Join(strings.Fields(s), " ") }

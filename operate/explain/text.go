@@ -1,0 +1,363 @@
+package explain
+
+import (
+	"bufio"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Limits of the human form, in characters and lines.
+const (
+	width    = 100
+	cellMin  = 22 // of a service's column
+	cellMax  = 42
+	maxLines = 40 // parts of the merged document
+)
+
+// Write writes the explanation for people: lines of at most 100 characters,
+// services side by side. The error is that of w.
+func (x *Explanation) Write(w io.Writer) error {
+	p := &printer{w: bufio.NewWriter(w)}
+	if !x.Found {
+		p.line("There is no entity %q. Looked at:", x.Entity)
+		for _, l := range x.Looked {
+			p.wrap("  ", "  ", l)
+		}
+		x.letters(p)
+		return p.w.Flush()
+	}
+	x.head(p)
+	x.events(p)
+	x.sources(p)
+	x.merged(p)
+	x.side(p)
+	x.letters(p)
+	x.why(p)
+	for _, n := range x.Notes {
+		p.line("")
+		p.wrap("Note: ", "  ", n)
+	}
+	return p.w.Flush()
+}
+
+type printer struct{ w *bufio.Writer }
+
+func (p *printer) line(format string, args ...any) {
+	fmt.Fprintf(p.w, "%s\n", strings.TrimRight(cutTo(fmt.Sprintf(format, args...), width), " "))
+}
+
+// wrap breaks a text at spaces into lines.
+func (p *printer) wrap(first, next, text string) {
+	line := first
+	empty := true
+	for _, word := range strings.Fields(text) {
+		for {
+			room := width - utf8.RuneCountInString(line)
+			if empty || utf8.RuneCountInString(word) < room {
+				break
+			}
+			p.line("%s", line)
+			line, empty = next, true
+		}
+		if !empty {
+			line += " "
+		}
+		line, empty = line+word, false
+	}
+	p.line("%s", line)
+}
+
+// table prints rows under a head, columns as wide as needed; the last one may
+// be cut.
+func (p *printer) table(head []string, rows [][]string) {
+	widths := make([]int, len(head))
+	for _, r := range append([][]string{head}, rows...) {
+		for i, c := range r {
+			widths[i] = max(widths[i], min(utf8.RuneCountInString(c), 36))
+		}
+	}
+	for _, r := range append([][]string{head}, rows...) {
+		line := " "
+		for i, c := range r {
+			if i < len(r)-1 {
+				c = pad(cutTo(c, widths[i]), widths[i]+1)
+			}
+			line += " " + c
+		}
+		p.line("%s", line)
+	}
+}
+
+func pad(s string, n int) string {
+	return s + strings.Repeat(" ", max(0, n-utf8.RuneCountInString(s)))
+}
+
+// cutTo shortens a text to n characters.
+func cutTo(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	runes := []rune(s)
+	return string(runes[:n-1]) + "…"
+}
+
+// plain shows a JSON text on one line, without what a terminal would obey.
+func plain(text json.RawMessage) string {
+	return strings.Map(func(r rune) rune {
+		if r < ' ' || r == 0x7F {
+			return ' '
+		}
+		return r
+	}, string(text))
+}
+
+func (x *Explanation) head(p *printer) {
+	p.line("Entity %s", shown(x.Entity))
+	state := "complete"
+	switch {
+	case x.Deleted != nil:
+		state = "deleted by all sources at " + clock(*x.Deleted)
+	case len(x.Missing) > 0:
+		state = "not complete: the required " + names(x.Missing) + " no document"
+	}
+	p.wrap("  ", "  ", "last changed by inbox position "+x.Version+"; "+state)
+	if x.Current {
+		p.line("  evaluated under this configuration")
+	} else {
+		p.line("  not yet evaluated under this configuration, or asked to be evaluated anew at its next event")
+	}
+}
+
+// shown quotes an id that does not speak for itself.
+func shown(id string) string {
+	if id == "" || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
+		return fmt.Sprintf("%q", id)
+	}
+	return id
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000Z") }
+
+func (x *Explanation) events(p *printer) {
+	p.line("")
+	if len(x.Events) == 0 {
+		p.line("Events: none on record")
+		return
+	}
+	p.line("Events, the oldest first")
+	var rows [][]string
+	for _, e := range x.Events {
+		source, size, from := e.Source, "", ""
+		if e.Action != "" {
+			source = e.Action
+		}
+		if r := e.Record; r != nil && e.Action == "" {
+			size, from = fmt.Sprint(r.Size), fmt.Sprintf("%d/%d", r.Partition, r.Offset)
+			if r.Stream == "" {
+				from = "posted"
+			}
+			if r.Operation == "delete" {
+				size = "delete"
+			}
+			if r.Sequence != "" {
+				from += " seq " + r.Sequence
+			}
+		} else if e.Gone != "" {
+			from = "gone"
+		}
+		rows = append(rows, []string{e.Version, clock(e.Time), shown(source), cutTo(e.EventID, 36), size, from, e.Outcome})
+	}
+	p.table([]string{"VERSION", "TIME", "SOURCE", "EVENT", "BYTES", "FROM", "OUTCOME"}, dropEmpty(rows))
+	for _, e := range x.Events {
+		if e.Gone != "" {
+			p.wrap("  ", "    ", e.Version+": "+e.Gone)
+		}
+		if e.Record != nil && e.Record.Reason != "" {
+			p.wrap("  ", "    ", e.Version+": asked for by "+e.Record.Actor+": "+e.Record.Reason)
+		}
+		if e.Record != nil && e.Record.Payload != nil {
+			p.w.WriteString("  " + e.Version + ": " + plain(e.Record.Payload) + "\n") // asked for, so whole
+		}
+	}
+}
+
+// dropEmpty marks empty cells, so that columns stay columns for tools.
+func dropEmpty(rows [][]string) [][]string {
+	for _, r := range rows {
+		for i := range r {
+			if r[i] == "" {
+				r[i] = "-"
+			}
+		}
+	}
+	return rows
+}
+
+func (x *Explanation) sources(p *printer) {
+	p.line("")
+	p.line("Sources, the strongest first")
+	for _, s := range x.Sources {
+		what := s.Mode
+		if s.Mount != "" {
+			what += ", at " + s.Mount
+		}
+		if s.Required {
+			what += ", required"
+		}
+		if s.Unknown {
+			what = "not in this configuration: its document takes no part"
+		}
+		if s.Seen != nil && len(s.Seen.Positions) > 0 {
+			last := s.Seen.Positions[len(s.Seen.Positions)-1]
+			what += fmt.Sprintf("; taken up to %d/%d", last.Partition, last.Offset)
+		}
+		if s.Seen != nil && s.Seen.Sequence != "" {
+			what += "; sequence " + s.Seen.Sequence
+		}
+		p.line("  %s (%s)", s.Source, what)
+		if s.Document == nil {
+			p.line("    no document")
+		} else {
+			p.line("    %s", plain(s.Document))
+		}
+	}
+}
+
+func (x *Explanation) merged(p *printer) {
+	p.line("")
+	if x.Merged == nil {
+		p.line("Merged document: none")
+		return
+	}
+	p.line("Merged document")
+	p.line("    %s", plain(x.Merged.Document))
+	var rows [][]string
+	parts := x.Merged.Parts[:min(len(x.Merged.Parts), maxLines)]
+	for _, part := range parts {
+		over := ""
+		if len(part.Over) > 0 {
+			over = "wins over " + strings.Join(part.Over, ", ")
+		}
+		path := part.Path
+		if path == "" {
+			path = "(the whole)"
+		}
+		rows = append(rows, []string{path, cutTo(plain(part.Value), 36), part.Source, over})
+	}
+	p.table([]string{"PATH", "VALUE", "SOURCE", ""}, rows)
+	if n := len(x.Merged.Parts) + x.Merged.More - len(parts); n > 0 {
+		p.line("  and %d more (--json has them)", n)
+	}
+}
+
+// side shows the services side by side, as many as fit in a line.
+func (x *Explanation) side(p *printer) {
+	labels := make([]string, len(x.Events))
+	label := len("would be sent")
+	for i, e := range x.Events {
+		labels[i] = e.Version + " " + cutTo(e.describe(), 20)
+		label = max(label, utf8.RuneCountInString(labels[i]))
+	}
+	label = min(label, 30)
+	per := max(1, (width-2-label)/(cellMin+2))
+	for at := 0; at < len(x.Services); at += per {
+		group := x.Services[at:min(at+per, len(x.Services))]
+		cell := min(cellMax, (width-2-label)/len(group)-2)
+		row := func(name string, f func(s *Service) string) {
+			line := "  " + pad(cutTo(name, label), label)
+			for i := range group {
+				line += "  " + pad(cutTo(f(&group[i]), cell), cell)
+			}
+			p.line("%s", line)
+		}
+		p.line("")
+		row("Services", func(s *Service) string { return s.Service })
+		for i := range labels {
+			row(labels[i], func(s *Service) string { return s.Events[i] })
+		}
+		row("filter", func(s *Service) string {
+			switch {
+			case s.Filter == "":
+				return "none"
+			case s.Match:
+				return "lets it through"
+			}
+			return "keeps it out"
+		})
+		row("sees now", func(s *Service) string {
+			if s.Fault != "" {
+				return "fails: " + s.Fault
+			}
+			if s.View == nil {
+				return "nothing"
+			}
+			return plain(s.View)
+		})
+		row("hash now", func(s *Service) string { return s.Hash })
+		row("last sent", func(s *Service) string {
+			if s.Last == nil {
+				return "never"
+			}
+			return s.Last.Version + " " + s.Last.State
+		})
+		row("  its hash", func(s *Service) string {
+			if s.Last == nil || s.Last.Hash == "" {
+				return "-"
+			}
+			return s.Last.Hash
+		})
+		row("delivered", func(s *Service) string {
+			switch {
+			case s.Last == nil || s.Last.DeliveredVersion == "":
+				return "nothing"
+			case s.Pending:
+				return s.Last.DeliveredVersion + ", newer pending"
+			}
+			return s.Last.DeliveredVersion
+		})
+		row("would be sent", func(s *Service) string {
+			if s.WouldSend {
+				return "yes, decided now"
+			}
+			return "nothing new"
+		})
+		row("dead letters", func(s *Service) string {
+			if len(s.Letters) == 0 {
+				return "none"
+			}
+			return strings.Trim(fmt.Sprint(s.Letters), "[]")
+		})
+		row("verdict", func(s *Service) string { return string(s.Verdict) })
+	}
+}
+
+func (x *Explanation) letters(p *printer) {
+	if len(x.Letters) == 0 {
+		return
+	}
+	p.line("")
+	p.line("Open dead letters about it")
+	for _, l := range x.Letters {
+		where := l.Source
+		if l.Service != "" {
+			where = l.Service
+		}
+		p.wrap("  ", "    ", fmt.Sprintf("%d  %s  %s %s  %s: %s", l.ID, clock(l.Created), l.Stage, where, l.Code, l.Reason))
+	}
+}
+
+func (x *Explanation) why(p *printer) {
+	if len(x.Services) == 0 {
+		return
+	}
+	p.line("")
+	p.line("Why")
+	for _, s := range x.Services {
+		p.line("  %s", s.Service)
+		p.wrap("    ", "    ", s.Why)
+	}
+}
