@@ -1,0 +1,176 @@
+package limits
+
+import (
+	"encoding/hex"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// largeSizes are the sizes of events, the last one above the limit.
+var largeSizes = []int{1 << 20, 8 << 20, 32 << 20, 64 << 20, 64<<20 + 1}
+
+// largeConfig raises the limits. Of the document that was sent, change adds
+// the names of service and entity.
+const largeConfig = `
+sources:
+  events:
+    %s
+    entity: id
+    event_id: event
+    strip: [event]
+    max_event: 64MiB
+limits: {change: 65MiB}
+customers: ["customers/*.yaml"]
+admin: {listen: "127.0.0.1:0"}
+`
+
+// large makes an event of exactly that many bytes, no two alike. A compressor
+// finds little in it.
+func large(n int, entity string, bytes int) string {
+	random := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), 1})
+	head := fmt.Sprintf(`{"event":"l%d","id":%q,"state":"%d","chunks":[`, n, entity, n)
+	var b strings.Builder
+	b.Grow(bytes)
+	b.WriteString(head)
+	noise := make([]byte, 500)
+	for bytes-b.Len() > 3000 {
+		_, _ = random.Read(noise) // it cannot fail
+		fmt.Fprintf(&b, `"%s",`, hex.EncodeToString(noise))
+	}
+	fmt.Fprintf(&b, `"%s"]}`, strings.Repeat("x", bytes-b.Len()-4))
+	return b.String()
+}
+
+// largeModel is the model of the customers of a test of large events: whole
+// gets everything, small gets the state.
+func largeModel() model.Config {
+	config := harness.SimpleModel("small")
+	whole := model.Projection{
+		Services: []string{"whole/all@file", "whole/all@table"},
+		Fields:   []model.Field{{To: "id", From: "id"}, {To: "state", From: "state"}, {To: "chunks", From: "chunks"}},
+	}
+	config.Projection = append(config.Projection, whole)
+	return config
+}
+
+func writeCustomers(p harness.Project, target string) {
+	p.Write("customers/small.yaml", "customer: small\nprojections:\n  all:\n    fields: {id: id, state: state}\n    deliver: {out: {file: {path: ../out/small.jsonl}}}\n")
+	p.Write("customers/whole.yaml", fmt.Sprintf(`
+customer: whole
+projections:
+  all:
+    fields: {id: id, state: state, chunks: chunks}
+    deliver:
+      file: {file: {path: ../out/whole.jsonl}}
+      table: {postgres: {url: %q, table: whole}}
+`, target))
+}
+
+// I7, I9: events of up to 64 MiB come through from a file, where the limits
+// are raised; a larger one is a dead letter.
+func TestLargeEventsFromAFile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs PostgreSQL")
+	}
+	c := &harness.Cluster{T: t, Target: testservers.Postgres(t)}
+	p := harness.NewProject(t, map[string]string{"weir.yaml": fmt.Sprintf(largeConfig, "file: {path: events.jsonl}")})
+	writeCustomers(p, c.Target)
+	text := harness.Event(1, "before", "1")
+	var tooLarge string
+	for i, size := range largeSizes {
+		tooLarge = large(i, fmt.Sprint("L", i), size)
+		text += tooLarge + "\n" + harness.Event(100+i, "between", fmt.Sprint(i))
+	}
+	p.Write("events.jsonl", text)
+	run := p.Start("run")
+	harness.Eventually(t, "what comes after the large events", func() error {
+		return harness.Want(len(p.Whole("out/small.jsonl")), len(largeSizes)-1+len(largeSizes)+1)
+	})
+	harness.Eventually(t, "the large events in the file and in the table", func() error {
+		return harness.Want([2]int{int(delivered(run, "whole/all@file")), int(delivered(run, "whole/all@table"))}, [2]int{10, 10})
+	})
+	t.Logf("peak of resident memory: %d MiB", peak(t, run)>>20)
+	run.Terminate()
+	run.Ok()
+	all := letters(t, p)
+	require.Len(t, all, 1)
+	require.Equal(t, "oversized", all[0].Code)
+	require.Contains(t, all[0].Reason, "64")
+	require.True(t, strings.HasPrefix(tooLarge, string(all[0].Payload[:1000])))
+
+	input := harness.ReadLines(t, map[string]string{"events": p.Path("events.jsonl")})
+	for offset, line := range input.All["events"] {
+		if line == tooLarge {
+			delete(input.All["events"], offset)
+		}
+	}
+	want, err := model.Run(largeModel(), harness.ModelEvents(t, 1, p.EmbeddedInbox(), input.Find))
+	require.NoError(t, err)
+	input.Complete()
+	checkLarge(t, p, c, want)
+}
+
+func delivered(run *harness.Process, service string) float64 {
+	return run.Metric("weir_deliveries_total", fmt.Sprintf("service=%q", service), `outcome="delivered"`) +
+		run.Metric("weir_deliveries_total", fmt.Sprintf("service=%q", service), `outcome="coalesced"`)
+}
+
+func checkLarge(t *testing.T, p harness.Project, c *harness.Cluster, want model.Expected) {
+	t.Helper()
+	require.NoError(t, model.CheckLog(want, "small/all@out", p.Records("out/small.jsonl")))
+	require.NoError(t, model.CheckLog(want, "whole/all@file", p.Records("out/whole.jsonl")))
+	require.NoError(t, model.CheckState(want, "whole/all@table", model.Newest(c.Rows("whole", "whole/all@table", "entity"))))
+}
+
+// I7, I9: the same from Kafka, with the state in PostgreSQL.
+func TestLargeEventsFromKafka(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Kafka and PostgreSQL")
+	}
+	c := &harness.Cluster{T: t, Target: testservers.Postgres(t), Sent: map[string]*kgo.Record{}}
+	c.Brokers, c.Prefix = testservers.Kafka(t)
+	var err error
+	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ProducerBatchMaxBytes(70<<20), kgo.MaxBufferedBytes(1<<30), kgo.ProducerBatchCompression(kgo.NoCompression()))
+	require.NoError(t, err)
+	t.Cleanup(c.Kafka.Close)
+	topic := c.Prefix + "events"
+	limit := fmt.Sprint(70 << 20)
+	_, err = kadm.NewClient(c.Kafka).CreateTopic(t.Context(), 2, 1, map[string]*string{"max.message.bytes": &limit}, topic)
+	require.NoError(t, err)
+
+	p := harness.NewProject(t, map[string]string{"weir.yaml": fmt.Sprintf(largeConfig, fmt.Sprintf("kafka: {topic: %q}", topic)) +
+		fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q}\n", testservers.Postgres(t), c.Brokers[0], c.Prefix+"weir")})
+	writeCustomers(p, c.Target)
+	run := p.Start("run")
+	for i, size := range largeSizes {
+		id := fmt.Sprint("L", i)
+		c.Send(harness.Record(topic, id, large(i, id, size)))
+		c.Send(harness.Record(topic, "between", harness.Event(100+i, "between", fmt.Sprint(i))))
+	}
+	harness.Eventually(t, "the large events in the file and in the table", func() error {
+		return harness.Want([2]int{int(delivered(run, "whole/all@file")), int(delivered(run, "whole/all@table"))}, [2]int{9, 9})
+	})
+	t.Logf("peak of resident memory: %d MiB", peak(t, run)>>20)
+	run.Terminate()
+	run.Ok()
+	all := p.Letters()
+	require.Len(t, all, 1)
+	require.Equal(t, "oversized", all[0].Code)
+	for place, r := range c.Sent {
+		if len(r.Value) > 64<<20 {
+			delete(c.Sent, place)
+		}
+	}
+	want, err := c.Model(largeModel())
+	require.NoError(t, err)
+	checkLarge(t, p, c, want)
+}
