@@ -27,7 +27,7 @@ func TestBrokenStoresAreFound(t *testing.T) {
 
 func runBroken(t *testing.T, d defect) porcupine.CheckResult {
 	t.Helper()
-	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 80, Clients: 12, Writers: 2, Calls: 10, Pace: 10, Defect: d})
+	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 80, Clients: 12, Writers: 2, Calls: 30, Pace: 30, Defect: d})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var children []*child

@@ -44,8 +44,8 @@ func requireLinearizable(t *testing.T, h history) {
 	require.Empty(t, h.contradictions)
 	start := time.Now()
 	result, info := porcupine.CheckOperationsVerbose(model, h.operations, searching)
-	t.Logf("%d operations, %d of them open; %d decisions fenced, %d raced, %d take-overs, %d changes; searched for %v",
-		len(h.operations), h.open, h.fenced, h.raced, h.takeOvers, h.passed, time.Since(start).Round(time.Millisecond))
+	t.Logf("%d operations, %d of them open; %d decisions fenced, %d raced, %d changes; searched for %v",
+		len(h.operations), h.open, h.fenced, h.raced, h.passed, time.Since(start).Round(time.Millisecond))
 	if result != porcupine.Ok {
 		explain(t, info)
 	}

@@ -62,7 +62,7 @@ func (c *client) rows(ctx context.Context, targets []int) error {
 		keys[i] = store.Key{Service: c.Service, Entity: entity(n)}
 		ins[i] = input{Kind: read, Entity: keys[i].Entity}
 	}
-	end := c.begin(ins)
+	end := c.begin(c.number, ins)
 	found, err := c.store.Rows(ctx, keys)
 	if err != nil {
 		end(nothing, nil)
@@ -97,7 +97,7 @@ func (c *client) swap(ctx context.Context, targets []int) error {
 		ins[i] = input{Kind: swap, Entity: k.Entity, Content: k.Content, Version: k.Version}
 	}
 	defer c.enter(targets)()
-	end := c.begin(ins)
+	end := c.begin(c.number, ins)
 	passed, err := c.store.CompareAndSwap(ctx, checks)
 	switch {
 	case err == nil:
@@ -149,7 +149,7 @@ func (c *client) confirm(ctx context.Context, targets []int) error {
 		return c.rows(ctx, targets)
 	}
 	defer c.enter(targets)()
-	end := c.begin(ins)
+	end := c.begin(c.number, ins)
 	err := c.store.Confirm(ctx, done)
 	if err == nil {
 		end(ended, make([]output, len(ins)))
@@ -170,25 +170,6 @@ func (c *client) enter(targets []int) (leave func()) {
 	return func() {
 		for _, n := range targets {
 			<-c.writing[n]
-		}
-	}
-}
-
-// begin logs the beginning of operations and gives what logs their end.
-func (c *client) begin(ins []input) func(entryKind, []output) {
-	first := c.calls.Add(int64(len(ins))) - int64(len(ins)) + 1
-	tick := c.now()
-	for i := range ins {
-		c.log(entry{Kind: began, Tick: tick, Operation: first + int64(i), Input: &ins[i], Client: c.number})
-	}
-	return func(k entryKind, outs []output) {
-		tick := c.now()
-		for i := range ins {
-			e := entry{Kind: k, Tick: tick, Operation: first + int64(i)}
-			if k == ended {
-				e.Output = &outs[i]
-			}
-			c.log(e)
 		}
 	}
 }

@@ -12,7 +12,8 @@
 // clock that they share. The parent makes one history of it and asks porcupine
 // whether some order of the operations, each between its beginning and its end,
 // explains everything that anybody saw: every answer of CompareAndSwap, every
-// row that was read, and for every inbox record whether it passed the dam. A
+// row that was read, every refusal and every answer that a watermark gave, and
+// for every inbox record whether it passed the dam. A
 // record is one operation, whoever decided it and however often it was tried.
 // What a killed process began, or what ended with store.Unknown, stays open: it
 // may take effect at any later time or never. What ended with store.Retry is

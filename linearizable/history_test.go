@@ -12,10 +12,9 @@ import (
 // history is what all processes of a run saw.
 type history struct {
 	operations []porcupine.Operation
-	open       int // operations of clients that may or may not have had an effect
+	open       int // operations that may or may not have had an effect
 	fenced     int // decisions of a zombie
 	raced      int // decisions that lost a dam row to a check
-	takeOvers  int
 	passed     int // inbox records
 	// contradictions need no search: the same version sent with two contents, or
 	// without a record.
@@ -64,6 +63,13 @@ func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, e
 				delete(calls, e.Operation)
 				o.Output, o.Return = *e.Output, e.Tick
 				h.operations = append(h.operations, o)
+				switch in, out := o.Input.(input), o.Output.(output); {
+				case in.Kind != advance:
+				case out.Raced:
+					h.raced++
+				case !out.Passed:
+					h.fenced++
+				}
 			case nothing:
 				delete(calls, e.Operation)
 			case handed:
@@ -73,15 +79,10 @@ func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, e
 				r := &records[e.Partition][e.Offset]
 				r.back = min(r.back, e.Tick)
 			case taken:
-				h.takeOvers++
 				for i := range e.Next {
 					r := &records[e.Partition][i]
 					r.back = min(r.back, e.Tick)
 				}
-			case fenced:
-				h.fenced++
-			case raced:
-				h.raced++
 			case sent:
 				publish(e.Entity, e.Version, e.Content)
 			}

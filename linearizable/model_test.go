@@ -20,6 +20,10 @@ const (
 	release  kind = "release"
 	reset    kind = "reset"
 	redecide kind = "redecide"
+
+	// On the watermark of a partition, whose name stands for the entity's.
+	takeOver kind = "take over"
+	advance  kind = "advance" // a decision, as far as the watermark goes
 )
 
 // input is one operation on one entity.
@@ -28,18 +32,27 @@ type input struct {
 	Entity  string
 	Content change.Content // of swap and confirm; of event: the projection of its document
 	// Version of swap and confirm. Of an inbox record: its position.
-	Version change.Version
-	Target  change.Version // of release: the version that is given up
-	Force   bool           // of redecide
-	Doc     int            // of event: which document, 1 and up
+	Version  change.Version
+	Target   change.Version // of release: the version that is given up
+	Force    bool           // of redecide
+	Doc      int            // of event: which document, 1 and up
+	Token    store.Token    // of takeOver and advance
+	From, To int64          // of advance
 }
+
+// watermark names the watermark of a partition.
+func watermark(p store.Partition) string { return fmt.Sprint("partition ", p.Number) }
 
 // output is what came back.
 type output struct {
-	Open    bool           // of swap: nobody knows whether it passed
-	Passed  bool           // of swap, and of inbox records
+	Open    bool           // nobody knows whether it passed
+	Passed  bool           // of swap, advance and inbox records
 	Content change.Content // of an inbox record that passed: what was sent
 	Row     row            // of read
+	Next    int64          // of takeOver: the watermark
+	// Raced: of advance: owner and watermark were right, but a dam row was not,
+	// and nothing was written.
+	Raced bool
 }
 
 // row is a dam row that can be compared; the text of an unknown content is empty.
@@ -55,13 +68,17 @@ func rowOf(r store.Row) row {
 	return row{r.Found, string(r.Content), r.Version, string(r.Delivered), r.DeliveredVersion}
 }
 
-// state is one entity with one service as a sequential machine.
+// state is one entity with one service, or one watermark, as a sequential
+// machine.
 type state struct {
 	row
 	decided change.Version // of the last inbox record
 	doc     int            // 0: none yet
 	content string         // projection of doc
 	current bool           // evaluated since the document or the dam was last set
+
+	token store.Token
+	next  int64
 }
 
 // step applies an operation, and tells whether what came back is possible.
@@ -82,6 +99,15 @@ func (s state) step(in input, out output) (bool, state) {
 			s.Delivered, s.DeliveredVersion = content, in.Version
 		}
 		return true, s
+	case takeOver:
+		s.token = in.Token
+		return out.Open || out.Next == s.next, s
+	case advance:
+		owner := s.token == in.Token && s.next == in.From
+		if owner && !out.Raced {
+			s.next = in.To
+		}
+		return out.Open || (out.Passed || out.Raced) == owner, s
 	}
 	// Records of the inbox, each once and in their order.
 	if in.Version <= s.decided {
@@ -141,6 +167,8 @@ var model = porcupine.Model{
 		i, o := in.(input), out.(output)
 		text := fmt.Sprintf("%s %v %v", i.Kind, i.Version, i.Content)
 		switch {
+		case i.Kind == takeOver || i.Kind == advance:
+			return fmt.Sprintf("%s %x %d %d → %+v", i.Kind, i.Token[:2], i.From, i.To, o)
 		case i.Kind == read:
 			return text + " → " + o.Row.String()
 		case o.Open:

@@ -23,15 +23,13 @@ import (
 type entryKind string
 
 const (
-	began   entryKind = "began"   // a client's operation
+	began   entryKind = "began"   // an operation on the store
 	ended   entryKind = "ended"   // it came back
 	nothing entryKind = "nothing" // it came back and certainly wrote nothing
 	handed  entryKind = "handed"  // an inbox record was handed to the decider
 	decided entryKind = "decided" // the decider says that it is decided
 	taken   entryKind = "taken"   // a partition was taken over: all before Next is decided
 	sent    entryKind = "sent"    // the decider published a change
-	fenced  entryKind = "fenced"  // the store refused a decision: somebody else moved the watermark
-	raced   entryKind = "raced"   // or a dam row, after the decision had read it
 )
 
 // entry is one line of a process's log.
@@ -146,6 +144,25 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(err, <-ended)
 }
 
+// begin logs the beginning of operations and gives what logs their end.
+func (p *process) begin(client int, ins []input) func(entryKind, []output) {
+	first := p.calls.Add(int64(len(ins))) - int64(len(ins)) + 1
+	tick := p.now()
+	for i := range ins {
+		p.log(entry{Kind: began, Tick: tick, Operation: first + int64(i), Input: &ins[i], Client: client})
+	}
+	return func(k entryKind, outs []output) {
+		tick := p.now()
+		for i := range ins {
+			e := entry{Kind: k, Tick: tick, Operation: first + int64(i)}
+			if k == ended {
+				e.Output = &outs[i]
+			}
+			p.log(e)
+		}
+	}
+}
+
 // random is one goroutine's source of chance.
 func (p *process) random(n int) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, uint64(p.Process)<<32|uint64(n)))
@@ -244,20 +261,52 @@ func (producer) Reset() {}
 
 func (producer) Close(context.Context) error { return nil }
 
-// watched counts decisions that the store refused.
+// watched logs what the decider does to watermarks. A lane has one partition.
 type watched struct {
 	store.Store
 	p *process
 }
 
+// owners is the client number of deciders.
+const owners = 1 << 15
+
+func (w watched) TakeOver(ctx context.Context, all []store.Partition, token store.Token) ([]store.TakenOver, error) {
+	ins := make([]input, len(all))
+	for i, p := range all {
+		ins[i] = input{Kind: takeOver, Entity: watermark(p), Token: token}
+	}
+	end := w.p.begin(owners, ins)
+	found, err := w.Store.TakeOver(ctx, all, token)
+	if err == nil { // otherwise it may have been written
+		outs := make([]output, len(found))
+		for i, f := range found {
+			outs[i].Next = f.NextOffset
+		}
+		end(ended, outs)
+	}
+	return found, err
+}
+
 func (w watched) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
-	why := fenced
+	ins := make([]input, len(d.Moves))
+	for i, m := range d.Moves {
+		ins[i] = input{Kind: advance, Entity: watermark(m.Partition), Token: m.Token, From: m.From, To: m.To}
+	}
+	end := w.p.begin(owners, ins)
+	begun := false
 	ids, err := w.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
-		why = raced
+		begun = true
 		return decide(entities, lookup)
 	})
-	if errors.Is(err, store.ErrFenced) {
-		w.p.log(entry{Kind: why})
+	outs := make([]output, len(ins))
+	for i := range outs {
+		outs[i] = output{Passed: err == nil, Raced: err != nil && begun}
+	}
+	switch {
+	case err == nil || errors.Is(err, store.ErrFenced):
+		end(ended, outs)
+	case store.ClassOf(err) != store.Unknown:
+		end(nothing, nil)
 	}
 	return ids, err
 }
