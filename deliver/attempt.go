@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -59,7 +60,10 @@ func (a *attempt) deliver(todo []change.Change) error {
 		failed, whole := a.failures(todo, err)
 		if whole != nil {
 			// The whole batch failed for what may be one change's fault.
-			if len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded) {
+			// Changes that were decided under an older configuration may not fit what
+			// the sink has become: then it refuses them alike, but not the service.
+			if len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded ||
+				whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.d.outdated)) {
 				half := len(todo) / 2
 				if err := a.deliver(todo[:half]); err != nil {
 					return err
@@ -76,7 +80,11 @@ func (a *attempt) deliver(todo []change.Change) error {
 			case e == nil:
 				a.done(todo[i : i+1])
 			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && a.exhausted(c):
-				if err := a.bury(c, e); err != nil {
+				end := a.bury
+				if a.d.outdated(c) {
+					end = a.redecide
+				}
+				if err := end(c, e); err != nil {
 					return err
 				}
 			default:
@@ -172,6 +180,36 @@ func (a *attempt) exhausted(c change.Change) bool {
 	}
 	a.tries[c.Key]++
 	return a.tries[c.Key] >= a.d.opt.Retry.Attempts
+}
+
+// outdated tells whether c was decided under an older configuration than this
+// process's. What an operator sent again as it was is not meant to change.
+func (d *Deliverer) outdated(c change.Change) bool {
+	return c.Revision < d.opt.Revision && c.Resent == 0
+}
+
+// redecide asks for c to be decided again, under the present configuration: the
+// one that made it wrote for another table, so that the refusal says nothing
+// about what the customer should have. If no newer change was decided, the
+// release lets the present content pass; if one was, it is already what should
+// be there or is offered again. A crash in between repeats both records, and
+// they find nothing to do then: the row has moved on, and its content is equal.
+func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
+	d := a.d
+	reason := fmt.Sprintf("refused under revision %d, decided under %d: %v", d.opt.Revision, c.Revision, e)
+	for _, request := range []inbox.Control{
+		{Action: inbox.Release, Version: c.Version},
+		{Action: inbox.Redecide},
+	} {
+		request.ID, request.Services, request.Actor, request.Reason = uuid.NewString(), []string{c.Service}, "deliver", reason
+		if err := d.patiently(a.work, a.stop, "ask for a new decision", func() error {
+			return d.opt.Control(a.work, c.Entity, request)
+		}); err != nil {
+			return err
+		}
+	}
+	d.m.redecided.Inc()
+	return nil
 }
 
 // bury makes a dead letter of c. The release goes into the inbox before the

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,6 +112,8 @@ type fixture struct {
 	d      *deliver.Deliverer
 	stop   func()
 
+	superseded atomic.Int32
+
 	mu       sync.Mutex
 	seq      uint64
 	controls []inbox.Control
@@ -132,7 +135,11 @@ type recording struct {
 	*fixture
 }
 
-func newFixture(t *testing.T, traits sinks.Traits) *fixture {
+func newFixture(t *testing.T, traits sinks.Traits) *fixture { return newFixtureOf(t, traits, 1) }
+
+// newFixtureOf is one whose configuration has another revision than the first,
+// which all changes have.
+func newFixtureOf(t *testing.T, traits sinks.Traits, revision int64) *fixture {
 	f := &fixture{t: t, sink: &sink{traits: traits}, reg: prometheus.NewRegistry()}
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)
@@ -144,11 +151,12 @@ func newFixture(t *testing.T, traits sinks.Traits) *fixture {
 	confirmer := deliver.NewConfirmer(s, slog.New(slog.DiscardHandler))
 	f.d = deliver.New(deliver.Options{
 		Service: service, Number: f.number, Sink: f.sink, Store: recording{s, f}, Confirmer: confirmer,
+		Revision: revision, Superseded: func() { f.superseded.Add(1) },
 		Control: func(_ context.Context, entity string, c inbox.Control) error {
 			f.mu.Lock()
 			defer f.mu.Unlock()
 			f.controls = append(f.controls, c)
-			f.events = append(f.events, "release "+entity)
+			f.events = append(f.events, string(c.Action)+" "+entity)
 			return nil
 		},
 		Retry:  deliver.Retry{Attempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond},

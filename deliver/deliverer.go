@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync/atomic"
 	"time"
@@ -38,11 +39,18 @@ type Retry struct {
 
 // Options of a Deliverer. All fields are needed unless they say a default.
 type Options struct {
-	Service   string // name
-	Number    int32  // the store's number of it
-	Sink      sinks.Sink
-	Store     Store
-	Confirmer *Confirmer
+	Service string // name
+	Number  int32  // the store's number of it
+	// Revision is that of this process's configuration. A change of an older one
+	// that the sink refuses is decided again; one of a newer one is not this
+	// process's to deliver.
+	Revision int64
+	// Superseded is called, from any goroutine and perhaps often, when a change of
+	// a newer revision came. It must not block. Without it all revisions are alike.
+	Superseded func()
+	Sink       sinks.Sink
+	Store      Store
+	Confirmer  *Confirmer
 	// Control appends a control record to the inbox and returns when it is durable.
 	Control func(ctx context.Context, entity string, c inbox.Control) error
 	Retry   Retry
@@ -107,7 +115,10 @@ func New(opt Options) *Deliverer {
 }
 
 // Handle is the router's handler. It returns nil when the change is
-// delivered and confirmed, or a dead letter, or needs no delivery.
+// delivered and confirmed, or a dead letter, or asked for again, or needs no
+// delivery. Its error wraps store.ErrSuperseded for a change of a newer
+// configuration: nothing behind it is delivered either, until it is handed in
+// again to a process that has that configuration.
 func (d *Deliverer) Handle(msg *message.Message) error {
 	p, ok := transport.PositionOf(msg.Context())
 	if !ok {
@@ -122,6 +133,10 @@ func (d *Deliverer) Handle(msg *message.Message) error {
 		v.bad, v.raw = change.ErrMalformed, msg.Payload
 	default:
 		v.change = c
+		if d.opt.Superseded != nil && c.Revision > d.opt.Revision && c.Resent == 0 {
+			d.opt.Superseded()
+			return fmt.Errorf("a change of revision %d came to revision %d: %w", c.Revision, d.opt.Revision, store.ErrSuperseded)
+		}
 	}
 	v.again = msg.Metadata.Get(change.AgainHeader) != ""
 	return d.seq.Submit(msg.Context(), p, v, len(msg.Payload))

@@ -23,6 +23,13 @@
 // lets the next content through, then the letter is stored, then the change
 // is acknowledged. A service that is refused as a whole pauses.
 //
+// A change that was decided under an older configuration and that the sink
+// refuses under the present one, whose table it does not fit, is no dead letter:
+// release and redecide records go into the inbox, and what the present
+// configuration makes of the entity comes behind. A change of a newer
+// configuration is not delivered at all: this process's sink would write it in
+// its own old way. [Deliverer.Handle] gives it back.
+//
 // # Guarantee
 //
 // At least once to the sink, with the same key, version and bytes at every

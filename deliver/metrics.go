@@ -17,6 +17,7 @@ const (
 	OutcomeSkipped   = "skipped"   // confirmed before, or repeated
 	OutcomeCoalesced = "coalesced" // a newer change in the same batch took its place
 	OutcomeOvertaken = "overtaken" // a newer decision took its place before a further attempt
+	OutcomeRedecided = "redecided" // refused, of an older configuration: asked for again
 	OutcomeDead      = "dead"
 )
 
@@ -24,7 +25,7 @@ const (
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		deliveries: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_deliveries_total", Help: "Changes by service and outcome: delivered, skipped, coalesced, overtaken, dead.",
+			Name: "weir_deliveries_total", Help: "Changes by service and outcome: delivered, skipped, coalesced, overtaken, redecided, dead.",
 		}, []string{"service", "outcome"}),
 		failures: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_delivery_failures_total", Help: "Failed attempts by service and class: retry, retry_bounded, reject, pause.",
@@ -47,17 +48,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
-	delivered, skipped, coalesced, overtaken, dead prometheus.Counter
-	failures                                       *prometheus.CounterVec
-	paused                                         prometheus.Gauge
-	seconds, age                                   prometheus.Observer
+	delivered, skipped, coalesced, overtaken prometheus.Counter
+	redecided, dead                          prometheus.Counter
+	failures                                 *prometheus.CounterVec
+	paused                                   prometheus.Gauge
+	seconds, age                             prometheus.Observer
 }
 
 func (m *Metrics) of(service string) *serviceMetrics {
 	c := func(outcome string) prometheus.Counter { return m.deliveries.WithLabelValues(service, outcome) }
 	return &serviceMetrics{
 		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),
-		overtaken: c(OutcomeOvertaken), dead: c(OutcomeDead),
+		overtaken: c(OutcomeOvertaken), redecided: c(OutcomeRedecided), dead: c(OutcomeDead),
 		failures: m.failures, paused: m.paused.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}
