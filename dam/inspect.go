@@ -113,3 +113,15 @@ func Stripped(e store.Entity, edit func(source string, doc canonicaltree.Node) (
 	e.Docs = merge.JoinNodes(nil, docs)
 	return e, nil
 }
+
+// Stored gives an entity and its dam rows as a store would hold them; Found is
+// false for one that was never written.
+func (s *Simulator) Stored(entity string) (store.Entity, []store.NamedRow) {
+	var rows []store.NamedRow
+	for _, service := range s.plan.Services {
+		if row := s.rows[store.Key{Service: service.Number, Entity: entity}]; row != nil {
+			rows = append(rows, store.NamedRow{Service: service.Name, Row: *row})
+		}
+	}
+	return s.entities[entity], rows
+}

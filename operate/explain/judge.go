@@ -74,7 +74,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		return
 	}
 	e := s.Events[i]
-	name := e.describe()
+	name := e.place()
 	switch became := out.Events[i]; {
 	case e.version == uint64(row.Version):
 		verb := "changed this view"
@@ -86,6 +86,8 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		say(Noise, "The last event (%s) is noise: without what is stripped, its document equals the stored one; %s", name, held)
 	case strings.HasPrefix(e.Outcome, "stale"):
 		say(Stale, "The last event (%s) is stale: %s; %s", name, staleBecause(e.Outcome), held)
+	case became == "held back" && e.Action != "":
+		say(HeldBack, "The last record (%s) decided again, and this view is the same as what was sent before; %s", name, held)
 	case became == "held back":
 		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before; %s", name, held)
 	case became == "pruned":
@@ -126,7 +128,7 @@ func (s *story) outBecause(out *Service) string {
 func (s *story) cause(version uint64) string {
 	for _, e := range s.Events {
 		if e.version == version {
-			return "Event " + e.describe()
+			return "Event (" + e.place() + ")"
 		}
 	}
 	return "An earlier record"
@@ -138,10 +140,13 @@ func (e Event) describe() string {
 		what = e.Action
 	}
 	if e.EventID != "" {
-		what += " " + e.EventID
+		what += " " + shown(e.EventID)
 	}
 	return what
 }
+
+// place describes an event with its place in the inbox.
+func (e Event) place() string { return e.describe() + ", " + e.Version }
 
 // reads lists what a projection reads, for people.
 func (s *story) reads(c config.Service) string {

@@ -134,13 +134,21 @@ func (x *Explanation) head(p *printer) {
 
 // shown quotes an id that does not speak for itself.
 func shown(id string) string {
-	if id == "" || strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
+	if strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == 0x7F }) {
 		return fmt.Sprintf("%q", id)
 	}
 	return id
 }
 
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000Z") }
+// brief shows the begin of a hash.
+func brief(hash string) string {
+	if hash == "" {
+		return "-"
+	}
+	return cutTo(hash, 17)
+}
+
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
 func (x *Explanation) events(p *printer) {
 	p.line("")
@@ -169,9 +177,9 @@ func (x *Explanation) events(p *printer) {
 		} else if e.Gone != "" {
 			from = "gone"
 		}
-		rows = append(rows, []string{e.Version, clock(e.Time), shown(source), cutTo(e.EventID, 36), size, from, e.Outcome})
+		rows = append(rows, []string{e.Version, clock(e.Time), e.Outcome, cutTo(shown(source), 16), cutTo(shown(e.EventID), 18), size, from})
 	}
-	p.table([]string{"VERSION", "TIME", "SOURCE", "EVENT", "BYTES", "FROM", "OUTCOME"}, dropEmpty(rows))
+	p.table([]string{"VERSION", "TIME", "OUTCOME", "SOURCE", "EVENT", "BYTES", "AT SOURCE"}, dropEmpty(rows))
 	for _, e := range x.Events {
 		if e.Gone != "" {
 			p.wrap("  ", "    ", e.Version+": "+e.Gone)
@@ -297,7 +305,7 @@ func (x *Explanation) side(p *printer) {
 			}
 			return plain(s.View)
 		})
-		row("hash now", func(s *Service) string { return s.Hash })
+		row("hash now", func(s *Service) string { return brief(s.Hash) })
 		row("last sent", func(s *Service) string {
 			if s.Last == nil {
 				return "never"
@@ -308,7 +316,7 @@ func (x *Explanation) side(p *printer) {
 			if s.Last == nil || s.Last.Hash == "" {
 				return "-"
 			}
-			return s.Last.Hash
+			return brief(s.Last.Hash)
 		})
 		row("delivered", func(s *Service) string {
 			switch {

@@ -1,0 +1,368 @@
+package explain_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/operate/explain"
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const mainFile = `
+sources:
+  registry:
+    file: {path: registry.jsonl}
+    entity: id
+    event_id: ev
+    sequence: seq
+    strip: [ts]
+  lab:
+    file: {path: lab.jsonl}
+    entity: id
+    mode: patch
+    mount: lab
+merge: {precedence: [registry, lab], required: [registry]}
+customers: ["customers/*.yaml"]
+`
+
+const acme = `
+customer: acme
+projections:
+  ripeness:
+    when: doc.origin in ["EC", "CO"]
+    fields: {banana_id: id, level: level, sugar: {path: lab.sugar, default: 0}}
+    deliver: {archive: {file: {path: out/a.jsonl}}}
+`
+
+const zest = `
+customer: zest
+projections:
+  list:
+    fields: {banana_id: id}
+    deliver:
+      archive: {file: {path: out/z.jsonl}}
+      hook: {webhook: {url: "https://zest.example/hook", secret: "whsec_YmFuYW5hYmFuYW5hYmFuYW5hYmFuYW5h"}}
+`
+
+// world is a configuration with a simulated state behind it.
+type world struct {
+	t       *testing.T
+	config  *config.Config
+	sim     *dam.Simulator
+	records []inbox.Record
+	entity  func(store.Entity) store.Entity
+	rows    func([]store.NamedRow) []store.NamedRow
+	dead    []store.DeadLetter
+	first   int64 // of the inbox
+	broken  error
+}
+
+func newWorld(t *testing.T) *world {
+	c := load(t, map[string]string{"weir.yaml": mainFile, "customers/acme.yaml": acme, "customers/zest.yaml": zest})
+	numbers := map[string]int32{}
+	for i, s := range c.Services() {
+		numbers[s.Name] = int32(i + 1)
+	}
+	plan, err := pipeline.CompilePlan(c, numbers, 1)
+	require.NoError(t, err)
+	return &world{
+		t: t, config: c, sim: dam.NewSimulator(plan),
+		entity: func(e store.Entity) store.Entity { return e }, rows: func(r []store.NamedRow) []store.NamedRow { return r },
+	}
+}
+
+func load(t *testing.T, files map[string]string) *config.Config {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
+	}
+	c, err := config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+	require.NoError(t, err)
+	return c
+}
+
+var noon = time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+
+// event decides an event; id, sequence and payload may be empty.
+func (w *world) event(source, id, sequence, payload string) {
+	e := &inbox.Event{
+		Origin: inbox.Origin{Source: source, Topic: "stream-" + source, Offset: int64(100 * len(w.records))}, EventID: id, Sequence: sequence, Op: inbox.Upsert, Payload: []byte(payload),
+	}
+	if payload == "" {
+		e.Op, e.Payload = inbox.Delete, nil
+	}
+	w.decide(inbox.Record{Entity: "B-007", Event: e})
+}
+
+func (w *world) decide(r inbox.Record) {
+	_, err := w.sim.Apply(r, noon.Add(time.Duration(len(w.records))*time.Second))
+	require.NoError(w.t, err)
+	w.records = append(w.records, r)
+}
+
+func (w *world) Entity(_ context.Context, id string) (store.Entity, error) {
+	e, _ := w.sim.Stored(id)
+	if !e.Found {
+		return e, store.ErrNotFound
+	}
+	return w.entity(e), nil
+}
+
+func (w *world) EntityRows(_ context.Context, id string) ([]store.NamedRow, error) {
+	_, rows := w.sim.Stored(id)
+	return w.rows(rows), nil
+}
+
+func (w *world) ListLetters(_ context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
+	var found []store.DeadLetter
+	for _, l := range w.dead {
+		if l.Entity == f.Entity && f.State == store.LetterOpen {
+			found = append(found, l)
+		}
+	}
+	return found, nil
+}
+
+func (w *world) Partition(string) int32 { return 3 }
+func (w *world) Generation() uint16     { return 1 }
+func (w *world) Bounds(context.Context, int32) (int64, int64, error) {
+	return w.first, int64(len(w.records)), w.broken
+}
+
+func (w *world) Record(_ context.Context, partition int32, offset int64) (*inbox.Record, error) {
+	require.EqualValues(w.t, 3, partition)
+	return &w.records[offset], nil
+}
+
+func (w *world) explain(edit func(*explain.Input)) *explain.Explanation {
+	in := explain.Input{Config: w.config, Store: w, Inbox: w, Entity: "B-007"}
+	if edit != nil {
+		edit(&in)
+	}
+	x, err := explain.Explain(w.t.Context(), in)
+	require.NoError(w.t, err)
+	return x
+}
+
+const (
+	ripe = "acme/ripeness@archive"
+	list = "zest/list@archive"
+	hook = "zest/list@hook"
+)
+
+// Each way in which a customer gets an update or does not, and the sentence for it.
+func TestVerdicts(t *testing.T) {
+	first := `{"id":"B-007","origin":"EC","level":1}`
+	for name, c := range map[string]struct {
+		do        func(w *world)
+		service   string
+		verdict   explain.Verdict
+		why       string
+		lastEvent string
+	}{
+		"sent": {func(w *world) { w.event("registry", "e1", "1", first) }, ripe, explain.Sent,
+			"The last event (registry e1, 1:0) changed this view, and the customer has version 1:0, confirmed.", "delivered"},
+		"pruned": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
+		}, list, explain.Pruned, "The last event (registry e2, 1:1) changed nothing that this projection reads (id); the customer has version 1:0, confirmed.", "pruned"},
+		"held back": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", `{"id":"B-007","origin":"CO","level":1}`)
+		}, ripe, explain.HeldBack, "The last event (registry e2, 1:1) changed the entity, but this view of it is the same as what was sent before; the customer has version 1:0, confirmed.", "held back"},
+		"noise": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", first)
+		}, ripe, explain.Noise, "The last event (registry e2, 1:1) is noise: without what is stripped, its document equals the stored one; the customer has version 1:0, confirmed.", "noise"},
+		"stale": {func(w *world) {
+			w.event("registry", "e1", "5", first)
+			w.event("registry", "e0", "4", `{"id":"B-007","origin":"EC","level":9}`)
+		}, ripe, explain.Stale, "The last event (registry e0, 1:1) is stale: its sequence is lower than one that was taken; the customer has version 1:0, confirmed.", "stale"},
+		"repeated": {func(w *world) {
+			w.event("registry", "e1", "", first)
+			w.event("registry", "e1", "", first)
+		}, ripe, explain.Stale, "is stale: an event with this id and content was taken already;", "stale"},
+		"filter keeps it out": {func(w *world) { w.event("registry", "e1", "1", `{"id":"B-007","origin":"PH"}`) }, ripe, explain.NeverSent,
+			`Nothing was ever sent: the filter (doc.origin in ["EC", "CO"]) does not let the document through, so there is nothing to retract.`, "held back"},
+		"retracted": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
+		}, ripe, explain.Sent, `The last event (registry e2, 1:1) took the entity out of this view (filter doc.origin in ["EC", "CO"]), and the retraction with version 1:1 is confirmed.`, "delivered"},
+		"deleted": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", "")
+		}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is confirmed.", "delivered"},
+		"not complete": {func(w *world) { w.event("lab", "", "", `{"sugar":3}`) }, list, explain.NeverSent,
+			"Nothing was sent: the entity is not complete, since the required source registry has no document.", "pruned"},
+		"pending": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
+			w.change(ripe, func(r *store.NamedRow) { r.DeliveredVersion = change.NewVersion(1, 0) })
+		}, ripe, explain.Pending, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 waits to be confirmed by the sink; the sink confirmed version 1:0 last.", "sent"},
+		"refused": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.change(hook, func(r *store.NamedRow) { r.Content, r.DeliveredVersion = nil, 0 })
+			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it; nothing was delivered before.", "dead letter"},
+		"its twin is not": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+		}, list, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
+		"reset": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset}})
+		}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset or a dead letter that is settled, so whatever is decided next is sent.", "reset"},
+		"replayed": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Redecide}})
+		}, ripe, explain.HeldBack, "The last record (redecide r, 1:1) decided again, and this view is the same as what was sent before;", "held back"},
+		"new service": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.entity = func(e store.Entity) store.Entity { e.Fingerprint = []byte("older"); return e }
+			w.rows = func([]store.NamedRow) []store.NamedRow { return nil }
+		}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or pipeline replay sends it.", "held back"},
+		"older state without trail": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }
+		}, ripe, explain.UpToDate, "No event is on record since the state was written by an earlier build; the customer has version 1:0, confirmed.", ""},
+		"fails": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)
+		}, ripe, explain.Sent, "changed this view", "delivered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			c.do(w)
+			x := w.explain(func(in *explain.Input) { in.Service = c.service })
+			require.True(t, x.Found)
+			require.Len(t, x.Services, 1)
+			s := x.Services[0]
+			require.Equal(t, c.service, s.Service)
+			require.Equal(t, c.verdict, s.Verdict, s.Why)
+			require.Contains(t, s.Why, c.why)
+			require.Equal(t, 1, strings.Count(s.Why+" ", ". "), "one sentence: %s", s.Why)
+			if c.lastEvent == "" {
+				require.Empty(t, s.Events)
+			} else {
+				require.Equal(t, c.lastEvent, s.Events[len(s.Events)-1])
+			}
+			require.NoError(t, x.Write(&bytes.Buffer{}))
+		})
+	}
+}
+
+func (w *world) change(service string, f func(*store.NamedRow)) {
+	w.rows = func(rows []store.NamedRow) []store.NamedRow {
+		for i := range rows {
+			if rows[i].Service == service {
+				f(&rows[i])
+			}
+		}
+		return rows
+	}
+}
+
+// The human form, whole: what a person gets to read.
+func TestHumanForm(t *testing.T) {
+	w := newWorld(t)
+	w.event("registry", "e1", "1", `{"id":"B-007","origin":"EC","level":1,"tags":[{"name":"organic"}]}`)
+	w.event("lab", "", "", `{"sugar":14.2}`)
+	w.event("registry", "9f1c9d3e-8c1c-4f7e-9a55-0123456789ab", "2", `{"id":"B-007","origin":"EC","level":1,"tags":[{"name":"organic"}]}`)
+	w.event("registry", "e0", "1", `{"id":"B-007","origin":"EC","level":7}`)
+	w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "job-4", Action: inbox.Redecide, Actor: "ada@ops", Reason: "the table was restored"}})
+	w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":2,"tags":[{"name":"organic"},{"name":"fair trade, and from a farm with a rather long name"}]}`)
+	w.change(hook, func(r *store.NamedRow) { r.Content, r.DeliveredVersion = nil, 0 })
+	w.dead = []store.DeadLetter{{ID: 7, Created: noon, Stage: store.StageDeliver, Code: "refused", Reason: "the receiver answered 422 Unprocessable Entity", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+	w.first = 1
+	var out bytes.Buffer
+	require.NoError(t, w.explain(nil).Write(&out))
+	for line := range strings.Lines(out.String()) {
+		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), 100, line)
+	}
+	golden := filepath.Join("testdata", "human.txt")
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o755))
+		require.NoError(t, os.WriteFile(golden, out.Bytes(), 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), out.String())
+}
+
+// JSON has the same, with documents as JSON and payloads when asked for.
+func TestJSONForm(t *testing.T) {
+	w := newWorld(t)
+	w.event("registry", "e1", "1", `{"id":"B-007","origin":"EC","level":1}`)
+	w.event("lab", "", "", `{"sugar":2}`)
+	text, err := json.Marshal(w.explain(func(in *explain.Input) { in.Payload = true }))
+	require.NoError(t, err)
+	var got map[string]any
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.Equal(t, map[string]any{"banana_id": "B-007", "level": 1., "sugar": 2.}, got["services"].([]any)[0].(map[string]any)["view"])
+	require.Equal(t, map[string]any{"sugar": 2.}, got["events"].([]any)[1].(map[string]any)["record"].(map[string]any)["payload"])
+	require.EqualValues(t, 3, got["partition"])
+	part := got["merged"].(map[string]any)["parts"].([]any)[0].(map[string]any)
+	require.Equal(t, map[string]any{"path": "id", "value": "B-007", "source": "registry"}, part)
+
+	text, err = json.Marshal(w.explain(nil))
+	require.NoError(t, err)
+	require.NotContains(t, string(text), "payload")
+}
+
+// What is not there any more, or cannot be reached, is said; the rest is told.
+func TestWhatIsGoneIsSaid(t *testing.T) {
+	w := newWorld(t)
+	w.event("registry", "e1", "1", `{"id":"B-007"}`)
+	w.event("registry", "e2", "2", `{"id":"B-007"}`)
+	w.first = 1
+	x := w.explain(nil)
+	require.Equal(t, "retention removed it (the inbox begins at offset 1)", x.Events[0].Gone)
+	require.Nil(t, x.Events[0].Record)
+	require.Equal(t, "e1", x.Events[0].EventID, "the trail has it")
+	require.NotNil(t, x.Events[1].Record)
+
+	w.broken = errors.New("no broker answers")
+	require.Equal(t, []string{"the inbox cannot be read: no broker answers"}, w.explain(nil).Notes)
+	x = w.explain(func(in *explain.Input) { in.Inbox, in.NoInbox = nil, "another process has it" })
+	require.Equal(t, []string{"the inbox was not read: another process has it"}, x.Notes)
+	require.Len(t, x.Services, 3)
+
+	w.records[1].Entity = "other"
+	w.broken = nil
+	require.Equal(t, `another entity's record is there ("other")`, w.explain(nil).Events[1].Gone)
+}
+
+func TestUnknownEntityAndService(t *testing.T) {
+	w := newWorld(t)
+	w.dead = []store.DeadLetter{{ID: 3, Stage: store.StageDecide, Code: "merge", Reason: "too deep", Source: "lab", Entity: "B-007"}}
+	x := w.explain(nil)
+	require.False(t, x.Found)
+	require.Len(t, x.Letters, 1)
+	var out bytes.Buffer
+	require.NoError(t, x.Write(&out))
+	require.Contains(t, out.String(), `There is no entity "B-007"`)
+	require.Contains(t, out.String(), "merge: too deep")
+
+	_, err := explain.Explain(t.Context(), explain.Input{Config: w.config, Store: w, Entity: "B-007", Service: "no/such@one"})
+	require.ErrorIs(t, err, explain.ErrUnknownService)
+}
