@@ -20,6 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
+	"golang.org/x/sync/semaphore"
 )
 
 // FileOptions of a File source.
@@ -36,6 +37,9 @@ type FileOptions struct {
 	MaxLine int
 	// Window is how many lines are in flight. Defaults to 4000.
 	Window int
+	// WindowBytes bounds the same by size; a larger line passes alone. Defaults
+	// to 32 MiB.
+	WindowBytes int64
 	// Poll is how often a followed file is looked at. Defaults to 250ms.
 	Poll   time.Duration
 	Logger *slog.Logger
@@ -64,6 +68,9 @@ func NewFile(opt FileOptions) *File {
 	}
 	if opt.Window <= 0 {
 		opt.Window = 4000
+	}
+	if opt.WindowBytes <= 0 {
+		opt.WindowBytes = 32 << 20
 	}
 	if opt.Poll <= 0 {
 		opt.Poll = 250 * time.Millisecond
@@ -323,6 +330,7 @@ type window struct {
 	claim    uint64
 	seq      uint64
 	inFlight chan flight
+	room     *semaphore.Weighted // bytes
 	done     chan struct{}
 	stored   int64
 	acked    atomic.Uint64
@@ -331,12 +339,13 @@ type window struct {
 type flight struct {
 	msg  *message.Message
 	next int64 // offset behind the line
+	room int64 // bytes of the window that it takes
 }
 
 func newWindow(ctx context.Context, f *File, identity, topic string, out chan<- *message.Message) *window {
 	w := &window{
 		ctx: ctx, f: f, identity: identity, topic: topic, out: out, claim: f.claims.Add(1),
-		inFlight: make(chan flight, f.opt.Window), done: make(chan struct{}),
+		inFlight: make(chan flight, f.opt.Window), room: semaphore.NewWeighted(f.opt.WindowBytes), done: make(chan struct{}),
 	}
 	go w.track()
 	return w
@@ -350,12 +359,16 @@ func (w *window) message(line []byte, p transport.Position) *message.Message {
 
 // send hands out one line; false when ctx ended.
 func (w *window) send(line []byte, offset, next int64) bool {
+	room := min(int64(len(line)), w.f.opt.WindowBytes)
+	if w.room.Acquire(w.ctx, room) != nil {
+		return false
+	}
 	m := w.message(line, transport.Position{
 		Topic: w.topic, TopicID: w.identity, Offset: offset, Time: time.Now().UTC(), Claim: w.claim, Seq: w.seq,
 	})
 	w.seq++
 	select {
-	case w.inFlight <- flight{m, next}:
+	case w.inFlight <- flight{m, next, room}:
 	case <-w.ctx.Done():
 		return false
 	}
@@ -416,6 +429,7 @@ func (w *window) track() {
 			}
 		}
 		position = fl.next
+		w.room.Release(fl.room)
 		w.acked.Add(1)
 		if time.Since(last) > savePeriod {
 			w.save(w.ctx, position)

@@ -75,7 +75,7 @@ type reading struct {
 
 func (f *file) read() *reading {
 	s := sources.NewFile(sources.FileOptions{
-		Name: "events", Path: f.path, Positions: f.positions, Complete: f.complete, MaxLine: f.maxLine, Window: 10,
+		Name: "events", Path: f.path, Positions: f.positions, Complete: f.complete, MaxLine: f.maxLine, Window: 10, WindowBytes: 60,
 		Poll: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	messages, err := s.Subscribe(context.Background(), "file:events")
@@ -137,6 +137,29 @@ func TestFileResumesBehindWhatWasAcknowledged(t *testing.T) {
 	r.close()
 	f.append("7\n")
 	require.Equal(t, []string{"7"}, f.read().lines(1))
+}
+
+// However many lines may be in flight, their bytes are bounded; one that is
+// larger than the bound passes alone.
+func TestFileBoundsTheBytesInFlight(t *testing.T) {
+	f := newFile(t)
+	a, b, large := strings.Repeat("a", 40), strings.Repeat("b", 20), strings.Repeat("c", 80)
+	f.write(a + "\n" + b + "\n1\n" + large + "\n2\n")
+	r := f.read()
+	first, second := r.next(), r.next()
+	r.nothing()
+	second.Ack() // not before the first one
+	r.nothing()
+	first.Ack()
+	third := r.next()
+	require.Equal(t, "1", string(third.Payload))
+	r.nothing()
+	third.Ack()
+	fourth := r.next()
+	require.Equal(t, large, string(fourth.Payload))
+	r.nothing()
+	fourth.Ack()
+	require.Equal(t, []string{"2"}, r.lines(1))
 }
 
 func TestFileNackedLineComesAgainUnderItsNumber(t *testing.T) {
