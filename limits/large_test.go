@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"strings"
 	"testing"
 
@@ -173,4 +174,30 @@ func TestLargeEventsFromKafka(t *testing.T) {
 	want, err := c.Model(largeModel())
 	require.NoError(t, err)
 	checkLarge(t, p, c, want)
+}
+
+// I7: how much of a file is in memory does not grow with the file, however
+// large its events are.
+func TestManyLargeEvents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes some ten seconds")
+	}
+	most := map[int]int64{}
+	for _, events := range []int{64, 512} {
+		p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
+		f, err := os.Create(p.Path("events.jsonl"))
+		require.NoError(t, err)
+		for n := range events {
+			_, err := f.WriteString(large(n, fmt.Sprint("E", n%8), 1<<20) + "\n")
+			require.NoError(t, err)
+		}
+		require.NoError(t, f.Close())
+		run := p.Start("run")
+		harness.Eventually(t, "the changes", func() error { return harness.Want(len(p.Whole("out/acme.jsonl")), events) })
+		most[events] = peak(t, run)
+		run.Terminate()
+		run.Ok()
+	}
+	t.Logf("peak of resident memory: %d MiB with 64 events of 1 MiB, %d MiB with 512", most[64]>>20, most[512]>>20)
+	require.LessOrEqual(t, most[512], most[64]+256<<20)
 }
