@@ -6,6 +6,7 @@ import (
 	"encoding/gob"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"math/rand/v2"
 	"os"
@@ -125,10 +126,10 @@ func TestI3LinearizableAcrossProcesses(t *testing.T) {
 }
 
 func testAcrossProcesses(t *testing.T) {
-	const name = "weir-linearizable"
 	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Writers: 1, Calls: 20, Pace: 20})
 	t.Logf("seed %d", w.base.Seed)
-	w.base.URL += "&application_name=" + name + "-" + filepath.Base(filepath.Dir(w.base.Clock))
+	// By this name the server knows which connections are of this test.
+	w.base.URL += fmt.Sprintf("&application_name=weir-linearizable-%x", w.base.Seed)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
