@@ -15,12 +15,10 @@ import (
 // core of the machine, so an operation that ended before another began has the
 // smaller tick, whatever the resolution, the steps or the drift of the
 // machine's clocks, and no two ticks are equal. It outlives processes that are killed.
-type clock struct {
-	ticks  *atomic.Int64
-	memory []byte
-}
+type clock struct{ ticks *atomic.Int64 }
 
-// openClock maps the file at path and creates it when it is missing.
+// openClock maps the file at path, until the process ends, and creates it when
+// it is missing.
 func openClock(path string) (clock, error) {
 	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -34,9 +32,7 @@ func openClock(path string) (clock, error) {
 	if err != nil {
 		return clock{}, fmt.Errorf("map the clock: %w", err)
 	}
-	return clock{ticks: (*atomic.Int64)(unsafe.Pointer(&memory[0])), memory: memory}, nil
+	return clock{(*atomic.Int64)(unsafe.Pointer(&memory[0]))}, nil
 }
 
 func (c clock) now() int64 { return c.ticks.Add(1) }
-
-func (c clock) close() error { return syscall.Munmap(c.memory) }
