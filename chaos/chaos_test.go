@@ -28,15 +28,13 @@ func TestChaos(t *testing.T) {
 		pr.Ready(200)
 	}
 	for i, faults := range all {
+		if *only != 0 && *only != i+1 {
+			continue
+		}
 		t.Logf("%s round %d", time.Now().Format(time.TimeOnly), i+1)
 		w.round(faults)
 	}
-	for _, pr := range w.processes {
-		pr.Terminate()
-	}
-	for _, pr := range w.processes {
-		pr.Ok()
-	}
+	w.stop(w.processes...)
 	require.NoError(t, w.cluster.Checks(w.hook))
 }
 
@@ -160,8 +158,7 @@ func (w *world) zombie(target string) {
 // rolling replaces one process after the other.
 func (w *world) rolling() {
 	for n, pr := range w.processes {
-		pr.Terminate()
-		pr.Ok()
+		w.stop(pr)
 		w.processes[n] = w.run()
 		w.some(5)
 	}
@@ -171,8 +168,7 @@ func (w *world) rolling() {
 func (w *world) join() {
 	third := w.run()
 	w.some(20)
-	third.Terminate()
-	third.Ok()
+	w.stop(third)
 }
 
 func (w *world) flush() {

@@ -12,6 +12,7 @@ const defaultRounds = 6
 
 var (
 	rounds = flag.Int("chaos.rounds", defaultRounds, "rounds of random faults; six have every kind")
+	only   = flag.Int("chaos.only", 0, "run this round of the plan alone, to reduce a failure")
 	seed   = flag.Uint64("chaos.seed", 1, "what the faults are drawn from")
 )
 

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -23,6 +24,8 @@ const (
 	// patience bounds the wait for everything to be well again. Drivers notice a
 	// half-open connection by their own time limits, the longest a minute.
 	patience = 5 * time.Minute
+	// shutdown is the default of shutdown.timeout.
+	shutdown = 20 * time.Second
 	// entities are few, so that every one of them is in flight all the time.
 	entities = 60
 	// batch is the number of events of one step.
@@ -123,6 +126,24 @@ func (w *world) run() *harness.Process {
 	pr := w.project.Start("run")
 	w.all = append(w.all, pr)
 	return pr
+}
+
+// stop ends processes in their orderly way. One that does not end in its time
+// leaves its stacks in its log.
+func (w *world) stop(processes ...*harness.Process) {
+	w.t.Helper()
+	for _, pr := range processes {
+		pr.Terminate()
+	}
+	late := time.After(shutdown - time.Second)
+	for _, pr := range processes {
+		select {
+		case <-pr.Done:
+		case <-late:
+			_ = pr.Cmd.Process.Signal(syscall.SIGQUIT)
+		}
+		pr.Ok()
+	}
 }
 
 // keepLogs writes the whole logs of a test that failed.
