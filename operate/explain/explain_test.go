@@ -232,6 +232,10 @@ func TestVerdicts(t *testing.T) {
 			w.event("registry", "e1", "1", first)
 			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset}})
 		}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset or a dead letter that is settled, so whatever is decided next is sent.", "reset"},
+		"another one was reset": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset, Services: []string{hook}}})
+		}, ripe, explain.Sent, "The last event (registry e1, 1:0) changed this view", "reset"},
 		"replayed": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Redecide}})

@@ -68,7 +68,12 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		held = fmt.Sprintf("the retraction with version %s is confirmed", row.Version)
 	}
 	held += s.otherwise(out)
+	// A control record that named services is about this one only if it was sent
+	// something then.
 	i := len(s.Events) - 1
+	for i > 0 && s.Events[i].Action != "" && out.Events[i] == s.Events[i].Action {
+		i--
+	}
 	if i < 0 {
 		say(UpToDate, "No event is on record since the state was written by an earlier build; %s", held)
 		return
