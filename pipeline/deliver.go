@@ -12,7 +12,7 @@ import (
 
 // startDeliver starts the third router: one handler per service, all on one
 // consumer group and one client.
-func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
+func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
 	services := p.cfg.Services()
 	topics := make([]string, len(services))
 	for i, s := range services {
@@ -34,6 +34,7 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 		stopConfirmer()
 	}
 	var routes []route
+	var deliverers []*deliver.Deliverer
 	for i, s := range services {
 		sink, err := p.newSink(s)
 		if err != nil {
@@ -42,6 +43,7 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 		}
 		d := deliver.New(deliver.Options{
 			Service: s.Name, Number: p.plan.Services[i].Number, Sink: sink, Store: p.store, Confirmer: confirmer,
+			Revision: revision, Superseded: superseded,
 			Control: p.control,
 			Retry: deliver.Retry{
 				Attempts: s.Delivery.Retry.Attempts, MinBackoff: s.Delivery.Retry.MinBackoff.D(), MaxBackoff: s.Delivery.Retry.MaxBackoff.D(),
@@ -51,10 +53,10 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 		})
 		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
 		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: d.Handle})
-		p.parts.delivers = append(p.parts.delivers, d)
+		deliverers = append(deliverers, d)
 	}
 	p.parts.mu.Lock()
-	p.parts.outGroup = group
+	p.parts.outGroup, p.parts.delivers = group, deliverers
 	p.parts.mu.Unlock()
 	r, err := p.startRouter("deliver", routes)
 	if err != nil {
@@ -75,6 +77,9 @@ func (p *Pipeline) startDeliver(ctx context.Context) (part, error) {
 	return part{failed: failed, stop: func() error {
 		close(done)
 		err := r.end(p.closeTimeout()/2, stopAll)
+		p.parts.mu.Lock()
+		p.parts.outGroup, p.parts.delivers = nil, nil
+		p.parts.mu.Unlock()
 		if e := group.Close(); e != nil {
 			// Nothing is lost by it: the group drops this member after the session time-out.
 			p.log.Warn("the group was not left in order", "stage", "deliver", "error", e)

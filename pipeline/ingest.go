@@ -14,7 +14,10 @@ import (
 )
 
 // startIngest starts the first router: one handler per source.
-func (p *Pipeline) startIngest(ctx context.Context) (part, error) {
+func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, error) {
+	p.parts.mu.Lock()
+	p.parts.ingests = nil
+	p.parts.mu.Unlock()
 	var routes []route
 	var stops []func() // in the order of stopping, after the router
 	fail := func(err error) (part, error) {
@@ -87,6 +90,7 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 		if err != nil {
 			return "", nil, nil, err
 		}
+		s.edge, s.topic = sub, c.Kafka.Topic
 		return c.Kafka.Topic, sub, func() { _ = sub.Close() }, nil
 	}
 	s.group, err = transport.NewGroup(ctx, k, p.groupConfig(c.Kafka.Group, c.Kafka.Window, c.Kafka.Topic))

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/edge"
 )
 
 // part is one running stage of the process.
@@ -40,6 +41,8 @@ type source struct {
 	name  string
 	stage *ingest.Stage
 	group *transport.Group // Kafka sources
+	edge  *edge.Subscriber // Kafka sources with one message in flight
+	topic string           // of edge
 	file  *sources.File
 	push  *sources.Push
 }
@@ -57,7 +60,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		}
 	}()
 	if p.opt.Roles.Ingest {
-		started, e := p.startIngest(ctx)
+		started, e := p.whileActive(ctx, "ingest", p.startIngest)
 		if e != nil {
 			return startingFailed(ctx, "ingest", e)
 		}
@@ -67,7 +70,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		running = append(running, p.startDecide())
 	}
 	if p.opt.Roles.Deliver {
-		started, e := p.startDeliver(ctx)
+		started, e := p.whileActive(ctx, "deliver", p.startDeliver)
 		if e != nil {
 			return startingFailed(ctx, "deliver", e)
 		}

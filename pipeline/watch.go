@@ -152,6 +152,12 @@ func (p *Pipeline) sources() []*source {
 	return p.parts.ingests
 }
 
+func (p *Pipeline) deliverers() []*deliver.Deliverer {
+	p.parts.mu.Lock()
+	defer p.parts.mu.Unlock()
+	return p.parts.delivers
+}
+
 // inboxLag is what the store's watermarks are behind the inbox, by partition.
 func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	starts, ends, err := p.admin.Offsets(ctx, p.cfg.Kafka.Inbox.Topic)
@@ -220,6 +226,10 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 			if byTopic, err := s.group.PendingByTopic(ctx); err != nil || sum(byTopic) > 0 {
 				return false
 			}
+		case s.edge != nil:
+			if drained, err := s.edge.Drained(ctx, s.topic); err != nil || !drained {
+				return false
+			}
 		}
 	}
 	if p.opt.Roles.Decide {
@@ -243,7 +253,7 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 		}
 	}
 	if p.opt.Roles.Deliver {
-		for _, d := range p.parts.delivers {
+		for _, d := range p.deliverers() {
 			if !d.Idle() {
 				return false
 			}
@@ -258,7 +268,7 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 // ServiceStates tells how each service's delivery is doing.
 func (p *Pipeline) ServiceStates() map[string]deliver.State {
 	states := map[string]deliver.State{}
-	for _, d := range p.parts.delivers {
+	for _, d := range p.deliverers() {
 		states[d.Service()] = d.State()
 	}
 	return states

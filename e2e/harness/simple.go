@@ -135,8 +135,14 @@ type Letter struct {
 // Letters are the open dead letters, as dlq list gives them.
 func (p Project) Letters() []Letter {
 	p.T.Helper()
+	return p.LettersAs("weir.yaml")
+}
+
+// LettersAs is Letters with another main configuration file.
+func (p Project) LettersAs(config string) []Letter {
+	p.T.Helper()
 	var all []Letter
-	require.NoError(p.T, json.Unmarshal([]byte(p.Start("dlq list --json").Ok()), &all))
+	require.NoError(p.T, json.Unmarshal([]byte(p.StartAs(config, "dlq list --json").Ok()), &all))
 	return all
 }
 

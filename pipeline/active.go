@@ -1,0 +1,91 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+)
+
+// activePeriod is how often a stage asks whether its configuration is still
+// the active one.
+const activePeriod = 2 * time.Second
+
+// starter starts a stage under a revision of the configuration. The stage may
+// call superseded, often and without waiting, when it meets a newer one.
+type starter func(ctx context.Context, revision int64, superseded func()) (part, error)
+
+// whileActive runs a stage while this process's configuration is the active
+// one (I12): sources are taken apart and sinks written in its way only. When
+// another one takes over, the stage stops as at the end of the process, so that
+// others take its partitions, and starts again when its own is active again, as
+// after a roll-back, which is a revision of its own.
+func (p *Pipeline) whileActive(ctx context.Context, stage string, start starter) (part, error) {
+	log := p.log.With("stage", stage)
+	revision := p.plan.Revision
+	newer := make(chan struct{}, 1)
+	superseded := func() {
+		select {
+		case newer <- struct{}{}:
+		default:
+		}
+	}
+	running, err := start(ctx, revision, superseded)
+	if err != nil {
+		return part{}, err
+	}
+	failed := make(chan error, 1)
+	var ended error // of the last stop
+	stop := loop(func(ctx context.Context) {
+		tick := time.NewTicker(activePeriod)
+		defer tick.Stop()
+		for {
+			select {
+			case err := <-running.failed:
+				failed <- err
+				<-ctx.Done()
+				ended = running.stop()
+				return
+			case <-ctx.Done():
+				ended = running.stop()
+				return
+			case <-newer:
+			case <-tick.C:
+			}
+			if active, err := p.store.Active(ctx); err != nil || active.Number == revision {
+				continue // without the store nothing is known, and nothing is decided either
+			}
+			log.Warn("another configuration is active: this stage stops until its own is active again")
+			if err := running.stop(); err != nil {
+				log.Warn("it did not stop in order", "error", err)
+			}
+			for {
+				active, ok := p.awaitRevision(ctx)
+				if !ok {
+					return
+				}
+				again, err := start(ctx, active.Number, superseded)
+				if err == nil {
+					running, revision = again, active.Number
+					break
+				}
+				log.Warn("it cannot start again; trying again", "error", err)
+				if !pause(ctx, activePeriod) {
+					return
+				}
+			}
+			log.Info("this configuration is active again", "revision", revision)
+		}
+	})
+	return part{failed: failed, stop: func() error { stop(); return ended }}, nil
+}
+
+// pause waits; false when ctx ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
