@@ -2,6 +2,7 @@ package sources
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
@@ -18,6 +19,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/transport"
+	"golang.org/x/sync/semaphore"
 )
 
 // PushOptions of a Push source.
@@ -34,7 +36,18 @@ type PushOptions struct {
 	// Timeout is how long a request waits for its events to be durable; after
 	// it the answer is 503 and the client sends them again. Defaults to 30s.
 	Timeout time.Duration
+	// WindowBytes bounds the events that are handed out and not acknowledged,
+	// also those whose request has ended: while Weir is halted, clients send
+	// again and again. Each event counts 4 KiB beside its own bytes, for what
+	// goes with it; a larger one passes alone. Defaults to 64 MiB.
+	WindowBytes int64
 }
+
+// eventOverhead is what an event in flight costs beside its bytes.
+const eventOverhead = 4 << 10
+
+// bodiesAtATime bounds the bodies of requests in memory, in largest bodies.
+const bodiesAtATime = 16
 
 // Push takes events from HTTP requests: a POST with one JSON event
 // (application/json) or one per line (application/x-ndjson). 202 says that
@@ -49,6 +62,8 @@ type Push struct {
 	subscribed atomic.Bool
 	inFlight   atomic.Int64
 	out        chan *message.Message
+	room       *semaphore.Weighted // bytes of events in flight
+	bodies     *semaphore.Weighted // bytes of requests in hand
 
 	mu  sync.Mutex // orders hand-out: numbers follow the channel
 	seq uint64     // guarded by mu
@@ -67,7 +82,13 @@ func NewPush(opt PushOptions) *Push {
 	if opt.Timeout <= 0 {
 		opt.Timeout = 30 * time.Second
 	}
-	p := &Push{opt: opt, ready: make(chan struct{}), out: make(chan *message.Message)}
+	if opt.WindowBytes <= 0 {
+		opt.WindowBytes = 64 << 20
+	}
+	p := &Push{
+		opt: opt, ready: make(chan struct{}), out: make(chan *message.Message),
+		room: semaphore.NewWeighted(opt.WindowBytes), bodies: semaphore.NewWeighted(bodiesAtATime * opt.MaxBody),
+	}
 	p.ctx, p.stop = context.WithCancel(context.Background())
 	return p
 }
@@ -126,9 +147,19 @@ func (p *Push) Close() error {
 }
 
 // hand gives one event to the subscriber and returns a channel that is closed
-// when it is acknowledged. The message lives as long as the source, not as
-// its request: a client that hangs up must not leave a gap in the numbers.
-func (p *Push) hand(event []byte, headers message.Metadata) (<-chan struct{}, error) {
+// when it is acknowledged. It waits for room in the window until ctx, which is
+// the request's, ends. The message lives as long as the source: a client that
+// hangs up must not leave a gap in the numbers.
+func (p *Push) hand(ctx context.Context, event []byte, headers message.Metadata) (_ <-chan struct{}, err error) {
+	room := min(int64(len(event))+eventOverhead, p.opt.WindowBytes)
+	if p.room.Acquire(ctx, room) != nil {
+		return nil, errNoRoom
+	}
+	defer func() {
+		if err != nil {
+			p.room.Release(room)
+		}
+	}()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
@@ -145,6 +176,7 @@ func (p *Push) hand(event []byte, headers message.Metadata) (<-chan struct{}, er
 	done := make(chan struct{})
 	p.inFlight.Add(1)
 	started := p.start(func() {
+		defer p.room.Release(room)
 		defer p.inFlight.Add(-1)
 		for {
 			select {
@@ -173,7 +205,10 @@ func (p *Push) hand(event []byte, headers message.Metadata) (<-chan struct{}, er
 	return done, nil
 }
 
-var errStopping = errors.New("the process is stopping")
+var (
+	errStopping = errors.New("the process is stopping")
+	errNoRoom   = errors.New("too many events are in hand")
+)
 
 func (p *Push) message(event []byte, headers message.Metadata, pos transport.Position) *message.Message {
 	m := message.NewMessage(watermill.NewUUID(), event)
@@ -201,6 +236,18 @@ func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusUnsupportedMediaType, "send application/json (one event) or application/x-ndjson (one per line)")
 		return
 	}
+	ctx, cancel := context.WithTimeout(r.Context(), p.opt.Timeout)
+	defer cancel()
+	defer context.AfterFunc(p.ctx, cancel)()
+	size := p.opt.MaxBody
+	if r.ContentLength >= 0 {
+		size = min(size, r.ContentLength)
+	}
+	if p.bodies.Acquire(ctx, size) != nil {
+		problem(w, http.StatusServiceUnavailable, "too many requests are in hand; send the events again")
+		return
+	}
+	defer p.bodies.Release(size)
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, p.opt.MaxBody))
 	var tooLarge *http.MaxBytesError
 	switch {
@@ -219,8 +266,6 @@ func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		problem(w, http.StatusBadRequest, "the request has no event")
 		return
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), p.opt.Timeout)
-	defer cancel()
 	select {
 	case <-p.ready:
 	case <-ctx.Done():
@@ -235,9 +280,9 @@ func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	var waits []<-chan struct{}
 	for _, e := range events {
-		done, err := p.hand(e, headers)
+		done, err := p.hand(ctx, e, headers)
 		if err != nil {
-			problem(w, http.StatusServiceUnavailable, "stopping; send the events again")
+			problem(w, http.StatusServiceUnavailable, err.Error()+"; send the events again")
 			return
 		}
 		waits = append(waits, done)
@@ -248,9 +293,6 @@ func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		case <-ctx.Done():
 			problem(w, http.StatusServiceUnavailable, "the events are not durable yet; send them again")
 			return
-		case <-p.ctx.Done():
-			problem(w, http.StatusServiceUnavailable, "stopping; send the events again")
-			return
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -260,7 +302,7 @@ func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 func lines(body []byte) [][]byte {
 	var all [][]byte
-	s := bufio.NewScanner(strings.NewReader(string(body)))
+	s := bufio.NewScanner(bytes.NewReader(body))
 	s.Buffer(make([]byte, 0, 64<<10), len(body)+1)
 	for s.Scan() {
 		if line := s.Bytes(); !blank(line) {

@@ -161,6 +161,28 @@ func TestPushTimeout(t *testing.T) {
 	require.Eventually(t, p.source.Drained, 20*time.Second, time.Millisecond)
 }
 
+// While nothing is acknowledged, requests that are sent again and again pile up
+// as far as the window only.
+func TestPushBoundsWhatIsInFlight(t *testing.T) {
+	p := newPush(t, sources.PushOptions{Token: token, Timeout: 100 * time.Millisecond, WindowBytes: 10 << 10})
+	p.subscribe()
+	result := p.post("application/x-ndjson", "{\"n\":1}\n{\"n\":2}\n{\"n\":3}\n")
+	one, two := p.next(), p.next() // 4 KiB and a little each
+	a := <-result
+	require.Equal(t, 503, a.status)
+	require.Contains(t, a.body, "too many events")
+	require.Equal(t, 503, (<-p.post("application/json", `{"n":1}`)).status)
+	require.Empty(t, p.messages)
+	one.Ack()
+	two.Ack()
+	require.Eventually(t, p.source.Drained, 20*time.Second, time.Millisecond)
+	large := p.post("application/json", `{"large":"`+strings.Repeat("x", 20<<10)+`"}`)
+	three := p.next() // larger than the window: alone
+	require.EqualValues(t, 2, seqOf(three), "what was not handed out left no gap")
+	three.Ack()
+	require.Equal(t, 202, (<-large).status)
+}
+
 func TestPushStopping(t *testing.T) {
 	p := newPush(t, sources.PushOptions{Token: token})
 	p.subscribe()
