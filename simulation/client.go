@@ -1,0 +1,195 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+var errStore = errors.New("the store did not answer")
+
+// client is one process's connection to the store. Requests and answers take
+// time and get lost; what the process never sends is never done.
+type client struct {
+	*Memory
+	p    *process
+	dice *dice
+}
+
+// outcome of a call that fails.
+type outcome int
+
+const (
+	fine   outcome = iota
+	before         // it fails and nothing is done
+	after          // it is done and the answer is lost
+	fenced
+)
+
+// call brings a request to the store, runs it there and brings the answer back.
+func (c *client) call(ctx context.Context, what string, unsure store.Class, do func() error) error {
+	if err := c.p.ready(); err != nil {
+		return err
+	}
+	if err := sleep(ctx, c.dice.trip()); err != nil {
+		return err
+	}
+	c.p.thaw()
+	c.p.w.point(c.p)
+	if c.p.dead.Load() {
+		return errDead
+	}
+	var fate outcome
+	switch {
+	case c.p.w.fault(c.dice, what+" fails", 1):
+		return errStore
+	case c.p.w.fault(c.dice, what+" lost, answer too", 0.5):
+		return store.WithClass(errStore, unsure)
+	case c.p.w.fault(c.dice, what+" done, answer lost", 0.5):
+		fate = after
+	}
+	if err := do(); err != nil {
+		return err
+	}
+	c.p.w.note("%s: %s", c.p.name, what)
+	c.p.w.point(c.p)
+	if err := sleep(ctx, c.dice.trip()); err != nil {
+		return store.WithClass(err, unsure)
+	}
+	c.p.thaw()
+	switch {
+	case c.p.dead.Load():
+		return errDead
+	case fate == after:
+		return store.WithClass(errStore, unsure)
+	}
+	return nil
+}
+
+func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) (taken []store.TakenOver, err error) {
+	err = c.call(ctx, "take over", store.Unknown, func() (err error) {
+		taken, err = c.Memory.TakeOver(ctx, partitions, token)
+		return err
+	})
+	if c.p.w.rules.TokenOnly {
+		for i := range taken {
+			taken[i].Outbox = nil
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+func (c *client) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+	rules := c.p.w.rules
+	if rules.NoWatermark {
+		c.Memory.forge(d.Moves)
+	}
+	if c.p.w.fault(c.dice, "decide fenced for nothing", 0.3) {
+		return nil, store.ErrFenced
+	}
+	var outbox int
+	err = c.call(ctx, "decide", store.Unknown, func() (err error) {
+		if rules.NoWatermark {
+			c.Memory.forge(d.Moves)
+		}
+		ids, err = c.Memory.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+			out, err := decide(entities, lookup)
+			if rules.NoOutbox {
+				outbox, out.Outbox = len(out.Outbox), nil
+			}
+			if rules.SplitDecision && c.dice.chance(0.05) {
+				outbox, out = len(out.Outbox), store.Outcome{}
+			}
+			return out, err
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if len(ids) == 0 && outbox > 0 {
+		ids = make([]int64, outbox)
+	}
+	return ids, nil
+}
+
+// forge makes watermarks match.
+func (m *Memory) forge(moves []store.Move) {
+	_ = m.run(context.Background(), func() error {
+		for _, mv := range moves {
+			m.state.marks[mv.Partition] = mark{mv.From, mv.Token}
+		}
+		return nil
+	})
+}
+
+func (c *client) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+	return c.call(ctx, "discard", store.Unknown, func() error { return c.Memory.Discard(ctx, moves, published) })
+}
+
+func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
+	err = c.call(ctx, "read rows", store.Retry, func() (err error) { rows, err = c.Memory.Rows(ctx, keys); return err })
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+func (c *client) Confirm(ctx context.Context, done []store.Confirmation) error {
+	return c.call(ctx, "confirm", store.Unknown, func() error {
+		if c.p.w.rules.LostConfirms {
+			return nil
+		}
+		return c.Memory.Confirm(ctx, done)
+	})
+}
+
+func (c *client) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
+	return c.call(ctx, "add letters", store.Unknown, func() error { return c.Memory.AddLetters(ctx, letters) })
+}
+
+// door is one process's connection to the gate that all share. It forgets now
+// and then, and fails.
+type door struct {
+	gate.Gate
+	p    *process
+	dice *dice
+}
+
+func (g *door) ask(ctx context.Context, what string, do func() error) error {
+	if err := g.p.ready(); err != nil {
+		return err
+	}
+	if err := sleep(ctx, g.dice.upTo(3*time.Millisecond)); err != nil {
+		return err
+	}
+	g.p.thaw()
+	g.p.w.point(g.p)
+	if g.p.dead.Load() {
+		return errDead
+	}
+	if g.p.w.fault(g.dice, what+" fails", 1) {
+		return errStore
+	}
+	return do()
+}
+
+func (g *door) Seen(ctx context.Context, entries []gate.Entry) (seen []bool, err error) {
+	err = g.ask(ctx, "gate", func() (err error) {
+		if seen, err = g.Gate.Seen(ctx, entries); err == nil && g.p.w.rules.GateFirst {
+			err = g.Gate.Mark(ctx, entries)
+		}
+		return err
+	})
+	return seen, err
+}
+
+func (g *door) Mark(ctx context.Context, entries []gate.Entry) error {
+	return g.ask(ctx, "mark", func() error { return g.Gate.Mark(ctx, entries) })
+}

@@ -1,0 +1,222 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// customer is the target of one service. It outlives processes.
+type customer struct {
+	w       *world
+	service string
+
+	mu       sync.Mutex
+	attempts []model.Record // everything that was ever sent, in order
+	records  []model.Record // what took effect, in order
+	keys     map[string]bool
+	newest   map[string]model.Record // what a state sink holds
+	back     error                   // a state sink went backwards
+}
+
+func newCustomer(w *world, service string) *customer {
+	return &customer{w: w, service: service, keys: map[string]bool{}, newest: map[string]model.Record{}}
+}
+
+// apply is the effect of one change at the target.
+func (c *customer) apply(r model.Record) {
+	rules := c.w.rules
+	if c.service == logService && c.keys[r.Key] && !rules.NoKeyCheck {
+		return
+	}
+	if c.service == stateService {
+		old, ok := c.newest[r.Entity]
+		guard := !c.w.setup.gentle // in a gentle schedule deliver alone must see to it
+		if ok && old.Version >= r.Version && guard && !rules.NoVersionCheck {
+			return
+		}
+		if ok && old.Version > r.Version && c.back == nil {
+			c.back = fmt.Errorf("%s, entity %s: stale: version %d came after %d", c.service, r.Entity, r.Version, old.Version)
+		}
+		c.newest[r.Entity] = r
+	}
+	c.keys[r.Key] = true
+	c.records = append(c.records, r)
+}
+
+// verdict is what the target thinks of a change, whoever brings it and however often.
+type verdict int
+
+const (
+	welcome verdict = iota
+	refused         // by its content, without effect
+	doomed          // every attempt fails, with or without effect
+)
+
+func (w *world) verdict(service, key string) verdict {
+	if !w.setup.refusals {
+		return welcome
+	}
+	h := fnv.New64a()
+	_, _ = fmt.Fprint(h, w.seed, service, key)
+	switch h.Sum64() >> 20 % 16 {
+	case 0:
+		return refused
+	case 1:
+		return doomed
+	}
+	return welcome
+}
+
+// sink is one process's connection to a customer.
+type sink struct {
+	p    *process
+	c    *customer
+	dice *dice
+}
+
+var _ sinks.Sink = (*sink)(nil)
+
+func (s *sink) Traits() sinks.Traits { return s.p.w.traits(s.c.service) }
+
+func (s *sink) Close() error { return nil }
+
+func (s *sink) Open(ctx context.Context) error {
+	if err := s.p.ready(); err != nil {
+		return err
+	}
+	if err := sleep(ctx, s.dice.trip()); err != nil {
+		return err
+	}
+	if s.p.w.fault(s.dice, "open fails", 1) {
+		return failure(sinks.Pause, false)
+	}
+	return nil
+}
+
+var errSink = errors.New("the target did not take it")
+
+func failure(class sinks.Class, ambiguous bool) error {
+	return &sinks.Error{Class: class, Ambiguous: ambiguous, Op: "write", Err: errSink}
+}
+
+// Write sends changes. A request that is on its way is not stopped by the end
+// of its context.
+func (s *sink) Write(ctx context.Context, changes []change.Change) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	records := make([]model.Record, len(changes))
+	for i, c := range changes {
+		records[i] = model.Record{Service: c.Service, Entity: c.Entity, Op: string(c.Op), Version: uint64(c.Version), Key: c.Key, Doc: c.Doc}
+	}
+	result := make(chan error, 1)
+	go func() { result <- s.send(records) }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+func (s *sink) send(records []model.Record) error {
+	w := s.p.w
+	w.flying.Add(1)
+	defer w.flying.Add(-1)
+	if err := s.p.ready(); err != nil {
+		return err
+	}
+	time.Sleep(s.dice.trip())
+	s.p.thaw()
+	if s.p.dead.Load() && !s.dice.chance(landing) {
+		return errDead
+	}
+	w.point(s.p)
+	if s.p.dead.Load() && !s.dice.chance(landing) {
+		return errDead
+	}
+	apply, err := s.fate(records)
+	s.c.mu.Lock()
+	s.c.attempts = append(s.c.attempts, records...)
+	for i, r := range records {
+		if apply[i] {
+			s.c.apply(r)
+		}
+	}
+	s.c.mu.Unlock()
+	for i, r := range records {
+		w.note("%s writes %s %s %d: %v %v", s.p.name, s.c.service, r.Entity, r.Version, apply[i], err)
+	}
+	w.point(s.p)
+	time.Sleep(s.dice.trip())
+	s.p.thaw()
+	if s.p.dead.Load() {
+		return errDead
+	}
+	return err
+}
+
+// fate draws which changes take effect and what the answer is.
+func (s *sink) fate(records []model.Record) (apply []bool, err error) {
+	w := s.p.w
+	apply = make([]bool, len(records))
+	all := func(yes bool) []bool {
+		for i := range apply {
+			apply[i] = yes
+		}
+		return apply
+	}
+	// In a gentle schedule nothing is in doubt.
+	doubt := 1.0
+	if w.setup.gentle {
+		doubt = 0
+	}
+	switch {
+	case w.fault(s.dice, "sink away", 1):
+		return all(false), failure(sinks.Retry, false)
+	case w.fault(s.dice, "sink pauses", 0.3):
+		return all(false), failure(sinks.Pause, false)
+	case w.fault(s.dice, "sink timed out, no effect", doubt):
+		return all(false), failure(sinks.Retry, true)
+	case w.fault(s.dice, "sink timed out, effect", doubt):
+		all(true)
+		err = failure(sinks.Retry, true)
+	case w.fault(s.dice, "sink timed out, some effect", doubt):
+		cut := s.dice.n(len(records) + 1)
+		for i := range cut {
+			apply[i] = true
+		}
+		err = failure(sinks.Retry, true)
+	default:
+		all(true)
+	}
+	failed := map[int]error{}
+	for i, r := range records {
+		switch w.verdict(s.c.service, r.Key) {
+		case refused:
+			apply[i], failed[i] = false, failure(sinks.Reject, false)
+		case doomed:
+			apply[i] = apply[i] && !w.setup.gentle && s.dice.chance(0.3)
+			failed[i] = failure(sinks.RetryBounded, true)
+		}
+	}
+	if err == nil && len(failed) > 0 {
+		if len(records) > 1 && s.dice.chance(0.4) {
+			// It does not say whose fault it is, and takes nothing.
+			return all(false), failure(sinks.Reject, false)
+		}
+		if len(records) == 1 {
+			return apply, failed[0]
+		}
+		return apply, &sinks.BatchError{Failed: failed}
+	}
+	return apply, err
+}

@@ -1,0 +1,422 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// truth is what an inbox means, worked out record by record without any of the
+// product's rules in code. It says of one entity at a time what package
+// e2e/model says, and what a release does as well.
+type truth struct {
+	docs   map[string]map[string]any // by source
+	places map[string]int64          // by source and partition
+	marks  map[string][]string       // by source: the last event ids with their content
+	order  map[string]int            // by source: the highest sequence
+	last   map[string]*last          // by service
+	want   map[string][]model.Change // by service
+}
+
+type last struct {
+	model.Change
+	unknown bool
+}
+
+// event is an event as its source wrote it.
+type event struct {
+	source, place string
+	offset        int64
+	version       uint64
+	value         []byte
+}
+
+func newTruth() *truth {
+	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]string{},
+		order: map[string]int{}, last: map[string]*last{}, want: map[string][]model.Change{}}
+}
+
+func (t *truth) release(c *inbox.Control) {
+	for _, s := range c.Services {
+		if l := t.last[s]; l != nil && l.Version == uint64(c.Version) {
+			l.unknown = true
+		}
+	}
+}
+
+func (t *truth) apply(e event) error {
+	var doc map[string]any
+	var id, seq string
+	if e.value != nil {
+		v, err := model.Decode(e.value)
+		if err != nil {
+			return err
+		}
+		doc = v.(map[string]any)
+		id, _ = doc["event"].(string)
+		seq, _ = doc["seq"].(string)
+		gone := doc["op"] == "delete"
+		for _, stripped := range []string{"event", "seq", "op"} {
+			delete(doc, stripped)
+		}
+		if gone {
+			doc = nil
+		}
+	}
+	// Has it been seen?
+	if e.place != "" {
+		if old, ok := t.places[e.place]; ok && e.offset <= old {
+			return nil
+		}
+	}
+	mark := id + " " + model.Text(doc)
+	if id != "" && slices.Contains(t.marks[e.source], mark) {
+		return nil
+	}
+	number, _ := strconv.Atoi(seq)
+	if seq != "" && number < t.order[e.source] {
+		return nil
+	}
+	if e.place != "" {
+		t.places[e.place] = e.offset
+	}
+	if id != "" {
+		t.marks[e.source] = append(t.marks[e.source], mark)
+		t.marks[e.source] = t.marks[e.source][max(0, len(t.marks[e.source])-8):]
+	}
+	if seq != "" {
+		t.order[e.source] = number
+	}
+	if delete(t.docs, e.source); doc != nil {
+		t.docs[e.source] = doc
+	}
+	merged := map[string]any{}
+	for _, source := range []string{"lab", "registry"} { // the stronger one last
+		for name, v := range t.docs[source] {
+			merged[name] = v
+		}
+	}
+	pick := func(names ...string) any {
+		out := map[string]any{}
+		for i := 0; i < len(names); i += 2 {
+			if v, ok := merged[names[i+1]]; ok {
+				out[names[i]] = v
+			}
+		}
+		return out
+	}
+	ripe := model.Change{Version: e.version, Op: "retract"}
+	list := ripe
+	if len(t.docs) > 0 {
+		list.Op, list.Doc = "upsert", pick("banana_id", "id", "weight", "weight")
+		if merged["origin"] != "XX" {
+			ripe.Op, ripe.Doc = "upsert", pick("banana_id", "id", "ripeness", "ripeness_level", "weight", "weight")
+		}
+	}
+	for service, next := range map[string]model.Change{logService: ripe, stateService: ripe, dumbService: list} {
+		l := t.last[service]
+		if l == nil && next.Op == "retract" || l != nil && !l.unknown && l.Op == next.Op && model.Equal(l.Doc, next.Doc) {
+			continue
+		}
+		t.last[service] = &last{Change: next}
+		t.want[service] = append(t.want[service], next)
+	}
+	return nil
+}
+
+// expected works out what each service must have seen, from the inbox. Without
+// releases it must be what the end-to-end tests' model says.
+func (w *world) expected() (model.Expected, error) {
+	entities := map[string]*truth{}
+	var events []model.Event
+	releases := 0
+	for _, part := range w.inbox.parts {
+		for offset, rec := range part {
+			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
+			if err != nil {
+				return nil, err
+			}
+			t := entities[r.Entity]
+			if t == nil {
+				t = newTruth()
+				entities[r.Entity] = t
+			}
+			if r.Control != nil {
+				releases++
+				t.release(r.Control)
+				continue
+			}
+			e := event{source: r.Event.Source, version: uint64(change.NewVersion(1, int64(offset))), value: rec.Value}
+			if o := r.Event.Origin; o.Topic != "" {
+				e.place, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
+				e.value = w.sources[0].parts[o.Partition][o.Offset].Value // not what ingest made of it
+			}
+			if err := t.apply(e); err != nil {
+				return nil, err
+			}
+			events = append(events, model.Event{Source: e.source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset,
+				Version: e.version, Key: r.Entity, Value: e.value})
+		}
+	}
+	want := model.Expected{}
+	for id, t := range entities {
+		for service, changes := range t.want {
+			if want[service] == nil {
+				want[service] = map[string][]model.Change{}
+			}
+			want[service][id] = changes
+		}
+	}
+	if releases == 0 {
+		other, err := model.Run(modelConfig, events)
+		if err != nil {
+			return nil, err
+		}
+		if a, b := fmt.Sprint(want), fmt.Sprint(other); a != b {
+			return nil, fmt.Errorf("the oracles differ:\n%s\n%s", a, b)
+		}
+	}
+	return want, nil
+}
+
+var modelConfig = model.Config{
+	Sources: []model.Source{
+		{Name: "registry", Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"},
+		{Name: "lab", Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"},
+	},
+	Strip: map[string][]string{"registry": {"event", "seq", "op"}, "lab": {"event", "seq", "op"}},
+	Projection: []model.Projection{
+		{Services: []string{logService, stateService}, When: func(doc any) bool { return model.At(doc, "origin") != "XX" },
+			Fields: []model.Field{{To: "banana_id", From: "id"}, {To: "ripeness", From: "ripeness_level"}, {To: "weight", From: "weight"}}},
+		{Services: []string{dumbService}, Fields: []model.Field{{To: "banana_id", From: "id"}, {To: "weight", From: "weight"}}},
+	},
+}
+
+func header(e entry, key string) []byte {
+	for _, h := range e.Headers {
+		if h.Key == key {
+			return h.Value
+		}
+	}
+	return nil
+}
+
+// check compares what customers have with what they must have, and gives how
+// many changes these are.
+func (w *world) check() (changes int, err error) {
+	if err := w.taken(); err != nil {
+		return 0, err
+	}
+	want, err := w.expected()
+	if err != nil {
+		return 0, err
+	}
+	for i, service := range w.plan.Services {
+		for _, cs := range want[service.Name] {
+			changes += len(cs)
+		}
+		if err := w.holds(want, w.sinks[i]); err != nil {
+			return changes, err
+		}
+	}
+	if err := w.released(); err != nil {
+		return changes, err
+	}
+	return changes, w.buried()
+}
+
+// holds checks one customer.
+func (w *world) holds(want model.Expected, c *customer) error {
+	if err := model.CheckAttempts(want, c.service, c.attempts); err != nil {
+		return fmt.Errorf("attempt: %w", err)
+	}
+	// What the customer does not want, or may have or not.
+	fate := map[string]verdict{}
+	known := map[string]bool{}
+	for _, r := range c.attempts {
+		known[at(r.Entity, r.Version)] = true
+		fate[at(r.Entity, r.Version)] = w.verdict(c.service, r.Key)
+	}
+	if c.service == stateService {
+		if c.back != nil && !w.rules.NoVersionCheck {
+			return c.back
+		}
+		for id, cs := range want[c.service] {
+			newest := cs[len(cs)-1]
+			if fate[at(id, newest.Version)] != welcome {
+				continue // it may hold any older one, or this one
+			}
+			one := model.Expected{c.service: {id: cs}}
+			got := map[string]model.Record{}
+			if r, ok := c.newest[id]; ok {
+				got[id] = r
+			}
+			if err := model.CheckState(one, c.service, got); err != nil {
+				return err
+			}
+			if !known[at(id, newest.Version)] {
+				return fmt.Errorf("%s, entity %s: lost: %s %d was never sent", c.service, id, newest.Op, newest.Version)
+			}
+		}
+		return nil
+	}
+	wanted := model.Expected{c.service: {}}
+	for id, cs := range want[c.service] {
+		wanted[c.service][id] = slices.DeleteFunc(slices.Clone(cs), func(m model.Change) bool { return fate[at(id, m.Version)] != welcome })
+	}
+	var got []model.Record
+	seen := map[string]bool{}
+	for _, r := range c.records {
+		// A sink without a guard gets a change again when its process died before
+		// the confirmation. Its first effect must still stand in its place.
+		if c.service == dumbService && !w.setup.gentle && seen[r.Key] {
+			continue
+		}
+		seen[r.Key] = true
+		switch w.verdict(c.service, r.Key) {
+		case welcome:
+			got = append(got, r)
+		case refused:
+			return fmt.Errorf("%s, entity %s: version %d was refused and is there", c.service, r.Entity, r.Version)
+		}
+	}
+	return model.CheckLog(wanted, c.service, got)
+}
+
+func at(entity string, version uint64) string { return fmt.Sprint(entity, "@", version) }
+
+// buried checks that what a log sink refused is a dead letter. After a restore
+// the store may have forgotten it.
+func (w *world) buried() error {
+	if w.restore {
+		return nil
+	}
+	for _, c := range w.sinks {
+		for _, r := range c.attempts {
+			if c.service == stateService || w.verdict(c.service, r.Key) == welcome {
+				continue
+			}
+			if _, ok := w.mem.state.keys["deliver/"+c.service+"/"+r.Key]; !ok {
+				return fmt.Errorf("%s, entity %s: version %d failed and is no dead letter", c.service, r.Entity, r.Version)
+			}
+		}
+	}
+	return nil
+}
+
+// released checks that no delivery became a dead letter before its release was
+// in the inbox, and that nothing else became one.
+func (w *world) released() error {
+	releases := map[string]bool{}
+	for _, part := range w.inbox.parts {
+		for _, rec := range part {
+			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
+			if err != nil {
+				return err
+			}
+			if c := r.Control; c != nil {
+				releases[fmt.Sprint(c.Services, at(r.Entity, uint64(c.Version)))] = true
+			}
+		}
+	}
+	for _, l := range w.mem.state.letters {
+		if l.Stage != store.StageDeliver {
+			return fmt.Errorf("a dead letter of %s: %s: %s", l.Stage, l.Code, l.Reason)
+		}
+		if !releases[fmt.Sprint([]string{l.Service}, at(l.Entity, uint64(l.Version)))] {
+			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a release", l.Service, l.Entity, l.Version)
+		}
+	}
+	return nil
+}
+
+// taken checks that every event of the sources is in the inbox, in the order of
+// its source and entity.
+func (w *world) taken() error {
+	places := map[string]bool{}   // origins in the inbox
+	highest := map[string]int64{} // by place and entity: the highest origin so far
+	contents := map[string]bool{} // event ids with content
+	for _, part := range w.inbox.parts {
+		for _, rec := range part {
+			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
+			if err != nil {
+				return err
+			}
+			if r.Event == nil {
+				continue
+			}
+			o := r.Event.Origin
+			if o.Topic == "" {
+				continue
+			}
+			source := w.sources[0].parts[o.Partition][o.Offset]
+			place := fmt.Sprint(o.Partition, "/", o.Offset)
+			// A repetition that the gate let through late is the fence's business.
+			repeated := bytes.Contains(source.Value, []byte(`"event"`)) && contents[string(source.Value)]
+			if lane := fmt.Sprint(o.Partition, "/", r.Entity); !places[place] && !repeated {
+				if o.Offset < highest[lane] {
+					return fmt.Errorf("ingest, entity %s: event %s is out of order", r.Entity, place)
+				}
+				highest[lane] = o.Offset
+			}
+			places[place] = true
+			contents[string(source.Value)] = true
+		}
+	}
+	for p, part := range w.sources[0].parts {
+		for offset, rec := range part {
+			again := rec.Value != nil && bytes.Contains(rec.Value, []byte(`"event"`)) && contents[string(rec.Value)]
+			if place := fmt.Sprint(p, "/", offset); !places[place] && !again {
+				return fmt.Errorf("ingest, entity %s: lost: event %s %s", rec.Key, place, rec.Value)
+			}
+		}
+	}
+	return w.pushed()
+}
+
+// pushed checks events without positions: each is in the inbox at least once,
+// and for the first time in its order.
+func (w *world) pushed() error {
+	first := map[string]int{} // event to its place among those of its entity
+	deletes := map[string]int{}
+	for _, part := range w.inbox.parts {
+		for i, rec := range part {
+			if !strings.Contains(string(header(rec, inbox.Header)), `"s":"lab"`) {
+				continue
+			}
+			name := string(rec.Value)
+			if _, again := first[name]; !again && rec.Value != nil {
+				first[name] = i
+			}
+			if rec.Value == nil {
+				deletes[string(rec.Key)]++
+			}
+		}
+	}
+	before := map[string]int{}
+	for _, rec := range w.sources[1].parts[0] {
+		id := string(rec.Key)
+		if strings.Contains(string(rec.Value), `"op"`) {
+			if deletes[id]--; deletes[id] < 0 {
+				return fmt.Errorf("ingest, entity %s: lost: a pushed delete", id)
+			}
+			continue
+		}
+		place, ok := first[string(rec.Value)]
+		if !ok {
+			return fmt.Errorf("ingest, entity %s: lost: %s", id, rec.Value)
+		}
+		if last, ok := before[id]; ok && place < last {
+			return fmt.Errorf("ingest, entity %s: %s is out of order", id, rec.Value)
+		}
+		before[id] = place
+	}
+	return nil
+}

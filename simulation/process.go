@@ -1,0 +1,270 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// process is one run of the pipeline: all three stages, wired as package
+// pipeline does it, around the product's own code.
+type process struct {
+	w    *world
+	slot int
+	name string
+	ctx  context.Context // ends with the process
+	kill context.CancelFunc
+	dead atomic.Bool // nothing of it takes effect any more
+
+	stopped sync.Once
+	stops   []func() // in order, for an end in order
+	decider atomic.Pointer[dam.Decider]
+
+	mu      sync.Mutex
+	members []*member // guarded by mu
+	frozen  time.Time // guarded by mu: nothing of it happens until then
+}
+
+// start fills a slot that is empty.
+func (w *world) start(slot int) {
+	w.mu.Lock()
+	if w.slots[slot] != nil || w.over {
+		w.mu.Unlock()
+		return
+	}
+	w.births++
+	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births)}
+	p.ctx, p.kill = context.WithCancel(w.all)
+	w.slots[slot] = p
+	w.mu.Unlock()
+	w.note("%s starts", p.name)
+	p.ingest()
+	p.decide()
+	p.deliver()
+}
+
+// loop runs f in the background; the function it gives ends f and waits.
+func (p *process) loop(f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	done := make(chan struct{})
+	go func() { defer close(done); f(ctx) }()
+	return func() { cancel(); <-done }
+}
+
+func (p *process) join(g *group, claims transport.Claims, handle map[string]func(*message.Message) error) *member {
+	m := g.join(p, claims, handle)
+	p.mu.Lock()
+	p.members = append(p.members, m)
+	p.mu.Unlock()
+	return m
+}
+
+func (p *process) client(name string) *client {
+	return &client{Memory: p.w.mem, p: p, dice: p.w.dice(p.name + " store " + name)}
+}
+
+const grace = 2 * time.Second
+
+func (p *process) ingest() {
+	handle := map[string]func(*message.Message) error{}
+	var stops []func()
+	for _, shape := range p.w.shapes {
+		d := p.w.dice(p.name + " ingest " + shape.Source)
+		stage := ingest.New(ingest.Options{
+			Shape: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
+			Letters: p.client("ingest " + shape.Source), MaxEvents: p.w.setup.maxEvents, Logger: p.w.log, Metrics: p.w.Fixture.ingest,
+		})
+		handle[shape.Source] = stage.Handle
+		stops = append(stops, p.loop(func(ctx context.Context) { _ = stage.Run(ctx) }))
+	}
+	m := p.join(p.w.ingests, nil, handle)
+	p.stops = append(p.stops, func() {
+		m.leave(grace)
+		for _, stop := range stops {
+			stop()
+		}
+	})
+}
+
+// decide keeps a subscription to the inbox, as package pipeline does.
+func (p *process) decide() {
+	p.stops = append(p.stops, p.loop(func(ctx context.Context) {
+		for n := 0; ctx.Err() == nil; n++ {
+			if err := p.subscription(ctx, n); err != nil && !errors.Is(err, dam.ErrReread) {
+				p.w.note("%s: decide: %v", p.name, err)
+			}
+		}
+	}))
+}
+
+func (p *process) subscription(ctx context.Context, n int) error {
+	lane := 0
+	d, err := dam.New(dam.Options{
+		Store: p.client(fmt.Sprint("decide ", n)), Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
+		Inbox:      store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
+		Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.window/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
+		NewProducer: func() (dam.Producer, error) {
+			lane++
+			return &producer{p: p, dice: p.w.dice(fmt.Sprint(p.name, " producer ", n, lane))}, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	stop := p.loop(func(ctx context.Context) { ended <- d.Run(ctx) })
+	defer stop()
+	m := p.join(p.w.decides, d, map[string]func(*message.Message) error{inboxTopic: d.Handle})
+	p.decider.Store(d)
+	defer p.decider.Store(nil)
+	select {
+	case <-ctx.Done():
+		m.leave(grace)
+		return nil
+	case err = <-ended:
+	case err = <-m.failed:
+	}
+	m.leave(0)
+	return err
+}
+
+func (p *process) deliver() {
+	confirmer := deliver.NewConfirmer(p.client("confirm"), p.w.log)
+	stopConfirmer := p.loop(confirmer.Run)
+	handle := map[string]func(*message.Message) error{}
+	var stops []func()
+	for i, service := range p.w.plan.Services {
+		name := p.name + " deliver " + service.Name
+		controls := &appender{p, p.w.dice(name + " control")}
+		d := deliver.New(deliver.Options{
+			Service: service.Name, Number: service.Number, Store: p.client("deliver " + service.Name), Confirmer: confirmer,
+			Sink: &sink{p: p, c: p.w.sinks[i], dice: p.w.dice(name)},
+			Control: func(ctx context.Context, entity string, c inbox.Control) error {
+				if p.w.rules.ForgetsReleases {
+					return nil
+				}
+				return p.control(ctx, controls, entity, c)
+			},
+			Retry:     deliver.Retry{Attempts: attempts, MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Second},
+			StopGrace: grace, Logger: p.w.log, Metrics: p.w.Fixture.deliver,
+		})
+		handle[service.Topic] = d.Handle
+		stops = append(stops, p.loop(func(ctx context.Context) { _ = d.Run(ctx) }))
+	}
+	m := p.join(p.w.outs, nil, handle)
+	p.stops = append(p.stops, func() {
+		m.leave(grace)
+		for _, stop := range stops {
+			stop()
+		}
+		stopConfirmer()
+	})
+}
+
+// attempts is how often deliver tries a change whose failure may be its own.
+const attempts = 3
+
+func (p *process) control(ctx context.Context, a *appender, entity string, c inbox.Control) error {
+	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+	if err != nil {
+		return err
+	}
+	return a.Append(ctx, []transport.Record{{Topic: inboxTopic, Key: key, Value: value,
+		Headers: []transport.Header{{Key: inbox.Header, Value: head}}}})
+}
+
+// ready waits while the process is frozen and says whether it is alive.
+func (p *process) ready() error {
+	p.thaw()
+	if p.dead.Load() {
+		return errDead
+	}
+	return nil
+}
+
+// freeze stops everything that the process does for a while; it does not know.
+func (p *process) freeze(d time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.frozen = time.Now().Add(d)
+}
+
+func (p *process) frozenFor() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return time.Until(p.frozen)
+}
+
+func (p *process) thaw() {
+	for {
+		wait := p.frozenFor()
+		if wait <= 0 || p.dead.Load() {
+			return
+		}
+		time.Sleep(wait + 1)
+	}
+}
+
+// all gives the members that the process has been.
+func (p *process) all() []*member {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*member(nil), p.members...)
+}
+
+// crash ends the process at once. The groups learn of it after a time-out, and
+// another one takes its slot.
+func (p *process) crash() {
+	if p.dead.Swap(true) {
+		return
+	}
+	w := p.w
+	w.note("%s dies", p.name)
+	w.mu.Lock()
+	w.faults["crash"]++
+	w.mu.Unlock()
+	p.kill()
+	d := w.dice(p.name + " crash")
+	go func() {
+		time.Sleep(d.upTo(time.Second))
+		for _, m := range p.all() {
+			m.g.evict(m)
+		}
+	}()
+	go func() {
+		time.Sleep(d.upTo(1500 * time.Millisecond))
+		w.empty(p)
+		w.start(p.slot)
+	}()
+}
+
+func (w *world) empty(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.slots[p.slot] == p {
+		w.slots[p.slot] = nil
+	}
+}
+
+// shutdown ends the process in order.
+func (p *process) shutdown() {
+	p.stopped.Do(func() {
+		for _, stop := range p.stops {
+			stop()
+		}
+		p.dead.Store(true)
+		p.kill()
+		p.w.note("%s has stopped", p.name)
+	})
+}

@@ -1,0 +1,226 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"hash/fnv"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// topic is a log with partitions. It never forgets.
+type topic struct {
+	name, id string
+
+	mu    sync.Mutex
+	parts [][]entry
+	grown []chan struct{} // closed when the partition grows
+}
+
+type entry struct {
+	transport.Record
+	at time.Time
+}
+
+func newTopic(name, id string, parts int) *topic {
+	t := &topic{name: name, id: id, parts: make([][]entry, parts), grown: make([]chan struct{}, parts)}
+	for i := range t.grown {
+		t.grown[i] = make(chan struct{})
+	}
+	return t
+}
+
+func (t *topic) partitionOf(key []byte) int {
+	h := fnv.New32a()
+	_, _ = h.Write(key)
+	return int(h.Sum32()) % len(t.parts)
+}
+
+func (t *topic) append(r transport.Record) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := t.partitionOf(r.Key)
+	t.parts[p] = append(t.parts[p], entry{r, time.Now().UTC().Truncate(time.Millisecond)})
+	close(t.grown[p])
+	t.grown[p] = make(chan struct{})
+}
+
+// at gives the record at an offset, or what is closed when there is more.
+func (t *topic) at(part int, offset int64) (entry, bool, <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if offset < int64(len(t.parts[part])) {
+		return t.parts[part][offset], true, nil
+	}
+	return entry{}, false, t.grown[part]
+}
+
+func (t *topic) end(part int) int64 {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return int64(len(t.parts[part]))
+}
+
+func (t *topic) size() int {
+	n := 0
+	for p := range t.parts {
+		n += int(t.end(p))
+	}
+	return n
+}
+
+// topicOf finds a topic by name.
+func (w *world) topicOf(name string) *topic {
+	if name == inboxTopic {
+		return w.inbox
+	}
+	for _, t := range w.changes {
+		if t.name == name {
+			return t
+		}
+	}
+	return nil
+}
+
+var (
+	errBroker = errors.New("the broker did not answer")
+	errBroken = errors.New("an earlier batch failed")
+)
+
+// request brings records to the broker. Once it is on its way the end of the
+// process does not always stop it.
+func (p *process) request(d *dice, records []transport.Record) error {
+	p.w.flying.Add(1)
+	defer p.w.flying.Add(-1)
+	if err := p.ready(); err != nil {
+		return err
+	}
+	time.Sleep(d.trip())
+	p.thaw()
+	if p.dead.Load() && !d.chance(landing) {
+		return errDead
+	}
+	p.w.point(p)
+	if p.dead.Load() && !d.chance(landing) {
+		return errDead
+	}
+	keep, err := len(records), error(nil)
+	switch {
+	case p.w.fault(d, "append lost", 0.7):
+		keep, err = 0, errBroker
+	case p.w.fault(d, "append cut off", 0.7):
+		keep, err = d.n(len(records)+1), errBroker
+	case p.w.fault(d, "append done, answer lost", 0.7):
+		err = errBroker
+	}
+	for _, r := range records[:keep] {
+		p.w.topicOf(r.Topic).append(r)
+		p.w.note("%s appends to %s: %s", p.name, r.Topic, r.Key)
+	}
+	p.w.point(p)
+	time.Sleep(d.trip())
+	p.thaw()
+	if p.dead.Load() {
+		return errDead
+	}
+	return err
+}
+
+// landing is how often a request that was on its way when its process died
+// takes effect all the same.
+const landing = 0.4
+
+// appender is a synchronous producer: ingest's and deliver's.
+type appender struct {
+	p    *process
+	dice *dice
+}
+
+var _ transport.Appender = (*appender)(nil)
+
+func (a *appender) Append(ctx context.Context, records []transport.Record) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	result := make(chan error, 1)
+	go func() { result <- a.p.request(a.dice, records) }()
+	select {
+	case err := <-result:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx) // it may land yet
+	}
+}
+
+// producer appends batches one after the other and none behind one that failed.
+type producer struct {
+	p    *process
+	dice *dice
+
+	mu     sync.Mutex
+	queue  []batch
+	busy   bool
+	broken bool
+}
+
+type batch struct {
+	records []transport.Record
+	done    func(error)
+}
+
+var _ dam.Producer = (*producer)(nil)
+
+func (q *producer) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.p.w.rules.MarkerFirst {
+		go done(nil)
+		done = func(error) {}
+	}
+	if q.broken {
+		go done(errBroken)
+		return
+	}
+	q.queue = append(q.queue, batch{records, done})
+	if !q.busy {
+		q.busy = true
+		go q.run()
+	}
+}
+
+func (q *producer) run() {
+	for {
+		q.mu.Lock()
+		if len(q.queue) == 0 {
+			q.busy = false
+			q.mu.Unlock()
+			return
+		}
+		b := q.queue[0]
+		q.queue = q.queue[1:]
+		broken := q.broken
+		q.mu.Unlock()
+		err := errBroken
+		if !broken {
+			err = q.p.request(q.dice, b.records)
+		}
+		if err != nil {
+			q.mu.Lock()
+			q.broken = true
+			q.mu.Unlock()
+		}
+		b.done(err)
+	}
+}
+
+func (q *producer) Reset() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.broken = false
+}
+
+// Close has nothing to wait for: what is not acknowledged stays in the outbox.
+func (q *producer) Close(context.Context) error { return nil }
