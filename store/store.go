@@ -361,6 +361,11 @@ type Reader interface {
 	Audits(ctx context.Context, afterID int64, limit int) ([]Audit, error)
 	// Entities pages through ids in ascending byte order: those after the given one.
 	Entities(ctx context.Context, after string, limit int) ([]Entity, error)
+	// CountEntities counts them all; it reads an index or the whole table.
+	CountEntities(ctx context.Context) (int64, error)
+	// KnownServices gives the numbers of all service names that were ever
+	// registered; unlike Services it registers nothing.
+	KnownServices(ctx context.Context) (map[string]int32, error)
 }
 
 // NamedRow is a dam row with its service's name.

@@ -23,6 +23,10 @@ WHERE d.entity = $1 ORDER BY s.name`
 SELECT id, docs, fence, version, fingerprint, deleted_at
 FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
 
+	sqlCountEntities = `SELECT count(*) FROM entities`
+
+	sqlKnownServices = `SELECT name, number FROM services`
+
 	sqlPosition = `SELECT next_offset, state FROM source_positions WHERE source = $1 AND identity = $2`
 
 	sqlSetPosition = `
@@ -86,6 +90,28 @@ func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.
 		return scanEntity(row)
 	})
 	return entities, failed("page entities", err)
+}
+
+// CountEntities implements store.Reader.
+func (s *Store) CountEntities(ctx context.Context) (n int64, err error) {
+	err = s.pool.QueryRow(ctx, sqlCountEntities).Scan(&n)
+	return n, failed("count entities", err)
+}
+
+// KnownServices implements store.Reader.
+func (s *Store) KnownServices(ctx context.Context) (map[string]int32, error) {
+	rows, err := s.pool.Query(ctx, sqlKnownServices)
+	if err != nil {
+		return nil, failed("read services", err)
+	}
+	numbers := map[string]int32{}
+	var name string
+	var number int32
+	_, err = pgx.ForEachRow(rows, []any{&name, &number}, func() error {
+		numbers[name] = number
+		return nil
+	})
+	return numbers, failed("read services", err)
 }
 
 // Position implements store.Positions.

@@ -70,6 +70,29 @@ SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id 
 	return entities, nil
 }
 
+// CountEntities implements store.Reader.
+func (s *Store) CountEntities(ctx context.Context) (n int64, err error) {
+	err = s.readers.QueryRowContext(ctx, `SELECT count(*) FROM entities`).Scan(&n)
+	return n, failed("count entities", err)
+}
+
+// KnownServices implements store.Reader.
+func (s *Store) KnownServices(ctx context.Context) (map[string]int32, error) {
+	numbers := map[string]int32{}
+	rows, err := s.readers.QueryContext(ctx, `SELECT name, number FROM services`)
+	err = collect(rows, err, func() error {
+		var name string
+		var number int32
+		err := rows.Scan(&name, &number)
+		numbers[name] = number
+		return err
+	})
+	if err != nil {
+		return nil, failed("read services", err)
+	}
+	return numbers, nil
+}
+
 // Position implements store.Positions.
 func (s *Store) Position(ctx context.Context, source, identity string) (store.SourcePosition, error) {
 	p := store.SourcePosition{Source: source, Identity: identity}

@@ -196,6 +196,29 @@ var readerTests = []test{
 		_, err = f.a.Entity(t.Context(), "missing")
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
+	{"known services and the number of entities", func(t *testing.T, f *fixture) {
+		n, err := f.a.CountEntities(t.Context())
+		require.NoError(t, err)
+		assert.Zero(t, n)
+		before, err := f.a.KnownServices(t.Context())
+		require.NoError(t, err)
+		numbers, err := f.a.Services(t.Context(), []string{"known/p@s", "known/q@s"})
+		require.NoError(t, err)
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		out := store.Outcome{Entities: []store.Entity{{ID: "a"}, {ID: "b"}}}
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
+		require.NoError(t, err)
+		n, err = f.b.CountEntities(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, n)
+		known, err := f.b.KnownServices(t.Context())
+		require.NoError(t, err)
+		assert.Len(t, known, len(before)+2)
+		for name, number := range numbers {
+			assert.Equal(t, number, known[name])
+		}
+	}},
 	{"rows of an entity by service name", func(t *testing.T, f *fixture) {
 		numbers, err := f.a.Services(t.Context(), []string{"z/p@s", "a/p@s", "m/p@s"})
 		require.NoError(t, err)
