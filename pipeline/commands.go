@@ -178,6 +178,9 @@ func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(p.commands.ctx, cancel)()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
+	// The caller hears at once that it was understood, whenever the first output comes.
+	w.WriteHeader(http.StatusOK)
+	_ = http.NewResponseController(w).Flush()
 	frames := &frames{w: w}
 	p.log.Info("running a command for an operator", "command", c.Args[0], "actor", c.Actor)
 	status := p.opt.Commands(ctx, c, p.Tools, frameWriter{frames, false}, frameWriter{frames, true})

@@ -132,7 +132,11 @@ func (p *Pipeline) sinkKinds() (map[string]sinks.Kind, error) {
 	kinds := map[string]sinks.Kind{}
 	bare := &Pipeline{cfg: p.cfg, log: p.log}
 	for _, s := range p.cfg.Services() {
-		if s.Delivery.Kafka != nil {
+		switch {
+		case s.Delivery.Kind != "":
+			kinds[s.Name] = sinks.Kind(s.Delivery.Kind)
+			continue
+		case s.Delivery.Kafka != nil:
 			kinds[s.Name] = sinks.Log
 			continue
 		}

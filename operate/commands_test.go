@@ -1,0 +1,537 @@
+package operate_test
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/stretchr/testify/require"
+)
+
+// world is a simple project and, where it has one, its running pipeline.
+type world struct {
+	harness.Project
+	run *harness.Process // nil while nobody runs
+}
+
+// way is how commands reach the pipeline.
+type way struct {
+	name    string
+	servers bool // PostgreSQL and Kafka
+	running bool
+}
+
+var ways = []way{{"embedded, nobody runs", false, false}, {"embedded, forwarded", false, true}, {"servers", true, true}}
+
+// everyWay runs a test for each way that a command can take.
+func everyWay(t *testing.T, f func(t *testing.T, new func(sinks map[string]string) *world)) {
+	for _, w := range ways {
+		t.Run(w.name, func(t *testing.T) {
+			if w.servers && testing.Short() {
+				t.Skip("needs servers")
+			}
+			t.Parallel()
+			var worlds []*world
+			f(t, func(sinks map[string]string) *world {
+				more := ""
+				if w.servers {
+					brokers, prefix := testservers.Kafka(t)
+					more = fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 3s}\n", testservers.Postgres(t), brokers[0], prefix+"weir")
+				}
+				made := &world{Project: harness.Simple(t, more, sinks)}
+				if w.running {
+					made.run = made.Start("run")
+					made.run.Ready(200)
+				}
+				worlds = append(worlds, made)
+				return made
+			})
+			for _, made := range worlds {
+				if made.run != nil { // in order, so that its consumer groups are empty
+					made.run.Terminate()
+					made.run.Ok()
+				}
+			}
+		})
+	}
+}
+
+// settle lets what is on its way arrive: until the condition holds where a
+// pipeline runs, else by a run of its own.
+func (w *world) settle(what string, f func() error) {
+	w.T.Helper()
+	if w.run == nil {
+		w.Drain()
+		require.NoError(w.T, f(), what)
+		return
+	}
+	harness.Eventually(w.T, what, f)
+}
+
+// say runs a command that must be done, and gives what it prints.
+func (w *world) say(command string, args ...string) string {
+	w.T.Helper()
+	return w.Start(command, args...).Ok()
+}
+
+// fails runs a command that must end with a status, and gives what it says.
+func (w *world) fails(status int, command string, args ...string) string {
+	w.T.Helper()
+	pr := w.Start(command, args...)
+	require.Equal(w.T, status, pr.Wait(), "%s %v: %s %s", command, args, pr.Out.String(), pr.Log.String())
+	return pr.Log.String()
+}
+
+func decode[T any](t testing.TB, text string) (v T) {
+	t.Helper()
+	require.NoError(t, json.Unmarshal([]byte(text), &v), text)
+	return v
+}
+
+type result struct {
+	Operation string
+	Job       int64
+	Resumed   bool
+	Entities  int64
+	Unknown   int64
+	Decided   bool
+	Services  []struct {
+		Service string
+		Send    int64 `json:"would_send"`
+		Hold    int64 `json:"would_hold_back"`
+		Reset   int64 `json:"would_reset"`
+	}
+}
+
+type auditRow struct {
+	Actor, Action, Reason, Entity, Service string
+	Detail                                 struct {
+		Operation, State, Outcome string
+		Entities                  int64
+		Letters                   []int64
+		Letter                    int64
+	}
+}
+
+func (w *world) audits() []auditRow {
+	w.T.Helper()
+	return decode[[]auditRow](w.T, w.say("audit --json --limit 1000"))
+}
+
+// count counts the audit rows that f wants.
+func count(rows []auditRow, f func(auditRow) bool) (n int) {
+	for _, r := range rows {
+		if f(r) {
+			n++
+		}
+	}
+	return n
+}
+
+// got wants an entity to have gone out in these states.
+func (w *world) got(file, entity string, want ...string) func() error {
+	return func() error {
+		if have := harness.States(w.Whole(file), entity); fmt.Sprint(have) != fmt.Sprint(want) {
+			return fmt.Errorf("%s got %v, want %v", entity, have, want)
+		}
+		return nil
+	}
+}
+
+// I10: a replay decides from what the entity is now, and holds back what the
+// customer has; forced it sends it again. A reset makes the next content pass.
+func TestReplayAndReset(t *testing.T) {
+	everyWay(t, func(t *testing.T, new func(map[string]string) *world) {
+		w := new(map[string]string{"acme": harness.FileSink("acme"), "zest": harness.FileSink("zest")})
+		w.Append("events.jsonl", harness.Many(3, 0, 2))
+		w.settle("the events", func() error {
+			return errors.Join(harness.Settled(w.Whole("out/acme.jsonl"), 3, "r1"), harness.Settled(w.Whole("out/zest.jsonl"), 3, "r1"))
+		})
+		newest := []string{"r0", "r1"}
+		require.NoError(t, w.got("out/acme.jsonl", "E0", newest...)())
+
+		dry := decode[result](t, w.say("replay --json --dry-run", "--all"))
+		require.EqualValues(t, 3, dry.Entities)
+		require.Len(t, dry.Services, 2)
+		require.EqualValues(t, 0, dry.Services[0].Send)
+		require.EqualValues(t, 3, dry.Services[0].Hold)
+		forced := decode[result](t, w.say("replay --json --dry-run", "--entity", "E0", "--entity", "nobody", "--force", "--service", "acme/all@out"))
+		require.EqualValues(t, 1, forced.Entities)
+		require.EqualValues(t, 1, forced.Unknown)
+		require.Len(t, forced.Services, 1)
+		require.EqualValues(t, 1, forced.Services[0].Send)
+		require.Empty(t, w.audits(), "a dry run leaves nothing on record")
+
+		held := decode[result](t, w.say("replay --json --wait", "--all"))
+		require.EqualValues(t, 3, held.Entities)
+		require.True(t, held.Decided)
+		sent := decode[result](t, w.say("replay --json --wait", "--entity", "E0", "--force", "--customer", "acme", "--reason", "they lost it"))
+		require.EqualValues(t, 1, sent.Entities)
+		w.settle("the forced one", w.got("out/acme.jsonl", "E0", "r0", "r1", "r1"))
+		require.NoError(t, w.got("out/acme.jsonl", "E1", newest...)())
+		require.NoError(t, w.got("out/zest.jsonl", "E0", newest...)())
+
+		count1 := decode[result](t, w.say("reset --json --dry-run", "--projection", "zest/all"))
+		require.EqualValues(t, 3, count1.Entities)
+		require.EqualValues(t, 3, count1.Services[0].Reset)
+		require.Contains(t, w.fails(2, "reset", "--projection", "zest/all"), "--yes")
+		w.say("reset --wait --yes", "--projection", "zest/all", "--reason", "moved")
+		require.NoError(t, w.got("out/zest.jsonl", "E2", newest...)(), "a reset sends nothing")
+		w.say("replay --wait", "--entity", "E2")
+		w.settle("what was reset", w.got("out/zest.jsonl", "E2", "r0", "r1", "r1"))
+		require.NoError(t, w.got("out/acme.jsonl", "E2", newest...)(), "the other customer's was not reset")
+
+		rows := w.audits()
+		require.Equal(t, 1, count(rows, func(r auditRow) bool {
+			return r.Action == "replay" && r.Detail.State == "done" && r.Reason == "they lost it" && r.Detail.Entities == 1 && strings.Contains(r.Actor, "@")
+		}))
+		require.Equal(t, 3, count(rows, func(r auditRow) bool {
+			return r.Action == "reset" && r.Entity != "" && r.Service == "zest/all@out" && r.Reason == "moved" && strings.HasPrefix(r.Detail.Operation, "job-")
+		}), "one row per dam row that was reset")
+		require.Equal(t, 1, count(rows, func(r auditRow) bool { return r.Action == "reset" && r.Detail.State == "done" && r.Detail.Entities == 3 }))
+		require.Zero(t, count(rows, func(r auditRow) bool { return r.Action == "redecide" && r.Entity == "E1" }), "what only decides again has no row per entity")
+	})
+}
+
+// Entities by a list, by a range of time, and those of an older configuration.
+func TestReplaySelections(t *testing.T) {
+	everyWay(t, func(t *testing.T, new func(map[string]string) *world) {
+		w := new(map[string]string{"acme": harness.FileSink("acme")})
+		w.Append("events.jsonl", harness.Many(4, 0, 1))
+		w.settle("the events", func() error { return harness.Settled(w.Whole("out/acme.jsonl"), 4, "r0") })
+
+		w.Write("list.txt", "E1\n\nE3\r\nnobody\n")
+		listed := decode[result](t, w.say("replay --json --wait --force", "--entities", w.Path("list.txt")))
+		require.EqualValues(t, 2, listed.Entities)
+		require.EqualValues(t, 1, listed.Unknown)
+		w.settle("the listed ones", func() error {
+			return errors.Join(w.got("out/acme.jsonl", "E1", "r0", "r0")(), w.got("out/acme.jsonl", "E3", "r0", "r0")(), w.got("out/acme.jsonl", "E0", "r0")())
+		})
+		w.Write("bad.txt", "E1\n\x00\n")
+		require.Contains(t, w.fails(2, "replay", "--entities", w.Path("bad.txt")), "line 2")
+
+		late := decode[result](t, w.say("replay --json --wait --force", "--since", "1h", "--until", "30m"))
+		require.EqualValues(t, 0, late.Entities)
+		since := decode[result](t, w.say("replay --json --wait --force", "--since", "1h", "--rate", "100/s"))
+		require.EqualValues(t, 4, since.Entities, "control records in that time are no events")
+		w.settle("those of the last hour", w.got("out/acme.jsonl", "E0", "r0", "r0"))
+
+		none := decode[result](t, w.say("replay --json --outdated"))
+		require.EqualValues(t, 0, none.Entities)
+		// A new projection: nobody's event comes, so only a backfill moves them.
+		if w.run != nil {
+			w.run.Terminate()
+			w.run.Ok()
+		}
+		file := w.Path("customers/acme.yaml")
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		w.Write("customers/acme.yaml", harness.ReplaceOnce(t, string(text), "{id: id, state: state}", "{id: id, state: state, kind: {const: banana}}"))
+		require.Contains(t, w.fails(1, "replay", "--outdated"), "not the active configuration")
+		if w.run != nil {
+			w.run = w.Start("run")
+			w.run.Ready(200)
+		} else {
+			w.Drain()
+		}
+		dry := decode[result](t, w.say("replay --json --outdated --dry-run"))
+		require.EqualValues(t, 4, dry.Entities)
+		require.EqualValues(t, 4, dry.Services[0].Send)
+		moved := decode[result](t, w.say("replay --json --outdated --wait"))
+		require.EqualValues(t, 4, moved.Entities)
+		w.settle("the backfill", func() error {
+			for _, r := range model.Newest(w.Whole("out/acme.jsonl")) {
+				if !strings.Contains(string(r.Doc), "banana") {
+					return fmt.Errorf("%s is still %s", r.Entity, r.Doc)
+				}
+			}
+			return nil
+		})
+		require.EqualValues(t, 0, decode[result](t, w.say("replay --json --outdated --dry-run")).Entities)
+	})
+}
+
+type replayed struct {
+	ID      int64
+	As      string
+	Refused string
+	State   string
+}
+
+// letters waits for as many open letters.
+func (w *world) letters(n int) []harness.Letter {
+	w.T.Helper()
+	var all []harness.Letter
+	w.settle("the dead letters", func() error {
+		all = w.Letters()
+		return harness.Want(len(all), n)
+	})
+	return all
+}
+
+// I5, I9: an event that could not be taken in is corrected and comes back; one
+// that something newer made obsolete does not overwrite it, and says so.
+func TestLettersOfEvents(t *testing.T) {
+	everyWay(t, func(t *testing.T, new func(map[string]string) *world) {
+		w := new(map[string]string{"acme": harness.FileSink("acme")})
+		w.Append("events.jsonl", harness.Event(1, "A", "a1")+harness.Event(2, "B", "b1")+"{\n"+"[\n"+"nothing\n"+harness.Event(3, "B", "b2"))
+		all := w.letters(3)
+		w.settle("the others", w.got("out/acme.jsonl", "B", "b1", "b2"))
+		first, second, third := fmt.Sprint(all[0].ID), fmt.Sprint(all[1].ID), fmt.Sprint(all[2].ID)
+		require.Equal(t, "bad_json", all[0].Code)
+
+		require.Contains(t, w.fails(1, "dlq replay", first), "cannot be replayed")
+		w.Write("a.json", strings.TrimSpace(harness.Event(4, "A", "a2"))+"\n")
+		w.Write("b.json", harness.Event(5, "B", "too late"))
+		w.say("dlq edit --reason typo", first, "--file", w.Path("a.json"))
+		w.say("dlq edit", second, "--file", w.Path("b.json"))
+		require.Contains(t, w.say("dlq show", first), "edited")
+		require.Contains(t, w.say("dlq replay --dry-run", first, second), "would be replayed")
+
+		done := decode[[]replayed](t, w.say("dlq replay --wait --json", first, second))
+		require.Equal(t, []replayed{{ID: all[0].ID, As: "event", State: "replayed"}, {ID: all[1].ID, As: "event", State: "obsolete"}}, done)
+		w.settle("the corrected one", w.got("out/acme.jsonl", "A", "a1", "a2"))
+		require.NoError(t, w.got("out/acme.jsonl", "B", "b1", "b2")(), "b2 came after it in the file")
+
+		again := w.Start("dlq replay --json", first)
+		require.Equal(t, 1, again.Wait())
+		require.Equal(t, "it is replayed", decode[[]replayed](t, again.Out.String())[0].Refused)
+		require.Contains(t, w.fails(1, "dlq edit", first, "--file", w.Path("a.json")), "replayed")
+		require.Contains(t, w.fails(2, "dlq discard --all"), "--yes")
+		require.Contains(t, w.say("dlq discard --all --yes --code bad_json --reason broken"), "1 dead letter discarded")
+		require.Contains(t, w.fails(1, "dlq discard", third), "not open")
+		require.Empty(t, w.Letters())
+		require.Len(t, decode[[]harness.Letter](t, w.say("dlq list --json --state obsolete")), 1)
+
+		rows := w.audits()
+		for _, want := range []auditRow{{Action: "dlq edit", Reason: "typo"}, {Action: "dlq replay"}, {Action: "dlq discard", Reason: "broken"}} {
+			require.NotZero(t, count(rows, func(r auditRow) bool {
+				return r.Action == want.Action && r.Reason == want.Reason && len(r.Detail.Letters) > 0
+			}), want.Action)
+		}
+		require.Equal(t, 1, count(rows, func(r auditRow) bool {
+			return r.Action == "replay event" && r.Entity == "B" && r.Detail.Outcome == "obsolete" && r.Detail.Letter == all[1].ID
+		}))
+	})
+}
+
+// I9, I10: what a state sink refused is decided again from what the entity is
+// now; what a log sink refused is sent again as it was, late.
+func TestLettersOfDeliveries(t *testing.T) {
+	everyWay(t, func(t *testing.T, new func(map[string]string) *world) {
+		state, log := harness.NewReceiver(t), harness.NewReceiver(t)
+		hook := func(r *harness.Receiver, kind string) string {
+			return strings.Replace(harness.HookSink(r), "timeout: 1s", "timeout: 1s, mode: "+kind, 1)
+		}
+		w := new(map[string]string{"state": hook(state, "state"), "log": hook(log, "log")})
+		refuse := func(r model.Record) int {
+			if harness.StateOf(r) == "bad" {
+				return 422
+			}
+			return 200
+		}
+		state.Answers(refuse)
+		log.Answers(refuse)
+		w.Append("events.jsonl", harness.Event(1, "A", "bad")+harness.Event(2, "B", "bad"))
+		all := w.letters(4)
+		w.Append("events.jsonl", harness.Event(3, "B", "newer"))
+		w.settle("the newer ones", func() error {
+			return errors.Join(harness.Want(len(state.Received()), 1), harness.Want(len(log.Received()), 1))
+		})
+		state.Answers(nil)
+		log.Answers(nil)
+		require.Contains(t, w.fails(1, "dlq edit", fmt.Sprint(all[0].ID), "--file", w.Path("weir.yaml")), "follows from events")
+
+		done := decode[[]replayed](t, w.say("dlq replay --wait --json --all --yes"))
+		require.Len(t, done, 4)
+		for i, l := range all {
+			want := replayed{ID: l.ID, As: "decide", State: "replayed"}
+			switch {
+			case l.Service == "log/all@out":
+				want.As = "resend"
+			case l.Entity == "B":
+				want.State = "obsolete"
+			}
+			require.Equal(t, want, done[i], "%s %s", l.Service, l.Entity)
+		}
+		w.settle("the replayed ones", func() error {
+			return errors.Join(harness.Want(len(state.Received()), 2), harness.Want(len(log.Received()), 3))
+		})
+		require.Equal(t, []string{"bad"}, harness.States(state.Received(), "A"))
+		require.Equal(t, []string{"newer"}, harness.States(state.Received(), "B"))
+		require.Equal(t, []string{"newer", "bad"}, harness.States(log.Received(), "B"), "late")
+		for _, l := range all {
+			if l.Service != "log/all@out" {
+				continue
+			}
+			for _, r := range log.Received() {
+				if r.Entity == l.Entity && harness.StateOf(r) == "bad" {
+					require.Contains(t, *w.Letter(l.ID).Payload, r.Key, "its own key, so its own version and bytes")
+				}
+			}
+		}
+		require.Empty(t, w.Letters())
+	})
+}
+
+// A change of a log sink that is refused once more is a letter once more.
+func TestResentChangeDiesAgain(t *testing.T) {
+	hook := harness.NewReceiver(t)
+	hook.Answers(func(model.Record) int { return 422 })
+	p := harness.Simple(t, "", map[string]string{"log": strings.Replace(harness.HookSink(hook), "timeout: 1s", "timeout: 1s, mode: log", 1)})
+	w := &world{Project: p}
+	w.Append("events.jsonl", harness.Event(1, "A", "bad"))
+	first := w.letters(1)[0]
+	w.say("dlq replay --wait", fmt.Sprint(first.ID))
+	second := w.letters(1)[0]
+	require.NotEqual(t, first.ID, second.ID)
+	require.Len(t, hook.Rejected(), 2)
+	hook.Answers(nil)
+	w.say("dlq replay --wait", fmt.Sprint(second.ID))
+	w.Drain()
+	require.Len(t, hook.Received(), 1)
+}
+
+// jobs reads the jobs of an embedded project, whoever has it open.
+func (w *world) jobs() []store.Job {
+	w.T.Helper()
+	s, err := sqlite.Open(w.T.Context(), sqlite.Options{Path: w.Path("data/state.db")})
+	require.NoError(w.T, err)
+	defer s.Close()
+	jobs, err := s.ListJobs(w.T.Context(), "", "", 100)
+	require.NoError(w.T, err)
+	return jobs
+}
+
+// inMiddle waits until the only job has done something.
+func (w *world) inMiddle() {
+	w.T.Helper()
+	harness.Eventually(w.T, "the middle of the job", func() error {
+		if jobs := w.jobs(); len(jobs) != 1 || jobs[0].Done == 0 {
+			return harness.ErrNotYet
+		}
+		return nil
+	})
+}
+
+// I7: a replay that is killed goes on where it was: every entity has been asked
+// for, and not everything again.
+func TestReplayGoesOnAfterAKill(t *testing.T) {
+	const entities = 60
+	for _, running := range []bool{false, true} {
+		t.Run(fmt.Sprint("running ", running), func(t *testing.T) {
+			t.Parallel()
+			w := &world{Project: harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})}
+			w.Append("events.jsonl", harness.Many(entities, 0, 1))
+			w.Drain()
+			if running {
+				w.run = w.Start("run")
+				w.run.Ready(200)
+			}
+			command := w.Start("replay --all --force --rate 20/s")
+			w.inMiddle()
+			if running {
+				w.run.Kill() // it is the one that works
+				require.Equal(t, 1, command.Wait(), "the command says that it was cut off")
+				require.Contains(t, command.Log.String(), "broke off")
+			} else {
+				command.Kill()
+			}
+			w.run = nil
+			before := w.jobs()[0]
+			require.Equal(t, store.JobOpen, before.State)
+			require.Less(t, before.Done, int64(entities))
+			done := decode[result](t, w.say("replay --json --resume"))
+			require.True(t, done.Resumed)
+			require.Equal(t, before.ID, done.Job)
+			require.EqualValues(t, entities, done.Entities)
+			require.Equal(t, store.JobDone, w.jobs()[0].State)
+			require.Contains(t, w.fails(1, "replay --resume"), "no unfinished replay")
+			w.Drain()
+			asked := 0
+			for e := range entities {
+				n := len(harness.States(w.Records("out/acme.jsonl"), fmt.Sprint("E", e)))
+				require.GreaterOrEqual(t, n, 2, "E%d was sent again", e)
+				asked += n - 1
+			}
+			require.LessOrEqual(t, asked, entities+5, "at most one portion twice")
+		})
+	}
+}
+
+// An interrupted command ends in the process that runs it too.
+func TestInterruptReachesTheProcess(t *testing.T) {
+	w := &world{Project: harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})}
+	w.Append("events.jsonl", harness.Many(60, 0, 1))
+	w.Drain()
+	w.run = w.Start("run")
+	w.run.Ready(200)
+	command := w.Start("replay --all --rate 2/s")
+	w.inMiddle()
+	require.NoError(t, command.Cmd.Process.Signal(syscall.SIGINT))
+	require.Equal(t, 1, command.Wait())
+	harness.Eventually(t, "the end there", func() error {
+		return harness.Want(count(w.audits(), func(r auditRow) bool { return r.Detail.State == "cut off" }), 1)
+	})
+	require.Equal(t, store.JobOpen, w.jobs()[0].State)
+	w.run.Ready(200)
+	w.run.Terminate()
+	w.run.Ok()
+	require.NoFileExists(t, w.Path("data/kafka/control.json"))
+}
+
+// A process ends in order while it runs somebody's command.
+func TestProcessEndsWhileACommandRuns(t *testing.T) {
+	w := &world{Project: harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})}
+	w.Append("events.jsonl", harness.Many(60, 0, 1))
+	w.Drain()
+	w.run = w.Start("run")
+	w.run.Ready(200)
+	command := w.Start("replay --all --rate 2/s")
+	w.inMiddle()
+	w.run.Terminate()
+	w.run.Ok()
+	require.Equal(t, 1, command.Wait())
+	require.Contains(t, command.Log.String(), "the same command goes on with it")
+}
+
+// What a running process is asked needs its listener, and what leads to an
+// earlier process does no harm.
+func TestNoWayIn(t *testing.T) {
+	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
+	w := &world{Project: p}
+	require.Contains(t, w.fails(1, "replay --all"), "nothing has run")
+	require.NoDirExists(t, w.Path("data"), "a command makes no state")
+	w.Append("events.jsonl", harness.Many(1, 0, 1))
+	w.Drain()
+	text, err := os.ReadFile(w.Path("weir.yaml"))
+	require.NoError(t, err)
+	w.Write("off.yaml", harness.ReplaceOnce(t, string(text), `listen: "127.0.0.1:0"`, `listen: "off"`))
+	run := w.StartAs("off.yaml", "run")
+	run.Says("msg=running")
+	off := w.StartAs("off.yaml", "replay --all")
+	require.Equal(t, 1, off.Wait())
+	require.Contains(t, off.Log.String(), "admin.listen")
+	require.Len(t, decode[[]auditRow](t, w.say("audit --json")), 0, "the store alone needs nobody")
+	run.Kill()
+
+	require.NoError(t, os.MkdirAll(filepath.Dir(w.Path("data/kafka/control.json")), 0o700))
+	w.Write("data/kafka/control.json", `{"address":"127.0.0.1:1","token":"stale","pid":1}`)
+	require.EqualValues(t, 1, decode[result](t, w.say("replay --json --all")).Entities, "nobody runs, so nobody is asked")
+	w.run = w.Start("run")
+	w.run.Ready(200)
+	info, err := os.Stat(w.Path("data/kafka/control.json"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm())
+	require.EqualValues(t, 1, decode[result](t, w.say("replay --json --all")).Entities)
+}
