@@ -196,15 +196,26 @@ const readLastSpan = 32 * 32 * 32
 
 // readTo reads partitions up to their ends and keeps the newest record of each.
 func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, last map[int32]LastRecord) error {
-	opts, err := NewClientOpts(a.cfg)
+	return a.read(ctx, topic, from, end, func(r *kgo.Record) bool {
+		if !r.Attrs.IsControl() && r.Offset < end[r.Partition] {
+			last[r.Partition] = LastRecord{Record: fromRecord(r), Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC()}
+		}
+		return true
+	})
+}
+
+// read gives the records of partitions to see, markers of transactions too,
+// until it says false or the ends are reached.
+func (a *Admin) read(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, see func(*kgo.Record) bool, opts ...kgo.Opt) error {
+	common, err := NewClientOpts(a.cfg)
 	if err != nil {
 		return err
 	}
-	cl, err := kgo.NewClient(append(opts,
+	cl, err := kgo.NewClient(append(append(common,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
 		kgo.KeepControlRecords(),
 		kgo.FetchMaxWait(100*time.Millisecond),
-	)...)
+	), opts...)...)
 	if err != nil {
 		return err
 	}
@@ -213,7 +224,7 @@ func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Off
 	for p := range from {
 		open[p] = true
 	}
-	for len(open) > 0 {
+	for more := true; more && len(open) > 0; {
 		fetches := cl.PollFetches(ctx)
 		if err := ctx.Err(); err != nil {
 			return err
@@ -222,9 +233,7 @@ func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Off
 			return err
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			if !r.Attrs.IsControl() && r.Offset < end[r.Partition] {
-				last[r.Partition] = LastRecord{Record: fromRecord(r), Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC()}
-			}
+			more = more && see(r)
 			if r.Offset >= end[r.Partition]-1 {
 				delete(open, r.Partition)
 			}

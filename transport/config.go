@@ -58,7 +58,7 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 		kgo.WithLogger(newClientLog(c.logger())),
 		// New topics and moved leaders are noticed within seconds, not minutes.
 		kgo.MetadataMinAge(250 * time.Millisecond),
-		kgo.MetadataMaxAge(time.Minute),
+		kgo.MetadataMaxAge(MetadataMaxAge),
 		// A dead broker must not stall the rest for the default 10 s.
 		kgo.DialTimeout(5 * time.Second),
 		kgo.RetryBackoffFn(retryBackoff),
@@ -79,6 +79,10 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 	}
 	return opts, nil
 }
+
+// MetadataMaxAge is how long clients believe what they know of a topic:
+// partitions that are added to one are read after that time at the latest.
+const MetadataMaxAge = 10 * time.Second
 
 func retryBackoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 5), 2*time.Second)

@@ -4,8 +4,10 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // PartitionLag is how far a consumer group is behind in one partition.
@@ -84,3 +86,51 @@ func groupLag(ctx context.Context, adm *kadm.Client, group string, topics []stri
 	}
 	return lags, nil
 }
+
+// CommitMetadata gives what the group committed beside its offsets of a topic,
+// by partition: the identity of the topic that they are of.
+func (a *Admin) CommitMetadata(ctx context.Context, group, topic string) (map[int32]string, error) {
+	committed, err := a.adm.FetchOffsets(ctx, group)
+	if err != nil {
+		return nil, fmt.Errorf("offsets of group %s: %w", group, err)
+	}
+	metadata := make(map[int32]string)
+	for p, o := range committed[topic] {
+		if o.Err == nil {
+			metadata[p] = o.Metadata
+		}
+	}
+	return metadata, nil
+}
+
+// Drained tells whether the group's commits have passed every record of a topic
+// that consumers may read. Unlike a lag of 0 it does not wait for markers of
+// transactions, behind which some clients do not commit.
+func (a *Admin) Drained(ctx context.Context, group, topic string) (bool, error) {
+	lags, err := a.Lag(ctx, group, topic)
+	if err != nil {
+		return false, err
+	}
+	from, end := make(map[int32]kgo.Offset), make(map[int32]int64)
+	for _, l := range lags {
+		if l.Pending() > 0 {
+			from[l.Partition], end[l.Partition] = kgo.NewOffset().At(l.Committed), l.End
+		}
+	}
+	if len(from) == 0 {
+		return true, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, drainedTimeout)
+	defer cancel()
+	found := false
+	err = a.read(ctx, topic, from, end, func(r *kgo.Record) bool {
+		found = found || !r.Attrs.IsControl() && r.Offset < end[r.Partition]
+		return !found
+	}, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil {
+		return false, fmt.Errorf("look for unread records of %s: %w", topic, err)
+	}
+	return !found, nil
+}
+
+const drainedTimeout = 5 * time.Second

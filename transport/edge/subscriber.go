@@ -36,6 +36,7 @@ type SubscriberConfig struct {
 // group; topics may be subscribed at the same time.
 type Subscriber struct {
 	inner   *kafka.Subscriber
+	group   string
 	admin   *transport.Admin
 	claims  *claims
 	forward sync.WaitGroup
@@ -60,6 +61,7 @@ func NewSubscriber(cfg transport.Config, sc SubscriberConfig) (*Subscriber, erro
 	c.Consumer.Offsets.AutoCommit.Enable = true // of what was acknowledged; a commit per message costs a factor of 100
 	c.Consumer.Offsets.AutoCommit.Interval = time.Second
 	c.Consumer.Return.Errors = true
+	c.Metadata.RefreshFrequency = transport.MetadataMaxAge
 	c.Consumer.IsolationLevel = sarama.ReadCommitted
 	c.Consumer.MaxProcessingTime = time.Second
 	c.Consumer.Group.Session.Timeout = sc.SessionTimeout
@@ -72,8 +74,8 @@ func NewSubscriber(cfg transport.Config, sc SubscriberConfig) (*Subscriber, erro
 		return nil, err
 	}
 	log := logger(cfg).With("group", sc.Group)
-	s := &Subscriber{admin: admin, claims: &claims{
-		admin: admin, log: log, onReset: sc.OnReset,
+	s := &Subscriber{group: sc.Group, admin: admin, claims: &claims{
+		group: sc.Group, admin: admin, log: log, onReset: sc.OnReset,
 		open: make(map[topicPartition]*claim), stop: make(chan struct{}),
 	}}
 	s.inner, err = kafka.NewSubscriber(kafka.SubscriberConfig{
@@ -130,6 +132,13 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	return out, nil
 }
 
+// Drained tells whether the group has acknowledged every message of a topic
+// that consumers may read, all members together. A commit follows an
+// acknowledgement within a second.
+func (s *Subscriber) Drained(ctx context.Context, topic string) (bool, error) {
+	return s.admin.Drained(ctx, s.group, topic)
+}
+
 // Close ends all subscriptions and returns when their channels are closed.
 func (s *Subscriber) Close() error {
 	s.once.Do(func() {
@@ -163,6 +172,7 @@ var claimNumber atomic.Uint64
 // which sees claims begin and end, and its unmarshaler, which sees their
 // records.
 type claims struct {
+	group   string
 	admin   *transport.Admin
 	log     *slog.Logger
 	onReset func(topic string, partition int32, wanted, got int64)
@@ -246,62 +256,4 @@ func (c *claims) WrapPartitionConsumer(s sarama.PartitionConsumer) sarama.Partit
 }
 func (c *claims) WrapSyncProducer(_ *sarama.Config, p sarama.SyncProducer) sarama.SyncProducer {
 	return p
-}
-
-type handler struct {
-	sarama.ConsumerGroupHandler
-	claims *claims
-}
-
-func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.ConsumerGroupClaim) error {
-	tp := topicPartition{sc.Topic(), sc.Partition()}
-	cl := &claim{number: claimNumber.Add(1), ended: session.Context()}
-	id, err := h.claims.identify(session.Context(), tp, sc.InitialOffset())
-	if err != nil {
-		return nil // the session ended meanwhile
-	}
-	cl.topicID = id
-	h.claims.mu.Lock()
-	h.claims.open[tp] = cl
-	h.claims.mu.Unlock()
-	defer func() {
-		h.claims.mu.Lock()
-		if h.claims.open[tp] == cl {
-			delete(h.claims.open, tp)
-		}
-		h.claims.mu.Unlock()
-	}()
-	return h.ConsumerGroupHandler.ConsumeClaim(session, sc)
-}
-
-// identify asks for the topic's identity until it has an answer or ctx ends,
-// and tells when the offset to start at is gone.
-func (c *claims) identify(ctx context.Context, tp topicPartition, initial int64) (string, error) {
-	for try := 0; ; try++ {
-		id, err := c.admin.TopicID(ctx, tp.topic)
-		if err == nil {
-			var start, end map[int32]int64
-			if start, end, err = c.admin.Offsets(ctx, tp.topic); err == nil {
-				if s := start[tp.partition]; initial >= 0 && (initial < s || initial > end[tp.partition]) {
-					c.log.Error("the group's offset is outside of the topic; going on at the oldest",
-						"topic", tp.topic, "partition", tp.partition, "wanted", initial, "got", s)
-					if c.onReset != nil {
-						c.onReset(tp.topic, tp.partition, initial, s)
-					}
-				}
-				return id, nil
-			}
-		}
-		if ctx.Err() != nil {
-			return "", ctx.Err()
-		}
-		if try == 0 {
-			c.log.Warn("cannot read the topic's identity; trying again", "topic", tp.topic, "err", err)
-		}
-		select {
-		case <-time.After(250 * time.Millisecond):
-		case <-ctx.Done():
-			return "", ctx.Err()
-		}
-	}
 }
