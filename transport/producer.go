@@ -319,7 +319,7 @@ func (p *Producer) round() bool {
 		p.settle(op)
 	}
 	for _, op := range ops {
-		doubt = doubt || idLost(op.err)
+		doubt = doubt || clientLost(op.err)
 	}
 	if doubt {
 		p.replaceClient()
@@ -359,10 +359,11 @@ func (p *Producer) settle(op *appendOp) {
 	op.done(err)
 }
 
-// idLost: the broker and the client disagree about the sequence; kgo sends
-// nothing more under this identity.
-func idLost(err error) bool {
-	return errors.Is(err, kerr.OutOfOrderSequenceNumber) || errors.Is(err, kerr.UnknownProducerID) ||
+// clientLost: the broker and the client disagree about the sequence, and kgo
+// sends nothing more under this identity; or the topic was deleted and created
+// again, and kgo sends nothing more to the one that is gone.
+func clientLost(err error) bool {
+	return errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.OutOfOrderSequenceNumber) || errors.Is(err, kerr.UnknownProducerID) ||
 		errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.InvalidProducerEpoch)
 }
 
