@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short crash bench fuzz model clean
+.PHONY: help build run servers servers-down check lint test test-short crash limits bench fuzz model clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
@@ -45,6 +45,9 @@ test-short: check ## the tests that need no server
 
 crash: servers ## kill the pipeline at every crash point, compare every sink; writes docs/crash-matrix.md
 	eval "$$(scripts/servers env)" && go test -run TestCrashMatrix -timeout 60m -parallel 4 -count=1 ./crashtest -crash.full -crash.table ../docs/crash-matrix.md
+
+limits: servers ## memory under a million events while a sink is dead, as a table (docs/limits.md)
+	eval "$$(scripts/servers env)" && go test -run TestMemory -v -timeout 60m -count=1 ./limits -limits.events 1000000
 
 bench: servers ## benchmarks; BENCH=regexp selects
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
