@@ -62,6 +62,7 @@ func (w *world) round(faults []fault) {
 	slices.SortStableFunc(script, func(a, b action) int { return a.at - b.at })
 	for _, a := range script {
 		w.load.reach(w.t, a.at)
+		w.supervise()
 		a.do()
 	}
 	w.load.reach(w.t, steps)
@@ -126,7 +127,6 @@ func (w *world) some(n int) {
 
 func (w *world) killProcess(target string) {
 	n := w.number(target)
-	require.False(w.t, w.processes[n].Ended())
 	w.processes[n].Kill()
 	w.some(5)
 	w.processes[n] = w.run()
@@ -135,6 +135,7 @@ func (w *world) killProcess(target string) {
 // zombie pauses a process until Kafka has given its work to the other, which
 // then works for a while, and lets it go on: it still believes that all is its.
 func (w *world) zombie(target string) {
+	w.supervise()
 	pr := w.processes[w.number(target)]
 	before, err := w.members()
 	require.NoError(w.t, err)

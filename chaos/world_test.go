@@ -142,7 +142,24 @@ func (w *world) stop(processes ...*harness.Process) {
 		case <-late:
 			_ = pr.Cmd.Process.Signal(syscall.SIGQUIT)
 		}
-		pr.Ok()
+		if pr.Wait() != 0 {
+			require.False(w.t, wasRunning(pr), "a process failed while it stopped: %s", harness.Tail(pr.Log.String(), 20))
+		}
+	}
+}
+
+// wasRunning tells whether a process came so far that it has to go on by
+// itself whatever happens. Before, it fails at once when a server is away.
+func wasRunning(pr *harness.Process) bool { return strings.Contains(pr.Log.String(), "msg=running ") }
+
+// supervise starts anew what failed to start, as whatever runs services does.
+func (w *world) supervise() {
+	w.t.Helper()
+	for i, pr := range w.processes {
+		if pr.Ended() {
+			require.False(w.t, wasRunning(pr), "process %d ended by itself: %s", i, harness.Tail(pr.Log.String(), 20))
+			w.processes[i] = w.run()
+		}
 	}
 }
 
@@ -163,9 +180,13 @@ func (w *world) keepLogs() {
 func (w *world) settle() {
 	w.t.Helper()
 	start := time.Now()
+	w.t.Logf("%s settling", start.Format(time.TimeOnly))
 	w.eventually("all is well again", func() error {
+		w.supervise()
 		for i, pr := range w.processes {
-			require.False(w.t, pr.Ended(), "process %d ended by itself", i)
+			if !wasRunning(pr) {
+				return fmt.Errorf("process %d is still starting", i)
+			}
 			if status, body := pr.Get("/readyz"); status != 200 {
 				return fmt.Errorf("process %d is not ready: %s", i, body)
 			}
