@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"sync"
 	"time"
 
 	"github.com/seed-86dfc502/weir/gate"
@@ -17,7 +18,51 @@ type client struct {
 	*Memory
 	p    *process
 	dice *dice
+	// lanes have their own: they call at the same time.
+	lanes []*laneLink
 }
+
+// laneLink is what a lane's connections to store and broker share.
+type laneLink struct {
+	*dice
+	mu     sync.Mutex
+	failed time.Time // guarded by mu: the last failure that the lane retries
+	n      int       // guarded by mu: how many in a row
+}
+
+// fails notes a failure.
+func (l *laneLink) fails() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.failed = time.Now()
+	l.n++
+}
+
+func (l *laneLink) works() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.n = 0
+}
+
+// settle waits for the end of the longest back-off that the lane may have drawn
+// after a failure. Its jitter is not ours to draw; like this it does not show.
+func (l *laneLink) settle(ctx context.Context) error {
+	l.mu.Lock()
+	wait := 30 * time.Millisecond // 20 ms and half of it
+	for range min(l.n-1, 11) {
+		wait += wait / 2
+	}
+	until := time.Until(l.failed.Add(wait))
+	n := l.n
+	l.mu.Unlock()
+	if n == 0 || until <= 0 {
+		return nil
+	}
+	return sleep(ctx, until)
+}
+
+// of gives the lane that has a partition.
+func (c *client) of(p store.Partition) *laneLink { return c.lanes[int(p.Number)%len(c.lanes)] }
 
 // outcome of a call that fails.
 type outcome int
@@ -30,11 +75,11 @@ const (
 )
 
 // call brings a request to the store, runs it there and brings the answer back.
-func (c *client) call(ctx context.Context, what string, unsure store.Class, do func() error) error {
+func (c *client) call(ctx context.Context, d *dice, what string, unsure store.Class, do func() error) error {
 	if err := c.p.ready(); err != nil {
 		return err
 	}
-	if err := sleep(ctx, c.dice.trip()); err != nil {
+	if err := sleep(ctx, d.trip()); err != nil {
 		return err
 	}
 	c.p.thaw()
@@ -44,11 +89,11 @@ func (c *client) call(ctx context.Context, what string, unsure store.Class, do f
 	}
 	var fate outcome
 	switch {
-	case c.p.w.fault(c.dice, what+" fails", 1):
+	case c.p.w.fault(d, what+" fails", 1):
 		return errStore
-	case c.p.w.fault(c.dice, what+" lost, answer too", 0.5):
+	case c.p.w.fault(d, what+" lost, answer too", 0.5):
 		return store.WithClass(errStore, unsure)
-	case c.p.w.fault(c.dice, what+" done, answer lost", 0.5):
+	case c.p.w.fault(d, what+" done, answer lost", 0.5):
 		fate = after
 	}
 	if err := do(); err != nil {
@@ -56,7 +101,7 @@ func (c *client) call(ctx context.Context, what string, unsure store.Class, do f
 	}
 	c.p.w.note("%s: %s", c.p.name, what)
 	c.p.w.point(c.p)
-	if err := sleep(ctx, c.dice.trip()); err != nil {
+	if err := sleep(ctx, d.trip()); err != nil {
 		return store.WithClass(err, unsure)
 	}
 	c.p.thaw()
@@ -70,7 +115,14 @@ func (c *client) call(ctx context.Context, what string, unsure store.Class, do f
 }
 
 func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) (taken []store.TakenOver, err error) {
-	err = c.call(ctx, "take over", store.Unknown, func() (err error) {
+	if len(partitions) == 0 {
+		return nil, nil
+	}
+	lane := c.of(partitions[0])
+	if err := lane.settle(ctx); err != nil {
+		return nil, err
+	}
+	err = c.call(ctx, lane.dice, "take over", store.Unknown, func() (err error) {
 		taken, err = c.Memory.TakeOver(ctx, partitions, token)
 		return err
 	})
@@ -80,6 +132,7 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 		}
 	}
 	if err != nil {
+		lane.fails()
 		return nil, err
 	}
 	return taken, nil
@@ -87,14 +140,12 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 
 func (c *client) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
 	rules := c.p.w.rules
-	if rules.NoWatermark {
-		c.Memory.forge(d.Moves)
-	}
-	if c.p.w.fault(c.dice, "decide fenced for nothing", 0.3) {
+	lane := c.of(d.Moves[0].Partition)
+	if c.p.w.fault(lane.dice, "decide fenced for nothing", 0.3) {
 		return nil, store.ErrFenced
 	}
 	var outbox int
-	err = c.call(ctx, "decide", store.Unknown, func() (err error) {
+	err = c.call(ctx, lane.dice, "decide", store.Unknown, func() (err error) {
 		if rules.NoWatermark {
 			c.Memory.forge(d.Moves)
 		}
@@ -103,7 +154,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func([]sto
 			if rules.NoOutbox {
 				outbox, out.Outbox = len(out.Outbox), nil
 			}
-			if rules.SplitDecision && c.dice.chance(0.05) {
+			if rules.SplitDecision && lane.chance(0.05) {
 				outbox, out = len(out.Outbox), store.Outcome{}
 			}
 			return out, err
@@ -113,6 +164,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func([]sto
 	if err != nil {
 		return nil, err
 	}
+	lane.works()
 	if len(ids) == 0 && outbox > 0 {
 		ids = make([]int64, outbox)
 	}
@@ -130,11 +182,11 @@ func (m *Memory) forge(moves []store.Move) {
 }
 
 func (c *client) Discard(ctx context.Context, moves []store.Move, published []int64) error {
-	return c.call(ctx, "discard", store.Unknown, func() error { return c.Memory.Discard(ctx, moves, published) })
+	return c.call(ctx, c.of(moves[0].Partition).dice, "discard", store.Unknown, func() error { return c.Memory.Discard(ctx, moves, published) })
 }
 
 func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
-	err = c.call(ctx, "read rows", store.Retry, func() (err error) { rows, err = c.Memory.Rows(ctx, keys); return err })
+	err = c.call(ctx, c.dice, "read rows", store.Retry, func() (err error) { rows, err = c.Memory.Rows(ctx, keys); return err })
 	if err != nil {
 		return nil, err
 	}
@@ -142,7 +194,7 @@ func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, 
 }
 
 func (c *client) Confirm(ctx context.Context, done []store.Confirmation) error {
-	return c.call(ctx, "confirm", store.Unknown, func() error {
+	return c.call(ctx, c.dice, "confirm", store.Unknown, func() error {
 		if c.p.w.rules.LostConfirms {
 			return nil
 		}
@@ -151,7 +203,7 @@ func (c *client) Confirm(ctx context.Context, done []store.Confirmation) error {
 }
 
 func (c *client) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
-	return c.call(ctx, "add letters", store.Unknown, func() error { return c.Memory.AddLetters(ctx, letters) })
+	return c.call(ctx, c.dice, "add letters", store.Unknown, func() error { return c.Memory.AddLetters(ctx, letters) })
 }
 
 // door is one process's connection to the gate that all share. It forgets now

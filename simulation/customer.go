@@ -96,15 +96,15 @@ func (s *sink) Open(ctx context.Context) error {
 		return err
 	}
 	if s.p.w.fault(s.dice, "open fails", 1) {
-		return failure(sinks.Pause, false)
+		return s.failure(sinks.Pause, false)
 	}
 	return nil
 }
 
 var errSink = errors.New("the target did not take it")
 
-func failure(class sinks.Class, ambiguous bool) error {
-	return &sinks.Error{Class: class, Ambiguous: ambiguous, Op: "write", Err: errSink}
+func (s *sink) failure(class sinks.Class, ambiguous bool) error {
+	return &sinks.Error{Class: class, Ambiguous: ambiguous, Op: "write", Err: errSink, RetryAfter: s.dice.upTo(100 * time.Millisecond)}
 }
 
 // Write sends changes. A request that is on its way is not stopped by the end
@@ -153,7 +153,7 @@ func (s *sink) send(records []model.Record) error {
 	}
 	s.c.mu.Unlock()
 	for i, r := range records {
-		w.note("%s writes %s %s %d: %v %v", s.p.name, s.c.service, r.Entity, r.Version, apply[i], err)
+		w.note("%s writes %s %s %d: effect %v, success %v", s.p.name, s.c.service, r.Entity, r.Version, apply[i], err == nil)
 	}
 	w.point(s.p)
 	time.Sleep(s.dice.trip())
@@ -181,20 +181,20 @@ func (s *sink) fate(records []model.Record) (apply []bool, err error) {
 	}
 	switch {
 	case w.fault(s.dice, "sink away", 1):
-		return all(false), failure(sinks.Retry, false)
+		return all(false), s.failure(sinks.Retry, false)
 	case w.fault(s.dice, "sink pauses", 0.3):
-		return all(false), failure(sinks.Pause, false)
+		return all(false), s.failure(sinks.Pause, false)
 	case w.fault(s.dice, "sink timed out, no effect", doubt):
-		return all(false), failure(sinks.Retry, true)
+		return all(false), s.failure(sinks.Retry, true)
 	case w.fault(s.dice, "sink timed out, effect", doubt):
 		all(true)
-		err = failure(sinks.Retry, true)
+		err = s.failure(sinks.Retry, true)
 	case w.fault(s.dice, "sink timed out, some effect", doubt):
 		cut := s.dice.n(len(records) + 1)
 		for i := range cut {
 			apply[i] = true
 		}
-		err = failure(sinks.Retry, true)
+		err = s.failure(sinks.Retry, true)
 	default:
 		all(true)
 	}
@@ -202,16 +202,16 @@ func (s *sink) fate(records []model.Record) (apply []bool, err error) {
 	for i, r := range records {
 		switch w.verdict(s.c.service, r.Key) {
 		case refused:
-			apply[i], failed[i] = false, failure(sinks.Reject, false)
+			apply[i], failed[i] = false, s.failure(sinks.Reject, false)
 		case doomed:
 			apply[i] = apply[i] && !w.setup.gentle && s.dice.chance(0.3)
-			failed[i] = failure(sinks.RetryBounded, true)
+			failed[i] = s.failure(sinks.RetryBounded, true)
 		}
 	}
 	if err == nil && len(failed) > 0 {
 		if len(records) > 1 && s.dice.chance(0.4) {
 			// It does not say whose fault it is, and takes nothing.
-			return all(false), failure(sinks.Reject, false)
+			return all(false), s.failure(sinks.Reject, false)
 		}
 		if len(records) == 1 {
 			return apply, failed[0]

@@ -40,8 +40,7 @@ type member struct {
 	claims transport.Claims
 	handle map[string]func(*message.Message) error
 	window int
-	failed chan error // capacity 1
-	dice   *dice
+	failed chan error        // capacity 1
 	gone   bool              // guarded by the group's lock
 	held   map[*share]*claim // guarded by the group's lock
 }
@@ -58,7 +57,7 @@ func newGroup(w *world, name string, topics []*topic) *group {
 
 func (g *group) join(p *process, claims transport.Claims, handle map[string]func(*message.Message) error) *member {
 	m := &member{g: g, p: p, claims: claims, handle: handle, window: g.w.setup.window, failed: make(chan error, 1),
-		dice: g.w.dice(p.name + " in " + g.name), held: map[*share]*claim{}}
+		held: map[*share]*claim{}}
 	g.mu.Lock()
 	g.members = append(g.members, m)
 	g.mu.Unlock()
@@ -146,6 +145,7 @@ func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 		return
 	}
 	c := &claim{m: m, s: s, turn: turn, start: s.committed, done: make(chan struct{}), acked: map[int64]bool{}, quiet: make(chan struct{}, 1)}
+	c.name = fmt.Sprintf("%s %s/%d %d", m.p.name, s.t.name, s.part, turn)
 	c.ctx, c.cancel = context.WithCancel(m.p.ctx)
 	c.handing, c.stop = context.WithCancel(c.ctx)
 	prev := m.held[s]
@@ -205,6 +205,7 @@ func (g *group) behind() string {
 
 // claim is one assignment of one partition: what the transport's claim and run are.
 type claim struct {
+	name  string
 	m     *member
 	s     *share
 	turn  int
@@ -283,7 +284,7 @@ func (c *claim) run(prev *claim) {
 	c.mu.Lock()
 	c.next, c.ready = start, true
 	c.mu.Unlock()
-	window := make(chan struct{}, c.m.window)
+	window, dice := make(chan struct{}, c.m.window), c.m.g.w.dice(c.name)
 	for offset, seq := start, uint64(0); ; offset, seq = offset+1, seq+1 {
 		e, ok := c.await(offset)
 		if !ok {
@@ -293,7 +294,7 @@ func (c *claim) run(prev *claim) {
 		case window <- struct{}{}:
 		case <-c.handing.Done():
 		}
-		if sleep(c.handing, c.m.dice.upTo(4*time.Millisecond)) != nil {
+		if sleep(c.handing, dice.upTo(4*time.Millisecond)) != nil {
 			break
 		}
 		c.mu.Lock()
@@ -360,7 +361,7 @@ func (c *claim) follow(e entry, p transport.Position) {
 			return
 		}
 		p.Again = true
-		_ = sleep(c.ctx, time.Duration(1<<min(n, 6))*5*time.Millisecond+c.m.dice.upTo(time.Millisecond))
+		_ = sleep(c.ctx, time.Duration(1<<min(n, 6))*5*time.Millisecond+c.dice(p.Offset, n).upTo(time.Millisecond))
 	}
 }
 
@@ -376,9 +377,16 @@ func (c *claim) acknowledge(offset int64) {
 		c.next++
 	}
 	c.mu.Unlock()
-	if c.m.dice.chance(0.4) {
-		c.commit()
+	if d := c.dice(offset, -1); d.chance(0.4) {
+		// A little later, when whatever was acknowledged at the same instant counts.
+		wait := d.upTo(30 * time.Millisecond)
+		time.AfterFunc(wait, c.commit)
 	}
+}
+
+// dice are for one message: many are in work at the same time.
+func (c *claim) dice(offset int64, n int) *dice {
+	return c.m.g.w.dice(fmt.Sprint(c.name, " ", offset, " ", n))
 }
 
 // commit tells the coordinator, which listens to the owner only.

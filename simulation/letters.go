@@ -224,3 +224,15 @@ func (m *Memory) Entities(ctx context.Context, after string, limit int) (page []
 	})
 	return page, err
 }
+
+// CountEntities implements store.Reader.
+func (m *Memory) CountEntities(ctx context.Context) (n int64, err error) {
+	err = m.run(ctx, func() error { n = int64(len(m.state.entities)); return nil })
+	return n, err
+}
+
+// KnownServices implements store.Reader.
+func (m *Memory) KnownServices(ctx context.Context) (numbers map[string]int32, err error) {
+	err = m.run(ctx, func() error { numbers = maps.Clone(m.state.services); return nil })
+	return numbers, err
+}

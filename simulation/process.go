@@ -71,7 +71,11 @@ func (p *process) join(g *group, claims transport.Claims, handle map[string]func
 }
 
 func (p *process) client(name string) *client {
-	return &client{Memory: p.w.mem, p: p, dice: p.w.dice(p.name + " store " + name)}
+	c := &client{Memory: p.w.mem, p: p, dice: p.w.dice(p.name + " store " + name)}
+	for lane := range p.w.setup.lanes {
+		c.lanes = append(c.lanes, &laneLink{dice: p.w.dice(fmt.Sprint(p.name, " store ", name, lane))})
+	}
+	return c
 }
 
 const grace = 2 * time.Second
@@ -109,14 +113,14 @@ func (p *process) decide() {
 }
 
 func (p *process) subscription(ctx context.Context, n int) error {
-	lane := 0
+	lane, db := 0, p.client(fmt.Sprint("decide ", n))
 	d, err := dam.New(dam.Options{
-		Store: p.client(fmt.Sprint("decide ", n)), Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
+		Store: db, Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
 		Inbox:      store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
 		Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.window/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		NewProducer: func() (dam.Producer, error) {
 			lane++
-			return &producer{p: p, dice: p.w.dice(fmt.Sprint(p.name, " producer ", n, lane))}, nil
+			return &producer{p: p, link: db.lanes[lane-1], dice: p.w.dice(fmt.Sprint(p.name, " producer ", n, lane))}, nil
 		},
 	})
 	if err != nil {
@@ -156,7 +160,7 @@ func (p *process) deliver() {
 				}
 				return p.control(ctx, controls, entity, c)
 			},
-			Retry:     deliver.Retry{Attempts: attempts, MinBackoff: 20 * time.Millisecond, MaxBackoff: time.Second},
+			Retry:     deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait,
 			StopGrace: grace, Logger: p.w.log, Metrics: p.w.Fixture.deliver,
 		})
 		handle[service.Topic] = d.Handle

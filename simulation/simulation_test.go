@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -15,12 +14,18 @@ import (
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 0, "schedules to run; 0: as many as fit the bound of the test")
+	seeds = flag.Int("sim.seeds", 0, "schedules to run; 0: up to 2000, as many as fit into 20 s")
 	seed  = flag.Uint64("sim.seed", 0, "run this schedule alone, with its trace")
 	from  = flag.Uint64("sim.from", 1, "the first seed")
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// One processor: goroutines that wake at the same virtual instant then run in
+// the same order nearly always, and a schedule costs less.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	runtime.GOMAXPROCS(1)
+	goleak.VerifyTestMain(m)
+}
 
 func fixture(t *testing.T) *Fixture {
 	t.Helper()
@@ -54,35 +59,51 @@ func TestSchedules(t *testing.T) {
 		require.NoError(t, r.Violation)
 		return
 	}
-	n := *seeds
+	n, bound := *seeds, time.Duration(0)
 	if n == 0 {
-		n = 2000
+		n, bound = 2000, 20*time.Second // what a busy machine does not manage in this time it leaves out
 	}
-	var mu sync.Mutex
 	total := map[string]int{}
-	start := time.Now()
-	t.Run("all", func(t *testing.T) {
-		workers := uint64(runtime.GOMAXPROCS(0))
-		for w := range workers {
-			t.Run(fmt.Sprint(w), func(t *testing.T) {
-				t.Parallel()
-				for s := *from + w; s < *from+uint64(n); s += workers {
-					r := simulate(t, f, s, Rules{})
-					if r.Violation != nil {
-						t.Errorf("seed %d: %v", s, r.Violation)
-					}
-					mu.Lock()
-					total["events"] += r.Events
-					total["changes"] += r.Changes
-					for name, n := range r.Faults {
-						total[name] += n
-					}
-					mu.Unlock()
-				}
-			})
+	start, done := time.Now(), 0
+	for ; done < n && (bound == 0 || done < atLeast || time.Since(start) < bound); done++ {
+		r := simulate(t, f, *from+uint64(done), Rules{})
+		if r.Violation != nil {
+			t.Errorf("seed %d: %v", r.Seed, r.Violation)
 		}
-	})
-	t.Logf("%d schedules in %v: %v", n, time.Since(start).Round(time.Millisecond), total)
+		total["events"] += r.Events
+		total["changes"] += r.Changes
+		for name, n := range r.Faults {
+			total[name] += n
+		}
+	}
+	t.Logf("%d schedules: %v", done, total)
+	if done < atLeast {
+		return
+	}
+	// A simulation in which nothing goes wrong proves nothing.
+	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
+		"take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "confirm done, answer lost",
+		"append lost", "append cut off", "append done, answer lost", "gate fails",
+		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "add letters fails"} {
+		require.Positive(t, total[name], name)
+	}
+}
+
+// atLeast is how many schedules every test run does.
+const atLeast = 300
+
+// Seeds that once showed a violation, of the product or of the simulation
+// itself, are run for good.
+func TestSeedsThatFailedOnce(t *testing.T) {
+	f := fixture(t)
+	for _, s := range []uint64{
+		1,   // a late hand-over took a partition from its next owner
+		6,   // sleepers outlived the schedule
+		105, // a repetition that the gate let through late was taken for disorder
+		118, // as 105, with a zombie
+	} {
+		require.NoError(t, simulate(t, f, s, Rules{}).Violation, "seed %d", s)
+	}
 }
 
 // The checker finds every rule that is broken in what surrounds the product.
@@ -105,7 +126,6 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"confirmations are lost", Rules{LostConfirms: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
 			for s := uint64(1); s <= brokenWithin; s++ {
 				if r := simulate(t, f, s, c.rules); r.Violation != nil {
 					t.Logf("seed %d: %v", s, r.Violation)

@@ -159,6 +159,7 @@ func (a *appender) Append(ctx context.Context, records []transport.Record) error
 type producer struct {
 	p    *process
 	dice *dice
+	link *laneLink
 
 	mu     sync.Mutex
 	queue  []batch
@@ -211,6 +212,7 @@ func (q *producer) run() {
 			q.mu.Lock()
 			q.broken = true
 			q.mu.Unlock()
+			q.link.fails()
 		}
 		b.done(err)
 	}

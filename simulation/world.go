@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -231,17 +232,17 @@ func sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// note adds an effect to the trace.
+// note adds an effect to the trace. Back-off in nanoseconds does not show in it.
 func (w *world) note(format string, args ...any) {
 	if !w.traced {
 		return
 	}
-	line := fmt.Sprintf("%v ", time.Since(epoch)) + fmt.Sprintf(format, args...)
+	line := fmt.Sprintf("%v ", time.Since(epoch).Round(time.Microsecond)) + fmt.Sprintf(format, args...)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(line))
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.trace = w.trace*31 + h.Sum64()
+	w.trace += h.Sum64() // effects at one instant have no order
 	w.lines = append(w.lines, line)
 }
 
@@ -283,8 +284,10 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	if err := w.open(); err != nil {
 		return Report{Seed: seed, Violation: err}
 	}
+	d := w.dice("starts")
 	for i := range w.slots {
 		w.start(i)
+		time.Sleep(d.upTo(20 * time.Millisecond))
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(w.feed)
@@ -300,8 +303,12 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	w.decides.balance()
 	w.outs.balance()
 	drained := w.drain()
+	report := Report{Seed: seed, Events: w.events(), Records: w.inbox.size()}
+	w.mu.Lock()
+	report.Trace, report.Lines = w.trace, slices.Clone(w.lines)
+	w.mu.Unlock()
 	w.stop()
-	report := Report{Seed: seed, Events: w.events(), Records: w.inbox.size(), Faults: w.faults, Trace: w.trace, Lines: w.lines}
+	report.Faults = w.faults
 	if drained != nil {
 		report.Violation = drained
 		return report
