@@ -304,12 +304,17 @@ func TestScanPages(t *testing.T) {
 		var got []string
 		for after, done := "", false; !done; {
 			n := 0
-			require.NoError(t, s.Scan(t.Context(), after, 3, func(entity string, v change.Version, deleted bool) error {
+			require.NoError(t, s.Scan(t.Context(), after, 3, func(h sinks.Held) error {
 				n++
-				after = entity
-				got = append(got, entity)
-				require.GreaterOrEqual(t, v.Offset(), int64(100))
-				require.Equal(t, entity == "b", deleted)
+				after = h.Entity
+				got = append(got, h.Entity)
+				require.GreaterOrEqual(t, h.Version.Offset(), int64(100))
+				require.Equal(t, h.Entity == "b", h.Deleted)
+				if h.Deleted {
+					require.Nil(t, h.Doc)
+				} else {
+					require.Contains(t, string(h.Doc), `"y"`, "the newest document")
+				}
 				return nil
 			}))
 			done = n < 3
@@ -317,7 +322,20 @@ func TestScanPages(t *testing.T) {
 		require.Equal(t, ids, got, "ascending by bytes")
 
 		stop := errors.New("stop")
-		require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(string, change.Version, bool) error { return stop }), stop)
+		require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(sinks.Held) error { return stop }), stop)
+	})
+}
+
+// What an operator is told to run removes that entity and no other.
+func TestDeleteStatement(t *testing.T) {
+	onBoth(t, func(t *testing.T, dsn, _ string) {
+		s := opened(t, Options{URL: dsn, Table: "deleted_from"})
+		id := `o'Neill \ ?`
+		require.NoError(t, s.Write(t.Context(), []change.Change{upsert(id, 1, "x"), upsert("other", 2, "x")}))
+		execute(t, dsn, s.DeleteStatement(id))
+		require.Eventually(t, func() bool { // the server does it in the background
+			return count(t, dsn, "SELECT count() FROM deleted_from") == 1
+		}, time.Minute, 20*time.Millisecond)
 	})
 }
 

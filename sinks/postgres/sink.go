@@ -230,34 +230,3 @@ func (s *Sink) rounds(rows []row) [][]row {
 	}
 	return rounds
 }
-
-// Scan visits what the table holds of the service: at most limit entities after
-// afterEntity, ascending by bytes, each with its newest version and whether that
-// is a retraction. Fewer than limit visits mean that the end was reached. An
-// error of visit ends the scan and is returned as it is. It may run beside Write.
-func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(entity string, version change.Version, deleted bool) error) error {
-	pool := s.pool.Load()
-	if pool == nil {
-		return errNotOpen
-	}
-	type held struct {
-		Entity  string
-		Version int64
-		Deleted bool
-	}
-	rows, err := pool.Query(ctx, s.scanStatement(), s.options.Service, afterEntity, limit)
-	if err != nil {
-		return classify("scan", err)
-	}
-	// Collected first, so that a slow visitor holds no connection.
-	page, err := pgx.CollectRows(rows, pgx.RowToStructByPos[held])
-	if err != nil {
-		return classify("scan", err)
-	}
-	for _, h := range page {
-		if err := visit(h.Entity, change.Version(h.Version), h.Deleted); err != nil {
-			return err
-		}
-	}
-	return nil
-}

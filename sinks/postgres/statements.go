@@ -94,12 +94,6 @@ ORDER BY r.place
 %s`, s.table.Sanitize(), strings.Join(columns, ", "), values, spread, conflict)
 }
 
-func (s *Sink) scanStatement() string {
-	return fmt.Sprintf(`SELECT DISTINCT ON (entity COLLATE "C") entity, version, is_deleted FROM %s
-WHERE service = $1 AND entity COLLATE "C" > $2
-ORDER BY entity COLLATE "C", version DESC LIMIT $3`, s.table.Sanitize())
-}
-
 // blame adds to the refusal of a single row which typed columns do not take
 // its values, as far as that is found out within WriteTimeout.
 func (w *writer) blame(ctx context.Context, r row, e *sinks.Error) {

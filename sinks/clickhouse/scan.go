@@ -1,0 +1,64 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+var _ sinks.Readable = (*Sink)(nil)
+
+// Scan implements sinks.Readable. It needs no FINAL: of several rows of an
+// entity the one with the highest version counts, retractions included.
+func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.Held) error) error {
+	opened := s.session.Load()
+	if opened == nil {
+		return errNotOpen
+	}
+	doc := "''"
+	if len(s.options.Columns) == 0 {
+		doc = "argMax(doc, version)"
+	}
+	query := fmt.Sprintf(`SELECT toString(entity), max(version), argMax(is_deleted, version), %s FROM %s
+WHERE service = ? AND entity > ? GROUP BY entity ORDER BY entity LIMIT %d`, doc, s.name(""), limit)
+	if opened.version.atLeast(aggregationInOrder) {
+		query += " SETTINGS optimize_aggregation_in_order = 1"
+	}
+	rows, err := opened.conn.Query(ctx, query, s.options.Service, afterEntity)
+	if err != nil {
+		return classify("scan", err, false)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var entity, text string
+		var version uint64
+		var deleted uint8
+		if err := rows.Scan(&entity, &version, &deleted, &text); err != nil {
+			return classify("scan", err, false)
+		}
+		h := sinks.Held{Entity: entity, Version: change.Version(version), Deleted: deleted != 0}
+		if !h.Deleted && text != "" {
+			h.Doc = []byte(text)
+		}
+		if err := visit(h); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return classify("scan", err, false)
+	}
+	return nil
+}
+
+// DeleteStatement implements sinks.Readable.
+func (s *Sink) DeleteStatement(entity string) string {
+	return fmt.Sprintf("ALTER TABLE %s DELETE WHERE service = %s AND entity = %s", s.name(""), text(s.options.Service), text(entity))
+}
+
+// text is a literal of ClickHouse's SQL.
+func text(s string) string {
+	return "'" + strings.NewReplacer("\\", "\\\\", "'", "\\'").Replace(s) + "'"
+}

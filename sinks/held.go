@@ -1,0 +1,32 @@
+package sinks
+
+import (
+	"context"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// Held is what a target holds of one entity: the row with the newest version.
+type Held struct {
+	Entity  string
+	Version change.Version
+	Deleted bool // it is a retraction
+	// Doc is the document as the target gives it back, JSON; nil for a
+	// retraction, and where the target spreads it over columns. A target may
+	// keep values instead of bytes (jsonb does). Not to be kept after a visit.
+	Doc []byte
+}
+
+// Readable is a sink whose target can be read back.
+type Readable interface {
+	Sink
+	// Scan visits what the target holds of the service: at most limit entities
+	// after afterEntity, ascending by bytes. Fewer than limit visits mean that
+	// the end was reached. An error of visit ends the scan and is returned as it
+	// is. It may run beside Write; visit should be quick, since a connection is
+	// held meanwhile.
+	Scan(ctx context.Context, afterEntity string, limit int, visit func(Held) error) error
+	// DeleteStatement is what an operator can run to remove the entity from the
+	// target by hand.
+	DeleteStatement(entity string) string
+}

@@ -1,0 +1,67 @@
+package postgres
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+var _ sinks.Readable = (*Sink)(nil)
+
+// Scan implements sinks.Readable. In append mode it gives each entity's newest row.
+func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.Held) error) error {
+	pool := s.pool.Load()
+	if pool == nil {
+		return errNotOpen
+	}
+	rows, err := pool.Query(ctx, s.scanStatement(), s.options.Service, afterEntity, limit)
+	if err != nil {
+		return classify("scan", err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+		var h sinks.Held
+		var version int64
+		if err := rows.Scan(&h.Entity, &version, &h.Deleted, &h.Doc); err != nil {
+			return classify("scan", err)
+		}
+		h.Version = change.Version(version)
+		if h.Deleted {
+			h.Doc = nil
+		}
+		if err := visit(h); err != nil {
+			return err
+		}
+	}
+	if err := rows.Err(); err != nil {
+		return classify("scan", err)
+	}
+	return nil
+}
+
+func (s *Sink) scanStatement() string {
+	doc := "NULL::bytea"
+	if len(s.options.Columns) == 0 {
+		doc = "convert_to(doc::text, 'UTF8')"
+	}
+	return fmt.Sprintf(`SELECT DISTINCT ON (entity COLLATE "C") entity, version, is_deleted, %s FROM %s
+WHERE service = $1 AND entity COLLATE "C" > $2
+ORDER BY entity COLLATE "C", version DESC LIMIT $3`, doc, s.table.Sanitize())
+}
+
+// DeleteStatement implements sinks.Readable.
+func (s *Sink) DeleteStatement(entity string) string {
+	return fmt.Sprintf("DELETE FROM %s WHERE service = %s AND entity = %s", s.table.Sanitize(), literal(s.options.Service), literal(entity))
+}
+
+// literal is a text in SQL, whatever standard_conforming_strings says.
+func literal(s string) string {
+	quoted := "'" + strings.ReplaceAll(s, "'", "''") + "'"
+	if strings.Contains(s, `\`) {
+		return "E" + strings.ReplaceAll(quoted, `\`, `\\`)
+	}
+	return quoted
+}
