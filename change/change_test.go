@@ -19,6 +19,9 @@ func generated(t *rapid.T) Change {
 		Content: Retracted(), Revision: rapid.Int64().Draw(t, "revision"),
 		Time: time.UnixMilli(rapid.Int64Range(-1<<40, 1<<42).Draw(t, "time")).UTC(),
 	}
+	if rapid.Bool().Draw(t, "resent") {
+		c.Resent = NewVersion(c.Version.Generation(), rapid.Int64Range(0, 1<<48-1).Draw(t, "resent at"))
+	}
 	if c.Op == Upsert {
 		text, err := json.Marshal(rapid.MapOf(rapid.String(), rapid.Int()).Draw(t, "doc"))
 		require.NoError(t, err)

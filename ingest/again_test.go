@@ -1,0 +1,57 @@
+package ingest_test
+
+import (
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// I9: a dead letter that comes again is taken apart as its event was: with its
+// key, its headers and its position, which a payload alone would not tell.
+func TestALetterIsTakenApartAsItsEventWas(t *testing.T) {
+	s := shape(t)
+	s.Entity, s.EventID, s.Sequence, s.Payload = ingest.Locator{Key: true}, ingest.Locator{Header: "ce_id"}, ingest.Locator{Header: "seq"}, ""
+	msg := message.NewMessage("", []byte(`{"a":`))
+	for k, v := range map[string]string{transport.KeyMetadata: "B", "ce_id": "e1", "seq": "7", "cookie": "nobody asked for it"} {
+		msg.Metadata.Set(k, v)
+	}
+	_, letter := s.Take(msg, position)
+	require.NotNil(t, letter)
+	require.Equal(t, "bad_json", letter.Code)
+	require.JSONEq(t, `{"`+transport.KeyMetadata+`":"B","ce_id":"e1","seq":"7"}`, string(letter.Headers), "what the shape reads, and no more")
+
+	_, still := s.Again(*letter)
+	require.NotNil(t, still)
+	require.Equal(t, "bad_json", still.Code)
+	require.Equal(t, letter.DedupKey, still.DedupKey)
+
+	letter.Payload = []byte(`{"a":1,"updated_at":2}`)
+	record, still := s.Again(*letter)
+	require.Nil(t, still)
+	require.Equal(t, inbox.Event{
+		Origin: inbox.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}, EventID: "e1", Sequence: "7",
+		Op: inbox.Upsert, Entity: "B", Payload: []byte(`{"a":1}`),
+	}, *record.Event)
+}
+
+// A null value that could not be taken in is still one when it comes again, and
+// an edit makes a value of it.
+func TestALetterOfANullValue(t *testing.T) {
+	s := shape(t)
+	msg := message.NewMessage("", nil)
+	msg.Metadata.Set(transport.NullMetadata, "1")
+	_, letter := s.Take(msg, position)
+	require.NotNil(t, letter)
+	require.Equal(t, "no_entity", letter.Code)
+	_, still := s.Again(*letter)
+	require.NotNil(t, still)
+	require.Equal(t, "no_entity", still.Code, "not bad_json")
+	letter.Payload = []byte(`{"m":{"id":"B"},"d":{}}`)
+	record, still := s.Again(*letter)
+	require.Nil(t, still)
+	require.Equal(t, inbox.Upsert, record.Event.Op)
+}
