@@ -96,21 +96,22 @@ func viewOf(p *projections.Projection, doc canonicaltree.Node, present bool) (Vi
 }
 
 // Stripped gives a stored entity with source documents that edit has changed;
-// it gets each and answers with what takes its place.
+// it gets each, and answers with the same or with what takes its place.
 func Stripped(e store.Entity, edit func(source string, doc canonicaltree.Node) (canonicaltree.Node, error)) (store.Entity, error) {
 	docs, err := merge.SplitNodes(e.Docs)
 	if err != nil {
 		return e, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
+	changed := false
 	for source, doc := range docs {
 		if docs[source], err = edit(source, doc); err != nil {
 			return e, fmt.Errorf("entity %q: source %s: %w", e.ID, source, err)
 		}
-		if !docs[source].Exists() {
-			delete(docs, source)
-		}
+		changed = changed || docs[source] != doc
 	}
-	e.Docs = merge.JoinNodes(nil, docs)
+	if changed {
+		e.Docs = merge.JoinNodes(nil, docs)
+	}
 	return e, nil
 }
 

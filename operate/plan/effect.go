@@ -1,0 +1,82 @@
+package plan
+
+import "encoding/json"
+
+// Effect is what a candidate would do; its JSON form is what the command
+// prints with --json.
+type Effect struct {
+	// Active: the candidate is the active configuration already.
+	Active bool `json:"active"`
+	// Compared: the configuration that samples are compared with was given.
+	Compared bool  `json:"compared"`
+	Entities int64 `json:"entities"` // stored ones
+	// Failed are entities that cannot be decided under the candidate, of all
+	// services; their first few ids.
+	Failed    int64     `json:"failed,omitempty"`
+	FailedIDs []string  `json:"failed_ids,omitempty"`
+	Services  []Service `json:"services"` // in the order of the candidate, then removed ones
+	Notes     []string  `json:"notes,omitempty"`
+}
+
+// State of a service between the stored state and the candidate.
+type State string
+
+// The states.
+const (
+	Kept    State = "kept"    // the state knows it
+	New     State = "new"     // nothing was ever decided for it
+	Removed State = "removed" // the candidate does not have it any more
+)
+
+// Service is the effect on one service, in entities.
+type Service struct {
+	Service string `json:"service"`
+	State   State  `json:"state"`
+	Send    int64  `json:"send"`    // an upsert would be sent
+	Retract int64  `json:"retract"` // a retraction would be sent
+	// Anyway are those of Send and Retract that the compared configuration would
+	// send as well, after a reset for instance. NewlyHeld would be sent under the
+	// compared configuration and not under the candidate. Absent without one.
+	Anyway    *int64 `json:"anyway,omitempty"`
+	NewlyHeld *int64 `json:"newly_held_back,omitempty"`
+	Unchanged int64  `json:"unchanged"` // equal to what the service has
+	Nothing   int64  `json:"nothing"`   // not shown to this service, and never was
+	Fail      int64  `json:"fail"`      // would become dead letters
+	// Keeps are entities that the customer of a removed service keeps a copy of:
+	// nothing is retracted.
+	Keeps   int64    `json:"keeps,omitempty"`
+	Samples []Sample `json:"samples,omitempty"`
+}
+
+// Sample is one entity that would be sent or retracted.
+type Sample struct {
+	Entity string          `json:"entity"`
+	Op     string          `json:"op"`
+	After  json.RawMessage `json:"after,omitempty"` // absent on a retraction
+	// Before is what the compared configuration shows of it. Exact: it is what
+	// was sent last, going by the hash.
+	Before json.RawMessage `json:"before,omitempty"`
+	Exact  bool            `json:"exact,omitempty"`
+	Diff   []Difference    `json:"diff,omitempty"`
+	More   int             `json:"more_differences,omitempty"` // left out
+}
+
+// Difference is one path at which two documents differ.
+type Difference struct {
+	Path   string          `json:"path"`
+	Before json.RawMessage `json:"before,omitempty"` // absent: it is new
+	After  json.RawMessage `json:"after,omitempty"`  // absent: it goes away
+}
+
+// Changes counts what the candidate itself would cause: sends, retractions and
+// dead letters, without those that would come anyway.
+func (e *Effect) Changes() int64 {
+	n := e.Failed
+	for _, s := range e.Services {
+		n += s.Send + s.Retract + s.Fail
+		if s.Anyway != nil {
+			n -= *s.Anyway
+		}
+	}
+	return n
+}

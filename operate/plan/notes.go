@@ -1,0 +1,74 @@
+package plan
+
+import (
+	"bytes"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// note says what the numbers do not cover.
+func (c *computation) note(active store.Revision) {
+	say := func(format string, args ...any) {
+		c.effect.Notes = append(c.effect.Notes, fmt.Sprintf(format, args...))
+	}
+	if c.effect.Active {
+		say("The candidate is the active configuration: what would be sent is what is on its way to it anyway (services reset, or entities not yet moved to it).")
+	}
+	old := c.in.Against
+	if old == nil {
+		if !c.effect.Active {
+			say("What a customer has now is stored as a hash only: give --against with the configuration that runs now to see differences, and to have what the candidate strips less or cuts out differently listed.")
+		}
+		return
+	}
+	fingerprint := old.Fingerprint()
+	if !bytes.Equal(active.Fingerprint, fingerprint[:]) {
+		say("The configuration that is compared with is not the active one, so differences may not be those that customers would see.")
+	}
+	for i := range c.in.Candidate.Sources {
+		now := &c.in.Candidate.Sources[i]
+		was := old.Sources.Find(now.Name)
+		if was == nil {
+			say("Source %s is new: it has no documents yet, so what it will add is not in the numbers.", now.Name)
+			continue
+		}
+		c.noteSource(was, now, say)
+	}
+	for i := range old.Sources {
+		if name := old.Sources[i].Name; c.in.Candidate.Sources.Find(name) == nil {
+			say("Source %s is gone: its stored documents take no part any more, which is in the numbers.", name)
+		}
+	}
+}
+
+func (c *computation) noteSource(was, now *config.Source, say func(string, ...any)) {
+	var less []string
+	for _, pattern := range was.Strip {
+		if !slices.Contains(now.Strip, pattern) {
+			less = append(less, pattern)
+		}
+	}
+	if len(less) > 0 {
+		say("Source %s strips less than now (%s): values there were taken away before they were stored, so they are absent here and come with each entity's next event.", now.Name, strings.Join(less, ", "))
+	}
+	if was.Payload != now.Payload {
+		say("Source %s takes its document from another place (%s instead of %s): stored documents are as the old one cut them out.", now.Name, orWhole(now.Payload), orWhole(was.Payload))
+	}
+	if was.Entity != now.Entity {
+		say("Source %s takes the entity's id from another place (%s instead of %s): entities under new ids are not in the numbers.", now.Name, now.Entity, was.Entity)
+	}
+	if was.Mode != now.Mode {
+		say("Source %s changes its mode to %s: that holds for its next events, stored documents stay.", now.Name, now.Mode)
+	}
+}
+
+func orWhole(l config.Locator) string {
+	if l.IsZero() {
+		return "the whole value"
+	}
+	return l.String()
+}
