@@ -43,7 +43,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlConfirm: "text[], int4[], int8[], bytea[]", sqlPurgeRows: "text[]",
 		sqlLoad: "text[]", sqlMove: "int4[], int4[], int8[], int8[], bytea[]",
 		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]",
-		sqlEntityRows: "text", sqlPageEntities: "text, int4",
+		sqlEntityRows: "text", sqlPageEntities: "text, int4", sqlServiceRows: "text, int4, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
 		for sql, types := range parameters {
@@ -59,6 +59,10 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 			plan := strings.Join(lines, "\n")
 			for _, bad := range []string{"Seq Scan", "Hash Join", "Merge Join", "Hash Semi", "Merge Semi"} {
 				assert.NotContains(t, plan, bad, "statistics %s, statement %s", statistics, sql)
+			}
+			if sql == sqlServiceRows {
+				assert.Contains(t, plan, "Index Scan using dam_pkey")
+				assert.NotContains(t, plan, "Sort", "the order of the key")
 			}
 			if sql == sqlLookup || sql == sqlSwap {
 				assert.Contains(t, plan, "dam_pkey")

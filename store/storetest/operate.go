@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 // RunOperator runs the suite of what store.Operator promises beside
 // store.Store. open is that of Run.
 func RunOperator(t *testing.T, open func(t *testing.T) (a, b store.Operator)) {
-	for _, test := range operatorTests {
+	for _, test := range slices.Concat(operatorTests, reportTests) {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := open(t)
 			test.run(t, &operatorFixture{fixture: fixture{T: t, a: a, b: b}, a: a, b: b})
@@ -38,10 +39,13 @@ func (f *operatorFixture) audits() []store.Audit {
 
 var someAudit = store.Audit{Actor: "root@host", Action: "dlq discard", Reason: "a test", Detail: []byte(`{"letters":[1]}`)}
 
-var operatorTests = []struct {
+// operatorTest is one promise.
+type operatorTest struct {
 	name string
 	run  func(t *testing.T, f *operatorFixture)
-}{
+}
+
+var operatorTests = []operatorTest{
 	{"audit rows come back in their order", func(t *testing.T, f *operatorFixture) {
 		require.NoError(t, f.a.AddAudits(t.Context(), nil))
 		second := someAudit

@@ -1,0 +1,84 @@
+package postgres
+
+import (
+	"context"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	// The key's index gives the order; the condition on service is read from it too.
+	sqlServiceRows = `
+SELECT entity, content, version, delivered_version, delivered
+FROM dam WHERE entity > $1 AND service = $2 ORDER BY entity LIMIT $3`
+
+	sqlMakeReport   = `INSERT INTO reports (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`
+	sqlReadReport   = `SELECT body FROM reports WHERE kind = $1 AND name = $2 FOR UPDATE`
+	sqlWriteReport  = `UPDATE reports SET body = $3, updated_at = now() WHERE kind = $1 AND name = $2`
+	sqlListReports  = `SELECT kind, name, body, updated_at FROM reports WHERE kind = $1 ORDER BY name`
+	sqlPruneReports = `DELETE FROM reports WHERE kind = $1 AND updated_at < $2`
+)
+
+// ServiceRows implements store.Operator.
+func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
+	rows, err := s.pool.Query(ctx, sqlServiceRows, after, service, max(limit, 0))
+	if err != nil {
+		return nil, failed("page dam rows", err)
+	}
+	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Row, error) {
+		r := store.Row{Key: store.Key{Service: service}, Found: true}
+		var version, delivered int64
+		var content, deliveredContent []byte
+		err := row.Scan(&r.Entity, &content, &version, &delivered, &deliveredContent)
+		r.Content, r.Delivered = content, deliveredContent
+		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		return r, err
+	})
+	return page, failed("page dam rows", err)
+}
+
+// UpdateReport implements store.Reports.
+func (s *Store) UpdateReport(ctx context.Context, kind, name string, f func(body []byte) ([]byte, error)) error {
+	if kind == "" || name == "" {
+		return bug("update report: kind and name are needed")
+	}
+	return s.inTx(ctx, "update report", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlMakeReport, kind, name); err != nil {
+			return err
+		}
+		var body []byte
+		if err := tx.QueryRow(ctx, sqlReadReport, kind, name).Scan(&body); err != nil {
+			return err
+		}
+		body, err := f(body)
+		if err == nil {
+			_, err = tx.Exec(ctx, sqlWriteReport, kind, name, body)
+		}
+		return err
+	})
+}
+
+// ListReports implements store.Reports.
+func (s *Store) ListReports(ctx context.Context, kind string) ([]store.Report, error) {
+	rows, err := s.pool.Query(ctx, sqlListReports, kind)
+	if err != nil {
+		return nil, failed("list reports", err)
+	}
+	reports, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Report, error) {
+		var r store.Report
+		err := row.Scan(&r.Kind, &r.Name, &r.Body, &r.Updated)
+		r.Updated = r.Updated.UTC()
+		return r, err
+	})
+	return reports, failed("list reports", err)
+}
+
+// PruneReports implements store.Reports.
+func (s *Store) PruneReports(ctx context.Context, kind string, before time.Time) (int, error) {
+	tag, err := s.pool.Exec(ctx, sqlPruneReports, kind, before)
+	return int(tag.RowsAffected()), failed("prune reports", err)
+}
