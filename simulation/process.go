@@ -27,6 +27,7 @@ type process struct {
 	kill context.CancelFunc
 	dead atomic.Bool // nothing of it takes effect any more
 
+	built   chan struct{} // closed when every stage runs
 	stopped sync.Once
 	stops   []func() // in order, for an end in order
 	decider atomic.Pointer[dam.Decider]
@@ -44,7 +45,7 @@ func (w *world) start(slot int) {
 		return
 	}
 	w.births++
-	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births)}
+	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births), built: make(chan struct{})}
 	p.ctx, p.kill = context.WithCancel(w.all)
 	w.slots[slot] = p
 	w.mu.Unlock()
@@ -52,6 +53,7 @@ func (w *world) start(slot int) {
 	p.ingest()
 	p.decide()
 	p.deliver()
+	close(p.built)
 }
 
 // loop runs f in the background; the function it gives ends f and waits.
@@ -264,6 +266,7 @@ func (w *world) empty(p *process) {
 // shutdown ends the process in order.
 func (p *process) shutdown() {
 	p.stopped.Do(func() {
+		<-p.built
 		for _, stop := range p.stops {
 			stop()
 		}
