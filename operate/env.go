@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -37,6 +38,9 @@ type Env struct {
 	Shape func(source string) (ingest.Shape, error)
 	// IsLog tells whether a service's sink keeps every change (sinks.Log).
 	IsLog func(service string) bool
+	// Target opens a service's target for reading, without changing anything
+	// there; close it. An *Impossible for a sink that cannot be read back.
+	Target func(ctx context.Context, service string) (*Target, error)
 	// Decide decides what the inbox holds and returns when nothing is left. Nil
 	// when another process decides.
 	Decide func(ctx context.Context) error
@@ -44,6 +48,13 @@ type Env struct {
 	Actor string
 	// Progress, if given, is told how far an action is; total is 0 when it is not known.
 	Progress func(done, total int64)
+}
+
+// Target is a target that can be read back.
+type Target struct {
+	sinks.Readable
+	// Forgets: it drops old rows by itself.
+	Forgets bool
 }
 
 // Impossible is an action that cannot be done as it was asked for, whoever

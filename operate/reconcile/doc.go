@@ -1,0 +1,30 @@
+// Package reconcile compares what the dam says that a customer has with what
+// the customer's target really holds.
+//
+// # Model
+//
+// Dam rows of a service and rows of its target come in the same order, by the
+// bytes of the entity, and are merged page by page, in bounded memory. Both may
+// change meanwhile. A page of the dam is read before the same range of the
+// target, and what is confirmed was written before it was confirmed: so a target
+// that holds less than the dam row says is confirmed has lost something. What
+// the target holds beyond the dam row is judged only after the row was read once
+// more. Hence nothing that is merely under way is taken for drift.
+//
+//	missing  confirmed, and the target holds nothing
+//	stale    the target holds an older version than was confirmed
+//	differs  the confirmed version, with another document or another state
+//	extra    the target shows an entity that it should not: it was retracted, or the dam does not know it
+//	ahead    the target holds a newer version than was ever decided
+//	pending  decided, or written, and not confirmed yet: no drift
+//
+// Documents are compared by their structural hash where the target keeps them
+// whole; typed columns are not compared.
+//
+// # Repair
+//
+// Nothing here writes to a target. Missing, stale, different and retracted
+// entities are named to the caller, who asks for their decision once more, by
+// force: what is sent is what the entity is now, under a new version (I10). What
+// the dam does not know, and what is ahead of it, only a person can remove.
+package reconcile

@@ -1,0 +1,334 @@
+package reconcile
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Verdict is how an entity in a target compares with its dam row.
+type Verdict string
+
+// The verdicts; see the package comment. Missing to Ahead are drift.
+const (
+	InStep  Verdict = "in_step"
+	Pending Verdict = "pending"
+	// Expired: nothing is there, and the target forgets by itself.
+	Expired Verdict = "expired"
+	Missing Verdict = "missing"
+	Stale   Verdict = "stale"
+	Differs Verdict = "differs"
+	Extra   Verdict = "extra"
+	Ahead   Verdict = "ahead"
+)
+
+// Store is what is read of the store; store.Operator is one.
+type Store interface {
+	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error)
+	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
+	Entity(ctx context.Context, id string) (store.Entity, error)
+}
+
+// Input is one comparison. All fields are needed unless they say a default.
+type Input struct {
+	Store   Store
+	Plan    *dam.Plan
+	Service dam.Service // of the plan
+	Target  sinks.Readable
+	// Forgets: the target drops old rows by itself, so a missing one says nothing.
+	Forgets bool
+	// Page is how many rows are read at a time. Defaults to 500.
+	Page int
+	// Samples is how many findings of each verdict the result names. Defaults to none.
+	Samples int
+	// Repair, if given, is told each entity that a forced decision repairs.
+	Repair func(entity string) error
+	// Progress, if given, is told how many dam rows were compared.
+	Progress func(rows int64)
+}
+
+// Result of one service.
+type Result struct {
+	Service string `json:"service"`
+	Rows    int64  `json:"dam_rows"`
+	InStep  int64  `json:"in_step"`
+	Pending int64  `json:"pending"`
+	Expired int64  `json:"expired,omitempty"`
+	Missing int64  `json:"missing"`
+	Stale   int64  `json:"stale"`
+	Differs int64  `json:"differs"`
+	Extra   int64  `json:"extra"`
+	Ahead   int64  `json:"ahead"`
+	// ByHand counts what no decision repairs.
+	ByHand  int64     `json:"by_hand"`
+	Samples []Finding `json:"samples,omitempty"`
+}
+
+// Drift is how many entities drifted.
+func (r *Result) Drift() int64 { return r.Missing + r.Stale + r.Differs + r.Extra + r.Ahead }
+
+// Finding is one drifted entity.
+type Finding struct {
+	Entity  string  `json:"entity"`
+	Verdict Verdict `json:"verdict"`
+	// Held, Confirmed and Decided are versions, as generation:offset: in the
+	// target, confirmed, and newest in the dam. Empty is none.
+	Held      string `json:"held,omitempty"`
+	Confirmed string `json:"confirmed,omitempty"`
+	Decided   string `json:"decided,omitempty"`
+	// Statement removes the entity from the target, for what no decision repairs.
+	Statement string `json:"statement,omitempty"`
+}
+
+const defaultPage = 500
+
+// errBeyond ends a scan that left its range.
+var errBeyond = errors.New("beyond the page")
+
+// Compare compares all of one service. It writes nothing. The result is that of
+// what was compared also when there is an error.
+func Compare(ctx context.Context, in Input) (Result, error) {
+	if in.Page <= 0 {
+		in.Page = defaultPage
+	}
+	c := &comparison{Input: in, result: Result{Service: in.Service.Name}}
+	for after := ""; ; {
+		rows, err := in.Store.ServiceRows(ctx, in.Service.Number, after, in.Page)
+		if err != nil {
+			return c.result, fmt.Errorf("store: %w", err)
+		}
+		upTo := "" // to the end of the target
+		if len(rows) == in.Page {
+			upTo = rows[len(rows)-1].Entity
+		}
+		if err := c.page(ctx, after, upTo, rows); err != nil {
+			return c.result, err
+		}
+		if upTo == "" {
+			return c.result, nil
+		}
+		after = upTo
+	}
+}
+
+// comparison is one Compare. Not for concurrent use.
+type comparison struct {
+	Input
+	result Result
+}
+
+// page compares dam rows with the target's range behind after up to upTo, which
+// is without end when it is empty.
+func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.Row) error {
+	var beyond []sinks.Held // of which the dam rows do not know
+	for done := false; !done; {
+		n, from := 0, after
+		err := c.Target.Scan(ctx, from, c.Page, func(h sinks.Held) error {
+			if n++; h.Entity <= after {
+				return fmt.Errorf("the target's rows do not come in the order of their entities: %q after %q", h.Entity, after)
+			}
+			if upTo != "" && h.Entity > upTo {
+				return errBeyond
+			}
+			after = h.Entity
+			for len(rows) > 0 && rows[0].Entity < h.Entity {
+				if err := c.absent(&rows[0]); err != nil {
+					return err
+				}
+				rows = rows[1:]
+			}
+			var row *store.Row
+			if len(rows) > 0 && rows[0].Entity == h.Entity {
+				row, rows = &rows[0], rows[1:]
+				c.result.Rows++
+			}
+			switch {
+			case row == nil && h.Deleted:
+				return nil // a tombstone that outlived its dam row
+			case row == nil, h.Version > row.Version:
+				h.Doc = nil
+				beyond = append(beyond, h)
+				return nil
+			}
+			return c.both(ctx, row, h)
+		})
+		switch {
+		case errors.Is(err, errBeyond):
+			done = true
+		case err != nil:
+			return fmt.Errorf("service %s: %w", c.Service.Name, err)
+		default:
+			done = n < c.Page
+		}
+	}
+	for i := range rows {
+		if err := c.absent(&rows[i]); err != nil {
+			return err
+		}
+	}
+	if err := c.again(ctx, beyond); err != nil {
+		return err
+	}
+	if c.Progress != nil {
+		c.Progress(c.result.Rows)
+	}
+	return ctx.Err()
+}
+
+// absent judges a dam row of which the target has nothing.
+func (c *comparison) absent(row *store.Row) error {
+	c.result.Rows++
+	verdict := Missing
+	switch {
+	case row.DeliveredVersion == 0:
+		verdict = Pending
+	case row.Delivered.IsRetracted():
+		verdict = inStep(row)
+	case c.Forgets:
+		verdict = Expired
+	}
+	return c.found(verdict, row, sinks.Held{Entity: row.Entity})
+}
+
+// inStep is for a target that holds what was confirmed.
+func inStep(row *store.Row) Verdict {
+	if row.Content != nil && row.Version > row.DeliveredVersion {
+		return Pending
+	}
+	return InStep
+}
+
+// both judges a row that the dam and the target have, the target's not being
+// newer than the dam's.
+func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.Held) error {
+	verdict := Pending
+	switch shown := !h.Deleted; {
+	case h.Version > row.DeliveredVersion: // written, and its confirmation is under way
+	case shown && row.Delivered.IsRetracted():
+		verdict = Extra
+	case h.Version < row.DeliveredVersion:
+		verdict = Stale
+	case h.Deleted != row.Delivered.IsRetracted():
+		verdict = Differs
+	default:
+		same, err := c.sameDocument(ctx, row, h)
+		if err != nil {
+			return err
+		}
+		if verdict = inStep(row); !same {
+			verdict = Differs
+		}
+	}
+	return c.found(verdict, row, h)
+}
+
+// sameDocument tells whether the target's document is the confirmed one, as far
+// as that can be told.
+func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.Held) (bool, error) {
+	if h.Doc == nil || row.Delivered.Scheme() != canonicaltree.Scheme {
+		return true, nil
+	}
+	projection := c.Plan.Projections[c.Service.Projection]
+	digest, err := canonicaltree.Sum(h.Doc, projection.Numbers())
+	if err != nil {
+		return false, nil // no JSON any more
+	}
+	if bytes.Equal(change.Hashed(canonicaltree.Scheme, digest), row.Delivered) {
+		return true, nil
+	}
+	if !h.Respelled {
+		return false, nil
+	}
+	// Only the hash of what was sent is known. If the entity is still that, its
+	// document can be compared with numbers by their value.
+	e, err := c.Store.Entity(ctx, row.Entity)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	} else if err != nil {
+		return false, fmt.Errorf("store: %w", err)
+	}
+	inspected, err := c.Plan.Inspect(e)
+	if err != nil {
+		return false, err
+	}
+	view, err := inspected.View(c.Service.Projection)
+	if err != nil || !view.Match || !bytes.Equal(view.Content, row.Delivered) {
+		return true, nil // something newer is under way, or cannot be made
+	}
+	want, err := canonicaltree.Sum(view.Doc, canonicaltree.Decimal)
+	if err != nil {
+		return false, err
+	}
+	got, err := canonicaltree.Sum(h.Doc, canonicaltree.Decimal)
+	return err == nil && got == want, nil
+}
+
+// again judges what the target holds beyond the dam rows that were read before
+// it: rows that were decided meanwhile are there now.
+func (c *comparison) again(ctx context.Context, beyond []sinks.Held) error {
+	if len(beyond) == 0 {
+		return nil
+	}
+	keys := make([]store.Key, len(beyond))
+	for i, h := range beyond {
+		keys[i] = store.Key{Service: c.Service.Number, Entity: h.Entity}
+	}
+	rows, err := c.Store.Rows(ctx, keys)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	for i, h := range beyond {
+		verdict := Pending
+		switch row := &rows[i]; {
+		case !row.Found:
+			verdict = Extra
+		case h.Version > row.Version:
+			verdict = Ahead
+		}
+		if err := c.found(verdict, &rows[i], h); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// found counts a verdict and keeps a sample of it.
+func (c *comparison) found(v Verdict, row *store.Row, h sinks.Held) error {
+	counter := map[Verdict]*int64{
+		InStep: &c.result.InStep, Pending: &c.result.Pending, Expired: &c.result.Expired, Missing: &c.result.Missing,
+		Stale: &c.result.Stale, Differs: &c.result.Differs, Extra: &c.result.Extra, Ahead: &c.result.Ahead,
+	}[v]
+	*counter++
+	if v == InStep || v == Pending || v == Expired {
+		return nil
+	}
+	byHand := v == Ahead || v == Extra && !row.Found
+	if byHand {
+		c.result.ByHand++
+	}
+	if *counter <= int64(c.Samples) {
+		f := Finding{Entity: h.Entity, Verdict: v, Held: words(h.Version), Confirmed: words(row.DeliveredVersion), Decided: words(row.Version)}
+		if byHand {
+			f.Statement = c.Target.DeleteStatement(h.Entity)
+		}
+		c.result.Samples = append(c.result.Samples, f)
+	}
+	if byHand || c.Repair == nil {
+		return nil
+	}
+	return c.Repair(h.Entity)
+}
+
+func words(v change.Version) string {
+	if v == 0 {
+		return ""
+	}
+	return v.String()
+}
