@@ -32,6 +32,8 @@ const migrationLock = 0x77656972 // "weir"
 // Several processes may call it at the same time: one works, the others wait
 // and find nothing to do.
 func (s *Store) Migrate(ctx context.Context) (err error) {
+	s.migrating.Add(1)
+	defer s.migrating.Add(-1)
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return failed("migrate", err)

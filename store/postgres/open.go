@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"strings"
+	"sync/atomic"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,6 +49,10 @@ type Options struct {
 	// MaxConns limits the pool, at least 2. Defaults to pool_max_conns of the
 	// URL, else to the larger of 4 and the number of CPUs.
 	MaxConns int32
+	// AnswerTimeout is how long the server may be silent while it is asked, or
+	// connected to. The call then fails; a migration may take any time. Defaults
+	// to one minute.
+	AnswerTimeout time.Duration
 	// Logger receives the server's notices. Defaults to slog.Default().
 	Logger *slog.Logger
 }
@@ -54,6 +60,8 @@ type Options struct {
 // Store is a store.Store in PostgreSQL.
 type Store struct {
 	pool *pgxpool.Pool
+	// migrating counts the migrations under way.
+	migrating *atomic.Int32
 }
 
 var _ store.Store = (*Store)(nil)
@@ -87,6 +95,15 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.ConnConfig.OnNotice = func(_ *pgconn.PgConn, n *pgconn.Notice) {
 		log.Debug("notice from the store", "code", n.Code, "message", n.Message)
 	}
+	limit := o.AnswerTimeout
+	if limit <= 0 {
+		limit = defaultAnswerTimeout
+	}
+	if config.ConnConfig.ConnectTimeout == 0 {
+		config.ConnConfig.ConnectTimeout = limit
+	}
+	migrating := new(atomic.Int32)
+	config.ConnConfig.DialFunc = answering(config.ConnConfig.DialFunc, limit, migrating)
 	config.AfterConnect = refuseAsynchronousCommit
 	if crash.Enabled {
 		config.ConnConfig.Tracer = dieMigrating{}
@@ -95,7 +112,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
-	return &Store{pool: pool}, nil
+	return &Store{pool: pool, migrating: migrating}, nil
 }
 
 // dieMigrating passes a crash point between the statements of a migration,
