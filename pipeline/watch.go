@@ -99,11 +99,11 @@ func (p *Pipeline) watch(ctx context.Context) {
 	}
 }
 
-func (p *Pipeline) look(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
+func (p *Pipeline) look(running context.Context) {
+	ctx, cancel := context.WithTimeout(running, watchPeriod)
 	defer cancel()
 	err := p.store.Ping(ctx)
-	if ctx.Err() == nil {
+	if running.Err() == nil { // a store that does not answer in time is down, too
 		p.health.storeDown.Store(&err)
 	}
 	if active, err := p.store.Active(ctx); err == nil {
