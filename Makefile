@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short crash limits bench fuzz model clean
+.PHONY: help build run servers servers-down check lint test test-short crash limits bench sim fuzz model clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
@@ -56,6 +56,12 @@ bench: servers ## benchmarks; BENCH=regexp selects
 lint: ## golangci-lint with the house rules
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }
 	golangci-lint run ./...
+
+SIM_SEEDS ?= 20000
+SIM_FROM ?= 1
+
+sim: ## run SIM_SEEDS schedules of faults from SIM_FROM against the product's code, in virtual time
+	go test ./simulation -run TestSchedules -count=1 -timeout 0 -v -sim.seeds $(SIM_SEEDS) -sim.from $(SIM_FROM)
 
 fuzz: ## each fuzz target for FUZZ_TIME (10s)
 	@scripts/fuzz $(FUZZ_TIME)
