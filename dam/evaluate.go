@@ -141,7 +141,7 @@ func (ev *evaluation) apply(r *record) error {
 	}
 	if r.Control != nil {
 		ev.count(r, outcomeControl)
-		ev.dirty = ev.dirty || ev.stored.Found
+		ev.dirty = ev.exists()
 		return ev.control(r)
 	}
 	e := r.Event
@@ -162,6 +162,7 @@ func (ev *evaluation) apply(r *record) error {
 		ev.count(r, outcomeDead)
 		return nil
 	}
+	existed := ev.exists()
 	ev.fence.note(e, r.mark, r.version, r.at)
 	ev.dirty = true
 	if !changed && ev.current {
@@ -195,7 +196,7 @@ func (ev *evaluation) apply(r *record) error {
 	ev.trail.evaluating(ev.plan)
 	ev.touched.Clear()
 	// An entity that is new and not complete yet has no rows to compare with.
-	all := present != wasPresent || !ev.current && (present || ev.stored.Found)
+	all := present != wasPresent || !ev.current && (present || existed)
 	if !all && present {
 		ev.plan.index.TouchedBy(before, after, &ev.touched)
 	}
@@ -212,6 +213,10 @@ func (ev *evaluation) apply(r *record) error {
 	ev.current = true
 	return nil
 }
+
+// exists tells whether the entity has a row, or gets one by an earlier record
+// of the batch: how records are cut into batches must not show in a decision.
+func (ev *evaluation) exists() bool { return ev.stored.Found || ev.dirty }
 
 // set puts a source document in place; an absent one takes it away.
 func (ev *evaluation) set(source string, doc canonicaltree.Node) {
@@ -288,7 +293,7 @@ func (ev *evaluation) control(r *record) error {
 			ev.candidates = append(ev.candidates, candidate{service: s, record: r, control: r.Control})
 		}
 		// The next event must evaluate these services even if it changes nothing.
-		if ev.stored.Found || ev.dirty {
+		if ev.exists() {
 			ev.current, ev.dirty = false, true
 		}
 	case inbox.Redecide:
@@ -304,7 +309,7 @@ func (ev *evaluation) control(r *record) error {
 			ev.settled(r.Control.Letter, store.LetterReplayed) // it died again, as a letter of its own
 		}
 		// All services and no force: the entity is now evaluated under this plan.
-		if len(r.Control.Services) == 0 && ev.stored.Found && !ev.current {
+		if len(r.Control.Services) == 0 && ev.exists() && !ev.current {
 			ev.current, ev.dirty = true, true
 		}
 	case inbox.Resend:
