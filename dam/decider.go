@@ -167,9 +167,14 @@ func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
 }
 
 // Assigned takes partitions over and gives the offsets to read from.
-func (d *Decider) Assigned(ctx context.Context, _ string, partitions []int32) (map[int32]int64, error) {
+// store.ErrRepartitioned for a partition that was added to the inbox: entities
+// keep their partitions, so nothing for it to decide may ever be there.
+func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
 	byLane := map[*lane][]int32{}
 	for _, p := range partitions {
+		if n := d.opt.Inbox.Partitions; n > 0 && p >= n {
+			return nil, fmt.Errorf("partition %d of %s, which was opened with %d: %w", p, topic, n, store.ErrRepartitioned)
+		}
 		byLane[d.laneOf(p)] = append(byLane[d.laneOf(p)], p)
 	}
 	starts := make(map[int32]int64, len(partitions))

@@ -27,7 +27,7 @@ func (p *Pipeline) startDecide() part {
 			case errors.Is(err, dam.ErrReread):
 				p.log.Warn("reading the inbox again", "because", err)
 			case errors.Is(err, dam.ErrInboxReplaced):
-				p.log.Error("records of the old inbox that were not decided yet are lost", "because", err)
+				p.log.Warn("opening the inbox again", "because", err)
 				p.reopenInbox(ctx)
 			case errors.Is(err, store.ErrSuperseded):
 				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")

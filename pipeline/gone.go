@@ -1,8 +1,6 @@
 package pipeline
 
-import (
-	"context"
-)
+import "context"
 
 // recordsGone is told when records that were still wanted are gone.
 func (p *Pipeline) recordsGone(topic string, partition int32, wanted, got int64) {
@@ -31,4 +29,16 @@ func (p *Pipeline) checkStore(ctx context.Context) {
 	if marks, err := p.store.Watermarks(ctx); err == nil {
 		d.Compare(decided, marks)
 	}
+}
+
+// sayReplaced is called when the store does not know the inbox topic: if it has
+// decided what another one held, that one was replaced.
+func (p *Pipeline) sayReplaced(ctx context.Context) error {
+	marks, err := p.store.Watermarks(ctx)
+	if err != nil || len(marks) == 0 {
+		return err
+	}
+	p.gauges.resets.WithLabelValues(p.cfg.Kafka.Inbox.Topic).Inc()
+	p.log.Error("the inbox topic is another one than before: records that only the old one held and that were not decided are lost", "topic", p.cfg.Kafka.Inbox.Topic)
+	return nil
 }

@@ -194,7 +194,12 @@ func (p *Pipeline) maxRecord() int {
 }
 
 func (p *Pipeline) newProducer() (*transport.Producer, error) {
-	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord()})
+	// Adding partitions to an internal topic must not move entities.
+	fixed := map[string]int{p.cfg.Kafka.Inbox.Topic: p.cfg.Kafka.Inbox.Partitions}
+	for _, s := range p.cfg.Services() {
+		fixed[s.Topic] = p.cfg.Kafka.Changes.Partitions
+	}
+	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord(), Partitions: fixed})
 }
 
 // cluster turns the configuration of a cluster into a transport's.
@@ -275,6 +280,9 @@ func (p *Pipeline) openTopics(ctx context.Context) error {
 	}
 	var newest uint16
 	if _, err := p.store.KnownInbox(ctx, k.Inbox.Topic, id); errors.Is(err, store.ErrNotFound) {
+		if err := p.sayReplaced(ctx); err != nil {
+			return err
+		}
 		if newest, err = p.newestGeneration(ctx); err != nil {
 			return err
 		}

@@ -47,6 +47,9 @@ type ProducerConfig struct {
 	// MaxRecordBytes is the largest key, value and headers together. It must
 	// stay below the cluster's message.max.bytes. Defaults to 1,000,000.
 	MaxRecordBytes int
+	// Partitions, by topic, is how many of its partitions records are spread
+	// over, by key, also when there are more by now. Defaults to all there are.
+	Partitions map[string]int
 	// Compression defaults to LZ4.
 	Compression Compression
 }
@@ -134,7 +137,7 @@ func (p *Producer) client() (*kgo.Client, error) {
 	}
 	cl, err := kgo.NewClient(append(opts,
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // murmur2, as every Kafka client
+		kgo.RecordPartitioner(fixed{kgo.StickyKeyPartitioner(nil), p.pc.Partitions}), // murmur2, as every Kafka client
 		kgo.RecordRetries(math.MaxInt32),
 		kgo.StopProducerOnDataLossDetected(),
 		kgo.MaxProduceRequestsInflightPerBroker(1),
@@ -148,6 +151,33 @@ func (p *Producer) client() (*kgo.Client, error) {
 		return nil, fmt.Errorf("kafka producer: %w", err)
 	}
 	return cl, nil
+}
+
+// fixed spreads the records of some topics over a fixed number of partitions.
+type fixed struct {
+	kgo.Partitioner
+	partitions map[string]int
+}
+
+func (f fixed) ForTopic(topic string) kgo.TopicPartitioner {
+	p := f.Partitioner.ForTopic(topic)
+	if n := f.partitions[topic]; n > 0 {
+		return fixedTopic{p, n}
+	}
+	return p
+}
+
+type fixedTopic struct {
+	kgo.TopicPartitioner
+	partitions int
+}
+
+// Partition is asked with all partitions for records with a key.
+func (f fixedTopic) Partition(r *kgo.Record, n int) int {
+	if len(r.Key) > 0 {
+		n = min(n, f.partitions)
+	}
+	return f.TopicPartitioner.Partition(r, n)
 }
 
 // batchOverhead is what one record in a batch of its own costs beside its
