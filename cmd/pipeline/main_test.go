@@ -2,12 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -95,6 +100,88 @@ func TestFaultsAsJSON(t *testing.T) {
 	require.Len(t, answer.Faults, 3)
 	require.Equal(t, file, answer.Faults[0].File)
 	require.Equal(t, 1, answer.Faults[0].Line)
+}
+
+// What can be told from the command line alone is told before anything is opened.
+func TestOperatorsUsage(t *testing.T) {
+	main := filepath.Join("..", "..", "examples", "banana", "weir.yaml")
+	for line, want := range map[string]string{
+		"replay":                               "say which entities",
+		"replay --all --outdated":              "exactly one way",
+		"replay --entity a --since 1h":         "exactly one way",
+		"replay --outdated --customer acme":    "as a whole",
+		"replay --customer nobody":             "--customer nobody",
+		"replay --service acme/ripeness":       "--service acme/ripeness",
+		"replay --all --rate fast":             "--rate fast",
+		"replay --all --rate 0":                "--rate 0",
+		"replay --all --rate 5/m":              "--rate 5/m",
+		"replay --since yesterday":             "--since yesterday",
+		"replay --until 1h":                    "--until goes with --since",
+		"replay --all --force --respect-dam":   "opposites",
+		"replay --letters --customer acme":     "--letters goes with",
+		"replay --letters":                     "--yes",
+		"reset --all":                          "--yes",
+		"reset --entities - ":                  "--yes",
+		"reset --yes":                          "say which entities",
+		"dlq replay":                           "--all",
+		"dlq replay 1 --all":                   "--all",
+		"dlq replay 1 --code bad_json":         "--all",
+		"dlq replay --all":                     "--yes",
+		"dlq replay --all --yes --stage lunch": "--stage lunch",
+		"dlq replay nobody":                    "nobody",
+		"dlq discard --all":                    "--yes",
+		"dlq edit 1":                           "--file",
+		"dlq edit none":                        "none",
+		"dlq list --state lost":                "--state lost",
+		"audit --limit 0":                      "--limit",
+	} {
+		status, out, errs := call(t, append(strings.Fields(line), "-c", main)...)
+		require.Equal(t, exitUsage, status, "%s: %s", line, errs)
+		require.Empty(t, out, line)
+		require.Contains(t, errs, want, line)
+	}
+	require.NoDirExists(t, filepath.Join("..", "..", "examples", "banana", "data"), "nothing was opened")
+}
+
+// Every command that operators use shows how, and completes what it knows.
+func TestHelpAndCompletion(t *testing.T) {
+	for _, command := range []string{"replay", "reset", "audit", "dlq edit", "dlq replay", "dlq discard"} {
+		status, out, _ := call(t, append(strings.Fields(command), "--help")...)
+		require.Zero(t, status)
+		require.Contains(t, out, "Examples:\n  pipeline "+command+" -c weir.yaml")
+	}
+	main := filepath.Join("..", "..", "examples", "banana", "weir.yaml")
+	for line, want := range map[string]string{
+		"replay -c " + main + " --service ":         "acme/ripeness@archive",
+		"reset -c " + main + " --customer ":         "zest",
+		"dlq replay -c " + main + " --service acme": "acme/ripeness@archive",
+		"dlq discard -c " + main + " --stage ":      "deliver",
+	} {
+		words := strings.Split(line, " ")
+		status, out, _ := call(t, append([]string{"__complete"}, words...)...)
+		require.Zero(t, status)
+		require.Contains(t, out, want, line)
+	}
+}
+
+// A process runs for another one what is on its list, and nothing else.
+func TestWhatAProcessRunsForAnother(t *testing.T) {
+	a := &app{env: os.LookupEnv}
+	cfg, err := config.Load(filepath.Join("..", "..", "examples", "banana", "weir.yaml"), os.LookupEnv)
+	require.NoError(t, err)
+	asked := errors.New("its tools were asked for")
+	run := a.executor(cfg)
+	for line, want := range map[string]int{
+		"run": exitUsage, "generate /tmp/x": exitUsage, "migrate": exitUsage, "dlq edit 1": exitUsage, "": exitUsage, "dlq": exitUsage,
+		"completion bash": exitUsage, "replay": exitUsage, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
+	} {
+		var out, errs bytes.Buffer
+		status := run(t.Context(), pipeline.Command{Args: strings.Fields(line), Actor: "me@here", Terminal: true},
+			func(context.Context) (*operate.Env, error) { return nil, asked }, &out, &errs)
+		require.Equal(t, want, status, "%s: %s", line, errs.String())
+		require.Empty(t, out.String(), line)
+		require.Equal(t, want == exitFailed, strings.Contains(errs.String(), asked.Error()), "%s: %s", line, errs.String())
+	}
 }
 
 func TestRoles(t *testing.T) {
