@@ -9,8 +9,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 )
 
 // backup is a physical copy of a PostgreSQL server.
@@ -126,5 +128,93 @@ func TestFailOverWithoutTheLastCommits(t *testing.T) {
 	stop(run)
 	w.drain()
 	require.NoError(t, w.check())
+	require.Empty(t, w.Letters())
+}
+
+// I1, I2: the same with everything in one process: the file of the state is put
+// back while the broker's data stay.
+func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
+	hook := harness.NewReceiver(t)
+	p := harness.Simple(t, "", map[string]string{"file": harness.FileSink("file"), "hook": harness.HookSink(hook)})
+	agree := func() {
+		t.Helper()
+		want := p.Expected("file", "hook")
+		require.NoError(t, model.CheckLog(want, "file/all@out", p.Records("out/file.jsonl")))
+		require.NoError(t, model.CheckAttempts(want, "hook/all@out", hook.Received()))
+		require.NoError(t, model.CheckState(want, "hook/all@out", model.Newest(hook.Received())))
+	}
+	copyState := func(from, to string) {
+		old, err := filepath.Glob(p.Path(filepath.Join(to, "state.db*")))
+		require.NoError(t, err)
+		for _, name := range old {
+			require.NoError(t, os.Remove(name))
+		}
+		all, err := filepath.Glob(p.Path(filepath.Join(from, "state.db*")))
+		require.NoError(t, err)
+		require.NotEmpty(t, all)
+		for _, name := range all {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			p.Write(filepath.Join(to, filepath.Base(name)), string(text))
+		}
+	}
+	p.Append("events.jsonl", harness.Many(entities, 0, 3))
+	p.Drain()
+	copyState("data", "backup")
+	p.Append("events.jsonl", harness.Many(entities, 3, 6))
+	p.Drain()
+	agree()
+	before := len(hook.Received())
+
+	copyState("backup", "data")
+	again := p.Start("run --until-idle")
+	again.Ok()
+	require.Contains(t, again.Log.String(), "the store is behind the inbox")
+	require.Greater(t, len(hook.Received()), before, "what the store forgot is delivered again")
+	agree()
+	p.Append("events.jsonl", harness.Many(entities, 6, 7))
+	again = p.Start("run --until-idle")
+	again.Ok()
+	require.NotContains(t, again.Log.String(), "the store is behind the inbox")
+	agree()
+	require.Empty(t, p.Letters())
+}
+
+// I1: the inbox does not reach back to where a restored store stands. What is
+// gone is named, and the rest goes on; everything that customers have got
+// before stays as it is.
+func TestInboxExpiredBehindARestoredStore(t *testing.T) {
+	server := testservers.StartOwn(t, "postgres")
+	w := newWorld(t, server.Address, 100)
+	w.say(3)
+	w.drain()
+	b := takeBackup(t, server)
+	marks, err := w.Admin.ListEndOffsets(t.Context(), w.inbox())
+	require.NoError(t, err)
+	// If the first one of two equal events is gone, the other is the change.
+	w.plain = true
+	w.say(4)
+	w.drain()
+	require.NoError(t, w.check())
+
+	w.keep()
+	b.restore()
+	gone := w.removeRecords(w.inbox(), 3)
+	again := w.drain()
+	gone.Each(func(o kadm.Offset) {
+		mark, _ := marks.Lookup(o.Topic, o.Partition)
+		require.Contains(t, again.Log.String(), fmt.Sprintf("partition=%d wanted_offset=%d going_on_at=%d", o.Partition, mark.Offset, o.At))
+	})
+	require.NoError(t, w.check())
+
+	// Nothing is left at all: the watermark stands before it, yet there is
+	// nothing to wait for.
+	b.restore()
+	w.removeRecords(w.inbox(), 0)
+	again = w.drain()
+	require.Contains(t, again.Log.String(), "records that were still wanted are gone from the topic")
+	w.say(1)
+	w.drain()
+	require.NoError(t, w.check(), "what comes after it is decided as ever")
 	require.Empty(t, w.Letters())
 }

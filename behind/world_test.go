@@ -54,10 +54,19 @@ type world struct {
 	Admin    *kadm.Client
 	Receiver *harness.Receiver
 	serial   int
+	plain    bool
 	sent     map[string]map[place]*kgo.Record // topic identity to what it held
-	// inboxes are earlier inbox topics, as they were before they were deleted,
-	// from generation 1 on.
-	inboxes [][]*kgo.Record
+	yaml     string                           // the main configuration
+	// inboxName and generation are those of the inbox topic at present.
+	inboxName  string
+	generation uint64
+	kept       []inboxTopic
+}
+
+// inboxTopic is what an inbox topic held before records of it, or it, were removed.
+type inboxTopic struct {
+	generation uint64
+	records    []*kgo.Record
 }
 
 type place struct {
@@ -80,9 +89,11 @@ func newWorldWithSource(t *testing.T, store string, window int, settings map[str
 	require.NoError(t, err)
 	t.Cleanup(c.Kafka.Close)
 	r := harness.NewReceiver(t)
-	w := &world{Cluster: c, Admin: kadm.NewClient(c.Kafka), Receiver: r, sent: map[string]map[place]*kgo.Record{}}
+	w := &world{Cluster: c, Admin: kadm.NewClient(c.Kafka), Receiver: r, generation: 1, sent: map[string]map[place]*kgo.Record{}}
+	w.inboxName = c.Prefix + "weir.inbox"
+	w.yaml = fmt.Sprintf(config, store, valkey, keys, c.Brokers[0], c.Prefix, w.source(), window)
 	w.Project = harness.NewProject(t, map[string]string{
-		"weir.yaml": fmt.Sprintf(config, store, valkey, keys, c.Brokers[0], c.Prefix, w.source(), window),
+		"weir.yaml": w.yaml,
 		"acme.yaml": fmt.Sprintf(customer, c.Target, harness.HookSink(r), c.Prefix),
 	})
 	c.Topics(1, c.Prefix+"feed")
@@ -92,7 +103,7 @@ func newWorldWithSource(t *testing.T, store string, window int, settings map[str
 
 func (w *world) t() testing.TB  { return w.Cluster.T }
 func (w *world) source() string { return w.Prefix + "events" }
-func (w *world) inbox() string  { return w.Prefix + "weir.inbox" }
+func (w *world) inbox() string  { return w.inboxName }
 func (w *world) changes(service string) string {
 	var customer, projection, sink string
 	_, err := fmt.Sscanf(service, "%4s/%3s@%s", &customer, &projection, &sink)
@@ -139,13 +150,17 @@ func (w *world) remove(topic string) {
 	})
 }
 
-// round is one event per entity, each with a state of its own; every third
-// entity says it twice, under another event id.
+// round is one event per entity, each with a state of its own; unless plain,
+// every third entity says it twice, under another event id.
 func (w *world) round() []*kgo.Record {
 	var all []*kgo.Record
 	for e := range entities {
 		w.serial++
-		for n := range 1 + (e+2)%3/2 {
+		twice := !w.plain && e%3 == 0
+		for n := range 2 {
+			if n == 1 && !twice {
+				break
+			}
 			r := harness.Record(w.source(), fmt.Sprint("E", e), fmt.Sprintf(`{"id":"E%d","state":"s%d"}`, e, w.serial))
 			r.Headers = []kgo.RecordHeader{{Key: "ce_id", Value: []byte(fmt.Sprintf("e%d-%d", w.serial, n))}}
 			all = append(all, r)
@@ -166,6 +181,24 @@ func (w *world) send(client *kgo.Client, records []*kgo.Record) {
 	w.t().Helper()
 	require.NoError(w.t(), client.ProduceSync(w.t().Context(), records...).FirstErr())
 	w.remember(records)
+}
+
+// removeRecords deletes the records of a topic before the given offsets from
+// the end, as retention does, and gives how far it went.
+func (w *world) removeRecords(topic string, left int64) kadm.Offsets {
+	w.t().Helper()
+	ends, err := w.Admin.ListEndOffsets(w.t().Context(), topic)
+	require.NoError(w.t(), errors.Join(err, ends.Error()))
+	starts, err := w.Admin.ListStartOffsets(w.t().Context(), topic)
+	require.NoError(w.t(), errors.Join(err, starts.Error()))
+	upTo := kadm.Offsets{}
+	ends.Each(func(o kadm.ListedOffset) {
+		start, _ := starts.Lookup(topic, o.Partition)
+		upTo.AddOffset(topic, o.Partition, max(start.Offset, o.Offset-left), -1)
+	})
+	done, err := w.Admin.DeleteRecords(w.t().Context(), upTo)
+	require.NoError(w.t(), errors.Join(err, done.Error()))
+	return upTo
 }
 
 // remember notes events that were produced.
@@ -198,8 +231,19 @@ func (w *world) expected(lost ...*kgo.Record) (model.Expected, error) {
 		taken[harness.Header(r, "ce_id")] = true
 	}
 	var events []model.Event
-	for i, records := range append(w.inboxes[:len(w.inboxes):len(w.inboxes)], harness.ReadTopic(w.t(), w.Brokers, w.inbox())) {
-		events = append(events, harness.ModelEvents(w.t(), uint64(i+1), records, func(h harness.InboxHead) (string, map[string]string, []byte) {
+	seen := map[uint64]map[place]bool{}
+	for _, in := range append(w.kept[:len(w.kept):len(w.kept)], w.inboxNow()) {
+		if seen[in.generation] == nil {
+			seen[in.generation] = map[place]bool{}
+		}
+		var fresh []*kgo.Record
+		for _, r := range in.records {
+			if at := (place{r.Partition, r.Offset}); !seen[in.generation][at] {
+				seen[in.generation][at] = true
+				fresh = append(fresh, r)
+			}
+		}
+		events = append(events, harness.ModelEvents(w.t(), in.generation, fresh, func(h harness.InboxHead) (string, map[string]string, []byte) {
 			r := w.sent[h.Topic][place{h.Partition, h.Offset}]
 			require.NotNil(w.t(), r, "the inbox has an event that nobody sent: %+v", h)
 			taken[harness.Header(r, "ce_id")] = true
@@ -215,6 +259,13 @@ func (w *world) expected(lost ...*kgo.Record) (model.Expected, error) {
 	}
 	return model.Run(description(), events)
 }
+
+func (w *world) inboxNow() inboxTopic {
+	return inboxTopic{w.generation, harness.ReadTopic(w.t(), w.Brokers, w.inbox())}
+}
+
+// keep remembers the inbox as it is, for the model: records are about to go.
+func (w *world) keep() { w.kept = append(w.kept, w.inboxNow()) }
 
 // check compares all sinks with the model.
 func (w *world) check(lost ...*kgo.Record) error {
