@@ -123,7 +123,8 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 			}
 			return CompileShape(p.cfg, c)
 		},
-		IsLog: func(service string) bool { return kinds[service] == sinks.Log },
+		IsLog:  func(service string) bool { return kinds[service] == sinks.Log },
+		Target: p.openTarget,
 	}, nil
 }
 

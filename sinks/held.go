@@ -12,9 +12,12 @@ type Held struct {
 	Version change.Version
 	Deleted bool // it is a retraction
 	// Doc is the document as the target gives it back, JSON; nil for a
-	// retraction, and where the target spreads it over columns. A target may
-	// keep values instead of bytes (jsonb does). Not to be kept after a visit.
+	// retraction, and where the target spreads it over columns. Not to be kept
+	// after a visit.
 	Doc []byte
+	// Respelled: the target keeps values, so Doc may spell numbers in another
+	// way than they were written (jsonb makes 100 of 1e2).
+	Respelled bool
 }
 
 // Readable is a sink whose target can be read back.

@@ -28,7 +28,7 @@ func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit fu
 		if err := rows.Scan(&h.Entity, &version, &h.Deleted, &h.Doc); err != nil {
 			return classify("scan", err)
 		}
-		h.Version = change.Version(version)
+		h.Version, h.Respelled = change.Version(version), s.options.DocType == "jsonb"
 		if h.Deleted {
 			h.Doc = nil
 		}

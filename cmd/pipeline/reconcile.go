@@ -1,0 +1,351 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/reconcile"
+	"github.com/spf13/cobra"
+)
+
+// reconcileFlags say what to compare and what to do about it.
+type reconcileFlags struct {
+	taskFlags
+	fix     bool
+	samples int
+}
+
+// reconciled is what became of one service.
+type reconciled struct {
+	reconcile.Result
+	Error string `json:"error,omitempty"` // it could not be compared to its end
+	// Of --fix: how many entities are decided again, and by which job.
+	Sent int64 `json:"sent,omitempty"`
+	Job  int64 `json:"job,omitempty"`
+}
+
+func (a *app) reconcileCommand() *cobra.Command {
+	var f reconcileFlags
+	c := &cobra.Command{
+		Use:   "reconcile",
+		Short: "Compare what customers should have with what their tables hold; --fix sends again what drifted",
+		Long: "Compare the dam with what ClickHouse and PostgreSQL targets hold, entity by entity: missing, stale (an older version),\n" +
+			"differs (the version, but not the document), extra, and ahead (a version that was never decided). What is pending is\n" +
+			"no drift. It can run beside the pipeline. Files, Kafka topics and webhooks cannot be read back and are left out.\n\n" +
+			"--fix decides the drifted entities again, by force, from what they are now. What the dam does not know, and what is\n" +
+			"ahead of it, is named with a statement to delete it by hand.\n\n" +
+			"Exit status 1 when something has drifted and is not to be sent again.",
+		Example: "  pipeline reconcile -c weir.yaml\n" +
+			"  pipeline reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +
+			"  pipeline reconcile -c weir.yaml --fix --yes --rate 500/s --reason \"the warehouse was restored from Monday's backup\"",
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return a.reconcile(cmd.Context(), &f)
+		},
+	}
+	c.Flags().StringArrayVar(&f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
+	c.Flags().StringArrayVar(&f.customers, "customer", nil, "only services of this customer; may be repeated")
+	c.Flags().IntVar(&f.samples, "samples", 5, "name so many entities per service and kind of drift")
+	c.Flags().BoolVar(&f.fix, "fix", false, "send again what drifted")
+	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--fix)")
+	c.Flags().BoolVar(&f.wait, "wait", false, "return when everything is decided (--fix)")
+	c.Flags().StringVar(&f.rate, "rate", "", "entities per second at most, for instance 200/s (--fix)")
+	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit (--fix)")
+	a.completeServices(c)
+	return a.needConfig(c)
+}
+
+func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	if !f.fix && (f.yes || f.wait || f.rate != "" || f.reason != "") {
+		return &usageError{errors.New("--yes, --wait, --rate and --reason go with --fix")}
+	}
+	if f.samples < 0 {
+		return &usageError{errors.New("--samples must not be negative")}
+	}
+	flags := f.taskFlags
+	flags.all = true
+	t, err := flags.task(operate.Replay, cfg, time.Now()) // reads the rate, too
+	if err != nil {
+		return err
+	}
+	names, skipped, err := readableServices(cfg, t.Services)
+	if err != nil {
+		return err
+	}
+	if f.fix && !f.yes {
+		if err := a.askToFix(ctx, f); err != nil {
+			return err
+		}
+	}
+	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+		var all []reconciled
+		for _, name := range names {
+			r, err := a.reconcileService(ctx, env, name, f, t.Rate)
+			all = append(all, r)
+			if err != nil {
+				return err
+			}
+		}
+		if f.fix && f.wait {
+			if err := env.Wait(ctx); err != nil {
+				return err
+			}
+		}
+		if err := a.printReconciled(all, skipped, f, env.Decide != nil); err != nil {
+			return err
+		}
+		return verdictOf(all, f.fix)
+	})
+}
+
+// readableServices gives those of the chosen services, all when there are none,
+// whose targets can be read back, and the others.
+func readableServices(cfg *config.Config, chosen []string) (readable, others []string, err error) {
+	wanted := map[string]bool{}
+	for _, name := range chosen {
+		wanted[name] = true
+	}
+	for _, s := range cfg.Services() {
+		switch {
+		case chosen != nil && !wanted[s.Name]:
+		case s.Delivery.ClickHouse != nil || s.Delivery.Postgres != nil:
+			readable = append(readable, s.Name)
+		default:
+			others = append(others, s.Name)
+		}
+	}
+	if len(readable) == 0 {
+		return nil, nil, &usageError{errors.New("none of the services has a target that can be read back: only ClickHouse and PostgreSQL tables can")}
+	}
+	return readable, others, nil
+}
+
+// askToFix shows what drifted and asks a person.
+func (a *app) askToFix(ctx context.Context, f *reconcileFlags) error {
+	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+		return a.confirm("")
+	}
+	look := *f
+	look.fix, look.wait, look.rate, look.reason = false, false, "", ""
+	shown := *a
+	shown.json, shown.args = false, []string{"reconcile", "-c", a.config, "--samples", fmt.Sprint(f.samples)}
+	for _, s := range f.services {
+		shown.args = append(shown.args, "--service", s)
+	}
+	for _, c := range f.customers {
+		shown.args = append(shown.args, "--customer", c)
+	}
+	shown.out = a.err // standard output is for the result
+	err := shown.reconcile(ctx, &look)
+	var drift *driftError
+	var said *exitError
+	if err != nil && !errors.As(err, &drift) && !errors.As(err, &said) {
+		return err
+	}
+	if err != nil {
+		if err := a.confirm("Send again what drifted?"); err != nil {
+			return err
+		}
+	}
+	f.yes = true
+	a.args = append(a.args, "--yes")
+	return nil
+}
+
+// reconcileService compares one service and, with --fix, has its drifted entities
+// decided again. A target that cannot be read is in the result, so that the
+// others are compared; the error ends the command.
+func (a *app) reconcileService(ctx context.Context, env *operate.Env, name string, f *reconcileFlags, rate float64) (reconciled, error) {
+	r := reconciled{Result: reconcile.Result{Service: name}}
+	service, ok := env.Plan.Service(name)
+	if !ok {
+		return r, fmt.Errorf("there is no service %s in the active configuration", name)
+	}
+	target, err := env.Target(ctx, name)
+	if err != nil {
+		if ctx.Err() != nil {
+			return r, err
+		}
+		r.Error = err.Error()
+		return r, nil
+	}
+	defer target.Close()
+	in := reconcile.Input{
+		Store: env.Store, Plan: env.Plan, Service: service, Target: target, Forgets: target.Forgets, Samples: f.samples,
+	}
+	if env.Progress != nil {
+		in.Progress = func(rows int64) { env.Progress(rows, 0) }
+	}
+	var drifted *spool
+	if f.fix {
+		if drifted, err = newSpool(); err != nil {
+			return r, err
+		}
+		defer drifted.remove()
+		in.Repair = drifted.add
+	}
+	r.Result, err = reconcile.Compare(ctx, in)
+	if err != nil {
+		if ctx.Err() != nil {
+			return r, err
+		}
+		r.Error = err.Error()
+	}
+	// What was found before a failure is drift all the same.
+	if drifted == nil || drifted.n == 0 {
+		return r, nil
+	}
+	list, err := drifted.list()
+	if err != nil {
+		return r, err
+	}
+	reason := "reconcile"
+	if f.reason != "" {
+		reason += ": " + f.reason
+	}
+	result, err := env.Run(ctx, operate.Task{
+		Kind: operate.Replay, Select: operate.Selection{List: list}, Services: []string{name}, Force: true, Rate: rate, Reason: reason,
+	})
+	r.Sent, r.Job = result.Entities, result.Job
+	if err != nil {
+		return r, fmt.Errorf("%s: job %d is not finished; the same command compares again and sends the rest: %w", name, result.Job, err)
+	}
+	return r, nil
+}
+
+// driftError says that targets do not hold what they should.
+type driftError struct{ text string }
+
+func (e *driftError) Error() string { return e.text }
+
+// verdictOf is the failure that the exit status tells of.
+func verdictOf(all []reconciled, fix bool) error {
+	var drift, left, failed int64
+	for i := range all {
+		drift += all[i].Drift()
+		left += all[i].Drift() - all[i].Sent
+		if all[i].Error != "" {
+			failed++
+		}
+	}
+	switch {
+	case failed > 0:
+		return fmt.Errorf("%d of %d services could not be compared to the end", failed, len(all))
+	case drift > 0 && !fix:
+		return &driftError{entities(drift) + " drifted (--fix sends them again)"}
+	case left > 0:
+		return &driftError{entities(left) + " drifted and cannot be sent again"}
+	}
+	return nil
+}
+
+func (a *app) printReconciled(all []reconciled, skipped []string, f *reconcileFlags, alone bool) error {
+	if a.json {
+		return a.printJSON(struct {
+			Services []reconciled `json:"services"`
+			Skipped  []string     `json:"skipped,omitempty"` // their targets cannot be read back
+			Decided  bool         `json:"decided"`
+		}{all, skipped, f.fix && f.wait})
+	}
+	n := humanize.Comma
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "SERVICE\tDAM ROWS\tIN STEP\tPENDING\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD")
+	for i := range all {
+		r := &all[i]
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	sent := int64(0)
+	for i := range all {
+		r := &all[i]
+		if r.Expired > 0 {
+			fmt.Fprintf(a.out, "%s: %s not in a table that forgets: expired, or missing\n", r.Service, entities(r.Expired))
+		}
+		if r.Error != "" {
+			fmt.Fprintf(a.out, "%s: not compared to the end: %s\n", r.Service, r.Error)
+		}
+		for _, s := range r.Samples {
+			fmt.Fprintf(a.out, "%s: %q %s: %s\n", r.Service, s.Entity, s.Verdict, describe(s))
+		}
+		if r.Sent > 0 {
+			sent += r.Sent
+			fmt.Fprintf(a.out, "%s: job %d: %s to be sent again\n", r.Service, r.Job, entities(r.Sent))
+		}
+	}
+	if len(skipped) > 0 {
+		fmt.Fprintf(a.out, "left out, cannot be read back: %s\n", strings.Join(skipped, ", "))
+	}
+	if sent > 0 {
+		a.next(alone, f.wait)
+	}
+	return nil
+}
+
+// describe says in one line what a target holds and what it should.
+func describe(s reconcile.Finding) string {
+	held, confirmed := "nothing is there", "nothing was confirmed"
+	if s.Held != "" {
+		held = "version " + s.Held + " is there"
+	}
+	if s.Confirmed != "" {
+		confirmed = s.Confirmed + " was confirmed"
+	}
+	if s.Decided == "" {
+		confirmed = "the dam does not know it"
+	} else if s.Verdict == reconcile.Ahead {
+		confirmed = "the newest decided is " + s.Decided
+	}
+	text := held + ", " + confirmed
+	if s.Statement != "" {
+		text += "; by hand: " + s.Statement
+	}
+	return text
+}
+
+// spool is a list of entities in a temporary file: there may be many.
+type spool struct {
+	file *os.File
+	w    *bufio.Writer
+	n    int64
+}
+
+func newSpool() (*spool, error) {
+	f, err := os.CreateTemp("", "weir-drifted-")
+	if err != nil {
+		return nil, err
+	}
+	return &spool{file: f, w: bufio.NewWriter(f)}, nil
+}
+
+// add writes an id; one that is no line is left out, and so stays drifted.
+func (s *spool) add(id string) error {
+	if strings.ContainsAny(id, "\r\n") {
+		return nil
+	}
+	s.n++
+	_, err := s.w.WriteString(id + "\n")
+	return err
+}
+
+func (s *spool) list() (io.ReadSeeker, error) { return s.file, s.w.Flush() }
+
+func (s *spool) remove() {
+	_ = s.file.Close()
+	_ = os.Remove(s.file.Name())
+}

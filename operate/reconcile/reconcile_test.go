@@ -1,0 +1,331 @@
+package reconcile
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// world is a dam and a target in memory; between two reads something may happen.
+type world struct {
+	rows    map[string]store.Row
+	docs    map[string]string // source documents by entity, as stored
+	held    map[string]sinks.Held
+	happens func()
+}
+
+func (w *world) tick() {
+	if w.happens != nil {
+		w.happens()
+	}
+}
+
+func (w *world) ServiceRows(_ context.Context, _ int32, after string, limit int) (page []store.Row, err error) {
+	w.tick()
+	for _, id := range slices.Sorted(maps.Keys(w.rows)) {
+		if id > after && len(page) < limit {
+			page = append(page, w.rows[id])
+		}
+	}
+	return page, nil
+}
+
+func (w *world) Rows(_ context.Context, keys []store.Key) (rows []store.Row, err error) {
+	w.tick()
+	for _, k := range keys {
+		row := w.rows[k.Entity]
+		row.Key = k
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+func (w *world) Entity(_ context.Context, id string) (store.Entity, error) {
+	doc, ok := w.docs[id]
+	if !ok {
+		return store.Entity{}, store.ErrNotFound
+	}
+	return store.Entity{ID: id, Found: true, Docs: []byte(`{"lab":` + doc + `}`)}, nil
+}
+
+type target struct {
+	sinks.Sink
+	w *world
+}
+
+func (t target) Scan(_ context.Context, after string, limit int, visit func(sinks.Held) error) error {
+	t.w.tick()
+	n := 0
+	for _, id := range slices.Sorted(maps.Keys(t.w.held)) { // a snapshot, as of one statement
+		if id > after && n < limit {
+			n++
+			if err := visit(t.w.held[id]); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (target) DeleteStatement(entity string) string { return "DELETE " + entity }
+
+func plan(t testing.TB) *dam.Plan {
+	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "lab"}}})
+	require.NoError(t, err)
+	p, err := projections.Compile(projections.Spec{Customer: "acme", Name: "all", Fields: []projections.Field{{Out: "n", Path: "n"}}})
+	require.NoError(t, err)
+	plan := &dam.Plan{
+		Merge: m, Projections: []*projections.Projection{p}, Fingerprint: []byte("f"), Revision: 1, MaxChange: 1 << 20,
+		Services: []dam.Service{{Name: "acme/all@warehouse", Number: 1}},
+	}
+	require.NoError(t, plan.Prepare(func(string) string { return "" }))
+	return plan
+}
+
+func (w *world) compare(t testing.TB, page int) (Result, []string) {
+	p := plan(t)
+	var repaired []string
+	r, err := Compare(context.Background(), Input{
+		Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: page, Samples: 100,
+		Repair: func(id string) error { repaired = append(repaired, id); return nil },
+	})
+	require.NoError(t, err)
+	return r, repaired
+}
+
+func v(offset int64) change.Version { return change.NewVersion(1, offset) }
+
+func hashed(doc string) change.Content {
+	d, err := canonicaltree.Sum([]byte(doc), canonicaltree.Literal)
+	if err != nil {
+		panic(err)
+	}
+	return change.Hashed(canonicaltree.Scheme, d)
+}
+
+// row is a dam row whose change at a version is confirmed up to another.
+func row(id string, version, confirmed int64, content, delivered change.Content) store.Row {
+	r := store.Row{Key: store.Key{Service: 1, Entity: id}, Found: true, Version: v(version), Content: content}
+	if confirmed > 0 {
+		r.DeliveredVersion, r.Delivered = v(confirmed), delivered
+	}
+	return r
+}
+
+// Each verdict, and whether a forced decision repairs it.
+func TestVerdicts(t *testing.T) {
+	one, two := hashed(`{"n":1}`), hashed(`{"n":2}`)
+	held := func(version int64, doc string) *sinks.Held {
+		return &sinks.Held{Version: v(version), Deleted: doc == "", Doc: []byte(doc)}
+	}
+	respelled := func(version int64, doc string) *sinks.Held {
+		h := held(version, doc)
+		h.Respelled = true
+		return h
+	}
+	gone := change.Retracted()
+	for name, tc := range map[string]struct {
+		row    store.Row
+		held   *sinks.Held
+		doc    string // of the entity
+		want   Verdict
+		byHand bool
+	}{
+		"the same":                          {row: row("e", 5, 5, one, one), held: held(5, `{ "n":1}`), want: InStep},
+		"typed columns are not compared":    {row: row("e", 5, 5, one, one), held: &sinks.Held{Version: v(5)}, want: InStep},
+		"retracted in both":                 {row: row("e", 5, 5, gone, gone), held: held(5, ""), want: InStep},
+		"retracted and cleaned up":          {row: row("e", 5, 5, gone, gone), want: InStep},
+		"reset after it was delivered":      {row: row("e", 5, 5, nil, one), held: held(5, `{"n":1}`), want: InStep},
+		"a tombstone that outlived the dam": {held: held(5, ""), want: ""},
+		"never confirmed":                   {row: row("e", 5, 0, one, nil), want: Pending},
+		"written, not confirmed":            {row: row("e", 5, 3, one, two), held: held(5, `{"n":1}`), want: Pending},
+		"a newer one is on its way":         {row: row("e", 5, 3, one, two), held: held(3, `{"n":2}`), want: Pending},
+		"the row is gone":                   {row: row("e", 5, 5, one, one), want: Missing},
+		"the row is gone, more on its way":  {row: row("e", 9, 5, two, one), want: Missing},
+		"an older version":                  {row: row("e", 5, 5, one, one), held: held(4, `{"n":1}`), want: Stale},
+		"an older version, more on its way": {row: row("e", 9, 5, two, one), held: held(4, `{"n":1}`), want: Stale},
+		"another document":                  {row: row("e", 5, 5, one, one), held: held(5, `{"n":2}`), want: Differs},
+		"no document any more":              {row: row("e", 5, 5, one, one), held: held(5, `{"n":`), want: Differs},
+		"deleted by hand":                   {row: row("e", 5, 5, one, one), held: held(5, ""), want: Differs},
+		"undeleted by hand":                 {row: row("e", 5, 5, gone, gone), held: held(5, `{"n":1}`), want: Extra},
+		"its retraction was lost":           {row: row("e", 5, 5, gone, gone), held: held(3, `{"n":1}`), want: Extra},
+		"unknown to the dam":                {held: held(5, `{"n":1}`), want: Extra, byHand: true},
+		"never decided":                     {row: row("e", 5, 5, one, one), held: held(6, `{"n":1}`), want: Ahead, byHand: true},
+		"a number in another spelling":      {row: row("e", 5, 5, hashed(`{"n":1e2}`), hashed(`{"n":1e2}`)), held: respelled(5, `{"n":100}`), doc: `{"n":1e2}`, want: InStep},
+		"another number":                    {row: row("e", 5, 5, hashed(`{"n":1e2}`), hashed(`{"n":1e2}`)), held: respelled(5, `{"n":101}`), doc: `{"n":1e2}`, want: Differs},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}, docs: map[string]string{}}
+			if tc.row.Found {
+				w.rows["e"] = tc.row
+			}
+			if tc.held != nil {
+				tc.held.Entity = "e"
+				if tc.held.Deleted || len(tc.held.Doc) == 0 {
+					tc.held.Doc = nil
+				}
+				w.held["e"] = *tc.held
+			}
+			if tc.doc != "" {
+				w.docs["e"] = tc.doc
+			}
+			r, repaired := w.compare(t, 10)
+			got := map[Verdict]int64{}
+			for verdict, n := range map[Verdict]int64{InStep: r.InStep, Pending: r.Pending, Missing: r.Missing, Stale: r.Stale, Differs: r.Differs, Extra: r.Extra, Ahead: r.Ahead} {
+				if n > 0 {
+					got[verdict] = n
+				}
+			}
+			want := map[Verdict]int64{}
+			if tc.want != "" {
+				want[tc.want] = 1
+			}
+			assert.Equal(t, want, got)
+			drifted := tc.want != "" && tc.want != InStep && tc.want != Pending
+			assert.Equal(t, drifted && !tc.byHand, len(repaired) == 1)
+			assert.Equal(t, drifted, r.Drift() == 1)
+			if drifted {
+				require.Len(t, r.Samples, 1)
+				assert.Equal(t, tc.byHand, r.Samples[0].Statement == "DELETE e")
+			}
+		})
+	}
+}
+
+// A table that forgets says nothing by a row that is not there.
+func TestForgottenRowsAreNoDrift(t *testing.T) {
+	p := plan(t)
+	w := &world{rows: map[string]store.Row{"e": row("e", 5, 5, hashed(`1`), hashed(`1`))}}
+	r, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Forgets: true})
+	require.NoError(t, err)
+	assert.Zero(t, r.Drift())
+	assert.EqualValues(t, 1, r.Expired)
+}
+
+// Where pages end makes no difference: nothing is skipped or seen twice at a boundary.
+func TestPagesDoNotMatter(t *testing.T) {
+	one := hashed(`{"n":1}`)
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}}
+		missing, extra, both := int64(0), int64(0), int64(0)
+		for i := range rapid.IntRange(0, 30).Draw(t, "entities") {
+			id := fmt.Sprintf("e%02d", i)
+			in := rapid.IntRange(0, 2).Draw(t, "where")
+			if in != 1 {
+				w.rows[id] = row(id, 5, 5, one, one)
+			}
+			if in != 0 {
+				w.held[id] = sinks.Held{Entity: id, Version: v(5), Doc: []byte(`{"n":1}`)}
+			}
+			*[]*int64{&missing, &extra, &both}[in]++
+		}
+		p := plan(&testing.T{})
+		r, err := Compare(context.Background(), Input{
+			Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: rapid.IntRange(1, 7).Draw(t, "page"),
+		})
+		if err != nil || r.Missing != missing || r.Extra != extra || r.InStep != both || r.Rows != missing+both {
+			t.Fatalf("%+v (%v), want missing %d, extra %d, in step %d", r, err, missing, extra, both)
+		}
+	})
+}
+
+// A pipeline that works meanwhile (decides, writes, confirms, retracts, purges
+// tombstones) is never taken for drift, at whatever moment things happen.
+func TestWorkUnderWayIsNoDrift(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}}
+		ids := []string{"a", "b", "c", "d", "e", "f"}
+		offset := int64(0)
+		step := func() {
+			id := rapid.SampledFrom(ids).Draw(t, "entity")
+			r, known := w.rows[id]
+			h, written := w.held[id]
+			switch rapid.SampledFrom([]string{"decide", "write", "confirm", "purge"}).Draw(t, "step") {
+			case "decide":
+				offset++
+				content := hashed(fmt.Sprintf(`{"n":%d}`, offset))
+				if known && rapid.IntRange(0, 3).Draw(t, "retract") == 0 {
+					content = change.Retracted()
+				}
+				r.Key, r.Found, r.Version, r.Content = store.Key{Service: 1, Entity: id}, true, v(offset), content
+				w.rows[id] = r
+			case "write":
+				if known && h.Version < r.Version {
+					h = sinks.Held{Entity: id, Version: r.Version, Deleted: r.Content.IsRetracted()}
+					if !h.Deleted {
+						h.Doc = fmt.Appendf(nil, `{"n":%d}`, r.Version.Offset())
+					}
+					w.held[id] = h
+				}
+			case "confirm":
+				if known && written && h.Version == r.Version {
+					r.DeliveredVersion, r.Delivered = r.Version, r.Content
+					w.rows[id] = r
+				}
+			case "purge":
+				if known && r.Content.IsRetracted() && r.DeliveredVersion == r.Version {
+					delete(w.rows, id)
+				}
+			}
+		}
+		for range rapid.IntRange(0, 40).Draw(t, "before") {
+			step()
+		}
+		w.happens = func() {
+			for range rapid.IntRange(0, 10).Draw(t, "meanwhile") {
+				step()
+			}
+		}
+		p := plan(&testing.T{})
+		r, err := Compare(context.Background(), Input{
+			Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: rapid.IntRange(1, 4).Draw(t, "page"), Samples: 10,
+		})
+		if err != nil || r.Drift() != 0 {
+			t.Fatalf("%+v (%v)", r, err)
+		}
+	})
+}
+
+// A target whose order is another one is said, not read for ever.
+func TestTargetOutOfOrder(t *testing.T) {
+	p := plan(t)
+	w := &world{}
+	_, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: disordered{target{w: w}}, Page: 2})
+	require.Error(t, err)
+	assert.True(t, strings.Contains(err.Error(), "order"), err)
+	_, err = Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: broken{target{w: w}}})
+	require.ErrorIs(t, err, errAway)
+}
+
+type disordered struct{ target }
+
+func (disordered) Scan(_ context.Context, _ string, _ int, visit func(sinks.Held) error) error {
+	for _, id := range []string{"b", "a"} {
+		if err := visit(sinks.Held{Entity: id, Version: v(1), Deleted: true}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+var errAway = errors.New("away")
+
+type broken struct{ target }
+
+func (broken) Scan(context.Context, string, int, func(sinks.Held) error) error { return errAway }
