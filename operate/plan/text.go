@@ -27,13 +27,14 @@ func (e *Effect) Write(w io.Writer) error {
 		head = "service\tstate\tsend\tretract\tanyway\tnewly held\tunchanged\tnothing\tfail\t"
 	}
 	fmt.Fprintln(t, head)
-	var send, retract int64
+	var send, retract, anyway int64
 	for _, s := range e.Services {
 		send, retract = send+s.Send, retract+s.Retract
 		compared := ""
 		if e.Compared {
 			compared = "-\t-\t"
 			if s.Anyway != nil {
+				anyway += *s.Anyway
 				compared = n(*s.Anyway) + "\t" + n(*s.NewlyHeld) + "\t"
 			}
 		}
@@ -66,7 +67,11 @@ func (e *Effect) Write(w io.Writer) error {
 	if e.Changes() == 0 {
 		fmt.Fprint(b, "\nThis configuration would send nothing.\n")
 	} else {
-		fmt.Fprintf(b, "\nThis configuration would send %s updates and %s retractions.\n", n(send), n(retract))
+		also := ""
+		if anyway > 0 {
+			also = fmt.Sprintf(", of which %s would be sent anyway", n(anyway))
+		}
+		fmt.Fprintf(b, "\nThis configuration would send %s updates and %s retractions%s.\n", n(send), n(retract), also)
 	}
 	return b.Flush()
 }
