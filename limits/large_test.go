@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
@@ -96,9 +97,7 @@ func TestLargeEventsFromAFile(t *testing.T) {
 	harness.Eventually(t, "what comes after the large events", func() error {
 		return harness.Want(len(p.Whole("out/small.jsonl")), len(largeSizes)-1+len(largeSizes)+1)
 	})
-	harness.Eventually(t, "the large events in the file and in the table", func() error {
-		return harness.Want([2]int{int(delivered(run, "whole/all@file")), int(delivered(run, "whole/all@table"))}, [2]int{10, 10})
-	})
+	largeArrive(t, run, 10)
 	t.Logf("peak of resident memory: %d MiB", peak(t, run)>>20)
 	run.Terminate()
 	run.Ok()
@@ -120,6 +119,23 @@ func TestLargeEventsFromAFile(t *testing.T) {
 	checkLarge(t, p, c, want)
 }
 
+// largeArrive waits until the file and the table have that many changes each,
+// for as long as they go on arriving: a busy machine takes a while for them.
+func largeArrive(t *testing.T, run *harness.Process, want int) {
+	t.Helper()
+	tick := time.NewTicker(harness.Poll)
+	defer tick.Stop()
+	progress, before := time.Now(), [2]int{}
+	for before != [2]int{want, want} {
+		<-tick.C
+		require.False(t, run.Ended(), harness.Tail(run.Log.String(), 40))
+		if now := [2]int{int(delivered(run, "whole/all@file")), int(delivered(run, "whole/all@table"))}; now != before {
+			progress, before = time.Now(), now
+		}
+		require.Less(t, time.Since(progress), 2*harness.Patience, "nothing arrives any more: %v of %d", before, want)
+	}
+}
+
 func delivered(run *harness.Process, service string) float64 {
 	return run.Metric("weir_deliveries_total", fmt.Sprintf("service=%q", service), `outcome="delivered"`) +
 		run.Metric("weir_deliveries_total", fmt.Sprintf("service=%q", service), `outcome="coalesced"`)
@@ -137,8 +153,12 @@ func TestLargeEventsFromKafka(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs Kafka and PostgreSQL")
 	}
-	c := &harness.Cluster{T: t, Target: testservers.Postgres(t), Sent: map[string]*kgo.Record{}}
-	c.Brokers, c.Prefix = testservers.Kafka(t)
+	// A broker of its own, with room for such messages, which the one that all
+	// tests share has not: Java keeps a buffer of the largest one for every
+	// thread, outside of its heap.
+	t.Setenv("_JAVA_OPTIONS", "-Xmx1g -XX:MaxDirectMemorySize=2g")
+	kafka := testservers.StartOwn(t, "kafka")
+	c := &harness.Cluster{T: t, Brokers: []string{kafka.Address}, Target: testservers.Postgres(t), Sent: map[string]*kgo.Record{}}
 	var err error
 	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.ProducerBatchMaxBytes(70<<20), kgo.MaxBufferedBytes(1<<30), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	require.NoError(t, err)
@@ -157,9 +177,7 @@ func TestLargeEventsFromKafka(t *testing.T) {
 		c.Send(harness.Record(topic, id, large(i, id, size)))
 		c.Send(harness.Record(topic, "between", harness.Event(100+i, "between", fmt.Sprint(i))))
 	}
-	harness.Eventually(t, "the large events in the file and in the table", func() error {
-		return harness.Want([2]int{int(delivered(run, "whole/all@file")), int(delivered(run, "whole/all@table"))}, [2]int{9, 9})
-	})
+	largeArrive(t, run, 9)
 	t.Logf("peak of resident memory: %d MiB", peak(t, run)>>20)
 	run.Terminate()
 	run.Ok()
