@@ -116,7 +116,16 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	go func() {
 		defer s.forward.Done()
 		defer close(out)
-		for m := range in {
+		for {
+			var m *message.Message
+			var ok bool
+			select {
+			case m, ok = <-in:
+			case <-s.claims.stop:
+			}
+			if !ok {
+				return
+			}
 			s.claims.place(m, topic)
 			if m.Context().Err() != nil {
 				m.Ack() // its claim is over: not marked, but it lets the session end
@@ -126,6 +135,8 @@ func (s *Subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 			case out <- m:
 			case <-m.Context().Done():
 				m.Ack()
+			case <-s.claims.stop: // nobody answers it: it comes again
+				return
 			}
 		}
 	}()
@@ -139,12 +150,25 @@ func (s *Subscriber) Drained(ctx context.Context, topic string) (bool, error) {
 	return s.admin.Drained(ctx, s.group, topic)
 }
 
-// Close ends all subscriptions and returns when their channels are closed.
+// closeTimeout is how long Close waits for the group to be left.
+const closeTimeout = 5 * time.Second
+
+// Close ends all subscriptions and returns when their channels are closed. It
+// waits for some seconds for the group to be left in order: Kafka may keep an
+// answer back for as long as a rebalance takes, and sarama waits for it. Then
+// the membership ends with its session, and what was acknowledged in the last
+// second may come again.
 func (s *Subscriber) Close() error {
 	s.once.Do(func() {
 		close(s.claims.stop)
-		s.err = s.inner.Close()
+		left := make(chan error, 1)
+		go func() { left <- s.inner.Close() }()
 		s.forward.Wait()
+		select {
+		case s.err = <-left:
+		case <-time.After(closeTimeout):
+			s.claims.log.Warn("the group could not be left in time; its other members wait for the session to end")
+		}
 		s.admin.Close()
 	})
 	return s.err
