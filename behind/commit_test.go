@@ -13,6 +13,7 @@ import (
 // cannot know what became of it: at times it was done, at times it was not.
 // Nothing is lost and nothing comes twice, under load and for two outcomes in a row.
 func TestConnectionCutDuringCommit(t *testing.T) {
+	t.Parallel()
 	p := newProxy(t, testservers.Postgres(t))
 	w := newWorld(t, p.url, 100)
 	run := w.run()

@@ -14,6 +14,7 @@ import (
 // I1: offsets that compaction has emptied, also the one that is to be read
 // next. The source is drained, and that it is drained is noticed.
 func TestGapsOfCompaction(t *testing.T) {
+	t.Parallel()
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
 			w := newWorldWithSource(t, testservers.Postgres(t), window, map[string]*string{
@@ -56,6 +57,7 @@ func TestGapsOfCompaction(t *testing.T) {
 // aborted, which nobody may see. One that is still open at the end holds up what
 // is behind it, and that only.
 func TestGapsOfTransactions(t *testing.T) {
+	t.Parallel()
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, testservers.Postgres(t), window)

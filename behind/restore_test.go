@@ -52,6 +52,7 @@ func (b backup) copy(from, to string) {
 // I1, I2: the store is put back while no process runs. Kafka's group offsets,
 // the inbox and the gate are ahead of it.
 func TestStoreRestoredWhileDown(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartOwn(t, "postgres")
 	w := newWorld(t, server.Address, 100)
 	w.say(3)
@@ -79,6 +80,7 @@ func TestStoreRestoredWhileDown(t *testing.T) {
 // I1, I2, I8: a fail-over under a running process: the server goes away and
 // comes back older. Nothing new comes that could wake anybody up.
 func TestStoreRestoredUnderARunningProcess(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartOwn(t, "postgres")
 	w := newWorld(t, server.Address, 100)
 	run := w.run()
@@ -106,6 +108,7 @@ func TestStoreRestoredUnderARunningProcess(t *testing.T) {
 
 // I1, I2: a fail-over that loses the last commits, under load.
 func TestFailOverWithoutTheLastCommits(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartOwn(t, "postgres")
 	w := newWorld(t, server.Address, 100)
 	run := w.run()
@@ -134,6 +137,7 @@ func TestFailOverWithoutTheLastCommits(t *testing.T) {
 // I1, I2: the same with everything in one process: the file of the state is put
 // back while the broker's data stay.
 func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
+	t.Parallel()
 	hook := harness.NewReceiver(t)
 	p := harness.Simple(t, "", map[string]string{"file": harness.FileSink("file"), "hook": harness.HookSink(hook)})
 	agree := func() {
@@ -184,6 +188,7 @@ func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 // gone is named, and the rest goes on; everything that customers have got
 // before stays as it is.
 func TestInboxExpiredBehindARestoredStore(t *testing.T) {
+	t.Parallel()
 	server := testservers.StartOwn(t, "postgres")
 	w := newWorld(t, server.Address, 100)
 	w.say(3)

@@ -16,6 +16,7 @@ var windows = map[string]int{"windowed": 100, "one at a time": 1}
 // I1, I5: the inbox is deleted and made anew under a running process, and gets
 // more records than the old one had. Versions go on growing: a new generation.
 func TestInboxRecreatedUnderARunningProcess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, testservers.Postgres(t), 100)
 	run := w.run()
 	w.say(2)
@@ -38,6 +39,7 @@ func TestInboxRecreatedUnderARunningProcess(t *testing.T) {
 // I1, I5: the same between two runs. What only the old inbox held and was not
 // decided is lost, and that is said.
 func TestInboxRecreatedBetweenRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, testservers.Postgres(t), 100)
 	w.say(2)
 	w.drain()
@@ -74,6 +76,7 @@ func TestInboxRecreatedBetweenRuns(t *testing.T) {
 // I1, I5: a source topic that is deleted and made anew begins at offset 0, and
 // goes beyond what was committed. Its events are neither seen nor stale.
 func TestSourceTopicRecreated(t *testing.T) {
+	t.Parallel()
 	for name, window := range windows {
 		t.Run("between runs, "+name, func(t *testing.T) {
 			w := newWorld(t, testservers.Postgres(t), window)
@@ -108,6 +111,7 @@ func (w *world) recreateSource() {
 // what they hold by the time they are noticed. An entity's events may come from
 // another partition then, and are not stale.
 func TestPartitionsAddedToASource(t *testing.T) {
+	t.Parallel()
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, testservers.Postgres(t), window)
@@ -143,6 +147,7 @@ func (w *world) grow(topic string, partitions int) {
 // I3, I5: the inbox's partitions decide who decides what and in which order, so
 // their number is fixed. Weir does not start with another one.
 func TestInboxRepartitionedBetweenRuns(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, testservers.Postgres(t), 100)
 	w.say(1)
 	w.drain()
@@ -170,6 +175,7 @@ func TestInboxRepartitionedBetweenRuns(t *testing.T) {
 // I3, I5: partitions that are added to the inbox under a running process: no
 // entity moves, and the process ends with a clear message, not with a loss.
 func TestInboxRepartitionedUnderARunningProcess(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, testservers.Postgres(t), 100)
 	run := w.run()
 	w.say(1)

@@ -20,6 +20,8 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	}
 	gc := p.groupConfig(p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
 	gc.Windows = p.deliverWindows()
+	repairs := newRepairs(p)
+	gc.OnReset = repairs.gone
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		return part{}, err
@@ -32,6 +34,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 			stop()
 		}
 		stopConfirmer()
+		repairs.close()
 	}
 	var routes []route
 	var deliverers []*deliver.Deliverer

@@ -1,0 +1,75 @@
+package behind
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// I1, I10: changes of a dead customer expire in their topic. When the customer
+// is back, Weir says which are gone, and sends every entity as it is now. The
+// other services notice nothing.
+func TestChangesExpiredUnderADeadSink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testservers.Postgres(t), 100)
+	run := w.run()
+	w.say(2)
+	w.agree(run)
+	w.Receiver.Down()
+	w.say(3)
+	topic := w.Prefix + "weir.changes.acme.all.hook"
+	others := func(want model.Expected) error {
+		return errors.Join(
+			model.CheckState(want, current, model.Newest(w.Rows("acme_current", current, "entity"))),
+			model.CheckLog(want, history, w.Rows("acme_history", history, "seq")),
+			model.CheckLog(want, feed, w.Feed()),
+		)
+	}
+	harness.Eventually(t, "all is decided and published", func() error {
+		want, err := w.expected()
+		if err != nil {
+			return err
+		}
+		ends, err := w.Admin.ListEndOffsets(t.Context(), topic)
+		published := int64(0)
+		ends.Each(func(o kadm.ListedOffset) { published += o.Offset })
+		decided := int64(0)
+		for _, changes := range want[hook] {
+			decided += int64(len(changes))
+		}
+		return errors.Join(err, others(want), harness.Want(published, decided))
+	})
+	stop(run)
+	before := len(w.Receiver.Received())
+	gone := w.removeRecords(topic, 10)
+
+	w.Receiver.Up()
+	run = w.run()
+	gone.Each(func(o kadm.Offset) { run.Says(fmt.Sprintf("partition=%d", o.Partition)) })
+	run.Says("records that were still wanted are gone from the topic")
+	require.NotZero(t, run.Metric("weir_records_gone_total", topic))
+	run.Says("entities whose change is gone are sent again as they are now")
+	want, err := w.expected()
+	require.NoError(t, err)
+	harness.Eventually(t, "every entity is delivered as it is now", func() error {
+		newest := model.Newest(w.Receiver.Received()[before:])
+		for entity, changes := range want[hook] {
+			last := changes[len(changes)-1]
+			if got, ok := newest[entity]; !ok || string(got.Doc) != model.Text(last.Doc) || got.Version < last.Version {
+				return fmt.Errorf("%s has %s, want %s", entity, got.Doc, model.Text(last.Doc))
+			}
+		}
+		return nil
+	})
+	stop(run)
+	require.NoError(t, others(want))
+	w.say(1)
+	w.drain()
+	require.Empty(t, w.Letters())
+}
