@@ -13,14 +13,15 @@ import (
 )
 
 // onServers is a project over real servers, with customer acme's view all in
-// an appending table and a webhook. sources is YAML.
+// an appending table and a webhook. sources is YAML. The session is long: nobody
+// is killed here, and nobody should be taken for dead on a busy machine.
 func onServers(t *testing.T, c *harness.Cluster, hook *harness.Receiver, sources string) harness.Project {
 	valkey, keys := testservers.Valkey(t)
 	return harness.NewProject(t, map[string]string{
 		"weir.yaml": fmt.Sprintf(`
 store: {postgres: {url: %q}}
 gate: {valkey: {address: %q, prefix: %q}}
-kafka: {brokers: [%q], prefix: %q, session_timeout: 3s, inbox: {partitions: 4}, changes: {partitions: 2}}
+kafka: {brokers: [%q], prefix: %q, session_timeout: 20s, inbox: {partitions: 4}, changes: {partitions: 2}}
 sources:
 %s
 customers: [acme.yaml]

@@ -16,13 +16,16 @@ import (
 )
 
 // rolling makes a project over real servers with one main file and one customer
-// file per revision: name to the YAML of the customer's projection.
+// file per revision: name to the YAML of the customer's projection. The session
+// is long: nobody is killed here, and a process that a busy machine stops for a
+// few seconds must not be taken for dead, since its attempt under way would then
+// land behind its successor's.
 func rolling(t *testing.T, c *harness.Cluster, revisions map[string]string) harness.Project {
 	files := map[string]string{}
 	for name, projection := range revisions {
 		files[name+".yaml"] = fmt.Sprintf(`
 store: {postgres: {url: %q}}
-kafka: {brokers: [%q], prefix: %q, session_timeout: 3s, inbox: {partitions: 4}, changes: {partitions: 2}}
+kafka: {brokers: [%q], prefix: %q, session_timeout: 20s, inbox: {partitions: 4}, changes: {partitions: 2}}
 sources:
   events: {kafka: {topic: %q}, entity: key, strip: [n]}
 customers: [%s-acme.yaml]
@@ -80,7 +83,7 @@ func TestRollingDeploysUnderLoad(t *testing.T) {
     deliver:
       hook: %s
       history: {postgres: {url: %q, table: history, mode: append, columns: {doc: {type: json, path: "@this"}}}}
-`, n, harness.HookSink(hook), c.Target)
+`, n, harness.ReplaceOnce(t, harness.HookSink(hook), "timeout: 1s", "timeout: 1m"), c.Target)
 	}
 	p := rolling(t, c, revisions)
 	serial := 0
