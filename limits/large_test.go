@@ -94,10 +94,10 @@ func TestLargeEventsFromAFile(t *testing.T) {
 	}
 	p.Write("events.jsonl", text)
 	run := p.Start("run")
+	largeArrive(t, run, 10)
 	harness.Eventually(t, "what comes after the large events", func() error {
 		return harness.Want(len(p.Whole("out/small.jsonl")), len(largeSizes)-1+len(largeSizes)+1)
 	})
-	largeArrive(t, run, 10)
 	t.Logf("peak of resident memory: %d MiB", peak(t, run)>>20)
 	run.Terminate()
 	run.Ok()
