@@ -185,6 +185,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	var tally evaluationCounts
 	var letters []store.DeadLetter
 	var outbox []store.OutboxBatch
+	var seen *watch
 	start := time.Now()
 	within, cancel := l.graceful(ctx)
 	defer cancel()
@@ -194,12 +195,14 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	}, func(stored []store.Entity, lookup store.Lookup) (store.Outcome, error) {
 		crash.At(crash.DecideBegun, "")
 		var out store.Outcome
+		seen = newWatch(l.d.opt.Noise)
 		evaluations := make([]*evaluation, len(stored))
 		for i := range stored {
 			ev, err := newEvaluation(plan, stored[i])
 			if err != nil {
 				return out, store.WithClass(err, store.Fatal)
 			}
+			ev.watch = seen
 			evaluations[i] = ev
 		}
 		var candidates []candidate
@@ -250,6 +253,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	}
 	crash.At(crash.DecideCommitted, "")
 	l.d.opt.Metrics.decided(plan, tally, result, letters, len(batch), time.Since(start))
+	seen.report(tally, result.causes)
 	l.forget(moves, published)
 	l.mu.Lock()
 	for _, m := range moves {

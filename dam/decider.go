@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -53,6 +54,8 @@ type Options struct {
 	Hesitation time.Duration
 	Logger     *slog.Logger
 	Metrics    *Metrics
+	// Noise, if given, is told which fields cause suppressed events.
+	Noise *sketch.Board
 }
 
 // ErrReread says that the store's watermark went back behind what this

@@ -100,6 +100,7 @@ type evaluation struct {
 	audit      []store.Audit
 	replayed   []store.Settled // dead letters whose replay was decided here
 	counts     evaluationCounts
+	watch      *watch // nil: nobody wants to know what events change
 }
 
 type evaluationCounts struct {
@@ -173,8 +174,8 @@ func (ev *evaluation) apply(r *record) error {
 	if err != nil {
 		return err
 	}
+	previous := ev.docs[e.Source]
 	if changed {
-		previous := ev.docs[e.Source]
 		ev.set(e.Source, next)
 		if _, _, err = ev.view(); err != nil {
 			// Stored documents merge, so this one is at fault (too deep, say).
@@ -200,6 +201,7 @@ func (ev *evaluation) apply(r *record) error {
 	if !all && present {
 		ev.plan.index.TouchedBy(before, after, &ev.touched)
 	}
+	letters, evaluated := len(ev.letters), 0
 	for p := range ev.plan.Projections {
 		if !all && !ev.touched.Has(p) {
 			for _, s := range ev.plan.servicesOf[p] {
@@ -207,8 +209,12 @@ func (ev *evaluation) apply(r *record) error {
 			}
 			continue
 		}
+		evaluated++
 		ev.trail.evaluated(ev.plan, p)
 		ev.offer(r, p, ev.plan.servicesOf[p], false)
+	}
+	if !all && present && len(ev.letters) == letters {
+		ev.watch.note(r, previous, next, evaluated)
 	}
 	ev.current = true
 	return nil

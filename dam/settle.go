@@ -15,6 +15,7 @@ type settled struct {
 	swaps    []store.Swap
 	changes  []change.Change // in the order of the candidates
 	parts    []int32         // the inbox partition that caused each change
+	causes   []*record       // of changes, and of letters
 	letters  []store.DeadLetter
 	replayed []store.Settled // dead letters whose replay was decided here
 	passed   map[int]int     // service index to changes
@@ -85,11 +86,11 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
 			l.Service, l.Payload = service.Name, ch.Doc
 			l.DedupKey += "/" + service.Name
-			out.letters = append(out.letters, l)
+			out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)
 			continue
 		}
 		ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
-		out.changes, out.parts = append(out.changes, ch), append(out.parts, c.record.part)
+		out.changes, out.parts, out.causes = append(out.changes, ch), append(out.parts, c.record.part), append(out.causes, c.record)
 		out.passed[c.service]++
 		row.Found, row.Content, row.Version = true, content, ch.Version
 	}

@@ -78,7 +78,7 @@ func (p *Pipeline) decide(ctx context.Context, plan *dam.Plan) error {
 		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
 		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
-		Logger:     p.log, Metrics: p.decideMetrics,
+		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise,
 	})
 	if err != nil {
 		return err

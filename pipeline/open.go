@@ -22,6 +22,7 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/store/sqlite"
@@ -78,6 +79,7 @@ type Pipeline struct {
 	decideMetrics  *dam.Metrics
 	deliverMetrics *deliver.Metrics
 	gauges         *gauges
+	noise          *sketch.Board // nil unless the process runs decide
 
 	health health
 	parts  parts

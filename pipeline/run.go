@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/edge"
@@ -67,7 +68,8 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		running = append(running, started)
 	}
 	if p.opt.Roles.Decide {
-		running = append(running, p.startDecide())
+		p.noise = sketch.NewBoard()
+		running = append(running, p.startDecide(), p.startNoise())
 	}
 	if p.opt.Roles.Deliver {
 		started, e := p.whileActive(ctx, "deliver", p.startDeliver)

@@ -45,6 +45,10 @@ func newWorld(t *testing.T, servers, running bool) *world {
 	if running {
 		w.run = w.Start("run")
 		w.run.Ready(200)
+		t.Cleanup(func() { // its consumers leave their groups, which can then be deleted
+			w.run.Terminate()
+			w.run.Wait()
+		})
 	}
 	return w
 }

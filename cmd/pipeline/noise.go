@@ -1,0 +1,236 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"regexp"
+	"strings"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate/noise"
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/sketch"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) noiseCommand() *cobra.Command {
+	var sources []string
+	var top int
+	c := &cobra.Command{
+		Use:   "noise",
+		Short: "Tell which fields cause suppressed updates, and the strip rules that would stop them at the door",
+		Long: "Tell, per source, which fields alone caused events that changed something and reached nobody, and the strip rules to\n" +
+			"paste: only for fields that no projection reads. It shows what deciding processes of this configuration saw in the\n" +
+			"last seven days, written down every ten seconds; of many events it is estimated from samples.",
+		Example: "  pipeline noise -c weir.yaml\n  pipeline noise -c weir.yaml --source registry --json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if top < 1 {
+				return &usageError{fmt.Errorf("--top must be at least 1")}
+			}
+			return a.noise(cmd.Context(), sources, top)
+		},
+	}
+	c.Flags().StringArrayVar(&sources, "source", nil, "only this source; may be repeated")
+	c.Flags().IntVar(&top, "top", 10, "show so many causes per source")
+	_ = c.RegisterFlagCompletionFunc("source", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		cfg, err := config.Load(a.config, a.env, config.AllowUnsetEnv())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for _, s := range cfg.Sources {
+			names = append(names, s.Name)
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	})
+	return a.needConfig(c)
+}
+
+// noiseResult is what noise prints.
+type noiseResult struct {
+	// From and To are the days that were summed up, empty without any.
+	From    string         `json:"from,omitempty"`
+	To      string         `json:"to,omitempty"`
+	Sources []noise.Report `json:"sources"`
+}
+
+func (a *app) noise(ctx context.Context, chosen []string, top int) error {
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	sources, err := noiseSources(cfg, chosen)
+	if err != nil {
+		return err
+	}
+	var views []*projections.Projection
+	for i := range cfg.Projections {
+		view, err := projections.Compile(cfg.Projections[i].Spec())
+		if err != nil {
+			return err
+		}
+		views = append(views, view)
+	}
+	return a.withStore(ctx, func(s store.Operator) error {
+		reports, err := s.ListReports(ctx, pipeline.NoiseKind)
+		if err != nil {
+			return err
+		}
+		fingerprint := cfg.Fingerprint()
+		scope := pipeline.NoiseScope(fingerprint[:])
+		var r noiseResult
+		all := sketch.Summary{}
+		for _, report := range reports {
+			day, is := strings.CutSuffix(report.Name, scope)
+			if !is {
+				continue
+			}
+			var some sketch.Summary
+			if err := json.Unmarshal(report.Body, &some); err != nil {
+				return fmt.Errorf("report %s: %w", report.Name, err)
+			}
+			all.Merge(some)
+			if r.From == "" {
+				r.From = day
+			}
+			r.To = day
+		}
+		r.Sources = noise.Make(all, sources, views)
+		for i := range r.Sources {
+			r.Sources[i].Causes = r.Sources[i].Causes[:min(top, len(r.Sources[i].Causes))]
+		}
+		if a.json {
+			return a.printJSON(r)
+		}
+		return a.printNoise(r, len(reports) > 0)
+	})
+}
+
+// noiseSources gives the chosen sources, all when none is.
+func noiseSources(cfg *config.Config, chosen []string) ([]noise.Source, error) {
+	for _, name := range chosen {
+		if cfg.Sources.Find(name) == nil {
+			return nil, &usageError{fmt.Errorf("--source %s: the configuration has none of that name", name)}
+		}
+	}
+	var out []noise.Source
+	for _, m := range cfg.MergeSpec().Sources {
+		wanted := len(chosen) == 0
+		for _, name := range chosen {
+			wanted = wanted || name == m.Name
+		}
+		if wanted {
+			out = append(out, noise.Source{Name: m.Name, Strip: cfg.Sources.Find(m.Name).Strip, Mount: m.Mount})
+		}
+	}
+	return out, nil
+}
+
+func (a *app) printNoise(r noiseResult, others bool) error {
+	if r.From == "" {
+		fmt.Fprintln(a.out, "Nothing was seen yet under this configuration.")
+		if others {
+			fmt.Fprintln(a.out, "What was seen under an earlier one does not hold for it.")
+		}
+		return nil
+	}
+	days := r.From
+	if r.To != r.From {
+		days += " to " + r.To
+	}
+	fmt.Fprintf(a.out, "What was seen under this configuration, %s\n", days)
+	n := humanize.Comma
+	percent := func(part, all int64) string {
+		if all == 0 {
+			return "0 %"
+		}
+		return fmt.Sprintf("%.1f %%", 100*float64(part)/float64(all))
+	}
+	offered := false
+	for i := range r.Sources {
+		s := &r.Sources[i]
+		fmt.Fprintf(a.out, "\n%s: %s events\n", s.Source, n(s.Events))
+		if s.Events == 0 {
+			continue
+		}
+		fmt.Fprintf(a.out, "  %s (%s) noise: nothing changed but what is stripped\n", n(s.Noise), percent(s.Noise, s.Events))
+		fmt.Fprintf(a.out, "  %s (%s) changed something and reached nobody\n", n(s.Suppressed), percent(s.Suppressed, s.Events))
+		for _, c := range s.Causes {
+			printCause(a.out, c, percent(c.Events, s.Events))
+		}
+		if s.Wide > 0 {
+			fmt.Fprintf(a.out, "    %s (%s) more than %d fields at once\n", n(s.Wide), percent(s.Wide, s.Events), sketch.MaxPaths)
+		}
+		if s.Offered != nil {
+			offered = true
+			fmt.Fprintf(a.out, "  stripping %s would have made %s of them (%s of all) noise, and saved %s projections\n",
+				strings.Join(s.Offered, ", "), n(s.Saved.Events), percent(s.Saved.Events, s.Events), n(s.Saved.Projections))
+		}
+	}
+	if !offered {
+		return nil
+	}
+	fmt.Fprintln(a.out, "\nTo paste:")
+	return printRules(a.out, r.Sources)
+}
+
+func printCause(out io.Writer, c noise.Cause, share string) {
+	var names, readers []string
+	for _, f := range c.Fields {
+		names = append(names, or(f.Pattern, "(the whole document)"))
+		readers = append(readers, f.ReadBy...)
+	}
+	state := "nobody reads it"
+	if len(readers) > 0 {
+		state = "read by " + strings.Join(readers[:min(3, len(readers))], ", ")
+		if len(readers) > 3 {
+			state += fmt.Sprintf(" and %d more", len(readers)-3)
+		}
+	} else if !c.Strippable {
+		state = "no rule can name it"
+	}
+	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, or(c.Example, "the document"), c.Entity)
+}
+
+// printRules prints the lists of rules as the configuration takes them. Texts
+// are quoted as JSON, which YAML reads.
+func printRules(out io.Writer, reports []noise.Report) error {
+	fmt.Fprintln(out, "sources:")
+	for _, r := range reports {
+		if r.Strip == nil {
+			continue
+		}
+		name := r.Source
+		if !plainKey.MatchString(name) || keywords.MatchString(name) {
+			name = quote(name)
+		}
+		rules := make([]string, len(r.Strip))
+		for i, pattern := range r.Strip {
+			rules[i] = quote(pattern)
+		}
+		if _, err := fmt.Fprintf(out, "  %s:\n    strip: [%s]\n", name, strings.Join(rules, ", ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// plainKey is what needs no quotes as a key.
+var plainKey = regexp.MustCompile(`^[a-z][a-z0-9_-]*$`)
+
+// keywords are what YAML takes for something else than a text.
+var keywords = regexp.MustCompile(`^(?i:y|n|yes|no|on|off|true|false|null)$`)
+
+func quote(s string) string {
+	var b strings.Builder
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(false)
+	_ = e.Encode(s) // a string always has a JSON form
+	return strings.TrimSuffix(b.String(), "\n")
+}

@@ -1,0 +1,71 @@
+package pipeline
+
+import (
+	"context"
+	"encoding/hex"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	// noisePeriod is how often a process writes down what suppressed events have
+	// in common; a kill loses that much of it.
+	noisePeriod = 10 * time.Second
+	// noiseKept is how long it is kept, in whole days.
+	noiseKept = 7 * 24 * time.Hour
+	// noiseTimeout bounds the last write at the end of the process.
+	noiseTimeout = 2 * time.Second
+)
+
+// NoiseKind is the kind of the reports that hold summaries of suppressed events.
+const NoiseKind = "noise"
+
+// NoiseScope is how the names of a configuration's reports end: what is
+// suppressed depends on it.
+func NoiseScope(fingerprint []byte) string { return "/" + hex.EncodeToString(fingerprint[:8]) }
+
+// startNoise writes down what the deciding goroutines see. All processes add to
+// one report per day, so the number of processes and restarts does not matter.
+func (p *Pipeline) startNoise() part {
+	stop := loop(func(ctx context.Context) {
+		tick := time.NewTicker(noisePeriod)
+		defer tick.Stop()
+		pruned := ""
+		for {
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				// What was seen since the last time is worth a moment.
+				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), noiseTimeout)
+				defer cancel()
+				p.writeNoise(last)
+				return
+			}
+			p.writeNoise(ctx)
+			if today := time.Now().UTC().Format(time.DateOnly); today != pruned {
+				if _, err := p.store.PruneReports(ctx, NoiseKind, time.Now().Add(-noiseKept)); err == nil {
+					pruned = today
+				}
+			}
+		}
+	})
+	return part{stop: func() error { stop(); return nil }}
+}
+
+func (p *Pipeline) writeNoise(ctx context.Context) {
+	taken := p.noise.Take()
+	if taken == nil {
+		return
+	}
+	name := time.Now().UTC().Format(time.DateOnly) + NoiseScope(p.plan.Fingerprint)
+	err := p.store.UpdateReport(ctx, NoiseKind, name, taken.MergeInto)
+	if err == nil {
+		return
+	}
+	p.log.Debug("which fields cause suppressed events was not written down", "error", err)
+	if store.ClassOf(err) == store.Retry {
+		// It certainly was not; of unknown outcome it might be counted twice.
+		p.noise.Return(taken)
+	}
+}

@@ -1,0 +1,113 @@
+package sketch
+
+import (
+	"encoding/json"
+	"fmt"
+	"sync"
+)
+
+// Summary is the sketches of all sources, by their name.
+type Summary map[string]*Sketch
+
+// Merge adds another summary, which stays as it is.
+func (s Summary) Merge(other Summary) {
+	for source, add := range other {
+		if s[source] == nil {
+			s[source] = &Sketch{}
+		}
+		s[source].Merge(add)
+	}
+}
+
+// MergeInto gives the stored form of what stored holds, nil for nothing, and this
+// one together. The error says that stored is no summary.
+func (s Summary) MergeInto(stored []byte) ([]byte, error) {
+	all := Summary{}
+	if stored != nil {
+		if err := json.Unmarshal(stored, &all); err != nil {
+			return nil, fmt.Errorf("stored summary of suppressed events: %w", err)
+		}
+	}
+	all.Merge(s)
+	return json.Marshal(all)
+}
+
+const (
+	// dense is how many observations of a source are all taken, since the last
+	// Take; of those beyond, one of sparse is.
+	dense  = 1000
+	sparse = 16
+)
+
+// Board is where the deciding goroutines of a process write what they see.
+// All methods may be called from any goroutine.
+type Board struct {
+	mu      sync.Mutex
+	summary Summary
+	seen    map[string]int // observations since the last Take
+}
+
+// NewBoard makes an empty one.
+func NewBoard() *Board { return &Board{summary: Summary{}, seen: map[string]int{}} }
+
+// Rate tells one of how many events of a source to observe now.
+func (b *Board) Rate(source string) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.seen[source] < dense {
+		return 1
+	}
+	return sparse
+}
+
+// Selected tells whether an event is among one of rate, by its version: the same
+// event always is, and neighbours are not alike.
+func Selected(version uint64, rate int64) bool {
+	// Fibonacci hashing: the upper bits are spread evenly.
+	return rate <= 1 || int64((version*0x9E3779B97F4A7C15)>>33)%rate == 0
+}
+
+// Count adds events that were decided, noise being those that changed nothing.
+func (b *Board) Count(source string, events, noise int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	s := b.of(source)
+	s.Events += events
+	s.Noise += noise
+}
+
+// Observe adds a suppressed event.
+func (b *Board) Observe(source string, o Observation) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.seen[source]++
+	b.of(source).Add(o)
+}
+
+func (b *Board) of(source string) *Sketch {
+	s := b.summary[source]
+	if s == nil {
+		s = &Sketch{}
+		b.summary[source] = s
+	}
+	return s
+}
+
+// Take gives what came since the last Take, and begins anew; nil when nothing came.
+func (b *Board) Take() Summary {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if len(b.summary) == 0 {
+		return nil
+	}
+	taken := b.summary
+	b.summary, b.seen = Summary{}, map[string]int{}
+	return taken
+}
+
+// Return puts back what could not be written down.
+func (b *Board) Return(taken Summary) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.summary.Merge(taken)
+}

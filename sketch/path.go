@@ -1,0 +1,192 @@
+package sketch
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+)
+
+// Path leads to a value: names of members, or Any for all elements of an array
+// or all members of an object. It ends in a name, or is empty for the document
+// as a whole.
+type Path []string
+
+// Any stands for each member or element. It is no name that a path can hold: a
+// path ends before an empty name.
+const Any = ""
+
+const (
+	maxDepth = 16
+	maxName  = 128 // bytes
+)
+
+// Locate generalises a path at which before and after differ: indexes become
+// Any. It ends early at what a strip pattern cannot name: an element, an empty or
+// very long name, too many steps. A shorter path says more than happened, and
+// never less.
+func Locate(p canonicaltree.Path, before canonicaltree.Node) Path {
+	out := make(Path, 0, len(p))
+	n := before
+	for _, part := range p {
+		if len(out) == maxDepth {
+			break
+		}
+		if n.Kind() == canonicaltree.Array {
+			out = append(out, Any)
+			i, err := strconv.Atoi(part)
+			if err != nil {
+				break
+			}
+			n = n.At(i)
+			continue
+		}
+		if part == Any || len(part) > maxName {
+			break
+		}
+		out = append(out, part)
+		n = n.Get(part)
+	}
+	return out.trim()
+}
+
+// trim takes stars off the end: elements cannot be stripped, their array can.
+func (p Path) trim() Path {
+	for len(p) > 0 && p[len(p)-1] == Any {
+		p = p[:len(p)-1]
+	}
+	return p
+}
+
+// Pattern writes the path as a strip pattern (package stripper); it is empty for
+// the document as a whole.
+func (p Path) Pattern() string {
+	parts := make([]string, len(p))
+	for i, name := range p {
+		switch {
+		case name == Any:
+			parts[i] = "*"
+		case digits(name):
+			parts[i] = `\` + name // a name, not an index
+		default:
+			parts[i] = strings.NewReplacer(`\`, `\\`, `.`, `\.`, `*`, `\*`).Replace(name)
+		}
+	}
+	return strings.Join(parts, ".")
+}
+
+func digits(s string) bool {
+	for i := range len(s) {
+		if s[i] < '0' || s[i] > '9' {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// Covers tells whether what p names is q, or holds it.
+func (p Path) Covers(q Path) bool {
+	if len(p) > len(q) {
+		return false
+	}
+	for i := range p {
+		if p[i] != Any && p[i] != q[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// Meets tells whether something that p names can be what a fixed path leads to,
+// or hold it, or be held by it.
+func (p Path) Meets(fixed canonicaltree.Path) bool {
+	for i := range min(len(p), len(fixed)) {
+		if p[i] != Any && p[i] != fixed[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// names is a tree of the names that were seen at each place.
+type names struct {
+	children map[string]*names
+	any      *names // set: all children are this one
+}
+
+// MaxChildren is how many names of one object are told apart; the root's are
+// limited by the whole alone.
+const MaxChildren = 64
+
+// maxNames bounds all names of one source that are told apart.
+const maxNames = 4096
+
+// add puts a path in and gives it in general form. folded says that a place began
+// to be a star, so that paths from before may have another form now.
+func (s *Sketch) add(p Path) (general Path, folded bool) {
+	n := &s.root
+	for depth, name := range p {
+		switch {
+		case n.any != nil:
+		case name == Any, depth > 0 && n.children[name] == nil && len(n.children) >= MaxChildren:
+			s.fold(n)
+			folded = true
+		case n.children[name] == nil:
+			if s.size >= maxNames {
+				return slices.Clone(p[:depth]).trim(), folded
+			}
+			if n.children == nil {
+				n.children = map[string]*names{}
+			}
+			n.children[name] = &names{}
+			s.size++
+		}
+		if n.any != nil {
+			general, n = append(general, Any), n.any
+		} else {
+			general, n = append(general, name), n.children[name]
+		}
+	}
+	return general.trim(), folded
+}
+
+// fold makes one of all children.
+func (s *Sketch) fold(n *names) {
+	one := &names{}
+	s.size++
+	for _, child := range n.children {
+		s.size--
+		s.join(one, child)
+	}
+	n.children, n.any = nil, one
+}
+
+// join adds what is below b to a. Nodes of both are counted in size.
+func (s *Sketch) join(a, b *names) {
+	if b.any != nil && a.any == nil {
+		s.fold(a)
+	}
+	if a.any != nil {
+		if b.any != nil {
+			s.size--
+			s.join(a.any, b.any)
+		}
+		for _, child := range b.children {
+			s.size--
+			s.join(a.any, child)
+		}
+		return
+	}
+	for name, child := range b.children {
+		if have := a.children[name]; have != nil {
+			s.size--
+			s.join(have, child)
+			continue
+		}
+		if a.children == nil {
+			a.children = map[string]*names{}
+		}
+		a.children[name] = child
+	}
+}
