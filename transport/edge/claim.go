@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
 )
 
 // handler is watermill-kafka's, for claims of one topic and no other of the
@@ -46,7 +48,7 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.Con
 	messages := make(chan *sarama.ConsumerMessage)
 	replaced := make(chan bool, 1)
 	go func() { replaced <- c.verify(ctx, tp.topic, id, sc.Messages(), messages) }()
-	err = h.ConsumerGroupHandler.ConsumeClaim(identified{session, id}, verified{sc, messages})
+	err = h.ConsumerGroupHandler.ConsumeClaim(identified{session, id, c.group}, verified{sc, messages})
 	cancel()
 	if <-replaced {
 		c.restart(session, tp, sc.InitialOffset())
@@ -57,11 +59,12 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.Con
 // identified is a session that commits the topic's identity beside the offset.
 type identified struct {
 	sarama.ConsumerGroupSession
-	id string
+	id, group string
 }
 
 func (s identified) MarkMessage(m *sarama.ConsumerMessage, _ string) {
 	s.ConsumerGroupSession.MarkMessage(m, s.id)
+	crash.At(crash.Acknowledged, s.group) // sarama commits within a second
 }
 
 // verified is a claim whose messages are known to be of its topic.
