@@ -104,12 +104,6 @@ func newWorldWithSource(t *testing.T, store string, window int, settings map[str
 func (w *world) t() testing.TB  { return w.Cluster.T }
 func (w *world) source() string { return w.Prefix + "events" }
 func (w *world) inbox() string  { return w.inboxName }
-func (w *world) changes(service string) string {
-	var customer, projection, sink string
-	_, err := fmt.Sscanf(service, "%4s/%3s@%s", &customer, &projection, &sink)
-	require.NoError(w.t(), err)
-	return fmt.Sprintf("%sweir.changes.%s.%s.%s", w.Prefix, customer, projection, sink)
-}
 
 // create makes a topic, which the cluster may not know at once everywhere.
 func (w *world) create(topic string, partitions int32, settings map[string]*string) {
