@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -19,6 +20,7 @@ type Simulator struct {
 	entities map[string]store.Entity
 	rows     map[store.Key]*store.Row
 	offset   int64
+	board    *sketch.Board // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.
@@ -59,6 +61,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
+	ev.watch = newWatch(s.board)
 	if err := ev.apply(r); err != nil {
 		return Step{}, err
 	}
@@ -79,6 +82,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
+	ev.watch.report(ev.counts, result.causes)
 	row, dirty, err := ev.result()
 	if err != nil {
 		return Step{}, err
