@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short crash limits bench sim fuzz model clean
+.PHONY: help build run servers servers-down check lint test test-short crash chaos limits bench sim fuzz model clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
@@ -48,6 +48,12 @@ crash: servers ## kill the pipeline at every crash point, compare every sink; wr
 
 limits: servers ## memory under a million events while a sink is dead, as a table (docs/limits.md)
 	eval "$$(scripts/servers env)" && go test -run TestMemory -v -timeout 60m -count=1 ./limits -limits.events 1000000
+
+CHAOS_ROUNDS ?= 20
+CHAOS_SEED ?= 1
+
+chaos: servers ## CHAOS_ROUNDS rounds of random faults of processes, servers and networks, from CHAOS_SEED
+	eval "$$(scripts/servers env)" && go test ./chaos -run TestChaos -count=1 -v -timeout 90m -chaos.rounds $(CHAOS_ROUNDS) -chaos.seed $(CHAOS_SEED)
 
 bench: servers ## benchmarks; BENCH=regexp selects
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)

@@ -87,6 +87,12 @@ func (w *world) write(name, text string) {
 	require.NoError(w.t, os.WriteFile(w.path(name), []byte(text), 0o644))
 }
 
+func (w *world) read(name string) string {
+	text, err := os.ReadFile(w.path(name))
+	require.NoError(w.t, err)
+	return string(text)
+}
+
 func (w *world) client(opts ...kgo.Opt) *kgo.Client {
 	c, err := kgo.NewClient(append(opts, kgo.SeedBrokers(w.brokers...))...)
 	require.NoError(w.t, err)
@@ -144,12 +150,15 @@ type end struct {
 }
 
 // run runs the pipeline until it is idle, or until the crash at a point ("" for none).
-func (w *world) run(crash string) end {
+func (w *world) run(crash string) end { return w.command(crash, "run", "--until-idle") }
+
+// command runs a command of the pipeline to its end, or until the crash.
+func (w *world) command(crash string, args ...string) end {
 	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
 	defer cancel()
 	log := w.path("passings")
 	require.NoError(w.t, os.RemoveAll(log))
-	cmd := exec.CommandContext(ctx, binary, "run", "--until-idle", "-c", w.path("weir.yaml"))
+	cmd := exec.CommandContext(ctx, binary, append(args, "-c", w.path("weir.yaml"))...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // stacks into the log
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "WEIR_CRASH="+crash, "WEIR_CRASH_LOG="+log)

@@ -1,0 +1,72 @@
+package crashtest
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/stretchr/testify/require"
+)
+
+// What operators ask for in the matrix. None of it may send anything that is
+// not due: after a replay every entity is what it was; a reset alone sends
+// nothing; a backfill finds a configuration that shows the same; and a letter
+// that is replayed is refused once more.
+var (
+	replay   = []string{"replay", "--all"}
+	reset    = []string{"reset", "--all", "--yes"}
+	backfill = []string{"replay", "--outdated"}
+	letters  = []string{"dlq", "replay", "--all", "--yes"}
+)
+
+// operatorCells gives the cells in which a command dies.
+func operatorCells(on string) []cell {
+	var all []cell
+	for i, point := range crash.OperatorPoints() {
+		if point == crash.LettersReplay || point == crash.LettersReplayed {
+			all = append(all, cell{on: on, point: point, nth: 1, command: letters})
+			continue
+		}
+		commands := [][]string{replay, reset, backfill}
+		if !*full {
+			n := i % len(commands)
+			if on == onSQLite {
+				n = (i + 1) % len(commands)
+			}
+			commands = commands[n : n+1]
+		}
+		for _, c := range commands {
+			all = append(all, cell{on: on, point: point, place: c[0], nth: 1, command: c})
+		}
+	}
+	return all
+}
+
+// operate lets the pipeline drain, kills the command at its point, gives the
+// same command again, and lets the pipeline drain once more.
+func (c cell) operate(w *world) map[string]tally {
+	w.drain()
+	if slices.Equal(c.command, backfill) {
+		// Another fingerprint, under which every document is the same.
+		w.write("weir.yaml", strings.Replace(w.read("weir.yaml"), `strip: ["updated_at"`, `strip: ["nowhere", "updated_at"`, 1))
+		w.drain()
+		require.NotZero(w.t, w.count("SELECT count(*) FROM entities WHERE fingerprint IN (SELECT fingerprint FROM revisions WHERE number = 1)"))
+	}
+	e := w.command(c.spec(c.nth), c.command...)
+	require.True(w.t, e.diedAt(c.point), "it ended by itself before %s\n%s", c.spec(c.nth), tail(e.log, 60))
+	e = w.command("", c.command...)
+	require.Zero(w.t, e.code, tail(e.log, 60))
+	w.drain()
+	switch {
+	case slices.Equal(c.command, reset):
+		require.Zero(w.t, w.count("SELECT count(*) FROM dam_rows WHERE state <> 'unknown'"))
+	case slices.Equal(c.command, backfill):
+		require.Zero(w.t, w.count("SELECT count(*) FROM entities WHERE fingerprint IN (SELECT fingerprint FROM revisions WHERE number = 1)"))
+	}
+	return w.compare()
+}
+
+func (w *world) count(query string) (n int64) {
+	require.NoError(w.t, w.query(query, func(scan func(...any) error) error { return scan(&n) }))
+	return n
+}
