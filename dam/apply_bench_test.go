@@ -8,21 +8,34 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
 
 // BenchmarkApply is what one event costs in decide, without the store: read
-// what the entity remembers, decide, write it again.
+// what the entity remembers, decide, write it again. When it is observed, every
+// event counts as suppressed, which costs most.
 func BenchmarkApply(b *testing.B) {
+	b.Run("unobserved", func(b *testing.B) { benchmarkApply(b, nil) })
+	b.Run("observed", func(b *testing.B) { benchmarkApply(b, sketch.NewBoard()) })
+}
+
+func benchmarkApply(b *testing.B, board *sketch.Board) {
 	p := bananaPlan(b)
+	seen := newWatch(board)
 	var e store.Entity
 	e.ID = "B-007"
 	var offset int64
 	step := func(r *record) {
 		ev, err := newEvaluation(p, e)
 		require.NoError(b, err)
+		ev.watch = seen
 		require.NoError(b, ev.apply(r))
+		if offset%200 == 0 { // a batch
+			seen.report(ev.counts, nil)
+			seen = newWatch(board)
+		}
 		row, dirty, err := ev.result()
 		require.NoError(b, err)
 		require.True(b, dirty)

@@ -59,6 +59,9 @@ func (p Path) trim() Path {
 	return p
 }
 
+// escape makes a name a part of a strip pattern.
+var escape = strings.NewReplacer(`\`, `\\`, `.`, `\.`, `*`, `\*`)
+
 // Pattern writes the path as a strip pattern (package stripper); it is empty for
 // the document as a whole.
 func (p Path) Pattern() string {
@@ -70,7 +73,7 @@ func (p Path) Pattern() string {
 		case digits(name):
 			parts[i] = `\` + name // a name, not an index
 		default:
-			parts[i] = strings.NewReplacer(`\`, `\\`, `.`, `\.`, `*`, `\*`).Replace(name)
+			parts[i] = escape.Replace(name)
 		}
 	}
 	return strings.Join(parts, ".")
