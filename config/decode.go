@@ -19,6 +19,7 @@ type decoder struct {
 	doc        *document
 	env        func(string) (string, bool)
 	allowUnset bool
+	noFiles    bool // references to files have no value
 }
 
 // shorthand is a struct that a file may also have as a plain text: the member

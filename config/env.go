@@ -56,6 +56,9 @@ func (d *decoder) resolve(reference string) (string, *mistake) {
 		if path == "" {
 			return "", &mistake{"has a reference that names no file", "${file:/path/of/secret}"}
 		}
+		if d.noFiles {
+			return "", &mistake{}
+		}
 		data, err := os.ReadFile(d.doc.relative(path))
 		switch {
 		case err == nil:

@@ -19,6 +19,12 @@ type Option func(*loader)
 // not be run.
 func AllowUnsetEnv() Option { return func(l *loader) { l.allowUnset = true } }
 
+// Confined is for a configuration of somebody else, in a folder of its own
+// without links: patterns that lead out of the folder are a fault, and references
+// to files have no value. To be used with AllowUnsetEnv, so that certificates are
+// not looked at either.
+func Confined() Option { return func(l *loader) { l.confined = true } }
+
 // loader holds what belongs to one call of Load.
 type loader struct {
 	config     Config
@@ -27,6 +33,7 @@ type loader struct {
 	owner      []*document // of each projection
 	env        func(string) (string, bool)
 	allowUnset bool
+	confined   bool
 	faults     Faults
 }
 
@@ -64,7 +71,7 @@ func (l *loader) load(path string) {
 
 // decode reads a document's root into the struct that into points at.
 func (l *loader) decode(doc *document, root ast.Node, into any) {
-	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset}
+	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset, noFiles: l.confined}
 	d.decode(root, reflect.ValueOf(into).Elem(), "", "")
 }
 
@@ -74,6 +81,10 @@ func (l *loader) readCustomers() {
 	for i, pattern := range l.config.CustomerFiles {
 		path := element("customers", i)
 		if l.main.values[path].unresolved {
+			continue
+		}
+		if l.confined && !filepath.IsLocal(pattern) {
+			l.main.fault(path, "leads out of the configuration's folder", "a pattern within it")
 			continue
 		}
 		files, err := filepath.Glob(l.main.relative(pattern))

@@ -49,6 +49,7 @@ func withoutSecrets(d *config.Delivery) *config.Delivery {
 		w.URL = config.NewSecret("https://unset.invalid")
 		w.Secret = nil
 		w.Headers = nil
+		w.TLS = nil // its files are checked by the configuration
 		copied.Webhook = &w
 	}
 	if d.ClickHouse != nil {
