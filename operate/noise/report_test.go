@@ -194,7 +194,9 @@ func TestOfferedRulesChangeNothingForAnybody(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				stripped = next.Root()
+				if next != nil { // something matched
+					stripped = next.Root()
+				}
 			}
 			for _, v := range views {
 				with := shown(t, v, m, map[string]canonicaltree.Node{"lab": stripped, "other": other})

@@ -1,0 +1,138 @@
+package noise_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/operate/noise"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+type answer struct {
+	From, To string
+	Sources  []noise.Report
+}
+
+// ask runs noise --json.
+func ask(p harness.Project, args ...string) (x answer) {
+	p.T.Helper()
+	require.NoError(p.T, json.Unmarshal([]byte(p.Start("noise --json", args...).Ok()), &x))
+	return x
+}
+
+const entities = 20
+
+// events of some rounds: what customers see stays, one field that nobody reads
+// changes in every second round, and all of it comes again in another order.
+func events(from, to int) string {
+	var b strings.Builder
+	for round := from; round < to; round++ {
+		for e := range entities {
+			fmt.Fprintf(&b, `{"event":"e%d-%d","items":[{"seen_at":%d}],"id":"E%d","state":"s"}`+"\n", round, e, round/2, e)
+		}
+	}
+	return b.String()
+}
+
+// counted wants the numbers of events, noise and suppressed.
+func counted(x answer, want ...int64) error {
+	r := x.Sources[0]
+	if got := []int64{r.Events, r.Noise, r.Suppressed}; fmt.Sprint(got) != fmt.Sprint(want) {
+		return fmt.Errorf("events, noise, suppressed: %v, want %v", got, want)
+	}
+	return nil
+}
+
+// What processes saw is there when they have ended; the rule that is offered
+// does what was said of it.
+func TestNothingRuns(t *testing.T) {
+	t.Parallel()
+	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
+	p.Write("events.jsonl", events(0, 10))
+	nothing := p.Start("noise")
+	require.Equal(t, 1, nothing.Wait(), "there is no state yet")
+
+	p.Drain()
+	x := ask(p)
+	require.NoError(t, counted(x, 200, 100, 80))
+	r := x.Sources[0]
+	require.Len(t, r.Causes, 1)
+	require.EqualValues(t, 80, r.Causes[0].Events)
+	require.Equal(t, "items.0.seen_at", r.Causes[0].Example)
+	require.Equal(t, []string{"event", "items.*.seen_at"}, r.Strip)
+	require.Equal(t, noise.Saved{Events: 80, Share: 0.4}, r.Saved)
+
+	p.Append("events.jsonl", events(10, 12))
+	p.Drain() // another process adds to it
+	require.NoError(t, counted(ask(p, "--source", "events"), 240, 120, 100))
+
+	human := p.Start("noise").Ok()
+	require.Contains(t, human, "events: 240 events\n  120 (50.0 %) noise")
+	require.Contains(t, human, "100 (41.7 %) items.*.seen_at: nobody reads it; such as items.0.seen_at of E")
+	_, rules, found := strings.Cut(human, "To paste:\n")
+	require.True(t, found)
+	require.Equal(t, "sources:\n  events:\n    strip: [\"event\", \"items.*.seen_at\"]\n", rules)
+	text, err := os.ReadFile(p.Path("weir.yaml"))
+	require.NoError(t, err)
+	line := strings.TrimSpace(strings.Split(rules, "\n")[2])
+	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "strip: [event]", line))
+
+	human = p.Start("noise").Ok()
+	require.Contains(t, human, "Nothing was seen yet under this configuration.\nWhat was seen under an earlier one")
+	p.Append("events.jsonl", events(12, 22))
+	sent := len(p.Whole("out/acme.jsonl"))
+	p.Drain()
+	// The first event of each entity moves it to the rules; the rest is noise.
+	require.NoError(t, counted(ask(p), 200, 180, 0))
+	require.Len(t, p.Whole("out/acme.jsonl"), sent, "nobody gets anything by it")
+
+	unknown := p.Start("noise --source nobody")
+	require.Equal(t, 2, unknown.Wait())
+	require.Contains(t, unknown.Log.String(), "--source nobody")
+}
+
+// Beside a process that runs, with its state in its own folder.
+func TestEmbeddedRunning(t *testing.T) {
+	t.Parallel()
+	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
+	run := p.Start("run")
+	run.Ready(200)
+	p.Append("events.jsonl", events(0, 10))
+	harness.Eventually(t, "what it saw", func() error { return counted(ask(p), 200, 100, 80) })
+	p.Append("events.jsonl", events(10, 12))
+	run.Says("msg=running")
+	harness.Eventually(t, "decided", func() error { return harness.Want(run.Metric("weir_events_total"), 240) })
+	run.Terminate()
+	require.Zero(t, run.Wait())
+	require.NoError(t, counted(ask(p), 240, 120, 100), "the last is written down at the end")
+}
+
+// Several processes on PostgreSQL add to one report.
+func TestServers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs servers")
+	}
+	t.Parallel()
+	brokers, prefix := testservers.Kafka(t)
+	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 3s}\n",
+		testservers.Postgres(t), brokers[0], prefix+"weir"), map[string]string{"acme": harness.FileSink("acme")})
+	ingest := p.Start("run --role ingest,deliver")
+	deciding := []*harness.Process{p.Start("run --role decide"), p.Start("run --role decide")}
+	for _, run := range append(deciding, ingest) {
+		run.Ready(200)
+	}
+	p.Append("events.jsonl", events(0, 10))
+	harness.Eventually(t, "what both saw", func() error { return counted(ask(p), 200, 100, 80) })
+	for _, run := range append(deciding, ingest) {
+		run.Terminate()
+		require.Zero(t, run.Wait())
+	}
+	require.NoError(t, counted(ask(p), 200, 100, 80))
+}
