@@ -58,6 +58,16 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
+// Expect makes the series of services before anything happens, so that the
+// first increment is seen as one.
+func (m *Metrics) Expect(services []string) {
+	for _, s := range services {
+		for _, d := range []string{DecisionPassed, DecisionHeld, DecisionPruned} {
+			m.decisions.WithLabelValues(s, d)
+		}
+	}
+}
+
 func newCounts() evaluationCounts {
 	return evaluationCounts{outcomes: map[outcomeOf]int{}, pruned: map[int]int{}}
 }

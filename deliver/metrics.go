@@ -46,6 +46,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	return m
 }
 
+// Begin forgets which services are paused, before the deliverers of a
+// configuration are made: those of the one before need not be among them.
+func (m *Metrics) Begin() { m.paused.Reset() }
+
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
 	delivered, skipped, coalesced, overtaken prometheus.Counter

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"time"
 )
@@ -17,10 +18,12 @@ type starter func(ctx context.Context, revision int64, superseded func()) (part,
 // one (I12): sources are taken apart and sinks written in its way only. When
 // another one takes over, the stage stops as at the end of the process, so that
 // others take its partitions, and starts again when its own is active again, as
-// after a roll-back, which is a revision of its own.
-func (p *Pipeline) whileActive(ctx context.Context, stage string, start starter) (part, error) {
+// after a roll-back, which is a revision of its own. A stage that renews starts
+// again after each reload; the other does not depend on what a reload changes.
+func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, start starter) (part, error) {
 	log := p.log.With("stage", stage)
-	revision := p.plan.Revision
+	now := p.now.Load()
+	revision := now.plan.Revision
 	newer := make(chan struct{}, 1)
 	superseded := func() {
 		select {
@@ -47,13 +50,28 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, start starter)
 			case <-ctx.Done():
 				ended = running.stop()
 				return
+			case <-now.replaced:
 			case <-newer:
 			case <-tick.C:
 			}
-			if active, err := p.store.Active(ctx); err != nil || active.Number == revision {
+			next, active, err := p.activeNow(ctx)
+			reloaded := next != now
+			now = next
+			if !renews && reloaded {
+				continue // what it does is the same; the revision is looked at next time
+			}
+			if !reloaded && (err != nil || active.Number == revision) {
 				continue // without the store nothing is known, and nothing is decided either
 			}
-			log.Warn("another configuration is active: this stage stops until its own is active again")
+			if !renews && bytes.Equal(active.Fingerprint, now.plan.Fingerprint) {
+				revision = active.Number
+				continue
+			}
+			if reloaded {
+				log.Info("starting again under the new configuration")
+			} else {
+				log.Warn("another configuration is active: this stage stops until its own is active again")
+			}
 			if err := running.stop(); err != nil {
 				log.Warn("it did not stop in order", "error", err)
 			}
@@ -62,6 +80,7 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, start starter)
 				if !ok {
 					return
 				}
+				now = p.now.Load()
 				again, err := start(ctx, active.Number, superseded)
 				if err == nil {
 					running, revision = again, active.Number
@@ -72,7 +91,7 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, start starter)
 					return
 				}
 			}
-			log.Info("this configuration is active again", "revision", revision)
+			log.Info("this configuration is active", "revision", revision)
 		}
 	})
 	return part{failed: failed, stop: func() error { stop(); return ended }}, nil

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"net/http/pprof"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -61,7 +62,8 @@ func (p *Pipeline) serve(name, address string, certificate *config.ServerTLS, h 
 // lives, /readyz that it does its work, /metrics is for Prometheus. Where a
 // token is configured everything but the probes needs it. /v1/commands runs
 // commands of operators, never without a token: the configured one, or the one
-// that this process leaves in its data folder for its own user.
+// that this process leaves in its data folder for its own user; the same holds
+// for /v1/reload. /debug/pprof is guarded as /metrics is.
 func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	a := p.cfg.Admin
 	if a.Off() {
@@ -80,20 +82,27 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 		}
 		_, _ = fmt.Fprintln(w, "ready")
 	})
-	metrics := promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{})
-	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if !sources.Authorized(r, a.Token.Reveal()) {
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
-			return
-		}
-		metrics.ServeHTTP(w, r)
-	})
+	guarded := func(path string, h http.Handler) {
+		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
+			if !sources.Authorized(r, a.Token.Reveal()) {
+				w.Header().Set("WWW-Authenticate", "Bearer")
+				http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+				return
+			}
+			h.ServeHTTP(w, r)
+		})
+	}
+	guarded("/metrics", promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}))
+	guarded("/debug/pprof/", http.HandlerFunc(pprof.Index))
+	guarded("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
+	guarded("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
+	guarded("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
 	if p.commands != nil {
 		if p.cfg.Kafka.Embedded != nil {
 			p.commands.token = randomToken()
 		}
 		mux.HandleFunc("POST "+commandsPath, p.serveCommand)
+		mux.HandleFunc("POST "+reloadPath, p.serveReload)
 	}
 	addr, stop, err := p.serve("admin", a.Listen, a.TLS, mux)
 	if err != nil {

@@ -42,6 +42,9 @@ type Frame struct {
 
 const (
 	commandsPath = "/v1/commands"
+	reloadPath   = "/v1/reload"
+	// reloadTimeout bounds a reload.
+	reloadTimeout = time.Minute
 	// maxCommand bounds a command with its standard input, in bytes.
 	maxCommand = 64 << 20
 	// controlFile is beside the embedded broker's lock: how to reach the process
@@ -138,11 +141,7 @@ func dialable(listening string) string {
 // outputs as lines of JSON (Frame), the exit status last. There is always a
 // token, and the content type keeps forms of web pages out.
 func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
-	configured := p.cfg.Admin.Token.Reveal()
-	known := p.commands.token != "" && sources.Authorized(r, p.commands.token) || configured != "" && sources.Authorized(r, configured)
-	if !known {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+	if !p.mayCommand(w, r) {
 		return
 	}
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
@@ -185,6 +184,38 @@ func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
 	p.log.Info("running a command for an operator", "command", c.Args[0], "actor", c.Actor)
 	status := p.opt.Commands(ctx, c, p.Tools, frameWriter{frames, false}, frameWriter{frames, true})
 	frames.send(Frame{Exit: &status})
+}
+
+// mayCommand tells whether a request has one of the tokens, and answers it if not.
+func (p *Pipeline) mayCommand(w http.ResponseWriter, r *http.Request) bool {
+	configured := p.cfg.Admin.Token.Reveal()
+	known := p.commands.token != "" && sources.Authorized(r, p.commands.token) || configured != "" && sources.Authorized(r, configured)
+	if !known {
+		w.Header().Set("WWW-Authenticate", "Bearer")
+		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
+	}
+	return known
+}
+
+// serveReload answers POST /v1/reload: a Reloaded as JSON, or a text and the
+// status 422 when the configuration is refused. With ?activate=true an earlier
+// configuration may replace the active one.
+func (p *Pipeline) serveReload(w http.ResponseWriter, r *http.Request) {
+	if !p.mayCommand(w, r) {
+		return
+	}
+	// It goes on when the caller goes away: half of a reload helps nobody.
+	done, err := p.Reload(context.WithoutCancel(r.Context()), r.URL.Query().Get("activate") == "true")
+	var refused *ReloadRefused
+	switch {
+	case errors.As(err, &refused):
+		http.Error(w, err.Error(), http.StatusUnprocessableEntity)
+	case err != nil:
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
+	default:
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(done) // a caller that went away does not matter
+	}
 }
 
 // frames writes an answer, one frame at a time.

@@ -17,10 +17,16 @@ import (
 // ends and, when that is right, starts again from the store.
 func (p *Pipeline) startDecide() part {
 	failed := make(chan error, 1)
-	plan := p.plan
 	stop := loop(func(ctx context.Context) {
+		now := p.now.Load()
+		plan := now.plan
 		for ctx.Err() == nil {
-			err := p.decide(ctx, plan)
+			err := p.decide(ctx, now, plan)
+			if next := p.latest(); next != now && ctx.Err() == nil {
+				// A batch that was in hand was fenced, or is decided again.
+				now, plan = next, next.plan
+				continue
+			}
 			switch {
 			case ctx.Err() != nil || err == nil:
 				return
@@ -37,7 +43,8 @@ func (p *Pipeline) startDecide() part {
 					return
 				}
 				// A roll-back is a revision of its own.
-				renewed := *plan
+				now = p.now.Load()
+				renewed := *now.plan
 				renewed.Revision = active.Number
 				plan = &renewed
 				p.log.Info("this configuration is active again", "revision", active.Number)
@@ -70,9 +77,9 @@ func (p *Pipeline) reopenInbox(ctx context.Context) {
 	}
 }
 
-// decide runs one subscription to the inbox until ctx ends or deciding cannot
-// go on.
-func (p *Pipeline) decide(ctx context.Context, plan *dam.Plan) error {
+// decide runs one subscription to the inbox until ctx ends, now is replaced or
+// deciding cannot go on.
+func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) error {
 	decider, err := dam.New(dam.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
 		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
@@ -102,6 +109,7 @@ func (p *Pipeline) decide(ctx context.Context, plan *dam.Plan) error {
 	p.parts.mu.Lock()
 	p.parts.decider, p.parts.inboxGroup = decider, group
 	p.parts.mu.Unlock()
+	now.decides.Do(now.adopted.Done)
 	defer func() {
 		p.parts.mu.Lock()
 		p.parts.decider, p.parts.inboxGroup = nil, nil
@@ -109,6 +117,8 @@ func (p *Pipeline) decide(ctx context.Context, plan *dam.Plan) error {
 	}()
 	select {
 	case <-ctx.Done():
+		return r.end(p.closeTimeout()/2, stopDecider)
+	case <-now.replaced:
 		return r.end(p.closeTimeout()/2, stopDecider)
 	case err = <-ended:
 	case err = <-r.failed:
@@ -127,7 +137,7 @@ func (p *Pipeline) awaitRevision(ctx context.Context) (store.Revision, bool) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
-		if active, err := p.store.Active(ctx); err == nil && bytes.Equal(active.Fingerprint, p.plan.Fingerprint) {
+		if active, err := p.store.Active(ctx); err == nil && bytes.Equal(active.Fingerprint, p.plan().Fingerprint) {
 			return active, true
 		}
 		select {

@@ -13,7 +13,8 @@ import (
 // startDeliver starts the third router: one handler per service, all on one
 // consumer group and one client.
 func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
-	services := p.cfg.Services()
+	now := p.now.Load()
+	services := now.cfg.Services()
 	topics := make([]string, len(services))
 	for i, s := range services {
 		topics[i] = s.Topic
@@ -36,6 +37,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 		stopConfirmer()
 		repairs.close()
 	}
+	p.deliverMetrics.Begin()
 	var routes []route
 	var deliverers []*deliver.Deliverer
 	for i, s := range services {
@@ -45,7 +47,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 			return part{}, errors.Join(fmt.Errorf("service %s: %w", s.Name, err), group.Close())
 		}
 		d := deliver.New(deliver.Options{
-			Service: s.Name, Number: p.plan.Services[i].Number, Sink: sink, Store: p.store, Confirmer: confirmer,
+			Service: s.Name, Number: now.plan.Services[i].Number, Sink: sink, Store: p.store, Confirmer: confirmer,
 			Revision: revision, Superseded: superseded,
 			Control: p.control,
 			Retry: deliver.Retry{
@@ -66,6 +68,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 		stopAll()
 		return part{}, errors.Join(err, group.Close())
 	}
+	now.delivers.Do(now.adopted.Done)
 	failed := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
@@ -95,7 +98,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 // partition: what two batches of its sink take.
 func (p *Pipeline) deliverWindows() map[string]int {
 	windows := map[string]int{}
-	for _, s := range p.cfg.Services() {
+	for _, s := range p.services() {
 		if c := s.Delivery.ClickHouse; c != nil {
 			// It wants few large inserts, whatever the window for the others.
 			windows[s.Topic] = max(minWindow, 2*c.MaxBatch/p.cfg.Kafka.Changes.Partitions)

@@ -122,6 +122,57 @@ func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (
 	}
 }
 
+// RunningAt finds the process to ask for a reload: the one that has the data
+// folder open, or, with servers, the one at the configuration's operators'
+// listener, which is asked with the configured token.
+func RunningAt(c *config.Config) (*Running, error) {
+	if c.Admin.Off() {
+		return nil, errors.New("the operators' listener is off: send the process SIGHUP instead")
+	}
+	if c.Kafka.Embedded != nil {
+		if r := findRunning(c); r != nil {
+			return r, nil
+		}
+		return nil, errors.New("no process runs with this data folder")
+	}
+	if c.Admin.Token.IsZero() {
+		return nil, errors.New("a process takes a reload with admin.token only, and there is none: send it SIGHUP instead")
+	}
+	return &Running{control: control{Address: dialable(c.Admin.Listen), Token: c.Admin.Token.Reveal()}, cfg: c}, nil
+}
+
+// Reload asks the process to read its configuration again. A *ReloadRefused
+// when it does not want it.
+func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err error) {
+	client, scheme, err := r.client()
+	if err != nil {
+		return done, err
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s://%s%s?activate=%t", scheme, r.Address, reloadPath, rollBack), nil)
+	if err != nil {
+		return done, err
+	}
+	req.Header.Set("Authorization", "Bearer "+r.Token)
+	resp, err := client.Do(req)
+	if err != nil {
+		return done, fmt.Errorf("the process at %s: %w", r.Address, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return done, fmt.Errorf("the process at %s: its answer broke off: %w", r.Address, err)
+	}
+	why := errors.New(strings.TrimSpace(strings.TrimPrefix(string(body), refusedPrefix)))
+	switch resp.StatusCode {
+	case http.StatusOK:
+		return done, json.Unmarshal(body, &done)
+	case http.StatusUnprocessableEntity:
+		return done, &ReloadRefused{why}
+	}
+	return done, fmt.Errorf("the process at %s answered %s: %w", r.Address, resp.Status, why)
+}
+
 // client makes the client for the listener. With TLS the peer must show the very
 // certificate that the configuration names; names in it do not matter, since the
 // connection is to this machine.

@@ -113,9 +113,10 @@ func (r *repairs) repair(topic string, partition int32, from int64) (int, error)
 	p := r.p
 	var number int32
 	var service string
-	for i, s := range p.cfg.Services() {
+	now := p.now.Load()
+	for i, s := range now.cfg.Services() {
 		if s.Topic == topic {
-			number, service = p.plan.Services[i].Number, s.Name
+			number, service = now.plan.Services[i].Number, s.Name
 		}
 	}
 	// The rows first: a change that is decided later is in the topic later.

@@ -47,6 +47,8 @@ type Options struct {
 	// Activate lets an older configuration replace the active one: a roll-back.
 	Activate bool
 	Logger   *slog.Logger
+	// Load, if given, reads the configuration again and checks it, for Reload.
+	Load func() (*config.Config, error)
 	// Commands, if given, runs commands that other processes send to the
 	// operators' listener.
 	Commands Executor
@@ -56,11 +58,14 @@ type Options struct {
 
 // Pipeline is one process of Weir. Made by Open, run once, closed by Run.
 type Pipeline struct {
-	opt  Options
-	cfg  *config.Config
-	log  *slog.Logger
-	reg  *prometheus.Registry
-	plan *dam.Plan
+	opt Options
+	cfg *config.Config
+	log *slog.Logger
+	reg *prometheus.Registry
+	now atomic.Pointer[settings] // what a reload replaces; nil until it is compiled
+	// activation is held while the active configuration and now change together.
+	activation sync.RWMutex
+	reloading  sync.Mutex
 
 	broker  *embedded.Broker // nil with servers
 	kafka   transport.Config
@@ -198,7 +203,7 @@ func (p *Pipeline) maxRecord() int {
 func (p *Pipeline) newProducer() (*transport.Producer, error) {
 	// Adding partitions to an internal topic must not move entities.
 	fixed := map[string]int{p.cfg.Kafka.Inbox.Topic: p.cfg.Kafka.Inbox.Partitions}
-	for _, s := range p.cfg.Services() {
+	for _, s := range p.services() {
 		fixed[s.Topic] = p.cfg.Kafka.Changes.Partitions
 	}
 	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord(), Partitions: fixed})
@@ -255,10 +260,9 @@ func openGate(c *config.Config) (gate.Gate, error) {
 	return gate.NewMemory(gate.MemoryOptions{Entries: c.Gate.Memory.MaxEntries, TTL: c.Gate.TTL.D()})
 }
 
-// openTopics creates the inbox and the change topics and finds the inbox's
-// generation.
-func (p *Pipeline) openTopics(ctx context.Context) error {
-	k := p.cfg.Kafka
+// topicSpecs are the inbox and the change topics of a configuration.
+func (p *Pipeline) topicSpecs(c *config.Config) []transport.TopicSpec {
+	k := c.Kafka
 	topic := func(name string, partitions, replication int, retention time.Duration) transport.TopicSpec {
 		return transport.TopicSpec{
 			Name: name, Partitions: int32(partitions), Replication: int16(replication),
@@ -270,10 +274,17 @@ func (p *Pipeline) openTopics(ctx context.Context) error {
 		}
 	}
 	specs := []transport.TopicSpec{topic(k.Inbox.Topic, k.Inbox.Partitions, k.Inbox.Replication, k.Inbox.Retention.D())}
-	for _, s := range p.cfg.Services() {
+	for _, s := range c.Services() {
 		specs = append(specs, topic(s.Topic, k.Changes.Partitions, k.Changes.Replication, k.Changes.Retention.D()))
 	}
-	if err := p.admin.EnsureTopics(ctx, specs); err != nil {
+	return specs
+}
+
+// openTopics creates the inbox and the change topics and finds the inbox's
+// generation.
+func (p *Pipeline) openTopics(ctx context.Context) error {
+	k := p.cfg.Kafka
+	if err := p.admin.EnsureTopics(ctx, p.topicSpecs(p.Config())); err != nil {
 		return err
 	}
 	id, err := p.admin.TopicID(ctx, k.Inbox.Topic)
@@ -306,7 +317,7 @@ func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
 	var newest uint16
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(16)
-	for _, s := range p.cfg.Services() {
+	for _, s := range p.services() {
 		g.Go(func() error {
 			last, err := p.admin.ReadLast(ctx, s.Topic)
 			if err != nil {
@@ -339,8 +350,12 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	p.plan, err = CompilePlan(p.cfg, numbers, revision.Number)
-	return err
+	plan, err := CompilePlan(p.cfg, numbers, revision.Number)
+	if err != nil {
+		return err
+	}
+	p.now.Store(newSettings(p.cfg, plan))
+	return nil
 }
 
 // close closes what is open, the latest first.

@@ -61,7 +61,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		}
 	}()
 	if p.opt.Roles.Ingest {
-		started, e := p.whileActive(ctx, "ingest", p.startIngest)
+		started, e := p.whileActive(ctx, "ingest", false, p.startIngest)
 		if e != nil {
 			return startingFailed(ctx, "ingest", e)
 		}
@@ -72,7 +72,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		running = append(running, p.startDecide(), p.startNoise())
 	}
 	if p.opt.Roles.Deliver {
-		started, e := p.whileActive(ctx, "deliver", p.startDeliver)
+		started, e := p.whileActive(ctx, "deliver", true, p.startDeliver)
 		if e != nil {
 			return startingFailed(ctx, "deliver", e)
 		}
@@ -83,6 +83,7 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stopWatching()
+	p.showZeros()
 	watchers.Go(func() { p.watch(watch) })
 	if p.opt.Roles.Decide {
 		watchers.Go(func() { p.housekeep(watch) })
@@ -96,7 +97,8 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 		})
 	}
 	p.health.started.Store(true)
-	p.log.Info("running", "services", len(p.plan.Services), "revision", p.plan.Revision, "generation", p.inbox.Load().Generation)
+	plan := p.plan()
+	p.log.Info("running", "services", len(plan.Services), "revision", plan.Revision, "generation", p.inbox.Load().Generation)
 	select {
 	case <-ctx.Done():
 		p.log.Info("stopping: finishing what is in hand", "within", p.cfg.Shutdown.Timeout)

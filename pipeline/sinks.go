@@ -108,7 +108,8 @@ func (p *Pipeline) publisher(c config.Cluster) (message.Publisher, error) {
 		}
 		name = strings.Join(c.Brokers, ",")
 		if c.SASL != nil {
-			name += "|" + c.SASL.Username
+			// A reload may bring other credentials.
+			name += "|" + c.SASL.Username + "|" + c.SASL.Password.Reveal()
 		}
 	}
 	if shared, ok := p.publishers[name]; ok {

@@ -12,7 +12,7 @@ import (
 // openTarget opens the target of a service to be read. Nothing is created in it
 // and nothing dropped.
 func (p *Pipeline) openTarget(ctx context.Context, service string) (*operate.Target, error) {
-	for _, s := range p.cfg.Services() {
+	for _, s := range p.services() {
 		if s.Name != service {
 			continue
 		}

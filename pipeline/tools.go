@@ -94,8 +94,12 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	p.plan, err = CompilePlan(p.cfg, numbers, active.Number)
-	return err
+	plan, err := CompilePlan(p.cfg, numbers, active.Number)
+	if err != nil {
+		return err
+	}
+	p.now.Store(newSettings(p.cfg, plan))
+	return nil
 }
 
 // Tools gives the environment of operators' commands, for a pipeline that runs
@@ -105,14 +109,14 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	if !bytes.Equal(active.Fingerprint, p.plan.Fingerprint) {
+	if !bytes.Equal(active.Fingerprint, p.plan().Fingerprint) {
 		return nil, fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
 	kinds, err := p.sinkKinds()
 	if err != nil {
 		return nil, err
 	}
-	plan := *p.plan
+	plan := *p.plan()
 	plan.Revision = active.Number
 	return &operate.Env{
 		Store: p.store, Plan: &plan, Inbox: *p.inbox.Load(), Append: p.append, Log: p.admin,
@@ -132,7 +136,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 func (p *Pipeline) sinkKinds() (map[string]sinks.Kind, error) {
 	kinds := map[string]sinks.Kind{}
 	bare := &Pipeline{cfg: p.cfg, log: p.log}
-	for _, s := range p.cfg.Services() {
+	for _, s := range p.services() {
 		switch {
 		case s.Delivery.Kind != "":
 			kinds[s.Name] = sinks.Kind(s.Delivery.Kind)

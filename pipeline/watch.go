@@ -22,7 +22,19 @@ type gauges struct {
 	resets    *prometheus.CounterVec
 	rereads   prometheus.Counter
 	ready     prometheus.Gauge
+	blocked   *prometheus.GaugeVec // reason
+	shown     map[string]int64     // services of pending; of the watcher alone
+	refused   prometheus.Gauge
+	free      prometheus.Gauge // nil without embedded broker
 }
+
+// What keeps a process from its work, the values of label "reason".
+const (
+	blockedSuperseded = "superseded" // another configuration is active
+	blockedStore      = "store"      // it does not answer
+	blockedDisk       = "disk"       // the embedded broker has no room
+	blockedHalted     = "halted"     // a decision cannot be made
+)
 
 func newGauges(reg prometheus.Registerer) *gauges {
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
@@ -41,9 +53,11 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		rereads: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided.",
 		}),
-		ready: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
+		ready:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
+		blocked: vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted.", "reason"),
+		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_reload_refused", Help: "1 when the last reload was refused, so that the process runs on with what it had."}),
 	}
-	reg.MustRegister(g.resets, g.rereads, g.ready)
+	reg.MustRegister(g.resets, g.rereads, g.ready, g.refused)
 	return g
 }
 
@@ -60,24 +74,53 @@ func (p *Pipeline) Ready() error {
 	if !p.health.started.Load() {
 		return errors.New("starting")
 	}
+	_, err := p.blocked()
+	return err
+}
+
+// blocked gives what keeps the process from its work, the first reason that
+// there is; nil when nothing does.
+func (p *Pipeline) blocked() (reason string, err error) {
 	if p.health.superseded.Load() || p.health.outdated.Load() {
-		return store.ErrSuperseded
+		return blockedSuperseded, store.ErrSuperseded
 	}
 	if err := p.health.storeDown.Load(); err != nil && *err != nil {
-		return *err
+		return blockedStore, *err
 	}
 	if p.broker != nil {
 		if err := p.broker.Full(); err != nil {
-			return err
+			return blockedDisk, err
 		}
 	}
 	p.parts.mu.Lock()
 	d := p.parts.decider
 	p.parts.mu.Unlock()
 	if d != nil {
-		return d.Halted()
+		if err := d.Halted(); err != nil {
+			return blockedHalted, err
+		}
 	}
-	return nil
+	return "", nil
+}
+
+// showZeros makes the series of what is counted rarely: the first increment of
+// a series that was not there before is no increase to Prometheus.
+func (p *Pipeline) showZeros() {
+	if p.opt.Roles.Decide {
+		p.decideMetrics.Expect(serviceNames(p.Config()))
+	}
+	topics := []string{p.cfg.Kafka.Inbox.Topic}
+	for _, s := range p.services() {
+		topics = append(topics, s.Topic)
+	}
+	for i := range p.cfg.Sources {
+		if k := p.cfg.Sources[i].Kafka; k != nil {
+			topics = append(topics, k.Topic)
+		}
+	}
+	for _, topic := range topics {
+		p.gauges.resets.WithLabelValues(topic)
+	}
 }
 
 const (
@@ -87,6 +130,10 @@ const (
 
 // watch keeps the gauges current and looks after the store.
 func (p *Pipeline) watch(ctx context.Context) {
+	if p.broker != nil {
+		p.gauges.free = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_embedded_free_bytes", Help: "Room on the disk of the embedded broker above what it keeps in reserve, in bytes."})
+		p.reg.MustRegister(p.gauges.free)
+	}
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
@@ -106,12 +153,24 @@ func (p *Pipeline) look(running context.Context) {
 	if running.Err() == nil { // a store that does not answer in time is down, too
 		p.health.storeDown.Store(&err)
 	}
-	if active, err := p.store.Active(ctx); err == nil {
-		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, p.plan.Fingerprint))
+	if now, active, err := p.activeNow(ctx); err == nil {
+		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.plan.Fingerprint))
 	}
 	p.gauges.ready.Set(0)
 	if p.Ready() == nil {
 		p.gauges.ready.Set(1)
+	}
+	found, _ := p.blocked()
+	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted} {
+		p.gauges.blocked.WithLabelValues(reason).Set(0)
+		if reason == found {
+			p.gauges.blocked.WithLabelValues(reason).Set(1)
+		}
+	}
+	if p.gauges.free != nil {
+		if room, ok := p.broker.Room(); ok {
+			p.gauges.free.Set(float64(room))
+		}
 	}
 	p.checkStore(ctx)
 	if lags, err := p.inboxLag(ctx); err == nil {
@@ -123,6 +182,12 @@ func (p *Pipeline) look(running context.Context) {
 		for service, n := range pending {
 			p.gauges.pending.WithLabelValues(service).Set(float64(n))
 		}
+		for service := range p.gauges.shown {
+			if _, there := pending[service]; !there {
+				p.gauges.pending.DeleteLabelValues(service)
+			}
+		}
+		p.gauges.shown = pending
 	}
 	for _, s := range p.sources() {
 		if s.group == nil {
@@ -190,7 +255,7 @@ func (p *Pipeline) pending(ctx context.Context) (map[string]int64, error) {
 		return nil, err
 	}
 	pending := make(map[string]int64, len(byTopic))
-	for _, s := range p.cfg.Services() {
+	for _, s := range p.services() {
 		pending[s.Name] = byTopic[s.Topic]
 	}
 	return pending, nil

@@ -19,10 +19,7 @@ func (a *app) load(options ...config.Option) (*config.Config, error) {
 	if a.served != nil {
 		return a.served.config, nil
 	}
-	c, err := config.Load(a.config, a.env, options...)
-	if err == nil {
-		err = pipeline.Check(c)
-	}
+	c, err := a.read(options...)
 	var faults *config.Faults
 	if errors.As(err, &faults) && a.json {
 		if e := a.printJSON(faults); e != nil {
@@ -32,6 +29,18 @@ func (a *app) load(options ...config.Option) (*config.Config, error) {
 	}
 	if err != nil {
 		return nil, &usageError{err}
+	}
+	return c, nil
+}
+
+// read reads the configuration and checks it; its error is a *config.Faults.
+func (a *app) read(options ...config.Option) (*config.Config, error) {
+	c, err := config.Load(a.config, a.env, options...)
+	if err != nil {
+		return nil, err
+	}
+	if err := pipeline.Check(c); err != nil {
+		return nil, err
 	}
 	return c, nil
 }

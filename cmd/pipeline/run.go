@@ -4,9 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/signal"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -14,6 +17,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -26,6 +30,7 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the pipeline until it is stopped",
 		Long: "Run the pipeline until it is stopped: SIGTERM or SIGINT finish what is in hand, a second signal ends at once.\n" +
+			"SIGHUP reads the customers' files again, as pipeline reload does.\n" +
 			"Several processes with the same configuration share the work.",
 		Example: "  pipeline run -c weir.yaml\n  pipeline run -c weir.yaml --until-idle\n  pipeline run -c weir.yaml --role decide,deliver",
 		Args:    cobra.NoArgs,
@@ -70,9 +75,17 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg
-	opt.Commands = a.executor(cfg)
+	opt.Load = func() (*config.Config, error) { return a.read() }
+	var p *pipeline.Pipeline // serves commands only when it is open
+	opt.Commands = func(ctx context.Context, c pipeline.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
+		return a.executor(p.Config())(ctx, c, tools, out, err)
+	}
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
 	start := time.Now()
-	p, err := pipeline.Open(ctx, opt)
+	var err error
+	p, err = pipeline.Open(ctx, opt)
 	if err != nil && ctx.Err() != nil {
 		log.Info("stopped before it was running")
 		return nil
@@ -88,7 +101,10 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 		log.Info("serving metrics and probes", "address", address)
 	}
 	stopProgress := a.progress(reg)
-	err = errors.Join(p.Run(ctx), stopAdmin())
+	stopReloads := reloads(hangups, p)
+	err = p.Run(ctx)
+	stopReloads()
+	err = errors.Join(err, stopAdmin())
 	stopProgress()
 	if !opt.UntilIdle && !a.json {
 		return err

@@ -17,6 +17,13 @@ var ErrFull = errors.New("the disk is full")
 // free space cannot be found out. It may be called concurrently.
 func (b *Broker) Full() error { return b.room(0) }
 
+// Room gives the bytes that are free above the reserve, 0 when none are; false
+// where the free space cannot be found out. It may be called concurrently.
+func (b *Broker) Room() (bytes int64, ok bool) {
+	free, ok := freeSpace(b.dir)
+	return max(0, free-max(0, b.reserve)), ok
+}
+
 // room gives an ErrFull when that many bytes more would touch the reserve.
 func (b *Broker) room(bytes int64) error {
 	free, ok := freeSpace(b.dir)

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) reloadCommand() *cobra.Command {
+	var activate bool
+	c := &cobra.Command{
+		Use:   "reload",
+		Short: "Let the running process read the customers' files again",
+		Long: "Let the running process read the customers' files again, as SIGHUP does. They are checked first, and refused\n" +
+			"as a whole when something is wrong; the process goes on with what it had. Nothing but customers' files can be\n" +
+			"changed this way. What is new for entities that are known already is sent at their next event, or by a replay.\n" +
+			"Of several processes the one at admin.listen is asked; the others do nothing until they are reloaded too.",
+		Example: "  pipeline reload -c weir.yaml\n  pipeline reload -c weir.yaml --activate",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			running, err := pipeline.RunningAt(cfg)
+			if err != nil {
+				return err
+			}
+			done, err := running.Reload(cmd.Context(), activate)
+			var refused *pipeline.ReloadRefused
+			if errors.As(err, &refused) {
+				return &usageError{err}
+			}
+			if err != nil {
+				return err
+			}
+			if a.json {
+				return a.printJSON(done)
+			}
+			a.printReloaded(done)
+			return nil
+		},
+	}
+	c.Flags().BoolVar(&activate, "activate", false, "let this configuration replace a later one (a roll-back)")
+	return a.needConfig(c)
+}
+
+func (a *app) printReloaded(r pipeline.Reloaded) {
+	if !r.Changed {
+		fmt.Fprintf(a.out, "Nothing has changed: revision %d, %d services.\n", r.Revision, r.Services)
+		return
+	}
+	fmt.Fprintf(a.out, "Revision %d is active, with %d services.\n", r.Revision, r.Services)
+	if len(r.Added) > 0 {
+		fmt.Fprintf(a.out, "New: %s\nEntities that are known already: pipeline replay -c %s --outdated\n", strings.Join(r.Added, ", "), a.config)
+	}
+	if len(r.Removed) > 0 {
+		fmt.Fprintf(a.out, "Removed, their state is kept: %s\n", strings.Join(r.Removed, ", "))
+	}
+}
+
+// reloads reloads at each hang-up signal, until the given function is called.
+func reloads(hangups <-chan os.Signal, p *pipeline.Pipeline) (stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			select {
+			case <-hangups:
+				_, _ = p.Reload(ctx, false) // it has logged what became of it
+			case <-ctx.Done():
+				return
+			}
+		}
+	}()
+	return func() { cancel(); <-done }
+}

@@ -1,0 +1,260 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// settings are what a reload replaces: the customers' files, and what is
+// compiled from them. Everything else is Pipeline.cfg for the life of the process.
+type settings struct {
+	cfg      *config.Config
+	plan     *dam.Plan
+	replaced chan struct{} // closed when a reload has replaced these settings
+
+	// adopted is done when the stages of this process work under them.
+	adopted           sync.WaitGroup
+	decides, delivers sync.Once
+}
+
+func newSettings(c *config.Config, plan *dam.Plan) *settings {
+	s := &settings{cfg: c, plan: plan, replaced: make(chan struct{})}
+	s.adopted.Add(2)
+	return s
+}
+
+func (p *Pipeline) plan() *dam.Plan { return p.now.Load().plan }
+
+// Config gives the configuration that the process works under. It may be
+// called concurrently.
+func (p *Pipeline) Config() *config.Config {
+	if now := p.now.Load(); now != nil {
+		return now.cfg
+	}
+	return p.cfg
+}
+
+func (p *Pipeline) services() []config.Service { return p.Config().Services() }
+
+// activeNow gives the settings and the active revision, never one from before
+// and one from after a reload.
+func (p *Pipeline) activeNow(ctx context.Context) (*settings, store.Revision, error) {
+	p.activation.RLock()
+	defer p.activation.RUnlock()
+	active, err := p.store.Active(ctx)
+	return p.now.Load(), active, err
+}
+
+// latest gives the settings, after a reload that is just switching.
+func (p *Pipeline) latest() *settings {
+	p.activation.RLock()
+	defer p.activation.RUnlock()
+	return p.now.Load()
+}
+
+// Reloaded says what a reload did.
+type Reloaded struct {
+	// Changed is false when the files say what is in force already.
+	Changed  bool     `json:"changed"`
+	Revision int64    `json:"revision"`
+	Services int      `json:"services"`
+	Added    []string `json:"added"`
+	Removed  []string `json:"removed"` // their state is kept
+}
+
+// ReloadRefused is the error of a reload that changed nothing because of what
+// the files say. The process goes on with what it had.
+type ReloadRefused struct{ Err error }
+
+const refusedPrefix = "the new configuration is refused: "
+
+func (e *ReloadRefused) Error() string { return refusedPrefix + e.Err.Error() }
+func (e *ReloadRefused) Unwrap() error { return e.Err }
+
+// Reload reads the configuration again, makes it the active one and lets the
+// stages of this process go over to it between two batches; ingest goes on
+// meanwhile. Only the customers' files may have changed. rollBack lets an
+// earlier configuration replace the active one. It returns when the stages work
+// under the new one, or after a minute, or when ctx ends: then they do it later. Other processes
+// are fenced from then on, until they are given the same configuration.
+//
+// Nothing is changed when the error is a *ReloadRefused. Any other error is one
+// of store or log, and the reload can be tried again. It may be called
+// concurrently while Run runs; one reload follows the other.
+func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (Reloaded, error) {
+	p.reloading.Lock()
+	defer p.reloading.Unlock()
+	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, errors.New("the reload took longer than "+reloadTimeout.String()))
+	defer cancel()
+	if p.commands != nil { // its end comes before that of what a reload needs
+		if !p.commands.begin() {
+			return Reloaded{}, errors.New("the process is ending")
+		}
+		defer p.commands.active.Done()
+		defer context.AfterFunc(p.commands.ctx, cancel)()
+	}
+	r, err := p.reload(ctx, rollBack)
+	if err != nil {
+		p.gauges.refused.Set(1)
+		p.log.Error("the configuration was not reloaded; going on with what was in force", "error", err)
+		return Reloaded{}, err
+	}
+	p.gauges.refused.Set(0)
+	p.log.Info("the configuration was reloaded", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
+	return r, nil
+}
+
+func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) {
+	if p.opt.Load == nil || !p.health.started.Load() {
+		return Reloaded{}, errors.New("this process takes no configuration now: it is starting")
+	}
+	next, err := p.opt.Load()
+	if err != nil {
+		return Reloaded{}, &ReloadRefused{err}
+	}
+	if fixed := mainChanges(p.cfg, next); len(fixed) > 0 {
+		return Reloaded{}, &ReloadRefused{fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
+	}
+	old := p.now.Load()
+	r := Reloaded{Services: len(next.Services()), Revision: old.plan.Revision}
+	before, after := serviceNames(old.cfg), serviceNames(next)
+	r.Added, r.Removed = without(after, before), without(before, after)
+	_, active, err := p.activeNow(ctx)
+	if err != nil {
+		return Reloaded{}, fmt.Errorf("store: %w", err)
+	}
+	fingerprint := next.Fingerprint()
+	if reflect.DeepEqual(settled(old.cfg), settled(next)) && slices.Equal(active.Fingerprint, fingerprint[:]) {
+		r.Revision = active.Number
+		return r, nil
+	}
+	if err := p.checkSinks(next); err != nil {
+		return Reloaded{}, &ReloadRefused{err}
+	}
+	numbers, err := p.store.Services(ctx, after)
+	if err != nil {
+		return Reloaded{}, fmt.Errorf("store: %w", err)
+	}
+	plan, err := CompilePlan(next, numbers, active.Number+1)
+	if err != nil {
+		return Reloaded{}, &ReloadRefused{err}
+	}
+	// Topics that nobody uses do no harm when the activation fails.
+	if err := p.admin.EnsureTopics(ctx, p.topicSpecs(next)); err != nil {
+		return Reloaded{}, fmt.Errorf("kafka: %w", err)
+	}
+	now := newSettings(next, plan)
+	if err := p.switchTo(ctx, old, now, rollBack); err != nil {
+		return Reloaded{}, err
+	}
+	r.Changed, r.Revision = true, plan.Revision
+	p.showZeros()
+	return r, p.awaitAdopted(ctx, now)
+}
+
+// switchTo activates the new settings and tells the stages.
+func (p *Pipeline) switchTo(ctx context.Context, old, now *settings, rollBack bool) error {
+	p.activation.Lock()
+	defer p.activation.Unlock()
+	revision, err := p.store.Activate(ctx, now.plan.Fingerprint, rollBack)
+	if errors.Is(err, store.ErrSuperseded) {
+		return &ReloadRefused{fmt.Errorf("this configuration was replaced by a later one; pipeline reload --activate goes back to it: %w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	now.plan.Revision = revision.Number
+	p.now.Store(now)
+	close(old.replaced)
+	return nil
+}
+
+// awaitAdopted waits until the stages of this process work under the settings.
+func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) error {
+	if !p.opt.Roles.Decide {
+		now.decides.Do(now.adopted.Done)
+	}
+	if !p.opt.Roles.Deliver {
+		now.delivers.Do(now.adopted.Done)
+	}
+	done := make(chan struct{})
+	go func() {
+		now.adopted.Wait()
+		close(done)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		// The goroutine must not outlive a process that ends before its stages
+		// came that far.
+		now.decides.Do(now.adopted.Done)
+		now.delivers.Do(now.adopted.Done)
+		<-done
+		p.log.Warn("the new configuration is active; the stages are still going over to it")
+		return nil
+	}
+}
+
+// checkSinks makes the sinks of a configuration, with their secrets and
+// certificates, and opens none: what fails now would stop all deliveries later.
+func (p *Pipeline) checkSinks(next *config.Config) error {
+	bare := &Pipeline{cfg: next, log: p.log, kafka: p.kafka}
+	var errs []error
+	for _, s := range next.Services() {
+		sink, err := bare.newSink(s)
+		if err == nil {
+			err = sink.Close()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
+		}
+	}
+	return errors.Join(append(errs, bare.close())...)
+}
+
+// mainChanges names the keys of the main file that differ, other than where
+// customers' files are.
+func mainChanges(a, b *config.Config) (keys []string) {
+	x, y := reflect.ValueOf(*settled(a)), reflect.ValueOf(*settled(b))
+	for i := range x.NumField() {
+		key, _, _ := strings.Cut(x.Type().Field(i).Tag.Get("yaml"), ",")
+		if key == "-" || key == "customers" {
+			continue
+		}
+		if !reflect.DeepEqual(x.Field(i).Interface(), y.Field(i).Interface()) {
+			keys = append(keys, key)
+		}
+	}
+	return keys
+}
+
+// settled is a copy in which nothing depends on where a source stands in the
+// main file.
+func settled(c *config.Config) *config.Config {
+	copied := *c
+	copied.Sources = slices.Clone(c.Sources)
+	for i := range copied.Sources {
+		copied.Sources[i].Pos = config.Position{}
+	}
+	return &copied
+}
+
+func without(all, some []string) []string {
+	rest := []string{}
+	for _, s := range all {
+		if !slices.Contains(some, s) {
+			rest = append(rest, s)
+		}
+	}
+	return rest
+}
