@@ -31,9 +31,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	stopConfirmer := loop(confirmer.Run)
 	var stops []func()
 	stopAll := func() {
-		for _, stop := range stops {
-			stop()
-		}
+		together(stops)
 		stopConfirmer()
 		repairs.close()
 	}

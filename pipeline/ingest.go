@@ -19,11 +19,9 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 	p.parts.ingests = nil
 	p.parts.mu.Unlock()
 	var routes []route
-	var stops []func() // in the order of stopping, after the router
+	var stops []func() // one per source, after the router
 	fail := func(err error) (part, error) {
-		for _, stop := range stops {
-			stop()
-		}
+		together(stops)
 		return part{}, err
 	}
 	for i := range p.cfg.Sources {
@@ -41,7 +39,8 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 		if err != nil {
 			return fail(fmt.Errorf("source %s: %w", c.Name, err))
 		}
-		stops = append(stops, loop(func(ctx context.Context) { _ = stage.Run(ctx) }), closeSource)
+		stopStage := loop(func(ctx context.Context) { _ = stage.Run(ctx) })
+		stops = append(stops, func() { stopStage(); closeSource() })
 		routes = append(routes, route{name: "ingest." + c.Name, topic: topic, subscriber: subscriber, handle: stage.Handle})
 		p.parts.mu.Lock()
 		p.parts.ingests = append(p.parts.ingests, s)
@@ -57,11 +56,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 		return fail(err)
 	}
 	return part{failed: r.failed, stop: func() error {
-		return errors.Join(closeListener(), r.end(p.closeTimeout()/2, func() {
-			for _, stop := range stops {
-				stop()
-			}
-		}))
+		return errors.Join(closeListener(), r.end(p.closeTimeout()/2, func() { together(stops) }))
 	}}, nil
 }
 

@@ -252,6 +252,16 @@ func loop(f func(ctx context.Context)) (stop func()) {
 	}
 }
 
+// together calls stops at the same time: each may wait for a server that does
+// not answer, and their times must not add up.
+func together(stops []func()) {
+	var wg sync.WaitGroup
+	for _, stop := range stops {
+		wg.Go(stop)
+	}
+	wg.Wait()
+}
+
 // sayPanics logs what Recoverer caught: it is a bug, and the message that
 // found it comes again.
 func (p *Pipeline) sayPanics(h message.HandlerFunc) message.HandlerFunc {
