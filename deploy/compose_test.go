@@ -180,7 +180,7 @@ func TestPrometheusAndGrafanaFitTogether(t *testing.T) {
 	for _, panel := range dashboard.Panels {
 		require.Equal(t, sources.Datasources[0].UID, panel.Datasource.UID, panel.Title)
 		for _, target := range panel.Targets {
-			require.Contains(t, target.Expr, "weir_", panel.Title)
+			require.Regexp(t, `weir_|job="weir"`, target.Expr, panel.Title)
 		}
 	}
 }
