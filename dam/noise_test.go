@@ -30,8 +30,8 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 	s := NewSimulator(bananaPlan(t))
 	s.board = sketch.NewBoard()
 	feed(t, s,
-		`lab: {"weight":1}`, // before the entity has anything to show: sent
 		`registry: {"id":"B-007","origin":"EC","ripeness_level":1,"seen":{"at":0}}`, // sent
+		`lab: {"weight":1}`, // the source's first: no field of it changed
 		`registry: {"id":"B-007","origin":"EC","ripeness_level":1,"seen":{"at":1}}`, // nobody reads it
 		`registry: {"id":"B-007","origin":"CO","ripeness_level":1,"seen":{"at":1}}`, // read, and held back
 		`registry: {"id":"B-007","origin":"CO","ripeness_level":2,"seen":{"at":2}}`, // sent
@@ -45,8 +45,14 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 	apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "c1", Action: inbox.Reset, Services: []string{"one/ripeness@a"}}}, "reset")
 	feed(t, s,
 		`lab: {"weight":3}`, // all is evaluated because of the reset
-		`registry: -`,       // both are retracted
 	)
+	s.plan.Fingerprint = []byte("another")
+	last := feed(t, s,
+		`lab: {"weight":4}`, // all is evaluated because of the configuration
+		`lab: -`,            // a whole document goes
+		`registry: -`,       // this retracts
+	)
+	require.Equal(t, []string{"merged", "merged", "merged two/list@a=retract"}, last)
 	got := s.board.Take()
 	require.Equal(t, []string{
 		"origin: 1, 1 projections, such as origin of B-007",
@@ -59,7 +65,7 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 		"weight: 1, 0 projections, such as weight of B-007",
 	}, causes(got["lab"]))
 	require.EqualValues(t, []int64{9, 1}, []int64{got["registry"].Events, got["registry"].Noise})
-	require.EqualValues(t, []int64{4, 0}, []int64{got["lab"].Events, got["lab"].Noise})
+	require.EqualValues(t, []int64{6, 0}, []int64{got["lab"].Events, got["lab"].Noise})
 	require.Len(t, got, 2)
 }
 

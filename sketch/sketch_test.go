@@ -169,6 +169,50 @@ func TestSketchesAddUp(t *testing.T) {
 	})
 }
 
+// When both are full, what one of them does not hold may still have been counted
+// by it and dropped: the bounds allow for that, and for no more.
+func TestFullSketchesAddUp(t *testing.T) {
+	truth := map[string]int64{}
+	part := func(from, times int) *Sketch {
+		s := &Sketch{}
+		add := func(name string, n int) {
+			for range n {
+				truth[name]++
+				s.Add(Observation{Weight: 1, Paths: one(name)})
+			}
+		}
+		add("both", 1000)
+		add(fmt.Sprint("only", from), 500)
+		for i := from; i < from+600; i++ {
+			add(fmt.Sprint("f", i), times)
+		}
+		return s
+	}
+	a, b := part(0, 2), part(300, 3)
+	require.Len(t, a.sets, MaxSets)
+	require.Len(t, b.sets, MaxSets)
+	require.Nil(t, find(a, "f10"))
+	truth["f10"]++
+	small := &Sketch{}
+	small.Add(Observation{Weight: 1, Paths: one("f10")})
+	a.Merge(small)
+	require.NotNil(t, find(a, "f10"), "what was dropped of it is allowed for, so it is not the smallest")
+	assert.GreaterOrEqual(t, find(a, "f10").Count, truth["f10"])
+	a.Merge(b)
+	assert.Len(t, a.sets, MaxSets)
+	for _, set := range a.Sets() {
+		name := set.Paths[0].Pattern()
+		assert.LessOrEqual(t, set.Least(), truth[name], name)
+		assert.GreaterOrEqual(t, set.Count, truth[name], name)
+	}
+	both := find(a, "both")
+	assert.EqualValues(t, 2000, both.Count)
+	assert.Zero(t, both.Error, "it was in both all the time")
+	for _, only := range []string{"only0", "only300"} {
+		assert.EqualValues(t, 500, find(a, only).Least())
+	}
+}
+
 // Any paths, in any order, split in any way: the general form does not depend on
 // which process saw what, once all is added up, and no path is lost by it.
 func TestGeneralFormCoversWhatWasSeen(t *testing.T) {
