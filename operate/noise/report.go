@@ -93,7 +93,7 @@ func Make(summary sketch.Summary, sources []Source, views []*projections.Project
 }
 
 func report(s *sketch.Sketch, source Source, reads []reader) Report {
-	r := Report{Source: source.Name, Events: s.Events, Noise: s.Noise, Suppressed: s.Suppressed, Wide: s.Wide}
+	r := Report{Source: source.Name, Events: s.Events, Noise: s.Noise, Suppressed: s.Suppressed, Wide: s.Wide, Causes: []Cause{}}
 	share := func(n int64) float64 {
 		if r.Events == 0 {
 			return 0
