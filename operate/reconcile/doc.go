@@ -9,7 +9,8 @@
 // target, and what is confirmed was written before it was confirmed: so a target
 // that holds less than the dam row says is confirmed has lost something. What
 // the target holds beyond the dam row is judged only after the row was read once
-// more. Hence nothing that is merely under way is taken for drift.
+// more. Hence nothing that is merely under way is taken for drift, as long as
+// tombstones are kept for longer than a page takes (retention.tombstones).
 //
 //	missing  confirmed, and the target holds nothing
 //	stale    the target holds an older version than was confirmed
