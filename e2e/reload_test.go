@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // reloaded is what pipeline reload --json prints.
@@ -149,4 +150,72 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	command = p.Start("reload")
 	require.Equal(t, 1, command.Wait())
 	require.Contains(t, command.Log.String(), "no process runs")
+}
+
+// I4, I12: of several processes one is reloaded first. The other is fenced until
+// it has the same files, the first one does all the work meanwhile, and nobody
+// gets an older view after a newer one.
+func TestReloadOfSeveralProcesses(t *testing.T) {
+	const entities = 40
+	c := harness.NewCluster(t)
+	hook := harness.NewReceiver(t)
+	view := func(n int) string {
+		return fmt.Sprintf("    fields: {id: id, state: state, view: {const: %d}}\n    deliver:\n      hook: %s\n", n, harness.HookSink(hook))
+	}
+	p := rolling(t, c, map[string]string{"r": view(0)})
+	serial := 0
+	tick := func() {
+		var all []*kgo.Record
+		for e := range entities {
+			serial++
+			id := fmt.Sprint("busy", e)
+			all = append(all, harness.Record(c.Prefix+"events", id, fmt.Sprintf(`{"id":%q,"state":"s%d","n":%d}`, id, serial, serial)))
+		}
+		c.Send(all...)
+	}
+	shows := func(want int) {
+		t.Helper()
+		harness.Eventually(t, "the view", func() error {
+			tick()
+			newest := model.Newest(hook.Received())
+			for e := range entities {
+				r, ok := newest[fmt.Sprint("busy", e)]
+				if !ok {
+					return fmt.Errorf("busy%d has nothing", e)
+				}
+				if got := viewOf(t, r).View; got != want {
+					return fmt.Errorf("busy%d shows view %d, want %d", e, got, want)
+				}
+			}
+			return nil
+		})
+	}
+	var running []*harness.Process
+	for range 2 {
+		pr := p.StartAs("r.yaml", "run")
+		pr.Ready(200)
+		running = append(running, pr)
+	}
+	shows(0)
+	p.Write("r-acme.yaml", "customer: acme\nprojections:\n  all:\n"+view(1))
+	for i, pr := range running {
+		tick()
+		require.NoError(t, pr.Cmd.Process.Signal(syscall.SIGHUP))
+		pr.Says("was reloaded")
+		require.Regexp(t, `was reloaded" changed=true revision=2 `, pr.Log.String(), "one revision for all")
+		pr.Ready(200)
+		if i == 0 {
+			running[1].Ready(503)
+		}
+		shows(1)
+	}
+	running[0].Ready(200)
+	asked := p.StartAs("r.yaml", "reload")
+	require.Equal(t, 1, asked.Wait())
+	require.Contains(t, asked.Log.String(), "SIGHUP")
+	for _, pr := range running {
+		pr.Terminate()
+		pr.Ok()
+	}
+	inOrder(t, hook.Received())
 }

@@ -119,7 +119,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	case <-ctx.Done():
 		return r.end(p.closeTimeout()/2, stopDecider)
 	case <-now.replaced:
-		return r.end(p.closeTimeout()/2, stopDecider)
+		return r.end(0, stopDecider) // whatever is in hand would be fenced
 	case err = <-ended:
 	case err = <-r.failed:
 		if e := group.Err(); e != nil {

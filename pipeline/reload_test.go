@@ -1,0 +1,100 @@
+package pipeline
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/stretchr/testify/require"
+)
+
+// Whatever is not in a customer's file is named, and nothing else is.
+func TestWhatAReloadCannotChange(t *testing.T) {
+	before := loadExample(t, "production")
+	require.Empty(t, mainChanges(before, loadExample(t, "production")))
+	for want, change := range map[string]func(*config.Config){
+		"store":     func(c *config.Config) { c.Store.Postgres.URL = config.NewSecret("postgres://elsewhere/weir") },
+		"kafka":     func(c *config.Config) { c.Kafka.SASL.Password = config.NewSecret("another") },
+		"sources":   func(c *config.Config) { c.Sources[0].Strip = append(c.Sources[0].Strip, "more") },
+		"merge":     func(c *config.Config) { c.Merge.Required = append(c.Merge.Required, c.Sources[0].Name) },
+		"admin":     func(c *config.Config) { c.Admin.Token = config.NewSecret("0123456789abcdef") },
+		"retention": func(c *config.Config) { c.Retention.Audit++ },
+	} {
+		after := loadExample(t, "production")
+		change(after)
+		require.Equal(t, []string{want}, mainChanges(before, after))
+	}
+	after := loadExample(t, "production")
+	after.Projections = after.Projections[1:]
+	after.Customers = after.Customers[1:]
+	after.CustomerFiles = append(after.CustomerFiles, "more/*.yaml")
+	after.Sources[0].Pos.Line += 7
+	require.Empty(t, mainChanges(before, after), "customers, and where a source stands in its file")
+}
+
+// A reload needs a token, also where nothing else does, and says what was wrong.
+func TestAskingForAReload(t *testing.T) {
+	p, address := listening(t, config.Admin{}, echo)
+	p.gauges = newGauges(p.reg)
+	resp, err := http.Post("http://"+address+reloadPath, "", nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+
+	running, err := RunningAt(p.cfg)
+	require.NoError(t, err)
+	_, err = running.Reload(t.Context(), false)
+	require.ErrorContains(t, err, "it is starting")
+	p.health.started.Store(true)
+	wrong := errors.New("acme.yaml:7: nonsense")
+	p.opt.Load = func() (*config.Config, error) { return nil, wrong }
+	_, err = running.Reload(t.Context(), false)
+	var refused *ReloadRefused
+	require.ErrorAs(t, err, &refused)
+	require.EqualError(t, err, "the new configuration is refused: acme.yaml:7: nonsense", "said once")
+
+	require.NoError(t, p.commands.end())
+	_, err = running.Reload(t.Context(), false)
+	require.ErrorContains(t, err, "ending")
+}
+
+func TestWhichProcessIsAsked(t *testing.T) {
+	servers := func(a config.Admin) *config.Config { return &config.Config{Admin: a} }
+	_, err := RunningAt(servers(config.Admin{Listen: "off"}))
+	require.ErrorContains(t, err, "SIGHUP")
+	_, err = RunningAt(servers(config.Admin{Listen: "127.0.0.1:9600"}))
+	require.ErrorContains(t, err, "SIGHUP")
+	r, err := RunningAt(servers(config.Admin{Listen: "0.0.0.0:9600", Token: config.NewSecret("0123456789abcdef")}))
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:9600", r.Address)
+	require.Equal(t, "0123456789abcdef", r.Token)
+	_, err = RunningAt(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}})
+	require.ErrorContains(t, err, "no process runs")
+}
+
+// Profiles show what a process works on: where a token is configured they need it.
+func TestProfilesNeedTheToken(t *testing.T) {
+	const token = "0123456789abcdef"
+	_, address := listening(t, config.Admin{Token: config.NewSecret(token)}, echo)
+	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol", "/metrics"} {
+		for sent, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, token: http.StatusOK} {
+			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
+			require.NoError(t, err)
+			if sent != "" {
+				req.Header.Set("Authorization", "Bearer "+sent)
+			}
+			resp, err := http.DefaultClient.Do(req)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, want, resp.StatusCode, "%s with %q", path, sent)
+			if want != http.StatusOK {
+				require.False(t, strings.Contains(string(body), "goroutine"))
+			}
+		}
+	}
+}
