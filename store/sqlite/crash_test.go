@@ -125,3 +125,22 @@ func TestCheckSchema(t *testing.T) {
 	require.NoError(t, err)
 	require.ErrorIs(t, s.CheckSchema(t.Context()), store.ErrSchema)
 }
+
+// A new file and those beside it hold documents, and are for their user alone,
+// also in a folder that others may read. The mode of one that exists is kept.
+func TestFileMode(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "new.db")
+	mode := func(name string) os.FileMode {
+		info, err := os.Stat(name)
+		require.NoError(t, err)
+		return info.Mode().Perm()
+	}
+	s := open(t, path)
+	require.NoError(t, s.Migrate(t.Context()))
+	for _, suffix := range []string{"", "-wal", "-shm"} {
+		assert.Equal(t, os.FileMode(0o600), mode(path+suffix), suffix)
+	}
+	require.NoError(t, os.Chmod(path, 0o640))
+	open(t, path)
+	assert.Equal(t, os.FileMode(0o640), mode(path))
+}

@@ -5,7 +5,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"net/url"
+	"os"
 	"runtime"
 	"time"
 
@@ -39,10 +41,17 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Open opens or creates the file. Close ends it.
+// Open opens or creates the file. A new one is for its user alone: it holds
+// documents. Close ends it.
 func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Path == "" {
 		return nil, bug("no path")
+	}
+	// SQLite would make it readable to all; the files beside it get the same mode.
+	if f, err := os.OpenFile(o.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
+		_ = f.Close() // nothing was written
+	} else if !errors.Is(err, fs.ErrExist) {
+		return nil, failed("open", err)
 	}
 	location := "file:" + (&url.URL{Path: o.Path}).EscapedPath() + "?" + url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyMilliseconds), // first: the next ones may have to wait
