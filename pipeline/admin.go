@@ -63,7 +63,8 @@ func (p *Pipeline) serve(name, address string, certificate *config.ServerTLS, h 
 // token is configured everything but the probes needs it. /v1/commands runs
 // commands of operators, never without a token: the configured one, or the one
 // that this process leaves in its data folder for its own user; the same holds
-// for /v1/reload. /debug/pprof is guarded as /metrics is.
+// for /v1/reload. /debug/pprof is guarded as /metrics is. Everything else
+// is the operators' page.
 func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	a := p.cfg.Admin
 	if a.Off() {
@@ -103,6 +104,9 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 		}
 		mux.HandleFunc("POST "+commandsPath, p.serveCommand)
 		mux.HandleFunc("POST "+reloadPath, p.serveReload)
+		if p.opt.Page != nil {
+			mux.Handle("/", p.during(p.opt.Page(p)))
+		}
 	}
 	addr, stop, err := p.serve("admin", a.Listen, a.TLS, mux)
 	if err != nil {

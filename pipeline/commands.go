@@ -104,12 +104,15 @@ func (c *commands) end() error {
 	return nil
 }
 
+// controlPath is where an embedded process says how it is reached.
+func (p *Pipeline) controlPath() string { return filepath.Join(p.cfg.Kafka.Embedded.Dir, controlFile) }
+
 // announce writes how this process is reached, readable by its user alone.
 func (p *Pipeline) announce(address net.Addr) error {
 	if p.cfg.Kafka.Embedded == nil {
 		return nil
 	}
-	p.commands.file = filepath.Join(p.cfg.Kafka.Embedded.Dir, controlFile)
+	p.commands.file = p.controlPath()
 	text, err := json.Marshal(control{Address: dialable(address.String()), Token: p.commands.token, PID: os.Getpid()})
 	if err != nil {
 		return err

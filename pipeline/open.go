@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -52,6 +53,9 @@ type Options struct {
 	// Commands, if given, runs commands that other processes send to the
 	// operators' listener.
 	Commands Executor
+	// Page, if given together with Commands, makes the operators' page, when
+	// ServeAdmin begins.
+	Page func(*Pipeline) http.Handler
 	// Registry gets the metrics. Each process uses one of its own.
 	Registry *prometheus.Registry
 }

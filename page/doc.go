@@ -1,0 +1,24 @@
+// Package page is the operators' page: a few server-rendered pages about one
+// process and the state that it shares, on its admin listener.
+//
+// # Model
+//
+// A page shows what commands print, and does what commands do, through the same
+// functions: operate, operate/explain, operate/plan. Numbers are those of this
+// process's registry; rates are the difference between two looks at it.
+//
+// Whoever reaches the listener may read, unless a token is configured: then
+// reading needs it as well. Every form that does something needs somebody who is
+// signed in with a token: the configured one, or the one that an embedded process
+// leaves in its data folder for its own user. A signed-in browser has a random
+// cookie; sessions are in memory, for a limited time, and end with the process.
+//
+// # What keeps others out
+//
+// Beside the token: requests of other sites are refused by their headers
+// (http.CrossOriginProtection), the cookie is SameSite=Strict, each form has the
+// session's own token, a listener on loopback answers for names of loopback only
+// (against DNS rebinding), wrong tokens are limited in number, and the pages may
+// load nothing but their own style and script (Content-Security-Policy). Whatever
+// comes from events is escaped by html/template.
+package page

@@ -1,0 +1,383 @@
+package page
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	pageLetters = 50
+	maxShown    = 64 << 10 // of a payload, in bytes
+	maxInForm   = 1 << 20  // of a payload that is edited in the page
+	maxRefused  = 100      // that are listed one by one
+	maxReason   = 500
+)
+
+var (
+	stages = []string{"", "ingest", "decide", "deliver"}
+	states = []string{"open", "replayed", "obsolete", "discarded", "all"}
+)
+
+// filter is what the list of letters is narrowed by, as it stands in a form.
+type filter struct {
+	Stage, State, Source, Service, Entity, Code string
+	After                                       int64
+}
+
+func filterOf(v url.Values) (filter, error) {
+	f := filter{
+		Stage: v.Get("stage"), State: v.Get("state"), Source: v.Get("source"), Service: v.Get("service"), Entity: v.Get("entity"), Code: v.Get("code"),
+	}
+	if f.State == "" {
+		f.State = "open"
+	}
+	if !slices.Contains(stages, f.Stage) || !slices.Contains(states, f.State) {
+		return f, &operate.Impossible{Reason: "There is no such stage or state."}
+	}
+	if after := v.Get("after"); after != "" {
+		var err error
+		if f.After, err = strconv.ParseInt(after, 10, 64); err != nil || f.After < 0 {
+			return f, &operate.Impossible{Reason: "There is no such page."}
+		}
+	}
+	return f, nil
+}
+
+// store gives the filter of the store; without its page.
+func (f filter) store() store.LetterFilter {
+	s := store.LetterFilter{Stage: store.Stage(f.Stage), Source: f.Source, Service: f.Service, Entity: f.Entity, Code: f.Code}
+	if f.State != "all" {
+		s.State = store.LetterState(f.State)
+	}
+	return s
+}
+
+// Query gives the filter as part of an address.
+func (f filter) Query(after int64) string {
+	v := url.Values{}
+	set := func(name, value string) {
+		if value != "" {
+			v.Set(name, value)
+		}
+	}
+	set("stage", f.Stage)
+	set("state", f.State)
+	set("source", f.Source)
+	set("service", f.Service)
+	set("entity", f.Entity)
+	set("code", f.Code)
+	if after > 0 {
+		v.Set("after", strconv.FormatInt(after, 10))
+	}
+	return v.Encode()
+}
+
+type lettersBody struct {
+	Filter   filter
+	Stages   []string
+	States   []string
+	Services []string
+	Sources  []string
+	Letters  []store.DeadLetter
+	Next     string // address of the next page
+	Form     string
+}
+
+func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
+	f, err := filterOf(r.URL.Query())
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	wanted := f.store()
+	wanted.AfterID, wanted.Limit = f.After, pageLetters
+	found, err := p.opt.Store.ListLetters(r.Context(), wanted)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found}
+	c := p.opt.Config()
+	for _, s := range c.Services() {
+		b.Services = append(b.Services, s.Name)
+	}
+	for i := range c.Sources {
+		b.Sources = append(b.Sources, c.Sources[i].Name)
+	}
+	if len(found) == pageLetters {
+		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
+	}
+	if who != nil {
+		b.Form = who.form
+	}
+	p.show(w, http.StatusOK, "letters", view{Title: "Dead letters", Section: "/letters", Who: who, Body: b})
+}
+
+type letterBody struct {
+	Letter   store.DeadLetter
+	Text     string // of the payload, when it is one
+	Hex      string // else
+	Cut      bool   // the payload is longer than what is shown
+	Headers  string
+	Form     string
+	Editable bool
+	WhyNot   string // it cannot be edited
+	InForm   bool   // its text may be edited in the page
+	Seen     string // hash of the payload that is edited
+}
+
+// isText tells whether a payload comes back from a text field as it was, but for
+// the newlines, which a browser writes in its own way.
+func isText(b []byte) bool {
+	return utf8.Valid(b) && !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' && c != '\t' && c != '\n' || c == 0x7F })
+}
+
+func letterID(r *http.Request) (int64, error) {
+	id, err := strconv.ParseInt(r.PathValue("id"), 10, 64)
+	if err != nil || id <= 0 {
+		return 0, store.ErrNotFound
+	}
+	return id, nil
+}
+
+func hashOf(payload []byte) string {
+	h := sha256.Sum256(payload)
+	return hex.EncodeToString(h[:])
+}
+
+func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
+	id, err := letterID(r)
+	var l store.DeadLetter
+	if err == nil {
+		l, err = p.opt.Store.Letter(r.Context(), id)
+	}
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	b := letterBody{Letter: l, Headers: string(l.Headers), Seen: hashOf(l.Payload)}
+	shown := l.Payload[:min(len(l.Payload), maxShown)]
+	b.Cut = len(shown) < len(l.Payload)
+	if isText(l.Payload) {
+		b.Text = strings.ToValidUTF8(string(shown), "") // a cut may go through a character
+		b.InForm = len(l.Payload) <= maxInForm
+		if b.InForm && who != nil {
+			b.Text, b.Cut = string(l.Payload), false
+		}
+	} else {
+		b.Hex = hex.Dump(shown[:min(len(shown), maxShown/4)])
+		b.Cut = len(l.Payload) > maxShown/4
+	}
+	if who != nil {
+		b.Form = who.form
+		_, err := (&operate.Env{Store: p.opt.Store}).Editable(r.Context(), id)
+		var no *operate.Impossible
+		switch {
+		case errors.As(err, &no):
+			b.WhyNot = no.Reason
+		case err != nil:
+			p.trouble(w, r, err)
+			return
+		default:
+			b.Editable = true
+		}
+	}
+	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", id), Section: "/letters", Who: who, Body: b})
+}
+
+// payload gives the bytes as they are, to be saved and never shown.
+func (p *Page) payload(w http.ResponseWriter, r *http.Request, _ *session) {
+	id, err := letterID(r)
+	var l store.DeadLetter
+	if err == nil {
+		l, err = p.opt.Store.Letter(r.Context(), id)
+	}
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="letter-%d"`, id))
+	_, _ = w.Write(l.Payload)
+}
+
+// reason is what an action says of itself for the audit.
+func reason(r *http.Request) (string, error) {
+	s := strings.TrimSpace(r.PostForm.Get("reason"))
+	if utf8.RuneCountInString(s) > maxReason || !isText([]byte(s)) {
+		return "", &operate.Impossible{Reason: fmt.Sprintf("A reason is text of at most %d characters.", maxReason)}
+	}
+	return s, nil
+}
+
+// editLetter replaces the payload, by the text of the form or by a file.
+func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) {
+	id, err := letterID(r)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	why, err := reason(r)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	// A browser makes CR LF of each newline; a payload with a CR of its own is not
+	// edited as text.
+	payload, given := []byte(strings.ReplaceAll(r.PostForm.Get("payload"), "\r\n", "\n")), r.PostForm.Has("payload")
+	if file, _, err := r.FormFile("file"); err == nil {
+		defer file.Close()
+		sent, err := io.ReadAll(file)
+		if err != nil {
+			p.trouble(w, r, err)
+			return
+		}
+		if len(sent) > 0 {
+			payload, given = sent, true
+		}
+	}
+	env := &operate.Env{Store: p.opt.Store, Actor: who.Actor}
+	l, err := env.Editable(r.Context(), id)
+	switch {
+	case err != nil:
+		p.trouble(w, r, err)
+		return
+	case !given:
+		p.fail(w, r, http.StatusBadRequest, "There is no new payload in the form.")
+		return
+	case len(payload) > maxEdit:
+		p.fail(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
+		return
+	case r.PostForm.Get("seen") != hashOf(l.Payload):
+		p.fail(w, r, http.StatusConflict, "Somebody changed this letter meanwhile: load it again.")
+		return
+	}
+	if hashOf(payload) != hashOf(l.Payload) {
+		if err := env.EditLetter(r.Context(), id, payload, why); err != nil {
+			p.trouble(w, r, err)
+			return
+		}
+		who.leave("Dead letter %d is changed. Its first payload is kept. Replay brings it back.", id)
+	} else {
+		who.leave("Dead letter %d is as it was.", id)
+	}
+	http.Redirect(w, r, fmt.Sprintf("/letters/%d", id), http.StatusSeeOther)
+}
+
+type doneBody struct {
+	Verb    string // replayed or discarded
+	Done    int
+	Ways    []string // how, with numbers
+	Refused []operate.LetterReplay
+	More    int // refused, not listed
+	Back    string
+}
+
+type sureBody struct {
+	Do, Verb string
+	N        int
+	Filter   filter
+	Reason   string
+	Form     string
+}
+
+// actOnLetters replays or discards letters: those that are ticked, or, after a
+// question, all open ones that the filters leave.
+func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session) {
+	f, err := filterOf(r.PostForm)
+	var why string
+	if err == nil {
+		why, err = reason(r)
+	}
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	action, all := strings.CutSuffix(r.PostForm.Get("do"), "-all")
+	if action != "replay" && action != "discard" {
+		p.fail(w, r, http.StatusBadRequest, "Choose what to do.")
+		return
+	}
+	selected := operate.Letters{Filter: f.store()}
+	if !all {
+		for _, text := range r.PostForm["id"] {
+			id, err := strconv.ParseInt(text, 10, 64)
+			if err != nil || id <= 0 {
+				p.fail(w, r, http.StatusBadRequest, "There is no such dead letter.")
+				return
+			}
+			selected.IDs = append(selected.IDs, id)
+		}
+		if len(selected.IDs) == 0 {
+			p.fail(w, r, http.StatusBadRequest, "Tick at least one letter.")
+			return
+		}
+	} else if r.PostForm.Get("sure") != "yes" {
+		n, err := (&operate.Env{Store: p.opt.Store}).CountLetters(r.Context(), selected)
+		if err != nil {
+			p.trouble(w, r, err)
+			return
+		}
+		p.show(w, http.StatusOK, "sure", view{Title: "Are you sure?", Section: "/letters", Who: who,
+			Body: sureBody{Do: action + "-all", Verb: action, N: n, Filter: f, Reason: why, Form: who.form}})
+		return
+	}
+	b := doneBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
+	if action == "replay" {
+		err = p.replay(r, who, selected, why, &b)
+	} else {
+		b.Done, err = (&operate.Env{Store: p.opt.Store, Actor: who.Actor}).DiscardLetters(r.Context(), selected, why)
+		if ids := slices.Compact(slices.Sorted(slices.Values(selected.IDs))); err == nil && len(ids) > b.Done {
+			b.More = len(ids) - b.Done
+		}
+	}
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	p.show(w, http.StatusOK, "done", view{Title: "Done", Section: "/letters", Who: who, Body: b})
+}
+
+// words say how a letter comes back.
+var words = map[operate.Way]string{
+	operate.AsEvent:    "its event enters again",
+	operate.AsDecision: "decided again from what the entity is now",
+	operate.AsChange:   "the change is sent again, late",
+}
+
+func (p *Page) replay(r *http.Request, who *session, selected operate.Letters, why string, b *doneBody) error {
+	env, err := p.env(r.Context(), who)
+	if err != nil {
+		return err
+	}
+	ways := map[operate.Way]int{}
+	err = env.ReplayLetters(r.Context(), selected, why, false, func(l operate.LetterReplay) {
+		switch {
+		case l.Refused == "":
+			b.Done++
+			ways[l.Way]++
+		case len(b.Refused) < maxRefused:
+			b.Refused = append(b.Refused, l)
+		default:
+			b.More++
+		}
+	})
+	for _, way := range []operate.Way{operate.AsEvent, operate.AsDecision, operate.AsChange} {
+		if n := ways[way]; n > 0 {
+			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, words[way]))
+		}
+	}
+	return err
+}

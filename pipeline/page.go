@@ -1,0 +1,39 @@
+package pipeline
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// What the operators' page sees of the process that serves it. All of it is safe
+// for concurrent use while the pipeline runs.
+
+// Store gives the open store. Close ends it.
+func (p *Pipeline) Store() store.Operator { return p.store }
+
+// OwnToken gives the token that this process made at its start and the file that
+// it is in, once ServeAdmin has begun; empty without embedded broker.
+func (p *Pipeline) OwnToken() (token, file string) {
+	if p.commands == nil || p.commands.token == "" {
+		return "", ""
+	}
+	return p.commands.token, p.controlPath()
+}
+
+// during lets h answer while the process runs: the end of the process cancels
+// requests and waits for them, since they work with what it closes.
+func (p *Pipeline) during(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !p.commands.begin() {
+			http.Error(w, "the process is ending", http.StatusServiceUnavailable)
+			return
+		}
+		defer p.commands.active.Done()
+		ctx, cancel := context.WithCancel(r.Context())
+		defer cancel()
+		defer context.AfterFunc(p.commands.ctx, cancel)()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
