@@ -3,11 +3,13 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"os"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
@@ -218,4 +220,34 @@ func TestReloadOfSeveralProcesses(t *testing.T) {
 		pr.Ok()
 	}
 	inOrder(t, hook.Received())
+}
+
+// I1, I4, I5, I12: kill -9 at any moment of a reload. Either configuration may be
+// the active one then; the next start has the new files and goes on.
+func TestReloadSurvivesKills(t *testing.T) {
+	const entities, kills = 40, 6
+	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme")})
+	random := rand.New(rand.NewPCG(3, 3))
+	for n := range kills {
+		run := p.Start("run")
+		run.Ready(200)
+		p.Append("events.jsonl", harness.Many(entities, n*20, (n+1)*20))
+		name := fmt.Sprint("zest", n)
+		p.Write("customers/"+name+".yaml", customer(name))
+		require.NoError(t, run.Cmd.Process.Signal(syscall.SIGHUP))
+		// The moments are spread over the reload and a little more.
+		select {
+		case <-run.Done:
+			t.Fatal("the process ended: ", harness.Tail(run.Log.String(), 20))
+		case <-time.After(time.Duration(random.IntN(150)) * time.Millisecond):
+			run.Kill()
+		}
+	}
+	p.Append("events.jsonl", harness.Many(entities, kills*20, kills*20+1))
+	p.Drain()
+	require.NoError(t, model.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
+	for n := range kills {
+		require.NoError(t, harness.Settled(p.Records(fmt.Sprintf("out/zest%d.jsonl", n)), entities, fmt.Sprint("r", kills*20)))
+	}
+	require.Empty(t, p.Letters())
 }
