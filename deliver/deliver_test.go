@@ -129,6 +129,8 @@ func (f *fixture) AddLetters(ctx context.Context, letters []store.DeadLetter) er
 	return f.store.AddLetters(ctx, letters)
 }
 
+func (f *fixture) Active(ctx context.Context) (store.Revision, error) { return f.store.Active(ctx) }
+
 // recording is the store with the fixture's eye on letters.
 type recording struct {
 	store.Deliveries
@@ -147,6 +149,10 @@ func newFixtureOf(t *testing.T, traits sinks.Traits, revision int64) *fixture {
 	require.NoError(t, s.Migrate(t.Context()))
 	numbers, err := s.Services(t.Context(), []string{service})
 	require.NoError(t, err)
+	for n := range revision {
+		_, err := s.Activate(t.Context(), []byte{byte(n)}, false)
+		require.NoError(t, err)
+	}
 	f.store, f.number = s, numbers[service]
 	confirmer := deliver.NewConfirmer(s, slog.New(slog.DiscardHandler))
 	f.d = deliver.New(deliver.Options{

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -25,6 +26,7 @@ var errStopped = errors.New("deliver is stopping")
 type Store interface {
 	store.Deliveries
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
+	Active(ctx context.Context) (store.Revision, error)
 }
 
 // Retry bounds the attempts at one change.
@@ -43,7 +45,8 @@ type Options struct {
 	Number  int32  // the store's number of it
 	// Revision is that of this process's configuration. A change of an older one
 	// that the sink refuses is decided again; one of a newer one is not this
-	// process's to deliver.
+	// process's to deliver, unless the store went back and has no such revision
+	// any more: then it is one of an older configuration.
 	Revision int64
 	// Superseded is called, from any goroutine and perhaps often, when a change of
 	// a newer revision came. It must not block. Without it all revisions are alike.
@@ -73,13 +76,15 @@ const (
 // Deliverer delivers one service. Handle may be called from any goroutine,
 // Run once.
 type Deliverer struct {
-	opt    Options
-	traits sinks.Traits
-	seq    *sequencer.Sequencer[delivery]
-	log    *slog.Logger
-	m      *serviceMetrics
-	opened bool // owned by Run
-	state  atomic.Value
+	opt      Options
+	traits   sinks.Traits
+	seq      *sequencer.Sequencer[delivery]
+	log      *slog.Logger
+	m        *serviceMetrics
+	opened   bool // owned by Run
+	state    atomic.Value
+	asking   chan struct{} // held, when full, by who asks for the active revision
+	wentBack sync.Once     // says that the store did
 }
 
 // delivery is one message of the service's topic.
@@ -107,7 +112,7 @@ func New(opt Options) *Deliverer {
 	t := opt.Sink.Traits()
 	d := &Deliverer{
 		opt: opt, traits: t, m: opt.Metrics.of(opt.Service),
-		log: opt.Logger.With("stage", "deliver", "service", opt.Service),
+		log: opt.Logger.With("stage", "deliver", "service", opt.Service), asking: make(chan struct{}, 1),
 		seq: sequencer.New[delivery](sequencer.Config{MaxItems: t.MaxBatch, MaxBytes: t.MaxBytes, Linger: t.Linger}),
 	}
 	d.state.Store(StateRunning)
@@ -118,7 +123,8 @@ func New(opt Options) *Deliverer {
 // delivered and confirmed, or a dead letter, or asked for again, or needs no
 // delivery. Its error wraps store.ErrSuperseded for a change of a newer
 // configuration: nothing behind it is delivered either, until it is handed in
-// again to a process that has that configuration.
+// again to a process that has that configuration. Any other error is one of the
+// store or of a stop; the message is to be handed in again.
 func (d *Deliverer) Handle(msg *message.Message) error {
 	p, ok := transport.PositionOf(msg.Context())
 	if !ok {
@@ -134,12 +140,36 @@ func (d *Deliverer) Handle(msg *message.Message) error {
 	default:
 		v.change = c
 		if d.opt.Superseded != nil && c.Revision > d.opt.Revision && c.Resent == 0 {
-			d.opt.Superseded()
-			return fmt.Errorf("a change of revision %d came to revision %d: %w", c.Revision, d.opt.Revision, store.ErrSuperseded)
+			known, err := d.known(msg.Context(), c.Revision)
+			if err != nil {
+				return fmt.Errorf("a change of revision %d came to revision %d: %w", c.Revision, d.opt.Revision, err)
+			}
+			if known {
+				d.opt.Superseded()
+				return fmt.Errorf("a change of revision %d came to revision %d: %w", c.Revision, d.opt.Revision, store.ErrSuperseded)
+			}
+			d.wentBack.Do(func() {
+				d.log.Warn("the store was restored to before the configuration of some changes: they are delivered like those of an older one", "revision", d.opt.Revision, "newer", c.Revision)
+			})
 		}
 	}
 	v.again = msg.Metadata.Get(change.AgainHeader) != ""
 	return d.seq.Submit(msg.Context(), p, v, len(msg.Payload))
+}
+
+// known tells whether the store has seen a revision become active. It must be
+// asked after a change of it came: that one was decided under it, so a store
+// that does not know it was restored, or failed over without its last commits.
+// Nobody may ever have that configuration again.
+func (d *Deliverer) known(ctx context.Context, revision int64) (bool, error) {
+	select {
+	case d.asking <- struct{}{}: // one at a time: a window may be full of such changes
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
+	defer func() { <-d.asking }()
+	active, err := d.opt.Store.Active(ctx)
+	return active.Number >= revision, err
 }
 
 // Run delivers until ctx is cancelled; the batch that is under way then is

@@ -111,7 +111,39 @@ func TestChangeOfANewerRevisionIsNotDelivered(t *testing.T) {
 	c.Revision = 2
 	m := message.NewMessage("", c.AppendBinary(nil))
 	m.SetContext(transport.WithPosition(context.Background(), transport.Position{Topic: "changes", TopicID: "id", Claim: 1}))
+	_, err := f.store.Activate(t.Context(), []byte("newer"), false)
+	require.NoError(t, err)
 	require.ErrorIs(t, f.d.Handle(m), store.ErrSuperseded)
 	require.EqualValues(t, 1, f.superseded.Load())
 	require.Empty(t, f.sink.attempts())
+}
+
+// A store that failed over without its last commits may have lost the revision
+// under which a change was decided. Nobody has that configuration then: the
+// change must not hold up its service, and counts as one of another configuration.
+func TestChangeOfARevisionThatTheStoreLostIsDelivered(t *testing.T) {
+	f := newFixture(t, state)
+	c := f.change("a", 7)
+	c.Revision = 2
+	f.done(f.hand(c))
+	require.Equal(t, []string{name(c)}, f.sink.has())
+	require.Zero(t, f.superseded.Load())
+
+	f.sink.answer(rejecting)
+	refused := f.change("b", 8)
+	refused.Revision = 2
+	f.done(f.hand(refused))
+	require.Equal(t, []string{"release b", "redecide b"}, f.events)
+}
+
+// A log sink is to get every change: one of an older configuration that is not
+// the newest of its entity would be nowhere after a new decision.
+func TestRefusedChangeOfAnOlderRevisionThatIsNotTheNewestOfALog(t *testing.T) {
+	f := newFixtureOf(t, sinks.Traits{Kind: sinks.Log, MaxBatch: 100}, 2)
+	f.sink.answer(rejecting)
+	older, newest := f.change("a", 7), f.change("a", 8)
+	f.done(f.hand(older, newest))
+	require.Equal(t, []string{"release a", "letter a", "release a", "redecide a"}, f.events)
+	require.Equal(t, older.Version, f.controls[0].Version)
+	require.Equal(t, newest.Version, f.controls[1].Version)
 }
