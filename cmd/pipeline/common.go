@@ -6,7 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
+	"os"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -69,6 +71,12 @@ func (a *app) withStore(ctx context.Context, f func(s store.Operator) error) err
 	c, err := a.load()
 	if err != nil {
 		return err
+	}
+	// Opening would make the file, which is no work for a command that looks.
+	if file := c.Store.SQLite; file != nil {
+		if _, err := os.Stat(file.Path); errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%w: there is no %s", pipeline.ErrNothingRan, file.Path)
+		}
 	}
 	s, err := pipeline.OpenStore(ctx, c, logger(c, a.err))
 	if err != nil {

@@ -95,7 +95,7 @@ func (f *letterFlags) sure(ctx context.Context, a *app, l operate.Letters, verb 
 		return nil
 	}
 	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
-		return a.confirm("")
+		return a.confirm(ctx, "")
 	}
 	var n int
 	if err := a.withStore(ctx, func(s store.Operator) (err error) {
@@ -104,7 +104,7 @@ func (f *letterFlags) sure(ctx context.Context, a *app, l operate.Letters, verb 
 	}); err != nil {
 		return err
 	}
-	if err := a.confirm(fmt.Sprintf("%s %s?", verb, deadLetters(n))); err != nil {
+	if err := a.confirm(ctx, fmt.Sprintf("%s %s?", verb, deadLetters(n))); err != nil {
 		return err
 	}
 	f.yes = true

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/store"
 	"golang.org/x/term"
 )
 
@@ -42,6 +43,10 @@ func (a *app) executor(cfg *config.Config) pipeline.Executor {
 		found, _, e := s.root().Find(c.Args)
 		if e != nil || !slices.Contains(servable, found.CommandPath()) {
 			fmt.Fprintf(err, "a running process does not take this command\n")
+			return exitUsage
+		}
+		if c.Actor == "" {
+			fmt.Fprintf(err, "a command must say who asks: its actor is empty\n")
 			return exitUsage
 		}
 		return s.execute(ctx, c.Args)
@@ -78,6 +83,10 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 		return err
 	}
 	if running != nil {
+		// It would work with its own configuration, whatever was asked with which.
+		if err := a.mustBeActive(ctx, cfg); err != nil {
+			return err
+		}
 		return a.forward(ctx, running, input)
 	}
 	env, err := tools.Tools(ctx)
@@ -91,16 +100,45 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 	return errors.Join(a.with(env, f), tools.Close())
 }
 
+// mustBeActive fails with pipeline.ErrNotActive when another configuration is.
+func (a *app) mustBeActive(ctx context.Context, cfg *config.Config) error {
+	return a.withStore(ctx, func(s store.Operator) error {
+		active, err := s.Active(ctx)
+		if errors.Is(err, store.ErrNotFound) {
+			return pipeline.ErrNothingRan
+		} else if err != nil {
+			return fmt.Errorf("store: %w", err)
+		}
+		if fingerprint := cfg.Fingerprint(); !bytes.Equal(active.Fingerprint, fingerprint[:]) {
+			return fmt.Errorf("%s: %w", cfg.File, pipeline.ErrNotActive)
+		}
+		return nil
+	})
+}
+
 func (a *app) with(env *operate.Env, f func(a *app, env *operate.Env) error) error {
 	progress, stop := a.progressOf()
 	env.Progress = progress
-	err := f(a, env)
+	shown := *a
+	shown.out = afterProgress{a.out, stop}
+	err := f(&shown, env)
 	stop()
 	var no *operate.Impossible
 	if errors.As(err, &no) || errors.Is(err, operate.ErrBadList) {
 		return &usageError{err}
 	}
 	return err
+}
+
+// afterProgress takes the line of progress away before a result is written.
+type afterProgress struct {
+	io.Writer
+	stop func()
+}
+
+func (w afterProgress) Write(b []byte) (int, error) {
+	w.stop()
+	return w.Writer.Write(b)
 }
 
 // forward hands the command line to the process that has the data folder open.
@@ -117,6 +155,9 @@ func (a *app) forward(ctx context.Context, running *pipeline.Running, input stri
 		}
 	}
 	status, err := running.Forward(ctx, c, a.out, a.err)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted, and so is the command in process %d; the same command goes on with what it began: %w", running.PID, err)
+	}
 	if err != nil {
 		return err
 	}
@@ -192,7 +233,8 @@ func actor() string {
 }
 
 // progressOf shows how far an action is while somebody watches, at most some
-// times a second: a bar when the end is known, else a number.
+// times a second: a bar when the end is known, else a number. stop takes it away,
+// and may be called twice.
 func (a *app) progressOf() (show func(done, total int64), stop func()) {
 	if !a.terminal() {
 		return nil, func() {}
@@ -216,21 +258,32 @@ func (a *app) progressOf() (show func(done, total int64), stop func()) {
 		}, func() {
 			if !last.IsZero() {
 				fmt.Fprint(a.err, "\r\033[K")
+				last = time.Time{}
 			}
 		}
 }
 
 // confirm asks a person; on anything but a terminal it fails and names the flag
-// that answers beforehand.
-func (a *app) confirm(question string) error {
+// that answers beforehand. The end of ctx is a no.
+func (a *app) confirm(ctx context.Context, question string) error {
 	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
-		return &usageError{errors.New("this changes many at once: say --yes (and --dry-run shows the numbers first)")}
+		return &usageError{errors.New("this changes many at once, and nobody can be asked here: say --yes")}
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
-	var answer string
-	_, _ = fmt.Fscanln(a.in, &answer)
-	if answer = strings.ToLower(answer); answer != "y" && answer != "yes" {
-		return errors.New("nothing was done")
+	answered := make(chan string, 1)
+	// A read of a terminal cannot be ended; this one ends with the process.
+	go func() {
+		var answer string
+		_, _ = fmt.Fscanln(a.in, &answer)
+		answered <- strings.ToLower(answer)
+	}()
+	select {
+	case answer := <-answered:
+		if answer == "y" || answer == "yes" {
+			return nil
+		}
+	case <-ctx.Done():
+		fmt.Fprintln(a.err)
 	}
-	return nil
+	return errors.New("nothing was done")
 }

@@ -137,7 +137,7 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 // askToFix shows what drifted and asks a person.
 func (a *app) askToFix(ctx context.Context, f *reconcileFlags) error {
 	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
-		return a.confirm("")
+		return a.confirm(ctx, "")
 	}
 	look := *f
 	look.fix, look.wait, look.rate, look.reason = false, false, "", ""
@@ -157,7 +157,7 @@ func (a *app) askToFix(ctx context.Context, f *reconcileFlags) error {
 		return err
 	}
 	if err != nil {
-		if err := a.confirm("Send again what drifted?"); err != nil {
+		if err := a.confirm(ctx, "Send again what drifted?"); err != nil {
 			return err
 		}
 	}

@@ -33,7 +33,7 @@ func (a *app) resetCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				if err := a.confirm(question); err != nil {
+				if err := a.confirm(ctx, question); err != nil {
 					return err
 				}
 				f.yes = true
@@ -51,7 +51,7 @@ func (a *app) resetCommand() *cobra.Command {
 // resetQuestion counts what a reset would do, in whichever process that happens.
 func (a *app) resetQuestion(cmd *cobra.Command, f taskFlags) (string, error) {
 	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
-		return "", a.confirm("")
+		return "", a.confirm(cmd.Context(), "")
 	}
 	f.dry = true
 	var out bytes.Buffer

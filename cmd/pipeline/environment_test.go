@@ -1,0 +1,83 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// banana copies the example, with a listener for operators.
+func banana(t *testing.T) (dir, main string) {
+	t.Helper()
+	dir = t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(filepath.Join("..", "..", "examples", "banana"))))
+	main = filepath.Join(dir, "weir.yaml")
+	change(t, main, `admin: {listen: "off"}`, `admin: {listen: "127.0.0.1:0"}`)
+	return dir, main
+}
+
+// change replaces a piece of a file.
+func change(t *testing.T, file, old, new string) {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Contains(t, string(text), old)
+	require.NoError(t, os.WriteFile(file, []byte(strings.Replace(string(text), old, new, 1)), 0o644))
+}
+
+// Before anything ran, a command that looks says so and makes nothing.
+func TestNothingRanYet(t *testing.T) {
+	dir, main := banana(t)
+	for _, line := range []string{
+		"explain --entity x", "plan", "noise", "audit", "dlq list", "dlq show 1", "dlq discard 1", "dlq edit 1 --file -",
+		"dlq replay 1", "replay --all", "reset --all --yes",
+	} {
+		status, out, errs := call(t, append(strings.Fields(line), "-c", main)...)
+		assert.Equal(t, exitFailed, status, "%s: %s", line, errs)
+		assert.Empty(t, out, line)
+		assert.Contains(t, errs, "nothing has run with this configuration yet", line)
+		require.NoDirExists(t, filepath.Join(dir, "data"), line)
+	}
+}
+
+// A process works with the configuration that it has. A command that names
+// another one is not run with it silently, and explain tells what it can.
+func TestChangedConfigurationIsNotForwarded(t *testing.T) {
+	dir, main := banana(t)
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var out, errs bytes.Buffer
+	process := &app{out: &out, err: &errs, env: func(string) (string, bool) { return "", false }}
+	ended := make(chan int, 1)
+	go func() { ended <- process.execute(ctx, []string{"run", "-c", main}) }()
+	require.Eventually(t, func() bool {
+		_, err := os.Stat(filepath.Join(dir, "data", "kafka", "control.json"))
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+
+	status, said, wrong := call(t, "replay", "-c", main, "--entity", "nobody")
+	require.Zero(t, status, wrong)
+	require.Contains(t, said, "not known")
+
+	customer := filepath.Join(dir, "customers", "acme.yaml")
+	change(t, customer, "banana_id: id", "banana_id: id\n      origin: origin")
+	for _, line := range []string{"replay --all --force", "reset --all --yes", "dlq replay 1"} {
+		status, said, wrong := call(t, append(strings.Fields(line), "-c", main)...)
+		assert.Equal(t, exitFailed, status, line)
+		assert.Empty(t, said, line)
+		assert.Contains(t, wrong, "not the active configuration", line)
+	}
+	status, said, wrong = call(t, "explain", "-c", main, "--entity", "nobody")
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, said, "There is no entity", "the store alone was read: %s", wrong)
+
+	stop()
+	require.Zero(t, <-ended, errs.String())
+}

@@ -1,0 +1,88 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strconv"
+	"syscall"
+	"testing"
+	"unsafe"
+
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/stretchr/testify/require"
+)
+
+// terminal opens a terminal (pty(7)): person is the end of who types and reads.
+func terminal(t *testing.T) (person, program *os.File) {
+	t.Helper()
+	person, err := os.OpenFile("/dev/ptmx", os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = person.Close() })
+	ask := func(request uintptr, number *uint32) {
+		_, _, e := syscall.Syscall(syscall.SYS_IOCTL, person.Fd(), request, uintptr(unsafe.Pointer(number)))
+		require.Zero(t, e)
+	}
+	var locked, number uint32
+	ask(syscall.TIOCSPTLCK, &locked)
+	ask(syscall.TIOCGPTN, &number)
+	program, err = os.OpenFile("/dev/pts/"+strconv.Itoa(int(number)), os.O_RDWR|syscall.O_NOCTTY, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = program.Close() })
+	return person, program
+}
+
+// read gives what the person sees until it matches.
+func read(t *testing.T, person *os.File, pattern string) string {
+	t.Helper()
+	text := ""
+	for !regexp.MustCompile(pattern).MatchString(text) {
+		b := make([]byte, 4096)
+		n, err := person.Read(b)
+		require.NoError(t, err, text)
+		text += string(b[:n])
+	}
+	return text
+}
+
+func TestConfirm(t *testing.T) {
+	for answer, want := range map[string]bool{"y": true, "YES": true, "n": false, "": false, "yep": false} {
+		person, program := terminal(t)
+		a := &app{in: program, err: program}
+		_, err := fmt.Fprintln(person, answer)
+		require.NoError(t, err)
+		if err := a.confirm(t.Context(), "Reset?"); want {
+			require.NoError(t, err, answer)
+		} else {
+			require.EqualError(t, err, "nothing was done", answer)
+		}
+	}
+}
+
+// An interrupt while a question is open is a no, and does not wait for an answer.
+func TestInterruptIsNoAnswer(t *testing.T) {
+	person, program := terminal(t)
+	a := &app{in: program, err: program}
+	ctx, interrupt := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- a.confirm(ctx, "Reset?") }()
+	read(t, person, `\[y/N\] `)
+	interrupt()
+	require.EqualError(t, <-ended, "nothing was done")
+	_, err := fmt.Fprintln(person, "y") // lets the read end
+	require.NoError(t, err)
+}
+
+// The line of progress is gone before a result is on the same terminal.
+func TestProgressMakesRoomForResults(t *testing.T) {
+	person, program := terminal(t)
+	a := &app{out: program, err: program}
+	require.NoError(t, a.with(&operate.Env{}, func(a *app, env *operate.Env) error {
+		env.Progress(3, 4)
+		fmt.Fprintln(a.out, "result")
+		return nil
+	}))
+	text := read(t, person, "result\r\n")
+	require.Regexp(t, `3 of 4 [^\n]*\r\x1b\[Kresult\r\n$`, text)
+}
