@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -24,6 +25,10 @@ func (a *Admin) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[
 	}
 	return offsets, nil
 }
+
+// scanPatience is how long a scan waits for a record before it looks whether
+// the topic still has any of them.
+const scanPatience = 2 * time.Second
 
 // Scanned is one record that Scan found.
 type Scanned struct {
@@ -70,11 +75,25 @@ func (a *Admin) Scan(ctx context.Context, topic string, from, to map[int32]int64
 	}
 	defer cl.Close()
 	for len(limit) > 0 {
-		fetches := cl.PollFetches(ctx)
+		poll, cancel := context.WithTimeout(ctx, scanPatience)
+		fetches := cl.PollFetches(poll)
+		cancel()
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := fetches.Err(); err != nil {
+		switch err := fetches.Err(); {
+		case errors.Is(err, context.DeadlineExceeded):
+			// Retention may have removed all that was left, up to the ends.
+			if start, _, err = a.Offsets(ctx, topic); err != nil {
+				return err
+			}
+			for n, last := range limit {
+				if start[n] >= last {
+					delete(limit, n)
+				}
+			}
+			continue
+		case err != nil:
 			return fmt.Errorf("scan %s: %w", topic, err)
 		}
 		for it := fetches.RecordIter(); !it.Done(); {

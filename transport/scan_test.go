@@ -2,12 +2,15 @@ package transport_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -75,4 +78,35 @@ func TestScan(t *testing.T) {
 			require.Equal(t, later, after, "no record is that new, so it is the end")
 		})
 	}
+}
+
+// A scan ends when retention removes the rest of its range meanwhile, to the end.
+func TestScanOfWhatIsRemovedMeanwhile(t *testing.T) {
+	c := embeddedCluster(t)
+	topic := c.topic(t, "removed", 1)
+	p, err := transport.NewProducer(c.cfg, transport.ProducerConfig{})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, p.Close(context.WithoutCancel(t.Context()))) }()
+	const records = 48 // of 900 kB: several times what is fetched ahead
+	value := make([]byte, 900_000)
+	_, _ = rand.Read(value)
+	for range records {
+		require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: topic, Key: []byte("k"), Value: value}}))
+	}
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.cfg.Brokers...))
+	require.NoError(t, err)
+	defer cl.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	seen := 0
+	require.NoError(t, c.admin(t).Scan(ctx, topic, map[int32]int64{0: 0}, map[int32]int64{0: records}, func(transport.Scanned) error {
+		if seen++; seen == 1 {
+			all := kadm.Offsets{}
+			all.AddOffset(topic, 0, records, -1)
+			_, err := kadm.NewClient(cl).DeleteRecords(ctx, all)
+			return err
+		}
+		return nil
+	}))
+	require.Less(t, seen, records, "the scan was to meet the gap")
 }
