@@ -269,7 +269,7 @@ func looks(b *browser, letter string) {
 	b.t.Helper()
 	pages := map[string]string{
 		"overview": "/", "services": "/services", "letters": "/letters", "letter": letter, "explain": "/explain?entity=B&payload=1",
-		"not-found": "/explain?entity=nobody", "plan": "/plan", "audit": "/audit", "sign-in": "/sign-in",
+		"not-found": "/explain?entity=" + strings.Repeat("nobody", 40), "plan": "/plan", "audit": "/audit", "sign-in": "/sign-in",
 	}
 	for _, width := range []int64{360, 1280} {
 		for _, scheme := range []string{"light", "dark"} {
