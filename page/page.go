@@ -71,7 +71,7 @@ type Page struct {
 	handler   http.Handler
 }
 
-// New makes a page. It fails never: its templates are part of the program.
+// New makes a page. It never fails: its templates are part of the program.
 func New(o Options) *Page {
 	if o.Now == nil {
 		o.Now = time.Now
