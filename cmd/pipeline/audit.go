@@ -53,8 +53,8 @@ func (a *app) auditCommand() *cobra.Command {
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 				fmt.Fprintln(w, "ID\tTIME\tACTOR\tACTION\tENTITY\tSERVICE\tREASON\tDETAIL")
 				for _, r := range rows {
-					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), r.Actor, r.Action,
-						or(r.Entity, "-"), or(r.Service, "-"), or(r.Reason, "-"), or(string(r.Detail), "-"))
+					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.ID, r.Time.UTC().Format(time.RFC3339), visible(r.Actor), r.Action,
+						or(visible(r.Entity), "-"), or(visible(r.Service), "-"), or(visible(r.Reason), "-"), or(visible(string(r.Detail)), "-"))
 				}
 				if err := w.Flush(); err != nil {
 					return err

@@ -9,6 +9,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"strconv"
+	"strings"
+	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -98,4 +101,30 @@ func quiet(c *config.Config, w io.Writer) *slog.Logger {
 		level = slog.LevelError
 	}
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
+}
+
+// visible gives a text that came from elsewhere as it may stand in a table on a
+// terminal: quoted where it holds what does not print, or is no UTF-8.
+func visible(s string) string {
+	if harmless(s) == s && !strings.ContainsAny(s, "\t\n") {
+		return s
+	}
+	return strconv.Quote(s)
+}
+
+// harmless gives a text of several lines without what would steer a terminal.
+func harmless(s string) string {
+	var b strings.Builder
+	for len(s) > 0 {
+		r, size := utf8.DecodeRuneInString(s)
+		switch piece := s[:size]; {
+		case r == '\n' || r == '\t' || strconv.IsPrint(r) && (r != utf8.RuneError || size > 1):
+			b.WriteString(piece)
+		default:
+			quoted := strconv.Quote(piece)
+			b.WriteString(quoted[1 : len(quoted)-1])
+		}
+		s = s[size:]
+	}
+	return b.String()
 }

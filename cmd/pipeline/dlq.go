@@ -73,6 +73,9 @@ func (a *app) dlqListCommand() *cobra.Command {
 			if err := checkLetterWords(stage, state); err != nil {
 				return err
 			}
+			if f.Limit < 1 || f.AfterID < 0 {
+				return &usageError{errors.New("--limit must be at least 1 and --after not negative")}
+			}
 			f.Stage, f.State = store.Stage(stage), store.LetterState(state)
 			if f.State == "all" {
 				f.State = ""
@@ -100,7 +103,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 					if l.Service != "" {
 						where = l.Service
 					}
-					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Stage, l.Code, where, l.Entity, l.Reason)
+					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Stage, l.Code, visible(where), l.Entity, visible(l.Reason))
 				}
 				if err := w.Flush(); err != nil {
 					return err
@@ -114,6 +117,8 @@ func (a *app) dlqListCommand() *cobra.Command {
 	}
 	letterFilterFlags(c, &f, &stage)
 	c.Flags().StringVar(&state, "state", string(store.LetterOpen), "open, replayed, obsolete, discarded or all")
+	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"open", "replayed", "obsolete", "discarded", "all"}, cobra.ShellCompDirectiveNoFileComp))
+	a.completeServices(c)
 	c.Flags().Int64Var(&f.AfterID, "after", 0, "page on: only larger ids")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "how many")
 	return a.needConfig(c)
@@ -144,7 +149,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
 				row := func(name string, value any) {
 					if v := fmt.Sprint(value); v != "" {
-						fmt.Fprintf(w, "%s\t%s\n", name, v)
+						fmt.Fprintf(w, "%s\t%s\n", name, visible(v))
 					}
 				}
 				row("id", l.ID)
@@ -168,8 +173,12 @@ func (a *app) dlqShowCommand() *cobra.Command {
 				if err := w.Flush(); err != nil {
 					return err
 				}
-				fmt.Fprintf(a.out, "\n%s\n", l.Payload)
-				return nil
+				payload := string(l.Payload)
+				if isTerminal(a.out) {
+					payload = harmless(payload)
+				}
+				_, err = fmt.Fprintf(a.out, "\n%s\n", payload)
+				return err
 			})
 		},
 	}

@@ -81,3 +81,53 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 	stop()
 	require.Zero(t, <-ended, errs.String())
 }
+
+// --respect-dam=false is --force.
+func TestNotToRespectTheDamIsForce(t *testing.T) {
+	_, main := banana(t)
+	status, _, errs := call(t, "run", "-c", main, "--until-idle")
+	require.Zero(t, status, errs)
+	numbers := func(flag string) string {
+		status, out, errs := call(t, "replay", "-c", main, "--customer", "acme", "--dry-run", "--json", flag)
+		require.Zero(t, status, errs)
+		return out
+	}
+	require.JSONEq(t, numbers("--force"), numbers("--respect-dam=false"))
+	require.NotEqual(t, numbers("--force"), numbers("--respect-dam"))
+}
+
+// What producers and callers write cannot steer an operator's terminal, nor
+// make a row look like two.
+func TestWhatComesFromElsewhereIsQuoted(t *testing.T) {
+	dir, main := banana(t)
+	const steers = "B\x1b[31m\u009b\tX"
+	events := filepath.Join(dir, "events", "registry.jsonl")
+	change(t, events, "", `{"banana":{"id":"B\u001b[31m\u009b\tX","origin":"EC","n":{"k\u001b[2J\u009b":1}},"meta":{"event_id":"x\u001b[2J","op":"upsert","lsn":1}}`+"\n"+
+		`{"banana":{"id":"B\u001b[31m\u009b\tX","origin":"EC","n":{"k\u001b[2J\u009b":2}},"meta":{"event_id":"y","op":"upsert","lsn":2}}`+"\n"+
+		"\x1b[31m\n")
+	for _, line := range []string{
+		"run --until-idle", "replay --force --reason line\none --entity " + steers, "run --until-idle",
+		"audit", "dlq list", "explain --payload --entity " + steers, "noise", "plan",
+	} {
+		args := strings.Split(line, " ")
+		status, out, errs := call(t, append([]string{args[0], "-c", main}, args[1:]...)...)
+		if args[0] == "dlq" {
+			status, out, errs = call(t, "dlq", "list", "-c", main)
+		}
+		require.Zero(t, status, "%s: %s", line, errs)
+		require.NotRegexp(t, "[\x1b\u009b]", out, line)
+		if args[0] == "audit" {
+			require.Contains(t, out, `"B\x1b[31m\u009b\tX"`)
+			require.Contains(t, out, `"line\none"`)
+		}
+	}
+}
+
+func TestHarmless(t *testing.T) {
+	for text, want := range map[string]string{
+		"{\"a\":\n\t1}": "{\"a\":\n\t1}", "ü日本\ufffd": "ü日本\ufffd", `C:\"x"`: `C:\"x"`,
+		"\x1b[2Ja\x00\xff\r\u009b": `\x1b[2Ja\x00\xff\r\u009b`,
+	} {
+		require.Equal(t, want, harmless(text))
+	}
+}

@@ -120,6 +120,21 @@ func TestOperatorsUsage(t *testing.T) {
 		"replay --all --force --respect-dam":   "opposites",
 		"replay --letters --customer acme":     "--letters goes with",
 		"replay --letters":                     "--yes",
+		"replay --letters --yes --all":         "--letters goes with",
+		"replay --letters --yes --since 1h":    "--letters goes with",
+		"replay --letters --yes --outdated":    "--letters goes with",
+		"replay --letters --yes --rate 5":      "--letters goes with",
+		"replay --letters --yes --resume":      "--letters goes with",
+		"replay --letters --entities no.txt":   "--letters goes with",
+		"replay --letters --respect-dam=false": "--letters goes with", // that is --force
+		"replay --all --yes":                   "--yes goes with --letters",
+		"replay --resume 3":                    "--resume=3",
+		"replay --resume=-5":                   "no job's number",
+		"replay --resume=0":                    "no job's number",
+		"replay --resume --force":              "as it was begun",
+		"replay --resume --customer acme":      "as it was begun",
+		"replay --resume --reason because":     "as it was begun",
+		"replay --resume --all":                "exactly one way",
 		"reset --all":                          "--yes",
 		"reset --entities - ":                  "--yes",
 		"reset --yes":                          "say which entities",
@@ -133,6 +148,9 @@ func TestOperatorsUsage(t *testing.T) {
 		"dlq edit 1":                           "--file",
 		"dlq edit none":                        "none",
 		"dlq list --state lost":                "--state lost",
+		"dlq list --limit 0":                   "--limit",
+		"dlq list --limit -3":                  "--limit",
+		"dlq list --after -1":                  "--after",
 		"audit --limit 0":                      "--limit",
 	} {
 		status, out, errs := call(t, append(strings.Fields(line), "-c", main)...)
@@ -156,6 +174,8 @@ func TestHelpAndCompletion(t *testing.T) {
 		"reset -c " + main + " --customer ":         "zest",
 		"dlq replay -c " + main + " --service acme": "acme/ripeness@archive",
 		"dlq discard -c " + main + " --stage ":      "deliver",
+		"dlq list -c " + main + " --state ":         "obsolete",
+		"dlq list -c " + main + " --service ":       "acme/ripeness@archive",
 	} {
 		words := strings.Split(line, " ")
 		status, out, _ := call(t, append([]string{"__complete"}, words...)...)

@@ -169,8 +169,12 @@ func (a *app) printNoise(r noiseResult, others bool) error {
 		}
 		if s.Offered != nil {
 			offered = true
+			rules := make([]string, len(s.Offered))
+			for i, rule := range s.Offered {
+				rules[i] = visible(rule)
+			}
 			fmt.Fprintf(a.out, "  stripping %s would have made %s of them (%s of all) noise, and saved %s projections\n",
-				strings.Join(s.Offered, ", "), n(s.Saved.Events), percent(s.Saved.Events, s.Events), n(s.Saved.Projections))
+				strings.Join(rules, ", "), n(s.Saved.Events), percent(s.Saved.Events, s.Events), n(s.Saved.Projections))
 		}
 	}
 	if !offered {
@@ -183,7 +187,7 @@ func (a *app) printNoise(r noiseResult, others bool) error {
 func printCause(out io.Writer, c noise.Cause, share string) {
 	var names, readers []string
 	for _, f := range c.Fields {
-		names = append(names, or(f.Pattern, "(the whole document)"))
+		names = append(names, or(visible(f.Pattern), "(the whole document)"))
 		readers = append(readers, f.ReadBy...)
 	}
 	state := "nobody reads it"
@@ -195,7 +199,7 @@ func printCause(out io.Writer, c noise.Cause, share string) {
 	} else if !c.Strippable {
 		state = "no rule can name it"
 	}
-	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, or(c.Example, "the document"), c.Entity)
+	fmt.Fprintf(out, "    %s (%s) %s: %s; such as %s of %s\n", humanize.Comma(c.Events), share, strings.Join(names, " + "), state, or(visible(c.Example), "the document"), visible(c.Entity))
 }
 
 // printRules prints the lists of rules as the configuration takes them. Texts
@@ -231,6 +235,6 @@ func quote(s string) string {
 	var b strings.Builder
 	e := json.NewEncoder(&b)
 	e.SetEscapeHTML(false)
-	_ = e.Encode(s) // a string always has a JSON form
-	return strings.TrimSuffix(b.String(), "\n")
+	_ = e.Encode(s)                                       // a string always has a JSON form
+	return harmless(strings.TrimSuffix(b.String(), "\n")) // escapes as YAML has them
 }

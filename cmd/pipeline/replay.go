@@ -18,6 +18,9 @@ import (
 	"github.com/spf13/cobra"
 )
 
+// latestJob is the number that stands for the latest unfinished job.
+const latestJob = -1
+
 // taskFlags are those that select entities and services, and say how.
 type taskFlags struct {
 	entities            []string
@@ -195,15 +198,35 @@ func (a *app) replayCommand() *cobra.Command {
 			"  pipeline replay -c weir.yaml --customer acme --rate 200/s\n" +
 			"  pipeline replay -c weir.yaml --since 2h --wait\n" +
 			"  pipeline replay -c weir.yaml --outdated",
-		Args: cobra.NoArgs,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if f.resume == latestJob && len(args) == 1 {
+				return fmt.Errorf("%q is no argument: a job's number is part of the flag, like --resume=3", args[0])
+			}
+			return cobra.NoArgs(cmd, args)
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if f.force && cmd.Flags().Changed("respect-dam") && f.respect {
-				return &usageError{errors.New("--force and --respect-dam are opposites")}
+			if cmd.Flags().Changed("respect-dam") {
+				if f.force && f.respect {
+					return &usageError{errors.New("--force and --respect-dam are opposites")}
+				}
+				f.force = f.force || !f.respect
+			}
+			if f.yes && !f.letters {
+				return &usageError{errors.New("--yes goes with --letters: nothing else asks")}
+			}
+			if cmd.Flags().Changed("resume") {
+				if f.resume != latestJob && f.resume < 1 {
+					return &usageError{fmt.Errorf("--resume=%d: that is no job's number", f.resume)}
+				}
+				if f.force || f.reason != "" || len(f.services)+len(f.customers)+len(f.projections) > 0 {
+					return &usageError{errors.New("--resume goes on with a job as it was begun: of the other flags only --rate, --wait and --dry-run go with it")}
+				}
 			}
 			if f.letters {
 				letters.all, letters.dry, letters.wait, letters.reason = true, f.dry, f.wait, f.reason
-				if len(f.services) > 1 || len(f.customers)+len(f.projections) > 0 || len(f.entities) > 1 || f.force {
-					return &usageError{errors.New("--letters goes with at most one --service and --entity")}
+				if len(f.services) > 1 || len(f.customers)+len(f.projections) > 0 || len(f.entities) > 1 || f.force ||
+					f.list != "" || f.all || f.outdated || f.since != "" || f.until != "" || f.rate != "" || f.resume != 0 {
+					return &usageError{errors.New("--letters goes with at most one --service and --entity, and no other selection, --rate or --force")}
 				}
 				if len(f.services) == 1 {
 					letters.filter.Service = f.services[0]
@@ -225,8 +248,8 @@ func (a *app) replayCommand() *cobra.Command {
 	c.Flags().StringVar(&f.until, "until", "", "and before then")
 	c.Flags().BoolVar(&f.force, "force", false, "send also what equals the customer's last one")
 	c.Flags().BoolVar(&f.respect, "respect-dam", true, "hold back what equals the customer's last one; the opposite of --force")
-	c.Flags().Int64Var(&f.resume, "resume", 0, "go on with an unfinished job: its number, or nothing for the latest")
-	c.Flags().Lookup("resume").NoOptDefVal = "-1"
+	c.Flags().Int64Var(&f.resume, "resume", 0, "go on with an unfinished job: --resume for the latest, --resume=3 for job 3")
+	c.Flags().Lookup("resume").NoOptDefVal = strconv.Itoa(latestJob)
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--letters)")
 	return a.needConfig(c)
 }
@@ -274,13 +297,13 @@ func resumed(ctx context.Context, env *operate.Env, kind operate.Kind, id int64,
 		return t, err
 	}
 	for _, j := range jobs {
-		if id == -1 || j.ID == id {
+		if id == latestJob || j.ID == id {
 			again, err := operate.Resume(j)
 			again.Rate = t.Rate
 			return again, err
 		}
 	}
-	if id == -1 {
+	if id == latestJob {
 		return t, fmt.Errorf("there is no unfinished %s", kind)
 	}
 	return t, fmt.Errorf("there is no unfinished %s %d", kind, id)
