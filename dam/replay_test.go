@@ -187,6 +187,23 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	}
 }
 
+// A forced decision for the sake of one change does nothing when it is repeated,
+// or when the entity has a newer change anyway.
+func TestForcedDecisionAboutOneVersion(t *testing.T) {
+	p := bananaPlan(t)
+	key := store.Key{Service: 1, Entity: "B-007"}
+	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{
+		ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Force: true,
+	}}
+	for version, sent := range map[int64]int{7: 1, 8: 0} {
+		_, result := decideOne(t, p, store.Entity{ID: "B-007"}, r, map[store.Key]*store.Row{
+			key: {Key: key, Found: true, Version: change.NewVersion(1, version), Content: change.Retracted()},
+		})
+		require.Len(t, result.changes, sent)
+		require.Empty(t, result.replayed)
+	}
+}
+
 // A log sink's letter goes out as it was, behind what is newer, and no row moves.
 func TestResendTouchesNoRow(t *testing.T) {
 	p := bananaPlan(t)

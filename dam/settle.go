@@ -52,13 +52,18 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 			out.passed[c.service]++
 			continue
 		}
-		if r := c.record.Control; r != nil && r.Letter != 0 {
-			if row.Found && row.Version > r.Version {
-				// A newer change was decided since, and is delivered or a letter itself.
-				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: store.LetterObsolete})
+		if r := c.record.Control; r != nil && (r.Letter != 0 || r.Version != 0) {
+			// A newer change that was decided since is delivered or a letter itself.
+			overtaken, state := row.Found && row.Version > r.Version, store.LetterReplayed
+			if overtaken {
+				state = store.LetterObsolete
+			}
+			if r.Letter != 0 {
+				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: state})
+			}
+			if overtaken {
 				continue
 			}
-			out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: store.LetterReplayed})
 		}
 		content, equal, err := compare(p, c, row)
 		if err != nil {

@@ -90,7 +90,7 @@ type Control struct {
 	ID       string         `json:"id"`                 // unique per request
 	Action   Action         `json:"action"`             //
 	Services []string       `json:"services,omitempty"` // empty: all
-	Version  change.Version `json:"version,omitempty"`  // Release: only rows that have this version; with Letter: the version that died
+	Version  change.Version `json:"version,omitempty"`  // Release: only rows that have this version; Redecide: none that has a newer one, 0 with no Letter: all
 	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string         `json:"actor,omitempty"`    // who asked
 	Reason   string         `json:"reason,omitempty"`   // why

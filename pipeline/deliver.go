@@ -55,7 +55,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 			Logger:    p.log, Metrics: p.deliverMetrics,
 		})
 		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
-		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: d.Handle})
+		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: repairs.behind(d.Handle)})
 		deliverers = append(deliverers, d)
 	}
 	p.parts.mu.Lock()
@@ -113,12 +113,18 @@ const deliverBatch = 500
 
 // control appends a control record to the inbox.
 func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {
-	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+	record, err := p.controlRecord(entity, c)
 	if err != nil {
 		return err
 	}
-	return p.append.Append(ctx, []transport.Record{{
+	return p.append.Append(ctx, []transport.Record{record})
+}
+
+// controlRecord gives the inbox record of a control record.
+func (p *Pipeline) controlRecord(entity string, c inbox.Control) (transport.Record, error) {
+	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+	return transport.Record{
 		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,
 		Headers: []transport.Header{{Key: inbox.Header, Value: head}},
-	}})
+	}, err
 }
