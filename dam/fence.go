@@ -179,10 +179,13 @@ func (f fence) note(e *inbox.Event, mark string, version change.Version, at time
 	// The last position is that of the newest event, also when it has none.
 	if e.Topic != "" || len(s.Positions) > 0 {
 		was := slices.IndexFunc(s.Positions, func(p position) bool { return p.Topic == e.Topic && p.Partition == e.Partition })
+		offset := e.Offset
 		if was >= 0 {
+			// A replay may be newer by its sequence and yet stand further up.
+			offset = max(offset, s.Positions[was].Offset)
 			s.Positions = slices.Delete(s.Positions, was, was+1)
 		}
-		s.Positions = append(s.Positions, position{e.Topic, e.Partition, e.Offset})
+		s.Positions = append(s.Positions, position{e.Topic, e.Partition, offset})
 		if n := len(s.Positions) - maxPositions; n > 0 {
 			s.Positions = slices.Delete(s.Positions, 0, n)
 		}

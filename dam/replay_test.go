@@ -72,6 +72,23 @@ func TestReplayedEventsAreFencedByWhatCameSince(t *testing.T) {
 	}
 }
 
+// A replay that is newer by its sequence does not open the way for what stands
+// behind it in the stream and was taken before.
+func TestReplayedEventMovesNoPositionBack(t *testing.T) {
+	of := func(offset int64, sequence string) *inbox.Event {
+		return &inbox.Event{Origin: inbox.Origin{Source: "s", Topic: "t", Offset: offset}, Sequence: sequence}
+	}
+	f := fence{}
+	f.note(of(4, "7"), "", change.NewVersion(1, 1), time.Unix(1, 0))
+	f.note(of(6, ""), "", change.NewVersion(1, 2), time.Unix(2, 0))
+	letter := of(5, "8")
+	letter.Replay = &inbox.Replay{Letter: 1, Died: 1500}
+	require.Equal(t, fresh, f.check(letter, ""))
+	f.note(letter, "", change.NewVersion(1, 9), time.Unix(3, 0))
+	require.Equal(t, stalePosition, f.check(of(6, ""), ""), "it was taken")
+	require.Equal(t, fresh, f.check(of(7, ""), ""))
+}
+
 // Whatever a source sends and whichever of it dies and comes again later, at the
 // end the newest event that was not left out is the one that counts, and a
 // repetition of a replay changes nothing.
