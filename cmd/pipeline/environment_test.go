@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -129,5 +130,21 @@ func TestHarmless(t *testing.T) {
 		"\x1b[2Ja\x00\xff\r\u009b": `\x1b[2Ja\x00\xff\r\u009b`,
 	} {
 		require.Equal(t, want, harmless(text))
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, syscall.ENOSPC }
+
+// A command whose result could not be written fails, whatever prints it.
+func TestResultThatIsNotWritten(t *testing.T) {
+	_, main := banana(t)
+	for _, line := range []string{"validate", "validate --json", "test", "run --until-idle", "replay --all --dry-run", "audit", "dlq list", "noise", "plan"} {
+		var errs bytes.Buffer
+		a := &app{out: fullDisk{}, err: &errs, env: func(string) (string, bool) { return "", false }}
+		status := a.execute(t.Context(), append(strings.Fields(line), "-c", main))
+		require.Equal(t, exitFailed, status, line)
+		require.Contains(t, errs.String(), syscall.ENOSPC.Error(), line)
 	}
 }

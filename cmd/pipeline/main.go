@@ -80,9 +80,14 @@ func (a *app) main(ctx context.Context, args []string) int {
 // execute runs one command and gives the exit status.
 func (a *app) execute(ctx context.Context, args []string) int {
 	a.args = args
+	results := &output{Writer: a.out}
+	a.out = results
 	root := a.root()
 	root.SetArgs(args)
 	err := root.ExecuteContext(ctx)
+	if err == nil && results.failed != nil {
+		err = fmt.Errorf("the result could not be written: %w", results.failed)
+	}
 	var usage *usageError
 	var said *exitError
 	switch {
@@ -96,6 +101,21 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	}
 	fmt.Fprintln(a.err, "error:", err)
 	return exitFailed
+}
+
+// output remembers that a result could not be written: a command whose result
+// nobody has did not succeed.
+type output struct {
+	io.Writer
+	failed error
+}
+
+func (o *output) Write(b []byte) (int, error) {
+	n, err := o.Writer.Write(b)
+	if err != nil {
+		o.failed = err
+	}
+	return n, err
 }
 
 func (a *app) root() *cobra.Command {
