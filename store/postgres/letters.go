@@ -138,23 +138,40 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	return counts, nil
 }
 
+// prunePage bounds one statement of Prune: however much there is, none takes so
+// long that the server seems to be silent, and each that succeeded stays done.
+const prunePage = 10_000
+
+// The oldest have the lowest ids, so a page is at the start of the index.
+const (
+	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE created_at < $1 ORDER BY id LIMIT $2))`
+	sqlPruneAudit   = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY id LIMIT $2))`
+	sqlPruneJobs    = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY id LIMIT $2))`
+)
+
 // Prune implements store.DeadLetters.
 func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
-	var n int64
-	err := s.inTx(ctx, "prune", func(tx pgx.Tx) error {
-		a, err := tx.Exec(ctx, `DELETE FROM dead_letters WHERE created_at < $1`, letters)
-		if err != nil {
-			return err
+	a, err := s.pruned(ctx, sqlPruneLetters, letters)
+	if err != nil {
+		return a, err
+	}
+	b, err := s.pruned(ctx, sqlPruneAudit, audit)
+	if err != nil {
+		return a + b, err
+	}
+	_, err = s.pruned(ctx, sqlPruneJobs, audit)
+	return a + b, err
+}
+
+// pruned deletes page by page and tells how many rows.
+func (s *Store) pruned(ctx context.Context, statement string, before time.Time) (n int, err error) {
+	for {
+		tag, err := s.pool.Exec(ctx, statement, before, prunePage)
+		n += int(tag.RowsAffected())
+		if err != nil || tag.RowsAffected() < prunePage {
+			return n, failed("prune", err)
 		}
-		b, err := tx.Exec(ctx, `DELETE FROM audit WHERE time < $1`, audit)
-		if err != nil {
-			return err
-		}
-		n = a.RowsAffected() + b.RowsAffected()
-		_, err = tx.Exec(ctx, `DELETE FROM jobs WHERE state <> 'open' AND updated_at < $1`, audit)
-		return err
-	})
-	return int(n), err
+	}
 }
 
 // Audits implements store.Reader.

@@ -167,32 +167,43 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	return counts, nil
 }
 
+// prunePage bounds one transaction of Prune, so that decisions never wait long
+// for it.
+const prunePage = 2000
+
 // Prune implements store.DeadLetters.
 func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
-	var n int64
-	err := s.write(ctx, "prune", func(t tx) error {
-		n = 0
-		for _, d := range []struct {
-			sql    string
-			before time.Time
-		}{
-			{`DELETE FROM dead_letters WHERE created_at < ?`, letters},
-			{`DELETE FROM audit WHERE time < ?`, audit},
-		} {
-			r, err := t.conn.ExecContext(t.ctx, d.sql, micros(d.before))
+	a, err := s.pruned(ctx, `DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE created_at < ? ORDER BY id LIMIT ?)`, letters)
+	if err != nil {
+		return a, err
+	}
+	b, err := s.pruned(ctx, `DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE time < ? ORDER BY id LIMIT ?)`, audit)
+	if err != nil {
+		return a + b, err
+	}
+	_, err = s.pruned(ctx, `DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state <> 'open' AND updated_at < ? ORDER BY id LIMIT ?)`, audit)
+	return a + b, err
+}
+
+// pruned deletes page by page and tells how many rows.
+func (s *Store) pruned(ctx context.Context, statement string, before time.Time) (n int, err error) {
+	for {
+		var page int64
+		err := s.write(ctx, "prune", func(t tx) error {
+			r, err := t.conn.ExecContext(t.ctx, statement, micros(before), prunePage)
 			if err != nil {
 				return failed("prune", err)
 			}
-			some, err := r.RowsAffected()
-			if err != nil {
-				return failed("prune", err)
-			}
-			n += some
+			page, err = r.RowsAffected()
+			return failed("prune", err)
+		})
+		if err != nil {
+			return n, err
 		}
-		_, err := t.conn.ExecContext(t.ctx, `DELETE FROM jobs WHERE state <> 'open' AND updated_at < ?`, micros(audit))
-		return failed("prune", err)
-	})
-	return int(n), err
+		if n += int(page); page < prunePage {
+			return n, nil
+		}
+	}
 }
 
 // Audits implements store.Reader.

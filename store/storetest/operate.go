@@ -74,6 +74,16 @@ var operatorTests = []operatorTest{
 		require.ErrorIs(t, f.a.AmendLetter(t.Context(), all[1].ID+100, []byte("{}"), someAudit), store.ErrNotFound)
 		require.Len(t, f.audits(), 2, "nothing happened, so nothing is on record")
 	}},
+	{"more is pruned than one transaction takes", func(t *testing.T, f *operatorFixture) {
+		const many = 10_001
+		require.NoError(t, f.a.AddAudits(t.Context(), slices.Repeat([]store.Audit{{Actor: "root", Action: "reset"}}, many)))
+		n, err := f.b.Prune(t.Context(), time.Now().Add(-time.Hour), time.Now().Add(time.Hour))
+		require.NoError(t, err)
+		assert.Equal(t, many, n)
+		left, err := f.a.Audits(t.Context(), 0, 1)
+		require.NoError(t, err)
+		assert.Empty(t, left)
+	}},
 	{"letters move from one state only, with one audit row", func(t *testing.T, f *operatorFixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:3]))
 		all := f.list(store.LetterFilter{})
