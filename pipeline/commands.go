@@ -184,7 +184,6 @@ func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	frames := &frames{w: w}
-	p.log.Info("running a command for an operator", "command", c.Args[0], "actor", c.Actor)
 	status := p.opt.Commands(ctx, c, p.Tools, frameWriter{frames, false}, frameWriter{frames, true})
 	frames.send(Frame{Exit: &status})
 }

@@ -24,7 +24,7 @@ import (
 var ErrNothingRan = errors.New("nothing has run with this configuration yet")
 
 // ErrNotActive says that another configuration than this one is active.
-var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, or start it first")
+var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (pipeline reload)")
 
 // ErrInUse says that another process has the data folder open.
 var ErrInUse = embedded.ErrInUse

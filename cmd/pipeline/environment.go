@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"os/user"
 	"slices"
@@ -33,8 +34,9 @@ type served struct {
 }
 
 // executor runs commands of other processes in this one, with its open store
-// and log.
-func (a *app) executor(cfg *config.Config) pipeline.Executor {
+// and log. It logs which command and whose, and no argument: they may hold what
+// is for the audit alone.
+func (a *app) executor(cfg *config.Config, log *slog.Logger) pipeline.Executor {
 	return func(ctx context.Context, c pipeline.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
 		s := &app{
 			out: out, err: err, in: bytes.NewReader(c.Stdin), env: a.env,
@@ -49,6 +51,7 @@ func (a *app) executor(cfg *config.Config) pipeline.Executor {
 			fmt.Fprintf(err, "a command must say who asks: its actor is empty\n")
 			return exitUsage
 		}
+		log.Info("running a command for an operator", "command", found.CommandPath(), "actor", c.Actor)
 		return s.execute(ctx, c.Args)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -190,10 +192,11 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 	cfg, err := config.Load(filepath.Join("..", "..", "examples", "banana", "weir.yaml"), os.LookupEnv)
 	require.NoError(t, err)
 	asked := errors.New("its tools were asked for")
-	run := a.executor(cfg)
+	var log bytes.Buffer
+	run := a.executor(cfg, slog.New(slog.NewTextHandler(&log, nil)))
 	for line, want := range map[string]int{
 		"run": exitUsage, "generate /tmp/x": exitUsage, "migrate": exitUsage, "dlq edit 1": exitUsage, "": exitUsage, "dlq": exitUsage,
-		"completion bash": exitUsage, "replay": exitUsage, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
+		"completion bash": exitUsage, "replay": exitUsage, "--reason=private replay --all": exitFailed, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
 	} {
 		var out, errs bytes.Buffer
 		status := run(t.Context(), pipeline.Command{Args: strings.Fields(line), Actor: "me@here", Terminal: true},
@@ -202,6 +205,12 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 		require.Empty(t, out.String(), line)
 		require.Equal(t, want == exitFailed, strings.Contains(errs.String(), asked.Error()), "%s: %s", line, errs.String())
 	}
+	require.Contains(t, log.String(), `command="pipeline replay" actor=me@here`)
+	require.NotContains(t, log.String(), "private")
+	// The audit must name somebody.
+	var errs bytes.Buffer
+	require.Equal(t, exitUsage, run(t.Context(), pipeline.Command{Args: []string{"replay", "--all"}}, nil, io.Discard, &errs))
+	require.Contains(t, errs.String(), "who asks")
 }
 
 func TestRoles(t *testing.T) {

@@ -78,7 +78,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	opt.Load = func() (*config.Config, error) { return a.read() }
 	var p *pipeline.Pipeline // serves commands only when it is open
 	opt.Commands = func(ctx context.Context, c pipeline.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
-		return a.executor(p.Config())(ctx, c, tools, out, err)
+		return a.executor(p.Config(), log)(ctx, c, tools, out, err)
 	}
 	opt.Page = operatorsPage(reg, log)
 	hangups := make(chan os.Signal, 1)
