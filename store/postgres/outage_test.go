@@ -91,6 +91,26 @@ func TestCompareAndSwapConnectionLostAtCommit(t *testing.T) {
 	assert.Equal(t, change.Content(marker), rows[0].Content)
 }
 
+// What adds to a report must know whether it did.
+func TestReportConnectionLostAtCommit(t *testing.T) {
+	direct, location := migrated(t)
+	proxy := newProxy(t, location)
+	s := handle(t, proxy.url)
+	update := func() error {
+		return s.UpdateReport(t.Context(), "noise", "today", func(body []byte) ([]byte, error) { return append(body, marker...), nil })
+	}
+	proxy.arm(beforeCommit)
+	err := update()
+	assert.Contains(t, []store.Class{store.Retry, store.Unknown}, store.ClassOf(err), "%v", err)
+	proxy.arm(afterCommit)
+	err = update()
+	assert.Equal(t, store.Unknown, store.ClassOf(err), "%v", err)
+	reports, err := direct.ListReports(t.Context(), "noise")
+	require.NoError(t, err)
+	require.Len(t, reports, 1)
+	assert.Equal(t, marker, string(reports[0].Body))
+}
+
 // A server that is killed gives errors that a caller may wait out, and goes on
 // where it was, with all that was acknowledged.
 func TestServerKilled(t *testing.T) {

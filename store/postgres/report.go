@@ -46,20 +46,28 @@ func (s *Store) UpdateReport(ctx context.Context, kind, name string, f func(body
 	if kind == "" || name == "" {
 		return bug("update report: kind and name are needed")
 	}
-	return s.inTx(ctx, "update report", func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, sqlMakeReport, kind, name); err != nil {
-			return err
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failed("update report", err)
+	}
+	defer release(conn)
+	var body []byte
+	if _, err = conn.Exec(ctx, begin); err == nil {
+		if _, err = conn.Exec(ctx, sqlMakeReport, kind, name); err == nil {
+			err = conn.QueryRow(ctx, sqlReadReport, kind, name).Scan(&body)
 		}
-		var body []byte
-		if err := tx.QueryRow(ctx, sqlReadReport, kind, name).Scan(&body); err != nil {
-			return err
-		}
-		body, err := f(body)
-		if err == nil {
-			_, err = tx.Exec(ctx, sqlWriteReport, kind, name, body)
-		}
-		return err
-	})
+	}
+	if err == nil {
+		body, err = f(body)
+	}
+	if err != nil {
+		return failed("update report", err)
+	}
+	// To repeat it would add what f adds twice, so the outcome must be certain.
+	b := new(pgx.Batch)
+	b.Queue(sqlWriteReport, kind, name, body)
+	queueCommit(b)
+	return failedCommit("update report", conn.SendBatch(ctx, b).Close())
 }
 
 // ListReports implements store.Reports.
