@@ -132,12 +132,22 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 }
 
 // awaitRevision gives the active revision when it is this process's
-// configuration again, false when ctx ended.
+// configuration again, false when ctx ended. A store that failed over without
+// its last commits may have lost the activation itself: no process would go on
+// then, so it is made once more, as a restart would.
 func (p *Pipeline) awaitRevision(ctx context.Context) (store.Revision, bool) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
-		if active, err := p.store.Active(ctx); err == nil && bytes.Equal(active.Fingerprint, p.plan().Fingerprint) {
+		own := p.plan()
+		active, err := p.store.Active(ctx)
+		if err == nil && active.Number < own.Revision {
+			// Not by force: a configuration that came since then stays.
+			if active, err = p.store.Activate(ctx, own.Fingerprint, false); err == nil {
+				p.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
+			}
+		}
+		if err == nil && bytes.Equal(active.Fingerprint, own.Fingerprint) {
 			return active, true
 		}
 		select {

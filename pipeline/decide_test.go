@@ -1,0 +1,55 @@
+package pipeline
+
+import (
+	"context"
+	"log/slog"
+	"path/filepath"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/stretchr/testify/require"
+)
+
+// I8, I12: a process whose configuration the store has lost makes it active
+// again; one whose configuration was replaced waits.
+func TestAwaitingTheOwnRevision(t *testing.T) {
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, s.Close()) }()
+	require.NoError(t, s.Migrate(t.Context()))
+	activate := func(fingerprint string) {
+		_, err := s.Activate(t.Context(), []byte(fingerprint), false)
+		require.NoError(t, err)
+	}
+	process := func(fingerprint string, revision int64) *Pipeline {
+		p := &Pipeline{store: s, log: slog.New(slog.DiscardHandler)}
+		p.now.Store(newSettings(nil, &dam.Plan{Fingerprint: []byte(fingerprint), Revision: revision}))
+		return p
+	}
+	activate("older")
+	active, ok := process("lost", 2).awaitRevision(t.Context())
+	require.True(t, ok)
+	require.EqualValues(t, 2, active.Number)
+
+	activate("newer")
+	ctx, cancel := context.WithCancel(t.Context())
+	found := make(chan bool, 1)
+	go func() {
+		_, ok := process("lost", 2).awaitRevision(ctx)
+		found <- ok
+	}()
+	cancel()
+	require.False(t, <-found)
+	now, err := s.Active(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "newer", string(now.Fingerprint))
+	require.EqualValues(t, 3, now.Number)
+
+	// Two that were both lost: the latest of them is the one that goes on.
+	_, ok = process("latest", 5).awaitRevision(t.Context())
+	require.True(t, ok)
+	now, err = s.Active(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, "latest", string(now.Fingerprint))
+}
