@@ -129,7 +129,7 @@ func TestOperatorsUsage(t *testing.T) {
 		"replay --letters --yes --resume":      "--letters goes with",
 		"replay --letters --entities no.txt":   "--letters goes with",
 		"replay --letters --respect-dam=false": "--letters goes with", // that is --force
-		"replay --all --yes":                   "--yes goes with --letters",
+		"replay --yes":                         "say which entities",  // nothing to answer, and no harm
 		"replay --resume 3":                    "--resume=3",
 		"replay --resume=-5":                   "no job's number",
 		"replay --resume=0":                    "no job's number",

@@ -211,9 +211,6 @@ func (a *app) replayCommand() *cobra.Command {
 				}
 				f.force = f.force || !f.respect
 			}
-			if f.yes && !f.letters {
-				return &usageError{errors.New("--yes goes with --letters: nothing else asks")}
-			}
 			if cmd.Flags().Changed("resume") {
 				if f.resume != latestJob && f.resume < 1 {
 					return &usageError{fmt.Errorf("--resume=%d: that is no job's number", f.resume)}
