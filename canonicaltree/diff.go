@@ -150,7 +150,7 @@ func (d *differ) objects(a, b uint32, g agreement) bool {
 		default:
 			order = bytes.Compare(p.name(), q.name())
 		}
-		goOn := true
+		var goOn bool
 		switch {
 		case order < 0:
 			d.push(step{t: d.a, child: p.child})
@@ -181,7 +181,7 @@ func (d *differ) arrays(a, b uint32, g agreement) bool {
 	p, q := d.a.walk(a), d.b.walk(b)
 	for i := 0; p.more() || q.more(); i++ {
 		d.push(step{index: i})
-		goOn := true
+		var goOn bool
 		switch {
 		case !q.more():
 			goOn = d.report(p.child, absent)

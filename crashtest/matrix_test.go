@@ -38,11 +38,7 @@ func places(on, point string) []string {
 			return nil
 		}
 	case crash.DeliverBatch, crash.Writing, crash.WriteHalf, crash.WriteFlying, crash.Written:
-		var all []string
-		for _, s := range sinkNames {
-			all = append(all, s)
-		}
-		return all
+		return sinkNames
 	}
 	return []string{""}
 }

@@ -64,7 +64,7 @@ type TrailEntry struct {
 // was written with it.
 type Trail struct {
 	Entries []TrailEntry
-	print   []byte // fingerprint, cut, that the sets belong to
+	prefix  []byte // fingerprint, cut, that the sets belong to
 }
 
 // Evaluated tells whether a projection was evaluated at entry i; known is
@@ -76,7 +76,7 @@ func (t Trail) Evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 		return false, true
 	}
 	rank := p.rank[projection]
-	if e.set == nil || !slices.Equal(t.print, cut(p.Fingerprint)) || rank/8 >= len(e.set) {
+	if e.set == nil || !slices.Equal(t.prefix, cut(p.Fingerprint)) || rank/8 >= len(e.set) {
 		return false, false
 	}
 	return e.set[rank/8]&(1<<(rank%8)) != 0, true
@@ -91,10 +91,10 @@ func cut(fingerprint []byte) []byte { return fingerprint[:min(trailPrint, len(fi
 // first, each with its length in front. Version and time of an older one are the
 // way back from the entry before it, and its source is left out when it is the same.
 type trailer struct {
-	print []byte
-	any   bool // there is a newest entry
-	last  trailed
-	older []byte
+	prefix []byte
+	any    bool // there is a newest entry
+	last   trailed
+	older  []byte
 }
 
 // trailed is an entry as it is stored.
@@ -208,10 +208,10 @@ func trailWord(word string) byte { return byte(max(0, slices.Index(trailWords[:]
 
 // evaluating begins the set of the newest record's projections.
 func (t *trailer) evaluating(p *Plan) {
-	if print := cut(p.Fingerprint); !slices.Equal(t.print, print) {
+	if prefix := cut(p.Fingerprint); !slices.Equal(t.prefix, prefix) {
 		// The sets of the older ones mean nothing under this configuration.
 		entries := t.entries()
-		renewed := trailer{print: print}
+		renewed := trailer{prefix: prefix}
 		for i := len(entries) - 1; i >= 0; i-- {
 			entries[i].set = nil
 			renewed.add(entries[i])
@@ -264,7 +264,7 @@ func (t *trailer) entries() []trailed {
 // trail gives what people see.
 func (t *trailer) trail() Trail {
 	stored := t.entries()
-	out := Trail{print: t.print, Entries: make([]TrailEntry, len(stored))}
+	out := Trail{prefix: t.prefix, Entries: make([]TrailEntry, len(stored))}
 	for i, e := range stored {
 		out.Entries[len(stored)-1-i] = TrailEntry{
 			Version: change.Version(e.version), Time: time.UnixMilli(int64(e.ms)).UTC(), Source: e.source,
@@ -321,9 +321,9 @@ func remembered(stored []byte) (trailer, fence, error) {
 	f, err := decodeFence(stored[1+used+int(n):])
 	if len(b) > 0 && int(b[0]) < len(b) {
 		size := 1 + int(b[0])
-		print := b[1:size:size]
+		prefix := b[1:size:size]
 		if last, rest, ok := parseTrailed(b[size:], &trailed{}); ok {
-			t = trailer{print: print, any: true, last: last, older: rest}
+			t = trailer{prefix: prefix, any: true, last: last, older: rest}
 		}
 	}
 	return t, f, err
@@ -335,8 +335,8 @@ func joinMemory(t *trailer, fence []byte) []byte {
 		return fence
 	}
 	var scratch [128]byte
-	b := append(scratch[:0], byte(len(t.print)))
-	b = append(b, t.print...)
+	b := append(scratch[:0], byte(len(t.prefix)))
+	b = append(b, t.prefix...)
 	b = t.last.append(b, &trailed{})
 	n := len(b) + len(t.older)
 	out := make([]byte, 0, 1+binary.MaxVarintLen32+n+len(fence))

@@ -67,6 +67,7 @@ type Options struct {
 // State says how a service is doing.
 type State string
 
+// The states of a service.
 const (
 	StateRunning  State = "running"
 	StateRetrying State = "retrying" // the last attempt failed and is repeated

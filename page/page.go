@@ -179,7 +179,7 @@ func (p *Page) writes(limit int64, f func(w http.ResponseWriter, r *http.Request
 			err = r.ParseForm()
 		}
 		if r.MultipartForm != nil {
-			defer r.MultipartForm.RemoveAll()
+			defer func() { _ = r.MultipartForm.RemoveAll() }()
 		}
 		var large *http.MaxBytesError
 		switch {

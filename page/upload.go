@@ -68,7 +68,7 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 		p.trouble(w, r, err)
 		return
 	}
-	defer os.RemoveAll(folder)
+	defer func() { _ = os.RemoveAll(folder) }()
 	b := planBody{Form: who.form, Folder: customersFolder}
 	candidate, err := load(folder, r)
 	var faults *config.Faults

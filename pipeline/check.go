@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"os"
 
@@ -15,7 +14,7 @@ import (
 // Its error is a *config.Faults with every fault.
 func Check(c *config.Config) error {
 	// Nothing is connected: makers of sinks only look at what they are given.
-	p := &Pipeline{cfg: c, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	p := &Pipeline{cfg: c, log: slog.New(slog.DiscardHandler)}
 	var faults []config.Fault
 	for _, s := range c.Services() {
 		if s.Delivery.Kafka != nil {

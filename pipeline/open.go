@@ -103,7 +103,7 @@ func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.O
 		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
 	}
 	// The folder may be the default one, which nobody was asked to make.
-	if err := os.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {
 		return nil, err
 	}
 	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})
@@ -362,10 +362,10 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	return nil
 }
 
-// close closes what is open, the latest first.
 // Close closes a pipeline that is not run. Run closes by itself.
 func (p *Pipeline) Close() error { return p.close() }
 
+// close closes what is open, the latest first.
 func (p *Pipeline) close() error {
 	var errs []error
 	for i := len(p.closers) - 1; i >= 0; i-- {

@@ -53,7 +53,6 @@ type File struct {
 	log     *slog.Logger
 	claims  atomic.Uint64
 	drained atomic.Bool
-	failed  atomic.Value // error
 
 	mu     sync.Mutex
 	stop   []context.CancelFunc

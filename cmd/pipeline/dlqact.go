@@ -332,7 +332,7 @@ func (a *app) edited(ctx context.Context, file string, old []byte) ([]byte, erro
 	if err != nil {
 		return nil, err
 	}
-	defer os.Remove(f.Name())
+	defer func() { _ = os.Remove(f.Name()) }()
 	_, err = f.Write(old)
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, err

@@ -35,7 +35,7 @@ func runTests(m *testing.M, buildArgs []string) int {
 		fmt.Fprintln(os.Stderr, "build the pipeline:", err)
 		return 1
 	}
-	defer os.RemoveAll(dir)
+	defer func() { _ = os.RemoveAll(dir) }()
 	code := m.Run()
 	if code != 0 {
 		return code
