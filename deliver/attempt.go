@@ -80,8 +80,12 @@ func (a *attempt) deliver(todo []change.Change) error {
 			case e == nil:
 				a.done(todo[i : i+1])
 			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && a.exhausted(c):
+				replaceable, err := a.replaceable(c)
+				if err != nil {
+					return err
+				}
 				end := a.bury
-				if a.d.outdated(c) {
+				if replaceable {
 					end = a.redecide
 				}
 				if err := end(c, e); err != nil {
@@ -189,12 +193,23 @@ func (d *Deliverer) outdated(c change.Change) bool {
 	return c.Resent == 0 && (c.Revision < d.opt.Revision || c.Revision > d.opt.Revision && d.opt.Superseded != nil)
 }
 
+// replaceable tells whether a change that was decided again needs no delivery
+// itself: a log sink is to get every change, so for it only the newest is.
+func (a *attempt) replaceable(c change.Change) (bool, error) {
+	if !a.d.outdated(c) || a.d.traits.Kind == sinks.State {
+		return a.d.outdated(c), nil
+	}
+	rows, err := a.d.rows(a.work, a.stop, []change.Change{c})
+	return rows[c.Entity].Version <= c.Version, err
+}
+
 // redecide asks for c to be decided again, under the present configuration: the
 // one that made it wrote for another table, so that the refusal says nothing
 // about what the customer should have. If no newer change was decided, the
 // release lets the present content pass; if one was, it is already what should
 // be there or is offered again. A crash in between repeats both records, and
 // they find nothing to do then: the row has moved on, and its content is equal.
+// (For a log sink the change, which is not the newest then, becomes a dead letter.)
 func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 	d := a.d
 	reason := fmt.Sprintf("refused under revision %d, decided under %d: %v", d.opt.Revision, c.Revision, e)

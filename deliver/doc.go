@@ -26,7 +26,8 @@
 // A change that was decided under an older configuration and that the sink
 // refuses under the present one, whose table it does not fit, is no dead letter:
 // release and redecide records go into the inbox, and what the present
-// configuration makes of the entity comes behind. A change of a newer
+// configuration makes of the entity comes behind. Only for a log sink, and if it
+// is not the newest of its entity, it is a dead letter. A change of a newer
 // configuration is not delivered at all: this process's sink would write it in
 // its own old way. [Deliverer.Handle] gives it back, unless the store went back
 // to before that configuration: nobody may have it again, so the change counts

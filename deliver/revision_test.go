@@ -135,3 +135,15 @@ func TestChangeOfARevisionThatTheStoreLostIsDelivered(t *testing.T) {
 	f.done(f.hand(refused))
 	require.Equal(t, []string{"release b", "redecide b"}, f.events)
 }
+
+// A log sink is to get every change: one of an older configuration that is not
+// the newest of its entity would be nowhere after a new decision.
+func TestRefusedChangeOfAnOlderRevisionThatIsNotTheNewestOfALog(t *testing.T) {
+	f := newFixtureOf(t, sinks.Traits{Kind: sinks.Log, MaxBatch: 100}, 2)
+	f.sink.answer(rejecting)
+	older, newest := f.change("a", 7), f.change("a", 8)
+	f.done(f.hand(older, newest))
+	require.Equal(t, []string{"release a", "letter a", "release a", "redecide a"}, f.events)
+	require.Equal(t, older.Version, f.controls[0].Version)
+	require.Equal(t, newest.Version, f.controls[1].Version)
+}
