@@ -109,6 +109,25 @@ func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.O
 	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})
 }
 
+func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
+}
+
+// connect registers the metrics, and opens the cluster and the store, which the
+// closers close.
+func (p *Pipeline) connect(ctx context.Context) (err error) {
+	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
+	p.gauges = newGauges(p.reg)
+	if err := p.openKafka(ctx); err != nil {
+		return fmt.Errorf("kafka: %w", err)
+	}
+	if p.store, err = OpenStore(ctx, p.cfg, p.log); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	p.closers = append(p.closers, p.store.Close)
+	return nil
+}
+
 // Open connects everything that the configuration names. What fails here is
 // wrong set-up and is said plainly; on an error nothing stays open.
 func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
@@ -118,18 +137,11 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
+	ctx, cancel := withinOpenTimeout(ctx)
 	defer cancel()
-	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
-	p.gauges = newGauges(p.reg)
-
-	if err := p.openKafka(ctx); err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+	if err := p.connect(ctx); err != nil {
+		return nil, err
 	}
-	if p.store, err = OpenStore(ctx, p.cfg, p.log); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	p.closers = append(p.closers, p.store.Close)
 	if err := p.store.Migrate(ctx); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}

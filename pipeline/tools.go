@@ -10,8 +10,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -47,17 +45,11 @@ func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 			return nil, ErrNothingRan
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
+	ctx, cancel := withinOpenTimeout(ctx)
 	defer cancel()
-	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
-	p.gauges = newGauges(p.reg)
-	if err := p.openKafka(ctx); err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+	if err := p.connect(ctx); err != nil {
+		return nil, err
 	}
-	if p.store, err = OpenStore(ctx, p.cfg, p.log); err != nil {
-		return nil, fmt.Errorf("store: %w", err)
-	}
-	p.closers = append(p.closers, p.store.Close)
 	if err := p.store.CheckSchema(ctx); err != nil {
 		return nil, fmt.Errorf("store: %w (run pipeline migrate -c %s)", err, p.cfg.File)
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/IBM/sarama"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // handler is watermill-kafka's, for claims of one topic and no other of the
@@ -32,7 +33,7 @@ func (h handler) ConsumeClaim(session sarama.ConsumerGroupSession, sc sarama.Con
 		c.restart(session, tp, sc.InitialOffset())
 		return nil
 	}
-	cl := &claim{number: claimNumber.Add(1), ended: session.Context(), topicID: id}
+	cl := &claim{number: transport.NextClaim(), ended: session.Context(), topicID: id}
 	c.mu.Lock()
 	c.open[tp] = cl
 	c.mu.Unlock()

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/IBM/sarama"
@@ -189,8 +188,6 @@ type claim struct {
 	seq uint64             // guarded by mu; of the next message
 	now transport.Position // guarded by mu; of the message in flight
 }
-
-var claimNumber atomic.Uint64
 
 // claims watches the sessions of a subscriber. It is watermill-kafka's tracer,
 // which sees claims begin and end, and its unmarshaler, which sees their
