@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/stretchr/testify/require"
 )
@@ -149,7 +150,7 @@ const tableMark = "<!-- make crash writes the table below -->"
 func usual(t *testing.T, on string) map[string]int {
 	w := newWorld(t, on)
 	e := w.run("")
-	require.Zero(t, e.code, tail(e.log, 60))
+	require.Zero(t, e.code, harness.Tail(e.log, 60))
 	for sink, found := range w.compare() {
 		require.True(t, found.zero(), "%s: %s", sink, strings.Join(found.notes, "; "))
 	}
@@ -169,7 +170,7 @@ func (c cell) run(t *testing.T) map[string]tally {
 	}
 	if first := c.first(); first != "" {
 		e := w.run(first)
-		require.True(t, e.diedAt(crash.PublishHalf), "it did not die at %s\n%s", first, tail(e.log, 40))
+		require.True(t, e.diedAt(crash.PublishHalf), "it did not die at %s\n%s", first, harness.Tail(e.log, 40))
 	}
 	for nth := c.nth; ; nth = (nth + 1) / 2 {
 		// How often a point is passed depends on how the batches fall. A run
@@ -178,7 +179,7 @@ func (c cell) run(t *testing.T) map[string]tally {
 		if e.diedAt(c.point) {
 			break
 		}
-		require.Zero(t, e.code, "it ended by itself before %s\n%s", c.spec(nth), tail(e.log, 60))
+		require.Zero(t, e.code, "it ended by itself before %s\n%s", c.spec(nth), harness.Tail(e.log, 60))
 		require.Greater(t, nth, 1, "%s is never passed", c.spec(nth))
 		w = newWorld(t, c.on)
 	}

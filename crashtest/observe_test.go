@@ -10,6 +10,7 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/stretchr/testify/require"
 )
@@ -295,7 +296,7 @@ func (w *world) rows(table, order, service string) []model.Record {
 
 func (w *world) feed() []model.Record {
 	var all []model.Record
-	for _, r := range w.topic(w.brokers, w.prefix+"feed") {
+	for _, r := range harness.ReadTopic(w.t, w.brokers, w.prefix+"feed") {
 		var rec model.Record
 		require.NoError(w.t, json.Unmarshal(r.Value, &rec))
 		all = append(all, rec)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/stretchr/testify/require"
 )
@@ -53,9 +54,9 @@ func (c cell) operate(w *world) map[string]tally {
 		require.NotZero(w.t, w.count("SELECT count(*) FROM entities WHERE fingerprint IN (SELECT fingerprint FROM revisions WHERE number = 1)"))
 	}
 	e := w.command(c.spec(c.nth), c.command...)
-	require.True(w.t, e.diedAt(c.point), "it ended by itself before %s\n%s", c.spec(c.nth), tail(e.log, 60))
+	require.True(w.t, e.diedAt(c.point), "it ended by itself before %s\n%s", c.spec(c.nth), harness.Tail(e.log, 60))
 	e = w.command("", c.command...)
-	require.Zero(w.t, e.code, tail(e.log, 60))
+	require.Zero(w.t, e.code, harness.Tail(e.log, 60))
 	w.drain()
 	switch {
 	case slices.Equal(c.command, reset):

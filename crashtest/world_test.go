@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/transport/embedded"
@@ -158,14 +159,14 @@ func (w *world) command(crash string, args ...string) end {
 	defer cancel()
 	log := w.path("passings")
 	require.NoError(w.t, os.RemoveAll(log))
-	cmd := exec.CommandContext(ctx, binary, append(args, "-c", w.path("weir.yaml"))...)
+	cmd := exec.CommandContext(ctx, harness.Binary, append(args, "-c", w.path("weir.yaml"))...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // stacks into the log
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "WEIR_CRASH="+crash, "WEIR_CRASH_LOG="+log)
 	var output bytes.Buffer
 	cmd.Stdout, cmd.Stderr = io.Discard, &output
 	_ = cmd.Run()
-	require.NoError(w.t, ctx.Err(), "the pipeline did not end\n%s", tail(output.String(), 200))
+	require.NoError(w.t, ctx.Err(), "the pipeline did not end\n%s", harness.Tail(output.String(), 200))
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
 	e := end{killed: status.Signaled() && status.Signal() == syscall.SIGKILL, code: cmd.ProcessState.ExitCode(), log: output.String()}
 	passed, err := os.ReadFile(log)
@@ -190,56 +191,18 @@ func (e end) diedAt(point string) bool {
 func (w *world) drain() {
 	w.t.Helper()
 	e := w.run("")
-	require.Zero(w.t, e.code, tail(e.log, 60))
-}
-
-func tail(s string, lines int) string {
-	all := strings.Split(strings.TrimSpace(s), "\n")
-	return strings.Join(all[max(0, len(all)-lines):], "\n")
+	require.Zero(w.t, e.code, harness.Tail(e.log, 60))
 }
 
 // inbox reads the internal topic of all events.
 func (w *world) inbox() []*kgo.Record {
 	if w.on == onPostgres {
-		return w.topic(w.brokers, w.prefix+"weir.inbox")
+		return harness.ReadTopic(w.t, w.brokers, w.prefix+"weir.inbox")
 	}
 	b, err := embedded.Start(w.t.Context(), embedded.Options{Dir: w.path("data/kafka")})
 	require.NoError(w.t, err)
 	defer b.Close()
-	return w.topic(b.Addrs(), "weir.inbox")
-}
-
-// topic reads a topic from its start to its present end.
-func (w *world) topic(brokers []string, name string) []*kgo.Record {
-	ctx, cancel := context.WithTimeout(w.t.Context(), patience)
-	defer cancel()
-	c, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(name), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
-	require.NoError(w.t, err)
-	defer c.Close()
-	ends, err := kadm.NewClient(c).ListEndOffsets(ctx, name)
-	require.NoError(w.t, err)
-	require.NoError(w.t, ends.Error())
-	missing := map[int32]bool{}
-	ends.Each(func(o kadm.ListedOffset) { missing[o.Partition] = o.Offset > 0 })
-	var all []*kgo.Record
-	for more := true; more; {
-		more = false
-		for p := range missing {
-			more = more || missing[p]
-		}
-		if !more {
-			break
-		}
-		f := c.PollFetches(ctx)
-		require.NoError(w.t, f.Err0())
-		f.EachRecord(func(r *kgo.Record) {
-			all = append(all, r)
-			if end, _ := ends.Lookup(name, r.Partition); r.Offset+1 >= end.Offset {
-				missing[r.Partition] = false
-			}
-		})
-	}
-	return all
+	return harness.ReadTopic(w.t, b.Addrs(), "weir.inbox")
 }
 
 // query runs a query on the state's database.
