@@ -154,14 +154,20 @@ func (l *loader) checkTLS(doc *document, path string, t *TLS) {
 	case t.Cert != "":
 		l.checkKeyPair(doc, path, t.Cert, t.Key)
 	}
-	if t.CA != "" && doc.known(member(path, "ca")) && !l.allowUnset {
-		pem, err := os.ReadFile(t.CA)
-		switch {
-		case err != nil:
-			doc.fault(member(path, "ca"), "cannot be read", "a PEM file of certificates")
-		case !x509.NewCertPool().AppendCertsFromPEM(pem):
-			doc.fault(member(path, "ca"), "holds no certificate", "a PEM file of certificates")
-		}
+	l.checkCertificates(doc, member(path, "ca"), t.CA)
+}
+
+// checkCertificates checks a file of certificates, if one is named.
+func (l *loader) checkCertificates(doc *document, path, file string) {
+	if file == "" || !doc.known(path) || l.allowUnset {
+		return
+	}
+	pem, err := os.ReadFile(file)
+	switch {
+	case err != nil:
+		doc.fault(path, "cannot be read", "a PEM file of certificates")
+	case !x509.NewCertPool().AppendCertsFromPEM(pem):
+		doc.fault(path, "holds no certificate", "a PEM file of certificates")
 	}
 }
 
@@ -188,7 +194,7 @@ func (l *loader) checkKeyPair(doc *document, path, cert, key string) {
 func (l *loader) checkListeners() {
 	c := &l.config
 	open := claims{}
-	listen := func(key, address string, token Secret, t *ServerTLS) (beyond bool) {
+	listen := func(key, address string, t *ServerTLS) (beyond bool) {
 		path := member(key, "listen")
 		if t != nil && t.Cert != "" && t.Key != "" {
 			l.checkKeyPair(l.main, member(key, "tls"), t.Cert, t.Key)
@@ -208,24 +214,31 @@ func (l *loader) checkListeners() {
 		return host != "localhost" && (ip == nil || !ip.IsLoopback())
 	}
 	if !c.Admin.Off() {
-		if listen("admin", c.Admin.Listen, c.Admin.Token, c.Admin.TLS) && c.Admin.Token.IsZero() {
+		if listen("admin", c.Admin.Listen, c.Admin.TLS) && c.Admin.Token.IsZero() {
 			l.main.fault("admin.listen", "is reachable from other machines without a token", "admin.token, or a loopback address")
 		}
 	}
 	checkToken(l.main, "admin.token", c.Admin.Token)
-	hasHTTP := false
-	for i := range c.Sources {
-		hasHTTP = hasHTTP || c.Sources[i].HTTP != nil
-	}
-	if !hasHTTP {
+	if !c.NeedsAPI() {
 		return
 	}
-	beyond := listen("ingest", c.Ingest.Listen, Secret{}, c.Ingest.TLS)
+	var certificate *ServerTLS
+	if t := c.API.TLS; t != nil {
+		certificate = &t.ServerTLS
+		l.checkCertificates(l.main, "api.tls.client_ca", t.ClientCA)
+	}
+	beyond := listen("api", c.API.Listen, certificate)
+	if c.API.Tokens != "" {
+		return
+	}
+	if beyond && len(c.Checks) > 0 {
+		l.main.fault("api.listen", "is reachable from other machines without tokens", "api.tokens, or a loopback address")
+	}
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if s.HTTP != nil && beyond && s.HTTP.Token.IsZero() {
 			l.main.faultKey(member(member("sources", s.Name), "http"),
-				"is reachable from other machines without a token", "token, or a loopback address in ingest.listen")
+				"is reachable from other machines without a token", "token, api.tokens, or a loopback address in api.listen")
 		}
 	}
 }

@@ -19,8 +19,9 @@ type Config struct {
 	// CustomerFiles are patterns of the customers' files, relative to the main
 	// file. Each pattern must match a file.
 	CustomerFiles []string `yaml:"customers" required:"true"`
-	// Ingest is the listener of the http sources; without one it stays closed.
-	Ingest Ingest `yaml:"ingest"`
+	// API is the listener for producers and callers; it opens if there is an http
+	// source or a check.
+	API API `yaml:"api"`
 	// Decide tunes the stage that decides.
 	Decide Decide `yaml:"decide"`
 	// Limits bound what one event may cost.
@@ -40,6 +41,8 @@ type Config struct {
 	Customers []string `yaml:"-"`
 	// Projections of all customers, in the order of the files.
 	Projections []Projection `yaml:"-"`
+	// Checks of all customers, in the order of the files.
+	Checks []Check `yaml:"-"`
 }
 
 // Store is where the state lives: at most one of the two is given.
@@ -104,14 +107,6 @@ type Merge struct {
 	// Required lists sources without whose document an entity is not yet
 	// complete and gives no changes.
 	Required []string `yaml:"required"`
-}
-
-// Ingest is the listener of the http sources.
-type Ingest struct {
-	// Listen is the address that the http sources are served at.
-	Listen string `yaml:"listen" default:"127.0.0.1:9601"`
-	// TLS, if given, serves HTTPS; cert and key are required then.
-	TLS *ServerTLS `yaml:"tls"`
 }
 
 // Decide tunes the deciding stage.

@@ -5,7 +5,10 @@ type CustomerFile struct {
 	// Customer is the customer's name.
 	Customer string `yaml:"customer" required:"true"`
 	// Projections are the customer's views, by name.
-	Projections Projections `yaml:"projections" required:"true"`
+	Projections Projections `yaml:"projections"`
+	// Checks are services that the customer's own system projects and delivers,
+	// by name.
+	Checks Checks `yaml:"checks"`
 }
 
 // Projections in the order of the file.

@@ -125,6 +125,25 @@ func (l *loader) readCustomer(file string) {
 		l.config.Projections = append(l.config.Projections, p)
 		l.owner = append(l.owner, doc)
 	}
+	for _, check := range c.Checks {
+		check.Customer = c.Customer
+		l.config.Checks = append(l.config.Checks, check)
+		l.checkName(doc, member("checks", check.Name), check.Name)
+		if p := slices.IndexFunc(c.Projections, func(p Projection) bool { return p.Name == check.Name }); p >= 0 &&
+			slices.ContainsFunc(c.Projections[p].Deliver, func(d Delivery) bool { return d.Name == checkSink }) {
+			doc.faultKey(member("checks", check.Name), "is the service "+check.Customer+"/"+check.Name+"@"+checkSink+" too", "another name, for it or for the sink")
+		}
+	}
+	if len(c.Projections) == 0 && len(c.Checks) == 0 {
+		switch {
+		case doc.has("projections"):
+			doc.faultKey("projections", "is empty", "at least one projection or check")
+		case doc.has("checks"):
+			doc.faultKey("checks", "is empty", "at least one projection or check")
+		default:
+			doc.faultAt(doc.place(root), "projections", "is missing", "projections, or checks")
+		}
+	}
 }
 
 // derive fills in the defaults that depend on other values.

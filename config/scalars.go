@@ -187,3 +187,27 @@ type Position struct {
 func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
+
+// TimeOfDay is a time of day in UTC, as the time since midnight.
+type TimeOfDay time.Duration
+
+// D gives the time since midnight.
+func (t TimeOfDay) D() time.Duration { return time.Duration(t) }
+
+// String gives HH:MM.
+func (t TimeOfDay) String() string {
+	return fmt.Sprintf("%02d:%02d", int(t.D().Hours()), int(t.D().Minutes())%60)
+}
+
+// MarshalText is String.
+func (t TimeOfDay) MarshalText() ([]byte, error) { return []byte(t.String()), nil }
+
+// UnmarshalText reads HH:MM.
+func (t *TimeOfDay) UnmarshalText(text []byte) error {
+	at, err := time.Parse("15:04", string(text))
+	if err != nil {
+		return &mistake{"is not a time of day", `hours and minutes in UTC, like "03:00"`}
+	}
+	*t = TimeOfDay(at.Sub(at.Truncate(day)))
+	return nil
+}

@@ -37,6 +37,8 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 				return text(`^(\d+d)?([0-9.]+(ns|us|ms|s|m|h))*$|`+reference, "")
 			case reflect.TypeFor[config.Size]():
 				return text(`^\d+ ?([KMG]i?B|kB|B)$|`+reference, "")
+			case reflect.TypeFor[config.TimeOfDay]():
+				return text(`^([01]?\d|2[0-3]):[0-5]\d$|`+reference, "")
 			case reflect.TypeFor[config.JSON]():
 				return &jsonschema.Schema{}
 			}
@@ -163,7 +165,7 @@ func refineProperty(p *jsonschema.Schema, f reflect.StructField) {
 		p.Enum = nil
 	}
 	switch f.Type {
-	case reflect.TypeFor[config.Sources](), reflect.TypeFor[config.Projections](), reflect.TypeFor[config.Deliveries]():
+	case reflect.TypeFor[config.Sources](), reflect.TypeFor[config.Projections](), reflect.TypeFor[config.Deliveries](), reflect.TypeFor[config.Checks]():
 		p.PropertyNames = &jsonschema.Schema{Pattern: `^[a-z0-9][a-z0-9_-]{0,62}$`}
 		p.MinProperties = new(uint64(1))
 	}

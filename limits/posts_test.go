@@ -25,7 +25,7 @@ func TestPostsWhileHalted(t *testing.T) {
 data_dir: %q
 sources:
   events: {http: {}, entity: id, event_id: event, strip: [event]}
-ingest: {listen: "127.0.0.1:0"}
+api: {listen: "127.0.0.1:0"}
 customers: ["customers/*.yaml"]
 admin: {listen: "127.0.0.1:0"}
 `, disk.dir+"/data"),

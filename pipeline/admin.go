@@ -135,7 +135,11 @@ func (p *Pipeline) listenIngest() (stop func() error, err error) {
 	if !any {
 		return func() error { return nil }, nil
 	}
-	addr, stop, err := p.serve("ingest", p.cfg.Ingest.Listen, p.cfg.Ingest.TLS, mux)
+	var certificate *config.ServerTLS
+	if t := p.cfg.API.TLS; t != nil {
+		certificate = &t.ServerTLS
+	}
+	addr, stop, err := p.serve("api", p.cfg.API.Listen, certificate, mux)
 	if err == nil {
 		p.log.Info("taking events", "address", addr.String())
 	}

@@ -36,7 +36,7 @@ const benchSource = `
     strip: [updated_at]
 customers: ["customers/*.yaml"]
 admin: {listen: "off"}
-ingest: {listen: "127.0.0.1:0"}
+api: {listen: "127.0.0.1:0"}
 log: {level: warn}
 `
 

@@ -1,0 +1,78 @@
+package config
+
+// API is the listener for producers and callers: events of the http sources,
+// checks and imports.
+type API struct {
+	// Listen is the address. Beyond loopback tokens are required.
+	Listen string `yaml:"listen" default:"127.0.0.1:9601"`
+	// TLS, if given, serves HTTPS; cert and key are required then.
+	TLS *APITLS `yaml:"tls"`
+	// Tokens is a file with the hashes of the tenants' tokens. It is read again
+	// when it changes. Without it requests on a loopback address need no token.
+	Tokens string `yaml:"tokens" path:"true"`
+	// Keys says how long idempotency keys are kept.
+	Keys Keys `yaml:"keys"`
+	// MaxRows is the most rows of a batch.
+	MaxRows int `yaml:"max_rows" default:"1000" range:"1..100000"`
+	// MaxBody is the largest request, uploads of files to import excepted.
+	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
+	// MaxImport is the largest file to import.
+	MaxImport Size `yaml:"max_import" default:"16GiB" range:"1KiB..1024GiB"`
+	// Rate is how many requests per second one token may send on the average;
+	// it may send the requests of two seconds at once.
+	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`
+	// Timeout is how long a request waits until its effect is durable.
+	Timeout Duration `yaml:"timeout" default:"30s" range:"100ms..10m"`
+}
+
+// APITLS is a listener's certificate and whose clients it takes.
+type APITLS struct {
+	ServerTLS `yaml:",inline"`
+	// ClientCA is a PEM file of certificates; clients must then show a
+	// certificate that one of them signed, beside their token.
+	ClientCA string `yaml:"client_ca" path:"true"`
+}
+
+// Keys says how long the ledger keeps idempotency keys.
+type Keys struct {
+	// Retention is how long a key is recognised; after it the key is new.
+	Retention Duration `yaml:"retention" default:"30d" range:"1m..365d"`
+	// Lease is how long an attempt that did not answer keeps others from
+	// finishing its key.
+	Lease Duration `yaml:"lease" default:"30s" range:"100ms..10m"`
+	// DropAt is the time of day, in UTC, at which months that are over are dropped.
+	DropAt TimeOfDay `yaml:"drop_at" default:"03:00"`
+}
+
+// Checks in the order of the file.
+type Checks []Check
+
+// JSONSchemaAlias says that a file has them as a mapping by name.
+func (Checks) JSONSchemaAlias() any { return map[string]Check{} }
+
+// Check is a service that the customer's own system projects and delivers: it
+// asks, over the API, whether a document differs from the last one.
+type Check struct {
+	Customer string   `yaml:"-"`
+	Name     string   `yaml:"-" key:"true"`
+	Pos      Position `yaml:"-"`
+
+	// Numbers says when two numbers are equal.
+	Numbers string `yaml:"numbers" default:"literal" enum:"literal|decimal"`
+}
+
+// Service gives the name of the check's service: customer/name@check.
+func (c *Check) Service() string { return c.Customer + "/" + c.Name + "@" + checkSink }
+
+// checkSink stands in a service's name for the sink that a check has not.
+const checkSink = "check"
+
+// NeedsAPI reports whether anything is served by the API listener.
+func (c *Config) NeedsAPI() bool {
+	for i := range c.Sources {
+		if c.Sources[i].HTTP != nil {
+			return true
+		}
+	}
+	return len(c.Checks) > 0
+}

@@ -1,0 +1,37 @@
+package store
+
+import (
+	"context"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// CheckRow is the state of one (check service, entity): the dam row of a
+// service that does its own projection and delivery. Package checks gives it
+// its meaning; to the store it is a row that is compared and swapped whole.
+type CheckRow struct {
+	Key
+	Found    bool
+	Revision int64 // of the row, 1 at its insert, one more at each swap
+
+	Content          change.Content // of the last decision; nil is unknown
+	Version          change.Version // of the last decision that passed
+	DeliveredVersion change.Version
+	Delivered        change.Content
+	// Memory is what package checks remembers beside: the last event ids and the
+	// sequence. Opaque to the store, small.
+	Memory []byte
+}
+
+// CheckRows keep them. They are no dam rows: the pipeline does not feed them.
+type CheckRows interface {
+	// CheckRows reads rows in the order of keys, without locks. Each row is the
+	// last one that was committed when the call began, or a later one.
+	CheckRows(ctx context.Context, keys []Key) ([]CheckRow, error)
+	// SwapCheckRows replaces each row whose stored revision is the given one (0:
+	// the row must not exist) and gives, per row, whether it did; Found is ignored.
+	// One durable transaction; rows that do not match are left as they are and do
+	// no harm to the others. No key twice. Calls from any number of goroutines
+	// and processes are linearizable per key and cannot dead-lock.
+	SwapCheckRows(ctx context.Context, rows []CheckRow) ([]bool, error)
+}

@@ -1,0 +1,111 @@
+package store
+
+import (
+	"context"
+	"time"
+)
+
+// ImportState is how far an import is.
+type ImportState string
+
+// The states of an import.
+const (
+	ImportReceiving ImportState = "receiving" // its file is still coming in
+	ImportQueued    ImportState = "queued"    // complete; a worker may take it
+	ImportRunning   ImportState = "running"   // a worker has its lease, or had it
+	ImportDone      ImportState = "done"
+	ImportCancelled ImportState = "cancelled"
+	ImportFailed    ImportState = "failed" // by what is not the fault of a row
+)
+
+// ImportCounts say what became of rows.
+type ImportCounts struct {
+	Accepted    int64 // taken in
+	Duplicate   int64 // event id known, with the same content
+	Invalid     int64
+	Conflicting int64 // event id known, with other content
+}
+
+// Rows is their sum.
+func (c ImportCounts) Rows() int64 { return c.Accepted + c.Duplicate + c.Invalid + c.Conflicting }
+
+// Import is the job that takes one file into a source.
+type Import struct {
+	ID          ClaimID // a UUIDv7, given by the store
+	Tenant      string
+	Source      string
+	Format      string // jsonl or csv
+	Options     []byte // JSON object of package imports
+	Name        string // of the file, for people
+	Fingerprint []byte // SHA-256 of the file; empty while it is received
+	Bytes       int64  // received
+	Chunks      int64  // received
+	Next        int64  // the first chunk that is not worked off yet
+	Row         int64  // rows behind Next
+	Cursor      []byte // of package imports, between two chunks
+	Counts      ImportCounts
+	State       ImportState
+	Failure     string // of ImportFailed, one sentence without payload
+	Actor       string
+	Created     time.Time
+	Updated     time.Time
+	Attempt     int64 // leases that were given
+}
+
+// ImportRow is the result of a row that was not simply accepted.
+type ImportRow struct {
+	Row    int64  // from 1, headers not counted
+	Line   int64  // in the file, from 1
+	Status string // duplicate, invalid, conflicting
+	Reason string // no payload
+}
+
+// ImportStep is one chunk that was worked off.
+type ImportStep struct {
+	ID      ClaimID
+	Attempt int64 // of the worker's lease
+	Next    int64 // the chunk after it
+	Row     int64
+	Cursor  []byte
+	Counts  ImportCounts // in all
+	Rows    []ImportRow  // of this chunk
+	State   ImportState  // ImportRunning, or how it ended
+	Failure string
+	Lease   time.Duration // from now on
+}
+
+// Imports keep the files that are taken in, in chunks, and how far each is. A
+// tenant sees its own.
+type Imports interface {
+	// CreateImport makes one in state receiving.
+	CreateImport(ctx context.Context, i Import) (Import, error)
+	// AddImportChunk appends a chunk to one that is being received; n is its
+	// number, and the same number again is a no-op, so a repeated call does no
+	// harm. ErrFenced when it is not receiving, or n skips one.
+	AddImportChunk(ctx context.Context, id ClaimID, n int64, chunk []byte) error
+	// SealImport completes the file. If the tenant has another import of the same
+	// fingerprint, source, format and options that was not cancelled and did not
+	// fail, this one is removed and that one is given; otherwise it is queued.
+	SealImport(ctx context.Context, id ClaimID, fingerprint []byte) (Import, error)
+	// TakeImport gives the oldest import that is queued, or running under a lease
+	// that is over, a new lease, skipping what other workers hold; ErrNotFound.
+	// Of a source one import at a time is worked on, in the order of sealing.
+	TakeImport(ctx context.Context, lease time.Duration) (Import, error)
+	// ImportChunk reads one; ErrNotFound.
+	ImportChunk(ctx context.Context, id ClaimID, n int64) ([]byte, error)
+	// StepImport records a chunk's results and prolongs the lease, in one
+	// transaction; ErrFenced when the attempt is not the latest or it was
+	// cancelled. At its end the chunks go.
+	StepImport(ctx context.Context, s ImportStep) error
+	// CancelImport ends one that is not at its end and gives it as it is then.
+	CancelImport(ctx context.Context, tenant string, id ClaimID) (Import, error)
+	// Import gives one; ErrNotFound, also for one of another tenant.
+	Import(ctx context.Context, tenant string, id ClaimID) (Import, error)
+	// ListImports pages through a tenant's, the latest first; before may be zero.
+	ListImports(ctx context.Context, tenant string, before ClaimID, limit int) ([]Import, error)
+	// ImportRows pages through results in ascending row.
+	ImportRows(ctx context.Context, tenant string, id ClaimID, after int64, limit int) ([]ImportRow, error)
+	// PruneImports removes those that ended before ended, and those whose file
+	// stopped coming in before stalled, with their results, and tells how many.
+	PruneImports(ctx context.Context, ended, stalled time.Time) (int, error)
+}
