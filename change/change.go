@@ -117,6 +117,8 @@ type Change struct {
 	// more, after it was a dead letter of a log sink; 0 for a change that comes in
 	// its turn. A resent change may come behind newer ones of its entity.
 	Resent Version
+	// Trace is the context of the work that made the change; nil for most.
+	Trace *Trace
 }
 
 // Key is the idempotency key of a change: 32 hex digits from SHA-256 over

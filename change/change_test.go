@@ -1,6 +1,7 @@
 package change
 
 import (
+	"encoding/hex"
 	"encoding/json"
 	"testing"
 	"time"
@@ -21,6 +22,9 @@ func generated(t *rapid.T) Change {
 	}
 	if rapid.Bool().Draw(t, "resent") {
 		c.Resent = NewVersion(c.Version.Generation(), rapid.Int64Range(0, 1<<48-1).Draw(t, "resent at"))
+	}
+	if rapid.Bool().Draw(t, "traced") {
+		c.Trace = &Trace{Parent: rapid.StringN(1, 55, -1).Draw(t, "parent"), State: rapid.String().Draw(t, "state")}
 	}
 	if c.Op == Upsert {
 		text, err := json.Marshal(rapid.MapOf(rapid.String(), rapid.Int()).Draw(t, "doc"))
@@ -74,6 +78,36 @@ func TestRecord(t *testing.T) {
 	})
 }
 
+// What stands in an outbox from before there were traces is read, a change
+// without one is still written that way, and a trace changes nothing that a
+// customer gets or compares.
+func TestTraceStandsBesideTheChange(t *testing.T) {
+	old, err := hex.DecodeString("0175" + "0001000000000007" + "0280a0abfef96205612f62406301650141" + "01ff027b7d")
+	require.NoError(t, err)
+	c, rest, err := Decode(old)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.Equal(t, Change{
+		Service: "a/b@c", Entity: "e", Op: Upsert, Version: NewVersion(1, 7), Key: "A", Content: Retracted(), Revision: 1,
+		Time: time.UnixMilli(1_700_000_000_000).UTC(), Doc: []byte("{}"),
+	}, c)
+	require.Equal(t, old, c.AppendBinary(nil))
+
+	traced := c
+	traced.Trace = &Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "vendor=1"}
+	require.Equal(t, c.AppendRecord(nil), traced.AppendRecord(nil))
+	back, rest, err := Decode(append(traced.AppendBinary(nil), old...))
+	require.NoError(t, err)
+	require.Equal(t, traced, back)
+	require.Equal(t, old, rest)
+
+	traced.Trace = &Trace{State: "vendor=1"}
+	_, _, err = Decode(traced.AppendBinary(nil))
+	require.ErrorIs(t, err, ErrMalformed, "a trace without parent")
+	_, _, err = Decode([]byte{3})
+	require.ErrorIs(t, err, ErrMalformed, "a later form")
+}
+
 // Every part of the key's input changes the key, and where one part ends and
 // the next begins does too.
 func TestKeyTellsApart(t *testing.T) {
@@ -116,6 +150,8 @@ func TestContent(t *testing.T) {
 
 func FuzzDecode(f *testing.F) {
 	c := Change{Service: "a/b@c", Entity: "e", Op: Upsert, Version: NewVersion(1, 2), Content: Retracted(), Doc: []byte("{}")}
+	f.Add(c.AppendBinary(nil))
+	c.Trace = &Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "vendor=1"}
 	f.Add(c.AppendBinary(nil))
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, b []byte) {

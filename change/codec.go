@@ -32,9 +32,13 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// formatVersion is the first byte of the binary form; a reader refuses any
-// other, so that a later form cannot be misread.
-const formatVersion = 1
+// The first byte of the binary form is its version; a reader refuses any that
+// it does not know, so that a later form cannot be misread. A change without a
+// trace keeps the first form, which every build reads.
+const (
+	formatVersion = 1
+	tracedVersion = 2 // two more fields at the end, of Trace
+)
 
 // resentFlag turns the letter of the operation into a capital: a resent change,
 // which has one more field.
@@ -52,7 +56,11 @@ var ErrMalformed = errors.New("malformed change")
 // AppendBinary appends the compact form of c that outbox rows and change
 // topics carry. It is self-delimiting: forms may stand one after the other.
 func (c *Change) AppendBinary(dst []byte) []byte {
-	dst = append(dst, formatVersion)
+	version := byte(formatVersion)
+	if c.Trace != nil {
+		version = tracedVersion
+	}
+	dst = append(dst, version)
 	flag := byte('u')
 	if c.Op == Retract {
 		flag = 'r'
@@ -71,7 +79,11 @@ func (c *Change) AppendBinary(dst []byte) []byte {
 	dst = appendBytes(dst, c.Entity)
 	dst = appendBytes(dst, c.Key)
 	dst = appendBytes(dst, c.Content)
-	return appendBytes(dst, c.Doc)
+	dst = appendBytes(dst, c.Doc)
+	if c.Trace != nil {
+		dst = appendBytes(appendBytes(dst, c.Trace.Parent), c.Trace.State)
+	}
+	return dst
 }
 
 func appendBytes[T string | []byte | Content](dst []byte, b T) []byte {
@@ -84,8 +96,9 @@ func appendBytes[T string | []byte | Content](dst []byte, b T) []byte {
 // Its error wraps ErrMalformed.
 func Decode(b []byte) (c Change, rest []byte, err error) {
 	r := reader{b: b}
-	if v := r.byte(); v != formatVersion && !r.failed {
-		return Change{}, nil, fmt.Errorf("%w: format %d, this build reads %d", ErrMalformed, v, formatVersion)
+	version := r.byte()
+	if version != formatVersion && version != tracedVersion && !r.failed {
+		return Change{}, nil, fmt.Errorf("%w: format %d, this build reads %d and %d", ErrMalformed, version, formatVersion, tracedVersion)
 	}
 	flag := r.byte()
 	switch flag | resentFlag {
@@ -109,6 +122,12 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 	c.Key = string(r.bytes())
 	c.Content = Content(r.bytes())
 	c.Doc = r.bytes()
+	if version == tracedVersion {
+		c.Trace = &Trace{Parent: string(r.bytes()), State: string(r.bytes())}
+		if c.Trace.Parent == "" {
+			r.failed = true // AppendBinary writes none
+		}
+	}
 	if r.failed {
 		return Change{}, nil, fmt.Errorf("%w: cut off or corrupt", ErrMalformed)
 	}
