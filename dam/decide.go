@@ -276,14 +276,16 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 // to end: to cut it off would only leave its outcome unknown.
 const commitGrace = 5 * time.Second
 
-// graceful gives a context that ends commitGrace after ctx does.
+// graceful gives a context that ends commitGrace after ctx does, or with the
+// decider's limit.
 func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	unhook := context.AfterFunc(ctx, func() {
 		t := time.AfterFunc(commitGrace, cancel)
 		context.AfterFunc(within, func() { t.Stop() })
 	})
-	return within, func() { unhook(); cancel() }
+	unlimit := context.AfterFunc(l.d.opt.Limit, cancel)
+	return within, func() { unhook(); unlimit(); cancel() }
 }
 
 // readRows reads the dam row of every key that a candidate has.

@@ -52,8 +52,11 @@ type Options struct {
 	// over again: long enough to hear that the partition is somebody else's by
 	// now. Defaults to 1s.
 	Hesitation time.Duration
-	Logger     *slog.Logger
-	Metrics    *Metrics
+	// Limit, if given, ends what a stop lets finish: a transaction, whose outcome
+	// is unknown then, and publishes, which the next owner does again.
+	Limit   context.Context
+	Logger  *slog.Logger
+	Metrics *Metrics
 	// Noise, if given, is told which fields cause suppressed events.
 	Noise *sketch.Board
 }
@@ -85,6 +88,9 @@ func New(opt Options) (*Decider, error) {
 	opt.Hesitation = orDefault(opt.Hesitation, time.Second)
 	if opt.Plan.index == nil {
 		return nil, errors.New("dam: the plan is not prepared")
+	}
+	if opt.Limit == nil {
+		opt.Limit = context.Background()
 	}
 	d := &Decider{opt: opt}
 	d.stop, d.halt = context.WithCancelCause(context.Background())
@@ -214,8 +220,9 @@ func (d *Decider) Run(ctx context.Context) error {
 	}
 	wg.Wait()
 	for _, l := range d.lanes {
-		l.close()
+		wg.Go(l.close)
 	}
+	wg.Wait()
 	if cause := context.Cause(d.stop); cause != nil && !errors.Is(cause, context.Canceled) {
 		return cause
 	}

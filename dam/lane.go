@@ -59,7 +59,7 @@ func newLane(d *Decider, number int) (*lane, error) {
 	return &lane{
 		d: d, number: number, producer: producer,
 		log:   d.opt.Logger.With("stage", "decide", "lane", number),
-		seq:   sequencer.New[*record](sequencer.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes}),
+		seq:   sequencer.New[*record](sequencer.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
 		owned: map[int32]*ownership{}, published: make(chan struct{}, 1), work: make(chan struct{}, 1),
 	}, nil
 }
@@ -484,11 +484,13 @@ func (l *lane) close() {
 			case <-l.published:
 			case <-deadline.C:
 				waiting = false
+			case <-l.d.opt.Limit.Done():
+				waiting = false
 			}
 		}
 	}
-	l.discard(context.Background())
-	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	l.discard(l.d.opt.Limit)
+	ctx, cancel := context.WithTimeout(l.d.opt.Limit, time.Second)
 	defer cancel()
 	_ = l.producer.Close(ctx) // what it could not send stays in the outbox
 }

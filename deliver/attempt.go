@@ -51,6 +51,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		err := a.d.opt.Sink.Write(ctx, todo)
 		crash.At(crash.Written, a.d.opt.Service)
+		cut := ctx.Err() != nil // a failure says nothing about the changes then
 		cancel()
 		a.d.m.seconds.Observe(time.Since(start).Seconds())
 		if err == nil {
@@ -79,7 +80,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			switch {
 			case e == nil:
 				a.done(todo[i : i+1])
-			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && a.exhausted(c):
+			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !cut && a.exhausted(c):
 				replaceable, err := a.replaceable(c)
 				if err != nil {
 					return err

@@ -17,6 +17,9 @@ const maxConfirmations = 20_000
 // transaction is under way, the next group gathers. Submit may be called from
 // any goroutine.
 type Confirmer struct {
+	// Limit, if given, ends the last write of a stop. Set it before Run.
+	Limit context.Context
+
 	store store.Deliveries
 	log   *slog.Logger
 	wake  chan struct{} // capacity 1
@@ -75,8 +78,11 @@ func (c *Confirmer) Run(ctx context.Context) {
 			c.waiting = nil
 			c.mu.Unlock()
 			last, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastConfirmTimeout)
+			defer cancel()
+			if c.Limit != nil {
+				defer context.AfterFunc(c.Limit, cancel)()
+			}
 			c.write(last, rest, false)
-			cancel()
 			return
 		}
 		for {

@@ -60,8 +60,11 @@ type Options struct {
 	// StopGrace is how long a write that is under way at a stop may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
-	Logger    *slog.Logger
-	Metrics   *Metrics
+	// Limit, if given, ends everything that a stop lets finish, a write, reads
+	// and confirmations: the changes come again, with their keys.
+	Limit   context.Context
+	Logger  *slog.Logger
+	Metrics *Metrics
 }
 
 // State says how a service is doing.
@@ -114,7 +117,7 @@ func New(opt Options) *Deliverer {
 	d := &Deliverer{
 		opt: opt, traits: t, m: opt.Metrics.of(opt.Service),
 		log: opt.Logger.With("stage", "deliver", "service", opt.Service), asking: make(chan struct{}, 1),
-		seq: sequencer.New[delivery](sequencer.Config{MaxItems: t.MaxBatch, MaxBytes: t.MaxBytes, Linger: t.Linger}),
+		seq: sequencer.New[delivery](sequencer.Config{MaxItems: t.MaxBatch, MaxBytes: t.MaxBytes, Linger: t.Linger, Limit: opt.Limit}),
 	}
 	d.state.Store(StateRunning)
 	return d
@@ -174,7 +177,7 @@ func (d *Deliverer) known(ctx context.Context, revision int64) (bool, error) {
 }
 
 // Run delivers until ctx is cancelled; the batch that is under way then is
-// finished unless its sink fails, and the sink closed.
+// finished unless its sink fails or Options.Limit ends, and the sink closed.
 func (d *Deliverer) Run(ctx context.Context) error {
 	defer d.opt.Sink.Close()
 	return d.seq.Run(ctx, func(work context.Context, runs []*sequencer.Run[delivery]) {

@@ -32,8 +32,10 @@ type Options struct {
 	MaxEvents int
 	// MaxBytes bounds a batch's payloads. Defaults to 16 MiB.
 	MaxBytes int
-	Logger   *slog.Logger
-	Metrics  *Metrics
+	// Limit, if given, ends what a stop lets finish: its events come again.
+	Limit   context.Context
+	Logger  *slog.Logger
+	Metrics *Metrics
 }
 
 // Stage is ingest for one source. Handle may be called from any goroutine,
@@ -58,7 +60,7 @@ func New(opt Options) *Stage {
 	return &Stage{
 		opt: opt, m: opt.Metrics.of(opt.Shape.Source),
 		log: opt.Logger.With("stage", "ingest", "source", opt.Shape.Source),
-		seq: sequencer.New[taken](sequencer.Config{MaxItems: opt.MaxEvents, MaxBytes: opt.MaxBytes}),
+		seq: sequencer.New[taken](sequencer.Config{MaxItems: opt.MaxEvents, MaxBytes: opt.MaxBytes, Limit: opt.Limit}),
 	}
 }
 

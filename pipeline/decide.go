@@ -85,6 +85,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
 		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
+		Limit:      p.end.decide.ctx,
 		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise,
 	})
 	if err != nil {
@@ -95,7 +96,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	defer stopDecider()
 	topic := p.cfg.Kafka.Inbox.Topic
 	window := p.groupWindow(p.cfg.Decide.BatchEvents*p.cfg.Decide.Lanes, p.cfg.Kafka.Inbox.Partitions)
-	gc := p.groupConfig(p.cfg.Kafka.Group+".decide", window, topic)
+	gc := p.groupConfig(p.end.decide.ctx, p.cfg.Kafka.Group+".decide", window, topic)
 	gc.Claims, gc.OnBehind = decider, p.storeBehind
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {

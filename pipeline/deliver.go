@@ -19,7 +19,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	for i, s := range services {
 		topics[i] = s.Topic
 	}
-	gc := p.groupConfig(p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
+	gc := p.groupConfig(p.end.deliver.ctx, p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
 	gc.Windows = p.deliverWindows()
 	repairs := newRepairs(p)
 	gc.OnReset = repairs.gone
@@ -28,6 +28,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 		return part{}, err
 	}
 	confirmer := deliver.NewConfirmer(p.store, p.log.With("stage", "deliver"))
+	confirmer.Limit = p.end.deliver.ctx
 	stopConfirmer := loop(confirmer.Run)
 	var stops []func()
 	stopAll := func() {
@@ -51,8 +52,8 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 			Retry: deliver.Retry{
 				Attempts: s.Delivery.Retry.Attempts, MinBackoff: s.Delivery.Retry.MinBackoff.D(), MaxBackoff: s.Delivery.Retry.MaxBackoff.D(),
 			},
-			StopGrace: p.closeTimeout(),
-			Logger:    p.log, Metrics: p.deliverMetrics,
+			StopGrace: p.closeTimeout(), Limit: p.end.deliver.ctx,
+			Logger: p.log, Metrics: p.deliverMetrics,
 		})
 		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
 		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: repairs.behind(d.Handle)})

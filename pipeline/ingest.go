@@ -32,7 +32,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 		}
 		stage := ingest.New(ingest.Options{
 			Shape: shape, Gate: p.gate, Inbox: p.append, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
-			Logger: p.log, Metrics: p.ingestMetrics,
+			Limit: p.end.ingest.ctx, Logger: p.log, Metrics: p.ingestMetrics,
 		})
 		s := &source{name: c.Name, stage: stage}
 		topic, subscriber, closeSource, err := p.subscriber(ctx, c, s)
@@ -81,14 +81,14 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 	}
 	if c.Kafka.Window == 1 {
 		// One message in flight per partition is what watermill-kafka does.
-		sub, err := edge.NewSubscriber(k, edge.SubscriberConfig{Group: c.Kafka.Group, SessionTimeout: p.cfg.Kafka.SessionTimeout.D(), OnReset: p.recordsGone})
+		sub, err := edge.NewSubscriber(k, edge.SubscriberConfig{Group: c.Kafka.Group, SessionTimeout: p.cfg.Kafka.SessionTimeout.D(), OnReset: p.recordsGone, Limit: p.end.ingest.ctx})
 		if err != nil {
 			return "", nil, nil, err
 		}
 		s.edge, s.topic = sub, c.Kafka.Topic
 		return c.Kafka.Topic, sub, func() { _ = sub.Close() }, nil
 	}
-	s.group, err = transport.NewGroup(ctx, k, p.groupConfig(c.Kafka.Group, c.Kafka.Window, c.Kafka.Topic))
+	s.group, err = transport.NewGroup(ctx, k, p.groupConfig(p.end.ingest.ctx, c.Kafka.Group, c.Kafka.Window, c.Kafka.Topic))
 	if err != nil {
 		return "", nil, nil, err
 	}

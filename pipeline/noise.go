@@ -37,7 +37,7 @@ func (p *Pipeline) startNoise() part {
 			case <-tick.C:
 			case <-ctx.Done():
 				// What was seen since the last time is worth a moment.
-				last, cancel := context.WithTimeout(context.WithoutCancel(ctx), noiseTimeout)
+				last, cancel := context.WithTimeout(p.end.decide.ctx, noiseTimeout)
 				defer cancel()
 				p.writeNoise(last)
 				return

@@ -92,6 +92,7 @@ type Pipeline struct {
 
 	health health
 	parts  parts
+	end    *ending
 }
 
 // openTimeout bounds connecting and creating topics and tables.
@@ -131,7 +132,7 @@ func (p *Pipeline) connect(ctx context.Context) (err error) {
 // Open connects everything that the configuration names. What fails here is
 // wrong set-up and is said plainly; on an error nothing stays open.
 func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
-	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry}
+	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry, end: newEnding(opt.Config.Shutdown.Timeout.D())}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -195,7 +196,7 @@ func (p *Pipeline) openKafka(ctx context.Context) error {
 // closeProducer gives the closer of a producer whose callers have ended.
 func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
 	return func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		ctx, cancel := context.WithTimeout(p.end.closing(), time.Second)
 		defer cancel()
 		if err := producer.Close(ctx); err != nil {
 			// Nothing is lost by it: whatever Kafka did not acknowledge was not

@@ -21,7 +21,10 @@ import (
 
 // part is one running stage of the process.
 type part struct {
-	// stop ends it: what is in hand is finished within closeTimeout.
+	name  string
+	limit context.Context // of its end
+	// stop ends it: what is in hand is finished within closeTimeout, what it waits
+	// for given up at limit.
 	stop func() error
 	// failed is closed or gets an error when the part ended by itself.
 	failed <-chan error
@@ -50,39 +53,67 @@ type source struct {
 
 // Run runs the stages until ctx is cancelled, or, with UntilIdle, until
 // everything is drained and delivered. It then stops them in the order of the
-// flow within the configured time, closes everything and returns nil. An error
-// means that a stage ended by itself. Run may be called once.
-func (p *Pipeline) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, p.close()) }()
-	var running []part
-	defer func() {
+// flow, closes everything and returns nil, all within the configured time,
+// whatever servers do: what could not be finished comes again, and a line of the
+// log says so. If closing itself hangs it goes on in the background when that
+// time is over; the process should end then. An error means that a stage ended
+// by itself. Run may be called once.
+func (p *Pipeline) Run(ctx context.Context) error {
+	defer context.AfterFunc(ctx, p.end.begin)()
+	if p.commands != nil { // an operator's command, or a reload, must not keep a stage
+		defer context.AfterFunc(p.end.ingest.ctx, p.commands.cancel)()
+	}
+	var o outcome
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		running, err := p.work(ctx)
+		o.fail(err)
+		p.end.begin()
 		for _, r := range running {
-			err = errors.Join(err, r.stop())
+			o.stop(r.name, r.limit, r.stop)
 		}
+		o.stop("closing", p.end.closing(), p.close)
 	}()
+	select {
+	case <-ended:
+	case <-p.end.over.ctx.Done():
+	}
+	return o.say(p.log, p.cfg.Shutdown.Timeout.D())
+}
+
+// work starts the stages and gives those that run when it is time to stop them.
+// An error means that one did not start, or ended by itself.
+func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
+	add := func(name string, limit context.Context, r part) {
+		r.name, r.limit = name, limit
+		running = append(running, r)
+	}
 	if p.opt.Roles.Ingest {
 		started, e := p.whileActive(ctx, "ingest", false, p.startIngest)
 		if e != nil {
-			return startingFailed(ctx, "ingest", e)
+			return running, startingFailed(ctx, "ingest", e)
 		}
-		running = append(running, started)
+		add("ingest", p.end.ingest.ctx, started)
 	}
 	if p.opt.Roles.Decide {
 		p.noise = sketch.NewBoard()
-		running = append(running, p.startDecide(), p.startNoise())
+		add("decide", p.end.decide.ctx, p.startDecide())
+		add("noise", p.end.decide.ctx, p.startNoise())
 	}
 	if p.opt.Roles.Deliver {
 		started, e := p.whileActive(ctx, "deliver", true, p.startDeliver)
 		if e != nil {
-			return startingFailed(ctx, "deliver", e)
+			return running, startingFailed(ctx, "deliver", e)
 		}
-		running = append(running, started)
+		add("deliver", p.end.deliver.ctx, started)
 	}
 	watch, stopWatching := context.WithCancel(ctx)
 	defer stopWatching()
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stopWatching()
+	defer p.end.begin()
 	p.showZeros()
 	watchers.Go(func() { p.watch(watch) })
 	if p.opt.Roles.Decide {
@@ -102,11 +133,11 @@ func (p *Pipeline) Run(ctx context.Context) (err error) {
 	select {
 	case <-ctx.Done():
 		p.log.Info("stopping: finishing what is in hand", "within", p.cfg.Shutdown.Timeout)
-		return nil
+		return running, nil
 	case <-idle:
-		return nil
+		return running, nil
 	case e := <-merged(watch, running):
-		return e
+		return running, e
 	}
 }
 
@@ -227,14 +258,15 @@ func (p *Pipeline) groupWindow(batch, partitions int) int {
 
 const minWindow = 128
 
-// groupConfig is what all consumer groups of the process have in common.
-func (p *Pipeline) groupConfig(id string, window int, topics ...string) transport.GroupConfig {
+// groupConfig is what all consumer groups of the process have in common; limit
+// is that of the stage.
+func (p *Pipeline) groupConfig(limit context.Context, id string, window int, topics ...string) transport.GroupConfig {
 	session := p.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
 		ID: id, Topics: topics, Window: window, WindowBytes: max(8<<20, 2*int64(p.maxRecord())),
 		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
-		CloseTimeout: p.closeTimeout(),
-		OnReset:      p.recordsGone,
+		CloseTimeout: p.closeTimeout(), Limit: limit,
+		OnReset: p.recordsGone,
 	}
 }
 

@@ -27,6 +27,9 @@ type Config struct {
 	Linger time.Duration
 	// Enough items end the lingering early. 0 is MaxItems.
 	Enough int
+	// Limit, if given, ends the context of the handler: what a stop lets finish
+	// has no more time then. Without it only the handler bounds its time.
+	Limit context.Context
 }
 
 // Partition names a partition of a topic.
@@ -210,11 +213,15 @@ func (s *Sequencer[T]) Idle() bool {
 
 // Run forms batches and calls handle with each until ctx is cancelled; then
 // every message that waits is given up with ErrStopped and Run returns nil.
-// handle is given a context that the end of ctx does not cancel: it bounds its
-// own time. tick, when positive, calls idle after that much time without a batch.
+// handle is given a context that the end of ctx does not cancel, only that of
+// Config.Limit does: it bounds its own time. tick, when positive, calls idle after that much time without a batch.
 func (s *Sequencer[T]) Run(ctx context.Context, handle func(ctx context.Context, runs []*Run[T]), tick time.Duration, idle func(ctx context.Context)) error {
 	defer s.stop()
-	work := context.WithoutCancel(ctx)
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	if s.cfg.Limit != nil {
+		defer context.AfterFunc(s.cfg.Limit, cancel)()
+	}
 	var idleTimer <-chan time.Time
 	for {
 		if tick > 0 && idleTimer == nil {

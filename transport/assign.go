@@ -249,7 +249,7 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 		}
 	}
 	if commit {
-		ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+		ctx, cancel := context.WithTimeout(g.gc.Limit, commitTimeout)
 		defer cancel()
 		g.commit(ctx, claims)
 	}

@@ -55,6 +55,10 @@ type GroupConfig struct {
 	// CloseTimeout is how long messages in flight have to be acknowledged when
 	// a view or the group closes. Defaults to 10 s.
 	CloseTimeout time.Duration
+	// Limit, if given, ends whatever Close waits for: messages in flight, the
+	// last commit, the cluster's answer to leaving. The member is dropped after
+	// its session then, and what it acknowledged last may come again.
+	Limit context.Context
 	// FetchPartitionBytes is how much one fetch takes of a partition: what may
 	// be buffered beyond the window. Defaults to 1 MiB.
 	FetchPartitionBytes int32
@@ -74,6 +78,9 @@ func (c *GroupConfig) setDefaults() error {
 	def(&c.CommitInterval, time.Second)
 	def(&c.CloseTimeout, 10*time.Second)
 	def(&c.FetchPartitionBytes, 1<<20)
+	if c.Limit == nil {
+		c.Limit = context.Background()
+	}
 	if c.Window < 0 || c.WindowBytes < 0 {
 		return fmt.Errorf("consumer group %s: window %d, window bytes %d: must not be negative", c.ID, c.Window, c.WindowBytes)
 	}
@@ -345,7 +352,7 @@ func (g *Group) commitLoop() {
 			g.mu.Unlock()
 			// Not cut short by Close: a commit that was cancelled could
 			// reach the broker after the last one.
-			ctx, cancel := context.WithTimeout(context.Background(), commitTimeout)
+			ctx, cancel := context.WithTimeout(g.gc.Limit, commitTimeout)
 			g.commit(ctx, claims)
 			cancel()
 		case <-g.pollCtx.Done():
@@ -388,8 +395,8 @@ const (
 // this long.
 const fetchWait = 25 * time.Millisecond
 
-// Close stops handing out, waits up to CloseTimeout for messages in flight,
-// cancels the contexts of the others, commits what is acknowledged and leaves
+// Close stops handing out, waits up to CloseTimeout, or until Limit, for
+// messages in flight, cancels the contexts of the others, commits what is acknowledged and leaves
 // the group. It returns when all of that is done; it may be called twice.
 func (g *Group) Close() error {
 	g.onceClose.Do(func() {
@@ -410,7 +417,7 @@ func (g *Group) Close() error {
 		g.stopPoll()
 		g.loops.Wait()
 		// Not the context of the loops: the last commit must go out.
-		ctx, cancel := context.WithTimeout(context.Background(), leaveTimeout)
+		ctx, cancel := context.WithTimeout(g.gc.Limit, leaveTimeout)
 		defer cancel()
 		if err := g.cl.LeaveGroupContext(ctx); err != nil {
 			g.closeErr = fmt.Errorf("leave consumer group %s: %w", g.gc.ID, err)

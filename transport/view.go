@@ -60,6 +60,7 @@ func (v *view) finish(grace time.Duration) {
 	case <-drained:
 	case <-timer.C:
 	case <-v.g.failed:
+	case <-v.g.gc.Limit.Done():
 	}
 	timer.Stop()
 	v.halt()

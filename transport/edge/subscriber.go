@@ -29,6 +29,8 @@ type SubscriberConfig struct {
 	// OnReset is told when the group's offset is outside of the topic; it goes
 	// on at the oldest record. It must not block.
 	OnReset func(topic string, partition int32, wanted, got int64)
+	// Limit, if given, ends Close's wait for the group to be left.
+	Limit context.Context
 }
 
 // Subscriber is a message.Subscriber. A subscription is one member of the
@@ -38,6 +40,7 @@ type Subscriber struct {
 	group   string
 	admin   *transport.Admin
 	claims  *claims
+	limit   context.Context
 	forward sync.WaitGroup
 	once    sync.Once
 	err     error
@@ -73,7 +76,10 @@ func NewSubscriber(cfg transport.Config, sc SubscriberConfig) (*Subscriber, erro
 		return nil, err
 	}
 	log := logger(cfg).With("group", sc.Group)
-	s := &Subscriber{group: sc.Group, admin: admin, claims: &claims{
+	if sc.Limit == nil {
+		sc.Limit = context.Background()
+	}
+	s := &Subscriber{group: sc.Group, admin: admin, limit: sc.Limit, claims: &claims{
 		group: sc.Group, admin: admin, log: log, onReset: sc.OnReset,
 		open: make(map[topicPartition]*claim), stop: make(chan struct{}),
 	}}
@@ -163,9 +169,11 @@ func (s *Subscriber) Close() error {
 		left := make(chan error, 1)
 		go func() { left <- s.inner.Close() }()
 		s.forward.Wait()
+		within, cancel := context.WithTimeout(s.limit, closeTimeout)
+		defer cancel()
 		select {
 		case s.err = <-left:
-		case <-time.After(closeTimeout):
+		case <-within.Done():
 			s.claims.log.Warn("the group could not be left in time; its other members wait for the session to end")
 		}
 		s.admin.Close()

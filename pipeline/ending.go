@@ -1,0 +1,110 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// ending is the end of a process: all of it takes shutdown.timeout at most,
+// whatever servers do. The stages end in the order of the flow. Each has its
+// patience for what is in hand, and a limit: what it waits for then, store,
+// sink or Kafka, is given up. A stage that needs less leaves its time to those
+// behind it. What is given up comes again, as after a crash.
+//
+// A nil ending has no limits.
+type ending struct {
+	timeout time.Duration
+	once    sync.Once
+
+	ingest, decide limit
+	deliver        limit // also of what is closed after the stages
+	over           limit // the process ends, whatever is still under way
+}
+
+// limit is a context that ends at a point of a stop.
+type limit struct {
+	ctx context.Context
+	end context.CancelFunc
+}
+
+func newEnding(timeout time.Duration) *ending {
+	e := &ending{timeout: timeout}
+	for _, l := range []*limit{&e.ingest, &e.decide, &e.deliver, &e.over} {
+		l.ctx, l.end = context.WithCancel(context.Background())
+	}
+	return e
+}
+
+// begin starts the clock. It may be called again, and concurrently.
+func (e *ending) begin() {
+	e.once.Do(func() {
+		eighth := e.timeout / 8
+		time.AfterFunc(2*eighth, e.ingest.end)
+		time.AfterFunc(4*eighth, e.decide.end)
+		time.AfterFunc(6*eighth, e.deliver.end)
+		time.AfterFunc(7*eighth, e.over.end)
+	})
+}
+
+// closing gives the limit of what is closed after the stages.
+func (e *ending) closing() context.Context {
+	if e == nil {
+		return context.Background()
+	}
+	return e.deliver.ctx
+}
+
+// outcome is how Run ends. It may be used concurrently: Run may not wait for
+// who writes it.
+type outcome struct {
+	mu      sync.Mutex
+	errs    []error  // guarded by mu: why Run fails
+	ending  string   // guarded by mu: the part that is being ended
+	cut     []string // guarded by mu: the parts that met their limits
+	because []error  // guarded by mu: what they said
+}
+
+// fail adds a reason why Run fails; nil is none.
+func (o *outcome) fail(err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.errs = append(o.errs, err)
+}
+
+// stop ends a part. What it says when its time was up is no failure of Run.
+func (o *outcome) stop(name string, limit context.Context, stop func() error) {
+	o.mu.Lock()
+	o.ending = name
+	o.mu.Unlock()
+	err := stop()
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ending = ""
+	switch {
+	case limit.Err() == nil:
+		o.errs = append(o.errs, err)
+	default:
+		o.cut = append(o.cut, name)
+		o.because = append(o.because, err)
+	}
+}
+
+// say logs, in one line, what was given up, if anything was, and gives Run's error.
+func (o *outcome) say(log *slog.Logger, within time.Duration) error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.ending != "" {
+		o.cut = append(o.cut, o.ending)
+	}
+	if len(o.cut) > 0 {
+		args := []any{"given up", o.cut, "within", within}
+		if err := errors.Join(o.because...); err != nil {
+			args = append(args, "error", err)
+		}
+		log.Warn("the time for stopping was too short: what was under way comes again", args...)
+	}
+	return errors.Join(o.errs...)
+}
