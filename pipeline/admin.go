@@ -47,7 +47,7 @@ func (p *Pipeline) serve(name, address string, certificate *config.ServerTLS, h 
 		}
 	}()
 	return listener.Addr(), func() error {
-		ctx, cancel := context.WithTimeout(context.Background(), p.closeTimeout())
+		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
 		defer cancel()
 		err := server.Shutdown(ctx)
 		if err != nil {
