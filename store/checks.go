@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
 )
@@ -32,6 +33,23 @@ type CheckRows interface {
 	// the row must not exist) and gives, per row, whether it did; Found is ignored.
 	// One durable transaction; rows that do not match are left as they are and do
 	// no harm to the others. No key twice. Calls from any number of goroutines
-	// and processes are linearizable per key and cannot dead-lock.
+	// and processes are linearizable per key and cannot dead-lock. After an error
+	// nothing was written, unless it is of class Unknown.
 	SwapCheckRows(ctx context.Context, rows []CheckRow) ([]bool, error)
+}
+
+// SortCheckRows gives the places of rows in the order of their keys, and
+// whether no key is in them twice. For implementations.
+func SortCheckRows(rows []CheckRow) (order []int, distinct bool) {
+	order = make([]int, len(rows))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return rows[a].Key.Compare(rows[b].Key) })
+	for i := 1; i < len(order); i++ {
+		if rows[order[i]].Key == rows[order[i-1]].Key {
+			return order, false
+		}
+	}
+	return order, true
 }

@@ -13,6 +13,7 @@ type Operator interface {
 	Store
 	Jobs
 	Reports
+	CheckRows
 
 	// ServiceRows pages through the dam rows of one service in ascending byte
 	// order of their entities: those after the given one.
