@@ -50,6 +50,10 @@ type Event struct {
 	EventID  string `json:"i,omitempty"` // the producer's id; empty when it has none
 	Sequence string `json:"q,omitempty"` // the producer's order, see CompareSequence; empty when it has none
 	Op       Op     `json:"op"`
+	// Claim is the id of the ledger's claim under which the event came in, the
+	// text form of its UUID: of all events of one claim decide applies the first.
+	// Empty for one without.
+	Claim string `json:"c,omitempty"`
 	// Replay is set on an event that was a dead letter: it is older than its
 	// place in the inbox says.
 	Replay  *Replay `json:"r,omitempty"`
