@@ -1,0 +1,101 @@
+package tracing
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+)
+
+const (
+	maxWaiting  = 8192 // spans that ended and are not sent yet
+	maxPerBatch = 512
+	batchDelay  = 2 * time.Second
+)
+
+// queue is the SDK's batch processor with an exact account of what becomes of
+// spans: it admits no more than the processor has room for, so that none is
+// dropped there unseen, and counts what the exporter says of the others.
+type queue struct {
+	sdktrace.SpanProcessor
+	export *exporter
+	closed atomic.Bool
+}
+
+func newQueue(to sdktrace.SpanExporter, opt Options) *queue {
+	e := &exporter{SpanExporter: to, log: opt.Logger, metrics: opt.Metrics}
+	e.limit, e.abandon = context.WithCancel(context.Background())
+	return &queue{export: e, SpanProcessor: sdktrace.NewBatchSpanProcessor(e,
+		sdktrace.WithMaxQueueSize(maxWaiting), sdktrace.WithMaxExportBatchSize(maxPerBatch),
+		sdktrace.WithBatchTimeout(batchDelay), sdktrace.WithExportTimeout(3*opt.Timeout))}
+}
+
+// OnEnd takes a span in or drops it; it never waits.
+func (q *queue) OnEnd(s sdktrace.ReadOnlySpan) {
+	switch {
+	case q.closed.Load():
+		q.export.metrics.dropped.Inc()
+	case q.export.waiting.Add(1) > maxWaiting:
+		q.export.waiting.Add(-1)
+		q.export.metrics.dropped.Inc()
+	default:
+		q.SpanProcessor.OnEnd(s)
+	}
+}
+
+// Shutdown implements sdktrace.SpanProcessor.
+func (q *queue) Shutdown(ctx context.Context) error {
+	q.closed.Store(true)
+	return q.SpanProcessor.Shutdown(ctx)
+}
+
+// abandon gives up what is still being sent.
+func (q *queue) abandon() { q.export.abandon() }
+
+// exporter counts what becomes of the spans that it is given, and says when
+// the receiver stops taking them and when it takes them again.
+type exporter struct {
+	sdktrace.SpanExporter
+	log     *slog.Logger
+	metrics *Metrics
+	waiting atomic.Int64
+	limit   context.Context // ends with the patience of Shutdown
+	abandon context.CancelFunc
+	away    bool // owned by the processor's goroutine: the receiver failed at the last batch
+}
+
+// ExportSpans sends one batch. Its failure is said here, so it returns none:
+// the SDK would write it to standard error past the log.
+func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	defer context.AfterFunc(e.limit, cancel)()
+	err := e.SpanExporter.ExportSpans(ctx, spans)
+	e.waiting.Add(-int64(len(spans)))
+	switch {
+	case err == nil:
+		e.metrics.exported.Add(float64(len(spans)))
+		if e.away {
+			e.log.Info("the receiver of traces takes spans again")
+		}
+	default:
+		e.metrics.dropped.Add(float64(len(spans)))
+		if !e.away {
+			e.log.Warn("the receiver of traces does not take spans; they are dropped until it does", "error", brief(err))
+		}
+	}
+	e.away = err != nil
+	return nil
+}
+
+// brief gives the start of an error's text: a receiver's answer is part of it.
+func brief(err error) string {
+	const most = 300
+	text := err.Error()
+	if len(text) > most {
+		text = text[:most] + "…"
+	}
+	return text
+}

@@ -1,0 +1,180 @@
+package tracing
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"math/rand/v2"
+
+	"github.com/seed-86dfc502/weir/change"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// Attributes of spans. None holds anything of a payload.
+const (
+	SourceKey      = attribute.Key("weir.source")       // configured name
+	ServiceKey     = attribute.Key("weir.service")      // customer/projection@sink
+	EntityKey      = attribute.Key("weir.entity")       // only where the configuration allows it
+	EntityHashKey  = attribute.Key("weir.entity.hash")  // first 16 hex digits of the id's SHA-256
+	VersionKey     = attribute.Key("weir.version")      // generation:offset
+	OutcomeKey     = attribute.Key("weir.outcome")      // what became of the event or the change
+	ChangesKey     = attribute.Key("weir.changes")      // services that the event changed something for
+	BatchSizeKey   = attribute.Key("weir.batch.size")   // everything in the batch
+	BatchTracedKey = attribute.Key("weir.batch.traced") // how much of it is traced
+)
+
+// Span is one piece of work for one event or one change, or a batch of them.
+// It is nil when that is not traced. Its methods may be called from any goroutine.
+type Span struct {
+	span  trace.Span
+	trace *change.Trace
+}
+
+// w3c reads and writes traceparent and tracestate.
+var w3c propagation.TraceContext
+
+// Ingest starts the span of an event that comes in with headers, which may hold
+// the producer's trace context: below that, if it is sampled; without one the
+// event is traced by chance.
+func (t *Tracer) Ingest(source string, headers map[string]string) *Span {
+	if t == nil {
+		return nil
+	}
+	ctx, sampled := parent(headers)
+	if ctx == nil {
+		if rand.Float64() >= t.opt.Sample {
+			return nil
+		}
+		ctx, sampled = context.Background(), true
+	}
+	if !sampled {
+		return nil
+	}
+	return t.start(ctx, "ingest", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(SourceKey.String(source)))
+}
+
+// Decide starts the span of an inbox record with headers; nil unless they hold
+// a trace context, which those of a traced event do.
+func (t *Tracer) Decide(headers map[string]string) *Span {
+	if t == nil {
+		return nil
+	}
+	ctx, sampled := parent(headers)
+	if !sampled {
+		return nil
+	}
+	return t.start(ctx, "decide", trace.WithSpanKind(trace.SpanKindConsumer))
+}
+
+// Deliver starts the span of a change; nil unless from is the context that a
+// traced event's change has.
+func (t *Tracer) Deliver(from *change.Trace, service string) *Span {
+	if t == nil || from == nil {
+		return nil
+	}
+	ctx, sampled := parent(map[string]string{change.TraceParentHeader: from.Parent, change.TraceStateHeader: from.State})
+	if !sampled {
+		return nil
+	}
+	return t.start(ctx, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(ServiceKey.String(service)))
+}
+
+// maxLinks bounds the links of a batch.
+const maxLinks = 32
+
+// Batch starts the span of work for size records or changes at once, of which
+// those of spans are traced: a trace of its own, linked with theirs, up to 32.
+// It is nil when spans are none.
+func (t *Tracer) Batch(name string, spans []*Span, size int) *Span {
+	if t == nil || len(spans) == 0 {
+		return nil
+	}
+	linked := spans[:min(len(spans), maxLinks)]
+	links := make([]trace.Link, len(linked))
+	for i, s := range linked {
+		links[i] = trace.Link{SpanContext: s.span.SpanContext()}
+	}
+	b := t.start(context.Background(), name, trace.WithLinks(links...),
+		trace.WithAttributes(BatchSizeKey.Int(size), BatchTracedKey.Int(len(spans))))
+	back := trace.Link{SpanContext: b.span.SpanContext()}
+	for _, s := range linked {
+		s.span.AddLink(back)
+	}
+	return b
+}
+
+func (t *Tracer) start(ctx context.Context, name string, options ...trace.SpanStartOption) *Span {
+	ctx, span := t.tracer.Start(ctx, name, options...)
+	headers := propagation.MapCarrier{}
+	w3c.Inject(ctx, headers)
+	s := &Span{span: span, trace: &change.Trace{Parent: headers[change.TraceParentHeader]}}
+	if state := headers[change.TraceStateHeader]; len(state) <= change.MaxTraceState {
+		s.trace.State = state
+	}
+	return s
+}
+
+// parent reads the trace context of headers; no context when there is none, or
+// none that can be read.
+func parent(headers map[string]string) (ctx context.Context, sampled bool) {
+	if headers[change.TraceParentHeader] == "" {
+		return nil, false
+	}
+	ctx = w3c.Extract(context.Background(), propagation.MapCarrier(headers))
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsValid() {
+		return nil, false
+	}
+	return ctx, sc.IsSampled()
+}
+
+// Entity gives the attribute that stands for an entity: a hash of its id, or
+// the id where the configuration allows that.
+func (t *Tracer) Entity(id string) attribute.KeyValue {
+	if t.opt.EntityIDs {
+		return EntityKey.String(id)
+	}
+	sum := sha256.Sum256([]byte(id))
+	return EntityHashKey.String(hex.EncodeToString(sum[:8]))
+}
+
+// Trace gives the context to hand on to what the span causes, nil if s is.
+func (s *Span) Trace() *change.Trace {
+	if s == nil {
+		return nil
+	}
+	return s.trace
+}
+
+// Set adds attributes, in place of earlier ones of the same keys.
+func (s *Span) Set(attributes ...attribute.KeyValue) {
+	if s != nil {
+		s.span.SetAttributes(attributes...)
+	}
+}
+
+// Fail marks the work as failed. why is a word, not an error's text, which may
+// quote what must not leave the process.
+func (s *Span) Fail(why string) {
+	if s != nil {
+		s.span.SetStatus(codes.Error, why)
+	}
+}
+
+// End ends the span. Calls after the first do nothing.
+func (s *Span) End() {
+	if s != nil {
+		s.span.End()
+	}
+}
+
+// ID gives the id of the trace as 32 hex digits, for a log line; empty if s is nil.
+func (s *Span) ID() string {
+	if s == nil {
+		return ""
+	}
+	return s.span.SpanContext().TraceID().String()
+}
