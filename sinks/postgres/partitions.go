@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -43,7 +43,7 @@ var partitionSuffix = regexp.MustCompile(`_y(\d{4})m(\d{2})$`)
 // ensureMonths makes the partitions that the changes fall in, the current
 // month's and the next one's. Its errors are classified, and never a Reject:
 // they are about the table, not about a change.
-func (s *Sink) ensureMonths(ctx context.Context, pool *pgxpool.Pool, changes []change.Change) error {
+func (s *Sink) ensureMonths(ctx context.Context, pool *pgpool.Pool, changes []change.Change) error {
 	now := monthOf(s.present())
 	needed := map[month]bool{now: true, now + 1: true}
 	for i := range changes {
@@ -101,7 +101,7 @@ func (s *Sink) ensureMonths(ctx context.Context, pool *pgxpool.Pool, changes []c
 // sweep makes partitions ahead and drops those whose every row is older than
 // the retention. A drop that fails is logged and tried again at the next sweep:
 // it must not hold up deliveries.
-func (s *Sink) sweep(ctx context.Context, pool *pgxpool.Pool) error {
+func (s *Sink) sweep(ctx context.Context, pool *pgpool.Pool) error {
 	if s.options.Retention == 0 {
 		return nil
 	}
@@ -121,7 +121,7 @@ func (s *Sink) sweep(ctx context.Context, pool *pgxpool.Pool) error {
 	return nil
 }
 
-func (s *Sink) dropExpired(ctx context.Context, pool *pgxpool.Pool) error {
+func (s *Sink) dropExpired(ctx context.Context, pool *pgpool.Pool) error {
 	rows, err := pool.Query(ctx, `SELECT n.nspname::text, c.relname::text FROM pg_inherits i
 JOIN pg_class c ON c.oid = i.inhrelid JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE i.inhparent = to_regclass($1) ORDER BY c.relname`, s.table.Sanitize())

@@ -8,14 +8,14 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // inDDL runs fn in a transaction that no other sink of this table shares:
 // CREATE … IF NOT EXISTS alone does not stand two at a time.
-func (s *Sink) inDDL(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) error) error {
+func (s *Sink) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "weir sink "+s.table.Sanitize()); err != nil {
 			return err
@@ -25,7 +25,7 @@ func (s *Sink) inDDL(ctx context.Context, pool *pgxpool.Pool, fn func(pgx.Tx) er
 }
 
 // prepareTable creates what is missing, if that is allowed, and checks all of it.
-func (s *Sink) prepareTable(ctx context.Context, pool *pgxpool.Pool) error {
+func (s *Sink) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
 	return s.inDDL(ctx, pool, func(tx pgx.Tx) error {
 		oid, err := s.lookUp(ctx, tx, "")
 		if err != nil {

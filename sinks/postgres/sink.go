@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -22,7 +23,7 @@ type Sink struct {
 	table   pgx.Identifier // one or two parts
 	insert  string         // the statement of every Write
 
-	pool atomic.Pointer[pgxpool.Pool] // nil until Open was called
+	pool atomic.Pointer[pgpool.Pool] // nil until Open was called
 
 	// Of Write's goroutine:
 	months  map[month]bool // partitions known to exist
@@ -67,7 +68,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	if err := s.Close(); err != nil {
 		return err
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, s.config.Copy())
+	pool, err := pgpool.New(ctx, s.config.Copy())
 	if err != nil {
 		return classify("connect", err)
 	}
@@ -153,7 +154,7 @@ const maxBlind = 200
 // writer is one Write.
 type writer struct {
 	*Sink
-	pool     *pgxpool.Pool
+	pool     *pgpool.Pool
 	failed   map[int]error
 	patience int // statements left, see maxBlind
 	blames   int // rows left, see maxBlamed
@@ -192,7 +193,7 @@ func (w *writer) write(ctx context.Context, rows []row) error {
 }
 
 // exec commits rows in one implicit transaction and one round trip.
-func (s *Sink) exec(ctx context.Context, pool *pgxpool.Pool, rows []row) error {
+func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: the insert took too long"))
 	defer cancel()
 	var batch pgx.Batch

@@ -43,7 +43,7 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		return failed("migrate: lock", err)
 	}
 	defer func() { err = errors.Join(err, unlock(ctx, conn.Conn(), unlockTimeout)) }()
-	db := stdlib.OpenDBFromPool(s.pool)
+	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	provider, err := newProvider(db)
 	if err != nil {
@@ -75,7 +75,7 @@ func unlock(ctx context.Context, conn *pgx.Conn, timeout time.Duration) error {
 // CheckSchema compares the version in the database with the newest migration
 // of this build.
 func (s *Store) CheckSchema(ctx context.Context) (err error) {
-	db := stdlib.OpenDBFromPool(s.pool)
+	db := stdlib.OpenDBFromPool(s.pool.Pool)
 	defer func() { err = errors.Join(err, db.Close()) }()
 	provider, err := newProvider(db)
 	if err != nil {

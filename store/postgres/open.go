@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -59,7 +60,7 @@ type Options struct {
 
 // Store is a store.Store in PostgreSQL.
 type Store struct {
-	pool *pgxpool.Pool
+	pool *pgpool.Pool
 	// migrating counts the migrations under way.
 	migrating *atomic.Int32
 }
@@ -108,7 +109,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if crash.Enabled {
 		config.ConnConfig.Tracer = dieMigrating{}
 	}
-	pool, err := pgxpool.NewWithConfig(ctx, config)
+	pool, err := pgpool.New(ctx, config)
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
@@ -141,8 +142,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return failed("ping", s.pool.Ping(ctx))
 }
 
-// Close waits for calls under way and closes all connections. It may be called
-// twice.
+// Close waits for calls under way and closes all connections, for about a second
+// where the server does not answer. It may be called twice.
 func (s *Store) Close() error {
 	s.pool.Close()
 	return nil

@@ -1,0 +1,116 @@
+package pgpool_test
+
+import (
+	"context"
+	"io"
+	"net"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgproto3"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// server takes connections in and then listens without a word; with answer it
+// answers one query on each, after answer is closed.
+func server(t *testing.T, asked chan<- struct{}, answer <-chan struct{}) *pgpool.Pool {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	serve := func(c net.Conn) {
+		defer c.Close()
+		b := pgproto3.NewBackend(c, c)
+		if first, err := b.ReceiveStartupMessage(); err != nil {
+			return
+		} else if _, ok := first.(*pgproto3.StartupMessage); ok {
+			b.Send(&pgproto3.AuthenticationOk{})
+			b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+			_ = b.Flush()
+			if _, err := b.Receive(); err != nil {
+				return
+			}
+			asked <- struct{}{}
+			if answer != nil {
+				<-answer
+				b.Send(&pgproto3.CommandComplete{CommandTag: []byte("SELECT 0")})
+				b.Send(&pgproto3.ReadyForQuery{TxStatus: 'I'})
+				_ = b.Flush()
+			}
+		}
+		_, _ = io.Copy(io.Discard, c) // until the client ends it
+	}
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() { serve(c) })
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		running.Wait()
+	})
+	config, err := pgxpool.ParseConfig("postgres://weir@" + l.Addr().String() + "/weir?sslmode=disable&default_query_exec_mode=simple_protocol")
+	require.NoError(t, err)
+	pool, err := pgpool.New(t.Context(), config)
+	require.NoError(t, err)
+	return pool
+}
+
+func closing(pool *pgpool.Pool) <-chan struct{} {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		pool.Close()
+	}()
+	return done
+}
+
+// A call that was given up does not keep Close for as long as pgx, 15 s, waits
+// for the server to take note of it.
+func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	pool := server(t, asked, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		<-asked
+		cancel()
+	}()
+	_, err := pool.Exec(ctx, "SELECT")
+	require.ErrorIs(t, err, context.Canceled)
+	select {
+	case <-closing(pool):
+	case <-time.After(12 * time.Second):
+		require.Fail(t, "Close waits for a server that says nothing")
+	}
+	pool.Close()
+}
+
+// A call under way keeps its connection for as long as it takes.
+func TestCloseWaitsForCallsUnderWay(t *testing.T) {
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	pool := server(t, asked, answer)
+	result := make(chan error, 1)
+	go func() {
+		_, err := pool.Exec(t.Context(), "SELECT")
+		result <- err
+	}()
+	<-asked
+	closed := closing(pool)
+	select {
+	case <-closed:
+		require.Fail(t, "Close did not wait")
+	case <-time.After(2500 * time.Millisecond): // more than two times the grace
+	}
+	close(answer)
+	require.NoError(t, <-result)
+	<-closed
+}
