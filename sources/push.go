@@ -1,17 +1,8 @@
 package sources
 
 import (
-	"bufio"
-	"bytes"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/json"
 	"errors"
-	"io"
-	"mime"
-	"net/http"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -25,45 +16,35 @@ import (
 // PushOptions of a Push source.
 type PushOptions struct {
 	Name string
-	// Token that requests must carry as a bearer token; empty lets all in,
-	// which the configuration allows on loopback only.
-	Token string
-	// Headers are the names of request headers that become metadata of every
-	// event of the request, under the names given here.
-	Headers []string
-	// MaxBody bounds a request in bytes. Defaults to 16 MiB.
-	MaxBody int64
-	// Timeout is how long a request waits for its events to be durable; after
-	// it the answer is 503 and the client sends them again. Defaults to 30s.
-	Timeout time.Duration
 	// WindowBytes bounds the events that are handed out and not acknowledged,
-	// also those whose request has ended: while Weir is halted, clients send
+	// also those that nobody waits for any more: while Weir is halted, clients send
 	// again and again. Each event counts 4 KiB beside its own bytes, for what
 	// goes with it; a larger one passes alone. Defaults to 64 MiB.
 	WindowBytes int64
+
+	// Of the plain handler.
+	Token   string
+	Headers []string
+	MaxBody int64
+	Timeout time.Duration
 }
 
 // eventOverhead is what an event in flight costs beside its bytes.
 const eventOverhead = 4 << 10
 
-// bodiesAtATime bounds the bodies of requests in memory, in largest bodies.
-const bodiesAtATime = 16
-
-// Push takes events from HTTP requests: a POST with one JSON event
-// (application/json) or one per line (application/x-ndjson). 202 says that
-// every event of the request is durable in the inbox, or a dead letter, or
-// was known already. Push is an http.Handler and a Watermill subscriber.
+// Push takes events from callers of its method Push: the HTTP door. It is a
+// Watermill subscriber, whose acknowledgement of an event is the answer to the
+// caller. All methods may be called concurrently.
 type Push struct {
 	opt   PushOptions
 	ready chan struct{} // closed by Subscribe
 
 	ctx        context.Context // of the source and of its messages
-	stop       context.CancelFunc
+	stop       context.CancelCauseFunc
 	subscribed atomic.Bool
 	inFlight   atomic.Int64
 	out        chan *message.Message
 	room       *semaphore.Weighted // bytes of events in flight
-	bodies     *semaphore.Weighted // bytes of requests in hand
 
 	mu  sync.Mutex // orders hand-out: numbers follow the channel
 	seq uint64     // guarded by mu
@@ -74,26 +55,37 @@ type Push struct {
 	wg     sync.WaitGroup
 }
 
-// NewPush makes a source. Requests wait until it is subscribed.
+// Why an event is not known to be durable.
+var (
+	// ErrStopping: the process or the source ends; another one may take the event.
+	ErrStopping = errors.New("the process is stopping")
+	// ErrNoRoom: the events in flight fill the window, this one is not among them.
+	ErrNoRoom = errors.New("too many events are in hand")
+	// ErrNotDurable: the caller's time was over first; the event may still become
+	// durable.
+	ErrNotDurable = errors.New("the event is not durable yet")
+)
+
+// NewPush makes a source. Calls of Push wait until it is subscribed.
 func NewPush(opt PushOptions) *Push {
+	if opt.WindowBytes <= 0 {
+		opt.WindowBytes = 64 << 20
+	}
 	if opt.MaxBody <= 0 {
 		opt.MaxBody = 16 << 20
 	}
 	if opt.Timeout <= 0 {
 		opt.Timeout = 30 * time.Second
 	}
-	if opt.WindowBytes <= 0 {
-		opt.WindowBytes = 64 << 20
-	}
 	p := &Push{
 		opt: opt, ready: make(chan struct{}), out: make(chan *message.Message),
-		room: semaphore.NewWeighted(opt.WindowBytes), bodies: semaphore.NewWeighted(bodiesAtATime * opt.MaxBody),
+		room: semaphore.NewWeighted(opt.WindowBytes),
 	}
-	p.ctx, p.stop = context.WithCancel(context.Background())
+	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p
 }
 
-// Drained tells whether no request is being worked on.
+// Drained tells whether no event is being worked on.
 func (p *Push) Drained() bool { return p.inFlight.Load() == 0 }
 
 // Subscribe may be called once; the end of ctx ends the source.
@@ -101,7 +93,7 @@ func (p *Push) Subscribe(ctx context.Context, _ string) (<-chan *message.Message
 	if p.subscribed.Swap(true) {
 		return nil, errors.New("push source: subscribed already")
 	}
-	context.AfterFunc(ctx, p.stop)
+	context.AfterFunc(ctx, func() { p.stop(ErrStopping) })
 	out := make(chan *message.Message)
 	ok := p.start(func() {
 		defer close(out)
@@ -119,7 +111,7 @@ func (p *Push) Subscribe(ctx context.Context, _ string) (<-chan *message.Message
 		}
 	})
 	if !ok {
-		return nil, errStopping
+		return nil, ErrStopping
 	}
 	close(p.ready)
 	return out, nil
@@ -136,9 +128,9 @@ func (p *Push) start(f func()) bool {
 	return true
 }
 
-// Close ends the subscription; requests are answered 503 from then on.
+// Close ends the subscription; calls of Push get ErrStopping from then on.
 func (p *Push) Close() error {
-	p.stop()
+	p.stop(ErrStopping)
 	p.life.Lock()
 	p.closed = true
 	p.life.Unlock()
@@ -146,14 +138,68 @@ func (p *Push) Close() error {
 	return nil
 }
 
+// Push hands events on in their order, one call's without a gap in the numbers
+// but maybe among those of others, and waits until each is acknowledged or ctx
+// ends. The results are in the order of events: nil says that the event is
+// durable in the inbox, or known to the gate, or a dead letter. After an event
+// that got ErrNoRoom or ErrStopping none is handed on.
+//
+// Value, metadata and the values of the message's context are handed on; its
+// cancellation and that of ctx are not: an event that was handed on goes on when
+// its caller has gone, since what stands behind it waits for it.
+func (p *Push) Push(ctx context.Context, events ...*message.Message) []error {
+	results := make([]error, len(events))
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(p.ctx, func() { cancel(ErrStopping) })()
+	var refused error
+	select {
+	case <-p.ready:
+	case <-ctx.Done():
+		refused = ended(ctx)
+	}
+	waits := make([]<-chan struct{}, len(events))
+	for i, e := range events {
+		if refused == nil {
+			waits[i], refused = p.hand(ctx, e)
+		}
+		results[i] = refused
+	}
+	for i, done := range waits {
+		if done == nil {
+			break
+		}
+		select {
+		case <-done:
+			continue
+		default:
+		}
+		select {
+		case <-done:
+		case <-ctx.Done():
+			results[i] = ended(ctx)
+		}
+	}
+	return results
+}
+
+// ended is why a wait ended.
+func ended(ctx context.Context) error {
+	if errors.Is(context.Cause(ctx), ErrStopping) {
+		return ErrStopping
+	}
+	return ErrNotDurable
+}
+
 // hand gives one event to the subscriber and returns a channel that is closed
-// when it is acknowledged. It waits for room in the window until ctx, which is
-// the request's, ends. The message lives as long as the source: a client that
-// hangs up must not leave a gap in the numbers.
-func (p *Push) hand(ctx context.Context, event []byte, headers message.Metadata) (_ <-chan struct{}, err error) {
-	room := min(int64(len(event))+eventOverhead, p.opt.WindowBytes)
+// when it is acknowledged. It waits for room in the window until ctx ends.
+func (p *Push) hand(ctx context.Context, event *message.Message) (_ <-chan struct{}, err error) {
+	room := min(int64(len(event.Payload))+eventOverhead, p.opt.WindowBytes)
 	if p.room.Acquire(ctx, room) != nil {
-		return nil, errNoRoom
+		if err := ended(ctx); errors.Is(err, ErrStopping) {
+			return nil, err
+		}
+		return nil, ErrNoRoom
 	}
 	defer func() {
 		if err != nil {
@@ -163,15 +209,15 @@ func (p *Push) hand(ctx context.Context, event []byte, headers message.Metadata)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		return nil, errStopping
+		return nil, ErrStopping
 	}
 	pos := transport.Position{Topic: "push:" + p.opt.Name, Time: time.Now().UTC(), Claim: 1, Seq: p.seq}
-	m := p.message(event, headers, pos)
+	m := p.message(event, pos)
 	select {
 	case p.out <- m:
 		p.seq++
 	case <-p.ctx.Done():
-		return nil, errStopping
+		return nil, ErrStopping
 	}
 	done := make(chan struct{})
 	p.inFlight.Add(1)
@@ -187,7 +233,7 @@ func (p *Push) hand(ctx context.Context, event []byte, headers message.Metadata)
 				if !pause(p.ctx, 100*time.Millisecond) {
 					return
 				}
-				m = p.message(event, headers, pos)
+				m = p.message(event, pos)
 				select {
 				case p.out <- m:
 				case <-p.ctx.Done():
@@ -200,132 +246,30 @@ func (p *Push) hand(ctx context.Context, event []byte, headers message.Metadata)
 	})
 	if !started {
 		p.inFlight.Add(-1)
-		return nil, errStopping
+		return nil, ErrStopping
 	}
 	return done, nil
 }
 
-var (
-	errStopping = errors.New("the process is stopping")
-	errNoRoom   = errors.New("too many events are in hand")
-)
-
-func (p *Push) message(event []byte, headers message.Metadata, pos transport.Position) *message.Message {
-	m := message.NewMessage(watermill.NewUUID(), event)
-	for name, value := range headers {
+// message gives a message of the event's for one attempt.
+func (p *Push) message(event *message.Message, pos transport.Position) *message.Message {
+	m := message.NewMessage(watermill.NewUUID(), event.Payload)
+	for name, value := range event.Metadata {
 		m.Metadata.Set(name, value)
 	}
-	m.SetContext(transport.WithPosition(p.ctx, pos))
+	m.SetContext(transport.WithPosition(withValues{p.ctx, event.Context()}, pos))
 	return m
 }
 
-// ServeHTTP takes a request.
-func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	if r.Method != http.MethodPost {
-		w.Header().Set("Allow", http.MethodPost)
-		problem(w, http.StatusMethodNotAllowed, "events are posted")
-		return
-	}
-	if !Authorized(r, p.opt.Token) {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		problem(w, http.StatusUnauthorized, "a bearer token is needed")
-		return
-	}
-	kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || (kind != "application/json" && kind != "application/x-ndjson") {
-		problem(w, http.StatusUnsupportedMediaType, "send application/json (one event) or application/x-ndjson (one per line)")
-		return
-	}
-	ctx, cancel := context.WithTimeout(r.Context(), p.opt.Timeout)
-	defer cancel()
-	defer context.AfterFunc(p.ctx, cancel)()
-	size := p.opt.MaxBody
-	if r.ContentLength >= 0 {
-		size = min(size, r.ContentLength)
-	}
-	if p.bodies.Acquire(ctx, size) != nil {
-		problem(w, http.StatusServiceUnavailable, "too many requests are in hand; send the events again")
-		return
-	}
-	defer p.bodies.Release(size)
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, p.opt.MaxBody))
-	var tooLarge *http.MaxBytesError
-	switch {
-	case errors.As(err, &tooLarge):
-		problem(w, http.StatusRequestEntityTooLarge, "the request is larger than the limit")
-		return
-	case err != nil:
-		problem(w, http.StatusBadRequest, "the request's body could not be read")
-		return
-	}
-	events := [][]byte{body}
-	if kind == "application/x-ndjson" {
-		events = lines(body)
-	}
-	if len(events) == 0 || len(body) == 0 {
-		problem(w, http.StatusBadRequest, "the request has no event")
-		return
-	}
-	select {
-	case <-p.ready:
-	case <-ctx.Done():
-		problem(w, http.StatusServiceUnavailable, "not started yet; send the events again")
-		return
-	}
-	headers := message.Metadata{}
-	for _, name := range p.opt.Headers {
-		if value := r.Header.Get(name); value != "" {
-			headers.Set(name, value)
-		}
-	}
-	var waits []<-chan struct{}
-	for _, e := range events {
-		done, err := p.hand(ctx, e, headers)
-		if err != nil {
-			problem(w, http.StatusServiceUnavailable, err.Error()+"; send the events again")
-			return
-		}
-		waits = append(waits, done)
-	}
-	for _, done := range waits {
-		select {
-		case <-done:
-		case <-ctx.Done():
-			problem(w, http.StatusServiceUnavailable, "the events are not durable yet; send them again")
-			return
-		}
-	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(http.StatusAccepted)
-	_ = json.NewEncoder(w).Encode(map[string]int{"accepted": len(events)})
+// withValues ends as its Context does and has the values of another.
+type withValues struct {
+	context.Context
+	values context.Context
 }
 
-func lines(body []byte) [][]byte {
-	var all [][]byte
-	s := bufio.NewScanner(bytes.NewReader(body))
-	s.Buffer(make([]byte, 0, 64<<10), len(body)+1)
-	for s.Scan() {
-		if line := s.Bytes(); !blank(line) {
-			all = append(all, append([]byte(nil), line...))
-		}
+func (c withValues) Value(key any) any {
+	if v := c.Context.Value(key); v != nil {
+		return v
 	}
-	return all
-}
-
-// Authorized tells whether a request carries the bearer token; an empty token
-// lets every request in. The comparison takes the same time whatever differs.
-func Authorized(r *http.Request, token string) bool {
-	if token == "" {
-		return true
-	}
-	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	a, b := sha256.Sum256([]byte(given)), sha256.Sum256([]byte(token))
-	return subtle.ConstantTimeCompare(a[:], b[:]) == 1 && ok
-}
-
-// problem answers by RFC 9457.
-func problem(w http.ResponseWriter, status int, detail string) {
-	w.Header().Set("Content-Type", "application/problem+json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(map[string]any{"title": http.StatusText(status), "status": status, "detail": detail})
+	return c.values.Value(key)
 }
