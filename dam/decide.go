@@ -189,6 +189,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	start := time.Now()
 	within, cancel := l.graceful(ctx)
 	defer cancel()
+	span := l.batchSpan(batch)
 	crash.At(crash.DecideBatch, "")
 	ids, err := l.d.opt.Store.Decide(within, store.Decision{
 		Revision: plan.Revision, Moves: moves, Entities: entities, Published: published,
@@ -248,6 +249,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		crash.At(crash.DecideOutcome, "")
 		return out, nil
 	})
+	decidedSpans(span, batch, result.changes, err)
 	if err != nil {
 		return err
 	}

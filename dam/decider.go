@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -59,6 +60,9 @@ type Options struct {
 	Metrics *Metrics
 	// Noise, if given, is told which fields cause suppressed events.
 	Noise *sketch.Board
+	// Tracer makes spans of traced records. Defaults to none: what is traced
+	// elsewhere is not passed on then.
+	Tracer *tracing.Tracer
 }
 
 // ErrReread says that the store's watermark went back behind what this
@@ -128,8 +132,12 @@ func (d *Decider) Handle(msg *message.Message) error {
 		d.halt(ErrInboxReplaced)
 		return ErrInboxReplaced
 	}
+	span := d.opt.Tracer.Decide(msg.Metadata)
 	r := d.parse(msg, p)
-	return d.laneOf(p.Partition).seq.Submit(msg.Context(), p, r, len(msg.Payload))
+	r.span = span
+	err := d.laneOf(p.Partition).seq.Submit(msg.Context(), p, r, len(msg.Payload))
+	d.traced(r, err)
+	return err
 }
 
 // parse does everything about a record that needs no state, on the

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tracing"
 )
 
 // record is one inbox record, parsed as far as that needs no state.
@@ -27,6 +28,9 @@ type record struct {
 	offset  int64
 	claim   uint64            // of the subscription that handed it out
 	bad     *store.DeadLetter // set when it cannot be decided
+	span    *tracing.Span     // nil unless it is traced
+	outcome outcome           // of the last attempt to decide it
+	stale   staleReason       // why, if the outcome is that
 }
 
 // outcome is what became of a record.
@@ -150,6 +154,7 @@ func (ev *evaluation) apply(r *record) error {
 	ev.replay(r, reason)
 	if reason != fresh {
 		ev.count(r, outcomeStale)
+		r.stale = reason
 		ev.dirty = ev.trail.stale(r, reason) || ev.dirty
 		return nil
 	}
@@ -411,6 +416,7 @@ func (ev *evaluation) count(r *record, o outcome) {
 		source = r.Event.Source
 	}
 	ev.counts.outcomes[outcomeOf{source, o}]++
+	r.outcome, r.stale = o, fresh
 	if o != outcomeStale {
 		ev.trail.note(r, o.word())
 	}

@@ -140,7 +140,7 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 	}
 	var records []transport.Record
 	// It may stand in its topic already, before what this process publishes next.
-	again := []transport.Header{{Key: change.AgainHeader, Value: []byte("1")}}
+	again := transport.Header{Key: change.AgainHeader, Value: []byte("1")}
 	for _, f := range found {
 		for _, b := range f.Outbox {
 			rs, err := l.records(b.Changes)
@@ -148,7 +148,7 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 				return store.WithClass(fmt.Errorf("outbox row %d: %w", b.ID, err), store.Fatal)
 			}
 			for i := range rs {
-				rs[i].Headers = again
+				rs[i].Headers = append(rs[i].Headers, again)
 			}
 			records = append(records, rs...)
 		}
@@ -185,7 +185,11 @@ func (l *lane) records(encoded []byte) ([]transport.Record, error) {
 			return nil, err
 		}
 		value := encoded[:len(encoded)-len(rest)]
-		records = append(records, transport.Record{Topic: l.d.opt.Plan.topic(c.Service), Key: []byte(c.Entity), Value: value})
+		record := transport.Record{Topic: l.d.opt.Plan.topic(c.Service), Key: []byte(c.Entity), Value: value}
+		if l.d.opt.Tracer != nil {
+			record.Headers = transport.WithTrace(nil, c.Trace)
+		}
+		records = append(records, record)
 		encoded = rest
 	}
 	return records, nil

@@ -81,6 +81,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		ch := change.Change{
 			Service: service.Name, Entity: c.record.Entity, Op: change.Upsert, Version: c.record.version,
 			Content: content, Revision: p.Revision, Time: c.record.at,
+			Trace: c.record.span.Trace(),
 		}
 		if c.output == nil {
 			ch.Op = change.Retract
