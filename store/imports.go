@@ -38,7 +38,7 @@ type Import struct {
 	Options     []byte // JSON object of package imports
 	Name        string // of the file, for people
 	Fingerprint []byte // SHA-256 of the file; empty while it is received
-	Bytes       int64  // received
+	Bytes       int64  // of the file, received
 	Chunks      int64  // received
 	Next        int64  // the first chunk that is not worked off yet
 	Row         int64  // rows behind Next
@@ -54,10 +54,10 @@ type Import struct {
 
 // ImportRow is the result of a row that was not simply accepted.
 type ImportRow struct {
-	Row    int64  // from 1, headers not counted
-	Line   int64  // in the file, from 1
-	Status string // duplicate, invalid, conflicting
-	Reason string // no payload
+	Row    int64  `json:"row"`              // from 1, headers not counted
+	Line   int64  `json:"line"`             // in the file, from 1
+	Status string `json:"status"`           // duplicate, invalid, conflicting
+	Reason string `json:"reason,omitempty"` // no payload
 }
 
 // ImportStep is one chunk that was worked off.
@@ -80,12 +80,15 @@ type Imports interface {
 	// CreateImport makes one in state receiving.
 	CreateImport(ctx context.Context, i Import) (Import, error)
 	// AddImportChunk appends a chunk to one that is being received; n is its
-	// number, and the same number again is a no-op, so a repeated call does no
-	// harm. ErrFenced when it is not receiving, or n skips one.
-	AddImportChunk(ctx context.Context, id ClaimID, n int64, chunk []byte) error
+	// number, from 0, and the same number again is a no-op, so a repeated call
+	// does no harm. It counts size bytes of the file. ErrFenced when it is not
+	// receiving, or n skips one.
+	AddImportChunk(ctx context.Context, id ClaimID, n, size int64, chunk []byte) error
 	// SealImport completes the file. If the tenant has another import of the same
 	// fingerprint, source, format and options that was not cancelled and did not
 	// fail, this one is removed and that one is given; otherwise it is queued.
+	// ErrFenced when it is not receiving; a repetition of what was sealed with this
+	// fingerprint gives it again.
 	SealImport(ctx context.Context, id ClaimID, fingerprint []byte) (Import, error)
 	// TakeImport gives the oldest import that is queued, or running under a lease
 	// that is over, a new lease, skipping what other workers hold; ErrNotFound.
@@ -94,8 +97,9 @@ type Imports interface {
 	// ImportChunk reads one; ErrNotFound.
 	ImportChunk(ctx context.Context, id ClaimID, n int64) ([]byte, error)
 	// StepImport records a chunk's results and prolongs the lease, in one
-	// transaction; ErrFenced when the attempt is not the latest or it was
-	// cancelled. At its end the chunks go.
+	// transaction; ErrFenced when the attempt is not the latest or the import is
+	// at its end. Chunks before Next go, at its end all. The same step again does
+	// no harm; one that moves nothing only prolongs, or gives the lease back.
 	StepImport(ctx context.Context, s ImportStep) error
 	// CancelImport ends one that is not at its end and gives it as it is then.
 	CancelImport(ctx context.Context, tenant string, id ClaimID) (Import, error)
@@ -106,6 +110,9 @@ type Imports interface {
 	// ImportRows pages through results in ascending row.
 	ImportRows(ctx context.Context, tenant string, id ClaimID, after int64, limit int) ([]ImportRow, error)
 	// PruneImports removes those that ended before ended, and those whose file
-	// stopped coming in before stalled, with their results, and tells how many.
+	// stopped coming in before stalled, with their results, and tells how many. It
+	// also removes chunks that a process left behind that died at an end.
 	PruneImports(ctx context.Context, ended, stalled time.Time) (int, error)
+	// OpenImports counts those of all tenants that are queued or running.
+	OpenImports(ctx context.Context) (int64, error)
 }

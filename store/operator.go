@@ -14,6 +14,7 @@ type Operator interface {
 	Jobs
 	Reports
 	CheckRows
+	Imports
 
 	// ServiceRows pages through the dam rows of one service in ascending byte
 	// order of their entities: those after the given one.

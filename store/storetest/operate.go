@@ -16,7 +16,7 @@ import (
 // RunOperator runs the suite of what store.Operator promises beside
 // store.Store. open is that of Run.
 func RunOperator(t *testing.T, open func(t *testing.T) (a, b store.Operator)) {
-	for _, test := range slices.Concat(operatorTests, reportTests, checkTests) {
+	for _, test := range slices.Concat(operatorTests, reportTests, checkTests, importTests) {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := open(t)
 			test.run(t, &operatorFixture{fixture: fixture{T: t, a: a, b: b}, a: a, b: b})

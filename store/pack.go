@@ -1,0 +1,72 @@
+package store
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxUnpacked bounds what Unpack makes of a few bytes.
+const maxUnpacked = 1 << 30
+
+// Pack compresses b (zstd, RFC 8878) for columns of bytes that the database
+// does not compress by itself.
+func Pack(b []byte) ([]byte, error) {
+	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	if err != nil {
+		return nil, fmt.Errorf("pack: %w", err)
+	}
+	return e.EncodeAll(b, nil), nil
+}
+
+// Unpack gives what Pack was given.
+func Unpack(b []byte) ([]byte, error) {
+	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
+	if err != nil {
+		return nil, fmt.Errorf("unpack: %w", err)
+	}
+	defer d.Close()
+	whole, err := d.DecodeAll(b, nil)
+	if err != nil {
+		return nil, WithClass(fmt.Errorf("unpack: %w", err), Fatal)
+	}
+	return whole, nil
+}
+
+// PackImportRows gives the results of one chunk as one value.
+func PackImportRows(rows []ImportRow) ([]byte, error) {
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return nil, fmt.Errorf("pack results: %w", err)
+	}
+	return Pack(text)
+}
+
+// AppendImportRows appends those of a packed value that are after the given row.
+func AppendImportRows(rows []ImportRow, packed []byte, after int64) ([]ImportRow, error) {
+	text, err := Unpack(packed)
+	if err != nil {
+		return nil, err
+	}
+	var chunk []ImportRow
+	if err := json.Unmarshal(text, &chunk); err != nil {
+		return nil, WithClass(fmt.Errorf("results of an import: %w", err), Fatal)
+	}
+	for _, r := range chunk {
+		if r.Row > after {
+			rows = append(rows, r)
+		}
+	}
+	return rows, nil
+}
+
+// SealedAlready tells what a second SealImport of i, which is not receiving,
+// comes to: nil for a repetition of the first.
+func SealedAlready(i Import, fingerprint []byte) error {
+	if bytes.Equal(i.Fingerprint, fingerprint) && i.State != ImportCancelled && i.State != ImportFailed {
+		return nil
+	}
+	return ErrFenced
+}

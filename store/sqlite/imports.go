@@ -1,0 +1,416 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	importColumns = `id, tenant, source, format, options, name, fingerprint, bytes, chunks, next_chunk, rows_behind, cursor,
+accepted, duplicate, invalid, conflicting, state, failure, actor, created_at, updated_at, attempt`
+
+	sqlCreateImport = `
+INSERT INTO imports (id, tenant, source, format, options, name, actor, created_at, updated_at)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) RETURNING ` + importColumns
+
+	sqlCountChunk = `
+UPDATE imports SET chunks = chunks + 1, bytes = bytes + ?3, updated_at = ?4
+WHERE id = ?1 AND state = 'receiving' AND chunks = ?2`
+	sqlAddChunk = `INSERT INTO import_chunks (import, n, body) VALUES (?1, ?2, ?3)`
+
+	sqlImportByID = `SELECT ` + importColumns + ` FROM imports WHERE id = ?1`
+
+	sqlSameImport = `
+SELECT ` + importColumns + ` FROM imports
+WHERE tenant = ?2 AND fingerprint = ?3 AND source = ?4 AND format = ?5 AND options = ?6 AND id <> ?1
+AND state IN ('queued', 'running', 'done') ORDER BY id LIMIT 1`
+
+	sqlSealImport = `
+UPDATE imports SET state = 'queued', fingerprint = ?2, updated_at = ?3,
+	sealed = (SELECT coalesce(max(sealed), 0) + 1 FROM imports WHERE sealed IS NOT NULL)
+WHERE id = ?1 RETURNING ` + importColumns
+
+	// Of each source the one that was sealed first is looked at, and no other.
+	sqlTakeImport = `
+UPDATE imports SET state = 'running', attempt = attempt + 1, lease_until = ?2, updated_at = ?1
+WHERE id = (
+	SELECT i.id FROM imports i
+	WHERE i.state IN ('queued', 'running') AND (i.lease_until IS NULL OR i.lease_until <= ?1)
+	AND NOT EXISTS (SELECT 1 FROM imports o WHERE o.source = i.source AND o.state IN ('queued', 'running') AND o.sealed < i.sealed)
+	ORDER BY i.sealed LIMIT 1)
+RETURNING ` + importColumns
+
+	sqlImportChunk = `SELECT body FROM import_chunks WHERE import = ?1 AND n = ?2`
+
+	sqlStepImport = `
+UPDATE imports SET next_chunk = ?3, rows_behind = ?4, cursor = ?5, accepted = ?6, duplicate = ?7, invalid = ?8, conflicting = ?9,
+	state = ?10, failure = ?11, lease_until = ?12, updated_at = ?13
+WHERE id = ?1 AND attempt = ?2 AND state = 'running'`
+
+	sqlAddImportResults = `INSERT INTO import_results (import, last_row, body) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`
+
+	sqlDropChunks  = `DELETE FROM import_chunks WHERE import = ?1 AND n < ?2`
+	sqlDropPage    = `DELETE FROM import_chunks WHERE import = ?1 AND n IN (SELECT n FROM import_chunks WHERE import = ?1 ORDER BY n LIMIT ?2)`
+	sqlDropResults = `DELETE FROM import_results WHERE import = ?1 AND last_row IN (SELECT last_row FROM import_results WHERE import = ?1 ORDER BY last_row LIMIT ?2)`
+
+	sqlCancelImport = `
+UPDATE imports SET state = 'cancelled', updated_at = ?3
+WHERE tenant = ?1 AND id = ?2 AND state IN ('receiving', 'queued', 'running')`
+
+	sqlImport      = `SELECT ` + importColumns + ` FROM imports WHERE tenant = ?1 AND id = ?2`
+	sqlListImports = `
+SELECT ` + importColumns + ` FROM imports
+WHERE tenant = ?1 AND (?2 IS NULL OR id < ?2) ORDER BY id DESC LIMIT ?3`
+
+	sqlImportResults = `
+SELECT r.body FROM import_results r JOIN imports i ON i.id = r.import
+WHERE i.tenant = ?1 AND r.import = ?2 AND r.last_row > ?3 ORDER BY r.last_row LIMIT 1`
+
+	sqlDropStalled  = `DELETE FROM imports WHERE state = 'receiving' AND updated_at < ?1`
+	sqlEndedImports = `SELECT id FROM imports WHERE state IN ('done', 'cancelled', 'failed') AND updated_at < ?1 LIMIT ?2`
+	sqlDropImport   = `DELETE FROM imports WHERE id = ?1`
+	// Few imports have chunks at a time: the next one is found by skipping.
+	sqlOrphans = `
+WITH RECURSIVE held (import) AS (
+	SELECT (SELECT min(import) FROM import_chunks)
+	UNION ALL
+	SELECT (SELECT min(c.import) FROM import_chunks c WHERE c.import > held.import) FROM held WHERE held.import IS NOT NULL)
+SELECT import FROM held WHERE import IS NOT NULL
+AND NOT EXISTS (SELECT 1 FROM imports i WHERE i.id = held.import AND i.state IN ('receiving', 'queued', 'running'))`
+
+	sqlOpenImports = `SELECT count(*) FROM imports WHERE state IN ('queued', 'running')`
+)
+
+// Pages bound one transaction each, so that decisions never wait long for it.
+const (
+	chunkPage  = 20
+	resultPage = 200
+)
+
+// CreateImport implements store.Imports.
+func (s *Store) CreateImport(ctx context.Context, i store.Import) (store.Import, error) {
+	const operation = "create import"
+	if i.Tenant == "" || i.Source == "" || i.Format == "" {
+		return store.Import{}, bug("create import: tenant, source and format are needed")
+	}
+	options := "{}"
+	if len(i.Options) > 0 {
+		if !json.Valid(i.Options) {
+			return store.Import{}, store.WithClass(errors.New("sqlite: the options of an import are not JSON"), store.Poison)
+		}
+		options = string(i.Options)
+	}
+	id, err := uuid.NewV7()
+	if err != nil {
+		return store.Import{}, failed(operation, err)
+	}
+	return s.writeImport(ctx, operation, func(t tx) (store.Import, error) {
+		return t.oneImport(sqlCreateImport, id[:], i.Tenant, i.Source, i.Format, options, store.Legible(i.Name), store.Legible(i.Actor), micros(time.Now()))
+	})
+}
+
+// AddImportChunk implements store.Imports.
+func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte) error {
+	const operation = "add chunk of an import"
+	body, err := store.Pack(chunk)
+	if err != nil {
+		return failed(operation, err)
+	}
+	return s.write(ctx, operation, func(t tx) error {
+		counted, err := t.once(sqlCountChunk, id[:], n, size, micros(time.Now()))
+		if err != nil {
+			return failed(operation, err)
+		}
+		if counted > 0 {
+			_, err = t.once(sqlAddChunk, id[:], n, body)
+			return failed(operation, err)
+		}
+		i, err := t.oneImport(sqlImportByID, id[:])
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return failed(operation, err)
+		}
+		if i.State != store.ImportReceiving || n >= i.Chunks {
+			return failed(operation, store.ErrFenced)
+		}
+		return nil
+	})
+}
+
+// SealImport implements store.Imports.
+func (s *Store) SealImport(ctx context.Context, id store.ClaimID, fingerprint []byte) (store.Import, error) {
+	const operation = "seal import"
+	if len(fingerprint) == 0 {
+		return store.Import{}, bug("seal import: no fingerprint")
+	}
+	removed := false
+	sealed, err := s.writeImport(ctx, operation, func(t tx) (store.Import, error) {
+		i, err := t.oneImport(sqlImportByID, id[:])
+		if errors.Is(err, sql.ErrNoRows) {
+			return i, store.ErrFenced
+		} else if err != nil {
+			return i, err
+		}
+		if i.State != store.ImportReceiving {
+			return i, store.SealedAlready(i, fingerprint)
+		}
+		same, err := t.oneImport(sqlSameImport, id[:], i.Tenant, fingerprint, i.Source, i.Format, string(i.Options))
+		if removed = err == nil; removed {
+			_, err = t.once(sqlDropImport, id[:])
+			return same, err
+		} else if !errors.Is(err, sql.ErrNoRows) {
+			return i, err
+		}
+		return t.oneImport(sqlSealImport, id[:], fingerprint, micros(time.Now()))
+	})
+	if err == nil && removed {
+		err = s.dropAll(ctx, operation, sqlDropPage, chunkPage, id)
+	}
+	if err != nil {
+		return store.Import{}, err
+	}
+	return sealed, nil
+}
+
+// TakeImport implements store.Imports.
+func (s *Store) TakeImport(ctx context.Context, lease time.Duration) (store.Import, error) {
+	const operation = "take import"
+	// Workers ask all the time: without work they do not take the file's lock.
+	if n, err := s.OpenImports(ctx); err != nil {
+		return store.Import{}, err
+	} else if n == 0 {
+		return store.Import{}, store.ErrNotFound
+	}
+	return s.writeImport(ctx, operation, func(t tx) (store.Import, error) {
+		now := time.Now()
+		return t.oneImport(sqlTakeImport, micros(now), micros(now.Add(lease)))
+	})
+}
+
+// ImportChunk implements store.Imports.
+func (s *Store) ImportChunk(ctx context.Context, id store.ClaimID, n int64) ([]byte, error) {
+	var body []byte
+	if err := s.readers.QueryRowContext(ctx, sqlImportChunk, id[:], n).Scan(&body); err != nil {
+		return nil, failed("read chunk of an import", err)
+	}
+	chunk, err := store.Unpack(body)
+	return chunk, failed("read chunk of an import", err)
+}
+
+// StepImport implements store.Imports.
+func (s *Store) StepImport(ctx context.Context, x store.ImportStep) error {
+	const operation = "step of an import"
+	var results []byte
+	if len(x.Rows) > 0 {
+		var err error
+		if results, err = store.PackImportRows(x.Rows); err != nil {
+			return failed(operation, err)
+		}
+	}
+	err := s.write(ctx, operation, func(t tx) error {
+		now := time.Now()
+		n, err := t.once(sqlStepImport, x.ID[:], x.Attempt, x.Next, x.Row, x.Cursor,
+			x.Counts.Accepted, x.Counts.Duplicate, x.Counts.Invalid, x.Counts.Conflicting,
+			string(x.State), store.Legible(x.Failure), micros(now.Add(x.Lease)), micros(now))
+		if err == nil && n == 0 {
+			err = store.ErrFenced
+		}
+		if err == nil && results != nil {
+			_, err = t.once(sqlAddImportResults, x.ID[:], x.Rows[len(x.Rows)-1].Row, results)
+		}
+		if err == nil {
+			_, err = t.once(sqlDropChunks, x.ID[:], x.Next)
+		}
+		return failed(operation, err)
+	})
+	if err == nil && x.State != store.ImportRunning {
+		err = s.dropAll(ctx, operation, sqlDropPage, chunkPage, x.ID)
+	}
+	return err
+}
+
+// CancelImport implements store.Imports.
+func (s *Store) CancelImport(ctx context.Context, tenant string, id store.ClaimID) (store.Import, error) {
+	const operation = "cancel import"
+	i, err := s.writeImport(ctx, operation, func(t tx) (store.Import, error) {
+		if _, err := t.once(sqlCancelImport, tenant, id[:], micros(time.Now())); err != nil {
+			return store.Import{}, err
+		}
+		return t.oneImport(sqlImport, tenant, id[:])
+	})
+	if err == nil && i.State == store.ImportCancelled {
+		err = s.dropAll(ctx, operation, sqlDropPage, chunkPage, id)
+	}
+	if err != nil {
+		return store.Import{}, err
+	}
+	return i, nil
+}
+
+// Import implements store.Imports.
+func (s *Store) Import(ctx context.Context, tenant string, id store.ClaimID) (store.Import, error) {
+	i, err := scanImport(s.readers.QueryRowContext(ctx, sqlImport, tenant, id[:]))
+	if err != nil {
+		return store.Import{}, failed("read import", err)
+	}
+	return i, nil
+}
+
+// ListImports implements store.Imports.
+func (s *Store) ListImports(ctx context.Context, tenant string, before store.ClaimID, limit int) ([]store.Import, error) {
+	var from []byte
+	if before != (store.ClaimID{}) {
+		from = before[:]
+	}
+	var all []store.Import
+	rows, err := s.readers.QueryContext(ctx, sqlListImports, tenant, from, max(limit, 0))
+	err = collect(rows, err, func() error {
+		i, err := scanImport(rows)
+		all = append(all, i)
+		return err
+	})
+	if err != nil {
+		return nil, failed("list imports", err)
+	}
+	return all, nil
+}
+
+// ImportRows implements store.Imports.
+func (s *Store) ImportRows(ctx context.Context, tenant string, id store.ClaimID, after int64, limit int) (page []store.ImportRow, err error) {
+	const operation = "read results of an import"
+	for next := after; len(page) < limit; {
+		before := len(page)
+		var body []byte
+		err := s.readers.QueryRowContext(ctx, sqlImportResults, tenant, id[:], next).Scan(&body)
+		if errors.Is(err, sql.ErrNoRows) {
+			break
+		}
+		if err == nil {
+			page, err = store.AppendImportRows(page, body, next)
+		}
+		if err != nil {
+			return nil, failed(operation, err)
+		}
+		if len(page) == before {
+			break
+		}
+		next = page[len(page)-1].Row
+	}
+	return page[:min(len(page), max(limit, 0))], nil
+}
+
+// PruneImports implements store.Imports.
+func (s *Store) PruneImports(ctx context.Context, ended, stalled time.Time) (n int, err error) {
+	const operation = "prune imports"
+	err = s.write(ctx, operation, func(t tx) error {
+		gone, err := t.once(sqlDropStalled, micros(stalled))
+		n = int(gone)
+		return failed(operation, err)
+	})
+	if err != nil {
+		return 0, err
+	}
+	for {
+		over, err := s.importIDs(ctx, operation, sqlEndedImports, micros(ended), prunePage)
+		if err != nil {
+			return n, err
+		}
+		for _, id := range over {
+			if err := s.dropAll(ctx, operation, sqlDropResults, resultPage, id); err != nil {
+				return n, err
+			}
+			err := s.write(ctx, operation, func(t tx) error {
+				gone, err := t.once(sqlDropImport, id[:])
+				n += int(gone)
+				return failed(operation, err)
+			})
+			if err != nil {
+				return n, err
+			}
+		}
+		if len(over) < prunePage {
+			break
+		}
+	}
+	orphans, err := s.importIDs(ctx, operation, sqlOrphans)
+	for _, id := range orphans {
+		if err := s.dropAll(ctx, operation, sqlDropPage, chunkPage, id); err != nil {
+			return n, err
+		}
+	}
+	return n, err
+}
+
+// OpenImports implements store.Imports.
+func (s *Store) OpenImports(ctx context.Context) (n int64, err error) {
+	err = s.readers.QueryRowContext(ctx, sqlOpenImports).Scan(&n)
+	return n, failed("count imports", err)
+}
+
+func (s *Store) importIDs(ctx context.Context, operation, query string, args ...any) (ids []store.ClaimID, err error) {
+	rows, err := s.readers.QueryContext(ctx, query, args...)
+	err = collect(rows, err, func() error {
+		var id []byte
+		err := rows.Scan(&id)
+		ids = append(ids, store.ClaimID(id))
+		return err
+	})
+	return ids, failed(operation, err)
+}
+
+// dropAll deletes what an import has, page by page.
+func (s *Store) dropAll(ctx context.Context, operation, statement string, page int, id store.ClaimID) error {
+	for {
+		var n int64
+		err := s.write(ctx, operation, func(t tx) (err error) {
+			n, err = t.once(statement, id[:], page)
+			return failed(operation, err)
+		})
+		if err != nil || n < int64(page) {
+			return err
+		}
+	}
+}
+
+// writeImport runs f, which gives one import, in a transaction.
+func (s *Store) writeImport(ctx context.Context, operation string, f func(t tx) (store.Import, error)) (i store.Import, err error) {
+	err = s.write(ctx, operation, func(t tx) (err error) {
+		i, err = f(t)
+		return failed(operation, err)
+	})
+	if err != nil {
+		return store.Import{}, err
+	}
+	return i, nil
+}
+
+// once runs a statement and tells how many rows it changed.
+func (t tx) once(query string, args ...any) (int64, error) {
+	r, err := t.conn.ExecContext(t.ctx, query, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// oneImport runs a statement that gives one import.
+func (t tx) oneImport(query string, args ...any) (store.Import, error) {
+	return scanImport(t.conn.QueryRowContext(t.ctx, query, args...))
+}
+
+func scanImport(row scanner) (store.Import, error) {
+	var i store.Import
+	var id []byte
+	var created, updated int64
+	err := row.Scan(&id, &i.Tenant, &i.Source, &i.Format, &i.Options, &i.Name, &i.Fingerprint, &i.Bytes, &i.Chunks, &i.Next, &i.Row, &i.Cursor,
+		&i.Counts.Accepted, &i.Counts.Duplicate, &i.Counts.Invalid, &i.Counts.Conflicting, &i.State, &i.Failure, &i.Actor, &created, &updated, &i.Attempt)
+	copy(i.ID[:], id)
+	i.Created, i.Updated = fromMicros(created), fromMicros(updated)
+	return i, err
+}
