@@ -49,6 +49,29 @@ func (e *ending) begin() {
 	})
 }
 
+// run does work, stops in their order the parts that it left running, and closes.
+// It returns when that is done or when the process is to end; then the rest goes
+// on in the background.
+func (e *ending) run(log *slog.Logger, work func() ([]part, error), closing func() error) error {
+	o := outcome{ending: "starting"}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		running, err := work()
+		o.worked(err)
+		e.begin()
+		for _, r := range running {
+			o.stop(r.name, r.limit, r.stop)
+		}
+		o.stop("closing", e.over.ctx, closing)
+	}()
+	select {
+	case <-ended:
+	case <-e.over.ctx.Done():
+	}
+	return o.say(log, e.timeout)
+}
+
 // closing gives the limit of what is closed after the stages.
 func (e *ending) closing() context.Context {
 	if e == nil {
@@ -57,24 +80,24 @@ func (e *ending) closing() context.Context {
 	return e.deliver.ctx
 }
 
-// outcome is how Run ends. It may be used concurrently: Run may not wait for
-// who writes it.
+// outcome is how a run ends. It may be used concurrently: run does not always
+// wait for who writes it.
 type outcome struct {
 	mu      sync.Mutex
-	errs    []error  // guarded by mu: why Run fails
+	errs    []error  // guarded by mu: why the run fails
 	ending  string   // guarded by mu: the part that is being ended
 	cut     []string // guarded by mu: the parts that met their limits
 	because []error  // guarded by mu: what they said
 }
 
-// fail adds a reason why Run fails; nil is none.
-func (o *outcome) fail(err error) {
+// worked notes the end of the work, and why the run fails; nil: it does not.
+func (o *outcome) worked(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	o.errs = append(o.errs, err)
+	o.ending, o.errs = "", append(o.errs, err)
 }
 
-// stop ends a part. What it says when its time was up is no failure of Run.
+// stop ends a part. What it says when its time was up is no failure.
 func (o *outcome) stop(name string, limit context.Context, stop func() error) {
 	o.mu.Lock()
 	o.ending = name
@@ -83,16 +106,15 @@ func (o *outcome) stop(name string, limit context.Context, stop func() error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ending = ""
-	switch {
-	case limit.Err() == nil:
+	if limit.Err() == nil {
 		o.errs = append(o.errs, err)
-	default:
-		o.cut = append(o.cut, name)
-		o.because = append(o.because, err)
+		return
 	}
+	o.cut, o.because = append(o.cut, name), append(o.because, err)
 }
 
-// say logs, in one line, what was given up, if anything was, and gives Run's error.
+// say logs in one line what was given up, if anything was, and gives the error
+// of the run.
 func (o *outcome) say(log *slog.Logger, within time.Duration) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()

@@ -63,23 +63,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.commands != nil { // an operator's command, or a reload, must not keep a stage
 		defer context.AfterFunc(p.end.ingest.ctx, p.commands.cancel)()
 	}
-	var o outcome
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		running, err := p.work(ctx)
-		o.fail(err)
-		p.end.begin()
-		for _, r := range running {
-			o.stop(r.name, r.limit, r.stop)
-		}
-		o.stop("closing", p.end.closing(), p.close)
-	}()
-	select {
-	case <-ended:
-	case <-p.end.over.ctx.Done():
-	}
-	return o.say(p.log, p.cfg.Shutdown.Timeout.D())
+	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, p.close)
 }
 
 // work starts the stages and gives those that run when it is time to stop them.
