@@ -1,0 +1,89 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errStage = errors.New("the stage failed")
+
+// However its parts behave, a stop takes no longer than it may, the parts have
+// their turns in the order of the flow, and what was cut short is said in one
+// line and is no failure.
+func TestEnding(t *testing.T) {
+	const timeout = 8 * time.Second
+	// Ways to stop: at once, after a time, when the limit ends, never.
+	at := func(d time.Duration, err error) func(context.Context) error {
+		return func(context.Context) error {
+			<-time.After(d)
+			return err
+		}
+	}
+	quick := at(0, nil)
+	hurried := func(limit context.Context) error {
+		<-limit.Done()
+		return errors.New("hurried")
+	}
+	for _, c := range []struct {
+		name                             string
+		work                             error
+		ingest, decide, deliver, closing func(context.Context) error
+		took                             time.Duration
+		cut                              string // in the log
+		err                              string
+	}{
+		{name: "in order", ingest: quick, decide: quick, deliver: quick, closing: quick},
+		{name: "in time", ingest: at(time.Second, nil), decide: at(2*time.Second, nil), deliver: at(2*time.Second, nil), closing: quick, took: 5 * time.Second},
+		{name: "nothing answers", ingest: hurried, decide: hurried, deliver: hurried, closing: quick, took: 6 * time.Second, cut: "[ingest decide deliver]"},
+		{name: "one does not answer", ingest: quick, decide: hurried, deliver: at(time.Second, nil), closing: quick, took: 5 * time.Second, cut: "[decide]"},
+		{name: "a stage hangs", ingest: at(time.Hour, nil), decide: quick, deliver: quick, closing: quick, took: 7 * time.Second, cut: "[ingest]"},
+		{name: "closing hangs", ingest: quick, decide: quick, deliver: hurried, closing: at(time.Hour, nil), took: 7 * time.Second, cut: "[deliver closing]"},
+		{name: "a failure stays one", work: errStage, ingest: hurried, decide: quick, deliver: quick, closing: quick, took: 2 * time.Second, cut: "[ingest]", err: "the stage failed"},
+		{name: "also when closing hangs", work: errStage, ingest: quick, decide: quick, deliver: quick, closing: at(time.Hour, nil), took: 7 * time.Second, cut: "[closing]", err: "the stage failed"},
+		{name: "failures of stopping", ingest: at(0, errors.New("a")), decide: quick, deliver: at(0, errors.New("b")), closing: at(0, errors.New("c")), err: "a\nb\nc"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var log bytes.Buffer
+				e := newEnding(timeout)
+				var order []string
+				stop := func(name string, limit context.Context, f func(context.Context) error) part {
+					return part{name: name, limit: limit, stop: func() error {
+						order = append(order, name)
+						return f(limit)
+					}}
+				}
+				start := time.Now()
+				err := e.run(slog.New(slog.NewTextHandler(&log, nil)), func() ([]part, error) {
+					return []part{
+						stop("ingest", e.ingest.ctx, c.ingest), stop("decide", e.decide.ctx, c.decide), stop("deliver", e.deliver.ctx, c.deliver),
+					}, c.work
+				}, func() error { return c.closing(e.closing()) })
+				require.Equal(t, c.took, time.Since(start))
+				<-time.After(2 * time.Hour) // what hangs ends, too
+				synctest.Wait()
+				require.Equal(t, []string{"ingest", "decide", "deliver"}, order)
+				if c.err == "" {
+					require.NoError(t, err)
+				} else {
+					require.EqualError(t, err, c.err)
+				}
+				if c.cut == "" {
+					require.Empty(t, log.String())
+				} else {
+					require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+					require.Contains(t, log.String(), "level=WARN")
+					require.Contains(t, log.String(), c.cut)
+				}
+			})
+		})
+	}
+}
