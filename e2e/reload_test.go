@@ -152,6 +152,10 @@ func TestReloadRefusesWhatIsWrong(t *testing.T) {
 	command = p.Start("reload")
 	require.Equal(t, 1, command.Wait())
 	require.Contains(t, command.Log.String(), "no process runs")
+
+	audit := p.Start("audit", "--json").Ok()
+	require.Equal(t, 1, strings.Count(audit, `"action": "reload"`), "one reload changed something: %s", audit)
+	require.Contains(t, audit, "zest/all@out")
 }
 
 // I4, I12: of several processes one is reloaded first. The other is fenced until

@@ -2,8 +2,11 @@ package pipeline
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
+	"os/user"
 	"reflect"
 	"slices"
 	"strings"
@@ -158,7 +161,33 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 	}
 	r.Changed, r.Revision = true, plan.Revision
 	p.showZeros()
+	if err := p.auditReload(ctx, r); err != nil {
+		// It is in force by now; that nobody noted it is no reason to go back.
+		p.log.Warn("the audit has no row for this reload", "error", err)
+	}
 	return r, p.awaitAdopted(ctx, now)
+}
+
+// auditReload notes a reload. Who asked is not known beyond the process's user:
+// a signal has no name.
+func (p *Pipeline) auditReload(ctx context.Context, r Reloaded) error {
+	detail, err := json.Marshal(r)
+	if err != nil {
+		return err
+	}
+	return p.store.AddAudits(ctx, []store.Audit{{Actor: processUser(), Action: "reload", Detail: detail}})
+}
+
+// processUser names the user that the process runs as, and its machine.
+func processUser() string {
+	name, host := "unknown", "unknown"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	if h, err := os.Hostname(); err == nil {
+		host = h
+	}
+	return name + "@" + host
 }
 
 // switchTo activates the new settings and tells the stages.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"os"
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/generate"
@@ -10,6 +11,7 @@ import (
 
 func (a *app) generateCommand() *cobra.Command {
 	var o generate.Options
+	var force bool
 	c := &cobra.Command{
 		Use:   "generate DIR",
 		Short: "Make a stream of realistic events with a configuration that goes with it",
@@ -20,6 +22,9 @@ func (a *app) generateCommand() *cobra.Command {
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.Entities < 1 || o.Events < 1 || o.Customers < 1 {
 				return &usageError{fmt.Errorf("--entities, --events and --customers must be at least 1")}
+			}
+			if entries, err := os.ReadDir(args[0]); err == nil && len(entries) > 0 && !force {
+				return fmt.Errorf("%s is not empty; --force writes over what is there", args[0])
 			}
 			if err := generate.Write(args[0], o); err != nil {
 				return err
@@ -32,6 +37,7 @@ func (a *app) generateCommand() *cobra.Command {
 			return nil
 		},
 	}
+	c.Flags().BoolVar(&force, "force", false, "also into a folder that is not empty: files of the same names are replaced")
 	c.Flags().Uint64Var(&o.Seed, "seed", 1, "of the random numbers")
 	c.Flags().IntVar(&o.Entities, "entities", 10_000, "entities")
 	c.Flags().IntVar(&o.Events, "events", 100_000, "events over all sources")

@@ -40,6 +40,9 @@ func TestGenerateValidateAndRun(t *testing.T) {
 	require.Contains(t, out, "300 events")
 	status, _, errs = call(t, "generate", filepath.Join(dir, "b"), "--events", "300", "--entities", "20", "--customers", "3", "--json")
 	require.Zero(t, status, errs)
+	status, _, errs = call(t, "generate", filepath.Join(dir, "b"), "--events", "1")
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, errs, "is not empty")
 	for _, f := range []string{"registry.jsonl", "lab.jsonl", "market.jsonl", "weir.yaml", "customers/customer-03.yaml"} {
 		a, err := os.ReadFile(filepath.Join(dir, "a", f))
 		require.NoError(t, err)
