@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/frontdoor"
 	"github.com/seed-86dfc502/weir/sources"
 )
 
@@ -24,21 +24,29 @@ const (
 )
 
 // serve starts a listener and gives its address and the function that ends it.
-func (p *Pipeline) serve(name, address string, certificate *config.ServerTLS, h http.Handler) (net.Addr, func() error, error) {
+// With files of certificates it serves HTTPS.
+func (p *Pipeline) serve(name, address string, files *frontdoor.Certificates, h http.Handler) (net.Addr, func() error, error) {
+	var certificates *tls.Config
+	if files != nil {
+		var err error
+		if certificates, err = frontdoor.TLS(*files, p.sayReread(name+"_certificate", files.Cert)); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
 	listener, err := net.Listen("tcp", address)
 	if err != nil {
 		return nil, nil, fmt.Errorf("%s: listen on %s: %w", name, address, err)
 	}
 	server := &http.Server{
 		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes, TLSConfig: &tls.Config{MinVersion: tls.VersionTLS12},
+		MaxHeaderBytes: maxHeaderBytes, TLSConfig: certificates,
 	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		var err error
-		if certificate != nil {
-			err = server.ServeTLS(listener, certificate.Cert, certificate.Key)
+		if certificates != nil {
+			err = server.ServeTLS(listener, "", "") // the settings have them
 		} else {
 			err = server.Serve(listener)
 		}
@@ -108,7 +116,11 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 			mux.Handle("/", p.during(p.opt.Page(p)))
 		}
 	}
-	addr, stop, err := p.serve("admin", a.Listen, a.TLS, mux)
+	var files *frontdoor.Certificates
+	if a.TLS != nil {
+		files = &frontdoor.Certificates{Cert: a.TLS.Cert, Key: a.TLS.Key}
+	}
+	addr, stop, err := p.serve("admin", a.Listen, files, mux)
 	if err != nil {
 		return "", nil, err
 	}
@@ -118,30 +130,4 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 		}
 	}
 	return addr.String(), stop, nil
-}
-
-// listenIngest serves the http sources, if there are any, at
-// /v1/sources/{path}/events.
-func (p *Pipeline) listenIngest() (stop func() error, err error) {
-	mux := http.NewServeMux()
-	any := false
-	for _, s := range p.sources() {
-		if s.push != nil {
-			path := p.cfg.Sources.Find(s.name).HTTP.Path
-			mux.Handle("/v1/sources/"+path+"/events", s.push)
-			any = true
-		}
-	}
-	if !any {
-		return func() error { return nil }, nil
-	}
-	var certificate *config.ServerTLS
-	if t := p.cfg.API.TLS; t != nil {
-		certificate = &t.ServerTLS
-	}
-	addr, stop, err := p.serve("api", p.cfg.API.Listen, certificate, mux)
-	if err == nil {
-		p.log.Info("taking events", "address", addr.String())
-	}
-	return stop, err
 }

@@ -33,6 +33,7 @@ func listening(t *testing.T, admin config.Admin, run Executor) (p *Pipeline, add
 	admin.Listen = "127.0.0.1:0"
 	cfg := &config.Config{Admin: admin, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}}
 	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), commands: newCommands(), opt: Options{Commands: run}}
+	p.gauges = newGauges(p.reg)
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
 	t.Cleanup(func() {

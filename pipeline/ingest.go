@@ -50,7 +50,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 	if err != nil {
 		return fail(err)
 	}
-	closeListener, err := p.listenIngest()
+	closeListener, err := p.serveAPI()
 	if err != nil {
 		_ = r.close()
 		return fail(err)
@@ -70,7 +70,7 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 		})
 		return "file:" + c.Name, s.file, func() { _ = s.file.Close() }, nil
 	case c.HTTP != nil:
-		s.push = sources.NewPush(sources.PushOptions{Name: c.Name, Token: c.HTTP.Token.Reveal(), MaxBody: int64(c.HTTP.MaxBody), Headers: headersOf(c)})
+		s.push = sources.NewPush(sources.PushOptions{Name: c.Name, MaxBody: int64(c.HTTP.MaxBody), Headers: headersOf(c)})
 		return "http:" + c.Name, s.push, func() { _ = s.push.Close() }, nil
 	}
 	k := p.kafka

@@ -38,7 +38,6 @@ func TestWhatAReloadCannotChange(t *testing.T) {
 // A reload needs a token, also where nothing else does, and says what was wrong.
 func TestAskingForAReload(t *testing.T) {
 	p, address := listening(t, config.Admin{}, echo)
-	p.gauges = newGauges(p.reg)
 	resp, err := http.Post("http://"+address+reloadPath, "", nil)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())

@@ -25,7 +25,8 @@ type gauges struct {
 	blocked   *prometheus.GaugeVec // reason
 	shown     map[string]int64     // services of pending; of the watcher alone
 	refused   prometheus.Gauge
-	free      prometheus.Gauge // nil without embedded broker
+	files     *prometheus.GaugeVec // file
+	free      prometheus.Gauge     // nil without embedded broker
 }
 
 // What keeps a process from its work, the values of label "reason".
@@ -56,6 +57,7 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		ready:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
 		blocked: vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted.", "reason"),
 		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_reload_refused", Help: "1 when the last reload was refused, so that the process runs on with what it had."}),
+		files:   vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
 	}
 	reg.MustRegister(g.resets, g.rereads, g.ready, g.refused)
 	return g

@@ -1,0 +1,187 @@
+package frontdoor
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/frontdoor/problem"
+)
+
+type requestKey struct{}
+
+// request is what the server knows of one request.
+type request struct {
+	server *Server
+	id     string
+	route  string
+	share  *share // nil before it is let in
+	held   int64  // bytes of its body that are in memory
+}
+
+func requestOf(r *http.Request) *request {
+	q, _ := r.Context().Value(requestKey{}).(*request)
+	return q
+}
+
+// RequestID gives the id of the request that ctx belongs to, "" outside of one.
+func RequestID(ctx context.Context) string {
+	if q, ok := ctx.Value(requestKey{}).(*request); ok {
+		return q.id
+	}
+	return ""
+}
+
+// Work gives the context for a request's effect. It does not end when the
+// client hangs up, but after the configured time. A request's values go along.
+func Work(r *http.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(r.Context()), requestOf(r).server.opt.Timeout)
+}
+
+// firstPiece is what a body gets of the budget at first; it doubles as the
+// body arrives, so that a slow one holds little more than it has sent.
+const firstPiece = 16 << 10
+
+// ReadBody reads the body of a request that a Server gave to a Handler, of at
+// most limit bytes (0: the server's), or answers why not: 408, 413, 415 (a
+// Content-Encoding), 503 when there is no room for it in memory within the time
+// that a request has, 400. The bytes count against the budget until the handler
+// returns. To be called once.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, ok bool) {
+	q := requestOf(r)
+	if limit <= 0 || limit > q.server.opt.MaxBody {
+		limit = q.server.opt.MaxBody
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		hangUp(w, r)
+		w.Header().Set("Accept-Encoding", "identity")
+		problem.Write(w, problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "send the body without Content-Encoding"})
+		return nil, false
+	}
+	if r.ContentLength > limit {
+		tooLarge(w)
+		return nil, false
+	}
+	ctx, cancel := context.WithTimeout(r.Context(), q.server.opt.Timeout)
+	defer cancel()
+	most := limit + 1 // one more, to see that it is too long
+	if r.ContentLength >= 0 {
+		most = r.ContentLength + 1 // to see its end
+	}
+	for size := min(firstPiece, most); ; size = min(2*size, most) {
+		if !q.hold(ctx, size-int64(cap(body))) {
+			w.Header().Set("Connection", "close")
+			Unavailable(w, time.Second, "too many requests are in hand")
+			return nil, false
+		}
+		body = append(make([]byte, 0, size), body...)
+		for len(body) < cap(body) {
+			n, err := r.Body.Read(body[len(body):cap(body)])
+			body = body[:len(body)+n]
+			switch {
+			case int64(len(body)) > limit:
+				tooLarge(w)
+				return nil, false
+			case errors.Is(err, io.EOF):
+				return body, true
+			case err != nil:
+				unreadable(w, err)
+				return nil, false
+			}
+		}
+	}
+}
+
+func unreadable(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		tooLarge(w)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		problem.Write(w, problem.Problem{Status: http.StatusRequestTimeout, Detail: "the body did not arrive in time"})
+	default:
+		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the body could not be read"})
+	}
+}
+
+// hold takes n bytes of the budgets for the request, or gives false when ctx ends.
+func (q *request) hold(ctx context.Context, n int64) bool {
+	if q.share.bodies.Acquire(ctx, n) != nil {
+		return false
+	}
+	if q.server.bodies.Acquire(ctx, n) != nil {
+		q.share.bodies.Release(n)
+		return false
+	}
+	q.held += n
+	return true
+}
+
+func (q *request) release() {
+	if q.held > 0 {
+		q.share.bodies.Release(q.held)
+		q.server.bodies.Release(q.held)
+		q.held = 0
+	}
+}
+
+// Long requests have patience and then a second per leastRate bytes.
+const (
+	patience  = time.Minute
+	leastRate = 16 << 10
+)
+
+// pace gives the time by which n bytes must have passed since began.
+func pace(began time.Time, n int64) time.Time {
+	return began.Add(patience + time.Duration(n/leastRate)*time.Second)
+}
+
+// paced is a body whose connection's deadline moves on with what arrives.
+type paced struct {
+	io.ReadCloser
+	control *http.ResponseController
+	began   time.Time
+	read    int64
+}
+
+func longBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
+	return &paced{ReadCloser: body, control: http.NewResponseController(w), began: time.Now()}
+}
+
+func (p *paced) Read(b []byte) (int, error) {
+	// Where deadlines cannot be set the server's own holds.
+	_ = p.control.SetReadDeadline(pace(p.began, p.read))
+	n, err := p.ReadCloser.Read(b)
+	p.read += int64(n)
+	return n, err
+}
+
+// pacedAnswer is an answer whose connection's deadline moves on with what is taken.
+type pacedAnswer struct {
+	http.ResponseWriter
+	control *http.ResponseController
+	began   time.Time // of the answer
+	written int64
+}
+
+func longAnswer(w http.ResponseWriter) http.ResponseWriter {
+	return &pacedAnswer{ResponseWriter: w, control: http.NewResponseController(w)}
+}
+
+func (p *pacedAnswer) Write(b []byte) (int, error) {
+	if p.began.IsZero() {
+		p.began = time.Now()
+	}
+	_ = p.control.SetWriteDeadline(pace(p.began, p.written+int64(len(b))))
+	n, err := p.ResponseWriter.Write(b)
+	p.written += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (p *pacedAnswer) Unwrap() http.ResponseWriter { return p.ResponseWriter }

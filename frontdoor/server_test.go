@@ -1,0 +1,131 @@
+package frontdoor_test
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/frontdoor"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// anybody lets in whoever shows a token of the table.
+type anybody map[string]access.Principal
+
+func (a anybody) Authenticate(r *http.Request) (access.Principal, error) {
+	token, _ := access.Bearer(r.Header)
+	who, ok := a[token]
+	if !ok {
+		return who, access.ErrUnauthenticated
+	}
+	return who, nil
+}
+
+var callers = anybody{
+	"alice": {ID: "alice", Tenant: "acme", Verbs: []access.Verb{access.Ingest}, Sources: []string{"orders"}},
+	"bob":   {ID: "bob", Tenant: "beta", Verbs: []access.Verb{access.Check}},
+}
+
+// newServer gives a server with one route that echoes bodies and one that panics.
+func newServer(t *testing.T, o frontdoor.Options) (*frontdoor.Server, *prometheus.Registry) {
+	t.Helper()
+	reg := prometheus.NewRegistry()
+	o.Registry, o.Logger = reg, slog.New(slog.DiscardHandler)
+	if o.Access == nil {
+		o.Access = callers
+	}
+	s := frontdoor.New(o)
+	s.Handle("POST /v1/sources/{source}/events", access.Ingest, func(w http.ResponseWriter, r *http.Request, who access.Principal) {
+		if !who.May(access.Ingest, r.PathValue("source")) {
+			frontdoor.Forbidden(w, who)
+			return
+		}
+		if body, ok := frontdoor.ReadBody(w, r, 0); ok {
+			_, _ = w.Write(body)
+		}
+	})
+	s.Handle("POST /v1/services/{service}/check", access.Check, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
+		_, _ = io.WriteString(w, r.PathValue("service"))
+	})
+	s.Handle("GET /v1/panic", access.Any, func(http.ResponseWriter, *http.Request, access.Principal) { panic("secret payload") })
+	return s, reg
+}
+
+func ask(s http.Handler, method, path, token, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, path, strings.NewReader(body))
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	return w
+}
+
+func TestAnswersBeforeAHandler(t *testing.T) {
+	s, _ := newServer(t, frontdoor.Options{MaxBody: 100})
+	for _, c := range []struct {
+		name, method, path, token, body string
+		status                          int
+		header                          string
+	}{
+		{"served", "POST", "/v1/sources/orders/events", "alice", "{}", 200, "Request-Id"},
+		{"largest", "POST", "/v1/sources/orders/events", "alice", strings.Repeat("x", 100), 200, ""},
+		{"encoded slash", "POST", "/v1/services/acme%2Fcrm@check/check", "bob", "", 200, ""},
+		{"no token", "POST", "/v1/sources/orders/events", "", "{}", 401, "Www-Authenticate"},
+		{"unknown token", "POST", "/v1/sources/orders/events", "mallory", "{}", 401, "Www-Authenticate"},
+		{"another verb", "POST", "/v1/sources/orders/events", "bob", "{}", 403, ""},
+		{"another source", "POST", "/v1/sources/other/events", "alice", "{}", 403, ""},
+		{"no such path", "GET", "/v2", "", "", 404, ""},
+		{"path that is not clean", "POST", "/v1//sources/orders/events", "alice", "{}", 404, ""},
+		{"path with dots", "POST", "/v1/x/../sources/orders/events", "alice", "{}", 404, ""},
+		{"another method", "GET", "/v1/sources/orders/events", "alice", "", 405, "Allow"},
+		{"too large", "POST", "/v1/sources/orders/events", "alice", strings.Repeat("x", 101), 413, ""},
+		{"panic", "GET", "/v1/panic", "alice", "", 500, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			w := ask(s, c.method, c.path, c.token, c.body)
+			require.Equal(t, c.status, w.Code, w.Body)
+			require.Len(t, w.Header().Get("Request-Id"), 36)
+			if c.header != "" {
+				require.NotEmpty(t, w.Header().Get(c.header))
+			}
+			if c.status == 200 {
+				return
+			}
+			require.Equal(t, "application/problem+json", w.Header().Get("Content-Type"))
+			var p struct {
+				Type, Title, Detail string
+				Status              int
+			}
+			require.NoError(t, json.Unmarshal(w.Body.Bytes(), &p))
+			require.Equal(t, c.status, p.Status)
+			require.Equal(t, "about:blank", p.Type)
+			require.Equal(t, http.StatusText(c.status), p.Title)
+			require.NotEmpty(t, p.Detail)
+			require.NotContains(t, w.Body.String(), "secret payload")
+		})
+	}
+}
+
+func TestNotReadyAndStopping(t *testing.T) {
+	why := errors.New("postgres://user:secret@host is away")
+	s, _ := newServer(t, frontdoor.Options{Ready: func() error { return why }})
+	w := ask(s, "POST", "/v1/sources/orders/events", "alice", "{}")
+	require.Equal(t, 503, w.Code)
+	require.Equal(t, "1", w.Header().Get("Retry-After"))
+	require.NotContains(t, w.Body.String(), "secret", "the reason is for the log")
+	why = nil
+	require.Equal(t, 200, ask(s, "POST", "/v1/sources/orders/events", "alice", "{}").Code)
+	s.Stop()
+	require.Equal(t, 503, ask(s, "POST", "/v1/sources/orders/events", "alice", "{}").Code)
+}

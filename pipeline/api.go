@@ -1,0 +1,132 @@
+package pipeline
+
+import (
+	"errors"
+	"net"
+	"net/http"
+
+	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/frontdoor"
+)
+
+// serveAPI starts the listener of the API, if the configuration needs it: its
+// routes are those of the handlers that are mounted here.
+func (p *Pipeline) serveAPI() (stop func() error, err error) {
+	if !p.cfg.NeedsAPI() {
+		return func() error { return nil }, nil
+	}
+	server, err := p.newAPI()
+	if err != nil {
+		return nil, err
+	}
+	p.mountEvents(server)
+	a := p.cfg.API
+	var files *frontdoor.Certificates
+	if t := a.TLS; t != nil {
+		files = &frontdoor.Certificates{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA}
+	}
+	addr, closeListener, err := p.serve("api", a.Listen, files, server)
+	if err != nil {
+		return nil, err
+	}
+	p.log.Info("taking events", "address", addr.String())
+	return func() error {
+		server.Stop()
+		return closeListener()
+	}, nil
+}
+
+// newAPI makes the server without routes.
+func (p *Pipeline) newAPI() (*frontdoor.Server, error) {
+	a := p.cfg.API
+	keys, err := access.Open(access.Options{
+		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Reread: p.sayReread("tokens", a.Tokens),
+	})
+	if err != nil {
+		return nil, err
+	}
+	// A source may take larger requests than the others are.
+	largest := int64(a.MaxBody)
+	for i := range p.cfg.Sources {
+		if h := p.cfg.Sources[i].HTTP; h != nil {
+			largest = max(largest, int64(h.MaxBody))
+		}
+	}
+	return frontdoor.New(frontdoor.Options{
+		Access: keys, Rate: a.Rate, MaxBody: largest, Timeout: a.Timeout.D(),
+		Ready: p.takes, Registry: p.reg, Logger: p.log,
+	}), nil
+}
+
+// takes gives why no requests can be taken now. What keeps only the stage of
+// decisions from its work does not: the inbox holds what it has not decided yet.
+func (p *Pipeline) takes() error {
+	if !p.health.started.Load() {
+		return errors.New("starting")
+	}
+	if reason, err := p.blocked(); err != nil && reason != blockedHalted {
+		return err
+	}
+	return nil
+}
+
+// sourceTokens gives the tokens of the sources that have one of their own.
+func (p *Pipeline) sourceTokens() map[string]string {
+	all := map[string]string{}
+	for i := range p.cfg.Sources {
+		if s := &p.cfg.Sources[i]; s.HTTP != nil && !s.HTTP.Token.IsZero() {
+			all[s.Name] = s.HTTP.Token.Reveal()
+		}
+	}
+	return all
+}
+
+// loopback reports whether an address is one of this machine alone.
+func loopback(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	ip := net.ParseIP(host)
+	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
+}
+
+// sayReread gives what hears of later readings of a file that the process lives by.
+func (p *Pipeline) sayReread(what, path string) func(error) {
+	refused := p.gauges.files.WithLabelValues(what)
+	return func(err error) {
+		refused.Set(0)
+		if err != nil {
+			refused.Set(1)
+			p.log.Error("a file that changed cannot be used; the process goes on with what it had", "file", path, "error", err)
+			return
+		}
+		p.log.Info("a file that changed is in force", "file", path)
+	}
+}
+
+// mountEvents takes events for the http sources.
+func (p *Pipeline) mountEvents(server *frontdoor.Server) {
+	type target struct {
+		source string
+		http.Handler
+	}
+	byPath := map[string]target{}
+	for _, s := range p.sources() {
+		if s.push != nil {
+			byPath[p.cfg.Sources.Find(s.name).HTTP.Path] = target{s.name, s.push}
+		}
+	}
+	if len(byPath) == 0 {
+		return
+	}
+	server.Handle("POST /v1/sources/{source}/events", access.Ingest, func(w http.ResponseWriter, r *http.Request, who access.Principal) {
+		t, found := byPath[r.PathValue("source")]
+		if !found {
+			frontdoor.NotFound(w, "there is no such source")
+			return
+		}
+		if !who.May(access.Ingest, t.source) {
+			frontdoor.Forbidden(w, who)
+			return
+		}
+		t.ServeHTTP(w, r)
+	})
+}
