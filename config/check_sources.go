@@ -22,9 +22,10 @@ func (l *loader) checkSources() {
 		path := member("sources", s.Name)
 		l.checkName(l.main, path, s.Name)
 		l.checkLocators(s, path)
+		l.checkFormat(s, path)
 		l.checkStrip(s, path)
 		l.checkMount(i, path)
-		if l.main.has(member(path, "delete_values")) && s.Operation.IsZero() {
+		if l.main.has(member(path, "delete_values")) && s.Operation.IsZero() && s.Format == FormatJSON {
 			l.main.faultKey(member(path, "delete_values"), "has no effect without operation", "operation beside it")
 		}
 		switch {
@@ -87,6 +88,21 @@ func (l *loader) checkLocators(s *Source, path string) {
 		case at.locator.Header != "" && s.File != nil:
 			l.main.fault(p, "needs headers, which a file has not", "a gjson path")
 		}
+	}
+}
+
+// checkFormat refuses what an envelope already says.
+func (l *loader) checkFormat(s *Source, path string) {
+	if s.Format == FormatJSON || !l.main.known(member(path, "format")) {
+		return
+	}
+	for _, key := range []string{"payload", "operation", "delete_values"} {
+		if l.main.has(member(path, key)) {
+			l.main.faultKey(member(path, key), "is what an event of format "+s.Format+" says by itself", "none of it beside format")
+		}
+	}
+	if s.Mode == Patch {
+		l.main.fault(member(path, "mode"), "would keep columns of format "+s.Format+" that a row has no more: its events carry whole rows", "replace")
 	}
 }
 

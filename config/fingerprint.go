@@ -72,6 +72,9 @@ func (c *Config) Fingerprint() [32]byte {
 		deletes := slices.Clone(s.DeleteValues)
 		slices.Sort(deletes)
 		write([]any{"source", s.Name, s.Entity, s.EventID, s.Payload, s.Operation, deletes, s.Sequence})
+		if s.Format != FormatJSON { // fingerprints from before there were formats stay
+			write([]any{"format", s.Format})
+		}
 		strip := slices.Clone(s.Strip)
 		slices.Sort(strip)
 		if rules, err := stripper.Compile(slices.Compact(strip)); err == nil {

@@ -18,6 +18,13 @@ func (s Sources) Find(name string) *Source {
 	return nil
 }
 
+// Forms of a source's values.
+const (
+	FormatJSON     = "json"
+	FormatDebezium = "debezium"
+	FormatMaxwell  = "maxwell"
+)
+
 // How a source's event relates to its stored document.
 const (
 	Replace = "replace" // the payload is the whole document
@@ -37,6 +44,9 @@ type Source struct {
 	// File reads a file of JSON lines and follows it.
 	File *FileSource `yaml:"file" oneof:"required"`
 
+	// Format is the form of the values: what the producer wrote, or the change
+	// events of Debezium or Maxwell, whose rows are then the documents.
+	Format string `yaml:"format" default:"json" enum:"json|debezium|maxwell"`
 	// Entity is where the entity's id stands: a gjson path, header:NAME, or key
 	// for the record's key.
 	Entity Locator `yaml:"entity" required:"true"`

@@ -179,6 +179,10 @@ func play(out *strings.Builder, s *dam.Simulator, shape *ingest.Shape, n int, e 
 		fmt.Fprintf(out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
 		return nil
 	}
+	if record.Entity == "" {
+		fmt.Fprintf(out, "%d %s: skipped, it is about no row\n", n, e.Source)
+		return nil
+	}
 	step, err := s.Apply(record, at)
 	if err != nil {
 		return err

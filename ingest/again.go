@@ -44,5 +44,9 @@ func (s *Shape) Again(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
 		delete(msg.Metadata, transport.NullMetadata) // an edit gave it a value
 	}
 	t := s.take(msg, transport.Position{TopicID: l.Topic, Partition: l.Part, Offset: l.Offset})
+	if t.skipped {
+		l.Code, l.Reason = "skipped", "as it is now it is about no row: discard it"
+		t.letter = &l
+	}
 	return t.record, t.letter
 }

@@ -35,6 +35,10 @@ type Shape struct {
 	Operation Locator
 	Sequence  Locator
 	Payload   string // gjson path; empty is the whole value
+	// Format is the form of the values. With another one than JSON, Entity is
+	// looked for in the row and EventID and Sequence in the envelope; Operation
+	// and Payload count for nothing, the envelope says both.
+	Format    Format
 	IsDelete  func(operation string) bool
 	Strip     *stripper.Rules
 	MaxEvent  int // bytes of the value
@@ -44,12 +48,13 @@ type Shape struct {
 // maxID bounds event ids and sequences, in bytes.
 const maxID = 1024
 
-// taken is one event after it was taken apart: a record for the inbox, or a
-// dead letter.
+// taken is one event after it was taken apart: a record for the inbox, a dead
+// letter, or nothing.
 type taken struct {
-	record inbox.Record
-	gate   gate.Entry // EventID is empty when the event has none
-	letter *store.DeadLetter
+	record  inbox.Record
+	gate    gate.Entry // EventID is empty when the event has none
+	letter  *store.DeadLetter
+	skipped bool // it is about no entity, see Format
 }
 
 // refusal is why an event cannot be taken in. Its text holds no payload.
@@ -108,71 +113,29 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 		defer tree.Release()
 		root = tree.Root()
 	}
-	find := func(what string, l Locator) (string, error) { return locate(what, l, msg, value, null) }
-	var err error
-	entity := s.Entity
-	if null && entity.Path != "" {
-		entity = Locator{Key: true} // a tombstone has nothing but its key
-	}
-	if e.Entity, err = find("entity id", entity); err != nil {
+	c, err := s.open(msg, root)
+	defer c.release()
+	if err != nil {
 		return taken{}, err
 	}
-	switch {
-	case e.Entity == "":
-		return taken{}, refuse("no_entity", "the event has no entity id at %s", entity)
-	case len(e.Entity) > s.MaxEntity:
-		return taken{}, refuse("bad_entity", "the entity id is %d bytes long, the limit is %d", len(e.Entity), s.MaxEntity)
-	case strings.ContainsRune(e.Entity, 0) || !utf8.ValidString(e.Entity):
-		return taken{}, refuse("bad_entity", "the entity id holds a NUL or is not valid UTF-8")
+	if c.skip {
+		return taken{record: inbox.Record{Event: e}, skipped: true}, nil
 	}
-	if e.EventID, err = find("event id", s.EventID); err != nil {
+	e.Entity, e.Op, root = c.entity, c.op, c.payload
+	if e.EventID, err = locate("event id", s.EventID, msg, c.meta); err != nil {
 		return taken{}, err
 	}
-	if e.Sequence, err = find("sequence", s.Sequence); err != nil {
+	if e.Sequence, err = locate("sequence", s.Sequence, msg, c.meta); err != nil {
 		return taken{}, err
 	}
 	if len(e.EventID) > maxID || len(e.Sequence) > maxID || !utf8.ValidString(e.EventID) || !utf8.ValidString(e.Sequence) ||
 		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
 		return taken{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
 	}
-	if !null {
-		op, err := find("operation", s.Operation)
-		if err != nil {
-			return taken{}, err
-		}
-		if op != "" && s.IsDelete(op) {
-			e.Op = inbox.Delete
-		}
-	}
 	t := taken{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{Source: s.Source, EventID: e.EventID}}
 	if e.Op == inbox.Delete {
 		t.gate.Hash = contentOf(e, canonicaltree.Digest{})
 		return t, nil
-	}
-	payload := value
-	if s.Payload != "" {
-		r := gjson.GetBytes(value, s.Payload)
-		switch {
-		case !r.Exists():
-			return taken{}, refuse("no_payload", "the event has nothing at the payload path %s", s.Payload)
-		case r.Type == gjson.Null:
-			// A null document is how change feeds say that it is gone.
-			e.Op = inbox.Delete
-			t.gate.Hash = contentOf(e, canonicaltree.Digest{})
-			return t, nil
-		}
-		// Mostly the path selects a value that is indexed already.
-		if v := root.ValueAt(r.Index); string(v.Raw()) == r.Raw {
-			root = v
-		} else {
-			tree, err := canonicaltree.Parse([]byte(r.Raw))
-			if err != nil {
-				return taken{}, err
-			}
-			defer tree.Release()
-			root = tree.Root()
-		}
-		payload = root.Raw()
 	}
 	stripped, err := s.Strip.Strip(root)
 	if err != nil {
@@ -181,9 +144,13 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 	if stripped != nil {
 		defer stripped.Release()
 		root = stripped.Root()
-		payload = root.Raw()
 	}
-	e.Payload = payload
+	if s.Format == Debezium {
+		if err := checkAvailable(root); err != nil {
+			return taken{}, err
+		}
+	}
+	e.Payload = root.Raw()
 	if e.EventID != "" {
 		t.gate.Hash = contentOf(e, root.Sum(canonicaltree.Literal))
 	}
@@ -213,8 +180,9 @@ func (l Locator) String() string {
 }
 
 // locate finds a value and gives it as text: strings unescaped, numbers by
-// their literal. What is absent or null is empty.
-func locate(what string, l Locator, msg *message.Message, value []byte, null bool) (string, error) {
+// their literal. What is absent or null is empty; so is every path in a value
+// of nil.
+func locate(what string, l Locator, msg *message.Message, value []byte) (string, error) {
 	switch {
 	case l.isZero():
 		return "", nil
@@ -222,7 +190,7 @@ func locate(what string, l Locator, msg *message.Message, value []byte, null boo
 		return msg.Metadata.Get(transport.KeyMetadata), nil
 	case l.Header != "":
 		return msg.Metadata.Get(l.Header), nil
-	case null:
+	case value == nil:
 		return "", nil
 	}
 	r := gjson.GetBytes(value, l.Path)
@@ -245,8 +213,21 @@ func locate(what string, l Locator, msg *message.Message, value []byte, null boo
 	return "", refuse(code, "the %s at path %s is neither a string nor a number", what, l.Path)
 }
 
+// checkEntity refuses an entity id that the inbox or the store cannot hold; an
+// empty one is nothing to it.
+func (s *Shape) checkEntity(id string) error {
+	switch {
+	case len(id) > s.MaxEntity:
+		return refuse("bad_entity", "the entity id is %d bytes long, the limit is %d", len(id), s.MaxEntity)
+	case strings.ContainsRune(id, 0) || !utf8.ValidString(id):
+		return refuse("bad_entity", "the entity id holds a NUL or is not valid UTF-8")
+	}
+	return nil
+}
+
 // Take takes one event apart without gate or inbox: the record that would be
-// appended, or the dead letter. For tests of configurations and dry runs.
+// appended, without entity if the source's format skips it, or the dead letter.
+// For tests of configurations and dry runs.
 func (s *Shape) Take(msg *message.Message, p transport.Position) (inbox.Record, *store.DeadLetter) {
 	t := s.take(msg, p)
 	return t.record, t.letter

@@ -95,9 +95,12 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 	var fresh []taken
 	for _, r := range runs {
 		for _, item := range r.Items {
-			if t := item.Value; t.letter != nil {
+			switch t := item.Value; {
+			case t.letter != nil:
 				letters = append(letters, *t.letter)
-			} else {
+			case t.skipped:
+				s.m.skipped.Inc()
+			default:
 				fresh = append(fresh, t)
 			}
 		}
@@ -248,13 +251,14 @@ const (
 	OutcomeTaken    = "taken"    // durable in the inbox
 	OutcomeRepeated = "repeated" // known to the gate
 	OutcomeDead     = "dead"
+	OutcomeSkipped  = "skipped" // about no entity, see Format
 )
 
 // NewMetrics registers them with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		ingested: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_ingested_total", Help: "Events read by source and outcome: taken, repeated (known to the gate), dead.",
+			Name: "weir_ingested_total", Help: "Events read by source and outcome: taken, repeated (known to the gate), dead, skipped (about no row).",
 		}, []string{"source", "outcome"}),
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_ingest_dead_letters_total", Help: "Events that could not be taken in, by reason.",
@@ -268,8 +272,8 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 }
 
 type sourceMetrics struct {
-	taken, repeated, unchecked prometheus.Counter
-	dead                       func(code string)
+	taken, repeated, skipped, unchecked prometheus.Counter
+	dead                                func(code string)
 }
 
 func (m *Metrics) of(source string) *sourceMetrics {
@@ -277,6 +281,7 @@ func (m *Metrics) of(source string) *sourceMetrics {
 	return &sourceMetrics{
 		taken:     m.ingested.WithLabelValues(source, OutcomeTaken),
 		repeated:  m.ingested.WithLabelValues(source, OutcomeRepeated),
+		skipped:   m.ingested.WithLabelValues(source, OutcomeSkipped),
 		unchecked: m.unchecked.WithLabelValues(source),
 		dead: func(code string) {
 			dead.Inc()

@@ -59,6 +59,7 @@ func CompileShape(c *config.Config, s *config.Source) (ingest.Shape, error) {
 	return ingest.Shape{
 		Source: s.Name, Entity: locator(s.Entity), EventID: locator(s.EventID), Operation: locator(s.Operation),
 		Sequence: locator(s.Sequence), Payload: s.Payload.Path, IsDelete: s.IsDelete, Strip: rules,
+		Format: ingest.Format(s.Format),
 		MaxEvent: int(s.MaxEvent), MaxEntity: int(c.Limits.EntityID),
 	}, nil
 }

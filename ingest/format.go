@@ -1,0 +1,368 @@
+package ingest
+
+import (
+	"bytes"
+	"strings"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/tidwall/gjson"
+)
+
+// Format says what the values of a source are. The zero Format is JSON.
+type Format string
+
+const (
+	// JSON is a value as the producer wrote it: locators say where things stand.
+	JSON Format = "json"
+	// Debezium is the envelope of Debezium's change events in JSON, with or
+	// without the schema of Kafka Connect's JsonConverter
+	// (debezium.io/documentation, "Data change events" of each connector).
+	Debezium Format = "debezium"
+	// Maxwell is the JSON of Maxwell's daemon (maxwells-daemon.io/dataformat).
+	Maxwell Format = "maxwell"
+)
+
+// content is what an event says, whatever its form.
+type content struct {
+	entity  string
+	op      inbox.Op
+	payload canonicaltree.Node  // of an upsert
+	meta    []byte              // JSON in which event id and sequence are looked for; nil: there is none
+	skip    bool                // it is about no row
+	tree    *canonicaltree.Tree // of the payload, if it is not that of the value
+}
+
+func (c *content) release() {
+	if c.tree != nil {
+		c.tree.Release()
+	}
+}
+
+// open finds entity, operation and payload in a value; root is absent for a
+// null record.
+func (s *Shape) open(msg *message.Message, root canonicaltree.Node) (content, error) {
+	switch s.Format {
+	case Debezium:
+		return s.debezium(msg, root)
+	case Maxwell:
+		return s.maxwell(msg, root)
+	}
+	return s.plain(msg, root)
+}
+
+// Envelopes of Debezium, by the member op.
+const (
+	debeziumCreate, debeziumRead, debeziumUpdate = "c", "r", "u"
+	debeziumDelete, debeziumTruncate             = "d", "t"
+	debeziumMessage                              = "m" // pg_logical_emit_message
+)
+
+// debezium takes a change event out of its envelope. What is no row, such as a
+// heartbeat, is skipped.
+func (s *Shape) debezium(msg *message.Message, root canonicaltree.Node) (content, error) {
+	envelope := withoutSchema(root)
+	switch envelope.Kind() {
+	case canonicaltree.Invalid, canonicaltree.Null:
+		return s.tombstone(msg)
+	case canonicaltree.Object:
+	default:
+		return content{}, refuse("bad_envelope", "the value is no JSON object, so no event of Debezium")
+	}
+	op, ok := envelope.Get("op").Text()
+	if !ok {
+		if debeziumAside(envelope) {
+			return content{skip: true}, nil
+		}
+		return content{}, refuse("bad_envelope", "the value has no member op, so it is no event of Debezium; events that ExtractNewRecordState flattened are format json")
+	}
+	c := content{op: inbox.Upsert, meta: envelope.Raw()}
+	before, after := envelope.Get("before"), envelope.Get("after")
+	switch op {
+	case debeziumCreate, debeziumRead, debeziumUpdate:
+		if after.Kind() != canonicaltree.Object {
+			return content{}, refuse("no_row", "the event has no row in after")
+		}
+		c.payload = after
+		return c, s.entityOf(&c, msg, after, before)
+	case debeziumDelete:
+		c.op = inbox.Delete
+		return c, s.entityOfDeleted(&c, msg, before)
+	case debeziumMessage:
+		return content{skip: true}, nil
+	case debeziumTruncate:
+		return content{}, refuse("truncate", "the table was truncated, which does not say which entities it had: delete them at the source, or send deletes for them")
+	}
+	return content{}, refuse("bad_envelope", "the member op is none that Debezium has")
+}
+
+// debeziumAside tells whether an envelope without op is one of those that
+// Debezium sends beside rows: heartbeats, the beginning and end of
+// transactions, changes of the schema.
+func debeziumAside(envelope canonicaltree.Node) bool {
+	has := func(names ...string) bool {
+		for _, name := range names {
+			if !envelope.Get(name).Exists() {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case has("ts_ms") && onlyTimes(envelope):
+	case has("status", "id", "data_collections"):
+	case has("ddl", "databaseName"), has("tableChanges"):
+	default:
+		return false
+	}
+	return true
+}
+
+// onlyTimes tells whether an object has nothing but ts_ms, ts_us and the like.
+func onlyTimes(n canonicaltree.Node) bool {
+	for name := range n.Members() {
+		if !strings.HasPrefix(name, "ts_") {
+			return false
+		}
+	}
+	return true
+}
+
+// withoutSchema gives the payload of what JsonConverter wrote with
+// schemas.enable, and anything else as it is.
+func withoutSchema(n canonicaltree.Node) canonicaltree.Node {
+	if n.Len() == 2 && n.Get("schema").Exists() && n.Get("payload").Exists() {
+		return n.Get("payload")
+	}
+	return n
+}
+
+// Types of Maxwell's events.
+const (
+	maxwellInsert, maxwellUpdate, maxwellDelete = "insert", "update", "delete"
+	maxwellBootstrap                            = "bootstrap-insert"
+)
+
+// maxwell takes a row out of an event of Maxwell. Changes of the schema, and
+// the beginning and the end of a bootstrap, are skipped.
+func (s *Shape) maxwell(msg *message.Message, root canonicaltree.Node) (content, error) {
+	switch root.Kind() {
+	case canonicaltree.Invalid, canonicaltree.Null:
+		return s.tombstone(msg)
+	case canonicaltree.Object:
+	default:
+		return content{}, refuse("bad_envelope", "the value is no JSON object, so no event of Maxwell")
+	}
+	kind, _ := root.Get("type").Text()
+	c := content{op: inbox.Upsert, meta: root.Raw()}
+	data := root.Get("data")
+	switch kind {
+	case maxwellInsert, maxwellUpdate, maxwellDelete, maxwellBootstrap:
+		if data.Kind() != canonicaltree.Object {
+			return content{}, refuse("no_row", "the event has no row in data; rows that Maxwell encrypts cannot be read")
+		}
+	case "bootstrap-start", "bootstrap-complete",
+		"table-create", "table-alter", "table-drop", "database-create", "database-alter", "database-drop":
+		return content{skip: true}, nil
+	default:
+		return content{}, refuse("bad_envelope", "the member type is none that Maxwell has")
+	}
+	if kind == maxwellDelete {
+		c.op = inbox.Delete
+		return c, s.entityOfDeleted(&c, msg, data)
+	}
+	c.payload = data
+	return c, s.entityOf(&c, msg, data, root.Get("old"))
+}
+
+// entityOf finds the entity of a row. old is what the row was before, as far as
+// the event tells: one event cannot move a row from one entity to another, for
+// the document of the earlier one would stay.
+func (s *Shape) entityOf(c *content, msg *message.Message, row, old canonicaltree.Node) (err error) {
+	if c.entity, err = s.entityIn(msg, row); err != nil {
+		return err
+	}
+	if c.entity == "" {
+		return refuse("no_entity", "the row has no entity id at %s", s.Entity)
+	}
+	if err := s.checkEntity(c.entity); err != nil || old.Kind() != canonicaltree.Object {
+		return err
+	}
+	if was, err := s.entityIn(msg, old); err == nil && was != "" && was != c.entity {
+		return refuse("entity_changed", "the update gave the row another entity id at %s; delete the earlier entity, and change the row once more", s.Entity)
+	}
+	return nil
+}
+
+// entityOfDeleted finds the entity of a row that is gone: in what it was, or in
+// the record's key.
+func (s *Shape) entityOfDeleted(c *content, msg *message.Message, row canonicaltree.Node) (err error) {
+	if c.entity, err = s.entityIn(msg, row); err != nil {
+		return err
+	}
+	if c.entity == "" {
+		if c.entity, err = s.entityInKey(msg); err != nil {
+			return err
+		}
+	}
+	if c.entity == "" {
+		return refuse("no_entity", "neither the deleted row nor the key has the entity id at %s: the database must log it "+
+			"(PostgreSQL: ALTER TABLE … REPLICA IDENTITY FULL; MySQL: binlog_row_image=FULL)", s.Entity)
+	}
+	return s.checkEntity(c.entity)
+}
+
+// tombstone is a null record, which says by its key that a row is gone. It
+// follows the delete itself, so it is skipped if its key does not have the
+// entity. It is skipped also if events have a sequence and it has none: a
+// connector that sends its last events again sends a tombstone again too, and
+// nothing would tell that it is older than a row that was created since.
+func (s *Shape) tombstone(msg *message.Message) (c content, err error) {
+	c.op = inbox.Delete
+	if !s.Sequence.isZero() && (s.Sequence.Header == "" || msg.Metadata.Get(s.Sequence.Header) == "") {
+		return content{skip: true}, nil
+	}
+	if s.Entity.Header != "" {
+		c.entity = msg.Metadata.Get(s.Entity.Header)
+	} else if c.entity, err = s.entityInKey(msg); err != nil {
+		return c, err
+	}
+	if c.entity == "" {
+		return content{skip: true}, nil
+	}
+	return c, s.checkEntity(c.entity)
+}
+
+// entityIn finds the entity in a row; empty when it is not there.
+func (s *Shape) entityIn(msg *message.Message, row canonicaltree.Node) (string, error) {
+	if s.Entity.Key {
+		return s.entityInKey(msg)
+	}
+	return locate("entity id", s.Entity, msg, row.Raw())
+}
+
+// entityInKey finds the entity in the record's key: at the entity's path if the
+// key holds columns, or the key itself if that is what is configured. Empty
+// when it is not there.
+func (s *Shape) entityInKey(msg *message.Message) (string, error) {
+	text := []byte(msg.Metadata.Get(transport.KeyMetadata))
+	var key canonicaltree.Node
+	if tree, err := canonicaltree.Parse(text); err == nil {
+		defer tree.Release()
+		key = withoutSchema(tree.Root())
+	}
+	if s.Entity.Key {
+		switch key.Kind() {
+		case canonicaltree.String:
+			id, _ := key.Text()
+			return id, nil
+		case canonicaltree.Object, canonicaltree.Array:
+			return "", refuse("bad_entity", "the record's key has columns: give the path of the one that is the entity id")
+		case canonicaltree.Null:
+			return "", nil
+		}
+		return string(text), nil
+	}
+	if s.Entity.Path == "" {
+		return "", nil // a header says it
+	}
+	find := func(path string, columns canonicaltree.Node) (string, error) {
+		return locate("entity id", Locator{Path: path}, msg, columns.Raw())
+	}
+	if s.Format == Maxwell {
+		// {"database":"d","table":"t","pk.id":1}, or ["d","t",[{"id":1}]]
+		if key.Kind() == canonicaltree.Object {
+			return find(`pk\.`+s.Entity.Path, key)
+		}
+		for column := range key.At(2).Children() {
+			if id, err := find(s.Entity.Path, column); id != "" || err != nil {
+				return id, err
+			}
+		}
+		return "", nil
+	}
+	if key.Kind() != canonicaltree.Object {
+		return "", nil
+	}
+	return find(s.Entity.Path, key)
+}
+
+// What Debezium writes for a column that an update left alone and that the
+// database did not log, as text and as Base64 for bytes: its default of
+// unavailable.value.placeholder.
+const (
+	unavailable      = "__debezium_unavailable_value"
+	unavailableBytes = "X19kZWJleml1bV91bmF2YWlsYWJsZV92YWx1ZQ=="
+)
+
+// checkAvailable refuses a row that lacks a value, which would overwrite what
+// is known of it.
+func checkAvailable(row canonicaltree.Node) error {
+	if raw := row.Raw(); !bytes.Contains(raw, []byte(unavailable)) && !bytes.Contains(raw, []byte(unavailableBytes)) {
+		return nil
+	}
+	missing := func(v canonicaltree.Node) bool {
+		text, _ := v.Text()
+		return text == unavailable || text == unavailableBytes
+	}
+	for column, v := range row.Members() {
+		if missing(v) || v.Len() == 1 && (missing(v.At(0)) || missing(v.Get(unavailable))) {
+			return refuse("unavailable", "column %.64q was left alone by the update and is not in the database's log: "+
+				"ALTER TABLE … REPLICA IDENTITY FULL, or strip the column", column)
+		}
+	}
+	return nil
+}
+
+// plain finds everything where the locators say.
+func (s *Shape) plain(msg *message.Message, root canonicaltree.Node) (content, error) {
+	c := content{op: inbox.Upsert, payload: root, meta: msg.Payload}
+	entity := s.Entity
+	if !root.Exists() {
+		c.op, c.meta = inbox.Delete, nil
+		if entity.Path != "" {
+			entity = Locator{Key: true} // a tombstone has nothing but its key
+		}
+	}
+	var err error
+	if c.entity, err = locate("entity id", entity, msg, c.meta); err != nil {
+		return c, err
+	}
+	if c.entity == "" {
+		return c, refuse("no_entity", "the event has no entity id at %s", entity)
+	}
+	if err := s.checkEntity(c.entity); err != nil || c.op == inbox.Delete {
+		return c, err
+	}
+	op, err := locate("operation", s.Operation, msg, c.meta)
+	if err != nil {
+		return c, err
+	}
+	if op != "" && s.IsDelete(op) {
+		c.op = inbox.Delete
+	}
+	if c.op == inbox.Delete || s.Payload == "" {
+		return c, nil
+	}
+	r := gjson.GetBytes(c.meta, s.Payload)
+	switch {
+	case !r.Exists():
+		return c, refuse("no_payload", "the event has nothing at the payload path %s", s.Payload)
+	case r.Type == gjson.Null:
+		// A null document is how change feeds say that it is gone.
+		c.op = inbox.Delete
+		return c, nil
+	}
+	// Mostly the path selects a value that is indexed already.
+	if v := root.ValueAt(r.Index); string(v.Raw()) == r.Raw {
+		c.payload = v
+		return c, nil
+	}
+	if c.tree, err = canonicaltree.Parse([]byte(r.Raw)); err != nil {
+		return c, err
+	}
+	c.payload = c.tree.Root()
+	return c, nil
+}

@@ -1,0 +1,198 @@
+package ingest_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/stripper"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// nullRecord stands in a case for a record whose value is null.
+const nullRecord = `"null record"`
+
+// formatCase is an event as a tool writes it, and how its source is configured.
+type formatCase struct {
+	Format    ingest.Format     `json:"format"`
+	Entity    string            `json:"entity"` // a path, key or header:NAME
+	EventID   string            `json:"event_id"`
+	Sequence  string            `json:"sequence"`
+	Operation string            `json:"operation"`
+	Strip     []string          `json:"strip"`
+	Key       json.RawMessage   `json:"key"`
+	Headers   map[string]string `json:"headers"`
+	Value     json.RawMessage   `json:"value"`
+}
+
+func (c formatCase) shape(t testing.TB) ingest.Shape {
+	rules, err := stripper.Compile(c.Strip)
+	require.NoError(t, err)
+	return ingest.Shape{
+		Source: "crm", Format: c.Format, Entity: locator(c.Entity), EventID: locator(c.EventID), Sequence: locator(c.Sequence),
+		Operation: locator(c.Operation), IsDelete: func(op string) bool { return op == "d" },
+		Strip: rules, MaxEvent: 1 << 20, MaxEntity: 64,
+	}
+}
+
+func locator(text string) ingest.Locator {
+	name, isHeader := strings.CutPrefix(text, "header:")
+	switch {
+	case text == "key":
+		return ingest.Locator{Key: true}
+	case isHeader:
+		return ingest.Locator{Header: name}
+	}
+	return ingest.Locator{Path: text}
+}
+
+func (c formatCase) message(t testing.TB) *message.Message {
+	m := message.NewMessage("", []byte(c.Value))
+	if string(c.Value) == nullRecord {
+		m.Payload = nil
+		m.Metadata.Set(transport.NullMetadata, "1")
+	}
+	if c.Key != nil {
+		text := string(c.Key)
+		if strings.HasPrefix(text, `"`) { // keys of StringConverter are bare
+			require.NoError(t, json.Unmarshal(c.Key, &text))
+		}
+		m.Metadata.Set(transport.KeyMetadata, text)
+	}
+	for name, value := range c.Headers {
+		m.Metadata.Set(name, value)
+	}
+	return m
+}
+
+func formatCases(t testing.TB) map[string]formatCase {
+	files, err := filepath.Glob("testdata/format/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	cases := map[string]formatCase{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		var c formatCase
+		d := json.NewDecoder(bytes.NewReader(text))
+		d.DisallowUnknownFields()
+		require.NoError(t, d.Decode(&c), file)
+		var compact bytes.Buffer
+		require.NoError(t, json.Compact(&compact, c.Value))
+		c.Value = compact.Bytes()
+		cases[strings.TrimSuffix(filepath.Base(file), ".json")] = c
+	}
+	return cases
+}
+
+// outcomeOf writes what became of an event.
+func outcomeOf(record inbox.Record, letter *store.DeadLetter) string {
+	switch {
+	case letter != nil:
+		return "dead letter " + letter.Code + ": " + letter.Reason + "\n"
+	case record.Entity == "":
+		return "skipped\n"
+	}
+	e := record.Event
+	text := string(e.Op) + " " + record.Entity
+	if e.Sequence != "" {
+		text += "\nsequence " + e.Sequence
+	}
+	if e.EventID != "" {
+		text += "\nevent id " + e.EventID
+	}
+	if e.Payload != nil {
+		text += "\n" + string(e.Payload)
+	}
+	return text + "\n"
+}
+
+// Events in the form that the tools' documentation gives, and what becomes of
+// each: an upsert of the row, a delete, nothing, or a dead letter that says why.
+func TestFormats(t *testing.T) {
+	for name, c := range formatCases(t) {
+		t.Run(name, func(t *testing.T) {
+			s := c.shape(t)
+			record, letter := s.Take(c.message(t), position)
+			got := outcomeOf(record, letter)
+			golden := filepath.Join("testdata/format", name+".golden")
+			if *update {
+				require.NoError(t, os.WriteFile(golden, []byte(got), 0o644))
+			}
+			want, err := os.ReadFile(golden)
+			require.NoError(t, err)
+			require.Equal(t, string(want), got)
+			if letter == nil {
+				return
+			}
+			require.Equal(t, string(c.message(t).Payload), string(letter.Payload), "a letter keeps the event as it came")
+			_, again := s.Again(*letter)
+			require.NotNil(t, again)
+			require.Equal(t, letter.Code, again.Code, "nothing of the event is lost in its letter")
+		})
+	}
+}
+
+// A letter whose envelope was edited into one of no row cannot be replayed.
+func TestALetterThatIsNoRowAnyMoreIsNotReplayed(t *testing.T) {
+	c := formatCases(t)["debezium-truncate"]
+	s := c.shape(t)
+	_, letter := s.Take(c.message(t), position)
+	letter.Payload = []byte(`{"ts_ms":1559033904961}`)
+	_, again := s.Again(*letter)
+	require.NotNil(t, again)
+	require.Equal(t, "skipped", again.Code)
+}
+
+// Whatever arrives: it is taken in with a valid entity and document, skipped,
+// or a dead letter whose reason holds nothing of it; and the same twice.
+func FuzzFormats(f *testing.F) {
+	for _, c := range formatCases(f) {
+		m := c.message(f)
+		f.Add(c.Format == ingest.Maxwell, c.Entity, m.Metadata.Get(transport.KeyMetadata), []byte(m.Payload))
+	}
+	f.Fuzz(func(t *testing.T, maxwell bool, entity, key string, value []byte) {
+		c := formatCase{Format: ingest.Debezium, Entity: "id", Value: value}
+		if maxwell {
+			c.Format = ingest.Maxwell
+		}
+		if entity == "key" {
+			c.Entity = entity
+		}
+		s := c.shape(t)
+		take := func() (inbox.Record, *store.DeadLetter) {
+			m := message.NewMessage("", value)
+			m.Metadata.Set(transport.KeyMetadata, key)
+			if value == nil {
+				m.Metadata.Set(transport.NullMetadata, "1")
+			}
+			return s.Take(m, position)
+		}
+		record, letter := take()
+		again, letterAgain := take()
+		require.Equal(t, outcomeOf(record, letter), outcomeOf(again, letterAgain))
+		if letter != nil || record.Entity == "" {
+			return
+		}
+		_, _, _, err := inbox.Encode(record)
+		require.NoError(t, err)
+		if record.Event.Op == inbox.Upsert {
+			tree, err := canonicaltree.Parse(record.Event.Payload)
+			require.NoError(t, err)
+			require.Equal(t, canonicaltree.Object, tree.Root().Kind())
+			tree.Release()
+		}
+	})
+}
