@@ -37,9 +37,13 @@ func RequestID(ctx context.Context) string {
 }
 
 // Work gives the context for a request's effect. It does not end when the
-// client hangs up, but after the configured time. A request's values go along.
+// client hangs up, but after the configured time, or when the process has no more.
+// A request's values go along.
 func Work(r *http.Request) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(r.Context()), requestOf(r).server.opt.Timeout)
+	o := requestOf(r).server.opt
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), o.Timeout)
+	stop := context.AfterFunc(o.Limit, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // firstPiece is what a body gets of the budget at first; it doubles as the
@@ -129,59 +133,3 @@ func (q *request) release() {
 		q.held = 0
 	}
 }
-
-// Long requests have patience and then a second per leastRate bytes.
-const (
-	patience  = time.Minute
-	leastRate = 16 << 10
-)
-
-// pace gives the time by which n bytes must have passed since began.
-func pace(began time.Time, n int64) time.Time {
-	return began.Add(patience + time.Duration(n/leastRate)*time.Second)
-}
-
-// paced is a body whose connection's deadline moves on with what arrives.
-type paced struct {
-	io.ReadCloser
-	control *http.ResponseController
-	began   time.Time
-	read    int64
-}
-
-func longBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
-	return &paced{ReadCloser: body, control: http.NewResponseController(w), began: time.Now()}
-}
-
-func (p *paced) Read(b []byte) (int, error) {
-	// Where deadlines cannot be set the server's own holds.
-	_ = p.control.SetReadDeadline(pace(p.began, p.read))
-	n, err := p.ReadCloser.Read(b)
-	p.read += int64(n)
-	return n, err
-}
-
-// pacedAnswer is an answer whose connection's deadline moves on with what is taken.
-type pacedAnswer struct {
-	http.ResponseWriter
-	control *http.ResponseController
-	began   time.Time // of the answer
-	written int64
-}
-
-func longAnswer(w http.ResponseWriter) http.ResponseWriter {
-	return &pacedAnswer{ResponseWriter: w, control: http.NewResponseController(w)}
-}
-
-func (p *pacedAnswer) Write(b []byte) (int, error) {
-	if p.began.IsZero() {
-		p.began = time.Now()
-	}
-	_ = p.control.SetWriteDeadline(pace(p.began, p.written+int64(len(b))))
-	n, err := p.ResponseWriter.Write(b)
-	p.written += int64(n)
-	return n, err
-}
-
-// Unwrap is for http.ResponseController.
-func (p *pacedAnswer) Unwrap() http.ResponseWriter { return p.ResponseWriter }

@@ -38,6 +38,9 @@ type Options struct {
 	MaxBody int64
 	// Timeout bounds the context that Work gives. Defaults to 30s.
 	Timeout time.Duration
+	// Limit ends the contexts that Work gives: the process has no more time.
+	// Optional.
+	Limit context.Context
 	// Ready gives why no requests can be taken now, nil when they can. Its error
 	// is not shown to callers. Optional.
 	Ready    func() error
@@ -83,6 +86,9 @@ func New(o Options) *Server {
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
+	if o.Limit == nil {
+		o.Limit = context.Background()
+	}
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}
@@ -98,9 +104,8 @@ func (s *Server) Handle(pattern string, verb access.Verb, h Handler) {
 	s.route(pattern, verb, s.opt.MaxBody, false, h)
 }
 
-// HandleUpload is Handle for bodies that are read as they arrive, and answers
-// that are written over a long time: they may be of limit bytes and take as
-// long as both sides keep up 16 KiB/s.
+// HandleUpload is Handle for bodies that are read as they arrive: they may be of
+// limit bytes and take as long as the client keeps up 16 KiB/s.
 func (s *Server) HandleUpload(pattern string, verb access.Verb, limit int64, h Handler) {
 	s.route(pattern, verb, limit, true, h)
 }
@@ -121,7 +126,7 @@ func (s *Server) route(pattern string, verb access.Verb, limit int64, long bool,
 		q.share = s.share(who.ID)
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if long {
-			r.Body, w = longBody(w, r.Body), longAnswer(w)
+			r.Body = longBody(w, r.Body)
 		}
 		h(w, r, who)
 	})
@@ -194,7 +199,7 @@ func (s *Server) Stop() { s.stopped.Store(true) }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{server: s, id: uuid.Must(uuid.NewV7()).String(), route: unknownRoute}
-	a := &answer{ResponseWriter: w}
+	a := &answer{ResponseWriter: w, control: http.NewResponseController(w)}
 	w.Header().Set("Request-Id", q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
@@ -252,29 +257,6 @@ type discarded struct {
 func (d *discarded) Header() http.Header         { return d.header }
 func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
 func (d *discarded) WriteHeader(status int)      { d.status = status }
-
-// answer remembers the status.
-type answer struct {
-	http.ResponseWriter
-	status int
-}
-
-func (a *answer) WriteHeader(status int) {
-	if a.status == 0 && status >= 200 {
-		a.status = status
-	}
-	a.ResponseWriter.WriteHeader(status)
-}
-
-func (a *answer) Write(b []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
-	}
-	return a.ResponseWriter.Write(b)
-}
-
-// Unwrap is for http.ResponseController.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
 
 // Forbidden answers a caller that may not do what it asks for: 403, or 401
 // where it has shown no token.

@@ -2,67 +2,32 @@ package pipeline
 
 import (
 	"context"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"net/http/pprof"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed-86dfc502/weir/frontdoor"
 	"github.com/seed-86dfc502/weir/sources"
 )
 
-// Limits of every listener.
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = time.Minute
-	idleTimeout       = 2 * time.Minute
-	maxHeaderBytes    = 16 << 10
-)
-
 // serve starts a listener and gives its address and the function that ends it.
 // With files of certificates it serves HTTPS.
 func (p *Pipeline) serve(name, address string, files *frontdoor.Certificates, h http.Handler) (net.Addr, func() error, error) {
-	var certificates *tls.Config
+	o := frontdoor.ListenOptions{Name: name, Address: address, Files: files, Limits: frontdoor.DefaultLimits, Logger: p.log}
 	if files != nil {
-		var err error
-		if certificates, err = frontdoor.TLS(*files, p.sayReread(name+"_certificate", files.Cert)); err != nil {
-			return nil, nil, fmt.Errorf("%s: %w", name, err)
-		}
+		o.Reread = p.sayReread(name+"_certificate", files.Cert)
 	}
-	listener, err := net.Listen("tcp", address)
+	l, err := frontdoor.Listen(o, h)
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: listen on %s: %w", name, address, err)
+		return nil, nil, err
 	}
-	server := &http.Server{
-		Handler: h, ReadHeaderTimeout: readHeaderTimeout, ReadTimeout: readTimeout, IdleTimeout: idleTimeout,
-		MaxHeaderBytes: maxHeaderBytes, TLSConfig: certificates,
-	}
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		var err error
-		if certificates != nil {
-			err = server.ServeTLS(listener, "", "") // the settings have them
-		} else {
-			err = server.Serve(listener)
-		}
-		if !errors.Is(err, http.ErrServerClosed) {
-			p.log.Error("a listener ended", "listener", name, "error", err)
-		}
-	}()
-	return listener.Addr(), func() error {
+	return l.Addr(), func() error {
 		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
 		defer cancel()
-		err := server.Shutdown(ctx)
-		if err != nil {
-			err = server.Close() // whoever is still connected had its time
-		}
-		<-done
-		return err
+		return l.Close(ctx)
 	}, nil
 }
 

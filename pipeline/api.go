@@ -53,7 +53,7 @@ func (p *Pipeline) newAPI() (*frontdoor.Server, error) {
 		}
 	}
 	return frontdoor.New(frontdoor.Options{
-		Access: keys, Rate: a.Rate, MaxBody: largest, Timeout: a.Timeout.D(),
+		Access: keys, Rate: a.Rate, MaxBody: largest, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
 		Ready: p.takes, Registry: p.reg, Logger: p.log,
 	}), nil
 }
