@@ -1,0 +1,261 @@
+package checks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/maphash"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Service is a check service of the configuration.
+type Service struct {
+	Name    string // customer/name@check
+	Number  int32  // see store.Configurations.Services
+	Numbers canonicaltree.Numbers
+}
+
+// Options of a Checker. Zero fields but Store have defaults.
+type Options struct {
+	Store store.CheckRows
+	// Now is the clock. Defaults to time.Now.
+	Now func() time.Time
+	// Lanes is how many transactions may be under way at a time; an entity is
+	// always in the same one. Defaults to 2.
+	Lanes int
+	// MaxBatch is the most requests of a transaction. Defaults to 1,000.
+	MaxBatch int
+	// MaxWaiting is the most requests that wait or are under way; one call may
+	// exceed it when nothing else waits. Defaults to 20,000.
+	MaxWaiting int
+	// Timeout of a transaction. Defaults to 30 seconds.
+	Timeout time.Duration
+	// Metrics, if not nil, count.
+	Metrics *Metrics
+}
+
+// Errors of a Checker, beside those of its store. Compare with errors.Is.
+var (
+	// ErrOverloaded: too many requests wait. Nothing was decided.
+	ErrOverloaded = errors.New("checks: too many requests are waiting")
+	// ErrClosed: the Checker was closed before the request was decided.
+	ErrClosed = errors.New("checks: closed")
+	// ErrContended: others, in other processes, changed the row each time that
+	// this request was about to be decided. Nothing was decided.
+	ErrContended = errors.New("checks: the entity is being decided elsewhere all the time")
+	// ErrEntity: no store can hold that entity id.
+	ErrEntity = errors.New("checks: an entity id is 1 to 2,048 bytes of UTF-8 without NUL")
+)
+
+const (
+	maxEntity = 2048
+	// maxAttempts bounds how often a request loses its swap. Each time another
+	// process won, so all together go on.
+	maxAttempts = 50
+)
+
+// Result is what became of one request of a call.
+type Result[T any] struct {
+	Value T
+	// Err is ErrNeverGiven, ErrEntity, ErrContended, ErrClosed, an error of the
+	// store, or that of the context. After the latter two the request may or may
+	// not have been decided, or may yet be.
+	Err error
+}
+
+// Confirmation says that a version took effect at the receiver.
+type Confirmation struct {
+	Entity  string
+	Version change.Version
+}
+
+// Failure gives a version back that could not be sent.
+type Failure struct {
+	Entity  string
+	Version change.Version
+	Outcome Outcome
+}
+
+// Checker decides requests of any number of goroutines, those that wait at the
+// same time in one transaction. Several Checkers, in any number of processes,
+// may share a store.
+type Checker struct {
+	options Options
+	seed    maphash.Seed
+	lanes   []*lane
+	ctx     context.Context // of transactions
+	stop    context.CancelFunc
+	running sync.WaitGroup
+
+	mu      sync.Mutex
+	waiting int
+	closed  bool
+}
+
+// New starts a Checker, which runs until Close.
+func New(o Options) *Checker {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	def := func(n *int, value int) {
+		if *n <= 0 {
+			*n = value
+		}
+	}
+	def(&o.Lanes, 2)
+	def(&o.MaxBatch, 1000)
+	def(&o.MaxWaiting, 20_000)
+	if o.Timeout <= 0 {
+		o.Timeout = 30 * time.Second
+	}
+	c := &Checker{options: o, seed: maphash.MakeSeed()}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	for range o.Lanes {
+		l := &lane{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}
+		c.lanes = append(c.lanes, l)
+		c.running.Go(l.run)
+	}
+	return c
+}
+
+// Close lets transactions under way end, until ctx is over, and ends what waits
+// with ErrClosed. It may be called twice.
+func (c *Checker) Close(ctx context.Context) {
+	c.mu.Lock()
+	again := c.closed
+	c.closed = true
+	c.mu.Unlock()
+	if !again {
+		for _, l := range c.lanes {
+			close(l.end)
+		}
+	}
+	ended := make(chan struct{})
+	go func() {
+		c.running.Wait()
+		close(ended)
+	}()
+	select {
+	case <-ended:
+	case <-ctx.Done():
+	}
+	c.stop() // a store respects its context: this ends what is left
+	<-ended
+}
+
+// Check decides requests, in their order where they are of one entity, and
+// gives the answers in their order. It fails as a whole with ErrOverloaded and
+// ErrClosed only. When ctx ends, what is not decided has its error.
+func (c *Checker) Check(ctx context.Context, s Service, requests []Request) ([]Result[Answer], error) {
+	return submit(ctx, c, s, requests, func(r Request) string { return r.Entity },
+		func(row store.CheckRow, r Request) (store.CheckRow, Answer, error) {
+			return Decide(s.Name, row, r, c.options.Now())
+		}, func(a Answer) string {
+			if a.Repeated {
+				return "repeated"
+			}
+			return string(a.Decision)
+		})
+}
+
+// Confirm records what took effect, like Check. The value is the highest version
+// that is confirmed.
+func (c *Checker) Confirm(ctx context.Context, s Service, done []Confirmation) ([]Result[change.Version], error) {
+	return submit(ctx, c, s, done, func(d Confirmation) string { return d.Entity },
+		func(row store.CheckRow, d Confirmation) (store.CheckRow, change.Version, error) {
+			next, err := Confirm(row, d.Version)
+			return next, next.DeliveredVersion, err
+		}, func(change.Version) string { return "confirmed" })
+}
+
+// Release gives back what could not be sent, like Check.
+func (c *Checker) Release(ctx context.Context, s Service, failures []Failure) ([]Result[Released], error) {
+	return submit(ctx, c, s, failures, func(f Failure) string { return f.Entity },
+		func(row store.CheckRow, f Failure) (store.CheckRow, Released, error) {
+			return Release(row, f.Version, f.Outcome)
+		}, func(r Released) string {
+			if r.Done {
+				return "released"
+			}
+			return "kept"
+		})
+}
+
+// submit queues requests and waits for them.
+func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, entity func(R) string,
+	apply func(store.CheckRow, R) (store.CheckRow, T, error), word func(T) string) ([]Result[T], error) {
+	results := make([]Result[T], len(requests))
+	values := make([]T, len(requests)) // written by a lane, which may outlive this call
+	items := make([]*item, 0, len(requests))
+	places := make([]int, 0, len(requests))
+	for i, r := range requests {
+		e := entity(r)
+		if e == "" || len(e) > maxEntity || !utf8.ValidString(e) || strings.IndexByte(e, 0) >= 0 {
+			results[i].Err = ErrEntity
+			continue
+		}
+		items = append(items, &item{ctx: ctx, key: store.Key{Service: s.Number, Entity: e}, done: make(chan struct{}),
+			apply: func(row store.CheckRow) (next store.CheckRow, err error) {
+				next, values[i], err = apply(row, r)
+				return next, err
+			}})
+		places = append(places, i)
+	}
+	if err := c.enqueue(items); err != nil {
+		return nil, err
+	}
+	for n, it := range items {
+		r := &results[places[n]]
+		select {
+		case <-it.done:
+		case <-ctx.Done():
+			select {
+			case <-it.done:
+			default:
+				r.Err = fmt.Errorf("checks: %w", context.Cause(ctx))
+				continue
+			}
+		}
+		if r.Err = it.err; r.Err == nil {
+			r.Value = values[places[n]]
+			c.options.Metrics.count(s.Name, word(r.Value))
+		}
+	}
+	return results, nil
+}
+
+// enqueue hands items to their lanes, all or none.
+func (c *Checker) enqueue(items []*item) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case c.closed:
+		return ErrClosed
+	case c.waiting > 0 && c.waiting+len(items) > c.options.MaxWaiting:
+		return ErrOverloaded
+	}
+	c.waiting += len(items)
+	parts := make([][]*item, len(c.lanes))
+	for _, it := range items {
+		n := maphash.Comparable(c.seed, it.key) % uint64(len(c.lanes))
+		parts[n] = append(parts[n], it)
+	}
+	for n, part := range parts {
+		c.lanes[n].add(part)
+	}
+	return nil
+}
+
+// left takes n items off the count.
+func (c *Checker) left(n int) {
+	c.mu.Lock()
+	c.waiting -= n
+	c.mu.Unlock()
+}

@@ -1,0 +1,194 @@
+package checks
+
+import (
+	"bytes"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Request asks whether an entity's content is to be sent.
+type Request struct {
+	Entity  string
+	Content change.Content // Structural or Given, never nil
+	// EventID, if not empty, lets a repetition of this request be told from news.
+	EventID string
+	// Sequence, if not empty, is the producer's order, see inbox.CompareSequence:
+	// what is older than the highest seen is stale.
+	Sequence string
+}
+
+// Decision says what a caller does.
+type Decision string
+
+// The decisions.
+const (
+	// Pass: send it.
+	Pass Decision = "pass"
+	// Duplicate: it is what was delivered last.
+	Duplicate Decision = "duplicate"
+	// Stale: something newer came before it; never send it.
+	Stale Decision = "stale"
+)
+
+// Answer is what a caller is told.
+type Answer struct {
+	Decision Decision
+	// Version of the pass; else that of the content that stands.
+	Version change.Version
+	// Key is the idempotency key of a pass, empty otherwise: the same for the
+	// same version, see change.Key.
+	Key string
+	// Repeated: this version passed before and is not confirmed yet.
+	Repeated bool
+}
+
+// Decide decides a request on a row of the service of that name, and gives the
+// row to store, the same when nothing is to be written. now is the version of a
+// pass, in microseconds, unless the row is ahead of it. The error is one of a
+// row that cannot be read, of class store.Fatal.
+//
+// In this order, each rule only where those before it say nothing:
+//
+//   - an event that the row remembers: of the content that stands, it gets the
+//     answer again, until it is confirmed, then it is a duplicate; of anything
+//     older it is stale;
+//   - a sequence below the highest seen is stale;
+//   - the content that stands: passes again until it is confirmed, then it is a
+//     duplicate;
+//   - any other content passes.
+func Decide(service string, row store.CheckRow, r Request, now time.Time) (store.CheckRow, Answer, error) {
+	m, err := decodeMemory(row.Memory)
+	if err != nil {
+		return row, Answer{}, err
+	}
+	var event mark
+	var known bool
+	if r.EventID != "" {
+		event = markOf(r.EventID, r.Content)
+		var v change.Version
+		if v, known = m.find(event); known && (row.Content == nil || v != current(&row, &m)) {
+			return row, Answer{Decision: Stale, Version: row.Version}, nil
+		}
+	}
+	if !known && r.Sequence != "" && m.sequence != "" && inbox.CompareSequence(r.Sequence, m.sequence) < 0 {
+		return row, Answer{Decision: Stale, Version: row.Version}, nil
+	}
+	var a Answer
+	switch v := current(&row, &m); {
+	case row.Content == nil || !known && !bytes.Equal(row.Content, r.Content):
+		// A new one. Where the row stands now is what a refusal may go back to.
+		m.sole = row.Content != nil && v == row.DeliveredVersion && equal(row.Content, row.Delivered)
+		m.released = false
+		row.Content, row.Version = r.Content, max(row.Version+1, change.Version(max(now.UnixMicro(), 0)))
+		a = Answer{Decision: Pass, Version: row.Version}
+	case v == row.DeliveredVersion:
+		a = Answer{Decision: Duplicate, Version: v}
+	default:
+		m.sole = false
+		a = Answer{Decision: Pass, Version: v, Repeated: true}
+	}
+	if a.Decision == Pass {
+		a.Key = change.Key(service, r.Entity, a.Version, row.Content)
+	}
+	if r.EventID != "" && !known {
+		m.remember(event, a.Version)
+	}
+	if r.Sequence != "" && (m.sequence == "" || inbox.CompareSequence(r.Sequence, m.sequence) > 0) {
+		m.sequence = r.Sequence
+	}
+	return stored(row, m), a, nil
+}
+
+// stored puts the memory into the row. A row that says nothing stays without.
+func stored(row store.CheckRow, m memory) store.CheckRow {
+	if b := m.encode(); len(row.Memory) > 0 || !bytes.Equal(b, (&memory{}).encode()) {
+		row.Memory = b
+	}
+	return row
+}
+
+// ErrNeverGiven: no request of this entity was answered with that version, as
+// far as the store knows: it is above the row's.
+var ErrNeverGiven = errors.New("that version was never given")
+
+// Confirm records that a version took effect at the receiver. It never goes
+// backwards and may be repeated. The error is ErrNeverGiven, or one of a row
+// that cannot be read.
+//
+// A version below the row's may be confirmed late. Its content is not known any
+// more, so that a refusal of what stands now leads to unknown.
+func Confirm(row store.CheckRow, version change.Version) (store.CheckRow, error) {
+	m, err := decodeMemory(row.Memory)
+	if err != nil {
+		return row, err
+	}
+	switch {
+	case version > row.Version:
+		return row, ErrNeverGiven
+	case version <= row.DeliveredVersion:
+		return row, nil
+	}
+	row.DeliveredVersion, row.Delivered = version, nil
+	if m.released {
+		row.Content = nil // it went back to something that the receiver had before
+	} else if version == row.Version {
+		row.Delivered = row.Content
+	}
+	m.sole = m.sole && version == row.Version
+	return stored(row, m), nil
+}
+
+// Outcome says how a sending failed.
+type Outcome string
+
+// The outcomes.
+const (
+	// Unknown: it may have taken effect (a time-out, a broken connection, a crash).
+	Unknown Outcome = "unknown"
+	// Refused: the receiver said no, and for certain holds what it held before.
+	Refused Outcome = "refused"
+)
+
+// Released is what became of a release.
+type Released struct {
+	// Done is false when the version was confirmed, or when something newer
+	// passed: then nothing changed.
+	Done bool
+	// Known: the row holds the delivered content again. Otherwise it holds none,
+	// and the next content passes, whatever it is.
+	Known bool
+	// Version is that of the last pass.
+	Version change.Version
+}
+
+// Release gives a version back that could not be sent, and forgets the events
+// that it answered. After Refused the row holds the delivered content again,
+// but only if no other sending can have changed what the receiver holds: the
+// version was given out once, on top of a confirmed one. In every other case the
+// row becomes unknown (docs/decisions/0008-release-to-unknown.md). It may be
+// repeated. The error is ErrNeverGiven, or one of a row that cannot be read.
+func Release(row store.CheckRow, version change.Version, outcome Outcome) (store.CheckRow, Released, error) {
+	m, err := decodeMemory(row.Memory)
+	if err != nil {
+		return row, Released{}, err
+	}
+	switch {
+	case version > row.Version:
+		return row, Released{}, ErrNeverGiven
+	case version < row.Version || version <= row.DeliveredVersion:
+		return row, Released{Version: row.Version}, nil
+	}
+	switch {
+	case outcome != Refused || !m.released && !m.sole:
+		row.Content = nil
+	case !m.released:
+		row.Content = row.Delivered
+	}
+	m.released, m.sole = true, false
+	m.forget(version)
+	return stored(row, m), Released{Done: true, Known: row.Content != nil, Version: row.Version}, nil
+}

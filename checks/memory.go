@@ -1,0 +1,144 @@
+package checks
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// maxEvents is how many events a row remembers: a caller repeats its last few.
+const maxEvents = 16
+
+// mark is 96 bits of SHA-256 over event id and content. It covers both: an id
+// that a producer uses again for other content is another event.
+type mark [12]byte
+
+func markOf(id string, content change.Content) mark {
+	h := sha256.New()
+	h.Write(binary.AppendUvarint(nil, uint64(len(content))))
+	h.Write(content)
+	h.Write([]byte(id))
+	return mark(h.Sum(nil))
+}
+
+// remembered is an event and the version that its answer named.
+type remembered struct {
+	mark    mark
+	version change.Version
+}
+
+// memory is what a row holds beside its content.
+type memory struct {
+	// Released: the last version was given back. The content is the delivered one
+	// again, or unknown.
+	released bool
+	// Sole: what passed last was given to one caller once, and what passed before
+	// it was confirmed. Only then a refusal leaves the receiver with what was
+	// delivered.
+	sole     bool
+	sequence string // the highest seen, empty before the first
+	events   []remembered
+}
+
+const memoryFormat = 1
+
+// Flags of the stored form.
+const (
+	flagReleased = 1 << iota
+	flagSole
+)
+
+var errMemory = store.WithClass(errors.New("checks: a stored row has a memory that this build cannot read"), store.Fatal)
+
+// encode gives the stored form: format, flags, sequence with its length, events
+// of 20 bytes each, oldest first.
+func (m *memory) encode() []byte {
+	b := make([]byte, 0, 4+len(m.sequence)+len(m.events)*(len(mark{})+8))
+	var flags byte
+	if m.released {
+		flags |= flagReleased
+	}
+	if m.sole {
+		flags |= flagSole
+	}
+	b = append(b, memoryFormat, flags)
+	b = binary.AppendUvarint(b, uint64(len(m.sequence)))
+	b = append(b, m.sequence...)
+	for _, e := range m.events {
+		b = append(b, e.mark[:]...)
+		b = binary.BigEndian.AppendUint64(b, uint64(e.version))
+	}
+	return b
+}
+
+func decodeMemory(b []byte) (memory, error) {
+	var m memory
+	if len(b) == 0 {
+		return m, nil
+	}
+	if len(b) < 3 || b[0] != memoryFormat {
+		return m, errMemory
+	}
+	m.released, m.sole = b[1]&flagReleased != 0, b[1]&flagSole != 0
+	n, used := binary.Uvarint(b[2:])
+	b = b[2+max(used, 0):]
+	if used <= 0 || n > uint64(len(b)) {
+		return m, errMemory
+	}
+	m.sequence, b = string(b[:n]), b[n:]
+	const size = len(mark{}) + 8
+	if len(b)%size != 0 || len(b) > maxEvents*size {
+		return m, errMemory
+	}
+	for ; len(b) > 0; b = b[size:] {
+		m.events = append(m.events, remembered{mark(b[:len(mark{})]), change.Version(binary.BigEndian.Uint64(b[len(mark{}):]))})
+	}
+	return m, nil
+}
+
+// find gives the version that an event was answered with.
+func (m *memory) find(k mark) (change.Version, bool) {
+	for _, e := range m.events {
+		if e.mark == k {
+			return e.version, true
+		}
+	}
+	return 0, false
+}
+
+// remember keeps an event instead of the oldest.
+func (m *memory) remember(k mark, v change.Version) {
+	m.events = slices.DeleteFunc(m.events, func(e remembered) bool { return e.mark == k })
+	m.events = append(m.events, remembered{k, v})
+	if n := len(m.events) - maxEvents; n > 0 {
+		m.events = slices.Delete(m.events, 0, n)
+	}
+}
+
+// forget drops the events of a version.
+func (m *memory) forget(v change.Version) {
+	m.events = slices.DeleteFunc(m.events, func(e remembered) bool { return e.version == v })
+}
+
+// current is the version of the row's content. After a release to what was
+// delivered it is that one's.
+func current(row *store.CheckRow, m *memory) change.Version {
+	if m.released && row.Content != nil {
+		return row.DeliveredVersion
+	}
+	return row.Version
+}
+
+// same tells whether a row need not be written.
+func same(a, b *store.CheckRow) bool {
+	return a.Found == b.Found && a.Version == b.Version && a.DeliveredVersion == b.DeliveredVersion &&
+		equal(a.Content, b.Content) && equal(a.Delivered, b.Delivered) && bytes.Equal(a.Memory, b.Memory)
+}
+
+// equal is the identity of contents, unlike their equality: unknown is unknown.
+func equal(a, b change.Content) bool { return (a == nil) == (b == nil) && bytes.Equal(a, b) }

@@ -1,0 +1,55 @@
+package checks
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Metrics of checks. Labels are bounded by the configuration. A nil *Metrics
+// counts nothing.
+type Metrics struct {
+	decisions *prometheus.CounterVec
+	lost      prometheus.Counter
+	batch     prometheus.Histogram
+	seconds   prometheus.Histogram
+}
+
+// NewMetrics registers them with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_checks_total", Help: "Requests of check services by what they were answered: pass, repeated (a pass once more), duplicate, stale, confirmed, released, kept (a release of something that no longer stands).",
+		}, []string{"service", "decision"}),
+		lost: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "weir_check_lost_swaps_total", Help: "Rows that another process changed between read and swap; they are decided again.",
+		}),
+		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_check_batch_size", Help: "Requests that shared a transaction.", Buckets: prometheus.ExponentialBuckets(1, 4, 6),
+		}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "weir_check_seconds", Help: "Time of a transaction of checks, read and swap.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
+		}),
+	}
+	reg.MustRegister(m.decisions, m.lost, m.batch, m.seconds)
+	return m
+}
+
+func (m *Metrics) count(service, decision string) {
+	if m != nil {
+		m.decisions.WithLabelValues(service, decision).Inc()
+	}
+}
+
+func (m *Metrics) lostSwap() {
+	if m != nil {
+		m.lost.Inc()
+	}
+}
+
+func (m *Metrics) transaction(size int, took time.Duration) {
+	if m != nil {
+		m.batch.Observe(float64(size))
+		m.seconds.Observe(took.Seconds())
+	}
+}

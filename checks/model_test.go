@@ -1,0 +1,222 @@
+package checks
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// book is the model: what a careful clerk would write down about one entity.
+// It shares nothing with the code but the rules.
+type book struct {
+	passes []handedOut // all versions that were ever given, ascending
+	// What the receiver holds as far as the clerk knows for certain: the content
+	// of page stands, "" when he does not know.
+	stands     string
+	standsPage uint64 // its version
+	confirmed  uint64
+	holds      string // content of the confirmed version, "" when forgotten
+	seen       []sighting
+	top        int // highest sequence, 0 before the first
+}
+
+type handedOut struct {
+	version uint64
+	times   int
+	onFirm  bool // what stood before it was confirmed
+	back    bool // it was given back
+}
+
+type sighting struct {
+	id, content string
+	version     uint64
+}
+
+func (b *book) last() *handedOut {
+	if len(b.passes) == 0 {
+		return &handedOut{}
+	}
+	return &b.passes[len(b.passes)-1]
+}
+
+// check gives what must be answered.
+func (b *book) check(content, id string, sequence int, clock uint64) (d Decision, version uint64, again bool) {
+	at := slices.IndexFunc(b.seen, func(s sighting) bool { return id != "" && s.id == id && s.content == content })
+	switch {
+	case at >= 0 && (b.stands == "" || b.seen[at].version != b.standsPage):
+		return Stale, b.last().version, false
+	case at < 0 && sequence != 0 && sequence < b.top:
+		return Stale, b.last().version, false
+	case b.stands == content && b.standsPage == b.confirmed:
+		d, version = Duplicate, b.confirmed
+	case b.stands == content:
+		d, version, again = Pass, b.standsPage, true
+		b.last().times++
+	default:
+		d, version = Pass, max(b.last().version+1, clock)
+		firm := b.stands != "" && b.standsPage == b.confirmed && b.stands == b.holds
+		b.passes = append(b.passes, handedOut{version: version, times: 1, onFirm: firm})
+		b.stands, b.standsPage = content, version
+	}
+	if id != "" && at < 0 {
+		b.seen = append(b.seen, sighting{id, content, version})
+		b.seen = b.seen[max(0, len(b.seen)-16):]
+	}
+	b.top = max(b.top, sequence)
+	return d, version, again
+}
+
+func (b *book) confirm(version uint64) (known bool) {
+	if version > b.last().version {
+		return false
+	}
+	if version <= b.confirmed {
+		return true
+	}
+	b.confirmed, b.holds = version, ""
+	switch {
+	case b.last().back:
+		b.stands = ""
+	case version == b.last().version:
+		b.holds = b.stands
+	}
+	if version != b.last().version {
+		b.last().onFirm = false // an earlier one was under way, as it turns out
+	}
+	return true
+}
+
+func (b *book) release(version uint64, refused bool) (known, done bool) {
+	l := b.last()
+	if version > l.version {
+		return false, false
+	}
+	if version != l.version || version <= b.confirmed {
+		return true, false
+	}
+	switch {
+	case l.back && refused: // as it is
+	case refused && l.onFirm && l.times == 1:
+		b.stands, b.standsPage = b.holds, b.confirmed
+	default:
+		b.stands = ""
+	}
+	l.back = true
+	b.seen = slices.DeleteFunc(b.seen, func(s sighting) bool { return s.version == version })
+	return true, true
+}
+
+// Everything that a caller can ask, in any order, is answered as the model does.
+func TestDecisionsFollowTheModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		const name, entity = "acme/crm@check", "banana-1"
+		var b book
+		row := store.CheckRow{Key: store.Key{Service: 3, Entity: entity}}
+		clock := time.UnixMicro(1000)
+		contents := []string{"A", "B", "C"}
+		given := map[change.Version]string{} // content of every version
+		// apply stores a row as a store does, and holds it against what must
+		// always be true.
+		apply := func(t *rapid.T, next store.CheckRow) {
+			require.GreaterOrEqual(t, next.Version, row.Version)
+			require.GreaterOrEqual(t, next.DeliveredVersion, row.DeliveredVersion)
+			require.LessOrEqual(t, next.DeliveredVersion, next.Version)
+			m, err := decodeMemory(next.Memory)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(m.events), 16)
+			next.Found = true
+			row = next
+		}
+		version := func(t *rapid.T) change.Version {
+			all := []change.Version{row.Version, row.Version, row.Version, row.DeliveredVersion, row.Version + 1}
+			for _, p := range b.passes {
+				all = append(all, change.Version(p.version))
+			}
+			return rapid.SampledFrom(all).Draw(t, "version")
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"tick": func(t *rapid.T) { // clocks go back too
+				clock = clock.Add(time.Duration(rapid.IntRange(-5, 20).Draw(t, "microseconds")) * time.Microsecond)
+			},
+			"check": func(t *rapid.T) {
+				content := rapid.SampledFrom(contents).Draw(t, "content")
+				r := Request{Entity: entity, Content: Given(content)}
+				if n := rapid.IntRange(0, 24).Draw(t, "event"); n > 0 {
+					r.EventID = fmt.Sprint("e", n)
+				}
+				sequence := 0
+				if rapid.Bool().Draw(t, "sequenced") {
+					sequence = rapid.IntRange(1, 40).Draw(t, "sequence")
+					r.Sequence = strconv.Itoa(sequence)
+				}
+				d, v, again := b.check(content, r.EventID, sequence, uint64(clock.UnixMicro()))
+				next, got, err := Decide(name, row, r, clock)
+				require.NoError(t, err)
+				want := Answer{Decision: d, Version: change.Version(v), Repeated: again}
+				if d == Pass {
+					want.Key = change.Key(name, entity, want.Version, r.Content)
+					if old, known := given[want.Version]; known {
+						require.Equal(t, old, content, "a version has one content")
+					}
+					given[want.Version] = content
+				}
+				require.Equal(t, want, got)
+				if r.EventID == "" && r.Sequence == "" && d == Duplicate || d == Stale {
+					require.True(t, same(&row, &next), "nothing is written")
+					require.Equal(t, row, next)
+				}
+				apply(t, next)
+			},
+			"confirm": func(t *rapid.T) {
+				v := version(t)
+				next, err := Confirm(row, v)
+				if !b.confirm(uint64(v)) {
+					require.ErrorIs(t, err, ErrNeverGiven)
+					require.Equal(t, row, next)
+					return
+				}
+				require.NoError(t, err)
+				apply(t, next)
+				again, err := Confirm(row, v)
+				require.NoError(t, err)
+				require.True(t, same(&row, &again), "idempotent")
+			},
+			"release": func(t *rapid.T) {
+				v, outcome := version(t), rapid.SampledFrom([]Outcome{Refused, Unknown}).Draw(t, "outcome")
+				next, got, err := Release(row, v, outcome)
+				known, done := b.release(uint64(v), outcome == Refused)
+				if !known {
+					require.ErrorIs(t, err, ErrNeverGiven)
+					return
+				}
+				require.NoError(t, err)
+				require.Equal(t, Released{Done: done, Known: done && b.stands != "", Version: change.Version(b.last().version)}, got)
+				if !done {
+					require.Equal(t, row, next)
+				}
+				apply(t, next)
+				again, second, err := Release(row, v, outcome)
+				require.NoError(t, err)
+				require.Equal(t, got, second)
+				require.True(t, same(&row, &again), "idempotent")
+			},
+			"": func(t *rapid.T) {
+				require.EqualValues(t, b.last().version, row.Version)
+				require.EqualValues(t, b.confirmed, row.DeliveredVersion)
+				if b.stands == "" {
+					require.Nil(t, row.Content)
+				} else {
+					require.Equal(t, Given(b.stands), row.Content)
+				}
+			},
+		})
+	})
+}
