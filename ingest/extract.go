@@ -57,30 +57,37 @@ type taken struct {
 	skipped bool // it is about no entity, see Format
 }
 
-// refusal is why an event cannot be taken in. Its text holds no payload.
-type refusal struct {
-	code   string
-	reason string
+// Refusal is why an event cannot be taken in. Its text holds no payload.
+type Refusal struct {
+	Code   string // bounded: bad_json, no_entity, …
+	Reason string
 }
 
-func (r *refusal) Error() string { return r.code + ": " + r.reason }
+func (r *Refusal) Error() string { return r.Code + ": " + r.Reason }
 
 func refuse(code, format string, args ...any) error {
-	return &refusal{code, fmt.Sprintf(format, args...)}
+	return &Refusal{code, fmt.Sprintf(format, args...)}
+}
+
+// RefusalOf gives the reason of an error of this package; what is not refused by
+// name is a document that cannot be read.
+func RefusalOf(err error) *Refusal {
+	var r *Refusal
+	if !errors.As(err, &r) {
+		r = &Refusal{"bad_json", err.Error()}
+	}
+	return r
 }
 
 // take takes an event apart.
 func (s *Shape) take(msg *message.Message, p transport.Position) taken {
-	t, err := s.try(msg, p)
+	t, err := s.try(msg, p, nil)
 	if err == nil {
 		return t
 	}
-	var r *refusal
-	if !errors.As(err, &r) {
-		r = &refusal{"bad_json", err.Error()}
-	}
+	r := RefusalOf(err)
 	l := &store.DeadLetter{
-		Stage: store.StageIngest, Code: r.code, Reason: r.reason, State: store.LetterOpen,
+		Stage: store.StageIngest, Code: r.Code, Reason: r.Reason, State: store.LetterOpen,
 		Source: s.Source, Topic: p.TopicID, Part: p.Partition, Offset: p.Offset, Payload: msg.Payload,
 		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, p.TopicID, p.Partition, p.Offset),
 		Headers:  s.headers(msg),
@@ -92,7 +99,8 @@ func (s *Shape) take(msg *message.Message, p transport.Position) taken {
 	return taken{letter: l}
 }
 
-func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
+// try gives the digest of the whole value in sum, if it is not nil.
+func (s *Shape) try(msg *message.Message, p transport.Position, sum *canonicaltree.Digest) (taken, error) {
 	value := []byte(msg.Payload)
 	e := &inbox.Event{Origin: inbox.Origin{Source: s.Source}, Op: inbox.Upsert}
 	if p.TopicID != "" {
@@ -112,6 +120,9 @@ func (s *Shape) try(msg *message.Message, p transport.Position) (taken, error) {
 		}
 		defer tree.Release()
 		root = tree.Root()
+		if sum != nil {
+			*sum = root.Sum(canonicaltree.Literal)
+		}
 	}
 	c, err := s.open(msg, root)
 	defer c.release()

@@ -71,7 +71,11 @@ func (s *Stage) Handle(msg *message.Message) error {
 	if !ok {
 		return errors.New("ingest: a message without position")
 	}
-	return s.seq.Submit(msg.Context(), p, s.opt.Shape.take(msg, p), len(msg.Payload))
+	t, ok := preparedOf(msg.Context())
+	if !ok {
+		t = s.opt.Shape.take(msg, p)
+	}
+	return s.seq.Submit(msg.Context(), p, t, len(msg.Payload))
 }
 
 // Run takes events in until ctx is cancelled; the batch that is under way

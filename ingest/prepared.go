@@ -1,0 +1,109 @@
+package ingest
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Prepared is an event that was taken apart before it was handed to a stage: by
+// a door whose caller is told at once what is wrong with it. With [WithPrepared]
+// it travels in its message's context, and the stage does not parse it again.
+// After Under it is read only, so a message may come again.
+type Prepared struct {
+	t           taken
+	fingerprint [32]byte
+}
+
+// Prepare takes an event apart that has no position. value is its JSON, nil for
+// a null value; meta holds its headers and, under transport.KeyMetadata, its key.
+// The error is a *Refusal. Neither value nor meta may be changed afterwards. It
+// may be called concurrently.
+func (s *Shape) Prepare(value []byte, meta message.Metadata) (*Prepared, error) {
+	msg := message.NewMessage("", value)
+	if meta != nil {
+		msg.Metadata = meta
+	}
+	null := value == nil
+	if null {
+		msg.Metadata.Set(transport.NullMetadata, "1")
+	}
+	var sum canonicaltree.Digest
+	t, err := s.try(msg, transport.Position{}, &sum)
+	if err != nil {
+		return nil, RefusalOf(err)
+	}
+	return &Prepared{t, s.fingerprint(msg.Metadata, null, sum)}, nil
+}
+
+// Entity is the id of the event's entity.
+func (p *Prepared) Entity() string { return p.t.record.Entity }
+
+// EventID is the producer's id of the event, empty when it has none.
+func (p *Prepared) EventID() string { return p.t.record.Event.EventID }
+
+// Skipped says that the event is about no entity, see Format: there is nothing to append.
+func (p *Prepared) Skipped() bool { return p.t.skipped }
+
+// Fingerprint tells whether two events ask for the same: it is taken from the
+// source, the structure of the whole value (numbers by their literals), and the
+// headers that the source's locators read. Member order, white space and the
+// spelling of escapes do not count.
+func (p *Prepared) Fingerprint() [32]byte { return p.fingerprint }
+
+// Under puts the event under a claim: decide lets it have its effect once, and
+// the gate, which could forget it earlier, is not asked.
+func (p *Prepared) Under(claim store.ClaimID) {
+	p.t.record.Event.Claim = claim.String()
+	p.t.gate.EventID = ""
+}
+
+// fingerprint hashes length-prefixed parts, so that no two lists of them meet.
+func (s *Shape) fingerprint(meta message.Metadata, null bool, value canonicaltree.Digest) (sum [32]byte) {
+	h := sha256.New()
+	part := func(text string) {
+		var n [8]byte
+		binary.BigEndian.PutUint64(n[:], uint64(len(text)))
+		h.Write(n[:])
+		h.Write([]byte(text))
+	}
+	part("weir event 1")
+	part(s.Source)
+	for _, l := range []Locator{s.Entity, s.EventID, s.Operation, s.Sequence} {
+		switch {
+		case l.Key:
+			part(meta.Get(transport.KeyMetadata))
+		case l.Header != "":
+			part(meta.Get(l.Header))
+		default:
+			part("")
+		}
+	}
+	if null {
+		part("null")
+	} else {
+		part(string(value[:]))
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+type preparedKey struct{}
+
+// WithPrepared lets a message's context carry the event that the message holds.
+func WithPrepared(ctx context.Context, p *Prepared) context.Context {
+	return context.WithValue(ctx, preparedKey{}, p)
+}
+
+func preparedOf(ctx context.Context) (taken, bool) {
+	p, ok := ctx.Value(preparedKey{}).(*Prepared)
+	if !ok {
+		return taken{}, false
+	}
+	return p.t, true
+}
