@@ -6,6 +6,7 @@ import (
 	"debug/elf"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,7 +40,7 @@ func TestNothingOfItIsInTheProduct(t *testing.T) {
 
 func TestPointsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range append(crash.Points(), crash.OperatorPoints()...) {
+	for _, p := range slices.Concat(crash.Points(), crash.OperatorPoints(), crash.FrontPoints()) {
 		require.False(t, seen[p], p)
 		seen[p] = true
 	}

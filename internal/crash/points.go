@@ -44,6 +44,11 @@ const (
 	Confirming   = "deliver.confirming"   // before the confirmations' transaction
 	Confirmed    = "deliver.confirmed"    // after it, before the acknowledgements
 
+	// Points of the door for posted events.
+	FrontBegun     = "frontdoor.begun"     // keys are claimed, nothing is appended [source]
+	FrontAppended  = "frontdoor.appended"  // in the inbox, the claims have no answer yet [source]
+	FrontCompleted = "frontdoor.completed" // answers are stored, none is sent [source]
+
 	// Points of operators' commands.
 	JobOpened       = "operate.job-opened"       // a job's row is there, nothing is appended [kind]
 	JobAppending    = "operate.job-appending"    // before control records are appended [kind]
@@ -54,10 +59,29 @@ const (
 	LettersReplayed = "operate.letters-replayed" // in the inbox, the letters are still open
 )
 
+// Points of imports. The place is the source.
+const (
+	ImportReceiving = "imports.receiving" // a chunk of the file is stored
+	ImportSealed    = "imports.sealed"    // the file is complete, nobody has been told
+	ImportTaken     = "imports.taken"     // a chunk is in hand, nothing of it is claimed
+	ImportClaimed   = "imports.claimed"   // its rows are claimed, none is in the inbox
+	ImportAppended  = "imports.appended"  // its rows are in the inbox, no claim has its answer
+	ImportCompleted = "imports.completed" // the claims have their answers, the step is not written
+	ImportStepped   = "imports.stepped"   // the step is written
+)
+
+// ImportPoints gives those of imports, in their order.
+func ImportPoints() []string {
+	return []string{ImportReceiving, ImportSealed, ImportTaken, ImportClaimed, ImportAppended, ImportCompleted, ImportStepped}
+}
+
 // OperatorPoints gives those of operators' commands.
 func OperatorPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}
 }
+
+// FrontPoints gives those of the door for posted events.
+func FrontPoints() []string { return []string{FrontBegun, FrontAppended, FrontCompleted} }
 
 // Points gives all of them that the flow passes, in its order.
 func Points() []string {
