@@ -70,7 +70,7 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 	if r.EventID != "" {
 		event = markOf(r.EventID, r.Content)
 		var v change.Version
-		if v, known = m.find(event); known && (row.Content == nil || v != current(&row, &m)) {
+		if v, known = m.find(event); known && v != current(&row, &m) {
 			return row, Answer{Decision: Stale, Version: row.Version}, nil
 		}
 	}
@@ -138,7 +138,6 @@ func Confirm(row store.CheckRow, version change.Version) (store.CheckRow, error)
 	} else if version == row.Version {
 		row.Delivered = row.Content
 	}
-	m.sole = m.sole && version == row.Version
 	return stored(row, m), nil
 }
 
