@@ -67,12 +67,13 @@ func (c *Check) Service() string { return c.Customer + "/" + c.Name + "@" + chec
 // checkSink stands in a service's name for the sink that a check has not.
 const checkSink = "check"
 
-// NeedsAPI reports whether anything is served by the API listener.
+// NeedsAPI reports whether anything is served by the API listener: an http
+// source, a check, or holders of tokens, who may import files.
 func (c *Config) NeedsAPI() bool {
 	for i := range c.Sources {
 		if c.Sources[i].HTTP != nil {
 			return true
 		}
 	}
-	return len(c.Checks) > 0
+	return len(c.Checks) > 0 || c.API.Tokens != ""
 }

@@ -5,6 +5,8 @@ import (
 	"regexp"
 	"slices"
 	"time"
+
+	"github.com/goccy/go-yaml/ast"
 )
 
 // TokensFile is the file that api.tokens names: who may use the API. It holds
@@ -54,17 +56,30 @@ var (
 // not in it are a fault. The error is a *Faults with everything that is wrong.
 // References to variables and files have no meaning in this file.
 func LoadTokens(path string, sources []string) (*TokensFile, error) {
-	l := &loader{env: func(string) (string, bool) { return "", false }, confined: true}
-	doc := newDocument(path, &l.faults)
+	doc := newDocument(path, &Faults{})
+	file := decodeTokens(doc, doc.read(), sources)
+	if len(doc.faults.List) > 0 {
+		return nil, doc.faults.sorted()
+	}
+	return file, nil
+}
+
+// CheckTokens gives the faults that LoadTokens would find in a file with this text.
+func CheckTokens(text []byte) []Fault {
+	doc := newDocument("", &Faults{})
+	decodeTokens(doc, doc.parse(text), nil)
+	return doc.faults.sorted().List
+}
+
+func decodeTokens(doc *document, root ast.Node, sources []string) *TokensFile {
 	var file TokensFile
-	if root := doc.read(); root != nil {
-		l.decode(doc, root, &file)
-		checkTokens(doc, &file, sources)
+	if root == nil {
+		return &file
 	}
-	if len(l.faults.List) > 0 {
-		return nil, l.faults.sorted()
-	}
-	return &file, nil
+	l := &loader{env: func(string) (string, bool) { return "", false }, confined: true}
+	l.decode(doc, root, &file)
+	checkTokens(doc, &file, sources)
+	return &file
 }
 
 func checkTokens(doc *document, file *TokensFile, sources []string) {

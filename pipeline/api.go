@@ -12,13 +12,10 @@ import (
 // serveAPI starts the listener of the API, if the configuration needs it: its
 // routes are those of the handlers that are mounted here.
 func (p *Pipeline) serveAPI() (stop func() error, err error) {
-	if !p.cfg.NeedsAPI() {
+	if p.keys == nil {
 		return func() error { return nil }, nil
 	}
-	server, err := p.newAPI()
-	if err != nil {
-		return nil, err
-	}
+	server := p.newAPI()
 	p.mountEvents(server)
 	a := p.cfg.API
 	var files *frontdoor.Certificates
@@ -36,15 +33,21 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	}, nil
 }
 
-// newAPI makes the server without routes.
-func (p *Pipeline) newAPI() (*frontdoor.Server, error) {
+// openKeys reads the tokens, if the process serves the API.
+func (p *Pipeline) openKeys() (err error) {
+	if !p.opt.Roles.Ingest || !p.cfg.NeedsAPI() {
+		return nil
+	}
 	a := p.cfg.API
-	keys, err := access.Open(access.Options{
+	p.keys, err = access.Open(access.Options{
 		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Reread: p.sayReread("tokens", a.Tokens),
 	})
-	if err != nil {
-		return nil, err
-	}
+	return err
+}
+
+// newAPI makes the server without routes.
+func (p *Pipeline) newAPI() *frontdoor.Server {
+	a := p.cfg.API
 	// A source may take larger requests than the others are.
 	largest := int64(a.MaxBody)
 	for i := range p.cfg.Sources {
@@ -53,9 +56,9 @@ func (p *Pipeline) newAPI() (*frontdoor.Server, error) {
 		}
 	}
 	return frontdoor.New(frontdoor.Options{
-		Access: keys, Rate: a.Rate, MaxBody: largest, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
+		Access: p.keys, Rate: a.Rate, MaxBody: largest, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
 		Ready: p.takes, Registry: p.reg, Logger: p.log,
-	}), nil
+	})
 }
 
 // takes gives why no requests can be taken now. What keeps only the stage of

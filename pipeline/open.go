@@ -17,6 +17,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/dam"
@@ -80,7 +81,8 @@ type Pipeline struct {
 	append  *transport.Producer         // to the inbox
 	closers []func() error              // in the order of opening
 
-	commands *commands // those of other processes; nil without Options.Commands
+	keys     *access.Keyring // of the API; nil without
+	commands *commands       // those of other processes; nil without Options.Commands
 
 	publishers map[string]message.Publisher // of Kafka sinks, by cluster
 
@@ -141,6 +143,9 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	ctx, cancel := withinOpenTimeout(ctx)
 	defer cancel()
 	if err := p.connect(ctx); err != nil {
+		return nil, err
+	}
+	if err := p.openKeys(); err != nil {
 		return nil, err
 	}
 	if err := p.store.Migrate(ctx); err != nil {

@@ -25,17 +25,23 @@ func (a *app) load(options ...config.Option) (*config.Config, error) {
 		return a.served.config, nil
 	}
 	c, err := a.read(options...)
+	if err != nil {
+		return nil, a.faulty(err, a.config)
+	}
+	return c, nil
+}
+
+// faulty is the usage error of a file that cannot be used; with --json its
+// faults go to standard output.
+func (a *app) faulty(err error, file string) error {
 	var faults *config.Faults
 	if errors.As(err, &faults) && a.json {
 		if e := a.printJSON(faults); e != nil {
-			return nil, e
+			return e
 		}
-		return nil, &usageError{fmt.Errorf("%s is not usable", a.config)}
+		return &usageError{fmt.Errorf("%s is not usable", file)}
 	}
-	if err != nil {
-		return nil, &usageError{err}
-	}
-	return c, nil
+	return &usageError{err}
 }
 
 // read reads the configuration and checks it; its error is a *config.Faults.

@@ -91,6 +91,10 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 		log.Info("stopped before it was running")
 		return nil
 	}
+	var faults *config.Faults
+	if errors.As(err, &faults) { // of a file that the configuration names
+		return &usageError{err}
+	}
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) tokenCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "token",
+		Short: "Tokens of the API: make one, check the file of them",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	c.AddCommand(a.tokenNewCommand(), a.tokenCheckCommand())
+	return c
+}
+
+// tokenEntry is an entry of the tokens file, see config.Token.
+type tokenEntry struct {
+	ID      string   `json:"id" yaml:"id"`
+	Hash    string   `json:"hash" yaml:"hash"`
+	Tenant  string   `json:"tenant" yaml:"tenant"`
+	May     []string `json:"may" yaml:"may,flow"`
+	Sources []string `json:"sources,omitempty" yaml:"sources,flow,omitempty"`
+	Expires string   `json:"expires,omitempty" yaml:"expires,omitempty"`
+}
+
+func (a *app) tokenNewCommand() *cobra.Command {
+	var e tokenEntry
+	var expires, file string
+	c := &cobra.Command{
+		Use:   "new",
+		Short: "Make a token; it is shown this once",
+		Long: "Make a token and the entry for the file that api.tokens names, which has only the token's hash.\n" +
+			"The token is shown this once: give it to its holder. With --file the entry is added to the file;\n" +
+			"a running pipeline knows it a second later.",
+		Example: "  pipeline token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
+			"  pipeline token new --tenant acme --may check --file tokens.yaml",
+		Args: cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			if expires != "" {
+				var d config.Duration
+				if err := d.UnmarshalText([]byte(expires)); err != nil || d <= 0 {
+					return &usageError{fmt.Errorf("--expires %q is not a duration, like 90d or 12h", expires)}
+				}
+				e.Expires = time.Now().UTC().Add(d.D()).Format(time.RFC3339)
+			}
+			var token string
+			e.ID, token = access.NewToken()
+			e.Hash = access.HashOf(token).String()
+			entry, err := yaml.MarshalWithOptions(map[string][]tokenEntry{"tokens": {e}}, yaml.IndentSequence(true))
+			if err != nil {
+				return err
+			}
+			if err := checkEntry(entry); err != nil {
+				return &usageError{err}
+			}
+			_, lines, _ := strings.Cut(string(entry), "\n")
+			if file != "" {
+				if err := addToken(file, lines); err != nil {
+					return err
+				}
+			}
+			switch {
+			case a.json:
+				return a.printJSON(map[string]any{"token": token, "entry": e})
+			case file != "":
+				fmt.Fprintln(a.out, token)
+			default:
+				fmt.Fprintf(a.out, "%s\n\ntokens:\n%s", token, lines)
+			}
+			return nil
+		},
+	}
+	f := c.Flags()
+	f.StringVar(&e.Tenant, "tenant", "", "whose token it is; the services of the customer of that name are its")
+	f.StringSliceVar(&e.May, "may", nil, "what it may do: ingest, check, import")
+	f.StringSliceVar(&e.Sources, "source", nil, "sources that it may ingest or import into; * is all")
+	f.StringVar(&expires, "expires", "", "how long it is valid, like 90d; without it, for ever")
+	f.StringVar(&file, "file", "", "add the entry to this file, which is made if it is not there")
+	for _, name := range []string{"tenant", "may"} {
+		_ = c.MarkFlagRequired(name)
+	}
+	return c
+}
+
+// checkEntry refuses what the file of tokens would not take.
+func checkEntry(text []byte) error {
+	var wrong []string
+	for _, f := range config.CheckTokens(text) {
+		wrong = append(wrong, fmt.Sprintf("%s %s; want %s", strings.TrimPrefix(f.Path, "tokens[0]."), f.Problem, f.Want))
+	}
+	if wrong == nil {
+		return nil
+	}
+	return errors.New(strings.Join(wrong, "\n"))
+}
+
+// addToken adds lines of one entry to a file of tokens. The file is replaced
+// as a whole: who reads it sees the old or the new one.
+func addToken(path, lines string) error {
+	text, err := os.ReadFile(path)
+	mode := fs.FileMode(0o644)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		text = []byte("# Who may use the API; hashes of tokens only.\ntokens:\n")
+	case err != nil:
+		return err
+	default:
+		if _, err := config.LoadTokens(path, nil); err != nil {
+			return &usageError{err}
+		}
+		info, err := os.Stat(path)
+		if err != nil {
+			return err
+		}
+		mode = info.Mode().Perm()
+	}
+	if len(text) > 0 && text[len(text)-1] != '\n' {
+		text = append(text, '\n')
+	}
+	text = append(text, lines...)
+	if len(config.CheckTokens(text)) > 0 {
+		return fmt.Errorf("%s does not end with its list of tokens, one entry per line: add the entry by hand", path)
+	}
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		path = target // the link stays
+	}
+	return replaceFile(path, text, mode)
+}
+
+func replaceFile(path string, text []byte, mode fs.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(path), ".tokens-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// tokenState is what token check says of one.
+type tokenState struct {
+	ID      string   `json:"id"`
+	Tenant  string   `json:"tenant"`
+	May     []string `json:"may"`
+	Sources []string `json:"sources"`
+	State   string   `json:"state"` // valid, expired, early
+	Expires string   `json:"expires,omitempty"`
+}
+
+func (a *app) tokenCheckCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "check",
+		Short: "Check the file of tokens, all faults at once, and list them",
+		Long: "Check the file that api.tokens names: every fault with file, line and column, sources that the\n" +
+			"configuration has not among them. Needs no network.",
+		Example: "  pipeline token check -c weir.yaml",
+		Args:    cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			cfg, err := a.load(config.AllowUnsetEnv())
+			if err != nil {
+				return err
+			}
+			if cfg.API.Tokens == "" {
+				return &usageError{fmt.Errorf("%s names no api.tokens", a.config)}
+			}
+			names := []string{}
+			for i := range cfg.Sources {
+				names = append(names, cfg.Sources[i].Name)
+			}
+			found, err := config.LoadTokens(cfg.API.Tokens, names)
+			if err != nil {
+				return a.faulty(err, cfg.API.Tokens)
+			}
+			states := make([]tokenState, len(found.Tokens))
+			for i, t := range found.Tokens {
+				states[i] = stateOf(t, time.Now())
+			}
+			if a.json {
+				return a.printJSON(map[string]any{"file": cfg.API.Tokens, "tokens": states})
+			}
+			fmt.Fprintf(a.out, "%s is fine: %d tokens\n", cfg.API.Tokens, len(states))
+			if len(states) == 0 {
+				return nil
+			}
+			w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "ID\tTENANT\tMAY\tSOURCES\tSTATE\tEXPIRES")
+			for _, s := range states {
+				tenant := s.Tenant
+				if slices.Contains(s.May, string(access.Check)) && !slices.Contains(cfg.Customers, s.Tenant) {
+					tenant += " (no customer)"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, tenant, strings.Join(s.May, ","),
+					or(strings.Join(s.Sources, ","), "-"), s.State, or(s.Expires, "-"))
+			}
+			return w.Flush()
+		},
+	}
+	return a.needConfig(c)
+}
+
+func stateOf(t config.Token, now time.Time) tokenState {
+	s := tokenState{ID: t.ID, Tenant: t.Tenant, May: t.May, Sources: t.Sources, State: "valid"}
+	if s.Sources == nil {
+		s.Sources = []string{}
+	}
+	if until := time.Time(t.Expires); !until.IsZero() {
+		s.Expires = until.UTC().Format(time.RFC3339)
+		if !now.Before(until) {
+			s.State = "expired"
+		}
+	}
+	if now.Before(time.Time(t.NotBefore)) {
+		s.State = "early"
+	}
+	return s
+}
