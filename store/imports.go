@@ -97,9 +97,10 @@ type Imports interface {
 	// ImportChunk reads one; ErrNotFound.
 	ImportChunk(ctx context.Context, id ClaimID, n int64) ([]byte, error)
 	// StepImport records a chunk's results and prolongs the lease, in one
-	// transaction; ErrFenced when the attempt is not the latest or the import is
-	// at its end. Chunks before Next go, at its end all. The same step again does
-	// no harm; one that moves nothing only prolongs, or gives the lease back.
+	// transaction; ErrFenced when the attempt is not the latest, the import is at
+	// its end, or farther than Next. Chunks before Next go, at its end all. The
+	// same step again does no harm; one that moves nothing only prolongs, or gives
+	// the lease back.
 	StepImport(ctx context.Context, s ImportStep) error
 	// CancelImport ends one that is not at its end and gives it as it is then.
 	CancelImport(ctx context.Context, tenant string, id ClaimID) (Import, error)

@@ -52,7 +52,7 @@ RETURNING ` + importColumns
 	sqlStepImport = `
 UPDATE imports SET next_chunk = ?3, rows_behind = ?4, cursor = ?5, accepted = ?6, duplicate = ?7, invalid = ?8, conflicting = ?9,
 	state = ?10, failure = ?11, lease_until = ?12, updated_at = ?13
-WHERE id = ?1 AND attempt = ?2 AND state = 'running'`
+WHERE id = ?1 AND attempt = ?2 AND state = 'running' AND next_chunk <= ?3`
 
 	sqlAddImportResults = `INSERT INTO import_results (import, last_row, body) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING`
 

@@ -255,6 +255,9 @@ var importTests = []operatorTest{
 		for range 2 {
 			require.NoError(t, f.a.StepImport(t.Context(), first), "the lease is over, and nobody else has it")
 		}
+		back := first
+		back.Next, back.Counts = 0, store.ImportCounts{}
+		require.ErrorIs(t, f.a.StepImport(t.Context(), back), store.ErrFenced, "it is farther than that")
 		fresh := f.take(f.b, longLease)
 		assert.Equal(t, made.ID, fresh.ID)
 		assert.EqualValues(t, 2, fresh.Attempt)

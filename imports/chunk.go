@@ -1,0 +1,91 @@
+package imports
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// A chunk is closed when it has this much.
+const (
+	chunkBytes = 1 << 20
+	chunkRows  = 10_000
+)
+
+// chunkVersion is the first byte of every chunk.
+const chunkVersion = 1
+
+// chunk is whole rows, each as
+//
+//	uvarint  line where it begins, counted from the row before
+//	uvarint  0 for a row that is too large, else its length and one
+//	         its bytes
+type chunk struct {
+	bytes []byte
+	rows  int
+	line  int64
+}
+
+func (c *chunk) add(r row) {
+	c.bytes = binary.AppendUvarint(c.encoded(), uint64(r.line-c.line))
+	c.line = r.line
+	c.rows++
+	if r.large {
+		c.bytes = append(c.bytes, 0)
+		return
+	}
+	c.bytes = binary.AppendUvarint(c.bytes, uint64(len(r.text))+1)
+	c.bytes = append(c.bytes, r.text...)
+}
+
+func (c *chunk) full() bool { return len(c.bytes) >= chunkBytes || c.rows >= chunkRows }
+
+// encoded gives what rowsOf reads, until the next add or reset.
+func (c *chunk) encoded() []byte {
+	if len(c.bytes) == 0 {
+		c.bytes = append(c.bytes, chunkVersion)
+	}
+	return c.bytes
+}
+
+// reset keeps the memory.
+func (c *chunk) reset() { c.bytes, c.rows, c.line = c.bytes[:0], 0, 0 }
+
+var errChunk = errors.New("a chunk of the file is not readable")
+
+// rowsOf takes a chunk apart; the rows' texts are parts of it.
+func rowsOf(b []byte) ([]row, error) {
+	if len(b) == 0 || b[0] != chunkVersion {
+		return nil, errChunk
+	}
+	b = b[1:]
+	number := func() uint64 {
+		n, size := binary.Uvarint(b)
+		if size <= 0 {
+			b = nil
+			return 0
+		}
+		b = b[size:]
+		return n
+	}
+	var rows []row
+	for line := int64(0); len(b) > 0; {
+		line += int64(number())
+		if len(b) == 0 {
+			return nil, errChunk
+		}
+		r := row{line: line}
+		n := number()
+		switch {
+		case n == 0 && b == nil:
+			return nil, errChunk
+		case n == 0:
+			r.large = true
+		case n-1 > uint64(len(b)):
+			return nil, errChunk
+		default:
+			r.text, b = b[:n-1:n-1], b[n-1:]
+		}
+		rows = append(rows, r)
+	}
+	return rows, nil
+}

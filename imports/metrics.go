@@ -1,0 +1,43 @@
+package imports
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Metrics of imports; label values are bounded by the configuration.
+type Metrics struct {
+	rows *prometheus.CounterVec // source, status
+	open prometheus.Gauge
+}
+
+// NewMetrics registers them with reg.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_import_rows_total", Help: "Rows of imported files by source and status: accepted, duplicate, invalid, conflicting.",
+		}, []string{"source", "status"}),
+		open: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_imports_open", Help: "Imports that are queued or running.",
+		}),
+	}
+	reg.MustRegister(m.rows, m.open)
+	return m
+}
+
+// Open shows how many imports are queued or running.
+func (m *Metrics) Open(n int64) { m.open.Set(float64(n)) }
+
+func (m *Metrics) add(source string, c store.ImportCounts) {
+	for status, n := range map[string]int64{Accepted: c.Accepted, Duplicate: c.Duplicate, Invalid: c.Invalid, Conflicting: c.Conflicting} {
+		m.rows.WithLabelValues(source, status).Add(float64(n))
+	}
+}
+
+func difference(a, b store.ImportCounts) store.ImportCounts {
+	return store.ImportCounts{
+		Accepted: a.Accepted - b.Accepted, Duplicate: a.Duplicate - b.Duplicate,
+		Invalid: a.Invalid - b.Invalid, Conflicting: a.Conflicting - b.Conflicting,
+	}
+}

@@ -1,0 +1,141 @@
+package imports
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Format of a file.
+type Format string
+
+// The formats.
+const (
+	JSONL Format = "jsonl"
+	CSV   Format = "csv"
+)
+
+// ParseFormat reads the name of a format.
+func ParseFormat(name string) (Format, error) {
+	switch f := Format(name); f {
+	case JSONL, CSV:
+		return f, nil
+	}
+	return "", fmt.Errorf("the format must be %s or %s", JSONL, CSV)
+}
+
+// FormatOf guesses the format from a file's name; empty when it cannot.
+func FormatOf(name string) Format {
+	switch name = strings.ToLower(name); {
+	case strings.HasSuffix(name, ".csv"), strings.HasSuffix(name, ".tsv"):
+		return CSV
+	case strings.HasSuffix(name, ".jsonl"), strings.HasSuffix(name, ".ndjson"):
+		return JSONL
+	}
+	return ""
+}
+
+// Type says what the cells of a column become. An empty cell of another type
+// than String is null.
+type Type string
+
+// The types of columns.
+const (
+	String Type = "string" // the default
+	Number Type = "number" // a JSON number, its literal as it is
+	Bool   Type = "bool"   // true or false, in any case
+	JSON   Type = "json"   // a JSON value
+)
+
+// Options say how a CSV file is read; JSONL has none. The zero Options are a file
+// with commas whose cells are strings.
+type Options struct {
+	// Delimiter between cells: one printable ASCII character or a tab, but no
+	// quote; empty is a comma.
+	Delimiter string `json:"delimiter,omitempty"`
+	// Types by the name of the column.
+	Types map[string]Type `json:"types,omitempty"`
+	// EmptyNull makes empty cells of strings null, too.
+	EmptyNull bool `json:"empty_null,omitempty"`
+}
+
+// maxOptions bounds the JSON of Options, in bytes.
+const maxOptions = 64 << 10
+
+// Check tells what is wrong with the options for a format.
+func (o Options) Check(f Format) error {
+	if f == JSONL && (o.Delimiter != "" || len(o.Types) > 0 || o.EmptyNull) {
+		return errors.New("delimiter, types and empty are options of csv")
+	}
+	if d := o.Delimiter; d != "" && (len(d) != 1 || d[0] != '\t' && (d[0] < ' ' || d[0] > '~') || d[0] == '"') {
+		return errors.New("the delimiter must be one ASCII character and no quote")
+	}
+	for _, t := range o.Types {
+		switch t {
+		case String, Number, Bool, JSON:
+		default:
+			return fmt.Errorf("the type of a column must be %s, %s, %s or %s", String, Number, Bool, JSON)
+		}
+	}
+	if len(o.Encode()) > maxOptions {
+		return errors.New("the types of columns are too many")
+	}
+	return nil
+}
+
+// Encode gives the options as JSON, always the same text for the same options.
+func (o Options) Encode() []byte {
+	if o.Delimiter == "," {
+		o.Delimiter = ""
+	}
+	types := map[string]Type{}
+	for name, t := range o.Types {
+		if t != String {
+			types[name] = t
+		}
+	}
+	o.Types = types
+	text, err := json.Marshal(o)
+	if err != nil {
+		return nil // strings always have a JSON form
+	}
+	return text
+}
+
+// DecodeOptions reads what Encode gave.
+func DecodeOptions(text []byte) (o Options, err error) {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	if err := d.Decode(&o); err != nil {
+		return Options{}, fmt.Errorf("options of an import: %w", err)
+	}
+	return o, nil
+}
+
+// ParseTypes reads a list of name:type, separated by commas.
+func ParseTypes(list string) (map[string]Type, error) {
+	if list == "" {
+		return nil, nil
+	}
+	types := map[string]Type{}
+	for item := range strings.SplitSeq(list, ",") {
+		at := strings.LastIndexByte(item, ':')
+		if at <= 0 {
+			return nil, errors.New("types are a list of column:type")
+		}
+		if _, twice := types[item[:at]]; twice {
+			return nil, errors.New("a column has two types")
+		}
+		types[item[:at]] = Type(item[at+1:])
+	}
+	return types, nil
+}
+
+func (o Options) delimiter() byte {
+	if o.Delimiter == "" {
+		return ','
+	}
+	return o.Delimiter[0]
+}

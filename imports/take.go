@@ -1,0 +1,308 @@
+package imports
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Row is a row of a file that is to become an event.
+type Row struct {
+	Number int64  // from 1
+	Value  []byte // its JSON; nil when Reason says why there is none
+	Reason string
+}
+
+// Statuses of rows.
+const (
+	Accepted    = "accepted"
+	Duplicate   = "duplicate"
+	Invalid     = "invalid"
+	Conflicting = "conflicting"
+)
+
+// Result is what became of a row.
+type Result struct {
+	Status string
+	Reason string // without payload; empty when accepted
+}
+
+// Appender appends to the inbox in order, with all acknowledgements.
+// transport.Producer is one.
+type Appender interface {
+	Append(ctx context.Context, records []transport.Record) error
+}
+
+// Taker takes rows into a source: under claims, as posted events are.
+type Taker struct {
+	Ledger store.Ledger
+	Inbox  Appender
+	Topic  string // of the inbox
+	// Shape gives how the events of a source are taken apart. It is called for
+	// every chunk, concurrently.
+	Shape func(source string) (*ingest.Shape, error)
+	// Lease is how long a claim is kept from others; Keep how long it is known.
+	Lease, Keep time.Duration
+}
+
+// errBusy says that another attempt has claims of these rows.
+type errBusy struct{ wait time.Duration }
+
+func (e *errBusy) Error() string { return "other attempts at these rows are under way" }
+
+// intake is one row on its way.
+type intake struct {
+	row    *Row
+	event  *ingest.Prepared
+	key    string
+	claim  store.Claimed
+	result *Result
+}
+
+// Take takes the rows of one chunk in and tells, in their order, what became of
+// each: accepted rows are durable in the inbox. After an error the same call is
+// repeated, by this process or another; rows that were accepted before are
+// accepted again then, without a second effect.
+func (t *Taker) Take(ctx context.Context, i store.Import, rows []Row) ([]Result, error) {
+	shape, err := t.Shape(i.Source)
+	if err != nil {
+		return nil, err
+	}
+	results := make([]Result, len(rows))
+	all := prepare(shape, job(i), rows, results)
+	if err := t.begin(ctx, i, all); err != nil {
+		return nil, err
+	}
+	crash.At(crash.ImportClaimed, i.Source)
+	var records []transport.Record
+	var mine []*intake
+	for _, x := range all {
+		if x.result.Status != "" {
+			continue
+		}
+		x.event.Under(x.claim.ID)
+		key, head, value, err := inbox.Encode(x.event.Record())
+		if err != nil {
+			return nil, errors.Join(err, t.abandon(ctx, i, all))
+		}
+		mine = append(mine, x)
+		records = append(records, transport.Record{
+			Topic: t.Topic, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+		})
+	}
+	if len(mine) == 0 {
+		return results, nil
+	}
+	if crash.Enabled && len(records) > 1 && crash.Due(crash.ImportAppendHalf, i.Source) {
+		_ = t.Inbox.Append(ctx, records[:len(records)/2])
+		crash.Die()
+	}
+	err = t.Inbox.Append(ctx, records)
+	if err == nil {
+		crash.At(crash.ImportAppended, i.Source)
+		err = t.complete(ctx, i, mine)
+	}
+	if err != nil {
+		return nil, errors.Join(err, t.abandon(ctx, i, all))
+	}
+	crash.At(crash.ImportCompleted, i.Source)
+	return results, nil
+}
+
+// prepare takes the rows apart; those that are invalid have their results.
+func prepare(shape *ingest.Shape, job string, rows []Row, results []Result) []*intake {
+	prepared := make([]*ingest.Prepared, len(rows))
+	one := func(n int) {
+		r := &rows[n]
+		if r.Value == nil {
+			results[n] = Result{Invalid, r.Reason}
+			return
+		}
+		event, err := shape.Prepare(r.Value, nil)
+		var no *ingest.Refusal
+		switch {
+		case errors.As(err, &no):
+			results[n] = Result{Invalid, no.Code + ": " + no.Reason}
+		case err != nil:
+			results[n] = Result{Invalid, err.Error()}
+		case event.Skipped():
+			results[n] = Result{Invalid, "skipped: the event is about no entity"}
+		default:
+			prepared[n] = event
+		}
+	}
+	var workers sync.WaitGroup
+	share := len(rows)/runtime.GOMAXPROCS(0) + 1
+	for from := 0; from < len(rows); from += share {
+		workers.Go(func() {
+			for n := from; n < min(from+share, len(rows)); n++ {
+				one(n)
+			}
+		})
+	}
+	workers.Wait()
+	all := make([]*intake, 0, len(rows))
+	for n, event := range prepared {
+		if event == nil {
+			continue
+		}
+		x := &intake{row: &rows[n], event: event, result: &results[n]}
+		if id := event.EventID(); id != "" {
+			x.key = "event:" + shape.Source + ":" + id // as posted events have it
+		} else {
+			x.key = fmt.Sprintf("import:%s:%d", job, rows[n].Number)
+		}
+		all = append(all, x)
+	}
+	return all
+}
+
+// job identifies what an import does: a file that comes again the same way after
+// it was cancelled is the same job.
+func job(i store.Import) string {
+	h := sha256.New()
+	for _, part := range []string{string(i.Fingerprint), i.Source, i.Format, string(i.Options)} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// begin claims the keys. Of rows with one key the first does, and the others
+// become what the ledger would say of them if they came after it.
+func (t *Taker) begin(ctx context.Context, i store.Import, all []*intake) error {
+	for pending := all; len(pending) > 0; {
+		firsts := map[string]*intake{}
+		var asked, others []*intake
+		var intents []store.Intent
+		for _, x := range pending {
+			if firsts[x.key] != nil {
+				others = append(others, x)
+				continue
+			}
+			firsts[x.key] = x
+			asked = append(asked, x)
+			intents = append(intents, store.Intent{Key: x.key, Fingerprint: x.event.Fingerprint()})
+		}
+		claimed, err := t.Ledger.BeginClaims(ctx, i.Tenant, intents, t.Lease, t.Keep)
+		if err != nil {
+			return errors.Join(err, t.abandon(ctx, i, all))
+		}
+		var busy time.Duration
+		for n, x := range asked {
+			if x.found(i, claimed[n]); x.claim.State == store.ClaimBusy {
+				busy = max(busy, x.claim.Wait, time.Millisecond)
+			}
+		}
+		if busy > 0 {
+			// Later rows about the same entity must not overtake those that wait.
+			return errors.Join(&errBusy{busy}, t.abandon(ctx, i, all))
+		}
+		pending = nil
+		for _, x := range others {
+			first := firsts[x.key]
+			switch {
+			case first.claim.State != store.ClaimConflict && x.event.Fingerprint() == first.event.Fingerprint():
+				*x.result = Result{Duplicate, fmt.Sprintf("row %d has the same event", first.row.Number)}
+			case first.claim.State != store.ClaimConflict:
+				*x.result = Result{Conflicting, fmt.Sprintf("row %d has the same event id and other content", first.row.Number)}
+			case x.event.Fingerprint() == first.claim.Fingerprint:
+				pending = append(pending, x) // its content is what the key stands for
+			default:
+				*x.result = conflicting
+			}
+		}
+	}
+	return nil
+}
+
+var (
+	duplicate   = Result{Duplicate, "the event was taken in before"}
+	conflicting = Result{Conflicting, "another event was taken in under this event id"}
+)
+
+// found notes what the ledger has under the row's key.
+func (x *intake) found(i store.Import, c store.Claimed) {
+	x.claim = c
+	switch c.State {
+	case store.ClaimConflict:
+		*x.result = conflicting
+	case store.ClaimDone:
+		*x.result = x.answered(i, c.Response)
+	}
+}
+
+// answered is what a response under the row's key makes of it: an earlier
+// attempt at this very row had it accepted.
+func (x *intake) answered(i store.Import, r store.Response) Result {
+	var a answer
+	if json.Unmarshal(r.Body, &a) == nil && a.Import == i.ID.String() && a.Row == x.row.Number {
+		return Result{Status: Accepted}
+	}
+	return duplicate
+}
+
+// answer is what a later use of the key is told: what a posted event is, and
+// where it came from.
+type answer struct {
+	ID      string `json:"id"`
+	EventID string `json:"event_id,omitempty"`
+	Entity  string `json:"entity"`
+	Status  string `json:"status"`
+	Import  string `json:"import"`
+	Row     int64  `json:"row"`
+}
+
+// complete stores the answers.
+func (t *Taker) complete(ctx context.Context, i store.Import, mine []*intake) error {
+	done := make([]store.Completion, len(mine))
+	for n, x := range mine {
+		body, err := json.Marshal(answer{x.claim.ID.String(), x.event.EventID(), x.event.Entity(), Accepted, i.ID.String(), x.row.Number})
+		if err != nil {
+			return err
+		}
+		done[n] = store.Completion{ID: x.claim.ID, Response: store.Response{Status: http.StatusAccepted, Body: append(body, '\n')}}
+	}
+	stored, err := t.Ledger.CompleteClaims(ctx, i.Tenant, done)
+	if err != nil {
+		return err
+	}
+	for n, x := range mine {
+		// Another attempt may have answered first, under the same claim.
+		*x.result = x.answered(i, stored[n])
+	}
+	return nil
+}
+
+// abandonTime bounds the end of leases that a repetition would wait for.
+const abandonTime = 2 * time.Second
+
+// abandon ends the leases of claims that this attempt has.
+func (t *Taker) abandon(ctx context.Context, i store.Import, all []*intake) error {
+	var ids []store.ClaimID
+	for _, x := range all {
+		if x.claim.State == store.ClaimStarted || x.claim.State == store.ClaimResumed {
+			ids = append(ids, x.claim.ID)
+		}
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	return t.Ledger.AbandonClaims(ctx, i.Tenant, ids)
+}

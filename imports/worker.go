@@ -1,0 +1,354 @@
+package imports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Intake takes the rows of a chunk in, see Taker.Take.
+type Intake interface {
+	Take(ctx context.Context, i store.Import, rows []Row) ([]Result, error)
+}
+
+// GoneError says that an import can never go on, for a reason that is not a
+// row's: its source is not there any more. An Intake gives it.
+type GoneError struct{ Reason string }
+
+func (e *GoneError) Error() string { return e.Reason }
+
+// WorkerOptions of a Worker.
+type WorkerOptions struct {
+	Store  store.Imports
+	Intake Intake
+	// May tells whether work may be taken now; optional.
+	May func() bool
+	// Lease is how long an import is kept from other workers after the last sign
+	// of life; a third of it lies between two. Defaults to 30s.
+	Lease time.Duration
+	// Poll is how often work is looked for. Defaults to 1s.
+	Poll    time.Duration
+	Logger  *slog.Logger
+	Metrics *Metrics
+}
+
+// Worker works off imports, one at a time, in turn with the workers of other
+// processes.
+type Worker struct {
+	opt  WorkerOptions
+	idle atomic.Bool
+}
+
+// NewWorker makes one.
+func NewWorker(opt WorkerOptions) *Worker {
+	if opt.Lease <= 0 {
+		opt.Lease = 30 * time.Second
+	}
+	if opt.Poll <= 0 {
+		opt.Poll = time.Second
+	}
+	if opt.May == nil {
+		opt.May = func() bool { return true }
+	}
+	return &Worker{opt: opt}
+}
+
+// Idle tells whether the worker found nothing to do when it looked last.
+func (w *Worker) Idle() bool { return w.idle.Load() }
+
+// Run works until ctx ends. The chunk under way is then given up: another worker
+// does it again, at once, since its lease is given back.
+func (w *Worker) Run(ctx context.Context) {
+	failing := false
+	for ctx.Err() == nil {
+		worked, err := false, error(nil)
+		if w.opt.May() {
+			worked, err = w.Step(ctx)
+		}
+		switch {
+		case err != nil && ctx.Err() == nil && !failing:
+			w.opt.Logger.Warn("imports wait until it works again", "error", err)
+		case err == nil && failing:
+			w.opt.Logger.Info("imports go on")
+		}
+		failing = err != nil
+		if !worked {
+			pause(ctx, w.opt.Poll)
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}
+
+// Step works one import off, if there is one to take. An error means that the
+// store did not answer; what was begun goes on with the next Step of some worker.
+func (w *Worker) Step(ctx context.Context) (worked bool, err error) {
+	w.idle.Store(false)
+	i, err := w.opt.Store.TakeImport(ctx, w.opt.Lease)
+	if errors.Is(err, store.ErrNotFound) {
+		w.idle.Store(true)
+		return false, nil
+	} else if err != nil {
+		return false, fmt.Errorf("import: %w", err)
+	}
+	w.opt.Logger.Info("import taken up", "import", i.ID, "source", i.Source, "attempt", i.Attempt, "chunk", i.Next, "of", i.Chunks)
+	r := &run{
+		WorkerOptions: w.opt, i: i,
+		last: store.ImportStep{ID: i.ID, Attempt: i.Attempt, Next: i.Next, Row: i.Row, Cursor: i.Cursor, Counts: i.Counts, State: store.ImportRunning, Lease: w.opt.Lease},
+	}
+	err = r.work(ctx)
+	switch {
+	case errors.Is(err, store.ErrFenced):
+		w.opt.Logger.Info("import left to others, or cancelled", "import", i.ID)
+		return true, nil
+	case err != nil:
+		return false, fmt.Errorf("import %s: %w", i.ID, err)
+	}
+	return true, nil
+}
+
+// run is one import under one lease.
+type run struct {
+	WorkerOptions
+	i       store.Import
+	decoder *decoder // of CSV
+
+	mu   sync.Mutex
+	last store.ImportStep // guarded by mu: what the store has
+}
+
+// work goes from chunk to chunk.
+func (r *run) work(ctx context.Context) (err error) {
+	ctx, lost := context.WithCancelCause(ctx)
+	var beat sync.WaitGroup
+	beat.Go(func() { r.beat(ctx, lost) })
+	defer func() {
+		if cause := context.Cause(ctx); errors.Is(cause, store.ErrFenced) {
+			err = cause
+		}
+		lost(nil)
+		beat.Wait()
+		if err != nil && !errors.Is(err, store.ErrFenced) {
+			r.release(ctx)
+		}
+	}()
+	for r.last.State == store.ImportRunning {
+		if r.last.Next >= r.i.Chunks {
+			return r.end(ctx, store.ImportDone, "")
+		}
+		step, err := r.chunk(ctx)
+		var gone *GoneError
+		if errors.As(err, &gone) || errors.Is(err, errChunk) || store.ClassOf(err) == store.Poison {
+			return r.end(ctx, store.ImportFailed, reasonFor(err))
+		} else if err != nil {
+			return err
+		}
+		if err := r.step(ctx, step); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// reasonFor says in one sentence, without payload, why an import failed.
+func reasonFor(err error) string {
+	var gone *GoneError
+	switch {
+	case errors.As(err, &gone):
+		return gone.Reason
+	case errors.Is(err, errChunk):
+		return errChunk.Error()
+	}
+	return "the store cannot hold an event of the file"
+}
+
+// beat shows signs of life while a chunk is worked on.
+func (r *run) beat(ctx context.Context, lost context.CancelCauseFunc) {
+	tick := time.NewTicker(r.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		r.mu.Lock()
+		s := r.last
+		var err error
+		if s.State == store.ImportRunning {
+			err = r.Store.StepImport(ctx, s)
+		}
+		r.mu.Unlock()
+		// Another error is the store's, which the work meets as well.
+		if errors.Is(err, store.ErrFenced) {
+			lost(err)
+			return
+		}
+	}
+}
+
+// release gives the lease back, as well as it can: it ends by itself.
+func (r *run) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := r.last
+	s.Lease = 0
+	_ = r.Store.StepImport(ctx, s)
+}
+
+// step records what was done.
+func (r *run) step(ctx context.Context, s store.ImportStep) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if err := r.Store.StepImport(ctx, s); err != nil {
+		return err
+	}
+	crash.At(crash.ImportStepped, r.i.Source)
+	r.Metrics.add(r.i.Source, difference(s.Counts, r.last.Counts))
+	s.Rows = nil
+	r.last = s
+	return nil
+}
+
+func (r *run) end(ctx context.Context, state store.ImportState, failure string) error {
+	s := r.last
+	s.State, s.Failure = state, failure
+	if err := r.step(ctx, s); err != nil {
+		return err
+	}
+	c := s.Counts
+	log := r.Logger.Info
+	if state == store.ImportFailed {
+		log = r.Logger.Error
+	}
+	log("import ended", "import", r.i.ID, "source", r.i.Source, "state", state, "failure", failure,
+		"accepted", c.Accepted, "duplicate", c.Duplicate, "invalid", c.Invalid, "conflicting", c.Conflicting)
+	return nil
+}
+
+// chunk takes the next chunk in and gives the step behind it.
+func (r *run) chunk(ctx context.Context) (store.ImportStep, error) {
+	s := r.last
+	body, err := r.Store.ImportChunk(ctx, r.i.ID, s.Next)
+	if errors.Is(err, store.ErrNotFound) {
+		return s, store.ErrFenced // it went with a step of another worker
+	} else if err != nil {
+		return s, err
+	}
+	cut, err := rowsOf(body)
+	if err != nil {
+		return s, err
+	}
+	crash.At(crash.ImportTaken, r.i.Source)
+	rows, err := r.rows(&s, &cut)
+	if err != nil {
+		return s, err
+	}
+	results, err := r.take(ctx, rows)
+	if err != nil {
+		return s, err
+	}
+	s.Next++
+	s.Row += int64(len(rows))
+	s.Rows = nil
+	for n, x := range results {
+		switch x.Status {
+		case Accepted:
+			s.Counts.Accepted++
+			continue
+		case Duplicate:
+			s.Counts.Duplicate++
+		case Invalid:
+			s.Counts.Invalid++
+		case Conflicting:
+			s.Counts.Conflicting++
+		}
+		s.Rows = append(s.Rows, store.ImportRow{Row: rows[n].Number, Line: cut[n].line, Status: x.Status, Reason: x.Reason})
+	}
+	return s, nil
+}
+
+// rows makes events of the rows of a chunk. The header of a CSV file, its first
+// row, becomes the cursor, and is taken away from cut.
+func (r *run) rows(s *store.ImportStep, cut *[]row) ([]Row, error) {
+	if Format(r.i.Format) == CSV && r.decoder == nil {
+		if s.Next == 0 {
+			if len(*cut) == 0 {
+				return nil, errChunk
+			}
+			s.Cursor, *cut = (*cut)[0].text, (*cut)[1:]
+		}
+		options, err := DecodeOptions(r.i.Options)
+		if err == nil {
+			r.decoder, err = newDecoder(s.Cursor, options)
+		}
+		if err != nil {
+			return nil, &GoneError{err.Error()}
+		}
+	}
+	rows := make([]Row, len(*cut))
+	var buffer []byte
+	for n, x := range *cut {
+		rows[n] = Row{Number: s.Row + int64(n) + 1, Value: x.text}
+		if x.large {
+			rows[n].Reason = "oversized: the row is larger than an event of the source may be"
+			continue
+		}
+		if r.decoder == nil {
+			continue
+		}
+		from := len(buffer)
+		longer, err := r.decoder.decode(buffer, x.text)
+		if err != nil {
+			rows[n].Value, rows[n].Reason = nil, "bad_csv: "+err.Error()
+			continue
+		}
+		buffer = longer
+		rows[n].Value = buffer[from:len(buffer):len(buffer)]
+	}
+	return rows, nil
+}
+
+// take repeats the intake until it works, while other attempts at the rows are
+// under way or the inbox is away.
+func (r *run) take(ctx context.Context, rows []Row) ([]Result, error) {
+	wait := 100 * time.Millisecond
+	for failures := 0; ; {
+		results, err := r.Intake.Take(ctx, r.i, rows)
+		var busy *errBusy
+		var gone *GoneError
+		switch {
+		case err == nil:
+			if failures > 1 {
+				r.Logger.Info("the import goes on", "import", r.i.ID)
+			}
+			return results, nil
+		case ctx.Err() != nil, errors.As(err, &gone), store.ClassOf(err) == store.Poison:
+			return nil, err
+		case errors.As(err, &busy):
+			pause(ctx, min(busy.wait, r.Lease))
+			continue
+		}
+		if failures++; failures == 2 {
+			r.Logger.Warn("halted: the import goes on as soon as that works", "import", r.i.ID, "error", err)
+		}
+		pause(ctx, wait)
+		wait = min(2*wait, 2*time.Second)
+	}
+}
