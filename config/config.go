@@ -34,6 +34,8 @@ type Config struct {
 	Shutdown Shutdown `yaml:"shutdown"`
 	// Log says what is logged, to standard error.
 	Log Log `yaml:"log"`
+	// Tracing, if given, sends OpenTelemetry traces. Defaults to none.
+	Tracing *Tracing `yaml:"tracing"`
 
 	// File is the main file's path as it was given to Load.
 	File string `yaml:"-"`

@@ -39,6 +39,9 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 				return text(`^\d+ ?([KMG]i?B|kB|B)$|`+reference, "")
 			case reflect.TypeFor[config.TimeOfDay]():
 				return text(`^([01]?\d|2[0-3]):[0-5]\d$|`+reference, "")
+			case reflect.TypeFor[config.Share]():
+				return &jsonschema.Schema{AnyOf: []*jsonschema.Schema{
+					{Type: "number", Minimum: "0", Maximum: "1"}, {Type: "string", Pattern: reference}}}
 			case reflect.TypeFor[config.JSON]():
 				return &jsonschema.Schema{}
 			}
@@ -138,6 +141,8 @@ func refineProperty(p *jsonschema.Schema, f reflect.StructField) {
 			p.Default = text == "true"
 		case kind == reflect.Int && err == nil:
 			p.Default = n
+		case kind == reflect.Float64:
+			p.Default = json.Number(text)
 		default:
 			p.Default = text
 		}

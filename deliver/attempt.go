@@ -49,7 +49,9 @@ func (a *attempt) deliver(todo []change.Change) error {
 		if crash.Enabled {
 			a.dieWriting(ctx, todo)
 		}
+		span := a.d.writeSpan(todo)
 		err := a.d.opt.Sink.Write(ctx, todo)
+		written(span, err)
 		crash.At(crash.Written, a.d.opt.Service)
 		cut := ctx.Err() != nil // a failure says nothing about the changes then
 		cancel()
@@ -75,6 +77,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		var again []change.Change
 		var worst *sinks.Error
+		var about *change.Trace // a change that it happened to, if that is traced
 		for i, c := range todo {
 			e := failed[i]
 			switch {
@@ -95,7 +98,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			default:
 				again = append(again, c)
 				if worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter {
-					worst = e
+					worst, about = e, c.Trace
 				}
 			}
 		}
@@ -103,7 +106,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		if worst == nil {
 			continue
 		}
-		a.d.trouble(worst)
+		a.d.trouble(worst, about)
 		if !sleep(a.stop, max(worst.RetryAfter, a.wait.NextBackOff())) {
 			return errStopped
 		}
@@ -150,6 +153,7 @@ func (a *attempt) done(changes []change.Change) {
 			Version: c.Version, Content: c.Content,
 		})
 		a.d.m.delivered.Inc()
+		a.d.became(&c, "delivered")
 		a.d.m.age.Observe(time.Since(c.Time).Seconds())
 	}
 	a.wait.Reset()
@@ -170,6 +174,7 @@ func (a *attempt) current(todo []change.Change) ([]change.Change, error) {
 	for _, c := range todo {
 		if rows[c.Entity].Version > c.Version {
 			a.d.m.overtaken.Inc()
+			a.d.became(&c, "overtaken")
 			continue
 		}
 		keep = append(keep, c)
@@ -226,6 +231,7 @@ func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 		}
 	}
 	d.m.redecided.Inc()
+	d.became(&c, "redecided")
 	return nil
 }
 
@@ -268,6 +274,7 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	}
 	crash.At(crash.Buried, d.opt.Service)
 	d.m.dead.Inc()
+	d.became(&c, "dead")
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -65,6 +66,9 @@ type Options struct {
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
+	// Tracer makes spans of traced changes. Defaults to none: sinks pass no trace
+	// context on then.
+	Tracer *tracing.Tracer
 }
 
 // State says how a service is doing.
@@ -85,7 +89,8 @@ type Deliverer struct {
 	seq      *sequencer.Sequencer[delivery]
 	log      *slog.Logger
 	m        *serviceMetrics
-	opened   bool // owned by Run
+	opened   bool                            // owned by Run
+	spans    map[*change.Trace]*tracing.Span // owned by Run: of the batch in hand; nil if none is traced
 	state    atomic.Value
 	asking   chan struct{} // held, when full, by who asks for the active revision
 	wentBack sync.Once     // says that the store did
@@ -97,6 +102,7 @@ type delivery struct {
 	bad    error  // the message is not a change
 	raw    []byte // its bytes then
 	again  bool   // published from the outbox: it may stand in the topic twice
+	span   *tracing.Span
 }
 
 // New makes a deliverer.
@@ -158,7 +164,11 @@ func (d *Deliverer) Handle(msg *message.Message) error {
 		}
 	}
 	v.again = msg.Metadata.Get(change.AgainHeader) != ""
-	return d.seq.Submit(msg.Context(), p, v, len(msg.Payload))
+	v.span = d.opt.Tracer.Deliver(v.change.Trace, d.opt.Service)
+	v.change.Trace = v.span.Trace() // what the sink passes on
+	err = d.seq.Submit(msg.Context(), p, v, len(msg.Payload))
+	d.traced(&v.change, v.span, err)
+	return err
 }
 
 // known tells whether the store has seen a revision become active. It must be
@@ -201,12 +211,14 @@ func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[del
 	var letters []store.DeadLetter
 	var all []change.Change
 	var again []bool
+	d.spans = nil
 	for _, r := range runs {
 		for _, item := range r.Items {
 			if item.Value.bad != nil {
 				letters = append(letters, d.malformed(item))
 				continue
 			}
+			d.follow(&item.Value)
 			all, again = append(all, item.Value.change), append(again, item.Value.again || item.Position.Again)
 		}
 	}
@@ -270,10 +282,12 @@ func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again
 		}
 		if c.Version <= newest[c.Entity] {
 			d.m.skipped.Inc()
+			d.became(&c, "skipped")
 			continue
 		}
 		if d.traits.Kind == sinks.State && again[i] && rows[c.Entity].Version > c.Version {
 			d.m.overtaken.Inc()
+			d.became(&c, "overtaken")
 			continue
 		}
 		newest[c.Entity] = c.Version
@@ -286,6 +300,7 @@ func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again
 	for _, c := range keep {
 		if c.Version < newest[c.Entity] {
 			d.m.coalesced.Inc()
+			d.became(&c, "coalesced")
 			continue
 		}
 		last = append(last, c)
@@ -332,7 +347,7 @@ func (d *Deliverer) open(work, stop context.Context) error {
 			return nil
 		}
 		e := sinks.Classify(err)
-		d.trouble(e)
+		d.trouble(e, nil)
 		if !sleep(stop, max(e.RetryAfter, wait.NextBackOff())) {
 			return errStopped
 		}
@@ -382,7 +397,8 @@ func (d *Deliverer) stoppable(work, stop context.Context) (context.Context, cont
 }
 
 // trouble notes a failure; it logs when the state changes, not at every attempt.
-func (d *Deliverer) trouble(e *sinks.Error) {
+// about is the context of a change that it happened to, or nil.
+func (d *Deliverer) trouble(e *sinks.Error, about *change.Trace) {
 	state := StateRetrying
 	if e.Class == sinks.Pause {
 		state = StatePaused
@@ -391,12 +407,16 @@ func (d *Deliverer) trouble(e *sinks.Error) {
 	if d.state.Swap(state) == state {
 		return
 	}
+	log := d.log
+	if s := d.spans[about]; s != nil {
+		log = log.With("trace_id", s.ID())
+	}
 	if state == StatePaused {
 		d.m.paused.Set(1)
-		d.log.Error("paused: the sink refuses this service as a whole; it is probed until that changes", "error", e)
+		log.Error("paused: the sink refuses this service as a whole; it is probed until that changes", "error", e)
 		return
 	}
-	d.log.Warn("delivery fails; trying again", "error", e)
+	log.Warn("delivery fails; trying again", "error", e)
 }
 
 func (d *Deliverer) running() {

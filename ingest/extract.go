@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
+	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/tidwall/gjson"
 )
@@ -55,6 +56,7 @@ type taken struct {
 	gate    gate.Entry // EventID is empty when the event has none
 	letter  *store.DeadLetter
 	skipped bool // it is about no entity, see Format
+	span    *tracing.Span
 }
 
 // Refusal is why an event cannot be taken in. Its text holds no payload.

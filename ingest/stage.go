@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -36,6 +37,8 @@ type Options struct {
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
+	// Tracer makes spans of traced events. Defaults to none.
+	Tracer *tracing.Tracer
 }
 
 // Stage is ingest for one source. Handle may be called from any goroutine,
@@ -71,11 +74,15 @@ func (s *Stage) Handle(msg *message.Message) error {
 	if !ok {
 		return errors.New("ingest: a message without position")
 	}
+	span := s.opt.Tracer.Ingest(msg.Context(), s.opt.Shape.Source, msg.Metadata)
 	t, ok := preparedOf(msg.Context())
 	if !ok {
 		t = s.opt.Shape.take(msg, p)
 	}
-	return s.seq.Submit(msg.Context(), p, t, len(msg.Payload))
+	t.span = span
+	err := s.seq.Submit(msg.Context(), p, t, len(msg.Payload))
+	s.traced(&t, err)
+	return err
 }
 
 // Run takes events in until ctx is cancelled; the batch that is under way
@@ -102,8 +109,10 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 			switch t := item.Value; {
 			case t.letter != nil:
 				letters = append(letters, *t.letter)
+				t.became(OutcomeDead)
 			case t.skipped:
 				s.m.skipped.Inc()
+				t.became(OutcomeSkipped)
 			default:
 				fresh = append(fresh, t)
 			}
@@ -132,8 +141,9 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 		}
 		records[i] = transport.Record{
 			Topic: s.opt.Topic, Key: key, Value: value,
-			Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+			Headers: transport.WithTrace([]transport.Header{{Key: inbox.Header, Value: head}}, t.span.Trace()),
 		}
+		t.became(OutcomeTaken)
 		if t.gate.EventID != "" {
 			marks = append(marks, t.gate)
 		}
@@ -200,6 +210,7 @@ func (s *Stage) unseen(ctx context.Context, events []taken) []taken {
 			inBatch[id] = t.gate.Hash
 			if known {
 				s.m.repeated.Inc()
+				t.became(OutcomeRepeated)
 				continue
 			}
 		}

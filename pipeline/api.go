@@ -22,7 +22,7 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	if t := a.TLS; t != nil {
 		files = &frontdoor.Certificates{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA}
 	}
-	addr, closeListener, err := p.serve("api", a.Listen, files, server)
+	addr, closeListener, err := p.serve("api", a.Listen, files, p.tracer.Requests(server))
 	if err != nil {
 		return nil, err
 	}

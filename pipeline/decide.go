@@ -86,7 +86,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      p.end.decide.ctx,
-		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise,
+		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err

@@ -53,7 +53,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 				Attempts: s.Delivery.Retry.Attempts, MinBackoff: s.Delivery.Retry.MinBackoff.D(), MaxBackoff: s.Delivery.Retry.MaxBackoff.D(),
 			},
 			StopGrace: p.closeTimeout(), Limit: p.end.deliver.ctx,
-			Logger: p.log, Metrics: p.deliverMetrics,
+			Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
 		})
 		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
 		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: repairs.behind(d.Handle)})

@@ -28,6 +28,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 	"golang.org/x/sync/errgroup"
@@ -90,7 +91,8 @@ type Pipeline struct {
 	decideMetrics  *dam.Metrics
 	deliverMetrics *deliver.Metrics
 	gauges         *gauges
-	noise          *sketch.Board // nil unless the process runs decide
+	noise          *sketch.Board   // nil unless the process runs decide
+	tracer         *tracing.Tracer // nil unless the configuration wants traces
 
 	health health
 	parts  parts
@@ -155,6 +157,9 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
 	p.closers = append(p.closers, p.gate.Close)
+	if err := p.openTracing(); err != nil {
+		return nil, err
+	}
 	if err := p.openTopics(ctx); err != nil {
 		return nil, fmt.Errorf("kafka: %w", err)
 	}

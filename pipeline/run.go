@@ -15,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/edge"
 )
@@ -285,7 +286,11 @@ func (p *Pipeline) sayPanics(h message.HandlerFunc) message.HandlerFunc {
 		out, err := h(msg)
 		var panicked middleware.RecoveredPanicError
 		if errors.As(err, &panicked) {
-			p.log.Error("a handler panicked; please report this", "stack", panicked.Stacktrace)
+			log := p.log
+			if id := tracing.ID(msg.Metadata); id != "" {
+				log = log.With("trace_id", id)
+			}
+			log.Error("a handler panicked; please report this", "stack", panicked.Stacktrace)
 		}
 		return out, err
 	}

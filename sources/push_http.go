@@ -63,6 +63,7 @@ func (p *Push) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for i, e := range events {
 		msgs[i] = message.NewMessage("", e)
 		msgs[i].Metadata = headers
+		msgs[i].SetContext(ctx)
 	}
 	for _, err := range p.Push(ctx, msgs...) {
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"math/rand/v2"
+	"net/http"
 
 	"github.com/seed-86dfc502/weir/change"
 	"go.opentelemetry.io/otel/attribute"
@@ -36,24 +37,33 @@ type Span struct {
 // w3c reads and writes traceparent and tracestate.
 var w3c propagation.TraceContext
 
-// Ingest starts the span of an event that comes in with headers, which may hold
-// the producer's trace context: below that, if it is sampled; without one the
-// event is traced by chance.
-func (t *Tracer) Ingest(source string, headers map[string]string) *Span {
+// Requests takes up the trace context of requests, so that the events that next
+// hands on with the values of a request's context belong to it.
+func (t *Tracer) Requests(next http.Handler) http.Handler {
+	if t == nil {
+		return next
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		next.ServeHTTP(w, r.WithContext(w3c.Extract(r.Context(), propagation.HeaderCarrier(r.Header))))
+	})
+}
+
+// Ingest starts the span of an event that comes in. The producer's trace context
+// is in its headers or, from Requests, in ctx: the span is below that if it is
+// sampled, and nil if it is not. Without one the event is traced by chance.
+func (t *Tracer) Ingest(ctx context.Context, source string, headers map[string]string) *Span {
 	if t == nil {
 		return nil
 	}
-	ctx, sampled := parent(headers)
-	if ctx == nil {
-		if rand.Float64() >= t.opt.Sample {
-			return nil
-		}
-		ctx, sampled = context.Background(), true
+	from, known := parent(headers)
+	if !known {
+		from = trace.SpanContextFromContext(ctx)
+		known = from.IsValid()
 	}
-	if !sampled {
+	if known && !from.IsSampled() || !known && rand.Float64() >= t.opt.Sample {
 		return nil
 	}
-	return t.start(ctx, "ingest", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(SourceKey.String(source)))
+	return t.start(from, "ingest", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(SourceKey.String(source)))
 }
 
 // Decide starts the span of an inbox record with headers; nil unless they hold
@@ -62,11 +72,11 @@ func (t *Tracer) Decide(headers map[string]string) *Span {
 	if t == nil {
 		return nil
 	}
-	ctx, sampled := parent(headers)
-	if !sampled {
+	from, _ := parent(headers)
+	if !from.IsSampled() {
 		return nil
 	}
-	return t.start(ctx, "decide", trace.WithSpanKind(trace.SpanKindConsumer))
+	return t.start(from, "decide", trace.WithSpanKind(trace.SpanKindConsumer))
 }
 
 // Deliver starts the span of a change; nil unless from is the context that a
@@ -75,11 +85,11 @@ func (t *Tracer) Deliver(from *change.Trace, service string) *Span {
 	if t == nil || from == nil {
 		return nil
 	}
-	ctx, sampled := parent(map[string]string{change.TraceParentHeader: from.Parent, change.TraceStateHeader: from.State})
-	if !sampled {
+	above, _ := parent(map[string]string{change.TraceParentHeader: from.Parent, change.TraceStateHeader: from.State})
+	if !above.IsSampled() {
 		return nil
 	}
-	return t.start(ctx, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(ServiceKey.String(service)))
+	return t.start(above, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(ServiceKey.String(service)))
 }
 
 // maxLinks bounds the links of a batch.
@@ -97,7 +107,7 @@ func (t *Tracer) Batch(name string, spans []*Span, size int) *Span {
 	for i, s := range linked {
 		links[i] = trace.Link{SpanContext: s.span.SpanContext()}
 	}
-	b := t.start(context.Background(), name, trace.WithLinks(links...),
+	b := t.start(trace.SpanContext{}, name, trace.WithLinks(links...),
 		trace.WithAttributes(BatchSizeKey.Int(size), BatchTracedKey.Int(len(spans))))
 	back := trace.Link{SpanContext: b.span.SpanContext()}
 	for _, s := range linked {
@@ -106,8 +116,9 @@ func (t *Tracer) Batch(name string, spans []*Span, size int) *Span {
 	return b
 }
 
-func (t *Tracer) start(ctx context.Context, name string, options ...trace.SpanStartOption) *Span {
-	ctx, span := t.tracer.Start(ctx, name, options...)
+// start starts a span below another one, or one of a trace of its own below none.
+func (t *Tracer) start(above trace.SpanContext, name string, options ...trace.SpanStartOption) *Span {
+	ctx, span := t.tracer.Start(trace.ContextWithRemoteSpanContext(context.Background(), above), name, options...)
 	headers := propagation.MapCarrier{}
 	w3c.Inject(ctx, headers)
 	s := &Span{span: span, trace: &change.Trace{Parent: headers[change.TraceParentHeader]}}
@@ -117,18 +128,24 @@ func (t *Tracer) start(ctx context.Context, name string, options ...trace.SpanSt
 	return s
 }
 
-// parent reads the trace context of headers; no context when there is none, or
-// none that can be read.
-func parent(headers map[string]string) (ctx context.Context, sampled bool) {
+// parent reads the trace context of headers; false when there is none, or none
+// that can be read.
+func parent(headers map[string]string) (trace.SpanContext, bool) {
 	if headers[change.TraceParentHeader] == "" {
-		return nil, false
+		return trace.SpanContext{}, false
 	}
-	ctx = w3c.Extract(context.Background(), propagation.MapCarrier(headers))
-	sc := trace.SpanContextFromContext(ctx)
-	if !sc.IsValid() {
-		return nil, false
+	sc := trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier(headers)))
+	return sc, sc.IsValid()
+}
+
+// ID gives the id of the trace that headers belong to, as 32 hex digits, for a
+// log line; empty without one.
+func ID(headers map[string]string) string {
+	from, known := parent(headers)
+	if !known {
+		return ""
 	}
-	return ctx, sc.IsSampled()
+	return from.TraceID().String()
 }
 
 // Entity gives the attribute that stands for an entity: a hash of its id, or

@@ -16,7 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Headers of every record.
+// Headers of every record. One of a traced change has W3C trace context beside them.
 const (
 	ServiceHeader = "weir-service"
 	VersionHeader = "weir-version"
@@ -212,6 +212,12 @@ func (s *Sink) message(c *change.Change) *message.Message {
 		VersionHeader:         strconv.FormatUint(uint64(c.Version), 10),
 		KeyHeader:             c.Key,
 		OpHeader:              string(c.Op),
+	}
+	if t := c.Trace; t != nil {
+		msg.Metadata[change.TraceParentHeader] = t.Parent
+		if t.State != "" {
+			msg.Metadata[change.TraceStateHeader] = t.State
+		}
 	}
 	if s.opts.Tombstones && c.Op == change.Retract {
 		msg.Metadata[transport.NullMetadata] = "1"

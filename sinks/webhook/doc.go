@@ -15,7 +15,9 @@
 // (github.com/standard-webhooks/standard-webhooks); every attempt is signed
 // anew, by every configured secret, so that secrets can be rotated: add the new
 // one, let the receiver change over, take the old one away. Without a secret
-// there is no signature.
+// there is no signature. A change of a traced event has traceparent, and
+// tracestate if there is one, after W3C trace context; they are not signed, and
+// may differ between attempts.
 //
 // Requests about different entities run side by side, up to a limit. An entity
 // has one request in flight, and its changes go in order; after a failure that

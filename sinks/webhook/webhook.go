@@ -273,6 +273,13 @@ func (s *Sink) request(ctx context.Context, c *change.Change) (*http.Request, er
 	if req.Header.Get("User-Agent") == "" {
 		req.Header.Set("User-Agent", userAgent)
 	}
+	if t := c.Trace; t != nil {
+		// Not signed: it is about this attempt, and proxies may change it.
+		req.Header.Set(change.TraceParentHeader, t.Parent)
+		if t.State != "" {
+			req.Header.Set(change.TraceStateHeader, t.State)
+		}
+	}
 	now := s.now()
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Idempotency-Key", c.Key)

@@ -1,0 +1,35 @@
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/config"
+)
+
+const tracedCustomer = `customer: acme
+projections: {ripeness: {fields: {id: id}, deliver: {archive: {file: {path: out.jsonl}}}}}
+`
+
+func TestTracing(t *testing.T) {
+	load := func(tracing string) *config.Config {
+		c, err := config.Load(write(t, map[string]string{
+			"weir.yaml":           "sources: {lab: {file: {path: lab.jsonl}, entity: id}}\ncustomers: [customers/*.yaml]\n" + tracing,
+			"customers/acme.yaml": tracedCustomer,
+		}), env)
+		require.NoError(t, err)
+		return c
+	}
+	require.Nil(t, load("").Tracing, "off by default")
+	defaults := load("tracing: {otlp: {endpoint: \"http://127.0.0.1:4318\"}}").Tracing
+	require.InDelta(t, 0.01, float64(defaults.Sample), 0)
+	require.Equal(t, "weir", defaults.ServiceName)
+	require.Equal(t, 10*time.Second, defaults.OTLP.Timeout.D())
+	require.False(t, defaults.EntityIDs)
+	for text, want := range map[string]float64{"0": 0, "1": 1, "0.25": 0.25, "1e-3": 0.001, `"0.5"`: 0.5, "\"${EMPTY:-1}\"": 1} {
+		require.InDelta(t, want, float64(load("tracing: {otlp: {endpoint: \"https://otel.example/x\"}, sample: "+text+"}").Tracing.Sample), 0, text)
+	}
+	require.Equal(t, load("").Fingerprint(), load("tracing: {otlp: {endpoint: \"http://127.0.0.1:4318\"}}").Fingerprint(), "no decision depends on it")
+}

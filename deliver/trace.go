@@ -1,0 +1,63 @@
+package deliver
+
+import (
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/tracing"
+)
+
+// traced ends the span of a change, if it has one, when it was handled.
+func (d *Deliverer) traced(c *change.Change, span *tracing.Span, err error) {
+	if span == nil {
+		return
+	}
+	span.Set(d.opt.Tracer.Entity(c.Entity), tracing.VersionKey.String(c.Version.String()))
+	if err != nil {
+		span.Fail("not delivered")
+	}
+	span.End()
+}
+
+// follow remembers the span of a change of the batch that is in hand.
+func (d *Deliverer) follow(v *delivery) {
+	if v.span == nil {
+		return
+	}
+	if d.spans == nil {
+		d.spans = map[*change.Trace]*tracing.Span{}
+	}
+	d.spans[v.change.Trace] = v.span
+}
+
+// became notes what became of a change, if it is traced.
+func (d *Deliverer) became(c *change.Change, outcome string) {
+	if c.Trace != nil {
+		d.spans[c.Trace].Set(tracing.OutcomeKey.String(outcome))
+	}
+}
+
+// writeSpan starts the span of one write to the sink.
+func (d *Deliverer) writeSpan(todo []change.Change) *tracing.Span {
+	if d.spans == nil {
+		return nil
+	}
+	var spans []*tracing.Span
+	for i := range todo {
+		if s := d.spans[todo[i].Trace]; s != nil {
+			spans = append(spans, s)
+		}
+	}
+	span := d.opt.Tracer.Batch("deliver batch", spans, len(todo))
+	if span != nil {
+		span.Set(tracing.ServiceKey.String(d.opt.Service))
+	}
+	return span
+}
+
+// written ends the span of a write to the sink.
+func written(span *tracing.Span, err error) {
+	if span != nil && err != nil {
+		span.Fail(sinks.Classify(err).Class.String())
+	}
+	span.End()
+}
