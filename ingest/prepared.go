@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -62,6 +63,9 @@ func (p *Prepared) Under(claim store.ClaimID) {
 	p.t.record.Event.Claim = claim.String()
 	p.t.gate.EventID = ""
 }
+
+// Record is what a stage would append to the inbox; it is not changed.
+func (p *Prepared) Record() inbox.Record { return p.t.record }
 
 // fingerprint hashes length-prefixed parts, so that no two lists of them meet.
 func (s *Shape) fingerprint(meta message.Metadata, null bool, value canonicaltree.Digest) (sum [32]byte) {
