@@ -41,11 +41,9 @@ func newEnding(timeout time.Duration) *ending {
 // begin starts the clock. It may be called again, and concurrently.
 func (e *ending) begin() {
 	e.once.Do(func() {
-		eighth := e.timeout / 8
-		time.AfterFunc(2*eighth, e.ingest.end)
-		time.AfterFunc(4*eighth, e.decide.end)
-		time.AfterFunc(6*eighth, e.deliver.end)
-		time.AfterFunc(7*eighth, e.over.end)
+		for l, percent := range map[*limit]time.Duration{&e.ingest: 25, &e.decide: 50, &e.deliver: 70, &e.over: 90} {
+			time.AfterFunc(e.timeout*percent/100, l.end)
+		}
 	})
 }
 

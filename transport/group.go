@@ -174,6 +174,8 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	}
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
 	opts = append(opts,
+		// Close asks it to leave once more, under no other context than this.
+		kgo.WithContext(gc.Limit),
 		kgo.ConsumerGroup(gc.ID),
 		kgo.Balancers(kgo.CooperativeStickyBalancer()),
 		kgo.SessionTimeout(gc.SessionTimeout),

@@ -18,7 +18,7 @@ import (
 )
 
 // grace is how long connections that nobody uses have for an orderly end.
-const grace = time.Second
+const grace = 500 * time.Millisecond
 
 // Pool is a pgxpool.Pool with another Close. It may be used concurrently.
 type Pool struct {
@@ -53,8 +53,8 @@ func New(ctx context.Context, config *pgxpool.Config) (*Pool, error) {
 }
 
 // Close waits for calls under way, which keep their connections, and ends all
-// connections. Those whose server does not take part in that are cut after a
-// second. It may be called twice.
+// connections. Those whose server does not take part in that are cut after
+// half a second. It may be called twice.
 func (p *Pool) Close() {
 	closed := make(chan struct{})
 	go func() {

@@ -108,7 +108,7 @@ func TestCloseWaitsForCallsUnderWay(t *testing.T) {
 	select {
 	case <-closed:
 		require.Fail(t, "Close did not wait")
-	case <-time.After(2500 * time.Millisecond): // more than two times the grace
+	case <-time.After(1200 * time.Millisecond): // more than two times the grace
 	}
 	close(answer)
 	require.NoError(t, <-result)

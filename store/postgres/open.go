@@ -142,7 +142,7 @@ func (s *Store) Ping(ctx context.Context) error {
 	return failed("ping", s.pool.Ping(ctx))
 }
 
-// Close waits for calls under way and closes all connections, for about a second
+// Close waits for calls under way and closes all connections, for half a second
 // where the server does not answer. It may be called twice.
 func (s *Store) Close() error {
 	s.pool.Close()
