@@ -1,0 +1,249 @@
+package events
+
+import (
+	"context"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// row is one event of a request, and what becomes of it.
+type row struct {
+	value  []byte
+	meta   message.Metadata
+	event  *ingest.Prepared // nil when it is refused or skipped
+	key    string           // "" when it has none
+	result Result
+
+	claimed store.Claimed  // of a row with a key
+	answer  store.Response // of an accepted row or a duplicate, with a key
+	refusal *ingest.Refusal
+	first   *row  // an earlier row of the request with the same key and content
+	lost    error // why it is not known to be durable
+}
+
+// prepare takes the row's event apart; index is absent for a single event.
+func (s *Source) prepare(value []byte, meta message.Metadata, index *int, wrong error) *row {
+	r := &row{value: value, meta: meta, result: Result{Index: index}}
+	if wrong != nil {
+		r.refuse(wrong)
+		return r
+	}
+	shape := s.Shape
+	identity, cloud := meta[ceIdentity]
+	if cloud && identity != "" && shape.EventID == (ingest.Locator{}) {
+		shape.EventID = ingest.Locator{Header: ceIdentity}
+	}
+	if value == nil && (shape.Format == "" || shape.Format == ingest.JSON) && !shape.IsDelete(meta.Get(shape.Operation.Header)) {
+		r.refuse(&ingest.Refusal{Code: "no_payload", Reason: "the event has no data, and no operation in an attribute that says that it is a delete"})
+		return r
+	}
+	event, err := shape.Prepare(value, meta)
+	if err != nil {
+		r.refuse(err)
+		return r
+	}
+	if event.Skipped() {
+		r.result.Status = Skipped
+		return r
+	}
+	r.event = event
+	r.result.EventID, r.result.Entity = event.EventID(), event.Entity()
+	if id := event.EventID(); id != "" {
+		r.key = eventKey(s.Name, id)
+	}
+	return r
+}
+
+// Keys of the ledger begin with what they are, so that none is another's.
+func eventKey(source, id string) string { return "event:" + source + ":" + id }
+func requestKey(key string) string      { return "key:" + key }
+func rowKey(key string, i int) string   { return fmt.Sprintf("row:%d:%s", i, key) }
+
+func (r *row) refuse(err error) {
+	refusal := ingest.RefusalOf(err)
+	r.result.Status, r.result.Reason = Invalid, refusal.Code+": "+refusal.Reason
+	r.refusal = refusal
+}
+
+// take claims the keys of rows, appends what is theirs to do, and completes the
+// claims. Every row has a result then, or says why it is lost. An error is one
+// of the ledger: no row has a result that counts.
+func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*row) error {
+	if err := h.begin(ctx, tenant, rows); err != nil {
+		h.abandon(ctx, tenant, claims(rows))
+		return err
+	}
+	crash.At(crash.FrontBegun, s.Name)
+	var todo []*row
+	var messages []*message.Message
+	for _, r := range rows {
+		if r.event == nil || r.first != nil || r.result.Status != "" {
+			continue
+		}
+		if r.key != "" {
+			r.event.Under(r.claimed.ID)
+		}
+		m := message.NewMessage("", r.value)
+		m.Metadata = r.meta
+		m.SetContext(ingest.WithPrepared(ctx, r.event))
+		todo, messages = append(todo, r), append(messages, m)
+	}
+	for i, err := range s.Push.Push(ctx, messages...) {
+		if r := todo[i]; err != nil {
+			r.lost = err
+		} else {
+			r.result.Status = Accepted
+		}
+	}
+	crash.At(crash.FrontAppended, s.Name)
+	err := h.complete(ctx, tenant, todo)
+	if err != nil {
+		h.abandon(ctx, tenant, claims(todo))
+	}
+	for _, r := range rows {
+		if r.first != nil {
+			r.follow()
+		}
+		h.metrics.count(s.Name, r.result.Status)
+	}
+	return err
+}
+
+// begin claims keys: of rows with one key the first does, and the others are
+// what the ledger would say of them if they came after it.
+func (h *Handler) begin(ctx context.Context, tenant string, rows []*row) error {
+	pending := make([]*row, 0, len(rows))
+	for _, r := range rows {
+		if r.event != nil && r.key != "" {
+			pending = append(pending, r)
+		}
+	}
+	for len(pending) > 0 {
+		firsts := map[string]*row{}
+		var asked, others []*row
+		var intents []store.Intent
+		for _, r := range pending {
+			if firsts[r.key] != nil {
+				others = append(others, r)
+				continue
+			}
+			firsts[r.key] = r
+			asked = append(asked, r)
+			intents = append(intents, store.Intent{Key: r.key, Fingerprint: r.event.Fingerprint()})
+		}
+		claimed, err := h.ledger.begin(ctx, tenant, intents)
+		if err != nil {
+			return err
+		}
+		for i, r := range asked {
+			r.found(claimed[i])
+		}
+		pending = nil
+		for _, r := range others {
+			first := firsts[r.key]
+			stored := first.event.Fingerprint()
+			if first.claimed.State == store.ClaimConflict {
+				stored = first.claimed.Fingerprint
+			}
+			switch {
+			case r.event.Fingerprint() != stored:
+				r.found(store.Claimed{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: stored})
+			case first.claimed.State == store.ClaimConflict:
+				pending = append(pending, r) // its content is what the key stands for
+			default:
+				r.first = first
+			}
+		}
+	}
+	return nil
+}
+
+// found notes what the ledger has under the row's key.
+func (r *row) found(c store.Claimed) {
+	r.claimed = c
+	if c.State != store.ClaimConflict {
+		r.result.ID = c.ID.String()
+	}
+	switch c.State {
+	case store.ClaimDone:
+		r.result.Status, r.answer = Duplicate, c.Response
+	case store.ClaimBusy:
+		r.result.Status, r.result.Reason = Busy, "another request with this key is under way"
+	case store.ClaimConflict:
+		given := r.event.Fingerprint()
+		r.result.Status, r.result.Reason = Conflicting, "the key stands for another event"
+		r.result.Fingerprint, r.result.Stored = hex.EncodeToString(given[:]), hex.EncodeToString(c.Fingerprint[:])
+	}
+}
+
+// follow gives a row what its first one got.
+func (r *row) follow() {
+	first := r.first
+	r.lost, r.answer, r.claimed = first.lost, first.answer, first.claimed
+	r.result.ID, r.result.Status, r.result.Reason = first.result.ID, first.result.Status, first.result.Reason
+	if r.result.Status == Accepted {
+		r.result.Status = Duplicate
+	}
+}
+
+// complete stores the answers of accepted rows and ends the leases of lost ones.
+func (h *Handler) complete(ctx context.Context, tenant string, rows []*row) error {
+	var done []store.Completion
+	var lost []store.ClaimID
+	var accepted []*row
+	for _, r := range rows {
+		switch {
+		case r.key == "":
+		case r.lost != nil:
+			lost = append(lost, r.claimed.ID)
+		default:
+			answer := r.result
+			answer.Index = nil
+			accepted = append(accepted, r)
+			done = append(done, store.Completion{ID: r.claimed.ID, Response: store.Response{Status: http.StatusAccepted, Body: encode(answer)}})
+		}
+	}
+	h.abandon(ctx, tenant, lost)
+	if len(done) == 0 {
+		return nil
+	}
+	answers, err := h.ledger.complete(ctx, tenant, done)
+	if err != nil {
+		return err
+	}
+	for i, r := range accepted {
+		r.answer = answers[i]
+	}
+	return nil
+}
+
+// claims are those that rows have begun.
+func claims(rows []*row) (ids []store.ClaimID) {
+	for _, r := range rows {
+		if r.claimed.State == store.ClaimStarted || r.claimed.State == store.ClaimResumed {
+			ids = append(ids, r.claimed.ID)
+		}
+	}
+	return ids
+}
+
+// abandonTime bounds the end of leases, which the next request would otherwise
+// wait for.
+const abandonTime = 2 * time.Second
+
+func (h *Handler) abandon(ctx context.Context, tenant string, ids []store.ClaimID) {
+	if len(ids) == 0 {
+		return
+	}
+	// The request's own time may be what is over.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
+	defer cancel()
+	h.ledger.abandon(ctx, tenant, ids)
+}
