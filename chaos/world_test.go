@@ -34,36 +34,6 @@ const (
 	pace = 40 * time.Millisecond
 )
 
-// acme and beta are the customers of the harness's distributed configuration
-// with short pauses between attempts.
-const acme = `
-customer: acme
-projections:
-  ripeness:
-    when: doc.origin in ["EC", "CO"]
-    fields:
-      banana_id: id
-      ripeness.level: lab.level
-      kind: {const: banana}
-    deliver:
-      warehouse: {clickhouse: {url: "%s", table: acme_ripeness, linger: 20ms}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
-      hook: {webhook: {url: "%s", secret: "%s", timeout: 2s}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
-  list:
-    fields: {banana_id: id, grade: {path: grade, default: none}}
-    deliver:
-      current: {postgres: {url: "%s", table: acme_list}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
-`
-
-const beta = `
-customer: beta
-projections:
-  stock:
-    fields: {id: id, weight: weight, items: "items.#.name", place: place}
-    deliver:
-      history: {postgres: {url: "%s", table: beta_stock, mode: append, columns: {doc: {type: json, path: "@this"}}}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
-      feed: {kafka: {topic: "%sfeed"}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
-`
-
 // world is all that a test has running.
 type world struct {
 	t         *testing.T
@@ -113,8 +83,8 @@ func newWorld(t *testing.T, seed uint64) *world {
 	customer := behindURL(targetServer, c.Target)
 	w.project = harness.NewProject(t, map[string]string{
 		"weir.yaml":           fmt.Sprintf(harness.DistributedMain, behindURL(storeServer, c.Store), behind(valkeyServer, valkey.Address), "chaos:", advertised, c.Prefix),
-		"customers/acme.yaml": fmt.Sprintf(acme, behindURL(clickServer, c.Clickhouse), behindURL(hookServer, w.hook.URL()), harness.WebhookSecret, customer),
-		"customers/beta.yaml": fmt.Sprintf(beta, customer, c.Prefix),
+		"customers/acme.yaml": fmt.Sprintf(harness.DistributedAcme, behindURL(clickServer, c.Clickhouse), behindURL(hookServer, w.hook.URL()), harness.WebhookSecret, customer),
+		"customers/beta.yaml": fmt.Sprintf(harness.DistributedBeta, customer, c.Prefix),
 	})
 	w.load = load{cluster: c, random: rand.New(rand.NewPCG(seed, 1)), news: make(chan struct{}, 1)}
 	t.Cleanup(w.keepLogs)

@@ -119,7 +119,7 @@ customers: ["customers/*.yaml"]
 admin: {listen: "127.0.0.1:0"}
 `
 
-// DistributedAcme is the first customer.
+// DistributedAcme is the first customer, with short pauses between attempts.
 const DistributedAcme = `
 customer: acme
 projections:
@@ -130,23 +130,23 @@ projections:
       ripeness.level: lab.level
       kind: {const: banana}
     deliver:
-      warehouse: {clickhouse: {url: "%s", table: acme_ripeness, linger: 20ms}}
-      hook: {webhook: {url: "%s", secret: "%s"}, retry: {min_backoff: 20ms, max_backoff: 200ms}}
+      warehouse: {clickhouse: {url: "%s", table: acme_ripeness, linger: 20ms}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+      hook: {webhook: {url: "%s", secret: "%s", timeout: 2s}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
   list:
     fields: {banana_id: id, grade: {path: grade, default: none}}
     deliver:
-      current: {postgres: {url: "%s", table: acme_list}}
+      current: {postgres: {url: "%s", table: acme_list}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
 `
 
-// DistributedBeta is the second customer.
+// DistributedBeta is the second customer, with short pauses between attempts.
 const DistributedBeta = `
 customer: beta
 projections:
   stock:
     fields: {id: id, weight: weight, items: "items.#.name", place: place}
     deliver:
-      history: {postgres: {url: "%s", table: beta_stock, mode: append, columns: {doc: {type: json, path: "@this"}}}}
-      feed: {kafka: {topic: "%sfeed"}}
+      history: {postgres: {url: "%s", table: beta_stock, mode: append, columns: {doc: {type: json, path: "@this"}}}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
+      feed: {kafka: {topic: "%sfeed"}, retry: {min_backoff: 20ms, max_backoff: 500ms}}
 `
 
 // Distributed is the model of the distributed configuration.
