@@ -193,13 +193,13 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	crash.At(crash.DecideBatch, "")
 	ids, err := l.d.opt.Store.Decide(within, store.Decision{
 		Revision: plan.Revision, Moves: moves, Entities: entities, Published: published,
-	}, func(stored []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+	}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 		crash.At(crash.DecideBegun, "")
 		var out store.Outcome
 		seen = newWatch(l.d.opt.Noise)
-		evaluations := make([]*evaluation, len(stored))
-		for i := range stored {
-			ev, err := newEvaluation(plan, stored[i])
+		evaluations := make([]*evaluation, len(loaded.Entities))
+		for i := range loaded.Entities {
+			ev, err := newEvaluation(plan, loaded.Entities[i])
 			if err != nil {
 				return out, store.WithClass(err, store.Fatal)
 			}

@@ -103,11 +103,11 @@ func (b *broken) CompareAndSwap(ctx context.Context, checks []store.Check) ([]bo
 	return passed, nil
 }
 
-func (b *broken) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
 	switch b.defect {
 	case blindSwap:
-		return b.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
-			out, err := decide(entities, lookup)
+		return b.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+			out, err := decide(loaded, lookup)
 			if err == nil {
 				err = others(ctx)
 			}
@@ -126,12 +126,12 @@ func (b *broken) Decide(ctx context.Context, d store.Decision, decide func([]sto
 }
 
 // decideUnfenced decides without a watermark: it only follows.
-func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
 	moves := d.Moves
 	d.Moves = nil
 	var outbox []store.OutboxBatch
-	_, err := b.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
-		out, err := decide(entities, lookup)
+	_, err := b.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+		out, err := decide(loaded, lookup)
 		outbox, out.Outbox = out.Outbox, nil
 		return out, err
 	})

@@ -287,16 +287,16 @@ func (w watched) TakeOver(ctx context.Context, all []store.Partition, token stor
 	return found, err
 }
 
-func (w watched) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (w watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
 	ins := make([]input, len(d.Moves))
 	for i, m := range d.Moves {
 		ins[i] = input{Kind: advance, Entity: watermark(m.Partition), Token: m.Token, From: m.From, To: m.To}
 	}
 	end := w.p.begin(owners, ins)
 	begun := false
-	ids, err := w.Store.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+	ids, err := w.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 		begun = true
-		return decide(entities, lookup)
+		return decide(loaded, lookup)
 	})
 	outs := make([]output, len(ins))
 	for i := range outs {

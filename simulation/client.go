@@ -138,7 +138,7 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 	return taken, nil
 }
 
-func (c *client) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
 	rules := c.p.w.rules
 	lane := c.of(d.Moves[0].Partition)
 	if c.p.w.fault(lane.dice, "decide fenced for nothing", 0.3) {
@@ -149,8 +149,8 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func([]sto
 		if rules.NoWatermark {
 			c.Memory.forge(d.Moves)
 		}
-		ids, err = c.Memory.Decide(ctx, d, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
-			out, err := decide(entities, lookup)
+		ids, err = c.Memory.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+			out, err := decide(loaded, lookup)
 			if rules.NoOutbox {
 				outbox, out.Outbox = len(out.Outbox), nil
 			}

@@ -33,6 +33,7 @@ func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
 		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{}, rows: map[store.Key]store.Row{},
 		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
+		decided: map[store.ClaimID]change.Version{},
 	}}
 }
 
@@ -52,6 +53,7 @@ type state struct {
 	audits    []store.Audit    // ascending id
 	auditID   int64
 	positions map[[2]string]store.SourcePosition
+	decided   map[store.ClaimID]change.Version
 }
 
 type mark struct {
@@ -64,6 +66,7 @@ func (s state) clone() state {
 	s.letters, s.audits = slices.Clone(s.letters), slices.Clone(s.audits)
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.rows, s.keys, s.positions = maps.Clone(s.rows), maps.Clone(s.keys), maps.Clone(s.positions)
+	s.decided = maps.Clone(s.decided)
 	return s
 }
 
@@ -246,7 +249,7 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 }
 
 // Decide implements store.Decisions.
-func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
 	err = m.run(ctx, func() error {
 		s := &m.state
 		if n := len(s.revisions); n == 0 || s.revisions[n-1].Number != d.Revision {
@@ -263,7 +266,7 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func([]sto
 			entities[i] = s.entities[id]
 			entities[i].ID = id
 		}
-		out, err := decide(entities, func(keys []store.Key) ([]store.Row, error) {
+		out, err := decide(store.Loaded{Entities: entities, Decided: s.decidedOf(d.Claims)}, func(keys []store.Key) ([]store.Row, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -282,6 +285,20 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func([]sto
 		return nil
 	})
 	return ids, err
+}
+
+// decidedOf gives those of claims that had their effect.
+func (s *state) decidedOf(claims []store.ClaimID) map[store.ClaimID]change.Version {
+	var decided map[store.ClaimID]change.Version
+	for _, id := range claims {
+		if v, ok := s.decided[id]; ok {
+			if decided == nil {
+				decided = map[store.ClaimID]change.Version{}
+			}
+			decided[id] = v
+		}
+	}
+	return decided
 }
 
 // check compares watermarks.
@@ -315,6 +332,14 @@ func (s *state) valid(d store.Decision, out store.Outcome) error {
 	for _, w := range out.Swaps {
 		row := s.rows[w.Key]
 		if row.Found == w.Insert || row.Found && ((row.Content == nil) != (w.Old == nil) || !bytes.Equal(row.Content, w.Old)) {
+			return store.ErrFenced
+		}
+	}
+	if _, distinct := store.SortDecided(out.Claims); !distinct {
+		return bug("memory: a claim has its effect twice in one transaction")
+	}
+	for _, c := range out.Claims {
+		if _, twice := s.decided[c.ID]; twice {
 			return store.ErrFenced
 		}
 	}
@@ -358,6 +383,9 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	s.drop(d.Moves, d.Published)
 	s.addLetters(out.Letters)
 	s.settle(out.Settled)
+	for _, c := range out.Claims {
+		s.decided[c.ID] = c.Version
+	}
 	for _, a := range out.Audit {
 		s.auditID++
 		a.ID, a.Time, a.Detail = s.auditID, now(), bytes.Clone(a.Detail)

@@ -2,7 +2,10 @@ package store
 
 import (
 	"context"
+	"errors"
 	"time"
+
+	"github.com/google/uuid"
 
 	"github.com/seed-86dfc502/weir/change"
 )
@@ -11,6 +14,33 @@ import (
 // time is when it was made. An event of the inbox that came in under a claim
 // carries its id, and decide lets each claim have its effect once.
 type ClaimID [16]byte
+
+// String gives the text form of a UUID (RFC 9562, section 4).
+func (id ClaimID) String() string { return uuid.UUID(id).String() }
+
+// Made is when the claim was made, to the millisecond, by the store's clock.
+func (id ClaimID) Made() time.Time {
+	var ms int64
+	for _, b := range id[:6] {
+		ms = ms<<8 | int64(b)
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// Month is the first moment of the month in UTC that the claim was made in.
+func (id ClaimID) Month() time.Time { return MonthOf(id.Made()) }
+
+// ParseClaimID reads the text form of a UUIDv7.
+func ParseClaimID(text string) (ClaimID, error) {
+	id, err := uuid.Parse(text)
+	if err != nil {
+		return ClaimID{}, err
+	}
+	if len(text) != len(uuid.Nil.String()) || id.Version() != 7 || id.Variant() != uuid.RFC4122 {
+		return ClaimID{}, errors.New("not the text form of a UUIDv7")
+	}
+	return ClaimID(id), nil
+}
 
 // Intent is a request that wants to have an effect once: the first use of its
 // key wins.
@@ -61,11 +91,23 @@ type Completion struct {
 	Response Response
 }
 
-// LedgerStats are for metrics.
+// LedgerStats are for metrics and operators.
 type LedgerStats struct {
-	Held             int64     // claims that are kept, an estimate where counting is dear
-	OldestInProgress time.Time // zero when none is in progress
+	Held int64 // claims that are kept, an estimate where counting is dear
+	// OldestInProgress is when the oldest claim was made that an attempt is under
+	// way for: that has a lease and no response. Zero when there is none.
+	OldestInProgress time.Time
+	Months           []LedgerMonth // that have partitions, the oldest first
 }
+
+// LedgerMonth is one partition of the ledger.
+type LedgerMonth struct {
+	Month time.Time // its first moment, in UTC
+	Held  int64     // as LedgerStats.Held
+}
+
+// End is the first moment after the month.
+func (m LedgerMonth) End() time.Time { return m.Month.AddDate(0, 1, 0) }
 
 // Ledger is the memory of the front door: which keys were used, for what, and
 // what they were answered. Claims are kept per tenant; a tenant's calls reach no
@@ -77,11 +119,13 @@ type LedgerStats struct {
 // it, and the effect may be repeated: decide applies it once, see
 // Decision.Claims.
 type Ledger interface {
-	// BeginClaims looks for each key, in one transaction, and claims it for lease
-	// if it is new, or if the lease of an attempt without response is over. Keys
-	// whose claim was made more than keep ago count as new. Answers are in the
-	// order of intents; no key twice in one call. Of any number of concurrent
-	// calls with one key exactly one starts or resumes it.
+	// BeginClaims looks for each key and claims it for lease if it is new, or if
+	// the lease of an attempt without response is over. Keys whose claim was made
+	// at least keep ago count as new. Answers are in the order of intents; no key
+	// twice in one call, which is Fatal, and a key or tenant that cannot be kept is
+	// Poison. Of any number of concurrent calls with one key, by whichever
+	// processes, exactly one starts or resumes it, also where a month begins.
+	// After an error some keys may be claimed, as if their attempts had died.
 	BeginClaims(ctx context.Context, tenant string, intents []Intent, lease, keep time.Duration) ([]Claimed, error)
 	// CompleteClaims stores responses of claims, whichever attempt made them. The
 	// first response stays: the answers, in order, are those that are stored now.
@@ -90,16 +134,22 @@ type Ledger interface {
 	// AbandonClaims ends the leases of claims without response, so that the next
 	// request need not wait. Others are passed over.
 	AbandonClaims(ctx context.Context, tenant string, ids []ClaimID) error
-	// FindClaim gives the claim of a key; ErrNotFound.
+	// FindClaim gives the newest claim of a key that is kept, without claiming
+	// anything: done, busy, or resumed when the next Begin would resume it.
+	// ErrNotFound.
 	FindClaim(ctx context.Context, tenant, key string) (Claimed, error)
-	// RetainClaims drops the partitions of which every claim was made before the
-	// given time, makes those of this and the next month, and tells how many
-	// were dropped. Any process may call it at any time.
+	// RetainClaims drops the months that ended before the given time or at it, so
+	// that every claim of theirs was made before, makes what the store needs for
+	// this and the next month, and tells how many months were dropped. Any process
+	// may call it at any time. It waits for transactions under way; Retry when
+	// that takes too long.
 	RetainClaims(ctx context.Context, before time.Time) (dropped int, err error)
+	// LedgerStats reads them over all tenants.
 	LedgerStats(ctx context.Context) (LedgerStats, error)
 }
 
-// Decided is where a claim had its effect.
+// Decided is where a claim had its effect: the version of the record that was
+// decided, whatever became of it.
 type Decided struct {
 	ID      ClaimID
 	Version change.Version

@@ -15,6 +15,7 @@ type Operator interface {
 	Reports
 	CheckRows
 	Imports
+	Ledger
 
 	// ServiceRows pages through the dam rows of one service in ascending byte
 	// order of their entities: those after the given one.

@@ -150,9 +150,19 @@ type Decision struct {
 	Moves []Move
 	// Entities are loaded, in this order; no id twice.
 	Entities []string
+	// Claims are looked up; nil costs nothing.
+	Claims []ClaimID
 	// Published are ids of outbox rows of these partitions to delete: their
 	// publish was acknowledged to this owner.
 	Published []int64
+}
+
+// Loaded is what a decision transaction found.
+type Loaded struct {
+	Entities []Entity // in the order of Decision.Entities
+	// Decided are those of Decision.Claims that had their effect before; nil when
+	// there is none. A claim that the ledger does not keep any more is not in it.
+	Decided map[ClaimID]change.Version
 }
 
 // Outcome is what a decision transaction ends with.
@@ -165,6 +175,10 @@ type Outcome struct {
 	// Settled says what became of dead letters that were replayed. Letters that
 	// were settled before stay as they are; ids that are not there are passed over.
 	Settled []Settled
+	// Claims that have their effect by this, none twice, which is Fatal. ErrFenced
+	// when another decision was first. Claims of months that the ledger dropped
+	// are passed over.
+	Claims []Decided
 }
 
 // Settled is what became of a dead letter that was replayed.
@@ -186,7 +200,7 @@ type Decisions interface {
 	TakeOver(ctx context.Context, partitions []Partition, token Token) ([]TakenOver, error)
 
 	// Decide runs one decision transaction: check revision and watermarks, load
-	// entities, call decide, write its outcome, commit durably. It gives the ids
+	// entities and decided claims, call decide, write its outcome, commit durably. It gives the ids
 	// of Outcome.Outbox in their order. decide may be called again when the
 	// store repeats a transaction that certainly did not commit. An error of
 	// decide ends the transaction and is returned as it is.
@@ -197,7 +211,7 @@ type Decisions interface {
 	// in Moves, or a key that is swapped twice, is Fatal.
 	//
 	// After an error of class Unknown the transaction may have been committed.
-	Decide(ctx context.Context, d Decision, decide func(entities []Entity, lookup Lookup) (Outcome, error)) ([]int64, error)
+	Decide(ctx context.Context, d Decision, decide func(loaded Loaded, lookup Lookup) (Outcome, error)) ([]int64, error)
 
 	// Discard deletes acknowledged outbox rows without a decision, under the
 	// same watermark check (From and To equal). Calling it again does no harm.

@@ -50,7 +50,7 @@ func BenchmarkPlan(b *testing.B) {
 			}
 		}
 		_, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: part, From: int64(at), To: int64(at + 1000), Token: store.Token{1}}}},
-			func([]store.Entity, store.Lookup) (store.Outcome, error) { return out, nil })
+			func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil })
 		require.NoError(b, err)
 	}
 	candidate := load(b, "level: level", "level: level, weight: weight", `["EC", "CO"]`, `["EC"]`)

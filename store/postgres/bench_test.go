@@ -158,11 +158,12 @@ func BenchmarkDecide(b *testing.B) {
 						}
 						written, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Entities: ids, Published: published,
 							Moves: []store.Move{{Partition: p, From: from, To: from + int64(events), Token: token}},
-						}, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+						}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 							rows, err := lookup(keys)
 							if err != nil {
 								return store.Outcome{}, err
 							}
+							entities := loaded.Entities
 							out := store.Outcome{Entities: entities, Outbox: []store.OutboxBatch{{Partition: p, Changes: make([]byte, 300*changed*events)}}}
 							for i := range entities {
 								entities[i].Docs = docs

@@ -121,17 +121,17 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 }
 
 // Decide implements store.Decisions.
-func (s *Store) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failed("decide", err)
 	}
 	defer release(conn)
-	entities, err := startDecision(ctx, conn, d)
+	loaded, err := startDecision(ctx, conn, d)
 	if err != nil {
 		return nil, err
 	}
-	out, err := decide(entities, func(keys []store.Key) ([]store.Row, error) {
+	out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
 		rows, err := lookup(ctx, conn, sqlLookup, keys)
 		return rows, failed("look up dam rows", err)
 	})
@@ -141,9 +141,11 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func([]stor
 	return finishDecision(ctx, conn, d, out)
 }
 
-// startDecision is the first round trip: begin, revision, watermarks, entities.
-func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) ([]store.Entity, error) {
+// startDecision is the first round trip: begin, revision, watermarks, entities,
+// claims.
+func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (store.Loaded, error) {
 	var revision, moved int64
+	var decided map[store.ClaimID]change.Version
 	entities := make([]store.Entity, len(d.Entities))
 	place := make(map[string]int, len(d.Entities))
 	for i, id := range d.Entities {
@@ -173,16 +175,19 @@ func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) ([
 			return rows.Err()
 		})
 	}
+	if len(d.Claims) > 0 {
+		queueLoadDecided(b, d.Claims, &decided)
+	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return nil, failed("decide: begin", err)
+		return store.Loaded{}, failed("decide: begin", err)
 	}
 	switch {
 	case revision != d.Revision:
-		return nil, failed("decide", store.ErrSuperseded)
+		return store.Loaded{}, failed("decide", store.ErrSuperseded)
 	case moved != int64(len(d.Moves)):
-		return nil, failed("decide", store.ErrFenced)
+		return store.Loaded{}, failed("decide", store.ErrFenced)
 	}
-	return entities, nil
+	return store.Loaded{Entities: entities, Decided: decided}, nil
 }
 
 // finishDecision is the last round trip: all writes and COMMIT. Entities come
@@ -222,6 +227,9 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, o
 	queueLetters(b, out.Letters)
 	queueSettled(b, out.Settled)
 	queueAudits(b, out.Audit)
+	if err := queuePutDecided(b, out.Claims); err != nil {
+		return nil, err
+	}
 	queueCommit(b)
 	results := conn.SendBatch(ctx, b)
 	crash.At(crash.DecideWritten, "")

@@ -46,7 +46,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			require.NoError(t, err)
 			decide := func(from int64) error {
 				_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
-					func([]store.Entity, store.Lookup) (store.Outcome, error) {
+					func(store.Loaded, store.Lookup) (store.Outcome, error) {
 						if from == 1 {
 							proxy.arm(c.cut)
 						}
@@ -123,7 +123,7 @@ func TestServerKilled(t *testing.T) {
 	require.NoError(t, err)
 	decide := func(from int64, during func()) error {
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
-			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				during()
 				return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p0, Changes: []byte("x")}}}, nil
 			})

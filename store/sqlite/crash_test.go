@@ -38,7 +38,7 @@ func writeUntilKilled(path string) error {
 	}
 	for next := int64(0); ; next++ {
 		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: crashPartition, From: next, To: next + 1, Token: store.Token{1}}}},
-			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				return store.Outcome{Outbox: []store.OutboxBatch{{Partition: crashPartition, Changes: []byte(strconv.FormatInt(next, 10))}}}, nil
 			})
 		if err != nil {
@@ -93,7 +93,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	decide := func() error {
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: crashPartition, To: 1, Token: store.Token{1}}}},
-			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				return store.Outcome{
 					Entities: []store.Entity{{ID: "e"}},
 					Outbox:   []store.OutboxBatch{{Partition: crashPartition, Changes: make([]byte, 1<<20)}},

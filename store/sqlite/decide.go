@@ -87,13 +87,13 @@ func collect(rows *sql.Rows, err error, scan func() error) error {
 
 // Decide implements store.Decisions. decide runs under the file's write lock:
 // it must not call this store, except by its look-up.
-func (s *Store) Decide(ctx context.Context, d store.Decision, decide func([]store.Entity, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
 	err = s.write(ctx, "decide", func(t tx) error {
-		entities, err := t.start(d)
+		loaded, err := t.start(d)
 		if err != nil {
 			return failed("decide: begin", err)
 		}
-		out, err := decide(entities, func(keys []store.Key) ([]store.Row, error) {
+		out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, failed("look up dam rows", err)
 			}
@@ -116,20 +116,21 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func([]stor
 	return ids, nil
 }
 
-// start checks revision and watermarks and loads entities.
-func (t tx) start(d store.Decision) ([]store.Entity, error) {
+// start checks revision and watermarks and loads entities and claims.
+func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 	var revision int64
 	if err := t.conn.QueryRowContext(t.ctx, sqlRevision).Scan(&revision); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return nil, err
+		return loaded, err
 	}
 	if revision != d.Revision {
-		return nil, store.ErrSuperseded
+		return loaded, store.ErrSuperseded
 	}
 	if err := t.move(d.Moves); err != nil {
-		return nil, err
+		return loaded, err
 	}
 	entities := make([]store.Entity, len(d.Entities))
-	return entities, each(t.ctx, t.conn, sqlEntity, len(entities), func(i int, statement *sql.Stmt) (err error) {
+	loaded.Entities = entities
+	err = each(t.ctx, t.conn, sqlEntity, len(entities), func(i int, statement *sql.Stmt) (err error) {
 		if err := holdable(d.Entities[i]); err != nil {
 			return err
 		}
@@ -139,6 +140,10 @@ func (t tx) start(d store.Decision) ([]store.Entity, error) {
 		}
 		return err
 	})
+	if err == nil {
+		loaded.Decided, err = t.loadDecided(d.Claims)
+	}
+	return loaded, err
 }
 
 // finish writes the outcome.
@@ -175,6 +180,9 @@ func (t tx) finish(d store.Decision, out store.Outcome) ([]int64, error) {
 		return nil, err
 	}
 	if err := t.settle(out.Settled); err != nil {
+		return nil, err
+	}
+	if err := t.putDecided(out.Claims); err != nil {
 		return nil, err
 	}
 	return ids, t.addAudits(out.Audit)

@@ -37,6 +37,7 @@ type Store struct {
 	path    string
 	writer  *sql.DB // one connection
 	readers *sql.DB
+	now     func() time.Time // of claims
 }
 
 var _ store.Store = (*Store)(nil)
@@ -69,7 +70,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, failed("open", errors.Join(err, writer.Close()))
 	}
 	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
-	s := &Store{path: o.Path, writer: writer, readers: readers}
+	s := &Store{path: o.Path, writer: writer, readers: readers, now: time.Now}
 	// The first connection creates the file and sets its journal mode.
 	if err := patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
 		return nil, failed("open", errors.Join(err, s.Close()))

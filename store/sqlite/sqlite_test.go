@@ -63,7 +63,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
 	require.NoError(t, err)
 	ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p, To: 3, Token: store.Token{1}}}},
-		func([]store.Entity, store.Lookup) (store.Outcome, error) {
+		func(store.Loaded, store.Lookup) (store.Outcome, error) {
 			return store.Outcome{
 				Swaps:  []store.Swap{{Key: k, Insert: true, New: change.Retracted(), Version: 7}},
 				Outbox: []store.OutboxBatch{{Partition: p, Changes: []byte("x")}},
@@ -86,7 +86,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	move := []store.Move{{Partition: p, From: 3, To: 3, Token: store.Token{2}}}
 	require.NoError(t, s.Discard(t.Context(), move, ids))
 	later, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: move},
-		func([]store.Entity, store.Lookup) (store.Outcome, error) {
+		func(store.Loaded, store.Lookup) (store.Outcome, error) {
 			return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p, Changes: []byte("y")}}}, nil
 		})
 	require.NoError(t, err)

@@ -23,8 +23,8 @@ var decideTests = []test{
 			Revision: revision,
 			Moves:    []store.Move{{Partition: p0, From: 0, To: 9, Token: token}},
 			Entities: []string{"banana-2", "banana-1"},
-		}, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
-			assert.Equal(t, []store.Entity{{ID: "banana-2"}, {ID: "banana-1"}}, entities)
+		}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+			assert.Equal(t, []store.Entity{{ID: "banana-2"}, {ID: "banana-1"}}, loaded.Entities)
 			keys := []store.Key{{Service: service, Entity: "banana-1"}, {Service: service, Entity: "banana-2"}}
 			for range 2 { // it may be called more than once
 				rows, err := lookup(keys)
@@ -65,10 +65,10 @@ var decideTests = []test{
 		require.NoError(t, err)
 		second := store.Entity{ID: "x", Version: version(2), Deleted: time.UnixMilli(5).UTC()}
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"w", "x", "y"}},
-			func(entities []store.Entity, _ store.Lookup) (store.Outcome, error) {
+			func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
 				want := first
 				want.Found = true // and the documents byte for byte: member order and literals stay
-				assert.Equal(t, []store.Entity{{ID: "w"}, want, {ID: "y"}}, entities)
+				assert.Equal(t, []store.Entity{{ID: "w"}, want, {ID: "y"}}, loaded.Entities)
 				return store.Outcome{Entities: []store.Entity{second}}, nil
 			})
 		require.NoError(t, err)
@@ -79,8 +79,8 @@ var decideTests = []test{
 	}},
 	{"empty decision", func(t *testing.T, f *fixture) {
 		revision := f.revision()
-		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(entities []store.Entity, lookup store.Lookup) (store.Outcome, error) {
-			assert.Empty(t, entities)
+		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+			assert.Empty(t, loaded.Entities)
 			rows, err := lookup(nil)
 			assert.Empty(t, rows)
 			return store.Outcome{}, err
@@ -105,7 +105,7 @@ var decideTests = []test{
 			for _, moves := range [][]store.Move{{bad}, {good, bad}, {bad, good}} {
 				called := false
 				_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: moves, Entities: []string{"banana-1"}},
-					func([]store.Entity, store.Lookup) (store.Outcome, error) {
+					func(store.Loaded, store.Lookup) (store.Outcome, error) {
 						called = true
 						return everything(moves[0].Partition, service, version(1)), nil
 					})
@@ -151,7 +151,7 @@ var decideTests = []test{
 		activated := make(chan error, 1)
 		before := false
 		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
-			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				go func() {
 					_, err := f.b.Activate(t.Context(), []byte("other"), false)
 					activated <- err
@@ -184,7 +184,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		mine := errors.New("mine")
 		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
-		_, err := f.a.Decide(t.Context(), d, func([]store.Entity, store.Lookup) (store.Outcome, error) { return store.Outcome{}, mine })
+		_, err := f.a.Decide(t.Context(), d, func(store.Loaded, store.Lookup) (store.Outcome, error) { return store.Outcome{}, mine })
 		assert.Same(t, mine, err)
 		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err, "nothing was written by the first")
@@ -194,7 +194,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
 		assert.Panics(t, func() {
-			_, _ = f.a.Decide(t.Context(), d, func([]store.Entity, store.Lookup) (store.Outcome, error) { panic("bug") })
+			_, _ = f.a.Decide(t.Context(), d, func(store.Loaded, store.Lookup) (store.Outcome, error) { panic("bug") })
 		})
 		_, err := f.b.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err)

@@ -139,7 +139,7 @@ var purgeTests = []test{
 		require.NoError(t, err)
 		var purged error
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"e"}},
-			func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				ctx, cancel := boundedContext(t)
 				defer cancel()
 				_, purged = f.b.PurgeEntities(ctx, time.Unix(2, 0), 10)

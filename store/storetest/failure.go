@@ -49,7 +49,7 @@ var poisonTests = []test{
 		}
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: d.Moves, Entities: []string{"a\x00b"}}, writes(store.Outcome{}))
 		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
-		_, err = f.a.Decide(t.Context(), d, func(_ []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+		_, err = f.a.Decide(t.Context(), d, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 			_, err := lookup([]store.Key{{Service: service, Entity: "a\x00b"}})
 			return store.Outcome{}, err
 		})
@@ -115,7 +115,7 @@ var cancelTests = []test{
 		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
 		for range 5 { // and no connection or lock is lost by it
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := f.a.Decide(ctx, d, func([]store.Entity, store.Lookup) (store.Outcome, error) {
+			_, err := f.a.Decide(ctx, d, func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				cancel()
 				return everything(p0, service, version(1)), nil
 			})

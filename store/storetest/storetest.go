@@ -91,8 +91,8 @@ func (f *fixture) own(s store.Store, letter byte, partitions ...store.Partition)
 }
 
 // writes gives a callback that writes out whatever it finds.
-func writes(out store.Outcome) func([]store.Entity, store.Lookup) (store.Outcome, error) {
-	return func([]store.Entity, store.Lookup) (store.Outcome, error) { return out, nil }
+func writes(out store.Outcome) func(store.Loaded, store.Lookup) (store.Outcome, error) {
+	return func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil }
 }
 
 // state is all that a decision can write, as far as a reader sees it.

@@ -76,7 +76,7 @@ var swapTests = []test{
 			_, moved = f.b.CompareAndSwap(ctx, []store.Check{{Key: k, Content: content("B"), Version: version(2)}})
 		}()
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
-			func(_ []store.Entity, lookup store.Lookup) (store.Outcome, error) {
+			func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 				rows, err := lookup([]store.Key{k})
 				close(read)
 				<-proceed

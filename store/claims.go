@@ -1,0 +1,98 @@
+package store
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// What follows is shared by the implementations of Ledger.
+
+// maxClaimKey bounds a key, in bytes: with tenant and month it must fit in an
+// entry of an index (a third of PostgreSQL's page).
+const (
+	maxClaimKey    = 1300
+	maxClaimTenant = 256
+)
+
+// CheckIntents refuses what BeginClaims cannot take.
+func CheckIntents(tenant string, intents []Intent) error {
+	if err := CheckTenant(tenant); err != nil {
+		return err
+	}
+	keys := make(map[string]bool, len(intents))
+	for i := range intents {
+		key := intents[i].Key
+		if !claimable(key, maxClaimKey) {
+			return WithClass(errors.New("the key of a claim is empty, too long, or no legible text"), Poison)
+		}
+		if keys[key] {
+			return WithClass(errors.New("a key is claimed twice in one call"), Fatal)
+		}
+		keys[key] = true
+	}
+	return nil
+}
+
+// CheckTenant refuses a tenant that the ledger cannot keep.
+func CheckTenant(tenant string) error {
+	if !claimable(tenant, maxClaimTenant) {
+		return WithClass(errors.New("the tenant of a claim is empty, too long, or no legible text"), Poison)
+	}
+	return nil
+}
+
+func claimable(text string, most int) bool {
+	return text != "" && len(text) <= most && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
+}
+
+// SortDecided gives decided claims in the order of their ids, in which every
+// decision writes them, and whether none is in it twice.
+func SortDecided(claims []Decided) (sorted []Decided, distinct bool) {
+	sorted = slices.SortedFunc(slices.Values(claims), func(a, b Decided) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i].ID == sorted[i-1].ID {
+			return sorted, false
+		}
+	}
+	return sorted, true
+}
+
+// MonthOf is the first moment of t's month in UTC.
+func MonthOf(t time.Time) time.Time {
+	t = t.UTC()
+	return time.Date(t.Year(), t.Month(), 1, 0, 0, 0, 0, time.UTC)
+}
+
+// ClaimRow is a claim as it is stored.
+type ClaimRow struct {
+	ID          ClaimID
+	Fingerprint [32]byte
+	Made        time.Time
+	LeasedUntil time.Time
+	Answered    bool
+	Response    Response // when Answered
+}
+
+// Expired tells whether the row is over its time, so that its key is new.
+func (r *ClaimRow) Expired(now time.Time, keep time.Duration) bool {
+	return !r.Made.After(now.Add(-keep))
+}
+
+// Claimed is what the row is to somebody who comes at now with a fingerprint.
+// ClaimResumed means that its lease is over and may be taken.
+func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) Claimed {
+	c := Claimed{State: ClaimResumed, ID: r.ID, Fingerprint: r.Fingerprint}
+	switch {
+	case r.Fingerprint != fingerprint:
+		c.State = ClaimConflict
+	case r.Answered:
+		c.State, c.Response = ClaimDone, r.Response
+	case r.LeasedUntil.After(now):
+		c.State, c.Wait = ClaimBusy, r.LeasedUntil.Sub(now)
+	}
+	return c
+}

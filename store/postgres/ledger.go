@@ -1,0 +1,426 @@
+package postgres
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// The ledger is partitioned by month, and a unique index holds within one
+// partition. What makes a key unique beyond it:
+//
+//   - New claims go to the newest month that is open (ledger_months.open), and to
+//     no other. Who writes there holds ledgerLock, shared, from before it reads
+//     which month that is until its transaction ends. A month is opened under the
+//     same lock, exclusively: so no transaction that writes to an earlier month
+//     is under way then, and none begins later. Rows of earlier months are
+//     therefore all committed and seen by the statement that inserts, which
+//     passes over keys that have a live one. No clock is trusted for this, only
+//     the order of the locks.
+//   - Within the open month the unique index decides: ON CONFLICT DO NOTHING
+//     waits for a transaction that is just inserting the key, and the statement
+//     that reads afterwards has a later snapshot and sees its row.
+//   - A row that is over its time in the open month is replaced in place, by a
+//     compare-and-swap on its id.
+//
+// All times are the database's: now(), when the transaction began.
+//
+// Nothing dead-locks: keys are inserted in their order, rows that exist are
+// updated in the order of their ids, never two kinds in one transaction, and
+// who updates waits for nobody who inserts.
+const (
+	sqlTenant   = `SELECT set_config('weir.tenant', $1, true)`
+	sqlPipeline = `SELECT set_config('weir.pipeline', 'on', true)`
+
+	sqlLedgerShared    = `SELECT pg_advisory_xact_lock_shared('ledger'::regclass::oid::bigint)`
+	sqlLedgerExclusive = `SELECT pg_advisory_xact_lock('ledger'::regclass::oid::bigint)`
+
+	// The first day of the month of now().
+	thisMonth = `date_trunc('month', now() AT TIME ZONE 'UTC')::date`
+	// The open month, and the time of what is made in it: a clock that went back
+	// behind its beginning does not count.
+	openMonth = `(SELECT month, greatest(now(), month::timestamp AT TIME ZONE 'UTC') AS made
+ FROM ledger_months WHERE open ORDER BY month DESC LIMIT 1)`
+	// A UUIDv7: 48 bits of milliseconds, the rest from k.random.
+	newClaimID = `encode(substring(int8send(floor(extract(epoch FROM t.made) * 1000)::int8) FROM 3) || k.random, 'hex')::uuid`
+	lease      = `now() + $2::int8 * interval '1 microsecond'`
+	expired    = `now() - $3::int8 * interval '1 microsecond'`
+
+	sqlLedgerNow = `SELECT now(), coalesce((SELECT max(month) FROM ledger_months WHERE open), '0001-01-01')`
+
+	sqlInsertClaims = `
+INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until)
+SELECT t.month, $1, k.key, ` + newClaimID + `, k.fingerprint, t.made, ` + lease + `
+FROM ` + openMonth + ` AS t,
+     unnest($4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY AS k(key, fingerprint, random, n)
+WHERE t.month >= ` + thisMonth + ` AND NOT EXISTS (
+  SELECT FROM ledger o WHERE o.tenant = $1 AND o.key = k.key AND o.month < t.month
+  AND o.month >= date_trunc('month', (` + expired + `) AT TIME ZONE 'UTC')::date AND o.made_at > ` + expired + `)
+ORDER BY k.n
+ON CONFLICT (tenant, key, month) DO NOTHING`
+
+	claimColumns = `l.id, l.fingerprint, l.made_at, l.leased_until, l.status, l.body`
+
+	sqlReadClaims = `
+SELECT k.n, l.month, ` + claimColumns + `
+FROM unnest($2::text[]) WITH ORDINALITY AS k(key, n)
+JOIN ledger l ON l.tenant = $1 AND l.key = k.key
+AND l.month >= date_trunc('month', (` + expired + `) AT TIME ZONE 'UTC')::date`
+
+	sqlResumeClaims = `
+UPDATE ledger l SET leased_until = ` + lease + `
+FROM unnest($3::uuid[], $4::date[], $5::timestamptz[]) AS k(id, month, leased_until)
+WHERE l.tenant = $1 AND l.id = k.id AND l.month = k.month AND l.leased_until = k.leased_until AND l.status IS NULL
+RETURNING l.id`
+
+	sqlReplaceClaims = `
+UPDATE ledger l SET id = ` + newClaimID + `, fingerprint = k.fingerprint, made_at = t.made,
+       leased_until = ` + lease + `, status = NULL, body = NULL
+FROM ` + openMonth + ` AS t, unnest($3::uuid[], $4::date[], $5::bytea[], $6::bytea[]) AS k(id, month, fingerprint, random)
+WHERE l.tenant = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.month
+RETURNING l.id`
+
+	sqlFindClaim = `
+SELECT now(), ` + claimColumns + ` FROM ledger l WHERE l.tenant = $1 AND l.key = $2 ORDER BY l.month DESC LIMIT 1`
+
+	sqlCompleteClaims = `
+UPDATE ledger l SET status = k.status, body = k.body
+FROM unnest($2::uuid[], $3::date[], $4::int4[], $5::bytea[]) AS k(id, month, status, body)
+WHERE l.tenant = $1 AND l.id = k.id AND l.month = k.month AND l.status IS NULL`
+
+	// Those that were answered otherwise before.
+	sqlOtherResponses = `
+SELECT l.id, l.status, l.body
+FROM unnest($2::uuid[], $3::date[], $4::int4[], $5::bytea[]) AS k(id, month, status, body)
+JOIN ledger l ON l.id = k.id AND l.month = k.month
+WHERE l.tenant = $1 AND (l.status <> k.status OR l.body <> k.body)`
+
+	sqlAbandonClaims = `
+UPDATE ledger l SET leased_until = now()
+FROM unnest($2::uuid[], $3::date[]) AS k(id, month)
+WHERE l.tenant = $1 AND l.id = k.id AND l.month = k.month AND l.status IS NULL AND l.leased_until > now()`
+
+	// Few are counted; of many the server's estimate is taken.
+	sqlLedgerMonths = `
+SELECT m.month, CASE WHEN few.n < $1 THEN few.n ELSE greatest(few.n, c.reltuples::int8, pg_stat_get_live_tuples(c.oid)) END
+FROM ledger_months m
+CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM ledger l WHERE l.month = m.month LIMIT $1) AS one) AS few
+JOIN pg_class c ON c.oid = to_regclass('ledger' || to_char(m.month, '_YYYY_MM'))
+ORDER BY m.month`
+
+	sqlOldestClaim = `SELECT min(made_at) FROM ledger WHERE status IS NULL AND leased_until > now()`
+
+	sqlLoadDecided = `
+SELECT d.id, d.version FROM unnest($1::uuid[], $2::date[]) AS k(id, month)
+JOIN ledger_decided d ON d.id = k.id AND d.month = k.month`
+
+	// A month without partition was dropped; nothing is kept of its claims.
+	sqlPutDecided = `
+WITH kept AS (
+  SELECT k.id, k.month, k.version
+  FROM unnest($1::uuid[], $2::date[], $3::int8[]) WITH ORDINALITY AS k(id, month, version, n)
+  JOIN ledger_months m ON m.month = k.month ORDER BY k.n),
+done AS (
+  INSERT INTO ledger_decided (id, month, version) SELECT id, month, version FROM kept
+  ON CONFLICT (id, month) DO NOTHING RETURNING 1)
+SELECT weir_expect((SELECT count(*) FROM done), (SELECT count(*) FROM kept))`
+)
+
+// maxClaimRounds bounds the repetitions of BeginClaims: each is caused by
+// somebody else who got on with one of the keys, or by the begin of a month.
+const maxClaimRounds = 20
+
+var _ store.Ledger = (*Store)(nil)
+
+// pendingClaim is an intent that BeginClaims has no answer for yet.
+type pendingClaim struct {
+	store.Intent
+	place  int    // in the answers
+	random []byte // of the id that it gets if it is new
+	// What was found: the newest row, whose month may not be the open one.
+	row   *store.ClaimRow
+	month time.Time
+}
+
+// BeginClaims implements store.Ledger. New keys and replays take one round
+// trip; a key whose lease or time is over takes two more.
+func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.Intent, leaseFor, keep time.Duration) ([]store.Claimed, error) {
+	if err := store.CheckIntents(tenant, intents); err != nil {
+		return nil, failed("begin claims", err)
+	}
+	leaseFor, keep = leaseFor.Truncate(time.Microsecond), keep.Truncate(time.Microsecond)
+	answers := make([]store.Claimed, len(intents))
+	pending := make([]*pendingClaim, len(intents))
+	random := make([]byte, 10*len(intents))
+	rand.Read(random)
+	for i := range intents {
+		r := random[10*i : 10*i+10]
+		r[0], r[2] = r[0]&0x0f|0x70, r[2]&0x3f|0x80 // version 7, variant 10
+		pending[i] = &pendingClaim{Intent: intents[i], place: i, random: r}
+	}
+	slices.SortFunc(pending, func(a, b *pendingClaim) int { return strings.Compare(a.Key, b.Key) })
+	for range maxClaimRounds {
+		now, month, err := s.insertClaims(ctx, tenant, pending, leaseFor, keep)
+		if err != nil {
+			return nil, err
+		}
+		if month.Before(store.MonthOf(now)) {
+			if err := s.openLedgerMonth(ctx); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		var resume, replace, again []*pendingClaim
+		for _, p := range pending {
+			switch {
+			case p.row == nil || p.row.Expired(now, keep) && !p.month.Equal(month):
+				again = append(again, p) // its partition, or the month, was just changed
+			case bytes.Equal(p.row.ID[6:], p.random):
+				answers[p.place] = store.Claimed{State: store.ClaimStarted, ID: p.row.ID, Fingerprint: p.Fingerprint}
+			case p.row.Expired(now, keep):
+				replace = append(replace, p)
+			default:
+				answers[p.place] = p.row.Claimed(p.Fingerprint, now)
+				if answers[p.place].State == store.ClaimResumed {
+					resume = append(resume, p)
+				}
+			}
+		}
+		lost, err := s.takeClaims(ctx, tenant, resume, replace, leaseFor, answers)
+		if err != nil {
+			return nil, err
+		}
+		if pending = append(again, lost...); len(pending) == 0 {
+			return answers, nil
+		}
+		slices.SortFunc(pending, func(a, b *pendingClaim) int { return strings.Compare(a.Key, b.Key) })
+	}
+	return nil, failed("begin claims", errors.New("others were faster every time"))
+}
+
+// insertClaims inserts the keys that are new and reads what there is then. It
+// gives the time of the transaction and the open month; when that is over,
+// nothing was inserted.
+func (s *Store) insertClaims(ctx context.Context, tenant string, pending []*pendingClaim, leaseFor, keep time.Duration) (now, month time.Time, err error) {
+	n := len(pending)
+	keys, fingerprints, random := make([]string, n), make([][]byte, n), make([][]byte, n)
+	for i, p := range pending {
+		keys[i], fingerprints[i], random[i] = p.Key, p.Fingerprint[:], p.random
+		p.row = nil
+	}
+	err = s.ledgerTrip(ctx, "begin claims", tenant, func(b *pgx.Batch) {
+		b.Queue(sqlLedgerShared)
+		b.Queue(sqlLedgerNow).QueryRow(func(row pgx.Row) error { return row.Scan(&now, &month) })
+		b.Queue(sqlInsertClaims, tenant, leaseFor.Microseconds(), keep.Microseconds(), keys, fingerprints, random)
+		b.Queue(sqlReadClaims, tenant, keys, keep.Microseconds()).Query(func(rows pgx.Rows) error {
+			var i int64
+			var m time.Time
+			for rows.Next() {
+				row, err := scanClaim(rows, &i, &m)
+				if err != nil {
+					return err
+				}
+				if p := pending[i-1]; p.row == nil || p.month.Before(m) {
+					p.row, p.month = row, m
+				}
+			}
+			return rows.Err()
+		})
+	})
+	return now, month, err
+}
+
+// takeClaims resumes and replaces rows that insertClaims found, unless they were
+// changed since, and gives those of which they were.
+func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace []*pendingClaim, leaseFor time.Duration, answers []store.Claimed) (lost []*pendingClaim, err error) {
+	for _, kind := range []struct {
+		claims []*pendingClaim
+		state  store.ClaimState
+	}{{resume, store.ClaimResumed}, {replace, store.ClaimStarted}} {
+		if len(kind.claims) == 0 {
+			continue
+		}
+		slices.SortFunc(kind.claims, func(a, b *pendingClaim) int { return bytes.Compare(a.row.ID[:], b.row.ID[:]) })
+		n := len(kind.claims)
+		ids, months, leases := make([][16]byte, n), make([]time.Time, n), make([]time.Time, n)
+		fingerprints, random := make([][]byte, n), make([][]byte, n)
+		for i, p := range kind.claims {
+			ids[i], months[i], leases[i] = p.row.ID, p.month, p.row.LeasedUntil
+			fingerprints[i], random[i] = p.Fingerprint[:], p.random
+		}
+		taken := make(map[[10]byte]store.ClaimID, n) // by the end of the id, which identifies it as well
+		err := s.ledgerTrip(ctx, "begin claims", tenant, func(b *pgx.Batch) {
+			if kind.state == store.ClaimResumed {
+				b.Queue(sqlResumeClaims, tenant, leaseFor.Microseconds(), ids, months, leases).Query(collectTaken(taken))
+			} else {
+				b.Queue(sqlLedgerShared) // the open month stays so
+				b.Queue(sqlReplaceClaims, tenant, leaseFor.Microseconds(), ids, months, fingerprints, random).Query(collectTaken(taken))
+			}
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, p := range kind.claims {
+			end := [10]byte(p.row.ID[6:])
+			if kind.state == store.ClaimStarted {
+				end = [10]byte(p.random)
+			}
+			id, ok := taken[end]
+			if !ok {
+				lost = append(lost, p)
+				continue
+			}
+			answers[p.place] = store.Claimed{State: kind.state, ID: id, Fingerprint: p.Fingerprint}
+		}
+	}
+	return lost, nil
+}
+
+func collectTaken(taken map[[10]byte]store.ClaimID) func(pgx.Rows) error {
+	return func(rows pgx.Rows) error {
+		var id [16]byte
+		_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+			taken[[10]byte(id[6:])] = id
+			return nil
+		})
+		return err
+	}
+}
+
+// scanClaim reads what stands before claimColumns, then these.
+func scanClaim(row pgx.Row, before ...any) (*store.ClaimRow, error) {
+	var c store.ClaimRow
+	var id [16]byte
+	var fingerprint []byte
+	var status *int32
+	if err := row.Scan(append(before, &id, &fingerprint, &c.Made, &c.LeasedUntil, &status, &c.Response.Body)...); err != nil {
+		return nil, err
+	}
+	c.ID = id
+	copy(c.Fingerprint[:], fingerprint)
+	if status != nil {
+		c.Answered, c.Response.Status = true, int(*status)
+	}
+	return &c, nil
+}
+
+// ledgerTrip runs a transaction in one round trip that reaches the rows of one
+// tenant. Its repetition does no harm, so an unknown outcome is an error like
+// any other.
+func (s *Store) ledgerTrip(ctx context.Context, operation, tenant string, queue func(b *pgx.Batch)) error {
+	return s.inOneTrip(ctx, operation, func(b *pgx.Batch) {
+		b.Queue(sqlTenant, tenant)
+		queue(b)
+	})
+}
+
+func (s *Store) inOneTrip(ctx context.Context, operation string, queue func(b *pgx.Batch)) error {
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return failed(operation, err)
+	}
+	defer release(conn)
+	b := new(pgx.Batch)
+	b.Queue(begin)
+	queue(b)
+	queueCommit(b)
+	return failed(operation, conn.SendBatch(ctx, b).Close())
+}
+
+// openLedgerMonth opens this month for claims, see above.
+func (s *Store) openLedgerMonth(ctx context.Context) error {
+	return s.inOneTrip(ctx, "open a month of the ledger", func(b *pgx.Batch) {
+		b.Queue(sqlLedgerExclusive)
+		b.Queue(`SELECT weir_ledger_month(` + thisMonth + `)`)
+		b.Queue(`UPDATE ledger_months SET open = true WHERE month = ` + thisMonth)
+	})
+}
+
+// CompleteClaims implements store.Ledger, in one round trip.
+func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.Completion) ([]store.Response, error) {
+	if err := store.CheckTenant(tenant); err != nil {
+		return nil, failed("complete claims", err)
+	}
+	answers := make([]store.Response, len(done))
+	sorted := slices.SortedFunc(slices.Values(done), func(a, b store.Completion) int { return bytes.Compare(a.ID[:], b.ID[:]) })
+	n := len(sorted)
+	ids, months, status, bodies := make([][16]byte, n), make([]time.Time, n), make([]int32, n), make([][]byte, n)
+	for i, c := range sorted {
+		ids[i], months[i], status[i], bodies[i] = c.ID, c.ID.Month(), int32(c.Response.Status), notNil(c.Response.Body)
+	}
+	others := map[store.ClaimID]store.Response{}
+	err := s.ledgerTrip(ctx, "complete claims", tenant, func(b *pgx.Batch) {
+		b.Queue(sqlCompleteClaims, tenant, ids, months, status, bodies)
+		b.Queue(sqlOtherResponses, tenant, ids, months, status, bodies).Query(func(rows pgx.Rows) error {
+			var id [16]byte
+			for rows.Next() {
+				var r store.Response
+				if err := rows.Scan(&id, &r.Status, &r.Body); err != nil {
+					return err
+				}
+				others[id] = r
+			}
+			return rows.Err()
+		})
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i, c := range done {
+		answers[i] = c.Response
+		if other, ok := others[c.ID]; ok {
+			answers[i] = other
+		}
+	}
+	return answers, nil
+}
+
+// AbandonClaims implements store.Ledger, in one round trip.
+func (s *Store) AbandonClaims(ctx context.Context, tenant string, claims []store.ClaimID) error {
+	if err := store.CheckTenant(tenant); err != nil {
+		return failed("abandon claims", err)
+	}
+	ids, months := claimArrays(claims)
+	return s.ledgerTrip(ctx, "abandon claims", tenant, func(b *pgx.Batch) {
+		b.Queue(sqlAbandonClaims, tenant, ids, months)
+	})
+}
+
+// FindClaim implements store.Ledger.
+func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.Claimed, err error) {
+	if err := store.CheckTenant(tenant); err != nil {
+		return store.Claimed{}, failed("find claim", err)
+	}
+	err = s.ledgerTrip(ctx, "find claim", tenant, func(b *pgx.Batch) {
+		b.Queue(sqlFindClaim, tenant, key).QueryRow(func(row pgx.Row) error {
+			var now time.Time
+			c, err := scanClaim(row, &now)
+			if err == nil {
+				found = c.Claimed(c.Fingerprint, now)
+			}
+			return err
+		})
+	})
+	if err != nil {
+		return store.Claimed{}, err
+	}
+	return found, nil
+}
+
+// claimArrays gives ids in their order, with their months.
+func claimArrays(claims []store.ClaimID) (ids [][16]byte, months []time.Time) {
+	claims = slices.SortedFunc(slices.Values(claims), func(a, b store.ClaimID) int { return bytes.Compare(a[:], b[:]) })
+	ids, months = make([][16]byte, len(claims)), make([]time.Time, len(claims))
+	for i, id := range claims {
+		ids[i], months[i] = id, id.Month()
+	}
+	return ids, months
+}

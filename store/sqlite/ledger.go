@@ -1,0 +1,455 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Each month has two tables of its own, which the first claim of the month
+// makes and RetainClaims drops whole. There is one writer, so a transaction
+// sees everything that was claimed before it. New claims go to the newest month
+// there is, also when the clock went back behind its beginning.
+
+// ledgerMonth is the name of a month: 2026_11.
+type ledgerMonth string
+
+const monthLayout = "2006_01"
+
+func monthOf(t time.Time) ledgerMonth { return ledgerMonth(t.UTC().Format(monthLayout)) }
+
+// first is the first moment of the month.
+func (m ledgerMonth) first() (time.Time, error) { return time.Parse(monthLayout, string(m)) }
+
+func (m ledgerMonth) sql(statement string) string {
+	return strings.NewReplacer("$ledger", "ledger_"+string(m), "$decided", "decided_"+string(m)).Replace(statement)
+}
+
+const (
+	sqlMakeLedger = `
+CREATE TABLE $ledger (
+    n            INTEGER PRIMARY KEY, -- none is ever deleted: the highest is how many there are
+    tenant       TEXT    NOT NULL,
+    key          TEXT    NOT NULL,
+    id           BLOB    NOT NULL UNIQUE, -- a UUIDv7 with the milliseconds of made_at
+    fingerprint  BLOB    NOT NULL,
+    made_at      INTEGER NOT NULL,
+    leased_until INTEGER NOT NULL,
+    status       INTEGER, -- of the response; null until there is one
+    body         BLOB,
+    UNIQUE (tenant, key)
+)`
+	sqlMakeInProgress = `CREATE INDEX $ledger_in_progress ON $ledger (leased_until) WHERE status IS NULL`
+	sqlMakeDecided    = `CREATE TABLE $decided (id BLOB PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID`
+
+	claimColumns = `id, fingerprint, made_at, leased_until, status, body`
+
+	sqlMonths      = `SELECT month FROM ledger_months ORDER BY month DESC`
+	sqlClaim       = `SELECT ` + claimColumns + ` FROM $ledger WHERE tenant = ? AND key = ?`
+	sqlInsertClaim = `INSERT INTO $ledger (tenant, key, id, fingerprint, made_at, leased_until) VALUES (?, ?, ?, ?, ?, ?)`
+
+	sqlReplaceClaim = `
+UPDATE $ledger SET id = ?3, fingerprint = ?4, made_at = ?5, leased_until = ?6, status = NULL, body = NULL
+WHERE tenant = ?1 AND key = ?2`
+
+	sqlLeaseClaim = `UPDATE $ledger SET leased_until = ? WHERE tenant = ? AND id = ?`
+
+	// The second answer is that of whoever was first.
+	sqlCompleteClaim = `
+UPDATE $ledger SET status = coalesce(status, ?3), body = coalesce(body, ?4)
+WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
+
+	sqlAbandonClaim = `UPDATE $ledger SET leased_until = ?3 WHERE tenant = ?1 AND id = ?2 AND status IS NULL AND leased_until > ?3`
+
+	sqlLoadDecided = `SELECT version FROM $decided WHERE id = ?`
+	sqlPutDecided  = `INSERT INTO $decided (id, version) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`
+
+	sqlHeldClaims  = `SELECT coalesce(max(n), 0) FROM $ledger`
+	sqlOldestClaim = `SELECT min(made_at) FROM $ledger WHERE status IS NULL AND leased_until > ?`
+)
+
+var _ store.Ledger = (*Store)(nil)
+
+// BeginClaims implements store.Ledger.
+func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.Intent, lease, keep time.Duration) ([]store.Claimed, error) {
+	if err := store.CheckIntents(tenant, intents); err != nil {
+		return nil, failed("begin claims", err)
+	}
+	answers := make([]store.Claimed, len(intents))
+	err := s.write(ctx, "begin claims", func(t tx) error {
+		now := s.now().Truncate(time.Microsecond)
+		b, err := t.ledger(now, lease, keep)
+		if err != nil {
+			return failed("begin claims", err)
+		}
+		defer b.close()
+		for i, intent := range intents {
+			if answers[i], err = b.begin(tenant, intent); err != nil {
+				return failed("begin claims", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// beginning is a transaction of BeginClaims.
+type beginning struct {
+	tx
+	now, until, made time.Time // made: of new claims
+	keep             time.Duration
+	open             ledgerMonth
+	live             []ledgerMonth // that may hold a claim which is not expired, the newest first: open
+	prepared         map[string]*sql.Stmt
+}
+
+// ledger opens the month of now, if it is not open yet.
+func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error) {
+	b := &beginning{tx: t, now: now, until: now.Add(lease), made: now, keep: keep, open: monthOf(now), prepared: map[string]*sql.Stmt{}}
+	months, err := ledgerMonths(t.ctx, t.conn)
+	if err != nil {
+		return nil, err
+	}
+	if len(months) > 0 && months[0] >= b.open {
+		b.open = months[0]
+		first, err := b.open.first()
+		if err != nil {
+			return nil, err
+		}
+		if b.made.Before(first) {
+			b.made = first
+		}
+	} else {
+		for _, statement := range []string{sqlMakeLedger, sqlMakeInProgress, sqlMakeDecided} {
+			if _, err := t.conn.ExecContext(t.ctx, b.open.sql(statement)); err != nil {
+				return nil, err
+			}
+		}
+		if _, err := t.conn.ExecContext(t.ctx, `INSERT INTO ledger_months (month) VALUES (?)`, string(b.open)); err != nil {
+			return nil, err
+		}
+		months = slices.Insert(months, 0, b.open)
+	}
+	oldest := monthOf(now.Add(-keep))
+	for i, m := range months {
+		if i == 0 || m >= oldest {
+			b.live = append(b.live, m)
+		}
+	}
+	return b, nil
+}
+
+func (b *beginning) close() {
+	for _, statement := range b.prepared {
+		_ = statement.Close()
+	}
+}
+
+// statement prepares a statement on a month's tables, once.
+func (b *beginning) statement(m ledgerMonth, text string) (*sql.Stmt, error) {
+	text = m.sql(text)
+	if s := b.prepared[text]; s != nil {
+		return s, nil
+	}
+	s, err := b.conn.PrepareContext(b.ctx, text)
+	if err == nil {
+		b.prepared[text] = s
+	}
+	return s, err
+}
+
+func (b *beginning) exec(m ledgerMonth, text string, args ...any) error {
+	s, err := b.statement(m, text)
+	if err == nil {
+		_, err = s.ExecContext(b.ctx, args...)
+	}
+	return err
+}
+
+// begin claims one key.
+func (b *beginning) begin(tenant string, intent store.Intent) (store.Claimed, error) {
+	replace := false
+	for _, m := range b.live {
+		statement, err := b.statement(m, sqlClaim)
+		if err != nil {
+			return store.Claimed{}, err
+		}
+		row, err := scanClaim(statement.QueryRowContext(b.ctx, tenant, intent.Key))
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		} else if err != nil {
+			return store.Claimed{}, err
+		}
+		if row.Expired(b.now, b.keep) {
+			replace = replace || m == b.open
+			continue
+		}
+		claimed := row.Claimed(intent.Fingerprint, b.now)
+		if claimed.State == store.ClaimResumed {
+			err = b.exec(m, sqlLeaseClaim, micros(b.until), tenant, row.ID[:])
+		}
+		return claimed, err
+	}
+	id := newClaimID(b.made)
+	statement := sqlInsertClaim
+	if replace {
+		statement = sqlReplaceClaim
+	}
+	err := b.exec(b.open, statement, tenant, intent.Key, id[:], intent.Fingerprint[:], micros(b.made), micros(b.until))
+	return store.Claimed{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}, err
+}
+
+// newClaimID makes a UUIDv7 (RFC 9562, section 5.7).
+func newClaimID(made time.Time) (id store.ClaimID) {
+	rand.Read(id[6:])
+	var ms [8]byte
+	binary.BigEndian.PutUint64(ms[:], uint64(made.UnixMilli()))
+	copy(id[:6], ms[2:])
+	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80 // version 7, variant 10
+	return id
+}
+
+func scanClaim(row scanner) (*store.ClaimRow, error) {
+	var c store.ClaimRow
+	var id, fingerprint []byte
+	var made, leased int64
+	var status *int64
+	if err := row.Scan(&id, &fingerprint, &made, &leased, &status, &c.Response.Body); err != nil {
+		return nil, err
+	}
+	copy(c.ID[:], id)
+	copy(c.Fingerprint[:], fingerprint)
+	c.Made, c.LeasedUntil = fromMicros(made), fromMicros(leased)
+	if status != nil {
+		c.Answered, c.Response.Status = true, int(*status)
+	}
+	return &c, nil
+}
+
+// ledgerMonths gives the months that have tables, the newest first.
+func ledgerMonths(ctx context.Context, q querier) (months []ledgerMonth, err error) {
+	rows, err := q.QueryContext(ctx, sqlMonths)
+	err = collect(rows, err, func() error {
+		var m ledgerMonth
+		err := rows.Scan(&m)
+		months = append(months, m)
+		return err
+	})
+	return months, err
+}
+
+// querier is a connection or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}
+
+// ofMonths calls run for each claim with a prepared statement on the tables of
+// its month; claims of months without tables are passed over.
+func (t tx) ofMonths(n int, id func(i int) store.ClaimID, statement string, run func(i int, s *sql.Stmt) error) error {
+	if n == 0 {
+		return nil
+	}
+	months, err := ledgerMonths(t.ctx, t.conn)
+	if err != nil {
+		return err
+	}
+	byMonth := map[ledgerMonth][]int{}
+	for i := range n {
+		m := monthOf(id(i).Made())
+		byMonth[m] = append(byMonth[m], i)
+	}
+	for _, m := range months {
+		claims := byMonth[m]
+		err := each(t.ctx, t.conn, m.sql(statement), len(claims), func(i int, s *sql.Stmt) error { return run(claims[i], s) })
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// CompleteClaims implements store.Ledger.
+func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.Completion) ([]store.Response, error) {
+	if err := store.CheckTenant(tenant); err != nil {
+		return nil, failed("complete claims", err)
+	}
+	answers := make([]store.Response, len(done))
+	for i := range done {
+		answers[i] = done[i].Response
+	}
+	err := s.write(ctx, "complete claims", func(t tx) error {
+		id := func(i int) store.ClaimID { return done[i].ID }
+		return failed("complete claims", t.ofMonths(len(done), id, sqlCompleteClaim, func(i int, statement *sql.Stmt) error {
+			r := done[i].Response
+			var stored store.Response
+			err := statement.QueryRowContext(t.ctx, tenant, done[i].ID[:], r.Status, notNil(r.Body)).Scan(&stored.Status, &stored.Body)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil // not there any more
+			} else if err != nil {
+				return err
+			}
+			answers[i] = stored
+			return nil
+		}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return answers, nil
+}
+
+// AbandonClaims implements store.Ledger.
+func (s *Store) AbandonClaims(ctx context.Context, tenant string, ids []store.ClaimID) error {
+	if err := store.CheckTenant(tenant); err != nil {
+		return failed("abandon claims", err)
+	}
+	return s.write(ctx, "abandon claims", func(t tx) error {
+		now := micros(s.now())
+		id := func(i int) store.ClaimID { return ids[i] }
+		return failed("abandon claims", t.ofMonths(len(ids), id, sqlAbandonClaim, func(i int, statement *sql.Stmt) error {
+			_, err := t.exec(statement, tenant, ids[i][:], now)
+			return err
+		}))
+	})
+}
+
+// FindClaim implements store.Ledger.
+func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.Claimed, err error) {
+	if err := store.CheckTenant(tenant); err != nil {
+		return store.Claimed{}, failed("find claim", err)
+	}
+	err = s.read(ctx, "find claim", func(t *sql.Tx) error {
+		months, err := ledgerMonths(ctx, t)
+		if err != nil {
+			return err
+		}
+		for _, m := range months {
+			row, err := scanClaim(t.QueryRowContext(ctx, m.sql(sqlClaim), tenant, key))
+			if errors.Is(err, sql.ErrNoRows) {
+				continue
+			} else if err != nil {
+				return err
+			}
+			found = row.Claimed(row.Fingerprint, s.now())
+			return nil
+		}
+		return store.ErrNotFound
+	})
+	return found, err
+}
+
+// RetainClaims implements store.Ledger. What is needed next is made by the
+// first claim that needs it.
+func (s *Store) RetainClaims(ctx context.Context, before time.Time) (dropped int, err error) {
+	err = s.write(ctx, "retain claims", func(t tx) error {
+		dropped = 0
+		months, err := ledgerMonths(t.ctx, t.conn)
+		if err != nil {
+			return failed("retain claims", err)
+		}
+		for _, m := range months {
+			first, err := m.first()
+			if err != nil {
+				return bug("retain claims: %w", err)
+			}
+			if first.AddDate(0, 1, 0).After(before) {
+				continue
+			}
+			for _, statement := range []string{`DROP TABLE $ledger`, `DROP TABLE $decided`} {
+				if _, err := t.conn.ExecContext(t.ctx, m.sql(statement)); err != nil {
+					return failed("retain claims", err)
+				}
+			}
+			if _, err := t.conn.ExecContext(t.ctx, `DELETE FROM ledger_months WHERE month = ?`, string(m)); err != nil {
+				return failed("retain claims", err)
+			}
+			dropped++
+		}
+		return nil
+	})
+	if err != nil {
+		return 0, err
+	}
+	return dropped, nil
+}
+
+// LedgerStats implements store.Ledger. Its counts are exact.
+func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
+	err = s.read(ctx, "ledger statistics", func(t *sql.Tx) error {
+		stats = store.LedgerStats{}
+		months, err := ledgerMonths(ctx, t)
+		if err != nil {
+			return err
+		}
+		now := micros(s.now())
+		for _, m := range slices.Backward(months) {
+			first, err := m.first()
+			if err != nil {
+				return fmt.Errorf("month %s: %w", m, err)
+			}
+			month := store.LedgerMonth{Month: first}
+			if err := t.QueryRowContext(ctx, m.sql(sqlHeldClaims)).Scan(&month.Held); err != nil {
+				return err
+			}
+			stats.Held += month.Held
+			stats.Months = append(stats.Months, month)
+			var oldest *int64
+			if err := t.QueryRowContext(ctx, m.sql(sqlOldestClaim), now).Scan(&oldest); err != nil {
+				return err
+			}
+			if oldest != nil && stats.OldestInProgress.IsZero() {
+				stats.OldestInProgress = fromMicros(*oldest)
+			}
+		}
+		return nil
+	})
+	return stats, err
+}
+
+// loadDecided looks claims up in a decision; nil when none was decided.
+func (t tx) loadDecided(claims []store.ClaimID) (map[store.ClaimID]change.Version, error) {
+	var decided map[store.ClaimID]change.Version
+	id := func(i int) store.ClaimID { return claims[i] }
+	err := t.ofMonths(len(claims), id, sqlLoadDecided, func(i int, statement *sql.Stmt) error {
+		var version int64
+		err := statement.QueryRowContext(t.ctx, claims[i][:]).Scan(&version)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if decided == nil {
+			decided = map[store.ClaimID]change.Version{}
+		}
+		decided[claims[i]] = change.Version(version)
+		return nil
+	})
+	return decided, err
+}
+
+// putDecided writes the claims that have their effect by a decision.
+func (t tx) putDecided(claims []store.Decided) error {
+	if _, distinct := store.SortDecided(claims); !distinct {
+		return bug("a claim has its effect twice in one transaction")
+	}
+	id := func(i int) store.ClaimID { return claims[i].ID }
+	return t.ofMonths(len(claims), id, sqlPutDecided, func(i int, statement *sql.Stmt) error {
+		n, err := t.exec(statement, claims[i].ID[:], int64(claims[i].Version))
+		if err == nil && n == 0 {
+			err = store.ErrFenced
+		}
+		return err
+	})
+}
