@@ -23,6 +23,7 @@ import (
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
@@ -90,6 +91,7 @@ type Pipeline struct {
 	ingestMetrics  *ingest.Metrics
 	decideMetrics  *dam.Metrics
 	deliverMetrics *deliver.Metrics
+	importMetrics  *imports.Metrics
 	gauges         *gauges
 	noise          *sketch.Board   // nil unless the process runs decide
 	tracer         *tracing.Tracer // nil unless the configuration wants traces
@@ -122,6 +124,7 @@ func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc
 // closers close.
 func (p *Pipeline) connect(ctx context.Context) (err error) {
 	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
+	p.importMetrics = imports.NewMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
 	if err := p.openKafka(ctx); err != nil {
 		return fmt.Errorf("kafka: %w", err)

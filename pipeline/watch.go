@@ -199,6 +199,9 @@ func (p *Pipeline) look(running context.Context) {
 			p.gauges.sourceLag.WithLabelValues(s.name).Set(float64(sum(byTopic)))
 		}
 	}
+	if n, err := p.store.OpenImports(ctx); err == nil {
+		p.importMetrics.Open(n)
+	}
 	if counts, err := p.store.CountLetters(ctx); err == nil {
 		for _, stage := range []store.Stage{store.StageIngest, store.StageDecide, store.StageDeliver} {
 			p.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
@@ -285,6 +288,9 @@ func (p *Pipeline) untilIdle(ctx context.Context) bool {
 }
 
 func (p *Pipeline) idle(ctx context.Context) bool {
+	if p.importing(ctx) {
+		return false
+	}
 	for _, s := range p.sources() {
 		switch {
 		case s.file != nil && !s.file.Drained(), s.push != nil && !s.push.Drained(), !s.stage.Idle():
