@@ -3,10 +3,10 @@ package pipeline
 import (
 	"errors"
 	"net"
-	"net/http"
 
 	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/frontdoor"
+	"github.com/seed-86dfc502/weir/frontdoor/events"
 )
 
 // serveAPI starts the listener of the API, if the configuration needs it: its
@@ -17,7 +17,6 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	}
 	server := p.newAPI()
 	p.mountEvents(server)
-	p.mountImports(server)
 	a := p.cfg.API
 	var files *frontdoor.Certificates
 	if t := a.TLS; t != nil {
@@ -108,29 +107,21 @@ func (p *Pipeline) sayReread(what, path string) func(error) {
 
 // mountEvents takes events for the http sources.
 func (p *Pipeline) mountEvents(server *frontdoor.Server) {
-	type target struct {
-		source string
-		http.Handler
-	}
-	byPath := map[string]target{}
+	byPath := map[string]*events.Source{}
 	for _, s := range p.sources() {
 		if s.push != nil {
-			byPath[p.cfg.Sources.Find(s.name).HTTP.Path] = target{s.name, s.push}
+			c := p.cfg.Sources.Find(s.name).HTTP
+			byPath[c.Path] = &events.Source{Name: s.name, Shape: s.shape, Push: s.push, MaxBody: int64(c.MaxBody)}
+			p.eventMetrics.Expect(s.name)
 		}
 	}
 	if len(byPath) == 0 {
 		return
 	}
-	server.Handle("POST /v1/sources/{source}/events", access.Ingest, func(w http.ResponseWriter, r *http.Request, who access.Principal) {
-		t, found := byPath[r.PathValue("source")]
-		if !found {
-			frontdoor.NotFound(w, "there is no such source")
-			return
-		}
-		if !who.May(access.Ingest, t.source) {
-			frontdoor.Forbidden(w, who)
-			return
-		}
-		t.ServeHTTP(w, r)
-	})
+	a := p.cfg.API
+	events.New(events.Options{
+		Source: func(path string) (*events.Source, bool) { s, found := byPath[path]; return s, found },
+		Ledger: p.store, Lease: a.Keys.Lease.D(), Keep: a.Keys.Retention.D(), MaxRows: a.MaxRows,
+		Metrics: p.eventMetrics, Logger: p.log,
+	}).Register(server)
 }

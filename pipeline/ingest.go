@@ -34,7 +34,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 			Shape: shape, Gate: p.gate, Inbox: p.append, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
 			Limit: p.end.ingest.ctx, Logger: p.log, Metrics: p.ingestMetrics, Tracer: p.tracer,
 		})
-		s := &source{name: c.Name, stage: stage}
+		s := &source{name: c.Name, shape: shape, stage: stage}
 		topic, subscriber, closeSource, err := p.subscriber(ctx, c, s)
 		if err != nil {
 			return fail(fmt.Errorf("source %s: %w", c.Name, err))
@@ -70,7 +70,7 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 		})
 		return "file:" + c.Name, s.file, func() { _ = s.file.Close() }, nil
 	case c.HTTP != nil:
-		s.push = sources.NewPush(sources.PushOptions{Name: c.Name, MaxBody: int64(c.HTTP.MaxBody), Headers: headersOf(c)})
+		s.push = sources.NewPush(sources.PushOptions{Name: c.Name})
 		return "http:" + c.Name, s.push, func() { _ = s.push.Close() }, nil
 	}
 	k := p.kafka
@@ -93,15 +93,4 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 		return "", nil, nil, err
 	}
 	return c.Kafka.Topic, s.group.Subscriber(), func() { _ = s.group.Close() }, nil
-}
-
-// headersOf names the headers that a source's events are taken apart by.
-func headersOf(c *config.Source) []string {
-	var names []string
-	for _, l := range []config.Locator{c.Entity, c.EventID, c.Operation, c.Sequence} {
-		if l.Header != "" {
-			names = append(names, l.Header)
-		}
-	}
-	return names
 }

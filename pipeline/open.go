@@ -22,8 +22,8 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/frontdoor/events"
 	"github.com/seed-86dfc502/weir/gate"
-	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
@@ -89,9 +89,9 @@ type Pipeline struct {
 	publishers map[string]message.Publisher // of Kafka sinks, by cluster
 
 	ingestMetrics  *ingest.Metrics
+	eventMetrics   *events.Metrics
 	decideMetrics  *dam.Metrics
 	deliverMetrics *deliver.Metrics
-	importMetrics  *imports.Metrics
 	gauges         *gauges
 	noise          *sketch.Board   // nil unless the process runs decide
 	tracer         *tracing.Tracer // nil unless the configuration wants traces
@@ -123,8 +123,8 @@ func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc
 // connect registers the metrics, and opens the cluster and the store, which the
 // closers close.
 func (p *Pipeline) connect(ctx context.Context) (err error) {
+	p.eventMetrics = events.NewMetrics(p.reg)
 	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
-	p.importMetrics = imports.NewMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
 	if err := p.openKafka(ctx); err != nil {
 		return fmt.Errorf("kafka: %w", err)
