@@ -21,12 +21,6 @@ type PushOptions struct {
 	// again and again. Each event counts 4 KiB beside its own bytes, for what
 	// goes with it; a larger one passes alone. Defaults to 64 MiB.
 	WindowBytes int64
-
-	// Of the plain handler.
-	Token   string
-	Headers []string
-	MaxBody int64
-	Timeout time.Duration
 }
 
 // eventOverhead is what an event in flight costs beside its bytes.
@@ -70,12 +64,6 @@ var (
 func NewPush(opt PushOptions) *Push {
 	if opt.WindowBytes <= 0 {
 		opt.WindowBytes = 64 << 20
-	}
-	if opt.MaxBody <= 0 {
-		opt.MaxBody = 16 << 20
-	}
-	if opt.Timeout <= 0 {
-		opt.Timeout = 30 * time.Second
 	}
 	p := &Push{
 		opt: opt, ready: make(chan struct{}), out: make(chan *message.Message),

@@ -31,14 +31,13 @@ type Source struct {
 	MaxBody int64 // bytes of a request
 }
 
-// headers adds to meta the request's headers that the source's locators read, and
-// its trace context.
+// headers adds to meta the request's headers that the source's locators read.
 func (s *Source) headers(h http.Header, meta message.Metadata) message.Metadata {
 	if meta == nil {
 		meta = message.Metadata{}
 	}
 	for _, name := range []string{
-		s.Shape.Entity.Header, s.Shape.EventID.Header, s.Shape.Operation.Header, s.Shape.Sequence.Header, "traceparent", "tracestate",
+		s.Shape.Entity.Header, s.Shape.EventID.Header, s.Shape.Operation.Header, s.Shape.Sequence.Header,
 	} {
 		if _, there := meta[name]; there || name == "" {
 			continue
