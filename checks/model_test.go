@@ -151,7 +151,7 @@ func TestDecisionsFollowTheModel(t *testing.T) {
 				// Often what stands, often without anything to tell it by.
 				content := rapid.SampledFrom(append(contents, b.last().content, b.last().content)).Draw(t, "content")
 				r := Request{Entity: entity, Content: Given(content)}
-				if n := rapid.IntRange(-12, 20).Draw(t, "event"); n > 0 {
+				if n := rapid.IntRange(-5, 8).Draw(t, "event"); n > 0 {
 					r.EventID = fmt.Sprint("e", n)
 				}
 				sequence := 0

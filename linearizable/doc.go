@@ -19,5 +19,10 @@
 // may take effect at any later time or never. What ended with store.Retry is
 // left out, for the store says that it wrote nothing.
 //
-// The same test must refuse stores that are broken on purpose, see broken.
+// Check services (package checks) are held to the same: processes check, confirm
+// and release on PostgreSQL and on one SQLite file, see checkModel. Their clocks
+// stand still, so that the model knows every version.
+//
+// The same test must refuse stores that are broken on purpose, see
+// broken and blind.
 package linearizable

@@ -77,26 +77,41 @@ type child struct {
 // start starts a process.
 func (w *world) start(ctx context.Context, s settings) *child {
 	w.t.Helper()
+	return launch(ctx, w.t, workerVariable, s, func(e entry) {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		for len(w.logs) <= s.Process {
+			w.logs = append(w.logs, nil)
+		}
+		w.logs[s.Process] = append(w.logs[s.Process], e)
+		w.line(s.Process, e)
+	})
+}
+
+// launch starts this binary as a process with its settings in a variable, and
+// hands over the entries of its log.
+func launch[S, E any](ctx context.Context, t *testing.T, variable string, s S, each func(E)) *child {
+	t.Helper()
 	text, err := json.Marshal(s)
-	require.NoError(w.t, err)
+	require.NoError(t, err)
 	self, err := os.Executable()
-	require.NoError(w.t, err)
+	require.NoError(t, err)
 	command := exec.CommandContext(ctx, self)
-	command.Env = append(os.Environ(), workerVariable+"="+string(text))
+	command.Env = append(os.Environ(), variable+"="+string(text))
 	command.Stderr = os.Stderr
 	out, err := command.StdoutPipe()
-	require.NoError(w.t, err)
-	require.NoError(w.t, command.Start())
+	require.NoError(t, err)
+	require.NoError(t, command.Start())
 	c := &child{command: command, read: make(chan error, 1)}
-	go func() { c.read <- w.follow(s.Process, out) }()
+	go func() { c.read <- follow(out, each) }()
 	return c
 }
 
 // follow reads a process's log to its end.
-func (w *world) follow(process int, out io.Reader) error {
+func follow[E any](out io.Reader, each func(E)) error {
 	decoder := gob.NewDecoder(bufio.NewReader(out))
 	for {
-		var e entry
+		var e E
 		err := decoder.Decode(&e)
 		if errors.Is(err, io.EOF) {
 			return nil
@@ -104,13 +119,7 @@ func (w *world) follow(process int, out io.Reader) error {
 		if err != nil {
 			return err
 		}
-		w.mu.Lock()
-		for len(w.logs) <= process {
-			w.logs = append(w.logs, nil)
-		}
-		w.logs[process] = append(w.logs[process], e)
-		w.line(process, e)
-		w.mu.Unlock()
+		each(e)
 	}
 }
 
@@ -167,7 +176,7 @@ func testAcrossProcesses(t *testing.T) {
 		for {
 			select {
 			case <-cut:
-				cuts += w.cut(cutting)
+				cuts += cutOne(cutting, w.base.URL)
 			case <-cutting.Done():
 				return
 			}
@@ -210,10 +219,10 @@ func testAcrossProcesses(t *testing.T) {
 	require.Positive(t, h.passed)
 }
 
-// cut ends one connection in the middle of a statement or a transaction, if
+// cutOne ends one connection in the middle of a statement or a transaction, if
 // there is one.
-func (w *world) cut(ctx context.Context) int {
-	connection, err := pgx.Connect(ctx, w.base.URL)
+func cutOne(ctx context.Context, url string) int {
+	connection, err := pgx.Connect(ctx, url)
 	if err != nil {
 		return 0
 	}
