@@ -57,29 +57,26 @@ var (
 // References to variables and files have no meaning in this file.
 func LoadTokens(path string, sources []string) (*TokensFile, error) {
 	doc := newDocument(path, &Faults{})
-	file := decodeTokens(doc, doc.read(), sources)
+	return decodeTokens(doc, doc.read(), sources)
+}
+
+// ParseTokens is LoadTokens for a text.
+func ParseTokens(text []byte) (*TokensFile, error) {
+	doc := newDocument("", &Faults{})
+	return decodeTokens(doc, doc.parse(text), nil)
+}
+
+func decodeTokens(doc *document, root ast.Node, sources []string) (*TokensFile, error) {
+	var file TokensFile
+	if root != nil {
+		l := &loader{env: func(string) (string, bool) { return "", false }, confined: true}
+		l.decode(doc, root, &file)
+		checkTokens(doc, &file, sources)
+	}
 	if len(doc.faults.List) > 0 {
 		return nil, doc.faults.sorted()
 	}
-	return file, nil
-}
-
-// CheckTokens gives the faults that LoadTokens would find in a file with this text.
-func CheckTokens(text []byte) []Fault {
-	doc := newDocument("", &Faults{})
-	decodeTokens(doc, doc.parse(text), nil)
-	return doc.faults.sorted().List
-}
-
-func decodeTokens(doc *document, root ast.Node, sources []string) *TokensFile {
-	var file TokensFile
-	if root == nil {
-		return &file
-	}
-	l := &loader{env: func(string) (string, bool) { return "", false }, confined: true}
-	l.decode(doc, root, &file)
-	checkTokens(doc, &file, sources)
-	return &file
+	return &file, nil
 }
 
 func checkTokens(doc *document, file *TokensFile, sources []string) {
@@ -87,7 +84,7 @@ func checkTokens(doc *document, file *TokensFile, sources []string) {
 		doc.faultKey("", "lacks tokens", "a list of tokens, [] for none")
 	}
 	for path, v := range doc.values {
-		if v.unresolved {
+		if !v.plain {
 			doc.fault(path, "is a reference", "the text itself")
 		}
 	}

@@ -35,7 +35,7 @@ type Value[T any] struct {
 
 // Open makes the value; the error is load's. tell hears of every later attempt
 // that ends otherwise than the one before: an error, or nil once the files are
-// good again or have a new content. It must not call Get. Names of files that
+// good again or have changed. It must not call Get. Names of files that
 // change place by a link are followed.
 func Open[T any](paths []string, load func() (T, error), tell func(error)) (*Value[T], error) {
 	return open(paths, load, tell, time.Now)

@@ -51,6 +51,9 @@ func (a *app) tokenNewCommand() *cobra.Command {
 			"  pipeline token new --tenant acme --may check --file tokens.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if e.Tenant == "" || len(e.May) == 0 {
+				return &usageError{errors.New("--tenant and --may are needed")}
+			}
 			if expires != "" {
 				var d config.Duration
 				if err := d.UnmarshalText([]byte(expires)); err != nil || d <= 0 {
@@ -91,20 +94,19 @@ func (a *app) tokenNewCommand() *cobra.Command {
 	f.StringSliceVar(&e.Sources, "source", nil, "sources that it may ingest or import into; * is all")
 	f.StringVar(&expires, "expires", "", "how long it is valid, like 90d; without it, for ever")
 	f.StringVar(&file, "file", "", "add the entry to this file, which is made if it is not there")
-	for _, name := range []string{"tenant", "may"} {
-		_ = c.MarkFlagRequired(name)
-	}
 	return c
 }
 
 // checkEntry refuses what the file of tokens would not take.
 func checkEntry(text []byte) error {
-	var wrong []string
-	for _, f := range config.CheckTokens(text) {
-		wrong = append(wrong, fmt.Sprintf("%s %s; want %s", strings.TrimPrefix(f.Path, "tokens[0]."), f.Problem, f.Want))
+	_, err := config.ParseTokens(text)
+	var faults *config.Faults
+	if !errors.As(err, &faults) {
+		return err
 	}
-	if wrong == nil {
-		return nil
+	var wrong []string
+	for _, f := range faults.List {
+		wrong = append(wrong, fmt.Sprintf("%s %s; want %s", strings.TrimPrefix(f.Path, "tokens[0]."), f.Problem, f.Want))
 	}
 	return errors.New(strings.Join(wrong, "\n"))
 }
@@ -133,7 +135,7 @@ func addToken(path, lines string) error {
 		text = append(text, '\n')
 	}
 	text = append(text, lines...)
-	if len(config.CheckTokens(text)) > 0 {
+	if _, err := config.ParseTokens(text); err != nil {
 		return fmt.Errorf("%s does not end with its list of tokens, one entry per line: add the entry by hand", path)
 	}
 	if target, err := filepath.EvalSymlinks(path); err == nil {
