@@ -164,7 +164,8 @@ type ServerTLS struct {
 
 // Shutdown says how a process ends.
 type Shutdown struct {
-	// Timeout is how long work in hand may take to finish.
+	// Timeout is the longest that a stop may take: work in hand is finished within
+	// it, and what servers keep from finishing comes again.
 	Timeout Duration `yaml:"timeout" default:"20s" range:"1s..10m"`
 }
 
