@@ -15,20 +15,25 @@ import (
 
 // decided is what is stored and sent after some batches about one entity.
 type decided struct {
-	entity store.Entity
-	rows   map[store.Key]store.Row
-	sent   []change.Change
+	entity  store.Entity
+	rows    map[store.Key]store.Row
+	sent    []change.Change
+	letters []store.DeadLetter
+	claims  map[store.ClaimID]change.Version
 }
 
 // decideBatch decides records as one transaction does.
 func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 	ev, err := newEvaluation(p, d.entity)
 	require.NoError(t, err)
+	once := newClaims(claimsOf(batch), d.claims)
+	ev.claims = once
 	var candidates []candidate
 	for _, r := range batch {
 		require.NoError(t, ev.apply(r))
 		candidates = append(candidates, ev.candidates...)
-		ev.candidates = ev.candidates[:0]
+		d.letters = append(d.letters, ev.letters...)
+		ev.candidates, ev.letters = ev.candidates[:0], nil
 	}
 	rows, err := readRows(p, candidates, func(keys []store.Key) ([]store.Row, error) {
 		found := make([]store.Row, len(keys))
@@ -51,6 +56,10 @@ func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 		d.rows[s.Key] = store.Row{Key: s.Key, Found: true, Content: s.New, Version: s.Version}
 	}
 	d.sent = append(d.sent, result.changes...)
+	for _, c := range once.effects() {
+		require.NotContains(t, d.claims, c.ID)
+		d.claims[c.ID] = c.Version
+	}
 }
 
 // I4: how records are cut into batches shows neither in what is sent nor in
@@ -85,11 +94,11 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 			}
 			script = append(script, r)
 		}
-		one := decided{rows: map[store.Key]store.Row{}, entity: store.Entity{ID: "B-007"}}
+		one := newDecided()
 		for _, r := range script {
 			decideBatch(t, plan, &one, []*record{r})
 		}
-		cut := decided{rows: map[store.Key]store.Row{}, entity: store.Entity{ID: "B-007"}}
+		cut := newDecided()
 		for rest := script; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
 			decideBatch(t, plan, &cut, rest[:n])

@@ -172,6 +172,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 			entities = append(entities, r.Entity)
 		}
 	}
+	claimed := claimsOf(batch)
 	var published []int64
 	l.mu.Lock()
 	for _, m := range moves {
@@ -192,22 +193,23 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	span := l.batchSpan(batch)
 	crash.At(crash.DecideBatch, "")
 	ids, err := l.d.opt.Store.Decide(within, store.Decision{
-		Revision: plan.Revision, Moves: moves, Entities: entities, Published: published,
+		Revision: plan.Revision, Moves: moves, Entities: entities, Claims: claimed, Published: published,
 	}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 		crash.At(crash.DecideBegun, "")
 		var out store.Outcome
 		seen = newWatch(l.d.opt.Noise)
+		once := newClaims(claimed, loaded.Decided)
 		evaluations := make([]*evaluation, len(loaded.Entities))
 		for i := range loaded.Entities {
 			ev, err := newEvaluation(plan, loaded.Entities[i])
 			if err != nil {
 				return out, store.WithClass(err, store.Fatal)
 			}
-			ev.watch = seen
+			ev.watch, ev.claims = seen, once
 			evaluations[i] = ev
 		}
 		var candidates []candidate
-		loose := evaluation{plan: plan, counts: newCounts()} // for records that are dead already
+		loose := evaluation{plan: plan, counts: newCounts(), claims: once} // for records that are dead already
 		for _, r := range batch {
 			ev := &loose
 			if r.bad == nil {
@@ -244,6 +246,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		out.Letters = append(out.Letters, result.letters...)
 		out.Settled = append(out.Settled, result.replayed...)
 		letters = out.Letters
+		out.Claims = once.effects()
 		outbox = l.pack(result.changes, result.parts)
 		out.Outbox = outbox
 		crash.At(crash.DecideOutcome, "")

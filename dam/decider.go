@@ -168,6 +168,11 @@ func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
 	if e == nil {
 		return r
 	}
+	if e.Claim != "" && e.Replay == nil {
+		if r.once, err = store.ParseClaimID(e.Claim); err != nil {
+			return bad("malformed", fmt.Errorf("claim: %w", err))
+		}
+	}
 	var content canonicaltree.Digest
 	if e.Op == inbox.Upsert {
 		if r.tree, err = canonicaltree.Parse(e.Payload); err != nil {

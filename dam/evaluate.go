@@ -27,6 +27,7 @@ type record struct {
 	part    int32
 	offset  int64
 	claim   uint64            // of the subscription that handed it out
+	once    store.ClaimID     // the claim of its event; zero without one
 	bad     *store.DeadLetter // set when it cannot be decided
 	span    *tracing.Span     // nil unless it is traced
 	outcome outcome           // of the last attempt to decide it
@@ -104,7 +105,8 @@ type evaluation struct {
 	audit      []store.Audit
 	replayed   []store.Settled // dead letters whose replay was decided here
 	counts     evaluationCounts
-	watch      *watch // nil: nobody wants to know what events change
+	claims     *claims // of the batch; nil when no record of it has one
+	watch      *watch  // nil: nobody wants to know what events change
 }
 
 type evaluationCounts struct {
@@ -136,6 +138,11 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 // apply takes the next record of the entity. An error means that the stored
 // state cannot be worked with; a record that is at fault becomes a dead letter.
 func (ev *evaluation) apply(r *record) error {
+	if r.once != (store.ClaimID{}) && ev.claims.had(r) {
+		ev.count(r, outcomeStale)
+		ev.dirty = ev.trail.stale(r, staleClaim) || ev.dirty
+		return nil
+	}
 	if r.bad != nil {
 		ev.letters = append(ev.letters, *r.bad)
 		ev.count(r, outcomeDead)

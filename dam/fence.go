@@ -66,6 +66,7 @@ const (
 	staleEventID  staleReason = "event_id"
 	staleSequence staleReason = "sequence"
 	staleReplay   staleReason = "replay" // a dead letter that something newer made obsolete
+	staleClaim    staleReason = "claim"  // its claim had its effect already
 )
 
 // clockAllowance is how much the clocks that date a dead letter and an inbox

@@ -37,12 +37,13 @@ const (
 	TrailStaleEventID  = "stale: event id"
 	TrailStaleSequence = "stale: sequence"
 	TrailStaleReplay   = "stale: replay"
+	TrailStaleClaim    = "stale: claim"
 	TrailControl       = "control"
 	TrailDead          = "dead letter"
 )
 
 // trailWords are stored by their index: only ever append.
-var trailWords = [...]string{"", TrailNoise, TrailMerged, TrailStalePosition, TrailStaleEventID, TrailStaleSequence, TrailControl, TrailDead, TrailStaleReplay}
+var trailWords = [...]string{"", TrailNoise, TrailMerged, TrailStalePosition, TrailStaleEventID, TrailStaleSequence, TrailControl, TrailDead, TrailStaleReplay, TrailStaleClaim}
 
 // TrailEntry is one record that was decided for an entity.
 type TrailEntry struct {

@@ -183,6 +183,8 @@ func staleBecause(outcome string) string {
 		return "an event with this id and content was taken already"
 	case dam.TrailStaleSequence:
 		return "its sequence is lower than one that was taken"
+	case dam.TrailStaleClaim:
+		return "its idempotency key had its effect already"
 	case dam.TrailStaleReplay:
 		return "it was a dead letter, and something newer of its source came since"
 	}
