@@ -17,6 +17,7 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	}
 	server := p.newAPI()
 	p.mountEvents(server)
+	p.mountImports(server)
 	a := p.cfg.API
 	var files *frontdoor.Certificates
 	if t := a.TLS; t != nil {

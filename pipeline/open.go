@@ -24,6 +24,7 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/frontdoor/events"
 	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
@@ -92,6 +93,7 @@ type Pipeline struct {
 	eventMetrics   *events.Metrics
 	decideMetrics  *dam.Metrics
 	deliverMetrics *deliver.Metrics
+	importMetrics  *imports.Metrics
 	gauges         *gauges
 	noise          *sketch.Board   // nil unless the process runs decide
 	tracer         *tracing.Tracer // nil unless the configuration wants traces
@@ -125,6 +127,7 @@ func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc
 func (p *Pipeline) connect(ctx context.Context) (err error) {
 	p.eventMetrics = events.NewMetrics(p.reg)
 	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
+	p.importMetrics = imports.NewMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
 	if err := p.openKafka(ctx); err != nil {
 		return fmt.Errorf("kafka: %w", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/sources"
@@ -39,6 +40,7 @@ type parts struct {
 	ingests    []*source
 	delivers   []*deliver.Deliverer
 	outGroup   *transport.Group
+	imports    *imports.Worker // nil unless the process runs ingest
 }
 
 // source is one running source.
@@ -81,6 +83,11 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 			return running, startingFailed(ctx, "ingest", e)
 		}
 		add("ingest", p.end.ingest.ctx, started)
+		started, e = p.whileActive(ctx, "imports", false, p.startImports)
+		if e != nil {
+			return running, startingFailed(ctx, "imports", e)
+		}
+		add("imports", p.end.ingest.ctx, started)
 	}
 	if p.opt.Roles.Decide {
 		p.noise = sketch.NewBoard()
