@@ -18,6 +18,7 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	server := p.newAPI()
 	p.mountEvents(server)
 	p.mountImports(server)
+	stopChecks := p.mountChecks(server)
 	a := p.cfg.API
 	var files *frontdoor.Certificates
 	if t := a.TLS; t != nil {
@@ -25,12 +26,15 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	}
 	addr, closeListener, err := p.serve("api", a.Listen, files, p.tracer.Requests(server))
 	if err != nil {
+		stopChecks(p.end.ingest.ctx)
 		return nil, err
 	}
 	p.log.Info("taking events", "address", addr.String())
 	return func() error {
 		server.Stop()
-		return closeListener()
+		err := closeListener()
+		stopChecks(p.end.ingest.ctx)
+		return err
 	}, nil
 }
 

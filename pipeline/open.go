@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
@@ -94,6 +95,7 @@ type Pipeline struct {
 	decideMetrics  *dam.Metrics
 	deliverMetrics *deliver.Metrics
 	importMetrics  *imports.Metrics
+	checkMetrics   *checks.Metrics
 	gauges         *gauges
 	noise          *sketch.Board   // nil unless the process runs decide
 	tracer         *tracing.Tracer // nil unless the configuration wants traces
@@ -128,6 +130,7 @@ func (p *Pipeline) connect(ctx context.Context) (err error) {
 	p.eventMetrics = events.NewMetrics(p.reg)
 	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
 	p.importMetrics = imports.NewMetrics(p.reg)
+	p.checkMetrics = checks.NewMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
 	if err := p.openKafka(ctx); err != nil {
 		return fmt.Errorf("kafka: %w", err)
