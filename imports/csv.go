@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -51,7 +52,7 @@ type member struct {
 // newDecoder makes one for a file with this header record. The error is a *BadFile.
 func newDecoder(header []byte, o Options) (*decoder, error) {
 	d := &decoder{delim: rune(o.delimiter()), emptyNull: o.EmptyNull, from: bytes.NewReader(nil), root: member{column: -1}}
-	d.in = bufio.NewReaderSize(d.from, piece)
+	d.in = newBuffer(d.from)
 	if !utf8.Valid(header) {
 		return nil, badFile("the header is not valid UTF-8")
 	}
@@ -78,6 +79,10 @@ func newDecoder(header []byte, o Options) (*decoder, error) {
 	}
 	return d, nil
 }
+
+// newBuffer gives a buffer that encoding/csv reads from itself: it makes none of
+// its own over one that is large enough.
+func newBuffer(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, piece) }
 
 // path takes a column's name apart at dots; a backslash before a dot or another
 // backslash takes its meaning away.
@@ -138,7 +143,7 @@ func (m *member) add(path []string, column int) error {
 func (d *decoder) record(text []byte) ([]string, error) {
 	d.from.Reset(text)
 	d.in.Reset(d.from)
-	r := csv.NewReader(d.in) // it reads from d.in itself, which is large enough for it
+	r := csv.NewReader(d.in)
 	r.Comma, r.FieldsPerRecord, r.ReuseRecord = d.delim, -1, true
 	return r.Read()
 }

@@ -1,0 +1,151 @@
+package imports
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func TestColumnsBecomeMembers(t *testing.T) {
+	o := Options{Delimiter: ";", Types: map[string]Type{"weight": Number, "origin.ripe": Bool, "tags": JSON}}
+	d, err := newDecoder([]byte("id;origin.country;weight;origin.ripe;tags;a\\.b;\"quo\"\"ted\"\r\n"), o)
+	require.NoError(t, err)
+	for _, c := range []struct{ row, want string }{
+		{`B-1;EC;1.50;TRUE;"[1,""x""]";dot;q`, `{"id":"B-1","origin":{"country":"EC","ripe":true},"weight":1.50,"tags":[1,"x"],"a.b":"dot","quo\"ted":"q"}`},
+		{`;;;;;;`, `{"id":"","origin":{"country":"","ripe":null},"weight":null,"tags":null,"a.b":"","quo\"ted":""}`},
+		{"\"B\n1\";<é&>;-1e-5;false;\" {} \";\x01;\"\"\"\"", `{"id":"B\n1","origin":{"country":"<é&>","ripe":false},"weight":-1e-5,"tags": {} ,"a.b":"\u0001","quo\"ted":"\""}`},
+	} {
+		got, err := d.decode([]byte("before"), []byte(c.row+"\r\n"))
+		require.NoError(t, err, c.row)
+		require.Equal(t, "before"+c.want, string(got), "literals and the order of columns stay")
+		require.True(t, json.Valid(got[len("before"):]))
+	}
+	for row, reason := range map[string]string{
+		"a;b":                     "the row has 2 cells, the header has 7",
+		";;;;;;;":                 "the row has 8 cells, the header has 7",
+		";;01;;;;":                `the cell of column "weight" is no JSON number`,
+		";; 1;;;;":                `the cell of column "weight" is no JSON number`,
+		";;1 ;;;;":                `the cell of column "weight" is no JSON number`,
+		";;NaN;;;;":               `the cell of column "weight" is no JSON number`,
+		";;;yes;;;":               `the cell of column "origin.ripe" is neither true nor false`,
+		";;;;{;;":                 `the cell of column "tags" is no JSON value`,
+		"\xff;;;;;;":              "the row is not valid UTF-8",
+		`a"b;;;;;;`:               "a quote stands in a cell that does not begin with one",
+		`"ab"c;;;;;;`:             "a quoted cell has no end, or something stands behind its end",
+		`"abc;;;;;;`:              "a quoted cell has no end, or something stands behind its end",
+		"B-secret;;secret!;;;;\n": `the cell of column "weight" is no JSON number`,
+	} {
+		_, err := d.decode(nil, []byte(row))
+		require.EqualError(t, err, reason, row)
+	}
+	o.EmptyNull = true
+	d, err = newDecoder([]byte("id;weight;tags;origin.ripe"), o)
+	require.NoError(t, err)
+	got, err := d.decode(nil, []byte(";;;"))
+	require.NoError(t, err)
+	require.Equal(t, `{"id":null,"weight":null,"tags":null,"origin":{"ripe":null}}`, string(got))
+}
+
+func TestHeadersThatCannotBe(t *testing.T) {
+	for header, reason := range map[string]string{
+		"a,a":                          `column 2 ("a"): another column has the same place`,
+		"a.b,a":                        `column 2 ("a"): another column has the same place`,
+		"a,a.b":                        `column 2 ("a.b"): another column has the same place`,
+		"a,":                           `column 2 (""): its name is empty, or a part of it`,
+		"a..b":                         `column 1 ("a..b"): its name is empty, or a part of it`,
+		"a\xff":                        "the header is not valid UTF-8",
+		"a,\"b":                        "the header is no record of CSV: a quoted cell has no end, or something stands behind its end",
+		strings.Repeat("a.", 64) + "a": `column 1 ("` + strings.Repeat("a.", 32) + `…"): its name nests deeper than 64`,
+	} {
+		_, err := newDecoder([]byte(header), Options{})
+		var bad *BadFile
+		require.ErrorAs(t, err, &bad, header)
+		require.Equal(t, reason, bad.Reason, header)
+	}
+	_, err := newDecoder([]byte("a,b"), Options{Types: map[string]Type{"c": Number}})
+	require.EqualError(t, err, `a type is given for the column "c", which the header does not have`)
+}
+
+func TestOptions(t *testing.T) {
+	require.Equal(t, `{}`, string(Options{}.Encode()))
+	require.Equal(t, Options{}.Encode(), Options{Delimiter: ",", Types: map[string]Type{"a": String}}.Encode(), "what is the default anyway makes no other job")
+	o := Options{Delimiter: "\t", Types: map[string]Type{"b": Number, "a": Bool, "c:d": JSON}, EmptyNull: true}
+	require.NoError(t, o.Check(CSV))
+	require.Error(t, o.Check(JSONL))
+	back, err := DecodeOptions(o.Encode())
+	require.NoError(t, err)
+	require.Equal(t, o, back)
+	types, err := ParseTypes("b:number,a:bool,c:d:json")
+	require.NoError(t, err)
+	require.Equal(t, o.Types, types)
+	for _, wrong := range []string{"a", ":number", "a:number,a:bool", ","} {
+		_, err := ParseTypes(wrong)
+		require.Error(t, err, wrong)
+	}
+	for _, delimiter := range []string{"\"", "\n", "\r", ",,", "é", "\x00"} {
+		require.Error(t, Options{Delimiter: delimiter}.Check(CSV), "%q", delimiter)
+	}
+	require.Error(t, Options{Types: map[string]Type{"a": "date"}}.Check(CSV))
+	require.Equal(t, CSV, FormatOf("x/Y.CSV"))
+	require.Equal(t, JSONL, FormatOf("y.ndjson"))
+	require.Empty(t, FormatOf("y.json"))
+	_, err = ParseFormat("xml")
+	require.Error(t, err)
+}
+
+// Whatever the cells are, the object holds them, and nothing else.
+func TestCellsComeThrough(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		cells := rapid.SliceOfN(rapid.String(), 1, 5).Draw(t, "cells")
+		var header, line []string
+		for n, c := range cells {
+			header = append(header, "n."+string(rune('a'+n)))
+			line = append(line, `"`+strings.ReplaceAll(strings.ReplaceAll(c, `"`, `""`), "\r\n", "\n")+`"`)
+		}
+		d, err := newDecoder([]byte(strings.Join(header, ",")), Options{})
+		require.NoError(t, err)
+		got, err := d.decode(nil, []byte(strings.Join(line, ",")+"\n"))
+		require.NoError(t, err)
+		var object struct{ N map[string]string }
+		require.NoError(t, json.Unmarshal(got, &object))
+		require.Len(t, object.N, len(cells))
+		for n, c := range cells {
+			require.Equal(t, strings.ReplaceAll(c, "\r\n", "\n"), object.N[string(rune('a'+n))])
+		}
+	})
+}
+
+func FuzzDecodeCSV(f *testing.F) {
+	f.Add([]byte("a,b.c,d"), []byte("1,\"x\"\"y\",true"), true)
+	f.Add([]byte("a\\.b,c"), []byte("1,"), false)
+	f.Fuzz(func(t *testing.T, header, record []byte, typed bool) {
+		o := Options{}
+		d, err := newDecoder(header, o)
+		if err != nil {
+			var bad *BadFile
+			require.True(t, errors.As(err, &bad))
+			return
+		}
+		if typed {
+			o.Types = map[string]Type{}
+			for n, c := range d.columns {
+				o.Types[c.name] = []Type{Number, Bool, JSON, String}[n%4]
+			}
+			if d, err = newDecoder(header, o); err != nil {
+				return // two columns of one name cannot be
+			}
+		}
+		got, err := d.decode(nil, record)
+		if err != nil {
+			require.LessOrEqual(t, len(err.Error()), 600)
+			return
+		}
+		require.True(t, json.Valid(got), "%q", got)
+		require.True(t, utf8.Valid(got))
+	})
+}
