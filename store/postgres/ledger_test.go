@@ -1,22 +1,343 @@
 package postgres
 
 import (
+	"bytes"
+	"context"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/storetest"
 )
 
+// ordinary gives a URL of a fresh schema as a role that is no superuser, and
+// owns the tables that it makes.
+func ordinary(t testing.TB) string {
+	t.Helper()
+	admin := testservers.Postgres(t)
+	u, err := url.Parse(admin)
+	require.NoError(t, err)
+	schema := u.Query().Get("options")[len("-csearch_path="):]
+	role := schema + "_role"
+	conn, err := pgx.Connect(t.Context(), admin)
+	require.NoError(t, err)
+	exec := func(ctx context.Context, statement string) {
+		_, err := conn.Exec(ctx, statement)
+		require.NoError(t, err)
+	}
+	exec(t.Context(), "CREATE ROLE "+role+" LOGIN NOSUPERUSER NOBYPASSRLS")
+	t.Cleanup(func() {
+		ctx := context.Background()
+		exec(ctx, "DROP OWNED BY "+role+" CASCADE")
+		exec(ctx, "DROP ROLE "+role)
+		require.NoError(t, conn.Close(ctx))
+	})
+	exec(t.Context(), "GRANT USAGE, CREATE ON SCHEMA "+schema+" TO "+role)
+	u.User = url.User(role)
+	return u.String()
+}
+
+// ledger opens a handle on fresh tables as an ordinary role.
+func ledger(t testing.TB) (*Store, string) {
+	t.Helper()
+	url := ordinary(t)
+	s := handle(t, url)
+	require.NoError(t, s.Migrate(t.Context()))
+	return s, url
+}
+
+// runAs runs a statement under a setting and tells how many rows it reached.
+func runAs(t testing.TB, s *Store, setting, value, statement string, args ...any) int64 {
+	t.Helper()
+	var n int64
+	require.NoError(t, s.inTx(t.Context(), "test", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(t.Context(), `SELECT set_config($1, $2, true)`, setting, value); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(t.Context(), statement, args...)
+		n = tag.RowsAffected()
+		return err
+	}))
+	return n
+}
+
+// The role is that of production: also the pipeline's own statements must get
+// by with what the policies let them see.
 func TestLedgerConformance(t *testing.T) {
 	storetest.RunLedger(t, func(t *testing.T) (store.Operator, store.Operator, func(string, string, time.Duration)) {
-		a, url := migrated(t)
+		a, url := ledger(t)
 		return a, handle(t, url), func(tenant, key string, by time.Duration) {
-			tag, err := a.pool.Exec(t.Context(), `UPDATE ledger SET made_at = made_at - $3::int8 * interval '1 microsecond' WHERE tenant = $1 AND key = $2`, tenant, key, by.Microseconds())
-			require.NoError(t, err)
-			require.EqualValues(t, 1, tag.RowsAffected())
+			n := runAs(t, a, "weir.pipeline", "on",
+				`UPDATE ledger SET made_at = made_at - $3::int8 * interval '1 microsecond' WHERE tenant = $1 AND key = $2`, tenant, key, by.Microseconds())
+			require.EqualValues(t, 1, n)
 		}
 	})
+}
+
+func someIntent(key string) []store.Intent {
+	return []store.Intent{{Key: key, Fingerprint: [32]byte{1}}}
+}
+
+func start(t testing.TB, s *Store, tenant, key string) store.ClaimID {
+	t.Helper()
+	got, err := s.BeginClaims(t.Context(), tenant, someIntent(key), time.Hour, 24*time.Hour)
+	require.NoError(t, err)
+	require.Equal(t, store.ClaimStarted, got[0].State)
+	return got[0].ID
+}
+
+// I11: the database itself keeps tenants apart. The mistake that this catches: a
+// statement without a tenant in its predicate reaches everybody's rows, the
+// owner of the tables being above the policies.
+func TestRowLevelSecurityHoldsForStatementsWithoutPredicate(t *testing.T) {
+	s, _ := ledger(t)
+	mine, others := start(t, s, "acme", "k1"), start(t, s, "globex", "k2")
+	start(t, s, "globex", "k3")
+	for _, c := range []struct {
+		setting, value string
+		rows           int64
+	}{
+		{"weir.tenant", "acme", 1}, {"weir.tenant", "globex", 2}, {"weir.tenant", "nobody", 0}, {"weir.tenant", "", 0},
+		{"weir.pipeline", "off", 0}, {"weir.pipeline", "on", 3},
+	} {
+		assert.Equal(t, c.rows, runAs(t, s, c.setting, c.value, `SELECT * FROM ledger`), c)
+		assert.Equal(t, c.rows, runAs(t, s, c.setting, c.value, `UPDATE ledger SET leased_until = leased_until`), c)
+	}
+	assert.Zero(t, runAs(t, s, "weir.tenant", "acme", `DELETE FROM ledger WHERE tenant = 'globex'`))
+	assert.Zero(t, runAs(t, s, "weir.tenant", "acme", `UPDATE ledger SET body = 'mine' WHERE id = $1`, [16]byte(others)))
+	assert.EqualValues(t, 1, runAs(t, s, "weir.tenant", "acme", `DELETE FROM ledger`))
+	_, err := s.FindClaim(t.Context(), "acme", "k1")
+	require.ErrorIs(t, err, store.ErrNotFound)
+
+	into := func(tenant string) error {
+		return s.inTx(t.Context(), "test", func(tx pgx.Tx) error {
+			if _, err := tx.Exec(t.Context(), `SELECT set_config('weir.tenant', 'acme', true)`); err != nil {
+				return err
+			}
+			_, err := tx.Exec(t.Context(), `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until)
+				VALUES ($1, $2, 'k9', $3, '', now(), now())`, mine.Month(), tenant, [16]byte(mine))
+			return err
+		})
+	}
+	require.NoError(t, into("acme"))
+	require.ErrorContains(t, into("globex"), "row-level security")
+
+	// A partition by itself is nobody's, and which claims were decided is the pipeline's.
+	leaf := pgx.Identifier{"ledger" + mine.Month().Format("_2006_01")}.Sanitize()
+	runAs(t, s, "weir.pipeline", "on", `INSERT INTO ledger_decided (month, id, version) VALUES ($1, $2, 1)`, mine.Month(), [16]byte(mine))
+	for _, c := range [][3]string{{"weir.pipeline", "on", leaf}, {"weir.tenant", "globex", leaf}, {"weir.tenant", "acme", "ledger_decided"}} {
+		assert.Zero(t, runAs(t, s, c[0], c[1], `SELECT * FROM `+c[2]), c)
+		assert.Zero(t, runAs(t, s, c[0], c[1], `DELETE FROM `+c[2]), c)
+	}
+}
+
+// A setting ends with its transaction: the next user of a connection of the
+// pool has none.
+func TestTenantEndsWithTheTransaction(t *testing.T) {
+	s, url := ledger(t)
+	one, err := Open(t.Context(), Options{URL: url, MaxConns: minConns})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, one.Close()) }()
+	for range 5 {
+		start(t, one, "acme", fmt.Sprint("k", time.Now().UnixNano()))
+	}
+	var seen int
+	conns := []*Store{one, s}
+	for _, c := range conns {
+		require.NoError(t, c.pool.QueryRow(t.Context(), `SELECT count(*) FROM ledger`).Scan(&seen))
+		require.Zero(t, seen)
+	}
+}
+
+// lastMonth makes the ledger one in which this month was not opened yet.
+func lastMonth(t testing.TB, s *Store) (first time.Time) {
+	t.Helper()
+	ctx := t.Context()
+	require.NoError(t, s.pool.QueryRow(ctx, `SELECT (`+thisMonth+` - interval '1 month')::date`).Scan(&first))
+	for _, statement := range []string{
+		`DELETE FROM ledger_months`, `SELECT weir_ledger_month($1)`, `UPDATE ledger_months SET open = true WHERE month = $1`,
+	} {
+		args := []any{first}
+		if statement[0] == 'D' {
+			args = nil
+		}
+		_, err := s.pool.Exec(ctx, statement, args...)
+		require.NoError(t, err)
+	}
+	return first.UTC()
+}
+
+// A transaction that claims a key in the last moment of a month is still under
+// way when others claim it in the first moment of the next one. The mistake that
+// this catches: a key is unique within its month only.
+func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
+	s, url := ledger(t)
+	other := handle(t, url)
+	ctx := t.Context()
+	month := lastMonth(t, s)
+
+	// The late one, as insertClaims does it, cut off before its commit.
+	late, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = late.Rollback(ctx) }()
+	id := store.ClaimID{0x01, 0x9a, 6: 0x70, 8: 0x80}
+	for _, q := range []struct {
+		sql  string
+		args []any
+	}{
+		{sqlTenant, []any{"acme"}}, {sqlLedgerShared, nil},
+		{`INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until) VALUES ($1, 'acme', 'k', $2, $3, now(), now() + interval '1 hour')`,
+			[]any{month, [16]byte(id), someIntent("k")[0].Fingerprint[:]}},
+	} {
+		_, err := late.Exec(ctx, q.sql, q.args...)
+		require.NoError(t, err)
+	}
+
+	const callers = 16
+	got := make([]store.Claimed, callers)
+	var group sync.WaitGroup
+	for i := range callers {
+		group.Go(func() {
+			answers, err := other.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, 60*24*time.Hour)
+			if assert.NoError(t, err) {
+				got[i] = answers[0]
+			}
+		})
+	}
+	require.Eventually(t, func() bool {
+		var waiting int
+		err := s.pool.QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ExclusiveLock'
+			AND objid = 'ledger'::regclass::oid`).Scan(&waiting)
+		return err == nil && waiting > 0
+	}, testPatience, testPoll, "the month is opened when nobody writes to the one before")
+	require.NoError(t, late.Commit(ctx))
+	group.Wait()
+	for _, g := range got {
+		assert.Equal(t, store.ClaimBusy, g.State)
+		assert.Equal(t, id, g.ID)
+	}
+	fresh := start(t, other, "acme", "another")
+	assert.Equal(t, month.AddDate(0, 1, 0), fresh.Month())
+	stats, err := s.LedgerStats(ctx)
+	require.NoError(t, err)
+	assert.Equal(t, []store.LedgerMonth{{Month: month, Held: 1}, {Month: month.AddDate(0, 1, 0), Held: 1}}, stats.Months)
+
+	// Once it is over its time it is new, in the month that is open.
+	answers, err := other.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, time.Nanosecond)
+	require.NoError(t, err)
+	assert.Equal(t, store.ClaimStarted, answers[0].State)
+	assert.Equal(t, month.AddDate(0, 1, 0), answers[0].ID.Month())
+	found, err := s.FindClaim(ctx, "acme", "k")
+	require.NoError(t, err)
+	assert.Equal(t, answers[0].ID, found.ID, "the newest of the two")
+}
+
+// Many callers find the month over at the same time, with keys of their own and
+// a common one.
+func TestAMonthIsOpenedByWhoeverIsFirst(t *testing.T) {
+	s, url := ledger(t)
+	month := lastMonth(t, s)
+	other := handle(t, url)
+	const callers = 16
+	started := make([]bool, callers)
+	var group sync.WaitGroup
+	for i := range callers {
+		from := s
+		if i%2 == 1 {
+			from = other
+		}
+		group.Go(func() {
+			intents := append(someIntent("common"), someIntent(fmt.Sprint("own ", i))...)
+			got, err := from.BeginClaims(t.Context(), "acme", intents, time.Hour, 24*time.Hour)
+			if assert.NoError(t, err) {
+				started[i] = got[0].State == store.ClaimStarted
+				assert.Equal(t, store.ClaimStarted, got[1].State)
+				assert.Equal(t, month.AddDate(0, 1, 0), got[1].ID.Month())
+			}
+		})
+	}
+	group.Wait()
+	n := 0
+	for _, is := range started {
+		if is {
+			n++
+		}
+	}
+	assert.Equal(t, 1, n)
+}
+
+// A database's clock that went back behind the begin of the open month changes
+// nothing about uniqueness.
+func TestAClockThatWentBackDoesNotReopenAMonth(t *testing.T) {
+	s, _ := ledger(t)
+	ctx := t.Context()
+	lastMonth(t, s)
+	var next time.Time
+	require.NoError(t, s.pool.QueryRow(ctx, `SELECT (`+thisMonth+` + interval '1 month')::date`).Scan(&next))
+	for _, statement := range []string{`SELECT weir_ledger_month($1)`, `UPDATE ledger_months SET open = true WHERE month = $1`} {
+		_, err := s.pool.Exec(ctx, statement, next)
+		require.NoError(t, err)
+	}
+	id := start(t, s, "acme", "k")
+	assert.Equal(t, next.UTC(), id.Made(), "the first moment of the month that was open already")
+	got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, 24*time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, store.ClaimBusy, got[0].State)
+	answers, err := s.CompleteClaims(ctx, "acme", []store.Completion{{ID: id, Response: store.Response{Status: 202, Body: []byte("{}")}}})
+	require.NoError(t, err)
+	assert.Equal(t, 202, answers[0].Status)
+}
+
+// A replay reads and nothing else: no row is written or locked for it.
+func TestReplaysWriteNothing(t *testing.T) {
+	s, _ := ledger(t)
+	ctx := t.Context()
+	id := start(t, s, "acme", "k")
+	_, err := s.CompleteClaims(ctx, "acme", []store.Completion{{ID: id, Response: store.Response{Status: 202, Body: []byte("{}")}}})
+	require.NoError(t, err)
+	tuple := func() (place string) {
+		require.NoError(t, s.inTx(ctx, "test", func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, sqlPipeline); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, `SELECT concat_ws(' ', ctid, xmin, xmax) FROM ledger WHERE key = 'k'`).Scan(&place)
+		}))
+		return place
+	}
+	before := tuple()
+	for range 3 {
+		got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, 24*time.Hour)
+		require.NoError(t, err)
+		require.Equal(t, store.ClaimDone, got[0].State)
+	}
+	assert.Equal(t, before, tuple())
+}
+
+// The server says on the first connection whether tenants are kept apart by it.
+func TestARoleAboveThePoliciesIsWarnedAboutOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		url      string
+		warnings int
+	}{"superuser": {testservers.Postgres(t), 1}, "ordinary": {ordinary(t), 0}} {
+		var log bytes.Buffer
+		s, err := Open(t.Context(), Options{URL: c.url, MaxConns: 4, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		a, err := s.pool.Acquire(t.Context())
+		require.NoError(t, err)
+		b, err := s.pool.Acquire(t.Context()) // a second connection
+		require.NoError(t, err)
+		a.Release()
+		b.Release()
+		require.NoError(t, s.Close())
+		assert.Equal(t, c.warnings, bytes.Count(log.Bytes(), []byte("row-level security")), name)
+	}
 }

@@ -105,7 +105,13 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	}
 	migrating := new(atomic.Int32)
 	config.ConnConfig.DialFunc = answering(config.ConnConfig.DialFunc, limit, migrating)
-	config.AfterConnect = refuseAsynchronousCommit
+	bypass := bypassWarning{log: log}
+	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		if err := refuseAsynchronousCommit(ctx, conn); err != nil {
+			return err
+		}
+		return bypass.check(ctx, conn)
+	}
 	if crash.Enabled {
 		config.ConnConfig.Tracer = dieMigrating{}
 	}

@@ -11,13 +11,8 @@ CREATE TABLE ledger (
     made_at      timestamptz      NOT NULL,
     leased_until timestamptz      NOT NULL,
     status       int4, -- of the response; null until there is one
-    body         bytea,
-    PRIMARY KEY (id, month),
-    UNIQUE (tenant, key, month)
+    body         bytea
 ) PARTITION BY RANGE (month);
-
--- The claims that are under way.
-CREATE INDEX ledger_in_progress ON ledger (leased_until) WHERE status IS NULL;
 
 -- Which claims had their effect, and in which version. Apart from the ledger, so
 -- that decisions and requests never wait for one another's rows.
@@ -64,6 +59,12 @@ BEGIN
         EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', part);
         EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name, part, first, first + interval '1 month');
     END LOOP;
+    -- Of a partition, not of the whole: these would have to hold the month as well,
+    -- and a plan made on old statistics could take the month for the way to a row.
+    part := 'ledger' || to_char(first, '_YYYY_MM');
+    EXECUTE format('CREATE UNIQUE INDEX %I ON %I (tenant, key)', part || '_key', part);
+    EXECUTE format('CREATE UNIQUE INDEX %I ON %I (id)', part || '_id', part);
+    EXECUTE format('CREATE INDEX %I ON %I (leased_until) WHERE status IS NULL', part || '_in_progress', part);
 END
 $$;
 -- +goose StatementEnd
