@@ -4,6 +4,7 @@ import (
 	"errors"
 	"regexp"
 	"slices"
+	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -23,9 +24,14 @@ func (l *loader) checkSources() {
 		l.checkName(l.main, path, s.Name)
 		l.checkLocators(s, path)
 		l.checkFormat(s, path)
+		if s.Outbox != nil {
+			l.checkOutbox(s, path)
+		} else if l.main.has(path) && !l.main.has(member(path, "entity")) && (s.Kafka != nil || s.HTTP != nil || s.File != nil) {
+			l.main.faultKey(path, "lacks entity", "a gjson path, header:NAME or key")
+		}
 		l.checkStrip(s, path)
 		l.checkMount(i, path)
-		if l.main.has(member(path, "delete_values")) && s.Operation.IsZero() && s.Format == FormatJSON {
+		if l.main.has(member(path, "delete_values")) && s.Operation.IsZero() && s.Format == FormatJSON && s.Outbox == nil {
 			l.main.faultKey(member(path, "delete_values"), "has no effect without operation", "operation beside it")
 		}
 		switch {
@@ -81,6 +87,12 @@ func (l *loader) checkLocators(s *Source, path string) {
 		switch {
 		case at.locator.Key && !at.byKey:
 			l.main.fault(p, "cannot be the record's key", `a gjson path; a member of that name is written \key`)
+		case s.Outbox != nil && (at.key == "entity" || at.key == "event_id" || at.key == "operation"):
+			if l.main.has(p) {
+				l.main.faultKey(p, "is a column of an outbox", "its name in outbox.columns")
+			}
+		case at.locator.Header != "" && s.Outbox != nil && s.Outbox.Columns.Headers == "":
+			l.main.fault(p, "needs headers", "outbox.columns.headers beside it, or a gjson path")
 		case at.locator.Key && s.Kafka == nil && (s.HTTP != nil || s.File != nil):
 			l.main.fault(p, "needs records with keys, which only Kafka has", `a gjson path; a member of that name is written \key`)
 		case at.locator.Header != "" && !at.header:
@@ -91,9 +103,41 @@ func (l *loader) checkLocators(s *Source, path string) {
 	}
 }
 
+// sqlName is a name in SQL that needs no quotes but for its case.
+var sqlName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_$]*$`)
+
+// checkOutbox checks an outbox's address, names, and what goes together.
+func (l *loader) checkOutbox(s *Source, path string) {
+	o, at := s.Outbox, member(path, "outbox")
+	checkDatabase(l.main, member(at, "url"), o.URL)
+	if p := member(at, "table"); l.main.known(p) && o.Table != "" {
+		parts := strings.Split(o.Table, ".")
+		if len(parts) > 2 || slices.ContainsFunc(parts, func(part string) bool { return !sqlName.MatchString(part) }) {
+			l.main.fault(p, "is not the name of a table", "schema.name, of letters, digits, _ and $")
+		}
+	}
+	columns := member(at, "columns")
+	for _, c := range []struct{ key, name string }{
+		{"id", o.Columns.ID}, {"entity", o.Columns.Entity}, {"payload", o.Columns.Payload}, {"processed", o.Columns.Processed},
+	} {
+		if p := member(columns, c.key); l.main.known(p) && c.name == "" {
+			l.main.fault(p, "is empty", "the name of a column")
+		}
+	}
+	if p := member(columns, "processed"); l.main.has(p) && o.After == AfterDelete {
+		l.main.faultKey(p, "has no effect with after: delete", "after: mark")
+	}
+	if s.Format != FormatJSON && l.main.known(member(path, "format")) {
+		l.main.fault(member(path, "format"), "is not for an outbox, whose columns say everything", "json")
+	}
+	if l.main.has(member(path, "delete_values")) && o.Columns.Operation == "" {
+		l.main.faultKey(member(path, "delete_values"), "has no effect without an operation column", "outbox.columns.operation beside it")
+	}
+}
+
 // checkFormat refuses what an envelope already says.
 func (l *loader) checkFormat(s *Source, path string) {
-	if s.Format == FormatJSON || !l.main.known(member(path, "format")) {
+	if s.Format == FormatJSON || s.Outbox != nil || !l.main.known(member(path, "format")) {
 		return
 	}
 	for _, key := range []string{"payload", "operation", "delete_values"} {

@@ -31,8 +31,8 @@ const (
 	Patch   = "patch"   // the payload is a merge patch (RFC 7386)
 )
 
-// Source is a stream of JSON events about entities: exactly one of Kafka, HTTP
-// and File is given.
+// Source is a stream of JSON events about entities: exactly one of Kafka, HTTP,
+// File and Outbox is given.
 type Source struct {
 	Name string   `yaml:"-" key:"true"`
 	Pos  Position `yaml:"-"`
@@ -43,13 +43,17 @@ type Source struct {
 	HTTP *HTTPSource `yaml:"http" oneof:"required"`
 	// File reads a file of JSON lines and follows it.
 	File *FileSource `yaml:"file" oneof:"required"`
+	// Outbox reads a table of a PostgreSQL database in which an application
+	// writes its events.
+	Outbox *OutboxSource `yaml:"outbox" oneof:"required"`
 
 	// Format is the form of the values: what the producer wrote, or the change
 	// events of Debezium or Maxwell, whose rows are then the documents.
 	Format string `yaml:"format" default:"json" enum:"json|debezium|maxwell"`
 	// Entity is where the entity's id stands: a gjson path, header:NAME, or key
-	// for the record's key.
-	Entity Locator `yaml:"entity" required:"true"`
+	// for the record's key. Required, except for an outbox, which has it in a
+	// column.
+	Entity Locator `yaml:"entity"`
 	// EventID is where the producer's id of the event stands. Without it the
 	// gate lets everything through and the fence goes by positions alone.
 	EventID Locator `yaml:"event_id"`
@@ -114,6 +118,50 @@ type HTTPSource struct {
 type FileSource struct {
 	// Path of the file. It need not exist yet.
 	Path string `yaml:"path" path:"true" required:"true"`
+}
+
+// What becomes of a row of an outbox that was taken in.
+const (
+	AfterDelete = "delete"
+	AfterMark   = "mark"
+)
+
+// OutboxSource reads a table of a PostgreSQL database, 13 or later. Several
+// processes may read it side by side.
+type OutboxSource struct {
+	// URL of the database. It may hold a password.
+	URL Secret `yaml:"url" required:"true"`
+	// Table is the table's name, with its schema unless that is on the search_path.
+	Table string `yaml:"table" required:"true"`
+	// Columns are the names of its columns.
+	Columns OutboxColumns `yaml:"columns"`
+	// Poll is how often the table is looked at while it is empty.
+	Poll Duration `yaml:"poll" default:"1s" range:"10ms..1h"`
+	// Batch is the most rows of one transaction.
+	Batch int `yaml:"batch" default:"500" range:"1..10000"`
+	// After says what becomes of a row whose event is durable.
+	After string `yaml:"after" default:"delete" enum:"delete|mark"`
+	// Channel of NOTIFY that ends the wait of poll.
+	Channel string `yaml:"channel"`
+}
+
+// OutboxColumns are the names of an outbox table's columns.
+type OutboxColumns struct {
+	// ID is unique, and orders the events of an entity.
+	ID string `yaml:"id" default:"id"`
+	// Entity is the entity's id.
+	Entity string `yaml:"entity" default:"entity"`
+	// Payload is the document: json, jsonb, text or bytea. Null is a delete.
+	Payload string `yaml:"payload" default:"payload"`
+	// EventID is the producer's id of the event. Defaults to a name of the row.
+	EventID string `yaml:"event_id"`
+	// Operation says what the event does. Without it every event is an upsert,
+	// except a null payload, which is a delete.
+	Operation string `yaml:"operation"`
+	// Headers is a JSON object of what sequence: header:NAME reads.
+	Headers string `yaml:"headers"`
+	// Processed is the column that after: mark sets to the time.
+	Processed string `yaml:"processed" default:"processed_at"`
 }
 
 // Locator says where in an event a value stands. The zero Locator stands for

@@ -39,9 +39,12 @@ type Shape struct {
 	// Format is the form of the values. With another one than JSON, Entity is
 	// looked for in the row and EventID and Sequence in the envelope; Operation
 	// and Payload count for nothing, the envelope says both.
-	Format    Format
-	IsDelete  func(operation string) bool
-	Strip     *stripper.Rules
+	Format   Format
+	IsDelete func(operation string) bool
+	Strip    *stripper.Rules
+	// ByUUID says that a message's UUID is the same whenever its event comes
+	// again, and its position is not.
+	ByUUID    bool
 	MaxEvent  int // bytes of the value
 	MaxEntity int // bytes of the entity id
 }
@@ -94,8 +97,9 @@ func (s *Shape) take(msg *message.Message, p transport.Position) taken {
 		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, p.TopicID, p.Partition, p.Offset),
 		Headers:  s.headers(msg),
 	}
-	if p.TopicID == "" {
+	if p.TopicID == "" || s.ByUUID {
 		// A push source has no positions; every refusal of it is one of its own.
+		// The position of other messages is not the same when they come again.
 		l.DedupKey = "ingest/" + s.Source + "/" + msg.UUID
 	}
 	return taken{letter: l}

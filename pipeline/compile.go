@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/sources/outbox"
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
@@ -56,12 +57,20 @@ func CompileShape(c *config.Config, s *config.Source) (ingest.Shape, error) {
 	locator := func(l config.Locator) ingest.Locator {
 		return ingest.Locator{Path: l.Path, Header: l.Header, Key: l.Key}
 	}
-	return ingest.Shape{
+	shape := ingest.Shape{
 		Source: s.Name, Entity: locator(s.Entity), EventID: locator(s.EventID), Operation: locator(s.Operation),
 		Sequence: locator(s.Sequence), Payload: s.Payload.Path, IsDelete: s.IsDelete, Strip: rules,
-		Format: ingest.Format(s.Format),
+		Format:   ingest.Format(s.Format),
 		MaxEvent: int(s.MaxEvent), MaxEntity: int(c.Limits.EntityID),
-	}, nil
+	}
+	if s.Outbox != nil {
+		shape.Entity, shape.EventID = ingest.Locator{Key: true}, ingest.Locator{Header: outbox.EventIDMetadata}
+		if s.Outbox.Columns.Operation != "" {
+			shape.Operation = ingest.Locator{Header: outbox.OperationMetadata}
+		}
+		shape.ByUUID = true
+	}
+	return shape, nil
 }
 
 // changeTopic names the topic of a service that the configuration need not

@@ -72,6 +72,11 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 	case c.HTTP != nil:
 		s.push = sources.NewPush(sources.PushOptions{Name: c.Name})
 		return "http:" + c.Name, s.push, func() { _ = s.push.Close() }, nil
+	case c.Outbox != nil:
+		if s.outbox, err = p.openOutbox(ctx, c); err != nil {
+			return "", nil, nil, err
+		}
+		return "outbox:" + c.Name, s.outbox, func() { _ = s.outbox.Close() }, nil
 	}
 	k := p.kafka
 	if len(c.Kafka.Brokers) > 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/sources/outbox"
 	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/edge"
@@ -45,14 +46,15 @@ type parts struct {
 
 // source is one running source.
 type source struct {
-	name  string
-	shape ingest.Shape
-	stage *ingest.Stage
-	group *transport.Group // Kafka sources
-	edge  *edge.Subscriber // Kafka sources with one message in flight
-	topic string           // of edge
-	file  *sources.File
-	push  *sources.Push
+	name   string
+	shape  ingest.Shape
+	stage  *ingest.Stage
+	group  *transport.Group // Kafka sources
+	edge   *edge.Subscriber // Kafka sources with one message in flight
+	topic  string           // of edge
+	file   *sources.File
+	push   *sources.Push
+	outbox *outbox.Source
 }
 
 // Run runs the stages until ctx is cancelled, or, with UntilIdle, until

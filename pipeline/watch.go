@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -35,6 +36,7 @@ const (
 	blockedStore      = "store"      // it does not answer
 	blockedDisk       = "disk"       // the embedded broker has no room
 	blockedHalted     = "halted"     // a decision cannot be made
+	blockedSource     = "source"     // the database of an outbox does not answer
 )
 
 func newGauges(reg prometheus.Registerer) *gauges {
@@ -55,7 +57,7 @@ func newGauges(reg prometheus.Registerer) *gauges {
 			Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided.",
 		}),
 		ready:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
-		blocked: vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted.", "reason"),
+		blocked: vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, source.", "reason"),
 		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_reload_refused", Help: "1 when the last reload was refused, so that the process runs on with what it had."}),
 		files:   vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
 	}
@@ -100,6 +102,14 @@ func (p *Pipeline) blocked() (reason string, err error) {
 	if d != nil {
 		if err := d.Halted(); err != nil {
 			return blockedHalted, err
+		}
+	}
+	for _, s := range p.sources() {
+		if s.outbox == nil {
+			continue
+		}
+		if err := s.outbox.Failing(); err != nil {
+			return blockedSource, fmt.Errorf("source %s: %w", s.name, err)
 		}
 	}
 	return "", nil
@@ -163,7 +173,7 @@ func (p *Pipeline) look(running context.Context) {
 		p.gauges.ready.Set(1)
 	}
 	found, _ := p.blocked()
-	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted} {
+	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedSource} {
 		p.gauges.blocked.WithLabelValues(reason).Set(0)
 		if reason == found {
 			p.gauges.blocked.WithLabelValues(reason).Set(1)
@@ -293,7 +303,7 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 	}
 	for _, s := range p.sources() {
 		switch {
-		case s.file != nil && !s.file.Drained(), s.push != nil && !s.push.Drained(), !s.stage.Idle():
+		case s.file != nil && !s.file.Drained(), s.outbox != nil && !s.outbox.Drained(), s.push != nil && !s.push.Drained(), !s.stage.Idle():
 			return false
 		case s.group != nil:
 			if byTopic, err := s.group.PendingByTopic(ctx); err != nil || sum(byTopic) > 0 {

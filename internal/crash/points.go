@@ -76,6 +76,19 @@ func ImportPoints() []string {
 	return []string{ImportReceiving, ImportSealed, ImportTaken, ImportClaimed, ImportAppendHalf, ImportAppended, ImportCompleted, ImportStepped}
 }
 
+// Points of an outbox table. The place is the source.
+const (
+	OutboxLocked    = "sources.outbox-locked"    // rows are locked, none is handed out
+	OutboxSettling  = "sources.outbox-settling"  // all are in the inbox, none is deleted or marked
+	OutboxSettled   = "sources.outbox-settled"   // deleted or marked, not committed
+	OutboxCommitted = "sources.outbox-committed" // after the commit
+)
+
+// OutboxPoints gives those of an outbox table, in their order.
+func OutboxPoints() []string {
+	return []string{OutboxLocked, OutboxSettling, OutboxSettled, OutboxCommitted}
+}
+
 // OperatorPoints gives those of operators' commands.
 func OperatorPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}

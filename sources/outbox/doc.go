@@ -1,0 +1,55 @@
+// Package outbox reads a table of a PostgreSQL database (13 or later) in which
+// an application writes its events, in the same transaction as the state that
+// they are about: a transactional outbox. It is a Watermill subscriber whose
+// messages carry a transport.Position.
+//
+// # Model
+//
+// A [Source] works in takes. Each is one transaction:
+//
+//	lock rows, skipping what others have locked ─ leave out rows behind an older one that is
+//	not in hand ─ hand out ─ all durable in the inbox ─ delete or mark them ─ commit
+//
+// So a row goes only after its event is durable, and any number of processes
+// may read side by side.
+//
+// # Order
+//
+// Rows of one entity are handed out in the order of their ids, as far as they
+// are committed when they are looked at: no row is taken while an older one of
+// its entity waits, is in the hands of another process, or is locked by a
+// transaction. The check is a statement of its own after the locks were
+// taken, so it sees what was committed in between.
+//
+// Ids are given out before a transaction commits, so a row may become visible
+// behind newer ones. Within an entity this cannot happen if producers lock
+// something of the entity (update its row, say) before they write their event,
+// as a transactional outbox does by nature. If they do not, the events have no
+// order that anybody could know: a row that comes late is handed out when it
+// comes, after the newer ones. It is never dropped.
+//
+// That is why the position of a message is not made of the row's id: the fence
+// would take a late row for a repetition and drop it. It is the place in the
+// database's log (LSN) at which the rows were taken, and grows with the takes of
+// an entity whatever the ids do: who takes a row of an entity has seen the
+// commit of the take before.
+//
+// # Delivery guarantee
+//
+// At least once into the inbox, in the order above; once in effect. A process
+// that dies between the append and the commit leaves rows that the next one
+// hands out again. Their event ids are the same, and the fence of the entity
+// knows its last eight; so of one entity no more than eight rows are in hand at
+// a time. What a process appends late, after it lost its connection and others
+// went on, has an older position and is dropped by it, however late it is.
+//
+// # Assumptions
+//
+//   - The id column is unique, not null, and ordered as the events of an entity
+//     are. A sequence with CACHE above 1 is not.
+//   - A row does not change after it was written.
+//   - A database that is put back to an earlier state has another timeline or
+//     system identifier, as every recovery and promotion gives it. Rows of one
+//     that has neither, by a copy of its files, would be taken for older than
+//     what was read before.
+package outbox

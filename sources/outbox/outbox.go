@@ -1,0 +1,336 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
+	"golang.org/x/sync/semaphore"
+)
+
+// Metadata entries of the messages, beside those of package transport: the
+// entity is under transport.KeyMetadata, a null payload under
+// transport.NullMetadata, and the members of the headers column under their
+// names.
+const (
+	// EventIDMetadata is the value of the event id column, or else a name of the
+	// row that no other row of the table ever has.
+	EventIDMetadata = "weir-outbox-event-id"
+	// OperationMetadata is the value of the operation column.
+	OperationMetadata = "weir-outbox-operation"
+)
+
+// Columns are the names of the table's columns. ID, Entity and Payload are
+// needed; the others may be empty.
+type Columns struct {
+	ID      string
+	Entity  string // of any type, read as text
+	Payload string // json, jsonb, text or bytea; null is a delete
+	EventID string
+	// Operation says what an event does, as text.
+	Operation string
+	// Headers is a JSON object, or null.
+	Headers string
+	// Processed is the column that Mark sets to now().
+	Processed string
+}
+
+// Options of a Source. All fields are needed unless they say a default.
+type Options struct {
+	Name    string // of the source
+	URL     string
+	Table   string // schema.name, or a name on the search_path
+	Columns Columns
+	// Mark sets Columns.Processed of a row that was taken in; otherwise the row
+	// is deleted.
+	Mark bool
+	// Batch is the most rows of one take. Defaults to 500.
+	Batch int
+	// WindowBytes bounds the payloads in memory; a larger one passes alone.
+	// Defaults to 32 MiB.
+	WindowBytes int64
+	// Poll is how often an empty table is looked at. Defaults to 1s.
+	Poll time.Duration
+	// Channel, if given, is listened to: a notification ends the wait of Poll.
+	Channel string
+	// Limit, if given, ends what a stop lets finish. Rows come again.
+	Limit  context.Context
+	Logger *slog.Logger
+}
+
+// Source reads the table. Its methods may be called concurrently.
+type Source struct {
+	opt    Options
+	log    *slog.Logger
+	sql    *statements
+	pool   *pgpool.Pool
+	room   *semaphore.Weighted
+	claims atomic.Uint64
+
+	drained atomic.Bool
+	state   state
+
+	mu     sync.Mutex
+	stop   []context.CancelFunc // guarded by mu
+	closed bool                 // guarded by mu
+	wg     sync.WaitGroup
+}
+
+// New makes a source. It needs no server; an error is a wrong URL or table.
+func New(opt Options) (*Source, error) {
+	if opt.Batch <= 0 {
+		opt.Batch = 500
+	}
+	if opt.WindowBytes <= 0 {
+		opt.WindowBytes = 32 << 20
+	}
+	if opt.Poll <= 0 {
+		opt.Poll = time.Second
+	}
+	if opt.Limit == nil {
+		opt.Limit = context.Background()
+	}
+	cfg, err := pgxpool.ParseConfig(opt.URL)
+	if err != nil {
+		return nil, errors.New("the outbox's url cannot be parsed") // the error may show the password
+	}
+	cfg.MaxConns, cfg.MinConns = 1, 0
+	cfg.ConnConfig.ConnectTimeout = connectTimeout
+	cfg.ConnConfig.RuntimeParams["application_name"] = "weir outbox " + opt.Name
+	pool, err := pgpool.New(context.Background(), cfg)
+	if err != nil {
+		return nil, err
+	}
+	return &Source{
+		opt: opt, log: opt.Logger.With("source", opt.Name), sql: newStatements(opt), pool: pool,
+		room: semaphore.NewWeighted(opt.WindowBytes),
+	}, nil
+}
+
+// How long a database may take before it counts as not answering.
+const (
+	connectTimeout   = 10 * time.Second
+	statementTimeout = time.Minute
+	slow             = 10 * time.Second
+)
+
+// A SetupError is what no waiting mends: a table, a column or a right that is
+// not there, or a login that is refused.
+type SetupError struct{ Err error }
+
+func (e *SetupError) Error() string { return "outbox: " + e.Err.Error() }
+func (e *SetupError) Unwrap() error { return e.Err }
+
+// Check tells whether the table can be read as it is configured: a *SetupError
+// says what is wrong with it, any other error that the database did not answer.
+func (s *Source) Check(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer conn.Release()
+	_, err = s.describe(ctx, conn)
+	return classify(err)
+}
+
+// classify turns errors of the server that stay into a SetupError.
+func classify(err error) error {
+	var server *pgconn.PgError
+	var setup *SetupError
+	if !errors.As(err, &server) || errors.As(err, &setup) {
+		return err
+	}
+	switch {
+	case strings.HasPrefix(server.Code, "42"), // a name, a type or a right
+		strings.HasPrefix(server.Code, "3D"), strings.HasPrefix(server.Code, "3F"), // database, schema
+		strings.HasPrefix(server.Code, "28"), // login
+		strings.HasPrefix(server.Code, "0A"): // not for this kind of table
+		return &SetupError{fmt.Errorf("%s (SQLSTATE %s)", server.Message, server.Code)}
+	}
+	return err
+}
+
+// Drained tells whether the last look at the table found nothing that waits.
+func (s *Source) Drained() bool { return s.drained.Load() }
+
+// Failing tells why rows are not read at present; nil while they are.
+func (s *Source) Failing() error { return s.state.failing() }
+
+// Subscribe starts reading. topic is only a name for the messages' positions.
+// The channel is closed when ctx ends or Close is called.
+func (s *Source) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errors.New("outbox: closed")
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	s.stop = append(s.stop, cancel)
+	out := make(chan *message.Message)
+	s.wg.Go(func() {
+		defer close(out)
+		defer cancel()
+		s.follow(ctx, topic, out)
+	})
+	return out, nil
+}
+
+// Close ends all subscriptions. What was durable by then is deleted or marked,
+// if the database answers in time.
+func (s *Source) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	for _, stop := range s.stop {
+		stop()
+	}
+	s.mu.Unlock()
+	s.wg.Wait()
+	s.pool.Close()
+	return nil
+}
+
+// follow reads until ctx ends, over one connection after the other.
+func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
+	wait := 50 * time.Millisecond
+	for ctx.Err() == nil {
+		err := s.session(ctx, topic, out, func() { wait = 50 * time.Millisecond })
+		if ctx.Err() != nil {
+			return
+		}
+		s.drained.Store(false)
+		if s.state.failed(err) {
+			s.log.Warn("the outbox cannot be read now; trying again until it works", "error", err)
+		}
+		if !pause(ctx, wait) {
+			return
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// session reads over one connection until it fails; well is called whenever
+// the database did its work.
+func (s *Source) session(ctx context.Context, topic string, out chan<- *message.Message, well func()) error {
+	// What was begun is finished after a stop too, within a grace.
+	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	defer context.AfterFunc(s.opt.Limit, cancel)()
+	defer context.AfterFunc(ctx, func() {
+		t := time.AfterFunc(stopGrace, cancel)
+		context.AfterFunc(work, func() { t.Stop() })
+	})()
+	s.state.begin()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return classify(err)
+	}
+	defer conn.Release()
+	t := &taker{s: s, conn: conn, topic: topic, out: out}
+	if t.table, err = s.describe(work, conn); err != nil {
+		return classify(err)
+	}
+	if s.opt.Channel != "" {
+		if _, err := conn.Exec(work, "LISTEN "+quote(s.opt.Channel)); err != nil {
+			return classify(err)
+		}
+	}
+	for {
+		s.state.begin()
+		n, err := t.take(ctx, work)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err != nil {
+			return classify(err)
+		}
+		well()
+		if n > 0 {
+			s.drained.Store(false)
+			s.state.well(s.log)
+			continue
+		}
+		waiting, err := t.waiting(work)
+		if err != nil {
+			return classify(err)
+		}
+		s.state.well(s.log)
+		s.drained.Store(!waiting)
+		if err := t.rest(ctx); err != nil {
+			return err
+		}
+	}
+}
+
+// stopGrace is how long a stop waits for what is nearly done.
+const stopGrace = 2 * time.Second
+
+func pause(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// state is how the database does, for readiness.
+type state struct {
+	mu    sync.Mutex
+	err   error     // of the last attempt
+	since time.Time // when the call that is under way began; zero: none
+}
+
+func (s *state) begin() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = time.Now()
+}
+
+// idle notes that nothing is asked of the database.
+func (s *state) idle() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.since = time.Time{}
+}
+
+func (s *state) well(log *slog.Logger) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		log.Info("the outbox is read again")
+	}
+	s.err, s.since = nil, time.Time{}
+}
+
+// failed notes a failure and tells whether it is news.
+func (s *state) failed(err error) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	news := s.err == nil
+	s.err, s.since = err, time.Time{}
+	return news
+}
+
+func (s *state) failing() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err == nil && !s.since.IsZero() && time.Since(s.since) > slow {
+		return fmt.Errorf("the database has not answered for %s", slow)
+	}
+	return s.err
+}
+
+var _ message.Subscriber = (*Source)(nil)

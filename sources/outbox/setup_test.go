@@ -1,0 +1,149 @@
+package outbox_test
+
+import (
+	"context"
+	"errors"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/sources/outbox"
+	"github.com/stretchr/testify/require"
+)
+
+// What no waiting mends is said at the start, with the name of what is wrong.
+func TestCheckSaysWhatIsWrong(t *testing.T) {
+	a := newApp(t)
+	a.exec("CREATE VIEW seen AS SELECT id, entity, payload, processed_at FROM outbox")
+	for _, c := range []struct {
+		change func(*outbox.Options)
+		says   []string
+	}{
+		{func(o *outbox.Options) { o.Table = "nowhere.outbox" }, []string{"no table", `"nowhere"."outbox"`}},
+		{func(o *outbox.Options) { o.Columns.ID, o.Columns.EventID = "nr", "eid" }, []string{`"nr"`, `"eid"`}},
+		{func(o *outbox.Options) { o.Mark, o.Columns.Processed = true, "done" }, []string{`"done"`, "mark"}},
+		{func(o *outbox.Options) { o.Mark, o.Columns.Processed = true, "payload" }, []string{"payload"}},
+		{func(o *outbox.Options) { o.Columns.Payload = "id" }, []string{"bigint", "no JSON"}},
+		{func(o *outbox.Options) { o.Columns.Headers = "op" }, []string{`"op"`, "jsonb"}},
+		{func(o *outbox.Options) { o.Table = "seen" }, []string{"xmin"}},
+		{func(o *outbox.Options) { o.URL = with(t, o.URL, func(u *url.URL) { u.Path = "/nowhere" }) }, []string{"3D000"}},
+	} {
+		o := a.options()
+		c.change(&o)
+		source, err := outbox.New(o)
+		require.NoError(t, err)
+		err = source.Check(t.Context())
+		var setup *outbox.SetupError
+		require.ErrorAs(t, err, &setup)
+		for _, text := range c.says {
+			require.ErrorContains(t, err, text)
+		}
+		require.NoError(t, source.Close())
+	}
+	source, err := outbox.New(a.options())
+	require.NoError(t, err)
+	require.NoError(t, source.Check(t.Context()))
+	require.NoError(t, source.Close())
+}
+
+func with(t *testing.T, text string, change func(*url.URL)) string {
+	u, err := url.Parse(text)
+	require.NoError(t, err)
+	change(u)
+	return u.String()
+}
+
+// A role may read and not delete: that is said too, not met with the first row.
+func TestCheckSaysWhichRightIsMissing(t *testing.T) {
+	a := newApp(t)
+	var schema, role string
+	require.NoError(t, a.conn.QueryRow(t.Context(), "SELECT current_schema()").Scan(&schema))
+	role = schema + "_reader"
+	a.exec("CREATE ROLE " + role + " LOGIN PASSWORD 'secret-of-the-reader'")
+	t.Cleanup(func() {
+		conn := a.connectAgain()
+		_, err := conn.Exec(context.Background(), "DROP OWNED BY "+role+"; DROP ROLE "+role)
+		require.NoError(t, err)
+	})
+	a.exec("GRANT USAGE ON SCHEMA " + schema + " TO " + role)
+	a.exec("GRANT SELECT ON outbox TO " + role)
+	check := func(mark bool) error {
+		o := a.options()
+		o.Mark = mark
+		o.URL = with(t, o.URL, func(u *url.URL) { u.User = url.UserPassword(role, "secret-of-the-reader") })
+		source, err := outbox.New(o)
+		require.NoError(t, err)
+		defer source.Close()
+		return source.Check(t.Context())
+	}
+	var setup *outbox.SetupError
+	require.ErrorAs(t, check(true), &setup)
+	require.ErrorContains(t, check(true), "permission denied")
+	a.exec("GRANT UPDATE ON outbox TO " + role)
+	require.NoError(t, check(true))
+	require.ErrorAs(t, check(false), &setup)
+	a.exec("GRANT DELETE ON outbox TO " + role)
+	require.NoError(t, check(false), "no more rights are needed")
+}
+
+// Ids that are not unique would delete what was never handed out.
+func TestIdsThatAreNotUniqueDeleteNothing(t *testing.T) {
+	a := newApp(t)
+	a.exec("ALTER TABLE outbox DROP CONSTRAINT outbox_pkey")
+	a.exec(`INSERT INTO outbox (id, entity, payload) VALUES (1, 'A', '1')`)
+	tx, err := a.connect().Begin(t.Context())
+	require.NoError(t, err)
+	_, err = tx.Exec(t.Context(), `INSERT INTO outbox (id, entity, payload) VALUES (1, 'B', '1')`)
+	require.NoError(t, err)
+	r := a.read()
+	m := r.next()
+	require.NoError(t, tx.Commit(t.Context()))
+	m.Ack()
+	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
+	require.ErrorContains(t, r.source.Failing(), "must be unique")
+	require.Equal(t, 2, a.count("true"))
+}
+
+// A database that dies is waited for; what was in hand comes again.
+func TestADatabaseThatIsAway(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts a server of its own")
+	}
+	server := testservers.StartOwn(t, "postgres")
+	a := &app{t: t, url: server.Address}
+	a.conn = a.connect()
+	a.exec(createTable)
+	a.write("A", "B")
+	r := a.read()
+	one, two := r.next(), r.next()
+	server.Kill()
+	one.Ack()
+	two.Ack()
+	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
+	require.False(t, r.source.Drained())
+	var setup *outbox.SetupError
+	require.False(t, errors.As(r.source.Failing(), &setup))
+
+	server.Start()
+	for range 2 {
+		m := r.next()
+		require.Contains(t, []string{one.UUID, two.UUID}, m.UUID)
+		m.Ack()
+	}
+	r.drained()
+	require.NoError(t, r.source.Failing())
+
+	// One that hangs keeps nobody from stopping.
+	server.Pause()
+	t.Cleanup(server.Resume)
+	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
+	closed := make(chan error, 1)
+	go func() { closed <- r.source.Close() }()
+	select {
+	case err := <-closed:
+		require.NoError(t, err)
+	case <-time.After(patience):
+		require.FailNow(t, "Close hangs")
+	}
+}

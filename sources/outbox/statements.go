@@ -1,0 +1,179 @@
+package outbox
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// rowsPerEntity bounds the rows of one entity that are in hand at a time. What
+// a process that dies has handed out and not deleted comes again, and an entity
+// remembers the last eight events of a source (package dam).
+const rowsPerEntity = 8
+
+// scan is how many times a batch is looked through for rows that may be taken.
+const scan = 8
+
+// statements are the parts of SQL that do not need the table's description.
+type statements struct {
+	table   string // quoted
+	columns Columns
+	mark    bool
+	batch   int
+}
+
+func newStatements(opt Options) *statements {
+	var parts pgx.Identifier = strings.Split(opt.Table, ".")
+	return &statements{table: parts.Sanitize(), columns: opt.Columns, mark: opt.Mark, batch: opt.Batch}
+}
+
+func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
+
+// column gives a column of the table under an alias, as text; NULL when it is
+// not configured.
+func column(alias, name string) string {
+	if name == "" {
+		return "NULL::text"
+	}
+	return alias + "." + quote(name) + "::text"
+}
+
+func (s *statements) pending(alias string) string {
+	if !s.mark {
+		return "TRUE"
+	}
+	return alias + "." + quote(s.columns.Processed) + " IS NULL"
+}
+
+// table is what the database says of the table, and the statements made of it.
+type table struct {
+	identity string // of the stream of positions, see doc.go
+	lock     string // gives the ids of rows that are locked now
+	choose   string // gives those of them that may be handed out
+	settle   string // deletes or marks rows
+	waiting  string // tells whether a row waits
+}
+
+// describe reads the table's description and tries the statements on no row,
+// so that a wrong name, type or right is said at the start. Its errors are the
+// database's, or a *SetupError.
+func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, error) {
+	ctx, cancel := context.WithTimeout(ctx, statementTimeout)
+	defer cancel()
+	// The server must notice soon that this machine is gone: it keeps the locks.
+	if _, err := conn.Exec(ctx, "SET tcp_keepalives_idle = 10; SET tcp_keepalives_interval = 5; SET tcp_keepalives_count = 4"); err != nil {
+		return nil, err
+	}
+	var oid *uint32
+	if err := conn.QueryRow(ctx, "SELECT to_regclass($1)::oid", s.sql.table).Scan(&oid); err != nil {
+		return nil, err
+	}
+	if oid == nil {
+		return nil, &SetupError{fmt.Errorf("there is no table %s", s.sql.table)}
+	}
+	types, err := s.types(ctx, conn, *oid)
+	if err != nil {
+		return nil, err
+	}
+	t := s.sql.describe(types[s.opt.Columns.ID], types[s.opt.Columns.Payload])
+	// Positions of a table are comparable as long as it is the same table of the
+	// same history of the same database.
+	err = conn.QueryRow(ctx, `SELECT 'outbox-' || system_identifier || '-' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
+		|| '-' || (SELECT oid FROM pg_database WHERE datname = current_database()) || '-' || $1::oid::text FROM pg_control_system()`, *oid).Scan(&t.identity)
+	if err != nil {
+		return nil, err
+	}
+	return t, s.try(ctx, conn, t)
+}
+
+// types gives the types of the columns that are configured.
+func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map[string]string, error) {
+	rows, err := conn.Query(ctx, `SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
+	if err != nil {
+		return nil, err
+	}
+	types := map[string]string{}
+	var name, typ string
+	if _, err := pgx.ForEachRow(rows, []any{&name, &typ}, func() error { types[name] = typ; return nil }); err != nil {
+		return nil, err
+	}
+	c := s.opt.Columns
+	var faults []error
+	for _, name := range []string{c.ID, c.Entity, c.Payload, c.EventID, c.Operation, c.Headers} {
+		if name != "" && types[name] == "" {
+			faults = append(faults, fmt.Errorf("table %s has no column %q", s.sql.table, name))
+		}
+	}
+	if s.opt.Mark && types[c.Processed] == "" {
+		faults = append(faults, fmt.Errorf("table %s has no column %q to mark rows in", s.sql.table, c.Processed))
+	}
+	if t := types[c.Payload]; t != "" && !slices.Contains([]string{"json", "jsonb", "text", "character varying", "bytea"}, t) {
+		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, which holds no JSON", c.Payload, s.sql.table, t))
+	}
+	if t := types[c.Headers]; c.Headers != "" && t != "" && t != "json" && t != "jsonb" {
+		faults = append(faults, fmt.Errorf("column %q of table %s is of type %s, not json or jsonb", c.Headers, s.sql.table, t))
+	}
+	if len(faults) > 0 {
+		return nil, &SetupError{errors.Join(faults...)}
+	}
+	return types, nil
+}
+
+// try runs the statements on no row.
+func (s *Source) try(ctx context.Context, conn *pgxpool.Conn, t *table) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		for _, attempt := range []struct {
+			sql string
+			arg any
+		}{{t.lock, 0}, {t.choose, []string{}}, {t.settle, []string{}}} {
+			if _, err := tx.Exec(ctx, attempt.sql, attempt.arg); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// describe makes the statements. Ids travel as text, whatever their type is.
+func (s *statements) describe(idType, payloadType string) *table {
+	id, entity := quote(s.columns.ID), quote(s.columns.Entity)
+	ids := "$1::text[]::" + idType + "[]"
+	payload := column("o", s.columns.Payload)
+	if payloadType == "bytea" {
+		payload = "o." + quote(s.columns.Payload)
+	}
+	t := &table{
+		lock: fmt.Sprintf(`SELECT o.%[2]s::text FROM %[1]s o
+			WHERE o.%[2]s = ANY (ARRAY(
+				SELECT capped.id FROM (
+					SELECT head.id, row_number() OVER (PARTITION BY head.entity ORDER BY head.id) AS n FROM (
+						SELECT p.%[2]s AS id, p.%[3]s AS entity FROM %[1]s p WHERE %[5]s ORDER BY p.%[2]s LIMIT %[6]d
+					) head
+				) capped WHERE capped.n <= %[7]d ORDER BY capped.id
+			)) AND %[4]s
+			ORDER BY o.%[2]s LIMIT $1 FOR UPDATE OF o SKIP LOCKED`,
+			s.table, id, entity, s.pending("o"), s.pending("p"), scan*s.batch, rowsPerEntity),
+		// A statement of its own, so that it sees what others committed until the
+		// locks were taken. The place in the log is read behind that.
+		choose: fmt.Sprintf(`WITH place AS MATERIALIZED (SELECT (pg_current_wal_insert_lsn() - '0/0')::bigint AS lsn)
+			SELECT o.%[2]s::text, o.%[3]s::text, %[4]s, %[5]s, %[6]s, %[7]s, o.xmin::text, place.lsn
+			FROM %[1]s o CROSS JOIN place
+			WHERE o.%[2]s = ANY (%[8]s) AND NOT EXISTS (
+				SELECT 1 FROM %[1]s p WHERE p.%[3]s = o.%[3]s AND p.%[2]s < o.%[2]s AND %[9]s AND p.%[2]s <> ALL (%[8]s)
+			)
+			ORDER BY o.%[2]s`,
+			s.table, id, entity, payload, column("o", s.columns.EventID), column("o", s.columns.Operation), column("o", s.columns.Headers),
+			ids, s.pending("p")),
+		settle:  fmt.Sprintf(`DELETE FROM %s WHERE %s = ANY (%s)`, s.table, id, ids),
+		waiting: fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM %s p WHERE %s)`, s.table, s.pending("p")),
+	}
+	if s.mark {
+		t.settle = fmt.Sprintf(`UPDATE %[1]s SET %[2]s = now() WHERE %[3]s = ANY (%[4]s) AND %[2]s IS NULL`, s.table, quote(s.columns.Processed), id, ids)
+	}
+	return t
+}
