@@ -68,8 +68,9 @@ func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
 		return nil, fmt.Errorf("%s: listen on %s: %w", o.Name, o.Address, err)
 	}
 	l := &Listener{addr: listener.Addr(), done: make(chan struct{}), server: &http.Server{
-		Handler: h, ReadHeaderTimeout: o.Limits.Header, ReadTimeout: o.Limits.Read, IdleTimeout: o.Limits.Idle,
+		Handler: unambiguous(h), ReadHeaderTimeout: o.Limits.Header, ReadTimeout: o.Limits.Read, IdleTimeout: o.Limits.Idle,
 		MaxHeaderBytes: o.Limits.HeaderBytes, TLSConfig: certificates,
+		DisableGeneralOptionsHandler: true, // no request passes by h
 		// What it has to say is about clients: whoever connects could fill the log.
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}}
@@ -101,4 +102,22 @@ func (l *Listener) Close(ctx context.Context) error {
 	}
 	<-l.done
 	return err
+}
+
+// unambiguous serves h. Nothing that follows a doubtful request on its
+// connection is taken for a request (RFC 9112, section 6.1).
+func unambiguous(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if doubtful(r) {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// doubtful reports whether a proxy in front might see another end of the request
+// than net/http does: with chunks, beside which a Content-Length is passed over,
+// and in HTTP/1.0, where chunks are.
+func doubtful(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
 }

@@ -6,34 +6,40 @@ import (
 	"time"
 )
 
-// An answer, and an upload, has patience and then a second per leastRate bytes.
-const (
-	patience  = time.Minute
-	leastRate = 16 << 10
-)
+// leastRate is the bytes per second of an answer, and of an upload, once
+// patience is used up.
+const leastRate = 16 << 10
 
-// pace gives the time by which n bytes must have passed since began.
-func pace(began time.Time, n int64) time.Time {
-	return began.Add(patience + time.Duration(n/leastRate)*time.Second)
+// pace is how much longer a client may keep its side waiting. Waiting uses it
+// up, bytes earn it back, but never more than there was at first: who was fast
+// may not be slow for that.
+type pace struct{ most, left time.Duration }
+
+// earned is what n bytes earn.
+func earned(n int) time.Duration { return time.Duration(n) * time.Second / leastRate }
+
+// passed notes that n bytes took until now, since began.
+func (p *pace) passed(began time.Time, n int) {
+	p.left = min(p.most, p.left-time.Since(began)+earned(n))
 }
 
 // paced is a body whose connection's deadline moves on with what arrives.
 type paced struct {
 	io.ReadCloser
 	control *http.ResponseController
-	began   time.Time
-	read    int64
+	pace    pace
 }
 
-func longBody(w http.ResponseWriter, body io.ReadCloser) io.ReadCloser {
-	return &paced{ReadCloser: body, control: http.NewResponseController(w), began: time.Now()}
+func longBody(w http.ResponseWriter, body io.ReadCloser, patience time.Duration) io.ReadCloser {
+	return &paced{ReadCloser: body, control: http.NewResponseController(w), pace: pace{patience, patience}}
 }
 
 func (p *paced) Read(b []byte) (int, error) {
+	began := time.Now()
 	// Where deadlines cannot be set the server's own holds.
-	_ = p.control.SetReadDeadline(pace(p.began, p.read))
+	_ = p.control.SetReadDeadline(began.Add(p.pace.left))
 	n, err := p.ReadCloser.Read(b)
-	p.read += int64(n)
+	p.pace.passed(began, n)
 	return n, err
 }
 
@@ -42,15 +48,15 @@ func (p *paced) Read(b []byte) (int, error) {
 type answer struct {
 	http.ResponseWriter
 	control *http.ResponseController
+	pace    pace
 	status  int
-	began   time.Time
-	written int64
 }
 
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 && status >= 200 {
 		a.status = status
 	}
+	_ = a.control.SetWriteDeadline(time.Now().Add(a.pace.left))
 	a.ResponseWriter.WriteHeader(status)
 }
 
@@ -58,12 +64,10 @@ func (a *answer) Write(b []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
-	if a.began.IsZero() {
-		a.began = time.Now()
-	}
-	_ = a.control.SetWriteDeadline(pace(a.began, a.written+int64(len(b))))
+	began := time.Now()
+	_ = a.control.SetWriteDeadline(began.Add(a.pace.left + earned(len(b))))
 	n, err := a.ResponseWriter.Write(b)
-	a.written += int64(n)
+	a.pace.passed(began, n)
 	return n, err
 }
 

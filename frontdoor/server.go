@@ -38,6 +38,10 @@ type Options struct {
 	MaxBody int64
 	// Timeout bounds the context that Work gives. Defaults to 30s.
 	Timeout time.Duration
+	// Patience is how long in all an answer that is not taken, or an upload that
+	// does not come, may keep its connection waiting; 16 KiB make up for a second.
+	// Defaults to 1m.
+	Patience time.Duration
 	// Limit ends the contexts that Work gives: the process has no more time.
 	// Optional.
 	Limit context.Context
@@ -86,6 +90,9 @@ func New(o Options) *Server {
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
+	if o.Patience <= 0 {
+		o.Patience = time.Minute
+	}
 	if o.Limit == nil {
 		o.Limit = context.Background()
 	}
@@ -105,7 +112,7 @@ func (s *Server) Handle(pattern string, verb access.Verb, h Handler) {
 }
 
 // HandleUpload is Handle for bodies that are read as they arrive: they may be of
-// limit bytes and take as long as the client keeps up 16 KiB/s.
+// limit bytes and take as long as the client keeps up 16 KiB/s, see Options.Patience.
 func (s *Server) HandleUpload(pattern string, verb access.Verb, limit int64, h Handler) {
 	s.route(pattern, verb, limit, true, h)
 }
@@ -126,7 +133,7 @@ func (s *Server) route(pattern string, verb access.Verb, limit int64, long bool,
 		q.share = s.share(who.ID)
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if long {
-			r.Body = longBody(w, r.Body)
+			r.Body = longBody(w, r.Body, s.opt.Patience)
 		}
 		h(w, r, who)
 	})
@@ -199,7 +206,7 @@ func (s *Server) Stop() { s.stopped.Store(true) }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{server: s, id: uuid.Must(uuid.NewV7()).String(), route: unknownRoute}
-	a := &answer{ResponseWriter: w, control: http.NewResponseController(w)}
+	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), pace: pace{s.opt.Patience, s.opt.Patience}}
 	w.Header().Set("Request-Id", q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")

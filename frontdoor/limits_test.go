@@ -1,0 +1,193 @@
+package frontdoor_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/frontdoor"
+	"github.com/stretchr/testify/require"
+)
+
+// A token that sends too much is told when to come again; the others are served.
+func TestRate(t *testing.T) {
+	s, _ := newServer(t, frontdoor.Options{Rate: 1})
+	send := func(token string) *httptest.ResponseRecorder {
+		return ask(s, "POST", "/v1/sources/orders/events", token, "{}")
+	}
+	require.Equal(t, 200, send("alice").Code)
+	require.Equal(t, 200, send("alice").Code, "those of two seconds may come at once")
+	refused := 0
+	for range 3 { // one per second is let in, if the machine is that slow
+		if w := send("alice"); w.Code == 429 {
+			refused++
+			after, err := strconv.Atoi(w.Header().Get("Retry-After"))
+			require.NoError(t, err)
+			require.Positive(t, after)
+		}
+	}
+	require.Positive(t, refused)
+	require.Equal(t, 200, ask(s, "POST", "/v1/services/x/check", "bob", "{}").Code)
+	for range 10 {
+		require.Equal(t, 401, send("mallory").Code, "who is not known has no rate to use up")
+	}
+}
+
+// The bodies of one token fill its share of the memory, not the server's.
+func TestBodiesAreBounded(t *testing.T) {
+	const largest = 64 << 10
+	s := frontdoor.New(frontdoor.Options{
+		Access: callers, MaxBody: largest, Timeout: 200_000_000, // 200 ms to wait for room
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	})
+	held, release := make(chan int, 100), make(chan struct{})
+	s.Handle("POST /hold", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
+		body, ok := frontdoor.ReadBody(w, r, 0)
+		if !ok {
+			return
+		}
+		held <- len(body)
+		<-release
+	})
+	body := strings.Repeat("x", largest)
+	answers := make(chan int, 100)
+	post := func(token string) {
+		go func() { answers <- ask(s, "POST", "/hold", token, body).Code }()
+	}
+	// A quarter of sixteen largest bodies; each needs a byte more, to see its end.
+	for range 3 {
+		post("alice")
+		require.Equal(t, largest, <-held)
+	}
+	post("alice")
+	require.Equal(t, 503, <-answers)
+	post("bob")
+	require.Equal(t, largest, <-held, "another token has its own share")
+	close(release)
+	for range 4 {
+		require.Equal(t, 200, <-answers)
+	}
+	require.Equal(t, 200, ask(s, "POST", "/hold", "alice", body).Code, "room comes back")
+	<-held
+}
+
+func TestReadBody(t *testing.T) {
+	s := frontdoor.New(frontdoor.Options{Access: callers, MaxBody: 100_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	s.Handle("POST /small", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
+		if body, ok := frontdoor.ReadBody(w, r, 50_000); ok {
+			_, _ = w.Write(body)
+		}
+	})
+	for _, size := range []int{0, 1, 16<<10 - 1, 16 << 10, 16<<10 + 1, 32 << 10, 49_999, 50_000, 50_001, 100_000, 100_001} {
+		for _, known := range []bool{true, false} {
+			body := strings.Repeat("x", size)
+			r := httptest.NewRequest(http.MethodPost, "/small", strings.NewReader(body))
+			if !known {
+				r = httptest.NewRequest(http.MethodPost, "/small", io.MultiReader(strings.NewReader(body)))
+				r.ContentLength = -1
+			}
+			r.Header.Set("Authorization", "Bearer alice")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			if size > 50_000 {
+				require.Equal(t, 413, w.Code, size)
+				continue
+			}
+			require.Equal(t, 200, w.Code, size)
+			require.Equal(t, body, w.Body.String())
+		}
+	}
+	r := httptest.NewRequest(http.MethodPost, "/small", strings.NewReader("xx"))
+	r.Header.Set("Authorization", "Bearer alice")
+	r.Header.Set("Content-Encoding", "gzip")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	require.Equal(t, 415, w.Code)
+}
+
+// The effect of a request goes on when its client hangs up, and ends with the
+// process.
+func TestWork(t *testing.T) {
+	limit, end := context.WithCancel(t.Context())
+	s := frontdoor.New(frontdoor.Options{Access: callers, Limit: limit, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	s.Handle("POST /work", access.Any, func(_ http.ResponseWriter, r *http.Request, _ access.Principal) {
+		ctx, cancel := frontdoor.Work(r)
+		defer cancel()
+		require.Error(t, r.Context().Err(), "the client is gone")
+		require.NoError(t, ctx.Err())
+		_, bounded := ctx.Deadline()
+		require.True(t, bounded)
+		require.Len(t, frontdoor.RequestID(ctx), 36)
+		end()
+		<-ctx.Done()
+	})
+	gone, hangUp := context.WithCancel(t.Context())
+	hangUp()
+	r := httptest.NewRequestWithContext(gone, http.MethodPost, "/work", http.NoBody)
+	r.Header.Set("Authorization", "Bearer alice")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	require.Equal(t, 200, w.Code)
+	require.Empty(t, frontdoor.RequestID(t.Context()))
+}
+
+// Labels of metrics are routes and statuses, never what a caller sends.
+func TestMetrics(t *testing.T) {
+	s, reg := newServer(t, frontdoor.Options{})
+	for i := range 50 {
+		ask(s, "POST", fmt.Sprintf("/v1/sources/random%d/events", i), "alice", "{}")
+		ask(s, "GET", fmt.Sprintf("/random%d", i), "alice", "")
+		ask(s, "BREW", "/v1/panic", "alice", "")
+	}
+	ask(s, "POST", "/v1/sources/orders/events", "alice", "{}")
+	ask(s, "GET", "/v1/panic", "alice", "")
+	found, err := reg.Gather()
+	require.NoError(t, err)
+	counts, timed := map[string]float64{}, 0
+	for _, f := range found {
+		if f.GetName() == "weir_api_request_seconds" {
+			timed = len(f.GetMetric())
+		}
+		if f.GetName() != "weir_api_requests_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			if n := m.GetCounter().GetValue(); n > 0 {
+				counts[m.GetLabel()[0].GetValue()+" "+m.GetLabel()[1].GetValue()] = n
+			}
+		}
+	}
+	require.Equal(t, map[string]float64{
+		"POST /v1/sources/{source}/events 403": 50,
+		"POST /v1/sources/{source}/events 200": 1,
+		"none 404":                             50,
+		"none 405":                             50,
+		"GET /v1/panic 500":                    1,
+	}, counts)
+	require.Equal(t, 3, timed)
+}
+
+// More tokens than are remembered do not grow the memory without bound.
+func TestManyTokens(t *testing.T) {
+	s, _ := newServer(t, frontdoor.Options{Access: everybody{}})
+	for i := range 25_000 {
+		require.Equal(t, 200, ask(s, "POST", "/v1/services/x/check", strconv.Itoa(i), "").Code)
+	}
+	require.LessOrEqual(t, frontdoor.Shares(s), 10_000)
+}
+
+// everybody lets in every token as a principal of its own.
+type everybody struct{}
+
+func (everybody) Authenticate(r *http.Request) (access.Principal, error) {
+	token, _ := access.Bearer(r.Header)
+	return access.Principal{ID: token, Tenant: "acme", Verbs: []access.Verb{access.Check}}, nil
+}

@@ -1,0 +1,29 @@
+package frontdoor_test
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/frontdoor"
+	"github.com/stretchr/testify/require"
+)
+
+// listen serves h on a loopback address until the test ends; then no request
+// may be left.
+func listen(t *testing.T, o frontdoor.ListenOptions, h http.Handler) (address string) {
+	t.Helper()
+	o.Name, o.Address, o.Logger = "test", "127.0.0.1:0", slog.New(slog.DiscardHandler)
+	if o.Limits == (frontdoor.Limits{}) {
+		o.Limits = frontdoor.DefaultLimits
+	}
+	l, err := frontdoor.Listen(o, h)
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), bound)
+		defer cancel()
+		require.NoError(t, l.Close(ctx))
+	})
+	return l.Addr().String()
+}
