@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
@@ -11,11 +12,17 @@ const (
 	housekeepingPeriod = time.Hour
 	// purgeBatch bounds one purge, so that decisions never wait long for it.
 	purgeBatch = 500
+	// retainAgain is when dropping months of the ledger is tried again.
+	retainAgain = 10 * time.Minute
 )
 
 // housekeep removes what is over its retention time: tombstones of deleted
-// entities with their dam rows, dead letters and audit rows (I7).
+// entities with their dam rows, dead letters and audit rows, every hour, and
+// months of the ledger, once a day (I7).
 func (p *Pipeline) housekeep(ctx context.Context) {
+	var ledger sync.WaitGroup
+	defer ledger.Wait()
+	ledger.Go(func() { p.retainClaims(ctx) })
 	tick := time.NewTicker(housekeepingPeriod)
 	defer tick.Stop()
 	for {
@@ -39,4 +46,44 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// retainClaims drops the months of the ledger that are over, at the time of day
+// that is configured, and at the start: what a night was missed for is made up.
+// Every process may do it, the first one finds something to do.
+func (p *Pipeline) retainClaims(ctx context.Context) {
+	keys := p.cfg.API.Keys
+	for {
+		now := time.Now()
+		wait := untilTimeOfDay(now, keys.DropAt.D())
+		dropped, err := p.store.RetainClaims(ctx, now.Add(-keys.Retention.D()))
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = min(wait, retainAgain)
+			p.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
+		case dropped > 0:
+			p.gauges.ledgerDropped.Add(float64(dropped))
+			p.log.Info("dropped idempotency keys that are over their time", "months", dropped)
+		}
+		again := time.NewTimer(wait)
+		select {
+		case <-again.C:
+		case <-ctx.Done():
+			again.Stop()
+			return
+		}
+	}
+}
+
+// untilTimeOfDay is how long it takes from now to the next time of day in UTC,
+// given as the time since midnight; never 0.
+func untilTimeOfDay(now time.Time, at time.Duration) time.Duration {
+	now = now.UTC()
+	next := now.Truncate(24 * time.Hour).Add(at)
+	if !next.After(now) {
+		next = next.AddDate(0, 0, 1)
+	}
+	return next.Sub(now)
 }

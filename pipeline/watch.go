@@ -26,8 +26,12 @@ type gauges struct {
 	blocked   *prometheus.GaugeVec // reason
 	shown     map[string]int64     // services of pending; of the watcher alone
 	refused   prometheus.Gauge
-	files     *prometheus.GaugeVec // file
-	free      prometheus.Gauge     // nil without embedded broker
+	// Of the ledger of idempotency keys.
+	ledgerHeld    prometheus.Gauge
+	ledgerOldest  prometheus.Gauge
+	ledgerDropped prometheus.Counter
+	files         *prometheus.GaugeVec // file
+	free          prometheus.Gauge     // nil without embedded broker
 }
 
 // What keeps a process from its work, the values of label "reason".
@@ -61,6 +65,10 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_reload_refused", Help: "1 when the last reload was refused, so that the process runs on with what it had."}),
 		files:   vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
 	}
+	g.ledgerHeld = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_held", Help: "Idempotency keys that the ledger keeps; an estimate where there are many."})
+	g.ledgerOldest = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_oldest_in_progress_seconds", Help: "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."})
+	g.ledgerDropped = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."})
+	reg.MustRegister(g.ledgerHeld, g.ledgerOldest, g.ledgerDropped)
 	reg.MustRegister(g.resets, g.rereads, g.ready, g.refused)
 	return g
 }
@@ -211,6 +219,14 @@ func (p *Pipeline) look(running context.Context) {
 	}
 	if n, err := p.store.OpenImports(ctx); err == nil {
 		p.importMetrics.Open(n)
+	}
+	if stats, err := p.store.LedgerStats(ctx); err == nil {
+		p.gauges.ledgerHeld.Set(float64(stats.Held))
+		age := time.Duration(0)
+		if !stats.OldestInProgress.IsZero() {
+			age = max(0, time.Since(stats.OldestInProgress))
+		}
+		p.gauges.ledgerOldest.Set(age.Seconds())
 	}
 	if counts, err := p.store.CountLetters(ctx); err == nil {
 		for _, stage := range []store.Stage{store.StageIngest, store.StageDecide, store.StageDeliver} {

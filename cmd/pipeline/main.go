@@ -132,7 +132,7 @@ func (a *app) root() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
-	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.explainCommand(), a.planCommand(), a.resetCommand(), a.reconcileCommand(), a.noiseCommand(), a.reloadCommand(), a.auditCommand(), a.tokenCommand(),
+	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.explainCommand(), a.planCommand(), a.resetCommand(), a.reconcileCommand(), a.noiseCommand(), a.reloadCommand(), a.auditCommand(), a.retentionCommand(), a.tokenCommand(),
 		a.migrateCommand(), a.generateCommand())
 	wrapArgs(root)
 	return root
