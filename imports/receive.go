@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"errors"
 	"fmt"
+	"hash"
 	"io"
 	"time"
 
@@ -144,33 +145,34 @@ func insist(ctx context.Context, op func() error) error {
 
 const insistence = 30 * time.Second
 
-// measured reads, hashes and bounds a file.
+// measured reads, hashes and bounds a file. Its first error stays: a buffer over
+// it may ask again.
 type measured struct {
-	in   io.Reader
-	hash interface {
-		io.Writer
-		Sum([]byte) []byte
-	}
+	in         io.Reader
+	hash       hash.Hash
 	read, left int64
-	large      bool
+	err        error
 }
 
 func (m *measured) Read(b []byte) (int, error) {
+	if m.err != nil {
+		return 0, m.err
+	}
 	n, err := m.in.Read(b)
 	if int64(n) > m.left {
-		m.large = true
-		return 0, ErrTooLarge
+		n, err = 0, ErrTooLarge
 	}
 	m.left -= int64(n)
 	m.read += int64(n)
 	_, _ = m.hash.Write(b[:n]) // it never fails
+	m.err = err
 	return n, err
 }
 
 // failure sorts an error of reading.
 func (m *measured) failure(err error) error {
-	if m.large {
-		return ErrTooLarge
+	if errors.Is(err, ErrTooLarge) {
+		return err
 	}
 	return fmt.Errorf("%w: %w", ErrRead, err)
 }

@@ -1,0 +1,168 @@
+package imports
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/stripper"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const tenant = "acme"
+
+// world is a real store, and an inbox that keeps the first record of each claim,
+// as decide does.
+type world struct {
+	*testing.T
+	store *sqlite.Store
+	reg   *prometheus.Registry
+	taker *Taker
+
+	mu      sync.Mutex
+	records int               // guarded by mu: all that were appended
+	claims  map[string]bool   // guarded by mu
+	effects []string          // guarded by mu: payloads, one per claim, in order
+	appends func(n int) error // before an append; nil works
+	after   func(n int) error // after an append
+}
+
+func newWorld(t *testing.T) *world {
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	w := &world{T: t, store: s, reg: prometheus.NewRegistry(), claims: map[string]bool{}}
+	rules, err := stripper.Compile(nil)
+	require.NoError(t, err)
+	shape := &ingest.Shape{
+		Source: "lab", Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
+		IsDelete: func(string) bool { return false }, Strip: rules, MaxEvent: 1 << 20, MaxEntity: 100,
+	}
+	w.taker = &Taker{
+		Ledger: s, Inbox: w, Topic: "weir.inbox", Lease: time.Minute, Keep: time.Hour,
+		Shape: func(source string) (*ingest.Shape, error) {
+			if source != shape.Source {
+				return nil, &GoneError{"there is no source " + source}
+			}
+			return shape, nil
+		},
+	}
+	return w
+}
+
+// Append is the inbox.
+func (w *world) Append(_ context.Context, records []transport.Record) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.appends != nil {
+		if err := w.appends(len(records)); err != nil {
+			return err
+		}
+	}
+	for _, r := range records {
+		got, err := inbox.Decode(r.Key, r.Headers[0].Value, r.Value)
+		if err != nil {
+			return err
+		}
+		claim := got.Event.Claim
+		if claim == "" || r.Topic != "weir.inbox" {
+			return errors.New("a wrong record")
+		}
+		w.records++
+		if !w.claims[claim] {
+			w.claims[claim] = true
+			w.effects = append(w.effects, string(got.Event.Payload))
+		}
+	}
+	if w.after != nil {
+		return w.after(len(records))
+	}
+	return nil
+}
+
+// file receives a file and gives it to a worker.
+func (w *world) file(f Format, o Options, text string) store.Import {
+	w.Helper()
+	i, _, err := Receive(w.Context(), w.store, File{
+		Tenant: tenant, Source: "lab", Format: f, Options: o, Name: "lab", Actor: "me", MaxRow: 1000, MaxSize: 1 << 30,
+	}, strings.NewReader(text))
+	require.NoError(w, err)
+	return i
+}
+
+func (w *world) worker() *Worker {
+	return NewWorker(WorkerOptions{
+		Store: w.store, Intake: w.taker, Lease: time.Minute, Poll: time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+}
+
+// step works one import off.
+func (w *world) step(worker *Worker) {
+	w.Helper()
+	worked, err := worker.Step(w.Context())
+	require.NoError(w, err)
+	require.True(w, worked)
+}
+
+func (w *world) found(i store.Import) store.Import {
+	w.Helper()
+	got, err := w.store.Import(w.Context(), tenant, i.ID)
+	require.NoError(w, err)
+	return got
+}
+
+// errorsOf gives the error file as lines.
+func (w *world) errorsOf(i store.Import, f Format) []string {
+	w.Helper()
+	var b strings.Builder
+	require.NoError(w, WriteErrors(w.Context(), w.store, tenant, i.ID, f, &b))
+	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
+}
+
+// many makes a file of n events about n/10 entities.
+func many(n int) (file string, payloads []string) {
+	var b strings.Builder
+	for k := range n {
+		p := fmt.Sprintf(`{"id":"e-%d","event":"%d","n":%d}`, k%max(1, n/10), k, k)
+		payloads = append(payloads, p)
+		b.WriteString(p + "\n")
+	}
+	return b.String(), payloads
+}
+
+// counted counts steps.
+type counted struct {
+	store.Imports
+	mu sync.Mutex
+	n  int
+}
+
+func (c *counted) StepImport(ctx context.Context, s store.ImportStep) error {
+	c.mu.Lock()
+	c.n++
+	c.mu.Unlock()
+	return c.Imports.StepImport(ctx, s)
+}
+
+func (c *counted) load() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.n
+}
