@@ -15,8 +15,9 @@ import (
 // removed.
 const stalledImport = 24 * time.Hour
 
-// newImportWorker makes the worker of this process, or of a command.
-func (p *Pipeline) newImportWorker() (*imports.Worker, error) {
+// newImportWorker makes the worker of this process, or of a command. may, if
+// given, tells whether it may begin something now.
+func (p *Pipeline) newImportWorker(may func() bool) (*imports.Worker, error) {
 	shapes := map[string]*ingest.Shape{}
 	for i := range p.cfg.Sources {
 		c := &p.cfg.Sources[i]
@@ -39,13 +40,13 @@ func (p *Pipeline) newImportWorker() (*imports.Worker, error) {
 			},
 		},
 		Lease: keys.Lease.D(), Logger: p.log, Metrics: p.importMetrics,
-		May: func() bool { return p.takes() == nil },
+		May: may,
 	}), nil
 }
 
 // startImports starts the worker, and removes old imports from time to time.
 func (p *Pipeline) startImports(_ context.Context, _ int64, _ func()) (part, error) {
-	worker, err := p.newImportWorker()
+	worker, err := p.newImportWorker(func() bool { return p.takes() == nil })
 	if err != nil {
 		return part{}, err
 	}
@@ -106,28 +107,12 @@ func (p *Pipeline) maxRow(source string) (int, bool) {
 	return int(c.MaxEvent), true
 }
 
-// WorkImports works imports off until done says so or ctx ends. For a pipeline of
-// OpenTools.
-func (p *Pipeline) WorkImports(ctx context.Context, done func() bool) error {
-	worker, err := p.newImportWorker()
+// WorkImports works imports off until ctx ends. For a pipeline of OpenTools.
+func (p *Pipeline) WorkImports(ctx context.Context) error {
+	worker, err := p.newImportWorker(nil)
 	if err != nil {
 		return err
 	}
-	for !done() {
-		worked, err := worker.Step(ctx)
-		if err != nil || ctx.Err() != nil {
-			return err
-		}
-		if !worked {
-			select {
-			case <-time.After(importPoll):
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		}
-	}
+	worker.Run(ctx)
 	return nil
 }
-
-// importPoll is how often a command looks for an import that others hold.
-const importPoll = 200 * time.Millisecond

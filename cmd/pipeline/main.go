@@ -133,7 +133,7 @@ func (a *app) root() *cobra.Command {
 		return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
 	})
 	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.explainCommand(), a.planCommand(), a.resetCommand(), a.reconcileCommand(), a.noiseCommand(), a.reloadCommand(), a.auditCommand(), a.retentionCommand(), a.tokenCommand(),
-		a.migrateCommand(), a.generateCommand())
+		a.migrateCommand(), a.importCommand(), a.generateCommand())
 	wrapArgs(root)
 	return root
 }
