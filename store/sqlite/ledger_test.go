@@ -1,11 +1,15 @@
 package sqlite
 
 import (
+	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/storetest"
 )
@@ -21,4 +25,132 @@ func TestLedgerConformance(t *testing.T) {
 			require.EqualValues(t, 1, n)
 		}
 	})
+}
+
+// clock stands until it is set.
+type clock struct{ at atomic.Pointer[time.Time] }
+
+func (c *clock) set(at time.Time) { c.at.Store(&at) }
+func (c *clock) now() time.Time   { return *c.at.Load() }
+
+// atTime opens a ledger whose two handles have one clock.
+func atTime(t *testing.T) (a, b *Store, c *clock) {
+	a, path := migrated(t)
+	b, c = open(t, path), &clock{}
+	a.now, b.now = c.now, c.now
+	return a, b, c
+}
+
+func begin(t *testing.T, s *Store, key string, keep time.Duration) store.Claimed {
+	t.Helper()
+	got, err := s.BeginClaims(t.Context(), "acme", []store.Intent{{Key: key}}, time.Hour, keep)
+	require.NoError(t, err)
+	return got[0]
+}
+
+// The mistake that this catches: a key is unique within its month only.
+func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
+	a, b, c := atTime(t)
+	const keep = 30 * 24 * time.Hour
+	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	c.set(end.Add(-time.Microsecond))
+	first := begin(t, a, "k", keep)
+	require.Equal(t, store.ClaimStarted, first.State)
+	c.set(end)
+	again := begin(t, b, "k", keep)
+	assert.Equal(t, store.ClaimBusy, again.State)
+	assert.Equal(t, first.ID, again.ID)
+	second := begin(t, b, "k2", keep)
+	assert.Equal(t, end, second.ID.Month())
+	answers, err := a.CompleteClaims(t.Context(), "acme", []store.Completion{
+		{ID: first.ID, Response: store.Response{Status: 202, Body: []byte("1")}}, {ID: second.ID, Response: store.Response{Status: 202, Body: []byte("2")}},
+	})
+	require.NoError(t, err)
+	assert.Equal(t, "1", string(answers[0].Body))
+	assert.Equal(t, "1", string(begin(t, b, "k", keep).Response.Body))
+
+	// The clock goes back behind the begin of the month that is open.
+	c.set(end.Add(-time.Hour))
+	assert.Equal(t, store.ClaimDone, begin(t, a, "k2", keep).State)
+	third := begin(t, a, "k3", keep)
+	assert.Equal(t, end, third.ID.Made())
+	assert.Equal(t, store.ClaimBusy, begin(t, b, "k3", keep).State)
+
+	// It is over its time: new, in the month that is open then.
+	c.set(end.Add(keep))
+	fresh := begin(t, a, "k", keep)
+	assert.Equal(t, store.ClaimStarted, fresh.State)
+	assert.NotEqual(t, first.ID, fresh.ID)
+	found, err := b.FindClaim(t.Context(), "acme", "k")
+	require.NoError(t, err)
+	assert.Equal(t, fresh.ID, found.ID, "the newest of the two")
+}
+
+func TestMonthsAreDroppedWhole(t *testing.T) {
+	a, b, c := atTime(t)
+	const keep = 400 * 24 * time.Hour
+	var ids []store.ClaimID
+	start := time.Date(2026, 1, 15, 0, 0, 0, 0, time.UTC)
+	for i := range 5 {
+		c.set(start.AddDate(0, i, 0))
+		ids = append(ids, begin(t, a, fmt.Sprint("k", i), keep).ID)
+	}
+	stats, err := b.LedgerStats(t.Context())
+	require.NoError(t, err)
+	require.Len(t, stats.Months, 5)
+	assert.EqualValues(t, 5, stats.Held)
+	n, err := b.RetainClaims(t.Context(), start.AddDate(0, 2, 0)) // the middle of March
+	require.NoError(t, err)
+	assert.Equal(t, 2, n)
+	for i, id := range ids {
+		_, err := a.FindClaim(t.Context(), "acme", fmt.Sprint("k", i))
+		if i < 2 {
+			require.ErrorIs(t, err, store.ErrNotFound)
+		} else {
+			require.NoError(t, err)
+		}
+		revision, err := a.Activate(t.Context(), []byte("c"), false)
+		require.NoError(t, err)
+		for round := range 2 {
+			_, err = b.Decide(t.Context(), store.Decision{Revision: revision.Number, Claims: ids}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+				if i < 2 || round == 0 {
+					assert.NotContains(t, loaded.Decided, id)
+					return store.Outcome{Claims: []store.Decided{{ID: id, Version: change.Version(i)}}}, nil
+				}
+				assert.Contains(t, loaded.Decided, id)
+				return store.Outcome{}, nil
+			})
+			require.NoError(t, err)
+		}
+	}
+}
+
+// BenchmarkLedger is a request's part of the store: claim and complete, of one
+// key and of a batch.
+func BenchmarkLedger(b *testing.B) {
+	s, _ := migrated(b)
+	next := 0
+	for _, n := range []int{1, 1000} {
+		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
+			for b.Loop() {
+				intents := make([]store.Intent, n)
+				for i := range intents {
+					next++
+					intents[i].Key = fmt.Sprintf("event:registry:%d-%d", next%97, next)
+				}
+				claimed, err := s.BeginClaims(b.Context(), "acme", intents, time.Minute, 24*time.Hour)
+				if err != nil {
+					b.Fatal(err)
+				}
+				done := make([]store.Completion, n)
+				for i := range done {
+					done[i] = store.Completion{ID: claimed[i].ID, Response: store.Response{Status: 202, Body: []byte(`{"status":"accepted","claim":"0199a3e4-7c1b-7d20-8a3b-0123456789ab"}`)}}
+				}
+				if _, err := s.CompleteClaims(b.Context(), "acme", done); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(n)*float64(b.N)/b.Elapsed().Seconds(), "keys/s")
+		})
+	}
 }

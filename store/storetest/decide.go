@@ -3,12 +3,15 @@ package storetest
 import (
 	"bytes"
 	"errors"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -207,6 +210,65 @@ var decideTests = []test{
 		require.Error(t, err)
 		assert.Equal(t, store.Fatal, store.ClassOf(err))
 		assert.Equal(t, map[store.Partition]int64{p0: 0}, f.state(f.a).Watermarks)
+	}},
+	{"I2 a decision finds which claims had their effect, and writes those of its own", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		one, two := f.claim("1"), f.claim("2")
+		decide := func(s store.Store, from int64, found map[store.ClaimID]change.Version, out store.Outcome) error {
+			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: token}}, Claims: []store.ClaimID{two, one, two}},
+				func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+					assert.Equal(t, found, loaded.Decided)
+					return out, nil
+				})
+			return err
+		}
+		require.NoError(t, decide(f.a, 0, nil, store.Outcome{Claims: []store.Decided{{ID: one, Version: version(7)}}}))
+		had := map[store.ClaimID]change.Version{one: version(7)}
+		err := decide(f.b, 1, had, store.Outcome{
+			Claims:   []store.Decided{{ID: two, Version: version(8)}, {ID: one, Version: version(8)}},
+			Entities: []store.Entity{{ID: "banana-1", Version: version(8)}},
+		})
+		require.ErrorIs(t, err, store.ErrFenced, "another decision was first")
+		assert.Empty(t, f.state(f.a).Entities, "and nothing is written")
+		err = decide(f.a, 1, had, store.Outcome{Claims: []store.Decided{{ID: two, Version: version(8)}, {ID: two, Version: version(9)}}})
+		require.Error(t, err)
+		assert.Equal(t, store.Fatal, store.ClassOf(err), "twice in one outcome is a bug")
+		require.NoError(t, decide(f.b, 1, had, store.Outcome{Claims: []store.Decided{{ID: two, Version: version(9)}}}))
+		require.NoError(t, decide(f.a, 2, map[store.ClaimID]change.Version{one: version(7), two: version(9)}, store.Outcome{}))
+	}},
+	{"I3 of decisions about one claim at the same time one has the effect", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		id := f.claim("k")
+		const deciders = 8
+		var effects atomic.Int32
+		var group sync.WaitGroup
+		for i := range deciders {
+			s := f.a
+			if i%2 == 1 {
+				s = f.b
+			}
+			group.Go(func() {
+				for { // as decide does after it was fenced
+					won := false
+					_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+						if won = loaded.Decided == nil; !won {
+							return store.Outcome{}, nil
+						}
+						return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(int64(i))}}}, nil
+					})
+					if err == nil && won {
+						effects.Add(1)
+					}
+					if !errors.Is(err, store.ErrFenced) {
+						assert.NoError(t, err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		assert.EqualValues(t, 1, effects.Load())
 	}},
 	{"big values", func(t *testing.T, f *fixture) {
 		revision := f.revision()

@@ -416,39 +416,37 @@ var ledgerTests = []ledgerTest{
 		assert.EqualValues(t, 3, stats.Held, "few are counted")
 		assert.Contains(t, stats.Months, store.LedgerMonth{Month: first.ID.Month(), Held: 3})
 	}},
-	{"a decision finds which claims had their effect, and writes those of its own", func(t *testing.T, f *ledgerFixture) {
+	{"claims of a month that was dropped count as not decided", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()
-		_, token := f.own(f.a, 'a', p0)
-		one, two := f.begin(f.a, "acme", intent("1", "x"), claimLease, keepClaims).ID, f.begin(f.a, "globex", intent("2", "x"), claimLease, keepClaims).ID
-		claims := []store.ClaimID{two, one}
-		decide := func(s store.Store, from int64, found map[store.ClaimID]change.Version, out store.Outcome) error {
-			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: token}}, Claims: claims},
-				func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
-					assert.Equal(t, found, loaded.Decided)
-					return out, nil
-				})
-			return err
+		id := f.claim("k")
+		decide := func(found map[store.ClaimID]change.Version, v int64) {
+			_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+				assert.Equal(t, found, loaded.Decided)
+				if loaded.Decided != nil {
+					return store.Outcome{}, nil
+				}
+				return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(v)}}}, nil
+			})
+			require.NoError(t, err)
 		}
-		require.NoError(t, decide(f.a, 0, nil, store.Outcome{Claims: []store.Decided{{ID: one, Version: version(7)}}}))
-		had := map[store.ClaimID]change.Version{one: version(7)}
-		err := decide(f.b, 1, had, store.Outcome{
-			Claims:   []store.Decided{{ID: two, Version: version(8)}, {ID: one, Version: version(8)}},
-			Entities: []store.Entity{{ID: "banana-1", Version: version(8)}},
-		})
-		require.ErrorIs(t, err, store.ErrFenced, "another decision was first")
-		assert.Empty(t, f.state(f.a).Entities, "and nothing is written")
-		require.NoError(t, decide(f.b, 1, had, store.Outcome{Claims: []store.Decided{{ID: two, Version: version(9)}}}))
-		require.NoError(t, decide(f.a, 2, map[store.ClaimID]change.Version{one: version(7), two: version(9)}, store.Outcome{}))
-
-		err = decide(f.a, 3, map[store.ClaimID]change.Version{one: version(7), two: version(9)},
-			store.Outcome{Claims: []store.Decided{{ID: store.ClaimID{1}}, {ID: store.ClaimID{1}}}})
-		require.Error(t, err)
-		assert.Equal(t, store.Fatal, store.ClassOf(err), "twice in one outcome is a bug")
-
-		f.complete(f.b, "acme", one, 202, "{}")
-		_, err = f.a.RetainClaims(t.Context(), one.Month().AddDate(0, 1, 0))
+		decide(nil, 7)
+		_, err := f.a.RetainClaims(t.Context(), id.Month().AddDate(0, 1, 0))
 		require.NoError(t, err)
-		require.NoError(t, decide(f.a, 3, nil, store.Outcome{Claims: []store.Decided{{ID: one, Version: version(10)}}}), "its month is gone: it counts as not decided")
+		decide(nil, 10)
+	}},
+	{"what was decided is known after a key was claimed anew", func(t *testing.T, f *ledgerFixture) {
+		revision := f.revision()
+		old := f.claim("k")
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Claims: []store.Decided{{ID: old, Version: version(7)}}}))
+		require.NoError(t, err)
+		f.age("acme", "k", 2*claimLease)
+		fresh := f.begin(f.a, "acme", intent("k", "y"), claimLease, claimLease)
+		require.Equal(t, store.ClaimStarted, fresh.State)
+		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{fresh.ID, old}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			assert.Equal(t, map[store.ClaimID]change.Version{old: version(7)}, loaded.Decided, "an old record of it may still come")
+			return store.Outcome{}, nil
+		})
+		require.NoError(t, err)
 	}},
 }
 

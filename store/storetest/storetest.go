@@ -10,7 +10,9 @@ package storetest
 import (
 	"context"
 	"testing"
+	"time"
 
+	"github.com/google/uuid"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -88,6 +90,18 @@ func (f *fixture) own(s store.Store, letter byte, partitions ...store.Partition)
 	require.NoError(f, err)
 	require.Len(f, taken, len(partitions))
 	return taken, token
+}
+
+// claim makes one; a store without a ledger knows it by its id alone.
+func (f *fixture) claim(key string) store.ClaimID {
+	f.Helper()
+	ledger, ok := f.a.(store.Ledger)
+	if !ok {
+		return store.ClaimID(uuid.Must(uuid.NewV7()))
+	}
+	got, err := ledger.BeginClaims(f.ctx(), "acme", []store.Intent{{Key: key}}, time.Hour, 24*time.Hour)
+	require.NoError(f, err)
+	return got[0].ID
 }
 
 // writes gives a callback that writes out whatever it finds.
