@@ -18,7 +18,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var loadFor = flag.Duration("frontdoor.load", 20*time.Second, "how long TestLoad sends requests")
+var (
+	loadFor  = flag.Duration("frontdoor.load", 15*time.Second, "how long TestLoad sends requests")
+	loadRate = flag.Int("frontdoor.rate", 80, "requests per second of TestLoad")
+)
 
 func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
 
