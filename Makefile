@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short crash chaos limits bench sim fuzz model clean
+.PHONY: help build run servers servers-down check lint test test-short crash chaos load-check limits bench sim fuzz model clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
@@ -58,6 +58,9 @@ chaos: servers ## CHAOS_ROUNDS rounds of random faults of processes, servers and
 bench: servers ## benchmarks; BENCH=regexp selects
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
 	cd bench && go run .
+
+load-check: servers ## 1,000 requests/s for a minute on check services with 2,000,000 rows (docs/performance.md)
+	eval "$$(scripts/servers env)" && go test -run TestLoad -v -timeout 30m -count=1 ./frontdoor/checkapi -checkapi.rows 2000000 -checkapi.rate 1000 -checkapi.time 1m
 
 lint: ## golangci-lint with the house rules
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }

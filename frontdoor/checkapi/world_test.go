@@ -49,10 +49,10 @@ var callers = tokens{
 	"sender": {ID: "acme-2", Tenant: "acme", Verbs: []access.Verb{access.Ingest}, Sources: []string{access.AllSources}},
 }
 
-// world is a server with the routes over a SQLite store.
+// world is a server with the routes over a store.
 type world struct {
 	t      *testing.T
-	store  *sqlite.Store
+	store  store.Operator
 	broken error // of Find
 	rows   store.CheckRows
 	url    string
@@ -62,10 +62,15 @@ func newWorld(t *testing.T) *world {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)
+	return worldOn(t, s)
+}
+
+// worldOn takes a store over.
+func worldOn(t *testing.T, s store.Operator) *world {
+	t.Helper()
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	w := &world{t: t, store: s, rows: s}
-	return w
+	return &world{t: t, store: s, rows: s}
 }
 
 // start serves; what is to be different is set before.
