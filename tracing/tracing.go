@@ -104,8 +104,10 @@ func (t *Tracer) Shutdown(ctx context.Context) error {
 	if t == nil {
 		return nil
 	}
-	err := t.provider.Shutdown(ctx)
+	// Not the provider first: it leaves its processor running if ctx has ended.
+	err := t.queue.Shutdown(ctx)
 	t.queue.abandon()
+	_ = t.provider.Shutdown(context.WithoutCancel(ctx)) // nothing is left for it to wait for
 	t.client.CloseIdleConnections()
 	if err != nil {
 		return fmt.Errorf("tracing: %w", err)
