@@ -10,7 +10,7 @@ import (
 
 // Summary is what a process did since it started, from its own counters.
 type Summary struct {
-	Read      int64             `json:"events_read"` // taken in, repeated or dead at ingest
+	Read      int64             `json:"events_read"` // taken in, repeated, skipped or dead at ingest
 	Repeated  int64             `json:"repeated"`    // stopped at the gate
 	Stale     int64             `json:"stale"`       // older than what the entity has seen
 	Noise     int64             `json:"noise"`       // nothing that matters changed
