@@ -154,6 +154,9 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 			if rules.NoOutbox {
 				outbox, out.Outbox = len(out.Outbox), nil
 			}
+			if rules.ForgetsClaims {
+				out.Claims = nil
+			}
 			if rules.SplitDecision && lane.chance(0.05) {
 				outbox, out = len(out.Outbox), store.Outcome{}
 			}

@@ -23,6 +23,8 @@
 //     state that keeps the newest version, and a log without any guard. They
 //     time out with and without effect, refuse changes and pause.
 //   - the gate is shared, small and fails.
+//   - requests come under claims. Each is one event, put into the inbox by one to
+//     three attempts, late or not: it must have one effect.
 //
 // Processes die before or after any effect, at once: what they had not sent is
 // never done, and of what was on its way some arrives after their death. They

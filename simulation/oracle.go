@@ -137,6 +137,7 @@ func (w *world) expected() (model.Expected, error) {
 	entities := map[string]*truth{}
 	var events []model.Event
 	releases := 0
+	claims := map[string]bool{}
 	for _, part := range w.inbox.parts {
 		for offset, rec := range part {
 			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
@@ -157,6 +158,12 @@ func (w *world) expected() (model.Expected, error) {
 			if o := r.Event.Origin; o.Topic != "" {
 				e.place, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
 				e.value = w.sources[0].parts[o.Partition][o.Offset].Value // not what ingest made of it
+			}
+			if claim := r.Event.Claim; claim != "" {
+				if claims[claim] {
+					continue // the same request once more
+				}
+				claims[claim] = true
 			}
 			if err := t.apply(e); err != nil {
 				return nil, err

@@ -82,7 +82,7 @@ func TestSchedules(t *testing.T) {
 	}
 	// A simulation in which nothing goes wrong proves nothing.
 	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
-		"take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "confirm done, answer lost",
+		"posted again", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "confirm done, answer lost",
 		"append lost", "append cut off", "append done, answer lost", "gate fails",
 		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "add letters fails"} {
 		require.Positive(t, total[name], name)
@@ -123,6 +123,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"the gate marks before the effect", Rules{GateFirst: true}},
 		{"the watermark moves without the decision", Rules{SplitDecision: true}},
 		{"releases are lost", Rules{ForgetsReleases: true}},
+		{"claims that had their effect are forgotten", Rules{ForgetsClaims: true}},
 		{"confirmations are lost", Rules{LostConfirms: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -39,6 +39,7 @@ type Rules struct {
 	SplitDecision   bool // the watermark moves although the decision is lost
 	ForgetsReleases bool // release records get lost on their way to the inbox
 	LostConfirms    bool // confirmations are acknowledged and not written
+	ForgetsClaims   bool // which claims had their effect is not stored
 }
 
 // Report says what a schedule was and what it found.
@@ -291,6 +292,7 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	}
 	var tasks sync.WaitGroup
 	tasks.Go(w.feed)
+	tasks.Go(w.post)
 	tasks.Go(w.disturb)
 	tasks.Wait()
 	w.calm.Store(true)
