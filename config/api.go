@@ -3,6 +3,9 @@ package config
 // API is the listener for producers and callers: events of the http sources,
 // checks and imports.
 type API struct {
+	// Given is whether the file has the section.
+	Given bool `yaml:"-"`
+
 	// Listen is the address. Beyond loopback tokens are required.
 	Listen string `yaml:"listen" default:"127.0.0.1:9601"`
 	// TLS, if given, serves HTTPS; cert and key are required then.
@@ -67,13 +70,13 @@ func (c *Check) Service() string { return c.Customer + "/" + c.Name + "@" + chec
 // checkSink stands in a service's name for the sink that a check has not.
 const checkSink = "check"
 
-// NeedsAPI reports whether anything is served by the API listener: an http
-// source, a check, or holders of tokens, who may import files.
+// NeedsAPI reports whether the API's listener opens: there is an http source or
+// a check, or the file has the section, for imports.
 func (c *Config) NeedsAPI() bool {
 	for i := range c.Sources {
 		if c.Sources[i].HTTP != nil {
 			return true
 		}
 	}
-	return len(c.Checks) > 0 || c.API.Tokens != ""
+	return len(c.Checks) > 0 || c.API.Given
 }

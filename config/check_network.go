@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -231,7 +232,8 @@ func (l *loader) checkListeners() {
 	if c.API.Tokens != "" {
 		return
 	}
-	if beyond && len(c.Checks) > 0 {
+	posted := slices.ContainsFunc(c.Sources, func(s Source) bool { return s.HTTP != nil })
+	if beyond && (len(c.Checks) > 0 || !posted) {
 		l.main.fault("api.listen", "is reachable from other machines without tokens", "api.tokens, or a loopback address")
 	}
 	for i := range c.Sources {

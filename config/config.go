@@ -20,7 +20,7 @@ type Config struct {
 	// file. Each pattern must match a file.
 	CustomerFiles []string `yaml:"customers" required:"true"`
 	// API is the listener for producers and callers; it opens if there is an http
-	// source or a check.
+	// source or a check, or this key, also as {}.
 	API API `yaml:"api"`
 	// Decide tunes the stage that decides.
 	Decide Decide `yaml:"decide"`

@@ -149,6 +149,7 @@ func (l *loader) readCustomer(file string) {
 // derive fills in the defaults that depend on other values.
 func (l *loader) derive() {
 	c := &l.config
+	c.API.Given = l.main.has("api")
 	if c.Store.Postgres == nil && c.Store.SQLite == nil {
 		c.Store.SQLite = &SQLiteStore{}
 	}
