@@ -49,7 +49,7 @@ func TestLoad(t *testing.T) {
 	preload(t, address, numbers[service], *loadRows)
 	t.Logf("%d rows copied in %v", *loadRows, time.Since(loaded).Round(time.Millisecond))
 
-	transport := &http.Transport{MaxIdleConnsPerHost: 512}
+	transport := &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256} // waiting for one counts
 	defer transport.CloseIdleConnections()
 	caller := &http.Client{Transport: transport, Timeout: time.Minute}
 	// post sends a request and gives its answer and the time since it was due.
