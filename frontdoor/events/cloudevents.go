@@ -31,6 +31,9 @@ func wrong(format string, args ...any) error {
 	return &ingest.Refusal{Code: "bad_cloudevent", Reason: fmt.Sprintf(format, args...)}
 }
 
+// errSource is of a source that the SDK would escape, so that it was another's.
+var errSource = wrong("source is no URI reference: it holds a space")
+
 // binaryEvent reads the CloudEvent of a request whose headers hold its
 // attributes (HTTP Protocol Binding 1.0.2, section 3.1).
 func binaryEvent(h http.Header, body []byte) (value []byte, meta message.Metadata, err error) {
@@ -52,6 +55,9 @@ func binaryEvent(h http.Header, body []byte) (value []byte, meta message.Metadat
 	}
 	if decoded.Get("Ce-Specversion") != event.CloudEventsVersionV1 {
 		return nil, nil, wrong("specversion is not 1.0")
+	}
+	if strings.Contains(decoded.Get("Ce-Source"), " ") {
+		return nil, nil, errSource
 	}
 	m := cehttp.NewMessage(decoded, io.NopCloser(bytes.NewReader(body)))
 	e, err := binding.ToEvent(context.Background(), m)
@@ -136,6 +142,9 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 				return nil, nil, wrong("an extension attribute is an array or an object")
 			}
 		}
+		if name == "source" && strings.Contains(text, " ") {
+			return nil, nil, errSource
+		}
 		if strings.ContainsRune(text, 0) && name != "data" {
 			return nil, nil, wrong("an attribute holds a NUL")
 		}
@@ -172,9 +181,6 @@ func contentOf(e *event.Event) (value []byte, meta message.Metadata, err error) 
 	}
 	if kind := e.DataContentType(); kind != "" && !mediaJSON(kind) {
 		return nil, nil, wrong("datacontenttype is not JSON")
-	}
-	if strings.ContainsAny(e.Source(), " ") {
-		return nil, nil, wrong("source is no URI reference: it holds a space")
 	}
 	if len(e.Extensions()) > maxAttributes {
 		return nil, nil, wrong("the event has more than %d extension attributes", maxAttributes)
