@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/maphash"
 	"strings"
 	"sync"
 	"time"
@@ -27,9 +26,6 @@ type Options struct {
 	Store store.CheckRows
 	// Now is the clock. Defaults to time.Now.
 	Now func() time.Time
-	// Lanes is how many transactions may be under way at a time; an entity is
-	// always in the same one. Defaults to 2.
-	Lanes int
 	// MaxBatch is the most requests of a transaction. Defaults to 1,000.
 	MaxBatch int
 	// MaxWaiting is the most requests that wait or are under way; one call may
@@ -84,12 +80,13 @@ type Failure struct {
 }
 
 // Checker decides requests of any number of goroutines, those that wait at the
-// same time in one transaction. Several Checkers, in any number of processes,
+// same time in one transaction. One is under way at a time: what comes
+// meanwhile makes the next one larger, and few large ones cost less than many
+// small ones. Several Checkers, in any number of processes,
 // may share a store.
 type Checker struct {
 	options Options
-	seed    maphash.Seed
-	lanes   []*lane
+	lane    *lane
 	ctx     context.Context // of transactions
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -109,19 +106,15 @@ func New(o Options) *Checker {
 			*n = value
 		}
 	}
-	def(&o.Lanes, 2)
 	def(&o.MaxBatch, 1000)
 	def(&o.MaxWaiting, 20_000)
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
-	c := &Checker{options: o, seed: maphash.MakeSeed()}
+	c := &Checker{options: o}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	for range o.Lanes {
-		l := &lane{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}
-		c.lanes = append(c.lanes, l)
-		c.running.Go(l.run)
-	}
+	c.lane = &lane{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}
+	c.running.Go(c.lane.run)
 	return c
 }
 
@@ -133,9 +126,7 @@ func (c *Checker) Close(ctx context.Context) {
 	c.closed = true
 	c.mu.Unlock()
 	if !again {
-		for _, l := range c.lanes {
-			close(l.end)
-		}
+		close(c.lane.end)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -192,7 +183,7 @@ func (c *Checker) Release(ctx context.Context, s Service, failures []Failure) ([
 func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, entity func(R) string,
 	apply func(store.CheckRow, R) (store.CheckRow, T, error), word func(T) string) ([]Result[T], error) {
 	results := make([]Result[T], len(requests))
-	values := make([]T, len(requests)) // written by a lane, which may outlive this call
+	values := make([]T, len(requests)) // written by the lane, which may outlive this call
 	items := make([]*item, 0, len(requests))
 	places := make([]int, 0, len(requests))
 	for i, r := range requests {
@@ -231,7 +222,7 @@ func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, 
 	return results, nil
 }
 
-// enqueue hands items to their lanes, all or none.
+// enqueue hands items over, all or none.
 func (c *Checker) enqueue(items []*item) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -242,14 +233,7 @@ func (c *Checker) enqueue(items []*item) error {
 		return ErrOverloaded
 	}
 	c.waiting += len(items)
-	parts := make([][]*item, len(c.lanes))
-	for _, it := range items {
-		n := maphash.Comparable(c.seed, it.key) % uint64(len(c.lanes))
-		parts[n] = append(parts[n], it)
-	}
-	for n, part := range parts {
-		c.lanes[n].add(part)
-	}
+	c.lane.add(items)
 	return nil
 }
 

@@ -184,7 +184,7 @@ func TestGroupCommit(t *testing.T) {
 		sizes = append(sizes, len(keys))
 		return nil
 	}
-	c := f.checker(Options{Store: h, Lanes: 1, MaxBatch: 40})
+	c := f.checker(Options{Store: h, MaxBatch: 40})
 	var callers sync.WaitGroup
 	callers.Go(func() { f.one(c, "first", "A") })
 	<-under
@@ -231,7 +231,7 @@ func TestLostSwap(t *testing.T) {
 		}
 		return nil
 	}
-	c := f.checker(Options{Store: h, Lanes: 1})
+	c := f.checker(Options{Store: h})
 	var requests []Request
 	for _, e := range []string{"cold", "hot", "hot", "warm"} {
 		requests = append(requests, Request{Entity: e, Content: Given("B")})
@@ -283,7 +283,7 @@ func TestCallerGoesAway(t *testing.T) {
 		})
 		return nil
 	}
-	c := f.checker(Options{Store: h, Lanes: 1})
+	c := f.checker(Options{Store: h})
 	gone := errors.New("gone")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	ask := func(entity string) chan Result[Answer] {
@@ -318,7 +318,7 @@ func TestStoreFails(t *testing.T) {
 	down := store.WithClass(errors.New("down"), store.Retry)
 	open := store.WithClass(errors.New("cut off"), store.Unknown)
 	h := &hooked{real: f.store}
-	c := f.checker(Options{Store: h, Lanes: 1})
+	c := f.checker(Options{Store: h})
 	v := f.one(c, "confirmed", "A").Version
 	f.confirm(c, "confirmed", v)
 	ask := func() []Result[Answer] {
@@ -352,7 +352,7 @@ func TestOverloadAndClose(t *testing.T) {
 		})
 		return nil
 	}
-	c := f.checker(Options{Store: h, Lanes: 1, MaxWaiting: 2})
+	c := f.checker(Options{Store: h, MaxWaiting: 2})
 	outcomes := make(chan error, 2)
 	ask := func(entity string) {
 		results, err := c.Check(t.Context(), f.service, []Request{{Entity: entity, Content: Given("A")}})

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -108,7 +109,7 @@ func TestLoad(t *testing.T) {
 	}
 	passed := make(chan pass, requests)
 	var callers sync.WaitGroup
-	start := time.Now()
+	start, used := time.Now(), processorTime(t)
 	for n := range requests {
 		due := start.Add(time.Duration(n) * time.Second / time.Duration(*loadRate))
 		<-time.After(time.Until(due))
@@ -147,7 +148,16 @@ func TestLoad(t *testing.T) {
 	}
 	require.Len(t, all, requests)
 	t.Logf("%-9s %s", "all", percentiles(all))
-	t.Logf("%.0f requests/s", float64(requests)/elapsed.Seconds())
+	t.Logf("%.0f requests/s, %v of processor time per request, the callers' included, PostgreSQL's not",
+		float64(requests)/elapsed.Seconds(), ((processorTime(t) - used) / time.Duration(requests)).Round(time.Microsecond))
+}
+
+// processorTime gives what this process has used.
+func processorTime(t *testing.T) time.Duration {
+	t.Helper()
+	var u syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // preload copies confirmed rows in.
@@ -170,6 +180,9 @@ func preload(t *testing.T, address string, number int32, rows int) {
 		}))
 	require.NoError(t, err)
 	require.EqualValues(t, rows, copied)
+	var size int64
+	require.NoError(t, connection.QueryRow(t.Context(), `SELECT pg_total_relation_size('checks')`).Scan(&size))
+	t.Logf("%d rows, %d bytes each with their index", rows, size/int64(rows))
 }
 
 func percentiles(times []time.Duration) string {
