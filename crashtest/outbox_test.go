@@ -50,9 +50,10 @@ func TestOutboxAcrossKills(t *testing.T) {
 		points = append(points, crash.IngestBatch, crash.GateChecked, crash.Marked)
 	}
 	for _, point := range points {
-		cells = append(cells, cell{point, 2})
+		// The first take has as many rows of an entity as there may be.
+		cells = append(cells, cell{point, 1})
 		if *full {
-			cells = append(cells, cell{point, 1}, cell{point, 3})
+			cells = append(cells, cell{point, 2}, cell{point, 3})
 		}
 	}
 	for i, c := range cells {
