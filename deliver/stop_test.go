@@ -77,7 +77,7 @@ func (s *silent) Close() error {
 
 // run delivers one change with one attempt, and stops when the silent call is
 // under way; what ends the wait is up to the caller.
-func (s *silent) run(t *testing.T, grace time.Duration, limit context.Context) (handled <-chan error, ended <-chan struct{}) {
+func (s *silent) run(limit context.Context, t *testing.T, grace time.Duration) (handled <-chan error, ended <-chan struct{}) {
 	s.asked = make(chan struct{}, 1)
 	log := slog.New(slog.DiscardHandler)
 	confirmer := deliver.NewConfirmer(s, log)
@@ -117,7 +117,7 @@ func TestLimitEndsWhatAStopLetsFinish(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			limit, over := context.WithCancel(context.Background())
 			s := &silent{call: call, class: sinks.RetryBounded}
-			handled, ended := s.run(t, time.Hour, limit)
+			handled, ended := s.run(limit, t, time.Hour)
 			select {
 			case <-ended:
 				require.Fail(t, "it was given up before its time was over")
@@ -136,7 +136,7 @@ func TestLimitEndsWhatAStopLetsFinish(t *testing.T) {
 // the last one that it has.
 func TestAStopIsNoFailureOfAChange(t *testing.T) {
 	s := &silent{call: "write", class: sinks.RetryBounded}
-	handled, ended := s.run(t, time.Millisecond, nil)
+	handled, ended := s.run(context.Background(), t, time.Millisecond)
 	require.Error(t, <-handled)
 	<-ended
 	require.Zero(t, s.buried)

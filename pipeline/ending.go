@@ -33,7 +33,7 @@ type limit struct {
 func newEnding(timeout time.Duration) *ending {
 	e := &ending{timeout: timeout}
 	for _, l := range []*limit{&e.ingest, &e.decide, &e.deliver, &e.over} {
-		l.ctx, l.end = context.WithCancel(context.Background())
+		l.ctx, l.end = context.WithCancel(context.Background()) // #nosec G118 -- begin has timers call it
 	}
 	return e
 }
@@ -59,9 +59,9 @@ func (e *ending) run(log *slog.Logger, work func() ([]part, error), closing func
 		o.worked(err)
 		e.begin()
 		for _, r := range running {
-			o.stop(r.name, r.limit, r.stop)
+			o.stop(r.limit, r.name, r.stop)
 		}
-		o.stop("closing", e.over.ctx, closing)
+		o.stop(e.over.ctx, "closing", closing)
 	}()
 	select {
 	case <-ended:
@@ -96,7 +96,7 @@ func (o *outcome) worked(err error) {
 }
 
 // stop ends a part. What it says when its time was up is no failure.
-func (o *outcome) stop(name string, limit context.Context, stop func() error) {
+func (o *outcome) stop(limit context.Context, name string, stop func() error) {
 	o.mu.Lock()
 	o.ending = name
 	o.mu.Unlock()
