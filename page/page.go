@@ -174,7 +174,7 @@ func (p *Page) writes(limit int64, f func(w http.ResponseWriter, r *http.Request
 			return
 		}
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
-		err := r.ParseMultipartForm(limit)
+		err := r.ParseMultipartForm(limit) // #nosec G120 -- the body is bounded, the line before
 		if errors.Is(err, http.ErrNotMultipart) {
 			err = r.ParseForm()
 		}

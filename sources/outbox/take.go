@@ -176,7 +176,7 @@ type flight struct {
 func (t *taker) newHand(ctx context.Context) *hand {
 	h := &hand{t: t, claim: t.s.claims.Add(1), inFlight: make(chan flight, t.s.opt.Batch), done: make(chan struct{})}
 	h.ctx, h.cancel = context.WithCancel(ctx)
-	go h.track()
+	go h.track() // #nosec G118 -- it ends with h's own context; last marks run when that is over
 	return h
 }
 

@@ -38,7 +38,7 @@ func Each(ctx context.Context, changes []change.Change, limit int, send Send) ma
 	lanes := byEntity(changes)
 	var g errgroup.Group
 	g.SetLimit(limit)
-	for _, n := range rand.Perm(len(lanes)) {
+	for _, n := range rand.Perm(len(lanes)) { // #nosec G404 -- an order of work is no secret
 		g.Go(func() error {
 			r.run(ctx, lanes[n], send)
 			return nil
