@@ -12,10 +12,10 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short crash chaos load-check limits bench sim fuzz model clean
+.PHONY: help build run servers servers-down check lint test test-short crash chaos load-check load-frontdoor limits bench sim fuzz model clean
 
 help: ## list the targets
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-13s %s\n' "$$target" "$$text"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
 
 build: ## the static binary bin/pipeline
 	CGO_ENABLED=0 go build -trimpath -o bin/pipeline ./cmd/pipeline
@@ -54,6 +54,12 @@ CHAOS_SEED ?= 1
 
 chaos: servers ## CHAOS_ROUNDS rounds of random faults of processes, servers and networks, from CHAOS_SEED
 	eval "$$(scripts/servers env)" && go test ./chaos -run TestChaos -count=1 -v -timeout 90m -chaos.rounds $(CHAOS_ROUNDS) -chaos.seed $(CHAOS_SEED)
+
+FRONTDOOR_LOAD ?= 10m
+FRONTDOOR_RATE ?= 80
+
+load-frontdoor: servers ## posts for FRONTDOOR_LOAD (10m), embedded and with servers, while clients hang up and processes are killed; one effect of each key
+	eval "$$(scripts/servers env)" && go test ./e2e/frontdoor -run TestLoad -count=1 -v -timeout 0 -frontdoor.load $(FRONTDOOR_LOAD) -frontdoor.rate $(FRONTDOOR_RATE)
 
 bench: servers ## benchmarks; BENCH=regexp selects
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
