@@ -142,6 +142,11 @@ func newFixture(t *testing.T, traits sinks.Traits) *fixture { return newFixtureO
 // newFixtureOf is one whose configuration has another revision than the first,
 // which all changes have.
 func newFixtureOf(t *testing.T, traits sinks.Traits, revision int64) *fixture {
+	return newFixtureWith(t, traits, revision, func(*deliver.Options) {})
+}
+
+// newFixtureWith is one with other options.
+func newFixtureWith(t *testing.T, traits sinks.Traits, revision int64, with func(*deliver.Options)) *fixture {
 	f := &fixture{t: t, sink: &sink{traits: traits}, reg: prometheus.NewRegistry()}
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)
@@ -155,7 +160,7 @@ func newFixtureOf(t *testing.T, traits sinks.Traits, revision int64) *fixture {
 	}
 	f.store, f.number = s, numbers[service]
 	confirmer := deliver.NewConfirmer(s, slog.New(slog.DiscardHandler))
-	f.d = deliver.New(deliver.Options{
+	opt := deliver.Options{
 		Service: service, Number: f.number, Sink: f.sink, Store: recording{s, f}, Confirmer: confirmer,
 		Revision: revision, Superseded: func() { f.superseded.Add(1) },
 		Control: func(_ context.Context, entity string, c inbox.Control) error {
@@ -167,7 +172,9 @@ func newFixtureOf(t *testing.T, traits sinks.Traits, revision int64) *fixture {
 		},
 		Retry:  deliver.Retry{Attempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond},
 		Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(f.reg), StopGrace: 10 * time.Millisecond,
-	})
+	}
+	with(&opt)
+	f.d = deliver.New(opt)
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() { confirmer.Run(ctx) })

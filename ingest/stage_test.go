@@ -15,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -38,6 +39,8 @@ type world struct {
 	lettered func() error
 	gateDown bool
 	seq      uint64
+	parents  []string // traceparent of the messages that are handed in next, by their places
+	traces   []string // of each record: the headers behind the first
 }
 
 func (w *world) note(what string) {
@@ -58,9 +61,15 @@ func (w *world) Append(ctx context.Context, records []transport.Record) error {
 	w.happened = append(w.happened, fmt.Sprint("append ", len(records)))
 	for _, r := range records {
 		w.inbox = append(w.inbox, string(r.Key)+"="+string(r.Value))
-		if r.Topic != "weir.inbox" || len(r.Headers) != 1 || r.Headers[0].Key != inbox.Header {
+		if r.Topic != "weir.inbox" || len(r.Headers) == 0 || r.Headers[0].Key != inbox.Header {
 			w.happened = append(w.happened, "a wrong record")
+			continue
 		}
+		trace := ""
+		for _, h := range r.Headers[1:] {
+			trace += h.Key + " " + string(h.Value)
+		}
+		w.traces = append(w.traces, trace)
 	}
 	return nil
 }
@@ -109,14 +118,16 @@ func (g watchedGate) Mark(ctx context.Context, entries []gate.Entry) error {
 	return g.Memory.Mark(ctx, entries)
 }
 
-func newWorld(t *testing.T) *world {
+func newWorld(t *testing.T) *world { return newTracedWorld(t, nil) }
+
+func newTracedWorld(t *testing.T, tracer *tracing.Tracer) *world {
 	w := &world{t: t, reg: prometheus.NewRegistry()}
 	memory, err := gate.NewMemory(gate.MemoryOptions{})
 	require.NoError(t, err)
 	w.gate = watchedGate{memory, w}
 	w.stage = ingest.New(ingest.Options{
 		Shape: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
-		Logger: slog.New(slog.DiscardHandler), Metrics: ingest.NewMetrics(w.reg),
+		Logger: slog.New(slog.DiscardHandler), Metrics: ingest.NewMetrics(w.reg), Tracer: tracer,
 	})
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
@@ -135,6 +146,9 @@ func (w *world) hand(values ...string) []<-chan error {
 		m := message.NewMessage(fmt.Sprint(i), []byte(values[i]))
 		p := position
 		p.Offset, p.Claim, p.Seq = int64(first)+int64(i), 1, first+uint64(i)
+		if i < len(w.parents) {
+			m.Metadata.Set("traceparent", w.parents[i])
+		}
 		m.SetContext(transport.WithPosition(context.Background(), p))
 		result := make(chan error, 1)
 		results[i] = result

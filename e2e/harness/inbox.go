@@ -83,7 +83,11 @@ func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Or
 	t.Helper()
 	events := make([]model.Event, 0, len(records))
 	for _, r := range records {
-		require.Len(t, r.Headers, 1)
+		require.NotEmpty(t, r.Headers)
+		require.Equal(t, "weir", r.Headers[0].Key)
+		for _, more := range r.Headers[1:] {
+			require.Contains(t, []string{"traceparent", "tracestate"}, more.Key)
+		}
 		var h InboxHead
 		require.NoError(t, json.Unmarshal(r.Headers[0].Value, &h))
 		if h.Kind != "e" {

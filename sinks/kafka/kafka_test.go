@@ -107,6 +107,32 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 	require.Equal(t, []string{upsert("a", 2).Key}, p.published)
 }
 
+// The context of a traced change is in headers, on a tombstone too, never in
+// the value.
+func TestTraceIsPassedOn(t *testing.T) {
+	for _, tombstones := range []bool{false, true} {
+		s := newSink(t, Options{Publisher: &slowPublisher{}, Topic: "t", Tombstones: tombstones})
+		for _, doc := range []string{`{"n":1}`, ""} {
+			c := sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), []byte(doc))
+			if doc == "" {
+				c = sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), nil)
+			}
+			plain := s.message(&c)
+			c.Trace = &change.Trace{Parent: "00-a-b-01"}
+			traced := s.message(&c)
+			c.Trace = &change.Trace{Parent: "00-a-b-01", State: "vendor=1"}
+			stated := s.message(&c)
+			require.Equal(t, plain.Payload, traced.Payload)
+			require.Equal(t, plain.Payload, stated.Payload)
+			require.NotContains(t, plain.Metadata, "traceparent")
+			plain.Metadata["traceparent"] = "00-a-b-01"
+			require.Equal(t, plain.Metadata, traced.Metadata)
+			plain.Metadata["tracestate"] = "vendor=1"
+			require.Equal(t, plain.Metadata, stated.Metadata)
+		}
+	}
+}
+
 func TestClassify(t *testing.T) {
 	for err, want := range map[error]sinks.Class{
 		sarama.ErrMessageSizeTooLarge:      sinks.Reject,

@@ -107,6 +107,33 @@ func TestRequest(t *testing.T) {
 	require.Equal(t, 1, calls)
 }
 
+// The context of a traced change goes beside what is signed and compared.
+func TestTraceIsPassedOn(t *testing.T) {
+	var got []http.Header
+	var bodies []string
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		assert.NoError(t, err)
+		verifier, err := standardwebhooks.NewWebhook(secret)
+		assert.NoError(t, err)
+		assert.NoError(t, verifier.Verify(body, r.Header))
+		got, bodies = append(got, r.Header), append(bodies, string(body))
+	})
+	s := newSink(t, Options{URL: url, Secrets: []string{secret}, Headers: map[string]string{"Traceparent": "the operator's own"}})
+	c := upsert("b-007", 3)
+	for _, trace := range []*change.Trace{nil, {Parent: "00-a-b-01"}, {Parent: "00-a-c-01", State: "vendor=1"}} {
+		c.Trace = trace
+		require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+	}
+	require.Len(t, got, 3)
+	for i, want := range [][2]string{{"the operator's own", ""}, {"00-a-b-01", ""}, {"00-a-c-01", "vendor=1"}} {
+		require.Equal(t, want, [2]string{got[i].Get("traceparent"), got[i].Get("tracestate")})
+		require.Equal(t, bodies[0], bodies[i])
+		require.Equal(t, c.Key, got[i].Get("Idempotency-Key"))
+	}
+	require.Empty(t, got[1].Values("tracestate"))
+}
+
 func TestEveryAttemptIsSignedAnew(t *testing.T) {
 	var stamps []string
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {

@@ -1,0 +1,103 @@
+package deliver_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/tracing"
+	"github.com/seed-86dfc502/weir/tracing/otlptest"
+	"github.com/stretchr/testify/require"
+)
+
+var decided = &change.Trace{Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", State: "vendor=1"}
+
+// A traced change has a span from its message to its confirmation, each attempt
+// at its batch one that is linked with it, and the sink gets the context of the
+// former. A failure of it is logged with its trace.
+func TestSpansOfChanges(t *testing.T) {
+	r := otlptest.New(t)
+	tracer, err := tracing.New(tracing.Options{
+		Endpoint: r.URL(), Sample: 0, Service: "weir",
+		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tracer.Shutdown(context.Background()) })
+	var lines bytes.Buffer // slog serialises its writes
+	f := newFixtureWith(t, sinks.Traits{Kind: sinks.Log, MaxBatch: 10}, 1, func(o *deliver.Options) {
+		o.Tracer, o.Logger = tracer, slog.New(slog.NewTextHandler(&lines, nil))
+	})
+	var mu sync.Mutex
+	passed := map[string]*change.Trace{}
+	failures := 1
+	f.sink.answer(func(changes []change.Change) error {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, c := range changes {
+			passed[c.Entity] = c.Trace
+		}
+		if failures > 0 {
+			failures--
+			return &sinks.Error{Class: sinks.Retry, Op: "post", Err: errors.New("down")}
+		}
+		return nil
+	})
+	traced, other := f.change("B-007", 1), f.change("B-008", 2)
+	traced.Trace = decided
+	f.done(f.hand(traced, other))
+	again := traced
+	f.done(f.hand(again)) // a repetition, confirmed already
+	f.stop()
+	require.NoError(t, tracer.Shutdown(t.Context()))
+
+	var first, second otlptest.Span
+	var writes []otlptest.Span
+	for _, s := range r.Spans() {
+		switch {
+		case s.Name == "deliver batch":
+			writes = append(writes, s)
+		case s.Attributes["weir.outcome"] == "delivered":
+			first = s
+		default:
+			second = s
+		}
+	}
+	require.Len(t, r.Spans(), 4)
+	require.Equal(t, "00f067aa0ba902b7", first.Parent)
+	require.Equal(t, map[string]string{
+		"weir.service": service, "weir.outcome": "delivered", "weir.version": "1:1", "weir.entity.hash": "0fe2cd5573ee1982",
+	}, first.Attributes)
+	require.Equal(t, "skipped", second.Attributes["weir.outcome"])
+	require.False(t, first.Failed)
+	require.Len(t, writes, 2)
+	for i, w := range writes {
+		require.Equal(t, []string{first.ID}, w.Links)
+		require.Equal(t, map[string]string{"weir.service": service, "weir.batch.size": "2", "weir.batch.traced": "1"}, w.Attributes)
+		require.Equal(t, i == 0, w.Failed)
+	}
+	require.Equal(t, "retry", writes[0].Failure)
+	require.Equal(t, map[string]*change.Trace{
+		"B-007": {Parent: "00-4bf92f3577b34da6a3ce929d0e0e4736-" + first.ID + "-01", State: "vendor=1"}, "B-008": nil,
+	}, passed)
+	require.Equal(t, 1, strings.Count(lines.String(), "trace_id=4bf92f3577b34da6a3ce929d0e0e4736"), lines.String())
+}
+
+// Without a tracer a sink passes no context on, not even that of a process with one.
+func TestNoContextWithoutATracer(t *testing.T) {
+	f := newFixture(t, sinks.Traits{Kind: sinks.Log, MaxBatch: 10})
+	var passed *change.Trace
+	f.sink.answer(func(changes []change.Change) error { passed = changes[0].Trace; return nil })
+	c := f.change("B-007", 1)
+	c.Trace = decided
+	f.done(f.hand(c))
+	f.stop()
+	require.Nil(t, passed)
+}

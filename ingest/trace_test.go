@@ -1,0 +1,55 @@
+package ingest_test
+
+import (
+	"context"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/tracing"
+	"github.com/seed-86dfc502/weir/tracing/otlptest"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	sampled   = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	unsampled = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-00"
+)
+
+// Each traced event has a span that says what became of it; only what is
+// sampled has a header more in the inbox.
+func TestSpansOfEvents(t *testing.T) {
+	r := otlptest.New(t)
+	tracer, err := tracing.New(tracing.Options{
+		Endpoint: r.URL(), Sample: 0, Service: "weir", EntityIDs: true,
+		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tracer.Shutdown(context.Background()) })
+	w := newTracedWorld(t, tracer)
+	w.parents = []string{sampled, unsampled, "", sampled, sampled}
+	w.take(event("1", "a", `{"n":1}`), event("2", "b", `{"n":1}`), event("3", "c", `{"n":1}`), event("1", "a", `{"n":1}`), `{"broken`)
+	require.NoError(t, tracer.Shutdown(t.Context()))
+	became := map[string]otlptest.Span{}
+	for _, s := range r.Spans() {
+		require.Equal(t, "ingest", s.Name)
+		require.Equal(t, "00f067aa0ba902b7", s.Parent)
+		became[s.Attributes["weir.outcome"]] = s
+	}
+	require.Len(t, became, 3)
+	require.Len(t, r.Spans(), 3)
+	source := became["taken"].Attributes["weir.source"]
+	require.NotEmpty(t, source)
+	require.Equal(t, map[string]string{"weir.source": source, "weir.outcome": "taken", "weir.entity": "a"}, became["taken"].Attributes)
+	require.Equal(t, map[string]string{"weir.source": source, "weir.outcome": "repeated", "weir.entity": "a"}, became["repeated"].Attributes)
+	require.Equal(t, map[string]string{"weir.source": source, "weir.outcome": "dead"}, became["dead"].Attributes)
+	require.Equal(t, []string{"traceparent 00-4bf92f3577b34da6a3ce929d0e0e4736-" + became["taken"].ID + "-01", "", ""}, w.traces)
+}
+
+// Without a tracer no context is taken up.
+func TestNoSpansWithoutATracer(t *testing.T) {
+	w := newWorld(t)
+	w.parents = []string{sampled}
+	w.take(event("1", "a", `{"n":1}`))
+	require.Equal(t, []string{""}, w.traces)
+}
