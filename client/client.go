@@ -122,7 +122,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 			return err
 		}
 		// Between half and one and a half, so that many clients do not come together.
-		wait = max(wait, time.Duration(float64(backoff)*(0.5+rand.Float64())))
+		wait = max(wait, time.Duration(float64(backoff)*(0.5+rand.Float64()))) // #nosec G404 -- a pause is no secret
 		backoff = min(2*backoff, c.options.MaxBackoff)
 		timer := time.NewTimer(wait)
 		select {
