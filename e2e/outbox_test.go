@@ -84,7 +84,7 @@ func TestOutbox(t *testing.T) {
 	a.exec("ALTER TABLE outbox RENAME TO elsewhere")
 	run := a.Start("run --until-idle")
 	require.Equal(t, 1, run.Wait())
-	require.Contains(t, run.Log.String(), `source crm: outbox: there is no table \"outbox\"`)
+	require.Contains(t, run.Log.String(), `source crm: outbox: there is no table "outbox"`)
 }
 
 // A process that lost its connection appends what it had in hand when others
