@@ -95,7 +95,7 @@ func read(path string) (map[string]entry, error) {
 			e.who.Verbs = append(e.who.Verbs, Verb(verb))
 		}
 		// LoadTokens has checked the form.
-		raw, _ := hex.DecodeString(strings.TrimPrefix(t.Hash, "sha256:"))
+		raw, _ := hex.DecodeString(strings.TrimPrefix(t.Hash.Reveal(), "sha256:"))
 		copy(e.hash[:], raw)
 		all[t.ID] = e
 	}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/goccy/go-yaml/ast"
@@ -21,7 +22,8 @@ type Token struct {
 	// ID is the middle part of the token's text.
 	ID string `yaml:"id" required:"true"`
 	// Hash is "sha256:" and 64 hexadecimal digits: the hash of the token's text.
-	Hash string `yaml:"hash" required:"true"`
+	// A token that stands here by mistake is not shown.
+	Hash Secret `yaml:"hash" required:"true"`
 	// Tenant whose token it is; the services of the customer of that name are its.
 	Tenant string `yaml:"tenant" required:"true"`
 	// May lists what it may do: ingest, check, import.
@@ -84,7 +86,7 @@ func checkTokens(doc *document, file *TokensFile, sources []string) {
 		doc.faultKey("", "lacks tokens", "a list of tokens, [] for none")
 	}
 	for path, v := range doc.values {
-		if !v.plain {
+		if hash := strings.HasSuffix(path, "].hash"); v.unresolved || !v.plain && !hash {
 			doc.fault(path, "is a reference", "the text itself")
 		}
 	}
@@ -98,7 +100,7 @@ func checkTokens(doc *document, file *TokensFile, sources []string) {
 				doc.fault(at, "is the id of "+first.String()+" too", "an id of its own")
 			}
 		}
-		if at := member(path, "hash"); doc.known(at) && t.Hash != "" && !tokenHash.MatchString(t.Hash) {
+		if at := member(path, "hash"); doc.known(at) && !t.Hash.IsZero() && !tokenHash.MatchString(t.Hash.Reveal()) {
 			doc.fault(at, "is not a hash", `"sha256:" and 64 hexadecimal digits, as pipeline token new prints it`)
 		}
 		if at := member(path, "tenant"); doc.known(at) && t.Tenant != "" && !namePattern.MatchString(t.Tenant) {

@@ -151,6 +151,7 @@ func TestWrongTokensKeepAProcessFromStarting(t *testing.T) {
 	run := g.Start("run")
 	require.Equal(t, 2, run.Wait())
 	require.Contains(t, run.Log.String(), "tokens.yaml:3:11: tokens[0].hash: is not a hash")
+	require.NotContains(t, run.Log.String(), "hunter2", "it may be the token itself")
 }
 
 // The process itself, as it is configured, against clients that play foul; what
