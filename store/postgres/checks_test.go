@@ -1,0 +1,105 @@
+package postgres
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Like the dam's, the statements on check rows find them by the key whatever the
+// statistics say, in the order in which they are given: their locks too.
+func TestCheckRowPlans(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	conn, err := s.pool.Acquire(ctx)
+	require.NoError(t, err)
+	defer conn.Release()
+	for _, sql := range []string{
+		`ANALYZE checks`, // statistics of an empty table
+		`ALTER TABLE checks SET (autovacuum_enabled = off)`,
+		`INSERT INTO checks (entity, service, revision, content, version, delivered_version) SELECT 'banana-' || n, n % 5, 1, '\x01', 1, 0 FROM generate_series(1, 100000) n`,
+	} {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err)
+	}
+	for _, statistics := range []string{"of an empty table", "of now"} {
+		for sql, types := range map[string]string{
+			sqlCheckRows:  "text[], int4[]",
+			sqlSwapChecks: "text[], int4[], int8[], bytea[], int8[], int8[], bytea[], bytea[]",
+		} {
+			_, err := conn.Conn().PgConn().Exec(ctx, "PREPARE planned("+types+") AS "+sql).ReadAll()
+			require.NoError(t, err, sql)
+			rows, err := conn.Query(ctx, "EXPLAIN EXECUTE planned(NULL"+strings.Repeat(", NULL", strings.Count(types, ","))+")", pgx.QueryExecModeSimpleProtocol)
+			require.NoError(t, err)
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err)
+			plan := strings.Join(lines, "\n")
+			assert.Contains(t, plan, "Nested Loop", "statistics %s", statistics)
+			assert.Contains(t, plan, "checks_pkey", "statistics %s", statistics)
+			for _, bad := range []string{"Seq Scan", "Sort", "Hash", "Merge"} {
+				assert.NotContains(t, plan, bad, "statistics %s", statistics)
+			}
+			_, err = conn.Conn().PgConn().Exec(ctx, "DEALLOCATE planned").ReadAll()
+			require.NoError(t, err)
+		}
+		_, err = conn.Exec(ctx, `ANALYZE checks`)
+		require.NoError(t, err)
+	}
+}
+
+// A call that inserts a row while another updates it, and the other way round
+// with another row, do not dead-lock: inserts come before updates.
+func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
+	s, url := migrated(t)
+	other := handle(t, url)
+	ctx := t.Context()
+	row := func(e string, revision int64) store.CheckRow {
+		return store.CheckRow{Key: store.Key{Service: 1, Entity: e}, Revision: revision, Content: change.Content{1}, Version: 1}
+	}
+	_, err := s.SwapCheckRows(ctx, []store.CheckRow{row("r", 0)})
+	require.NoError(t, err)
+	// Somebody who has not committed yet is inserting "p".
+	gate, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = gate.Rollback(ctx) }()
+	var holder int32
+	require.NoError(t, gate.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&holder))
+	_, err = gate.Exec(ctx, `INSERT INTO checks (entity, service, revision, version, delivered_version) VALUES ('p', 1, 1, 1, 0)`)
+	require.NoError(t, err)
+	// behind waits until somebody waits for a session, and gives that one.
+	behind := func(pid int32) (waiting int32) {
+		require.Eventually(t, func() bool {
+			err := s.pool.QueryRow(ctx, `SELECT pid FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)) LIMIT 1`, pid).Scan(&waiting)
+			return err == nil
+		}, testPatience, testPoll)
+		return waiting
+	}
+	run := func(on *Store, rows ...store.CheckRow) (swapped []bool, wait func()) {
+		swapped = make([]bool, len(rows))
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			got, err := on.SwapCheckRows(ctx, rows)
+			assert.NoError(t, err)
+			copy(swapped, got)
+		}()
+		return swapped, func() { <-done }
+	}
+	// The first holds "a" and waits for "p"; it will come to "r", which it takes
+	// for missing. The second wants "a", and "r" as it is.
+	first, firstEnds := run(other, row("a", 0), row("p", 0), row("r", 0))
+	at := behind(holder)
+	second, secondEnds := run(handle(t, url), row("a", 0), row("r", 1))
+	behind(at)
+	require.NoError(t, gate.Rollback(ctx))
+	firstEnds()
+	secondEnds()
+	assert.Equal(t, []bool{true, true, false}, first)
+	assert.Equal(t, []bool{false, true}, second)
+}
