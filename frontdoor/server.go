@@ -117,6 +117,17 @@ func (s *Server) HandleUpload(pattern string, verb access.Verb, limit int64, h H
 	s.route(pattern, verb, limit, true, h)
 }
 
+// HandleOpen serves a pattern to everybody: what h answers is public, and costs
+// next to nothing.
+func (s *Server) HandleOpen(pattern string, h http.Handler) {
+	s.metrics.expect(pattern)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		requestOf(r).route = pattern
+		hangUp(w, r) // it takes no body
+		h.ServeHTTP(w, r)
+	})
+}
+
 func (s *Server) route(pattern string, verb access.Verb, limit int64, long bool, h Handler) {
 	s.metrics.expect(pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {

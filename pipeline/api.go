@@ -7,6 +7,7 @@ import (
 	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/frontdoor"
 	"github.com/seed-86dfc502/weir/frontdoor/events"
+	"github.com/seed-86dfc502/weir/frontdoor/openapi"
 )
 
 // serveAPI starts the listener of the API, if the configuration needs it: its
@@ -15,7 +16,12 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	if p.keys == nil {
 		return func() error { return nil }, nil
 	}
+	description, err := openapi.Handler()
+	if err != nil {
+		return nil, err
+	}
 	server := p.newAPI()
+	server.HandleOpen(openapi.Pattern, description)
 	p.mountEvents(server)
 	p.mountImports(server)
 	stopChecks := p.mountChecks(server)
