@@ -142,9 +142,13 @@ func (p *Push) Push(ctx context.Context, events ...*message.Message) []error {
 	defer context.AfterFunc(p.ctx, func() { cancel(ErrStopping) })()
 	var refused error
 	select {
-	case <-p.ready:
-	case <-ctx.Done():
-		refused = ended(ctx)
+	case <-p.ready: // also for a caller whose time is over: what it gets is the same each time
+	default:
+		select {
+		case <-p.ready:
+		case <-ctx.Done():
+			refused = ended(ctx)
+		}
 	}
 	waits := make([]<-chan struct{}, len(events))
 	for i, e := range events {
