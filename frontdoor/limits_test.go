@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/access"
@@ -45,7 +46,7 @@ func TestRate(t *testing.T) {
 func TestBodiesAreBounded(t *testing.T) {
 	const largest = 64 << 10
 	s := frontdoor.New(frontdoor.Options{
-		Access: callers, MaxBody: largest, Timeout: 200_000_000, // 200 ms to wait for room
+		Access: callers, MaxBody: largest, Timeout: 2 * time.Second, // to wait for room
 		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
 	})
 	held, release := make(chan int, 100), make(chan struct{})

@@ -131,7 +131,7 @@ const smuggled = "GET /smuggled HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer ali
 // is read by some servers in another way than by others. Either it is refused,
 // or nothing behind it is read; in no case is its tail a request.
 func TestRequestSmuggling(t *testing.T) {
-	w := newWorld(t, frontdoor.Limits{Header: time.Second, Read: 5 * time.Second, Idle: time.Second}, frontdoor.Options{})
+	w := newWorld(t, frontdoor.Limits{Header: 10 * time.Second, Read: 10 * time.Second, Idle: 10 * time.Second}, frontdoor.Options{})
 	chunked := "0\r\n\r\n"
 	for _, c := range []struct{ name, text, status string }{
 		{"Content-Length and Transfer-Encoding", line + "Content-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n" + chunked, "200"},
@@ -189,7 +189,8 @@ const crowd = 200
 
 // Headers and bodies that come byte by byte hold nobody else up, and end.
 func TestSlowClients(t *testing.T) {
-	w := newWorld(t, frontdoor.Limits{Header: 2 * time.Second, Read: 4 * time.Second},
+	t.Parallel()
+	w := newWorld(t, frontdoor.Limits{Header: 4 * time.Second, Read: 8 * time.Second},
 		frontdoor.Options{MaxBody: 64 << 10}) // a budget of 1 MiB, a quarter for each token
 	slow := make([]net.Conn, 0, 2*crowd)
 	for range crowd {
@@ -232,7 +233,8 @@ func TestSlowClients(t *testing.T) {
 
 // A client that takes nothing of an answer loses its connection.
 func TestSlowReader(t *testing.T) {
-	w := newWorld(t, frontdoor.Limits{}, frontdoor.Options{Patience: 200 * time.Millisecond})
+	t.Parallel()
+	w := newWorld(t, frontdoor.Limits{}, frontdoor.Options{Patience: 3 * time.Second})
 	c := w.dial()
 	_, err := io.WriteString(c, "GET /endless HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\n\r\n")
 	require.NoError(t, err)
@@ -247,7 +249,8 @@ func TestSlowReader(t *testing.T) {
 // An upload may take as long as it keeps up its rate, longer than Read; one that
 // stops ends.
 func TestUploads(t *testing.T) {
-	w := newWorld(t, frontdoor.Limits{Read: time.Second}, frontdoor.Options{Patience: 3 * time.Second, MaxBody: 1 << 10})
+	t.Parallel()
+	w := newWorld(t, frontdoor.Limits{Read: time.Second}, frontdoor.Options{Patience: 8 * time.Second, MaxBody: 1 << 10})
 	stuck := w.dial()
 	_, err := io.WriteString(stuck, "POST /upload HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\nContent-Length: 1000000\r\n\r\n{")
 	require.NoError(t, err)
@@ -271,6 +274,7 @@ func TestUploads(t *testing.T) {
 
 // Requests that grow without end are cut off, whatever it is that grows.
 func TestFloods(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t, frontdoor.Limits{}, frontdoor.Options{MaxBody: 64 << 10})
 	// flood sends head, and then piece again and again until the server hangs up.
 	flood := func(head, piece string) string {
@@ -317,7 +321,8 @@ func TestFloods(t *testing.T) {
 
 // Idle connections up to the limit keep nobody out for longer than they may idle.
 func TestIdleConnections(t *testing.T) {
-	w := newWorld(t, frontdoor.Limits{Connections: crowd, Header: 2 * time.Second, Idle: 2 * time.Second}, frontdoor.Options{})
+	t.Parallel()
+	w := newWorld(t, frontdoor.Limits{Connections: crowd, Header: 5 * time.Second, Idle: 5 * time.Second}, frontdoor.Options{})
 	var idle []net.Conn
 	for range crowd / 2 {
 		idle = append(idle, w.dial()) // says nothing

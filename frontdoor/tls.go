@@ -3,7 +3,9 @@ package frontdoor
 import (
 	"crypto/tls"
 	"crypto/x509"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 
 	"github.com/seed-86dfc502/weir/access/reread"
@@ -40,8 +42,12 @@ func TLS(c Certificates, tell func(error)) (*tls.Config, error) {
 
 func (c Certificates) load() (*tls.Config, error) {
 	pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
-	if err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
+	var file *fs.PathError
+	switch {
+	case errors.As(err, &file):
+		return nil, fmt.Errorf("tls: %w", file)
+	case err != nil: // it may repeat what a file holds
+		return nil, fmt.Errorf("tls: %s and %s are not a certificate and its private key, in PEM", c.Cert, c.Key)
 	}
 	t := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}, Certificates: []tls.Certificate{pair}}
 	if c.ClientCA == "" {

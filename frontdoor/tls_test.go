@@ -103,6 +103,7 @@ func get(address string, c *tls.Config) (server, protocol string, err error) {
 }
 
 func TestTLS(t *testing.T) {
+	t.Parallel()
 	a := newAuthority(t, "ca")
 	dir := t.TempDir()
 	files := &frontdoor.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
@@ -141,6 +142,7 @@ func TestTLS(t *testing.T) {
 }
 
 func TestClientCertificates(t *testing.T) {
+	t.Parallel()
 	servers, clients, others := newAuthority(t, "servers"), newAuthority(t, "clients"), newAuthority(t, "others")
 	dir := t.TempDir()
 	files := &frontdoor.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem"), ClientCA: filepath.Join(dir, "ca.pem")}

@@ -1,0 +1,115 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/access"
+	"github.com/stretchr/testify/require"
+)
+
+const tokensMain = "sources:\n  orders: {http: {}, entity: id, event_id: event}\ncustomers: [acme.yaml]\napi: {tokens: tokens.yaml}\n"
+
+func tokensProject(t *testing.T) (dir, main, file string) {
+	t.Helper()
+	dir = t.TempDir()
+	main, file = filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "tokens.yaml")
+	require.NoError(t, os.WriteFile(main, []byte(tokensMain), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "acme.yaml"), []byte("customer: acme\nchecks: {crm: {}}\n"), 0o600))
+	return dir, main, file
+}
+
+// What token new prints lets its holder in, and only as far as it says.
+func TestTokenNew(t *testing.T) {
+	_, main, file := tokensProject(t)
+	status, out, errs := call(t, "token", "new", "--tenant", "acme", "--may", "ingest,check", "--source", "orders", "--expires", "1d", "--file", file)
+	require.Zero(t, status, errs)
+	token := strings.TrimSpace(out)
+	status, out, errs = call(t, "token", "new", "--tenant", "other", "--may", "check", "--file", file, "--json")
+	require.Zero(t, status, errs)
+	var made struct {
+		Token string
+		Entry struct{ ID, Hash string }
+	}
+	require.NoError(t, json.Unmarshal([]byte(out), &made))
+	require.Equal(t, access.HashOf(made.Token).String(), made.Entry.Hash)
+
+	k, err := access.Open(access.Options{File: file})
+	require.NoError(t, err)
+	for _, text := range []string{token, made.Token} {
+		r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + text}}}
+		who, err := k.Authenticate(r)
+		require.NoError(t, err)
+		require.Equal(t, text == token, who.May(access.Ingest, "orders"))
+		require.Equal(t, text == token, who.May(access.Check, "acme/crm@check"))
+	}
+	held, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NotContains(t, string(held), token)
+
+	status, out, errs = call(t, "token", "check", "-c", main)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "is fine: 2 tokens")
+	require.Contains(t, out, "other (no customer)")
+	status, out, _ = call(t, "token", "check", "-c", main, "--json")
+	require.Zero(t, status)
+	var listed struct{ Tokens []tokenState }
+	require.NoError(t, json.Unmarshal([]byte(out), &listed))
+	require.Len(t, listed.Tokens, 2)
+	require.Equal(t, "valid", listed.Tokens[0].State)
+	until, err := time.Parse(time.RFC3339, listed.Tokens[0].Expires)
+	require.NoError(t, err)
+	require.WithinDuration(t, time.Now().Add(24*time.Hour), until, time.Hour)
+
+	status, out, _ = call(t, "token", "new", "--tenant", "acme", "--may", "check")
+	require.Zero(t, status)
+	text, entry, _ := strings.Cut(out, "\n")
+	_, ok := access.ParseToken(text)
+	require.True(t, ok, out)
+	require.NoError(t, os.WriteFile(file, []byte(entry), 0o600))
+	status, _, errs = call(t, "token", "check", "-c", main)
+	require.Zero(t, status, errs)
+}
+
+func TestTokenRefuses(t *testing.T) {
+	dir, main, file := tokensProject(t)
+	for want, args := range map[string][]string{
+		"--tenant and --may are needed": {"new", "--tenant", "acme"},
+		"tenant is not a usable name":   {"new", "--tenant", "A", "--may", "check"},
+		"may[0] is not allowed":         {"new", "--tenant", "a", "--may", "sing"},
+		"lacks sources":                 {"new", "--tenant", "a", "--may", "import"},
+		"is not a duration":             {"new", "--tenant", "a", "--may", "check", "--expires", "soon"},
+		"cannot be read":                {"check", "-c", main},
+	} {
+		status, out, errs := call(t, append([]string{"token"}, args...)...)
+		require.Equal(t, exitUsage, status, want)
+		require.Contains(t, errs, want)
+		require.Empty(t, out)
+	}
+	require.NoFileExists(t, file)
+
+	// What is wrong stays as it is, and no token comes of it.
+	for _, text := range []string{"tokens:\n  - id: X\n", "tokens: []\n"} {
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+		status, out, _ := call(t, "token", "new", "--tenant", "a", "--may", "check", "--file", file)
+		require.NotZero(t, status)
+		require.Empty(t, out)
+		held, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.Equal(t, text, string(held))
+	}
+	require.NoError(t, os.WriteFile(file, []byte("tokens:\n"+strings.Join([]string{
+		"  - id: a", `    hash: "sha256:` + strings.Repeat("0", 64) + `"`, "    tenant: acme", "    may: [ingest]", "    sources: [nosuch]",
+	}, "\n")), 0o600))
+	status, _, errs := call(t, "token", "check", "-c", main)
+	require.Equal(t, exitUsage, status)
+	require.Contains(t, errs, "tokens.yaml:6:15: tokens[0].sources[0]: is not a source")
+	files, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, files, 3, "nothing is left behind")
+}
