@@ -94,7 +94,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	if p.opt.Roles.Decide {
 		p.noise = sketch.NewBoard()
 		add("decide", p.end.decide.ctx, p.startDecide())
-		add("noise", p.end.decide.ctx, p.startNoise())
+		add("statistics", p.end.decide.ctx, p.startNoise())
 	}
 	if p.opt.Roles.Deliver {
 		started, e := p.whileActive(ctx, "deliver", true, p.startDeliver)
