@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -183,7 +184,12 @@ func FuzzFormats(f *testing.F) {
 		record, letter := take()
 		again, letterAgain := take()
 		require.Equal(t, outcomeOf(record, letter), outcomeOf(again, letterAgain))
-		if letter != nil || record.Entity == "" {
+		if letter != nil {
+			require.True(t, utf8.ValidString(letter.Reason))
+			require.NotContains(t, letter.Reason, "\x00", "a store must be able to keep it")
+			return
+		}
+		if record.Entity == "" {
 			return
 		}
 		_, _, _, err := inbox.Encode(record)
