@@ -1,6 +1,7 @@
 package frontdoor
 
 import (
+	"errors"
 	"strconv"
 	"time"
 
@@ -25,8 +26,21 @@ func newMetrics(reg prometheus.Registerer) metrics {
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 16),
 		}, []string{"route"}),
 	}
-	reg.MustRegister(m.requests, m.seconds)
-	return m
+	return metrics{registered(reg, m.requests), registered(reg, m.seconds)}
+}
+
+// registered gives the collector that reg has: a stage that stopped and starts
+// again in the same process makes its server again, and counts on.
+func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	err := reg.Register(c)
+	var there prometheus.AlreadyRegisteredError
+	if errors.As(err, &there) {
+		return there.ExistingCollector.(C)
+	}
+	if err != nil {
+		panic(err)
+	}
+	return c
 }
 
 // expect makes the series of a route's refusals, so that the first is an increase.
