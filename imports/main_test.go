@@ -26,6 +26,8 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const tenant = "acme"
 
+const maxRow = 100_000 // bytes
+
 // world is a real store, and an inbox that keeps the first record of each claim,
 // as decide does.
 type world struct {
@@ -100,7 +102,7 @@ func (w *world) Append(_ context.Context, records []transport.Record) error {
 func (w *world) file(f Format, o Options, text string) store.Import {
 	w.Helper()
 	i, _, err := Receive(w.Context(), w.store, File{
-		Tenant: tenant, Source: "lab", Format: f, Options: o, Name: "lab", Actor: "me", MaxRow: 1000, MaxSize: 1 << 30,
+		Tenant: tenant, Source: "lab", Format: f, Options: o, Name: "lab", Actor: "me", MaxRow: maxRow, MaxSize: 1 << 30,
 	}, strings.NewReader(text))
 	require.NoError(w, err)
 	return i
@@ -136,11 +138,17 @@ func (w *world) errorsOf(i store.Import, f Format) []string {
 	return strings.Split(strings.TrimSuffix(b.String(), "\n"), "\n")
 }
 
-// many makes a file of n events about n/10 entities.
+// perChunk is how many rows of many make a chunk.
+const perChunk = 20
+
+// pad makes a row so large that perChunk of them are a chunk.
+var pad = strings.Repeat("x", chunkBytes/perChunk)
+
+// many makes a file of n large events about n/10 entities.
 func many(n int) (file string, payloads []string) {
 	var b strings.Builder
 	for k := range n {
-		p := fmt.Sprintf(`{"id":"e-%d","event":"%d","n":%d}`, k%max(1, n/10), k, k)
+		p := fmt.Sprintf(`{"id":"e-%d","event":"%d","n":%d,"pad":%q}`, k%max(1, n/10), k, k, pad)
 		payloads = append(payloads, p)
 		b.WriteString(p + "\n")
 	}

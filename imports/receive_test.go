@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 	"testing"
@@ -15,8 +16,11 @@ import (
 
 func TestAFileComesInInChunks(t *testing.T) {
 	w := newWorld(t)
-	text, payloads := many(2*chunkRows + 5)
-	text += "\n\n"
+	var payloads []string
+	for n := range 2*chunkRows + 5 {
+		payloads = append(payloads, fmt.Sprintf(`{"n":%d}`, n))
+	}
+	text := strings.Join(payloads, "\n") + "\n\n\n"
 	i := w.file(JSONL, Options{}, text)
 	sum := sha256.Sum256([]byte(text))
 	require.Equal(t, sum[:], i.Fingerprint)
@@ -108,8 +112,8 @@ func (s stopper) Read([]byte) (int, error) { s.cancel(); return 0, io.EOF }
 func TestReceiveInsists(t *testing.T) {
 	w := newWorld(t)
 	s := &flaky{Imports: w.store}
-	text, _ := many(chunkRows + 1)
-	i, fresh, err := Receive(t.Context(), s, File{Tenant: tenant, Source: "lab", Format: JSONL, MaxRow: 1000, MaxSize: int64(len(text))}, strings.NewReader(text))
+	text, _ := many(perChunk + 1)
+	i, fresh, err := Receive(t.Context(), s, File{Tenant: tenant, Source: "lab", Format: JSONL, MaxRow: maxRow, MaxSize: int64(len(text))}, strings.NewReader(text))
 	require.NoError(t, err)
 	require.True(t, fresh)
 	require.EqualValues(t, 2, i.Chunks)

@@ -15,7 +15,7 @@ import (
 
 func TestRowsAreTakenInOnceAndInOrder(t *testing.T) {
 	w := newWorld(t)
-	text, payloads := many(2*chunkRows + 5)
+	text, payloads := many(2*perChunk + 5)
 	i := w.file(JSONL, Options{}, text)
 	worker := w.worker()
 	w.step(worker)
@@ -47,7 +47,7 @@ func TestEveryRowHasItsResult(t *testing.T) {
 		`{"id":`,
 		``,
 		`{"n":1}`,
-		strings.Repeat("x", 1001),
+		strings.Repeat("x", maxRow+1),
 		`{"id":"b"}`, // without event id: each row is an event of its own
 		`{"id":"b"}`,
 	}, "\n"))
@@ -86,24 +86,26 @@ func TestRowsBehindAConflictAreComparedWithTheLedger(t *testing.T) {
 func TestCSVGoesOnFromItsCursor(t *testing.T) {
 	w := newWorld(t)
 	var b strings.Builder
-	b.WriteString("id,doc.n\r\n")
-	for n := range 2*chunkRows + 7 {
-		fmt.Fprintf(&b, "e-%d,%d\r\n", n, n)
+	const first = 2*perChunk + 7
+	b.WriteString("id,doc.n,pad\r\n")
+	for n := range first {
+		fmt.Fprintf(&b, "e-%d,%d,%s\r\n", n, n, pad)
 	}
-	b.WriteString("e-x\r\ne-y,no number\r\n\"e-\nz\",1\r\n")
+	b.WriteString("e-x\r\ne-y,no number,\r\n\"e-\nz\",1,\r\n")
 	i := w.file(CSV, Options{Types: map[string]Type{"doc.n": Number}}, b.String())
 	for range 3 { // each step of a worker of its own
 		stopAfterOneChunk(w)
 	}
 	got := w.found(i)
 	require.Equal(t, store.ImportDone, got.State)
-	require.Equal(t, store.ImportCounts{Accepted: 2*chunkRows + 8, Invalid: 2}, got.Counts)
-	require.Equal(t, `{"id":"e-20006","doc":{"n":20006}}`, w.effects[20006])
-	require.Equal(t, `{"id":"e-\nz","doc":{"n":1}}`, w.effects[20007])
+	require.Equal(t, store.ImportCounts{Accepted: first + 1, Invalid: 2}, got.Counts)
+	require.EqualValues(t, 3, got.Chunks)
+	require.Equal(t, `{"id":"e-46","doc":{"n":46},"pad":"`+pad+`"}`, w.effects[46])
+	require.Equal(t, `{"id":"e-\nz","doc":{"n":1},"pad":""}`, w.effects[47])
 	require.Equal(t, []string{
 		"row,line,status,reason",
-		`20008,20009,invalid,"bad_csv: the row has 1 cells, the header has 2"`,
-		`20009,20010,invalid,"bad_csv: the cell of column ""doc.n"" is no JSON number"`,
+		`48,49,invalid,"bad_csv: the row has 1 cells, the header has 3"`,
+		`49,50,invalid,"bad_csv: the cell of column ""doc.n"" is no JSON number"`,
 	}, w.errorsOf(i, CSV))
 }
 
@@ -151,8 +153,8 @@ func TestAChunkIsDoneAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t)
-			text, payloads := many(chunkRows + 10)
-			i := w.file(JSONL, Options{}, text+`{"id":"e-0","event":"0","n":0}`)
+			text, payloads := many(perChunk + 10)
+			i := w.file(JSONL, Options{}, text+payloads[0])
 			first := w.worker()
 			kill(w, first)
 			ctx, cancel := context.WithCancel(t.Context())
