@@ -40,7 +40,7 @@ func TestNothingOfItIsInTheProduct(t *testing.T) {
 
 func TestPointsHaveNamesOfTheirOwn(t *testing.T) {
 	seen := map[string]bool{}
-	for _, p := range slices.Concat(crash.Points(), crash.OperatorPoints(), crash.FrontPoints(), crash.OutboxPoints()) {
+	for _, p := range slices.Concat(crash.Points(), crash.OperatorPoints(), crash.FrontPoints(), crash.ImportPoints(), crash.OutboxPoints()) {
 		require.False(t, seen[p], p)
 		seen[p] = true
 	}
