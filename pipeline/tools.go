@@ -33,7 +33,7 @@ var ErrInUse = embedded.ErrInUse
 // embedded broker open, ErrNothingRan, ErrNotActive. Close ends it; Run must not
 // be called.
 func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
-	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: prometheus.NewRegistry()}
+	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: prometheus.NewRegistry(), end: newEnding(opt.Config.Shutdown.Timeout.D())}
 	p.opt.Roles, p.opt.UntilIdle = Roles{Decide: true}, true
 	defer func() {
 		if err != nil {
