@@ -26,7 +26,7 @@ func (l *loader) checkSources() {
 		l.checkFormat(s, path)
 		if s.Outbox != nil {
 			l.checkOutbox(s, path)
-		} else if l.main.has(path) && !l.main.has(member(path, "entity")) && (s.Kafka != nil || s.HTTP != nil || s.File != nil) {
+		} else if l.main.has(path) && !l.main.has(member(path, "entity")) {
 			l.main.faultKey(path, "lacks entity", "a gjson path, header:NAME or key")
 		}
 		l.checkStrip(s, path)
