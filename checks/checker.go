@@ -200,6 +200,7 @@ func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, 
 		places = append(places, i)
 	}
 	if err := c.enqueue(items); err != nil {
+		c.options.Metrics.failed(s.Name, err, len(items))
 		return nil, err
 	}
 	for n, it := range items {
@@ -211,13 +212,16 @@ func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, 
 			case <-it.done:
 			default:
 				r.Err = fmt.Errorf("checks: %w", context.Cause(ctx))
+				c.options.Metrics.failed(s.Name, r.Err, 1)
 				continue
 			}
 		}
-		if r.Err = it.err; r.Err == nil {
-			r.Value = values[places[n]]
-			c.options.Metrics.count(s.Name, word(r.Value))
+		if r.Err = it.err; r.Err != nil {
+			c.options.Metrics.failed(s.Name, r.Err, 1)
+			continue
 		}
+		r.Value = values[places[n]]
+		c.options.Metrics.count(s.Name, word(r.Value))
 	}
 	return results, nil
 }

@@ -1,6 +1,7 @@
 package checks
 
 import (
+	"errors"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -19,7 +20,7 @@ type Metrics struct {
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_checks_total", Help: "Requests of check services by what they were answered: pass, repeated (a pass once more), duplicate, stale, confirmed, released, kept (a release of something that no longer stands).",
+			Name: "weir_checks_total", Help: "Requests of check services by what they were answered: pass, repeated (a pass once more), duplicate, stale, confirmed, released, kept (a release of something that no longer stands), undecided (the caller was told to come again).",
 		}, []string{"service", "decision"}),
 		lost: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "weir_check_lost_swaps_total", Help: "Rows that another process changed between read and swap; they are decided again.",
@@ -33,6 +34,21 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	}
 	reg.MustRegister(m.decisions, m.lost, m.batch, m.seconds)
 	return m
+}
+
+// Expect makes the series of a service's requests that were not decided, so that
+// the first one is an increase.
+func (m *Metrics) Expect(service string) { m.decisions.WithLabelValues(service, undecided) }
+
+// undecided is what is counted for requests that the caller has to send again.
+const undecided = "undecided"
+
+// failed counts requests that were not answered with a decision, unless the
+// request itself was wrong.
+func (m *Metrics) failed(service string, err error, n int) {
+	if m != nil && !errors.Is(err, ErrNeverGiven) && !errors.Is(err, ErrEntity) {
+		m.decisions.WithLabelValues(service, undecided).Add(float64(n))
+	}
 }
 
 func (m *Metrics) count(service, decision string) {

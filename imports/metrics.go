@@ -8,8 +8,9 @@ import (
 
 // Metrics of imports; label values are bounded by the configuration.
 type Metrics struct {
-	rows *prometheus.CounterVec // source, status
-	open prometheus.Gauge
+	rows  *prometheus.CounterVec // source, status
+	ended *prometheus.CounterVec // state
+	open  prometheus.Gauge
 }
 
 // NewMetrics registers them with reg.
@@ -18,11 +19,18 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		rows: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_import_rows_total", Help: "Rows of imported files by source and status: accepted, duplicate, invalid, conflicting.",
 		}, []string{"source", "status"}),
+		ended: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_imports_ended_total", Help: "Imports that this process worked to their end, by state: done, failed.",
+		}, []string{"state"}),
 		open: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "weir_imports_open", Help: "Imports that are queued or running.",
 		}),
 	}
-	reg.MustRegister(m.rows, m.open)
+	reg.MustRegister(m.rows, m.ended, m.open)
+	// The first failure is an increase only of a series that was there before.
+	for _, state := range []store.ImportState{store.ImportDone, store.ImportFailed} {
+		m.ended.WithLabelValues(string(state))
+	}
 	return m
 }
 

@@ -232,6 +232,7 @@ func (r *run) end(ctx context.Context, state store.ImportState, failure string) 
 	if err := r.step(ctx, s); err != nil {
 		return err
 	}
+	r.Metrics.ended.WithLabelValues(string(state)).Inc()
 	c := s.Counts
 	log := r.Logger.Info
 	if state == store.ImportFailed {

@@ -29,6 +29,7 @@ type gauges struct {
 	// Of the ledger of idempotency keys.
 	ledgerHeld    prometheus.Gauge
 	ledgerOldest  prometheus.Gauge
+	ledgerOverdue prometheus.Gauge
 	ledgerDropped prometheus.Counter
 	files         *prometheus.GaugeVec // file
 	free          prometheus.Gauge     // nil without embedded broker
@@ -67,8 +68,9 @@ func newGauges(reg prometheus.Registerer) *gauges {
 	}
 	g.ledgerHeld = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_held", Help: "Idempotency keys that the ledger keeps; an estimate where there are many."})
 	g.ledgerOldest = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_oldest_in_progress_seconds", Help: "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."})
+	g.ledgerOverdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_overdue_seconds", Help: "For how long the oldest month of keys could have been dropped, in seconds; 0 when there is none."})
 	g.ledgerDropped = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."})
-	reg.MustRegister(g.ledgerHeld, g.ledgerOldest, g.ledgerDropped)
+	reg.MustRegister(g.ledgerHeld, g.ledgerOldest, g.ledgerOverdue, g.ledgerDropped)
 	reg.MustRegister(g.resets, g.rereads, g.ready, g.refused)
 	return g
 }
@@ -128,6 +130,12 @@ func (p *Pipeline) blocked() (reason string, err error) {
 func (p *Pipeline) showZeros() {
 	if p.opt.Roles.Decide {
 		p.decideMetrics.Expect(serviceNames(p.Config()))
+	}
+	if p.opt.Roles.Ingest {
+		all := p.Config().Checks
+		for i := range all {
+			p.checkMetrics.Expect(all[i].Service())
+		}
 	}
 	topics := []string{p.cfg.Kafka.Inbox.Topic}
 	for _, s := range p.services() {
@@ -227,12 +235,21 @@ func (p *Pipeline) look(running context.Context) {
 			age = max(0, time.Since(stats.OldestInProgress))
 		}
 		p.gauges.ledgerOldest.Set(age.Seconds())
+		p.gauges.ledgerOverdue.Set(overdue(stats.Months, p.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
 	}
 	if counts, err := p.store.CountLetters(ctx); err == nil {
 		for _, stage := range []store.Stage{store.StageIngest, store.StageDecide, store.StageDeliver} {
 			p.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
 		}
 	}
+}
+
+// overdue is for how long the oldest month has been over its time; 0 when none is.
+func overdue(months []store.LedgerMonth, keep time.Duration, now time.Time) time.Duration {
+	if len(months) == 0 {
+		return 0
+	}
+	return max(0, now.Sub(months[0].End().Add(keep)))
 }
 
 func sum(m map[string]int64) (n int64) {
