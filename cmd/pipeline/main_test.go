@@ -223,3 +223,14 @@ func TestRoles(t *testing.T) {
 	_, err = parseRoles("ingest,")
 	require.Error(t, err)
 }
+
+// An outbox finds entity and event id in columns that a file has not.
+func TestImportIntoAnOutboxIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "weir.yaml")
+	require.NoError(t, os.WriteFile(file, []byte("sources: {db: {outbox: {url: \"postgres://127.0.0.1/db\", table: outbox}}}\ncustomers: [c.yaml]\n"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("customer: acme\nchecks: {crm: {}}\n"), 0o644))
+	status, _, errs := call(t, "import", "-c", file, "--source", "db", "rows.jsonl")
+	require.Equal(t, exitUsage, status, errs)
+	require.Contains(t, errs, "import into another source")
+}
