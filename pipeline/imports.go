@@ -98,10 +98,11 @@ func (p *Pipeline) mountImports(server *frontdoor.Server) {
 	})
 }
 
-// maxRow gives the largest row of a source, in bytes.
+// maxRow gives the largest row of a source, in bytes. An outbox is no source of
+// files: it finds entity and event id in columns of its table.
 func (p *Pipeline) maxRow(source string) (int, bool) {
 	c := p.cfg.Sources.Find(source)
-	if c == nil {
+	if c == nil || c.Outbox != nil {
 		return 0, false
 	}
 	return int(c.MaxEvent), true
