@@ -25,7 +25,7 @@
 //
 // # Deciding
 //
-// [Decide], [Confirm] and [Release] are pure: row in, row and answer out. A
+// [Decide], [Confirm], [Release] and [Reset] are pure: row in, row and answer out. A
 // [Checker] reads rows, decides, and swaps those that changed by their revision,
 // as [store.CheckRows] says: the swap is the moment of the decision, and
 // decisions of any number of processes are linearizable per entity. No row is

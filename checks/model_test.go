@@ -104,7 +104,7 @@ func (b *book) release(version uint64, refused bool) (known, done bool) {
 		return true, false
 	}
 	switch {
-	case l.back && refused: // as it is
+	case l.back && refused: // as it is: known again, or not since a reset
 	case refused && l.onFirm && l.times == 1:
 		b.stands, b.standsPage = b.holds, b.confirmed
 	default:
@@ -113,6 +113,18 @@ func (b *book) release(version uint64, refused bool) (known, done bool) {
 	l.back = true
 	b.seen = slices.DeleteFunc(b.seen, func(s sighting) bool { return s.version == version })
 	return true, true
+}
+
+// reset gives back what stands, confirmed or not.
+func (b *book) reset() {
+	if len(b.passes) == 0 {
+		return
+	}
+	if b.stands != "" {
+		b.seen = slices.DeleteFunc(b.seen, func(s sighting) bool { return s.version == b.standsPage })
+	}
+	b.stands = ""
+	b.last().back = true
 }
 
 // Everything that a caller can ask, in any order, is answered as the model does.
@@ -210,7 +222,28 @@ func TestDecisionsFollowTheModel(t *testing.T) {
 				require.Equal(t, got, second)
 				require.True(t, same(&row, &again), "idempotent")
 			},
+			"reset": func(t *rapid.T) {
+				b.reset()
+				next, err := Reset(row)
+				require.NoError(t, err)
+				if !row.Found {
+					require.Equal(t, row, next)
+					return
+				}
+				apply(t, next)
+				again, err := Reset(row)
+				require.NoError(t, err)
+				require.True(t, same(&row, &again), "idempotent")
+			},
 			"": func(t *rapid.T) {
+				s, err := Look(row)
+				require.NoError(t, err)
+				require.Equal(t, b.stands == "", s.Unknown())
+				require.Equal(t, b.stands != "" && b.standsPage != b.confirmed, s.Open())
+				if b.stands != "" {
+					require.EqualValues(t, b.standsPage, s.Stands)
+				}
+				require.Len(t, b.seen, s.Events)
 				require.EqualValues(t, b.last().version, row.Version)
 				require.EqualValues(t, b.confirmed, row.DeliveredVersion)
 				if b.stands == "" {

@@ -20,6 +20,8 @@ type Operator interface {
 	// ServiceRows pages through the dam rows of one service in ascending byte
 	// order of their entities: those after the given one.
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]Row, error)
+	// ServiceCheckRows pages like ServiceRows through those of a check service.
+	ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]CheckRow, error)
 	// AddAudits records operators' actions.
 	AddAudits(ctx context.Context, audits []Audit) error
 	// AmendLetter replaces the payload of an open dead letter; the first one

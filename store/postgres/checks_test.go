@@ -32,6 +32,8 @@ func TestCheckRowPlans(t *testing.T) {
 		for sql, types := range map[string]string{
 			sqlCheckRows:  "text[], int4[]",
 			sqlSwapChecks: "text[], int4[], int8[], bytea[], int8[], int8[], bytea[], bytea[]",
+
+			sqlServiceCheckRows: "text, int4, int4",
 		} {
 			_, err := conn.Conn().PgConn().Exec(ctx, "PREPARE planned("+types+") AS "+sql).ReadAll()
 			require.NoError(t, err, sql)
@@ -40,7 +42,9 @@ func TestCheckRowPlans(t *testing.T) {
 			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 			require.NoError(t, err)
 			plan := strings.Join(lines, "\n")
-			assert.Contains(t, plan, "Nested Loop", "statistics %s", statistics)
+			if sql != sqlServiceCheckRows { // a page has no list to go through
+				assert.Contains(t, plan, "Nested Loop", "statistics %s", statistics)
+			}
 			assert.Contains(t, plan, "checks_pkey", "statistics %s", statistics)
 			for _, bad := range []string{"Seq Scan", "Sort", "Hash", "Merge"} {
 				assert.NotContains(t, plan, bad, "statistics %s", statistics)

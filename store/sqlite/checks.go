@@ -49,6 +49,26 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 	return found, nil
 }
 
+// ServiceCheckRows implements store.Operator.
+func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
+	var page []store.CheckRow
+	rows, err := s.readers.QueryContext(ctx, `
+SELECT entity, revision, content, version, delivered_version, delivered, memory
+FROM checks WHERE entity > ? AND service = ? ORDER BY entity LIMIT ?`, after, service, max(limit, 0))
+	err = collect(rows, err, func() error {
+		r := store.CheckRow{Key: store.Key{Service: service}, Found: true}
+		var version, delivered int64
+		err := rows.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered), &r.Memory)
+		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		page = append(page, r)
+		return err
+	})
+	if err != nil {
+		return nil, failed("page check rows", err)
+	}
+	return page, nil
+}
+
 // SwapCheckRows implements store.CheckRows.
 func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
 	swapped := make([]bool, len(rows))

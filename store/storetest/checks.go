@@ -106,6 +106,43 @@ var checkTests = []operatorTest{
 		require.NoError(t, err)
 		assert.Empty(t, swapped)
 	}},
+	{"check rows of one service page by the bytes of their entities", func(t *testing.T, f *operatorFixture) {
+		one, other := f.service("acme/crm@check"), f.service("acme/web@check")
+		ids := []string{"A", "B", "Z", "a", "a/1", "b", "é", "\U0001F34C"} // no locale may reorder them
+		var rows []store.CheckRow
+		for i, id := range ids {
+			rows = append(rows, store.CheckRow{Key: store.Key{Service: one, Entity: id}, Content: content(id), Version: change.Version(7 + i),
+				DeliveredVersion: 5, Delivered: content("before"), Memory: []byte(id)})
+		}
+		rows[3].Content, rows[3].Delivered, rows[3].Memory = nil, nil, nil
+		for _, id := range []string{"A", "AA", "zz"} {
+			rows = append(rows, store.CheckRow{Key: store.Key{Service: other, Entity: id}, Content: content("other"), Version: 3})
+		}
+		swapped, err := f.a.SwapCheckRows(t.Context(), rows)
+		require.NoError(t, err)
+		require.NotContains(t, swapped, false)
+		var got []store.CheckRow
+		for after := ""; ; after = got[len(got)-1].Entity {
+			page, err := f.b.ServiceCheckRows(t.Context(), one, after, 3)
+			require.NoError(t, err)
+			got = append(got, page...)
+			if len(page) < 3 {
+				break
+			}
+		}
+		require.Len(t, got, len(ids))
+		for i, r := range got {
+			assert.Equal(t, stored(rows[i]), r)
+		}
+		for _, nothing := range []func() ([]store.CheckRow, error){
+			func() ([]store.CheckRow, error) { return f.b.ServiceCheckRows(t.Context(), one, "", 0) },
+			func() ([]store.CheckRow, error) { return f.b.ServiceCheckRows(t.Context(), other+100, "", 3) },
+		} {
+			page, err := nothing()
+			require.NoError(t, err)
+			assert.Empty(t, page)
+		}
+	}},
 	{"a check row twice in one call is a bug", func(t *testing.T, f *operatorFixture) {
 		r := store.CheckRow{Key: store.Key{Service: f.service("acme/crm@check"), Entity: "e"}}
 		_, err := f.a.SwapCheckRows(t.Context(), []store.CheckRow{r, {Key: store.Key{Service: r.Service, Entity: "d"}}, r})
