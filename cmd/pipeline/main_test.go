@@ -230,7 +230,10 @@ func TestImportIntoAnOutboxIsRefused(t *testing.T) {
 	file := filepath.Join(dir, "weir.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("sources: {db: {outbox: {url: \"postgres://127.0.0.1/db\", table: outbox}}}\ncustomers: [c.yaml]\n"), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("customer: acme\nchecks: {crm: {}}\n"), 0o644))
-	status, _, errs := call(t, "import", "-c", file, "--source", "db", "rows.jsonl")
+	status, out, errs := call(t, "validate", "-c", file)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "0 services, 1 check services")
+	status, _, errs = call(t, "import", "-c", file, "--source", "db", "rows.jsonl")
 	require.Equal(t, exitUsage, status, errs)
 	require.Contains(t, errs, "import into another source")
 }

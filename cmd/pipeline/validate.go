@@ -22,14 +22,21 @@ func (a *app) validateCommand() *cobra.Command {
 			}
 			services := cfg.Services()
 			if a.json {
-				names := make([]string, len(services))
+				names, checks := make([]string, len(services)), make([]string, len(cfg.Checks))
 				for i, s := range services {
 					names[i] = s.Name
 				}
-				return a.printJSON(map[string]any{"file": cfg.File, "sources": len(cfg.Sources), "customers": len(cfg.Customers), "projections": len(cfg.Projections), "services": names})
+				for i := range cfg.Checks {
+					checks[i] = cfg.Checks[i].Service()
+				}
+				return a.printJSON(map[string]any{"file": cfg.File, "sources": len(cfg.Sources), "customers": len(cfg.Customers), "projections": len(cfg.Projections), "services": names, "checks": checks})
 			}
-			fmt.Fprintf(a.out, "%s is fine: %d sources, %d customers, %d projections, %d services\n",
+			fmt.Fprintf(a.out, "%s is fine: %d sources, %d customers, %d projections, %d services",
 				cfg.File, len(cfg.Sources), len(cfg.Customers), len(cfg.Projections), len(services))
+			if len(cfg.Checks) > 0 {
+				fmt.Fprintf(a.out, ", %d check services", len(cfg.Checks))
+			}
+			fmt.Fprintln(a.out)
 			return nil
 		},
 	}
