@@ -9,6 +9,9 @@ import (
 const (
 	chunkBytes = 1 << 20
 	chunkRows  = 10_000
+	// chunkEvents are the bytes of its rows' events, all of which are in memory at
+	// a time: rows of CSV become larger by the names of the columns.
+	chunkEvents = 8 << 20
 )
 
 // chunkVersion is the first byte of every chunk.
@@ -20,9 +23,11 @@ const chunkVersion = 1
 //	uvarint  0 for a row that is too large, else its length and one
 //	         its bytes
 type chunk struct {
-	bytes []byte
-	rows  int
-	line  int64
+	bytes  []byte
+	rows   int
+	line   int64
+	events int // about how many bytes the rows' events have
+	names  int // bytes that an event has beside its row
 }
 
 func (c *chunk) add(r row) {
@@ -33,11 +38,14 @@ func (c *chunk) add(r row) {
 		c.bytes = append(c.bytes, 0)
 		return
 	}
+	c.events += len(r.text) + c.names
 	c.bytes = binary.AppendUvarint(c.bytes, uint64(len(r.text))+1)
 	c.bytes = append(c.bytes, r.text...)
 }
 
-func (c *chunk) full() bool { return len(c.bytes) >= chunkBytes || c.rows >= chunkRows }
+func (c *chunk) full() bool {
+	return len(c.bytes) >= chunkBytes || c.rows >= chunkRows || c.events >= chunkEvents
+}
 
 // encoded gives what rowsOf reads, until the next add or reset.
 func (c *chunk) encoded() []byte {
@@ -48,7 +56,7 @@ func (c *chunk) encoded() []byte {
 }
 
 // reset keeps the memory.
-func (c *chunk) reset() { c.bytes, c.rows, c.line = c.bytes[:0], 0, 0 }
+func (c *chunk) reset() { c.bytes, c.rows, c.line, c.events = c.bytes[:0], 0, 0, 0 }
 
 var errChunk = errors.New("a chunk of the file is not readable")
 

@@ -15,8 +15,13 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 )
 
-// maxDepth bounds how deep a column's name nests.
-const maxDepth = 64
+const (
+	// maxDepth bounds how deep a column's name nests.
+	maxDepth = 64
+	// maxHeader bounds the header, in bytes: it stands in the import's row, and
+	// every event has its names.
+	maxHeader = 256 << 10
+)
 
 // BadFile says that a file as a whole cannot be taken in. It holds no payload but
 // names of columns.
@@ -43,10 +48,22 @@ type column struct {
 
 // member of the object that a row becomes: a column's cell, or an object.
 type member struct {
-	name    string // as it stands in a header
 	quoted  []byte // JSON string and colon
 	column  int    // -1 for an object
 	members []*member
+	places  map[string]*member // members by name
+}
+
+// size gives the bytes of an object whose cells are null.
+func (m *member) size() int {
+	if m.column >= 0 {
+		return len("null")
+	}
+	n := len("{}")
+	for _, x := range m.members {
+		n += len(x.quoted) + x.size() + len(",")
+	}
+	return n
 }
 
 // newDecoder makes one for a file with this header record. The error is a *BadFile.
@@ -114,12 +131,7 @@ func (m *member) add(path []string, column int) error {
 			return errors.New("its name is empty, or a part of it")
 		}
 		last := i == len(path)-1
-		var found *member
-		for _, x := range m.members {
-			if x.name == name {
-				found = x
-			}
-		}
+		found := m.places[name]
 		if found != nil && (last || found.column >= 0) {
 			return errors.New("another column has the same place")
 		}
@@ -128,11 +140,14 @@ func (m *member) add(path []string, column int) error {
 			if err != nil {
 				return err
 			}
-			found = &member{name: name, quoted: append(quoted, ':'), column: -1}
+			found = &member{quoted: append(quoted, ':'), column: -1}
 			if last {
 				found.column = column
 			}
-			m.members = append(m.members, found)
+			if m.places == nil {
+				m.places = map[string]*member{}
+			}
+			m.members, m.places[name] = append(m.members, found), found
 		}
 		m = found
 	}

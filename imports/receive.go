@@ -106,13 +106,14 @@ func (f *File) receive(ctx context.Context, s store.Imports, id store.ClaimID, w
 			buffer = r.text[:0]
 		}
 		if header {
-			if r.large {
-				return badFile("the header is larger than %d bytes", f.MaxRow)
+			if most := min(f.MaxRow, maxHeader); r.large || len(r.text) > most {
+				return badFile("the header is larger than %d bytes", most)
 			}
-			if _, err := newDecoder(r.text, f.Options); err != nil {
+			d, err := newDecoder(r.text, f.Options)
+			if err != nil {
 				return err
 			}
-			header = false
+			header, c.names = false, d.root.size()
 		}
 		c.add(r)
 		if c.full() {
