@@ -90,7 +90,7 @@ RETURNING l.id`
 UPDATE ledger l SET id = ` + newClaimID + `, fingerprint = k.fingerprint, made_at = t.made,
        leased_until = ` + lease + `, status = NULL, body = NULL
 FROM ` + openMonth + ` AS t, unnest($3::uuid[], $4::date[], $5::bytea[], $6::bytea[]) AS k(id, month, fingerprint, random)
-WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.month
+WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.month AND t.month >= ` + thisMonth + `
 RETURNING l.id`
 
 	sqlFindClaim = `
@@ -127,7 +127,13 @@ ORDER BY m.month`
 SELECT d.id, d.version FROM unnest($1::uuid[], $2::date[]) AS k(id, month)
 JOIN ledger_decided d ON d.id = k.id AND d.month = k.month`
 
-	// A month without partition was dropped; nothing is kept of its claims.
+	// A month that no claim made is one of a ledger that went back behind it, or was
+	// dropped before its last record was decided.
+	sqlDecidedMonths = `
+SELECT weir_ledger_month(k.month) FROM unnest($1::date[]) AS k(month)
+WHERE k.month BETWEEN ` + thisMonth + ` - interval '13 months' AND ` + thisMonth + ` AND NOT EXISTS (SELECT FROM ledger_months m WHERE m.month = k.month)`
+
+	// Of another month without partition nothing is kept.
 	sqlPutDecided = `
 WITH kept AS (
   SELECT k.id, k.month, k.version

@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -112,6 +113,7 @@ func queuePutDecided(b *pgx.Batch, claims []store.Decided) error {
 		ids[i], months[i], versions[i] = c.ID, c.ID.Month(), int64(c.Version)
 	}
 	b.Queue(sqlPipeline)
+	b.Queue(sqlDecidedMonths, slices.CompactFunc(slices.Clone(months), time.Time.Equal)) // in order, as the ids are
 	b.Queue(sqlPutDecided, ids, months, versions)
 	return nil
 }

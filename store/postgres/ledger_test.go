@@ -341,3 +341,29 @@ func TestARoleAboveThePoliciesIsWarnedAboutOnce(t *testing.T) {
 		assert.Equal(t, c.warnings, bytes.Count(log.Bytes(), []byte("row-level security")), name)
 	}
 }
+
+// The month ends between looking for a key that is over its time and claiming it
+// anew. The mistake that this catches: the claim's id says another month than it
+// stands in, and its response is never stored.
+func TestAKeyIsNotClaimedAnewInAMonthThatIsOver(t *testing.T) {
+	s, _ := ledger(t)
+	ctx := t.Context()
+	month := lastMonth(t, s)
+	id := store.ClaimID{0x01, 0x9a, 6: 0x70, 8: 0x80}
+	fingerprint := someIntent("k")[0].Fingerprint
+	runAs(t, s, "weir.tenant", "acme", `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until)
+		VALUES ($1::date, 'acme', 'k', $2, $3, $1::date, $1::date)`, month, [16]byte(id), fingerprint[:])
+	found := []*pendingClaim{{Intent: someIntent("k")[0], random: bytes.Repeat([]byte{0x81}, 10), row: &store.ClaimRow{ID: id}, month: month}}
+	lost, err := s.takeClaims(ctx, "acme", nil, found, time.Hour, make([]store.Claimed, 1))
+	require.NoError(t, err)
+	require.Equal(t, found, lost)
+	got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, time.Minute)
+	require.NoError(t, err)
+	assert.Equal(t, store.ClaimStarted, got[0].State)
+	assert.Equal(t, month.AddDate(0, 1, 0), got[0].ID.Month())
+	_, err = s.CompleteClaims(ctx, "acme", []store.Completion{{ID: got[0].ID, Response: store.Response{Status: 202, Body: []byte("{}")}}})
+	require.NoError(t, err)
+	again, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, time.Hour)
+	require.NoError(t, err)
+	assert.Equal(t, store.ClaimDone, again[0].State)
+}

@@ -106,7 +106,7 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 		if err := ctx.Err(); err != nil {
 			return failed("decide", err)
 		}
-		ids, err = t.finish(d, out)
+		ids, err = t.finish(d, out, s.now())
 		crash.At(crash.DecideWritten, "")
 		return failed("decide", err)
 	})
@@ -146,8 +146,8 @@ func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 	return loaded, err
 }
 
-// finish writes the outcome.
-func (t tx) finish(d store.Decision, out store.Outcome) ([]int64, error) {
+// finish writes the outcome, at now.
+func (t tx) finish(d store.Decision, out store.Outcome, now time.Time) ([]int64, error) {
 	if err := t.putEntities(out.Entities); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (t tx) finish(d store.Decision, out store.Outcome) ([]int64, error) {
 	if err := t.settle(out.Settled); err != nil {
 		return nil, err
 	}
-	if err := t.putDecided(out.Claims); err != nil {
+	if err := t.putDecided(out.Claims, now); err != nil {
 		return nil, err
 	}
 	return ids, t.addAudits(out.Audit)

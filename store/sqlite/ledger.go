@@ -16,9 +16,10 @@ import (
 )
 
 // Each month has two tables of its own, which the first claim of the month
-// makes and RetainClaims drops whole. There is one writer, so a transaction
-// sees everything that was claimed before it. New claims go to the newest month
-// there is, also when the clock went back behind its beginning.
+// makes, or a decision about one, and RetainClaims drops whole. There is one
+// writer, so a transaction sees everything that was claimed before it. New
+// claims go to the newest month there is, also when the clock went back behind
+// its beginning.
 
 // ledgerMonth is the name of a month: 2026_11.
 type ledgerMonth string
@@ -132,12 +133,7 @@ func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error)
 			b.made = first
 		}
 	} else {
-		for _, statement := range []string{sqlMakeLedger, sqlMakeInProgress, sqlMakeDecided} {
-			if _, err := t.conn.ExecContext(t.ctx, b.open.sql(statement)); err != nil {
-				return nil, err
-			}
-		}
-		if _, err := t.conn.ExecContext(t.ctx, `INSERT INTO ledger_months (month) VALUES (?)`, string(b.open)); err != nil {
+		if err := t.makeMonth(b.open); err != nil {
 			return nil, err
 		}
 		months = slices.Insert(months, 0, b.open)
@@ -149,6 +145,17 @@ func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error)
 		}
 	}
 	return b, nil
+}
+
+// makeMonth makes the tables of a month.
+func (t tx) makeMonth(m ledgerMonth) error {
+	for _, statement := range []string{sqlMakeLedger, sqlMakeInProgress, sqlMakeDecided} {
+		if _, err := t.conn.ExecContext(t.ctx, m.sql(statement)); err != nil {
+			return err
+		}
+	}
+	_, err := t.conn.ExecContext(t.ctx, `INSERT INTO ledger_months (month) VALUES (?)`, string(m))
+	return err
 }
 
 func (b *beginning) close() {
@@ -439,10 +446,28 @@ func (t tx) loadDecided(claims []store.ClaimID) (map[store.ClaimID]change.Versio
 	return decided, err
 }
 
-// putDecided writes the claims that have their effect by a decision.
-func (t tx) putDecided(claims []store.Decided) error {
+// putDecided writes the claims that have their effect by a decision at now. A
+// month that no claim made is one of a ledger that went back behind it, or was
+// dropped before its last record was decided: it is made.
+func (t tx) putDecided(claims []store.Decided, now time.Time) error {
+	if len(claims) == 0 {
+		return nil
+	}
 	if _, distinct := store.SortDecided(claims); !distinct {
 		return bug("a claim has its effect twice in one transaction")
+	}
+	months, err := ledgerMonths(t.ctx, t.conn)
+	if err != nil {
+		return err
+	}
+	oldest, newest := monthOf(store.MonthOf(now).AddDate(0, -13, 0)), monthOf(now)
+	for _, c := range claims {
+		if m := monthOf(c.ID.Made()); m >= oldest && m <= newest && !slices.Contains(months, m) {
+			if err := t.makeMonth(m); err != nil {
+				return err
+			}
+			months = append(months, m)
+		}
 	}
 	id := func(i int) store.ClaimID { return claims[i].ID }
 	return t.ofMonths(len(claims), id, sqlPutDecided, func(i int, statement *sql.Stmt) error {

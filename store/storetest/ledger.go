@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"strings"
@@ -433,6 +434,33 @@ var ledgerTests = []ledgerTest{
 		_, err := f.a.RetainClaims(t.Context(), id.Month().AddDate(0, 1, 0))
 		require.NoError(t, err)
 		decide(nil, 10)
+	}},
+	{"I2 what is decided is known also where no claim made the month", func(t *testing.T, f *ledgerFixture) {
+		// A store that was restored from a backup of the month before, say: the inbox
+		// has the records of the claims twice, the ledger has never heard of them.
+		revision := f.revision()
+		this := f.claim("k").Month()
+		for i, made := range []time.Time{this.AddDate(0, -2, 3), this.AddDate(0, -1, 3), this.AddDate(0, 0, 1)} {
+			id := store.ClaimID{6: 0x70, 8: 0x80, 15: byte(i)}
+			binary.BigEndian.PutUint32(id[:], uint32(made.UnixMilli()>>16))
+			require.Equal(t, store.MonthOf(made), id.Month())
+			var before map[store.ClaimID]change.Version
+			for range 2 {
+				_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+					assert.Equal(t, before, loaded.Decided, made)
+					if loaded.Decided != nil {
+						return store.Outcome{}, nil
+					}
+					return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(7)}}}, nil
+				})
+				require.NoError(t, err)
+				before = map[store.ClaimID]change.Version{id: version(7)}
+			}
+		}
+		assert.Equal(t, this, f.begin(f.a, "acme", intent("new", "x"), claimLease, keepClaims).ID.Month(), "new claims go to the month of the clock")
+		dropped, err := f.a.RetainClaims(t.Context(), this)
+		require.NoError(t, err)
+		assert.Equal(t, 2, dropped, "what was made for decisions goes as other months do")
 	}},
 	{"what was decided is known after a key was claimed anew", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()
