@@ -69,6 +69,7 @@ func TestAClaimHasOneEffect(t *testing.T) {
 		require.Equal(t, string(want.entity.Docs), string(got.entity.Docs))
 		require.Equal(t, first, got.claims, "each claim is written once, with the version of its first record")
 		require.Equal(t, want.letters, got.letters)
+		require.Equal(t, want.entity.Found, got.entity.Found, "a repetition makes no entity")
 	})
 }
 
@@ -102,4 +103,38 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 	bad := decide("no uuid", 4, nil)
 	require.NotNil(t, bad.bad)
 	require.Equal(t, "malformed", bad.bad.Code)
+}
+
+// An entity that was never taken in, or was purged, is not made by a repetition
+// that comes late. The mistake that this catches: to note what became of it there
+// leaves an empty entity for ever.
+func TestARepeatedClaimMakesNoEntity(t *testing.T) {
+	plan := bananaPlan(t)
+	d := &Decider{opt: Options{Plan: plan, Inbox: store.Inbox{Generation: 1}}}
+	state := newDecided()
+	id := store.ClaimID(uuid.Must(uuid.NewV7()))
+	state.claims[id] = change.NewVersion(1, 0)
+	decideBatch(t, plan, &state, []*record{d.parse(messageOf(t, eventUnder(id, 1)), positionAt(1))})
+	require.Equal(t, store.Entity{ID: "B-007"}, state.entity)
+}
+
+func TestTheSimulatorKnowsClaims(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	one, two := store.ClaimID(uuid.Must(uuid.NewV7())), store.ClaimID(uuid.Must(uuid.NewV7()))
+	for i, c := range []struct {
+		claim store.ClaimID
+		level int
+		want  outcome
+	}{{one, 1, outcomeMerged}, {two, 2, outcomeMerged}, {one, 1, outcomeStale}} {
+		step, err := s.Apply(eventUnder(c.claim, c.level), time.Unix(int64(i), 0))
+		require.NoError(t, err)
+		require.Equal(t, string(c.want), step.Outcome)
+	}
+}
+
+func eventUnder(claim store.ClaimID, level int) inbox.Record {
+	return inbox.Record{Entity: "B-007", Event: &inbox.Event{
+		Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: claim.String(),
+		Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
+	}}
 }

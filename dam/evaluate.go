@@ -140,7 +140,9 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 func (ev *evaluation) apply(r *record) error {
 	if r.once != (store.ClaimID{}) && ev.claims.had(r) {
 		ev.count(r, outcomeStale)
-		ev.dirty = ev.trail.stale(r, staleClaim) || ev.dirty
+		// The claim's effect may have been a dead letter, or the entity was purged
+		// since: then there is no row to note it in, and none is made.
+		ev.dirty = ev.exists() && ev.trail.stale(r, staleClaim) || ev.dirty
 		return nil
 	}
 	if r.bad != nil {

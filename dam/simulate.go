@@ -19,13 +19,14 @@ type Simulator struct {
 	plan     *Plan
 	entities map[string]store.Entity
 	rows     map[store.Key]*store.Row
+	claims   map[store.ClaimID]change.Version
 	offset   int64
 	board    *sketch.Board // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.
 func NewSimulator(plan *Plan) *Simulator {
-	return &Simulator{plan: plan, entities: map[string]store.Entity{}, rows: map[store.Key]*store.Row{}}
+	return &Simulator{plan: plan, entities: map[string]store.Entity{}, rows: map[store.Key]*store.Row{}, claims: map[store.ClaimID]change.Version{}}
 }
 
 // Step is what became of one record.
@@ -62,6 +63,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 		return Step{}, err
 	}
 	ev.watch = newWatch(s.board)
+	ev.claims = newClaims(claimsOf([]*record{r}), s.claims)
 	if err := ev.apply(r); err != nil {
 		return Step{}, err
 	}
@@ -90,6 +92,9 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if dirty {
 		row.Found = true
 		s.entities[rec.Entity] = row
+	}
+	for _, c := range ev.claims.effects() {
+		s.claims[c.ID] = c.Version
 	}
 	for _, c := range result.changes {
 		n := s.plan.Services[s.plan.byName[c.Service]].Number
