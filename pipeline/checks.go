@@ -3,7 +3,7 @@ package pipeline
 import (
 	"context"
 	"slices"
-	"sync"
+	"time"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/checks"
@@ -18,38 +18,99 @@ func (p *Pipeline) mountChecks(server *frontdoor.Server) (stop func(ctx context.
 	checker := checks.New(checks.Options{
 		Store: p.store, MaxWaiting: max(20_000, p.cfg.API.MaxRows), Timeout: p.cfg.API.Timeout.D(), Metrics: p.checkMetrics,
 	})
-	services := checkServices{p: p}
+	services := newCheckServices(p.store, p.Config)
 	checkapi.Mount(server, checkapi.Options{
 		Checker: checker, Find: services.find, MaxRows: p.cfg.API.MaxRows, MaxEntity: int(p.cfg.Limits.EntityID), Logger: p.log,
 	})
 	return checker.Close
 }
 
-// checkServices finds the check services of the configuration that is in force.
-type checkServices struct {
-	p       *Pipeline
-	numbers sync.Map // by name; the store never changes one
+// serviceNumbers is what checkServices need of a store.
+type serviceNumbers interface {
+	Services(ctx context.Context, names []string) (map[string]int32, error)
+	KnownServices(ctx context.Context) (map[string]int32, error)
 }
 
+// checkServices finds the check services of the configuration that is in force.
+type checkServices struct {
+	store   serviceNumbers
+	config  func() *config.Config
+	now     func() time.Time
+	turn    chan struct{}    // held by whoever uses the two below
+	numbers map[string]int32 // by name, of all services
+	read    time.Time        // when
+}
+
+func newCheckServices(s serviceNumbers, c func() *config.Config) *checkServices {
+	return &checkServices{store: s, config: c, now: time.Now, turn: make(chan struct{}, 1)}
+}
+
+// numbersAge is how long numbers are used without another look. A store never
+// changes one, but a store that is put back has forgotten the newest, and gives
+// them to other services: the rows of one would be taken for another's. It is
+// shorter than any store is away for that.
+const numbersAge = time.Second
+
 func (s *checkServices) find(ctx context.Context, name string) (checks.Service, error) {
-	all := s.p.Config().Checks
+	all := s.config().Checks
 	i := slices.IndexFunc(all, func(c config.Check) bool { return c.Service() == name })
 	if i < 0 {
 		return checks.Service{}, checkapi.ErrNoService
 	}
-	found := checks.Service{Name: name, Numbers: canonicaltree.Literal}
-	if all[i].Numbers == config.Decimal {
-		found.Numbers = canonicaltree.Decimal
+	found := checkService(&all[i])
+	var err error
+	found.Number, err = s.number(ctx, name)
+	return found, err
+}
+
+// number gives the number of a service, which gets one if it has none.
+func (s *checkServices) number(ctx context.Context, name string) (int32, error) {
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
 	}
-	number, known := s.numbers.Load(name)
-	if !known {
-		registered, err := s.p.store.Services(ctx, []string{name})
+	defer func() { <-s.turn }()
+	now := s.now()
+	if s.read.IsZero() || now.Sub(s.read) >= numbersAge {
+		known, err := s.store.KnownServices(ctx)
 		if err != nil {
-			return checks.Service{}, err
+			return 0, err
 		}
-		number = registered[name]
-		s.numbers.Store(name, number)
+		s.numbers, s.read = known, now
 	}
-	found.Number = number.(int32)
-	return found, nil
+	if n, known := s.numbers[name]; known {
+		return n, nil
+	}
+	registered, err := s.store.Services(ctx, []string{name})
+	if err != nil {
+		return 0, err
+	}
+	s.numbers[name] = registered[name]
+	return registered[name], nil
+}
+
+// checkServices gives the check services of the configuration. One that was
+// never asked has the number 0.
+func (p *Pipeline) checkServices(ctx context.Context) ([]checks.Service, error) {
+	known, err := p.store.KnownServices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	configured := p.Config().Checks
+	all := make([]checks.Service, len(configured))
+	for i := range configured {
+		all[i] = checkService(&configured[i])
+		all[i].Number = known[all[i].Name]
+	}
+	return all, nil
+}
+
+// checkService gives a check service without its number.
+func checkService(c *config.Check) checks.Service {
+	s := checks.Service{Name: c.Service(), Numbers: canonicaltree.Literal}
+	if c.Numbers == config.Decimal {
+		s.Numbers = canonicaltree.Decimal
+	}
+	return s
 }
