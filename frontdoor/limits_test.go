@@ -80,6 +80,37 @@ func TestBodiesAreBounded(t *testing.T) {
 	<-held
 }
 
+// The uploads of one token, which may take days each, do not keep others from theirs.
+func TestUploadsAreBounded(t *testing.T) {
+	s := frontdoor.New(frontdoor.Options{Access: callers, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	under, release := make(chan string, 100), make(chan struct{})
+	s.HandleUpload("POST /upload", access.Any, 1<<20, func(_ http.ResponseWriter, _ *http.Request, who access.Principal) {
+		under <- who.ID
+		<-release
+	})
+	answers := make(chan int, 100)
+	for range 16 {
+		go func() { answers <- ask(s, "POST", "/upload", "alice", "x").Code }()
+		require.Equal(t, "alice", <-under)
+	}
+	for range 40 { // what is refused keeps no place
+		w := ask(s, "POST", "/upload", "alice", "x")
+		require.Equal(t, 503, w.Code)
+		require.NotEmpty(t, w.Header().Get("Retry-After"))
+		require.Equal(t, "close", w.Header().Get("Connection"))
+	}
+	for range 16 {
+		go func() { answers <- ask(s, "POST", "/upload", "bob", "x").Code }()
+		require.Equal(t, "bob", <-under)
+	}
+	close(release)
+	for range 32 {
+		require.Equal(t, 200, <-answers)
+	}
+	require.Equal(t, 200, ask(s, "POST", "/upload", "alice", "x").Code, "places come back")
+	<-under
+}
+
 func TestReadBody(t *testing.T) {
 	s := frontdoor.New(frontdoor.Options{Access: callers, MaxBody: 100_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	s.Handle("POST /small", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {

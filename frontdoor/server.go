@@ -60,6 +60,11 @@ type Handler func(w http.ResponseWriter, r *http.Request, who access.Principal)
 // may have a quarter of it.
 const bodiesAtATime = 16
 
+// uploadsAtATime are the requests of HandleUpload under way, whose bodies are no
+// part of that budget: each has a piece of a file in memory, for days if its
+// client is that slow. One token may have a quarter of them.
+const uploadsAtATime = 64
+
 // Server serves the routes that it is given. Routes are added before the first
 // request; ServeHTTP and Stop may be called concurrently.
 type Server struct {
@@ -67,6 +72,7 @@ type Server struct {
 	mux     *http.ServeMux
 	metrics metrics
 	bodies  *semaphore.Weighted
+	uploads *semaphore.Weighted
 	stopped atomic.Bool
 
 	mu     sync.Mutex
@@ -77,6 +83,7 @@ type Server struct {
 type share struct {
 	requests *rate.Limiter
 	bodies   *semaphore.Weighted
+	uploads  *semaphore.Weighted
 }
 
 // New makes a server without routes and registers its metrics.
@@ -101,7 +108,7 @@ func New(o Options) *Server {
 	}
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), shares: map[string]*share{},
+		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), uploads: semaphore.NewWeighted(uploadsAtATime), shares: map[string]*share{},
 	}
 }
 
@@ -112,7 +119,8 @@ func (s *Server) Handle(pattern string, verb access.Verb, h Handler) {
 }
 
 // HandleUpload is Handle for bodies that are read as they arrive: they may be of
-// limit bytes and take as long as the client keeps up 16 KiB/s, see Options.Patience.
+// limit bytes and take as long as the client keeps up 16 KiB/s, see
+// Options.Patience. At most 64 are under way, 16 of one token; more are answered 503.
 func (s *Server) HandleUpload(pattern string, verb access.Verb, limit int64, h Handler) {
 	s.route(pattern, verb, limit, true, h)
 }
@@ -144,10 +152,33 @@ func (s *Server) route(pattern string, verb access.Verb, limit int64, long bool,
 		q.share = s.share(who.ID)
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if long {
+			if !s.beginUpload(q.share) {
+				hangUp(w, r)
+				Unavailable(w, time.Second, "too many uploads are under way")
+				return
+			}
+			defer s.endUpload(q.share)
 			r.Body = longBody(w, r.Body, s.opt.Patience)
 		}
 		h(w, r, who)
 	})
+}
+
+// beginUpload takes a place, if there is one.
+func (s *Server) beginUpload(of *share) bool {
+	if !of.uploads.TryAcquire(1) {
+		return false
+	}
+	if !s.uploads.TryAcquire(1) {
+		of.uploads.Release(1)
+		return false
+	}
+	return true
+}
+
+func (s *Server) endUpload(of *share) {
+	of.uploads.Release(1)
+	s.uploads.Release(1)
 }
 
 // admit lets a request of a known route in, or answers it.
@@ -205,6 +236,7 @@ func (s *Server) share(id string) *share {
 	made := &share{
 		requests: rate.NewLimiter(rate.Limit(s.opt.Rate), 2*s.opt.Rate),
 		bodies:   semaphore.NewWeighted(bodiesAtATime / 4 * s.opt.MaxBody),
+		uploads:  semaphore.NewWeighted(uploadsAtATime / 4),
 	}
 	s.shares[id] = made
 	return made
