@@ -77,36 +77,6 @@ func (m *Memory) Letter(ctx context.Context, id int64) (letter store.DeadLetter,
 	return letter, err
 }
 
-// EditLetter implements store.DeadLetters.
-func (m *Memory) EditLetter(ctx context.Context, id int64, payload []byte) error {
-	return m.run(ctx, func() error {
-		i, ok := m.state.letter(id)
-		if !ok {
-			return store.ErrNotFound
-		}
-		l := &m.state.letters[i]
-		if l.Original == nil {
-			l.Original = l.Payload
-		}
-		l.Payload = append([]byte{}, payload...)
-		return nil
-	})
-}
-
-// SetLetterState implements store.DeadLetters.
-func (m *Memory) SetLetterState(ctx context.Context, ids []int64, to store.LetterState) (changed int, err error) {
-	err = m.run(ctx, func() error {
-		for _, id := range ids {
-			if i, ok := m.state.letter(id); ok && m.state.letters[i].State != to {
-				m.state.letters[i].State = to
-				changed++
-			}
-		}
-		return nil
-	})
-	return changed, err
-}
-
 // CountLetters implements store.DeadLetters.
 func (m *Memory) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := map[store.Stage]int64{}

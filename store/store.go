@@ -325,12 +325,6 @@ type DeadLetters interface {
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
 	// Letter gives one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
-	// EditLetter replaces the payload; the first one stays as Original.
-	// ErrNotFound.
-	EditLetter(ctx context.Context, id int64, payload []byte) error
-	// SetLetterState tells how many of these were in another state before; ids
-	// that are not there are passed over.
-	SetLetterState(ctx context.Context, ids []int64, s LetterState) (int, error)
 	// CountLetters counts the open ones; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
 	// Prune removes dead letters and audit rows that are older than the given

@@ -25,8 +25,6 @@ AND ($5 = '' OR entity = $5) AND ($6 = '' OR code = $6) AND ($7 = '' OR state = 
 ORDER BY id LIMIT $8`
 
 	sqlLetter       = `SELECT ` + letterHead + `, payload, original FROM dead_letters WHERE id = $1`
-	sqlEditLetter   = `UPDATE dead_letters SET original = coalesce(original, payload), payload = $2 WHERE id = $1`
-	sqlSetState     = `UPDATE dead_letters SET state = $2 WHERE id = ANY($1::int8[]) AND state <> $2`
 	sqlCountLetters = `SELECT stage, count(*) FROM dead_letters WHERE state = 'open' GROUP BY stage`
 
 	sqlAddAudit = `INSERT INTO audit (actor, action, reason, entity, service, detail) VALUES ($1, $2, $3, $4, $5, $6::text::json)`
@@ -103,21 +101,6 @@ func scanLetter(row pgx.Row, more ...any) (store.DeadLetter, error) {
 		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key}, more...)...)
 	l.Version, l.DedupKey, l.Created = change.Version(version), string(key), l.Created.UTC()
 	return l, err
-}
-
-// EditLetter implements store.DeadLetters.
-func (s *Store) EditLetter(ctx context.Context, id int64, payload []byte) error {
-	tag, err := s.pool.Exec(ctx, sqlEditLetter, id, notNil(payload))
-	if err == nil && tag.RowsAffected() == 0 {
-		err = pgx.ErrNoRows
-	}
-	return failed("edit dead letter", err)
-}
-
-// SetLetterState implements store.DeadLetters.
-func (s *Store) SetLetterState(ctx context.Context, ids []int64, state store.LetterState) (int, error) {
-	tag, err := s.pool.Exec(ctx, sqlSetState, ids, string(state))
-	return int(tag.RowsAffected()), failed("set state of dead letters", err)
 }
 
 // CountLetters implements store.DeadLetters.

@@ -25,9 +25,7 @@ WHERE id > ?1 AND (?2 = '' OR stage = ?2) AND (?3 = '' OR source = ?3) AND (?4 =
 AND (?5 = '' OR entity = ?5) AND (?6 = '' OR code = ?6) AND (?7 = '' OR state = ?7)
 ORDER BY id LIMIT ?8`
 
-	sqlLetter     = `SELECT ` + letterHead + `, payload, original, original IS NOT NULL FROM dead_letters WHERE id = ?`
-	sqlEditLetter = `UPDATE dead_letters SET original = coalesce(original, payload), payload = ?2 WHERE id = ?1`
-	sqlSetState   = `UPDATE dead_letters SET state = ?2 WHERE id = ?1 AND state <> ?2`
+	sqlLetter = `SELECT ` + letterHead + `, payload, original, original IS NOT NULL FROM dead_letters WHERE id = ?`
 
 	sqlAddAudit = `INSERT INTO audit (time, actor, action, reason, entity, service, detail) VALUES (?, ?, ?, ?, ?, ?, ?)`
 	sqlAudits   = `SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > ? ORDER BY id LIMIT ?`
@@ -117,37 +115,6 @@ func scanLetter(row scanner, more ...any) (store.DeadLetter, error) {
 		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key}, more...)...)
 	l.Version, l.DedupKey, l.Created = change.Version(version), string(key), fromMicros(created)
 	return l, err
-}
-
-// EditLetter implements store.DeadLetters.
-func (s *Store) EditLetter(ctx context.Context, id int64, payload []byte) error {
-	return s.write(ctx, "edit dead letter", func(t tx) error {
-		return failed("edit dead letter", each(t.ctx, t.conn, sqlEditLetter, 1, func(_ int, statement *sql.Stmt) error {
-			n, err := t.exec(statement, id, notNil(payload))
-			if err == nil && n == 0 {
-				err = sql.ErrNoRows
-			}
-			return err
-		}))
-	})
-}
-
-// SetLetterState implements store.DeadLetters.
-func (s *Store) SetLetterState(ctx context.Context, ids []int64, state store.LetterState) (changed int, err error) {
-	if len(ids) == 0 {
-		return 0, nil
-	}
-	err = s.write(ctx, "set state of dead letters", func(t tx) error {
-		return failed("set state of dead letters", each(t.ctx, t.conn, sqlSetState, len(ids), func(i int, statement *sql.Stmt) error {
-			n, err := t.exec(statement, ids[i], string(state))
-			changed += int(n)
-			return err
-		}))
-	})
-	if err != nil {
-		return 0, err
-	}
-	return changed, nil
 }
 
 // CountLetters implements store.DeadLetters.

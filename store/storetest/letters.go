@@ -30,6 +30,13 @@ func (f *fixture) list(filter store.LetterFilter) []store.DeadLetter {
 	return got
 }
 
+// settle lets a decision set the state of an open letter.
+func (f *fixture) settle(revision, id int64, state store.LetterState) {
+	f.Helper()
+	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.Settled{{ID: id, State: state}}}))
+	require.NoError(f, err)
+}
+
 var letterTests = []test{
 	{"I9 a letter comes back as it went in", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), nil))
@@ -51,11 +58,9 @@ var letterTests = []test{
 		require.NoError(t, f.a.AddLetters(t.Context(), append(letters(), letters()...)))
 		all := f.list(store.LetterFilter{})
 		require.Len(t, all, 5)
-		n, err := f.a.SetLetterState(t.Context(), []int64{all[0].ID}, store.LetterReplayed)
-		require.NoError(t, err)
-		assert.Equal(t, 1, n)
+		f.settle(revision, all[0].ID, store.LetterReplayed)
 		require.NoError(t, f.b.AddLetters(t.Context(), letters()))
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Letters: letters()}))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Letters: letters()}))
 		require.NoError(t, err)
 		all = f.list(store.LetterFilter{})
 		require.Len(t, all, 5)
@@ -72,8 +77,7 @@ var letterTests = []test{
 	{"filters and pages", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()))
 		all := f.list(store.LetterFilter{})
-		_, err := f.a.SetLetterState(t.Context(), []int64{all[4].ID}, store.LetterDiscarded)
-		require.NoError(t, err)
+		f.settle(f.revision(), all[4].ID, store.LetterDiscarded)
 		for _, c := range []struct {
 			filter store.LetterFilter
 			want   []int
@@ -108,37 +112,6 @@ var letterTests = []test{
 		counts, err := f.b.CountLetters(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageIngest: 122, store.StageDecide: 1, store.StageDeliver: 1}, counts, "open ones")
-	}},
-	{"I9 an edit keeps the first payload", func(t *testing.T, f *fixture) {
-		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
-		all := f.list(store.LetterFilter{})
-		for i, original := range []string{"{", ""} {
-			for _, edit := range []string{"{}", `{"second":1}`} {
-				require.NoError(t, f.a.EditLetter(t.Context(), all[i].ID, []byte(edit)))
-				got, err := f.b.Letter(t.Context(), all[i].ID)
-				require.NoError(t, err)
-				assert.Equal(t, edit, string(got.Payload))
-				assert.NotNil(t, got.Original)
-				assert.Equal(t, original, string(got.Original))
-			}
-		}
-		require.ErrorIs(t, f.a.EditLetter(t.Context(), all[1].ID+100, []byte("{}")), store.ErrNotFound)
-	}},
-	{"the state of letters, and how many changed", func(t *testing.T, f *fixture) {
-		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:3]))
-		all := f.list(store.LetterFilter{})
-		ids := []int64{all[0].ID, all[1].ID, all[2].ID + 100}
-		for _, c := range []struct {
-			ids  []int64
-			want int
-		}{{ids, 2}, {ids, 0}, {nil, 0}} {
-			n, err := f.b.SetLetterState(t.Context(), c.ids, store.LetterDiscarded)
-			require.NoError(t, err)
-			assert.Equal(t, c.want, n, "those that were in another state")
-		}
-		counts, err := f.a.CountLetters(t.Context())
-		require.NoError(t, err)
-		assert.Equal(t, map[store.Stage]int64{store.StageDecide: 1}, counts)
 	}},
 	{"I7 old letters and audit rows are pruned, newer ones stay", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))

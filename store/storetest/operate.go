@@ -58,21 +58,24 @@ var operatorTests = []operatorTest{
 		assert.JSONEq(t, `{"letters":[1]}`, string(got[0].Detail))
 		assert.WithinDuration(t, time.Now(), got[0].Time, time.Minute)
 	}},
-	{"an open letter is amended with its audit row, another one is not", func(t *testing.T, f *operatorFixture) {
+	{"I9 an open letter is amended with its audit row, another one is not", func(t *testing.T, f *operatorFixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
 		all := f.list(store.LetterFilter{})
-		require.NoError(t, f.a.AmendLetter(t.Context(), all[0].ID, []byte("{}"), someAudit))
-		require.NoError(t, f.a.AmendLetter(t.Context(), all[0].ID, []byte(`{"a":1}`), someAudit))
-		got, err := f.b.Letter(t.Context(), all[0].ID)
-		require.NoError(t, err)
-		assert.Equal(t, `{"a":1}`, string(got.Payload))
-		assert.Equal(t, "{", string(got.Original))
-		require.Len(t, f.audits(), 2)
-		_, err = f.a.SetLetterState(t.Context(), []int64{all[0].ID}, store.LetterDiscarded)
-		require.NoError(t, err)
+		for i, original := range []string{"{", ""} {
+			for _, edit := range []string{"{}", `{"second":1}`} {
+				require.NoError(t, f.a.AmendLetter(t.Context(), all[i].ID, []byte(edit), someAudit))
+				got, err := f.b.Letter(t.Context(), all[i].ID)
+				require.NoError(t, err)
+				assert.Equal(t, edit, string(got.Payload))
+				assert.NotNil(t, got.Original)
+				assert.Equal(t, original, string(got.Original), "an edit keeps the first payload")
+			}
+		}
+		require.Len(t, f.audits(), 4)
+		f.settle(f.revision(), all[0].ID, store.LetterDiscarded)
 		require.ErrorIs(t, f.a.AmendLetter(t.Context(), all[0].ID, []byte("{}"), someAudit), store.ErrNotFound)
 		require.ErrorIs(t, f.a.AmendLetter(t.Context(), all[1].ID+100, []byte("{}"), someAudit), store.ErrNotFound)
-		require.Len(t, f.audits(), 2, "nothing happened, so nothing is on record")
+		require.Len(t, f.audits(), 4, "nothing happened, so nothing is on record")
 	}},
 	{"more is pruned than one transaction takes", func(t *testing.T, f *operatorFixture) {
 		const many = 10_001
@@ -87,19 +90,24 @@ var operatorTests = []operatorTest{
 	{"letters move from one state only, with one audit row", func(t *testing.T, f *operatorFixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:3]))
 		all := f.list(store.LetterFilter{})
-		_, err := f.a.SetLetterState(t.Context(), []int64{all[0].ID}, store.LetterReplayed)
-		require.NoError(t, err)
-		ids := []int64{all[0].ID, all[1].ID, all[2].ID, all[2].ID + 100}
-		for _, want := range []int{2, 0} {
-			n, err := f.b.MoveLetters(t.Context(), ids, store.LetterOpen, store.LetterDiscarded, someAudit)
+		f.settle(f.revision(), all[0].ID, store.LetterReplayed)
+		ids := []int64{all[0].ID, all[1].ID, all[2].ID + 100}
+		for _, c := range []struct {
+			ids  []int64
+			want int
+		}{{nil, 0}, {ids, 1}, {ids, 0}} {
+			n, err := f.b.MoveLetters(t.Context(), c.ids, store.LetterOpen, store.LetterDiscarded, someAudit)
 			require.NoError(t, err)
-			assert.Equal(t, want, n)
+			assert.Equal(t, c.want, n)
 		}
+		counts, err := f.a.CountLetters(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, map[store.Stage]int64{store.StageDecide: 1}, counts)
 		var states []store.LetterState
 		for _, l := range f.list(store.LetterFilter{}) {
 			states = append(states, l.State)
 		}
-		assert.Equal(t, []store.LetterState{store.LetterReplayed, store.LetterDiscarded, store.LetterDiscarded}, states)
+		assert.Equal(t, []store.LetterState{store.LetterReplayed, store.LetterDiscarded, store.LetterOpen}, states)
 		require.Len(t, f.audits(), 1)
 	}},
 	{"a decision settles letters, or nothing of it is written", func(t *testing.T, f *operatorFixture) {
