@@ -124,9 +124,6 @@ func (l *loader) checkOutbox(s *Source, path string) {
 			l.main.fault(p, "is empty", "the name of a column")
 		}
 	}
-	if p := member(columns, "processed"); l.main.has(p) && o.After == AfterDelete {
-		l.main.faultKey(p, "has no effect with after: delete", "after: mark")
-	}
 	if s.Format != FormatJSON && l.main.known(member(path, "format")) {
 		l.main.fault(member(path, "format"), "is not for an outbox, whose columns say everything", "json")
 	}

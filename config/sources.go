@@ -160,7 +160,8 @@ type OutboxColumns struct {
 	Operation string `yaml:"operation"`
 	// Headers is a JSON object of what sequence: header:NAME reads.
 	Headers string `yaml:"headers"`
-	// Processed is the column that after: mark sets to the time.
+	// Processed is the column that after: mark sets to the time. A row in which it
+	// is set is not taken, with after: delete neither.
 	Processed string `yaml:"processed" default:"processed_at"`
 }
 

@@ -40,7 +40,8 @@ type Columns struct {
 	Operation string
 	// Headers is a JSON object, or null.
 	Headers string
-	// Processed is the column that Mark sets to now().
+	// Processed is the column that Mark sets to now(). Where it is a timestamp and
+	// set, a row is not taken, with Mark and without.
 	Processed string
 }
 

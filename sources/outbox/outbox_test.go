@@ -192,6 +192,41 @@ func TestMarksRows(t *testing.T) {
 	r.drained()
 }
 
+// Rows that were marked, before the configuration or by a process with another
+// one, are in effect: a reader that deletes would hand out old states as news.
+func TestRowsThatWereMarkedAreNotTakenAgain(t *testing.T) {
+	a := newApp(t)
+	a.write("B-1", "B-1", "B-2")
+	marking := a.read(func(o *outbox.Options) { o.Mark = true })
+	for range 3 {
+		marking.next().Ack()
+	}
+	marking.drained()
+	require.NoError(t, marking.source.Close())
+
+	a.write("B-1")
+	r := a.read()
+	m := r.next()
+	require.Equal(t, "B-1", entity(m))
+	require.Equal(t, "1", string(m.Payload))
+	require.Contains(t, m.UUID, "/4@")
+	m.Ack()
+	r.drained()
+	require.Equal(t, 3, a.count("processed_at IS NOT NULL"))
+	require.Zero(t, a.count("processed_at IS NULL"))
+}
+
+// A column of that name that holds no time says nothing.
+func TestAColumnThatMarksNothing(t *testing.T) {
+	a := newApp(t)
+	a.exec("ALTER TABLE outbox DROP processed_at, ADD processed_at text NOT NULL DEFAULT 'no'")
+	a.write("B-1")
+	r := a.read()
+	r.next().Ack()
+	r.drained()
+	require.Zero(t, a.count("true"))
+}
+
 func TestReadsPayloadsOfEveryType(t *testing.T) {
 	for _, typ := range []string{"json", "jsonb", "text", "varchar", "bytea"} {
 		a := newApp(t)

@@ -24,6 +24,7 @@ type statements struct {
 	table   string // quoted
 	columns Columns
 	mark    bool
+	marked  bool // rows have a mark, set by this source or by an earlier one
 	batch   int
 }
 
@@ -44,7 +45,7 @@ func column(alias, name string) string {
 }
 
 func (s *statements) pending(alias string) string {
-	if !s.mark {
+	if !s.marked {
 		return "TRUE"
 	}
 	return alias + "." + quote(s.columns.Processed) + " IS NULL"
@@ -80,7 +81,10 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	if err != nil {
 		return nil, err
 	}
-	t := s.sql.describe(types[s.opt.Columns.ID], types[s.opt.Columns.Payload])
+	sql := *s.sql
+	// Rows that are deleted now may have been marked before.
+	sql.marked = s.opt.Mark || strings.HasPrefix(types[s.opt.Columns.Processed], "timestamp")
+	t := sql.describe(types[s.opt.Columns.ID], types[s.opt.Columns.Payload])
 	// Positions of a table are comparable as long as it is the same table of the
 	// same history of the same database.
 	err = conn.QueryRow(ctx, `SELECT 'outbox-' || system_identifier || '-' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8)
