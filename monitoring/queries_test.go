@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"regexp"
@@ -13,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/tracing/otlptest"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -48,6 +51,7 @@ func panelQueries(t *testing.T) map[string][]string {
 	require.NoError(t, err)
 	var dashboard struct {
 		Panels []struct {
+			Type    string
 			Title   string
 			Targets []struct{ Expr string }
 		}
@@ -57,6 +61,9 @@ func panelQueries(t *testing.T) map[string][]string {
 	found := map[string][]string{}
 	fill := strings.NewReplacer("$__rate_interval", "1m", "$service", ".*")
 	for _, p := range dashboard.Panels {
+		if p.Type == "row" {
+			continue // a heading
+		}
 		require.NotEmpty(t, p.Targets, p.Title)
 		require.NotContains(t, found, p.Title)
 		for _, target := range p.Targets {
@@ -68,7 +75,7 @@ func panelQueries(t *testing.T) map[string][]string {
 
 // busy starts a pipeline in which everything that can be seen happens: changes,
 // duplicates, dead letters of all stages, a target that fails now and then and one that
-// refuses.
+// refuses, what knock does at the front door, a file of tokens that turns bad, and traces.
 func busy(t *testing.T) *harness.Process {
 	t.Helper()
 	late, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "late"))
@@ -87,13 +94,19 @@ func busy(t *testing.T) *harness.Process {
 		return 200
 	})
 	closed.Answers(func(model.Record) int { return 401 })
-	p := harness.Simple(t, "limits: {change: 1KiB}\n", map[string]string{
+	spans := otlptest.New(t)
+	more := fmt.Sprintf("limits: {change: 1KiB}\napi: {listen: \"127.0.0.1:0\", tokens: tokens.yaml}\ntracing: {otlp: {endpoint: %q}, sample: 1}\n", spans.URL())
+	p := harness.Simple(t, more, map[string]string{
 		"acme": harness.FileSink("acme"), "zest": harness.HookSink(flaky), "plum": harness.HookSink(closed),
 	})
 	main, err := os.ReadFile(p.Path("weir.yaml"))
 	require.NoError(t, err)
 	p.Write("weir.yaml", harness.ReplaceOnce(t, string(main), "customers:", fmt.Sprintf(
-		"  late:\n    kafka: {brokers: [%q], topic: late, group: g}\n    entity: id\n    event_id: event\ncustomers:", late.ListenAddrs()[0])))
+		"  late:\n    kafka: {brokers: [%q], topic: late, group: g}\n    entity: id\n    event_id: event\n"+
+			"  posts: {http: {}, entity: id, event_id: event}\ncustomers:", late.ListenAddrs()[0])))
+	p.Append("customers/acme.yaml", "checks: {crm: {}}\n")
+	out, err := exec.Command(harness.Binary, "token", "new", "--tenant", "acme", "--may", "ingest,import,check", "--source", "posts", "--file", p.Path("tokens.yaml")).Output()
+	require.NoError(t, err)
 	p.Append("events.jsonl", harness.Many(60, 0, 3)+harness.Event(1, "E1", "r0")+
 		harness.Event(5000, "bad", "x")+
 		harness.Event(5001, "large", strings.Repeat("x", 2000)))
@@ -107,12 +120,20 @@ func busy(t *testing.T) *harness.Process {
 	run := p.Start("run")
 	t.Cleanup(func() { run.Terminate(); run.Wait() })
 	run.Ready(200)
+	at := door{"http://" + run.Address("ingest"), strings.TrimSpace(string(out))}
+	at.knock(t)
+	p.Append("tokens.yaml", "  - id: NOT AN ID\n")
 	harness.Eventually(t, "what is to be seen", func() error {
+		at.ask(t, 200, http.MethodGet, "/v1/imports", "", "") // tokens are read again for a request
 		for _, want := range [][2]string{
 			{"weir_dead_letters", `stage="ingest"`}, {"weir_dead_letters", `stage="decide"`}, {"weir_dead_letters", `stage="deliver"`},
 			{"weir_service_paused", `service="plum/all@out"`}, {"weir_delivery_pending", `service="plum/all@out"`},
 			{"weir_delivery_failures_total", `class="retry"`}, {"weir_deliveries_total", `service="zest/all@out"`},
 			{"weir_decisions_total", `service="acme/all@out"`}, {"weir_ingested_total", `source="late"`},
+			{"weir_api_requests_total", `status="422"`}, {"weir_idempotency_replays_total", `source="posts"`}, {"weir_idempotency_conflicts_total", `source="posts"`},
+			{"weir_ledger_held", ""}, {"weir_checks_total", `decision="duplicate"`},
+			{"weir_import_rows_total", `status="invalid"`}, {"weir_imports_ended_total", `state="done"`},
+			{"weir_file_refused", `file="tokens"`}, {"weir_trace_spans_total", `outcome="exported"`},
 		} {
 			if run.Metric(want[0], want[1]) == 0 {
 				return fmt.Errorf("%s with %s is 0", want[0], want[1])
@@ -121,6 +142,46 @@ func busy(t *testing.T) *harness.Process {
 		return nil
 	})
 	return run
+}
+
+// door is the API of a process and a token for it.
+type door struct{ url, token string }
+
+func (d door) ask(t *testing.T, want int, method, path, kind, body string) (answer []byte) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
+	require.NoError(t, err)
+	r.Header.Set("Authorization", "Bearer "+d.token)
+	r.Header.Set("Content-Type", kind)
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	answer, err = io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, want, resp.StatusCode, "%s: %s", path, answer)
+	return answer
+}
+
+// knock does what producers and callers do: an event, the same again, another
+// one under its key, checks, and a file of which a row is wrong.
+func (d door) knock(t *testing.T) {
+	t.Helper()
+	post := func(want int, path, kind, body string) []byte {
+		t.Helper()
+		return d.ask(t, want, http.MethodPost, path, kind, body)
+	}
+	const kind = "application/json"
+	const events = "/v1/sources/posts/events"
+	post(202, events, kind, `{"event":"p1","id":"P1","state":"a"}`)
+	post(202, events, kind, `{"event":"p1","id":"P1","state":"a"}`)
+	post(422, events, kind, `{"event":"p1","id":"P1","state":"b"}`)
+	const service = "/v1/services/acme%2Fcrm@check/"
+	const check = `{"entity":"P1","payload":{"state":"a"}}`
+	var given struct{ Version int64 }
+	require.NoError(t, json.Unmarshal(post(200, service+"check", kind, check), &given))
+	post(200, service+"confirm", kind, fmt.Sprintf(`{"entity":"P1","version":%d}`, given.Version))
+	post(200, service+"check:batch", kind, "["+check+"]")
+	post(202, "/v1/imports?source=posts", "application/x-ndjson", `{"event":"p2","id":"P2","state":"a"}`+"\nnot json\n")
 }
 
 var selector = regexp.MustCompile(`\b(?:weir_\w+|up)\b(?:\{[^}]*\})?`)
@@ -174,7 +235,7 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 				got[r.Name] = r
 			}
 			// What happens in this pipeline is noticed; it fires when it lasts.
-			for _, name := range []string{"WeirDeadLetters", "WeirServicePaused"} {
+			for _, name := range []string{"WeirDeadLetters", "WeirServicePaused", "WeirFileRefused"} {
 				if s := got[name].State; s != "pending" && s != "firing" {
 					return fmt.Errorf("%s is %s", name, s)
 				}
@@ -184,7 +245,8 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 		for _, a := range alerts(t) {
 			require.Equal(t, "ok", got[a.Alert].Health, "%s: %s", a.Alert, got[a.Alert].LastError)
 		}
-		for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused"} {
+		for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
+			"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirImportStuck"} {
 			require.Equal(t, "inactive", got[quiet].State, quiet)
 		}
 	})
@@ -192,9 +254,12 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 		// 60 entities and 80 kinds of rubbish went through: had they left a trace in
 		// a label it would show here.
 		words := map[string]*regexp.Regexp{
-			"source": regexp.MustCompile(`^(events|late|control|)$`), "service": regexp.MustCompile(`^(acme|zest|plum)/all@out$`),
+			"source": regexp.MustCompile(`^(events|late|posts|control|)$`), "service": regexp.MustCompile(`^((acme|zest|plum)/all@out|acme/crm@check)$`),
 			"topic": regexp.MustCompile(`^(weir\.(inbox|changes\.(acme|zest|plum)\.all\.out)|late)$`), "partition": regexp.MustCompile(`^\d{1,3}$`),
-			"stage": regexp.MustCompile(`^(ingest|decide|deliver)$`), "le": regexp.MustCompile(`^[0-9.e+-]+$|^\+Inf$`),
+			"route":  regexp.MustCompile(`^(none|(GET|POST) /v1/[a-z0-9{}/.:@]+)$`),
+			"status": regexp.MustCompile(`^(\d{3}|accepted|duplicate|invalid|conflicting)$`),
+			"file":   regexp.MustCompile(`^(tokens|api_certificate|admin_certificate)$`),
+			"stage":  regexp.MustCompile(`^(ingest|decide|deliver)$`), "le": regexp.MustCompile(`^[0-9.e+-]+$|^\+Inf$`),
 		}
 		fixed := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 		of := map[string]map[string]bool{}
@@ -206,7 +271,7 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 				}
 				allowed, known := words[label]
 				if !known {
-					require.Contains(t, []string{"outcome", "decision", "class", "code", "reason"}, label, "%v: a label that nobody bounds", s.Metric)
+					require.Contains(t, []string{"outcome", "decision", "class", "code", "reason", "state"}, label, "%v: a label that nobody bounds", s.Metric)
 					allowed = fixed
 				}
 				require.Regexp(t, allowed, value, "%v", s.Metric)
