@@ -35,6 +35,11 @@ var ways = []way{{"embedded, nobody runs", false, false}, {"embedded, forwarded"
 
 // everyWay runs a test for each way that a command can take.
 func everyWay(t *testing.T, f func(t *testing.T, new func(sinks map[string]string) *world)) {
+	everyWayWith(t, "", f)
+}
+
+// everyWayWith adds sections to the main file.
+func everyWayWith(t *testing.T, sections string, f func(t *testing.T, new func(sinks map[string]string) *world)) {
 	for _, w := range ways {
 		t.Run(w.name, func(t *testing.T) {
 			if w.servers && testing.Short() {
@@ -43,10 +48,10 @@ func everyWay(t *testing.T, f func(t *testing.T, new func(sinks map[string]strin
 			t.Parallel()
 			var worlds []*world
 			f(t, func(sinks map[string]string) *world {
-				more := ""
+				more := sections
 				if w.servers {
 					brokers, prefix := testservers.Kafka(t)
-					more = fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 3s}\n", testservers.Postgres(t), brokers[0], prefix+"weir")
+					more += fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 3s}\n", testservers.Postgres(t), brokers[0], prefix+"weir")
 				}
 				made := &world{Project: harness.Simple(t, more, sinks)}
 				if w.running {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
@@ -28,6 +29,9 @@ type Env struct {
 	Store store.Operator
 	// Plan is the compiled active configuration.
 	Plan *dam.Plan
+	// Checks are the check services of that configuration. One with the number 0
+	// has never been asked, and has no rows.
+	Checks []checks.Service
 	// Inbox is the current generation of the inbox.
 	Inbox store.Inbox
 	// Append appends to the inbox.

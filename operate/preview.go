@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -24,19 +25,24 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 		}
 		total = p.Listed
 	}
+	in := e.scope(t)
 	effects := make(map[string]*Effect, len(e.Plan.Services))
 	for _, s := range e.Plan.Services {
 		effects[s.Name] = &Effect{Service: s.Name}
 	}
+	resets := make(map[int32]int64, len(in.checks))
 	var seen int64
-	err := e.walk(ctx, t.Select, nil, page, func(p portion) error {
-		ids, unknown, err := e.concerned(ctx, t, p)
+	step := func(p portion) error {
+		c, err := e.concerned(ctx, t, in, p)
 		if err != nil {
 			return err
 		}
-		out.Unknown += unknown
-		for _, id := range ids {
-			found, err := e.previewOne(ctx, t, p, id, effects)
+		out.Unknown += c.unknown
+		if err := countResets(resets, c.rows); err != nil {
+			return err
+		}
+		for _, id := range c.ids {
+			found, err := e.previewOne(ctx, t, in, p, id, effects)
 			if err != nil {
 				return err
 			}
@@ -51,19 +57,47 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 			e.Progress(seen, total)
 		}
 		return ctx.Err()
-	})
+	}
+	var err error
+	if in.walks(t) {
+		err = e.walk(ctx, t.Select, nil, page, step)
+	}
+	for _, c := range in.checks {
+		if err != nil || !t.Select.All {
+			break
+		}
+		err = e.checkPages(ctx, c, "", page, func(rows []store.CheckRow) error { return countResets(resets, rows) })
+	}
 	for _, s := range e.Plan.Services {
 		if f := *effects[s.Name]; f.Send+f.Hold+f.Reset+f.Fail > 0 {
 			out.Services = append(out.Services, f)
 		}
 	}
+	for _, c := range e.Checks {
+		if n := resets[c.Number]; n > 0 {
+			out.Services = append(out.Services, Effect{Service: c.Name, Reset: n, Check: true})
+			out.CheckRows += n
+		}
+	}
 	return out, err
 }
 
+// countResets counts, by service, the rows that a reset would change.
+func countResets(resets map[int32]int64, rows []store.CheckRow) error {
+	for i := range rows {
+		n, err := checks.CountResets(rows[i : i+1])
+		if err != nil {
+			return err
+		}
+		resets[rows[i].Service] += int64(n)
+	}
+	return nil
+}
+
 // previewOne adds what a task would do to one entity; false when it is not stored.
-func (e *Env) previewOne(ctx context.Context, t Task, p portion, id string, effects map[string]*Effect) (bool, error) {
+func (e *Env) previewOne(ctx context.Context, t Task, in scope, p portion, id string, effects map[string]*Effect) (bool, error) {
 	if t.Kind == Reset {
-		rows, err := e.rows(ctx, t.Services, []string{id})
+		rows, err := e.rows(ctx, in, []string{id})
 		if err != nil {
 			return false, err
 		}
@@ -87,7 +121,7 @@ func (e *Env) previewOne(ctx context.Context, t Task, p portion, id string, effe
 			return false, err
 		}
 	}
-	step, err := e.Plan.Preview(entity, t.control("preview", e.Actor), func(keys []store.Key) ([]store.Row, error) {
+	step, err := e.Plan.Preview(entity, t.control(in, "preview", e.Actor), func(keys []store.Key) ([]store.Row, error) {
 		return e.Store.Rows(ctx, keys)
 	})
 	if err != nil {

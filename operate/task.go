@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
@@ -23,6 +24,7 @@ const (
 	// Replay decides again from the current merged document.
 	Replay Kind = "replay"
 	// Reset sets the dam state to unknown: the next content passes, whatever it is.
+	// It does so to the rows of check services too.
 	Reset Kind = "reset"
 )
 
@@ -30,7 +32,8 @@ const (
 type Task struct {
 	Kind   Kind
 	Select Selection
-	// Services limits it to some services; empty is all.
+	// Services limits it to some services, for Reset check services too; empty is
+	// all.
 	Services []string
 	// Force sends also what equals the customer's last one (Replay).
 	Force bool
@@ -120,8 +123,13 @@ func (e *Env) check(t Task) error {
 		return impossible("entities move to a configuration as a whole: no services together with outdated")
 	}
 	for _, s := range t.Services {
-		if _, ok := e.Plan.Service(s); !ok {
+		_, fed := e.Plan.Service(s)
+		checked := slices.ContainsFunc(e.Checks, func(c checks.Service) bool { return c.Name == s })
+		switch {
+		case !fed && !checked:
 			return impossible("there is no service %s in the active configuration", s)
+		case !fed && t.Kind != Reset:
+			return impossible("%s is a check service: the pipeline sends it nothing", s)
 		}
 	}
 	return nil
@@ -133,8 +141,12 @@ type Result struct {
 	Job       int64  `json:"job,omitempty"`
 	Resumed   bool   `json:"resumed,omitempty"` // it went on where an earlier run was cut off
 	Entities  int64  `json:"entities"`          // that got a control record, over all runs of the job
-	Unknown   int64  `json:"unknown,omitempty"` // named, but not stored: passed over, in this run
-	// Services has the numbers of a preview, in the order of the configuration.
+	// CheckRows is how many rows of check services were set to unknown, over all
+	// runs, or would be. What is unknown already is not in it.
+	CheckRows int64 `json:"check_rows,omitempty"`
+	Unknown   int64 `json:"unknown,omitempty"` // named, but not stored: passed over, in this run
+	// Services has the numbers of a preview, in the order of the configuration,
+	// check services last.
 	Services []Effect `json:"services,omitempty"`
 }
 
@@ -144,6 +156,7 @@ type Effect struct {
 	Send    int64  `json:"would_send"`      // changes that would be let through
 	Hold    int64  `json:"would_hold_back"` // equal to what the service has
 	Reset   int64  `json:"would_reset,omitempty"`
+	Check   bool   `json:"check,omitempty"`      // it is a check service
 	Fail    int64  `json:"would_fail,omitempty"` // would become dead letters
 }
 
@@ -152,6 +165,10 @@ type progress struct {
 	Cursor   json.RawMessage `json:"cursor,omitempty"` // of a list or a range, JSON
 	After    []byte          `json:"after,omitempty"`  // of the store, an entity id
 	Entities int64           `json:"entities"`
+
+	Check     int32  `json:"check,omitempty"`       // number of the check service that it is at
+	CheckFrom string `json:"check_after,omitempty"` // the entity that it goes on behind there
+	CheckRows int64  `json:"check_rows,omitempty"`
 }
 
 // size of a portion: small enough that a slow rate moves the cursor some times
@@ -194,7 +211,7 @@ func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 		return Result{}, err
 	}
 	crash.At(crash.JobOpened, job.Kind)
-	r := &runner{env: e, task: t, job: job, result: Result{Operation: fmt.Sprintf("job-%d", job.ID), Job: job.ID, Resumed: job.Turn > 1}}
+	r := &runner{env: e, task: t, scope: e.scope(t), job: job, result: Result{Operation: fmt.Sprintf("job-%d", job.ID), Job: job.ID, Resumed: job.Turn > 1}}
 	if err := r.restore(); err != nil {
 		return r.result, err
 	}
@@ -205,6 +222,7 @@ func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 type runner struct {
 	env    *Env
 	task   Task
+	scope  scope
 	job    store.Job
 	at     progress
 	result Result
@@ -218,7 +236,7 @@ func (r *runner) restore() error {
 	if err := json.Unmarshal(r.job.Cursor, &r.at); err != nil {
 		return fmt.Errorf("job %d: cursor: %w", r.job.ID, err)
 	}
-	r.result.Entities = r.at.Entities
+	r.result.Entities, r.result.CheckRows = r.at.Entities, r.at.CheckRows
 	return nil
 }
 
@@ -235,7 +253,13 @@ func (r *runner) run(ctx context.Context) error {
 		return err
 	}
 	r.pace.perSecond = t.Rate
-	err := e.walk(ctx, t.Select, r.cursor(), t.size(), func(p portion) error { return r.portion(ctx, p) })
+	var err error
+	if r.scope.walks(t) {
+		err = e.walk(ctx, t.Select, r.cursor(), t.size(), func(p portion) error { return r.portion(ctx, p) })
+	}
+	if err == nil && t.Select.All {
+		err = r.resetAllChecks(ctx)
+	}
 	if err != nil {
 		if !errors.Is(err, store.ErrFenced) {
 			// How far it came belongs on record, also when the caller has gone.
@@ -259,16 +283,21 @@ const lastWrite = 5 * time.Second
 // portion appends the records of a portion, then moves the cursor.
 func (r *runner) portion(ctx context.Context, p portion) error {
 	e := r.env
-	ids, err := r.concerned(ctx, p)
+	c, err := e.concerned(ctx, r.task, r.scope, p)
+	r.result.Unknown += c.unknown
 	if err != nil {
 		return err
 	}
-	if err := r.pace.wait(ctx, len(ids)); err != nil {
+	ids := c.ids
+	if err := r.pace.wait(ctx, max(len(ids), len(c.rows))); err != nil {
+		return err
+	}
+	if err := r.resetChecks(ctx, c.rows); err != nil {
 		return err
 	}
 	records := make([]inbox.Record, len(ids))
 	for i, id := range ids {
-		c := r.task.control(r.result.Operation, e.Actor)
+		c := r.task.control(r.scope, r.result.Operation, e.Actor)
 		c.ID += "/" + id
 		records[i] = inbox.Record{Entity: id, Control: &c}
 	}
@@ -283,11 +312,17 @@ func (r *runner) portion(ctx context.Context, p portion) error {
 	} else {
 		r.at.Cursor = p.cursor
 	}
+	r.result.Entities = r.at.Entities
+	return r.save(ctx, p.seen)
+}
+
+// save moves the job's cursor to where the run is.
+func (r *runner) save(ctx context.Context, seen int64) (err error) {
+	e := r.env
 	if r.job.Cursor, err = json.Marshal(r.at); err != nil {
 		return err
 	}
-	r.job.Done += p.seen
-	r.result.Entities = r.at.Entities
+	r.job.Done += seen
 	// What was appended is worth keeping, also when the caller has just gone.
 	save, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
 	defer cancel()
@@ -302,59 +337,66 @@ func (r *runner) portion(ctx context.Context, p portion) error {
 }
 
 // control is the record that a task sends to each entity.
-func (t *Task) control(operation, actor string) inbox.Control {
-	c := inbox.Control{ID: operation, Action: inbox.Redecide, Services: t.Services, Force: t.Force, Actor: actor, Reason: t.Reason, Operation: operation}
+func (t *Task) control(s scope, operation, actor string) inbox.Control {
+	c := inbox.Control{ID: operation, Action: inbox.Redecide, Services: s.services, Force: t.Force, Actor: actor, Reason: t.Reason, Operation: operation}
 	if t.Kind == Reset {
 		c.Action, c.Force = inbox.Reset, false
 	}
 	return c
 }
 
-// concerned leaves out the ids of a portion that a record would do nothing to:
-// named ones that are not stored, and for a reset those without a dam row.
-func (r *runner) concerned(ctx context.Context, p portion) ([]string, error) {
-	ids, unknown, err := r.env.concerned(ctx, r.task, p)
-	r.result.Unknown += unknown
-	return ids, err
+// concerned is what of a portion a task does something to.
+type concerned struct {
+	ids     []string         // that get a record
+	rows    []store.CheckRow // that are to be reset
+	unknown int64            // ids that were named, and nobody knows
 }
 
-func (e *Env) concerned(ctx context.Context, t Task, p portion) (ids []string, unknown int64, err error) {
-	ids = p.ids
+// concerned leaves out the ids of a portion that a record would do nothing to:
+// named ones that are not stored, and for a reset those without a dam row.
+func (e *Env) concerned(ctx context.Context, t Task, s scope, p portion) (c concerned, err error) {
+	c.ids = p.ids
 	if t.Select.List != nil {
-		ids = nil
+		if c.rows, err = e.checkRows(ctx, s, p.ids); err != nil {
+			return concerned{}, err
+		}
+		c.ids = nil
 		for _, id := range p.ids {
 			_, err := e.Store.Entity(ctx, id)
 			switch {
 			case errors.Is(err, store.ErrNotFound):
-				unknown++
+				if !slices.ContainsFunc(c.rows, func(r store.CheckRow) bool { return r.Entity == id }) {
+					c.unknown++
+				}
 			case err != nil:
-				return nil, 0, err
+				return concerned{}, err
 			default:
-				ids = append(ids, id)
+				c.ids = append(c.ids, id)
 			}
 		}
 	}
-	if t.Kind != Reset || len(ids) == 0 {
-		return ids, unknown, nil
+	if t.Kind != Reset || len(c.ids) == 0 {
+		return c, nil
 	}
-	rows, err := e.rows(ctx, t.Services, ids)
+	rows, err := e.rows(ctx, s, c.ids)
 	if err != nil {
-		return nil, 0, err
+		return concerned{}, err
 	}
-	has := make(map[string]bool, len(ids))
+	has := make(map[string]bool, len(c.ids))
 	for _, row := range rows {
 		if row.Found {
 			has[row.Entity] = true
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return !has[id] }), unknown, nil
+	c.ids = slices.DeleteFunc(slices.Clone(c.ids), func(id string) bool { return !has[id] })
+	return c, nil
 }
 
-// rows reads the dam rows of entities for services, all when there are none.
-func (e *Env) rows(ctx context.Context, services, ids []string) ([]store.Row, error) {
+// rows reads the dam rows of entities.
+func (e *Env) rows(ctx context.Context, in scope, ids []string) ([]store.Row, error) {
 	var keys []store.Key
 	for _, s := range e.Plan.Services {
-		if len(services) > 0 && !slices.Contains(services, s.Name) {
+		if !in.fed || len(in.services) > 0 && !slices.Contains(in.services, s.Name) {
 			continue
 		}
 		for _, id := range ids {
@@ -369,9 +411,13 @@ func (e *Env) rows(ctx context.Context, services, ids []string) ([]store.Row, er
 
 // onRecord writes an audit row of the whole task.
 func (r *runner) onRecord(ctx context.Context, state string) error {
-	detail, err := json.Marshal(map[string]any{
+	all := map[string]any{
 		"operation": r.result.Operation, "state": state, "entities": r.result.Entities, "task": json.RawMessage(r.job.Parameters),
-	})
+	}
+	if r.task.Kind == Reset {
+		all["check_rows"] = r.result.CheckRows
+	}
+	detail, err := json.Marshal(all)
 	if err != nil {
 		return err
 	}

@@ -108,10 +108,14 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	if err != nil {
 		return nil, err
 	}
+	checked, err := p.checkServices(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
 	plan := *p.plan()
 	plan.Revision = active.Number
 	return &operate.Env{
-		Store: p.store, Plan: &plan, Inbox: *p.inbox.Load(), Append: p.append, Log: p.admin,
+		Store: p.store, Plan: &plan, Checks: checked, Inbox: *p.inbox.Load(), Append: p.append, Log: p.admin,
 		Shape: func(source string) (ingest.Shape, error) {
 			c := p.cfg.Sources.Find(source)
 			if c == nil {

@@ -118,7 +118,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 	letterFilterFlags(c, &f, &stage)
 	c.Flags().StringVar(&state, "state", string(store.LetterOpen), "open, replayed, obsolete, discarded or all")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"open", "replayed", "obsolete", "discarded", "all"}, cobra.ShellCompDirectiveNoFileComp))
-	a.completeServices(c)
+	a.completeServices(c, false)
 	c.Flags().Int64Var(&f.AfterID, "after", 0, "page on: only larger ids")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "how many")
 	return a.needConfig(c)

@@ -59,7 +59,7 @@ func (f *letterFlags) add(a *app, c *cobra.Command) *cobra.Command {
 	c.Flags().BoolVar(&f.all, "all", false, "all open ones that the filters leave")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask (--all)")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit")
-	a.completeServices(c)
+	a.completeServices(c, false)
 	return a.needConfig(c)
 }
 

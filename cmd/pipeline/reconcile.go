@@ -61,7 +61,7 @@ func (a *app) reconcileCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.wait, "wait", false, "return when everything is decided (--fix)")
 	c.Flags().StringVar(&f.rate, "rate", "", "entities per second at most, for instance 200/s (--fix)")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit (--fix)")
-	a.completeServices(c)
+	a.completeServices(c, false)
 	return a.needConfig(c)
 }
 

@@ -35,7 +35,7 @@ type taskFlags struct {
 	resume              int64
 }
 
-func (f *taskFlags) add(a *app, c *cobra.Command) {
+func (f *taskFlags) add(a *app, c *cobra.Command, checks bool) {
 	c.Flags().StringArrayVar(&f.entities, "entity", nil, "this entity; may be repeated")
 	c.Flags().StringVar(&f.list, "entities", "", "the entities in this file, one per line; - reads standard input")
 	c.Flags().StringArrayVar(&f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
@@ -46,11 +46,23 @@ func (f *taskFlags) add(a *app, c *cobra.Command) {
 	c.Flags().StringVar(&f.rate, "rate", "", "entities per second at most, for instance 200/s")
 	c.Flags().StringVar(&f.reason, "reason", "", "why, for the audit")
 	_ = c.MarkFlagFilename("entities")
-	a.completeServices(c)
+	a.completeServices(c, checks)
 }
 
-// completeServices completes names of the configuration in a shell.
-func (a *app) completeServices(c *cobra.Command) {
+// named gives the services of a configuration, and check services after them.
+func named(cfg *config.Config, checks bool) []config.Service {
+	all := cfg.Services()
+	if checks {
+		for i := range cfg.Checks {
+			all = append(all, config.Service{Name: cfg.Checks[i].Service()})
+		}
+	}
+	return all
+}
+
+// completeServices completes names of the configuration in a shell, with check
+// services for a command that knows them.
+func (a *app) completeServices(c *cobra.Command, checks bool) {
 	for flag, name := range map[string]func(config.Service) string{
 		"service":    func(s config.Service) string { return s.Name },
 		"customer":   func(s config.Service) string { return customerOf(s.Name) },
@@ -65,7 +77,7 @@ func (a *app) completeServices(c *cobra.Command) {
 				return nil, cobra.ShellCompDirectiveError
 			}
 			var names []string
-			for _, s := range cfg.Services() {
+			for _, s := range named(cfg, checks && flag != "projection") {
 				if n := name(s); !slices.Contains(names, n) {
 					names = append(names, n)
 				}
@@ -111,7 +123,7 @@ func (f *taskFlags) task(kind operate.Kind, cfg *config.Config, now time.Time) (
 	if ways != 1 {
 		return t, &usageError{errors.New("say which entities, in exactly one way (see --help)")}
 	}
-	if t.Services, err = f.chosen(cfg); err != nil {
+	if t.Services, err = f.chosen(kind, cfg); err != nil {
 		return t, err
 	}
 	if t.Select.Outdated && t.Services != nil {
@@ -136,21 +148,25 @@ func (f *taskFlags) listed(a *app) (list io.ReadSeeker, done func(), err error) 
 	return nil, func() {}, nil
 }
 
-// chosen gives the services that flags name; nil when none limits them.
-func (f *taskFlags) chosen(cfg *config.Config) ([]string, error) {
+// chosen gives the services that flags name, for a reset check services too; nil
+// when none limits them.
+func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, error) {
 	if len(f.services)+len(f.customers)+len(f.projections) == 0 {
 		return nil, nil
 	}
 	matched := map[string]bool{}
 	var names []string
-	for _, s := range cfg.Services() {
+	isCheck := func(service string) bool {
+		return slices.ContainsFunc(cfg.Checks, func(c config.Check) bool { return c.Service() == service })
+	}
+	for _, s := range named(cfg, kind == operate.Reset) {
 		is := false
 		for _, by := range []struct {
 			flag   string
 			wanted []string
 			name   string
 		}{{"service", f.services, s.Name}, {"customer", f.customers, customerOf(s.Name)}, {"projection", f.projections, projectionOf(s.Name)}} {
-			if slices.Contains(by.wanted, by.name) {
+			if slices.Contains(by.wanted, by.name) && (by.flag != "projection" || !isCheck(s.Name)) {
 				matched[by.flag+" "+by.name], is = true, true
 			}
 		}
@@ -161,6 +177,9 @@ func (f *taskFlags) chosen(cfg *config.Config) ([]string, error) {
 	for flag, wanted := range map[string][]string{"service": f.services, "customer": f.customers, "projection": f.projections} {
 		for _, w := range wanted {
 			if !matched[flag+" "+w] {
+				if flag == "service" && isCheck(w) {
+					return nil, &usageError{fmt.Errorf("--service %s: that is a check service: the pipeline sends it nothing", w)}
+				}
 				return nil, &usageError{fmt.Errorf("--%s %s: the configuration has none of that name", flag, w)}
 			}
 		}
@@ -237,7 +256,7 @@ func (a *app) replayCommand() *cobra.Command {
 			return a.task(cmd.Context(), operate.Replay, &f)
 		},
 	}
-	f.add(a, c)
+	f.add(a, c, false)
 	c.Flags().BoolVar(&f.all, "all", false, "all entities")
 	c.Flags().BoolVar(&f.outdated, "outdated", false, "entities that were last evaluated under another configuration: a backfill")
 	c.Flags().BoolVar(&f.letters, "letters", false, "open dead letters, as dlq replay --all does; with --service or --entity")
@@ -332,14 +351,21 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 	if !wait {
 		done = "to be " + done
 	}
-	if result.Resumed {
-		done += ", counting what was done before it was cut off"
+	said := entities(result.Entities) + " " + done
+	switch only := result.Entities == 0; {
+	case result.CheckRows > 0 && only:
+		said = checkRows(result.CheckRows) + " reset"
+	case result.CheckRows > 0:
+		said += ", " + checkRows(result.CheckRows) + " reset"
 	}
-	fmt.Fprintf(a.out, "job %d: %s %s\n", result.Job, entities(result.Entities), done)
+	if result.Resumed {
+		said += ", counting what was done before it was cut off"
+	}
+	fmt.Fprintf(a.out, "job %d: %s\n", result.Job, said)
 	if result.Unknown > 0 {
 		fmt.Fprintf(a.out, "%s not known and left out\n", entities(result.Unknown))
 	}
-	if t.Kind == operate.Replay || !wait {
+	if t.Kind == operate.Replay || !wait && (result.Entities > 0 || result.CheckRows == 0) {
 		a.next(alone, wait)
 	}
 	return nil
@@ -362,11 +388,29 @@ func entities(n int64) string {
 	return humanize.Comma(n) + " entities"
 }
 
+func checkRows(n int64) string {
+	if n == 1 {
+		return "1 check row"
+	}
+	return humanize.Comma(n) + " check rows"
+}
+
+// found says what a preview found.
+func found(r operate.Result) string {
+	switch {
+	case r.CheckRows == 0:
+		return entities(r.Entities)
+	case r.Entities == 0:
+		return checkRows(r.CheckRows)
+	}
+	return entities(r.Entities) + " and " + checkRows(r.CheckRows)
+}
+
 func (a *app) printPreview(kind operate.Kind, r operate.Result) error {
 	if a.json {
 		return a.printJSON(r)
 	}
-	fmt.Fprintf(a.out, "%s, nothing was done\n", entities(r.Entities))
+	fmt.Fprintf(a.out, "%s, nothing was done\n", found(r))
 	if r.Unknown > 0 {
 		fmt.Fprintf(a.out, "%s not known\n", entities(r.Unknown))
 	}

@@ -16,9 +16,11 @@ func (a *app) resetCommand() *cobra.Command {
 		Use:   "reset",
 		Short: "Forget what customers have: the next content passes, whatever it is",
 		Long: "Forget what customers have: their dam state becomes unknown, and the next content passes, whatever it is. Nothing is\n" +
-			"sent by it; replay sends what the entities are now. It asks back with the number, or takes --yes.",
+			"sent by it; replay sends what the entities are now. It asks back with the number, or takes --yes.\n\n" +
+			"Rows of check services are reset as well, at once: the next content that a caller asks for passes.",
 		Example: "  pipeline reset -c weir.yaml --customer acme --dry-run\n" +
-			"  pipeline reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes",
+			"  pipeline reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes\n" +
+			"  pipeline reset -c weir.yaml --service acme/crm@check --yes",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -42,7 +44,7 @@ func (a *app) resetCommand() *cobra.Command {
 			return a.task(ctx, operate.Reset, &f)
 		},
 	}
-	f.add(a, c)
+	f.add(a, c, true)
 	c.Flags().BoolVar(&f.all, "all", false, "all entities")
 	c.Flags().BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	return a.needConfig(c)
@@ -65,9 +67,26 @@ func (a *app) resetQuestion(cmd *cobra.Command, f taskFlags) (string, error) {
 	if err := json.Unmarshal(out.Bytes(), &r); err != nil {
 		return "", err
 	}
-	rows := int64(0)
+	return question(r), nil
+}
+
+// question asks for what a reset would do.
+func question(r operate.Result) string {
+	var rows, services, checked int64
 	for _, s := range r.Services {
-		rows += s.Reset
+		if s.Check {
+			checked++
+		} else {
+			rows, services = rows+s.Reset, services+1
+		}
 	}
-	return fmt.Sprintf("Reset %s (%d dam rows of %d services)?", entities(r.Entities), rows, len(r.Services)), nil
+	checks := fmt.Sprintf("%s of %d check services", checkRows(r.CheckRows), checked)
+	dam := fmt.Sprintf("%s (%d dam rows of %d services)", entities(r.Entities), rows, services)
+	switch {
+	case checked == 0:
+		return "Reset " + dam + "?"
+	case r.Entities == 0:
+		return "Reset " + checks + "?"
+	}
+	return "Reset " + dam + " and " + checks + "?"
 }

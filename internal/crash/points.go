@@ -55,6 +55,7 @@ const (
 	JobAppended     = "operate.job-appended"     // in the inbox, the cursor is still before them [kind]
 	JobSaved        = "operate.job-saved"        // the cursor is behind them [kind]
 	JobEnded        = "operate.job-ended"        // the job is done, its last audit row is missing [kind]
+	ChecksReset     = "operate.checks-reset"     // rows of a check service are reset, the cursor is still before them [kind]
 	LettersReplay   = "operate.letters-replay"   // letters in hand, before their records are appended
 	LettersReplayed = "operate.letters-replayed" // in the inbox, the letters are still open
 )
