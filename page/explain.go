@@ -27,6 +27,10 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 	for _, s := range p.opt.Config().Services() {
 		b.Services = append(b.Services, s.Name)
 	}
+	all := p.opt.Config().Checks
+	for i := range all {
+		b.Services = append(b.Services, all[i].Service())
+	}
 	if b.Entity != "" {
 		b.Asked = true
 		var err error

@@ -24,6 +24,8 @@ type Store interface {
 	Entity(ctx context.Context, id string) (store.Entity, error)
 	EntityRows(ctx context.Context, id string) ([]store.NamedRow, error)
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+	KnownServices(ctx context.Context) (map[string]int32, error)
+	CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckRow, error)
 }
 
 // Input is what an explanation is made from. It is only read.
@@ -49,10 +51,11 @@ const maxLetters = 100
 var ErrUnknownService = errors.New("there is no such service in this configuration")
 
 // Explain looks at one entity. An entity that is not stored is no error: Found
-// is false. The errors are those of the store, ErrUnknownService, or say that
+// is false, and check services may know it. The errors are those of the store, ErrUnknownService, or say that
 // stored state cannot be read; an inbox that does not answer is a note.
 func Explain(ctx context.Context, in Input) (*Explanation, error) {
-	if in.Service != "" && !slices.ContainsFunc(in.Config.Services(), func(s config.Service) bool { return s.Name == in.Service }) {
+	if in.Service != "" && !slices.ContainsFunc(in.Config.Services(), func(s config.Service) bool { return s.Name == in.Service }) &&
+		!slices.ContainsFunc(in.Config.Checks, func(c config.Check) bool { return c.Service() == in.Service }) {
 		return nil, fmt.Errorf("%s: %w", in.Service, ErrUnknownService)
 	}
 	letters, err := in.Store.ListLetters(ctx, store.LetterFilter{Entity: in.Entity, State: store.LetterOpen, Limit: maxLetters})
@@ -62,6 +65,9 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	x := &Explanation{Entity: in.Entity, Events: []Event{}, Sources: []Source{}, Services: []Service{}}
 	for _, l := range letters {
 		x.Letters = append(x.Letters, letterOf(l))
+	}
+	if x.Checks, err = checkServices(ctx, in); err != nil {
+		return nil, err
 	}
 	entity, err := in.Store.Entity(ctx, in.Entity)
 	if errors.Is(err, store.ErrNotFound) {

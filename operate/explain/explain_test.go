@@ -70,6 +70,7 @@ type world struct {
 	entity  func(store.Entity) store.Entity
 	rows    func([]store.NamedRow) []store.NamedRow
 	dead    []store.DeadLetter
+	checked map[int32]store.CheckRow
 	first   int64 // of the inbox
 	broken  error
 }
@@ -141,6 +142,19 @@ func (w *world) ListLetters(_ context.Context, f store.LetterFilter) ([]store.De
 		}
 	}
 	return found, nil
+}
+
+func (w *world) KnownServices(context.Context) (map[string]int32, error) {
+	return map[string]int32{"acme/crm@check": 71, "acme/web@check": 72}, nil
+}
+
+func (w *world) CheckRows(_ context.Context, keys []store.Key) (rows []store.CheckRow, err error) {
+	for _, k := range keys {
+		row := w.checked[k.Service]
+		row.Key = k
+		rows = append(rows, row)
+	}
+	return rows, nil
 }
 
 func (w *world) Partition(string) int32 { return 3 }

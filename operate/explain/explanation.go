@@ -13,8 +13,8 @@ import (
 // generation:offset.
 type Explanation struct {
 	Entity string `json:"entity"`
-	// Found is false when the store has no such entity; only Letters and Looked
-	// are set then.
+	// Found is false when no source brought such an entity; only Letters, Looked
+	// and Checks are set then.
 	Found bool `json:"found"`
 	// Looked says where it was looked for, when it was not found.
 	Looked []string `json:"looked,omitempty"`
@@ -34,7 +34,10 @@ type Explanation struct {
 	Sources  []Source  `json:"sources"` // by precedence
 	Merged   *Document `json:"merged,omitempty"`
 	Services []Service `json:"services"` // in the order of the configuration
-	Letters  []Letter  `json:"dead_letters,omitempty"`
+	// Checks are the check services that were asked about it, in the order of the
+	// configuration.
+	Checks  []Check  `json:"checks,omitempty"`
+	Letters []Letter `json:"dead_letters,omitempty"`
 	// Notes are what could not be looked at, and why.
 	Notes []string `json:"notes,omitempty"`
 }
@@ -149,6 +152,34 @@ type LastSent struct {
 	Version          string `json:"version"`
 	DeliveredVersion string `json:"delivered_version,omitempty"` // empty: none
 	Delivered        string `json:"delivered,omitempty"`         // content that the sink confirmed
+}
+
+// Standing is the state of a check row in a word.
+type Standing string
+
+// The standings.
+const (
+	CheckConfirmed Standing = "confirmed" // what passed last is confirmed
+	CheckOpen      Standing = "open"      // it passed, and is not confirmed
+	CheckRefused   Standing = "refused"   // it was refused: what was confirmed before stands again
+	CheckUnknown   Standing = "unknown"   // given back or reset: the next content passes
+)
+
+// Check is the row of a check service. Versions are its own, not positions of
+// the inbox.
+type Check struct {
+	Service  string   `json:"service"`
+	Standing Standing `json:"standing"`
+	Version  uint64   `json:"version"` // of the last pass
+	// Confirmed is the highest version that was confirmed; absent: none.
+	Confirmed uint64 `json:"confirmed_version,omitempty"`
+	// Hash of the content that stands, absent when it is unknown. Given: made from
+	// a hash that the caller computed.
+	Hash     string `json:"hash,omitempty"`
+	Given    bool   `json:"given,omitempty"`
+	Sequence string `json:"sequence,omitempty"` // the highest seen
+	Events   int    `json:"events_remembered"`
+	Why      string `json:"why"` // what the same content would be answered, in one sentence
 }
 
 // Letter is an open dead letter about the entity, without payload.

@@ -23,10 +23,15 @@ const (
 func (x *Explanation) Write(w io.Writer) error {
 	p := &printer{w: bufio.NewWriter(w)}
 	if !x.Found {
-		p.line("There is no entity %q. Looked at:", x.Entity)
+		if len(x.Checks) > 0 {
+			p.line("No source brought an entity %q; check services were asked about it. Looked at:", x.Entity)
+		} else {
+			p.line("There is no entity %q. Looked at:", x.Entity)
+		}
 		for _, l := range x.Looked {
 			p.wrap("  ", "  ", l)
 		}
+		x.checks(p)
 		x.letters(p)
 		return p.w.Flush()
 	}
@@ -35,6 +40,7 @@ func (x *Explanation) Write(w io.Writer) error {
 	x.sources(p)
 	x.merged(p)
 	x.side(p)
+	x.checks(p)
 	x.letters(p)
 	x.why(p)
 	for _, n := range x.Notes {
