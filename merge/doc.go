@@ -22,13 +22,11 @@
 // they are written.
 //
 // The stored form of an entity's documents is one JSON object from the source's
-// name to its document ([JoinDocs], [SplitDocs]). A document of a source that the
+// name to its document ([JoinNodes], [SplitNodes]). A document of a source that the
 // plan does not know is left out of the merge and stays stored.
 //
-// [Plan.NextNode], [Plan.Compose], [SplitNodes] and [JoinNodes] work on parsed
-// documents and put trees together; nothing is parsed again on the way from the
-// stored form to the merged document. Next, Merge, SplitDocs and JoinDocs are the
-// same on texts.
+// All work is on parsed documents, and trees are put together; nothing is parsed
+// again on the way from the stored form to the merged document.
 //
 // Values of [Plan] are immutable: any number of goroutines may use one.
 package merge

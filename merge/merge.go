@@ -2,18 +2,9 @@ package merge
 
 import (
 	"slices"
-	"strconv"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
-
-// Merged is the one document of an entity.
-type Merged struct {
-	// Doc is its JSON text, nil when no source has a document.
-	Doc []byte
-	// Complete: every required source has a document.
-	Complete bool
-}
 
 // layer is a value of one source at some place. With a mount it is an object of
 // one member, which leads to the value.
@@ -37,27 +28,6 @@ func (l layer) get(name []byte) (layer, bool) {
 	}
 	v := l.value.GetBytes(name)
 	return layer{l.source, nil, v}, v.Exists()
-}
-
-// Merge merges docs, which maps sources to the text of their documents; a source
-// that has none is missing or nil. Sources that the plan does not know are left
-// out. If only one document is there and stands at the root, Doc is that text
-// itself, not copied. The error is a *[SourceError] or that of [Plan.Compose].
-func (p *Plan) Merge(docs map[string][]byte) (Merged, error) {
-	if text, alone := p.alone(docs); alone {
-		m := Merged{Doc: text, Complete: true}
-		for _, source := range p.required {
-			m.Complete = m.Complete && docs[source] != nil
-		}
-		return m, nil
-	}
-	nodes, release, err := p.parse(docs)
-	if err != nil {
-		return Merged{}, err
-	}
-	defer release()
-	doc, complete, err := p.Compose(nodes)
-	return Merged{doc.Raw(), complete}, err
 }
 
 // Compose merges docs, which maps sources to their documents, into one; absent
@@ -90,47 +60,6 @@ func (p *Plan) Compose(docs map[string]canonicaltree.Node) (doc canonicaltree.No
 		return canonicaltree.Node{}, false, err
 	}
 	return tree.Root(), complete, nil
-}
-
-// alone gives the text that is the merged document as it stands: there is no
-// other, and it stands at the root.
-func (p *Plan) alone(docs map[string][]byte) (text []byte, alone bool) {
-	for _, s := range p.order {
-		doc := docs[s.Name]
-		if doc == nil {
-			continue
-		}
-		if text != nil || len(s.Mount) > 0 {
-			return nil, false
-		}
-		text = doc
-	}
-	return text, true
-}
-
-// parse parses docs. release gives the trees back.
-func (p *Plan) parse(docs map[string][]byte) (nodes map[string]canonicaltree.Node, release func(), err error) {
-	nodes = make(map[string]canonicaltree.Node, len(docs))
-	trees := make([]*canonicaltree.Tree, 0, len(docs))
-	release = func() {
-		for _, t := range trees {
-			t.Release()
-		}
-	}
-	for _, s := range p.order {
-		doc := docs[s.Name]
-		if doc == nil {
-			continue
-		}
-		tree, err := canonicaltree.Parse(doc)
-		if err != nil {
-			release()
-			return nil, nil, &SourceError{s.Name, err}
-		}
-		trees = append(trees, tree)
-		nodes[s.Name] = tree.Root()
-	}
-	return nodes, release, nil
 }
 
 // layers lists docs by precedence.
@@ -196,56 +125,4 @@ func objects(layers []layer) []layer {
 		}
 	}
 	return kept
-}
-
-// Provenance gives the source that the merged value at path comes from. An
-// object that several sources share is said to come from the one of highest
-// precedence among them. It is empty when the merged document has no such value
-// or a document cannot be parsed.
-func (p *Plan) Provenance(docs map[string][]byte, path canonicaltree.Path) string {
-	nodes, release, err := p.parse(docs)
-	if err != nil {
-		return ""
-	}
-	defer release()
-	layers := p.layers(nodes)
-	if len(layers) == 0 {
-		return ""
-	}
-	for i, name := range path {
-		if !layers[0].isObject() {
-			return within(layers[0], path[i:])
-		}
-		var below []layer
-		for _, l := range objects(layers) {
-			if next, has := l.get([]byte(name)); has {
-				below = append(below, next)
-			}
-		}
-		if len(below) == 0 {
-			return ""
-		}
-		layers = below
-	}
-	return layers[0].source
-}
-
-// within follows path into a value that one source alone decides.
-func within(l layer, path canonicaltree.Path) string {
-	v := l.value
-	for _, name := range path {
-		if v.Kind() == canonicaltree.Array {
-			i, err := strconv.Atoi(name)
-			if err != nil {
-				return ""
-			}
-			v = v.At(i)
-		} else {
-			v = v.Get(name)
-		}
-	}
-	if !v.Exists() {
-		return ""
-	}
-	return l.source
 }

@@ -29,6 +29,24 @@ func canonical(t require.TestingT, text []byte) string {
 	return string(parseText(t, string(text)).AppendCanonical(nil))
 }
 
+// parsed parses documents; nil is none.
+func parsed(t require.TestingT, texts map[string][]byte) map[string]canonicaltree.Node {
+	nodes := map[string]canonicaltree.Node{}
+	for source, text := range texts {
+		if text != nil {
+			nodes[source] = parseText(t, string(text))
+		}
+	}
+	return nodes
+}
+
+// composed gives the text of the merged document.
+func composed(t require.TestingT, p *Plan, texts map[string][]byte) (doc []byte, complete bool) {
+	node, complete, err := p.Compose(parsed(t, texts))
+	require.NoError(t, err)
+	return node.Raw(), complete
+}
+
 func compile(t require.TestingT, s Spec) *Plan {
 	p, err := Compile(s)
 	require.NoError(t, err)
@@ -61,15 +79,15 @@ func TestPublishedMergePatches(t *testing.T) {
 				want = c["target"]
 			}
 			require.NotNil(t, want)
-			doc, changed, err := plan.Next("s", c["original"], parseText(t, string(c["patch"])))
+			doc, changed, err := plan.NextNode("s", parseText(t, string(c["original"])), parseText(t, string(c["patch"])))
 			require.NoError(t, err)
-			require.Equal(t, canonical(t, want), canonical(t, doc), "%s case %d", file, i)
+			require.Equal(t, canonical(t, want), canonical(t, doc.Raw()), "%s case %d", file, i)
 			require.Equal(t, canonical(t, want) != canonical(t, c["original"]), changed, "%s case %d", file, i)
 		}
 	}
 }
 
-func TestNext(t *testing.T) {
+func TestNextNode(t *testing.T) {
 	plan := compile(t, Spec{Sources: []Source{{Name: "whole"}, {Name: "patch", Mode: Patch}}})
 	for _, c := range []struct {
 		source, stored, event, want string
@@ -93,33 +111,28 @@ func TestNext(t *testing.T) {
 		{"patch", `{"a":1}`, "", "", true},
 		{"patch", `{"a":1}`, "null", "null", true},
 	} {
-		var stored []byte
+		var stored, event canonicaltree.Node
 		if c.stored != "" {
-			stored = []byte(c.stored)
+			stored = parseText(t, c.stored)
 		}
-		var event canonicaltree.Node
 		if c.event != "" {
 			event = parseText(t, c.event)
 		}
-		doc, changed, err := plan.Next(c.source, stored, event)
+		doc, changed, err := plan.NextNode(c.source, stored, event)
 		require.NoError(t, err)
 		require.Equal(t, c.changed, changed, "%+v", c)
-		require.Equal(t, c.want, string(doc), "%+v", c)
-		require.Equal(t, c.want == "", doc == nil)
+		require.Equal(t, c.want, string(doc.Raw()), "%+v", c)
+		require.Equal(t, c.want != "", doc.Exists())
 	}
 
-	_, _, err := plan.Next("other", nil, parseText(t, "{}"))
+	_, _, err := plan.NextNode("other", canonicaltree.Node{}, parseText(t, "{}"))
 	require.ErrorIs(t, err, ErrUnknownSource)
-	_, _, err = plan.Next("whole", []byte(`{"secret"`), parseText(t, "{}"))
 	var bad *SourceError
 	require.ErrorAs(t, err, &bad)
-	require.Equal(t, "whole", bad.Source)
-	var syntax *canonicaltree.SyntaxError
-	require.ErrorAs(t, err, &syntax)
-	require.NotContains(t, err.Error(), "secret")
+	require.Equal(t, "other", bad.Source)
 }
 
-func TestMerge(t *testing.T) {
+func TestCompose(t *testing.T) {
 	three := []Source{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	for name, c := range map[string]struct {
 		spec     Spec
@@ -145,47 +158,18 @@ func TestMerge(t *testing.T) {
 		"a mount that loses":  {Spec{Sources: []Source{{Name: "a"}, {Name: "b", Mount: canonicaltree.Path{"l", "m"}}}}, map[string][]byte{"a": []byte(`{"l":1}`), "b": []byte(`1`)}, `{"l":1}`, true},
 		"an unknown document": {Spec{Sources: three}, map[string][]byte{"a": []byte(`{"v":1}`), "gone": []byte(`{"w":1}`)}, `{"v":1}`, true},
 	} {
-		m, err := compile(t, c.spec).Merge(c.docs)
-		require.NoError(t, err, name)
-		require.Equal(t, c.want, canonical(t, m.Doc), name)
-		require.Equal(t, c.complete, m.Complete, name)
+		doc, complete := composed(t, compile(t, c.spec), c.docs)
+		require.Equal(t, c.want, canonical(t, doc), name)
+		require.Equal(t, c.complete, complete, name)
 	}
 }
 
 func TestOneDocumentIsPassedThrough(t *testing.T) {
 	plan := compile(t, Spec{Sources: []Source{{Name: "a"}, {Name: "b"}}})
-	text := []byte(` {"b": 1}`)
-	docs := map[string][]byte{"b": text}
-	m, err := plan.Merge(docs)
+	docs := parsed(t, map[string][]byte{"b": []byte(` {"b": 1}`)})
+	doc, _, err := plan.Compose(docs)
 	require.NoError(t, err)
-	require.Same(t, &text[0], &m.Doc[0])
-	require.Zero(t, testing.AllocsPerRun(10, func() { m, _ = plan.Merge(docs) }))
-}
-
-func TestMergeNamesTheBadDocument(t *testing.T) {
-	plan := compile(t, Spec{Sources: []Source{{Name: "a"}, {Name: "b"}}})
-	docs := map[string][]byte{"a": []byte("{}"), "b": []byte("{")}
-	_, err := plan.Merge(docs)
-	var bad *SourceError
-	require.ErrorAs(t, err, &bad)
-	require.Equal(t, "b", bad.Source)
-	require.Empty(t, plan.Provenance(docs, nil))
-}
-
-func TestProvenance(t *testing.T) {
-	plan := compile(t, Spec{Sources: []Source{{Name: "a"}, {Name: "b"}, {Name: "c", Mount: canonicaltree.Path{"lab"}}}, Precedence: []string{"b"}})
-	docs := map[string][]byte{"a": []byte(`{"x":{"p":1,"q":2},"l":[{"k":1}],"lab":{"own":1}}`), "b": []byte(`{"x":{"p":3}}`), "c": []byte(`{"z":[5]}`)}
-	for path, want := range map[string]string{
-		"": "b", "x": "b", "x.p": "b", "x.q": "a", "x.nope": "", "x.p.q": "", "l": "a", "l.0.k": "a", "l.1": "", "l.k": "", "l.-1": "",
-		"lab": "a", "lab.own": "a", "lab.z": "c", "lab.z.0": "c", "nope": "",
-	} {
-		var p canonicaltree.Path
-		if path != "" {
-			p = strings.Split(path, ".")
-		}
-		require.Equal(t, want, plan.Provenance(docs, p), path)
-	}
-	require.Empty(t, plan.Provenance(nil, nil))
+	require.Same(t, &docs["b"].Raw()[0], &doc.Raw()[0])
 }
 
 func TestCompileTellsAllFaults(t *testing.T) {
@@ -228,31 +212,35 @@ func TestFingerprint(t *testing.T) {
 }
 
 func TestStoredForm(t *testing.T) {
-	docs := map[string][]byte{"b": []byte(`{"k": 1}`), "a\"é": []byte(`[1]`), "gone": nil}
-	packed := JoinDocs([]byte("x"), docs)
+	docs := parsed(t, map[string][]byte{"b": []byte(`{"k": 1}`), "a\"é": []byte(`[1]`)})
+	docs["gone"] = canonicaltree.Node{}
+	packed := JoinNodes([]byte("x"), docs)
 	require.Equal(t, `x{"a\"é":[1],"b":{"k": 1}}`, string(packed))
-	back, err := SplitDocs(packed[1:])
+	back, err := SplitNodes(packed[1:])
 	require.NoError(t, err)
-	delete(docs, "gone")
-	require.Equal(t, docs, back)
+	require.Len(t, back, 2)
+	for source, doc := range back {
+		require.Equal(t, string(docs[source].Raw()), string(doc.Raw()))
+	}
 	for _, none := range []string{"", "{}"} {
-		back, err = SplitDocs([]byte(none))
+		back, err = SplitNodes([]byte(none))
 		require.NoError(t, err)
 		require.Empty(t, back)
 	}
-	require.Equal(t, "{}", string(JoinDocs(nil, nil)))
-	_, err = SplitDocs([]byte("[]"))
+	require.Equal(t, "{}", string(JoinNodes(nil, nil)))
+	_, err = SplitNodes([]byte("[]"))
 	require.ErrorIs(t, err, ErrNotObject)
-	_, err = SplitDocs([]byte("{"))
+	_, err = SplitNodes([]byte(`{"secret"`))
 	var syntax *canonicaltree.SyntaxError
 	require.ErrorAs(t, err, &syntax)
+	require.NotContains(t, err.Error(), "secret")
 }
 
 // A document as deep as the limit can be stored and read again; a mount that makes
 // the merged one deeper is refused, as its text would be.
 func TestDepthLimits(t *testing.T) {
 	deepest := strings.Repeat("[", canonicaltree.DefaultDepth) + strings.Repeat("]", canonicaltree.DefaultDepth)
-	nodes, err := SplitNodes(JoinDocs(nil, map[string][]byte{"a": []byte(deepest), "b": []byte(deepest[1 : len(deepest)-1])}))
+	nodes, err := SplitNodes(JoinNodes(nil, parsed(t, map[string][]byte{"a": []byte(deepest), "b": []byte(deepest[1 : len(deepest)-1])})))
 	require.NoError(t, err)
 	require.Len(t, nodes, 2)
 	plan := compile(t, Spec{Sources: []Source{{Name: "a"}, {Name: "b", Mount: canonicaltree.Path{"m"}}, {Name: "p", Mode: Patch}}})
@@ -264,35 +252,21 @@ func TestDepthLimits(t *testing.T) {
 	var limit *canonicaltree.LimitError
 	_, _, err = plan.Compose(map[string]canonicaltree.Node{"b": nodes["a"]})
 	require.ErrorAs(t, err, &limit)
-	_, err = plan.Merge(map[string][]byte{"b": []byte(deepest)})
-	require.ErrorAs(t, err, &limit)
 }
 
-func BenchmarkMerge(b *testing.B) {
+func BenchmarkCompose(b *testing.B) {
 	plan := compile(b, Spec{Sources: []Source{{Name: "registry"}, {Name: "lab", Mount: canonicaltree.Path{"lab"}}}})
 	docs := map[string][]byte{
 		"registry": []byte(`{"id":"B-007","weight":120,"farm":{"country":"EC","id":7},"history":[` + strings.Repeat(`{"at":"2026-01-02T12:00:00Z","grade":3.5},`, 20) + `null]}`),
 		"lab":      []byte(`{"sugar":12.25,"ripeness_level":3,"samples":[` + strings.Repeat(`{"n":1,"value":0.25},`, 20) + `null]}`),
 	}
-	b.Run("text, parsed", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			m, err := plan.Merge(docs)
-			require.NoError(b, err)
-			tree, err := canonicaltree.Parse(m.Doc)
-			require.NoError(b, err)
-			tree.Release()
-		}
-	})
-	nodes, err := SplitNodes(JoinDocs(nil, docs))
+	nodes, err := SplitNodes(JoinNodes(nil, parsed(b, docs)))
 	require.NoError(b, err)
-	b.Run("composed", func(b *testing.B) {
-		b.ReportAllocs()
-		for b.Loop() {
-			_, _, err := plan.Compose(nodes)
-			require.NoError(b, err)
-		}
-	})
+	b.ReportAllocs()
+	for b.Loop() {
+		_, _, err := plan.Compose(nodes)
+		require.NoError(b, err)
+	}
 }
 
 // Random documents for the properties.
@@ -384,40 +358,37 @@ func TestMergeAgreesWithDefinition(t *testing.T) {
 			}
 			layers = append(layers, v)
 		}
-		m, err := plan.Merge(first)
-		require.NoError(t, err)
+		doc, complete := composed(t, plan, first)
+		require.True(t, complete)
 		if len(layers) == 0 {
-			require.Nil(t, m.Doc)
+			require.Nil(t, doc)
 			return
 		}
 		want, err := json.Marshal(merged(layers))
 		require.NoError(t, err)
-		require.Equal(t, canonical(t, want), canonical(t, m.Doc))
+		require.Equal(t, canonical(t, want), canonical(t, doc))
 
-		// Documents that are parsed already, all in one tree, give the same.
-		nodes, err := SplitNodes(JoinDocs(nil, first))
+		// Documents that come from one tree, the stored form, give the same.
+		stored := JoinNodes(nil, parsed(t, first))
+		nodes, err := SplitNodes(stored)
 		require.NoError(t, err)
-		composed, complete, err := plan.Compose(nodes)
+		one, _, err := plan.Compose(nodes)
 		require.NoError(t, err)
-		require.Equal(t, m.Complete, complete)
-		requireParsed(t, m.Doc, composed)
-		require.Equal(t, string(JoinDocs(nil, first)), string(JoinNodes(nil, nodes)))
+		requireParsed(t, doc, one)
+		require.Equal(t, string(stored), string(JoinNodes(nil, nodes)))
 
 		// Neither the order of members nor a second time matters.
-		other, err := plan.Merge(again)
-		require.NoError(t, err)
-		require.Equal(t, canonical(t, m.Doc), canonical(t, other.Doc))
-		repeated, err := plan.Merge(first)
-		require.NoError(t, err)
-		require.Equal(t, string(m.Doc), string(repeated.Doc))
+		other, _ := composed(t, plan, again)
+		require.Equal(t, canonical(t, doc), canonical(t, other))
+		repeated, _ := composed(t, plan, first)
+		require.Equal(t, string(doc), string(repeated))
 
 		// Idempotent: a document merged with itself is itself.
 		same := compile(t, Spec{Sources: []Source{{Name: "x"}, {Name: "y"}}})
-		twice, err := same.Merge(map[string][]byte{"x": m.Doc, "y": m.Doc})
-		require.NoError(t, err)
-		require.Equal(t, canonical(t, m.Doc), canonical(t, twice.Doc))
+		twice, _ := composed(t, same, map[string][]byte{"x": doc, "y": doc})
+		require.Equal(t, canonical(t, doc), canonical(t, twice))
 
-		requireProvenance(t, plan, first, parseText(t, string(m.Doc)), nil)
+		requireParts(t, plan, nodes, one)
 	})
 }
 
@@ -442,24 +413,53 @@ func requireParsed(t require.TestingT, text []byte, got canonicaltree.Node) {
 	}
 }
 
-// requireProvenance: every value that is not an object stands in the document of
-// the source that is named, and no source of higher precedence has its place.
-func requireProvenance(t *rapid.T, plan *Plan, docs map[string][]byte, v canonicaltree.Node, p canonicaltree.Path) {
-	source := plan.Provenance(docs, p)
-	require.NotEmpty(t, source, "%q", p)
+// find gives the value at path; objects alone are entered.
+func find(v canonicaltree.Node, path canonicaltree.Path) canonicaltree.Node {
+	for _, name := range path {
+		v = v.Get(name)
+	}
+	return v
+}
+
+// requireParts: every value that is not an object stands in one part; a part
+// stands in the document of the source that it names, and no source of higher
+// precedence has its place. Those of lower precedence that have it are Over.
+func requireParts(t *rapid.T, plan *Plan, docs map[string]canonicaltree.Node, doc canonicaltree.Node) {
+	var paths []canonicaltree.Path
+	plan.Parts(docs, func(p Part) bool {
+		paths = append(paths, slices.Clone(p.Path))
+		require.True(t, canonicaltree.Equal(find(doc, p.Path), p.Value, canonicaltree.Literal), "%q", p.Path)
+		var having []string
+		for _, s := range plan.order {
+			alone, _, err := plan.Compose(map[string]canonicaltree.Node{s.Name: docs[s.Name]})
+			require.NoError(t, err)
+			if v := find(alone, p.Path); v.Exists() {
+				having = append(having, s.Name)
+				if s.Name == p.Source {
+					require.True(t, canonicaltree.Equal(v, p.Value, canonicaltree.Literal), "%q from %s", p.Path, s.Name)
+				}
+			}
+		}
+		require.Equal(t, append([]string{p.Source}, p.Over...), having, "%q", p.Path)
+		return true
+	})
+	requireCovered(t, paths, doc, nil)
+}
+
+func requireCovered(t *rapid.T, parts []canonicaltree.Path, v canonicaltree.Node, path canonicaltree.Path) {
 	if v.Kind() == canonicaltree.Object {
 		for name, m := range v.Members() {
-			requireProvenance(t, plan, docs, m, append(p[:len(p):len(p)], name))
+			requireCovered(t, parts, m, append(path[:len(path):len(path)], name))
 		}
 		return
 	}
-	alone, err := plan.Merge(map[string][]byte{source: docs[source]})
-	require.NoError(t, err)
-	n := parseText(t, string(alone.Doc))
-	for _, name := range p {
-		n = n.Get(name)
+	n := 0
+	for _, p := range parts {
+		if len(p) <= len(path) && slices.Equal(p, path[:len(p)]) {
+			n++
+		}
 	}
-	require.True(t, canonicaltree.Equal(v, n, canonicaltree.Literal), "%q from %s", p, source)
+	require.Equal(t, 1, n, "parts that hold %q", path)
 }
 
 // patched is MergePatch of RFC 7396, section 2, as it is written there.
@@ -486,21 +486,18 @@ func TestPatchAgreesWithDefinition(t *testing.T) {
 	plan := compile(t, Spec{Sources: []Source{{Name: "s", Mode: Patch}}})
 	rapid.Check(t, func(t *rapid.T) {
 		target, patch := drawValue(t, 3), drawValue(t, 3)
-		stored := []byte(drawText(t, target))
+		stored := parseText(t, drawText(t, target))
 		event := parseText(t, drawText(t, patch))
-		doc, changed, err := plan.Next("s", stored, event)
+		doc, changed, err := plan.NextNode("s", stored, event)
 		require.NoError(t, err)
 		want, err := json.Marshal(patched(target, patch))
 		require.NoError(t, err)
-		require.Equal(t, canonical(t, want), canonical(t, doc))
-		require.Equal(t, canonical(t, want) != canonical(t, stored), changed)
-		next, again, err := plan.NextNode("s", parseText(t, string(stored)), event)
-		require.NoError(t, err)
-		require.Equal(t, changed, again)
-		requireParsed(t, doc, next)
+		require.Equal(t, canonical(t, want), canonical(t, doc.Raw()))
+		require.Equal(t, canonical(t, want) != canonical(t, stored.Raw()), changed)
+		requireParsed(t, doc.Raw(), doc)
 
 		// The same patch again changes nothing.
-		_, changed, err = plan.Next("s", doc, event)
+		_, changed, err = plan.NextNode("s", doc, event)
 		require.NoError(t, err)
 		require.False(t, changed)
 	})
@@ -513,16 +510,20 @@ func FuzzPatch(f *testing.F) {
 	plan, err := Compile(Spec{Sources: []Source{{Name: "s", Mode: Patch}}})
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, stored, patch string) {
+		before, err := canonicaltree.Parse([]byte(stored))
+		if err != nil {
+			return
+		}
 		event, err := canonicaltree.Parse([]byte(patch))
 		if err != nil {
 			return
 		}
-		doc, changed, err := plan.Next("s", []byte(stored), event.Root())
+		doc, changed, err := plan.NextNode("s", before.Root(), event.Root())
 		if err != nil {
 			return
 		}
-		require.Equal(t, canonical(t, []byte(stored)) != canonical(t, doc), changed)
-		_, changed, err = plan.Next("s", doc, event.Root())
+		require.Equal(t, canonical(t, []byte(stored)) != canonical(t, doc.Raw()), changed)
+		_, changed, err = plan.NextNode("s", parseText(t, string(doc.Raw())), event.Root())
 		require.NoError(t, err)
 		require.False(t, changed)
 	})

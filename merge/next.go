@@ -17,40 +17,19 @@ type SourceError struct {
 // Error gives the source and the cause.
 func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
 
-// Unwrap gives the cause: [ErrUnknownSource], an error of canonicaltree.Parse, or
-// a limit of the new document.
+// Unwrap gives the cause: [ErrUnknownSource], or a limit of the new document.
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // ErrUnknownSource is the cause when a Plan does not have the source.
 var ErrUnknownSource = errors.New("not declared")
 
-// Next gives a source's document after an event. stored is its text so far, nil
-// if there is none; event is the event's value, absent on a delete. The result is
-// nil after a delete. It may share memory with stored or with the event's
-// document, so it is valid as long as they are.
+// NextNode gives a source's document after an event. stored is the document so
+// far, absent if there is none; event is the event's value, absent on a delete.
+// The result is absent after a delete; else it is stored, event, or the root of a
+// tree that was put together from both and does not refer to them.
 //
 // changed is false when the document is structurally what it was, numbers
 // compared by their literal; doc is stored then. The error is a *[SourceError].
-func (p *Plan) Next(source string, stored []byte, event canonicaltree.Node) (doc []byte, changed bool, err error) {
-	var before canonicaltree.Node
-	if stored != nil {
-		tree, err := canonicaltree.Parse(stored)
-		if err != nil {
-			return nil, false, &SourceError{source, err}
-		}
-		defer tree.Release()
-		before = tree.Root()
-	}
-	after, changed, err := p.NextNode(source, before, event)
-	if err == nil && !changed {
-		return stored, false, nil
-	}
-	return after.Raw(), changed, err
-}
-
-// NextNode is [Plan.Next] on documents that are parsed; an absent one is none. The
-// result is stored, event, or the root of a tree that was put together from both
-// and does not refer to them; its text is what Next gives.
 func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc canonicaltree.Node, changed bool, err error) {
 	mode, ok := p.modes[source]
 	switch {

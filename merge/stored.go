@@ -12,24 +12,15 @@ import (
 // ErrNotObject says that a stored form is JSON, but not an object.
 var ErrNotObject = errors.New("merge: the stored documents are not a JSON object")
 
-// JoinDocs appends the stored form of docs to dst: a JSON object from the names
+// JoinNodes appends the stored form of docs to dst: a JSON object from the names
 // of sources, sorted, to their documents as they are written. Sources whose
-// document is nil are left out; without any it is {}. The documents must be JSON
-// and the names valid UTF-8.
-func JoinDocs(dst []byte, docs map[string][]byte) []byte {
-	return join(dst, docs, func(doc []byte) []byte { return doc })
-}
-
-// JoinNodes is JoinDocs for documents that are parsed.
+// document is absent are left out; without any it is {}. The names must be valid
+// UTF-8.
 func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
-	return join(dst, docs, canonicaltree.Node.Raw)
-}
-
-func join[T any](dst []byte, docs map[string]T, text func(T) []byte) []byte {
 	dst = append(dst, '{')
 	start := len(dst)
 	for _, source := range slices.Sorted(maps.Keys(docs)) {
-		if doc := text(docs[source]); doc != nil {
+		if doc := docs[source].Raw(); doc != nil {
 			dst = appendName(dst, start, source)
 			dst = append(dst, doc...)
 		}
@@ -37,24 +28,9 @@ func join[T any](dst []byte, docs map[string]T, text func(T) []byte) []byte {
 	return append(dst, '}')
 }
 
-// SplitDocs is the reverse of JoinDocs. Nothing at all is read as no documents.
-// The texts share memory with packed, which must not change while they are in
-// use. The error is [ErrNotObject] or one of canonicaltree.Parse.
-func SplitDocs(packed []byte) (map[string][]byte, error) {
-	nodes, err := SplitNodes(packed)
-	if err != nil {
-		return nil, err
-	}
-	docs := make(map[string][]byte, len(nodes))
-	for source, doc := range nodes {
-		docs[source] = doc.Raw()
-	}
-	return docs, nil
-}
-
 // SplitNodes is the reverse of JoinNodes: all documents are values of one tree,
 // parsed at once. Nothing at all is read as no documents. packed must not change
-// while they are in use. The errors are those of SplitDocs.
+// while they are in use. The error is [ErrNotObject] or one of canonicaltree.Parse.
 func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
 	docs := make(map[string]canonicaltree.Node)
 	if len(packed) == 0 {

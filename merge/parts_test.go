@@ -8,7 +8,6 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/stretchr/testify/require"
-	"pgregory.net/rapid"
 )
 
 // The mistake that this catches: a value is said to come from a source that lost.
@@ -32,33 +31,4 @@ func TestPartsTellWhoWins(t *testing.T) {
 	n := 0
 	p.Parts(docs, func(merge.Part) bool { n++; return n < 2 })
 	require.Equal(t, 2, n)
-}
-
-// Parts agree with Provenance and with the merged document, whatever is in it.
-func TestPartsAgreeWithProvenance(t *testing.T) {
-	p, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "a"}, {Name: "b", Mount: canonicaltree.Path{"m"}}, {Name: "c"}}})
-	require.NoError(t, err)
-	value := rapid.SampledFrom([]string{`1`, `"x"`, `null`, `[1,2]`, `{}`, `{"a":1}`, `{"a":{"b":2},"m":3}`, `{"m":{"a":1,"c":[]}}`, `{"b":{"a":true}}`})
-	rapid.Check(t, func(t *rapid.T) {
-		texts, nodes := map[string][]byte{}, map[string]canonicaltree.Node{}
-		for _, s := range []string{"a", "b", "c"} {
-			if rapid.Bool().Draw(t, s) {
-				texts[s] = []byte(value.Draw(t, "value"))
-				tree, err := canonicaltree.Parse(texts[s])
-				require.NoError(t, err)
-				nodes[s] = tree.Root()
-			}
-		}
-		merged, _, err := p.Compose(nodes)
-		require.NoError(t, err)
-		p.Parts(nodes, func(part merge.Part) bool {
-			require.Equal(t, p.Provenance(texts, part.Path), part.Source, "%s", part.Path)
-			at := merged
-			for _, name := range part.Path {
-				at = at.Get(name)
-			}
-			require.True(t, canonicaltree.Equal(at, part.Value, canonicaltree.Literal), "%s", part.Path)
-			return true
-		})
-	})
 }
