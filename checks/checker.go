@@ -28,8 +28,10 @@ type Options struct {
 	Now func() time.Time
 	// MaxBatch is the most requests of a transaction. Defaults to 1,000.
 	MaxBatch int
-	// MaxWaiting is the most requests that wait or are under way; one call may
-	// exceed it when nothing else waits. Defaults to 20,000.
+	// MaxWaiting is the most requests that wait or are under way. Those of one
+	// customer's services are at most a quarter of them, so that the others' are
+	// answered; one call may exceed either when nothing else waits there. Defaults
+	// to 20,000.
 	MaxWaiting int
 	// Timeout of a transaction. Defaults to 30 seconds.
 	Timeout time.Duration
@@ -92,8 +94,9 @@ type Checker struct {
 	running sync.WaitGroup
 
 	mu      sync.Mutex
-	waiting int
-	closed  bool
+	waiting int            // guarded by mu
+	shares  map[string]int // of it by customer; guarded by mu
+	closed  bool           // guarded by mu
 }
 
 // New starts a Checker, which runs until Close.
@@ -111,7 +114,7 @@ func New(o Options) *Checker {
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
 	}
-	c := &Checker{options: o}
+	c := &Checker{options: o, shares: map[string]int{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.lane = &lane{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}
 	c.running.Go(c.lane.run)
@@ -186,20 +189,21 @@ func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, 
 	values := make([]T, len(requests)) // written by the lane, which may outlive this call
 	items := make([]*item, 0, len(requests))
 	places := make([]int, 0, len(requests))
+	customer, _, _ := strings.Cut(s.Name, "/")
 	for i, r := range requests {
 		e := entity(r)
 		if e == "" || len(e) > maxEntity || !utf8.ValidString(e) || strings.IndexByte(e, 0) >= 0 {
 			results[i].Err = ErrEntity
 			continue
 		}
-		items = append(items, &item{ctx: ctx, key: store.Key{Service: s.Number, Entity: e}, done: make(chan struct{}),
+		items = append(items, &item{ctx: ctx, customer: customer, key: store.Key{Service: s.Number, Entity: e}, done: make(chan struct{}),
 			apply: func(row store.CheckRow) (next store.CheckRow, err error) {
 				next, values[i], err = apply(row, r)
 				return next, err
 			}})
 		places = append(places, i)
 	}
-	if err := c.enqueue(items); err != nil {
+	if err := c.enqueue(customer, items); err != nil {
 		c.options.Metrics.failed(s.Name, err, len(items))
 		return nil, err
 	}
@@ -226,24 +230,33 @@ func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, 
 	return results, nil
 }
 
-// enqueue hands items over, all or none.
-func (c *Checker) enqueue(items []*item) error {
+// enqueue hands a customer's items over, all or none.
+func (c *Checker) enqueue(customer string, items []*item) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	exceeds := func(waiting, most int) bool { return waiting > 0 && waiting+len(items) > most }
 	switch {
 	case c.closed:
 		return ErrClosed
-	case c.waiting > 0 && c.waiting+len(items) > c.options.MaxWaiting:
+	case exceeds(c.waiting, c.options.MaxWaiting), exceeds(c.shares[customer], c.options.MaxWaiting/4):
 		return ErrOverloaded
 	}
-	c.waiting += len(items)
+	if len(items) > 0 {
+		c.waiting += len(items)
+		c.shares[customer] += len(items)
+	}
 	c.lane.add(items)
 	return nil
 }
 
-// left takes n items off the count.
-func (c *Checker) left(n int) {
+// left takes items off the counts.
+func (c *Checker) left(items []*item) {
 	c.mu.Lock()
-	c.waiting -= n
-	c.mu.Unlock()
+	defer c.mu.Unlock()
+	c.waiting -= len(items)
+	for _, it := range items {
+		if c.shares[it.customer]--; c.shares[it.customer] == 0 {
+			delete(c.shares, it.customer)
+		}
+	}
 }

@@ -352,25 +352,34 @@ func TestOverloadAndClose(t *testing.T) {
 		})
 		return nil
 	}
-	c := f.checker(Options{Store: h, MaxWaiting: 2})
-	outcomes := make(chan error, 2)
-	ask := func(entity string) {
-		results, err := c.Check(t.Context(), f.service, []Request{{Entity: entity, Content: Given("A")}})
+	c := f.checker(Options{Store: h, MaxWaiting: 12})
+	outcomes := make(chan error, 4)
+	others := f.service
+	others.Name, others.Number = "another/orders@check", f.service.Number+1
+	askFor := func(s Service, entity string) {
+		results, err := c.Check(t.Context(), s, []Request{{Entity: entity, Content: Given("A")}})
 		if err == nil {
 			err = results[0].Err
 		}
 		outcomes <- err
 	}
+	ask := func(entity string) { askFor(f.service, entity) }
 	go ask("running")
 	<-under
 	go ask("waiting")
-	require.Eventually(t, func() bool {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		return c.waiting == 2
-	}, time.Minute, time.Millisecond)
+	go ask("waiting too")
+	wait := func(n int) {
+		require.Eventually(t, func() bool {
+			c.mu.Lock()
+			defer c.mu.Unlock()
+			return c.waiting == n
+		}, time.Minute, time.Millisecond)
+	}
+	wait(3)
 	_, err := c.Check(t.Context(), f.service, []Request{{Entity: "more", Content: Given("A")}})
-	require.ErrorIs(t, err, ErrOverloaded)
+	require.ErrorIs(t, err, ErrOverloaded, "a customer has a quarter")
+	go askFor(others, "theirs")
+	wait(4)
 	closed := make(chan struct{})
 	go func() {
 		c.Close(context.Background())
@@ -382,12 +391,16 @@ func TestOverloadAndClose(t *testing.T) {
 	}, time.Minute, time.Millisecond)
 	close(proceed)
 	<-closed
-	first, second := <-outcomes, <-outcomes
-	if first != nil {
-		first, second = second, first
+	ended := 0
+	for range 4 {
+		if err := <-outcomes; err == nil {
+			ended++
+		} else {
+			require.ErrorIs(t, err, ErrClosed)
+		}
 	}
-	require.NoError(t, first, "what is under way ends")
-	require.ErrorIs(t, second, ErrClosed)
+	require.Equal(t, 1, ended, "what is under way ends")
+	require.Empty(t, c.shares)
 	c.Close(context.Background())
 }
 

@@ -12,9 +12,10 @@ import (
 
 // item is one request under way.
 type item struct {
-	ctx   context.Context // of its caller
-	key   store.Key
-	apply func(store.CheckRow) (store.CheckRow, error) // again for every attempt
+	ctx      context.Context // of its caller
+	customer string          // whose service it is for
+	key      store.Key
+	apply    func(store.CheckRow) (store.CheckRow, error) // again for every attempt
 	// attempts is how often its swap was lost; the lane's.
 	attempts int
 	err      error // set before done is closed
@@ -85,7 +86,7 @@ func (l *lane) finish(err error, items ...*item) {
 	if len(items) == 0 {
 		return
 	}
-	l.checker.left(len(items))
+	l.checker.left(items)
 	for _, it := range items {
 		it.err = err
 		close(it.done)
