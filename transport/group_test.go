@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"testing"
@@ -10,11 +9,9 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
 func pending(t *testing.T, g *transport.Group) map[string]int64 {
@@ -187,30 +184,6 @@ func TestSeqIsContiguousOverGaps(t *testing.T) {
 		"the commit goes past the markers at the end")
 }
 
-func TestAckAfterTheClaimEnded(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 2)
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
-	ctx, cancel := context.WithCancel(t.Context())
-	ch, err := g.Subscriber().Subscribe(ctx, topic)
-	require.NoError(t, err)
-	old := []*message.Message{receive(t, ch), receive(t, ch)}
-	cancel()
-	ended(t, old[1].Context())
-	ch = subscribe(t, g, topic) // waits until the old view has ended
-	for _, m := range old {
-		m.Ack()
-	}
-	for i := range old {
-		m := receive(t, ch)
-		require.Equal(t, old[i].UUID, m.UUID)
-		require.NotEqual(t, position(t, old[i]).Claim, position(t, m).Claim)
-		require.EqualValues(t, i, position(t, m).Seq)
-	}
-	require.EqualValues(t, 2, pending(t, g)[topic])
-}
-
 func TestNackDoesNotBlockOthers(t *testing.T) {
 	c := embeddedCluster(t)
 	topic := c.topic(t, "topic", 1)
@@ -271,88 +244,6 @@ func TestWindowBoundsMessagesAndBytes(t *testing.T) {
 			receive(t, ch).Ack()
 		}
 	})
-}
-
-func TestClaimsOffsetsWin(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
-	g := c.group(t, transport.GroupConfig{})
-	ch := subscribe(t, g, topic)
-	for range 10 {
-		receive(t, ch).Ack()
-	}
-	require.NoError(t, g.Close()) // committed: 10
-
-	claims := &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
-		return map[int32]int64{0: 4}, nil
-	}}
-	g = c.group(t, transport.GroupConfig{Claims: claims})
-	m := receive(t, subscribe(t, g, topic))
-	require.EqualValues(t, 4, position(t, m).Offset)
-	require.EqualValues(t, 0, position(t, m).Seq)
-	require.NoError(t, g.Close())
-	require.Equal(t, 1, claims.calls)
-	require.Equal(t, []int32{0}, claims.revoked)
-}
-
-// Longer than the session timeout: heartbeats go on while Assigned waits.
-func TestClaimsMayBlock(t *testing.T) {
-	c := realCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
-	release := make(chan struct{})
-	claims := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
-		select {
-		case <-release:
-			return nil, nil
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}}
-	g := c.group(t, transport.GroupConfig{Claims: claims, SessionTimeout: time.Second})
-	ch := subscribe(t, g, topic)
-	none(t, ch, 1500*time.Millisecond)
-	close(release)
-	receive(t, ch).Ack()
-	claims.mu.Lock()
-	defer claims.mu.Unlock()
-	require.Equal(t, 1, claims.calls)
-	require.Empty(t, claims.revoked)
-}
-
-func TestClaimsAreCancelledWhenTheGroupCloses(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	entered := make(chan struct{})
-	claims := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
-		close(entered)
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}}
-	g := c.group(t, transport.GroupConfig{Claims: claims})
-	subscribe(t, g, topic)
-	<-entered
-	require.NoError(t, g.Close())
-	require.NoError(t, g.Err())
-	require.Empty(t, claims.revoked, "what never began is not revoked")
-}
-
-func TestClaimsErrorEndsTheSubscription(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
-	fatal := errors.New("the store is of another generation")
-	g := c.group(t, transport.GroupConfig{Claims: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
-		return nil, fatal
-	}}})
-	ch := subscribe(t, g, topic)
-	<-g.Failed()
-	require.ErrorIs(t, g.Err(), fatal)
-	_, open := <-ch
-	require.False(t, open)
-	_, err := g.Subscriber().Subscribe(t.Context(), topic)
-	require.ErrorIs(t, err, fatal)
 }
 
 func TestSlowTopicDoesNotStopTheOthers(t *testing.T) {
@@ -468,139 +359,4 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 	close(stop)
 	require.NoError(t, second.Close())
 	wg.Wait()
-}
-
-func TestOffsetOutOfRange(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	p := c.producer(t, transport.ProducerConfig{})
-	for i := range 10 { // a batch each: a fetch gives whole batches
-		fill(t, p, topic, 10*i, 10)
-	}
-	adm := kadm.NewClient(rawClient(t, c))
-	type reset struct{ wanted, got int64 }
-	truncate := func(t *testing.T, to int64) {
-		_, err := adm.DeleteRecords(t.Context(), kadm.Offsets{topic: {0: {Topic: topic, Partition: 0, At: to}}})
-		require.NoError(t, err)
-	}
-	t.Run("while running", func(t *testing.T) {
-		resets := make(chan reset, 10)
-		g := c.group(t, transport.GroupConfig{ID: "running", Window: 1, FetchPartitionBytes: 300,
-			OnReset: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
-		ch := subscribe(t, g, topic)
-		m := receive(t, ch)
-		truncate(t, 99)
-		for position(t, m).Offset != 99 {
-			m.Ack()
-			m = receive(t, ch)
-		}
-		m.Ack()
-		select {
-		case r := <-resets:
-			require.EqualValues(t, 99, r.got)
-			require.Less(t, r.wanted, int64(99))
-		case <-time.After(patience):
-			require.FailNow(t, "nobody was told")
-		}
-	})
-	for name, wanted := range map[string]int64{"below the oldest": 3, "behind the end": 1000} {
-		t.Run(name, func(t *testing.T) {
-			resets := make(chan reset, 10)
-			g := c.group(t, transport.GroupConfig{ID: name,
-				Claims: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
-					return map[int32]int64{0: wanted}, nil
-				}},
-				OnReset: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
-			require.EqualValues(t, 99, position(t, receive(t, subscribe(t, g, topic))).Offset)
-			select {
-			case r := <-resets:
-				require.Equal(t, reset{wanted, 99}, r)
-			case <-time.After(patience):
-				require.FailNow(t, "nobody was told")
-			}
-		})
-	}
-}
-
-// The commit of the old topic must not skip records of the new one.
-func TestTopicCreatedAgain(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) cluster{"embedded": embeddedCluster, "real": realCluster} {
-		t.Run(name, func(t *testing.T) {
-			c := start(t)
-			topic := c.topic(t, "topic", 1)
-			p := c.producer(t, transport.ProducerConfig{})
-			fill(t, p, topic, 0, 5)
-			adm := kadm.NewClient(rawClient(t, c))
-			resets := make(chan int64, 10)
-			g := c.group(t, transport.GroupConfig{OnReset: func(_ string, _ int32, _, got int64) { resets <- got }})
-			ch := subscribe(t, g, topic)
-			var old transport.Position
-			for range 5 {
-				m := receive(t, ch)
-				old = position(t, m)
-				m.Ack()
-			}
-			require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
-			_, err := adm.DeleteTopics(t.Context(), topic)
-			require.NoError(t, err)
-			require.Eventually(t, func() bool {
-				_, err := c.admin(t).TopicID(t.Context(), topic)
-				return err != nil
-			}, patience, 50*time.Millisecond)
-			c.topic(t, "topic", 1)
-			fill(t, c.producer(t, transport.ProducerConfig{}), topic, 100, 10)
-			m := receive(t, ch)
-			require.Equal(t, "100", string(m.Payload))
-			require.NotEqual(t, old.TopicID, position(t, m).TopicID)
-			require.NotEqual(t, old.Claim, position(t, m).Claim)
-			require.Zero(t, <-resets)
-		})
-	}
-}
-
-func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
-	dir := t.TempDir()
-	b, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, Logger: quietLog()})
-	require.NoError(t, err)
-	var port int
-	_, err = fmt.Sscanf(b.Addrs()[0], "127.0.0.1:%d", &port)
-	require.NoError(t, err)
-	c := cluster{cfg: transport.Config{Brokers: b.Addrs(), Logger: quietLog()}}
-	topic := c.topic(t, "topic", 1)
-	id, err := c.admin(t).TopicID(t.Context(), topic)
-	require.NoError(t, err)
-	p := c.producer(t, transport.ProducerConfig{})
-	fill(t, p, topic, 0, 10)
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
-	ch := subscribe(t, g, topic)
-	for range 9 {
-		receive(t, ch).Ack()
-	}
-	held := receive(t, ch)
-	require.Eventually(t, func() bool { return pending(t, g)[topic] == 1 }, patience, 20*time.Millisecond)
-
-	require.NoError(t, b.Close())
-	appended := make(chan error, 1)
-	go func() { // waits for the broker
-		appended <- p.Append(context.Background(), []transport.Record{{Topic: topic, Value: []byte("10")}})
-	}()
-	b, err = embedded.Start(t.Context(), embedded.Options{Dir: dir, Port: port, Logger: quietLog()})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, b.Close()) }()
-	require.NoError(t, <-appended)
-	for { // the member may have been told to join anew
-		m := receive(t, ch)
-		if string(m.Payload) == "10" {
-			m.Ack()
-			break
-		}
-		require.Equal(t, held.UUID, m.UUID)
-		m.Ack()
-	}
-	held.Ack()
-	require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
-	now, err := c.admin(t).TopicID(t.Context(), topic)
-	require.NoError(t, err)
-	require.Equal(t, id, now)
-	require.NoError(t, g.Close())
 }

@@ -1,0 +1,149 @@
+package transport_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+)
+
+func TestOffsetOutOfRange(t *testing.T) {
+	c := embeddedCluster(t)
+	topic := c.topic(t, "topic", 1)
+	p := c.producer(t, transport.ProducerConfig{})
+	for i := range 10 { // a batch each: a fetch gives whole batches
+		fill(t, p, topic, 10*i, 10)
+	}
+	adm := kadm.NewClient(rawClient(t, c))
+	type reset struct{ wanted, got int64 }
+	truncate := func(t *testing.T, to int64) {
+		_, err := adm.DeleteRecords(t.Context(), kadm.Offsets{topic: {0: {Topic: topic, Partition: 0, At: to}}})
+		require.NoError(t, err)
+	}
+	t.Run("while running", func(t *testing.T) {
+		resets := make(chan reset, 10)
+		g := c.group(t, transport.GroupConfig{ID: "running", Window: 1, FetchPartitionBytes: 300,
+			OnReset: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
+		ch := subscribe(t, g, topic)
+		m := receive(t, ch)
+		truncate(t, 99)
+		for position(t, m).Offset != 99 {
+			m.Ack()
+			m = receive(t, ch)
+		}
+		m.Ack()
+		select {
+		case r := <-resets:
+			require.EqualValues(t, 99, r.got)
+			require.Less(t, r.wanted, int64(99))
+		case <-time.After(patience):
+			require.FailNow(t, "nobody was told")
+		}
+	})
+	for name, wanted := range map[string]int64{"below the oldest": 3, "behind the end": 1000} {
+		t.Run(name, func(t *testing.T) {
+			resets := make(chan reset, 10)
+			g := c.group(t, transport.GroupConfig{ID: name,
+				Claims: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
+					return map[int32]int64{0: wanted}, nil
+				}},
+				OnReset: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
+			require.EqualValues(t, 99, position(t, receive(t, subscribe(t, g, topic))).Offset)
+			select {
+			case r := <-resets:
+				require.Equal(t, reset{wanted, 99}, r)
+			case <-time.After(patience):
+				require.FailNow(t, "nobody was told")
+			}
+		})
+	}
+}
+
+// The commit of the old topic must not skip records of the new one.
+func TestTopicCreatedAgain(t *testing.T) {
+	for name, start := range map[string]func(testing.TB) cluster{"embedded": embeddedCluster, "real": realCluster} {
+		t.Run(name, func(t *testing.T) {
+			c := start(t)
+			topic := c.topic(t, "topic", 1)
+			p := c.producer(t, transport.ProducerConfig{})
+			fill(t, p, topic, 0, 5)
+			adm := kadm.NewClient(rawClient(t, c))
+			resets := make(chan int64, 10)
+			g := c.group(t, transport.GroupConfig{OnReset: func(_ string, _ int32, _, got int64) { resets <- got }})
+			ch := subscribe(t, g, topic)
+			var old transport.Position
+			for range 5 {
+				m := receive(t, ch)
+				old = position(t, m)
+				m.Ack()
+			}
+			require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
+			_, err := adm.DeleteTopics(t.Context(), topic)
+			require.NoError(t, err)
+			require.Eventually(t, func() bool {
+				_, err := c.admin(t).TopicID(t.Context(), topic)
+				return err != nil
+			}, patience, 50*time.Millisecond)
+			c.topic(t, "topic", 1)
+			fill(t, c.producer(t, transport.ProducerConfig{}), topic, 100, 10)
+			m := receive(t, ch)
+			require.Equal(t, "100", string(m.Payload))
+			require.NotEqual(t, old.TopicID, position(t, m).TopicID)
+			require.NotEqual(t, old.Claim, position(t, m).Claim)
+			require.Zero(t, <-resets)
+		})
+	}
+}
+
+func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
+	dir := t.TempDir()
+	b, err := embedded.Start(t.Context(), embedded.Options{Dir: dir, Logger: quietLog()})
+	require.NoError(t, err)
+	var port int
+	_, err = fmt.Sscanf(b.Addrs()[0], "127.0.0.1:%d", &port)
+	require.NoError(t, err)
+	c := cluster{cfg: transport.Config{Brokers: b.Addrs(), Logger: quietLog()}}
+	topic := c.topic(t, "topic", 1)
+	id, err := c.admin(t).TopicID(t.Context(), topic)
+	require.NoError(t, err)
+	p := c.producer(t, transport.ProducerConfig{})
+	fill(t, p, topic, 0, 10)
+	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
+	ch := subscribe(t, g, topic)
+	for range 9 {
+		receive(t, ch).Ack()
+	}
+	held := receive(t, ch)
+	require.Eventually(t, func() bool { return pending(t, g)[topic] == 1 }, patience, 20*time.Millisecond)
+
+	require.NoError(t, b.Close())
+	appended := make(chan error, 1)
+	go func() { // waits for the broker
+		appended <- p.Append(context.Background(), []transport.Record{{Topic: topic, Value: []byte("10")}})
+	}()
+	b, err = embedded.Start(t.Context(), embedded.Options{Dir: dir, Port: port, Logger: quietLog()})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, b.Close()) }()
+	require.NoError(t, <-appended)
+	for { // the member may have been told to join anew
+		m := receive(t, ch)
+		if string(m.Payload) == "10" {
+			m.Ack()
+			break
+		}
+		require.Equal(t, held.UUID, m.UUID)
+		m.Ack()
+	}
+	held.Ack()
+	require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
+	now, err := c.admin(t).TopicID(t.Context(), topic)
+	require.NoError(t, err)
+	require.Equal(t, id, now)
+	require.NoError(t, g.Close())
+}
