@@ -124,8 +124,10 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 			return bug("no generation is left after %d", newest)
 		}
 		inbox.Generation = uint16(next)
-		_, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions)
-		return err
+		if _, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions); err != nil || newest == 0 {
+			return err
+		}
+		return reopenClaims(ctx, tx)
 	})
 	if err != nil {
 		return store.Inbox{}, err

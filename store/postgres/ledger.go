@@ -123,6 +123,15 @@ ORDER BY m.month`
 
 	sqlOldestClaim = `SELECT min(made_at) FROM ledger WHERE status IS NULL AND leased_until > now()`
 
+	// In the order of the ids, as the other statements that change rows.
+	sqlReopenClaims = `
+WITH lost AS MATERIALIZED (
+  SELECT l.id, l.month FROM ledger l
+  WHERE l.status IS NOT NULL AND NOT EXISTS (SELECT FROM ledger_decided d WHERE d.id = l.id AND d.month = l.month)
+  ORDER BY l.id FOR UPDATE OF l)
+UPDATE ledger l SET status = NULL, body = NULL, leased_until = least(l.leased_until, now())
+FROM lost WHERE l.id = lost.id AND l.month = lost.month`
+
 	sqlLoadDecided = `
 SELECT d.id, d.version FROM unnest($1::uuid[], $2::date[]) AS k(id, month)
 JOIN ledger_decided d ON d.id = k.id AND d.month = k.month`

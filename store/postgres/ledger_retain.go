@@ -80,6 +80,15 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 	return stats, err
 }
 
+// reopenClaims takes the responses of claims that were not decided, see
+// store.Configurations.ResolveInbox.
+func reopenClaims(ctx context.Context, tx pgx.Tx) error {
+	b := new(pgx.Batch)
+	b.Queue(sqlPipeline)
+	b.Queue(sqlReopenClaims)
+	return tx.SendBatch(ctx, b).Close()
+}
+
 // queueLoadDecided queues the look-up of claims in a decision.
 func queueLoadDecided(b *pgx.Batch, claims []store.ClaimID, decided *map[store.ClaimID]change.Version) {
 	ids, months := claimArrays(claims)

@@ -71,6 +71,10 @@ WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
 
 	sqlAbandonClaim = `UPDATE $ledger SET leased_until = ?3 WHERE tenant = ?1 AND id = ?2 AND status IS NULL AND leased_until > ?3`
 
+	sqlReopenClaims = `
+UPDATE $ledger SET status = NULL, body = NULL, leased_until = min(leased_until, ?)
+WHERE status IS NOT NULL AND id NOT IN (SELECT id FROM $decided)`
+
 	sqlLoadDecided = `SELECT version FROM $decided WHERE id = ?`
 	sqlPutDecided  = `INSERT INTO $decided (id, version) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`
 
@@ -423,6 +427,21 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 		return nil
 	})
 	return stats, err
+}
+
+// reopenClaims takes the responses of claims that were not decided, see
+// store.Configurations.ResolveInbox.
+func (t tx) reopenClaims(now time.Time) error {
+	months, err := ledgerMonths(t.ctx, t.conn)
+	if err != nil {
+		return err
+	}
+	for _, m := range months {
+		if _, err := t.conn.ExecContext(t.ctx, m.sql(sqlReopenClaims), micros(now)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // loadDecided looks claims up in a decision; nil when none was decided.

@@ -462,6 +462,42 @@ var ledgerTests = []ledgerTest{
 		require.NoError(t, err)
 		assert.Equal(t, 2, dropped, "what was made for decisions goes as other months do")
 	}},
+	{"I1 what only an inbox held that was replaced is taken in again under its claim", func(t *testing.T, f *ledgerFixture) {
+		// The mistake that this catches: the inbox topic was deleted, its events are
+		// sent again, and each is answered that it is there.
+		revision := f.revision()
+		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
+		require.NoError(t, err)
+		decided, lost := f.begin(f.a, "acme", intent("decided", "x"), claimLease, keepClaims), f.begin(f.a, "acme", intent("lost", "x"), claimLease, keepClaims)
+		globex, busy := f.begin(f.a, "globex", intent("lost", "x"), claimLease, keepClaims), f.begin(f.a, "acme", intent("busy", "x"), claimLease, keepClaims)
+		f.complete(f.a, "acme", decided.ID, 202, `{}`)
+		f.complete(f.a, "acme", lost.ID, 202, `{}`)
+		f.complete(f.a, "globex", globex.ID, 202, `{}`)
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Claims: []store.Decided{{ID: decided.ID, Version: version(7)}}}))
+		require.NoError(t, err)
+		for _, identity := range []string{"first", "second", "second"} {
+			_, err := f.b.ResolveInbox(t.Context(), "inbox", identity, 1, 1)
+			require.NoError(t, err)
+			again := f.begin(f.b, "acme", intent("lost", "x"), claimLease, keepClaims)
+			if identity == "first" {
+				assert.Equal(t, store.ClaimDone, again.State, "it is the same inbox")
+				continue
+			}
+			assert.Equal(t, lost.ID, again.ID)
+			if globex.State == store.ClaimStarted {
+				assert.Equal(t, store.ClaimConflict, f.begin(f.a, "acme", intent("lost", "y"), claimLease, keepClaims).State)
+				globex = f.begin(f.b, "globex", intent("lost", "x"), claimLease, keepClaims)
+				assert.Equal(t, []store.ClaimState{store.ClaimResumed, store.ClaimResumed}, []store.ClaimState{again.State, globex.State})
+				assert.Equal(t, `{"again":true}`, string(f.complete(f.a, "acme", lost.ID, 202, `{"again":true}`).Body))
+			} else {
+				assert.Equal(t, store.ClaimDone, again.State, "a known inbox changes nothing")
+			}
+		}
+		assert.Equal(t, store.ClaimDone, f.begin(f.a, "acme", intent("decided", "x"), claimLease, keepClaims).State)
+		now := f.begin(f.a, "acme", intent("busy", "x"), claimLease, keepClaims)
+		assert.Equal(t, store.ClaimBusy, now.State, "an attempt that is under way keeps its lease")
+		assert.Equal(t, busy.ID, now.ID)
+	}},
 	{"what was decided is known after a key was claimed anew", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()
 		old := f.claim("k")
