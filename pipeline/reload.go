@@ -127,6 +127,13 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 	if fixed := mainChanges(p.cfg, next); len(fixed) > 0 {
 		return Reloaded{}, &ReloadRefused{fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
 	}
+	if p.opt.Roles.Ingest && p.keys == nil && next.NeedsAPI() {
+		var names []string
+		for i := range next.Checks {
+			names = append(names, next.Checks[i].Service())
+		}
+		return Reloaded{}, &ReloadRefused{fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(names, ", "))}
+	}
 	old := p.now.Load()
 	r := Reloaded{Services: len(next.Services()), Revision: old.plan.Revision}
 	before, after := serviceNames(old.cfg), serviceNames(next)
