@@ -21,6 +21,14 @@ type numbers struct {
 	Pending   float64
 	Letters   map[string]float64 // open, by stage
 	Services  map[string]*serviceNumbers
+
+	// Of the API, where the process serves it.
+	API          bool
+	Answers      map[string]float64 // by the first digit of the status
+	Repeated     float64
+	Undecided    float64 // requests of check services
+	OpenImports  float64
+	ImportsEnded map[string]float64 // by state
 }
 
 // serviceNumbers are those of one service.
@@ -38,6 +46,7 @@ func newNumbers(at time.Time) *numbers {
 	return &numbers{
 		at: at, Ingested: map[string]float64{}, Events: map[string]float64{}, Decisions: map[string]float64{},
 		Delivered: map[string]float64{}, Letters: map[string]float64{}, Services: map[string]*serviceNumbers{},
+		Answers: map[string]float64{}, ImportsEnded: map[string]float64{},
 	}
 }
 
@@ -110,6 +119,19 @@ func (n *numbers) add(name string, labels map[string]string, v value) {
 		s.Pending, s.Reported = level, true
 	case "weir_dead_letters":
 		n.Letters[labels["stage"]] += level
+	case "weir_api_requests_total":
+		n.API = true
+		n.Answers[labels["status"][:min(1, len(labels["status"]))]] += count
+	case "weir_idempotency_replays_total":
+		n.Repeated += count
+	case "weir_checks_total":
+		if labels["decision"] == "undecided" {
+			n.Undecided += count
+		}
+	case "weir_imports_open":
+		n.OpenImports += level
+	case "weir_imports_ended_total":
+		n.ImportsEnded[labels["state"]] += count
 	}
 }
 

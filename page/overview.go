@@ -26,6 +26,7 @@ type overviewBody struct {
 	Ready   bool
 	NotYet  string // why not
 	Stages  []stage
+	API     *stage  // nil where the process does not serve it
 	Letters []count // open, by stage
 	Open    float64
 }
@@ -70,6 +71,20 @@ func (p *Page) overviewNow() (overviewBody, error) {
 				of("failed attempts", "tried again, or dead", func(n *numbers) float64 { return n.Failures }),
 			},
 		},
+	}
+	if now.API {
+		b.API = &stage{
+			Name: "API", What: "producers and callers are answered", Waiting: now.OpenImports, WaitingFor: "imports queued or running: pipeline import list",
+			Counts: []count{
+				of("answered", "with 2xx", func(n *numbers) float64 { return n.Answers["2"] }),
+				of("refused", "with 4xx: the request is wrong, or may not", func(n *numbers) float64 { return n.Answers["4"] }),
+				of("failed", "with 5xx: to be sent again", func(n *numbers) float64 { return n.Answers["5"] }),
+				of("repeated", "posted events whose key was used before", func(n *numbers) float64 { return n.Repeated }),
+				of("undecided", "requests of check services that have to be sent again", func(n *numbers) float64 { return n.Undecided }),
+				of("imports done", "worked to their end here", func(n *numbers) float64 { return n.ImportsEnded["done"] }),
+				of("imports failed", "ended for a reason that is not a row's", func(n *numbers) float64 { return n.ImportsEnded["failed"] }),
+			},
+		}
 	}
 	for _, s := range []string{"ingest", "decide", "deliver"} {
 		b.Letters = append(b.Letters, count{Name: s, Total: now.Letters[s]})

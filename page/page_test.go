@@ -20,9 +20,14 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/frontdoor"
+	"github.com/seed-86dfc502/weir/frontdoor/events"
+	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/page"
 	"github.com/seed-86dfc502/weir/store"
@@ -559,4 +564,53 @@ func TestServicesAndOverview(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	_, body = w.get("/live/services", bearer)
 	require.Contains(t, body, `data-label="sent per second">–</td>`, "an old look says nothing of now")
+}
+
+// The overview tells of the API where the process serves it; a service that
+// callers deliver is not among those that the process delivers.
+func TestOverviewOfTheAPI(t *testing.T) {
+	w := newWorld(t, func(o *page.Options) {
+		cfg := *o.Config()
+		cfg.Checks = config.Checks{{Customer: "acme", Name: "crm"}}
+		o.Config = func() *config.Config { return &cfg }
+	})
+	registry := w.opt.Registry.(*prometheus.Registry)
+	imported := imports.NewMetrics(registry)
+	_, body := w.get("/", bearer)
+	require.NotContains(t, body, "<h2>API</h2>", "there is none")
+
+	everybody, err := access.Open(access.Options{Loopback: true})
+	require.NoError(t, err)
+	api := frontdoor.New(frontdoor.Options{Access: everybody, Registry: registry, Logger: slog.New(slog.DiscardHandler)})
+	api.Handle("POST /well", access.Ingest, func(http.ResponseWriter, *http.Request, access.Principal) {})
+	api.Handle("POST /wrong", access.Ingest, func(w http.ResponseWriter, _ *http.Request, _ access.Principal) { w.WriteHeader(422) })
+	api.Handle("POST /later", access.Ingest, func(w http.ResponseWriter, _ *http.Request, _ access.Principal) { w.WriteHeader(503) })
+	events.NewMetrics(registry).Expect("events")
+	checks.NewMetrics(registry).Expect("acme/crm@check")
+	shown := func(name string) string {
+		row := regexp.MustCompile(`>` + name + `</th><td class="n">[^<]*</td><td class="n">([^<]*)</td>`).FindStringSubmatch(body)
+		require.NotNil(t, row, "%s in %s", name, body)
+		return row[1]
+	}
+	_, body = w.get("/", bearer)
+	for _, name := range []string{"answered", "refused", "failed", "repeated", "undecided", "imports done", "imports failed"} {
+		require.Equal(t, "0", shown(name), name)
+	}
+
+	for path, times := range map[string]int{"/well": 3, "/wrong": 2, "/later": 1} {
+		for range times {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:9601"+path, nil)
+			api.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+	imported.Open(4)
+	_, body = w.get("/live/overview", bearer)
+	require.Equal(t, []string{"3", "2", "1"}, []string{shown("answered"), shown("refused"), shown("failed")})
+	require.Contains(t, body, `<p>4 <span class="weak">imports queued or running`)
+
+	for _, path := range []string{"/services", "/live/services"} {
+		_, body = w.get(path, bearer)
+		require.Contains(t, body, "acme/all@out", path)
+		require.NotContains(t, body, "acme/crm@check", path)
+	}
 }
