@@ -54,8 +54,9 @@ type Answer struct {
 // In this order, each rule only where those before it say nothing:
 //
 //   - an event that the row remembers: of the content that stands, it gets the
-//     answer again, until it is confirmed, then it is a duplicate; of anything
-//     older it is stale;
+//     answer again, until it is confirmed, then it is a duplicate; of a version
+//     that was given back last it is decided as news; of anything older it is
+//     stale;
 //   - a sequence below the highest seen is stale;
 //   - the content that stands: passes again until it is confirmed, then it is a
 //     duplicate;
@@ -70,7 +71,11 @@ func Decide(service string, row store.CheckRow, r Request, now time.Time) (store
 	if r.EventID != "" {
 		event = markOf(r.EventID, r.Content)
 		var v change.Version
-		if v, known = m.find(event); known && v != current(&row, &m) {
+		v, known = m.find(event)
+		switch {
+		case known && m.released && v == row.Version:
+			known = false // its version was given back, and nothing newer passed since
+		case known && v != current(&row, &m):
 			return row, Answer{Decision: Stale, Version: row.Version}, nil
 		}
 	}
@@ -164,8 +169,9 @@ type Released struct {
 	Version change.Version
 }
 
-// Release gives a version back that could not be sent, and forgets the events
-// that it answered. After Refused the row holds the delivered content again,
+// Release gives a version back that could not be sent. The events that it
+// answered are decided as news when they come again, until something newer
+// passes: then they are stale. After Refused the row holds the delivered content again,
 // but only if no other sending can have changed what the receiver holds: the
 // version was given out once, on top of a confirmed one. In every other case the
 // row becomes unknown (docs/decisions/0008-release-to-unknown.md). It may be
@@ -188,6 +194,5 @@ func Release(row store.CheckRow, version change.Version, outcome Outcome) (store
 		row.Content = row.Delivered
 	}
 	m.released, m.sole = true, false
-	m.forget(version)
 	return stored(row, m), Released{Done: true, Known: row.Content != nil, Version: row.Version}, nil
 }

@@ -233,6 +233,16 @@ func TestRelease(t *testing.T) {
 		d.confirm(b.Version)
 		require.Equal(t, "P", d.script(true, "A"), "the receiver holds B")
 	})
+	t.Run("a retry comes before or after something newer", func(t *testing.T) {
+		d := newDesk(t)
+		d.release(d.ask("A e1").Version, Unknown)
+		require.Equal(t, "P", d.script(true, "A e1"), "nothing newer passed")
+		d.release(d.ask("B e2").Version, Refused)
+		require.Equal(t, "P", d.script(true, "B e2"))
+		b := d.ask("C e3").Version
+		d.release(b, Unknown)
+		require.Equal(t, "PSSS", d.script(true, "D e4", "C e3", "B e2", "A e1"), "old data is never sent again")
+	})
 	t.Run("the sequence stays", func(t *testing.T) {
 		d := newDesk(t)
 		d.release(d.ask("A - 5").Version, Unknown)

@@ -120,9 +120,13 @@ func (m *memory) remember(k mark, v change.Version) {
 	}
 }
 
-// forget drops the events of a version.
-func (m *memory) forget(v change.Version) {
-	m.events = slices.DeleteFunc(m.events, func(e remembered) bool { return e.version == v })
+// move makes the events of a version those of another.
+func (m *memory) move(from, to change.Version) {
+	for i := range m.events {
+		if m.events[i].version == from {
+			m.events[i].version = to
+		}
+	}
 }
 
 // current is the version of the row's content. After a release to what was

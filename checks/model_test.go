@@ -39,6 +39,7 @@ type handedOut struct {
 type sighting struct {
 	id, content string
 	version     uint64
+	free        bool // its version was given back, and nothing newer passed since
 }
 
 func (b *book) last() *handedOut {
@@ -51,6 +52,10 @@ func (b *book) last() *handedOut {
 // check gives what must be answered.
 func (b *book) check(content, id string, sequence int, clock uint64) (d Decision, version uint64, again bool) {
 	at := slices.IndexFunc(b.seen, func(s sighting) bool { return id != "" && s.id == id && s.content == content })
+	free := at >= 0 && b.seen[at].free
+	if free {
+		at = -1
+	}
 	switch {
 	case at >= 0 && (b.stands == "" || b.seen[at].version != b.standsPage):
 		return Stale, b.last().version, false
@@ -66,9 +71,13 @@ func (b *book) check(content, id string, sequence int, clock uint64) (d Decision
 		firm := b.stands != "" && b.standsPage == b.confirmed && b.stands == b.holds
 		b.passes = append(b.passes, handedOut{version: version, content: content, times: 1, onFirm: firm})
 		b.stands, b.standsPage = content, version
+		for i := range b.seen {
+			b.seen[i].free = false
+		}
 	}
 	if id != "" && at < 0 {
-		b.seen = append(b.seen, sighting{id, content, version})
+		b.seen = slices.DeleteFunc(b.seen, func(s sighting) bool { return s.id == id && s.content == content })
+		b.seen = append(b.seen, sighting{id: id, content: content, version: version})
 		b.seen = b.seen[max(0, len(b.seen)-16):]
 	}
 	b.top = max(b.top, sequence)
@@ -111,8 +120,15 @@ func (b *book) release(version uint64, refused bool) (known, done bool) {
 		b.stands = ""
 	}
 	l.back = true
-	b.seen = slices.DeleteFunc(b.seen, func(s sighting) bool { return s.version == version })
+	b.free(version)
 	return true, true
+}
+
+// free lets the events of a version be decided as news.
+func (b *book) free(version uint64) {
+	for i := range b.seen {
+		b.seen[i].free = b.seen[i].free || b.seen[i].version == version
+	}
 }
 
 // reset gives back what stands, confirmed or not.
@@ -121,7 +137,7 @@ func (b *book) reset() {
 		return
 	}
 	if b.stands != "" {
-		b.seen = slices.DeleteFunc(b.seen, func(s sighting) bool { return s.version == b.standsPage })
+		b.free(b.standsPage)
 	}
 	b.stands = ""
 	b.last().back = true

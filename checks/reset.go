@@ -20,7 +20,8 @@ func Reset(row store.CheckRow) (store.CheckRow, error) {
 	if err != nil || !row.Found {
 		return row, err
 	}
-	m.forget(current(&row, &m))
+	// Given back with the last version, whichever stood.
+	m.move(current(&row, &m), row.Version)
 	m.released, m.sole = true, false
 	row.Content = nil
 	return stored(row, m), nil

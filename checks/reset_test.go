@@ -78,6 +78,8 @@ func TestResetAfterARefusal(t *testing.T) {
 	require.True(t, d.release(d.ask("B").Version, Refused).Known)
 	d.reset()
 	require.Equal(t, "P", d.script(true, "A e1"))
+	d.reset()
+	require.Equal(t, "PS", d.script(true, "C e3", "A e1"), "something newer passed since")
 }
 
 func TestLook(t *testing.T) {
@@ -96,9 +98,9 @@ func TestLook(t *testing.T) {
 	require.False(t, s.Open() || s.Unknown())
 	b := d.ask("B e2").Version
 	d.release(b, Refused)
-	require.Equal(t, State{Version: b, Confirmed: a, Stands: a, Content: Given("A"), Given: true, GivenBack: true, Sequence: "7", Events: 1}, look())
+	require.Equal(t, State{Version: b, Confirmed: a, Stands: a, Content: Given("A"), Given: true, GivenBack: true, Sequence: "7", Events: 2}, look())
 	d.reset()
-	require.Equal(t, State{Version: b, Confirmed: a, GivenBack: true, Sequence: "7"}, look())
+	require.Equal(t, State{Version: b, Confirmed: a, GivenBack: true, Sequence: "7", Events: 2}, look())
 	_, err := Look(store.CheckRow{Memory: []byte("nonsense")})
 	require.Error(t, err)
 }
