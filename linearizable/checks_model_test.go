@@ -77,6 +77,9 @@ func (d desk) check(in ask) (desk, reply) {
 	known := false
 	for _, s := range d.seen {
 		if in.Event != "" && s.event == in.Event && s.content == in.Content {
+			if d.back && s.version == d.last {
+				continue // given back, and nothing newer passed: news again
+			}
 			if known = true; s.version != d.page || d.stands == "" {
 				return d, reply{Decision: "stale", Version: d.last}
 			}
@@ -98,8 +101,14 @@ func (d desk) check(in ask) (desk, reply) {
 	}
 	out.Version = d.page
 	if in.Event != "" && !known {
-		copy(d.seen[1:], d.seen[:])
-		d.seen[0] = sight{in.Event, in.Content, d.page}
+		kept := []sight{{in.Event, in.Content, d.page}}
+		for _, s := range d.seen {
+			if s.event != in.Event || s.content != in.Content {
+				kept = append(kept, s)
+			}
+		}
+		d.seen = [remembers]sight{}
+		copy(d.seen[:], kept)
 	}
 	d.top = max(d.top, in.Sequence)
 	return d, out
@@ -133,15 +142,6 @@ func (d desk) release(v int64, refused bool) (desk, reply) {
 		d.stands = ""
 	}
 	d.back = true
-	var kept [remembers]sight
-	n := 0
-	for _, s := range d.seen {
-		if s.version != v {
-			kept[n] = s
-			n++
-		}
-	}
-	d.seen = kept
 	return d, reply{Done: true, Known: d.stands != "", Version: d.last}
 }
 
