@@ -56,11 +56,11 @@ func TestCheckStandings(t *testing.T) {
 			Why: "Version 1001 was refused, so the content of version 1000, which is confirmed, stands again: that one is a duplicate; any other passes; with a sequence below 12 it is stale.",
 		}, checks.Duplicate},
 		"reset": {reset, explain.Check{
-			Standing: explain.CheckUnknown, Version: 1000, Confirmed: 1000, Sequence: "12",
+			Standing: explain.CheckUnknown, Version: 1000, Confirmed: 1000, Sequence: "12", Events: 1,
 			Why: "Version 1000 was given back or reset, so what the receiver holds is not known: the next content passes, the same or another, with a higher version; with a sequence below 12 it is stale.",
 		}, checks.Pass},
 		"given back": {released(a, checks.Unknown), explain.Check{
-			Standing: explain.CheckUnknown, Version: 1000, Sequence: "12",
+			Standing: explain.CheckUnknown, Version: 1000, Sequence: "12", Events: 1,
 			Why: "Version 1000 was given back or reset, so what the receiver holds is not known: the next content passes, the same or another, with a higher version; with a sequence below 12 it is stale.",
 		}, checks.Pass},
 	} {
