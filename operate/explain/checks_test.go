@@ -52,7 +52,7 @@ func TestCheckStandings(t *testing.T) {
 			Why: "Version 1000 is not confirmed: the same content passes again, with that version and its key; another one passes with a higher version; with a sequence below 12 it is stale.",
 		}, checks.Pass},
 		"refused": {released(b, checks.Refused), explain.Check{
-			Standing: explain.CheckRefused, Version: 1001, Confirmed: 1000, Hash: hash, Given: true, Sequence: "12", Events: 1,
+			Standing: explain.CheckRefused, Version: 1001, Confirmed: 1000, Hash: hash, Given: true, Sequence: "12", Events: 2,
 			Why: "Version 1001 was refused, so the content of version 1000, which is confirmed, stands again: that one is a duplicate; any other passes; with a sequence below 12 it is stale.",
 		}, checks.Duplicate},
 		"reset": {reset, explain.Check{
