@@ -7,6 +7,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -73,7 +74,7 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 			if store.ClassOf(err) == store.Fenced {
 				// Somebody else may own the partition by now, and the message about
 				// it be under way: taking it back at once would only make both stumble.
-				if !sleep(ctx, l.d.opt.Hesitation) {
+				if !pause.For(ctx, l.d.opt.Hesitation) {
 					return context.Cause(ctx)
 				}
 			}
@@ -87,20 +88,11 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 			if failures >= 1 {
 				l.setHalted(err)
 			}
-			if !sleep(ctx, wait) {
+			if !pause.For(ctx, wait) {
 				return context.Cause(ctx)
 			}
 			wait = min(2*wait, 2*time.Second)
 		}
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	select {
-	case <-time.After(d):
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 

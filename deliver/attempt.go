@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -107,7 +108,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			continue
 		}
 		a.d.trouble(worst, about)
-		if !sleep(a.stop, max(worst.RetryAfter, a.wait.NextBackOff())) {
+		if !pause.For(a.stop, max(worst.RetryAfter, a.wait.NextBackOff())) {
 			return errStopped
 		}
 	}

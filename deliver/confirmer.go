@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -130,7 +131,7 @@ func (c *Confirmer) write(ctx context.Context, group []confirmation, patient boo
 		if failures == 1 {
 			c.log.Warn("halted: the store does not take confirmations; trying again until it does", "error", err)
 		}
-		if !sleep(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			err = errStopped
 			break
 		}
@@ -138,16 +139,5 @@ func (c *Confirmer) write(ctx context.Context, group []confirmation, patient boo
 	}
 	for _, g := range group {
 		g.done <- err
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -348,7 +349,7 @@ func (d *Deliverer) open(work, stop context.Context) error {
 		}
 		e := sinks.Classify(err)
 		d.trouble(e, nil)
-		if !sleep(stop, max(e.RetryAfter, wait.NextBackOff())) {
+		if !pause.For(stop, max(e.RetryAfter, wait.NextBackOff())) {
 			return errStopped
 		}
 	}
@@ -378,7 +379,7 @@ func (d *Deliverer) patiently(work, stop context.Context, what string, op func()
 		if failures == 1 {
 			d.log.Warn("halted: trying again until it works", "doing", what, "error", err)
 		}
-		if !sleep(stop, wait) {
+		if !pause.For(stop, wait) {
 			return errStopped
 		}
 		wait = min(2*wait, 2*time.Second)

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -80,17 +81,8 @@ func (w *Worker) Run(ctx context.Context) {
 		}
 		failing = err != nil
 		if !worked {
-			pause(ctx, w.opt.Poll)
+			pause.For(ctx, w.opt.Poll)
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }
 
@@ -343,13 +335,13 @@ func (r *run) take(ctx context.Context, rows []Row) ([]Result, error) {
 		case ctx.Err() != nil, errors.As(err, &gone), store.ClassOf(err) == store.Poison:
 			return nil, err
 		case errors.As(err, &busy):
-			pause(ctx, min(busy.wait, r.Lease))
+			pause.For(ctx, min(busy.wait, r.Lease))
 			continue
 		}
 		if failures++; failures == 2 {
 			r.Logger.Warn("halted: the import goes on as soon as that works", "import", r.i.ID, "error", err)
 		}
-		pause(ctx, wait)
+		pause.For(ctx, wait)
 		wait = min(2*wait, 2*time.Second)
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"time"
+
+	"github.com/seed-86dfc502/weir/internal/pause"
 )
 
 // activePeriod is how often a stage asks whether its configuration is still
@@ -87,7 +89,7 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 					break
 				}
 				log.Warn("it cannot start again; trying again", "error", err)
-				if !pause(ctx, activePeriod) {
+				if !pause.For(ctx, activePeriod) {
 					return
 				}
 			}
@@ -95,16 +97,4 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 		}
 	})
 	return part{failed: failed, stop: func() error { stop(); return ended }}, nil
-}
-
-// pause waits; false when ctx ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -125,7 +126,7 @@ func (r *repairs) fill(g *gap) {
 		if r.ctx.Err() == nil {
 			r.p.log.Warn("cannot see yet whose change is gone; trying again", "topic", g.topic, "error", err)
 		}
-		if !pause(r.ctx, repairPause) {
+		if !pause.For(r.ctx, repairPause) {
 			return
 		}
 	}
@@ -194,7 +195,7 @@ func (r *repairs) repair(g *gap) (int, error) {
 	if len(waiting) > 0 {
 		// What was decided a moment ago may not be published yet, and what was
 		// fetched before it was gone may be about to be delivered.
-		if !pause(r.ctx, repairPause) {
+		if !pause.For(r.ctx, repairPause) {
 			return 0, r.ctx.Err()
 		}
 		if err := r.leaveOutSettled(number, waiting); err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/semaphore"
@@ -127,20 +128,9 @@ func (f *File) follow(ctx context.Context, topic string, out chan<- *message.Mes
 			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
 		}
 		said = err != nil
-		if !pause(ctx, f.opt.Poll) {
+		if !pause.For(ctx, f.opt.Poll) {
 			return
 		}
-	}
-}
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }
 
@@ -196,7 +186,7 @@ func (f *File) read(ctx context.Context, topic string, out chan<- *message.Messa
 			}
 			return nil
 		}
-		if !pause(ctx, f.opt.Poll) {
+		if !pause.For(ctx, f.opt.Poll) {
 			return nil
 		}
 		if err := f.same(file, offset); err != nil {
@@ -407,7 +397,7 @@ func (w *window) track() {
 			case <-fl.msg.Acked():
 				acked = true
 			case <-fl.msg.Nacked():
-				if !pause(w.ctx, 100*time.Millisecond) {
+				if !pause.For(w.ctx, 100*time.Millisecond) {
 					return
 				}
 				p, _ := transport.PositionOf(fl.msg.Context())

@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/semaphore"
 )
@@ -222,7 +223,7 @@ func (p *Push) hand(ctx context.Context, event *message.Message) (_ <-chan struc
 				close(done)
 				return
 			case <-m.Nacked():
-				if !pause(p.ctx, 100*time.Millisecond) {
+				if !pause.For(p.ctx, 100*time.Millisecond) {
 					return
 				}
 				m = p.message(event, pos)

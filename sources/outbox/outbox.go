@@ -13,6 +13,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"golang.org/x/sync/semaphore"
 )
@@ -213,7 +214,7 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 		if s.state.failed(err) {
 			s.log.Warn("the outbox cannot be read now; trying again until it works", "error", err)
 		}
-		if !pause(ctx, wait) {
+		if !pause.For(ctx, wait) {
 			return
 		}
 		wait = min(2*wait, 2*time.Second)
@@ -275,17 +276,6 @@ func (s *Source) session(ctx context.Context, topic string, out chan<- *message.
 
 // stopGrace is how long a stop waits for what is nearly done.
 const stopGrace = 2 * time.Second
-
-func pause(ctx context.Context, d time.Duration) bool {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
 
 // state is how the database does, for readiness.
 type state struct {

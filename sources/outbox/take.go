@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -131,7 +132,7 @@ func (t *taker) waiting(work context.Context) (waiting bool, err error) {
 // rest waits until it is time to look again. The error is of the connection.
 func (t *taker) rest(ctx context.Context) error {
 	if t.s.opt.Channel == "" {
-		pause(ctx, t.s.opt.Poll)
+		pause.For(ctx, t.s.opt.Poll)
 		return nil
 	}
 	// One notification is as good as many: those that came meanwhile are dropped.
@@ -284,7 +285,7 @@ func (h *hand) follow(m *message.Message, late context.Context) bool {
 
 // again hands a message out once more; nil after a stop.
 func (h *hand) again(m *message.Message) *message.Message {
-	if !pause(h.ctx, 20*time.Millisecond) {
+	if !pause.For(h.ctx, 20*time.Millisecond) {
 		return nil
 	}
 	next := m.Copy()

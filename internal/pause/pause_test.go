@@ -1,0 +1,22 @@
+package pause
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestFor(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		require.True(t, For(ctx, time.Hour))
+		require.Equal(t, time.Hour, time.Since(start))
+		time.AfterFunc(time.Minute, cancel)
+		require.False(t, For(ctx, time.Hour))
+		require.Equal(t, time.Hour+time.Minute, time.Since(start))
+	})
+}
