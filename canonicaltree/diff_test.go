@@ -59,7 +59,7 @@ func TestDiff(t *testing.T) {
 }
 
 func TestPathString(t *testing.T) {
-	assert.Equal(t, "", Path(nil).String())
+	assert.Empty(t, Path(nil).String())
 	assert.Equal(t, `a.0.b\.c.\*\?\\`, Path{"a", "0", "b.c", `*?\`}.String())
 	for c := range 256 {
 		part := string([]byte{'x', byte(c), 'y'})

@@ -21,7 +21,7 @@ func referenceEncoding(doc []byte, numbers Numbers) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := d.ReadToken(); err != io.EOF {
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("behind the document: %w", errors.Join(err, io.ErrUnexpectedEOF))
 	}
 	return encoding, nil

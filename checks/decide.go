@@ -116,7 +116,7 @@ func stored(row store.CheckRow, m memory) store.CheckRow {
 	return row
 }
 
-// ErrNeverGiven: no request of this entity was answered with that version, as
+// ErrNeverGiven says that no request of this entity was answered with that version, as
 // far as the store knows: it is above the row's.
 var ErrNeverGiven = errors.New("that version was never given")
 

@@ -3,7 +3,6 @@ package client_test
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -184,7 +183,7 @@ func TestErrors(t *testing.T) {
 	require.Equal(t, http.StatusUnprocessableEntity, failed.Status)
 	require.NotEmpty(t, failed.Detail)
 	require.NotEmpty(t, failed.RequestID)
-	require.False(t, errors.Is(err, client.ErrUnknownVersion))
+	require.NotErrorIs(t, err, client.ErrUnknownVersion)
 	_, err = c.Service("acme/other@check").Check(t.Context(), client.Check{Entity: "e"})
 	require.ErrorAs(t, err, &failed)
 	require.Equal(t, http.StatusNotFound, failed.Status)

@@ -336,7 +336,7 @@ func (ev *evaluation) control(r *record) error {
 		c, rest, err := change.Decode(r.Control.Change)
 		if err != nil || len(rest) > 0 || c.Entity != r.Entity || !ev.has(c.Service) {
 			ev.letters = append(ev.letters, letterOf(r, "control", "what is to be sent again is no change of this entity for a service of this configuration"))
-			return nil
+			return nil //nolint:nilerr // the letter has it
 		}
 		c.Resent = r.version
 		ev.candidates = append(ev.candidates, candidate{service: ev.plan.byName[c.Service], record: r, resent: &c})

@@ -64,8 +64,8 @@ func TestSuppressedEventsAreObserved(t *testing.T) {
 		"ripeness_level: 1, 0 projections, such as ripeness_level of B-007",
 		"weight: 1, 0 projections, such as weight of B-007",
 	}, causes(got["lab"]))
-	require.EqualValues(t, []int64{9, 1}, []int64{got["registry"].Events, got["registry"].Noise})
-	require.EqualValues(t, []int64{6, 0}, []int64{got["lab"].Events, got["lab"].Noise})
+	require.Equal(t, []int64{9, 1}, []int64{got["registry"].Events, got["registry"].Noise})
+	require.Equal(t, []int64{6, 0}, []int64{got["lab"].Events, got["lab"].Noise})
 	require.Len(t, got, 2)
 }
 
@@ -111,5 +111,5 @@ func TestManyAreSampled(t *testing.T) {
 	require.EqualValues(t, events, got.Events)
 	require.InEpsilon(t, events, got.Suppressed, 0.1)
 	require.Len(t, got.Sets(), 1)
-	require.EqualValues(t, got.Suppressed, got.Sets()[0].Count)
+	require.Equal(t, got.Suppressed, got.Sets()[0].Count)
 }

@@ -63,7 +63,7 @@ func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
 			return nil, fmt.Errorf("%s: %w", o.Name, err)
 		}
 	}
-	listener, err := net.Listen("tcp", o.Address)
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.Address)
 	if err != nil {
 		return nil, fmt.Errorf("%s: listen on %s: %w", o.Name, o.Address, err)
 	}

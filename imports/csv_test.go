@@ -2,7 +2,6 @@ package imports
 
 import (
 	"encoding/json"
-	"errors"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -128,7 +127,7 @@ func FuzzDecodeCSV(f *testing.F) {
 		d, err := newDecoder(header, o)
 		if err != nil {
 			var bad *BadFile
-			require.True(t, errors.As(err, &bad))
+			require.ErrorAs(t, err, &bad)
 			return
 		}
 		if typed {

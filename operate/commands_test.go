@@ -529,7 +529,7 @@ func TestNoWayIn(t *testing.T) {
 	off := w.StartAs("off.yaml", "replay --all")
 	require.Equal(t, 1, off.Wait())
 	require.Contains(t, off.Log.String(), "admin.listen")
-	require.Len(t, decode[[]auditRow](t, w.say("audit --json")), 0, "the store alone needs nobody")
+	require.Empty(t, decode[[]auditRow](t, w.say("audit --json")), "the store alone needs nobody")
 	run.Kill()
 
 	require.NoError(t, os.MkdirAll(filepath.Dir(w.Path("data/kafka/control.json")), 0o700))

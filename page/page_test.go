@@ -468,9 +468,7 @@ func TestAuditPagesBackwards(t *testing.T) {
 	for path := "/audit"; path != ""; {
 		status, body := w.get(path, bearer)
 		require.Equal(t, 200, status)
-		for _, m := range regexp.MustCompile(`act-\d+-`).FindAllString(body, -1) {
-			seen = append(seen, m)
-		}
+		seen = append(seen, regexp.MustCompile(`act-\d+-`).FindAllString(body, -1)...)
 		path = ""
 		if older := regexp.MustCompile(`href="(/audit\?[^"]+)"`).FindStringSubmatch(body); older != nil {
 			path = older[1]

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/config"
@@ -92,7 +91,7 @@ func TestProfilesNeedTheToken(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 			require.Equal(t, want, resp.StatusCode, "%s with %q", path, sent)
 			if want != http.StatusOK {
-				require.False(t, strings.Contains(string(body), "goroutine"))
+				require.NotContains(t, string(body), "goroutine")
 			}
 		}
 	}

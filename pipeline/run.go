@@ -140,7 +140,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 // was asked for meanwhile.
 func startingFailed(ctx context.Context, stage string, err error) error {
 	if ctx.Err() != nil {
-		return nil
+		return nil //nolint:nilerr // a stop is no failure
 	}
 	return fmt.Errorf("%s: %w", stage, err)
 }

@@ -170,8 +170,8 @@ func TestFailureComesAgainInOrder(t *testing.T) {
 			}
 		}
 		select {
-		case <-waiting:
-			t.Fatal("a message went past one that failed")
+		case err := <-waiting:
+			t.Fatal("a message went past one that failed", err)
 		default:
 		}
 		failing = false
@@ -207,8 +207,8 @@ func TestCancelAndStop(t *testing.T) {
 		require.ErrorIs(t, <-waiting, context.Canceled)
 		synctest.Wait()
 		select {
-		case <-taken:
-			t.Fatal("a message of a running batch was given up")
+		case err := <-taken:
+			t.Fatal("a message of a running batch was given up", err)
 		default:
 		}
 		close(gate)

@@ -35,7 +35,7 @@ type Span struct {
 }
 
 // w3c reads and writes traceparent and tracestate.
-var w3c propagation.TraceContext
+var w3c propagation.TraceContext //nolint:gochecknoglobals // it has no state
 
 // Requests takes up the trace context of requests, so that the events that next
 // hands on with the values of a request's context belong to it.

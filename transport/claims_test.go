@@ -22,7 +22,7 @@ func TestAckAfterTheClaimEnded(t *testing.T) {
 	require.NoError(t, err)
 	old := []*message.Message{receive(t, ch), receive(t, ch)}
 	cancel()
-	ended(t, old[1].Context())
+	ended(old[1].Context(), t)
 	ch = subscribe(t, g, topic) // waits until the old view has ended
 	for _, m := range old {
 		m.Ack()

@@ -47,7 +47,7 @@ func TestRebalanceWithAMessageInFlight(t *testing.T) {
 	again := receive(t, subscribe(t, second, topic))
 	was := held[string(again.Payload)]
 	require.NotNil(t, was)
-	ended(t, was.Context())
+	ended(was.Context(), t)
 	lost := position(t, again).Partition
 	for _, m := range held {
 		if position(t, m).Partition == lost {
@@ -86,7 +86,7 @@ func TestCommitOnClose(t *testing.T) {
 		held[i].Ack()
 	}
 	require.NoError(t, g.Close())
-	ended(t, held[9].Context())
+	ended(held[9].Context(), t)
 
 	next := receive(t, subscribe(t, c.group(t, transport.GroupConfig{}), topic))
 	require.EqualValues(t, 3, position(t, next).Offset, "contiguous acknowledgements are committed, no more")
@@ -326,7 +326,8 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 		}
 	}
 	wg.Add(3)
-	go eat("first", subscribe(t, first, topic))
+	ch := subscribe(t, first, topic)
+	go eat("first", ch)
 	go func() { // all partitions get something all the time
 		defer wg.Done()
 		for i := 0; ; i++ {
@@ -348,7 +349,8 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 		return func() bool { mu.Lock(); defer mu.Unlock(); return len(got[name]) == 4 }
 	}
 	require.Eventually(t, count("first"), patience, 10*time.Millisecond)
-	go eat("second", subscribe(t, second, topic))
+	ch = subscribe(t, second, topic)
+	go eat("second", ch)
 	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(got["second"]) == 2 }, patience, 10*time.Millisecond)
 	require.Never(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(got["second"]) > 2 }, 300*time.Millisecond, 50*time.Millisecond)
 

@@ -3,7 +3,6 @@ package transport_test
 import (
 	"context"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"sync"
@@ -25,7 +24,7 @@ func quietLog() *slog.Logger {
 	if os.Getenv("WEIR_TEST_LOG") != "" {
 		return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	}
-	return slog.New(slog.NewTextHandler(io.Discard, nil))
+	return slog.New(slog.DiscardHandler)
 }
 
 // cluster is where a test works: real or in process, with names of its own.
@@ -165,7 +164,7 @@ func position(t testing.TB, m *message.Message) transport.Position {
 	return p
 }
 
-func ended(t testing.TB, ctx context.Context) {
+func ended(ctx context.Context, t testing.TB) {
 	t.Helper()
 	select {
 	case <-ctx.Done():

@@ -10,7 +10,7 @@ import (
 )
 
 // claimNumber makes the numbers of claims unique in the process.
-var claimNumber atomic.Uint64
+var claimNumber atomic.Uint64 //nolint:gochecknoglobals // numbers of one process, whoever asks
 
 // LastClaim gives the number of the newest claim of the process: those that
 // begin later have larger ones. 0 before the first.

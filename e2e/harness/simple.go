@@ -67,7 +67,7 @@ func Settled(records []model.Record, entities int, state string) error {
 	for e := range entities {
 		r, ok := newest[fmt.Sprint("E", e)]
 		if !ok || StateOf(r) != state {
-			return fmt.Errorf("E%d has %s, want state %s", e, r.Doc, state)
+			return fmt.Errorf("entity E%d has %s, want state %s", e, r.Doc, state)
 		}
 	}
 	return nil

@@ -135,7 +135,7 @@ func (s *story) compile() error {
 	}
 	if s.inspection.MergeError != nil {
 		s.Notes = append(s.Notes, "the source documents do not merge: "+s.inspection.MergeError.Error())
-		return nil
+		return nil //nolint:nilerr // the note has it
 	}
 	s.now, err = s.plan.Preview(s.entity, inbox.Control{Action: inbox.Redecide}, func(keys []store.Key) ([]store.Row, error) {
 		found := make([]store.Row, len(keys))

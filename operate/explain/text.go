@@ -194,7 +194,7 @@ func (x *Explanation) events(p *printer) {
 			p.wrap("  ", "    ", e.Version+": asked for by "+e.Record.Actor+": "+e.Record.Reason)
 		}
 		if e.Record != nil && e.Record.Payload != nil {
-			p.w.WriteString("  " + e.Version + ": " + plain(e.Record.Payload) + "\n") // asked for, so whole
+			fmt.Fprintf(p.w, "  %s: %s\n", e.Version, plain(e.Record.Payload)) // asked for, so whole
 		}
 	}
 }

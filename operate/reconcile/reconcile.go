@@ -238,7 +238,7 @@ func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.H
 	projection := c.Plan.Projections[c.Service.Projection]
 	digest, err := canonicaltree.Sum(h.Doc, projection.Numbers())
 	if err != nil {
-		return false, nil // no JSON any more
+		return false, nil //nolint:nilerr // no JSON any more
 	}
 	if bytes.Equal(change.Hashed(canonicaltree.Scheme, digest), row.Delivered) {
 		return true, nil
@@ -260,7 +260,7 @@ func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.H
 	}
 	view, err := inspected.View(c.Service.Projection)
 	if err != nil || !view.Match || !bytes.Equal(view.Content, row.Delivered) {
-		return true, nil // something newer is under way, or cannot be made
+		return true, nil //nolint:nilerr // something newer is under way, or cannot be made
 	}
 	want, err := canonicaltree.Sum(view.Doc, canonicaltree.Decimal)
 	if err != nil {

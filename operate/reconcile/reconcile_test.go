@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -310,7 +309,7 @@ func TestTargetOutOfOrder(t *testing.T) {
 	w := &world{}
 	_, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: disordered{target{w: w}}, Page: 2})
 	require.Error(t, err)
-	assert.True(t, strings.Contains(err.Error(), "order"), err)
+	assert.ErrorContains(t, err, "order")
 	_, err = Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: broken{target{w: w}}})
 	require.ErrorIs(t, err, errAway)
 }

@@ -201,7 +201,7 @@ func fromRecord(t testing.TB, r *kgo.Record) change.Change {
 		Doc                  json.RawMessage
 	}
 	require.NoError(t, json.Unmarshal(r.Value, &v))
-	require.Equal(t, c, change.Change{Service: v.Service, Entity: v.Entity, Op: v.Op, Version: v.Version, Key: v.Key})
+	require.Equal(t, change.Change{Service: v.Service, Entity: v.Entity, Op: v.Op, Version: v.Version, Key: v.Key}, c)
 	c.Doc = v.Doc
 	return c
 }

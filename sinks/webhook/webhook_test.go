@@ -219,7 +219,7 @@ func TestStatuses(t *testing.T) {
 	for _, status = range slices.Sorted(maps.Keys(want)) {
 		failed, err := write(t, s, upsert("a", 1))
 		e := failed[0]
-		require.Equal(t, want[status], outcome{e.Class, e.Ambiguous}, "%d: %v", status, err)
+		require.Equal(t, want[status], outcome{e.Class, e.Ambiguous}, "%d: %v", status, err) //nolint:testifylint // want is a table
 		require.ErrorContains(t, err, fmt.Sprint(status))
 		require.Equal(t, e.Class == sinks.Pause, e.Hint != "", "%d: a pause says what to do", status)
 	}

@@ -2,7 +2,6 @@ package outbox_test
 
 import (
 	"context"
-	"errors"
 	"net/url"
 	"testing"
 	"time"
@@ -123,7 +122,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
 	require.False(t, r.source.Drained())
 	var setup *outbox.SetupError
-	require.False(t, errors.As(r.source.Failing(), &setup))
+	require.NotErrorAs(t, r.source.Failing(), &setup)
 
 	server.Start()
 	for range 2 {

@@ -144,7 +144,7 @@ func (t *taker) rest(ctx context.Context) error {
 		case t.conn.Conn().IsClosed():
 			return fmt.Errorf("waiting for a notification: %w", err)
 		case err != nil:
-			return nil // the time is over
+			return nil //nolint:nilerr // the time is over
 		}
 	}
 }
@@ -255,7 +255,7 @@ func (h *hand) track() {
 		context.AfterFunc(late, func() { t.Stop() })
 	})()
 	for f := range h.inFlight {
-		if h.follow(f.msg, late) {
+		if h.follow(late, f.msg) {
 			h.durable = append(h.durable, f.id)
 		}
 		h.t.s.room.Release(f.room)
@@ -263,7 +263,7 @@ func (h *hand) track() {
 }
 
 // follow waits for one message, and tells whether its event is durable.
-func (h *hand) follow(m *message.Message, late context.Context) bool {
+func (h *hand) follow(late context.Context, m *message.Message) bool {
 	for m != nil {
 		select {
 		case <-m.Acked():

@@ -1,6 +1,7 @@
 package edge_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -26,7 +27,7 @@ func absentMember(t *testing.T, client *kgo.Client, group, topic string) (leave 
 	join.Protocols = append(join.Protocols, protocol)
 	resp, err := join.RequestWith(t.Context(), client)
 	require.NoError(t, err)
-	if kerr.ErrorForCode(resp.ErrorCode) == kerr.MemberIDRequired {
+	if errors.Is(kerr.ErrorForCode(resp.ErrorCode), kerr.MemberIDRequired) {
 		join.MemberID = resp.MemberID
 		resp, err = join.RequestWith(t.Context(), client)
 		require.NoError(t, err)

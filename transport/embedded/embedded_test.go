@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -39,7 +38,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-func quietLog() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // write appends numbers and prints each after its acknowledgement.
 func write(dir string) error {
@@ -192,7 +191,7 @@ func TestRetentionBoundsTheDisk(t *testing.T) {
 		var size int64
 		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
 			if err != nil || d.IsDir() {
-				return nil // files go while we walk
+				return nil //nolint:nilerr // files go while we walk
 			}
 			if info, err := d.Info(); err == nil {
 				size += info.Size()
