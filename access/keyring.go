@@ -102,6 +102,14 @@ func read(path string) (map[string]entry, error) {
 	return all, nil
 }
 
+// Refresh reads the file again if it has changed, so that a wrong one is noticed
+// also while nobody asks.
+func (k *Keyring) Refresh() {
+	if k.tokens != nil {
+		k.tokens.Get()
+	}
+}
+
 // Authenticate gives the principal behind a request, or ErrUnauthenticated. It
 // looks at headers only. A token that is unknown, wrong, expired or not valid
 // yet takes the same work.

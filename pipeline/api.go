@@ -73,12 +73,13 @@ func (p *Pipeline) newAPI() *frontdoor.Server {
 }
 
 // takes gives why no requests can be taken now. What keeps only the stage of
-// decisions from its work does not: the inbox holds what it has not decided yet.
+// decisions from its work does not, since the inbox holds what it has not decided
+// yet, nor does a source that is not the callers'.
 func (p *Pipeline) takes() error {
 	if !p.health.started.Load() {
 		return errors.New("starting")
 	}
-	if reason, err := p.blocked(); err != nil && reason != blockedHalted {
+	if reason, err := p.blocked(); err != nil && reason != blockedHalted && reason != blockedSource {
 		return err
 	}
 	return nil

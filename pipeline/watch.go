@@ -184,6 +184,9 @@ func (p *Pipeline) look(running context.Context) {
 	if now, active, err := p.activeNow(ctx); err == nil {
 		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.plan.Fingerprint))
 	}
+	if p.keys != nil {
+		p.keys.Refresh()
+	}
 	p.gauges.ready.Set(0)
 	if p.Ready() == nil {
 		p.gauges.ready.Set(1)
