@@ -137,19 +137,6 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 	return c, r.b, nil
 }
 
-// DecodeAll reads changes until b is used up.
-func DecodeAll(b []byte) ([]Change, error) {
-	var all []Change
-	for len(b) > 0 {
-		c, rest, err := Decode(b)
-		if err != nil {
-			return nil, fmt.Errorf("change %d: %w", len(all), err)
-		}
-		all, b = append(all, c), rest
-	}
-	return all, nil
-}
-
 // reader cuts fields off the front of b; after the first failure every
 // further read gives zero values.
 type reader struct {

@@ -122,24 +122,6 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	return step, nil
 }
 
-// Document gives the merged document of an entity as it is now; nil when it
-// is not complete or does not exist.
-func (s *Simulator) Document(entity string) ([]byte, error) {
-	e, ok := s.entities[entity]
-	if !ok {
-		return nil, nil
-	}
-	ev, err := newEvaluation(s.plan, e)
-	if err != nil {
-		return nil, err
-	}
-	doc, present, err := ev.view()
-	if err != nil || !present {
-		return nil, err
-	}
-	return doc.Raw(), nil
-}
-
 // String is for messages of tests.
 func (s Step) String() string {
 	return fmt.Sprintf("%s: sent %d, held back %v, pruned %v", s.Outcome, len(s.Sent), s.Held, s.Pruned)

@@ -28,9 +28,12 @@ func collect(t *testing.T, s store.Store, logs [][]entry, inbox [][]input) histo
 	for n, f := range found {
 		require.EqualValues(t, len(inbox[n]), f.NextOffset, "the inbox is decided")
 		for _, b := range f.Outbox {
-			changes, err := change.DecodeAll(b.Changes)
-			require.NoError(t, err)
-			rest = append(rest, changes...)
+			for left := b.Changes; len(left) > 0; {
+				var c change.Change
+				c, left, err = change.Decode(left)
+				require.NoError(t, err)
+				rest = append(rest, c)
+			}
 		}
 	}
 	h, err := assemble(logs, inbox, rest)
