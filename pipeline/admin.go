@@ -9,8 +9,8 @@ import (
 	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/frontdoor"
-	"github.com/seed-86dfc502/weir/sources"
 )
 
 // serve starts a listener and gives its address and the function that ends it.
@@ -49,7 +49,7 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 		if err := p.Ready(); err != nil {
 			// The reason may name servers: it is for those who may ask.
 			w.WriteHeader(http.StatusServiceUnavailable)
-			if sources.Authorized(r, a.Token.Reveal()) {
+			if access.Authorized(r, a.Token.Reveal()) {
 				_, _ = fmt.Fprintln(w, "not ready:", err)
 			}
 			return
@@ -58,7 +58,7 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	})
 	guarded := func(path string, h http.Handler) {
 		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			if !sources.Authorized(r, a.Token.Reveal()) {
+			if !access.Authorized(r, a.Token.Reveal()) {
 				w.Header().Set("WWW-Authenticate", "Bearer")
 				http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
 				return

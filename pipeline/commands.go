@@ -16,8 +16,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/sources"
 )
 
 // Command is a command line that another process asks this one to run, because
@@ -191,7 +191,7 @@ func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
 // mayCommand tells whether a request has one of the tokens, and answers it if not.
 func (p *Pipeline) mayCommand(w http.ResponseWriter, r *http.Request) bool {
 	configured := p.cfg.Admin.Token.Reveal()
-	known := p.commands.token != "" && sources.Authorized(r, p.commands.token) || configured != "" && sources.Authorized(r, configured)
+	known := p.commands.token != "" && access.Authorized(r, p.commands.token) || configured != "" && access.Authorized(r, configured)
 	if !known {
 		w.Header().Set("WWW-Authenticate", "Bearer")
 		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
