@@ -209,7 +209,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb access.Verb)
 	if wait := reservation.Delay(); wait > 0 {
 		reservation.Cancel()
 		hangUp(w, r)
-		retryAfter(w, wait)
+		RetryAfter(w, wait)
 		problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("a token may send %d requests per second", s.opt.Rate)})
 		return who, false
 	}
@@ -326,7 +326,7 @@ func NotFound(w http.ResponseWriter, detail string) {
 
 // Unavailable answers 503: the request may be sent again after a while.
 func Unavailable(w http.ResponseWriter, after time.Duration, detail string) {
-	retryAfter(w, after)
+	RetryAfter(w, after)
 	problem.Write(w, problem.Problem{Status: http.StatusServiceUnavailable, Detail: detail})
 }
 
@@ -340,7 +340,8 @@ func tooLarge(w http.ResponseWriter) {
 	problem.Write(w, problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the request is larger than the limit"})
 }
 
-func retryAfter(w http.ResponseWriter, d time.Duration) {
+// RetryAfter says in whole seconds when to come again, at least one.
+func RetryAfter(w http.ResponseWriter, d time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
 }
 

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"strconv"
 	"time"
 
 	"github.com/seed-86dfc502/weir/access"
@@ -289,12 +288,9 @@ func unavailable(why string) problem.Problem {
 	return problem.Problem{Type: problem.Kind("not-decided"), Title: "Not decided", Status: http.StatusServiceUnavailable, Detail: why + "; send the request again"}
 }
 
-// retryAfter is how long a caller waits that is told to come again.
-const retryAfter = time.Second
-
 func write(w http.ResponseWriter, p *problem.Problem) {
 	if p.Status == http.StatusServiceUnavailable {
-		w.Header().Set("Retry-After", strconv.Itoa(int(retryAfter.Seconds())))
+		frontdoor.RetryAfter(w, time.Second)
 	}
 	problem.Write(w, *p)
 }

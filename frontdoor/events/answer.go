@@ -4,11 +4,10 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"math"
 	"net/http"
-	"strconv"
 	"time"
 
+	"github.com/seed-86dfc502/weir/frontdoor"
 	"github.com/seed-86dfc502/weir/frontdoor/problem"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
@@ -85,7 +84,7 @@ func conflict(w http.ResponseWriter, given, stored [32]byte) {
 }
 
 func busy(w http.ResponseWriter, wait time.Duration) {
-	retryAfter(w, wait)
+	frontdoor.RetryAfter(w, wait)
 	problem.Write(w, problem.Problem{
 		Type: problem.Kind("key-busy"), Title: "The key is busy", Status: http.StatusConflict,
 		Detail: "another request with this key is under way; send it again later for its answer",
@@ -93,7 +92,7 @@ func busy(w http.ResponseWriter, wait time.Duration) {
 }
 
 func unavailable(w http.ResponseWriter, format string, args ...any) {
-	retryAfter(w, time.Second)
+	frontdoor.RetryAfter(w, time.Second)
 	problem.Write(w, problem.Problem{
 		Type: problem.Kind("not-durable"), Title: "Not durable yet", Status: http.StatusServiceUnavailable,
 		Detail: fmt.Sprintf(format, args...) + "; send the request again",
@@ -102,9 +101,4 @@ func unavailable(w http.ResponseWriter, format string, args ...any) {
 
 func refuse(w http.ResponseWriter, status int, detail string) {
 	problem.Write(w, problem.Problem{Status: status, Detail: detail})
-}
-
-// retryAfter says in whole seconds when to come again, at least one.
-func retryAfter(w http.ResponseWriter, d time.Duration) {
-	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
 }
