@@ -3,15 +3,17 @@ package edge
 import (
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/IBM/sarama"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// saramaConfig gives how brokers are reached.
+// saramaConfig gives what subscriber and publisher have in common. Each takes
+// a config of its own: the publisher's idempotence settings would slow the
+// subscriber down.
 func saramaConfig(cfg transport.Config) (*sarama.Config, error) {
 	if len(cfg.Brokers) == 0 {
 		return nil, errors.New("kafka: no brokers configured")
@@ -47,9 +49,24 @@ func saramaConfig(cfg transport.Config) (*sarama.Config, error) {
 	return c, nil
 }
 
-func logger(cfg transport.Config) *slog.Logger {
-	if cfg.Logger == nil {
-		return slog.Default()
-	}
-	return cfg.Logger
+// murmur2 partitions as every other Kafka client does, so that a key's records
+// meet those of other producers.
+type murmur2 struct{ of kgo.TopicPartitioner }
+
+func newMurmur2(topic string) sarama.Partitioner {
+	return murmur2{kgo.StickyKeyPartitioner(nil).ForTopic(topic)}
 }
+
+func (p murmur2) Partition(m *sarama.ProducerMessage, n int32) (int32, error) {
+	r := kgo.Record{Topic: m.Topic}
+	if m.Key != nil {
+		key, err := m.Key.Encode()
+		if err != nil {
+			return 0, err
+		}
+		r.Key = key
+	}
+	return int32(p.of.Partition(&r, int(n))), nil
+}
+
+func (murmur2) RequiresConsistency() bool { return true }

@@ -1,4 +1,0 @@
-package edge
-
-// SaramaConfig lets tests reach brokers as subscribers do.
-var SaramaConfig = saramaConfig
