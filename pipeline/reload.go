@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
-	"os/user"
 	"reflect"
 	"slices"
 	"strings"
@@ -182,19 +180,7 @@ func (p *Pipeline) auditReload(ctx context.Context, r Reloaded) error {
 	if err != nil {
 		return err
 	}
-	return p.store.AddAudits(ctx, []store.Audit{{Actor: processUser(), Action: "reload", Detail: detail}})
-}
-
-// processUser names the user that the process runs as, and its machine.
-func processUser() string {
-	name, host := "unknown", "unknown"
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	if h, err := os.Hostname(); err == nil {
-		host = h
-	}
-	return name + "@" + host
+	return p.store.AddAudits(ctx, []store.Audit{{Actor: Actor(), Action: "reload", Detail: detail}})
 }
 
 // switchTo activates the new settings and tells the stages.

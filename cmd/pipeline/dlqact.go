@@ -14,6 +14,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -235,7 +236,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 			}
 			// The store alone is enough, and two processes may have it open.
 			return a.withStore(ctx, func(s store.Operator) error {
-				env := &operate.Env{Store: s, Actor: actor()}
+				env := &operate.Env{Store: s, Actor: pipeline.Actor()}
 				n, err := env.DiscardLetters(ctx, l, f.reason)
 				if err != nil {
 					return err
@@ -274,7 +275,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 				return &usageError{errors.New("there is no terminal for an editor: name the new payload by --file, or --file - for standard input")}
 			}
 			return a.withStore(ctx, func(s store.Operator) error {
-				env := &operate.Env{Store: s, Actor: actor()}
+				env := &operate.Env{Store: s, Actor: pipeline.Actor()}
 				l, err := env.Editable(ctx, id)
 				if err != nil {
 					return err

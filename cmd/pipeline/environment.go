@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"os/user"
 	"slices"
 	"strings"
 	"time"
@@ -96,7 +95,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 	if err != nil {
 		return errors.Join(err, tools.Close())
 	}
-	env.Actor = actor()
+	env.Actor = pipeline.Actor()
 	if pipeline.IsEmbedded(cfg) {
 		env.Decide = tools.DecideUntilIdle
 	}
@@ -146,7 +145,7 @@ func (w afterProgress) Write(b []byte) (int, error) {
 
 // forward hands the command line to the process that has the data folder open.
 func (a *app) forward(ctx context.Context, running *pipeline.Running, input string) error {
-	c := pipeline.Command{Args: a.args, Actor: actor(), Terminal: a.terminal()}
+	c := pipeline.Command{Args: a.args, Actor: pipeline.Actor(), Terminal: a.terminal()}
 	if input != "" {
 		r, err := a.open(input)
 		if err != nil {
@@ -223,19 +222,6 @@ func isTerminal(stream any) bool {
 	}
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
-}
-
-// actor is who asks, for the audit: the operating system's user at its host.
-func actor() string {
-	name := os.Getenv("USER")
-	if u, err := user.Current(); err == nil {
-		name = u.Username
-	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "unknown"
-	}
-	return name + "@" + host
 }
 
 // progressOf shows how far an action is while somebody watches, at most some

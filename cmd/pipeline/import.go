@@ -69,7 +69,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 		return wrong(fmt.Errorf("source %s finds the entity in a column of its table, which a file has not: import into another source", f.source))
 	}
 	x := imports.File{
-		Tenant: f.tenant, Source: f.source, Format: imports.FormatOf(path), Name: f.name, Actor: actor(),
+		Tenant: f.tenant, Source: f.source, Format: imports.FormatOf(path), Name: f.name, Actor: pipeline.Actor(),
 		MaxRow: int(source.MaxEvent), MaxSize: int64(cfg.API.MaxImport),
 		Options: imports.Options{Delimiter: f.delimiter, EmptyNull: f.emptyNull},
 	}
