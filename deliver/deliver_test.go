@@ -217,22 +217,32 @@ func (f *fixture) hand(changes ...change.Change) []<-chan error {
 	return results
 }
 
+// waitedFor tells when somebody waits for the end of a context: Handle does when
+// its message lies in the queue.
+type waitedFor struct {
+	context.Context
+	waits func()
+}
+
+func (w waitedFor) Done() <-chan struct{} { w.waits(); return w.Context.Done() }
+
 func (f *fixture) raw(payloads ...[]byte) func(func(<-chan error) bool) {
 	first := f.seq
 	f.seq += uint64(len(payloads))
 	results := make([]chan error, len(payloads))
-	started := make(chan struct{}, len(payloads))
+	queued := make(chan struct{}, len(payloads))
 	submit := func(i int) {
 		results[i] = make(chan error, 1)
 		m := message.NewMessage(fmt.Sprint(i), payloads[i])
-		m.SetContext(transport.WithPosition(context.Background(), transport.Position{
+		waits := sync.OnceFunc(func() { queued <- struct{}{} })
+		m.SetContext(waitedFor{transport.WithPosition(context.Background(), transport.Position{
 			Topic: "changes", TopicID: "id", Offset: int64(first) + int64(i), Claim: 1, Seq: first + uint64(i),
-		}))
-		go func() { started <- struct{}{}; results[i] <- f.d.Handle(m) }()
+		}), waits})
+		go func() { results[i] <- f.d.Handle(m); waits() }()
 	}
 	for i := len(payloads) - 1; i >= 0; i-- {
 		submit(i)
-		<-started
+		<-queued
 	}
 	return func(yield func(<-chan error) bool) {
 		for _, r := range results {
