@@ -26,4 +26,6 @@
 //
 // [Config.Fingerprint] identifies everything that decisions depend on. Two
 // configurations with the same fingerprint decide alike, wherever they send to.
+// [Config.Identity] adds what else a customer gets by them, which is what processes
+// have to agree about.
 package config

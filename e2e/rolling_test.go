@@ -303,6 +303,13 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 // what the new one decided: it knows nothing of the new column, and nobody would
 // fill it afterwards.
 func TestOldProcessDoesNotWriteNewChanges(t *testing.T) {
+	const grade = ", grade: grade"
+	t.Run("the view and the table differ", func(t *testing.T) { oldDoesNotWriteNew(t, "", grade) })
+	t.Run("the table alone differs", func(t *testing.T) { oldDoesNotWriteNew(t, grade, grade) })
+}
+
+// oldDoesNotWriteNew takes what the old and the new view have more than a state.
+func oldDoesNotWriteNew(t *testing.T, before, after string) {
 	const entities = 40
 	c := harness.NewCluster(t)
 	revision := func(more, column string) string {
@@ -312,7 +319,7 @@ func TestOldProcessDoesNotWriteNewChanges(t *testing.T) {
       current: {postgres: {url: %q, table: current, columns: {state: {type: text, path: state}%s}}}
 `, more, c.Target, column)
 	}
-	p := rolling(t, c, map[string]string{"old": revision("", ""), "new": revision(", grade: grade", ", grade: {type: text, path: grade}")})
+	p := rolling(t, c, map[string]string{"old": revision(before, ""), "new": revision(after, ", grade: {type: text, path: grade}")})
 	say := func(state string) {
 		var all []*kgo.Record
 		for e := range entities {

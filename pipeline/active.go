@@ -65,7 +65,7 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 			if !reloaded && (err != nil || active.Number == revision) {
 				continue // without the store nothing is known, and nothing is decided either
 			}
-			if !renews && bytes.Equal(active.Fingerprint, now.plan.Fingerprint) {
+			if !renews && bytes.Equal(active.Fingerprint, now.identity) {
 				revision = active.Number
 				continue
 			}

@@ -140,15 +140,16 @@ func (p *Pipeline) awaitRevision(ctx context.Context) (store.Revision, bool) {
 	tick := time.NewTicker(2 * time.Second)
 	defer tick.Stop()
 	for {
-		own := p.plan()
+		now := p.now.Load()
+		own := now.plan
 		active, err := p.store.Active(ctx)
 		if err == nil && active.Number < own.Revision {
 			// Not by force: a configuration that came since then stays.
-			if active, err = p.store.Activate(ctx, own.Fingerprint, false); err == nil {
+			if active, err = p.store.Activate(ctx, now.identity, false); err == nil {
 				p.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
 			}
 		}
-		if err == nil && bytes.Equal(active.Fingerprint, own.Fingerprint) {
+		if err == nil && bytes.Equal(active.Fingerprint, now.identity) {
 			return active, true
 		}
 		select {

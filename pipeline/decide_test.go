@@ -24,7 +24,7 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	}
 	process := func(fingerprint string, revision int64) *Pipeline {
 		p := &Pipeline{store: s, log: slog.New(slog.DiscardHandler)}
-		p.now.Store(newSettings(nil, &dam.Plan{Fingerprint: []byte(fingerprint), Revision: revision}))
+		p.now.Store(newSettings(nil, &dam.Plan{Revision: revision}, []byte(fingerprint)))
 		return p
 	}
 	activate("older")

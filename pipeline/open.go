@@ -378,8 +378,8 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	fingerprint := p.cfg.Fingerprint()
-	revision, err := p.store.Activate(ctx, fingerprint[:], p.opt.Activate)
+	identity := p.cfg.Identity()
+	revision, err := p.store.Activate(ctx, identity, p.opt.Activate)
 	if errors.Is(err, store.ErrSuperseded) {
 		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
 	}
@@ -390,7 +390,7 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.now.Store(newSettings(p.cfg, plan))
+	p.now.Store(newSettings(p.cfg, plan, identity))
 	return nil
 }
 

@@ -20,6 +20,7 @@ import (
 type settings struct {
 	cfg      *config.Config
 	plan     *dam.Plan
+	identity []byte        // of cfg
 	replaced chan struct{} // closed when a reload has replaced these settings
 
 	// adopted is done when the stages of this process work under them.
@@ -27,8 +28,8 @@ type settings struct {
 	decides, delivers sync.Once
 }
 
-func newSettings(c *config.Config, plan *dam.Plan) *settings {
-	s := &settings{cfg: c, plan: plan, replaced: make(chan struct{})}
+func newSettings(c *config.Config, plan *dam.Plan, identity []byte) *settings {
+	s := &settings{cfg: c, plan: plan, identity: identity, replaced: make(chan struct{})}
 	s.adopted.Add(2)
 	return s
 }
@@ -140,8 +141,8 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 	if err != nil {
 		return Reloaded{}, fmt.Errorf("store: %w", err)
 	}
-	fingerprint := next.Fingerprint()
-	if reflect.DeepEqual(settled(old.cfg), settled(next)) && slices.Equal(active.Fingerprint, fingerprint[:]) {
+	identity := next.Identity()
+	if reflect.DeepEqual(settled(old.cfg), settled(next)) && slices.Equal(active.Fingerprint, identity) {
 		r.Revision = active.Number
 		return r, nil
 	}
@@ -160,7 +161,7 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 	if err := p.admin.EnsureTopics(ctx, p.topicSpecs(next)); err != nil {
 		return Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
-	now := newSettings(next, plan)
+	now := newSettings(next, plan, identity)
 	if err := p.switchTo(ctx, old, now, rollBack); err != nil {
 		return Reloaded{}, err
 	}
@@ -187,7 +188,7 @@ func (p *Pipeline) auditReload(ctx context.Context, r Reloaded) error {
 func (p *Pipeline) switchTo(ctx context.Context, old, now *settings, rollBack bool) error {
 	p.activation.Lock()
 	defer p.activation.Unlock()
-	revision, err := p.store.Activate(ctx, now.plan.Fingerprint, rollBack)
+	revision, err := p.store.Activate(ctx, now.identity, rollBack)
 	if errors.Is(err, store.ErrSuperseded) {
 		return &ReloadRefused{fmt.Errorf("this configuration was replaced by a later one; pipeline reload --activate goes back to it: %w", err)}
 	}

@@ -78,8 +78,7 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	fingerprint := p.cfg.Fingerprint()
-	if !bytes.Equal(active.Fingerprint, fingerprint[:]) {
+	if !p.cfg.DecidesLike(active.Fingerprint) {
 		return fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
 	numbers, err := p.store.Services(ctx, serviceNames(p.cfg))
@@ -90,7 +89,7 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.now.Store(newSettings(p.cfg, plan))
+	p.now.Store(newSettings(p.cfg, plan, p.cfg.Identity()))
 	return nil
 }
 
@@ -101,7 +100,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	if !bytes.Equal(active.Fingerprint, p.plan().Fingerprint) {
+	if !bytes.HasPrefix(active.Fingerprint, p.plan().Fingerprint) {
 		return nil, fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
 	kinds, err := p.sinkKinds()

@@ -182,7 +182,7 @@ func (p *Pipeline) look(running context.Context) {
 		p.health.storeDown.Store(&err)
 	}
 	if now, active, err := p.activeNow(ctx); err == nil {
-		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.plan.Fingerprint))
+		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.identity))
 	}
 	if p.keys != nil {
 		p.keys.Refresh()

@@ -111,7 +111,7 @@ func (a *app) mustBeActive(ctx context.Context, cfg *config.Config) error {
 		} else if err != nil {
 			return fmt.Errorf("store: %w", err)
 		}
-		if fingerprint := cfg.Fingerprint(); !bytes.Equal(active.Fingerprint, fingerprint[:]) {
+		if !cfg.DecidesLike(active.Fingerprint) {
 			return fmt.Errorf("%s: %w", cfg.File, pipeline.ErrNotActive)
 		}
 		return nil

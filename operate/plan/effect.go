@@ -5,7 +5,8 @@ import "encoding/json"
 // Effect is what a candidate would do; its JSON form is what the command
 // prints with --json.
 type Effect struct {
-	// Active: the candidate is the active configuration already.
+	// Active: the candidate decides as the active configuration does. Where sinks
+	// send to is no part of that.
 	Active bool `json:"active"`
 	// Compared: the configuration that samples are compared with was given.
 	Compared bool  `json:"compared"`

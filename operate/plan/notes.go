@@ -1,7 +1,6 @@
 package plan
 
 import (
-	"bytes"
 	"fmt"
 	"slices"
 	"strings"
@@ -16,7 +15,7 @@ func (c *computation) note(active store.Revision) {
 		c.effect.Notes = append(c.effect.Notes, fmt.Sprintf(format, args...))
 	}
 	if c.effect.Active {
-		say("The candidate is the active configuration: what would be sent is what is on its way to it anyway (services reset, or entities not yet moved to it).")
+		say("The candidate decides as the active configuration does, wherever each of them sends to: what would be sent is what is on its way to it anyway (services reset, or entities not yet moved to it).")
 	}
 	old := c.in.Against
 	if old == nil {
@@ -25,8 +24,7 @@ func (c *computation) note(active store.Revision) {
 		}
 		return
 	}
-	fingerprint := old.Fingerprint()
-	if !bytes.Equal(active.Fingerprint, fingerprint[:]) {
+	if !old.DecidesLike(active.Fingerprint) {
 		say("The configuration that is compared with is not the active one, so differences may not be those that customers would see.")
 	}
 	for i := range c.in.Candidate.Sources {

@@ -64,8 +64,7 @@ func Compute(ctx context.Context, in Input) (*Effect, error) {
 		return nil, err
 	}
 	c := &computation{in: in, effect: &Effect{Compared: in.Against != nil}, known: known, numbers: maps.Clone(known), services: map[string]*Service{}}
-	fingerprint := in.Candidate.Fingerprint()
-	c.effect.Active = bytes.Equal(active.Fingerprint, fingerprint[:])
+	c.effect.Active = in.Candidate.DecidesLike(active.Fingerprint)
 	if err := c.prepare(active); err != nil {
 		return nil, err
 	}

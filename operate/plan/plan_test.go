@@ -290,7 +290,7 @@ func TestNotes(t *testing.T) {
 	require.Contains(t, notes(s.active, "  registry:", "  register:"), "Source register is new")
 	require.Contains(t, notes(s.active, "  registry:", "  register:"), "Source registry is gone")
 	require.Contains(t, notes(load(t, "level: level", "level: weight")), "is not the active one")
-	require.Contains(t, notes(nil), "is the active configuration")
+	require.Contains(t, notes(nil), "decides as the active configuration does")
 }
 
 // Memory is bounded by a page: so many entities and rows at a time, however
