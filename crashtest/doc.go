@@ -8,6 +8,10 @@
 // started again and runs until it is idle; and a comparison of every sink with
 // e2e/model. A point that is not passed fails the test.
 //
+// There are two kinds of world. In one the sources are files, or topics of
+// Kafka. In the other, with a door, the same events are posted, imported from
+// files, and written into an outbox table by clients that go on after a kill.
+//
 // Four things are counted per sink, all of which must be zero:
 //
 //   - lost: a change (of a log sink) or an entity (of a state sink) that is not there
@@ -15,7 +19,8 @@
 //   - stale: a content that is not the one of its version, or not the newest
 //   - out of order: a change behind a newer one of the same entity
 //
-// go test runs every point once; with -crash.full also later passings and every
-// sink's own delivery points, and -crash.table FILE writes the table into a
+// go test runs every point once, those of the door on one store in turn; with
+// -crash.full also later passings, both stores and every sink's own delivery
+// points, and -crash.table FILE writes the table into a
 // page. `make crash` does both.
 package crashtest

@@ -12,4 +12,11 @@ var (
 	table = flag.String("crash.table", "", "write the table to this file")
 )
 
-func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
+func TestMain(m *testing.M) {
+	// A world mostly waits: for leases, and for groups to know that a member
+	// died. What the command line says holds.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	harness.Main(m, "-tags", "crash")
+}

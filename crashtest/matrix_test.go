@@ -1,11 +1,15 @@
 package crashtest
 
 import (
+	"bytes"
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -48,6 +52,8 @@ func places(on, point string) []string {
 type cell struct {
 	on, point, place string
 	nth              int
+	// door is where the events come by HTTP, in files to import, and in a table.
+	door bool
 	// command is what an operator asks for when the pipeline has drained and
 	// stopped; it is what dies. Empty: the pipeline dies.
 	command []string
@@ -72,8 +78,8 @@ func (c cell) first() string {
 }
 
 // matrix gives the cells. usual is how often each point is passed in a run
-// without a kill.
-func matrix(on string, usual map[string]int) []cell {
+// without a kill, door the same of a world with a door.
+func matrix(on string, usual, door map[string]int) []cell {
 	var all []cell
 	for i, point := range crash.Points() {
 		at := places(on, point)
@@ -98,11 +104,8 @@ func matrix(on string, usual map[string]int) []cell {
 			}
 		}
 	}
-	return append(all, operatorCells(on)...)
+	return append(append(all, operatorCells(on)...), doorCells(on, door)...)
 }
-
-// points are the rows of the table.
-func points() []string { return append(crash.Points(), crash.OperatorPoints()...) }
 
 // results collects the tallies of all cells.
 type results struct {
@@ -130,7 +133,7 @@ func (r *results) add(c cell, found map[string]tally) {
 func (r *results) table() string {
 	var b strings.Builder
 	b.WriteString("| point | kills on PostgreSQL | kills on SQLite | ClickHouse | PostgreSQL upsert | PostgreSQL append | webhook | Kafka | file |\n|" + strings.Repeat(" --- |", 9) + "\n")
-	for _, point := range points() {
+	for _, point := range crash.All() {
 		if r.kills[point] == nil {
 			continue
 		}
@@ -143,28 +146,53 @@ func (r *results) table() string {
 	return b.String()
 }
 
+// state says in a sentence which run the table is of.
+func (r *results) state(t testing.TB) string {
+	commit, err := exec.CommandContext(t.Context(), "git", "rev-parse", "--short", "HEAD").Output()
+	require.NoError(t, err)
+	kills := 0
+	for _, stores := range r.kills {
+		kills += stores[onPostgres] + stores[onSQLite]
+	}
+	return fmt.Sprintf("Run on %s at commit %s: %d kills.", time.Now().UTC().Format(time.DateOnly), bytes.TrimSpace(commit), kills)
+}
+
 // tableMark stands in the page where the table begins; it is the last thing there.
 const tableMark = "<!-- make crash writes the table below -->"
 
-// usual runs the pipeline without a kill: all must be zero then too.
-func usual(t *testing.T, on string) map[string]int {
-	w := newWorld(t, on)
-	e := w.run("")
-	require.Zero(t, e.code, harness.Tail(e.log, 60))
+// usual lets a world without a kill run, and gives how often each point was
+// passed, by its name and by "name place". All must be zero then too.
+func usual(w *world, run func(crash string) end) map[string]int {
+	e := run("")
+	require.Zero(w.t, e.code, harness.Tail(e.log, 60))
+	w.drain()
 	for sink, found := range w.compare() {
-		require.True(t, found.zero(), "%s: %s", sink, strings.Join(found.notes, "; "))
+		require.True(w.t, found.zero(), "%s: %s", sink, strings.Join(found.notes, "; "))
 	}
 	passed := map[string]int{}
 	for _, p := range e.passed {
 		name, _, _ := strings.Cut(p, " ")
 		passed[name]++
+		passed[p]++
 	}
 	return passed
 }
 
+// world makes a fresh world for a cell.
+func (c cell) world(t testing.TB) *world {
+	if !c.door {
+		return newWorld(t, c.on)
+	}
+	after := "delete"
+	if (c.on == onSQLite) == (c.nth == 1) {
+		after = "mark"
+	}
+	return newDoor(t, c.on, after)
+}
+
 // run makes one kill and gives what is wrong afterwards.
 func (c cell) run(t *testing.T) map[string]tally {
-	w := newWorld(t, c.on)
+	w := c.world(t)
 	if c.command != nil {
 		return c.operate(w)
 	}
@@ -175,13 +203,17 @@ func (c cell) run(t *testing.T) map[string]tally {
 	for nth := c.nth; ; nth = (nth + 1) / 2 {
 		// How often a point is passed depends on how the batches fall. A run
 		// that ended before the wanted passing is repeated in a fresh world.
-		e := w.run(c.spec(nth))
+		run := w.run
+		if c.door {
+			run = w.serve
+		}
+		e := run(c.spec(nth))
 		if e.diedAt(c.point) {
 			break
 		}
 		require.Zero(t, e.code, "it ended by itself before %s\n%s", c.spec(nth), harness.Tail(e.log, 60))
 		require.Greater(t, nth, 1, "%s is never passed", c.spec(nth))
-		w = newWorld(t, c.on)
+		w = c.world(t)
 	}
 	w.drain()
 	return w.compare()
@@ -195,8 +227,14 @@ func TestCrashMatrix(t *testing.T) {
 		for _, on := range []string{onPostgres, onSQLite} {
 			t.Run(on, func(t *testing.T) {
 				t.Parallel()
-				for _, c := range matrix(on, usual(t, on)) {
-					t.Run(strings.Join(append(c.command, c.spec(c.nth)), " "), func(t *testing.T) {
+				w := newWorld(t, on)
+				passed, door := usual(w, w.run), map[string]int(nil)
+				if *full {
+					w := newDoor(t, on, "delete")
+					door = usual(w, w.serve)
+				}
+				for _, c := range matrix(on, passed, door) {
+					t.Run(strings.Join(append(slices.Clone(c.command), c.spec(c.nth)), " "), func(t *testing.T) {
 						t.Parallel()
 						found := c.run(t)
 						r.add(c, found)
@@ -213,7 +251,7 @@ func TestCrashMatrix(t *testing.T) {
 	if t.Failed() && len(r.kills) == 0 {
 		return
 	}
-	for _, point := range points() {
+	for _, point := range crash.All() {
 		if r.kills[point] == nil {
 			t.Errorf("%s: no kill", point)
 		}
@@ -225,6 +263,6 @@ func TestCrashMatrix(t *testing.T) {
 		require.NoError(t, err)
 		above, _, ok := strings.Cut(string(page), tableMark)
 		require.True(t, ok, "%s has no line %s", *table, tableMark)
-		require.NoError(t, os.WriteFile(*table, []byte(above+tableMark+"\n"+text), 0o644))
+		require.NoError(t, os.WriteFile(*table, []byte(above+tableMark+"\n\n"+r.state(t)+"\n\n"+text), 0o644))
 	}
 }

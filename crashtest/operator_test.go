@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/client"
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/stretchr/testify/require"
@@ -46,6 +47,12 @@ func operatorCells(on string) []cell {
 // operate lets the pipeline drain, kills the command at its point, gives the
 // same command again, and lets the pipeline drain once more.
 func (c cell) operate(w *world) map[string]tally {
+	var answers []client.Answer
+	if c.door {
+		e := w.serve("")
+		require.Zero(w.t, e.code, harness.Tail(e.log, 60))
+		answers = w.asked()
+	}
 	w.drain()
 	if slices.Equal(c.command, backfill) {
 		// Another fingerprint, under which every document is the same.
@@ -61,6 +68,9 @@ func (c cell) operate(w *world) map[string]tally {
 	switch {
 	case slices.Equal(c.command, reset):
 		require.Zero(w.t, w.count("SELECT count(*) FROM dam_rows WHERE state <> 'unknown'"))
+		if c.door {
+			w.forgotten(answers)
+		}
 	case slices.Equal(c.command, backfill):
 		require.Zero(w.t, w.count("SELECT count(*) FROM entities WHERE fingerprint IN (SELECT fingerprint FROM revisions WHERE number = 1)"))
 	}

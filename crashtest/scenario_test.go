@@ -43,7 +43,11 @@ func events() []event {
 		case roll < 12:
 			add("overlay", id, pick("upsert", "upsert", "upsert", "delete"), fmt.Sprintf(`{"grade":%q}`, pick("I", "II")))
 		case roll < 36:
-			add("lab", id, "upsert", fmt.Sprintf(`{"level":%s}`, pick("1", "2", "3", "null")))
+			level, op := pick("1", "2", "3", "null"), "upsert"
+			if level == "null" && serial%3 == 0 {
+				op = "delete"
+			}
+			add("lab", id, op, fmt.Sprintf(`{"level":%s}`, level))
 		case roll < 42:
 			all = append(all, all[len(all)-1-r.IntN(3)]) // a repetition
 		case roll < 47:
@@ -90,31 +94,27 @@ func described() model.Config {
 	}
 }
 
+// locators say where the parts of an event are. They stand behind the kind of a
+// source, but for an outbox, which has columns.
+const locators = `
+    entity: id
+    event_id: event_id
+    operation: op
+    payload: data`
+
 const mainFile = `
 %[1]s
 sources:
   registry:
     %[2]s
-    entity: id
-    event_id: event_id
-    operation: op
     sequence: lsn
-    payload: data
     strip: ["updated_at", "items.*.seen_at"]
   lab:
     %[3]s
-    entity: id
-    event_id: event_id
-    operation: op
-    payload: data
     mode: patch
     mount: lab
   overlay:
     %[4]s
-    entity: id
-    event_id: event_id
-    operation: op
-    payload: data
 merge: {precedence: [overlay, registry, lab], required: [registry]}
 decide: {batch_events: 40}
 customers: ["acme.yaml"]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -30,7 +31,7 @@ import (
 )
 
 // patience bounds every run of the pipeline.
-const patience = 90 * time.Second
+const patience = 4 * time.Minute
 
 // The stores of the matrix.
 const (
@@ -49,37 +50,75 @@ type world struct {
 	brokers    []string
 	prefix     string
 	hook       *receiver
-	sent       map[string]event // source/partition/offset
+	door       bool             // events are posted, imported, and rows of a table
+	sent       map[string]event // source/partition/offset; of a door: source/event id
 }
 
+// newWorld makes a world whose sources are files, or topics of Kafka.
 func newWorld(t testing.TB, on string) *world {
-	w := &world{t: t, dir: t.TempDir(), on: on, target: testservers.Postgres(t), hook: newReceiver(t), sent: map[string]event{}}
-	w.brokers, w.prefix = testservers.Kafka(t)
-	w.clickhouse, _ = testservers.ClickHouseHTTP(t)
-	w.topics(1, w.prefix+"feed")
-	var backing string
+	w, backing := emptyWorld(t, on)
 	sources := map[string]string{}
 	if on == onPostgres {
-		w.state = testservers.Postgres(t)
-		valkey, keys := testservers.Valkey(t)
-		backing = fmt.Sprintf("store: {postgres: {url: %q}}\ngate: {valkey: {address: %q, prefix: %q}}\n"+
-			"kafka: {brokers: [%q], prefix: %q, session_timeout: 1s, window: 60, inbox: {partitions: 2}, changes: {partitions: 1}}",
-			w.state, valkey, keys, w.brokers[0], w.prefix+"weir")
 		for _, s := range []string{"registry", "lab", "overlay"} {
 			sources[s] = fmt.Sprintf("kafka: {topic: %q}", w.prefix+s)
 		}
 		sources["overlay"] = fmt.Sprintf("kafka: {topic: %q, window: 1}", w.prefix+"overlay") // the other transport
 		w.send(events())
 	} else {
-		backing = "kafka: {session_timeout: 1s, window: 60, inbox: {partitions: 2}, changes: {partitions: 1}}"
 		for _, s := range []string{"registry", "lab", "overlay"} {
 			sources[s] = fmt.Sprintf("file: {path: %s.jsonl}", s)
 		}
 		w.writeSources(events())
 	}
-	w.write("weir.yaml", fmt.Sprintf(mainFile, backing, sources["registry"], sources["lab"], sources["overlay"]))
-	w.write("acme.yaml", fmt.Sprintf(customerFile, w.clickhouse, w.target, w.hook.server.URL, w.brokers[0], w.prefix))
+	w.configure(backing, sources["registry"]+locators, sources["lab"]+locators, sources["overlay"]+locators, "")
 	return w
+}
+
+// newDoor makes a world whose events come by HTTP, in files to import, and in
+// an outbox table, whose rows are deleted or marked.
+func newDoor(t testing.TB, on, after string) *world {
+	w, backing := emptyWorld(t, on)
+	w.door = true
+	conn, err := pgx.Connect(t.Context(), w.target)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), outboxTable)
+	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
+	for _, e := range events() {
+		var head struct {
+			EventID string `json:"event_id"`
+		}
+		require.NoError(t, json.Unmarshal([]byte(e.json), &head))
+		w.sent[e.source+"/"+head.EventID] = e
+	}
+	// Keys of a process that died are free soon.
+	backing += "\napi: {listen: \"127.0.0.1:0\", keys: {lease: 2s}}"
+	outbox := fmt.Sprintf("outbox: {url: %q, table: outbox, poll: 10ms, batch: 12, after: %s, columns: {event_id: event}}", w.target, after)
+	w.configure(backing, "http: {}"+locators, outbox, "http: {}"+locators, "checks: {crm: {}, erp: {}}\n")
+	return w
+}
+
+// emptyWorld makes a world without configuration; backing is what its servers
+// make of that.
+func emptyWorld(t testing.TB, on string) (w *world, backing string) {
+	w = &world{t: t, dir: t.TempDir(), on: on, target: testservers.Postgres(t), hook: newReceiver(t), sent: map[string]event{}}
+	w.brokers, w.prefix = testservers.Kafka(t)
+	w.clickhouse, _ = testservers.ClickHouseHTTP(t)
+	w.topics(1, w.prefix+"feed")
+	backing = "kafka: {session_timeout: 1s, window: 60, inbox: {partitions: 2}, changes: {partitions: 1}}"
+	if on == onPostgres {
+		w.state = testservers.Postgres(t)
+		valkey, keys := testservers.Valkey(t)
+		backing = fmt.Sprintf("store: {postgres: {url: %q}}\ngate: {valkey: {address: %q, prefix: %q}}\n"+
+			"kafka: {brokers: [%q], prefix: %q, session_timeout: 1s, window: 60, inbox: {partitions: 2}, changes: {partitions: 1}}",
+			w.state, valkey, keys, w.brokers[0], w.prefix+"weir")
+	}
+	return w, backing
+}
+
+// configure writes the configuration; more goes to the customer's file.
+func (w *world) configure(backing, registry, lab, overlay, more string) {
+	w.write("weir.yaml", fmt.Sprintf(mainFile, backing, registry, lab, overlay))
+	w.write("acme.yaml", fmt.Sprintf(customerFile, w.clickhouse, w.target, w.hook.server.URL, w.brokers[0], w.prefix)+more)
 }
 
 func (w *world) path(name string) string { return filepath.Join(w.dir, name) }
@@ -167,11 +206,16 @@ func (w *world) command(crash string, args ...string) end {
 	cmd.Stdout, cmd.Stderr = io.Discard, &output
 	_ = cmd.Run()
 	require.NoError(w.t, ctx.Err(), "the pipeline did not end\n%s", harness.Tail(output.String(), 200))
+	return ended(w.t, cmd, log, output.String())
+}
+
+// ended tells how a process ended; log is the file of its passings.
+func ended(t testing.TB, cmd *exec.Cmd, log, output string) end {
 	status := cmd.ProcessState.Sys().(syscall.WaitStatus)
-	e := end{killed: status.Signaled() && status.Signal() == syscall.SIGKILL, code: cmd.ProcessState.ExitCode(), log: output.String()}
+	e := end{killed: status.Signaled() && status.Signal() == syscall.SIGKILL, code: cmd.ProcessState.ExitCode(), log: output}
 	passed, err := os.ReadFile(log)
 	if !os.IsNotExist(err) { // none was passed
-		require.NoError(w.t, err)
+		require.NoError(t, err)
 	}
 	e.passed = strings.Split(strings.TrimSpace(string(passed)), "\n")
 	return e

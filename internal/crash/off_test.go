@@ -4,9 +4,13 @@ package crash_test
 
 import (
 	"debug/elf"
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -38,12 +42,25 @@ func TestNothingOfItIsInTheProduct(t *testing.T) {
 	require.Positive(t, product, "the symbols are there to be looked at")
 }
 
-func TestPointsHaveNamesOfTheirOwn(t *testing.T) {
-	seen := map[string]bool{}
-	for _, p := range slices.Concat(crash.Points(), crash.OperatorPoints(), crash.FrontPoints(), crash.ImportPoints(), crash.OutboxPoints()) {
-		require.False(t, seen[p], p)
-		seen[p] = true
-	}
+// Every constant of points.go is a point of its own, and in exactly one of the
+// lists; so it is in the crash matrix, which has all of them.
+func TestEveryPointIsInOneList(t *testing.T) {
+	file, err := parser.ParseFile(token.NewFileSet(), "points.go", nil, parser.SkipObjectResolution)
+	require.NoError(t, err)
+	var named []string
+	ast.Inspect(file, func(n ast.Node) bool {
+		if v, ok := n.(*ast.ValueSpec); ok {
+			require.Len(t, v.Values, 1, v.Names[0])
+			name, err := strconv.Unquote(v.Values[0].(*ast.BasicLit).Value)
+			require.NoError(t, err)
+			named = append(named, name)
+		}
+		return true
+	})
+	require.NotEmpty(t, named)
+	require.ElementsMatch(t, named, crash.All())
+	slices.Sort(named)
+	require.Len(t, slices.Compact(named), len(crash.All()), "two points have one name")
 }
 
 // The two benchmarks take the same time. They count by themselves: b.Loop keeps

@@ -1,5 +1,7 @@
 package crash
 
+import "slices"
+
 // Points, in the order of the flow. The place of a point, where it has one, is
 // given in brackets.
 const (
@@ -90,13 +92,21 @@ func OutboxPoints() []string {
 	return []string{OutboxLocked, OutboxSettling, OutboxSettled, OutboxCommitted}
 }
 
-// OperatorPoints gives those of operators' commands.
+// OperatorPoints gives those of operators' commands, but for [CheckPoints].
 func OperatorPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}
 }
 
+// CheckPoints gives those of the reset of check services.
+func CheckPoints() []string { return []string{ChecksReset} }
+
 // FrontPoints gives those of the door for posted events.
 func FrontPoints() []string { return []string{FrontBegun, FrontAppended, FrontCompleted} }
+
+// All gives every point, in the order of the crash matrix.
+func All() []string {
+	return slices.Concat(Points(), FrontPoints(), ImportPoints(), OutboxPoints(), OperatorPoints(), CheckPoints())
+}
 
 // Points gives all of them that the flow passes, in its order.
 func Points() []string {
