@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -93,10 +95,32 @@ type appendOp struct {
 	resets  uint64
 	done    func(error)
 
-	mu   sync.Mutex
-	left int   // guarded by mu
-	err  error // guarded by mu; the first
+	mu     sync.Mutex
+	left   int           // guarded by mu
+	err    error         // guarded by mu; the first
+	failed map[int]error // guarded by mu; by index
 }
+
+// AppendError is the error of an Append whose records were answered, some of
+// them with a failure.
+type AppendError struct {
+	// Failed has the failures by index. All other records are acknowledged.
+	Failed map[int]error
+}
+
+// first gives the failure of the foremost record.
+func (e *AppendError) first() error { return e.Failed[slices.Min(slices.Collect(maps.Keys(e.Failed)))] }
+
+// Error gives the failure of the foremost record and how many there are.
+func (e *AppendError) Error() string {
+	if len(e.Failed) == 1 {
+		return e.first().Error()
+	}
+	return fmt.Sprintf("%d records failed, the first: %v", len(e.Failed), e.first())
+}
+
+// Unwrap gives the failure of the foremost record.
+func (e *AppendError) Unwrap() error { return e.first() }
 
 // NewProducer does not touch the network yet.
 func NewProducer(cfg Config, pc ProducerConfig) (*Producer, error) {
@@ -184,7 +208,7 @@ func (f fixedTopic) Partition(r *kgo.Record, n int) int {
 // bytes; MaxRecordBytes counts the fields of headers generously.
 const batchOverhead = 512
 
-// Append implements Appender. ctx bounds the wait only: records that were
+// Append implements Appender; an AppendError says which records failed. ctx bounds the wait only: records that were
 // handed in may be appended after it ended. May be called concurrently.
 func (p *Producer) Append(ctx context.Context, records []Record) error {
 	result := make(chan error, 1)
@@ -332,7 +356,7 @@ func (p *Producer) round() bool {
 			continue
 		}
 		for i := range op.records {
-			cl.Produce(context.Background(), toKgo(&op.records[i]), func(_ *kgo.Record, err error) { p.answered(op, err) })
+			cl.Produce(context.Background(), toKgo(&op.records[i]), func(_ *kgo.Record, err error) { p.answered(op, i, err) })
 		}
 	}
 	if err := cl.Flush(context.Background()); err != nil {
@@ -358,12 +382,15 @@ func (p *Producer) round() bool {
 }
 
 // answered is kgo's promise: once per record.
-func (p *Producer) answered(op *appendOp, err error) {
+func (p *Producer) answered(op *appendOp, i int, err error) {
 	op.mu.Lock()
 	op.left--
 	last := op.left == 0
-	if err != nil && op.err == nil {
-		op.err = err
+	if err != nil {
+		if op.err == nil {
+			op.err, op.failed = err, map[int]error{}
+		}
+		op.failed[i] = err
 	}
 	op.mu.Unlock()
 	if last {
@@ -375,8 +402,8 @@ func (p *Producer) answered(op *appendOp, err error) {
 // asynchronous calls behind it before its done is called.
 func (p *Producer) settle(op *appendOp) {
 	err := op.err
-	if err != nil && !errors.Is(err, ErrBroken) {
-		err = fmt.Errorf("append: %w", err)
+	if op.failed != nil {
+		err = fmt.Errorf("append: %w", &AppendError{op.failed})
 	}
 	p.mu.Lock()
 	p.records -= len(op.records)

@@ -18,8 +18,8 @@ type Publisher struct {
 // NewPublisher gives a face of p. Closing it does not close p.
 func NewPublisher(p *Producer) *Publisher { return &Publisher{p: p} }
 
-// Publish returns when all messages are acknowledged, or with the first error;
-// messages behind the failed one in its partition were not appended then. Two
+// Publish returns when all messages are acknowledged or failed; an AppendError
+// says which ones. Behind a failed one nothing was appended in its partition. Two
 // calls at the same time are not ordered against each other. It waits while
 // the cluster is away, until the context of the first message ends.
 func (p *Publisher) Publish(topic string, messages ...*message.Message) error {

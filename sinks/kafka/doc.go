@@ -13,9 +13,10 @@
 //	weir-key       the idempotency key
 //	weir-op        upsert or retract
 //
-// It is a log sink: every change is published. Records of different entities
-// are published side by side, up to a limit, since the publisher waits for the
-// acknowledgement of each; an entity has one record in flight.
+// It is a log sink: every change is published. A Write publishes in rounds, each
+// of them one call of the publisher: first the first change of every entity,
+// when these are acknowledged the second ones, and so on. So an entity has one
+// record in flight, and no order of the records within a call is relied on.
 //
 // # Guarantee
 //
@@ -43,8 +44,8 @@
 // dead letter.
 //
 // The publisher knows no contexts. A Write whose context ends leaves the
-// records behind that are on their way; they may be appended later, before the
-// next record of the same entity, which waits for them.
+// records behind that are on their way; they may be appended later, before
+// those of the next Write, which waits for them.
 //
 // # Not promised
 //

@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"sync"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"golang.org/x/sync/semaphore"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -28,9 +26,7 @@ const (
 	defaultConcurrency     = 64
 	defaultMaxMessageBytes = 1 << 20
 
-	// changesPerLane makes batches large enough to keep all goroutines busy.
-	changesPerLane = 16
-	maxBytes       = 16 << 20
+	maxBytes = 16 << 20
 	// recordOverhead is more than what framing and the publisher's own headers
 	// add to a record, in bytes.
 	recordOverhead = 256
@@ -40,9 +36,10 @@ const (
 type Options struct {
 	// Publisher publishes to Kafka: one record per message, its key in
 	// transport.KeyMetadata, a null value where transport.NullMetadata says so,
-	// all other metadata as headers; it returns when the record is acknowledged
-	// by all in-sync replicas. It must allow concurrent calls. The sink does not
-	// close it. Required.
+	// all other metadata as headers; it returns when the records are acknowledged
+	// by all in-sync replicas. If it does not say with a transport.AppendError
+	// which ones failed, all of a call are taken to have. It must allow concurrent
+	// calls. The sink does not close it. Required.
 	Publisher message.Publisher
 
 	// Topic is the topic's name. Required.
@@ -52,7 +49,7 @@ type Options struct {
 	// record with op retract.
 	Tombstones bool
 
-	// Concurrency is the most records in flight. Defaults to 64.
+	// Concurrency is the most records in flight, and in one Write. Defaults to 64.
 	Concurrency int
 
 	// MaxMessageBytes refuses larger records before they are sent, and must not
@@ -66,11 +63,9 @@ type Options struct {
 
 // Sink publishes changes. It implements sinks.Sink.
 type Sink struct {
-	opts     Options
-	inFlight *semaphore.Weighted // Concurrency in all; a record that is alone takes all
-
-	mu      sync.Mutex
-	pending map[string]chan struct{} // by entity, closed when its record is no longer on its way
+	opts Options
+	// turn is held, when full, by the one call of the publisher that is under way.
+	turn chan struct{}
 }
 
 var _ sinks.Sink = (*Sink)(nil)
@@ -93,11 +88,7 @@ func New(opts Options) (*Sink, error) {
 	case opts.MaxMessageBytes < 0:
 		return nil, fmt.Errorf("max_message_bytes: must be positive, not %d", opts.MaxMessageBytes)
 	}
-	return &Sink{
-		opts:     opts,
-		inFlight: semaphore.NewWeighted(int64(opts.Concurrency)),
-		pending:  map[string]chan struct{}{},
-	}, nil
+	return &Sink{opts: opts, turn: make(chan struct{}, 1)}, nil
 }
 
 // Open calls Options.Check.
@@ -115,7 +106,7 @@ func (s *Sink) Open(ctx context.Context) error {
 
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
-	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
+	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.Concurrency, MaxBytes: maxBytes}
 }
 
 // Close does nothing: the publisher is its owner's.
@@ -124,83 +115,89 @@ func (s *Sink) Close() error { return nil }
 // Write publishes the changes and returns when all are acknowledged, or soon
 // after ctx is cancelled.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
-	failed := fanout.Each(ctx, changes, s.opts.Concurrency, func(ctx context.Context, i int) (*sinks.Error, bool) {
-		e := s.publish(ctx, &changes[i])
-		return e, e != nil && e.Class != sinks.Reject
+	failed := fanout.Rounds(ctx, changes, s.opts.Concurrency, func(ctx context.Context, batch []int) map[int]*sinks.Error {
+		return s.publish(ctx, changes, batch)
 	})
 	return fanout.Result(failed, len(changes))
 }
 
-// publish sends one change; nil is success.
-func (s *Sink) publish(ctx context.Context, c *change.Change) *sinks.Error {
-	msg := s.message(c)
-	if n := size(msg); n > s.opts.MaxMessageBytes {
-		return &sinks.Error{Class: sinks.Reject, Op: "publish",
-			Err: fmt.Errorf("a record of %d bytes is larger than max_message_bytes, %d", n, s.opts.MaxMessageBytes)}
+// publish sends the changes of a batch, which are of different entities, and
+// gives the failures by their indexes in changes.
+func (s *Sink) publish(ctx context.Context, changes []change.Change, batch []int) map[int]*sinks.Error {
+	failed := map[int]*sinks.Error{}
+	fit := make([]int, 0, len(batch))
+	msgs := make([]*message.Message, 0, len(batch))
+	for _, i := range batch {
+		msg := s.message(&changes[i])
+		if n := size(msg); n > s.opts.MaxMessageBytes {
+			failed[i] = &sinks.Error{Class: sinks.Reject, Op: "publish",
+				Err: fmt.Errorf("a record of %d bytes is larger than max_message_bytes, %d", n, s.opts.MaxMessageBytes)}
+			continue
+		}
+		fit, msgs = append(fit, i), append(msgs, msg)
 	}
-	e := s.attempt(ctx, c.Entity, msg, 1)
-	if e != nil && e.Class == sinks.Reject && s.opts.Concurrency > 1 {
-		// It may be another record of the same request that was meant.
-		e = s.attempt(ctx, c.Entity, s.message(c), int64(s.opts.Concurrency))
-	}
-	return e
-}
-
-// attempt publishes a message once, with so many shares of what may be in
-// flight, after an earlier one of the entity that a Write left behind.
-func (s *Sink) attempt(ctx context.Context, entity string, msg *message.Message, shares int64) *sinks.Error {
-	ended, err := s.turn(ctx, entity)
-	if err == nil {
-		if err = s.inFlight.Acquire(ctx, shares); err != nil {
-			s.end(entity, ended)
+	first := s.attempt(ctx, msgs...)
+	for n, i := range fit {
+		e := first[n]
+		if e != nil && e.Class == sinks.Reject && len(msgs) > 1 {
+			// It may be another record of the same request that was meant.
+			e = s.attempt(ctx, s.message(&changes[i]))[0]
+		}
+		if e != nil {
+			failed[i] = e
 		}
 	}
-	if err != nil {
-		return &sinks.Error{Class: sinks.Retry, Op: "publish", Err: err}
+	return failed
+}
+
+// attempt publishes messages in one call, after one that an earlier Write left
+// behind, and gives the failures by index.
+func (s *Sink) attempt(ctx context.Context, msgs ...*message.Message) map[int]*sinks.Error {
+	if len(msgs) == 0 {
+		return nil
+	}
+	select {
+	case s.turn <- struct{}{}:
+	case <-ctx.Done():
+		return all(len(msgs), &sinks.Error{Class: sinks.Retry, Op: "publish", Err: context.Cause(ctx)})
 	}
 	result := make(chan error, 1)
 	go func() {
-		err := s.opts.Publisher.Publish(s.opts.Topic, msg)
-		s.inFlight.Release(shares)
-		s.end(entity, ended)
+		err := s.opts.Publisher.Publish(s.opts.Topic, msgs...)
+		<-s.turn
 		result <- err
 	}()
 	select {
 	case err := <-result:
-		if err != nil {
-			return classify(err)
-		}
-		return nil
+		return failures(len(msgs), err)
 	case <-ctx.Done():
-		return &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: context.Cause(ctx)}
+		return all(len(msgs), &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: context.Cause(ctx)})
 	}
 }
 
-// turn waits until nothing of the entity is on its way and takes its place.
-func (s *Sink) turn(ctx context.Context, entity string) (ended chan struct{}, err error) {
-	for {
-		s.mu.Lock()
-		before, busy := s.pending[entity]
-		if !busy {
-			ended = make(chan struct{})
-			s.pending[entity] = ended
-			s.mu.Unlock()
-			return ended, nil
-		}
-		s.mu.Unlock()
-		select {
-		case <-before:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
-		}
+// failures gives what became of each message of a call: what the publisher
+// says, or, if it does not tell them apart, the same for all.
+func failures(n int, err error) map[int]*sinks.Error {
+	if err == nil {
+		return nil
 	}
+	var each *transport.AppendError
+	if !errors.As(err, &each) {
+		return all(n, classify(err))
+	}
+	failed := make(map[int]*sinks.Error, len(each.Failed))
+	for i, err := range each.Failed {
+		failed[i] = classify(err)
+	}
+	return failed
 }
 
-func (s *Sink) end(entity string, ended chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	delete(s.pending, entity)
-	close(ended)
+func all(n int, e *sinks.Error) map[int]*sinks.Error {
+	failed := make(map[int]*sinks.Error, n)
+	for i := range n {
+		failed[i] = e
+	}
+	return failed
 }
 
 // message makes a change's record.

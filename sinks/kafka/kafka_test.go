@@ -18,6 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 func TestMain(m *testing.M) {
@@ -92,6 +93,52 @@ func TestLeftBehindRecordsAreBounded(t *testing.T) {
 	require.LessOrEqual(t, len(p.arrived), 3)
 	close(p.pass)
 	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("last", 20)}))
+}
+
+// refusing refuses every request that has one of the bad records in it, and
+// says of which records.
+type refusing struct {
+	bad       map[string]bool
+	published []string
+}
+
+func (p *refusing) Publish(_ string, msgs ...*message.Message) error {
+	for _, m := range msgs {
+		if p.bad[m.UUID] {
+			failed := map[int]error{}
+			for i, m := range msgs {
+				if i%2 == 0 {
+					failed[i] = kerr.MessageTooLarge
+				} else {
+					p.published = append(p.published, m.UUID)
+				}
+			}
+			return fmt.Errorf("publish: %w", &transport.AppendError{Failed: failed})
+		}
+	}
+	for _, m := range msgs {
+		p.published = append(p.published, m.UUID)
+	}
+	return nil
+}
+
+func (p *refusing) Close() error { return nil }
+
+// What was refused with others is published once more alone; what was
+// acknowledged is not, and only what is refused then has failed.
+func TestRefusedIsPublishedOnceMoreAlone(t *testing.T) {
+	var batch []change.Change
+	for i := range int64(4) {
+		batch = append(batch, upsert(fmt.Sprint(i), i+1))
+	}
+	bad, later := batch[2], upsert("2", 9)
+	p := &refusing{bad: map[string]bool{bad.Key: true}}
+	err := newSink(t, Options{Publisher: p, Topic: "t"}).Write(t.Context(), append(batch, later))
+	var be *sinks.BatchError
+	require.ErrorAs(t, err, &be)
+	require.Len(t, be.Failed, 1)
+	require.Equal(t, sinks.Reject, sinks.Classify(be.Failed[2]).Class)
+	require.Equal(t, []string{batch[1].Key, batch[3].Key, batch[0].Key, later.Key}, p.published)
 }
 
 func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {

@@ -114,3 +114,58 @@ func TestCancelledContextStartsNothing(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
 }
+
+func TestRoundsTakeOneChangeOfEveryEntity(t *testing.T) {
+	changes := batch("a", "b", "a", "c", "a", "b")
+	var rounds [][]int
+	failed := Rounds(t.Context(), changes, 2, func(_ context.Context, batch []int) map[int]*sinks.Error {
+		rounds = append(rounds, batch)
+		return nil
+	})
+	require.Empty(t, failed)
+	require.Equal(t, [][]int{{0, 1}, {3}, {2, 5}, {4}}, rounds)
+}
+
+func TestRoundsGoOnAfterAReject(t *testing.T) {
+	changes := batch("a", "b", "a")
+	calls := 0
+	failed := Rounds(t.Context(), changes, 10, func(context.Context, []int) map[int]*sinks.Error {
+		if calls++; calls == 1 {
+			return map[int]*sinks.Error{0: failure(sinks.Reject)}
+		}
+		return nil
+	})
+	require.Equal(t, 2, calls)
+	require.Len(t, failed, 1)
+	require.Equal(t, sinks.Reject, failed[0].Class)
+}
+
+func TestRoundsEndAtAFailureOfTheTarget(t *testing.T) {
+	changes := batch("a", "b", "a", "b")
+	calls := 0
+	failed := Rounds(t.Context(), changes, 10, func(context.Context, []int) map[int]*sinks.Error {
+		calls++
+		return map[int]*sinks.Error{1: failure(sinks.Retry)}
+	})
+	require.Equal(t, 1, calls, "nothing may overtake what failed")
+	require.Len(t, failed, 3)
+	require.True(t, failed[1].Ambiguous)
+	for _, i := range []int{2, 3} {
+		require.ErrorIs(t, failed[i], ErrNotAttempted)
+		require.False(t, failed[i].Ambiguous)
+	}
+	var be *sinks.BatchError
+	require.ErrorAs(t, Result(failed, len(changes)), &be)
+}
+
+func TestRoundsOfACancelledContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	changes := batch("a", "b", "a")
+	failed := Rounds(ctx, changes, 10, func(context.Context, []int) map[int]*sinks.Error {
+		cancel()
+		return nil
+	})
+	require.Len(t, failed, 1)
+	require.ErrorIs(t, failed[2], context.Canceled)
+	require.Equal(t, sinks.Retry, failed[2].Class)
+}
