@@ -3,6 +3,7 @@ package frontdoor
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -21,19 +22,12 @@ type request struct {
 	route  string
 	share  *share // nil before it is let in
 	held   int64  // bytes of its body that are in memory
+	values int64  // room that it has for what its body becomes, in values
 }
 
 func requestOf(r *http.Request) *request {
 	q, _ := r.Context().Value(requestKey{}).(*request)
 	return q
-}
-
-// RequestID gives the id of the request that ctx belongs to, "" outside of one.
-func RequestID(ctx context.Context) string {
-	if q, ok := ctx.Value(requestKey{}).(*request); ok {
-		return q.id
-	}
-	return ""
 }
 
 // Work gives the context for a request's effect. It does not end when the
@@ -51,12 +45,34 @@ func Work(r *http.Request) (context.Context, context.CancelFunc) {
 const firstPiece = 16 << 10
 
 // ReadBody reads the body of a request that a Server gave to a Handler, of at
-// most limit bytes (0: the server's), or answers why not: 408, 413, 415 (a
-// Content-Encoding), 503 when there is no room for it in memory within the time
-// that a request has, 400. The bytes count against the budget until the handler
-// returns. To be called once.
-func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte, ok bool) {
+// most limit bytes (0: the server's) and rows rows, or answers why not: 408, 413,
+// 415 (a Content-Encoding), 503 when there is no room for it in memory within the
+// time that a request has, 400. What counts against the budgets, until the handler
+// returns, are its bytes, and the values and rows that it has as JSON: a body of
+// single digits becomes many times its size. To be called once.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (body []byte, ok bool) {
 	q := requestOf(r)
+	ctx, cancel := context.WithTimeout(r.Context(), q.server.opt.Timeout)
+	defer cancel()
+	if body, ok = q.read(ctx, w, r, limit); !ok {
+		return nil, false
+	}
+	values, room := rows.room(body)
+	if most := q.server.opt.mostValues(); values > most {
+		problem.Write(w, problem.Problem{
+			Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body has more than %d values; send it in parts", most),
+		})
+		return nil, false
+	}
+	if !q.expand(ctx, room) {
+		Unavailable(w, time.Second, "too many requests are in hand")
+		return nil, false
+	}
+	return body, true
+}
+
+// read reads the body.
+func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, ok bool) {
 	if limit <= 0 || limit > q.server.opt.MaxBody {
 		limit = q.server.opt.MaxBody
 	}
@@ -70,8 +86,6 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64) (body []byte,
 		tooLarge(w)
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeout(r.Context(), q.server.opt.Timeout)
-	defer cancel()
 	most := limit + 1 // one more, to see that it is too long
 	if r.ContentLength >= 0 {
 		most = r.ContentLength + 1 // to see its end
@@ -110,26 +124,5 @@ func unreadable(w http.ResponseWriter, err error) {
 		problem.Write(w, problem.Problem{Status: http.StatusRequestTimeout, Detail: "the body did not arrive in time"})
 	default:
 		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the body could not be read"})
-	}
-}
-
-// hold takes n bytes of the budgets for the request, or gives false when ctx ends.
-func (q *request) hold(ctx context.Context, n int64) bool {
-	if q.share.bodies.Acquire(ctx, n) != nil {
-		return false
-	}
-	if q.server.bodies.Acquire(ctx, n) != nil {
-		q.share.bodies.Release(n)
-		return false
-	}
-	q.held += n
-	return true
-}
-
-func (q *request) release() {
-	if q.held > 0 {
-		q.share.bodies.Release(q.held)
-		q.server.bodies.Release(q.held)
-		q.held = 0
 	}
 }

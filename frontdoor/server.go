@@ -37,6 +37,8 @@ type Options struct {
 	Rate int
 	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB.
 	MaxBody int64
+	// MaxRows is the most rows of a batch. Defaults to 1000.
+	MaxRows int
 	// Timeout bounds the context that Work gives. Defaults to 30s.
 	Timeout time.Duration
 	// Patience is how long in all an answer that is not taken, or an upload that
@@ -57,10 +59,6 @@ type Options struct {
 // caller may do what the route does to this resource, see Forbidden.
 type Handler func(w http.ResponseWriter, r *http.Request, who access.Principal)
 
-// bodiesAtATime is the budget of bodies in memory, in largest bodies; one token
-// may have a quarter of it.
-const bodiesAtATime = 16
-
 // uploadsAtATime are the requests of HandleUpload under way, whose bodies are no
 // part of that budget: each has a piece of a file in memory, for days if its
 // client is that slow. One token may have a quarter of them.
@@ -72,7 +70,8 @@ type Server struct {
 	opt     Options
 	mux     *http.ServeMux
 	metrics metrics
-	bodies  *semaphore.Weighted
+	bodies  *semaphore.Weighted // bytes
+	values  *semaphore.Weighted
 	uploads *semaphore.Weighted
 	stopped atomic.Bool
 
@@ -84,16 +83,19 @@ type Server struct {
 type share struct {
 	requests *rate.Limiter
 	bodies   *semaphore.Weighted
+	values   *semaphore.Weighted
 	uploads  *semaphore.Weighted
 }
 
-// New makes a server without routes and registers its metrics.
-func New(o Options) *Server {
+func (o *Options) defaults() {
 	if o.Rate <= 0 {
 		o.Rate = 2000
 	}
 	if o.MaxBody <= 0 {
 		o.MaxBody = 16 << 20
+	}
+	if o.MaxRows <= 0 {
+		o.MaxRows = 1000
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 30 * time.Second
@@ -107,9 +109,14 @@ func New(o Options) *Server {
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}
+}
+
+// New makes a server without routes and registers its metrics.
+func New(o Options) *Server {
+	o.defaults()
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), uploads: semaphore.NewWeighted(uploadsAtATime), shares: map[string]*share{},
+		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), shares: map[string]*share{},
 	}
 }
 
@@ -237,6 +244,7 @@ func (s *Server) share(id string) *share {
 	made := &share{
 		requests: rate.NewLimiter(rate.Limit(s.opt.Rate), 2*s.opt.Rate),
 		bodies:   semaphore.NewWeighted(bodiesAtATime / 4 * s.opt.MaxBody),
+		values:   semaphore.NewWeighted(s.opt.share()),
 		uploads:  semaphore.NewWeighted(uploadsAtATime / 4),
 	}
 	s.shares[id] = made

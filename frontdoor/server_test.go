@@ -50,7 +50,7 @@ func newServer(t *testing.T, o frontdoor.Options) (*frontdoor.Server, *prometheu
 			frontdoor.Forbidden(w, who)
 			return
 		}
-		if body, ok := frontdoor.ReadBody(w, r, 0); ok {
+		if body, ok := frontdoor.ReadBody(w, r, 0, frontdoor.Rows{}); ok {
 			_, _ = w.Write(body)
 		}
 	})

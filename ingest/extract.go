@@ -49,6 +49,10 @@ type Shape struct {
 	MaxEntity int // bytes of the entity id
 }
 
+// values is how many values an event may have: a million, or more where larger
+// events are allowed. A shorter event cannot have more.
+func (s *Shape) values() int { return max(1<<20, s.MaxEvent/8) }
+
 // maxID bounds event ids and sequences, in bytes.
 const maxID = 1024
 
@@ -119,6 +123,11 @@ func (s *Shape) try(msg *message.Message, p transport.Position, sum *canonicaltr
 	} else {
 		if len(value) > s.MaxEvent {
 			return taken{}, refuse("oversized", "the event is larger than the limit of %d bytes", s.MaxEvent)
+		}
+		if most := s.values(); len(value) > most {
+			if n, _ := canonicaltree.Values(value); n > most {
+				return taken{}, refuse("too_many_values", "the event has more values than the limit of %d", most)
+			}
 		}
 		tree, err := canonicaltree.Parse(value)
 		if err != nil {

@@ -61,6 +61,8 @@ func TestTakeApart(t *testing.T) {
 		{name: "a member twice", value: `{"m":{"id":"B","id":"C"},"d":{}}`, code: "bad_json"},
 		{name: "not UTF-8", value: "{\"m\":{\"id\":\"B\"},\"d\":\"\xff\"}", code: "bad_json"},
 		{name: "too large", value: `{"m":{"id":"B"},"d":"` + strings.Repeat("x", 200) + `"}`, code: "oversized"},
+		{name: "too many values", value: `{"m":{"id":"B"},"d":[` + strings.Repeat("0,", 1<<20) + `0]}`,
+			shape: func(s *ingest.Shape) { s.MaxEvent = 8 << 20 }, code: "too_many_values"},
 		{name: "no entity", value: `{"m":{},"d":{}}`, code: "no_entity"},
 		{name: "empty entity", value: `{"m":{"id":""},"d":{}}`, code: "no_entity"},
 		{name: "null entity", value: `{"m":{"id":null},"d":{}}`, code: "no_entity"},

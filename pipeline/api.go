@@ -67,7 +67,7 @@ func (p *Pipeline) newAPI() *frontdoor.Server {
 		}
 	}
 	return frontdoor.New(frontdoor.Options{
-		Access: p.keys, Rate: a.Rate, MaxBody: largest, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
+		Access: p.keys, Rate: a.Rate, MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
 		Ready: p.takes, Registry: p.reg, Logger: p.log,
 	})
 }

@@ -158,7 +158,11 @@ func route[R, T any](s *frontdoor.Server, a *api, verb string, decode func(decod
 				write(w, &p)
 				return
 			}
-			body, ok := frontdoor.ReadBody(w, r, 0)
+			rows := frontdoor.Rows{}
+			if batch {
+				rows = frontdoor.Rows{Most: a.MaxRows, Lines: lines}
+			}
+			body, ok := frontdoor.ReadBody(w, r, 0, rows)
 			if !ok {
 				return
 			}

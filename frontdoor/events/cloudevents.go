@@ -17,6 +17,7 @@ import (
 	cehttp "github.com/cloudevents/sdk-go/v2/protocol/http"
 	"github.com/cloudevents/sdk-go/v2/types"
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/frontdoor"
 	"github.com/seed-86dfc502/weir/ingest"
 )
 
@@ -26,6 +27,9 @@ const ceIdentity = "ce_source id"
 
 // maxAttributes bounds the attributes of one CloudEvent.
 const maxAttributes = 100
+
+// leastValues are what an event in base64 may have, however short it is.
+const leastValues = 64
 
 func wrong(format string, args ...any) error {
 	return &ingest.Refusal{Code: "bad_cloudevent", Reason: fmt.Sprintf(format, args...)}
@@ -155,6 +159,12 @@ func structuredEvent(text []byte) (value []byte, meta message.Metadata, err erro
 	var e event.Event
 	if err := e.UnmarshalJSON(text); err != nil {
 		return nil, nil, wrong("an attribute does not have the form of its type")
+	}
+	if root.Get("data_base64").Exists() {
+		// What is in it was not counted when its request was let in.
+		if n, _ := canonicaltree.Values(e.Data()); n > max(leastValues, len(text)/frontdoor.BytesPerValue) {
+			return nil, nil, wrong("data_base64 has more than a value per %d bytes; send it as data", frontdoor.BytesPerValue)
+		}
 	}
 	return contentOf(&e)
 }

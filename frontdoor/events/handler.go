@@ -119,7 +119,7 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who access.Princ
 		refuse(w, http.StatusBadRequest, err.Error())
 		return
 	}
-	body, ok := frontdoor.ReadBody(w, r, source.MaxBody)
+	body, ok := frontdoor.ReadBody(w, r, source.MaxBody, h.rows(f))
 	if !ok {
 		return
 	}
@@ -130,6 +130,14 @@ func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who access.Princ
 	} else {
 		h.single(ctx, w, r, who.Tenant, source, f, body, key)
 	}
+}
+
+// rows says what a body of form f holds.
+func (h *Handler) rows(f form) frontdoor.Rows {
+	if f.batch() {
+		return frontdoor.Rows{Most: h.opt.MaxRows, Lines: f == lines}
+	}
+	return frontdoor.Rows{}
 }
 
 // single takes one event.

@@ -37,6 +37,7 @@ const patience = 60 * time.Second
 // the ledger and the inbox are in memory.
 type world struct {
 	t      *testing.T
+	door   frontdoor.Options
 	server *frontdoor.Server
 	ledger *memory
 	reg    *prometheus.Registry
@@ -118,6 +119,7 @@ func (w *world) setAppends(f func(context.Context) error) {
 type options struct {
 	shape   func(*ingest.Shape)
 	maxRows int
+	maxBody int64
 	timeout time.Duration
 }
 
@@ -131,6 +133,9 @@ func newWorld(t *testing.T, o options) *world {
 	}
 	if o.maxRows == 0 {
 		o.maxRows = 100
+	}
+	if o.maxBody == 0 {
+		o.maxBody = 64 << 10
 	}
 	metrics := ingest.NewMetrics(prometheus.NewRegistry())
 	found := map[string]*events.Source{}
@@ -151,11 +156,13 @@ func newWorld(t *testing.T, o options) *world {
 			Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
 		})
 		w.run(push, stage)
-		found[name] = &events.Source{Name: name, Shape: shape, Push: push, MaxBody: 64 << 10}
+		found[name] = &events.Source{Name: name, Shape: shape, Push: push, MaxBody: o.maxBody}
 	}
-	w.server = frontdoor.New(frontdoor.Options{
-		Access: keyring{}, Timeout: o.timeout, Rate: 1_000_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-	})
+	w.door = frontdoor.Options{
+		Access: keyring{}, Timeout: o.timeout, Rate: 1_000_000, MaxBody: o.maxBody, MaxRows: o.maxRows,
+		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+	}
+	w.server = frontdoor.New(w.door)
 	events.New(events.Options{
 		Source: func(path string) (*events.Source, bool) { s, ok := found[path]; return s, ok },
 		Ledger: w.ledger, Lease: time.Minute, Keep: time.Hour, MaxRows: o.maxRows,
