@@ -20,13 +20,15 @@ type decided struct {
 	sent    []change.Change
 	letters []store.DeadLetter
 	claims  map[store.ClaimID]change.Version
+	uses    map[store.KeyDigest]store.Decided
 }
 
 // decideBatch decides records as one transaction does.
 func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 	ev, err := newEvaluation(p, d.entity)
 	require.NoError(t, err)
-	once := newClaims(claimsOf(batch), d.claims)
+	claimed, _ := claimsOf(batch)
+	once := newClaims(len(claimed), store.Loaded{Decided: d.claims, Uses: d.uses})
 	ev.claims = once
 	var candidates []candidate
 	for _, r := range batch {
@@ -56,9 +58,14 @@ func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 		d.rows[s.Key] = store.Row{Key: s.Key, Found: true, Content: s.New, Version: s.Version}
 	}
 	d.sent = append(d.sent, result.changes...)
+	_, distinct := store.SortDecided(once.effects())
+	require.True(t, distinct)
 	for _, c := range once.effects() {
 		require.NotContains(t, d.claims, c.ID)
 		d.claims[c.ID] = c.Version
+		if c.Key != (store.KeyDigest{}) {
+			d.uses[c.Key] = c
+		}
 	}
 }
 

@@ -164,7 +164,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 			entities = append(entities, r.Entity)
 		}
 	}
-	claimed := claimsOf(batch)
+	claimed, keys := claimsOf(batch)
 	var published []int64
 	l.mu.Lock()
 	for _, m := range moves {
@@ -185,12 +185,12 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	span := l.batchSpan(batch)
 	crash.At(crash.DecideBatch, "")
 	ids, err := l.d.opt.Store.Decide(within, store.Decision{
-		Revision: plan.Revision, Moves: moves, Entities: entities, Claims: claimed, Published: published,
+		Revision: plan.Revision, Moves: moves, Entities: entities, Claims: claimed, Keys: keys, Published: published,
 	}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 		crash.At(crash.DecideBegun, "")
 		var out store.Outcome
 		seen = newWatch(l.d.opt.Noise)
-		once := newClaims(claimed, loaded.Decided)
+		once := newClaims(len(claimed), loaded)
 		evaluations := make([]*evaluation, len(loaded.Entities))
 		for i := range loaded.Entities {
 			ev, err := newEvaluation(plan, loaded.Entities[i])

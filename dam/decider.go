@@ -172,6 +172,9 @@ func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
 		if r.once, err = store.ParseClaimID(e.Claim); err != nil {
 			return bad("malformed", fmt.Errorf("claim: %w", err))
 		}
+		if err := r.used(e.Use); err != nil {
+			return bad("malformed", err)
+		}
 	}
 	var content canonicaltree.Digest
 	if e.Op == inbox.Upsert {

@@ -28,6 +28,8 @@ type record struct {
 	offset  int64
 	claim   uint64            // of the subscription that handed it out
 	once    store.ClaimID     // the claim of its event; zero without one
+	use     store.Use         // what the claim was made for, when it is known
+	keep    time.Duration     // how far apart the claims of two uses of a key are
 	bad     *store.DeadLetter // set when it cannot be decided
 	span    *tracing.Span     // nil unless it is traced
 	outcome outcome           // of the last attempt to decide it
@@ -138,7 +140,12 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 // apply takes the next record of the entity. An error means that the stored
 // state cannot be worked with; a record that is at fault becomes a dead letter.
 func (ev *evaluation) apply(r *record) error {
-	if r.once != (store.ClaimID{}) && ev.claims.had(r) {
+	switch ev.claims.of(r) {
+	case conflicting:
+		ev.letters = append(ev.letters, letterOf(r, "key_conflict", "another event was taken in under its idempotency key before the store was restored"))
+		ev.count(r, outcomeDead)
+		return nil
+	case repeated:
 		ev.count(r, outcomeStale)
 		// The claim's effect may have been a dead letter, or the entity was purged
 		// since: then there is no row to note it in, and none is made.

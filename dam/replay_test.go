@@ -270,8 +270,7 @@ func TestPreviewIsWhatTheDecisionDoes(t *testing.T) {
 }
 
 // messageOf gives a record as the transport hands it out.
-func messageOf(t *testing.T, r inbox.Record) *message.Message {
-	t.Helper()
+func messageOf(t require.TestingT, r inbox.Record) *message.Message {
 	key, head, value, err := inbox.Encode(r)
 	require.NoError(t, err)
 	msg := message.NewMessage("", value)

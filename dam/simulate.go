@@ -20,13 +20,14 @@ type Simulator struct {
 	entities map[string]store.Entity
 	rows     map[store.Key]*store.Row
 	claims   map[store.ClaimID]change.Version
+	uses     map[store.KeyDigest]store.Decided
 	offset   int64
 	board    *sketch.Board // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.
 func NewSimulator(plan *Plan) *Simulator {
-	return &Simulator{plan: plan, entities: map[string]store.Entity{}, rows: map[store.Key]*store.Row{}, claims: map[store.ClaimID]change.Version{}}
+	return &Simulator{plan: plan, entities: map[string]store.Entity{}, rows: map[store.Key]*store.Row{}, claims: map[store.ClaimID]change.Version{}, uses: map[store.KeyDigest]store.Decided{}}
 }
 
 // Step is what became of one record.
@@ -63,7 +64,8 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 		return Step{}, err
 	}
 	ev.watch = newWatch(s.board)
-	ev.claims = newClaims(claimsOf([]*record{r}), s.claims)
+	claimed, _ := claimsOf([]*record{r})
+	ev.claims = newClaims(len(claimed), store.Loaded{Decided: s.claims, Uses: s.uses})
 	if err := ev.apply(r); err != nil {
 		return Step{}, err
 	}
@@ -95,6 +97,9 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	}
 	for _, c := range ev.claims.effects() {
 		s.claims[c.ID] = c.Version
+		if c.Key != (store.KeyDigest{}) {
+			s.uses[c.Key] = c
+		}
 	}
 	for _, c := range result.changes {
 		n := s.plan.Services[s.plan.byName[c.Service]].Number

@@ -94,7 +94,7 @@ func (t *Taker) Take(ctx context.Context, i store.Import, rows []Row) ([]Result,
 		if x.result.Status != "" {
 			continue
 		}
-		x.event.Under(x.claim.ID)
+		x.event.Under(x.claim.ID, i.Tenant, x.key, t.Keep)
 		key, head, value, err := inbox.Encode(x.event.Record())
 		if err != nil {
 			return nil, errors.Join(err, t.abandon(ctx, i, all))

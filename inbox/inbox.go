@@ -54,11 +54,24 @@ type Event struct {
 	// text form of its UUID: of all events of one claim decide applies the first.
 	// Empty for one without.
 	Claim string `json:"c,omitempty"`
+	// Use is what the claim was made for, nil without one, and in a record of a
+	// version that did not say it.
+	Use *Use `json:"u,omitempty"`
 	// Replay is set on an event that was a dead letter: it is older than its
 	// place in the inbox says.
 	Replay  *Replay `json:"r,omitempty"`
 	Entity  string  `json:"-"`
 	Payload []byte  `json:"-"` // stripped JSON; nil on Delete
+}
+
+// Use is a use of an idempotency key: what decide knows a key by when the ledger
+// does not, because it was restored and another claim was made for the key.
+type Use struct {
+	Key     []byte `json:"k"` // store.KeyDigest
+	Content []byte `json:"f"` // the first 8 bytes of the request's fingerprint
+	// Keep is for how long the key is known, in ms: claims that were made so far
+	// apart, or more, are two uses of it.
+	Keep int64 `json:"d"`
 }
 
 // Replay says which dead letter an event was, and when it died. What came from

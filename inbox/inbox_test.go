@@ -21,12 +21,26 @@ func TestEventComesBack(t *testing.T) {
 		if e.Op == Upsert {
 			e.Payload = []byte(`{"a":1}`)
 		}
+		if rapid.Bool().Draw(t, "claimed") {
+			e.Claim = "019ab1c2-0000-7000-8000-000000000001"
+			e.Use = &Use{
+				Key:     rapid.SliceOfN(rapid.Byte(), 16, 16).Draw(t, "key"),
+				Content: rapid.SliceOfN(rapid.Byte(), 8, 8).Draw(t, "content"), Keep: rapid.Int64Min(0).Draw(t, "keep"),
+			}
+		}
 		key, head, value, err := Encode(Record{Entity: entity, Event: e})
 		require.NoError(t, err)
 		got, err := Decode(key, head, value)
 		require.NoError(t, err)
 		require.Equal(t, Record{Entity: entity, Event: e}, got)
 	})
+}
+
+// A record of a version before the use of its key was said.
+func TestOldEventsAreRead(t *testing.T) {
+	got, err := Decode([]byte("B-007"), []byte(`{"k":"e","s":"registry","op":"upsert","c":"019ab1c2-0000-7000-8000-000000000001"}`), []byte(`{}`))
+	require.NoError(t, err)
+	require.Equal(t, &Event{Origin: Origin{Source: "registry"}, Op: Upsert, Claim: "019ab1c2-0000-7000-8000-000000000001", Entity: "B-007", Payload: []byte(`{}`)}, got.Event)
 }
 
 func TestControlComesBack(t *testing.T) {

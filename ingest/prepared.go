@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
+	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -57,10 +58,13 @@ func (p *Prepared) Skipped() bool { return p.t.skipped }
 // spelling of escapes do not count.
 func (p *Prepared) Fingerprint() [32]byte { return p.fingerprint }
 
-// Under puts the event under a claim: decide lets it have its effect once, and
-// the gate, which could forget it earlier, is not asked.
-func (p *Prepared) Under(claim store.ClaimID) {
+// Under puts the event under a claim for a tenant's key that is known for keep:
+// decide lets it have its effect once, and the gate, which could forget it
+// earlier, is not asked.
+func (p *Prepared) Under(claim store.ClaimID, tenant, key string, keep time.Duration) {
+	digest := store.DigestKey(tenant, key)
 	p.t.record.Event.Claim = claim.String()
+	p.t.record.Event.Use = &inbox.Use{Key: digest[:], Content: p.fingerprint[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
 	p.t.gate.EventID = ""
 }
 

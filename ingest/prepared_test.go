@@ -77,7 +77,7 @@ func TestStageTakesThePreparedEvent(t *testing.T) {
 		p := prepared(t, s, event("e1", "B", `{"a":1,"updated_at":2}`), nil)
 		require.Equal(t, "B", p.Entity())
 		require.Equal(t, "e1", p.EventID())
-		p.Under(claim)
+		p.Under(claim, "acme", "event:registry:e1", time.Hour)
 		// The stage does not look at the value any more.
 		m := message.NewMessage("", []byte("not JSON"))
 		m.SetContext(transport.WithPosition(ingest.WithPrepared(context.Background(), p), transport.Position{Topic: "push:registry", Claim: 1, Seq: uint64(n)}))

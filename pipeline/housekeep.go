@@ -54,9 +54,8 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 func (p *Pipeline) retainClaims(ctx context.Context) {
 	keys := p.cfg.API.Keys
 	for {
-		now := time.Now()
-		wait := untilTimeOfDay(now, keys.DropAt.D())
-		dropped, err := p.store.RetainClaims(ctx, now.Add(-keys.Retention.D()))
+		wait := untilTimeOfDay(time.Now(), keys.DropAt.D())
+		dropped, err := p.store.RetainClaims(ctx, keys.Retention.D())
 		switch {
 		case ctx.Err() != nil:
 			return

@@ -23,8 +23,8 @@ type retained struct {
 	age  []time.Duration
 }
 
-func (r *retained) RetainClaims(_ context.Context, before time.Time) (int, error) {
-	r.at, r.age = append(r.at, time.Now()), append(r.age, time.Since(before))
+func (r *retained) RetainClaims(_ context.Context, keep time.Duration) (int, error) {
+	r.at, r.age = append(r.at, time.Now()), append(r.age, keep)
 	if len(r.errs) > 0 {
 		err := r.errs[0]
 		r.errs = r.errs[1:]

@@ -50,15 +50,30 @@ func claimable(text string, most int) bool {
 }
 
 // SortDecided gives decided claims in the order of their ids, in which every
-// decision writes them, and whether none is in it twice.
+// decision writes them, and whether none is in it twice, nor a key.
 func SortDecided(claims []Decided) (sorted []Decided, distinct bool) {
 	sorted = slices.SortedFunc(slices.Values(claims), func(a, b Decided) int { return bytes.Compare(a.ID[:], b.ID[:]) })
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i].ID == sorted[i-1].ID {
+	keys := make(map[KeyDigest]bool, len(sorted))
+	for i, c := range sorted {
+		if i > 0 && c.ID == sorted[i-1].ID || keys[c.Key] {
 			return sorted, false
+		}
+		if c.Key != (KeyDigest{}) {
+			keys[c.Key] = true
 		}
 	}
 	return sorted, true
+}
+
+// Taken gives those of the keys of claims that another claim had, in the order
+// of claims.
+func Taken(claims []Decided, had map[KeyDigest]Decided) (keys []KeyDigest) {
+	for _, c := range claims {
+		if _, ok := had[c.Key]; ok {
+			keys = append(keys, c.Key)
+		}
+	}
+	return keys
 }
 
 // MonthOf is the first moment of t's month in UTC.

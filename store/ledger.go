@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
 	"time"
 
@@ -93,6 +95,7 @@ type Completion struct {
 
 // LedgerStats are for metrics and operators.
 type LedgerStats struct {
+	Now  time.Time // of the store
 	Held int64 // claims that are kept, an estimate where counting is dear
 	// OldestInProgress is when the oldest claim was made that an attempt is under
 	// way for: that has a lease and no response. Zero when there is none.
@@ -138,14 +141,32 @@ type Ledger interface {
 	// anything: done, busy, or resumed when the next Begin would resume it.
 	// ErrNotFound.
 	FindClaim(ctx context.Context, tenant, key string) (Claimed, error)
-	// RetainClaims drops the months that ended before the given time or at it, so
-	// that every claim of theirs was made before, makes what the store needs for
-	// this and the next month, and tells how many months were dropped. Any process
-	// may call it at any time. It waits for transactions under way; Retry when
-	// that takes too long.
-	RetainClaims(ctx context.Context, before time.Time) (dropped int, err error)
+	// RetainClaims drops the months that ended at least keep ago, so that every
+	// claim of theirs was made before, makes what the store needs for this and the
+	// next month, and tells how many months were dropped. The time is the store's:
+	// a process whose clock is wrong drops nothing that lives. Any process may call
+	// it at any time. It waits for transactions under way; Retry when that takes
+	// too long.
+	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
 	// LedgerStats reads them over all tenants.
 	LedgerStats(ctx context.Context) (LedgerStats, error)
+}
+
+// KeyDigest stands for a key of a tenant.
+type KeyDigest [16]byte
+
+// DigestKey gives the digest of a tenant's key: the first half of the SHA-256 of
+// the length of the tenant in 8 bytes, the tenant, and the key.
+func DigestKey(tenant, key string) KeyDigest {
+	text := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(tenant)+len(key)), uint64(len(tenant)))
+	sum := sha256.Sum256(append(append(text, tenant...), key...))
+	return KeyDigest(sum[:16])
+}
+
+// Use is what a claim was made for. The zero one is not known.
+type Use struct {
+	Key     KeyDigest
+	Content [8]byte // the first of the Intent's Fingerprint
 }
 
 // Decided is where a claim had its effect: the version of the record that was
@@ -153,4 +174,7 @@ type Ledger interface {
 type Decided struct {
 	ID      ClaimID
 	Version change.Version
+	// Use of a key that the claim has: at most one has it, the newest. The zero one
+	// for a claim that is known by its id alone.
+	Use
 }

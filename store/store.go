@@ -153,8 +153,10 @@ type Decision struct {
 	Moves []Move
 	// Entities are loaded, in this order; no id twice.
 	Entities []string
-	// Claims are looked up; nil costs nothing.
+	// Claims are looked up, and who has which of Keys; without Claims both cost
+	// nothing. Either may hold one more than once.
 	Claims []ClaimID
+	Keys   []KeyDigest
 	// Published are ids of outbox rows of these partitions to delete: their
 	// publish was acknowledged to this owner.
 	Published []int64
@@ -166,6 +168,8 @@ type Loaded struct {
 	// Decided are those of Decision.Claims that had their effect before; nil when
 	// there is none. A claim that the ledger does not keep any more is not in it.
 	Decided map[ClaimID]change.Version
+	// Uses are the claims that have Decision.Keys, by key; nil when there is none.
+	Uses map[KeyDigest]Decided
 }
 
 // Outcome is what a decision transaction ends with.
@@ -178,9 +182,10 @@ type Outcome struct {
 	// Settled says what became of dead letters that were replayed. Letters that
 	// were settled before stay as they are; ids that are not there are passed over.
 	Settled []Settled
-	// Claims that have their effect by this, none twice, which is Fatal. ErrFenced
-	// when another decision was first. Claims of months that the ledger dropped
-	// are passed over.
+	// Claims that have their effect by this, none twice, nor a key, which is Fatal.
+	// One with a key takes it from the claim in Loaded.Uses that had it, which is
+	// then known by its id. ErrFenced when another decision was first. They are
+	// known for as long as claims are that are made now.
 	Claims []Decided
 }
 

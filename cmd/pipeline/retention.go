@@ -46,7 +46,7 @@ func (a *app) retentionCommand() *cobra.Command {
 				if err != nil {
 					return err
 				}
-				r := retentionJSON{DryRun: dry, Before: time.Now().UTC().Add(-c.API.Keys.Retention.D()), Months: []monthJSON{}}
+				r := retentionJSON{DryRun: dry, Before: stats.Now.Add(-c.API.Keys.Retention.D()), Months: []monthJSON{}}
 				var dropped []string
 				for _, m := range stats.Months {
 					over := !m.End().After(r.Before)
@@ -56,7 +56,7 @@ func (a *app) retentionCommand() *cobra.Command {
 					}
 				}
 				if r.Dropped = len(dropped); !dry {
-					if r.Dropped, err = s.RetainClaims(ctx, r.Before); err != nil {
+					if r.Dropped, err = s.RetainClaims(ctx, c.API.Keys.Retention.D()); err != nil {
 						return err
 					}
 					if r.Dropped > 0 {

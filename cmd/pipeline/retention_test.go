@@ -81,7 +81,7 @@ func age(t *testing.T, file, to string) (was string) {
 	require.NoError(t, db.QueryRowContext(ctx, `SELECT month FROM ledger_months`).Scan(&was))
 	for _, statement := range []string{
 		`ALTER TABLE ledger_` + was + ` RENAME TO ledger_` + to, `ALTER TABLE decided_` + was + ` RENAME TO decided_` + to,
-		`DROP INDEX ledger_` + was + `_in_progress`, `UPDATE ledger_months SET month = '` + to + `'`,
+		`DROP INDEX ledger_` + was + `_in_progress`, `DROP INDEX decided_` + was + `_use`, `UPDATE ledger_months SET month = '` + to + `'`,
 	} {
 		_, err := db.ExecContext(ctx, statement)
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/store"
@@ -12,6 +13,7 @@ import (
 // ledger is the store's ledger with calls of several requests joined.
 type ledger struct {
 	store     store.Ledger
+	keep      time.Duration
 	begins    *together[store.Intent, store.Claimed]
 	completes *together[store.Completion, store.Response]
 	log       *slog.Logger
@@ -20,7 +22,7 @@ type ledger struct {
 
 func newLedger(o Options) ledger {
 	return ledger{
-		store: o.Ledger, log: o.Logger, down: new(atomic.Bool),
+		store: o.Ledger, keep: o.Keep, log: o.Logger, down: new(atomic.Bool),
 		begins: &together[store.Intent, store.Claimed]{
 			do: func(ctx context.Context, tenant string, in []store.Intent) ([]store.Claimed, error) {
 				return o.Ledger.BeginClaims(ctx, tenant, in, o.Lease, o.Keep)

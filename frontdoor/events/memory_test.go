@@ -118,7 +118,7 @@ func (m *memory) FindClaim(_ context.Context, tenant, key string) (store.Claimed
 	return store.Claimed{}, store.ErrNotFound
 }
 
-func (m *memory) RetainClaims(context.Context, time.Time) (int, error) { return 0, nil }
+func (m *memory) RetainClaims(context.Context, time.Duration) (int, error) { return 0, nil }
 
 func (m *memory) LedgerStats(context.Context) (store.LedgerStats, error) {
 	m.mu.Lock()

@@ -88,7 +88,7 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 			continue
 		}
 		if r.key != "" {
-			r.event.Under(r.claimed.ID)
+			r.event.Under(r.claimed.ID, tenant, r.key, h.ledger.keep)
 		}
 		m := message.NewMessage("", r.value)
 		m.Metadata = r.meta

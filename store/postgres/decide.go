@@ -122,6 +122,17 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 
 // Decide implements store.Decisions.
 func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+	ids, err := s.decide(ctx, d, decide)
+	if errors.Is(err, errMonthOver) {
+		if err := s.openLedgerMonth(ctx); err != nil {
+			return nil, err
+		}
+		return s.decide(ctx, d, decide)
+	}
+	return ids, err
+}
+
+func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failed("decide", err)
@@ -138,14 +149,14 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 	if err != nil {
 		return nil, err
 	}
-	return finishDecision(ctx, conn, d, out)
+	return finishDecision(ctx, conn, d, loaded, out)
 }
 
 // startDecision is the first round trip: begin, revision, watermarks, entities,
 // claims.
 func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (store.Loaded, error) {
 	var revision, moved int64
-	var decided map[store.ClaimID]change.Version
+	var claims claimLook
 	entities := make([]store.Entity, len(d.Entities))
 	place := make(map[string]int, len(d.Entities))
 	for i, id := range d.Entities {
@@ -176,7 +187,7 @@ func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (s
 		})
 	}
 	if len(d.Claims) > 0 {
-		queueLoadDecided(b, d.Claims, &decided)
+		claims.queue(b, d)
 	}
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return store.Loaded{}, failed("decide: begin", err)
@@ -186,13 +197,16 @@ func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (s
 		return store.Loaded{}, failed("decide", store.ErrSuperseded)
 	case moved != int64(len(d.Moves)):
 		return store.Loaded{}, failed("decide", store.ErrFenced)
+	case claims.month.Before(store.MonthOf(claims.now)):
+		return store.Loaded{}, failed("decide", errMonthOver)
 	}
-	return store.Loaded{Entities: entities, Decided: decided}, nil
+	claims.loaded.Entities = entities
+	return claims.loaded, nil
 }
 
 // finishDecision is the last round trip: all writes and COMMIT. Entities come
 // before dam rows, as in PurgeEntities, so that the two cannot dead-lock.
-func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, out store.Outcome) ([]int64, error) {
+func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, loaded store.Loaded, out store.Outcome) ([]int64, error) {
 	moved := make([]store.Partition, len(d.Moves))
 	for i, m := range d.Moves {
 		moved[i] = m.Partition
@@ -227,7 +241,7 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, o
 	queueLetters(b, out.Letters)
 	queueSettled(b, out.Settled)
 	queueAudits(b, out.Audit)
-	if err := queuePutDecided(b, out.Claims); err != nil {
+	if err := queuePutDecided(b, d, out.Claims, loaded.Uses); err != nil {
 		return nil, err
 	}
 	queueCommit(b)

@@ -127,31 +127,33 @@ ORDER BY m.month`
 	sqlReopenClaims = `
 WITH lost AS MATERIALIZED (
   SELECT l.id, l.month FROM ledger l
-  WHERE l.status IS NOT NULL AND NOT EXISTS (SELECT FROM ledger_decided d WHERE d.id = l.id AND d.month = l.month)
+  WHERE l.status IS NOT NULL AND NOT EXISTS (SELECT FROM ledger_decided d WHERE d.id = l.id)
   ORDER BY l.id FOR UPDATE OF l)
 UPDATE ledger l SET status = NULL, body = NULL, leased_until = least(l.leased_until, now())
 FROM lost WHERE l.id = lost.id AND l.month = lost.month`
 
+	// What was decided goes to the open month as well, under the same lock: so
+	// a key has its effect once beyond the months, too. A claim that lost its key to
+	// a newer one is known by its id.
 	sqlLoadDecided = `
-SELECT d.id, d.version FROM unnest($1::uuid[], $2::date[]) AS k(id, month)
-JOIN ledger_decided d ON d.id = k.id AND d.month = k.month`
+SELECT d.id, d.version, NULL::uuid, NULL::bytea
+FROM unnest($1::uuid[]) AS k(id) JOIN ledger_decided d ON d.id = k.id
+UNION ALL
+SELECT d.id, d.version, d.key, d.content
+FROM unnest($2::uuid[]) AS k(key) JOIN ledger_decided d ON d.key = k.key`
 
-	// A month that no claim made is one of a ledger that went back behind it, or was
-	// dropped before its last record was decided.
-	sqlDecidedMonths = `
-SELECT weir_ledger_month(k.month) FROM unnest($1::date[]) AS k(month)
-WHERE k.month BETWEEN ` + thisMonth + ` - interval '13 months' AND ` + thisMonth + ` AND NOT EXISTS (SELECT FROM ledger_months m WHERE m.month = k.month)`
+	sqlTakeKeys = `
+UPDATE ledger_decided d SET key = NULL, content = NULL
+FROM unnest($1::uuid[]) AS k(key) WHERE d.key = k.key`
 
-	// Of another month without partition nothing is kept.
 	sqlPutDecided = `
-WITH kept AS (
-  SELECT k.id, k.month, k.version
-  FROM unnest($1::uuid[], $2::date[], $3::int8[]) WITH ORDINALITY AS k(id, month, version, n)
-  JOIN ledger_months m ON m.month = k.month ORDER BY k.n),
-done AS (
-  INSERT INTO ledger_decided (id, month, version) SELECT id, month, version FROM kept
-  ON CONFLICT (id, month) DO NOTHING RETURNING 1)
-SELECT weir_expect((SELECT count(*) FROM done), (SELECT count(*) FROM kept))`
+WITH done AS (
+  INSERT INTO ledger_decided (month, id, version, key, content)
+  SELECT t.month, k.id, k.version, k.key, k.content
+  FROM ` + openMonth + ` AS t, unnest($1::uuid[], $2::int8[], $3::uuid[], $4::bytea[]) WITH ORDINALITY AS k(id, version, key, content, n)
+  ORDER BY k.n
+  ON CONFLICT DO NOTHING RETURNING 1)
+SELECT weir_expect((SELECT count(*) FROM done), cardinality($1::uuid[]))`
 )
 
 // maxClaimRounds bounds the repetitions of BeginClaims: each is caused by

@@ -2,10 +2,11 @@ package postgres
 
 import (
 	"context"
-	"slices"
+	"errors"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
@@ -16,7 +17,7 @@ import (
 const retainPatience = "5s"
 
 // RetainClaims implements store.Ledger.
-func (s *Store) RetainClaims(ctx context.Context, before time.Time) (dropped int, err error) {
+func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error) {
 	err = s.inTx(ctx, "retain claims", func(tx pgx.Tx) error {
 		dropped = 0
 		b := new(pgx.Batch)
@@ -25,7 +26,8 @@ func (s *Store) RetainClaims(ctx context.Context, before time.Time) (dropped int
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `DELETE FROM ledger_months WHERE (month + interval '1 month') AT TIME ZONE 'UTC' <= $1 RETURNING to_char(month, '_YYYY_MM')`, before)
+		rows, err := tx.Query(ctx, `DELETE FROM ledger_months WHERE (month + interval '1 month') AT TIME ZONE 'UTC' <= now() - $1::int8 * interval '1 microsecond'
+RETURNING to_char(month, '_YYYY_MM')`, keep.Microseconds())
 		if err != nil {
 			return err
 		}
@@ -58,6 +60,11 @@ const countedClaims = 10_000
 func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
 	err = s.inOneTrip(ctx, "ledger statistics", func(b *pgx.Batch) {
 		b.Queue(sqlPipeline)
+		b.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&stats.Now)
+			stats.Now = stats.Now.UTC()
+			return err
+		})
 		b.Queue(sqlLedgerMonths, countedClaims).Query(func(rows pgx.Rows) error {
 			var m store.LedgerMonth
 			_, err := pgx.ForEachRow(rows, []any{&m.Month, &m.Held}, func() error {
@@ -89,40 +96,81 @@ func reopenClaims(ctx context.Context, tx pgx.Tx) error {
 	return tx.SendBatch(ctx, b).Close()
 }
 
-// queueLoadDecided queues the look-up of claims in a decision.
-func queueLoadDecided(b *pgx.Batch, claims []store.ClaimID, decided *map[store.ClaimID]change.Version) {
-	ids, months := claimArrays(claims)
+// errMonthOver ends a decision about claims before it began: its month must be
+// opened first.
+var errMonthOver = store.WithClass(errors.New("a month of the ledger began"), store.Retry)
+
+// claimLook is what a decision looks up about claims.
+type claimLook struct {
+	now, month time.Time // of the transaction, and the open one
+	loaded     store.Loaded
+}
+
+// queue queues the look-up. The lock keeps the month open until the transaction
+// ends, see the beginning of ledger.go.
+func (l *claimLook) queue(b *pgx.Batch, d store.Decision) {
 	b.Queue(sqlPipeline)
-	b.Queue(sqlLoadDecided, ids, months).Query(func(rows pgx.Rows) error {
+	b.Queue(sqlLedgerShared)
+	b.Queue(sqlLedgerNow).QueryRow(func(row pgx.Row) error { return row.Scan(&l.now, &l.month) })
+	b.Queue(sqlLoadDecided, uuids(d.Claims), uuids(d.Keys)).Query(func(rows pgx.Rows) error {
 		var id [16]byte
 		var version int64
-		_, err := pgx.ForEachRow(rows, []any{&id, &version}, func() error {
-			if *decided == nil {
-				*decided = map[store.ClaimID]change.Version{}
+		var key pgtype.UUID
+		var content []byte
+		_, err := pgx.ForEachRow(rows, []any{&id, &version, &key, &content}, func() error {
+			if !key.Valid {
+				if l.loaded.Decided == nil {
+					l.loaded.Decided = map[store.ClaimID]change.Version{}
+				}
+				l.loaded.Decided[id] = change.Version(version)
+				return nil
 			}
-			(*decided)[id] = change.Version(version)
+			if l.loaded.Uses == nil {
+				l.loaded.Uses = map[store.KeyDigest]store.Decided{}
+			}
+			c := store.Decided{ID: id, Version: change.Version(version), Use: store.Use{Key: key.Bytes}}
+			copy(c.Content[:], content)
+			l.loaded.Uses[c.Key] = c
 			return nil
 		})
 		return err
 	})
 }
 
-// queuePutDecided queues the claims that have their effect by a decision; one
-// that another decision wrote first ends the transaction with ErrFenced.
-func queuePutDecided(b *pgx.Batch, claims []store.Decided) error {
+// queuePutDecided queues the claims that have their effect by a decision, which
+// found had; one that another decision wrote first ends the transaction with
+// ErrFenced.
+func queuePutDecided(b *pgx.Batch, d store.Decision, claims []store.Decided, had map[store.KeyDigest]store.Decided) error {
 	if len(claims) == 0 {
 		return nil
 	}
+	if len(d.Claims) == 0 {
+		return bug("decide: a claim has its effect that was not looked up")
+	}
 	sorted, distinct := store.SortDecided(claims)
 	if !distinct {
-		return bug("a claim has its effect twice in one transaction")
+		return bug("a claim or a key has its effect twice in one transaction")
 	}
-	ids, months, versions := make([][16]byte, len(sorted)), make([]time.Time, len(sorted)), make([]int64, len(sorted))
+	ids, versions := make([][16]byte, len(sorted)), make([]int64, len(sorted))
+	keys, contents := make([]pgtype.UUID, len(sorted)), make([][]byte, len(sorted))
 	for i, c := range sorted {
-		ids[i], months[i], versions[i] = c.ID, c.ID.Month(), int64(c.Version)
+		ids[i], versions[i] = c.ID, int64(c.Version)
+		if c.Key != (store.KeyDigest{}) {
+			keys[i], contents[i] = pgtype.UUID{Bytes: c.Key, Valid: true}, c.Content[:]
+		}
 	}
 	b.Queue(sqlPipeline)
-	b.Queue(sqlDecidedMonths, slices.CompactFunc(slices.Clone(months), time.Time.Equal)) // in order, as the ids are
-	b.Queue(sqlPutDecided, ids, months, versions)
+	if taken := store.Taken(sorted, had); len(taken) > 0 {
+		b.Queue(sqlTakeKeys, uuids(taken))
+	}
+	b.Queue(sqlPutDecided, ids, versions, keys, contents)
 	return nil
+}
+
+func uuids[T ~[16]byte](list []T) [][16]byte {
+	out := make([][16]byte, len(list))
+	for i := range list {
+		out[i] = list[i]
+	}
+	return out
 }

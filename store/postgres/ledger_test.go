@@ -11,9 +11,11 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/stdlib"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/storetest"
@@ -239,6 +241,92 @@ func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
 	found, err := s.FindClaim(ctx, "acme", "k")
 	require.NoError(t, err)
 	assert.Equal(t, answers[0].ID, found.ID, "the newest of the two")
+}
+
+// I2: a decision about a claim of the month before is under way when another
+// one, of another partition, decides about the same key in this month. The mistake
+// that this catches: a key has its effect once within a month only.
+func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
+	s, url := ledger(t)
+	other := handle(t, url)
+	ctx := t.Context()
+	month := lastMonth(t, s)
+	revision, err := s.Activate(ctx, []byte("c"), false)
+	require.NoError(t, err)
+	first := store.Decided{ID: store.ClaimID{0x01, 0x9a, 6: 0x70, 8: 0x80}, Version: 7, Use: store.Use{Key: store.DigestKey("acme", "k"), Content: [8]byte{1}}}
+	second := store.Decided{ID: store.ClaimID{0x01, 0x9b, 6: 0x70, 8: 0x80}, Version: 8, Use: store.Use{Key: first.Key, Content: [8]byte{2}}}
+
+	// The late one, as a decision does it, cut off before its commit.
+	late, err := s.pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = late.Rollback(ctx) }()
+	for _, q := range []struct {
+		sql  string
+		args []any
+	}{
+		{sqlPipeline, nil}, {sqlLedgerShared, nil},
+		{`INSERT INTO ledger_decided (month, id, version, key, content) VALUES ($1, $2, 7, $3, $4)`, []any{month, [16]byte(first.ID), [16]byte(first.Key), first.Content[:]}},
+	} {
+		_, err := late.Exec(ctx, q.sql, q.args...)
+		require.NoError(t, err)
+	}
+	d := store.Decision{Revision: revision.Number, Claims: []store.ClaimID{second.ID}, Keys: []store.KeyDigest{second.Key}}
+	done := make(chan error, 1)
+	go func() {
+		_, err := other.Decide(ctx, d, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			assert.Equal(t, map[store.KeyDigest]store.Decided{first.Key: first}, loaded.Uses)
+			return store.Outcome{Claims: []store.Decided{second}}, nil
+		})
+		done <- err
+	}()
+	require.Eventually(t, func() bool {
+		var waiting int
+		err := s.pool.QueryRow(ctx, `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted AND mode = 'ExclusiveLock'
+			AND objid = 'ledger'::regclass::oid`).Scan(&waiting)
+		return err == nil && waiting > 0
+	}, testPatience, testPoll, "this month is opened when nobody decides in the one before")
+	require.NoError(t, late.Commit(ctx))
+	require.NoError(t, <-done)
+	var at time.Time
+	require.NoError(t, other.inTx(ctx, "test", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlPipeline); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, `SELECT month FROM ledger_decided WHERE key = $1`, [16]byte(second.Key)).Scan(&at)
+	}))
+	require.Equal(t, month.AddDate(0, 1, 0), at.UTC(), "the newer one has the key, in the month that is open")
+}
+
+// What an earlier version made is upgraded: months get their index, and what was
+// decided stays known.
+func TestMonthsOfAnEarlierVersionAreUpgraded(t *testing.T) {
+	s := handle(t, ordinary(t))
+	ctx := t.Context()
+	db := stdlib.OpenDBFromPool(s.pool.Pool)
+	provider, err := newProvider(db)
+	require.NoError(t, err)
+	_, err = provider.UpTo(ctx, 6)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+	_, err = s.pool.Exec(ctx, `SELECT weir_ledger_month(`+thisMonth+`)`)
+	require.NoError(t, err)
+	old, use := store.ClaimID{0x01, 0x9a, 6: 0x70, 8: 0x80}, store.Use{Key: store.DigestKey("acme", "k")}
+	runAs(t, s, "weir.pipeline", "on", `INSERT INTO ledger_decided (month, id, version) VALUES (`+thisMonth+`, $1, 7)`, [16]byte(old))
+	require.NoError(t, s.Migrate(ctx))
+	require.NoError(t, s.CheckSchema(ctx))
+	revision, err := s.Activate(ctx, []byte("c"), false)
+	require.NoError(t, err)
+	d := store.Decision{Revision: revision.Number, Claims: []store.ClaimID{old}}
+	for _, id := range []store.ClaimID{{1}, {2}} {
+		_, err = s.Decide(ctx, d, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			assert.Equal(t, map[store.ClaimID]change.Version{old: 7}, loaded.Decided)
+			return store.Outcome{Claims: []store.Decided{{ID: id, Version: 8, Use: use}}}, nil
+		})
+		if id == (store.ClaimID{1}) {
+			require.NoError(t, err)
+		}
+	}
+	require.ErrorIs(t, err, store.ErrFenced, "the index of the month that was there already")
 }
 
 // Many callers find the month over at the same time, with keys of their own and

@@ -106,7 +106,7 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 		if err := ctx.Err(); err != nil {
 			return failed("decide", err)
 		}
-		ids, err = t.finish(d, out, s.now())
+		ids, err = t.finish(d, loaded, out, s.now())
 		crash.At(crash.DecideWritten, "")
 		return failed("decide", err)
 	})
@@ -141,13 +141,13 @@ func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 		return err
 	})
 	if err == nil {
-		loaded.Decided, err = t.loadDecided(d.Claims)
+		err = t.loadDecided(d, &loaded)
 	}
 	return loaded, err
 }
 
 // finish writes the outcome, at now.
-func (t tx) finish(d store.Decision, out store.Outcome, now time.Time) ([]int64, error) {
+func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, now time.Time) ([]int64, error) {
 	if err := t.putEntities(out.Entities); err != nil {
 		return nil, err
 	}
@@ -182,7 +182,7 @@ func (t tx) finish(d store.Decision, out store.Outcome, now time.Time) ([]int64,
 	if err := t.settle(out.Settled); err != nil {
 		return nil, err
 	}
-	if err := t.putDecided(out.Claims, now); err != nil {
+	if err := t.putDecided(d, out.Claims, loaded.Uses, now); err != nil {
 		return nil, err
 	}
 	return ids, t.addAudits(out.Audit)

@@ -18,8 +18,8 @@ import (
 // Each month has two tables of its own, which the first claim of the month
 // makes, or a decision about one, and RetainClaims drops whole. There is one
 // writer, so a transaction sees everything that was claimed before it. New
-// claims go to the newest month there is, also when the clock went back behind
-// its beginning.
+// claims, and what is decided, go to the newest month there is, also when the
+// clock went back behind its beginning.
 
 // ledgerMonth is the name of a month: 2026_11.
 type ledgerMonth string
@@ -50,7 +50,14 @@ CREATE TABLE $ledger (
     UNIQUE (tenant, key)
 )`
 	sqlMakeInProgress = `CREATE INDEX $ledger_in_progress ON $ledger (leased_until) WHERE status IS NULL`
-	sqlMakeDecided    = `CREATE TABLE $decided (id BLOB PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID`
+	sqlMakeDecided    = `
+CREATE TABLE $decided (
+    id      BLOB PRIMARY KEY,
+    version INTEGER NOT NULL,
+    key     BLOB, -- a digest of tenant and key; null where it is not known, or another claim has it
+    content BLOB  -- the first bytes of the fingerprint
+) WITHOUT ROWID`
+	sqlMakeUse = `CREATE UNIQUE INDEX $decided_use ON $decided (key)`
 
 	claimColumns = `id, fingerprint, made_at, leased_until, status, body`
 
@@ -73,10 +80,13 @@ WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
 
 	sqlReopenClaims = `
 UPDATE $ledger SET status = NULL, body = NULL, leased_until = min(leased_until, ?)
-WHERE status IS NOT NULL AND id NOT IN (SELECT id FROM $decided)`
+WHERE status IS NOT NULL`
+	sqlNotDecided = ` AND id NOT IN (SELECT id FROM $decided)` // of each month
 
 	sqlLoadDecided = `SELECT version FROM $decided WHERE id = ?`
-	sqlPutDecided  = `INSERT INTO $decided (id, version) VALUES (?, ?) ON CONFLICT (id) DO NOTHING`
+	sqlLoadUse     = `SELECT id, version, content FROM $decided WHERE key = ?`
+	sqlTakeKey     = `UPDATE $decided SET key = NULL, content = NULL WHERE key = ?`
+	sqlPutDecided  = `INSERT INTO $decided (id, version, key, content) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING`
 
 	sqlHeldClaims  = `SELECT coalesce(max(n), 0) FROM $ledger`
 	sqlOldestClaim = `SELECT min(made_at) FROM $ledger WHERE status IS NULL AND leased_until > ?`
@@ -120,27 +130,19 @@ type beginning struct {
 	prepared         map[string]*sql.Stmt
 }
 
-// ledger opens the month of now, if it is not open yet.
+// ledger begins to claim in the month of now.
 func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error) {
-	b := &beginning{tx: t, now: now, until: now.Add(lease), made: now, keep: keep, open: monthOf(now), prepared: map[string]*sql.Stmt{}}
-	months, err := ledgerMonths(t.ctx, t.conn)
+	months, err := t.openMonth(now)
 	if err != nil {
 		return nil, err
 	}
-	if len(months) > 0 && months[0] >= b.open {
-		b.open = months[0]
-		first, err := b.open.first()
-		if err != nil {
-			return nil, err
-		}
-		if b.made.Before(first) {
-			b.made = first
-		}
-	} else {
-		if err := t.makeMonth(b.open); err != nil {
-			return nil, err
-		}
-		months = slices.Insert(months, 0, b.open)
+	first, err := months[0].first()
+	if err != nil {
+		return nil, err
+	}
+	b := &beginning{tx: t, now: now, until: now.Add(lease), made: now, keep: keep, open: months[0], prepared: map[string]*sql.Stmt{}}
+	if b.made.Before(first) {
+		b.made = first
 	}
 	oldest := monthOf(now.Add(-keep))
 	for i, m := range months {
@@ -151,9 +153,22 @@ func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error)
 	return b, nil
 }
 
+// openMonth gives the months, the newest first, which is that of now or later:
+// it is made if it is not there yet.
+func (t tx) openMonth(now time.Time) ([]ledgerMonth, error) {
+	months, err := ledgerMonths(t.ctx, t.conn)
+	if err != nil {
+		return nil, err
+	}
+	if this := monthOf(now); len(months) == 0 || months[0] < this {
+		return slices.Insert(months, 0, this), t.makeMonth(this)
+	}
+	return months, nil
+}
+
 // makeMonth makes the tables of a month.
 func (t tx) makeMonth(m ledgerMonth) error {
-	for _, statement := range []string{sqlMakeLedger, sqlMakeInProgress, sqlMakeDecided} {
+	for _, statement := range []string{sqlMakeLedger, sqlMakeInProgress, sqlMakeDecided, sqlMakeUse} {
 		if _, err := t.conn.ExecContext(t.ctx, m.sql(statement)); err != nil {
 			return err
 		}
@@ -363,9 +378,10 @@ func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.
 
 // RetainClaims implements store.Ledger. What is needed next is made by the
 // first claim that needs it.
-func (s *Store) RetainClaims(ctx context.Context, before time.Time) (dropped int, err error) {
+func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error) {
 	err = s.write(ctx, "retain claims", func(t tx) error {
 		dropped = 0
+		before := s.now().Add(-keep)
 		months, err := ledgerMonths(t.ctx, t.conn)
 		if err != nil {
 			return failed("retain claims", err)
@@ -399,12 +415,12 @@ func (s *Store) RetainClaims(ctx context.Context, before time.Time) (dropped int
 // LedgerStats implements store.Ledger. Its counts are exact.
 func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
 	err = s.read(ctx, "ledger statistics", func(t *sql.Tx) error {
-		stats = store.LedgerStats{}
+		stats = store.LedgerStats{Now: s.now().UTC()}
 		months, err := ledgerMonths(ctx, t)
 		if err != nil {
 			return err
 		}
-		now := micros(s.now())
+		now := micros(stats.Now)
 		for _, m := range slices.Backward(months) {
 			first, err := m.first()
 			if err != nil {
@@ -436,61 +452,105 @@ func (t tx) reopenClaims(now time.Time) error {
 	if err != nil {
 		return err
 	}
+	var decided string
 	for _, m := range months {
-		if _, err := t.conn.ExecContext(t.ctx, m.sql(sqlReopenClaims), micros(now)); err != nil {
+		decided += m.sql(sqlNotDecided)
+	}
+	for _, m := range months {
+		if _, err := t.conn.ExecContext(t.ctx, m.sql(sqlReopenClaims)+decided, micros(now)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// loadDecided looks claims up in a decision; nil when none was decided.
-func (t tx) loadDecided(claims []store.ClaimID) (map[store.ClaimID]change.Version, error) {
-	var decided map[store.ClaimID]change.Version
-	id := func(i int) store.ClaimID { return claims[i] }
-	err := t.ofMonths(len(claims), id, sqlLoadDecided, func(i int, statement *sql.Stmt) error {
-		var version int64
-		err := statement.QueryRowContext(t.ctx, claims[i][:]).Scan(&version)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		} else if err != nil {
-			return err
-		}
-		if decided == nil {
-			decided = map[store.ClaimID]change.Version{}
-		}
-		decided[claims[i]] = change.Version(version)
+// loadDecided looks claims and keys up in a decision, in all months: what was
+// decided stands in that in which it was.
+func (t tx) loadDecided(d store.Decision, loaded *store.Loaded) error {
+	if len(d.Claims) == 0 {
 		return nil
-	})
-	return decided, err
-}
-
-// putDecided writes the claims that have their effect by a decision at now. A
-// month that no claim made is one of a ledger that went back behind it, or was
-// dropped before its last record was decided: it is made.
-func (t tx) putDecided(claims []store.Decided, now time.Time) error {
-	if len(claims) == 0 {
-		return nil
-	}
-	if _, distinct := store.SortDecided(claims); !distinct {
-		return bug("a claim has its effect twice in one transaction")
 	}
 	months, err := ledgerMonths(t.ctx, t.conn)
 	if err != nil {
 		return err
 	}
-	oldest, newest := monthOf(store.MonthOf(now).AddDate(0, -13, 0)), monthOf(now)
-	for _, c := range claims {
-		if m := monthOf(c.ID.Made()); m >= oldest && m <= newest && !slices.Contains(months, m) {
-			if err := t.makeMonth(m); err != nil {
+	for _, m := range months {
+		err := each(t.ctx, t.conn, m.sql(sqlLoadDecided), len(d.Claims), func(i int, statement *sql.Stmt) error {
+			var version int64
+			err := statement.QueryRowContext(t.ctx, d.Claims[i][:]).Scan(&version)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			} else if err != nil {
 				return err
 			}
-			months = append(months, m)
+			if loaded.Decided == nil {
+				loaded.Decided = map[store.ClaimID]change.Version{}
+			}
+			loaded.Decided[d.Claims[i]] = change.Version(version)
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+		err = each(t.ctx, t.conn, m.sql(sqlLoadUse), len(d.Keys), func(i int, statement *sql.Stmt) error {
+			var version int64
+			var id, content []byte
+			err := statement.QueryRowContext(t.ctx, d.Keys[i][:]).Scan(&id, &version, &content)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			if loaded.Uses == nil {
+				loaded.Uses = map[store.KeyDigest]store.Decided{}
+			}
+			c := store.Decided{Version: change.Version(version), Use: store.Use{Key: d.Keys[i]}}
+			copy(c.ID[:], id)
+			copy(c.Content[:], content)
+			loaded.Uses[c.Key] = c
+			return nil
+		})
+		if err != nil {
+			return err
 		}
 	}
-	id := func(i int) store.ClaimID { return claims[i].ID }
-	return t.ofMonths(len(claims), id, sqlPutDecided, func(i int, statement *sql.Stmt) error {
-		n, err := t.exec(statement, claims[i].ID[:], int64(claims[i].Version))
+	return nil
+}
+
+// putDecided writes the claims that have their effect by a decision at now,
+// which found had.
+func (t tx) putDecided(d store.Decision, claims []store.Decided, had map[store.KeyDigest]store.Decided, now time.Time) error {
+	if len(claims) == 0 {
+		return nil
+	}
+	if len(d.Claims) == 0 {
+		return bug("decide: a claim has its effect that was not looked up")
+	}
+	sorted, distinct := store.SortDecided(claims)
+	if !distinct {
+		return bug("a claim or a key has its effect twice in one transaction")
+	}
+	months, err := t.openMonth(now)
+	if err != nil {
+		return err
+	}
+	taken := store.Taken(sorted, had)
+	for _, m := range months {
+		err := each(t.ctx, t.conn, m.sql(sqlTakeKey), len(taken), func(i int, statement *sql.Stmt) error {
+			_, err := t.exec(statement, taken[i][:])
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return each(t.ctx, t.conn, months[0].sql(sqlPutDecided), len(sorted), func(i int, statement *sql.Stmt) error {
+		c := &sorted[i]
+		var key, content []byte
+		if c.Key != (store.KeyDigest{}) {
+			key, content = c.Key[:], c.Content[:]
+		}
+		n, err := t.exec(statement, c.ID[:], int64(c.Version), key, content)
 		if err == nil && n == 0 {
 			err = store.ErrFenced
 		}

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -99,7 +100,7 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, stats.Months, 5)
 	assert.EqualValues(t, 5, stats.Held)
-	n, err := b.RetainClaims(t.Context(), start.AddDate(0, 2, 0)) // the middle of March
+	n, err := b.RetainClaims(t.Context(), 61*24*time.Hour) // of the middle of May: the middle of March
 	require.NoError(t, err)
 	assert.Equal(t, 2, n)
 	for i, id := range ids {
@@ -123,6 +124,68 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+}
+
+// What a claim of last month had its effect for is known to one of this month, and
+// taken by it when it is over its time. The mistake that this catches: a key has
+// its effect once within a month only.
+func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
+	a, b, c := atTime(t)
+	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
+	revision, err := a.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	first, second := newClaimID(end.Add(-time.Hour)), newClaimID(end.Add(time.Hour))
+	key := store.DigestKey("acme", "k")
+	d := store.Decision{Revision: revision.Number, Claims: []store.ClaimID{first, second}, Keys: []store.KeyDigest{key}}
+	decide := func(s *Store, found map[store.KeyDigest]store.Decided, out ...store.Decided) {
+		_, err := s.Decide(t.Context(), d, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			assert.Equal(t, found, loaded.Uses)
+			return store.Outcome{Claims: out}, nil
+		})
+		require.NoError(t, err)
+	}
+	c.set(end.Add(-time.Hour))
+	one := store.Decided{ID: first, Version: 7, Use: store.Use{Key: key, Content: [8]byte{1}}}
+	two := store.Decided{ID: second, Version: 8, Use: store.Use{Key: key, Content: [8]byte{2}}}
+	decide(a, nil, one)
+	c.set(end.Add(time.Hour))
+	decide(b, map[store.KeyDigest]store.Decided{key: one}, two)
+	decide(a, map[store.KeyDigest]store.Decided{key: two})
+	_, err = a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
+	require.NoError(t, err)
+	_, err = a.ResolveInbox(t.Context(), "inbox", "second", 1, 1)
+	require.NoError(t, err)
+}
+
+// A ledger of an earlier version: what was decided is known, and keys are from
+// now on.
+func TestMonthsOfAnEarlierVersionAreUpgraded(t *testing.T) {
+	ctx := t.Context()
+	s := open(t, filepath.Join(t.TempDir(), "state.db"))
+	provider, err := s.provider()
+	require.NoError(t, err)
+	_, err = provider.UpTo(ctx, 6)
+	require.NoError(t, err)
+	old := newClaimID(time.Now())
+	for _, statement := range []string{
+		sqlMakeLedger, sqlMakeInProgress, `CREATE TABLE $decided (id BLOB PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID`,
+		`INSERT INTO ledger_months (month) VALUES ('` + string(monthOf(time.Now())) + `')`,
+	} {
+		_, err := s.writer.ExecContext(ctx, monthOf(time.Now()).sql(statement))
+		require.NoError(t, err)
+	}
+	_, err = s.writer.ExecContext(ctx, monthOf(time.Now()).sql(`INSERT INTO $decided VALUES (?, 7)`), old[:])
+	require.NoError(t, err)
+	require.NoError(t, s.Migrate(ctx))
+	require.NoError(t, s.CheckSchema(ctx))
+	revision, err := s.Activate(ctx, []byte("c"), false)
+	require.NoError(t, err)
+	fresh := store.Decided{ID: newClaimID(time.Now()), Version: 8, Use: store.Use{Key: store.DigestKey("acme", "k")}}
+	_, err = s.Decide(ctx, store.Decision{Revision: revision.Number, Claims: []store.ClaimID{old}, Keys: []store.KeyDigest{fresh.Key}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+		assert.Equal(t, store.Loaded{Entities: []store.Entity{}, Decided: map[store.ClaimID]change.Version{old: 7}}, loaded)
+		return store.Outcome{Claims: []store.Decided{fresh}}, nil
+	})
+	require.NoError(t, err)
 }
 
 // BenchmarkLedger is a request's part of the store: claim and complete, of one

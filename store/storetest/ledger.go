@@ -3,10 +3,12 @@ package storetest
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -352,7 +354,7 @@ var ledgerTests = []ledgerTest{
 		f.complete(f.a, "acme", first.ID, 202, `{}`)
 		month := first.ID.Month()
 		end := month.AddDate(0, 1, 0)
-		n, err := f.b.RetainClaims(t.Context(), end.Add(-time.Microsecond))
+		n, err := f.b.RetainClaims(t.Context(), -time.Until(end.Add(-time.Hour)))
 		require.NoError(t, err)
 		assert.Zero(t, n, "a claim of the month may be younger")
 		assert.Equal(t, store.ClaimDone, f.begin(f.b, "acme", intent("k", "x"), claimLease, keepClaims).State)
@@ -360,10 +362,10 @@ var ledgerTests = []ledgerTest{
 		require.NoError(t, err)
 		assert.Contains(t, months(stats), month)
 
-		n, err = f.b.RetainClaims(t.Context(), end)
+		n, err = f.b.RetainClaims(t.Context(), -time.Until(end.Add(time.Hour)))
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
-		n, err = f.a.RetainClaims(t.Context(), end.AddDate(0, 0, -1))
+		n, err = f.a.RetainClaims(t.Context(), -time.Until(end.Add(-time.Hour)))
 		require.NoError(t, err)
 		assert.Zero(t, n, "calling it again does no harm")
 		_, err = f.a.FindClaim(t.Context(), "acme", "k")
@@ -391,7 +393,7 @@ var ledgerTests = []ledgerTest{
 			})
 		}
 		for range 10 {
-			_, err := f.b.RetainClaims(t.Context(), time.Now().AddDate(0, 2, 0))
+			_, err := f.b.RetainClaims(t.Context(), -62*24*time.Hour)
 			require.NoError(t, err)
 		}
 		group.Wait()
@@ -401,6 +403,7 @@ var ledgerTests = []ledgerTest{
 		require.NoError(t, err)
 		assert.Zero(t, empty.Held)
 		assert.Zero(t, empty.OldestInProgress)
+		assert.WithinDuration(t, time.Now(), empty.Now, 5*time.Minute)
 		first := f.begin(f.a, "acme", intent("k1", "x"), claimLease, keepClaims)
 		second := f.begin(f.a, "globex", intent("k2", "x"), claimLease, keepClaims)
 		f.begin(f.a, "globex", intent("k3", "x"), claimLease, keepClaims)
@@ -431,7 +434,7 @@ var ledgerTests = []ledgerTest{
 			require.NoError(t, err)
 		}
 		decide(nil, 7)
-		_, err := f.a.RetainClaims(t.Context(), id.Month().AddDate(0, 1, 0))
+		_, err := f.a.RetainClaims(t.Context(), -31*24*time.Hour)
 		require.NoError(t, err)
 		decide(nil, 10)
 	}},
@@ -439,10 +442,9 @@ var ledgerTests = []ledgerTest{
 		// A store that was restored from a backup of the month before, say: the inbox
 		// has the records of the claims twice, the ledger has never heard of them.
 		revision := f.revision()
-		this := f.claim("k").Month()
+		this := store.MonthOf(time.Now())
 		for i, made := range []time.Time{this.AddDate(0, -2, 3), this.AddDate(0, -1, 3), this.AddDate(0, 0, 1)} {
-			id := store.ClaimID{6: 0x70, 8: 0x80, 15: byte(i)}
-			binary.BigEndian.PutUint32(id[:], uint32(made.UnixMilli()>>16))
+			id := claimAt(made, byte(i))
 			require.Equal(t, store.MonthOf(made), id.Month())
 			var before map[store.ClaimID]change.Version
 			for range 2 {
@@ -457,10 +459,83 @@ var ledgerTests = []ledgerTest{
 				before = map[store.ClaimID]change.Version{id: version(7)}
 			}
 		}
-		assert.Equal(t, this, f.begin(f.a, "acme", intent("new", "x"), claimLease, keepClaims).ID.Month(), "new claims go to the month of the clock")
-		dropped, err := f.a.RetainClaims(t.Context(), this)
+		stats, err := f.b.LedgerStats(t.Context())
 		require.NoError(t, err)
-		assert.Equal(t, 2, dropped, "what was made for decisions goes as other months do")
+		assert.Equal(t, []time.Time{this}, months(stats), "it stands in the month in which it was decided, and is kept as long as claims of now")
+		assert.Equal(t, this, f.begin(f.a, "acme", intent("new", "x"), claimLease, keepClaims).ID.Month())
+	}},
+	{"I2 a key is had by one claim, the newest that had its effect", func(t *testing.T, f *ledgerFixture) {
+		revision := f.revision()
+		key, other := store.DigestKey("acme", "k"), store.DigestKey("globex", "k")
+		require.NotEqual(t, key, other)
+		require.NotEqual(t, store.DigestKey("ac", "mek"), key)
+		one, two, three := claimAt(time.Now(), 1), claimAt(time.Now(), 2), claimAt(time.Now(), 3)
+		use := func(id store.ClaimID, v int64, content byte) store.Decided {
+			return store.Decided{ID: id, Version: version(v), Use: store.Use{Key: key, Content: [8]byte{7: content}}}
+		}
+		all := store.Decision{Revision: revision, Claims: []store.ClaimID{one, two, three}, Keys: []store.KeyDigest{key, other, key}}
+		decide := func(s store.Store, want store.Loaded, claims ...store.Decided) error {
+			_, err := s.Decide(t.Context(), all, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+				assert.Equal(t, want.Decided, loaded.Decided)
+				assert.Equal(t, want.Uses, loaded.Uses)
+				return store.Outcome{Claims: claims}, nil
+			})
+			return err
+		}
+		uses := func(d store.Decided) map[store.KeyDigest]store.Decided {
+			return map[store.KeyDigest]store.Decided{key: d}
+		}
+		err := decide(f.a, store.Loaded{}, use(one, 7, 1), use(two, 8, 1))
+		assert.Equal(t, store.Fatal, store.ClassOf(err), "a key twice in one outcome is a bug")
+		require.NoError(t, decide(f.a, store.Loaded{}, use(one, 7, 1), store.Decided{ID: two, Version: version(8)}))
+		had := store.Loaded{Decided: map[store.ClaimID]change.Version{one: version(7), two: version(8)}, Uses: uses(use(one, 7, 1))}
+		require.NoError(t, decide(f.b, had))
+		require.NoError(t, decide(f.b, had, use(three, 9, 2)), "it was found, so it is taken")
+		had.Decided[three], had.Uses = version(9), uses(use(three, 9, 2))
+		require.NoError(t, decide(f.a, had), "who had the key before is known by its id")
+
+		// A decision that did not look for the key, and one that lost it in between.
+		all.Keys = nil
+		four := claimAt(time.Now(), 4)
+		require.ErrorIs(t, decide(f.a, store.Loaded{Decided: had.Decided}, use(four, 10, 3)), store.ErrFenced)
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Claims: []store.Decided{use(four, 10, 3)}}))
+		assert.Equal(t, store.Fatal, store.ClassOf(err), "claims that were not looked up")
+	}},
+	{"I3 of decisions about one key under many claims at the same time one has the effect", func(t *testing.T, f *ledgerFixture) {
+		// After a restore: each request that comes again has a claim of its own, and
+		// events with other content stand in other partitions.
+		revision := f.revision()
+		key := store.DigestKey("acme", "k")
+		const deciders = 8
+		var effects atomic.Int32
+		var group sync.WaitGroup
+		for i := range deciders {
+			s, id := f.a, claimAt(time.Now(), byte(i))
+			if i%2 == 1 {
+				s = f.b
+			}
+			group.Go(func() {
+				for { // as decide does after it was fenced
+					won := false
+					_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}, Keys: []store.KeyDigest{key}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+						c := store.Decided{ID: id, Version: version(int64(i))}
+						if won = loaded.Uses == nil; won {
+							c.Key = key
+						}
+						return store.Outcome{Claims: []store.Decided{c}}, nil
+					})
+					if err == nil && won {
+						effects.Add(1)
+					}
+					if !errors.Is(err, store.ErrFenced) {
+						assert.NoError(t, err)
+						return
+					}
+				}
+			})
+		}
+		group.Wait()
+		assert.EqualValues(t, 1, effects.Load())
 	}},
 	{"I1 what only an inbox held that was replaced is taken in again under its claim", func(t *testing.T, f *ledgerFixture) {
 		// The mistake that this catches: the inbox topic was deleted, its events are
@@ -473,7 +548,7 @@ var ledgerTests = []ledgerTest{
 		f.complete(f.a, "acme", decided.ID, 202, `{}`)
 		f.complete(f.a, "acme", lost.ID, 202, `{}`)
 		f.complete(f.a, "globex", globex.ID, 202, `{}`)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Claims: []store.Decided{{ID: decided.ID, Version: version(7)}}}))
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{decided.ID}}, writes(store.Outcome{Claims: []store.Decided{{ID: decided.ID, Version: version(7)}}}))
 		require.NoError(t, err)
 		for _, identity := range []string{"first", "second", "second"} {
 			_, err := f.b.ResolveInbox(t.Context(), "inbox", identity, 1, 1)
@@ -501,7 +576,7 @@ var ledgerTests = []ledgerTest{
 	{"what was decided is known after a key was claimed anew", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()
 		old := f.claim("k")
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Claims: []store.Decided{{ID: old, Version: version(7)}}}))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{old}}, writes(store.Outcome{Claims: []store.Decided{{ID: old, Version: version(7)}}}))
 		require.NoError(t, err)
 		f.age("acme", "k", 2*claimLease)
 		fresh := f.begin(f.a, "acme", intent("k", "y"), claimLease, claimLease)
@@ -512,6 +587,13 @@ var ledgerTests = []ledgerTest{
 		})
 		require.NoError(t, err)
 	}},
+}
+
+// claimAt gives the id of a claim that was made at a time.
+func claimAt(made time.Time, n byte) (id store.ClaimID) {
+	binary.BigEndian.PutUint64(id[:], uint64(made.UnixMilli())<<16)
+	id[6], id[8], id[15] = 0x70, 0x80, n
+	return id
 }
 
 // months of the statistics.
