@@ -96,7 +96,7 @@ type Completion struct {
 // LedgerStats are for metrics and operators.
 type LedgerStats struct {
 	Now  time.Time // of the store
-	Held int64 // claims that are kept, an estimate where counting is dear
+	Held int64     // claims that are kept, an estimate where counting is dear
 	// OldestInProgress is when the oldest claim was made that an attempt is under
 	// way for: that has a lease and no response. Zero when there is none.
 	OldestInProgress time.Time

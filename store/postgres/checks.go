@@ -29,6 +29,10 @@ FROM unnest($1::text[], $2::int4[], $3::int8[], $4::bytea[], $5::int8[], $6::int
 WHERE c.entity = s.entity AND c.service = s.service AND c.revision = s.revision
 RETURNING c.entity, c.service`
 
+	// Callers wait for an answer, and one batch holds many of them: a session that
+	// hangs in its transaction must not hold them all.
+	sqlCheckPatience = `SET LOCAL lock_timeout = '2s'`
+
 	sqlInsertChecks = `
 INSERT INTO checks (entity, service, revision, content, version, delivered_version, delivered, memory)
 SELECT entity, service, revision + 1, content, version, delivered_version, delivered, memory
@@ -89,7 +93,7 @@ func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after strin
 // Inserts come before updates, each in the order of keys, so that no two calls
 // wait for each other: ON CONFLICT DO NOTHING waits for whoever is writing the
 // row, also by an update; an update never waits for an insert, which it does
-// not see.
+// not see. A row that somebody keeps locked ends the call with Retry.
 func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
 	sorted, distinct := store.SortCheckRows(rows)
 	if !distinct {
@@ -106,9 +110,10 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 	swapped := make([]bool, len(rows))
 	b := new(pgx.Batch)
 	b.Queue(begin)
+	b.Queue(sqlCheckPatience)
 	insert.queue(b, sqlInsertChecks, swapped)
 	update.queue(b, sqlSwapChecks, swapped)
-	if b.Len() == 1 {
+	if len(rows) == 0 {
 		return swapped, nil
 	}
 	queueCommit(b)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -106,4 +107,37 @@ func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
 	secondEnds()
 	assert.Equal(t, []bool{true, true, false}, first)
 	assert.Equal(t, []bool{false, true}, second)
+}
+
+// I8: a session that hangs in its transaction with a row locked holds a caller for
+// a bounded time: that one fails, for certain and without effect, while the lock is
+// still held, and others go on. The mistake that this catches: every request with
+// that row in its batch waits until the server is taken for silent.
+func TestACheckDoesNotWaitForALockForEver(t *testing.T) {
+	s, url := migrated(t)
+	ctx := t.Context()
+	row := func(e string, revision int64) store.CheckRow {
+		return store.CheckRow{Key: store.Key{Service: 1, Entity: e}, Revision: revision, Content: change.Content{byte(revision)}, Version: 1}
+	}
+	_, err := s.SwapCheckRows(ctx, []store.CheckRow{row("a", 0), row("b", 0)})
+	require.NoError(t, err)
+	hung, err := handle(t, url).pool.Begin(ctx)
+	require.NoError(t, err)
+	defer func() { _ = hung.Rollback(ctx) }()
+	_, err = hung.Exec(ctx, `SELECT FROM checks WHERE entity = 'b' FOR UPDATE`)
+	require.NoError(t, err)
+	_, err = s.SwapCheckRows(ctx, []store.CheckRow{row("a", 1), row("b", 1)})
+	var pg *pgconn.PgError
+	require.ErrorAs(t, err, &pg)
+	assert.Equal(t, "55P03", pg.Code, "lock_not_available")
+	assert.Equal(t, store.Retry, store.ClassOf(err), "nothing was written, for certain")
+	for _, want := range []bool{true, false} {
+		swapped, err := s.SwapCheckRows(ctx, []store.CheckRow{row("a", 1)})
+		require.NoError(t, err)
+		assert.Equal(t, []bool{want}, swapped)
+	}
+	require.NoError(t, hung.Rollback(ctx))
+	swapped, err := s.SwapCheckRows(ctx, []store.CheckRow{row("b", 1)})
+	require.NoError(t, err)
+	assert.Equal(t, []bool{true}, swapped)
 }
