@@ -21,6 +21,11 @@ type API struct {
 	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
 	// MaxImport is the largest file to import.
 	MaxImport Size `yaml:"max_import" default:"16GiB" range:"1KiB..1024GiB"`
+	// MaxImports is how many imports that have not ended a tenant may have.
+	MaxImports int `yaml:"max_imports" default:"100" range:"1..100000"`
+	// ImportWorkers is how many imports, of different sources, this process works
+	// on at a time.
+	ImportWorkers int `yaml:"import_workers" default:"2" range:"1..64"`
 	// Rate is how many requests per second one token may send on the average;
 	// it may send the requests of two seconds at once.
 	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`

@@ -25,6 +25,7 @@ type File struct {
 	Actor   string // who asks, for people
 	MaxRow  int    // bytes of a row; larger ones are invalid rows
 	MaxSize int64  // bytes of the file
+	MaxOpen int    // imports of the tenant that have not ended, this one included; 0 is no bound
 }
 
 // ErrTooLarge says that a file is larger than MaxSize.
@@ -40,14 +41,15 @@ var ErrRead = errors.New("the file could not be read to its end")
 // completely leaves nothing behind, or, after a kill, an import in state
 // receiving that is pruned later.
 //
-// The error is a *BadFile, ErrTooLarge, ErrRead, or one of the store's.
+// The error is a *BadFile, ErrTooLarge, ErrRead, or one of the store's
+// (store.ErrTooMany where MaxOpen is reached).
 func Receive(ctx context.Context, s store.Imports, f File, in io.Reader) (i store.Import, fresh bool, err error) {
 	if err := f.Options.Check(f.Format); err != nil {
 		return i, false, &BadFile{err.Error()}
 	}
 	i, err = s.CreateImport(ctx, store.Import{
 		Tenant: f.Tenant, Source: f.Source, Format: string(f.Format), Options: f.Options.Encode(), Name: f.Name, Actor: f.Actor,
-	})
+	}, f.MaxOpen)
 	if err != nil {
 		return i, false, err
 	}
@@ -65,7 +67,7 @@ func Receive(ctx context.Context, s store.Imports, f File, in io.Reader) (i stor
 	}
 	var sealed store.Import
 	err = insist(ctx, func() (err error) {
-		sealed, err = s.SealImport(ctx, i.ID, whole.hash.Sum(nil))
+		sealed, err = s.SealImport(ctx, i, whole.hash.Sum(nil))
 		return err
 	})
 	if err != nil {

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/assert"
@@ -335,4 +339,63 @@ func TestRun(t *testing.T) {
 	w.appends = nil
 	w.step(w.worker()) // at once: the lease was given back
 	require.Equal(t, store.ImportDone, w.found(second).State)
+}
+
+// held is an intake that keeps the rows of one source until it is let go on.
+type held struct {
+	Intake
+	source string
+	began  chan struct{}
+	goOn   chan struct{}
+}
+
+func (h *held) Take(ctx context.Context, i store.Import, rows []Row) ([]Result, error) {
+	if i.Source == h.source {
+		h.began <- struct{}{}
+		select {
+		case <-h.goOn:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+	return slices.Repeat([]Result{{Status: Accepted}}, len(rows)), nil
+}
+
+// While one worker of a process has a long import, another one works off those
+// of other sources; of the same source none.
+func TestALongImportHoldsUpItsSourceOnly(t *testing.T) {
+	w := newWorld(t)
+	h := &held{source: "long", began: make(chan struct{}, 100), goOn: make(chan struct{})}
+	file := func(source, text string) store.Import {
+		i, _, err := Receive(t.Context(), w.store, File{
+			Tenant: tenant, Source: source, Format: JSONL, MaxRow: maxRow, MaxSize: 1 << 20,
+		}, strings.NewReader(text))
+		require.NoError(t, err)
+		return i
+	}
+	long, behind := file("long", "1\n"), file("long", "2\n")
+	var small []store.Import
+	for n := range 5 {
+		small = append(small, file(fmt.Sprint("small", n), "1\n"))
+	}
+	opt := WorkerOptions{
+		Store: w.store, Intake: h, Lease: time.Minute, Poll: time.Millisecond,
+		Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	var all sync.WaitGroup
+	defer all.Wait()
+	defer stop()
+	for range 2 {
+		all.Go(func() { NewWorker(opt).Run(ctx) })
+	}
+	<-h.began
+	ended := func(i store.Import) bool { return w.found(i).State == store.ImportDone }
+	for _, i := range small {
+		require.Eventually(t, func() bool { return ended(i) }, time.Minute, 5*time.Millisecond)
+	}
+	require.Equal(t, store.ImportRunning, w.found(long).State)
+	require.Equal(t, store.ImportQueued, w.found(behind).State, "rows of a source keep the order of their files")
+	close(h.goOn)
+	require.Eventually(t, func() bool { return ended(long) && ended(behind) }, time.Minute, 5*time.Millisecond)
 }

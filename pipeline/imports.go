@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/frontdoor"
@@ -15,9 +16,9 @@ import (
 // removed.
 const stalledImport = 24 * time.Hour
 
-// newImportWorker makes the worker of this process, or of a command. may, if
-// given, tells whether it may begin something now.
-func (p *Pipeline) newImportWorker(may func() bool) (*imports.Worker, error) {
+// newImportWorkers makes n workers of this process, or of a command. may, if
+// given, tells whether they may begin something now.
+func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
 	shapes := map[string]*ingest.Shape{}
 	for i := range p.cfg.Sources {
 		c := &p.cfg.Sources[i]
@@ -28,7 +29,7 @@ func (p *Pipeline) newImportWorker(may func() bool) (*imports.Worker, error) {
 		shapes[c.Name] = &shape
 	}
 	keys := p.cfg.API.Keys
-	return imports.NewWorker(imports.WorkerOptions{
+	opt := imports.WorkerOptions{
 		Store: p.store,
 		Intake: &imports.Taker{
 			Ledger: p.store, Inbox: p.append, Topic: p.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
@@ -41,22 +42,29 @@ func (p *Pipeline) newImportWorker(may func() bool) (*imports.Worker, error) {
 		},
 		Lease: keys.Lease.D(), Logger: p.log, Metrics: p.importMetrics,
 		May: may,
-	}), nil
+	}
+	workers := make([]*imports.Worker, n)
+	for i := range workers {
+		workers[i] = imports.NewWorker(opt)
+	}
+	return workers, nil
 }
 
-// startImports starts the worker, and removes old imports from time to time.
+// startImports starts the workers, and removes old imports from time to time.
 func (p *Pipeline) startImports(_ context.Context, _ int64, _ func()) (part, error) {
-	worker, err := p.newImportWorker(func() bool { return p.takes() == nil })
+	workers, err := p.newImportWorkers(p.cfg.API.ImportWorkers, func() bool { return p.takes() == nil })
 	if err != nil {
 		return part{}, err
 	}
 	p.parts.mu.Lock()
-	p.parts.imports = worker
+	p.parts.imports = workers
 	p.parts.mu.Unlock()
-	stopWorker := loop(worker.Run)
-	stopPruning := loop(p.pruneImports)
+	stops := []func(){loop(p.pruneImports)}
+	for _, w := range workers {
+		stops = append(stops, loop(w.Run))
+	}
 	return part{stop: func() error {
-		together([]func(){stopWorker, stopPruning})
+		together(stops)
 		return nil
 	}}, nil
 }
@@ -82,19 +90,19 @@ func (p *Pipeline) pruneImports(ctx context.Context) {
 // has yet to work off.
 func (p *Pipeline) importing(ctx context.Context) bool {
 	p.parts.mu.Lock()
-	worker := p.parts.imports
+	workers := p.parts.imports
 	p.parts.mu.Unlock()
-	if worker == nil {
+	if len(workers) == 0 {
 		return false
 	}
 	open, err := p.store.OpenImports(ctx)
-	return err != nil || open > 0 || !worker.Idle()
+	return err != nil || open > 0 || slices.ContainsFunc(workers, func(w *imports.Worker) bool { return !w.Idle() })
 }
 
 // mountImports serves the routes of imports.
 func (p *Pipeline) mountImports(server *frontdoor.Server) {
 	importapi.Mount(server, importapi.Options{
-		Store: p.store, MaxFile: int64(p.cfg.API.MaxImport), Logger: p.log, MaxRow: p.maxRow,
+		Store: p.store, MaxFile: int64(p.cfg.API.MaxImport), MaxOpen: p.cfg.API.MaxImports, Logger: p.log, MaxRow: p.maxRow,
 	})
 }
 
@@ -110,10 +118,10 @@ func (p *Pipeline) maxRow(source string) (int, bool) {
 
 // WorkImports works imports off until ctx ends. For a pipeline of OpenTools.
 func (p *Pipeline) WorkImports(ctx context.Context) error {
-	worker, err := p.newImportWorker(nil)
+	workers, err := p.newImportWorkers(1, nil)
 	if err != nil {
 		return err
 	}
-	worker.Run(ctx)
+	workers[0].Run(ctx)
 	return nil
 }

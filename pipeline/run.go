@@ -41,7 +41,7 @@ type parts struct {
 	ingests    []*source
 	delivers   []*deliver.Deliverer
 	outGroup   *transport.Group
-	imports    *imports.Worker // nil unless the process runs ingest
+	imports    []*imports.Worker // none unless the process runs ingest
 }
 
 // source is one running source.

@@ -74,22 +74,28 @@ type ImportStep struct {
 	Lease   time.Duration // from now on
 }
 
+// StalledAfter is when a file that does not come on is nobody's any more: its
+// process died. The next chunk of a living one comes within about a minute.
+const StalledAfter = 10 * time.Minute
+
 // Imports keep the files that are taken in, in chunks, and how far each is. A
 // tenant sees its own.
 type Imports interface {
-	// CreateImport makes one in state receiving.
-	CreateImport(ctx context.Context, i Import) (Import, error)
+	// CreateImport makes one in state receiving. ErrTooMany if the tenant has most
+	// that have not ended already (0: no matter how many); those whose file has
+	// not come on for StalledAfter do not count.
+	CreateImport(ctx context.Context, i Import, most int) (Import, error)
 	// AddImportChunk appends a chunk to one that is being received; n is its
 	// number, from 0, and the same number again is a no-op, so a repeated call
 	// does no harm. It counts size bytes of the file. ErrFenced when it is not
 	// receiving, or n skips one.
 	AddImportChunk(ctx context.Context, id ClaimID, n, size int64, chunk []byte) error
-	// SealImport completes the file. If the tenant has another import of the same
+	// SealImport completes the file of i, which CreateImport gave. If the tenant has another import of the same
 	// fingerprint, source, format and options that was not cancelled and did not
 	// fail, this one is removed and that one is given; otherwise it is queued.
-	// ErrFenced when it is not receiving; a repetition of what was sealed with this
-	// fingerprint gives it again.
-	SealImport(ctx context.Context, id ClaimID, fingerprint []byte) (Import, error)
+	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
+	// that was sealed or removed, gives what the first gave.
+	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)
 	// TakeImport gives the oldest import that is queued, or running under a lease
 	// that is over, a new lease, skipping what other workers hold; ErrNotFound.
 	// Of a source one import at a time is worked on, in the order of sealing.

@@ -30,6 +30,8 @@ type Options struct {
 	MaxRow func(source string) (int, bool)
 	// MaxFile bounds a file in bytes.
 	MaxFile int64
+	// MaxOpen is how many imports that have not ended a tenant may have.
+	MaxOpen int
 	Logger  *slog.Logger
 }
 
@@ -73,7 +75,7 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, who access.Pri
 		frontdoor.NotFound(w, "there is no such source")
 		return
 	}
-	f.Tenant, f.MaxRow, f.MaxSize = who.Tenant, maxRow, h.opt.MaxFile
+	f.Tenant, f.MaxRow, f.MaxSize, f.MaxOpen = who.Tenant, maxRow, h.opt.MaxFile, h.opt.MaxOpen
 	f.Actor = "anonymous"
 	if who.ID != "" {
 		f.Actor = "token " + who.ID
@@ -167,6 +169,12 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		problem.Write(w, problem.Problem{Status: http.StatusRequestTimeout, Detail: "the file did not keep coming"})
 	case errors.Is(err, imports.ErrRead):
 		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the file broke off"})
+	case errors.Is(err, store.ErrTooMany):
+		frontdoor.RetryAfter(w, time.Minute)
+		problem.Write(w, problem.Problem{
+			Status: http.StatusTooManyRequests,
+			Detail: fmt.Sprintf("the tenant has %d imports that have not ended, which is the limit; wait until one ends, or cancel one", h.opt.MaxOpen),
+		})
 	case errors.Is(err, store.ErrFenced):
 		problem.Write(w, problem.Problem{Status: http.StatusConflict, Detail: "the import was cancelled while its file came in"})
 	default:

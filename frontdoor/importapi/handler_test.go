@@ -60,11 +60,11 @@ type failing struct {
 	a *api
 }
 
-func (f failing) CreateImport(ctx context.Context, i store.Import) (store.Import, error) {
+func (f failing) CreateImport(ctx context.Context, i store.Import, most int) (store.Import, error) {
 	if f.a.down {
 		return i, store.WithClass(errors.New("away"), store.Fatal)
 	}
-	return f.Imports.CreateImport(ctx, i)
+	return f.Imports.CreateImport(ctx, i, most)
 }
 
 func newAPI(t *testing.T) *api {
@@ -76,7 +76,7 @@ func newAPI(t *testing.T) *api {
 	log := slog.New(slog.DiscardHandler)
 	door := frontdoor.New(frontdoor.Options{Access: bearer{}, Registry: prometheus.NewRegistry(), Logger: log, MaxBody: 100})
 	Mount(door, Options{
-		Store: failing{s, a}, MaxFile: maxFile, Logger: log,
+		Store: failing{s, a}, MaxFile: maxFile, MaxOpen: 3, Logger: log,
 		MaxRow: func(source string) (int, bool) { return 1000, source == "lab" || source == "registry" },
 	})
 	a.server = httptest.NewServer(door)
@@ -289,4 +289,21 @@ func TestErrorsAreAFile(t *testing.T) {
 	}
 	resp, _ := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID.String()+"/errors?format=xml", nil)
 	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+}
+
+// A tenant has so many imports that have not ended, and is told what to do.
+func TestOpenImportsAreBounded(t *testing.T) {
+	a := newAPI(t)
+	var first imports.Job
+	for n := range 3 {
+		first = a.post("acme", "/v1/imports?source=lab", "application/x-ndjson", fmt.Sprint(n), http.StatusAccepted)
+	}
+	resp, body := a.do("acme", http.MethodPost, "/v1/imports?source=lab", strings.NewReader("3"), "Content-Type", "application/x-ndjson")
+	require.Equal(t, http.StatusTooManyRequests, resp.StatusCode, body)
+	require.Equal(t, "60", resp.Header.Get("Retry-After"))
+	require.Contains(t, body, "has 3 imports that have not ended")
+	a.post("zest", "/v1/imports?source=lab", "application/x-ndjson", "3", http.StatusAccepted)
+	resp, body = a.do("acme", http.MethodPost, "/v1/imports/"+first.ID+"/cancel", http.NoBody)
+	require.Equal(t, http.StatusOK, resp.StatusCode, body)
+	a.post("acme", "/v1/imports?source=lab", "application/x-ndjson", "3", http.StatusAccepted)
 }

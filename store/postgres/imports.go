@@ -98,6 +98,11 @@ WITH RECURSIVE held AS (
 SELECT import FROM held WHERE import IS NOT NULL
 AND NOT EXISTS (SELECT FROM imports i WHERE i.id = held.import AND i.state IN ('receiving', 'queued', 'running'))`
 
+	// Of two that are made at a time the second sees the first.
+	sqlLockTenant   = `SELECT pg_advisory_xact_lock(hashtextextended($1, 86007))`
+	sqlOpenOfTenant = `
+SELECT count(*) FROM imports WHERE tenant = $1 AND (` + importOpen + ` OR state = 'receiving' AND updated_at > now() - $2::interval)`
+
 	sqlOpenImports = `SELECT count(*) FROM imports WHERE ` + importOpen
 
 	sqlAsTenant   = `SELECT set_config('weir.tenant', $1, true)`
@@ -131,7 +136,7 @@ func (s *Store) asPipeline(ctx context.Context, operation string, f func(tx pgx.
 }
 
 // CreateImport implements store.Imports.
-func (s *Store) CreateImport(ctx context.Context, i store.Import) (made store.Import, err error) {
+func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (made store.Import, err error) {
 	if i.Tenant == "" || i.Source == "" || i.Format == "" {
 		return store.Import{}, bug("create import: tenant, source and format are needed")
 	}
@@ -140,6 +145,18 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import) (made store.Im
 		return store.Import{}, failed("create import", err)
 	}
 	err = s.asTenant(ctx, "create import", i.Tenant, func(tx pgx.Tx) (err error) {
+		if most > 0 {
+			if _, err := tx.Exec(ctx, sqlLockTenant, i.Tenant); err != nil {
+				return err
+			}
+			var open int
+			if err := tx.QueryRow(ctx, sqlOpenOfTenant, i.Tenant, store.StalledAfter).Scan(&open); err != nil {
+				return err
+			}
+			if open >= most {
+				return store.ErrTooMany
+			}
+		}
 		made, err = scanImport(tx.QueryRow(ctx, sqlCreateImport, [16]byte(id), i.Tenant, i.Source, i.Format, objectOr(i.Options), store.Legible(i.Name), store.Legible(i.Actor)))
 		return err
 	})
@@ -169,15 +186,22 @@ func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size in
 }
 
 // SealImport implements store.Imports.
-func (s *Store) SealImport(ctx context.Context, id store.ClaimID, fingerprint []byte) (sealed store.Import, err error) {
+func (s *Store) SealImport(ctx context.Context, wanted store.Import, fingerprint []byte) (sealed store.Import, err error) {
 	if len(fingerprint) == 0 {
 		return store.Import{}, bug("seal import: no fingerprint")
 	}
-	removed := false
+	id, removed := wanted.ID, false
+	same := func(tx pgx.Tx, i store.Import) (store.Import, error) {
+		return scanImport(tx.QueryRow(ctx, sqlSameImport, [16]byte(id), i.Tenant, fingerprint, i.Source, i.Format, string(i.Options)))
+	}
 	err = s.asPipeline(ctx, "seal import", func(tx pgx.Tx) error {
 		i, err := scanImport(tx.QueryRow(ctx, sqlImportForUpdate, [16]byte(id)))
-		if errors.Is(err, pgx.ErrNoRows) {
-			return store.ErrFenced
+		if errors.Is(err, pgx.ErrNoRows) { // removed, perhaps by a call that was not told so
+			if sealed, err = same(tx, wanted); errors.Is(err, pgx.ErrNoRows) {
+				return store.ErrFenced
+			}
+			removed = true
+			return err
 		} else if err != nil {
 			return err
 		}
@@ -188,7 +212,7 @@ func (s *Store) SealImport(ctx context.Context, id store.ClaimID, fingerprint []
 		if _, err := tx.Exec(ctx, sqlLockSeals, i.Source); err != nil {
 			return err
 		}
-		sealed, err = scanImport(tx.QueryRow(ctx, sqlSameImport, [16]byte(id), i.Tenant, fingerprint, i.Source, i.Format, string(i.Options)))
+		sealed, err = same(tx, i)
 		if removed = err == nil; removed {
 			_, err = tx.Exec(ctx, sqlDropImport, [16]byte(id))
 			return err

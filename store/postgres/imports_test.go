@@ -16,10 +16,10 @@ import (
 func TestImportsOfTenantsStayApart(t *testing.T) {
 	s, _ := ledger(t)
 	for _, tenant := range []string{"acme", "globex", "globex"} {
-		i, err := s.CreateImport(t.Context(), store.Import{Tenant: tenant, Source: "lab-" + tenant, Format: "jsonl"})
+		i, err := s.CreateImport(t.Context(), store.Import{Tenant: tenant, Source: "lab-" + tenant, Format: "jsonl"}, 0)
 		require.NoError(t, err)
 		require.NoError(t, s.AddImportChunk(t.Context(), i.ID, 0, 1, []byte("x")))
-		_, err = s.SealImport(t.Context(), i.ID, i.ID[:])
+		_, err = s.SealImport(t.Context(), i, i.ID[:])
 		require.NoError(t, err)
 	}
 	for range 2 { // one per source

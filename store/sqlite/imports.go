@@ -85,6 +85,9 @@ WITH RECURSIVE held (import) AS (
 SELECT import FROM held WHERE import IS NOT NULL
 AND NOT EXISTS (SELECT 1 FROM imports i WHERE i.id = held.import AND i.state IN ('receiving', 'queued', 'running'))`
 
+	sqlOpenOfTenant = `
+SELECT count(*) FROM imports WHERE tenant = ?1 AND (state IN ('queued', 'running') OR state = 'receiving' AND updated_at > ?2)`
+
 	sqlOpenImports = `SELECT count(*) FROM imports WHERE state IN ('queued', 'running')`
 )
 
@@ -95,7 +98,7 @@ const (
 )
 
 // CreateImport implements store.Imports.
-func (s *Store) CreateImport(ctx context.Context, i store.Import) (store.Import, error) {
+func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (store.Import, error) {
 	const operation = "create import"
 	if i.Tenant == "" || i.Source == "" || i.Format == "" {
 		return store.Import{}, bug("create import: tenant, source and format are needed")
@@ -112,6 +115,16 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import) (store.Import,
 		return store.Import{}, failed(operation, err)
 	}
 	return s.writeImport(ctx, operation, func(t tx) (store.Import, error) {
+		if most > 0 {
+			var open int
+			err := t.conn.QueryRowContext(t.ctx, sqlOpenOfTenant, i.Tenant, micros(time.Now().Add(-store.StalledAfter))).Scan(&open)
+			if err != nil {
+				return store.Import{}, err
+			}
+			if open >= most {
+				return store.Import{}, store.ErrTooMany
+			}
+		}
 		return t.oneImport(sqlCreateImport, id[:], i.Tenant, i.Source, i.Format, options, store.Legible(i.Name), store.Legible(i.Actor), micros(time.Now()))
 	})
 }
@@ -144,26 +157,33 @@ func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size in
 }
 
 // SealImport implements store.Imports.
-func (s *Store) SealImport(ctx context.Context, id store.ClaimID, fingerprint []byte) (store.Import, error) {
+func (s *Store) SealImport(ctx context.Context, wanted store.Import, fingerprint []byte) (store.Import, error) {
 	const operation = "seal import"
 	if len(fingerprint) == 0 {
 		return store.Import{}, bug("seal import: no fingerprint")
 	}
-	removed := false
+	id, removed := wanted.ID, false
 	sealed, err := s.writeImport(ctx, operation, func(t tx) (store.Import, error) {
+		same := func(i store.Import) (store.Import, error) {
+			return t.oneImport(sqlSameImport, id[:], i.Tenant, fingerprint, i.Source, i.Format, string(i.Options))
+		}
 		i, err := t.oneImport(sqlImportByID, id[:])
-		if errors.Is(err, sql.ErrNoRows) {
-			return i, store.ErrFenced
+		if errors.Is(err, sql.ErrNoRows) { // removed, perhaps by a call that was not told so
+			i, err = same(wanted)
+			if removed = err == nil; errors.Is(err, sql.ErrNoRows) {
+				err = store.ErrFenced
+			}
+			return i, err
 		} else if err != nil {
 			return i, err
 		}
 		if i.State != store.ImportReceiving {
 			return i, store.SealedAlready(i, fingerprint)
 		}
-		same, err := t.oneImport(sqlSameImport, id[:], i.Tenant, fingerprint, i.Source, i.Format, string(i.Options))
+		first, err := same(i)
 		if removed = err == nil; removed {
 			_, err = t.once(sqlDropImport, id[:])
-			return same, err
+			return first, err
 		} else if !errors.Is(err, sql.ErrNoRows) {
 			return i, err
 		}

@@ -23,14 +23,14 @@ const (
 // file makes an import of chunks and seals it.
 func (f *operatorFixture) file(s store.Imports, wanted store.Import, chunks ...string) store.Import {
 	f.Helper()
-	i, err := s.CreateImport(f.ctx(), wanted)
+	i, err := s.CreateImport(f.ctx(), wanted, 0)
 	require.NoError(f, err)
 	whole := sha256.New()
 	for n, c := range chunks {
 		require.NoError(f, s.AddImportChunk(f.ctx(), i.ID, int64(n), int64(len(c)), []byte(c)))
 		whole.Write([]byte(c))
 	}
-	sealed, err := s.SealImport(f.ctx(), i.ID, whole.Sum(nil))
+	sealed, err := s.SealImport(f.ctx(), i, whole.Sum(nil))
 	require.NoError(f, err)
 	return sealed
 }
@@ -70,8 +70,50 @@ func lab() store.Import {
 }
 
 var importTests = []operatorTest{
+	{"open imports of a tenant are bounded", func(t *testing.T, f *operatorFixture) {
+		const most = 3
+		var together sync.WaitGroup
+		var mu sync.Mutex
+		var made []store.Import
+		for n := range 4 * most {
+			together.Go(func() {
+				s := f.a
+				if n%2 == 1 {
+					s = f.b
+				}
+				i, err := s.CreateImport(t.Context(), lab(), most)
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					made = append(made, i)
+				} else {
+					assert.ErrorIs(t, err, store.ErrTooMany)
+				}
+			})
+		}
+		together.Wait()
+		require.Len(t, made, most)
+		other := lab()
+		other.Tenant = "zest"
+		_, err := f.a.CreateImport(t.Context(), other, most)
+		require.NoError(t, err, "another tenant has its own")
+		_, err = f.a.CreateImport(t.Context(), lab(), 0)
+		require.NoError(t, err, "without a bound")
+		_, err = f.a.CreateImport(t.Context(), lab(), most+1)
+		require.ErrorIs(t, err, store.ErrTooMany, "that one counts, too")
+		_, err = f.a.SealImport(t.Context(), made[0], []byte("sum"))
+		require.NoError(t, err)
+		_, err = f.a.CreateImport(t.Context(), lab(), most+1)
+		require.ErrorIs(t, err, store.ErrTooMany, "so does one that waits")
+		for _, i := range made[:2] {
+			_, err = f.a.CancelImport(t.Context(), tenant, i.ID)
+			require.NoError(t, err)
+		}
+		_, err = f.a.CreateImport(t.Context(), lab(), most)
+		require.NoError(t, err, "what ended makes room")
+	}},
 	{"a file comes in chunk by chunk, each once", func(t *testing.T, f *operatorFixture) {
-		made, err := f.a.CreateImport(t.Context(), lab())
+		made, err := f.a.CreateImport(t.Context(), lab(), 0)
 		require.NoError(t, err)
 		assert.Equal(t, store.ImportReceiving, made.State)
 		assert.WithinDuration(t, time.Now(), made.Created, time.Minute)
@@ -89,15 +131,15 @@ var importTests = []operatorTest{
 		}
 		_, err = f.a.TakeImport(t.Context(), longLease)
 		require.ErrorIs(t, err, store.ErrNotFound, "it is not complete")
-		_, err = f.a.SealImport(t.Context(), made.ID, nil)
+		_, err = f.a.SealImport(t.Context(), made, nil)
 		require.Error(t, err)
 		for range 2 {
-			sealed, err := f.a.SealImport(t.Context(), made.ID, []byte("sum"))
+			sealed, err := f.a.SealImport(t.Context(), made, []byte("sum"))
 			require.NoError(t, err)
 			assert.Equal(t, made.ID, sealed.ID)
 			assert.Equal(t, store.ImportQueued, sealed.State)
 		}
-		_, err = f.a.SealImport(t.Context(), made.ID, []byte("another"))
+		_, err = f.a.SealImport(t.Context(), made, []byte("another"))
 		require.ErrorIs(t, err, store.ErrFenced)
 		require.ErrorIs(t, f.b.AddImportChunk(t.Context(), made.ID, 3, 1, []byte("x")), store.ErrFenced, "it is complete")
 		got := f.found(made.ID)
@@ -112,7 +154,7 @@ var importTests = []operatorTest{
 			assert.True(t, bytes.Equal(c, got), n)
 		}
 		f.gone(made.ID, 3)
-		_, err = f.a.CreateImport(t.Context(), store.Import{Tenant: tenant, Source: "lab"})
+		_, err = f.a.CreateImport(t.Context(), store.Import{Tenant: tenant, Source: "lab"}, 0)
 		require.Error(t, err)
 	}},
 	{"the same file twice is one import, until it fails or is cancelled", func(t *testing.T, f *operatorFixture) {
@@ -130,6 +172,17 @@ var importTests = []operatorTest{
 			assert.NotEqual(t, first.ID, f.file(f.b, other, "one", "two").ID, what)
 		}
 		assert.NotEqual(t, first.ID, f.file(f.b, lab(), "one", "three").ID, "another file")
+
+		// A commit of unknown outcome: the call is repeated, and is told the same.
+		twin, err := f.a.CreateImport(t.Context(), lab(), 0)
+		require.NoError(t, err)
+		for _, s := range []store.Imports{f.a, f.b} {
+			sealed, err := s.SealImport(t.Context(), twin, first.Fingerprint)
+			require.NoError(t, err)
+			assert.Equal(t, first.ID, sealed.ID)
+		}
+		_, err = f.a.SealImport(t.Context(), twin, []byte("another"))
+		require.ErrorIs(t, err, store.ErrFenced, "it is gone")
 
 		done := f.take(f.a, longLease)
 		require.Equal(t, first.ID, done.ID)
@@ -161,11 +214,11 @@ var importTests = []operatorTest{
 			if n%2 == 1 {
 				s = f.b
 			}
-			i, err := s.CreateImport(t.Context(), lab())
+			i, err := s.CreateImport(t.Context(), lab(), 0)
 			require.NoError(t, err)
 			require.NoError(t, s.AddImportChunk(t.Context(), i.ID, 0, 1, []byte("x")))
 			callers.Go(func() {
-				sealed, err := s.SealImport(t.Context(), i.ID, []byte("sum"))
+				sealed, err := s.SealImport(t.Context(), i, []byte("sum"))
 				assert.NoError(t, err)
 				ids[n] = sealed.ID
 			})
@@ -179,10 +232,10 @@ var importTests = []operatorTest{
 		require.Len(t, listed, 1)
 	}},
 	{"of a source one import is worked on, in the order of sealing", func(t *testing.T, f *operatorFixture) {
-		late, err := f.a.CreateImport(t.Context(), lab())
+		late, err := f.a.CreateImport(t.Context(), lab(), 0)
 		require.NoError(t, err)
 		first := f.file(f.a, lab(), "first")
-		late, err = f.b.SealImport(t.Context(), late.ID, []byte("late")) // made first, sealed last
+		late, err = f.b.SealImport(t.Context(), late, []byte("late")) // made first, sealed last
 		require.NoError(t, err)
 		other := lab()
 		other.Tenant, other.Source = "zest", "registry"
@@ -321,7 +374,7 @@ var importTests = []operatorTest{
 		require.Empty(t, page)
 	}},
 	{"one that is cancelled ends at once, in any state", func(t *testing.T, f *operatorFixture) {
-		receiving, err := f.a.CreateImport(t.Context(), lab())
+		receiving, err := f.a.CreateImport(t.Context(), lab(), 0)
 		require.NoError(t, err)
 		require.NoError(t, f.a.AddImportChunk(t.Context(), receiving.ID, 0, 1, []byte("x")))
 		other := lab()
@@ -342,7 +395,7 @@ var importTests = []operatorTest{
 			f.gone(i.ID, 0)
 		}
 		require.ErrorIs(t, f.a.AddImportChunk(t.Context(), receiving.ID, 1, 1, []byte("x")), store.ErrFenced)
-		_, err = f.a.SealImport(t.Context(), receiving.ID, []byte("sum"))
+		_, err = f.a.SealImport(t.Context(), receiving, []byte("sum"))
 		require.ErrorIs(t, err, store.ErrFenced)
 		require.ErrorIs(t, f.a.StepImport(t.Context(), step(running, store.ImportRunning)), store.ErrFenced)
 		taken := f.take(f.b, longLease)
@@ -375,7 +428,7 @@ var importTests = []operatorTest{
 	{"imports list page by page, the latest first", func(t *testing.T, f *operatorFixture) {
 		var want []store.ClaimID
 		for range 5 {
-			i, err := f.a.CreateImport(t.Context(), lab())
+			i, err := f.a.CreateImport(t.Context(), lab(), 0)
 			require.NoError(t, err)
 			want = append([]store.ClaimID{i.ID}, want...)
 		}
@@ -394,7 +447,7 @@ var importTests = []operatorTest{
 	}},
 	{"I7 what ended long ago and what stopped coming in is pruned", func(t *testing.T, f *operatorFixture) {
 		past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
-		stalled, err := f.a.CreateImport(t.Context(), lab())
+		stalled, err := f.a.CreateImport(t.Context(), lab(), 0)
 		require.NoError(t, err)
 		require.NoError(t, f.a.AddImportChunk(t.Context(), stalled.ID, 0, 1, []byte("x")))
 		f.file(f.a, lab(), "done")
