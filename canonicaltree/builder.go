@@ -37,6 +37,9 @@ func NewBuilder(size int) *Builder {
 	t := trees.Get().(*Tree)
 	t.clear()
 	t.data = make([]byte, 0, size)
+	if t.nodes == nil {
+		t.nodes = make([]node, 0, usualNodes(size))
+	}
 	return &Builder{t: t}
 }
 

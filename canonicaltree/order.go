@@ -21,6 +21,7 @@ func (t *Tree) sortMembers(i uint32) (twice uint32) {
 	n := &t.nodes[i]
 	n.order = uint32(len(t.order))
 	es := t.entries[len(t.entries)-int(n.count):]
+	t.order = slices.Grow(t.order, len(es))
 	if len(es) <= wide && t.rank(es) {
 		return 0
 	}

@@ -14,6 +14,9 @@ type frame struct {
 	unordered bool
 }
 
+// usualNodes is room for the values of most texts of so many bytes.
+func usualNodes(size int) int { return min(size/16+8, 512) }
+
 // parse fills t. The open containers are kept in t.stack, not on the
 // goroutine's, so nesting costs a frame a level.
 //
@@ -24,7 +27,7 @@ func (t *Tree) parse(data []byte, l Limits) error {
 	t.clear()
 	t.data = data
 	if t.nodes == nil {
-		t.nodes = make([]node, 0, min(len(data)/16+8, 512)) // a usual density
+		t.nodes = make([]node, 0, usualNodes(len(data)))
 	}
 	if len(data) > l.Size {
 		return &LimitError{Limit: "size", Max: int64(l.Size), Offset: int64(l.Size)}

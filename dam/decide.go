@@ -311,14 +311,18 @@ func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.K
 
 // pack encodes changes, one outbox row per partition.
 func (l *lane) pack(changes []change.Change, parts []int32) []store.OutboxBatch {
+	sizes := map[int32]int{}
+	for i := range changes {
+		sizes[parts[i]] += sizeOf(&changes[i])
+	}
 	var out []store.OutboxBatch
-	at := map[int32]int{}
+	at := make(map[int32]int, len(sizes))
 	for i := range changes {
 		n, ok := at[parts[i]]
 		if !ok {
 			n = len(out)
 			at[parts[i]] = n
-			out = append(out, store.OutboxBatch{Partition: l.partition(parts[i])})
+			out = append(out, store.OutboxBatch{Partition: l.partition(parts[i]), Changes: make([]byte, 0, sizes[parts[i]])})
 		}
 		out[n].Changes = changes[i].AppendBinary(out[n].Changes)
 	}

@@ -134,7 +134,7 @@ func (d *Decider) Handle(msg *message.Message) error {
 	}
 	span := d.opt.Tracer.Decide(msg.Metadata)
 	r := d.parse(msg, p)
-	r.span = span
+	r.span = d.again(span, r)
 	err := d.laneOf(p.Partition).seq.Submit(msg.Context(), p, r, len(msg.Payload))
 	d.traced(r, err)
 	return err
@@ -187,6 +187,9 @@ func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
 			content = r.tree.Root().Sum(canonicaltree.Literal)
 		}
 		r.mark = eventMark(e.EventID, content)
+	}
+	if r.tree != nil {
+		r.tree.Keep()
 	}
 	return r
 }

@@ -28,8 +28,9 @@ type settled struct {
 // the row of every key that occurs; it is changed.
 func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (settled, error) {
 	out := settled{passed: map[int]int{}, held: map[int]int{}}
+	out.changes, out.parts, out.causes = make([]change.Change, 0, len(rows)), make([]int32, 0, len(rows)), make([]*record, 0, len(rows))
 	before := make(map[store.Key]store.Row, len(rows))
-	var order []store.Key
+	order := make([]store.Key, 0, len(rows))
 	for i := range candidates {
 		c := &candidates[i]
 		service := p.Services[c.service]
@@ -48,7 +49,9 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		}
 		if c.resent != nil {
 			// Late by its nature; the row says what the newest is, and keeps it.
-			out.changes, out.parts = append(out.changes, *c.resent), append(out.parts, c.record.part)
+			resent := *c.resent
+			resent.Trace = c.record.span.Trace()
+			out.changes, out.parts = append(out.changes, resent), append(out.parts, c.record.part)
 			out.passed[c.service]++
 			continue
 		}
@@ -88,7 +91,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		} else if ch.Doc, err = c.output.text(); err != nil {
 			return settled{}, err
 		}
-		if size := len(ch.Doc) + len(ch.Entity) + len(ch.Service) + changeOverhead; size > p.MaxChange {
+		if size := sizeOf(&ch); size > p.MaxChange {
 			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
 			l.Service, l.Payload = service.Name, ch.Doc
 			l.DedupKey += "/" + service.Name
@@ -100,6 +103,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		out.passed[c.service]++
 		row.Found, row.Content, row.Version = true, content, ch.Version
 	}
+	out.swaps = make([]store.Swap, 0, len(out.changes))
 	for _, key := range order {
 		old, row := before[key], rows[key]
 		if old.Found == row.Found && old.Version == row.Version && sameState(old.Content, row.Content) {
@@ -113,6 +117,11 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 // changeOverhead is at least what the encoding of a change adds to its
 // document, entity and service.
 const changeOverhead = 256
+
+// sizeOf is at least the size of a change's encoding, in bytes, but for its trace.
+func sizeOf(c *change.Change) int {
+	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
+}
 
 // compare tells whether a candidate equals what the row holds, and gives the
 // content to store. A row of an older hash scheme is compared under that

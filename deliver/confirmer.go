@@ -115,7 +115,11 @@ func (c *Confirmer) write(ctx context.Context, group []confirmation, patient boo
 	if len(group) == 0 {
 		return
 	}
-	var all []store.Confirmation
+	n := 0
+	for _, g := range group {
+		n += len(g.items)
+	}
+	all := make([]store.Confirmation, 0, n)
 	for _, g := range group {
 		all = append(all, g.items...)
 	}

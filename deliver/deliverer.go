@@ -210,8 +210,11 @@ func (d *Deliverer) Idle() bool { return d.seq.Idle() }
 // cancelled at a stop; stop ends waiting and retrying.
 func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[delivery]) error {
 	var letters []store.DeadLetter
-	var all []change.Change
-	var again []bool
+	n := 0
+	for _, r := range runs {
+		n += len(r.Items)
+	}
+	all, again := make([]change.Change, 0, n), make([]bool, 0, n)
 	d.spans = nil
 	for _, r := range runs {
 		for _, item := range r.Items {

@@ -59,7 +59,7 @@ func (p *Plan) Compose(docs map[string]canonicaltree.Node) (doc canonicaltree.No
 	if err != nil {
 		return canonicaltree.Node{}, false, err
 	}
-	return tree.Root(), complete, nil
+	return tree.Keep().Root(), complete, nil
 }
 
 // layers lists docs by precedence.

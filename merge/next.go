@@ -51,7 +51,7 @@ func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc ca
 	if err != nil {
 		return canonicaltree.Node{}, false, &SourceError{source, err}
 	}
-	return tree.Root(), true, nil
+	return tree.Keep().Root(), true, nil
 }
 
 // patches reports whether patch changes target, which exists.

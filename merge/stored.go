@@ -41,7 +41,7 @@ func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("merge: stored documents: %w", err)
 	}
-	root := tree.Root()
+	root := tree.Keep().Root()
 	if root.Kind() != canonicaltree.Object {
 		return nil, ErrNotObject
 	}

@@ -21,7 +21,8 @@ func (k Key) Compare(o Key) int {
 // SortSwaps gives swaps in the order of their keys, and whether no key is in
 // them twice.
 func SortSwaps(swaps []Swap) (sorted []Swap, distinct bool) {
-	sorted = slices.SortedFunc(slices.Values(swaps), func(a, b Swap) int { return a.Key.Compare(b.Key) })
+	sorted = slices.Clone(swaps)
+	slices.SortFunc(sorted, func(a, b Swap) int { return a.Key.Compare(b.Key) })
 	for i := 1; i < len(sorted); i++ {
 		if sorted[i].Key == sorted[i-1].Key {
 			return sorted, false
@@ -33,7 +34,8 @@ func SortSwaps(swaps []Swap) (sorted []Swap, distinct bool) {
 // NewestConfirmations gives the confirmation with the highest version of each
 // key, in the order of the keys.
 func NewestConfirmations(done []Confirmation) []Confirmation {
-	sorted := slices.SortedStableFunc(slices.Values(done), func(a, b Confirmation) int {
+	sorted := slices.Clone(done)
+	slices.SortStableFunc(sorted, func(a, b Confirmation) int {
 		// The highest version first: it is the one that Compact keeps.
 		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(b.Version, a.Version))
 	})

@@ -27,12 +27,12 @@ func MessageID(topicID string, partition int32, offset int64) string {
 // toMessage turns any record into a message; it cannot fail, because a record
 // that stopped its subscriber would be met again for ever.
 func toMessage(ctx context.Context, r *kgo.Record, topicID string) *message.Message {
-	uuid := ""
-	meta := make(message.Metadata, len(r.Headers)+1)
+	m := message.NewMessageWithContext(ctx, "", r.Value)
+	meta := m.Metadata
 	for _, h := range r.Headers {
 		switch h.Key {
 		case UUIDHeader:
-			uuid = string(h.Value)
+			m.UUID = string(h.Value)
 		case KeyMetadata, NullMetadata: // ours to say, not the producer's
 		default:
 			meta[h.Key] = string(h.Value)
@@ -44,11 +44,9 @@ func toMessage(ctx context.Context, r *kgo.Record, topicID string) *message.Mess
 	if r.Value == nil {
 		meta[NullMetadata] = "1"
 	}
-	if uuid == "" {
-		uuid = MessageID(topicID, r.Partition, r.Offset)
+	if m.UUID == "" {
+		m.UUID = MessageID(topicID, r.Partition, r.Offset)
 	}
-	m := message.NewMessageWithContext(ctx, uuid, r.Value)
-	m.Metadata = meta
 	return m
 }
 

@@ -355,8 +355,10 @@ func (p *Producer) round() bool {
 			refused = append(refused, op)
 			continue
 		}
+		records := make([]kgo.Record, len(op.records))
 		for i := range op.records {
-			cl.Produce(context.Background(), toKgo(&op.records[i]), func(_ *kgo.Record, err error) { p.answered(op, i, err) })
+			toKgo(&records[i], &op.records[i])
+			cl.Produce(context.Background(), &records[i], func(_ *kgo.Record, err error) { p.answered(op, i, err) })
 		}
 	}
 	if err := cl.Flush(context.Background()); err != nil {
@@ -438,15 +440,14 @@ func (p *Producer) replaceClient() {
 	old.Close()
 }
 
-func toKgo(r *Record) *kgo.Record {
-	k := &kgo.Record{Topic: r.Topic, Key: r.Key, Value: r.Value}
+func toKgo(k *kgo.Record, r *Record) {
+	k.Topic, k.Key, k.Value = r.Topic, r.Key, r.Value
 	if len(r.Headers) > 0 {
 		k.Headers = make([]kgo.RecordHeader, len(r.Headers))
 		for i, h := range r.Headers {
 			k.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
 		}
 	}
-	return k
 }
 
 // Close waits until ctx ends for what was handed in, then fails the rest, whose

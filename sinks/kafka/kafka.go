@@ -203,13 +203,11 @@ func all(n int, e *sinks.Error) map[int]*sinks.Error {
 // message makes a change's record.
 func (s *Sink) message(c *change.Change) *message.Message {
 	msg := message.NewMessage(c.Key, nil)
-	msg.Metadata = message.Metadata{
-		transport.KeyMetadata: c.Entity,
-		ServiceHeader:         c.Service,
-		VersionHeader:         strconv.FormatUint(uint64(c.Version), 10),
-		KeyHeader:             c.Key,
-		OpHeader:              string(c.Op),
-	}
+	msg.Metadata[transport.KeyMetadata] = c.Entity
+	msg.Metadata[ServiceHeader] = c.Service
+	msg.Metadata[VersionHeader] = strconv.FormatUint(uint64(c.Version), 10)
+	msg.Metadata[KeyHeader] = c.Key
+	msg.Metadata[OpHeader] = string(c.Op)
 	if t := c.Trace; t != nil {
 		msg.Metadata[change.TraceParentHeader] = t.Parent
 		if t.State != "" {

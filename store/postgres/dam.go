@@ -104,7 +104,13 @@ func queueSwaps(b *pgx.Batch, swaps []store.Swap) error {
 	if !distinct {
 		return bug("a dam row is swapped twice in one transaction")
 	}
-	var update, insert columns
+	inserts := 0
+	for _, s := range swaps {
+		if s.Insert {
+			inserts++
+		}
+	}
+	insert, update := newColumns(inserts), newColumns(len(swaps)-inserts)
 	for _, s := range swaps {
 		if s.Insert {
 			insert.add(s)
@@ -127,6 +133,13 @@ type columns struct {
 	services []int32
 	old, new [][]byte
 	versions []int64
+}
+
+func newColumns(n int) columns {
+	return columns{
+		entities: make([]string, 0, n), services: make([]int32, 0, n),
+		old: make([][]byte, 0, n), new: make([][]byte, 0, n), versions: make([]int64, 0, n),
+	}
 }
 
 func (c *columns) add(s store.Swap) {
@@ -229,13 +242,11 @@ func (s *Store) Confirm(ctx context.Context, done []store.Confirmation) error {
 	if len(done) == 0 {
 		return nil
 	}
-	var entities []string
-	var services []int32
-	var versions []int64
-	var contents [][]byte
-	for _, c := range store.NewestConfirmations(done) {
-		entities, services = append(entities, c.Entity), append(services, c.Service)
-		versions, contents = append(versions, int64(c.Version)), append(contents, c.Content)
+	done = store.NewestConfirmations(done)
+	n := len(done)
+	entities, services, versions, contents := make([]string, n), make([]int32, n), make([]int64, n), make([][]byte, n)
+	for i, c := range done {
+		entities[i], services[i], versions[i], contents[i] = c.Entity, c.Service, int64(c.Version), c.Content
 	}
 	_, err := s.pool.Exec(ctx, sqlConfirm, entities, services, versions, contents)
 	return failed("confirm", err)

@@ -290,7 +290,8 @@ func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int
 // queueMoves queues the compare-and-swap of the watermarks, in one order for
 // everybody, and counts those that matched.
 func queueMoves(b *pgx.Batch, moves []store.Move, moved *int64) {
-	moves = slices.SortedFunc(slices.Values(moves), func(a, b store.Move) int {
+	moves = slices.Clone(moves)
+	slices.SortFunc(moves, func(a, b store.Move) int {
 		return comparePartitions(a.Partition, b.Partition)
 	})
 	partitions := make([]store.Partition, len(moves))
@@ -307,7 +308,8 @@ func queueMoves(b *pgx.Batch, moves []store.Move, moved *int64) {
 }
 
 func queueEntities(b *pgx.Batch, entities []store.Entity) {
-	entities = slices.SortedFunc(slices.Values(entities), func(a, b store.Entity) int { return strings.Compare(a.ID, b.ID) })
+	entities = slices.Clone(entities)
+	slices.SortFunc(entities, func(a, b store.Entity) int { return strings.Compare(a.ID, b.ID) })
 	n := len(entities)
 	ids, docs, fences, fingerprints := make([]string, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
 	versions, deleted := make([]int64, n), make([]*time.Time, n)
