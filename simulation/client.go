@@ -18,13 +18,14 @@ type client struct {
 	*Memory
 	p    *process
 	dice *dice
-	// lanes have their own: they call at the same time.
+	// lanes have their own: they call at the same time. Only decide has any.
 	lanes []*laneLink
 }
 
 // laneLink is what a lane's connections to store and broker share.
 type laneLink struct {
 	*dice
+	w      *world
 	mu     sync.Mutex
 	failed time.Time // guarded by mu: the last failure that the lane retries
 	n      int       // guarded by mu: how many in a row
@@ -58,7 +59,7 @@ func (l *laneLink) settle(ctx context.Context) error {
 	if n == 0 || until <= 0 {
 		return nil
 	}
-	return sleep(ctx, until)
+	return l.w.sleep(ctx, until)
 }
 
 // of gives the lane that has a partition.
@@ -79,7 +80,7 @@ func (c *client) call(ctx context.Context, d *dice, what string, unsure store.Cl
 	if err := c.p.ready(); err != nil {
 		return err
 	}
-	if err := sleep(ctx, d.trip()); err != nil {
+	if err := c.p.w.sleep(ctx, d.trip()); err != nil {
 		return err
 	}
 	c.p.thaw()
@@ -99,9 +100,11 @@ func (c *client) call(ctx context.Context, d *dice, what string, unsure store.Cl
 	if err := do(); err != nil {
 		return err
 	}
-	c.p.w.note("%s: %s", c.p.name, what)
+	if c.p.w.traced {
+		c.p.w.note("%s: %s", c.p.name, what)
+	}
 	c.p.w.point(c.p)
-	if err := sleep(ctx, d.trip()); err != nil {
+	if err := c.p.w.sleep(ctx, d.trip()); err != nil {
 		return store.WithClass(err, unsure)
 	}
 	c.p.thaw()
@@ -221,7 +224,7 @@ func (g *door) ask(ctx context.Context, what string, do func() error) error {
 	if err := g.p.ready(); err != nil {
 		return err
 	}
-	if err := sleep(ctx, g.dice.upTo(3*time.Millisecond)); err != nil {
+	if err := g.p.w.sleep(ctx, g.dice.upTo(3*time.Millisecond)); err != nil {
 		return err
 	}
 	g.p.thaw()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"sync"
 	"time"
 
@@ -64,9 +63,7 @@ func (w *world) verdict(service, key string) verdict {
 	if !w.setup.refusals {
 		return welcome
 	}
-	h := fnv.New64a()
-	_, _ = fmt.Fprint(h, w.seed, service, key)
-	switch h.Sum64() >> 20 % 16 {
+	switch w.dice(service + key).n(16) {
 	case 0:
 		return refused
 	case 1:
@@ -92,7 +89,7 @@ func (s *sink) Open(ctx context.Context) error {
 	if err := s.p.ready(); err != nil {
 		return err
 	}
-	if err := sleep(ctx, s.dice.trip()); err != nil {
+	if err := s.p.w.sleep(ctx, s.dice.trip()); err != nil {
 		return err
 	}
 	if s.p.w.fault(s.dice, "open fails", 1) {
@@ -118,7 +115,7 @@ func (s *sink) Write(ctx context.Context, changes []change.Change) error {
 		records[i] = model.Record{Service: c.Service, Entity: c.Entity, Op: string(c.Op), Version: uint64(c.Version), Key: c.Key, Doc: c.Doc}
 	}
 	result := make(chan error, 1)
-	go func() { result <- s.send(records) }()
+	s.p.w.spawn(func() { result <- s.send(records) })
 	select {
 	case err := <-result:
 		return err
@@ -153,6 +150,9 @@ func (s *sink) send(records []model.Record) error {
 	}
 	s.c.mu.Unlock()
 	for i, r := range records {
+		if !w.traced {
+			break
+		}
 		w.note("%s writes %s %s %d: effect %v, success %v", s.p.name, s.c.service, r.Entity, r.Version, apply[i], err == nil)
 	}
 	w.point(s.p)

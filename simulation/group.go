@@ -61,7 +61,9 @@ func (g *group) join(p *process, claims transport.Claims, handle map[string]func
 	g.mu.Lock()
 	g.members = append(g.members, m)
 	g.mu.Unlock()
-	g.balance()
+	if g.w.running.Load() {
+		g.balance()
+	}
 	return m
 }
 
@@ -95,24 +97,44 @@ func (g *group) balance() {
 	calm := g.w.calm.Load()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, s := range g.shares {
+	g.assign(calm, -1)
+}
+
+// stir takes a partition from its member for no reason.
+func (g *group) stir() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.assign(g.w.calm.Load(), g.dice.n(len(g.shares)))
+}
+
+// assign says whose each partition is. The caller holds the lock.
+func (g *group) assign(calm bool, stirred int) {
+	for i, s := range g.shares {
 		if len(g.members) == 0 {
 			s.owner = nil
 			s.turn++
 			continue
 		}
-		if slices.Contains(g.members, s.owner) && (calm || g.dice.chance(0.6)) {
+		at := slices.Index(g.members, s.owner)
+		if at >= 0 && (calm || g.dice.chance(0.6)) && i != stirred {
 			continue
 		}
-		to := g.members[g.dice.n(len(g.members))]
+		next := g.dice.n(len(g.members))
+		if i == stirred && next == at {
+			next = (at + 1) % len(g.members)
+		}
+		to := g.members[next]
 		if to == s.owner {
 			continue
 		}
-		zombie := g.dice.chance(0.4) && !calm && !(g.w.setup.gentle && g == g.w.outs)
+		zombie := g.dice.chance(0.6) && !calm && !(g.w.setup.gentle && g == g.w.outs)
 		s.owner = to
 		s.turn++
-		g.w.note("%s/%d goes to %s, turn %d", s.t.name, s.part, to.p.name, s.turn)
-		go g.hand(s, s.turn, zombie, g.dice.upTo(2*time.Second))
+		if g.w.traced {
+			g.w.note("%s/%d goes to %s, turn %d", s.t.name, s.part, to.p.name, s.turn)
+		}
+		turn, delay := s.turn, g.dice.upTo(2*time.Second)
+		g.w.spawn(func() { g.hand(s, turn, zombie, delay) })
 	}
 }
 
@@ -130,10 +152,10 @@ func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 			zombie, delay = true, left+delay/4
 		}
 		if zombie {
-			go func() {
+			g.w.spawn(func() {
 				time.Sleep(delay)
 				old.release()
-			}()
+			})
 		} else {
 			old.release()
 		}
@@ -150,8 +172,10 @@ func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 	c.handing, c.stop = context.WithCancel(c.ctx)
 	prev := m.held[s]
 	m.held[s], s.claim = c, c
-	g.w.note("%s gets %s/%d, turn %d", m.p.name, s.t.name, s.part, turn)
-	go c.run(prev)
+	if g.w.traced {
+		g.w.note("%s gets %s/%d, turn %d", m.p.name, s.t.name, s.part, turn)
+	}
+	g.w.spawn(func() { c.run(prev) })
 }
 
 // leave ends a member: nothing more is handed out, what is in flight has grace
@@ -284,7 +308,8 @@ func (c *claim) run(prev *claim) {
 	c.mu.Lock()
 	c.next, c.ready = start, true
 	c.mu.Unlock()
-	window, dice := make(chan struct{}, c.m.window), c.m.g.w.dice(c.name)
+	w := c.m.g.w
+	window, dice := make(chan struct{}, c.m.window), w.dice(c.name)
 	for offset, seq := start, uint64(0); ; offset, seq = offset+1, seq+1 {
 		e, ok := c.await(offset)
 		if !ok {
@@ -294,7 +319,7 @@ func (c *claim) run(prev *claim) {
 		case window <- struct{}{}:
 		case <-c.handing.Done():
 		}
-		if sleep(c.handing, dice.upTo(4*time.Millisecond)) != nil {
+		if w.sleep(c.handing, dice.upTo(4*time.Millisecond)) != nil {
 			break
 		}
 		c.mu.Lock()
@@ -302,10 +327,10 @@ func (c *claim) run(prev *claim) {
 		c.mu.Unlock()
 		p := transport.Position{Topic: t.name, TopicID: t.id, Partition: part, Offset: offset, Time: e.at,
 			Claim: number, Seq: seq, Again: offset < known}
-		go func() {
+		w.spawn(func() {
 			c.follow(e, p)
 			<-window
-		}()
+		})
 	}
 	<-c.ctx.Done()
 	c.mu.Lock()
@@ -361,7 +386,7 @@ func (c *claim) follow(e entry, p transport.Position) {
 			return
 		}
 		p.Again = true
-		_ = sleep(c.ctx, time.Duration(1<<min(n, 6))*5*time.Millisecond+c.dice(p.Offset, n).upTo(time.Millisecond))
+		_ = c.m.g.w.sleep(c.ctx, time.Duration(1<<min(n, 6))*5*time.Millisecond+c.dice(p.Offset, n).upTo(time.Millisecond))
 	}
 }
 
@@ -386,7 +411,7 @@ func (c *claim) acknowledge(offset int64) {
 
 // dice are for one message: many are in work at the same time.
 func (c *claim) dice(offset int64, n int) *dice {
-	return c.m.g.w.dice(fmt.Sprint(c.name, " ", offset, " ", n))
+	return c.m.g.w.dice(c.name, offset, int64(n))
 }
 
 // commit tells the coordinator, which listens to the owner only.

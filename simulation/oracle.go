@@ -3,11 +3,13 @@ package simulation
 import (
 	"bytes"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
@@ -19,14 +21,21 @@ import (
 type truth struct {
 	docs   map[string]map[string]any // by source
 	places map[string]int64          // by source and partition
-	marks  map[string][]string       // by source: the last event ids with their content
+	marks  map[string][]heard        // by source: the last event ids with their content
 	order  map[string]int            // by source: the highest sequence
 	last   map[string]*last          // by service
 	want   map[string][]model.Change // by service
 }
 
+// heard is an event id with what came under it.
+type heard struct {
+	id  string
+	doc map[string]any
+}
+
 type last struct {
-	model.Change
+	version uint64
+	doc     map[string]any // nil: retracted
 	unknown bool
 }
 
@@ -39,19 +48,21 @@ type event struct {
 }
 
 func newTruth() *truth {
-	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]string{},
+	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]heard{},
 		order: map[string]int{}, last: map[string]*last{}, want: map[string][]model.Change{}}
 }
 
 func (t *truth) release(c *inbox.Control) {
 	for _, s := range c.Services {
-		if l := t.last[s]; l != nil && l.Version == uint64(c.Version) {
+		if l := t.last[s]; l != nil && l.version == uint64(c.Version) {
 			l.unknown = true
 		}
 	}
 }
 
-func (t *truth) apply(e event) error {
+// apply lets an event take effect for services. Documents are flat, and their
+// values scalars.
+func (t *truth) apply(e event, services []dam.Service) error {
 	var doc map[string]any
 	var id, seq string
 	if e.value != nil {
@@ -76,8 +87,8 @@ func (t *truth) apply(e event) error {
 			return nil
 		}
 	}
-	mark := id + " " + model.Text(doc)
-	if id != "" && slices.Contains(t.marks[e.source], mark) {
+	seen := func(m heard) bool { return m.id == id && maps.Equal(m.doc, doc) }
+	if id != "" && slices.ContainsFunc(t.marks[e.source], seen) {
 		return nil
 	}
 	number, _ := strconv.Atoi(seq)
@@ -88,7 +99,7 @@ func (t *truth) apply(e event) error {
 		t.places[e.place] = e.offset
 	}
 	if id != "" {
-		t.marks[e.source] = append(t.marks[e.source], mark)
+		t.marks[e.source] = append(t.marks[e.source], heard{id, doc})
 		t.marks[e.source] = t.marks[e.source][max(0, len(t.marks[e.source])-8):]
 	}
 	if seq != "" {
@@ -103,7 +114,7 @@ func (t *truth) apply(e event) error {
 			merged[name] = v
 		}
 	}
-	pick := func(names ...string) any {
+	pick := func(names ...string) map[string]any {
 		out := map[string]any{}
 		for i := 0; i < len(names); i += 2 {
 			if v, ok := merged[names[i+1]]; ok {
@@ -112,38 +123,46 @@ func (t *truth) apply(e event) error {
 		}
 		return out
 	}
-	ripe := model.Change{Version: e.version, Op: "retract"}
-	list := ripe
+	var ripe, list map[string]any // nil: a retraction
 	if len(t.docs) > 0 {
-		list.Op, list.Doc = "upsert", pick("banana_id", "id", "weight", "weight")
+		list = pick("banana_id", "id", "weight", "weight")
 		if merged["origin"] != "XX" {
-			ripe.Op, ripe.Doc = "upsert", pick("banana_id", "id", "ripeness", "ripeness_level", "weight", "weight")
+			ripe = pick("banana_id", "id", "ripeness", "ripeness_level", "weight", "weight")
 		}
 	}
-	for service, next := range map[string]model.Change{logService: ripe, stateService: ripe, dumbService: list} {
-		l := t.last[service]
-		if l == nil && next.Op == "retract" || l != nil && !l.unknown && l.Op == next.Op && model.Equal(l.Doc, next.Doc) {
+	for _, s := range services {
+		next := ripe
+		if s.Name == dumbService {
+			next = list
+		}
+		l := t.last[s.Name]
+		if l == nil && next == nil || l != nil && !l.unknown && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
 			continue
 		}
-		t.last[service] = &last{Change: next}
-		t.want[service] = append(t.want[service], next)
+		t.last[s.Name] = &last{version: e.version, doc: next}
+		c := model.Change{Version: e.version, Op: "retract"}
+		if next != nil {
+			c.Op, c.Doc = "upsert", next
+		}
+		t.want[s.Name] = append(t.want[s.Name], c)
 	}
 	return nil
 }
 
+// compared is how often the oracle is compared with the other model: every
+// so-many-th schedule.
+const compared = 4
+
 // expected works out what each service must have seen, from the inbox. Without
 // releases it must be what the end-to-end tests' model says.
-func (w *world) expected() (model.Expected, error) {
+func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 	entities := map[string]*truth{}
 	var events []model.Event
 	releases := 0
 	claims := map[string]bool{}
-	for _, part := range w.inbox.parts {
+	for p, part := range w.inbox.parts {
 		for offset, rec := range part {
-			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
-			if err != nil {
-				return nil, err
-			}
+			r := records[p][offset]
 			t := entities[r.Entity]
 			if t == nil {
 				t = newTruth()
@@ -165,7 +184,7 @@ func (w *world) expected() (model.Expected, error) {
 				}
 				claims[claim] = true
 			}
-			if err := t.apply(e); err != nil {
+			if err := t.apply(e, w.plan.Services); err != nil {
 				return nil, err
 			}
 			events = append(events, model.Event{Source: e.source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset,
@@ -181,8 +200,8 @@ func (w *world) expected() (model.Expected, error) {
 			want[service][id] = changes
 		}
 	}
-	if releases == 0 {
-		other, err := model.Run(modelConfig, events)
+	if releases == 0 && w.seed%compared == 0 {
+		other, err := model.Run(w.model, events)
 		if err != nil {
 			return nil, err
 		}
@@ -191,19 +210,6 @@ func (w *world) expected() (model.Expected, error) {
 		}
 	}
 	return want, nil
-}
-
-var modelConfig = model.Config{
-	Sources: []model.Source{
-		{Name: "registry", Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"},
-		{Name: "lab", Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"},
-	},
-	Strip: map[string][]string{"registry": {"event", "seq", "op"}, "lab": {"event", "seq", "op"}},
-	Projection: []model.Projection{
-		{Services: []string{logService, stateService}, When: func(doc any) bool { return model.At(doc, "origin") != "XX" },
-			Fields: []model.Field{{To: "banana_id", From: "id"}, {To: "ripeness", From: "ripeness_level"}, {To: "weight", From: "weight"}}},
-		{Services: []string{dumbService}, Fields: []model.Field{{To: "banana_id", From: "id"}, {To: "weight", From: "weight"}}},
-	},
 }
 
 func header(e entry, key string) []byte {
@@ -215,13 +221,32 @@ func header(e entry, key string) []byte {
 	return nil
 }
 
+// decoded reads the inbox.
+func (w *world) decoded() ([][]inbox.Record, error) {
+	records := make([][]inbox.Record, len(w.inbox.parts))
+	for p, part := range w.inbox.parts {
+		for _, rec := range part {
+			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
+			if err != nil {
+				return nil, err
+			}
+			records[p] = append(records[p], r)
+		}
+	}
+	return records, nil
+}
+
 // check compares what customers have with what they must have, and gives how
 // many changes these are.
 func (w *world) check() (changes int, err error) {
-	if err := w.taken(); err != nil {
+	records, err := w.decoded()
+	if err != nil {
 		return 0, err
 	}
-	want, err := w.expected()
+	if err := w.taken(records); err != nil {
+		return 0, err
+	}
+	want, err := w.expected(records)
 	if err != nil {
 		return 0, err
 	}
@@ -233,7 +258,7 @@ func (w *world) check() (changes int, err error) {
 			return changes, err
 		}
 	}
-	if err := w.released(); err != nil {
+	if err := w.released(records); err != nil {
 		return changes, err
 	}
 	return changes, w.buried()
@@ -241,15 +266,13 @@ func (w *world) check() (changes int, err error) {
 
 // holds checks one customer.
 func (w *world) holds(want model.Expected, c *customer) error {
-	if err := model.CheckAttempts(want, c.service, c.attempts); err != nil {
+	if err := model.CheckAttempts(want, c.service, c.distinct()); err != nil {
 		return fmt.Errorf("attempt: %w", err)
 	}
 	// What the customer does not want, or may have or not.
-	fate := map[string]verdict{}
-	known := map[string]bool{}
+	fate := map[place]verdict{}
 	for _, r := range c.attempts {
-		known[at(r.Entity, r.Version)] = true
-		fate[at(r.Entity, r.Version)] = w.verdict(c.service, r.Key)
+		fate[place{r.Entity, r.Version}] = w.verdict(c.service, r.Key)
 	}
 	if c.service == stateService {
 		if c.back != nil && !w.rules.NoVersionCheck {
@@ -257,7 +280,8 @@ func (w *world) holds(want model.Expected, c *customer) error {
 		}
 		for id, cs := range want[c.service] {
 			newest := cs[len(cs)-1]
-			if fate[at(id, newest.Version)] != welcome {
+			f, known := fate[place{id, newest.Version}]
+			if f != welcome {
 				continue // it may hold any older one, or this one
 			}
 			one := model.Expected{c.service: {id: cs}}
@@ -268,7 +292,7 @@ func (w *world) holds(want model.Expected, c *customer) error {
 			if err := model.CheckState(one, c.service, got); err != nil {
 				return err
 			}
-			if !known[at(id, newest.Version)] {
+			if !known {
 				return fmt.Errorf("%s, entity %s: lost: %s %d was never sent", c.service, id, newest.Op, newest.Version)
 			}
 		}
@@ -276,7 +300,7 @@ func (w *world) holds(want model.Expected, c *customer) error {
 	}
 	wanted := model.Expected{c.service: {}}
 	for id, cs := range want[c.service] {
-		wanted[c.service][id] = slices.DeleteFunc(slices.Clone(cs), func(m model.Change) bool { return fate[at(id, m.Version)] != welcome })
+		wanted[c.service][id] = slices.DeleteFunc(slices.Clone(cs), func(m model.Change) bool { return fate[place{id, m.Version}] != welcome })
 	}
 	var got []model.Record
 	seen := map[string]bool{}
@@ -297,7 +321,25 @@ func (w *world) holds(want model.Expected, c *customer) error {
 	return model.CheckLog(wanted, c.service, got)
 }
 
-func at(entity string, version uint64) string { return fmt.Sprint(entity, "@", version) }
+// place is where a change stands.
+type place struct {
+	entity  string
+	version uint64
+}
+
+// distinct gives the attempts without repetitions of the same bytes.
+func (c *customer) distinct() []model.Record {
+	var all []model.Record
+	for _, r := range c.attempts {
+		same := func(o model.Record) bool {
+			return o.Key == r.Key && o.Version == r.Version && o.Entity == r.Entity && o.Op == r.Op && bytes.Equal(o.Doc, r.Doc)
+		}
+		if !slices.ContainsFunc(all, same) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
 
 // buried checks that what a log sink refused is a dead letter. After a restore
 // the store may have forgotten it.
@@ -320,16 +362,20 @@ func (w *world) buried() error {
 
 // released checks that no delivery became a dead letter before its release was
 // in the inbox, and that nothing else became one.
-func (w *world) released() error {
-	releases := map[string]bool{}
-	for _, part := range w.inbox.parts {
-		for _, rec := range part {
-			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
-			if err != nil {
-				return err
-			}
+func (w *world) released(records [][]inbox.Record) error {
+	if len(w.mem.state.letters) == 0 {
+		return nil
+	}
+	releases := map[string]map[place]bool{} // by service
+	for _, part := range records {
+		for _, r := range part {
 			if c := r.Control; c != nil {
-				releases[fmt.Sprint(c.Services, at(r.Entity, uint64(c.Version)))] = true
+				for _, s := range c.Services {
+					if releases[s] == nil {
+						releases[s] = map[place]bool{}
+					}
+					releases[s][place{r.Entity, uint64(c.Version)}] = true
+				}
 			}
 		}
 	}
@@ -337,7 +383,7 @@ func (w *world) released() error {
 		if l.Stage != store.StageDeliver {
 			return fmt.Errorf("a dead letter of %s: %s: %s", l.Stage, l.Code, l.Reason)
 		}
-		if !releases[fmt.Sprint([]string{l.Service}, at(l.Entity, uint64(l.Version)))] {
+		if !releases[l.Service][place{l.Entity, uint64(l.Version)}] {
 			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a release", l.Service, l.Entity, l.Version)
 		}
 	}
@@ -346,16 +392,20 @@ func (w *world) released() error {
 
 // taken checks that every event of the sources is in the inbox, in the order of
 // its source and entity.
-func (w *world) taken() error {
-	places := map[string]bool{}   // origins in the inbox
-	highest := map[string]int64{} // by place and entity: the highest origin so far
+func (w *world) taken(records [][]inbox.Record) error {
+	type origin struct {
+		partition int32
+		offset    int64
+	}
+	type lane struct {
+		partition int32
+		entity    string
+	}
+	places := map[origin]bool{}   // origins in the inbox
+	highest := map[lane]int64{}   // the highest origin so far
 	contents := map[string]bool{} // event ids with content
-	for _, part := range w.inbox.parts {
-		for _, rec := range part {
-			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
-			if err != nil {
-				return err
-			}
+	for _, part := range records {
+		for _, r := range part {
 			if r.Event == nil {
 				continue
 			}
@@ -364,12 +414,12 @@ func (w *world) taken() error {
 				continue
 			}
 			source := w.sources[0].parts[o.Partition][o.Offset]
-			place := fmt.Sprint(o.Partition, "/", o.Offset)
+			place, lane := origin{o.Partition, o.Offset}, lane{o.Partition, r.Entity}
 			// A repetition that the gate let through late is the fence's business.
 			repeated := bytes.Contains(source.Value, []byte(`"event"`)) && contents[string(source.Value)]
-			if lane := fmt.Sprint(o.Partition, "/", r.Entity); !places[place] && !repeated {
+			if !places[place] && !repeated {
 				if o.Offset < highest[lane] {
-					return fmt.Errorf("ingest, entity %s: event %s is out of order", r.Entity, place)
+					return fmt.Errorf("ingest, entity %s: event %v is out of order", r.Entity, place)
 				}
 				highest[lane] = o.Offset
 			}
@@ -380,10 +430,13 @@ func (w *world) taken() error {
 	for p, part := range w.sources[0].parts {
 		for offset, rec := range part {
 			again := rec.Value != nil && bytes.Contains(rec.Value, []byte(`"event"`)) && contents[string(rec.Value)]
-			if place := fmt.Sprint(p, "/", offset); !places[place] && !again {
-				return fmt.Errorf("ingest, entity %s: lost: event %s %s", rec.Key, place, rec.Value)
+			if place := (origin{int32(p), int64(offset)}); !places[place] && !again {
+				return fmt.Errorf("ingest, entity %s: lost: event %v %s", rec.Key, place, rec.Value)
 			}
 		}
+	}
+	if len(w.sources) == 1 {
+		return nil
 	}
 	return w.pushed()
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"time"
@@ -19,7 +20,7 @@ func (w *world) post() {
 	d := w.dice("requests")
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
-	for i := range d.n(1 + w.setup.events/2) {
+	for i := range w.setup.requests {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
 		entity := fmt.Sprint("B-", d.n(w.setup.entities))
 		event := &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: d.claim().String(),
@@ -47,12 +48,9 @@ func (w *world) post() {
 
 // claim gives a UUIDv7 of this schedule.
 func (d *dice) claim() uuid.UUID {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	var id uuid.UUID
-	for i := range id {
-		id[i] = byte(d.r.UintN(256))
-	}
+	binary.BigEndian.PutUint64(id[:8], d.draw())
+	binary.BigEndian.PutUint64(id[8:], d.draw())
 	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80 // version 7, variant 10
 	return id
 }

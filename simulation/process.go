@@ -33,8 +33,8 @@ type process struct {
 	decider atomic.Pointer[dam.Decider]
 
 	mu      sync.Mutex
-	members []*member // guarded by mu
-	frozen  time.Time // guarded by mu: nothing of it happens until then
+	members []*member    // guarded by mu
+	frozen  atomic.Int64 // nothing of it happens until then, in nanoseconds since the schedule began
 }
 
 // start fills a slot that is empty.
@@ -60,7 +60,7 @@ func (w *world) start(slot int) {
 func (p *process) loop(f func(context.Context)) (stop func()) {
 	ctx, cancel := context.WithCancel(p.ctx)
 	done := make(chan struct{})
-	go func() { defer close(done); f(ctx) }()
+	p.w.spawn(func() { defer close(done); f(ctx) })
 	return func() { cancel(); <-done }
 }
 
@@ -73,11 +73,7 @@ func (p *process) join(g *group, claims transport.Claims, handle map[string]func
 }
 
 func (p *process) client(name string) *client {
-	c := &client{Memory: p.w.mem, p: p, dice: p.w.dice(p.name + " store " + name)}
-	for lane := range p.w.setup.lanes {
-		c.lanes = append(c.lanes, &laneLink{dice: p.w.dice(fmt.Sprint(p.name, " store ", name, lane))})
-	}
-	return c
+	return &client{Memory: p.w.mem, p: p, dice: p.w.dice(p.name + " store " + name)}
 }
 
 const grace = 2 * time.Second
@@ -115,14 +111,17 @@ func (p *process) decide() {
 }
 
 func (p *process) subscription(ctx context.Context, n int) error {
-	lane, db := 0, p.client(fmt.Sprint("decide ", n))
+	run, lane, db := int64(n), 0, p.client("decide")
+	for i := range p.w.setup.lanes {
+		db.lanes = append(db.lanes, &laneLink{w: p.w, dice: p.w.dice(p.name+" lane", run, int64(i))})
+	}
 	d, err := dam.New(dam.Options{
 		Store: db, Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
 		Inbox:      store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
 		Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.window/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		NewProducer: func() (dam.Producer, error) {
 			lane++
-			return &producer{p: p, link: db.lanes[lane-1], dice: p.w.dice(fmt.Sprint(p.name, " producer ", n, lane))}, nil
+			return &producer{p: p, link: db.lanes[lane-1], dice: p.w.dice(p.name+" producer", run, int64(lane))}, nil
 		},
 	})
 	if err != nil {
@@ -201,15 +200,15 @@ func (p *process) ready() error {
 
 // freeze stops everything that the process does for a while; it does not know.
 func (p *process) freeze(d time.Duration) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.frozen = time.Now().Add(d)
+	p.frozen.Store(int64(time.Since(p.w.began) + d))
 }
 
 func (p *process) frozenFor() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return time.Until(p.frozen)
+	until := time.Duration(p.frozen.Load())
+	if until == 0 {
+		return 0
+	}
+	return until - time.Since(p.w.began)
 }
 
 func (p *process) thaw() {
@@ -242,17 +241,17 @@ func (p *process) crash() {
 	w.mu.Unlock()
 	p.kill()
 	d := w.dice(p.name + " crash")
-	go func() {
+	w.spawn(func() {
 		time.Sleep(d.upTo(time.Second))
 		for _, m := range p.all() {
 			m.g.evict(m)
 		}
-	}()
-	go func() {
+	})
+	w.spawn(func() {
 		time.Sleep(d.upTo(1500 * time.Millisecond))
 		w.empty(p)
 		w.start(p.slot)
-	}()
+	})
 }
 
 func (w *world) empty(p *process) {

@@ -16,7 +16,7 @@ func (w *world) feed() {
 	for i := range w.setup.events {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
 		entity := fmt.Sprint("B-", d.n(w.setup.entities))
-		if d.chance(0.35) {
+		if d.chance(0.35) && w.setup.variant.lab {
 			value := fmt.Appendf(nil, `{"id":%q,"weight":%d,"n":%d}`, entity, 1+d.n(3), i)
 			if d.chance(0.1) {
 				value = fmt.Appendf(nil, `{"id":%q,"op":"delete","n":%d}`, entity, i)
@@ -69,12 +69,12 @@ func (w *world) disturb() {
 		switch kind {
 		case 0:
 			w.count("rebalance")
-			w.decides.balance()
+			w.decides.stir()
 		case 1:
 			w.count("rebalance")
-			w.ingests.balance()
+			w.ingests.stir()
 			if !w.setup.gentle {
-				w.outs.balance()
+				w.outs.stir()
 			}
 		case 2:
 			if p := w.pick(d); p != nil {
@@ -123,11 +123,11 @@ func (w *world) pick(d *dice) *process {
 func (w *world) restart(p *process, pause time.Duration) {
 	w.count("restart")
 	w.empty(p)
-	go func() {
+	w.spawn(func() {
 		p.shutdown()
 		time.Sleep(pause)
 		w.start(p.slot)
-	}()
+	})
 }
 
 // hang freezes a process for longer than its groups wait for it.
@@ -139,7 +139,7 @@ func (w *world) hang(p *process, length, timeout time.Duration) {
 	if timeout >= length {
 		return
 	}
-	go func() {
+	w.spawn(func() {
 		time.Sleep(timeout)
 		for _, m := range members {
 			m.g.evict(m)
@@ -148,5 +148,5 @@ func (w *world) hang(p *process, length, timeout time.Duration) {
 		for _, m := range members {
 			m.g.rejoin(m)
 		}
-	}()
+	})
 }

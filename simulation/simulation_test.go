@@ -1,29 +1,43 @@
 package simulation
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
+	"runtime/debug"
+	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
 var (
-	seeds = flag.Int("sim.seeds", 0, "schedules to run; 0: up to 2000, as many as fit into 20 s")
-	seed  = flag.Uint64("sim.seed", 0, "run this schedule alone, with its trace")
-	from  = flag.Uint64("sim.from", 1, "the first seed")
+	seeds   = flag.Int("sim.seeds", 0, "schedules to run; 0: up to 8000, as many as fit into 20 s")
+	seed    = flag.Uint64("sim.seed", 0, "run this schedule alone, with its trace")
+	from    = flag.Uint64("sim.from", 1, "the first seed")
+	stride  = flag.Int("sim.stride", 1, "from one seed to the next")
+	summary = flag.String("sim.summary", "", "run in this process alone, and write what was done into this file")
+	detect  = flag.Int("sim.detect", 0, "run so many schedules under each broken rule, and say how many show it")
 )
 
 // One processor: goroutines that wake at the same virtual instant then run in
-// the same order nearly always, and a schedule costs less.
+// the same order nearly always, and a schedule costs less. Schedules run in
+// parallel in processes of their own. They make much garbage and keep little.
 func TestMain(m *testing.M) {
 	flag.Parse()
 	runtime.GOMAXPROCS(1)
+	debug.SetGCPercent(800)
 	goleak.VerifyTestMain(m)
 }
 
@@ -34,50 +48,132 @@ func fixture(t *testing.T) *Fixture {
 	return f
 }
 
-// simulate runs one schedule in virtual time.
-func simulate(t *testing.T, f *Fixture, seed uint64, rules Rules) Report {
-	t.Helper()
-	return run(t, f, seed, rules, false)
-}
+// together is how many schedules share a bubble.
+const together = 64
 
-func run(t *testing.T, f *Fixture, seed uint64, rules Rules, traced bool) (r Report) {
+// simulate runs schedules in virtual time until there is no next one, or each
+// has seen enough.
+func simulate(t *testing.T, f *Fixture, rules Rules, traced bool, next func() (seed uint64, more bool), each func(Report) (more bool)) {
 	t.Helper()
+	var seed uint64
 	defer func() {
 		if p := recover(); p != nil {
 			panic(fmt.Sprintf("seed %d: %v", seed, p))
 		}
 	}()
-	synctest.Test(t, func(*testing.T) { r = f.Run(seed, rules, traced) })
-	return r
+	for more := true; more; {
+		synctest.Test(t, func(*testing.T) {
+			r := f.Runner()
+			defer r.Close()
+			for n := 0; n < together && more; n++ {
+				if seed, more = next(); more {
+					more = each(r.Run(seed, rules, traced))
+				}
+			}
+		})
+	}
+}
+
+// once runs a single schedule.
+func once(t *testing.T, f *Fixture, seed uint64, traced bool) (report Report) {
+	t.Helper()
+	simulate(t, f, Rules{}, traced, inARow(seed, 1), func(r Report) bool { report = r; return false })
+	return report
+}
+
+// inARow gives n seeds, one after the other.
+func inARow(first uint64, n int) func() (uint64, bool) {
+	next, end := first, first+uint64(n)
+	return func() (uint64, bool) { next++; return next - 1, next <= end }
+}
+
+// done is what a number of schedules did.
+type done struct {
+	Schedules int
+	Processor time.Duration // its time
+	Total     map[string]int
 }
 
 func TestSchedules(t *testing.T) {
-	f := fixture(t)
-	if *seed != 0 {
-		r := run(t, f, *seed, Rules{}, true)
+	switch {
+	case *seed != 0:
+		r := once(t, fixture(t), *seed, true)
 		t.Logf("%d events, %d records, %d changes, faults %v\n%s", r.Events, r.Records, r.Changes, r.Faults, strings.Join(r.Lines, "\n"))
 		require.NoError(t, r.Violation)
-		return
+	case *summary != "":
+		text, err := json.Marshal(portion(t))
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(*summary, text, 0o600))
+	default:
+		all(t)
 	}
+}
+
+// Of how many schedules every test run does some, on however busy a machine.
+const (
+	byDefault = 8000
+	atLeast   = 1500
+)
+
+// portion runs this process's share of the seeds.
+func portion(t *testing.T) done {
 	n, bound := *seeds, time.Duration(0)
 	if n == 0 {
-		n, bound = 2000, 20*time.Second // what a busy machine does not manage in this time it leaves out
+		n, bound = byDefault, 20*time.Second // what a busy machine does not manage in this time it leaves out
 	}
-	total := map[string]int{}
-	start, done := time.Now(), 0
-	for ; done < n && (bound == 0 || done < atLeast || time.Since(start) < bound); done++ {
-		r := simulate(t, f, *from+uint64(done), Rules{})
+	d := done{Total: map[string]int{}}
+	f := fixture(t)
+	start, used := time.Now(), processor()
+	next := func() (uint64, bool) {
+		i := *stride * d.Schedules
+		return *from + uint64(i), i < n && (bound == 0 || i < atLeast || time.Since(start) < bound)
+	}
+	simulate(t, f, Rules{}, false, next, func(r Report) bool {
+		d.Schedules++
 		if r.Violation != nil {
 			t.Errorf("seed %d: %v", r.Seed, r.Violation)
 		}
-		total["events"] += r.Events
-		total["changes"] += r.Changes
+		d.Total["events"] += r.Events
+		d.Total["changes"] += r.Changes
 		for name, n := range r.Faults {
-			total[name] += n
+			d.Total[name] += n
 		}
+		return true
+	})
+	d.Processor = processor() - used
+	return d
+}
+
+// all runs the seeds in as many processes as there are processors.
+func all(t *testing.T) {
+	dir, workers := t.TempDir(), runtime.NumCPU()
+	whole := done{Total: map[string]int{}} // guarded by mu
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	start := time.Now()
+	for i := range workers {
+		wg.Go(func() {
+			d, err := child(t, filepath.Join(dir, strconv.Itoa(i)), *from+uint64(i), workers)
+			if !assert.NoError(t, err) {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			whole.Schedules += d.Schedules
+			whole.Processor += d.Processor
+			for name, n := range d.Total {
+				whole.Total[name] += n
+			}
+		})
 	}
-	t.Logf("%d schedules: %v", done, total)
-	if done < atLeast {
+	wg.Wait()
+	if t.Failed() {
+		return
+	}
+	took := time.Since(start)
+	t.Logf("%d schedules in %v, %.0f per second; %v of processor time each: %v", whole.Schedules, took.Round(time.Millisecond),
+		float64(whole.Schedules)/took.Seconds(), (whole.Processor / time.Duration(max(whole.Schedules, 1))).Round(time.Microsecond), whole.Total)
+	if whole.Schedules < atLeast {
 		return
 	}
 	// A simulation in which nothing goes wrong proves nothing.
@@ -85,24 +181,43 @@ func TestSchedules(t *testing.T) {
 		"posted again", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "confirm done, answer lost",
 		"append lost", "append cut off", "append done, answer lost", "gate fails",
 		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "add letters fails"} {
-		require.Positive(t, total[name], name)
+		assert.Positive(t, whole.Total[name], name)
 	}
 }
 
-// atLeast is how many schedules every test run does.
-const atLeast = 300
+// child runs a portion in a process of its own: this test once more.
+func child(t *testing.T, file string, first uint64, stride int) (d done, err error) {
+	//nolint:gosec // the program is this one, and its arguments are numbers and a name of ours
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestSchedules$", "-test.timeout=0", "-sim.summary="+file,
+		"-sim.seeds="+strconv.Itoa(*seeds), "-sim.from="+strconv.FormatUint(first, 10), "-sim.stride="+strconv.Itoa(stride))
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return d, fmt.Errorf("%w:\n%s", err, out)
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return d, err
+	}
+	return d, json.Unmarshal(text, &d)
+}
 
-// Seeds that once showed a violation, of the product or of the simulation
-// itself, are run for good.
+// processor gives the processor time that this process has used.
+func processor() time.Duration {
+	var u syscall.Rusage
+	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {
+		return 0
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// Seeds that show what once went wrong when its mend is taken out are run for
+// good; the seeds of broken rules are below.
 func TestSeedsThatFailedOnce(t *testing.T) {
 	f := fixture(t)
 	for _, s := range []uint64{
-		1,   // a late hand-over took a partition from its next owner
-		6,   // sleepers outlived the schedule
-		105, // a repetition that the gate let through late was taken for disorder
-		118, // as 105, with a zombie
+		33, 197, 374, 461, 1065, // a late hand-over took a partition from its next owner
+		1321, 1343, // a repetition that the gate let through late was taken for disorder
 	} {
-		require.NoError(t, simulate(t, f, s, Rules{}).Violation, "seed %d", s)
+		require.NoError(t, once(t, f, s, false).Violation, "seed %d", s)
 	}
 }
 
@@ -127,28 +242,38 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"confirmations are lost", Rules{LostConfirms: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			for s := uint64(1); s <= brokenWithin; s++ {
-				if r := simulate(t, f, s, c.rules); r.Violation != nil {
-					t.Logf("seed %d: %v", s, r.Violation)
-					return
+			shown, n, used := 0, 0, processor()
+			simulate(t, f, c.rules, false, inARow(*from, max(*detect, brokenWithin)), func(r Report) bool {
+				n++
+				if r.Violation != nil {
+					shown++
+					if shown == 1 {
+						t.Logf("seed %d: %v", r.Seed, r.Violation)
+					}
 				}
+				return shown == 0 || n < *detect
+			})
+			if used = processor() - used; shown == 0 {
+				t.Fatalf("%d schedules did not show it", n)
 			}
-			t.Errorf("%d schedules did not show it", brokenWithin)
+			t.Logf("%d of %d schedules show it: after %v of processor time", shown, n, (used / time.Duration(shown)).Round(100*time.Microsecond))
 		})
 	}
 }
 
 // brokenWithin bounds the schedules until a broken rule shows.
-const brokenWithin = 400
+const brokenWithin = 2000
 
-// A seed gives the same effects at the same virtual times again, nearly always:
-// see the package's documentation for what is left to the runtime.
+// A seed gives the same effects at the same virtual times again, nearly always,
+// alone as well as among others: see the package's documentation for what is
+// left to the runtime.
 func TestSeedsReproduce(t *testing.T) {
 	f := fixture(t)
-	const schedules = 100
-	same := 0
+	const schedules = 200
+	same, among := 0, map[uint64]Report{}
+	simulate(t, f, Rules{}, true, inARow(1, schedules), func(r Report) bool { among[r.Seed] = r; return true })
 	for s := uint64(1); s <= schedules; s++ {
-		a, b := run(t, f, s, Rules{}, true), run(t, f, s, Rules{}, true)
+		a, b := among[s], once(t, f, s, true)
 		if a.Trace == b.Trace {
 			same++
 		} else {

@@ -17,7 +17,7 @@ type topic struct {
 
 	mu    sync.Mutex
 	parts [][]entry
-	grown []chan struct{} // closed when the partition grows
+	grown []chan struct{} // closed when the partition grows; nil while nobody waits for it
 }
 
 type entry struct {
@@ -26,11 +26,7 @@ type entry struct {
 }
 
 func newTopic(name, id string, parts int) *topic {
-	t := &topic{name: name, id: id, parts: make([][]entry, parts), grown: make([]chan struct{}, parts)}
-	for i := range t.grown {
-		t.grown[i] = make(chan struct{})
-	}
-	return t
+	return &topic{name: name, id: id, parts: make([][]entry, parts), grown: make([]chan struct{}, parts)}
 }
 
 func (t *topic) partitionOf(key []byte) int {
@@ -44,8 +40,10 @@ func (t *topic) append(r transport.Record) {
 	defer t.mu.Unlock()
 	p := t.partitionOf(r.Key)
 	t.parts[p] = append(t.parts[p], entry{r, time.Now().UTC().Truncate(time.Millisecond)})
-	close(t.grown[p])
-	t.grown[p] = make(chan struct{})
+	if t.grown[p] != nil {
+		close(t.grown[p])
+		t.grown[p] = nil
+	}
 }
 
 // at gives the record at an offset, or what is closed when there is more.
@@ -54,6 +52,9 @@ func (t *topic) at(part int, offset int64) (entry, bool, <-chan struct{}) {
 	defer t.mu.Unlock()
 	if offset < int64(len(t.parts[part])) {
 		return t.parts[part][offset], true, nil
+	}
+	if t.grown[part] == nil {
+		t.grown[part] = make(chan struct{})
 	}
 	return entry{}, false, t.grown[part]
 }
@@ -118,7 +119,9 @@ func (p *process) request(d *dice, records []transport.Record) error {
 	}
 	for _, r := range records[:keep] {
 		p.w.topicOf(r.Topic).append(r)
-		p.w.note("%s appends to %s: %s", p.name, r.Topic, r.Key)
+		if p.w.traced {
+			p.w.note("%s appends to %s: %s", p.name, r.Topic, r.Key)
+		}
 	}
 	p.w.point(p)
 	time.Sleep(d.trip())
@@ -146,7 +149,7 @@ func (a *appender) Append(ctx context.Context, records []transport.Record) error
 		return err
 	}
 	result := make(chan error, 1)
-	go func() { result <- a.p.request(a.dice, records) }()
+	a.p.w.spawn(func() { result <- a.p.request(a.dice, records) })
 	select {
 	case err := <-result:
 		return err
@@ -178,17 +181,18 @@ func (q *producer) AppendAsync(_ context.Context, records []transport.Record, do
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.p.w.rules.MarkerFirst {
-		go done(nil)
+		early := done
+		q.p.w.spawn(func() { early(nil) })
 		done = func(error) {}
 	}
 	if q.broken {
-		go done(errBroken)
+		q.p.w.spawn(func() { done(errBroken) })
 		return
 	}
 	q.queue = append(q.queue, batch{records, done})
 	if !q.busy {
 		q.busy = true
-		go q.run()
+		q.p.w.spawn(q.run)
 	}
 }
 

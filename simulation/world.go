@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"log/slog"
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/merge"
@@ -59,11 +59,20 @@ var errDead = errors.New("the process is dead")
 // Fixture is what does not depend on a seed: compiled once, shared by any
 // number of schedules at the same time.
 type Fixture struct {
-	plan    *dam.Plan
-	shapes  []ingest.Shape
-	decide  *dam.Metrics
-	deliver *deliver.Metrics
-	ingest  *ingest.Metrics
+	variants map[variant]configuration
+	decide   *dam.Metrics
+	deliver  *deliver.Metrics
+	ingest   *ingest.Metrics
+}
+
+// variant says which services and sources a schedule has.
+type variant struct{ log, state, dumb, lab bool }
+
+// configuration is a variant, compiled.
+type configuration struct {
+	plan   *dam.Plan
+	shapes []ingest.Shape
+	model  model.Config
 }
 
 const inboxTopic = "inbox"
@@ -75,56 +84,104 @@ const (
 	dumbService  = "two/list@dumb"
 )
 
-// NewFixture compiles the configuration: two sources, two projections, three services.
+// NewFixture compiles the configurations.
 func NewFixture() (*Fixture, error) {
-	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab"}}})
-	if err != nil {
-		return nil, err
-	}
-	ripeness, err := projections.Compile(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.origin != "XX"`,
-		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "ripeness", Path: "ripeness_level"}, {Out: "weight", Path: "weight"}}})
-	if err != nil {
-		return nil, err
-	}
-	list, err := projections.Compile(projections.Spec{Customer: "two", Name: "list",
-		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "weight", Path: "weight"}}})
-	if err != nil {
-		return nil, err
-	}
-	strip, err := stripper.Compile([]string{"event", "seq", "op"})
-	if err != nil {
-		return nil, err
-	}
 	reg := prometheus.NewRegistry()
-	f := &Fixture{
-		plan: &dam.Plan{
-			Merge: m, Projections: []*projections.Projection{ripeness, list},
-			Services: []dam.Service{
-				{Name: logService, Number: 1, Projection: 0, Topic: logService},
-				{Name: stateService, Number: 2, Projection: 0, Topic: stateService},
-				{Name: dumbService, Number: 3, Projection: 1, Topic: dumbService},
-			},
-			Fingerprint: []byte("configuration"), Revision: 1, MaxChange: 1 << 20,
-		},
-		decide: dam.NewMetrics(reg), deliver: deliver.NewMetrics(reg), ingest: ingest.NewMetrics(reg),
+	f := &Fixture{variants: map[variant]configuration{},
+		decide: dam.NewMetrics(reg), deliver: deliver.NewMetrics(reg), ingest: ingest.NewMetrics(reg)}
+	for bits := range 1 << 4 {
+		v := variant{log: bits&1 > 0, state: bits&2 > 0, dumb: bits&4 > 0, lab: bits&8 > 0}
+		if bits&7 == 0 {
+			continue
+		}
+		c, err := v.compile()
+		if err != nil {
+			return nil, err
+		}
+		f.variants[v] = c
 	}
-	for _, source := range []string{"registry", "lab"} {
-		f.shapes = append(f.shapes, ingest.Shape{
+	return f, nil
+}
+
+// compile makes the configuration: one source or two, up to two projections and
+// three services, as the product has it and as the other model does.
+func (v variant) compile() (c configuration, err error) {
+	sources := []string{"registry"}
+	if v.lab {
+		sources = append(sources, "lab")
+	}
+	drop := []string{"event", "seq", "op"}
+	strip, err := stripper.Compile(drop)
+	if err != nil {
+		return c, err
+	}
+	var spec merge.Spec
+	c.model.Strip = map[string][]string{}
+	for _, source := range sources {
+		spec.Sources = append(spec.Sources, merge.Source{Name: source})
+		c.model.Sources = append(c.model.Sources, model.Source{Name: source, Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"})
+		c.model.Strip[source] = drop
+		c.shapes = append(c.shapes, ingest.Shape{
 			Source: source, Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
 			Operation: ingest.Locator{Path: "op"}, Sequence: ingest.Locator{Path: "seq"},
 			IsDelete: func(op string) bool { return op == "delete" }, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256,
 		})
 	}
-	return f, f.plan.Prepare(func(service string) string { return service })
+	c.plan = &dam.Plan{Fingerprint: []byte("configuration"), Revision: 1, MaxChange: 1 << 20}
+	if c.plan.Merge, err = merge.Compile(spec); err != nil {
+		return c, err
+	}
+	add := func(p projections.Spec, other model.Projection, services ...string) error {
+		compiled, err := projections.Compile(p)
+		if err != nil || len(services) == 0 {
+			return err
+		}
+		for _, name := range services {
+			c.plan.Services = append(c.plan.Services, dam.Service{Name: name, Number: int32(len(c.plan.Services) + 1),
+				Projection: len(c.plan.Projections), Topic: name})
+		}
+		c.plan.Projections = append(c.plan.Projections, compiled)
+		for _, f := range p.Fields {
+			other.Fields = append(other.Fields, model.Field{To: f.Out, From: f.Path})
+		}
+		other.Services = services
+		c.model.Projection = append(c.model.Projection, other)
+		return nil
+	}
+	var ripe, list []string
+	if v.log {
+		ripe = append(ripe, logService)
+	}
+	if v.state {
+		ripe = append(ripe, stateService)
+	}
+	if v.dumb {
+		list = append(list, dumbService)
+	}
+	err = add(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.origin != "XX"`,
+		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "ripeness", Path: "ripeness_level"}, {Out: "weight", Path: "weight"}}},
+		model.Projection{When: func(doc any) bool { return model.At(doc, "origin") != "XX" }}, ripe...)
+	if err != nil {
+		return c, err
+	}
+	err = add(projections.Spec{Customer: "two", Name: "list",
+		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "weight", Path: "weight"}}}, model.Projection{}, list...)
+	if err != nil {
+		return c, err
+	}
+	return c, c.plan.Prepare(func(service string) string { return service })
 }
 
 // world is one schedule. What is mutable has a lock that is never held while
 // virtual time passes.
 type world struct {
 	*Fixture
+	configuration
+	*reuse
 	seed   uint64
 	rules  Rules
 	traced bool
+	began  time.Time // in virtual time
 	setup  setup
 	log    *slog.Logger
 
@@ -138,10 +195,11 @@ type world struct {
 	outs    *group
 	sinks   []*customer // as plan.Services
 
-	calm   atomic.Bool // no more faults
-	flying atomic.Int64
-	all    context.Context // ends with the schedule
-	end    context.CancelFunc
+	running atomic.Bool // the groups give partitions to whoever joins
+	calm    atomic.Bool // no more faults
+	flying  atomic.Int64
+	all     context.Context // ends with the schedule
+	end     context.CancelFunc
 
 	mu      sync.Mutex
 	points  int
@@ -157,24 +215,59 @@ type world struct {
 
 // setup is what a seed draws at first.
 type setup struct {
-	processes, inboxParts, changeParts, lanes, entities, events int
-	maxEvents, maxBatch, window                                 int
-	fault                                                       float64 // chance of a failure per call
-	crashes, disturbances                                       int
-	gentle                                                      bool // nothing happens to processes and deliveries: even a sink without guard must be exact
-	refusals                                                    bool
-	guarded                                                     bool
-	sequences                                                   bool
-	span                                                        time.Duration
+	variant                                                                    variant
+	processes, registryParts, inboxParts, changeParts, lanes, entities, events int
+	requests, maxEvents, maxBatch, window                                      int
+	fault                                                                      float64 // chance of a failure per call
+	crashes, disturbances                                                      int
+	gentle                                                                     bool // nothing happens to processes and deliveries: even a sink without guard must be exact
+	refusals                                                                   bool
+	guarded                                                                    bool
+	sequences                                                                  bool
+	span                                                                       time.Duration
 }
 
+// draw draws a schedule. Most are short and dense: a few events that meet a few
+// faults show what a long schedule shows, for a fraction of its cost. Some are
+// long, for what takes many steps.
 func draw(d *dice) setup {
 	s := setup{
-		processes: 2 + d.n(2), inboxParts: 1 + d.n(2), changeParts: 1 + d.n(2), lanes: 1 + d.n(2),
-		entities: 1 + d.n(4), events: 5 + d.n(26), maxEvents: 1 + d.n(8), maxBatch: 1 + d.n(6), window: 1 + d.n(8),
-		fault: []float64{0, 0.02, 0.06, 0.15}[d.n(4)], crashes: d.n(4), disturbances: d.n(8),
-		gentle: d.chance(0.25), refusals: d.chance(0.4), guarded: d.chance(0.5), sequences: d.chance(0.4),
-		span: time.Duration(200+d.n(3000)) * time.Millisecond,
+		processes: 2, registryParts: 1 + d.n(2), inboxParts: 1, changeParts: 1, lanes: 1,
+		maxEvents: 1 + d.n(8), maxBatch: 1 + d.n(6), window: 1 + d.n(8),
+		gentle: d.chance(0.2), refusals: d.chance(0.4), guarded: d.chance(0.5), sequences: d.chance(0.4),
+	}
+	if d.chance(0.03) {
+		s.variant = variant{true, true, true, true}
+		s.processes += d.n(2)
+		s.inboxParts, s.changeParts, s.lanes = 1+d.n(2), 1+d.n(2), 1+d.n(2)
+		s.entities, s.events = 1+d.n(4), 5+d.n(26)
+		s.requests = d.n(1 + s.events/2)
+		s.fault = []float64{0, 0.02, 0.06, 0.15}[d.n(4)]
+		s.crashes, s.disturbances = d.n(4), d.n(8)
+		s.span = time.Duration(200+d.n(3000)) * time.Millisecond
+	} else {
+		switch n := d.n(4); {
+		case n == 0 || n == 1 && s.gentle:
+			s.variant.state = true
+		case n == 1:
+			s.variant.log, s.variant.state = true, true
+		case n == 2 && !s.gentle:
+			s.variant.log = true
+		default:
+			s.variant.dumb = true
+		}
+		s.variant.lab = d.chance(0.3)
+		s.registryParts = 1
+		s.entities, s.events, s.requests = 1+d.n(2), 2+d.n(4), d.n(4)
+		if d.chance(0.25) {
+			s.events += d.n(6)
+		}
+		if d.chance(0.2) {
+			s.inboxParts, s.lanes = 2, 1+d.n(2)
+		}
+		s.fault = []float64{0.02, 0.06, 0.1, 0.15}[d.n(4)]
+		s.crashes, s.disturbances = d.n(2), 2+d.n(2)
+		s.span = time.Duration(50+d.n(800)) * time.Millisecond
 	}
 	if s.gentle {
 		s.crashes = 0
@@ -182,63 +275,12 @@ func draw(d *dice) setup {
 	return s
 }
 
-// dice are the draws of one actor. They depend on the seed, its name and how
-// often it drew, not on what other actors did in between.
-type dice struct {
-	mu sync.Mutex
-	r  *rand.Rand
-}
-
-func (w *world) dice(name string) *dice {
-	h := fnv.New64a()
-	_, _ = h.Write([]byte(name))
-	return &dice{r: rand.New(rand.NewPCG(w.seed, h.Sum64()))}
-}
-
-func (d *dice) n(n int) int {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.r.IntN(n)
-}
-
-func (d *dice) chance(p float64) bool {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.r.Float64() < p
-}
-
-// upTo gives a duration to the nanosecond, so that no two are equal.
-func (d *dice) upTo(limit time.Duration) time.Duration {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return 1 + time.Duration(d.r.Int64N(int64(limit)))
-}
-
-// trip is how long a request or its answer is under way: mostly short.
-func (d *dice) trip() time.Duration {
-	if d.chance(0.08) {
-		return d.upTo(600 * time.Millisecond)
-	}
-	return d.upTo(12 * time.Millisecond)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // note adds an effect to the trace. Back-off in nanoseconds does not show in it.
 func (w *world) note(format string, args ...any) {
 	if !w.traced {
 		return
 	}
-	line := fmt.Sprintf("%v ", time.Since(epoch).Round(time.Microsecond)) + fmt.Sprintf(format, args...)
+	line := fmt.Sprintf("%v ", time.Since(w.began).Round(time.Microsecond)) + fmt.Sprintf(format, args...)
 	h := fnv.New64a()
 	_, _ = h.Write([]byte(line))
 	w.mu.Lock()
@@ -246,9 +288,6 @@ func (w *world) note(format string, args ...any) {
 	w.trace += h.Sum64() // effects at one instant have no order
 	w.lines = append(w.lines, line)
 }
-
-// epoch is when virtual time begins in every bubble.
-var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // fault draws whether a call of an actor fails now.
 func (w *world) fault(d *dice, name string, factor float64) bool {
@@ -273,23 +312,40 @@ func (w *world) point(p *process) {
 	}
 }
 
+// Runner runs schedules one after the other inside one bubble of
+// testing/synctest.
+type Runner struct {
+	f     *Fixture
+	reuse reuse
+}
+
+// Runner makes a runner. It must be called inside the bubble.
+func (f *Fixture) Runner() *Runner { return &Runner{f: f} }
+
+// Close ends what the runner kept; the bubble can end then.
+func (r *Runner) Close() { r.reuse.close() }
+
 // Run runs one schedule, checks it and, when traced, writes down what took
-// effect. It must be called inside a bubble of
-// testing/synctest, and returns when every goroutine of it has ended.
-func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
-	w := &world{Fixture: f, seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{},
+// effect. It returns when everything of the schedule has ended: schedules have
+// nothing in common but the runner's idle goroutines and timers.
+func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
+	// Every schedule begins at a whole second of virtual time.
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+	f := r.f
+	w := &world{Fixture: f, reuse: &r.reuse, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{},
 		log: slog.New(slog.DiscardHandler)}
 	w.all, w.end = context.WithCancel(context.Background())
 	defer w.end()
 	w.setup = draw(w.dice("setup"))
+	w.configuration = f.variants[w.setup.variant]
 	if err := w.open(); err != nil {
 		return Report{Seed: seed, Violation: err}
 	}
-	d := w.dice("starts")
 	for i := range w.slots {
 		w.start(i)
-		time.Sleep(d.upTo(20 * time.Millisecond))
 	}
+	w.running.Store(true)
+	w.balance()
 	var tasks sync.WaitGroup
 	tasks.Go(w.feed)
 	tasks.Go(w.post)
@@ -301,15 +357,16 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	for i := range w.slots {
 		w.start(i)
 	}
-	w.ingests.balance()
-	w.decides.balance()
-	w.outs.balance()
+	w.balance()
 	drained := w.drain()
 	report := Report{Seed: seed, Events: w.events(), Records: w.inbox.size()}
 	w.mu.Lock()
 	report.Trace, report.Lines = w.trace, slices.Clone(w.lines)
 	w.mu.Unlock()
 	w.stop()
+	if n := w.working(); n > 0 && drained == nil {
+		drained = fmt.Errorf("%d functions still run after the end", n)
+	}
 	report.Faults = w.faults
 	if drained != nil {
 		report.Violation = drained
@@ -317,6 +374,13 @@ func (f *Fixture) Run(seed uint64, rules Rules, traced bool) Report {
 	}
 	report.Changes, report.Violation = w.check()
 	return report
+}
+
+// balance lets every group give its partitions.
+func (w *world) balance() {
+	for _, g := range []*group{w.ingests, w.decides, w.outs} {
+		g.balance()
+	}
 }
 
 // open makes what processes share.
@@ -346,7 +410,10 @@ func (w *world) open() error {
 		return err
 	}
 	// The laboratory pushes: its events have no positions.
-	w.sources = []*topic{newTopic("registry", "id-registry", 2), newTopic("lab", "", 1)}
+	w.sources = []*topic{newTopic("registry", "id-registry", s.registryParts)}
+	if s.variant.lab {
+		w.sources = append(w.sources, newTopic("lab", "", 1))
+	}
 	memory, err := gate.NewMemory(gate.MemoryOptions{Entries: 10})
 	if err != nil {
 		return err
@@ -358,7 +425,7 @@ func (w *world) open() error {
 	w.slots = make([]*process, s.processes)
 	d := w.dice("crashes")
 	for range s.crashes {
-		w.crashAt[20+d.n(40+20*s.events)] = true
+		w.crashAt[10+d.n(10+12*s.events)] = true
 	}
 	return nil
 }
@@ -429,16 +496,14 @@ func (w *world) events() int {
 	return n
 }
 
-// stop ends all processes in order.
+// stop ends all processes at once: nothing is left to do.
 func (w *world) stop() {
 	w.mu.Lock()
 	w.over = true
 	w.mu.Unlock()
-	var wg sync.WaitGroup
 	for _, p := range w.live() {
-		wg.Go(p.shutdown)
+		p.dead.Store(true)
 	}
-	wg.Wait()
 	w.end()
 	// Whatever still sleeps wakes up once more and ends: virtual time stands still
 	// when the bubble's first goroutine has returned.
