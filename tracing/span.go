@@ -50,7 +50,9 @@ func (t *Tracer) Requests(next http.Handler) http.Handler {
 
 // Ingest starts the span of an event that comes in. The producer's trace context
 // is in its headers or, from Requests, in ctx: the span is below that if it is
-// sampled, and nil if it is not. Without one the event is traced by chance.
+// sampled, and nil if it is not. Next count the attributes of a CloudEvent, as
+// its extension for distributed tracing has them. Without any the event is traced
+// by chance.
 func (t *Tracer) Ingest(ctx context.Context, source string, headers map[string]string) *Span {
 	if t == nil {
 		return nil
@@ -59,6 +61,13 @@ func (t *Tracer) Ingest(ctx context.Context, source string, headers map[string]s
 	if !known {
 		from = trace.SpanContextFromContext(ctx)
 		known = from.IsValid()
+	}
+	// What a CloudEvent says of its own making; it may have come a long way since.
+	if !known && headers[cloudAttribute+change.TraceParentHeader] != "" {
+		from, known = parent(map[string]string{
+			change.TraceParentHeader: headers[cloudAttribute+change.TraceParentHeader],
+			change.TraceStateHeader:  headers[cloudAttribute+change.TraceStateHeader],
+		})
 	}
 	if known && !from.IsSampled() || !known && rand.Float64() >= t.opt.Sample { // #nosec G404 -- a sample is no secret
 		return nil
@@ -91,6 +100,10 @@ func (t *Tracer) Deliver(from *change.Trace, service string) *Span {
 	}
 	return t.start(above, "deliver", trace.WithSpanKind(trace.SpanKindClient), trace.WithAttributes(ServiceKey.String(service)))
 }
+
+// cloudAttribute stands before the names of a CloudEvent's attributes, in headers
+// of Kafka's binding and of posted events alike.
+const cloudAttribute = "ce_"
 
 // maxLinks bounds the links of a batch.
 const maxLinks = 32

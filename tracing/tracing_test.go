@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -386,4 +387,33 @@ func BenchmarkEvent(b *testing.B) {
 			}
 		})
 	}
+}
+
+// The attributes of a CloudEvent count where nothing nearer says something.
+func TestContextOfACloudEvent(t *testing.T) {
+	tracer, _ := start(t, Options{Endpoint: otlptest.New(t).URL(), Sample: 0})
+	const made = "0af7651916cd43dd8448eb211c80319c"
+	event := map[string]string{"ce_traceparent": "00-" + made + "-b7ad6b7169203331-01", "ce_tracestate": "maker=1"}
+	with := func(traceparent string) map[string]string {
+		h := maps.Clone(event)
+		h["traceparent"] = traceparent
+		return h
+	}
+	own := tracer.Ingest(t.Context(), "s", event)
+	require.Equal(t, made, own.ID())
+	require.Equal(t, "maker=1", own.Trace().State)
+	record := tracer.Ingest(t.Context(), "s", with(sampled))
+	require.Equal(t, theirTrace, record.ID())
+	require.Empty(t, record.Trace().State, "the attribute's state belongs to the attribute's trace")
+	require.Nil(t, tracer.Ingest(t.Context(), "s", with(unsampled)))
+	tracer.Requests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		require.Nil(t, tracer.Ingest(r.Context(), "s", event), "the request is not sampled")
+	})).ServeHTTP(httptest.NewRecorder(), func() *http.Request {
+		r := httptest.NewRequest(http.MethodPost, "/", nil)
+		r.Header.Set("Traceparent", unsampled)
+		return r
+	}())
+	require.Nil(t, tracer.Ingest(t.Context(), "s", map[string]string{"ce_traceparent": "00-no"}), "what cannot be read is none")
+	own.End()
+	record.End()
 }
