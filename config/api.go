@@ -29,6 +29,10 @@ type API struct {
 	// Rate is how many requests per second one token may send on the average;
 	// it may send the requests of two seconds at once.
 	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`
+	// AccessLog writes a line for every request into the log. Off by default:
+	// metrics count requests, and where there are thousands per second most of the
+	// log would be these lines.
+	AccessLog bool `yaml:"access_log" default:"false"`
 	// Timeout is how long a request waits until its effect is durable.
 	Timeout Duration `yaml:"timeout" default:"30s" range:"100ms..10m"`
 }

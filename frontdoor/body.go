@@ -23,6 +23,7 @@ type request struct {
 	share  *share // nil before it is let in
 	held   int64  // bytes of its body that are in memory
 	values int64  // room that it has for what its body becomes, in values
+	seen   seen
 }
 
 func requestOf(r *http.Request) *request {

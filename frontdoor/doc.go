@@ -10,5 +10,6 @@
 // nor its slow ones keep others out.
 //
 // Errors are problem details (RFC 9457, package problem). Every answer has a
-// Request-Id. No request is logged; what is logged names no payload and no token.
+// Request-Id. What is logged names no payload and no token; a line per request is
+// there for who wants it (Options.AccessLog).
 package frontdoor

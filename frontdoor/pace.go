@@ -50,6 +50,15 @@ type answer struct {
 	control *http.ResponseController
 	pace    pace
 	status  int
+	sent    int64 // bytes of the body
+}
+
+// said is the status that the caller got.
+func (a *answer) said() int {
+	if a.status == 0 {
+		return http.StatusOK // as net/http answers for a handler that says nothing
+	}
+	return a.status
 }
 
 func (a *answer) WriteHeader(status int) {
@@ -67,6 +76,7 @@ func (a *answer) Write(b []byte) (int, error) {
 	began := time.Now()
 	_ = a.control.SetWriteDeadline(began.Add(a.pace.left + earned(len(b))))
 	n, err := a.ResponseWriter.Write(b)
+	a.sent += int64(n)
 	a.pace.passed(began, n)
 	return n, err
 }

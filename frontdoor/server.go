@@ -53,6 +53,9 @@ type Options struct {
 	Ready    func() error
 	Registry prometheus.Registerer
 	Logger   *slog.Logger
+	// AccessLog, if given, gets a line at level info for every request, refused
+	// ones included.
+	AccessLog *slog.Logger
 }
 
 // Handler handles a request of an authenticated caller. It checks that the
@@ -148,7 +151,7 @@ func (s *Server) route(pattern string, verb access.Verb, limit int64, long bool,
 	s.metrics.expect(pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)
-		q.route = pattern
+		q.route, q.seen.verb = pattern, verb
 		who, ok := s.admit(w, r, verb)
 		if !ok {
 			return
@@ -207,6 +210,7 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb access.Verb)
 		unauthenticated(w)
 		return who, false
 	}
+	requestOf(r).seen.who = who
 	if !who.May(verb, "") {
 		hangUp(w, r)
 		Forbidden(w, who)
@@ -263,6 +267,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+	if s.opt.AccessLog != nil {
+		r.Body = &counted{r.Body, &q.seen.received}
+	}
+	aborted := true
+	defer func() { s.logAccess(r, q, a, time.Since(began), aborted) }()
 	defer func() {
 		q.release()
 		if cause := recover(); cause != nil {
@@ -275,7 +284,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			problem.Write(a, problem.Problem{Status: http.StatusInternalServerError, Detail: "this is a fault of Weir; the log has it under the request's id"})
 		}
-		s.metrics.count(q.route, a.status, time.Since(began))
+		s.metrics.count(q.route, a.said(), time.Since(began))
+		aborted = false
 	}()
 	if !s.known(r) {
 		s.unknown(a, r)

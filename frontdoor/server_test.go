@@ -1,6 +1,7 @@
 package frontdoor_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"io"
@@ -128,4 +129,63 @@ func TestNotReadyAndStopping(t *testing.T) {
 	require.Equal(t, 200, ask(s, "POST", "/v1/sources/orders/events", "alice", "{}").Code)
 	s.Stop()
 	require.Equal(t, 503, ask(s, "POST", "/v1/sources/orders/events", "alice", "{}").Code)
+}
+
+// The log of accesses has a line per request, and nothing that a caller sent.
+func TestAccessLog(t *testing.T) {
+	var log bytes.Buffer
+	s, _ := newServer(t, frontdoor.Options{MaxBody: 100, AccessLog: slog.New(slog.NewJSONHandler(&log, nil))})
+	const trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+	for _, c := range []struct {
+		name, path, token, body string
+		want                    map[string]any
+	}{
+		{"served", "/v1/sources/orders/events?key=secret", "alice", "secret", map[string]any{
+			"route": "POST /v1/sources/{source}/events", "status": 200.0, "received": 6.0, "sent": 6.0, "tenant": "acme", "token": "alice", "verb": "ingest", "trace_id": trace,
+		}},
+		{"another source", "/v1/sources/secret/events", "alice", "{}", map[string]any{
+			"route": "POST /v1/sources/{source}/events", "status": 403.0, "received": 0.0, "tenant": "acme", "token": "alice", "verb": "ingest", "trace_id": trace,
+		}},
+		{"unknown token", "/v1/sources/orders/events", "secret", "{}", map[string]any{
+			"route": "POST /v1/sources/{source}/events", "status": 401.0, "received": 0.0, "verb": "ingest", "trace_id": trace,
+		}},
+		{"no such path", "/secret", "alice", "{}", map[string]any{"route": "none", "status": 404.0, "received": 0.0, "trace_id": trace}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log.Reset()
+			r := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
+			r.Header.Set("Authorization", "Bearer "+c.token)
+			r.Header.Set("Idempotency-Key", "secret")
+			r.Header.Set("Traceparent", "00-"+trace+"-00f067aa0ba902b7-01")
+			w := httptest.NewRecorder()
+			s.ServeHTTP(w, r)
+			var line map[string]any
+			require.NoError(t, json.Unmarshal(log.Bytes(), &line), "one line: %s", &log)
+			require.NotContains(t, log.String(), "secret")
+			require.Equal(t, w.Header().Get("Request-Id"), line["request"])
+			require.InDelta(t, w.Body.Len(), line["sent"], 0)
+			require.Contains(t, line, "took")
+			require.Contains(t, line, "time")
+			for _, varies := range []string{"time", "took", "level", "msg", "request"} {
+				delete(line, varies)
+			}
+			if _, said := c.want["sent"]; !said {
+				delete(line, "sent")
+			}
+			require.Equal(t, c.want, line)
+		})
+	}
+}
+
+// An answer that breaks off is in the log, too.
+func TestAccessLogOfAnAbortedAnswer(t *testing.T) {
+	var log bytes.Buffer
+	s, _ := newServer(t, frontdoor.Options{AccessLog: slog.New(slog.NewJSONHandler(&log, nil))})
+	s.Handle("GET /v1/half", access.Any, func(w http.ResponseWriter, _ *http.Request, _ access.Principal) {
+		_, _ = io.WriteString(w, "half")
+		panic(http.ErrAbortHandler)
+	})
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() { ask(s, "GET", "/v1/half", "alice", "") })
+	require.Contains(t, log.String(), `"status":200,"received":0,"sent":4`)
+	require.Contains(t, log.String(), `"aborted":true`)
 }

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"errors"
+	"log/slog"
 	"net"
 
 	"github.com/seed-86dfc502/weir/access"
@@ -66,8 +67,12 @@ func (p *Pipeline) newAPI() *frontdoor.Server {
 			largest = max(largest, int64(h.MaxBody))
 		}
 	}
+	var lines *slog.Logger
+	if a.AccessLog {
+		lines = p.log
+	}
 	return frontdoor.New(frontdoor.Options{
-		Access: p.keys, Rate: a.Rate, MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
+		AccessLog: lines, Access: p.keys, Rate: a.Rate, MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
 		Ready: p.takes, Registry: p.reg, Logger: p.log,
 	})
 }
