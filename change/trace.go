@@ -15,6 +15,25 @@ const MaxTraceState = 512
 // A trace is about one attempt, so it is no part of keys, contents and records.
 // It is immutable once made and may be read from any goroutine.
 type Trace struct {
-	Parent string // the value of traceparent, never empty
-	State  string // the value of tracestate, at most MaxTraceState bytes; mostly empty
+	Parent string `json:"parent"`          // the value of traceparent, never empty
+	State  string `json:"state,omitempty"` // the value of tracestate, at most MaxTraceState bytes; mostly empty
+}
+
+// AddTo adds the headers of a context to others, which it gives back; nil adds none.
+func (t *Trace) AddTo(headers map[string]string) map[string]string {
+	if t != nil {
+		headers[TraceParentHeader] = t.Parent
+		if t.State != "" {
+			headers[TraceStateHeader] = t.State
+		}
+	}
+	return headers
+}
+
+// TraceOf reads the context that headers hold; nil when they hold none.
+func TraceOf(headers map[string]string) *Trace {
+	if headers[TraceParentHeader] == "" {
+		return nil
+	}
+	return &Trace{Parent: headers[TraceParentHeader], State: headers[TraceStateHeader]}
 }

@@ -134,7 +134,7 @@ func (d *Decider) Handle(msg *message.Message) error {
 	}
 	span := d.opt.Tracer.Decide(msg.Metadata)
 	r := d.parse(msg, p)
-	r.span = span
+	r.span = d.again(span, r)
 	err := d.laneOf(p.Partition).seq.Submit(msg.Context(), p, r, len(msg.Payload))
 	d.traced(r, err)
 	return err

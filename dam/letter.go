@@ -22,7 +22,7 @@ func letterOf(r *record, code, reason string) store.DeadLetter {
 		l.Source, l.EventID, l.Payload, l.Topic = e.Source, e.EventID, e.Payload, e.Topic
 		if _, head, _, err := inbox.Encode(r.Record); err == nil {
 			// What the event was beside its payload: with it the letter can be replayed.
-			l.Headers, _ = json.Marshal(map[string]string{inbox.Header: string(head)})
+			l.Headers, _ = json.Marshal(r.span.Trace().AddTo(map[string]string{inbox.Header: string(head)}))
 		}
 	}
 	return l

@@ -49,7 +49,9 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		}
 		if c.resent != nil {
 			// Late by its nature; the row says what the newest is, and keeps it.
-			out.changes, out.parts = append(out.changes, *c.resent), append(out.parts, c.record.part)
+			resent := *c.resent
+			resent.Trace = c.record.span.Trace()
+			out.changes, out.parts = append(out.changes, resent), append(out.parts, c.record.part)
 			out.passed[c.service]++
 			continue
 		}

@@ -2,9 +2,52 @@ package dam
 
 import (
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tracing"
+	"go.opentelemetry.io/otel/attribute"
 )
+
+// Why something is decided again, the values of weir.cause.
+const (
+	causeLetter = "dead letter" // one is replayed
+	causeReset  = "reset"
+	causeReplay = "replay" // also a backfill, and what a reconcile found
+	causeRepair = "repair" // by Weir itself: a change was refused, or is gone
+)
+
+// again gives the span of a record: that of the trace which it came with, or one
+// of its own when it has something decided again.
+func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
+	if span != nil || d.opt.Tracer == nil {
+		return span
+	}
+	switch c := r.Control; {
+	case c != nil:
+		cause := causeReplay
+		switch {
+		case c.Letter != 0:
+			cause = causeLetter
+		case c.Actor == inbox.Deliver:
+			cause = causeRepair
+		case c.Action == inbox.Reset:
+			cause = causeReset
+		}
+		span = d.opt.Tracer.Again(cause, c.Trace)
+		span.Set(operation(c.Operation)...)
+	case r.Event != nil && r.Event.Replay != nil:
+		span = d.opt.Tracer.Again(causeLetter, r.Event.Replay.Trace)
+		span.Set(operation(r.Event.Replay.Operation)...)
+	}
+	return span
+}
+
+func operation(id string) []attribute.KeyValue {
+	if id == "" {
+		return nil
+	}
+	return []attribute.KeyValue{tracing.OperationKey.String(id)}
+}
 
 // traced ends the span of a record, if it has one, when the record was handled.
 func (d *Decider) traced(r *record, err error) {

@@ -225,7 +225,7 @@ func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 		{Action: inbox.Release, Version: c.Version},
 		{Action: inbox.Redecide},
 	} {
-		request.ID, request.Services, request.Actor, request.Reason = uuid.NewString(), []string{c.Service}, "deliver", reason
+		request.ID, request.Services, request.Actor, request.Reason, request.Trace = uuid.NewString(), []string{c.Service}, inbox.Deliver, reason, c.Trace
 		if err := d.patiently(a.work, a.stop, "ask for a new decision", func() error {
 			return d.opt.Control(a.work, c.Entity, request)
 		}); err != nil {
@@ -245,7 +245,7 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	err := d.patiently(a.work, a.stop, "append a release to the inbox", func() error {
 		return d.opt.Control(a.work, c.Entity, inbox.Control{
 			ID: uuid.NewString(), Action: inbox.Release, Services: []string{c.Service}, Version: c.Version,
-			Actor: "deliver", Reason: "dead letter " + c.Key,
+			Actor: inbox.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
 		})
 	})
 	if err != nil {
@@ -266,7 +266,7 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 		// It was a letter before; that it died again is news.
 		letter.DedupKey += "/" + c.Resent.String()
 	}
-	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content}); err != nil {
+	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace}); err != nil {
 		return err
 	}
 	if err := d.patiently(a.work, a.stop, "store a dead letter", func() error {
@@ -286,6 +286,7 @@ type LetterHeaders struct {
 	Time     int64          `json:"time"` // Unix, in milliseconds
 	Revision int64          `json:"revision"`
 	Content  change.Content `json:"content"`
+	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
 }
 
 // malformed makes a dead letter of a message that is no change of this service.

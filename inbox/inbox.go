@@ -83,7 +83,13 @@ type Replay struct {
 	Operation string         `json:"x,omitempty"` // id of the operator's request
 	Actor     string         `json:"a,omitempty"` // who asked
 	Reason    string         `json:"w,omitempty"` // why
+	// Trace is the context of the work that made the letter, nil unless traced.
+	Trace *change.Trace `json:"tc,omitempty"`
 }
+
+// Deliver is the actor of what the pipeline asks of itself: a release, and what
+// repairs deliveries.
+const Deliver = "deliver"
 
 // Action is what a control record asks the owner of an entity to do.
 type Action string
@@ -117,6 +123,9 @@ type Control struct {
 	// Letter is the dead letter that is replayed by this, 0 for none.
 	Letter int64  `json:"letter,omitempty"`
 	Change []byte `json:"change,omitempty"` // Resend: the change in its binary form
+	// Trace is the context of the work that this repeats or repairs, nil unless
+	// that is known and traced.
+	Trace *change.Trace `json:"trace,omitempty"`
 }
 
 // Record is one record of the inbox: exactly one of Event and Control is set.

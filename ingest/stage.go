@@ -80,6 +80,9 @@ func (s *Stage) Handle(msg *message.Message) error {
 		t = s.opt.Shape.take(msg, p)
 	}
 	t.span = span
+	if t.letter != nil && span != nil {
+		t.letter.Headers = withTrace(t.letter.Headers, span.Trace())
+	}
 	err := s.seq.Submit(msg.Context(), p, t, len(msg.Payload))
 	s.traced(&t, err)
 	return err

@@ -43,6 +43,8 @@ func TestSpansOfEvents(t *testing.T) {
 	require.Equal(t, map[string]string{"weir.source": source, "weir.outcome": "taken", "weir.entity": "a"}, became["taken"].Attributes)
 	require.Equal(t, map[string]string{"weir.source": source, "weir.outcome": "repeated", "weir.entity": "a"}, became["repeated"].Attributes)
 	require.Equal(t, map[string]string{"weir.source": source, "weir.outcome": "dead"}, became["dead"].Attributes)
+	require.Len(t, w.letters, 1)
+	require.Contains(t, string(w.letters[0].Headers), `"traceparent":"00-4bf92f3577b34da6a3ce929d0e0e4736-`+became["dead"].ID+`-01"`)
 	require.Equal(t, []string{"traceparent 00-4bf92f3577b34da6a3ce929d0e0e4736-" + became["taken"].ID + "-01", "", ""}, w.traces)
 }
 

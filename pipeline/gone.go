@@ -211,7 +211,7 @@ func (r *repairs) repair(g *gap) (int, error) {
 		for i, entity := range entities {
 			records[i], err = p.controlRecord(entity, inbox.Control{
 				ID: operation + "/" + entity, Action: inbox.Redecide, Services: []string{service}, Version: waiting[entity], Force: true,
-				Actor: "deliver", Reason: "its change is gone from the topic",
+				Actor: inbox.Deliver, Reason: "its change is gone from the topic",
 			})
 			if err != nil {
 				return 0, err

@@ -22,6 +22,8 @@ const (
 	EntityHashKey  = attribute.Key("weir.entity.hash")  // first 16 hex digits of the id's SHA-256
 	VersionKey     = attribute.Key("weir.version")      // generation:offset
 	OutcomeKey     = attribute.Key("weir.outcome")      // what became of the event or the change
+	CauseKey       = attribute.Key("weir.cause")        // why something is decided again
+	OperationKey   = attribute.Key("weir.operation")    // id of the operator's request, as in the audit
 	ChangesKey     = attribute.Key("weir.changes")      // services that the event changed something for
 	BatchSizeKey   = attribute.Key("weir.batch.size")   // everything in the batch
 	BatchTracedKey = attribute.Key("weir.batch.traced") // how much of it is traced
@@ -88,13 +90,41 @@ func (t *Tracer) Decide(headers map[string]string) *Span {
 	return t.start(from, "decide", trace.WithSpanKind(trace.SpanKindConsumer))
 }
 
+// Again starts the span of a record that has something decided or sent again:
+// the root of a trace of its own that says the cause. It is linked with the work
+// that it repeats if that is known, which is traced then, and so is this; any
+// other is traced by chance. It is nil if it is not traced.
+func (t *Tracer) Again(cause string, original *change.Trace) *Span {
+	if t == nil {
+		return nil
+	}
+	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(CauseKey.String(cause))}
+	from := contextOf(original)
+	switch {
+	case from.IsSampled():
+		options = append(options, trace.WithLinks(trace.Link{SpanContext: from}))
+	case rand.Float64() >= t.opt.Sample: // #nosec G404 -- a sample is no secret
+		return nil
+	}
+	return t.start(trace.SpanContext{}, "decide", options...)
+}
+
+// contextOf reads a context that travelled; the zero one for nil.
+func contextOf(t *change.Trace) trace.SpanContext {
+	if t == nil {
+		return trace.SpanContext{}
+	}
+	sc, _ := parent(map[string]string{change.TraceParentHeader: t.Parent, change.TraceStateHeader: t.State})
+	return sc
+}
+
 // Deliver starts the span of a change; nil unless from is the context that a
 // traced event's change has.
 func (t *Tracer) Deliver(from *change.Trace, service string) *Span {
 	if t == nil || from == nil {
 		return nil
 	}
-	above, _ := parent(map[string]string{change.TraceParentHeader: from.Parent, change.TraceStateHeader: from.State})
+	above := contextOf(from)
 	if !above.IsSampled() {
 		return nil
 	}

@@ -156,6 +156,29 @@ func TestWhoIsTraced(t *testing.T) {
 	require.InDelta(t, 5000, traced, 500)
 }
 
+// What is done again has a trace of its own, linked with what it repeats.
+func TestAgain(t *testing.T) {
+	r := otlptest.New(t)
+	none, stop := start(t, Options{Endpoint: r.URL(), Sample: 0})
+	all, _ := start(t, Options{Endpoint: r.URL(), Sample: 1})
+	for name, original := range map[string]*change.Trace{
+		"unknown": nil, "not sampled": {Parent: unsampled}, "malformed": {Parent: "nonsense"},
+	} {
+		require.Nil(t, none.Again("repair", original), name)
+		require.NotNil(t, all.Again("repair", original), name)
+	}
+	require.Nil(t, (*Tracer)(nil).Again("repair", &change.Trace{Parent: sampled}))
+	again := none.Again("dead letter", &change.Trace{Parent: sampled, State: "vendor=1"})
+	require.NotEqual(t, theirTrace, again.ID())
+	again.End()
+	stop()
+	spans := r.Spans()
+	require.Len(t, spans, 1)
+	require.Equal(t, []string{theirSpan}, spans[0].Links)
+	require.Empty(t, spans[0].Parent)
+	require.Equal(t, map[string]string{"weir.cause": "dead letter"}, spans[0].Attributes)
+}
+
 func TestContextOfARequest(t *testing.T) {
 	tracer, _ := start(t, Options{Endpoint: otlptest.New(t).URL(), Sample: 0})
 	ask := func(parent string, ingest map[string]string) *Span {
