@@ -182,50 +182,41 @@ func job(i store.Import) string {
 	return hex.EncodeToString(h.Sum(nil))
 }
 
-// begin claims the keys. Of rows with one key the first does, and the others
-// become what the ledger would say of them if they came after it.
+// begin claims the keys.
 func (t *Taker) begin(ctx context.Context, i store.Import, all []*intake) error {
-	for pending := all; len(pending) > 0; {
-		firsts := map[string]*intake{}
-		var asked, others []*intake
-		var intents []store.Intent
-		for _, x := range pending {
-			if firsts[x.key] != nil {
-				others = append(others, x)
-				continue
+	var busy time.Duration
+	waits := func() error {
+		if busy == 0 {
+			return nil
+		}
+		// Later rows about the same entity must not overtake those that wait.
+		return &errBusy{busy}
+	}
+	err := store.ClaimAll(all,
+		func(x *intake) store.Intent { return store.Intent{Key: x.key, Fingerprint: x.event.Fingerprint()} },
+		func(intents []store.Intent) ([]store.Claimed, error) {
+			if err := waits(); err != nil {
+				return nil, err
 			}
-			firsts[x.key] = x
-			asked = append(asked, x)
-			intents = append(intents, store.Intent{Key: x.key, Fingerprint: x.event.Fingerprint()})
-		}
-		claimed, err := t.Ledger.BeginClaims(ctx, i.Tenant, intents, t.Lease, t.Keep)
-		if err != nil {
-			return errors.Join(err, t.abandon(ctx, i, all))
-		}
-		var busy time.Duration
-		for n, x := range asked {
-			if x.found(i, claimed[n]); x.claim.State == store.ClaimBusy {
-				busy = max(busy, x.claim.Wait, time.Millisecond)
+			return t.Ledger.BeginClaims(ctx, i.Tenant, intents, t.Lease, t.Keep)
+		},
+		func(x *intake, c store.Claimed) {
+			if x.found(i, c); c.State == store.ClaimBusy {
+				busy = max(busy, c.Wait, time.Millisecond)
 			}
-		}
-		if busy > 0 {
-			// Later rows about the same entity must not overtake those that wait.
-			return errors.Join(&errBusy{busy}, t.abandon(ctx, i, all))
-		}
-		pending = nil
-		for _, x := range others {
-			first := firsts[x.key]
-			switch {
-			case first.claim.State != store.ClaimConflict && x.event.Fingerprint() == first.event.Fingerprint():
+		},
+		func(x, first *intake, same bool) {
+			if same {
 				*x.result = Result{Duplicate, fmt.Sprintf("row %d has the same event", first.row.Number)}
-			case first.claim.State != store.ClaimConflict:
+			} else {
 				*x.result = Result{Conflicting, fmt.Sprintf("row %d has the same event id and other content", first.row.Number)}
-			case x.event.Fingerprint() == first.claim.Fingerprint:
-				pending = append(pending, x) // its content is what the key stands for
-			default:
-				*x.result = conflicting
 			}
-		}
+		})
+	if err == nil {
+		err = waits()
+	}
+	if err != nil {
+		return errors.Join(err, t.abandon(ctx, i, all))
 	}
 	return nil
 }

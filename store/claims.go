@@ -111,3 +111,47 @@ func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) Claimed {
 	}
 	return c
 }
+
+// ClaimAll claims the keys of items, in their order, with begin, which takes
+// no key twice. Of items with one key the first does; found tells what the ledger
+// has under its key. The others are what the ledger would say of them if they came
+// after it: follows tells whether one has the content of the first, which stands
+// under the key; where other content stands there, found says so, or has the claim
+// of that content.
+func ClaimAll[T any](items []T, intent func(T) Intent, begin func([]Intent) ([]Claimed, error), found func(T, Claimed), follows func(item, first T, same bool)) error {
+	for pending := items; len(pending) > 0; {
+		place := map[string]int{} // of the first with a key
+		var asked, others []T
+		var intents []Intent
+		for _, item := range pending {
+			i := intent(item)
+			if _, ok := place[i.Key]; ok {
+				others = append(others, item)
+				continue
+			}
+			place[i.Key] = len(asked)
+			asked, intents = append(asked, item), append(intents, i)
+		}
+		answers, err := begin(intents)
+		if err != nil {
+			return err
+		}
+		for n, item := range asked {
+			found(item, answers[n])
+		}
+		pending = nil
+		for _, item := range others {
+			i := intent(item)
+			n := place[i.Key]
+			switch {
+			case answers[n].State != ClaimConflict:
+				follows(item, asked[n], i.Fingerprint == intents[n].Fingerprint)
+			case i.Fingerprint == answers[n].Fingerprint:
+				pending = append(pending, item) // its content is what the key stands for
+			default:
+				found(item, answers[n])
+			}
+		}
+	}
+	return nil
+}

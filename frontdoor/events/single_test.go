@@ -26,8 +26,12 @@ func TestAcceptedIsInTheInbox(t *testing.T) {
 	require.Equal(t, events.Result{ID: r.ID, EventID: "e1", Entity: "B", Status: events.Accepted}, r)
 	id, err := store.ParseClaimID(r.ID)
 	require.NoError(t, err)
+	key := store.DigestKey("acme", "event:orders:e1")
+	held, err := w.ledger.FindClaim(t.Context(), "acme", "event:orders:e1")
+	require.NoError(t, err)
 	require.Equal(t, []inbox.Event{{
 		Origin: inbox.Origin{Source: "orders"}, EventID: "e1", Op: inbox.Upsert, Claim: id.String(), Entity: "B",
+		Use:     &inbox.Use{Key: key[:], Content: held.Fingerprint[:8], Keep: time.Hour.Milliseconds()},
 		Payload: []byte(`{"id":"B","event":"e1","n":1}`),
 	}}, w.inbox(), "stripped, under its claim")
 	require.Empty(t, a.header.Get(events.ReplayedHeader))

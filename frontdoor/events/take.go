@@ -116,8 +116,7 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 	return err
 }
 
-// begin claims keys: of rows with one key the first does, and the others are
-// what the ledger would say of them if they came after it.
+// begin claims keys.
 func (h *Handler) begin(ctx context.Context, tenant string, rows []*row) error {
 	pending := make([]*row, 0, len(rows))
 	for _, r := range rows {
@@ -125,44 +124,17 @@ func (h *Handler) begin(ctx context.Context, tenant string, rows []*row) error {
 			pending = append(pending, r)
 		}
 	}
-	for len(pending) > 0 {
-		firsts := map[string]*row{}
-		var asked, others []*row
-		var intents []store.Intent
-		for _, r := range pending {
-			if firsts[r.key] != nil {
-				others = append(others, r)
-				continue
-			}
-			firsts[r.key] = r
-			asked = append(asked, r)
-			intents = append(intents, store.Intent{Key: r.key, Fingerprint: r.event.Fingerprint()})
-		}
-		claimed, err := h.ledger.begin(ctx, tenant, intents)
-		if err != nil {
-			return err
-		}
-		for i, r := range asked {
-			r.found(claimed[i])
-		}
-		pending = nil
-		for _, r := range others {
-			first := firsts[r.key]
-			stored := first.event.Fingerprint()
-			if first.claimed.State == store.ClaimConflict {
-				stored = first.claimed.Fingerprint
-			}
-			switch {
-			case r.event.Fingerprint() != stored:
-				r.found(store.Claimed{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: stored})
-			case first.claimed.State == store.ClaimConflict:
-				pending = append(pending, r) // its content is what the key stands for
-			default:
+	return store.ClaimAll(pending,
+		func(r *row) store.Intent { return store.Intent{Key: r.key, Fingerprint: r.event.Fingerprint()} },
+		func(intents []store.Intent) ([]store.Claimed, error) { return h.ledger.begin(ctx, tenant, intents) },
+		(*row).found,
+		func(r, first *row, same bool) {
+			if same {
 				r.first = first
+			} else {
+				r.found(store.Claimed{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: first.event.Fingerprint()})
 			}
-		}
-	}
-	return nil
+		})
 }
 
 // found notes what the ledger has under the row's key.
