@@ -70,4 +70,25 @@
 // Schedules run in parallel in as many processes as there are processors, each
 // on one of them, and one after the other in a bubble: goroutines whose stacks
 // have grown and timers are used again. What is compiled is shared.
+//
+// A schedule used to be a long one always, and cost 5.4 ms of processor time on
+// a quiet machine. Measured side by side, on a busy one, it now costs 5.4 times
+// less (4.9 to 5.7). Some two fifths of what is left are the product's own code,
+// a tenth the oracle; the rest is goroutines, timers, contexts and garbage. How
+// many of 1000 schedules show a broken rule, and the processor time until it
+// shows, now as a part of before (-sim.detect; 400 schedules before, 2000 now):
+//
+//	                                                  before   now   time
+//	the store does not check watermarks                   95    17   1.03
+//	a publish is acknowledged before it took effect      453   141   0.59
+//	the duty to publish is not stored                    530   165   0.60
+//	a take-over does not publish the outbox              530   164   0.60
+//	the log sink does not skip known keys                593   182   0.60
+//	the state sink does not compare versions              33    12   0.50
+//	messages are acknowledged at hand-out                335   327   0.19
+//	the gate marks before the effect                     115    78   0.27
+//	the watermark moves without the decision             378   103   0.68
+//	releases are lost                                    403   152   0.49
+//	claims that had their effect are forgotten           528   128   0.76
+//	confirmations are lost                               153    57   0.50
 package simulation

@@ -55,6 +55,7 @@ const together = 64
 // has seen enough.
 func simulate(t *testing.T, f *Fixture, rules Rules, traced bool, next func() (seed uint64, more bool), each func(Report) (more bool)) {
 	t.Helper()
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1)) // -cpu says otherwise
 	var seed uint64
 	defer func() {
 		if p := recover(); p != nil {
