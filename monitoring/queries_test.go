@@ -3,6 +3,7 @@ package monitoring
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +14,10 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
+	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/tracing/otlptest"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -101,9 +104,15 @@ func busy(t *testing.T) *harness.Process {
 	})
 	main, err := os.ReadFile(p.Path("weir.yaml"))
 	require.NoError(t, err)
+	database := testservers.Postgres(t)
+	conn, err := pgx.Connect(t.Context(), database)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, entity text NOT NULL, payload jsonb)")
+	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
 	p.Write("weir.yaml", harness.ReplaceOnce(t, string(main), "customers:", fmt.Sprintf(
-		"  late:\n    kafka: {brokers: [%q], topic: late, group: g}\n    entity: id\n    event_id: event\n"+
-			"  posts: {http: {}, entity: id, event_id: event}\ncustomers:", late.ListenAddrs()[0])))
+		"  rows: {outbox: {url: %q, table: outbox}}\n"+
+			"  late:\n    kafka: {brokers: [%q], topic: late, group: g}\n    entity: id\n    event_id: event\n"+
+			"  posts: {http: {}, entity: id, event_id: event}\ncustomers:", database, late.ListenAddrs()[0])))
 	p.Append("customers/acme.yaml", "checks: {crm: {}}\n")
 	out, err := exec.Command(harness.Binary, "token", "new", "--tenant", "acme", "--may", "ingest,import,check", "--source", "posts", "--file", p.Path("tokens.yaml")).Output()
 	require.NoError(t, err)
@@ -246,7 +255,7 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 			require.Equal(t, "ok", got[a.Alert].Health, "%s: %s", a.Alert, got[a.Alert].LastError)
 		}
 		for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
-			"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirImportStuck"} {
+			"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirImportStuck", "WeirOutboxBehind"} {
 			require.Equal(t, "inactive", got[quiet].State, quiet)
 		}
 	})
@@ -254,7 +263,7 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 		// 60 entities and 80 kinds of rubbish went through: had they left a trace in
 		// a label it would show here.
 		words := map[string]*regexp.Regexp{
-			"source": regexp.MustCompile(`^(events|late|posts|control|)$`), "service": regexp.MustCompile(`^((acme|zest|plum)/all@out|acme/crm@check)$`),
+			"source": regexp.MustCompile(`^(events|late|posts|rows|control|)$`), "service": regexp.MustCompile(`^((acme|zest|plum)/all@out|acme/crm@check)$`),
 			"topic": regexp.MustCompile(`^(weir\.(inbox|changes\.(acme|zest|plum)\.all\.out)|late)$`), "partition": regexp.MustCompile(`^\d{1,3}$`),
 			"route":  regexp.MustCompile(`^(none|(GET|POST) /v1/[a-z0-9{}/.:@]+)$`),
 			"status": regexp.MustCompile(`^(\d{3}|accepted|duplicate|invalid|conflicting)$`),

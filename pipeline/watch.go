@@ -19,6 +19,8 @@ type gauges struct {
 	inboxLag  *prometheus.GaugeVec // partition
 	pending   *prometheus.GaugeVec // service
 	sourceLag *prometheus.GaugeVec // source
+	outbox    *prometheus.GaugeVec // source; rows
+	oldest    *prometheus.GaugeVec // source; seconds
 	letters   *prometheus.GaugeVec // stage
 	resets    *prometheus.CounterVec
 	rereads   prometheus.Counter
@@ -54,6 +56,8 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		inboxLag:  vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
 		pending:   vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
 		sourceLag: vec("weir_source_lag", "Records of a Kafka source that are not taken in yet.", "source"),
+		outbox:    vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
+		oldest:    vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
 		letters:   vec("weir_dead_letters", "Open dead letters by stage.", "stage"),
 		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic.",
@@ -221,6 +225,12 @@ func (p *Pipeline) look(running context.Context) {
 		p.gauges.shown = pending
 	}
 	for _, s := range p.sources() {
+		if s.outbox != nil && s.outbox.Failing() == nil { // else it would be waited for here
+			if lag, err := s.outbox.Lag(ctx); err == nil {
+				p.gauges.outbox.WithLabelValues(s.name).Set(float64(lag.Rows))
+				p.gauges.oldest.WithLabelValues(s.name).Set(lag.Oldest.Seconds())
+			}
+		}
 		if s.group == nil {
 			continue
 		}

@@ -78,8 +78,10 @@ type Source struct {
 	room   *semaphore.Weighted
 	claims atomic.Uint64
 
-	drained atomic.Bool
-	state   state
+	drained   atomic.Bool
+	state     state
+	described atomic.Pointer[table]
+	waits     waits
 
 	mu     sync.Mutex
 	stop   []context.CancelFunc // guarded by mu
@@ -105,7 +107,7 @@ func New(opt Options) (*Source, error) {
 	if err != nil {
 		return nil, errors.New("the outbox's url cannot be parsed") // the error may show the password
 	}
-	cfg.MaxConns, cfg.MinConns = 1, 0
+	cfg.MaxConns, cfg.MinConns = 2, 0 // one reads, one is for looks at the lag
 	cfg.ConnConfig.ConnectTimeout = connectTimeout
 	cfg.ConnConfig.RuntimeParams["application_name"] = "weir outbox " + opt.Name
 	pool, err := pgpool.New(context.Background(), cfg)

@@ -58,6 +58,7 @@ type table struct {
 	choose   string // gives those of them that may be handed out
 	settle   string // deletes or marks rows
 	waiting  string // tells whether a row waits
+	lag      string // counts rows, and gives the ids of the oldest and the newest
 }
 
 // describe reads the table's description and tries the statements on no row,
@@ -92,7 +93,11 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	if err != nil {
 		return nil, err
 	}
-	return t, s.try(ctx, conn, t)
+	if err := s.try(ctx, conn, t); err != nil {
+		return nil, err
+	}
+	s.described.Store(t)
+	return t, nil
 }
 
 // types gives the types of the columns that are configured.
@@ -176,6 +181,10 @@ func (s *statements) describe(idType, payloadType string) *table {
 		settle:  fmt.Sprintf(`DELETE FROM %s WHERE %s = ANY (%s)`, s.table, id, ids),
 		waiting: fmt.Sprintf(`SELECT EXISTS (SELECT 1 FROM %s p WHERE %s)`, s.table, s.pending("p")),
 	}
+	t.lag = fmt.Sprintf(`SELECT (SELECT count(*) FROM (SELECT FROM %[1]s p WHERE %[3]s LIMIT $1) waiting),
+		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY p.%[2]s LIMIT 1),
+		(SELECT p.%[2]s::text FROM %[1]s p WHERE %[3]s ORDER BY p.%[2]s DESC LIMIT 1),
+		EXISTS (SELECT FROM %[1]s p WHERE p.%[2]s = $2::text::%[4]s AND %[3]s)`, s.table, id, s.pending("p"), idType)
 	if s.mark {
 		t.settle = fmt.Sprintf(`UPDATE %[1]s SET %[2]s = now() WHERE %[3]s = ANY (%[4]s) AND %[2]s IS NULL`, s.table, quote(s.columns.Processed), id, ids)
 	}

@@ -1,0 +1,77 @@
+package outbox
+
+import (
+	"context"
+	"sync"
+	"time"
+)
+
+// Lag is how far reading is behind.
+type Lag struct {
+	// Rows that wait, at most MostRows+1: counting more would cost as much as
+	// reading them.
+	Rows int
+	// Oldest is how long the oldest of them has waited, as far as this process has
+	// seen it: at least that long. 0 when none waits.
+	Oldest time.Duration
+}
+
+// MostRows bounds what Lag counts.
+const MostRows = 10_000
+
+// sighting is a row, and when it was first seen.
+type sighting struct {
+	id    string
+	since time.Time
+}
+
+// waits are the rows whose waiting tells the lag. The table need not say when a
+// row was written.
+type waits struct {
+	mu sync.Mutex
+	// oldest is the row that was the oldest at the last look; where it stays, nothing moves.
+	oldest sighting
+	// probe was the newest row at some look; while it waits, everything that was
+	// there then has not been read.
+	probe sighting
+}
+
+// Lag looks at the table, on a connection of its own: reading may be held up.
+// Before the table was described for the first time it is the zero Lag.
+func (s *Source) Lag(ctx context.Context) (Lag, error) {
+	t := s.described.Load()
+	if t == nil {
+		return Lag{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
+	defer cancel()
+	s.waits.mu.Lock()
+	defer s.waits.mu.Unlock()
+	var probe *string
+	if s.waits.probe.id != "" {
+		probe = &s.waits.probe.id
+	}
+	var lag Lag
+	var oldest, newest *string
+	var probeWaits bool
+	if err := s.pool.QueryRow(ctx, t.lag, MostRows+1, probe).Scan(&lag.Rows, &oldest, &newest, &probeWaits); err != nil {
+		return Lag{}, classify(err)
+	}
+	lag.Oldest = s.waits.seen(text(oldest), text(newest), probeWaits, time.Now())
+	return lag, nil
+}
+
+// seen notes a look and gives how long the oldest row has waited at least.
+func (w *waits) seen(oldest, newest string, probeWaits bool, now time.Time) time.Duration {
+	if oldest == "" {
+		w.oldest, w.probe = sighting{}, sighting{}
+		return 0
+	}
+	if oldest != w.oldest.id {
+		w.oldest = sighting{oldest, now}
+	}
+	if !probeWaits {
+		w.probe = sighting{newest, now}
+	}
+	return max(now.Sub(w.oldest.since), now.Sub(w.probe.since))
+}
