@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -118,6 +119,21 @@ func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.O
 		return nil, err
 	}
 	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})
+}
+
+// writable asks access(2) whether this user may write.
+const writable = 2
+
+// OpenStoreToRead opens the store of a configuration as OpenStore does, or, where
+// this user may only read a SQLite file or its folder, for reading alone.
+func OpenStoreToRead(ctx context.Context, c *config.Config, log *slog.Logger) (store.Operator, error) {
+	if file := c.Store.SQLite; file != nil {
+		mayWrite := func(path string) bool { return syscall.Access(path, writable) == nil }
+		if !mayWrite(file.Path) || !mayWrite(filepath.Dir(file.Path)) {
+			return sqlite.Open(ctx, sqlite.Options{Path: file.Path, ReadOnly: true})
+		}
+	}
+	return OpenStore(ctx, c, log)
 }
 
 func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc) {

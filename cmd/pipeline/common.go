@@ -74,8 +74,8 @@ func (a *app) printJSON(v any) error {
 	return e.Encode(v)
 }
 
-// withStore opens the store of the configuration for one command. The tables
-// must be those of this build.
+// withStore opens the store of the configuration for one command, for reading
+// alone where this user may do no more. The tables must be those of this build.
 func (a *app) withStore(ctx context.Context, f func(s store.Operator) error) error {
 	c, err := a.load()
 	if err != nil {
@@ -85,9 +85,11 @@ func (a *app) withStore(ctx context.Context, f func(s store.Operator) error) err
 	if file := c.Store.SQLite; file != nil {
 		if _, err := os.Stat(file.Path); errors.Is(err, fs.ErrNotExist) {
 			return fmt.Errorf("%w: there is no %s", pipeline.ErrNothingRan, file.Path)
+		} else if err != nil {
+			return fmt.Errorf("store: %w", err) // a folder that this user may not look into
 		}
 	}
-	s, err := pipeline.OpenStore(ctx, c, logger(c, a.err))
+	s, err := pipeline.OpenStoreToRead(ctx, c, logger(c, a.err))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -133,4 +135,19 @@ func harmless(s string) string {
 		s = s[size:]
 	}
 	return b.String()
+}
+
+// maxReason bounds a reason, in bytes: it stands in every record and audit row of
+// an operation.
+const maxReason = 1 << 10
+
+// checkReason refuses a reason that is too long, or that no store holds.
+func checkReason(text string) error {
+	switch {
+	case len(text) > maxReason:
+		return &usageError{fmt.Errorf("--reason has %d bytes; the longest is %d", len(text), maxReason)}
+	case !utf8.ValidString(text) || strings.ContainsRune(text, 0):
+		return &usageError{errors.New("--reason is not UTF-8 text")}
+	}
+	return nil
 }

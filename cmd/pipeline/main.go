@@ -124,6 +124,12 @@ func (a *app) root() *cobra.Command {
 		Short:         "Send a customer an update only when that customer's view really changed",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs,
+		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
+			if why := cmd.Flags().Lookup("reason"); why != nil {
+				return checkReason(why.Value.String())
+			}
+			return nil
+		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetOut(a.out)

@@ -30,6 +30,12 @@ type Options struct {
 	// beside it while it is open (-wal, -shm), and a lock file once it was
 	// migrated (.lock). It must be on a local file system.
 	Path string
+	// ReadOnly opens a file that is there for who may only read it and its folder:
+	// nothing is written, calls that would fail. What a running process commits is
+	// seen. Without one the file is read as it is, so a process must not start
+	// meanwhile. After a process that was killed SQLite needs the files beside it:
+	// where those cannot be used, Open says so.
+	ReadOnly bool
 }
 
 // Store is a store.Store in SQLite.
@@ -48,18 +54,21 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.Path == "" {
 		return nil, bug("no path")
 	}
+	if o.ReadOnly {
+		return openReadOnly(ctx, o.Path)
+	}
 	// SQLite would make it readable to all; the files beside it get the same mode.
 	if f, err := os.OpenFile(o.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 		_ = f.Close() // nothing was written
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, failed("open", err)
 	}
-	location := "file:" + (&url.URL{Path: o.Path}).EscapedPath() + "?" + url.Values{"_pragma": {
+	location := locate(o.Path, url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyMilliseconds), // first: the next ones may have to wait
 		"journal_mode(WAL)",
 		"synchronous(FULL)",
 		"fullfsync(1)", // where fsync alone does not reach the disk
-	}}.Encode()
+	}})
 	writer, err := sql.Open("sqlite", location+"&_txlock=immediate")
 	if err != nil {
 		return nil, failed("open", err)
@@ -74,6 +83,35 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	// The first connection creates the file and sets its journal mode.
 	if err := patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
 		return nil, failed("open", errors.Join(err, s.Close()))
+	}
+	return s, nil
+}
+
+// locate gives the name of the file with settings, as the driver takes it.
+func locate(path string, settings url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
+}
+
+func openReadOnly(ctx context.Context, path string) (*Store, error) {
+	settings := url.Values{"mode": {"ro"}, "_pragma": {fmt.Sprintf("busy_timeout(%d)", busyMilliseconds), "query_only(1)"}}
+	log, err := os.Stat(path + "-wal")
+	logged := err == nil && log.Size() > 0
+	if !logged {
+		// Everything is in the file itself. To lock it SQLite would have to make
+		// the file -shm.
+		settings.Set("immutable", "1")
+	}
+	readers, err := sql.Open("sqlite", locate(path, settings))
+	if err != nil {
+		return nil, failed("open", err)
+	}
+	readers.SetMaxOpenConns(1)
+	s := &Store{path: path, writer: readers, readers: readers, now: time.Now}
+	if err := patiently(ctx, func() error { return s.Ping(ctx) }); err != nil {
+		if logged {
+			err = fmt.Errorf("%w (what was written last is in %s-wal, which can be read only while a process runs, or by who may write in the folder)", err, path)
+		}
+		return nil, failed("open to read", errors.Join(err, s.Close()))
 	}
 	return s, nil
 }
