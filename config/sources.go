@@ -8,6 +8,15 @@ type Sources []Source
 // JSONSchemaAlias says that a file has them as a mapping by name.
 func (Sources) JSONSchemaAlias() any { return map[string]Source{} }
 
+// MaxEventOf gives the most bytes of an event of a source; 0 if there is none of
+// that name.
+func (s Sources) MaxEventOf(name string) int {
+	if found := s.Find(name); found != nil {
+		return int(found.MaxEvent)
+	}
+	return 0
+}
+
 // Find gives the source of that name, nil if there is none.
 func (s Sources) Find(name string) *Source {
 	for i := range s {

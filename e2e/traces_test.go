@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/tracing/otlptest"
 	"github.com/seed-86dfc502/weir/transport/embedded"
@@ -238,6 +240,72 @@ func TestTraceOfOneEvent(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What is sent again has a trace of its own that says why, linked with the one
+// that it repeats if that is known; a replay of what nobody traced is traced by
+// chance, here never.
+func TestTracesOfWhatIsSentAgain(t *testing.T) {
+	spans, h := otlptest.New(t), newHook(t)
+	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 0}\n", spans.URL()))
+	h.Answers(func(model.Record) int { return http.StatusBadRequest })
+	run := p.Start("run")
+	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
+	post(t, run, `{"event":"e2","id":"B-008","state":"green"}`, "")
+	harness.Eventually(t, "dead letters", func() error { return harness.Want(len(p.Letters()), 2) })
+	h.Answers(nil)
+	p.Start("dlq replay --all --yes --wait --reason again").Ok()
+	harness.Eventually(t, "both of them", func() error { return harness.Want(len(h.Received()), 2) })
+	run.Terminate()
+	run.Ok()
+
+	all := spans.Spans()
+	byID := map[string]otlptest.Span{}
+	for _, s := range all {
+		byID[s.ID] = s
+	}
+	causes := map[string]int{}
+	for _, s := range all {
+		cause := s.Attributes["weir.cause"]
+		if cause == "" {
+			continue
+		}
+		require.Equal(t, "decide", s.Name)
+		require.Empty(t, s.Parent)
+		require.NotEqual(t, theirTrace, s.Trace)
+		require.NotEmpty(t, s.Links)
+		original := byID[s.Links[0]]
+		require.Equal(t, theirTrace, original.Trace, "it repeats what was traced")
+		causes[cause+" of "+original.Name]++
+		require.Equal(t, cause == "dead letter", s.Attributes["weir.operation"] != "", "an operator's has the id of the operation")
+		if cause == "dead letter" {
+			require.Equal(t, "1", s.Attributes["weir.changes"])
+			delivered := spans.Below(s.ID, "deliver", 1)
+			require.Equal(t, "delivered", delivered[0].Attributes["weir.outcome"])
+			require.Equal(t, s.Trace, delivered[0].Trace)
+		}
+	}
+	require.Equal(t, map[string]int{"repair of deliver": 1, "dead letter of deliver": 1}, causes)
+
+	// By chance always: the whole replay is traced, and each of its spans names it.
+	more := otlptest.New(t)
+	main, err := os.ReadFile(p.Path("weir.yaml"))
+	require.NoError(t, err)
+	p.Write("weir.yaml", strings.NewReplacer(spans.URL(), more.URL(), "sample: 0", "sample: 1").Replace(string(main)))
+	run = p.Start("run")
+	run.Ready(http.StatusOK)
+	p.Start("replay --all --force --wait").Ok()
+	run.Terminate()
+	run.Ok()
+	replayed := 0
+	for _, s := range more.Spans() {
+		if s.Attributes["weir.cause"] == "replay" {
+			require.Regexp(t, `^job-\d+$`, s.Attributes["weir.operation"])
+			require.Equal(t, "3", s.Attributes["weir.changes"])
+			replayed++
+		}
+	}
+	require.Equal(t, 2, replayed)
 }
 
 // Off by default: a context that comes in goes nowhere.

@@ -188,7 +188,7 @@ func (e *Env) again(ctx context.Context, id int64, operation, reason string) (in
 	if err != nil {
 		return inbox.Record{}, "", err
 	}
-	replay := &inbox.Replay{Letter: l.ID, Version: l.Version, Died: l.Created.UnixMilli(), Operation: operation, Actor: e.Actor, Reason: reason}
+	replay := &inbox.Replay{Letter: l.ID, Version: l.Version, Died: l.Created.UnixMilli(), Operation: operation, Actor: e.Actor, Reason: reason, Trace: traceOf(l)}
 	switch {
 	case l.Stage == store.StageIngest:
 		shape, err := e.Shape(l.Source)
@@ -220,7 +220,7 @@ func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Reco
 	}
 	c := inbox.Control{
 		ID: fmt.Sprintf("%s/%d", operation, l.ID), Action: inbox.Redecide, Services: []string{l.Service}, Version: l.Version,
-		Letter: l.ID, Operation: operation, Actor: e.Actor, Reason: reason,
+		Letter: l.ID, Operation: operation, Actor: e.Actor, Reason: reason, Trace: traceOf(l),
 	}
 	if l.Stage != store.StageDeliver || !e.IsLog(l.Service) {
 		return inbox.Record{Entity: l.Entity, Control: &c}, AsDecision, nil
@@ -231,6 +231,22 @@ func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Reco
 	}
 	c.Action, c.Version, c.Change = inbox.Resend, 0, sent.AppendBinary(nil)
 	return inbox.Record{Entity: l.Entity, Control: &c}, AsChange, nil
+}
+
+// traceOf gives the context of the work that made a letter, nil unless it was traced.
+func traceOf(l store.DeadLetter) *change.Trace {
+	if l.Stage == store.StageDeliver {
+		var beside deliver.LetterHeaders
+		if json.Unmarshal(l.Headers, &beside) != nil {
+			return nil
+		}
+		return beside.Trace
+	}
+	var headers map[string]string
+	if json.Unmarshal(l.Headers, &headers) != nil {
+		return nil
+	}
+	return change.TraceOf(headers)
 }
 
 // changeOf makes the change again that died, as it was. Its key shows that
@@ -305,6 +321,9 @@ func (e *Env) DiscardLetters(ctx context.Context, l Letters, reason string) (n i
 		moved, err := e.Store.MoveLetters(ctx, ids, store.LetterOpen, store.LetterDiscarded,
 			store.Audit{Actor: e.Actor, Action: "dlq discard", Reason: reason, Detail: detail})
 		n += moved
+		if err == nil && e.Progress != nil {
+			e.Progress(int64(n), 0)
+		}
 		return err
 	})
 	return n, err
@@ -321,8 +340,16 @@ func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) 
 	return l, err
 }
 
-// EditLetter replaces the payload of an open letter; the first one is kept.
-func (e *Env) EditLetter(ctx context.Context, id int64, payload []byte, reason string) error {
+// EditLetter replaces the payload of an open letter; the first one is kept. It
+// has at most limit bytes, those of an event of the letter's source; 0 says that
+// there is no such source any more.
+func (e *Env) EditLetter(ctx context.Context, id int64, payload []byte, limit int, reason string) error {
+	if limit <= 0 {
+		return impossible("the configuration has no source that it could come back to: discard it")
+	}
+	if len(payload) > limit {
+		return impossible("the new payload is larger than %d bytes, the most that an event of its source may have (max_event)", limit)
+	}
 	if _, err := e.Editable(ctx, id); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
@@ -93,6 +94,7 @@ type lettersBody struct {
 	Letters  []store.DeadLetter
 	Next     string // address of the next page
 	Form     string
+	Beside   *jobBody
 }
 
 func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
@@ -108,7 +110,7 @@ func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 		p.trouble(w, r, err)
 		return
 	}
-	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found}
+	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, Beside: p.beside(jobLetters)}
 	c := p.opt.Config()
 	for _, s := range c.Services() {
 		b.Services = append(b.Services, s.Name)
@@ -265,7 +267,7 @@ func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) 
 		return
 	}
 	if hashOf(payload) != hashOf(l.Payload) {
-		if err := env.EditLetter(r.Context(), id, payload, why); err != nil {
+		if err := env.EditLetter(r.Context(), id, payload, p.opt.Config().Sources.MaxEventOf(l.Source), why); err != nil {
 			p.trouble(w, r, err)
 			return
 		}
@@ -334,20 +336,20 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 			Body: sureBody{Do: action + "-all", Verb: action, N: n, Filter: f, Reason: why, Form: who.form}})
 		return
 	}
-	b := doneBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
-	if action == "replay" {
-		err = p.replay(r, who, selected, why, &b)
-	} else {
-		b.Done, err = (&operate.Env{Store: p.opt.Store, Actor: who.Actor}).DiscardLetters(r.Context(), selected, why)
-		if ids := slices.Compact(slices.Sorted(slices.Values(selected.IDs))); err == nil && len(ids) > b.Done {
-			b.More = len(ids) - b.Done
+	j := p.start(w, r, who, jobLetters, "Dead letters are being "+action+"ed", func(ctx context.Context, j *job) (outcome, error) {
+		b := doneBody{Verb: action + "ed", Back: "/letters?" + f.Query(0)}
+		act := p.discard
+		if action == "replay" {
+			act = p.replay
 		}
+		if err := act(ctx, j, who, selected, why, &b); err != nil {
+			return outcome{}, err
+		}
+		return outcome{"done", view{Title: "Done", Section: "/letters", Body: b}}, nil
+	})
+	if j != nil {
+		p.follow(w, r, who, j)
 	}
-	if err != nil {
-		p.trouble(w, r, err)
-		return
-	}
-	p.show(w, http.StatusOK, "done", view{Title: "Done", Section: "/letters", Who: who, Body: b})
 }
 
 // words say how a letter comes back.
@@ -357,13 +359,17 @@ var words = map[operate.Way]string{
 	operate.AsChange:   "the change is sent again, late",
 }
 
-func (p *Page) replay(r *http.Request, who *session, selected operate.Letters, why string, b *doneBody) error {
-	env, err := p.env(r.Context(), who)
+func (p *Page) replay(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *doneBody) error {
+	env, err := p.env(ctx, who)
+	if err != nil {
+		return err
+	}
+	total, err := env.CountLetters(ctx, selected)
 	if err != nil {
 		return err
 	}
 	ways := map[operate.Way]int{}
-	err = env.ReplayLetters(r.Context(), selected, why, false, func(l operate.LetterReplay) {
+	err = env.ReplayLetters(ctx, selected, why, false, func(l operate.LetterReplay) {
 		switch {
 		case l.Refused == "":
 			b.Done++
@@ -373,11 +379,26 @@ func (p *Page) replay(r *http.Request, who *session, selected operate.Letters, w
 		default:
 			b.More++
 		}
+		j.progress(int64(b.Done+len(b.Refused)+b.More), int64(total))
 	})
 	for _, way := range []operate.Way{operate.AsEvent, operate.AsDecision, operate.AsChange} {
 		if n := ways[way]; n > 0 {
 			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, words[way]))
 		}
+	}
+	return err
+}
+
+func (p *Page) discard(ctx context.Context, j *job, who *session, selected operate.Letters, why string, b *doneBody) error {
+	env := &operate.Env{Store: p.opt.Store, Actor: who.Actor}
+	total, err := env.CountLetters(ctx, selected)
+	if err != nil {
+		return err
+	}
+	env.Progress = func(done, _ int64) { j.progress(done, int64(total)) }
+	b.Done, err = env.DiscardLetters(ctx, selected, why)
+	if ids := slices.Compact(slices.Sorted(slices.Values(selected.IDs))); err == nil && len(ids) > b.Done {
+		b.More = len(ids) - b.Done
 	}
 	return err
 }

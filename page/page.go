@@ -44,6 +44,12 @@ type Options struct {
 	// OwnToken signs in as well, if there is one; OwnFile is where it can be read.
 	OwnToken, OwnFile string
 	Logger            *slog.Logger
+	// Beside runs f beside requests. The end of the process ends its context and
+	// waits for it; false, and f is not run, when the process is ending.
+	Beside func(f func(ending context.Context)) bool
+	// Patience is how long a request waits for what it began before it shows how
+	// far that is. Defaults to 2s.
+	Patience time.Duration
 	// Now is the clock of sessions and limits; nil is time.Now.
 	Now func() time.Time
 }
@@ -67,7 +73,7 @@ type Page struct {
 	sessions  *sessions
 	attempts  *attempts
 	samples   sampler
-	planning  chan struct{} // holds a value while a plan is computed
+	jobs      jobs
 	handler   http.Handler
 }
 
@@ -76,9 +82,12 @@ func New(o Options) *Page {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Patience <= 0 {
+		o.Patience = defaultPatience
+	}
 	p := &Page{
 		opt: o, origins: http.NewCrossOriginProtection(), templates: parse(), sessions: newSessions(o.Now), attempts: newAttempts(o.Now),
-		samples: sampler{registry: o.Registry, now: o.Now}, planning: make(chan struct{}, 1),
+		samples: sampler{registry: o.Registry, now: o.Now}, jobs: jobs{last: map[string]*job{}},
 	}
 	host, _, err := net.SplitHostPort(o.Listen)
 	p.loopback = err == nil && isLoopback(host)
@@ -103,6 +112,9 @@ func New(o Options) *Page {
 	mux.HandleFunc("GET /explain", p.reads(p.explain))
 	mux.HandleFunc("GET /plan", p.reads(p.planForm))
 	mux.HandleFunc("POST /plan", p.writes(maxUpload+maxForm, p.plan))
+	mux.HandleFunc("GET /jobs/{kind}", p.reads(p.job))
+	mux.HandleFunc("GET /live/jobs/{kind}", p.reads(p.jobLive))
+	mux.HandleFunc("POST /jobs/{kind}/cancel", p.writes(maxForm, p.cancelJob))
 	mux.HandleFunc("GET /audit", p.reads(p.audit))
 	p.handler = mux
 	return p

@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -51,6 +52,8 @@ type world struct {
 	page  *page.Page
 	now   time.Time
 	ready error
+
+	beside sync.WaitGroup
 }
 
 func newWorld(t *testing.T, change func(*page.Options)) *world {
@@ -72,15 +75,17 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 	w := &world{t: t, store: s, now: time.Unix(1_700_000_000, 0)}
 	w.opt = page.Options{
 		Config: func() *config.Config { return cfg }, Store: s, Registry: prometheus.NewRegistry(),
-		Tools:  func(context.Context) (*operate.Env, error) { return nil, errors.New("the log is away") },
-		Ready:  func() error { return w.ready },
-		States: func() map[string]deliver.State { return map[string]deliver.State{"acme/all@out": deliver.StatePaused} },
-		Listen: "127.0.0.1:9600", Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Tools:    func(context.Context) (*operate.Env, error) { return nil, errors.New("the log is away") },
+		Ready:    func() error { return w.ready },
+		States:   func() map[string]deliver.State { return map[string]deliver.State{"acme/all@out": deliver.StatePaused} },
+		Beside:   func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
+		Patience: harness.Patience, Listen: "127.0.0.1:9600", Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	}
 	if change != nil {
 		change(&w.opt)
 	}
 	w.page = page.New(w.opt)
+	t.Cleanup(w.beside.Wait) // before the store is closed
 	return w
 }
 

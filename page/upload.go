@@ -3,6 +3,7 @@ package page
 import (
 	"archive/zip"
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,7 @@ type planBody struct {
 	Folder string // default of the form
 	Send   int64
 	Back   int64 // retractions
+	Beside *jobBody
 }
 
 func bad(format string, args ...any) error {
@@ -45,32 +47,27 @@ func bad(format string, args ...any) error {
 }
 
 func (p *Page) planForm(w http.ResponseWriter, _ *http.Request, who *session) {
-	b := planBody{Folder: customersFolder}
+	b := planBody{Folder: customersFolder, Beside: p.beside(jobPlan)}
 	if who != nil {
 		b.Form = who.form
 	}
 	p.show(w, http.StatusOK, "plan", view{Title: "Plan a configuration", Section: "/plan", Who: who, Body: b})
 }
 
-// plan tells what an uploaded configuration would do. It is unpacked into a
-// folder of its own, read without variables and files of this machine, and
+// plan begins to compute what an uploaded configuration would do. It is unpacked
+// into a folder of its own, read without variables and files of this machine, and
 // removed again. One plan is computed at a time: it reads the whole state.
 func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
-	select {
-	case p.planning <- struct{}{}:
-		defer func() { <-p.planning }()
-	default:
-		p.fail(w, r, http.StatusTooManyRequests, "Another plan is being computed: try again when it is done.")
-		return
-	}
 	folder, err := os.MkdirTemp("", "weir-plan-")
 	if err != nil {
 		p.trouble(w, r, err)
 		return
 	}
-	defer func() { _ = os.RemoveAll(folder) }()
-	b := planBody{Form: who.form, Folder: customersFolder}
 	candidate, err := load(folder, r)
+	if e := os.RemoveAll(folder); err == nil {
+		err = e
+	}
+	b := planBody{Form: who.form, Folder: customersFolder}
 	var faults *config.Faults
 	var no *operate.Impossible
 	switch {
@@ -80,7 +77,7 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 			f.Problem = strings.ReplaceAll(f.Problem, folder, "")
 			b.Faults = append(b.Faults, f)
 		}
-		p.show(w, http.StatusUnprocessableEntity, "plan", view{Title: "Plan a configuration", Section: "/plan", Who: who, Body: b})
+		p.show(w, http.StatusUnprocessableEntity, "plan", view{Title: jobKinds[jobPlan], Section: "/plan", Who: who, Body: b})
 		return
 	case errors.As(err, &no):
 		p.fail(w, r, http.StatusUnprocessableEntity, no.Reason)
@@ -89,18 +86,26 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 		p.trouble(w, r, err)
 		return
 	}
-	b.Effect, err = plan.Compute(r.Context(), plan.Input{Candidate: candidate, Against: p.opt.Config(), Store: p.opt.Store, Samples: planSamples})
-	if errors.Is(err, plan.ErrNothingRan) {
-		err = bad("%s", err)
+	j := p.start(w, r, who, jobPlan, "A plan of an uploaded configuration", func(ctx context.Context, j *job) (outcome, error) {
+		b := planBody{Folder: customersFolder}
+		var err error
+		b.Effect, err = plan.Compute(ctx, plan.Input{
+			Candidate: candidate, Against: p.opt.Config(), Store: p.opt.Store, Samples: planSamples, Progress: j.progress,
+		})
+		if errors.Is(err, plan.ErrNothingRan) {
+			err = bad("%s", err)
+		}
+		if err != nil {
+			return outcome{}, err
+		}
+		for _, s := range b.Effect.Services {
+			b.Send, b.Back = b.Send+s.Send, b.Back+s.Retract
+		}
+		return outcome{"plan", view{Title: jobKinds[jobPlan], Section: "/plan", Body: b}}, nil
+	})
+	if j != nil {
+		p.follow(w, r, who, j)
 	}
-	if err != nil {
-		p.trouble(w, r, err)
-		return
-	}
-	for _, s := range b.Effect.Services {
-		b.Send, b.Back = b.Send+s.Send, b.Back+s.Retract
-	}
-	p.show(w, http.StatusOK, "plan", view{Title: "Plan a configuration", Section: "/plan", Who: who, Body: b})
 }
 
 // load puts what was uploaded into a folder and reads it.

@@ -37,3 +37,17 @@ func (p *Pipeline) during(h http.Handler) http.Handler {
 		h.ServeHTTP(w, r.WithContext(ctx))
 	})
 }
+
+// Beside runs f on a goroutine of its own. The end of the process ends its
+// context and waits for it, since it works with what that closes; false, and f
+// is not run, when the process is ending.
+func (p *Pipeline) Beside(f func(ending context.Context)) bool {
+	if !p.commands.begin() {
+		return false
+	}
+	go func() {
+		defer p.commands.active.Done()
+		f(p.commands.ctx)
+	}()
+	return true
+}

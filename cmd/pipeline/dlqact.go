@@ -256,7 +256,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 }
 
 func (a *app) dlqEditCommand() *cobra.Command {
-	var file, reason string
+	var file, why string
 	c := &cobra.Command{
 		Use:   "edit ID",
 		Short: "Correct the payload of a dead letter, before it is replayed",
@@ -274,19 +274,24 @@ func (a *app) dlqEditCommand() *cobra.Command {
 			if file == "" && !isTerminal(a.in) {
 				return &usageError{errors.New("there is no terminal for an editor: name the new payload by --file, or --file - for standard input")}
 			}
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
 			return a.withStore(ctx, func(s store.Operator) error {
 				env := &operate.Env{Store: s, Actor: pipeline.Actor()}
 				l, err := env.Editable(ctx, id)
 				if err != nil {
 					return err
 				}
-				payload, err := a.edited(ctx, file, l.Payload)
+				limit := cfg.Sources.MaxEventOf(l.Source)
+				payload, err := a.edited(ctx, file, l.Payload, limit)
 				if err != nil {
 					return err
 				}
 				changed := !bytes.Equal(payload, l.Payload)
 				if changed {
-					if err := env.EditLetter(ctx, id, payload, reason); err != nil {
+					if err := env.EditLetter(ctx, id, payload, limit, why); err != nil {
 						return err
 					}
 				}
@@ -306,26 +311,21 @@ func (a *app) dlqEditCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "file with the new payload; - reads standard input")
-	c.Flags().StringVar(&reason, "reason", "", "why, for the audit")
+	c.Flags().StringVar(&why, "reason", "", "why, for the audit")
 	_ = c.MarkFlagFilename("file")
 	return a.needConfig(c)
 }
 
-// maxEdit bounds a new payload, in bytes: no event may be larger.
-const maxEdit = 256 << 20
-
-// edited gives the new payload, from a file or from an editor.
-func (a *app) edited(ctx context.Context, file string, old []byte) ([]byte, error) {
+// edited gives the new payload, from a file or from an editor. Of a larger one
+// than limit it gives enough to be refused.
+func (a *app) edited(ctx context.Context, file string, old []byte, limit int) ([]byte, error) {
 	if file != "" {
 		r, err := a.open(file)
 		if err != nil {
 			return nil, err
 		}
 		defer r.Close()
-		payload, err := io.ReadAll(io.LimitReader(r, maxEdit+1))
-		if err == nil && len(payload) > maxEdit {
-			err = fmt.Errorf("the new payload is larger than %d bytes", maxEdit)
-		}
+		payload, err := io.ReadAll(io.LimitReader(r, int64(limit)+2)) // with a newline at its end
 		// The newline that ends a file is not part of an event.
 		return bytes.TrimSuffix(payload, []byte("\n")), err
 	}

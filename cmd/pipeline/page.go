@@ -15,7 +15,7 @@ func operatorsPage(reg *prometheus.Registry, log *slog.Logger) func(*pipeline.Pi
 		token, file := p.OwnToken()
 		admin := p.Config().Admin
 		return page.New(page.Options{
-			Config: p.Config, Store: p.Store(), Tools: p.Tools, Registry: reg, Ready: p.Ready, States: p.ServiceStates,
+			Config: p.Config, Store: p.Store(), Tools: p.Tools, Registry: reg, Ready: p.Ready, States: p.ServiceStates, Beside: p.Beside,
 			Listen: admin.Listen, Token: admin.Token.Reveal(), OwnToken: token, OwnFile: file, Logger: log,
 		})
 	}

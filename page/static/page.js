@@ -6,12 +6,14 @@ const live = document.querySelector("[data-live]");
 if (live) {
   const button = document.querySelector("[data-pause]");
   let paused = false;
-  button.hidden = false;
-  button.addEventListener("click", () => {
-    paused = !paused;
-    button.textContent = paused ? "Go on" : "Pause";
-    button.setAttribute("aria-pressed", String(paused));
-  });
+  if (button) {
+    button.hidden = false;
+    button.addEventListener("click", () => {
+      paused = !paused;
+      button.textContent = paused ? "Go on" : "Pause";
+      button.setAttribute("aria-pressed", String(paused));
+    });
+  }
   const refresh = async () => {
     if (!paused && !document.hidden) {
       try {
@@ -22,6 +24,10 @@ if (live) {
         }
         if (answer.ok) {
           live.innerHTML = await answer.text(); // escaped by the server
+          if (live.querySelector("[data-ended]")) {
+            location.reload(); // what came of it
+            return;
+          }
           live.dataset.looks = String(Number(live.dataset.looks || 0) + 1);
         }
         live.classList.toggle("stale", !answer.ok);
