@@ -80,29 +80,35 @@ func (p *Pipeline) reopenInbox(ctx context.Context) {
 // decide runs one subscription to the inbox until ctx ends, now is replaced or
 // deciding cannot go on.
 func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) error {
+	limit := p.newLimit(p.end.decide.ctx, "decide")
+	defer limit.giveUp()
 	decider, err := dam.New(dam.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
 		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
 		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
-		Limit:      p.end.decide.ctx,
+		Limit:      limit.ctx,
 		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err
 	}
-	ended := make(chan error, 1)
-	stopDecider := loop(func(ctx context.Context) { ended <- decider.Run(ctx) })
+	halted := make(chan error, 1)
+	stopDecider := loop(func(ctx context.Context) { halted <- decider.Run(ctx) })
 	defer stopDecider()
 	topic := p.cfg.Kafka.Inbox.Topic
 	window := p.groupWindow(p.cfg.Decide.BatchEvents*p.cfg.Decide.Lanes, p.cfg.Kafka.Inbox.Partitions)
-	gc := p.groupConfig(p.end.decide.ctx, p.cfg.Kafka.Group+".decide", window, topic)
+	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", window, topic)
 	gc.Claims, gc.OnBehind = decider, p.storeBehind
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		return err
 	}
-	defer group.Close()
+	ended := func() {}
+	defer func() {
+		_ = group.Close()
+		ended()
+	}()
 	r, err := p.startRouter("decide", []route{{name: "decide", topic: topic, subscriber: group.Subscriber(), handle: decider.Handle}})
 	if err != nil {
 		return err
@@ -120,8 +126,9 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	case <-ctx.Done():
 		return r.end(p.closeTimeout()/2, stopDecider)
 	case <-now.replaced:
+		ended = limit.stopping()
 		return r.end(0, stopDecider) // whatever is in hand would be fenced
-	case err = <-ended:
+	case err = <-halted:
 	case err = <-r.failed:
 		if e := group.Err(); e != nil {
 			err = e
@@ -129,6 +136,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	case <-group.Failed():
 		err = group.Err()
 	}
+	ended = limit.stopping()
 	return errors.Join(err, r.end(0, stopDecider))
 }
 

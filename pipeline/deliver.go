@@ -19,16 +19,18 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	for i, s := range services {
 		topics[i] = s.Topic
 	}
-	gc := p.groupConfig(p.end.deliver.ctx, p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
+	limit := p.newLimit(p.end.deliver.ctx, "deliver")
+	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
 	gc.Windows = p.deliverWindows()
 	repairs := newRepairs(p)
 	gc.OnReset = repairs.gone
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
+		limit.giveUp()
 		return part{}, err
 	}
 	confirmer := deliver.NewConfirmer(p.store, p.log.With("stage", "deliver"))
-	confirmer.Limit = p.end.deliver.ctx
+	confirmer.Limit = limit.ctx
 	stopConfirmer := loop(confirmer.Run)
 	var stops []func()
 	stopAll := func() {
@@ -43,6 +45,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 		sink, err := p.newSink(s)
 		if err != nil {
 			stopAll()
+			limit.giveUp()
 			return part{}, errors.Join(fmt.Errorf("service %s: %w", s.Name, err), group.Close())
 		}
 		d := deliver.New(deliver.Options{
@@ -52,7 +55,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 			Retry: deliver.Retry{
 				Attempts: s.Delivery.Retry.Attempts, MinBackoff: s.Delivery.Retry.MinBackoff.D(), MaxBackoff: s.Delivery.Retry.MaxBackoff.D(),
 			},
-			StopGrace: p.closeTimeout(), Limit: p.end.deliver.ctx,
+			StopGrace: p.closeTimeout(), Limit: limit.ctx,
 			Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
 		})
 		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
@@ -65,6 +68,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	r, err := p.startRouter("deliver", routes)
 	if err != nil {
 		stopAll()
+		limit.giveUp()
 		return part{}, errors.Join(err, group.Close())
 	}
 	now.delivers.Do(now.adopted.Done)
@@ -81,6 +85,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	}()
 	return part{failed: failed, stop: func() error {
 		close(done)
+		defer limit.stopping()()
 		err := r.end(p.closeTimeout()/2, stopAll)
 		p.parts.mu.Lock()
 		p.parts.outGroup, p.parts.delivers = nil, nil

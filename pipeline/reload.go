@@ -23,6 +23,9 @@ type settings struct {
 	identity []byte        // of cfg
 	replaced chan struct{} // closed when a reload has replaced these settings
 
+	mu  sync.Mutex
+	cut []string // guarded by mu: stages that did not end in time to go over to these
+
 	// adopted is done when the stages of this process work under them.
 	adopted           sync.WaitGroup
 	decides, delivers sync.Once
@@ -68,9 +71,15 @@ type Reloaded struct {
 	// Changed is false when the files say what is in force already.
 	Changed  bool     `json:"changed"`
 	Revision int64    `json:"revision"`
-	Services int      `json:"services"`
-	Added    []string `json:"added"`
-	Removed  []string `json:"removed"` // their state is kept
+	Services int      `json:"services"` // that are delivered
+	Checks   int      `json:"checks"`   // check services
+	Added    []string `json:"added"`    // of both kinds
+	Removed  []string `json:"removed"`  // of both kinds; their state is kept
+	// GivenUp are the stages that did not stop within shutdown.timeout: what they
+	// had under way comes again.
+	GivenUp []string `json:"given_up,omitempty"`
+	// Pending: the stages are still going over to it.
+	Pending bool `json:"pending,omitempty"`
 }
 
 // ReloadRefused is the error of a reload that changed nothing because of what
@@ -127,16 +136,13 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 		return Reloaded{}, &ReloadRefused{fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
 	}
 	if p.opt.Roles.Ingest && p.keys == nil && next.NeedsAPI() {
-		var names []string
-		for i := range next.Checks {
-			names = append(names, next.Checks[i].Service())
-		}
-		return Reloaded{}, &ReloadRefused{fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(names, ", "))}
+		return Reloaded{}, &ReloadRefused{fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
 	}
 	old := p.now.Load()
-	r := Reloaded{Services: len(next.Services()), Revision: old.plan.Revision}
-	before, after := serviceNames(old.cfg), serviceNames(next)
-	r.Added, r.Removed = without(after, before), without(before, after)
+	after := serviceNames(next)
+	r := Reloaded{Services: len(after), Checks: len(next.Checks), Revision: old.plan.Revision}
+	served, serves := append(serviceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
+	r.Added, r.Removed = without(serves, served), without(served, serves)
 	_, active, err := p.activeNow(ctx)
 	if err != nil {
 		return Reloaded{}, fmt.Errorf("store: %w", err)
@@ -171,7 +177,9 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 		// It is in force by now; that nobody noted it is no reason to go back.
 		p.log.Warn("the audit has no row for this reload", "error", err)
 	}
-	return r, p.awaitAdopted(ctx, now)
+	r.Pending = !p.awaitAdopted(ctx, now)
+	r.GivenUp = now.givenUp()
+	return r, nil
 }
 
 // auditReload notes a reload. Who asked is not known beyond the process's user:
@@ -201,8 +209,9 @@ func (p *Pipeline) switchTo(ctx context.Context, old, now *settings, rollBack bo
 	return nil
 }
 
-// awaitAdopted waits until the stages of this process work under the settings.
-func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) error {
+// awaitAdopted waits until the stages of this process work under the settings,
+// and tells whether they do.
+func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) bool {
 	if !p.opt.Roles.Decide {
 		now.decides.Do(now.adopted.Done)
 	}
@@ -216,7 +225,7 @@ func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) error {
 	}()
 	select {
 	case <-done:
-		return nil
+		return true
 	case <-ctx.Done():
 		// The goroutine must not outlive a process that ends before its stages
 		// came that far.
@@ -224,7 +233,7 @@ func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) error {
 		now.delivers.Do(now.adopted.Done)
 		<-done
 		p.log.Warn("the new configuration is active; the stages are still going over to it")
-		return nil
+		return false
 	}
 }
 
@@ -270,6 +279,14 @@ func settled(c *config.Config) *config.Config {
 		copied.Sources[i].Pos = config.Position{}
 	}
 	return &copied
+}
+
+func checkNames(c *config.Config) []string {
+	names := make([]string, len(c.Checks))
+	for i := range c.Checks {
+		names[i] = c.Checks[i].Service()
+	}
+	return names
 }
 
 func without(all, some []string) []string {

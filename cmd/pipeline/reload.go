@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -52,16 +53,33 @@ func (a *app) reloadCommand() *cobra.Command {
 
 func (a *app) printReloaded(r pipeline.Reloaded) {
 	if !r.Changed {
-		fmt.Fprintf(a.out, "Nothing has changed: revision %d, %d services.\n", r.Revision, r.Services)
+		fmt.Fprintf(a.out, "Nothing has changed: revision %d, %s.\n", r.Revision, countServices(r))
 		return
 	}
-	fmt.Fprintf(a.out, "Revision %d is active, with %d services.\n", r.Revision, r.Services)
+	fmt.Fprintf(a.out, "Revision %d is active, with %s.\n", r.Revision, countServices(r))
 	if len(r.Added) > 0 {
-		fmt.Fprintf(a.out, "New: %s\nEntities that are known already: pipeline replay -c %s --outdated\n", strings.Join(r.Added, ", "), a.config)
+		fmt.Fprintf(a.out, "New: %s\n", strings.Join(r.Added, ", "))
+	}
+	if slices.ContainsFunc(r.Added, func(name string) bool { return !strings.HasSuffix(name, "@check") }) {
+		fmt.Fprintf(a.out, "Entities that are known already: pipeline replay -c %s --outdated\n", a.config)
 	}
 	if len(r.Removed) > 0 {
 		fmt.Fprintf(a.out, "Removed, their state is kept: %s\n", strings.Join(r.Removed, ", "))
 	}
+	if len(r.GivenUp) > 0 {
+		fmt.Fprintf(a.out, "Not ended within shutdown.timeout: %s. What was under way there was given up, and comes again.\n", strings.Join(r.GivenUp, ", "))
+	}
+	if r.Pending {
+		fmt.Fprintln(a.out, "The stages are still going over to it; the log of the process says what keeps them.")
+	}
+}
+
+func countServices(r pipeline.Reloaded) string {
+	text := fmt.Sprintf("%d services", r.Services)
+	if r.Checks > 0 {
+		text += fmt.Sprintf(" and %d check services", r.Checks)
+	}
+	return text
 }
 
 // reloads reloads at each hang-up signal, until the given function is called.

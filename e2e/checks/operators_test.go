@@ -97,5 +97,14 @@ projections:
 	a, err := service(t, pr, "acme/crm@check").Check(t.Context(), client.Check{Entity: "banana-1", Payload: 1})
 	require.NoError(t, err)
 	require.Equal(t, client.Pass, a.Decision)
+
+	// From then on check services come and go like others, and are named.
+	p.Write("customers/acme.yaml", with+"checks: {crm: {}, erp: {}}\n")
+	said := p.Start("reload").Ok()
+	require.Contains(t, said, "with 1 services and 2 check services")
+	require.Contains(t, said, "New: acme/erp@check\n")
+	require.NotContains(t, said, "replay", "nothing is sent to it")
+	p.Write("customers/acme.yaml", with+"checks: {erp: {}}\n")
+	require.Contains(t, p.Start("reload").Ok(), "Removed, their state is kept: acme/crm@check\n")
 	stop(t, pr)
 }
