@@ -63,7 +63,7 @@ func TestCloudEventAttributesAreMetadata(t *testing.T) {
 	require.Equal(t, 202, a.status, a.body)
 	got := w.inbox()
 	require.Equal(t, inbox.Event{
-		Origin: inbox.Origin{Source: "orders"}, EventID: "7", Sequence: "12", Op: inbox.Upsert, Claim: got[0].Claim, Entity: "B", Payload: []byte(`{"n":1.50}`),
+		Origin: inbox.Origin{Source: "orders"}, EventID: "7", Sequence: "12", Op: inbox.Upsert, Claim: got[0].Claim, Use: got[0].Use, Entity: "B", Payload: []byte(`{"n":1.50}`),
 	}, got[0], "numbers keep their literals")
 	require.Equal(t, inbox.Delete, got[1].Op)
 	a = w.send(request{kind: cloudType, body: `{"specversion":"1.0","id":"9","source":"urn:lab","type":"t","subject":"B"}`})
