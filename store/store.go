@@ -32,7 +32,7 @@ type Store interface {
 // Revision is one activated configuration.
 type Revision struct {
 	Number      int64
-	Fingerprint []byte // of everything that decisions depend on
+	Fingerprint []byte // that it was activated with
 	Activated   time.Time
 }
 
