@@ -61,14 +61,14 @@ func Run(c *config.Config, dir string, pattern *regexp.Regexp, update bool) ([]R
 		}
 		return err
 	})
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
 	if len(names) == 0 && pattern != nil {
 		return nil, fmt.Errorf("no case in %s has a name that matches %q", dir, pattern)
 	}
 	if len(names) == 0 {
-		return nil, fmt.Errorf("no case in %s: a case is a folder with %s", dir, EventsFile)
+		return nil, fmt.Errorf("no case in %s: a case is a folder in it with %s", dir, EventsFile)
 	}
 	sort.Strings(names)
 	results := make([]Result, len(names))

@@ -203,5 +203,5 @@ func TestCommand(t *testing.T) {
 	assert.Contains(t, stderr, "--run")
 	_, stderr, status = pipeline("test", "-c", config, "--dir", filepath.Join(dir, "nowhere"))
 	assert.Equal(t, 1, status)
-	assert.Contains(t, stderr, "no such file or directory")
+	assert.Contains(t, stderr, "no case in")
 }

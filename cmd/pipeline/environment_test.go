@@ -64,8 +64,9 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 	}, time.Minute, 10*time.Millisecond)
 
 	status, said, wrong := call(t, "replay", "-c", main, "--entity", "nobody")
-	require.Zero(t, status, wrong)
-	require.Contains(t, said, "not known")
+	require.Equal(t, exitFailed, status)
+	require.Contains(t, said, "1 entity not known and left out")
+	require.Contains(t, wrong, "none of the named entities is known")
 
 	customer := filepath.Join(dir, "customers", "acme.yaml")
 	change(t, customer, "banana_id: id", "banana_id: id\n      origin: origin")

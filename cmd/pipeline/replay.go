@@ -342,10 +342,10 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 		}
 	}
 	if a.json {
-		return a.printJSON(struct {
+		return errors.Join(a.printJSON(struct {
 			operate.Result
 			Decided bool `json:"decided"`
-		}{result, wait})
+		}{result, wait}), known(result))
 	}
 	done := map[operate.Kind]string{operate.Replay: "decided again", operate.Reset: "reset"}[t.Kind]
 	if !wait {
@@ -365,8 +365,17 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 	if result.Unknown > 0 {
 		fmt.Fprintf(a.out, "%s not known and left out\n", entities(result.Unknown))
 	}
-	if t.Kind == operate.Replay || !wait && (result.Entities > 0 || result.CheckRows == 0) {
+	if result.Entities > 0 && (t.Kind == operate.Replay || !wait) {
 		a.next(alone, wait)
+	}
+	return known(result)
+}
+
+// known fails a command whose entities were named and none of which there is: a
+// mistyped id is no success.
+func known(r operate.Result) error {
+	if r.Unknown > 0 && r.Entities == 0 && r.CheckRows == 0 {
+		return errors.New("none of the named entities is known")
 	}
 	return nil
 }
@@ -408,14 +417,14 @@ func found(r operate.Result) string {
 
 func (a *app) printPreview(kind operate.Kind, r operate.Result) error {
 	if a.json {
-		return a.printJSON(r)
+		return errors.Join(a.printJSON(r), known(r))
 	}
 	fmt.Fprintf(a.out, "%s, nothing was done\n", found(r))
 	if r.Unknown > 0 {
 		fmt.Fprintf(a.out, "%s not known\n", entities(r.Unknown))
 	}
 	if len(r.Services) == 0 {
-		return nil
+		return known(r)
 	}
 	n := humanize.Comma
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
