@@ -118,7 +118,9 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 		switch {
 		case err == nil:
 			return nil
-		case errors.As(err, &answered) && !answered.Temporary(), attempt >= c.options.Attempts, ctx.Err() != nil:
+		case errors.As(err, &answered) && !answered.Temporary(), attempt >= c.options.Attempts:
+			return err
+		case answered == nil && ctx.Err() != nil: // the error says so itself
 			return err
 		}
 		// Between half and one and a half, so that many clients do not come together.

@@ -208,8 +208,9 @@ func (f fixedTopic) Partition(r *kgo.Record, n int) int {
 // bytes; MaxRecordBytes counts the fields of headers generously.
 const batchOverhead = 512
 
-// Append implements Appender; an AppendError says which records failed. ctx bounds the wait only: records that were
-// handed in may be appended after it ended. May be called concurrently.
+// Append implements Appender; an AppendError says which records failed. ctx
+// bounds the wait only: records that were handed in may be appended after it
+// ended. May be called concurrently.
 func (p *Producer) Append(ctx context.Context, records []Record) error {
 	result := make(chan error, 1)
 	if err := p.hand(ctx, records, false, func(err error) { result <- err }); err != nil {
