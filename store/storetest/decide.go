@@ -240,35 +240,14 @@ var decideTests = []test{
 	{"I3 of decisions about one claim at the same time one has the effect", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		id := f.claim("k")
-		const deciders = 8
-		var effects atomic.Int32
-		var group sync.WaitGroup
-		for i := range deciders {
-			s := f.a
-			if i%2 == 1 {
-				s = f.b
-			}
-			group.Go(func() {
-				for { // as decide does after it was fenced
-					won := false
-					_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
-						if won = loaded.Decided == nil; !won {
-							return store.Outcome{}, nil
-						}
-						return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(int64(i))}}}, nil
-					})
-					if err == nil && won {
-						effects.Add(1)
-					}
-					if !errors.Is(err, store.ErrFenced) {
-						assert.NoError(t, err)
-						return
-					}
+		assert.EqualValues(t, 1, f.winners(func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool)) {
+			return store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, bool) {
+				if loaded.Decided != nil {
+					return store.Outcome{}, false
 				}
-			})
-		}
-		group.Wait()
-		assert.EqualValues(t, 1, effects.Load())
+				return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(int64(i))}}}, true
+			}
+		}))
 	}},
 	{"big values", func(t *testing.T, f *fixture) {
 		revision := f.revision()
@@ -294,4 +273,37 @@ var decideTests = []test{
 		require.NoError(t, err)
 		assert.True(t, bytes.Equal(changes, l.Payload))
 	}},
+}
+
+// winners makes decisions at the same time, by both processes in turn and each
+// until it is not fenced any more, as decide does, and gives how many of them won.
+// decision gives the i-th and, of what it loads, its outcome and whether it wins.
+func (f *fixture) winners(decision func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool))) int {
+	var winners atomic.Int32
+	var group sync.WaitGroup
+	for i := range 8 {
+		s := f.a
+		if i%2 == 1 {
+			s = f.b
+		}
+		d, outcome := decision(i)
+		group.Go(func() {
+			for {
+				won := false
+				_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded, _ store.Lookup) (out store.Outcome, err error) {
+					out, won = outcome(loaded)
+					return out, nil
+				})
+				if err == nil && won {
+					winners.Add(1)
+				}
+				if !errors.Is(err, store.ErrFenced) {
+					assert.NoError(f, err)
+					return
+				}
+			}
+		})
+	}
+	group.Wait()
+	return int(winners.Load())
 }
