@@ -90,9 +90,10 @@ type Imports interface {
 	// does no harm. It counts size bytes of the file. ErrFenced when it is not
 	// receiving, or n skips one.
 	AddImportChunk(ctx context.Context, id ClaimID, n, size int64, chunk []byte) error
-	// SealImport completes the file of i, which CreateImport gave. If the tenant has another import of the same
-	// fingerprint, source, format and options that was not cancelled and did not
-	// fail, this one is removed and that one is given; otherwise it is queued.
+	// SealImport completes the file of i, which CreateImport gave. If the tenant
+	// has another import of the same fingerprint, source, format and options that
+	// was not cancelled and did not fail, this one is removed and that one is given;
+	// otherwise it is queued.
 	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
 	// that was sealed or removed, gives what the first gave.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)

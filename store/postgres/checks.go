@@ -95,6 +95,9 @@ func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after strin
 // row, also by an update; an update never waits for an insert, which it does
 // not see. A row that somebody keeps locked ends the call with Retry.
 func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
+	if len(rows) == 0 {
+		return []bool{}, nil
+	}
 	sorted, distinct := store.SortCheckRows(rows)
 	if !distinct {
 		return nil, bug("a check row is swapped twice in one call")
@@ -113,9 +116,6 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 	b.Queue(sqlCheckPatience)
 	insert.queue(b, sqlInsertChecks, swapped)
 	update.queue(b, sqlSwapChecks, swapped)
-	if len(rows) == 0 {
-		return swapped, nil
-	}
 	queueCommit(b)
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
