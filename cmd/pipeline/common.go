@@ -81,6 +81,11 @@ func (a *app) withStore(ctx context.Context, f func(s store.Operator) error) err
 	if err != nil {
 		return err
 	}
+	return a.withStoreOf(ctx, c, f)
+}
+
+// withStoreOf is withStore for a command that has loaded the configuration.
+func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s store.Operator) error) error {
 	// Opening would make the file, which is no work for a command that looks.
 	if file := c.Store.SQLite; file != nil {
 		if _, err := os.Stat(file.Path); errors.Is(err, fs.ErrNotExist) {

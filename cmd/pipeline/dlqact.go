@@ -256,7 +256,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 }
 
 func (a *app) dlqEditCommand() *cobra.Command {
-	var file, why string
+	var file, reason string
 	c := &cobra.Command{
 		Use:   "edit ID",
 		Short: "Correct the payload of a dead letter, before it is replayed",
@@ -278,7 +278,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStore(ctx, func(s store.Operator) error {
+			return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
 				env := &operate.Env{Store: s, Actor: pipeline.Actor()}
 				l, err := env.Editable(ctx, id)
 				if err != nil {
@@ -291,7 +291,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 				}
 				changed := !bytes.Equal(payload, l.Payload)
 				if changed {
-					if err := env.EditLetter(ctx, id, payload, limit, why); err != nil {
+					if err := env.EditLetter(ctx, id, payload, limit, reason); err != nil {
 						return err
 					}
 				}
@@ -311,7 +311,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 		},
 	}
 	c.Flags().StringVarP(&file, "file", "f", "", "file with the new payload; - reads standard input")
-	c.Flags().StringVar(&why, "reason", "", "why, for the audit")
+	c.Flags().StringVar(&reason, "reason", "", "why, for the audit")
 	_ = c.MarkFlagFilename("file")
 	return a.needConfig(c)
 }

@@ -104,7 +104,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 
 // mustBeActive fails with pipeline.ErrNotActive when another configuration is.
 func (a *app) mustBeActive(ctx context.Context, cfg *config.Config) error {
-	return a.withStore(ctx, func(s store.Operator) error {
+	return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
 		active, err := s.Active(ctx)
 		if errors.Is(err, store.ErrNotFound) {
 			return pipeline.ErrNothingRan

@@ -121,7 +121,7 @@ func (a *app) importFile(ctx context.Context, f *importFlags, path string) error
 	if err := a.mustBeActive(ctx, cfg); err != nil {
 		return err
 	}
-	return a.withStore(ctx, func(s store.Operator) error {
+	return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
 		i, fresh, err := a.receiveFile(ctx, s, file, in)
 		if err != nil {
 			return err

@@ -77,7 +77,7 @@ func (a *app) noise(ctx context.Context, chosen []string, top int) error {
 		}
 		views = append(views, view)
 	}
-	return a.withStore(ctx, func(s store.Operator) error {
+	return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
 		reports, err := s.ListReports(ctx, pipeline.NoiseKind)
 		if err != nil {
 			return err

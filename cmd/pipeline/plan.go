@@ -47,7 +47,7 @@ func (a *app) planCommand() *cobra.Command {
 				}
 			}
 			var effect *plan.Effect
-			err = a.withStore(cmd.Context(), func(s store.Operator) error {
+			err = a.withStoreOf(cmd.Context(), candidate, func(s store.Operator) error {
 				var stop func()
 				in.Store = s
 				in.Progress, stop = a.progressOf()

@@ -213,12 +213,12 @@ func (a *app) reconcileService(ctx context.Context, env *operate.Env, name strin
 	if err != nil {
 		return r, err
 	}
-	why := "reconcile"
+	reason := "reconcile"
 	if f.reason != "" {
-		why += ": " + f.reason
+		reason += ": " + f.reason
 	}
 	result, err := env.Run(ctx, operate.Task{
-		Kind: operate.Replay, Select: operate.Selection{List: list}, Services: []string{name}, Force: true, Rate: rate, Reason: why,
+		Kind: operate.Replay, Select: operate.Selection{List: list}, Services: []string{name}, Force: true, Rate: rate, Reason: reason,
 	})
 	r.Sent, r.Job = result.Entities, result.Job
 	if err != nil {

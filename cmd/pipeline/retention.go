@@ -37,11 +37,11 @@ func (a *app) retentionCommand() *cobra.Command {
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			return a.withStore(ctx, func(s store.Operator) error {
-				c, err := a.load()
-				if err != nil {
-					return err
-				}
+			c, err := a.load()
+			if err != nil {
+				return err
+			}
+			return a.withStoreOf(ctx, c, func(s store.Operator) error {
 				stats, err := s.LedgerStats(ctx)
 				if err != nil {
 					return err
