@@ -208,12 +208,7 @@ func (s *Sink) message(c *change.Change) *message.Message {
 	msg.Metadata[VersionHeader] = strconv.FormatUint(uint64(c.Version), 10)
 	msg.Metadata[KeyHeader] = c.Key
 	msg.Metadata[OpHeader] = string(c.Op)
-	if t := c.Trace; t != nil {
-		msg.Metadata[change.TraceParentHeader] = t.Parent
-		if t.State != "" {
-			msg.Metadata[change.TraceStateHeader] = t.State
-		}
-	}
+	c.Trace.AddTo(msg.Metadata)
 	if s.opts.Tombstones && c.Op == change.Retract {
 		msg.Metadata[transport.NullMetadata] = "1"
 		return msg
