@@ -240,7 +240,7 @@ var decideTests = []test{
 	{"I3 of decisions about one claim at the same time one has the effect", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		id := f.claim("k")
-		assert.EqualValues(t, 1, f.winners(func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool)) {
+		assert.Equal(t, 1, f.winners(func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool)) {
 			return store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, bool) {
 				if loaded.Decided != nil {
 					return store.Outcome{}, false

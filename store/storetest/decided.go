@@ -100,7 +100,7 @@ var decidedTests = []ledgerTest{
 		// events with other content stand in other partitions.
 		revision := f.revision()
 		key := store.DigestKey("acme", "k")
-		assert.EqualValues(t, 1, f.winners(func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool)) {
+		assert.Equal(t, 1, f.winners(func(i int) (store.Decision, func(store.Loaded) (store.Outcome, bool)) {
 			id := claimAt(time.Now(), byte(i))
 			return store.Decision{Revision: revision, Claims: []store.ClaimID{id}, Keys: []store.KeyDigest{key}}, func(loaded store.Loaded) (store.Outcome, bool) {
 				c, won := store.Decided{ID: id, Version: version(int64(i))}, loaded.Uses == nil
