@@ -160,7 +160,7 @@ func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Req
 	if key != "" {
 		one.key = requestKey(key)
 	}
-	if err := h.take(ctx, tenant, s, []*row{one}); err != nil {
+	if err := h.take(ctx, tenant, s, []*row{one}, false); err != nil {
 		ledgerFailed(w)
 		return
 	}
@@ -246,6 +246,11 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if whole != nil {
 			h.abandon(ctx, tenant, []store.ClaimID{whole.ID})
 		}
+		if held := (*busyError)(nil); errors.As(err, &held) {
+			h.metrics.count(s.Name, Busy)
+			busy(w, held.wait)
+			return
+		}
 		if lost := (*lostError)(nil); errors.As(err, &lost) {
 			unavailable(w, "%d of %d events are not known to be durable (%v); those that are count as duplicates then", lost.rows, len(rows), lost.first)
 			return
@@ -254,6 +259,9 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		return
 	}
 	crash.At(crash.FrontCompleted, s.Name)
+	if wait := busiest(rows); wait > 0 {
+		frontdoor.RetryAfter(w, wait)
+	}
 	send(w, answer, false)
 }
 
@@ -266,15 +274,15 @@ type lostError struct {
 func (e *lostError) Error() string { return "events are not known to be durable" }
 
 // answer takes the rows and gives the answer to the batch; it is stored under
-// the claim of the whole request, if there is one and every row's result is final.
+// the claim of the whole request, if there is one: it is final then, since no
+// row is busy.
 func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*row, whole *store.Claimed) (store.Response, error) {
-	if err := h.take(ctx, tenant, s, rows); err != nil {
+	if err := h.take(ctx, tenant, s, rows, whole != nil); err != nil {
 		return store.Response{}, err
 	}
 	a := store.Response{Status: http.StatusAccepted}
 	results := Results{Rows: make([]Result, len(rows))}
 	lost := &lostError{}
-	final := true
 	for i, r := range rows {
 		results.Rows[i] = r.result
 		if r.lost != nil {
@@ -284,9 +292,6 @@ func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*
 		}
 		switch r.result.Status {
 		case Accepted, Duplicate, Skipped:
-		case Busy:
-			final = false
-			fallthrough
 		default:
 			a.Status = http.StatusMultiStatus
 		}
@@ -295,11 +300,7 @@ func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*
 		return store.Response{}, lost
 	}
 	a.Body = encode(results)
-	switch {
-	case whole == nil:
-	case !final:
-		h.abandon(ctx, tenant, []store.ClaimID{whole.ID})
-	default:
+	if whole != nil {
 		stored, err := h.ledger.complete(ctx, tenant, []store.Completion{{ID: whole.ID, Response: a}})
 		if err != nil {
 			return store.Response{}, err

@@ -72,14 +72,25 @@ func (r *row) refuse(err error) {
 	r.refusal = refusal
 }
 
+// busyError says that rows wait for another request that has their keys.
+type busyError struct{ wait time.Duration }
+
+func (*busyError) Error() string { return "a key is busy" }
+
 // take claims the keys of rows, appends what is theirs to do, and completes the
-// claims. Every row has a result then, or says why it is lost. An error is one
-// of the ledger: no row has a result that counts.
-func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*row) error {
+// claims. Every row has a result then, or says why it is lost. With whole, a row
+// whose key is busy gives a *busyError, and nothing is appended. Any other error
+// is one of the ledger: no row has a result that counts.
+func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*row, whole bool) error {
 	if err := h.begin(ctx, tenant, rows); err != nil {
 		h.abandon(ctx, tenant, claims(rows))
 		return err
 	}
+	if wait := busiest(rows); wait > 0 && whole {
+		h.abandon(ctx, tenant, claims(rows))
+		return &busyError{wait}
+	}
+	h.abandon(ctx, tenant, holdBack(rows))
 	crash.At(crash.FrontBegun, s.Name)
 	var todo []*row
 	var messages []*message.Message
@@ -153,6 +164,38 @@ func (r *row) found(c store.Claimed) {
 		r.result.Status, r.result.Reason = Conflicting, "the key stands for another event"
 		r.result.Fingerprint, r.result.Stored = hex.EncodeToString(given[:]), hex.EncodeToString(c.Fingerprint[:])
 	}
+}
+
+// busiest is how long the last of the rows' busy keys may stay so; 0 when none is.
+func busiest(rows []*row) (wait time.Duration) {
+	for _, r := range rows {
+		if r.result.Status == Busy {
+			wait = max(wait, r.claimed.Wait, time.Nanosecond)
+		}
+	}
+	return wait
+}
+
+// holdBack makes busy what stands behind a busy row of its entity, which would
+// overtake it. It gives the claims that this frees.
+func holdBack(rows []*row) (freed []store.ClaimID) {
+	held := map[string]time.Duration{} // by entity: the wait for its busy row
+	for _, r := range rows {
+		switch {
+		case r.event == nil || r.first != nil:
+		case r.result.Status == Busy:
+			held[r.event.Entity()] = r.claimed.Wait
+		case r.result.Status == "":
+			wait, behind := held[r.event.Entity()]
+			if !behind {
+				continue
+			}
+			freed = append(freed, claims([]*row{r})...)
+			r.claimed = store.Claimed{Wait: wait}
+			r.result.ID, r.result.Status, r.result.Reason = "", Busy, "an earlier row of its entity is busy"
+		}
+	}
+	return freed
 }
 
 // follow gives a row what its first one got.
