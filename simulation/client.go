@@ -160,6 +160,11 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 			if rules.ForgetsClaims {
 				out.Claims = nil
 			}
+			if rules.ForgetsKeys {
+				for i := range out.Claims {
+					out.Claims[i].Use = store.Use{}
+				}
+			}
 			if rules.SplitDecision && lane.chance(0.05) {
 				outbox, out = len(out.Outbox), store.Outcome{}
 			}

@@ -27,7 +27,10 @@
 //     time out with and without effect, refuse changes and pause.
 //   - the gate is shared, small and fails.
 //   - requests come under claims. Each is one event, put into the inbox by one to
-//     three attempts, late or not: it must have one effect.
+//     three attempts, late or not: it must have one effect. In every fourth
+//     schedule the ledger forgets some of their keys and makes another claim: the
+//     key must have one effect, other content becomes a dead letter, and after the
+//     time that keys are kept it is new.
 //
 // Processes die before or after any effect, at once: what they had not sent is
 // never done, and of what was on its way some arrives after their death. They
@@ -89,6 +92,7 @@
 //	the gate marks before the effect                     115    78   0.27
 //	the watermark moves without the decision             378   103   0.68
 //	releases are lost                                    403   152   0.49
-//	claims that had their effect are forgotten           528   128   0.76
+//	claims that had their effect are forgotten           528   189   0.51
+//	keys of these claims are forgotten                     -    58      -
 //	confirmations are lost                               153    57   0.50
 package simulation

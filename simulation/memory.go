@@ -33,7 +33,7 @@ func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
 		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{}, rows: map[store.Key]store.Row{},
 		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
-		decided: map[store.ClaimID]change.Version{},
+		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
 	}}
 }
 
@@ -53,7 +53,8 @@ type state struct {
 	audits    []store.Audit    // ascending id
 	auditID   int64
 	positions map[[2]string]store.SourcePosition
-	decided   map[store.ClaimID]change.Version
+	decided   map[store.ClaimID]store.Decided
+	uses      map[store.KeyDigest]store.ClaimID // which of decided has the key
 }
 
 type mark struct {
@@ -66,7 +67,7 @@ func (s state) clone() state {
 	s.letters, s.audits = slices.Clone(s.letters), slices.Clone(s.audits)
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.rows, s.keys, s.positions = maps.Clone(s.rows), maps.Clone(s.keys), maps.Clone(s.positions)
-	s.decided = maps.Clone(s.decided)
+	s.decided, s.uses = maps.Clone(s.decided), maps.Clone(s.uses)
 	return s
 }
 
@@ -266,7 +267,8 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 			entities[i] = s.entities[id]
 			entities[i].ID = id
 		}
-		out, err := decide(store.Loaded{Entities: entities, Decided: s.decidedOf(d.Claims)}, func(keys []store.Key) ([]store.Row, error) {
+		loaded := s.loaded(d, entities)
+		out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
 			if err := ctx.Err(); err != nil {
 				return nil, err
 			}
@@ -278,27 +280,13 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := s.valid(d, out); err != nil {
+		if err := s.valid(d, out, loaded); err != nil {
 			return err
 		}
 		ids = s.commit(d, out)
 		return nil
 	})
 	return ids, err
-}
-
-// decidedOf gives those of claims that had their effect.
-func (s *state) decidedOf(claims []store.ClaimID) map[store.ClaimID]change.Version {
-	var decided map[store.ClaimID]change.Version
-	for _, id := range claims {
-		if v, ok := s.decided[id]; ok {
-			if decided == nil {
-				decided = map[store.ClaimID]change.Version{}
-			}
-			decided[id] = v
-		}
-	}
-	return decided
 }
 
 // check compares watermarks.
@@ -312,7 +300,7 @@ func (s *state) check(moves []store.Move) error {
 }
 
 // valid says why out cannot be written.
-func (s *state) valid(d store.Decision, out store.Outcome) error {
+func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) error {
 	for _, e := range out.Entities {
 		if err := holdable(e.ID); err != nil {
 			return err
@@ -335,13 +323,8 @@ func (s *state) valid(d store.Decision, out store.Outcome) error {
 			return store.ErrFenced
 		}
 	}
-	if _, distinct := store.SortDecided(out.Claims); !distinct {
-		return bug("memory: a claim has its effect twice in one transaction")
-	}
-	for _, c := range out.Claims {
-		if _, twice := s.decided[c.ID]; twice {
-			return store.ErrFenced
-		}
+	if err := s.validClaims(out.Claims, loaded.Uses); err != nil {
+		return err
 	}
 	for _, o := range out.Outbox {
 		if !slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == o.Partition }) {
@@ -383,9 +366,7 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	s.drop(d.Moves, d.Published)
 	s.addLetters(out.Letters)
 	s.settle(out.Settled)
-	for _, c := range out.Claims {
-		s.decided[c.ID] = c.Version
-	}
+	s.putClaims(out.Claims)
 	for _, a := range out.Audit {
 		s.auditID++
 		a.ID, a.Time, a.Detail = s.auditID, now(), bytes.Clone(a.Detail)

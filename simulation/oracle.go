@@ -159,7 +159,8 @@ func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 	entities := map[string]*truth{}
 	var events []model.Event
 	releases := 0
-	claims := map[string]bool{}
+	claims, keys := map[string]bool{}, map[string]use{}
+	w.dead = map[place]bool{}
 	for p, part := range w.inbox.parts {
 		for offset, rec := range part {
 			r := records[p][offset]
@@ -183,6 +184,19 @@ func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 					continue // the same request once more
 				}
 				claims[claim] = true
+				if u := r.Event.Use; u != nil {
+					mine := use{content: string(u.Content), made: madeAt(claim)}
+					had, known := keys[string(u.Key)]
+					if known && abs(mine.made-had.made) < u.Keep {
+						if mine.content != had.content {
+							w.dead[place{r.Entity, e.version}] = true
+						}
+						continue // the same key once more
+					}
+					if !known || mine.made > had.made {
+						keys[string(u.Key)] = mine
+					}
+				}
 			}
 			if err := t.apply(e, w.plan.Services); err != nil {
 				return nil, err
@@ -211,6 +225,23 @@ func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 	}
 	return want, nil
 }
+
+// use is the claim that a key has, and what for.
+type use struct {
+	content string
+	made    int64 // Unix time in ms
+}
+
+// madeAt reads when a UUID of version 7 was made, in ms.
+func madeAt(claim string) int64 {
+	ms, err := strconv.ParseInt(strings.ReplaceAll(claim, "-", "")[:12], 16, 64)
+	if err != nil {
+		panic(err) // it is one of post's
+	}
+	return ms
+}
+
+func abs(n int64) int64 { return max(n, -n) }
 
 func header(e entry, key string) []byte {
 	for _, h := range e.Headers {
@@ -361,9 +392,10 @@ func (w *world) buried() error {
 }
 
 // released checks that no delivery became a dead letter before its release was
-// in the inbox, and that nothing else became one.
+// in the inbox, that decide made those that it must, and that nothing else became
+// one.
 func (w *world) released(records [][]inbox.Record) error {
-	if len(w.mem.state.letters) == 0 {
+	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 {
 		return nil
 	}
 	releases := map[string]map[place]bool{} // by service
@@ -379,13 +411,24 @@ func (w *world) released(records [][]inbox.Record) error {
 			}
 		}
 	}
+	dead := maps.Clone(w.dead)
 	for _, l := range w.mem.state.letters {
+		if at := (place{l.Entity, uint64(l.Version)}); l.Code == "key_conflict" && dead[at] {
+			delete(dead, at)
+			continue
+		}
 		if l.Stage != store.StageDeliver {
 			return fmt.Errorf("a dead letter of %s: %s: %s", l.Stage, l.Code, l.Reason)
 		}
 		if !releases[l.Service][place{l.Entity, uint64(l.Version)}] {
 			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a release", l.Service, l.Entity, l.Version)
 		}
+	}
+	for at := range dead {
+		if w.restore {
+			break // the store may have forgotten it, and nothing came that would show this
+		}
+		return fmt.Errorf("entity %s: version %d has another content under a used key and is no dead letter", at.entity, at.version)
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package simulation
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
 	"sync"
@@ -9,25 +10,23 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
+
+// keep is for how long the front door knows a key.
+const keep = 24 * time.Hour
 
 // post is the front door, as far as decide sees it: requests under claims,
 // whose attempts append their event to the inbox and are cut off before they
 // can say so, so that the next attempt appends it once more; and those that
-// were given up come to it late.
+// were given up come to it late. In every fourth schedule the ledger may forget
+// a key, as one does that is restored, and claim it again.
 func (w *world) post() {
-	d := w.dice("requests")
+	d, again := w.dice("requests"), w.dice("keys")
 	var attempts sync.WaitGroup
 	defer attempts.Wait()
-	for i := range w.setup.requests {
-		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
-		entity := fmt.Sprint("B-", d.n(w.setup.entities))
-		event := &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: d.claim().String(),
-			Payload: fmt.Appendf(nil, `{"id":%q,"origin":"EC","ripeness_level":%d,"request":%d}`, entity, 1+d.n(3), i)}
-		if d.chance(0.1) {
-			event.Op, event.Payload = inbox.Delete, nil
-		}
+	send := func(d *dice, entity string, event *inbox.Event) {
 		key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Event: event})
 		if err != nil {
 			panic(err) // it keeps the rules of the inbox
@@ -44,13 +43,47 @@ func (w *world) post() {
 			})
 		}
 	}
+	for i := range w.setup.requests {
+		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
+		entity := fmt.Sprint("B-", d.n(w.setup.entities))
+		key := store.DigestKey("", fmt.Sprint(i))
+		request := func(id uuid.UUID, level int) *inbox.Event {
+			e := &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: id.String(),
+				Payload: fmt.Appendf(nil, `{"id":%q,"origin":"EC","ripeness_level":%d,"request":%d}`, entity, level, i)}
+			content := sha256.Sum256(e.Payload)
+			e.Use = &inbox.Use{Key: key[:], Content: content[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
+			return e
+		}
+		id, level := d.claim(0), 1+d.n(3)
+		event := request(id, level)
+		if d.chance(0.1) {
+			event.Op, event.Payload = inbox.Delete, nil
+		}
+		send(d, entity, event)
+		if w.seed%compared != 0 || !again.chance(0.6) {
+			continue
+		}
+		w.count("key forgotten")
+		second := *event
+		second.Claim = again.claim(0).String()
+		switch again.n(4) {
+		case 0: // something else
+			second = *request(again.claim(0), 4+again.n(3))
+		case 1: // the key is new again, whatever comes under it
+			second = *request(again.claim(keep), 4+again.n(3))
+		}
+		send(again, entity, &second)
+	}
 }
 
-// claim gives a UUIDv7 of this schedule.
-func (d *dice) claim() uuid.UUID {
+// claim gives a UUIDv7 of this schedule, made so much later than now.
+func (d *dice) claim(later time.Duration) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], d.draw())
 	binary.BigEndian.PutUint64(id[8:], d.draw())
-	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80 // version 7, variant 10
+	made := uint64(time.Now().Add(later).UnixMilli()) //nolint:gosec // after 1970
+	id[0], id[1] = byte(made>>40), byte(made>>32)
+	binary.BigEndian.PutUint32(id[2:6], uint32(made)) //nolint:gosec // the lower half
+	id[6], id[8] = id[6]&0x0f|0x70, id[8]&0x3f|0x80   // version 7, variant 10
 	return id
 }

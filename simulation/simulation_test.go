@@ -184,7 +184,7 @@ func all(t *testing.T) {
 	}
 	// A simulation in which nothing goes wrong proves nothing.
 	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
-		"posted again", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "confirm done, answer lost",
+		"posted again", "key forgotten", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "confirm done, answer lost",
 		"append lost", "append cut off", "append done, answer lost", "gate fails",
 		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "add letters fails"} {
 		assert.Positive(t, whole.Total[name], name)
@@ -245,6 +245,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"the watermark moves without the decision", Rules{SplitDecision: true}},
 		{"releases are lost", Rules{ForgetsReleases: true}},
 		{"claims that had their effect are forgotten", Rules{ForgetsClaims: true}},
+		{"keys of claims that had their effect are forgotten", Rules{ForgetsKeys: true}},
 		{"confirmations are lost", Rules{LostConfirms: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

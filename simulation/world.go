@@ -40,6 +40,7 @@ type Rules struct {
 	ForgetsReleases bool // release records get lost on their way to the inbox
 	LostConfirms    bool // confirmations are acknowledged and not written
 	ForgetsClaims   bool // which claims had their effect is not stored
+	ForgetsKeys     bool // which keys these claims were made for is not stored
 }
 
 // Report says what a schedule was and what it found.
@@ -209,8 +210,9 @@ type world struct {
 	faults  map[string]int
 	trace   uint64
 	lines   []string
-	restore bool // a restore happened
-	over    bool // no more processes
+	restore bool           // a restore happened
+	dead    map[place]bool // records that decide must have made dead letters
+	over    bool           // no more processes
 }
 
 // setup is what a seed draws at first.
