@@ -44,10 +44,11 @@ func (pr *Process) Address(listener string) string {
 	pr.T.Helper()
 	var found []string
 	Eventually(pr.T, "the "+listener+" listener", func() error {
+		ended := pr.Ended() // before the log: the last lines come before the end
 		if found = addressOf[listener].FindStringSubmatch(pr.Log.String()); found != nil {
 			return nil
 		}
-		require.False(pr.T, pr.Ended(), "the process ended: %s", Tail(pr.Log.String(), 60))
+		require.False(pr.T, ended, "the process ended: %s", Tail(pr.Log.String(), 60))
 		return fmt.Errorf("it does not listen yet")
 	})
 	return found[1]
@@ -56,12 +57,21 @@ func (pr *Process) Address(listener string) string {
 // Says waits for a line of the log.
 func (pr *Process) Says(text string) {
 	pr.T.Helper()
+	pr.SaysTimes(text, 1)
+}
+
+// SaysTimes waits until so many lines of the log, or more, have a text: for what
+// the process says once for each of several causes.
+func (pr *Process) SaysTimes(text string, times int) {
+	pr.T.Helper()
 	Eventually(pr.T, "a line of the log", func() error {
-		if strings.Contains(pr.Log.String(), text) {
+		ended := pr.Ended() // before the log: the last lines come before the end
+		said := strings.Count(pr.Log.String(), text)
+		if said >= times {
 			return nil
 		}
-		require.False(pr.T, pr.Ended(), "the process ended: %s", Tail(pr.Log.String(), 60))
-		return fmt.Errorf("no %q", text)
+		require.False(pr.T, ended, "the process ended: %s", Tail(pr.Log.String(), 60))
+		return fmt.Errorf("%q was said %d times, want %d", text, said, times)
 	})
 }
 

@@ -15,8 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Patience bounds every wait; a machine that is busy with other tests needs it.
-const Patience = 60 * time.Second
+// Patience bounds every wait. It decides nothing but when a test gives up: a
+// machine that is busy with other tests may be many times slower than a free one.
+const Patience = 3 * time.Minute
 
 // Poll is how often a condition is looked at.
 const Poll = 20 * time.Millisecond
@@ -43,6 +44,15 @@ func (p Project) Path(name string) string { return filepath.Join(p.Dir, name) }
 func (p Project) Write(name, text string) {
 	require.NoError(p.T, os.MkdirAll(filepath.Dir(p.Path(name)), 0o755))
 	require.NoError(p.T, os.WriteFile(p.Path(name), []byte(text), 0o644))
+}
+
+// Replace puts a new text in the place of a file in one step, for files that a
+// running process looks at by itself: it sees the old text or the new one, and
+// never a part.
+func (p Project) Replace(name, text string) {
+	p.T.Helper()
+	p.Write(name+".new", text)
+	require.NoError(p.T, os.Rename(p.Path(name+".new"), p.Path(name)))
 }
 
 // Append appends to a file of the project.

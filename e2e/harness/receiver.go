@@ -40,7 +40,7 @@ type Receiver struct {
 func NewReceiver(t testing.TB) *Receiver {
 	hook, err := standardwebhooks.NewWebhook(WebhookSecret)
 	require.NoError(t, err)
-	r := &Receiver{T: t, Address: "127.0.0.1:0", Hook: hook, Release: make(chan struct{}), News: make(chan struct{}, 1)}
+	r := &Receiver{T: t, Address: FreeAddress(t), Hook: hook, Release: make(chan struct{}), News: make(chan struct{}, 1)}
 	r.Up()
 	t.Cleanup(func() {
 		close(r.Release)
@@ -49,11 +49,10 @@ func NewReceiver(t testing.TB) *Receiver {
 	return r
 }
 
-// Up listens, at the same address as before.
+// Up listens, at the same address as before: nobody else is given it meanwhile.
 func (r *Receiver) Up() {
 	l, err := net.Listen("tcp", r.Address)
 	require.NoError(r.T, err)
-	r.Address = l.Addr().String()
 	r.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
 	r.Server.Start()
 }
