@@ -53,11 +53,15 @@ const firstPiece = 16 << 10
 // single digits becomes many times its size. To be called once.
 func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (body []byte, ok bool) {
 	q := requestOf(r)
-	ctx, cancel := context.WithTimeout(r.Context(), q.server.opt.Timeout)
+	deadline := time.Now().Add(q.server.opt.Timeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
 	defer cancel()
 	if body, ok = q.read(ctx, w, r, limit); !ok {
 		return nil, false
 	}
+	// The request is whole: from here on its client may hang up, see Work.
+	whole, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
+	defer cancel()
 	values, room := rows.room(body)
 	if most := q.server.opt.mostValues(); values > most {
 		problem.Write(w, problem.Problem{
@@ -65,7 +69,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (b
 		})
 		return nil, false
 	}
-	if !q.expand(ctx, room) {
+	if !q.expand(whole, room) {
 		Unavailable(w, time.Second, "too many requests are in hand")
 		return nil, false
 	}
