@@ -61,6 +61,11 @@ func (t *together[In, Out]) call(ctx context.Context, tenant string, in []In) ([
 	case <-c.done:
 		return c.out, c.err
 	case <-ctx.Done():
+	}
+	select {
+	case <-c.done: // both at the same time: what was found is known, and can be given back
+		return c.out, c.err
+	default:
 		return nil, context.Cause(ctx)
 	}
 }
