@@ -2,6 +2,7 @@ package frontdoor_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -10,74 +11,78 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/frontdoor"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/stretchr/testify/require"
 )
 
 // A token that sends too much is told when to come again; the others are served.
 func TestRate(t *testing.T) {
-	s, _ := newServer(t, frontdoor.Options{Rate: 1})
-	send := func(token string) *httptest.ResponseRecorder {
-		return ask(s, "POST", "/v1/sources/orders/events", token, "{}")
-	}
-	require.Equal(t, 200, send("alice").Code)
-	require.Equal(t, 200, send("alice").Code, "those of two seconds may come at once")
-	refused := 0
-	for range 3 { // one per second is let in, if the machine is that slow
-		if w := send("alice"); w.Code == 429 {
-			refused++
-			after, err := strconv.Atoi(w.Header().Get("Retry-After"))
-			require.NoError(t, err)
-			require.Positive(t, after)
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := newServer(t, frontdoor.Options{Rate: 1})
+		send := func(token string) *httptest.ResponseRecorder {
+			return ask(s, "POST", "/v1/sources/orders/events", token, "{}")
 		}
-	}
-	require.Positive(t, refused)
-	require.Equal(t, 200, ask(s, "POST", "/v1/services/x/check", "bob", "{}").Code)
-	for range 10 {
-		require.Equal(t, 401, send("mallory").Code, "who is not known has no rate to use up")
-	}
+		require.Equal(t, 200, send("alice").Code)
+		require.Equal(t, 200, send("alice").Code, "those of two seconds may come at once")
+		for range 3 { // what is refused does not count
+			w := send("alice")
+			require.Equal(t, 429, w.Code)
+			require.Equal(t, "1", w.Header().Get("Retry-After"))
+		}
+		require.Equal(t, 200, ask(s, "POST", "/v1/services/x/check", "bob", "{}").Code)
+		for range 10 {
+			require.Equal(t, 401, send("mallory").Code, "who is not known has no rate to use up")
+		}
+		require.True(t, pause.For(t.Context(), time.Second))
+		require.Equal(t, 200, send("alice").Code)
+		require.Equal(t, 429, send("alice").Code)
+	})
 }
 
 // The bodies of one token fill its share of the memory, not the server's.
 func TestBodiesAreBounded(t *testing.T) {
-	const largest = 64 << 10
-	s := frontdoor.New(frontdoor.Options{
-		Access: callers, MaxBody: largest, Timeout: 2 * time.Second, // to wait for room
-		Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
-	})
-	held, release := make(chan int, 100), make(chan struct{})
-	s.Handle("POST /hold", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
-		body, ok := frontdoor.ReadBody(w, r, 0, frontdoor.Rows{})
-		if !ok {
-			return
+	synctest.Test(t, func(t *testing.T) {
+		const largest = 64 << 10
+		s := frontdoor.New(frontdoor.Options{
+			Access: callers, MaxBody: largest, Timeout: 2 * time.Second, // of the bubble, to wait for room
+			Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		})
+		held, release := make(chan int, 100), make(chan struct{})
+		s.Handle("POST /hold", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
+			body, ok := frontdoor.ReadBody(w, r, 0, frontdoor.Rows{})
+			if !ok {
+				return
+			}
+			held <- len(body)
+			<-release
+		})
+		body := strings.Repeat("x", largest)
+		answers := make(chan int, 100)
+		post := func(token string) {
+			go func() { answers <- ask(s, "POST", "/hold", token, body).Code }()
 		}
-		held <- len(body)
-		<-release
-	})
-	body := strings.Repeat("x", largest)
-	answers := make(chan int, 100)
-	post := func(token string) {
-		go func() { answers <- ask(s, "POST", "/hold", token, body).Code }()
-	}
-	// A quarter of sixteen largest bodies; each needs a byte more, to see its end.
-	for range 3 {
+		// A quarter of sixteen largest bodies; each needs a byte more, to see its end.
+		for range 3 {
+			post("alice")
+			require.Equal(t, largest, <-held)
+		}
 		post("alice")
-		require.Equal(t, largest, <-held)
-	}
-	post("alice")
-	require.Equal(t, 503, <-answers)
-	post("bob")
-	require.Equal(t, largest, <-held, "another token has its own share")
-	close(release)
-	for range 4 {
-		require.Equal(t, 200, <-answers)
-	}
-	require.Equal(t, 200, ask(s, "POST", "/hold", "alice", body).Code, "room comes back")
-	<-held
+		require.Equal(t, 503, <-answers)
+		post("bob")
+		require.Equal(t, largest, <-held, "another token has its own share")
+		close(release)
+		for range 4 {
+			require.Equal(t, 200, <-answers)
+		}
+		require.Equal(t, 200, ask(s, "POST", "/hold", "alice", body).Code, "room comes back")
+		<-held
+	})
 }
 
 // The uploads of one token, which may take days each, do not keep others from theirs.
@@ -143,6 +148,32 @@ func TestReadBody(t *testing.T) {
 	w := httptest.NewRecorder()
 	s.ServeHTTP(w, r)
 	require.Equal(t, 415, w.Code)
+}
+
+// whole is a body whose client hangs up as soon as it has sent all of it.
+type whole struct {
+	io.Reader
+	hangUp func()
+}
+
+func (b whole) Read(p []byte) (n int, err error) {
+	if n, err = b.Reader.Read(p); errors.Is(err, io.EOF) {
+		b.hangUp()
+	}
+	return n, err
+}
+
+// A body that came whole is taken, though nobody waits for the answer any more.
+func TestBodyOfAClientThatHangsUp(t *testing.T) {
+	s, _ := newServer(t, frontdoor.Options{})
+	connected, hangUp := context.WithCancel(t.Context())
+	r := httptest.NewRequestWithContext(connected, http.MethodPost, "/v1/sources/orders/events", whole{strings.NewReader("{}"), hangUp})
+	r.Header.Set("Authorization", "Bearer alice")
+	w := httptest.NewRecorder()
+	s.ServeHTTP(w, r)
+	require.ErrorIs(t, connected.Err(), context.Canceled)
+	require.Equal(t, 200, w.Code, w.Body)
+	require.Equal(t, "{}", w.Body.String())
 }
 
 // The effect of a request goes on when its client hangs up, and ends with the

@@ -10,13 +10,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// unhurried limits no client that a test does not mean to be slow, however busy
+// the machine is.
+var unhurried = frontdoor.Limits{
+	Header: bound, Read: bound, Idle: bound, HeaderBytes: frontdoor.DefaultLimits.HeaderBytes, Connections: frontdoor.DefaultLimits.Connections,
+}
+
 // listen serves h on a loopback address until the test ends; then no request
 // may be left.
 func listen(t *testing.T, o frontdoor.ListenOptions, h http.Handler) (address string) {
 	t.Helper()
 	o.Name, o.Address, o.Logger = "test", "127.0.0.1:0", slog.New(slog.DiscardHandler)
 	if o.Limits == (frontdoor.Limits{}) {
-		o.Limits = frontdoor.DefaultLimits
+		o.Limits = unhurried
 	}
 	l, err := frontdoor.Listen(o, h)
 	require.NoError(t, err)
