@@ -31,6 +31,9 @@ func TestMain(m *testing.M) {
 
 const service = "acme/all@out"
 
+// patience bounds every wait.
+const patience = 60 * time.Second
+
 // sink keeps what it was given and answers as told.
 type sink struct {
 	traits sinks.Traits
@@ -259,7 +262,7 @@ func (f *fixture) done(results []<-chan error) {
 		select {
 		case err := <-r:
 			require.NoError(f.t, err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			require.FailNow(f.t, "a change was not delivered")
 		}
 	}
@@ -422,8 +425,8 @@ func TestPauseAndGoOn(t *testing.T) {
 	f := newFixture(t, state)
 	f.sink.answer(func([]change.Change) error { return refuse(sinks.Pause, false) })
 	results := f.hand(f.change("X", 1))
-	require.Eventually(t, func() bool { return f.d.State() == deliver.StatePaused }, 10*time.Second, time.Millisecond)
-	require.Eventually(t, func() bool { return len(f.sink.attempts()) > 5 }, 10*time.Second, time.Millisecond, "it is probed")
+	require.Eventually(t, func() bool { return f.d.State() == deliver.StatePaused }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.sink.attempts()) > 5 }, patience, time.Millisecond, "it is probed")
 	require.EqualValues(t, 1, f.metric("weir_service_paused", ""))
 	require.Empty(t, f.letters())
 	f.sink.answer(nil)
@@ -435,7 +438,7 @@ func TestRetryLeavesOutWhatWasOvertaken(t *testing.T) {
 	f := newFixture(t, state)
 	f.sink.answer(func([]change.Change) error { return refuse(sinks.Retry, true) })
 	old := f.hand(f.change("X", 1))
-	require.Eventually(t, func() bool { return len(f.sink.attempts()) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.sink.attempts()) > 0 }, patience, time.Millisecond)
 	newer := f.change("X", 2) // decided while the first one is being tried
 	f.done(old)
 	require.Empty(t, f.sink.has())
@@ -476,7 +479,7 @@ func TestStopWhileTheSinkIsAway(t *testing.T) {
 	f := newFixture(t, state)
 	f.sink.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	results := f.hand(f.change("X", 1))
-	require.Eventually(t, func() bool { return len(f.sink.attempts()) > 0 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(f.sink.attempts()) > 0 }, patience, time.Millisecond)
 	f.stop()
 	require.Error(t, <-results[0], "it comes again")
 	require.True(t, f.sink.closed)

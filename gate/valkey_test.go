@@ -14,10 +14,13 @@ import (
 	"github.com/seed-86dfc502/weir/internal/testservers"
 )
 
+// patience bounds every wait.
+const patience = 60 * time.Second
+
 func newValkey(t testing.TB, o gate.ValkeyOptions) *gate.Valkey {
 	t.Helper()
 	if o.Timeout == 0 {
-		o.Timeout = 5 * time.Second // the machine may be busy
+		o.Timeout = patience // the machine may be busy
 	}
 	v, err := gate.NewValkey(o)
 	require.NoError(t, err)
@@ -36,7 +39,7 @@ func admin(t testing.TB, address string) valkey.Client {
 func TestValkeyConformance(t *testing.T) {
 	gatetest.Run(t, func(t testing.TB, ttl time.Duration) gate.Gate {
 		address, prefix := testservers.Valkey(t)
-		v, err := gate.NewValkey(gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix, TTL: ttl, Timeout: 5 * time.Second})
+		v, err := gate.NewValkey(gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix, TTL: ttl, Timeout: patience})
 		require.NoError(t, err)
 		return v
 	})
@@ -91,32 +94,42 @@ func TestValkeyForeignValues(t *testing.T) {
 func TestValkeyServerKilledPausedFlushed(t *testing.T) {
 	server := testservers.StartOwn(t, "valkey")
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{server.Address}, Timeout: 250 * time.Millisecond})
-	answers := func() bool { return v.Ping(t.Context()) == nil }
-	require.Eventually(t, answers, 10*time.Second, 10*time.Millisecond)
-	require.NoError(t, v.Mark(t.Context(), entries(0, 1)))
-	requireSeen(t, v, true)
+	// Its time-out is short, so a call may meet it on a busy machine: the next one is asked then.
+	seen := func() (answer bool) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			all, err := v.Seen(t.Context(), entries(0, 1))
+			answer = err == nil && all[0]
+			return err == nil
+		}, patience, 10*time.Millisecond, "the same gate goes on")
+		return answer
+	}
+	mark := func() {
+		t.Helper()
+		require.Eventually(t, func() bool { return v.Mark(t.Context(), entries(0, 1)) == nil }, patience, 10*time.Millisecond, "the same gate goes on")
+	}
+	mark()
+	require.True(t, seen())
 
 	server.Kill()
 	requireFailsSoon(t, v)
 	server.Start()
-	require.Eventually(t, answers, 10*time.Second, 10*time.Millisecond, "the same gate goes on")
-	_, err := v.Seen(t.Context(), entries(0, 1))
-	require.NoError(t, err)
+	seen()
 
 	server.Pause()
 	requireFailsSoon(t, v)
 	server.Resume()
-	require.Eventually(t, answers, 10*time.Second, 10*time.Millisecond, "the same gate goes on")
+	mark()
+	require.True(t, seen())
 
-	require.NoError(t, v.Mark(t.Context(), entries(0, 1)))
-	requireSeen(t, v, true)
 	c := admin(t, server.Address)
 	require.NoError(t, c.Do(t.Context(), c.B().Flushall().Build()).Error())
-	requireSeen(t, v, false)
+	require.False(t, seen())
 }
 
-// requireFailsSoon checks that a gate whose server is away says so within its
-// time-out and some room for a busy machine.
+// requireFailsSoon checks that a gate whose server is away says so, and does not
+// hold its callers up: with room for a busy machine, and less than the 10 s that
+// the client library would wait.
 func requireFailsSoon(t testing.TB, g gate.Gate) {
 	t.Helper()
 	for range 3 {
@@ -125,7 +138,7 @@ func requireFailsSoon(t testing.TB, g gate.Gate) {
 		require.Error(t, err)
 		require.Error(t, g.Mark(t.Context(), entries(0, 1)))
 		require.Error(t, g.Ping(t.Context()))
-		require.Less(t, time.Since(start), 3*time.Second)
+		require.Less(t, time.Since(start), 8*time.Second)
 	}
 }
 
@@ -135,7 +148,7 @@ func TestValkeyNotThereAtStart(t *testing.T) {
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{server.Address}})
 	requireFailsSoon(t, v)
 	server.Start()
-	require.Eventually(t, func() bool { return v.Ping(t.Context()) == nil }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return v.Ping(t.Context()) == nil }, patience, 10*time.Millisecond)
 }
 
 // A listener that accepts and never answers must not hold up its callers.

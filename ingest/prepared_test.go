@@ -86,7 +86,7 @@ func TestStageTakesThePreparedEvent(t *testing.T) {
 		select {
 		case err := <-done:
 			require.NoError(t, err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			require.FailNow(t, "the event was not taken in")
 		}
 	}

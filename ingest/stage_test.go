@@ -23,6 +23,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// patience bounds every wait.
+const patience = 60 * time.Second
+
 // world is everything that a stage talks to, and what happened in its order.
 type world struct {
 	t     *testing.T
@@ -163,7 +166,7 @@ func (w *world) take(values ...string) {
 		select {
 		case err := <-r:
 			require.NoError(w.t, err)
-		case <-time.After(20 * time.Second):
+		case <-time.After(patience):
 			require.FailNow(w.t, "an event was not taken in")
 		}
 	}
@@ -271,7 +274,7 @@ func TestStopWhileTheInboxIsAway(t *testing.T) {
 	w := newWorld(t)
 	w.appends = func() error { return errDown }
 	result := w.hand(event("1", "B", "1"))[0]
-	require.Eventually(t, func() bool { return len(w.story()) > 1 }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(w.story()) > 1 }, patience, time.Millisecond)
 	w.stop()
 	require.ErrorIs(t, <-result, errDown, "it is not acknowledged")
 	require.NotContains(t, w.story(), "mark 1")

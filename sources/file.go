@@ -411,8 +411,12 @@ func (w *window) track() {
 				// A line whose effect is durable may be acknowledged a moment later.
 				select {
 				case <-fl.msg.Acked():
-					acked = true
 				case <-time.After(50 * time.Millisecond):
+				}
+				select {
+				case <-fl.msg.Acked(): // also when both came
+					acked = true
+				default:
 					return
 				}
 			}

@@ -90,7 +90,7 @@ func (r *reading) next() *message.Message {
 	case m, ok := <-r.messages:
 		require.True(r.t, ok, "the source ended")
 		return m
-	case <-time.After(20 * time.Second):
+	case <-time.After(patience):
 		require.FailNow(r.t, "no message")
 		return nil
 	}
@@ -259,11 +259,11 @@ func TestFileComplete(t *testing.T) {
 	require.Equal(t, "3", string(three.Payload))
 	require.False(t, r.source.Drained())
 	three.Ack()
-	require.Eventually(t, r.source.Drained, 20*time.Second, time.Millisecond)
+	require.Eventually(t, r.source.Drained, patience, time.Millisecond)
 	r.nothing() // its channel stays open: the router takes a closed one for a failure
 	r.close()
 	again := f.read()
-	require.Eventually(t, again.source.Drained, 20*time.Second, time.Millisecond)
+	require.Eventually(t, again.source.Drained, patience, time.Millisecond)
 	again.nothing()
 }
 
@@ -271,7 +271,7 @@ func TestFileCompleteAndEmpty(t *testing.T) {
 	f := newFile(t)
 	f.complete = true
 	f.write("")
-	require.Eventually(t, f.read().source.Drained, 20*time.Second, time.Millisecond)
+	require.Eventually(t, f.read().source.Drained, patience, time.Millisecond)
 }
 
 func TestFileWindowIsTheLimit(t *testing.T) {
@@ -280,11 +280,7 @@ func TestFileWindowIsTheLimit(t *testing.T) {
 	r := f.read()
 	var held []*message.Message
 	for range 11 { // 10 in the window and the one being looked at
-		select {
-		case m := <-r.messages:
-			held = append(held, m)
-		case <-time.After(100 * time.Millisecond):
-		}
+		held = append(held, r.next())
 	}
 	r.nothing()
 	for _, m := range held {

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const patience = 20 * time.Second
+// patience bounds every wait.
+const patience = 60 * time.Second
 
 type push struct {
 	t        *testing.T
