@@ -1,15 +1,17 @@
 package webhook
 
 import (
+	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 
-	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -22,12 +24,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // receiver is an endpoint as the package's documentation asks for: it ignores
 // known keys, and, for state, versions that are not higher.
 type receiver struct {
-	t    testing.TB
 	kind sinks.Kind
 
+	server *httptest.Server
+
 	mu      sync.Mutex
-	server  *httptest.Server
-	address string
+	address string // where it listens, or nobody
 	refused bool
 	rows    map[string]sinktest.Row
 	log     []change.Change
@@ -35,30 +37,41 @@ type receiver struct {
 }
 
 func newReceiver(t testing.TB, kind sinks.Kind) *receiver {
-	r := &receiver{t: t, kind: kind, rows: map[string]sinktest.Row{}, keys: map[string]bool{}, address: "127.0.0.1:0"}
+	r := &receiver{kind: kind, rows: map[string]sinktest.Row{}, keys: map[string]bool{}}
 	r.up()
 	t.Cleanup(r.down)
 	return r
 }
 
-// up listens, at the same address as before.
+// up listens, at a port that nobody else took while it was down.
 func (r *receiver) up() {
-	if r.server != nil {
-		return
+	if r.server == nil {
+		r.server = httptest.NewServer(r)
+		r.at(r.server.Listener.Addr().String())
 	}
-	l, err := net.Listen("tcp", r.address)
-	require.NoError(r.t, err)
-	r.address = l.Addr().String()
-	r.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
-	r.server.Start()
 }
 
 func (r *receiver) down() {
 	if r.server != nil {
+		r.at(nobody)
 		r.server.CloseClientConnections()
 		r.server.Close()
 		r.server = nil
 	}
+}
+
+func (r *receiver) at(address string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.address = address
+}
+
+// dial connects to where it listens now, whatever the URL says.
+func (r *receiver) dial(ctx context.Context, network, _ string) (net.Conn, error) {
+	r.mu.Lock()
+	address := r.address
+	r.mu.Unlock()
+	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 func (r *receiver) set(refused bool) func() {
@@ -117,17 +130,19 @@ func TestConformance(t *testing.T) {
 			sinktest.Run(t, sinktest.Target{
 				Kind: kind,
 				New: func(t testing.TB) sinks.Sink {
-					return newSink(t, Options{URL: "http://" + r.address + "/hook", Secrets: []string{secret}, Kind: kind})
+					s := newSink(t, Options{URL: "http://127.0.0.1/hook", Secrets: []string{secret}, Kind: kind})
+					s.client.Transport.(*http.Transport).DialContext = r.dial
+					return s
 				},
 				State: func(testing.TB) map[string]sinktest.Row {
 					r.mu.Lock()
 					defer r.mu.Unlock()
-					return r.rows
+					return maps.Clone(r.rows)
 				},
 				Log: func(testing.TB) []change.Change {
 					r.mu.Lock()
 					defer r.mu.Unlock()
-					return r.log
+					return slices.Clone(r.log)
 				},
 				BadChange: func(c change.Change) change.Change {
 					doc := append(c.Doc[:len(c.Doc)-1:len(c.Doc)-1], `,"bad":true}`...)

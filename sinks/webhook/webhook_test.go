@@ -20,6 +20,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -36,8 +37,17 @@ const (
 	otherSecret = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 )
 
+// nobody is an address where nobody listens: a port that was free a moment ago
+// may be another process's now.
+const nobody = "127.0.0.1:1"
+
+// newSink makes a sink that is closed with the test. Its time-out is one that a
+// busy machine does not reach.
 func newSink(t testing.TB, o Options) *Sink {
 	t.Helper()
+	if o.Timeout == 0 {
+		o.Timeout = time.Minute
+	}
 	s, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
@@ -269,35 +279,71 @@ func TestAskedToWaitSendsNoMore(t *testing.T) {
 	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
 }
 
-// hangOn gives an endpoint that does not answer about one entity.
-func hangOn(t testing.TB, entity string) string {
-	release := make(chan struct{})
-	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		if strings.Contains(string(body), fmt.Sprintf(`"entity":%q`, entity)) {
-			<-release
+// hanging is an endpoint that does not answer about one entity. With nothing
+// else to happen the clock of a synctest bubble goes on to the time-out at once:
+// what else there is to send is sent in time, whatever the machine does.
+func hanging(t *testing.T, entity string, o Options) *Sink {
+	t.Helper()
+	conns, over := make(chan net.Conn), make(chan struct{})
+	server := &http.Server{Handler: http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), fmt.Sprintf(`"entity":%q`, entity)) {
+			<-over
 		}
+	})}
+	go func() { _ = server.Serve(pipes{conns, over}) }()
+	o.URL = "http://127.0.0.1/hook"
+	s := newSink(t, o)
+	s.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+		client, served := net.Pipe()
+		conns <- served
+		return client, nil
+	}
+	t.Cleanup(func() {
+		close(over)
+		require.NoError(t, server.Close())
 	})
-	t.Cleanup(func() { close(release) })
-	return url
+	return s
 }
 
+// pipes is a listener in memory, as bubbles need: the network is outside of them.
+type pipes struct {
+	conns <-chan net.Conn
+	over  <-chan struct{}
+}
+
+func (p pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.conns:
+		return c, nil
+	case <-p.over:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p pipes) Close() error   { return nil }
+func (p pipes) Addr() net.Addr { return &net.TCPAddr{} }
+
 func TestTimeoutAloneMayBeAnOutage(t *testing.T) {
-	s := newSink(t, Options{URL: hangOn(t, "a"), Timeout: 50 * time.Millisecond})
-	_, err := write(t, s, upsert("a", 1))
-	e := sinks.Classify(err)
-	require.Equal(t, sinks.Retry, e.Class)
-	require.True(t, e.Ambiguous)
-	require.ErrorContains(t, err, "no answer in time")
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		_, err := write(t, hanging(t, "a", Options{Timeout: time.Second}), upsert("a", 1))
+		e := sinks.Classify(err)
+		require.Equal(t, sinks.Retry, e.Class)
+		require.True(t, e.Ambiguous)
+		require.ErrorContains(t, err, "no answer in time")
+		require.Equal(t, time.Second, time.Since(start))
+	})
 }
 
 func TestTimeoutBesideSuccessCountsAgainstTheChange(t *testing.T) {
-	s := newSink(t, Options{URL: hangOn(t, "a"), Timeout: 50 * time.Millisecond, Concurrency: 1})
-	failed, _ := write(t, s, upsert("a", 1), upsert("b", 2), upsert("a", 3))
-	require.Len(t, failed, 2)
-	require.Equal(t, sinks.RetryBounded, failed[0].Class)
-	require.True(t, failed[0].Ambiguous)
-	require.Equal(t, sinks.Retry, failed[2].Class, "what was not sent is not to blame")
+	synctest.Test(t, func(t *testing.T) {
+		s := hanging(t, "a", Options{Timeout: time.Second, Concurrency: 1})
+		failed, _ := write(t, s, upsert("a", 1), upsert("b", 2), upsert("a", 3))
+		require.Len(t, failed, 2)
+		require.Equal(t, sinks.RetryBounded, failed[0].Class)
+		require.True(t, failed[0].Ambiguous)
+		require.Equal(t, sinks.Retry, failed[2].Class, "what was not sent is not to blame")
+	})
 }
 
 // An answer that may mean an outage counts against the change once the receiver
@@ -320,14 +366,15 @@ func TestDoubtfulStatusBesideSuccessCountsAgainstTheChange(t *testing.T) {
 }
 
 func TestCancelWhileWaiting(t *testing.T) {
-	s := newSink(t, Options{URL: hangOn(t, "a"), Timeout: time.Hour})
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Millisecond)
-	defer cancel()
-	err := s.Write(ctx, []change.Change{upsert("a", 1)})
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	e := sinks.Classify(err)
-	require.Equal(t, sinks.Retry, e.Class)
-	require.True(t, e.Ambiguous)
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		err := hanging(t, "a", Options{Timeout: time.Hour}).Write(ctx, []change.Change{upsert("a", 1)})
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		e := sinks.Classify(err)
+		require.Equal(t, sinks.Retry, e.Class)
+		require.True(t, e.Ambiguous)
+	})
 }
 
 func TestConnectionBrokenBeforeTheAnswer(t *testing.T) {
@@ -375,13 +422,9 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 }
 
 func TestErrorsHoldNoSecrets(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := l.Addr().String()
-	require.NoError(t, l.Close())
-	s := newSink(t, Options{URL: "http://user:passw0rd@" + address + "/path-token?q=hidden", Secrets: []string{secret},
+	s := newSink(t, Options{URL: "http://user:passw0rd@" + nobody + "/path-token?q=hidden", Secrets: []string{secret},
 		Headers: map[string]string{"Authorization": "Bearer hidden"}})
-	_, err = write(t, s, upsert("a", 1))
+	_, err := write(t, s, upsert("a", 1))
 	e := sinks.Classify(err)
 	require.Equal(t, sinks.Retry, e.Class)
 	require.False(t, e.Ambiguous, "nothing was sent")
