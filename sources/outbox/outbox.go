@@ -64,6 +64,9 @@ type Options struct {
 	Poll time.Duration
 	// Channel, if given, is listened to: a notification ends the wait of Poll.
 	Channel string
+	// StopGrace is how long a stop waits for the database to delete or mark what
+	// is durable. Defaults to 2s.
+	StopGrace time.Duration
 	// Limit, if given, ends what a stop lets finish. Rows come again.
 	Limit  context.Context
 	Logger *slog.Logger
@@ -99,6 +102,9 @@ func New(opt Options) (*Source, error) {
 	}
 	if opt.Poll <= 0 {
 		opt.Poll = time.Second
+	}
+	if opt.StopGrace <= 0 {
+		opt.StopGrace = 2 * time.Second
 	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
@@ -231,7 +237,7 @@ func (s *Source) session(ctx context.Context, topic string, out chan<- *message.
 	defer cancel()
 	defer context.AfterFunc(s.opt.Limit, cancel)()
 	defer context.AfterFunc(ctx, func() {
-		t := time.AfterFunc(stopGrace, cancel)
+		t := time.AfterFunc(s.opt.StopGrace, cancel)
 		context.AfterFunc(work, func() { t.Stop() })
 	})()
 	s.state.begin()
@@ -260,7 +266,6 @@ func (s *Source) session(ctx context.Context, topic string, out chan<- *message.
 		}
 		well()
 		if n > 0 {
-			s.drained.Store(false)
 			s.state.well(s.log)
 			continue
 		}
@@ -275,9 +280,6 @@ func (s *Source) session(ctx context.Context, topic string, out chan<- *message.
 		}
 	}
 }
-
-// stopGrace is how long a stop waits for what is nearly done.
-const stopGrace = 2 * time.Second
 
 // state is how the database does, for readiness.
 type state struct {

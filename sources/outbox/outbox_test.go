@@ -252,12 +252,15 @@ func TestReadsPayloadsOfEveryType(t *testing.T) {
 // Ids need not be numbers, and names need quotes.
 func TestOtherIdsAndNames(t *testing.T) {
 	a := newApp(t)
-	a.exec(`CREATE SCHEMA "Mixed Case"`)
-	t.Cleanup(func() { _, _ = a.connectAgain().Exec(context.Background(), `DROP SCHEMA "Mixed Case" CASCADE`) })
-	a.exec(`CREATE TABLE "Mixed Case"."Out" ("Nr" uuid PRIMARY KEY, "Ent" integer, "Doc" json)`)
-	a.exec(`INSERT INTO "Mixed Case"."Out" VALUES ('00000000-0000-7000-8000-000000000002', 7, '2'), ('00000000-0000-7000-8000-000000000001', 7, '1')`)
+	var own string
+	require.NoError(t, a.conn.QueryRow(t.Context(), "SELECT current_schema()").Scan(&own))
+	schema := "Mixed Case " + own // no other test's
+	a.exec(`CREATE SCHEMA "` + schema + `"`)
+	t.Cleanup(func() { _, _ = a.connectAgain().Exec(context.Background(), `DROP SCHEMA "`+schema+`" CASCADE`) })
+	a.exec(`CREATE TABLE "` + schema + `"."Out" ("Nr" uuid PRIMARY KEY, "Ent" integer, "Doc" json)`)
+	a.exec(`INSERT INTO "` + schema + `"."Out" VALUES ('00000000-0000-7000-8000-000000000002', 7, '2'), ('00000000-0000-7000-8000-000000000001', 7, '1')`)
 	r := a.read(func(o *outbox.Options) {
-		o.Table, o.Columns = "Mixed Case.Out", outbox.Columns{ID: "Nr", Entity: "Ent", Payload: "Doc"}
+		o.Table, o.Columns = schema+".Out", outbox.Columns{ID: "Nr", Entity: "Ent", Payload: "Doc"}
 	})
 	one, two := r.next(), r.next()
 	require.Equal(t, "71 72", payloads([]*message.Message{one, two}))
@@ -354,7 +357,7 @@ func TestARowThatBecomesVisibleLateIsNotLost(t *testing.T) {
 func TestRowsOfAProcessThatEndedComeAgain(t *testing.T) {
 	a := newApp(t)
 	a.write("A", "B", "A")
-	first := a.read()
+	first := a.read(func(o *outbox.Options) { o.StopGrace = patience })
 	var before []*message.Message
 	for range 3 {
 		before = append(before, first.next())

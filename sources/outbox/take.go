@@ -50,6 +50,7 @@ func (t *taker) take(ctx, work context.Context) (n int, err error) {
 	if err != nil || len(locked) == 0 {
 		return 0, err
 	}
+	t.s.drained.Store(false) // before anybody sees a row
 	crash.At(crash.OutboxLocked, t.s.opt.Name)
 	h := t.newHand(ctx)
 	err = t.handOut(work, tx, locked, h)
@@ -244,6 +245,9 @@ func members(object string) map[string]string {
 	return all
 }
 
+// lateGrace is how long a stop waits for events to become durable.
+const lateGrace = time.Second
+
 // track follows the messages in their order. One that was refused is handed out
 // again. After a stop it waits for what is nearly durable only.
 func (h *hand) track() {
@@ -251,7 +255,7 @@ func (h *hand) track() {
 	late, stopLate := context.WithCancel(context.Background())
 	defer stopLate()
 	defer context.AfterFunc(h.ctx, func() {
-		t := time.AfterFunc(stopGrace/2, stopLate)
+		t := time.AfterFunc(min(lateGrace, h.t.s.opt.StopGrace/2), stopLate)
 		context.AfterFunc(late, func() { t.Stop() })
 	})()
 	for f := range h.inFlight {
