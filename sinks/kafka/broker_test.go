@@ -127,7 +127,7 @@ func newTopic(t testing.TB, brokers []string, name string, maxBytes int) *topicL
 	require.Eventually(t, func() bool { // a broker learns of a topic a little later
 		ends, err := admin.ListEndOffsets(t.Context(), name)
 		return err == nil && ends.Error() == nil
-	}, 30*time.Second, 20*time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 	start := map[int32]kgo.Offset{}
 	for p := range int32(partitions) {
 		start[p] = kgo.NewOffset().AtStart()

@@ -171,6 +171,11 @@ func (s *Sink) attempt(ctx context.Context, msgs ...*message.Message) map[int]*s
 	case err := <-result:
 		return failures(len(msgs), err)
 	case <-ctx.Done():
+	}
+	select {
+	case err := <-result: // what is known is told
+		return failures(len(msgs), err)
+	default:
 		return all(len(msgs), &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: context.Cause(ctx)})
 	}
 }

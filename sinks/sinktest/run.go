@@ -18,8 +18,9 @@ import (
 const (
 	// writeTimeout is far above what a Write to a healthy target needs.
 	writeTimeout = 60 * time.Second
-	// cancelTimeout is the longest that "soon" may be after a cancellation.
-	cancelTimeout = 5 * time.Second
+	// cancelTimeout is the longest that "soon" may be after a cancellation, on a
+	// machine that does other things: it finds a Write that hangs.
+	cancelTimeout = 30 * time.Second
 	// recoveryTimeout is how long a sink may take to find a returned server.
 	recoveryTimeout = 60 * time.Second
 )

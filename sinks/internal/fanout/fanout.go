@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -164,17 +165,20 @@ func (r *round) skip(lane []int, cause *sinks.Error) {
 
 // Result makes the error of a Write of n changes from the failures that Each
 // gave: nil, one error for the whole batch when the target as a whole failed,
-// or a BatchError.
+// or a BatchError. Of several failures of the whole it is the one that asks to
+// wait longest, else the first.
 func Result(failed map[int]*sinks.Error, n int) error {
 	if len(failed) == 0 {
 		return nil
 	}
 	var whole *sinks.Error
-	for _, e := range failed {
+	for _, i := range slices.Sorted(maps.Keys(failed)) {
+		e := failed[i]
 		switch {
 		case e.Class != sinks.Retry && e.Class != sinks.Pause, len(failed) < n, whole != nil && whole.Class != e.Class:
 			return batchError(failed)
-		case whole == nil || errors.Is(whole, ErrNotAttempted):
+		case errors.Is(e, ErrNotAttempted) && whole != nil: // a failure that follows from another
+		case whole == nil || errors.Is(whole, ErrNotAttempted) || e.RetryAfter > whole.RetryAfter:
 			whole = e
 		}
 	}

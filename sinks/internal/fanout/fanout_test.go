@@ -7,6 +7,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -101,6 +102,18 @@ func TestAHaltEndsAllEntities(t *testing.T) {
 	var be *sinks.BatchError
 	require.NotErrorAs(t, err, &be, "the whole service failed: %v", err)
 	require.NotErrorIs(t, err, ErrNotAttempted, "the failure that halted is the one to show")
+}
+
+// The one failure that stands for all is no matter of chance.
+func TestOfSeveralFailuresTheLongestWaitIsShown(t *testing.T) {
+	away, busy, busier := failure(sinks.Retry), failure(sinks.Retry), failure(sinks.Retry)
+	busy.RetryAfter, busier.RetryAfter = time.Second, time.Minute
+	skipped := *busier
+	skipped.Err = fmt.Errorf("%w after %w", ErrNotAttempted, busier.Err)
+	for range 20 { // the order of a map
+		require.Same(t, busier, Result(map[int]*sinks.Error{0: &skipped, 1: away, 2: busy, 3: busier, 4: away}, 5))
+		require.Same(t, away, Result(map[int]*sinks.Error{0: away, 1: failure(sinks.Retry), 2: failure(sinks.Retry)}, 3))
+	}
 }
 
 func TestCancelledContextStartsNothing(t *testing.T) {
