@@ -6,6 +6,7 @@ import (
 	"net"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgproto3"
@@ -18,10 +19,9 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server takes connections in and then listens without a word; with answer it
-// answers one query on each, after answer is closed.
+// answers one query on each, after answer is closed. Its connections are in
+// memory, for the bubbles of synctest: what takes how long is up to no machine.
 func server(t *testing.T, asked chan<- struct{}, answer <-chan struct{}) *pgpool.Pool {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
 	var running sync.WaitGroup
 	serve := func(c net.Conn) {
 		defer c.Close()
@@ -45,72 +45,62 @@ func server(t *testing.T, asked chan<- struct{}, answer <-chan struct{}) *pgpool
 		}
 		_, _ = io.Copy(io.Discard, c) // until the client ends it
 	}
-	running.Go(func() {
-		for {
-			c, err := l.Accept()
-			if err != nil {
-				return
-			}
-			running.Go(func() { serve(c) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = l.Close()
-		running.Wait()
-	})
-	config, err := pgxpool.ParseConfig("postgres://weir@" + l.Addr().String() + "/weir?sslmode=disable&default_query_exec_mode=simple_protocol")
+	t.Cleanup(running.Wait)
+	config, err := pgxpool.ParseConfig("postgres://weir@127.0.0.1/weir?sslmode=disable&default_query_exec_mode=simple_protocol")
 	require.NoError(t, err)
+	config.ConnConfig.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+		client, served := net.Pipe()
+		running.Go(func() { serve(served) })
+		return client, nil
+	}
 	pool, err := pgpool.New(t.Context(), config)
 	require.NoError(t, err)
 	return pool
 }
 
-func closing(pool *pgpool.Pool) <-chan struct{} {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		pool.Close()
-	}()
-	return done
-}
-
 // A call that was given up does not keep Close for as long as pgx, 15 s, waits
 // for the server to take note of it.
 func TestCloseDoesNotWaitForASilentServer(t *testing.T) {
-	asked := make(chan struct{}, 1)
-	pool := server(t, asked, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		<-asked
-		cancel()
-	}()
-	_, err := pool.Exec(ctx, "SELECT")
-	require.ErrorIs(t, err, context.Canceled)
-	select {
-	case <-closing(pool):
-	case <-time.After(12 * time.Second):
-		require.Fail(t, "Close waits for a server that says nothing")
-	}
-	pool.Close()
+	synctest.Test(t, func(t *testing.T) {
+		asked := make(chan struct{}, 1)
+		pool := server(t, asked, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			<-asked
+			cancel()
+		}()
+		_, err := pool.Exec(ctx, "SELECT")
+		require.ErrorIs(t, err, context.Canceled)
+		start := time.Now()
+		pool.Close()
+		require.LessOrEqual(t, time.Since(start), 2*time.Second, "Close waits for a server that says nothing")
+		pool.Close()
+	})
 }
 
 // A call under way keeps its connection for as long as it takes.
 func TestCloseWaitsForCallsUnderWay(t *testing.T) {
-	asked, answer := make(chan struct{}, 1), make(chan struct{})
-	pool := server(t, asked, answer)
-	result := make(chan error, 1)
-	go func() {
-		_, err := pool.Exec(t.Context(), "SELECT")
-		result <- err
-	}()
-	<-asked
-	closed := closing(pool)
-	select {
-	case <-closed:
-		require.Fail(t, "Close did not wait")
-	case <-time.After(1200 * time.Millisecond): // more than two times the grace
-	}
-	close(answer)
-	require.NoError(t, <-result)
-	<-closed
+	synctest.Test(t, func(t *testing.T) {
+		asked, answer := make(chan struct{}, 1), make(chan struct{})
+		pool := server(t, asked, answer)
+		result := make(chan error, 1)
+		go func() {
+			_, err := pool.Exec(t.Context(), "SELECT")
+			result <- err
+		}()
+		<-asked
+		closed := make(chan struct{})
+		go func() {
+			defer close(closed)
+			pool.Close()
+		}()
+		select {
+		case <-closed:
+			require.Fail(t, "Close did not wait")
+		case <-time.After(time.Minute):
+		}
+		close(answer)
+		require.NoError(t, <-result)
+		<-closed
+	})
 }
