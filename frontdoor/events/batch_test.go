@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-86dfc502/weir/frontdoor/events"
@@ -140,22 +141,25 @@ func TestBatchWithAKey(t *testing.T) {
 
 // A batch that stopped half-way is finished by its repetition, under the same claims.
 func TestBatchIsFinishedByItsRepetition(t *testing.T) {
-	w := newWorld(t, options{timeout: 300 * time.Millisecond})
-	release := make(chan struct{})
-	w.setAppends(func(context.Context) error { <-release; return nil })
-	q := request{path: "plain/events:batch", key: "load-1", body: `[{"id":"A"},{"id":"B"}]`}
-	a := w.send(q)
-	require.Equal(t, 503, a.status)
-	require.Contains(t, w.problem(a).Detail, "2 of 2 events")
-	close(release)
-	require.Eventually(t, func() bool { return len(w.inbox()) == 2 }, patience, time.Millisecond)
-	a = w.send(q)
-	require.Equal(t, 202, a.status, a.body)
-	got := w.inbox()
-	require.Len(t, got, 4)
-	require.Equal(t, []string{got[0].Claim, got[1].Claim}, []string{got[2].Claim, got[3].Claim})
-	require.Equal(t, a.body, w.send(q).body)
-	require.Len(t, w.inbox(), 4)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{timeout: 300 * time.Millisecond})
+		release := make(chan struct{})
+		w.setAppends(func(context.Context) error { <-release; return nil })
+		q := request{path: "plain/events:batch", key: "load-1", body: `[{"id":"A"},{"id":"B"}]`}
+		a := w.send(q)
+		require.Equal(t, 503, a.status)
+		require.Contains(t, w.problem(a).Detail, "2 of 2 events")
+		close(release)
+		synctest.Wait()
+		require.Len(t, w.inbox(), 2)
+		a = w.send(q)
+		require.Equal(t, 202, a.status, a.body)
+		got := w.inbox()
+		require.Len(t, got, 4)
+		require.Equal(t, []string{got[0].Claim, got[1].Claim}, []string{got[2].Claim, got[3].Claim})
+		require.Equal(t, a.body, w.send(q).body)
+		require.Len(t, w.inbox(), 4)
+	})
 }
 
 // A row whose key another request has is busy, and so is what stands behind it
@@ -183,37 +187,41 @@ func TestBatchWithABusyRow(t *testing.T) {
 // The answer to a batch with a key is one and final, so it waits for its rows:
 // nothing of it is taken while one is busy, and nothing of it stays claimed.
 func TestBatchWithAKeyAndABusyRow(t *testing.T) {
-	w := newWorld(t, options{})
-	free := w.leaveBusy(event(0))
-	q := request{path: "orders/events:batch", key: "k", body: batchOf(event(1), event(0))}
-	for range 2 {
-		a := w.send(q)
-		require.Equal(t, 409, a.status)
-		require.Equal(t, "60", a.header.Get("Retry-After"))
-		require.Equal(t, "urn:weir:problem:key-busy", w.problem(a).Type)
-	}
-	require.EqualValues(t, 2, w.metric("weir_idempotency_busy_total"))
-	require.Len(t, w.inbox(), 1)
-	require.Equal(t, 202, w.send(request{body: event(1)}).status, "its own rows' keys are free")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		free := w.leaveBusy(event(0))
+		q := request{path: "orders/events:batch", key: "k", body: batchOf(event(1), event(0))}
+		for range 2 {
+			a := w.send(q)
+			require.Equal(t, 409, a.status)
+			require.Equal(t, "60", a.header.Get("Retry-After"))
+			require.Equal(t, "urn:weir:problem:key-busy", w.problem(a).Type)
+		}
+		require.EqualValues(t, 2, w.metric("weir_idempotency_busy_total"))
+		require.Len(t, w.inbox(), 1)
+		require.Equal(t, 202, w.send(request{body: event(1)}).status, "its own rows' keys are free")
 
-	free()
-	a := w.send(q)
-	require.Equal(t, 202, a.status)
-	require.Equal(t, []events.Status{events.Duplicate, events.Accepted}, statuses(w.rows(a)))
-	require.Equal(t, a.body, w.send(q).body)
+		free()
+		a := w.send(q)
+		require.Equal(t, 202, a.status)
+		require.Equal(t, []events.Status{events.Duplicate, events.Accepted}, statuses(w.rows(a)))
+		require.Equal(t, a.body, w.send(q).body)
+	})
 }
 
 func TestBatchWhileTheLedgerIsDown(t *testing.T) {
-	w := newWorld(t, options{})
-	q := request{path: "orders/events:batch", key: "k", body: batchOf(event(0), event(1))}
-	w.ledger.set(func() { w.ledger.answers = errors.New("down") })
-	require.Equal(t, 503, w.send(q).status)
-	w.ledger.set(func() { w.ledger.answers = nil })
-	a := w.send(q)
-	require.Equal(t, 202, a.status, a.body)
-	got := w.inbox()
-	require.Len(t, got, 4)
-	require.Equal(t, []string{got[0].Claim, got[1].Claim}, []string{got[2].Claim, got[3].Claim})
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		q := request{path: "orders/events:batch", key: "k", body: batchOf(event(0), event(1))}
+		w.ledger.set(func() { w.ledger.answers = errors.New("down") })
+		require.Equal(t, 503, w.send(q).status)
+		w.ledger.set(func() { w.ledger.answers = nil })
+		a := w.send(q)
+		require.Equal(t, 202, a.status, a.body)
+		got := w.inbox()
+		require.Len(t, got, 4)
+		require.Equal(t, []string{got[0].Claim, got[1].Claim}, []string{got[2].Claim, got[3].Claim})
+	})
 }
 
 func TestBatchThatIsAllWrongClaimsNothing(t *testing.T) {

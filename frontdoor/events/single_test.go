@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/seed-86dfc502/weir/frontdoor/events"
@@ -147,36 +148,41 @@ func TestClientHangsUp(t *testing.T) {
 // What is not durable in time is 503; its claim is given up, so that the next
 // request need not wait, and both append under one claim.
 func TestNotDurableInTime(t *testing.T) {
-	w := newWorld(t, options{timeout: 300 * time.Millisecond})
-	release := make(chan struct{})
-	w.setAppends(func(context.Context) error { <-release; return nil })
-	a := w.send(request{body: ripe})
-	require.Equal(t, 503, a.status)
-	require.Equal(t, "urn:weir:problem:not-durable", w.problem(a).Type)
-	require.Equal(t, "1", a.header.Get("Retry-After"))
-	close(release)
-	require.Eventually(t, func() bool { return len(w.inbox()) == 1 }, patience, time.Millisecond)
-	again := w.send(request{body: ripe})
-	require.Equal(t, 202, again.status)
-	require.Empty(t, again.header.Get(events.ReplayedHeader))
-	got := w.inbox()
-	require.Len(t, got, 2)
-	require.Equal(t, w.result(again).ID, got[0].Claim)
-	require.Equal(t, got[0].Claim, got[1].Claim, "decide applies the first")
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{timeout: 300 * time.Millisecond})
+		release := make(chan struct{})
+		w.setAppends(func(context.Context) error { <-release; return nil })
+		a := w.send(request{body: ripe})
+		require.Equal(t, 503, a.status)
+		require.Equal(t, "urn:weir:problem:not-durable", w.problem(a).Type)
+		require.Equal(t, "1", a.header.Get("Retry-After"))
+		close(release)
+		synctest.Wait()
+		require.Len(t, w.inbox(), 1)
+		again := w.send(request{body: ripe})
+		require.Equal(t, 202, again.status)
+		require.Empty(t, again.header.Get(events.ReplayedHeader))
+		got := w.inbox()
+		require.Len(t, got, 2)
+		require.Equal(t, w.result(again).ID, got[0].Claim)
+		require.Equal(t, got[0].Claim, got[1].Claim, "decide applies the first")
+	})
 }
 
 // The answer could not be stored: the event is durable, but nobody is told so
 // before the ledger knows it too.
 func TestAnswerThatIsNotStored(t *testing.T) {
-	w := newWorld(t, options{})
-	w.ledger.set(func() { w.ledger.answers = errors.New("down") })
-	require.Equal(t, 503, w.send(request{body: ripe}).status)
-	w.ledger.set(func() { w.ledger.answers = nil })
-	a := w.send(request{body: ripe})
-	require.Equal(t, 202, a.status)
-	got := w.inbox()
-	require.Len(t, got, 2)
-	require.Equal(t, got[0].Claim, got[1].Claim)
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		w.ledger.set(func() { w.ledger.answers = errors.New("down") })
+		require.Equal(t, 503, w.send(request{body: ripe}).status)
+		w.ledger.set(func() { w.ledger.answers = nil })
+		a := w.send(request{body: ripe})
+		require.Equal(t, 202, a.status)
+		got := w.inbox()
+		require.Len(t, got, 2)
+		require.Equal(t, got[0].Claim, got[1].Claim)
+	})
 }
 
 func TestLedgerDown(t *testing.T) {

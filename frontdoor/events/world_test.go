@@ -34,7 +34,9 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const patience = 60 * time.Second
 
 // world is a server with the routes of events on a real push source and stage;
-// the ledger and the inbox are in memory.
+// the ledger and the inbox are in memory. What a time-out or the end of a lease
+// leaves is tested in a bubble of synctest: a machine that is held up would bring
+// the former and prevent the latter.
 type world struct {
 	t      *testing.T
 	door   frontdoor.Options
