@@ -3,6 +3,7 @@
 package otlptest
 
 import (
+	"bytes"
 	"compress/gzip"
 	"encoding/hex"
 	"fmt"
@@ -79,17 +80,18 @@ func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 			return
 		}
 	}
-	body := io.Reader(req.Body)
+	text, err := io.ReadAll(req.Body)
+	if err != nil {
+		return // the sender is gone
+	}
 	if req.Header.Get("Content-Encoding") == "gzip" {
-		unzipped, err := gzip.NewReader(req.Body)
+		unzipped, err := gzip.NewReader(bytes.NewReader(text))
 		if !assert.NoError(r.t, err) {
 			return
 		}
-		body = unzipped
-	}
-	text, err := io.ReadAll(body)
-	if err != nil {
-		return // the sender is gone
+		if text, err = io.ReadAll(unzipped); !assert.NoError(r.t, err) {
+			return
+		}
 	}
 	var batch collector.ExportTraceServiceRequest
 	if !assert.Equal(r.t, "application/x-protobuf", req.Header.Get("Content-Type")) || !assert.NoError(r.t, proto.Unmarshal(text, &batch)) {
@@ -171,6 +173,6 @@ func (r *Receiver) Await(wanted func(Span) bool, many int) (found []Span) {
 			}
 		}
 		return len(found) >= many
-	}, time.Minute, 20*time.Millisecond)
+	}, 3*time.Minute, 20*time.Millisecond)
 	return found
 }
