@@ -137,8 +137,11 @@ func (w *world) killProcess(target string) {
 func (w *world) zombie(target string) {
 	w.supervise()
 	pr := w.processes[w.number(target)]
-	before, err := w.members()
-	require.NoError(w.t, err)
+	var before map[string]int
+	w.eventually("who is in which group", func() (err error) { // Kafka may have started a moment ago
+		before, err = w.members()
+		return err
+	})
 	require.NoError(w.t, pr.Cmd.Process.Signal(syscall.SIGSTOP))
 	w.eventually("the session of the paused process ends", func() error {
 		now, err := w.members()

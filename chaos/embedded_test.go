@@ -3,6 +3,7 @@ package chaos
 import (
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"syscall"
 	"testing"
 	"time"
@@ -53,16 +54,28 @@ func TestChaosEmbedded(t *testing.T) {
 				return false
 			}
 		}
+		signal := func(s syscall.Signal) {
+			if err := run.Cmd.Process.Signal(s); err != nil {
+				require.ErrorIs(t, err, os.ErrProcessDone) // by itself, a moment ago
+			}
+		}
 		if ended(b.after) {
 			require.Zero(t, run.Code, harness.Tail(run.Log.String(), 60))
 			continue
 		}
 		if b.pause > 0 {
-			require.NoError(t, run.Cmd.Process.Signal(syscall.SIGSTOP))
+			signal(syscall.SIGSTOP)
 			ended(b.pause)
-			require.NoError(t, run.Cmd.Process.Signal(syscall.SIGCONT))
+			signal(syscall.SIGCONT)
 		}
-		_ = run.Cmd.Process.Signal(b.signal) // it may have ended
+		if b.signal == syscall.SIGTERM {
+			// A process that has not come to its first line may not have asked for
+			// the signal yet, and dies of it.
+			harness.Eventually(t, "the process has begun", func() error {
+				return harness.Want(run.Ended() || run.Log.String() != "", true)
+			})
+		}
+		signal(b.signal)
 		if b.signal == syscall.SIGTERM {
 			run.Ok()
 		} else {

@@ -40,6 +40,7 @@ type proxy struct {
 type link struct {
 	client, server net.Conn
 	forgotten      atomic.Bool // half-open: nothing passes any more, not even the end
+	unheard        atomic.Bool // half-open: the client said something since
 }
 
 // newProxy listens at an address, until the test ends, for connections to upstream.
@@ -71,6 +72,19 @@ func (p *proxy) set(w weather) {
 			_ = l.server.Close()
 		}
 	}
+}
+
+// unheard counts the connections on which a client waits for an answer that
+// will not come.
+func (p *proxy) unheard() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if l.unheard.Load() {
+			n++
+		}
+	}
+	return n
 }
 
 func (p *proxy) now() weather {
@@ -169,6 +183,9 @@ func (p *proxy) pump(l *link, from, to net.Conn) {
 			<-time.After(wait)
 		}
 		if l.forgotten.Load() {
+			if from == l.client {
+				l.unheard.Store(true)
+			}
 			continue
 		}
 		if _, err := to.Write(next.bytes); err != nil {
@@ -209,10 +226,22 @@ func echo(t *testing.T) string {
 // neither answer nor end, also when the weather is fair again.
 func TestProxy(t *testing.T) {
 	p := newProxy(t, "127.0.0.1:0", echo(t))
+	// dial returns when the proxy has the connection: what the weather is then
+	// counts, not what it is when the listener's queue is looked at.
 	dial := func() net.Conn {
 		c, err := net.Dial("tcp", p.address())
 		require.NoError(t, err)
 		t.Cleanup(func() { _ = c.Close() })
+		harness.Eventually(t, "the proxy has the connection", func() error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for l := range p.links {
+				if l.client.RemoteAddr().String() == c.LocalAddr().String() {
+					return nil
+				}
+			}
+			return harness.ErrNotYet
+		})
 		return c
 	}
 	say := func(c net.Conn) {

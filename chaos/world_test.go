@@ -24,8 +24,9 @@ const (
 	// patience bounds the wait for everything to be well again. Drivers notice a
 	// half-open connection by their own time limits, the longest a minute.
 	patience = 5 * time.Minute
-	// shutdown is the default of shutdown.timeout.
-	shutdown = 20 * time.Second
+	// stopping is the default of shutdown.timeout, and a minute for a machine that
+	// is busy: that the time is kept, TestStopWhileAServerIsSilent shows.
+	stopping = 20*time.Second + time.Minute
 	// entities are few, so that every one of them is in flight all the time.
 	entities = 60
 	// batch is the number of events of one step.
@@ -105,7 +106,7 @@ func (w *world) stop(processes ...*harness.Process) {
 	for _, pr := range processes {
 		pr.Terminate()
 	}
-	late := time.After(shutdown - time.Second)
+	late := time.After(stopping)
 	for _, pr := range processes {
 		select {
 		case <-pr.Done:
