@@ -118,7 +118,7 @@ func TestRefusals(t *testing.T) {
 		{"check", `{"entity":"e","payload":1}{}`, 400},
 		{"check", `{"entity":"e","entity":"e","payload":1}`, 400},
 		{"check", `{"entity":"e","payload":` + strings.Repeat("[", 600) + strings.Repeat("]", 600) + `}`, 400},
-		{"check", `{"entity":"e","payload":"` + strings.Repeat("x", 1<<20) + `"}`, 413},
+		{"check", `{"entity":"e","payload":"` + strings.Repeat("x", maxBody) + `"}`, 413},
 		{"check", `[]`, 422},
 		{"check", `"secret"`, 422},
 		{"check", `{"entity":"e","payload":1,"secret":2}`, 422},

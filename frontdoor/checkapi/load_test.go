@@ -99,13 +99,15 @@ func TestLoad(t *testing.T) {
 		return err
 	}
 	// Every entity is used once or not at all, so that each answer is known. A
-	// confirmation follows its pass and is one of the requests of the rate.
+	// confirmation follows a pass, which it waits for, and is one of the requests
+	// of the rate: every second one of those for a change.
 	order := rand.Perm(*loadRows)
 	requests := int(loadTime.Seconds() * float64(*loadRate))
 	require.LessOrEqual(t, requests, len(order), "more rows are needed")
 	type pass struct {
 		entity  int
 		version any
+		at      time.Time
 	}
 	passed := make(chan pass, requests)
 	var callers sync.WaitGroup
@@ -119,18 +121,15 @@ func TestLoad(t *testing.T) {
 				return fmt.Sprintf(`{"entity":"banana-%07d","payload":%s,"event_id":"event-%d"}`, entity, loadPayload(entity, n), entity)
 			}
 			if n%10 < 3 {
-				select {
-				case p := <-passed:
-					answer, took, err := post(due, "confirm", fmt.Sprintf(`{"entity":"banana-%07d","version":%v}`, p.entity, p.version))
+				if (n/10*3+n%10)%2 == 1 {
+					p := <-passed
+					answer, took, err := post(later(due, p.at), "confirm", fmt.Sprintf(`{"entity":"banana-%07d","version":%v}`, p.entity, p.version))
 					note("confirm", took, want(answer, "confirmed_version", p.version, err))
 					return
-				default:
 				}
 				answer, took, err := post(due, "check", body(1))
 				note("pass", took, want(answer, "decision", "pass", err))
-				if err == nil {
-					passed <- pass{entity, answer["version"]}
-				}
+				passed <- pass{entity, answer["version"], time.Now()} // also after an error: one waits for it
 				return
 			}
 			answer, took, err := post(due, "check", fmt.Sprintf(`{"entity":"banana-%07d","payload":%s}`, entity, loadPayload(entity, 0)))
@@ -150,6 +149,14 @@ func TestLoad(t *testing.T) {
 	t.Logf("%-9s %s", "all", percentiles(all))
 	t.Logf("%.0f requests/s, %v of processor time per request, the callers' included, PostgreSQL's not",
 		float64(requests)/elapsed.Seconds(), ((processorTime(t) - used) / time.Duration(requests)).Round(time.Microsecond))
+}
+
+// later gives the later of two moments.
+func later(a, b time.Time) time.Time {
+	if a.After(b) {
+		return a
+	}
+	return b
 }
 
 // processorTime gives what this process has used.
