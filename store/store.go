@@ -373,6 +373,9 @@ type Reader interface {
 	// the order of these.
 	EntityRows(ctx context.Context, id string) ([]NamedRow, error)
 	Watermarks(ctx context.Context) (map[Partition]int64, error)
+	// Outboxes counts the outbox rows of each partition that has any: what may not
+	// have been published yet.
+	Outboxes(ctx context.Context) (map[Partition]int64, error)
 	// Audits pages through operator actions in ascending id.
 	Audits(ctx context.Context, afterID int64, limit int) ([]Audit, error)
 	// Entities pages through ids in ascending byte order: those after the given one.

@@ -29,9 +29,7 @@ FROM unnest($1::text[], $2::int4[], $3::int8[], $4::bytea[], $5::int8[], $6::int
 WHERE c.entity = s.entity AND c.service = s.service AND c.revision = s.revision
 RETURNING c.entity, c.service`
 
-	// Callers wait for an answer, and one batch holds many of them: a session that
-	// hangs in its transaction must not hold them all.
-	sqlCheckPatience = `SET LOCAL lock_timeout = '2s'`
+	sqlCheckPatience = `SELECT set_config('lock_timeout', $1, true)`
 
 	sqlInsertChecks = `
 INSERT INTO checks (entity, service, revision, content, version, delivered_version, delivered, memory)
@@ -41,6 +39,11 @@ FROM unnest($1::text[], $2::int4[], $3::int8[], $4::bytea[], $5::int8[], $6::int
 ON CONFLICT (entity, service) DO NOTHING
 RETURNING entity, service`
 )
+
+// checkPatience bounds the wait for a row's lock. Callers wait for an answer, and
+// one batch holds many of them: a session that hangs in its transaction must not
+// hold them all.
+const checkPatience = "2s"
 
 // CheckRows implements store.CheckRows.
 func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckRow, error) {
@@ -113,7 +116,7 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 	swapped := make([]bool, len(rows))
 	b := new(pgx.Batch)
 	b.Queue(begin)
-	b.Queue(sqlCheckPatience)
+	b.Queue(sqlCheckPatience, s.checkPatience)
 	insert.queue(b, sqlInsertChecks, swapped)
 	update.queue(b, sqlSwapChecks, swapped)
 	queueCommit(b)

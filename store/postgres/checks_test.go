@@ -115,6 +115,7 @@ func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
 // that row in its batch waits until the server is taken for silent.
 func TestACheckDoesNotWaitForALockForEver(t *testing.T) {
 	s, url := migrated(t)
+	s.checkPatience = checkPatience
 	ctx := t.Context()
 	row := func(e string, revision int64) store.CheckRow {
 		return store.CheckRow{Key: store.Key{Service: 1, Entity: e}, Revision: revision, Content: change.Content{byte(revision)}, Version: 1}

@@ -24,8 +24,7 @@ func TestLedgerPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 	conn, err := s.pool.Acquire(ctx)
 	require.NoError(t, err)
 	defer conn.Release()
-	_, err = conn.Exec(ctx, `ANALYZE`)
-	require.NoError(t, err)
+	analyze(t, conn)
 	for _, m := range []time.Time{month, month.AddDate(0, 1, 0)} {
 		_, err := conn.Exec(ctx, `ALTER TABLE ledger`+m.Format("_2006_01")+` SET (autovacuum_enabled = off)`)
 		require.NoError(t, err)
@@ -89,8 +88,7 @@ func TestLedgerPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 				assert.True(t, 0 < nested && nested < keys && keys < rows, "the rows are looked up key by key: %s", what)
 			}
 		}
-		_, err = conn.Exec(ctx, `ANALYZE`)
-		require.NoError(t, err)
+		analyze(t, conn)
 	}
 }
 

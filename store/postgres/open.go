@@ -63,6 +63,8 @@ type Store struct {
 	pool *pgpool.Pool
 	// migrating counts the migrations under way.
 	migrating *atomic.Int32
+	// checkPatience is checkPatience, but in tests of what comes after a lock.
+	checkPatience string
 }
 
 var _ store.Store = (*Store)(nil)
@@ -119,7 +121,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
-	return &Store{pool: pool, migrating: migrating}, nil
+	return &Store{pool: pool, migrating: migrating, checkPatience: checkPatience}, nil
 }
 
 // dieMigrating passes a crash point between the statements of a migration,

@@ -18,7 +18,7 @@ import (
 )
 
 const (
-	testPatience = 20 * time.Second
+	testPatience = time.Minute
 	testPoll     = 10 * time.Millisecond
 )
 

@@ -13,11 +13,13 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// handle opens one more handle on url and closes it after the test.
+// handle opens one more handle on url and closes it after the test. It waits for
+// locks as long as a busy machine takes.
 func handle(t testing.TB, url string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Options{URL: url, MaxConns: 20})
 	require.NoError(t, err)
+	s.checkPatience = "1min"
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }

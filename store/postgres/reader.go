@@ -17,6 +17,8 @@ WHERE d.entity = $1 ORDER BY s.name`
 
 	sqlWatermarks = `SELECT generation, partition, next_offset FROM watermarks`
 
+	sqlOutboxes = `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`
+
 	sqlEntity = `SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id = $1`
 
 	sqlPageEntities = `
@@ -64,20 +66,30 @@ func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, er
 
 // Watermarks implements store.Reader.
 func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
-	rows, err := s.pool.Query(ctx, sqlWatermarks)
+	return s.byPartition(ctx, "read watermarks", sqlWatermarks)
+}
+
+// Outboxes implements store.Reader.
+func (s *Store) Outboxes(ctx context.Context) (map[store.Partition]int64, error) {
+	return s.byPartition(ctx, "count outbox rows", sqlOutboxes)
+}
+
+// byPartition reads a number for each partition.
+func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.Partition]int64, error) {
+	rows, err := s.pool.Query(ctx, query)
 	if err != nil {
-		return nil, failed("read watermarks", err)
+		return nil, failed(what, err)
 	}
-	marks := make(map[store.Partition]int64)
+	numbers := make(map[store.Partition]int64)
 	var p store.Partition
-	var next int64
-	if _, err := pgx.ForEachRow(rows, []any{&p.Generation, &p.Number, &next}, func() error {
-		marks[p] = next
+	var n int64
+	if _, err := pgx.ForEachRow(rows, []any{&p.Generation, &p.Number, &n}, func() error {
+		numbers[p] = n
 		return nil
 	}); err != nil {
-		return nil, failed("read watermarks", err)
+		return nil, failed(what, err)
 	}
-	return marks, nil
+	return numbers, nil
 }
 
 // Entities implements store.Reader.

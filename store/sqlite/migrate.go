@@ -37,7 +37,7 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		return err
 	}
 	crash.At(crash.Migrating, "")
-	err = patiently(ctx, func() error {
+	err = s.patiently(ctx, func() error {
 		_, err := provider.Up(ctx)
 		return err
 	})

@@ -44,6 +44,8 @@ type Store struct {
 	writer  *sql.DB // one connection
 	readers *sql.DB
 	now     func() time.Time // of claims
+
+	patience time.Duration // patience, but in tests of many writers
 }
 
 var _ store.Store = (*Store)(nil)
@@ -79,9 +81,9 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return nil, failed("open", errors.Join(err, writer.Close()))
 	}
 	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
-	s := &Store{path: o.Path, writer: writer, readers: readers, now: time.Now}
+	s := &Store{path: o.Path, writer: writer, readers: readers, now: time.Now, patience: patience}
 	// The first connection creates the file and sets its journal mode.
-	if err := patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
+	if err := s.patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
 		return nil, failed("open", errors.Join(err, s.Close()))
 	}
 	return s, nil
@@ -106,8 +108,8 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 		return nil, failed("open", err)
 	}
 	readers.SetMaxOpenConns(1)
-	s := &Store{path: path, writer: readers, readers: readers, now: time.Now}
-	if err := patiently(ctx, func() error { return s.Ping(ctx) }); err != nil {
+	s := &Store{path: path, writer: readers, readers: readers, now: time.Now, patience: patience}
+	if err := s.patiently(ctx, func() error { return s.Ping(ctx) }); err != nil {
 		if logged {
 			err = fmt.Errorf("%w (what was written last is in %s-wal, which can be read only while a process runs, or by who may write in the folder)", err, path)
 		}

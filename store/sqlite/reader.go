@@ -39,19 +39,29 @@ FROM dam d JOIN services s ON s.number = d.service WHERE d.entity = ? ORDER BY s
 
 // Watermarks implements store.Reader.
 func (s *Store) Watermarks(ctx context.Context) (map[store.Partition]int64, error) {
-	marks := make(map[store.Partition]int64)
-	rows, err := s.readers.QueryContext(ctx, `SELECT generation, partition, next_offset FROM watermarks`)
+	return s.byPartition(ctx, "read watermarks", `SELECT generation, partition, next_offset FROM watermarks`)
+}
+
+// Outboxes implements store.Reader.
+func (s *Store) Outboxes(ctx context.Context) (map[store.Partition]int64, error) {
+	return s.byPartition(ctx, "count outbox rows", `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`)
+}
+
+// byPartition reads a number for each partition.
+func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.Partition]int64, error) {
+	numbers := make(map[store.Partition]int64)
+	rows, err := s.readers.QueryContext(ctx, query)
 	err = collect(rows, err, func() error {
 		var p store.Partition
-		var next int64
-		err := rows.Scan(&p.Generation, &p.Number, &next)
-		marks[p] = next
+		var n int64
+		err := rows.Scan(&p.Generation, &p.Number, &n)
+		numbers[p] = n
 		return err
 	})
 	if err != nil {
-		return nil, failed("read watermarks", err)
+		return nil, failed(what, err)
 	}
-	return marks, nil
+	return numbers, nil
 }
 
 // Entities implements store.Reader.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -23,10 +24,13 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
+// open opens one more handle, which waits for the others as long as a busy machine
+// takes: nothing says whose turn it is.
 func open(t testing.TB, path string) *Store {
 	t.Helper()
 	s, err := Open(t.Context(), Options{Path: path})
 	require.NoError(t, err)
+	s.patience = time.Minute
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }

@@ -37,7 +37,7 @@ func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error
 		}
 		_ = conn.Close() // gives it back
 	}()
-	err = patiently(ctx, func() error {
+	err = s.patiently(ctx, func() error {
 		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 		return err
 	})
@@ -59,13 +59,13 @@ func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error
 
 // patiently repeats f, which waits a little itself, while another handle has
 // the file's lock, until the context or the patience is over.
-func patiently(ctx context.Context, f func() error) error {
+func (s *Store) patiently(ctx context.Context, f func() error) error {
 	for start := time.Now(); ; {
 		err := f()
 		if ctx.Err() != nil && err != nil {
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		if code, ok := primary(err); !ok || code != sqlite3.SQLITE_BUSY || time.Since(start) > patience {
+		if code, ok := primary(err); !ok || code != sqlite3.SQLITE_BUSY || time.Since(start) > s.patience {
 			return err
 		}
 	}

@@ -389,8 +389,10 @@ var ledgerTests = []ledgerTest{
 			})
 		}
 		for range 10 {
-			_, err := f.b.RetainClaims(t.Context(), -62*24*time.Hour)
-			require.NoError(t, err)
+			require.NoError(t, retried(func() error {
+				_, err := f.b.RetainClaims(t.Context(), -62*24*time.Hour)
+				return err
+			}))
 		}
 		group.Wait()
 	}},

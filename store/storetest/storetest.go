@@ -92,6 +92,17 @@ func (f *fixture) own(s store.Store, letter byte, partitions ...store.Partition)
 	return taken, token
 }
 
+// retried makes a call again that failed for now: one that needs locks waits for
+// them for a bounded time only.
+func retried(call func() error) (err error) {
+	for start := time.Now(); time.Since(start) < patience; {
+		if err = call(); err == nil || store.ClassOf(err) != store.Retry {
+			break
+		}
+	}
+	return err
+}
+
 // claim makes one; a store without a ledger knows it by its id alone.
 func (f *fixture) claim(key string) store.ClaimID {
 	f.Helper()

@@ -82,12 +82,16 @@ var swapTests = []test{
 				<-proceed
 				return store.Outcome{Swaps: []store.Swap{{Key: k, Old: rows[0].Content, New: content("C"), Version: version(3)}}}, err
 			})
-		if moved != nil { // an implementation with one writer keeps the other out
-			require.NoError(t, err)
+		if err == nil { // an implementation with one writer keeps the other out
+			require.Error(t, moved)
 			assert.Equal(t, content("C"), f.row(f.b, k).Content)
 			return
 		}
+		// The other is committed, whether or not its caller waited for that.
 		require.ErrorIs(t, err, store.ErrFenced)
+		if moved != nil {
+			assert.Equal(t, store.Unknown, store.ClassOf(moved), "%v", moved)
+		}
 		assert.Equal(t, content("B"), f.row(f.b, k).Content)
 	}},
 	{"the version of a row never goes backwards", func(t *testing.T, f *fixture) {

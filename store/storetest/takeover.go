@@ -66,10 +66,20 @@ var takeOverTests = []test{
 		}
 		good := []store.Move{{Partition: p0, From: 4, To: 4, Token: token}}
 		require.NoError(t, f.b.Discard(t.Context(), good, nil))
+		outboxes := func() map[store.Partition]int64 {
+			rows, err := f.a.Outboxes(t.Context())
+			require.NoError(t, err)
+			return rows
+		}
+		assert.Equal(t, map[store.Partition]int64{p0: 2}, outboxes())
 		require.NoError(t, f.b.Discard(t.Context(), good, ids[:1]))
-		taken, _ := f.own(f.a, 'c', p0)
+		assert.Equal(t, map[store.Partition]int64{p0: 1}, outboxes())
+		taken, token := f.own(f.a, 'c', p0)
 		assert.Equal(t, []string{"2"}, texts(taken[0].Outbox))
 		assert.Equal(t, int64(4), taken[0].NextOffset)
+		good[0].Token = token
+		require.NoError(t, f.b.Discard(t.Context(), good, ids[1:]))
+		assert.Empty(t, outboxes())
 	}},
 	{"I5 during a decision: it is seen whole or fails", func(t *testing.T, f *fixture) {
 		revision := f.revision()
