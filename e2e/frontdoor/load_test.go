@@ -90,7 +90,7 @@ func (l *load) deliver(ctx context.Context, n int) {
 				}
 			}
 			return
-		case a.status == 409, a.status == 503, a.status == 207 && strings.Contains(a.body, `"busy"`):
+		case a.status == 409, a.status == 503, a.busy():
 			l.retried.Add(1)
 		default:
 			l.t.Errorf("%s: %d %s", q.body, a.status, a.body)

@@ -115,6 +115,7 @@ func (w *world) stop() {
 	w.t.Helper()
 	for _, pr := range append([]*harness.Process{w.all}, w.ins...) {
 		if pr != nil && !pr.Ended() {
+			pr.Address("admin") // before that it may not know the signal
 			pr.Terminate()
 			require.Zero(w.t, pr.Wait(), harness.Tail(pr.Log.String(), 40))
 		}
@@ -148,6 +149,11 @@ type answer struct {
 	body     string
 	replayed bool
 	wait     string // Retry-After
+}
+
+// busy tells whether rows of a batch are to be sent again.
+func (a answer) busy() bool {
+	return a.status == http.StatusMultiStatus && strings.Contains(a.body, `"status":"busy"`)
 }
 
 // client has connections of its own, so that none that a killed process left
@@ -184,13 +190,13 @@ func (w *world) post(door *harness.Process, q request) answer {
 	return a
 }
 
-// finish sends a request until its key is not busy, as a client does that got no
-// answer.
+// finish sends a request until none of its keys is busy, as a client does that
+// got no answer.
 func (w *world) finish(door *harness.Process, q request) (a answer) {
 	w.t.Helper()
 	harness.Eventually(w.t, "an answer to "+q.key+q.body, func() error {
 		a = w.post(door, q)
-		if a.status == http.StatusConflict || a.status == http.StatusServiceUnavailable {
+		if a.status == http.StatusConflict || a.status == http.StatusServiceUnavailable || a.busy() {
 			require.NotEmpty(w.t, a.wait, a.body)
 			return fmt.Errorf("%d %s", a.status, a.body)
 		}
