@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// For returns true after d, or false as soon as ctx ends. Whichever is first
-// decides; when both are over, either may.
+// For returns true after d, or false as soon as ctx ends; false when both are
+// over.
 func For(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
 	case <-t.C:
-		return true
+		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
 	}

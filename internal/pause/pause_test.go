@@ -20,3 +20,13 @@ func TestFor(t *testing.T) {
 		require.Equal(t, time.Hour+time.Minute, time.Since(start))
 	})
 }
+
+func TestForIsOverWhenBothAre(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	synctest.Test(t, func(t *testing.T) {
+		for range 100 {
+			require.False(t, For(ctx, 0))
+		}
+	})
+}
