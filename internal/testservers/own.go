@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// ownTimeout bounds one command of scripts/servers, which itself gives a server four minutes.
-const ownTimeout = 5 * time.Minute
+// ownTimeout bounds one command of scripts/servers, which itself gives a server four minutes to start
+// and four to end.
+const ownTimeout = 10 * time.Minute
 
 // variables says by which variable a server makes itself known.
 func variables() map[string]string {

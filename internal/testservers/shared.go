@@ -2,16 +2,23 @@ package testservers
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"net"
 	"net/url"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/valkey-io/valkey-go"
+
+	"github.com/seed-86dfc502/weir/internal/pause"
 )
 
 // PostgresAdminURL gives the URL of the shared PostgreSQL as its superuser, without a schema of the
@@ -58,7 +65,8 @@ func Valkey(t testing.TB) (address, prefix string) {
 	address = lookup(t, "WEIR_TEST_VALKEY_ADDR")
 	prefix = uniqueName() + ":"
 	cleanup(t, "delete keys", func(ctx context.Context) error {
-		client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true})
+		client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true,
+			Dialer: net.Dialer{Timeout: setupTimeout}})
 		if err != nil {
 			return err
 		}
@@ -83,7 +91,7 @@ func Valkey(t testing.TB) (address, prefix string) {
 
 // Kafka gives the brokers of the shared Kafka and a prefix for the names of this test's topics,
 // groups and transactional ids. Topics and groups under the prefix are deleted after the test; the
-// consumers of a group must have left it by then.
+// consumers of a group must have left it by then, or their session must end soon.
 func Kafka(t testing.TB) (brokers []string, prefix string) {
 	t.Helper()
 	brokers = strings.Split(lookup(t, "WEIR_TEST_KAFKA_BROKERS"), ",")
@@ -97,33 +105,61 @@ func Kafka(t testing.TB) (brokers []string, prefix string) {
 		admin := kadm.NewClient(client)
 		others := func(name string) bool { return !strings.HasPrefix(name, prefix) }
 
+		admin.SetTimeoutMillis(int32(setupTimeout.Milliseconds()))
+
 		groups, err := admin.ListGroups(ctx)
 		if err != nil {
 			return err
 		}
-		if names := slices.DeleteFunc(groups.Groups(), others); len(names) > 0 {
-			deleted, err := admin.DeleteGroups(ctx, names...)
-			if err != nil {
-				return err
-			}
-			if err := deleted.Error(); err != nil {
-				return err
-			}
+		if err := deleteGroups(ctx, admin, slices.DeleteFunc(groups.Groups(), others)); err != nil {
+			return err
 		}
 		topics, err := admin.ListTopics(ctx)
 		if err != nil {
 			return err
 		}
-		if names := slices.DeleteFunc(topics.Names(), others); len(names) > 0 {
-			deleted, err := admin.DeleteTopics(ctx, names...)
-			if err != nil {
-				return err
+		names := slices.DeleteFunc(topics.Names(), others)
+		if len(names) == 0 {
+			return nil
+		}
+		deleted, err := admin.DeleteTopics(ctx, names...)
+		if err != nil {
+			return err
+		}
+		for name, d := range deleted {
+			// What the test itself has deleted may be listed a moment longer.
+			if d.Err != nil && !errors.Is(d.Err, kerr.UnknownTopicOrPartition) {
+				return fmt.Errorf("topic %s: %w", name, d.Err)
 			}
-			return deleted.Error()
 		}
 		return nil
 	})
 	return brokers, prefix
+}
+
+// deleteGroups waits for members whose leave the coordinator has not seen: those of a process that
+// was killed, or whose connection broke at the end.
+func deleteGroups(ctx context.Context, admin *kadm.Client, groups []string) error {
+	for len(groups) > 0 {
+		deleted, err := admin.DeleteGroups(ctx, groups...)
+		if err != nil {
+			return err
+		}
+		groups = nil
+		for name, d := range deleted {
+			switch {
+			case d.Err == nil, errors.Is(d.Err, kerr.GroupIDNotFound):
+			case errors.Is(d.Err, kerr.NonEmptyGroup):
+				groups = append(groups, name)
+			default:
+				return fmt.Errorf("group %s: %w", name, d.Err)
+			}
+		}
+		if len(groups) > 0 && !pause.For(ctx, 100*time.Millisecond) {
+			return fmt.Errorf("groups %v still have members: %w", groups, ctx.Err())
+		}
+	}
+	return nil
 }
 
 // ClickHouseHTTP gives the DSN (http://host:port/database) of a current ClickHouse engine, for the

@@ -14,7 +14,7 @@ import (
 
 // setupTimeout bounds every exchange with a server that prepares or cleans up; it fails a test that
 // would otherwise hang on a lock which another session of that test still holds.
-const setupTimeout = 30 * time.Second
+const setupTimeout = 2 * time.Minute
 
 // lookup gives the value of a WEIR_TEST_… variable.
 func lookup(t testing.TB, variable string) string {

@@ -2,6 +2,7 @@ package testservers
 
 import (
 	"context"
+	"net"
 	"testing"
 	"time"
 
@@ -63,6 +64,14 @@ func TestPostgresSchemaIsDroppedAfterTheTest(t *testing.T) {
 	require.Zero(t, left)
 }
 
+func openValkey(t *testing.T, address string) valkey.Client {
+	t.Helper()
+	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true, DisableRetry: true,
+		Dialer: net.Dialer{Timeout: time.Minute}, ConnWriteTimeout: time.Minute})
+	require.NoError(t, err)
+	return client
+}
+
 func TestValkeyKeysAreDeletedAfterTheTest(t *testing.T) {
 	t.Parallel()
 	address, _ := Valkey(t)
@@ -70,16 +79,14 @@ func TestValkeyKeysAreDeletedAfterTheTest(t *testing.T) {
 	t.Run("uses some", func(t *testing.T) {
 		_, prefix := Valkey(t)
 		key = prefix + "event"
-		client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true})
-		require.NoError(t, err)
+		client := openValkey(t, address)
 		defer client.Close()
 		require.NoError(t, client.Do(t.Context(), client.B().Set().Key(key).Value("1").Build()).Error())
 		value, err := client.Do(t.Context(), client.B().Get().Key(key).Build()).ToString()
 		require.NoError(t, err)
 		require.Equal(t, "1", value)
 	})
-	client, err := valkey.NewClient(valkey.ClientOption{InitAddress: []string{address}, DisableCache: true})
-	require.NoError(t, err)
+	client := openValkey(t, address)
 	defer client.Close()
 	require.True(t, valkey.IsValkeyNil(client.Do(t.Context(), client.B().Get().Key(key).Build()).Error()))
 }

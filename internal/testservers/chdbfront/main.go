@@ -62,7 +62,7 @@ func serve(address, library, data string) error {
 		return err
 	}
 
-	server := &http.Server{Handler: &front{engine: engine, inserts: inserts}, ReadHeaderTimeout: 10 * time.Second}
+	server := &http.Server{Handler: &front{engine: engine, inserts: inserts}, ReadHeaderTimeout: time.Minute}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	slog.Info("ready", "address", listener.Addr().String())

@@ -25,7 +25,7 @@ func main() {
 }
 
 func ask(address string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	client, err := kgo.NewClient(kgo.SeedBrokers(address), kgo.RetryTimeout(time.Second))
 	if err != nil {
