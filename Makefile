@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help build run servers servers-down check lint test test-short crash chaos load-check load-frontdoor limits bench sim fuzz model clean
+.PHONY: help modules build run servers servers-down check lint test test-short crash chaos load-check load-frontdoor limits bench sim fuzz model clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
@@ -31,8 +31,15 @@ servers: ## install (apt, Maven, npm) and start the servers that the tests need
 servers-down: ## stop them
 	@scripts/servers down
 
-check:
-	@unformatted=$$(gofmt -l .); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
+# What fails on the network is tried again. Nothing is asked for when all is there.
+modules:
+	@for folder in . bench; do for pause in 5 10 20 40 0; do \
+		if (cd $$folder && go mod download); then break; fi; \
+		if [ $$pause = 0 ]; then exit 1; fi; sleep $$pause; done; done
+
+# Folders that begin with a dot are none of ours: servers write and remove files in .run.
+check: modules
+	@unformatted=$$(find . -name '.?*' -prune -o -name '*.go' -exec gofmt -l {} +); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
 	go vet $(PKG)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; fi
 
