@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,6 +20,7 @@ import (
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
 	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/page"
 	"github.com/stretchr/testify/require"
 )
 
@@ -31,10 +34,14 @@ type browser struct {
 }
 
 func newBrowser(t *testing.T, address string) *browser {
+	folder := filepath.Join(t.TempDir(), "browser")
+	t.Cleanup(func() { // processes of the browser may outlive it for a moment, and write there
+		harness.Eventually(t, "the browser's folder is removed", func() error { return os.RemoveAll(folder) })
+	})
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
 		chromedp.ExecPath("chromium"),
 		chromedp.NoSandbox, // its own sandbox needs rights that tests do not have
-		chromedp.UserDataDir(t.TempDir()),
+		chromedp.UserDataDir(folder),
 		chromedp.WSURLReadTimeout(2*time.Minute), // a busy machine starts it slowly
 	)
 	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
@@ -264,6 +271,45 @@ func (b *browser) shoot(name string) {
 	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644))
 }
 
+// What is paused stands still, also when an answer was under way.
+func TestPauseInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Chromium")
+	}
+	w := newWorld(t, func(o *page.Options) { o.Token = "" })
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	served := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/live/overview" {
+			select {
+			case asked <- struct{}{}:
+			default: // it was asked before
+			}
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		w.page.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(served.Close)
+	b := newBrowser(t, strings.TrimPrefix(served.URL, "http://"))
+	b.open("/")
+	select {
+	case <-asked:
+	case <-time.After(harness.Patience):
+		require.Fail(t, "the page does not ask for newer numbers")
+	}
+	b.tabTo("[data-pause]")
+	b.key(" ")
+	require.Equal(t, "true", evaluate[string](b, `document.querySelector("[data-pause]").getAttribute("aria-pressed")`))
+	close(answer)
+	b.until("the answer", `performance.getEntriesByType("resource").some((e) => e.name.endsWith("/live/overview") && e.responseEnd > 0)`)
+	require.Equal(t, "none", evaluate[string](b, `document.querySelector("[data-live]").dataset.looks || "none"`))
+	b.key(" ")
+	b.until("numbers that move again", `Number(document.querySelector("[data-live]").dataset.looks) >= 1`)
+	b.healthy("going on")
+}
+
 // looks opens every page in each width and colour.
 func looks(b *browser, letter string) {
 	b.t.Helper()
@@ -303,7 +349,7 @@ func keyboard(b *browser) {
 	b.until("the jump", `location.hash === "#main"`)
 	b.open("/")
 	b.until("numbers that move by themselves", `Number(document.querySelector("[data-live]").dataset.looks) >= 2`)
-	require.Contains(b.t, evaluate[string](b, `document.querySelector("[data-live]").innerText`), "Ready")
+	b.until("being ready", `document.querySelector("[data-live]").innerText.includes("Ready")`)
 	b.tabTo("[data-pause]")
 	b.key(" ")
 	require.Equal(b.t, "true", evaluate[string](b, `document.querySelector("[data-pause]").getAttribute("aria-pressed")`))

@@ -14,23 +14,32 @@ if (live) {
       button.setAttribute("aria-pressed", String(paused));
     });
   }
+  // show puts an answer in place; true when the page is loaded again instead.
+  const show = (answer, text) => {
+    if (answer.status === 401) {
+      location.reload();
+      return true;
+    }
+    if (answer.ok) {
+      live.innerHTML = text; // escaped by the server
+      if (live.querySelector("[data-ended]")) {
+        location.reload(); // what came of it
+        return true;
+      }
+      live.dataset.looks = String(Number(live.dataset.looks || 0) + 1);
+    }
+    live.classList.toggle("stale", !answer.ok);
+    return false;
+  };
   const refresh = async () => {
     if (!paused && !document.hidden) {
       try {
         const answer = await fetch(live.dataset.live, {credentials: "same-origin"});
-        if (answer.status === 401) {
-          location.reload();
+        const text = await answer.text();
+        // Once it is paused nothing moves, also not by what was asked for before.
+        if (!paused && show(answer, text)) {
           return;
         }
-        if (answer.ok) {
-          live.innerHTML = await answer.text(); // escaped by the server
-          if (live.querySelector("[data-ended]")) {
-            location.reload(); // what came of it
-            return;
-          }
-          live.dataset.looks = String(Number(live.dataset.looks || 0) + 1);
-        }
-        live.classList.toggle("stale", !answer.ok);
       } catch {
         live.classList.add("stale"); // the process is away: the next look may find it
       }
