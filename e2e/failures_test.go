@@ -15,7 +15,7 @@ func TestDeadWebhooksHoldUpNobody(t *testing.T) {
 	const entities = 40
 	fine, dead, hung := harness.NewReceiver(t), harness.NewReceiver(t), harness.NewReceiver(t)
 	p := harness.Simple(t, "", map[string]string{
-		"fine": harness.HookSink(fine), "dead": harness.HookSink(dead), "hung": harness.HookSink(hung), "file": harness.FileSink("file"),
+		"fine": harness.PatientHookSink(fine), "dead": harness.PatientHookSink(dead), "hung": harness.HookSink(hung), "file": harness.FileSink("file"),
 	})
 	dead.Down()
 	hung.Answers(func(model.Record) int { return 0 })
@@ -59,7 +59,7 @@ func TestRefusedServicePauses(t *testing.T) {
 	const entities = 20
 	hook := harness.NewReceiver(t)
 	hook.Answers(func(model.Record) int { return 401 })
-	p := harness.Simple(t, "", map[string]string{"acme": harness.HookSink(hook)})
+	p := harness.Simple(t, "", map[string]string{"acme": harness.PatientHookSink(hook)})
 	run := p.Start("run")
 	p.Append("events.jsonl", harness.Many(entities, 0, 2))
 	harness.Eventually(t, "the pause", func() error { return harness.Want(run.Metric("weir_service_paused", `service="acme/all@out"`), 1) })
@@ -77,7 +77,7 @@ func TestRefusedServicePauses(t *testing.T) {
 // same content again passes.
 func TestRefusedDocumentIsReleased(t *testing.T) {
 	hook := harness.NewReceiver(t)
-	p := harness.Simple(t, "", map[string]string{"acme": harness.HookSink(hook)})
+	p := harness.Simple(t, "", map[string]string{"acme": harness.PatientHookSink(hook)})
 	run := p.Start("run")
 	next := 0
 	say := func(entity, state string) {
@@ -112,7 +112,10 @@ func TestRefusedDocumentIsReleased(t *testing.T) {
 	refusals(2)
 	arrives("Y", "A")
 	hook.Answers(nil)
-	say("X", "A")   // what the customer has, as far as is known: sent again, to be sure
+	say("X", "A") // what the customer has, as far as is known: sent again, to be sure
+	harness.Eventually(t, "A again, before B could replace it on its way", func() error {
+		return harness.Want(len(harness.States(hook.Received(), "X")), 2)
+	})
 	say("New", "B") // the same content again
 	say("X", "B")
 	arrives("New", "B")

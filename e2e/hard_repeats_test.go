@@ -35,7 +35,7 @@ projections:
     deliver:
       history: {postgres: {url: %q, table: history, mode: append, columns: {doc: {type: json, path: "@this"}}}}
       hook: %s
-`, c.Target, harness.HookSink(hook)),
+`, c.Target, harness.PatientHookSink(hook)),
 	})
 }
 
@@ -131,7 +131,7 @@ func TestRetryAfterTheGateWasFlushed(t *testing.T) {
 	t.Cleanup(client.Close)
 	p := harness.NewProject(t, map[string]string{
 		"weir.yaml": fmt.Sprintf(`
-gate: {valkey: {address: %q}}
+gate: {valkey: {address: %q, timeout: 1m}}
 sources:
   numbered: {file: {path: numbered.jsonl}, entity: id, event_id: event, sequence: n, strip: [event, n]}
   plain: {file: {path: plain.jsonl}, entity: id, event_id: event, strip: [event, n]}

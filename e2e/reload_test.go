@@ -166,7 +166,7 @@ func TestReloadOfSeveralProcesses(t *testing.T) {
 	c := harness.NewCluster(t)
 	hook := harness.NewReceiver(t)
 	view := func(n int) string {
-		return fmt.Sprintf("    fields: {id: id, state: state, view: {const: %d}}\n    deliver:\n      hook: %s\n", n, harness.HookSink(hook))
+		return fmt.Sprintf("    fields: {id: id, state: state, view: {const: %d}}\n    deliver:\n      hook: %s\n", n, harness.PatientHookSink(hook))
 	}
 	p := rolling(t, c, map[string]string{"r": view(0)})
 	serial := 0

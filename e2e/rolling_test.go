@@ -83,7 +83,7 @@ func TestRollingDeploysUnderLoad(t *testing.T) {
     deliver:
       hook: %s
       history: {postgres: {url: %q, table: history, mode: append, columns: {doc: {type: json, path: "@this"}}}}
-`, n, harness.ReplaceOnce(t, harness.HookSink(hook), "timeout: 1s", "timeout: 1m"), c.Target)
+`, n, harness.PatientHookSink(hook), c.Target)
 	}
 	p := rolling(t, c, revisions)
 	serial := 0

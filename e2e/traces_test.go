@@ -153,9 +153,10 @@ func TestTraceOfOneEvent(t *testing.T) {
 	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
 	post(t, run, `{"event":"e2","id":"B-008","state":"green"}`, theirContext[:len(theirContext)-1]+"0")
 	post(t, run, `{"event":"e3","id":"B-009","state":"green"}`, "")
+	// The last spans have a short time at a stop: those that there are to be, are
+	// awaited before; more must not come.
+	spans.Await(func(otlptest.Span) bool { return true }, 1+1+3+4)
 	settle(t, run, 3)
-
-	// Everything that ended is there once the process has.
 	all := spans.Spans()
 	below := func(id, name string) (found []otlptest.Span) {
 		for _, s := range all {
@@ -256,6 +257,9 @@ func TestTracesOfWhatIsSentAgain(t *testing.T) {
 	h.Answers(nil)
 	p.Start("dlq replay --all --yes --wait --reason again").Ok()
 	harness.Eventually(t, "both of them", func() error { return harness.Want(len(h.Received()), 2) })
+	spans.Await(func(s otlptest.Span) bool { return s.Attributes["weir.cause"] == "repair" }, 1)
+	again := spans.Await(func(s otlptest.Span) bool { return s.Attributes["weir.cause"] == "dead letter" }, 1)
+	spans.Below(again[0].ID, "deliver", 1)
 	run.Terminate()
 	run.Ok()
 
@@ -295,6 +299,7 @@ func TestTracesOfWhatIsSentAgain(t *testing.T) {
 	run = p.Start("run")
 	run.Ready(http.StatusOK)
 	p.Start("replay --all --force --wait").Ok()
+	more.Await(func(s otlptest.Span) bool { return s.Attributes["weir.cause"] == "replay" }, 2)
 	run.Terminate()
 	run.Ok()
 	replayed := 0
@@ -317,6 +322,8 @@ func TestTracingIsOffByDefault(t *testing.T) {
 	_, metrics := run.Get("/metrics")
 	require.NotContains(t, metrics, "weir_trace_spans_total")
 	settle(t, run, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	require.NotEmpty(t, h.headers["B-007"])
 	require.Empty(t, h.headers["B-007"].Values("traceparent"))
 	for topic, others := range map[string][]string{"weir.inbox": {inbox.Header}, "weir.changes.acme.all.hook": nil, "feed": feedHeaders} {

@@ -82,7 +82,7 @@ projections:
 	require.Equal(t, 2, refused.Wait())
 	require.Contains(t, refused.Log.String(), "a restart is needed for the first check service (acme/crm@check)")
 	require.NoError(t, pr.Cmd.Process.Signal(syscall.SIGHUP))
-	pr.Says("not reloaded")
+	pr.SaysTimes("not reloaded", 2) // at the command, and at the signal
 	require.EqualValues(t, 1, pr.Metric("weir_reload_refused"))
 	pr.Ready(200)
 	require.False(t, pr.Ended())

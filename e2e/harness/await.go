@@ -45,7 +45,7 @@ func (pr *Process) Address(listener string) string {
 	var found []string
 	Eventually(pr.T, "the "+listener+" listener", func() error {
 		ended := pr.Ended() // before the log: the last lines come before the end
-		if found = addressOf[listener].FindStringSubmatch(pr.Log.String()); found != nil {
+		if found = addressOf[listener].FindStringSubmatch(pr.lines()); found != nil {
 			return nil
 		}
 		require.False(pr.T, ended, "the process ended: %s", Tail(pr.Log.String(), 60))
@@ -66,13 +66,20 @@ func (pr *Process) SaysTimes(text string, times int) {
 	pr.T.Helper()
 	Eventually(pr.T, "a line of the log", func() error {
 		ended := pr.Ended() // before the log: the last lines come before the end
-		said := strings.Count(pr.Log.String(), text)
+		said := strings.Count(pr.lines(), text)
 		if said >= times {
 			return nil
 		}
 		require.False(pr.T, ended, "the process ended: %s", Tail(pr.Log.String(), 60))
 		return fmt.Errorf("%q was said %d times, want %d", text, said, times)
 	})
+}
+
+// lines are the lines of the log that are whole: what is read behind one that was
+// waited for may not be there yet.
+func (pr *Process) lines() string {
+	log := pr.Log.String()
+	return log[:strings.LastIndexByte(log, '\n')+1]
 }
 
 // Get asks the operators' listener.
