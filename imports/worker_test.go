@@ -326,7 +326,9 @@ func TestRun(t *testing.T) {
 	i := w.file(JSONL, Options{}, `{"id":"a"}`)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
-	go func() { defer close(done); w.worker().Run(ctx) }()
+	first := w.worker()
+	first.opt.Store = unhurried{w.store}
+	go func() { defer close(done); first.Run(ctx) }()
 	require.Eventually(t, func() bool { return w.found(i).State == store.ImportDone }, time.Minute, 5*time.Millisecond)
 	w.mu.Lock()
 	w.appends = func(int) error { return errDown }
@@ -339,6 +341,13 @@ func TestRun(t *testing.T) {
 	w.appends = nil
 	w.step(w.worker()) // at once: the lease was given back
 	require.Equal(t, store.ImportDone, w.found(second).State)
+}
+
+// unhurried gives leases back, however long that takes.
+type unhurried struct{ store.Imports }
+
+func (u unhurried) StepImport(ctx context.Context, s store.ImportStep) error {
+	return u.Imports.StepImport(context.WithoutCancel(ctx), s)
 }
 
 // held is an intake that keeps the rows of one source until it is let go on.
