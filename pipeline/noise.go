@@ -14,8 +14,9 @@ const (
 	noisePeriod = 10 * time.Second
 	// noiseKept is how long it is kept, in whole days.
 	noiseKept = 7 * 24 * time.Hour
-	// noiseTimeout bounds the last write at the end of the process.
-	noiseTimeout = 2 * time.Second
+	// noiseTimeout bounds the last write at the end of the process, within the time
+	// that decisions have then: it is not worth more, and a busy machine needs some.
+	noiseTimeout = 10 * time.Second
 )
 
 // NoiseKind is the kind of the reports that hold summaries of suppressed events.

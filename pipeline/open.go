@@ -231,7 +231,7 @@ func (p *Pipeline) openKafka(ctx context.Context) error {
 // closeProducer gives the closer of a producer whose callers have ended.
 func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
 	return func() error {
-		ctx, cancel := context.WithTimeout(p.end.closing(), time.Second)
+		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
 		defer cancel()
 		if err := producer.Close(ctx); err != nil {
 			// Nothing is lost by it: whatever Kafka did not acknowledge was not
