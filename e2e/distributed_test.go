@@ -27,7 +27,7 @@ func TestTwoProcessesAndAKill(t *testing.T) {
 
 	a, b := p.Start("run"), p.Start("run")
 	harness.Eventually(t, "both processes decide and deliver", func() error {
-		c.Send(harness.Bananas(r, c.Prefix, 40, 150, &serial)...)
+		c.Send(harness.Bananas(r, c.Prefix, 10, 150, &serial)...)
 		for _, pr := range []*harness.Process{a, b} {
 			require.False(t, pr.Ended(), harness.Tail(pr.Log.String(), 60))
 			if pr.Metric("weir_events_total") == 0 || pr.Metric("weir_deliveries_total", `outcome="delivered"`) == 0 {
@@ -53,7 +53,7 @@ func TestTwoProcessesAndAKill(t *testing.T) {
 	b.Ready(200)
 	// The other one may have done all of that before this one was in the group.
 	harness.Eventually(t, "the process that came back takes part", func() error {
-		c.Send(harness.Bananas(r, c.Prefix, 40, 150, &serial)...)
+		c.Send(harness.Bananas(r, c.Prefix, 10, 150, &serial)...)
 		if a.Metric("weir_deliveries_total") == 0 {
 			return harness.ErrNotYet
 		}

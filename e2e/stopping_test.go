@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -13,6 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// late is by how much a stop may be longer than shutdown.timeout because the
+// machine is busy: the process or the test may have been held up meanwhile. What
+// hangs in these tests does so for much longer.
+const late = 30 * time.Second
+
 // I1, I2: SIGTERM under load ends the process in time and in order, every time,
 // and nothing is lost.
 func TestTerminateUnderLoad(t *testing.T) {
@@ -20,21 +26,19 @@ func TestTerminateUnderLoad(t *testing.T) {
 		t.Skip("takes some ten seconds")
 	}
 	p := harness.Generate(t, 4, 500, 20_000)
-	stopped := 0
+	text, err := os.ReadFile(p.Path("weir.yaml"))
+	require.NoError(t, err)
+	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "level: warn", "level: info"))
 	for round := range 4 {
-		run := p.Start("run --until-idle --json")
-		select {
-		case <-run.Done:
-		case <-time.After(time.Duration(600+300*round) * time.Millisecond):
-			run.Terminate()
-			stopped++
-		}
+		run := p.Start("run")
+		run.Says("msg=running ") // it would not catch the signal before it has come to that
+		<-time.After(time.Duration(300*round) * time.Millisecond)
 		start := time.Now()
+		run.Terminate()
 		require.Zero(t, run.Wait(), run.Log.String())
-		require.Less(t, time.Since(start), 20*time.Second, "shutdown.timeout")
+		require.Less(t, time.Since(start), 20*time.Second+late, "shutdown.timeout")
 		require.NotContains(t, run.Log.String(), "level=ERROR")
 	}
-	require.Positive(t, stopped)
 	p.Drain()
 	harness.CheckGenerated(p)
 }
@@ -44,7 +48,7 @@ func TestTerminateWhileASinkHangs(t *testing.T) {
 	const entities = 20
 	hung, fine := harness.NewReceiver(t), harness.NewReceiver(t)
 	hung.Answers(func(model.Record) int { return 0 })
-	p := harness.Simple(t, "shutdown: {timeout: 12s}\n", map[string]string{"hung": harness.ReplaceOnce(t, harness.HookSink(hung), "timeout: 1s", "timeout: 5m"), "fine": harness.HookSink(fine)})
+	p := harness.Simple(t, "shutdown: {timeout: 12s}\n", map[string]string{"hung": harness.ReplaceOnce(t, harness.HookSink(hung), "timeout: 1s", "timeout: 5m"), "fine": harness.PatientHookSink(fine)})
 	p.Write("events.jsonl", harness.Many(entities, 0, 5))
 	run := p.Start("run")
 	harness.Eventually(t, "the others have everything", func() error { return harness.Settled(fine.Received(), entities, "r4") })
@@ -57,7 +61,7 @@ func TestTerminateWhileASinkHangs(t *testing.T) {
 	start := time.Now()
 	run.Terminate()
 	run.Ok()
-	require.Less(t, time.Since(start), 14*time.Second)
+	require.Less(t, time.Since(start), 12*time.Second+late)
 	hung.Answers(nil)
 	p.Drain()
 	want := p.Expected("hung", "fine")
@@ -142,7 +146,7 @@ func TestTerminateWhileTheStoreIsDown(t *testing.T) {
 	start := time.Now()
 	run.Terminate()
 	run.Ok()
-	require.Less(t, time.Since(start), 14*time.Second)
+	require.Less(t, time.Since(start), 12*time.Second+late)
 	store.Start()
 	p.Drain()
 	require.NoError(t, model.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
@@ -162,7 +166,7 @@ func TestTerminateWhileKafkaIsDown(t *testing.T) {
 	start := time.Now()
 	run.Terminate()
 	run.Ok()
-	require.Less(t, time.Since(start), 14*time.Second)
+	require.Less(t, time.Since(start), 12*time.Second+late)
 	kafka.Start()
 	p.Drain()
 	records := p.Records("out/acme.jsonl")
