@@ -39,6 +39,8 @@ type checkSettings struct {
 	Writers int // calls on one entity at a time
 	Service int32
 	Blind   bool // swap without comparing the revision
+
+	Together int // processes that begin together
 }
 
 // checkEntry is one line of a process's log.
@@ -83,6 +85,7 @@ func workChecks(text string) error {
 	// The clock stands still, so that a version is one more than the last.
 	p.checker = checks.New(checks.Options{Store: rows, Now: func() time.Time { return time.UnixMicro(0) }})
 	defer p.checker.Close(ctx)
+	c.gather(s.Together)
 	return p.run(ctx)
 }
 

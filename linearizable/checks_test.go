@@ -79,28 +79,36 @@ func runChecks(t *testing.T, base checkSettings, kill bool) (h *checkHistory, op
 	base.Service = numbers["acme/crm@check"]
 
 	h = &checkHistory{calls: map[[2]int64]porcupine.Operation{}, cut: make(chan struct{}, 1), kill: make(chan struct{}), victim: 100}
-	start := func(n int, calls int) *child {
+	const together = 4
+	start := func(n, calls, together int) *child {
 		one := base
-		one.Process, one.Calls = n, calls
+		one.Process, one.Calls, one.Together = n, calls, together
 		return launch(ctx, t, checkVariable, one, func(e checkEntry) { h.add(n, e) })
 	}
 	calls := base.Calls
 	if kill {
 		calls = 1 << 30 // it would go on for ever
 	}
-	children := []*child{start(0, calls)}
-	for n := 1; n < 4; n++ {
-		children = append(children, start(n, base.Calls))
+	children := []*child{start(0, calls, together)}
+	for n := 1; n < together; n++ {
+		children = append(children, start(n, base.Calls, together))
 	}
 	cutting, enough := context.WithCancel(ctx)
 	defer enough()
 	var server sync.WaitGroup
+	due := []chan struct{}{h.kill}
 	if base.URL != "" && kill {
+		severed := make(chan struct{})
+		due = append(due, severed) // before anything is over
 		server.Go(func() {
 			for {
 				select {
 				case <-h.cut:
-					cuts += cutOne(cutting, base.URL)
+					if n := cutOne(cutting, base.URL); n > 0 {
+						if cuts += n; cuts == n {
+							close(severed)
+						}
+					}
 				case <-cutting.Done():
 					return
 				}
@@ -108,17 +116,19 @@ func runChecks(t *testing.T, base checkSettings, kill bool) (h *checkHistory, op
 		})
 	}
 	if kill {
-		select {
-		case <-h.kill:
-		case <-ctx.Done():
-			t.Fatal("the victim makes no calls")
+		for _, d := range due {
+			select {
+			case <-d:
+			case <-ctx.Done():
+				t.Fatal("the victim makes no calls, or no connection could be cut")
+			}
 		}
 		require.NoError(t, children[0].command.Process.Kill())
 		require.NoError(t, <-children[0].read)
 		var ended *exec.ExitError
 		require.ErrorAs(t, children[0].command.Wait(), &ended)
 		require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
-		children[0] = start(len(children), base.Calls)
+		children[0] = start(len(children), base.Calls, 0)
 	}
 	for _, c := range children {
 		assert.NoError(t, c.wait())

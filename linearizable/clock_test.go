@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync/atomic"
 	"syscall"
+	"time"
 	"unsafe"
 )
 
@@ -15,7 +16,7 @@ import (
 // core of the machine, so an operation that ended before another began has the
 // smaller tick, whatever the resolution, the steps or the drift of the
 // machine's clocks, and no two ticks are equal. It outlives processes that are killed.
-type clock struct{ ticks *atomic.Int64 }
+type clock struct{ ticks, arrived *atomic.Int64 }
 
 // openClock maps the file at path, until the process ends, and creates it when
 // it is missing.
@@ -32,7 +33,15 @@ func openClock(path string) (clock, error) {
 	if err != nil {
 		return clock{}, fmt.Errorf("map the clock: %w", err)
 	}
-	return clock{(*atomic.Int64)(unsafe.Pointer(&memory[0]))}, nil
+	return clock{ticks: (*atomic.Int64)(unsafe.Pointer(&memory[0])), arrived: (*atomic.Int64)(unsafe.Pointer(&memory[8]))}, nil
 }
 
 func (c clock) now() int64 { return c.ticks.Add(1) }
+
+// gather waits until n processes have come here, so that no one of them is done
+// before another one has begun: a process that starts late has nobody to meet.
+func (c clock) gather(n int) {
+	for c.arrived.Add(1); c.arrived.Load() < int64(n); {
+		<-time.After(time.Millisecond)
+	}
+}

@@ -62,7 +62,7 @@ func work(text string) error {
 	defer used.Close()
 	var mu sync.Mutex
 	out := gob.NewEncoder(os.Stdout)
-	p := &process{settings: s, store: used, now: c.now, log: func(e entry) {
+	p := &process{settings: s, store: used, now: c.now, gather: func() { c.gather(s.Together) }, log: func(e entry) {
 		mu.Lock()
 		defer mu.Unlock()
 		if err := out.Encode(e); err != nil { // the parent is gone

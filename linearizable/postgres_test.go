@@ -135,20 +135,21 @@ func TestI3LinearizableAcrossProcesses(t *testing.T) {
 }
 
 func testAcrossProcesses(t *testing.T) {
-	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Writers: 1, Calls: 20, Pace: 20})
+	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Writers: 1, Calls: 20, Pace: 20, Together: 4})
 	t.Logf("seed %d", w.base.Seed)
 	// By this name the server knows which connections are of this test.
 	w.base.URL += fmt.Sprintf("&application_name=weir-linearizable-%x", w.base.Seed)
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 
-	// The victim would go on for ever; it is killed in the middle of its calls.
+	// The victim would go on for ever; it is killed in the middle of its calls, when
+	// it knows of some decisions, its own or not, and a connection has been cut.
 	const victim, cutEvery = 0, 150
 	killAt := int64(w.base.Records / 3)
-	kill, cut := make(chan struct{}), make(chan struct{}, 1)
+	kill, cut, severed := make(chan struct{}), make(chan struct{}, 1), make(chan struct{})
 	total := 0
 	w.line = func(process int, e entry) {
-		if process == victim && e.Kind == decided && e.Offset >= killAt && killAt > 0 {
+		if process == victim && killAt > 0 && (e.Kind == decided && e.Offset >= killAt || e.Kind == taken && e.Next >= killAt) {
 			killAt = 0
 			close(kill)
 		}
@@ -160,7 +161,7 @@ func testAcrossProcesses(t *testing.T) {
 		}
 	}
 	var children []*child
-	for n := range 4 {
+	for n := range w.base.Together {
 		s := w.base
 		s.Process = n
 		if n == victim {
@@ -176,19 +177,25 @@ func testAcrossProcesses(t *testing.T) {
 		for {
 			select {
 			case <-cut:
-				cuts += cutOne(cutting, w.base.URL)
+				if n := cutOne(cutting, w.base.URL); n > 0 {
+					if cuts += n; cuts == n {
+						close(severed)
+					}
+				}
 			case <-cutting.Done():
 				return
 			}
 		}
 	})
 
-	select {
-	case <-kill:
-	case err := <-children[victim].read:
-		t.Fatalf("the victim ended by itself: %v", err)
-	case <-ctx.Done():
-		t.Fatal("the victim makes no calls")
+	for _, due := range []chan struct{}{kill, severed} {
+		select {
+		case <-due:
+		case err := <-children[victim].read:
+			t.Fatalf("the victim ended by itself: %v", err)
+		case <-ctx.Done():
+			t.Fatal("the victim makes no calls, or no connection could be cut")
+		}
 	}
 	require.NoError(t, children[victim].command.Process.Kill())
 	require.NoError(t, <-children[victim].read)
@@ -196,7 +203,7 @@ func testAcrossProcesses(t *testing.T) {
 	require.ErrorAs(t, children[victim].command.Wait(), &ended)
 	require.Equal(t, syscall.SIGKILL, ended.Sys().(syscall.WaitStatus).Signal())
 	heir := w.base
-	heir.Process = len(children)
+	heir.Process, heir.Together = len(children), 0
 	children = append(children, w.start(ctx, heir))
 	for n, c := range children {
 		if n != victim {

@@ -62,16 +62,18 @@ type settings struct {
 	Service  int32
 	Revision int64
 	Defect   defect
+	Together int // processes that begin together
 }
 
 // process is one owner, so it believes, of the whole inbox, and its clients.
 type process struct {
 	settings
-	store store.Store
-	now   func() int64
-	log   func(entry) // any goroutine
-	calls atomic.Int64
-	claim atomic.Uint64
+	store  store.Store
+	now    func() int64
+	log    func(entry) // any goroutine
+	gather func()      // returns when the processes begin
+	calls  atomic.Int64
+	claim  atomic.Uint64
 	// writing has room for Writers, per entity.
 	writing [entities]chan struct{}
 
@@ -127,6 +129,7 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.gather()
 	deciding, stop := context.WithCancel(ctx)
 	defer stop()
 	ended := make(chan error, 1)

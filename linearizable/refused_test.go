@@ -27,11 +27,11 @@ func TestBrokenStoresAreFound(t *testing.T) {
 
 func runBroken(t *testing.T, d defect) porcupine.CheckResult {
 	t.Helper()
-	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 80, Clients: 12, Writers: 2, Calls: 30, Pace: 30, Defect: d})
+	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 80, Clients: 12, Writers: 2, Calls: 30, Pace: 30, Defect: d, Together: 3})
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	var children []*child
-	for n := range 3 {
+	for n := range w.base.Together {
 		s := w.base
 		s.Process = n
 		children = append(children, w.start(ctx, s))

@@ -23,10 +23,11 @@ func TestI3LinearizableEmbedded(t *testing.T) {
 	t.Logf("seed %d", base.Seed)
 	var ticks atomic.Int64
 	logs := make([][]entry, 2)
-	var owners sync.WaitGroup
+	var owners, arrived sync.WaitGroup
+	arrived.Add(len(logs))
 	for n := range logs {
 		var mu sync.Mutex
-		p := &process{settings: base, store: s, now: func() int64 { return ticks.Add(1) }, log: func(e entry) {
+		p := &process{settings: base, store: s, now: func() int64 { return ticks.Add(1) }, gather: func() { arrived.Done(); arrived.Wait() }, log: func(e entry) {
 			mu.Lock()
 			defer mu.Unlock()
 			logs[n] = append(logs[n], e)
