@@ -335,7 +335,7 @@ func (w *world) serve(crash string) end {
 // answer, and gives the answers.
 func (w *world) asked() []client.Answer {
 	pr := harness.Project{T: w.t, Dir: w.dir}.Start("run")
-	c, err := client.New(client.Options{URL: "http://" + pr.Address("ingest"), Attempts: 20, MaxBackoff: time.Second})
+	c, err := client.New(client.Options{URL: "http://" + pr.Address("ingest"), Attempts: 200, MaxBackoff: time.Second})
 	require.NoError(w.t, err)
 	var all []client.Answer
 	for _, service := range []string{"acme/crm@check", "acme/erp@check"} {

@@ -196,13 +196,13 @@ func (c cell) run(t *testing.T) map[string]tally {
 	if c.command != nil {
 		return c.operate(w)
 	}
-	if first := c.first(); first != "" {
-		e := w.run(first)
-		require.True(t, e.diedAt(crash.PublishHalf), "it did not die at %s\n%s", first, harness.Tail(e.log, 40))
-	}
 	for nth := c.nth; ; nth = (nth + 1) / 2 {
 		// How often a point is passed depends on how the batches fall. A run
 		// that ended before the wanted passing is repeated in a fresh world.
+		if first := c.first(); first != "" {
+			e := w.run(first)
+			require.True(t, e.diedAt(crash.PublishHalf), "it did not die at %s\n%s", first, harness.Tail(e.log, 40))
+		}
 		run := w.run
 		if c.door {
 			run = w.serve

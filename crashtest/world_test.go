@@ -55,7 +55,10 @@ type world struct {
 }
 
 // newWorld makes a world whose sources are files, or topics of Kafka.
-func newWorld(t testing.TB, on string) *world {
+func newWorld(t testing.TB, on string) *world { return newWorldOf(t, on, events()) }
+
+// newWorldOf is newWorld with the events that its sources have at first.
+func newWorldOf(t testing.TB, on string, all []event) *world {
 	w, backing := emptyWorld(t, on)
 	sources := map[string]string{}
 	if on == onPostgres {
@@ -63,12 +66,13 @@ func newWorld(t testing.TB, on string) *world {
 			sources[s] = fmt.Sprintf("kafka: {topic: %q}", w.prefix+s)
 		}
 		sources["overlay"] = fmt.Sprintf("kafka: {topic: %q, window: 1}", w.prefix+"overlay") // the other transport
-		w.send(events())
+		w.topics(2, w.prefix+"registry", w.prefix+"lab", w.prefix+"overlay")
+		w.send(all)
 	} else {
 		for _, s := range []string{"registry", "lab", "overlay"} {
 			sources[s] = fmt.Sprintf("file: {path: %s.jsonl}", s)
 		}
-		w.writeSources(events())
+		w.writeSources(all)
 	}
 	w.configure(backing, sources["registry"]+locators, sources["lab"]+locators, sources["overlay"]+locators, "")
 	return w
@@ -149,7 +153,6 @@ func (w *world) topics(partitions int32, names ...string) {
 
 // send produces events to the sources' topics, keyed by entity.
 func (w *world) send(all []event) {
-	w.topics(2, w.prefix+"registry", w.prefix+"lab", w.prefix+"overlay")
 	c := w.client(kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	defer c.Close()
 	records := make([]*kgo.Record, len(all))

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -343,6 +344,24 @@ func (p *Pipeline) untilIdle(ctx context.Context) bool {
 	return true
 }
 
+// outboxesOwned tells whether every outbox with rows is of a partition that this
+// process owns: it has published them then, or is about to and not settled. What
+// others hold may be what a process left that died after its last commit; nothing
+// else tells of it until the partition is taken over, which may take a session.
+func (p *Pipeline) outboxesOwned(ctx context.Context, d *dam.Decider) bool {
+	outboxes, err := p.store.Outboxes(ctx)
+	if err != nil {
+		return false
+	}
+	owned := d.Decided()
+	for part := range outboxes {
+		if _, mine := owned[part]; !mine && part.Generation == p.inbox.Load().Generation {
+			return false
+		}
+	}
+	return true
+}
+
 func (p *Pipeline) idle(ctx context.Context) bool {
 	if p.importing(ctx) {
 		return false
@@ -377,7 +396,7 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 				return false
 			}
 		}
-		if !d.Settled() {
+		if !d.Settled() || !p.outboxesOwned(ctx, d) {
 			return false
 		}
 	}

@@ -169,6 +169,18 @@ func (m *Memory) Watermarks(ctx context.Context) (map[store.Partition]int64, err
 	return marks, err
 }
 
+// Outboxes implements store.Reader.
+func (m *Memory) Outboxes(ctx context.Context) (map[store.Partition]int64, error) {
+	rows := map[store.Partition]int64{}
+	err := m.run(ctx, func() error {
+		for _, o := range m.state.outbox {
+			rows[o.Partition]++
+		}
+		return nil
+	})
+	return rows, err
+}
+
 // Audits implements store.Reader.
 func (m *Memory) Audits(ctx context.Context, afterID int64, limit int) (page []store.Audit, err error) {
 	err = m.run(ctx, func() error {
