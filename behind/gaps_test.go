@@ -3,6 +3,7 @@ package behind
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/internal/testservers"
@@ -61,7 +62,7 @@ func TestGapsOfTransactions(t *testing.T) {
 	for name, window := range windows {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, testservers.Postgres(t), window)
-			client, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.TransactionalID(w.Prefix+"writer"), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+			client, err := kgo.NewClient(kgo.SeedBrokers(w.Brokers...), kgo.TransactionalID(w.Prefix+"writer"), kgo.TransactionTimeout(10*time.Minute), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 			require.NoError(t, err)
 			t.Cleanup(client.Close)
 			write := func() []*kgo.Record {

@@ -51,8 +51,7 @@ func TestChangesExpiredUnderADeadSink(t *testing.T) {
 
 	w.Receiver.Up()
 	run = w.run()
-	gone.Each(func(o kadm.Offset) { run.Says(fmt.Sprintf("partition=%d", o.Partition)) })
-	run.Says("records that were still wanted are gone from the topic")
+	gone.Each(func(o kadm.Offset) { run.Says(fmt.Sprintf("partition=%d wanted_offset=", o.Partition)) }) // counted by then
 	require.NotZero(t, run.Metric("weir_records_gone_total", topic))
 	run.Says("entities whose change is gone are sent again as they are now")
 	want, err := w.expected()

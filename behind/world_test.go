@@ -11,18 +11,22 @@ import (
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// config has one source and four sinks.
+// config has one source and four sinks. Processes end in their orderly way here,
+// so nobody waits for a session; it, and the time to stop, outlast every pause of
+// a busy machine, which would have work done a second time.
 const config = `
 store: {postgres: {url: %q}}
 gate: {valkey: {address: %q, prefix: %q}}
-kafka: {brokers: [%q], prefix: "%sweir", session_timeout: 3s, inbox: {partitions: 4}}
+kafka: {brokers: [%q], prefix: "%sweir", session_timeout: 30s, inbox: {partitions: 4}}
 sources:
   events: {kafka: {topic: %q, window: %d}, entity: key, event_id: header:ce_id}
 customers: [acme.yaml]
 admin: {listen: "127.0.0.1:0"}
+shutdown: {timeout: 5m}
 `
 
 const customer = `
@@ -94,7 +98,7 @@ func newWorldWithSource(t *testing.T, store string, window int, settings map[str
 	w.yaml = fmt.Sprintf(config, store, valkey, keys, c.Brokers[0], c.Prefix, w.source(), window)
 	w.Project = harness.NewProject(t, map[string]string{
 		"weir.yaml": w.yaml,
-		"acme.yaml": fmt.Sprintf(customer, c.Target, harness.HookSink(r), c.Prefix),
+		"acme.yaml": fmt.Sprintf(customer, c.Target, harness.PatientHookSink(r), c.Prefix),
 	})
 	c.Topics(1, c.Prefix+"feed")
 	w.create(w.source(), 2, settings)
@@ -105,12 +109,25 @@ func (w *world) t() testing.TB  { return w.Cluster.T }
 func (w *world) source() string { return w.Prefix + "events" }
 func (w *world) inbox() string  { return w.inboxName }
 
-// create makes a topic, which the cluster may not know at once everywhere.
+// create makes a topic, which the cluster may not know at once everywhere. A
+// process that runs may have made one that was removed before we come to it: the
+// inbox because it wants it, a source because Kafka makes what a client asks for.
 func (w *world) create(topic string, partitions int32, settings map[string]*string) {
 	w.t().Helper()
 	harness.Eventually(w.t(), "the creation of "+topic, func() error {
 		made, err := w.Admin.CreateTopics(w.t().Context(), partitions, 1, settings, topic)
-		return errors.Join(err, made.Error())
+		if err := errors.Join(err, made.Error()); !errors.Is(err, kerr.TopicAlreadyExists) {
+			return err
+		}
+		topics, err := w.Admin.ListTopics(w.t().Context(), topic)
+		if err := errors.Join(err, topics.Error()); err != nil {
+			return err
+		}
+		if len(topics[topic].Partitions) < int(partitions) {
+			grown, err := w.Admin.UpdatePartitions(w.t().Context(), int(partitions), topic)
+			return errors.Join(err, grown.Error())
+		}
+		return nil
 	})
 	harness.Eventually(w.t(), "the topic "+topic, func() error {
 		topics, err := w.Admin.ListTopics(w.t().Context(), topic)
