@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -263,7 +264,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		if !errors.Is(err, store.ErrFenced) {
 			// How far it came belongs on record, also when the caller has gone.
-			late, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+			late, cancel := outlasting(ctx)
 			defer cancel()
 			err = errors.Join(err, r.onRecord(late, "cut off"))
 		}
@@ -277,8 +278,22 @@ func (r *runner) run(ctx context.Context) error {
 	return r.onRecord(ctx, "done")
 }
 
-// lastWrite bounds the audit row of a task that was cut off.
+// lastWrite bounds what is written when the caller has gone.
 const lastWrite = 5 * time.Second
+
+// outlasting gives a context that ends lastWrite after ctx: a store that is slow
+// while the caller waits is waited for.
+func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
+	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		pause.For(late, lastWrite)
+		cancel()
+	})
+	return late, func() {
+		stop()
+		cancel()
+	}
+}
 
 // portion appends the records of a portion, then moves the cursor.
 func (r *runner) portion(ctx context.Context, p portion) error {
@@ -324,7 +339,7 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 	}
 	r.job.Done += seen
 	// What was appended is worth keeping, also when the caller has just gone.
-	save, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWrite)
+	save, cancel := outlasting(ctx)
 	defer cancel()
 	if err := e.Store.SaveJob(save, r.job); err != nil {
 		return err

@@ -132,11 +132,11 @@ func TestServers(t *testing.T) {
 	hook, away := harness.NewReceiver(t), harness.NewReceiver(t)
 	hook.Answers(func(model.Record) int { return 422 })
 	away.Down()
-	sinks := map[string]string{"acme": fmt.Sprintf("{kafka: {topic: %sfeed}}", prefix), "hook": harness.HookSink(hook), "away": harness.HookSink(away)}
+	sinks := map[string]string{"acme": fmt.Sprintf("{kafka: {topic: %sfeed}}", prefix), "hook": harness.PatientHookSink(hook), "away": harness.PatientHookSink(away)}
 	p := harness.Simple(t, "", sinks)
 	p.Write("weir.yaml", fmt.Sprintf(`
 store: {postgres: {url: "%s"}}
-kafka: {brokers: [%q], prefix: "%sweir", session_timeout: 3s}
+kafka: {brokers: [%q], prefix: "%sweir", session_timeout: 1m}
 sources:
   events:
     kafka: {topic: "%[3]sevents"}

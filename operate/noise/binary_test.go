@@ -121,7 +121,7 @@ func TestServers(t *testing.T) {
 	}
 	t.Parallel()
 	brokers, prefix := testservers.Kafka(t)
-	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 3s}\n",
+	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n",
 		testservers.Postgres(t), brokers[0], prefix+"weir"), map[string]string{"acme": harness.FileSink("acme")})
 	ingest := p.Start("run --role ingest,deliver")
 	deciding := []*harness.Process{p.Start("run --role decide"), p.Start("run --role decide")}

@@ -33,7 +33,7 @@ func newWorld(t *testing.T, servers, running bool) *world {
 	more := ""
 	if servers {
 		brokers, prefix := testservers.Kafka(t)
-		more = fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 3s}\n", testservers.Postgres(t), brokers[0], prefix+"weir")
+		more = fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", testservers.Postgres(t), brokers[0], prefix+"weir")
 	}
 	w.Project = harness.Simple(t, more, map[string]string{
 		"click": fmt.Sprintf("{clickhouse: {url: %q, table: shown, linger: 10ms}}", w.clickhouse),
