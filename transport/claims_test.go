@@ -3,11 +3,14 @@ package transport_test
 import (
 	"context"
 	"errors"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -59,13 +62,27 @@ func TestClaimsOffsetsWin(t *testing.T) {
 	require.Equal(t, []int32{0}, claims.revoked)
 }
 
-// Longer than the session timeout: heartbeats go on while Assigned waits.
+// For as long as it wants: heartbeats go on while Assigned waits.
 func TestClaimsMayBlock(t *testing.T) {
-	c := realCluster(t)
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	beats := make(chan struct{})
+	broker.ControlKey(int16(kmsg.Heartbeat), func(kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		select {
+		case beats <- struct{}{}:
+		default:
+		}
+		return nil, nil, false
+	})
+	c := cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
-	release := make(chan struct{})
+	entered, release := make(chan struct{}), make(chan struct{})
+	enter := sync.OnceFunc(func() { close(entered) })
 	claims := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
+		enter()
 		select {
 		case <-release:
 			return nil, nil
@@ -73,9 +90,17 @@ func TestClaimsMayBlock(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	}}
-	g := c.group(t, transport.GroupConfig{Claims: claims, SessionTimeout: time.Second})
+	g := c.group(t, transport.GroupConfig{Claims: claims})
 	ch := subscribe(t, g, topic)
-	none(t, ch, 1500*time.Millisecond)
+	<-entered
+	for range 10 { // each follows the answer to the one before
+		select {
+		case <-beats:
+		case <-time.After(patience):
+			require.FailNow(t, "no heartbeat")
+		}
+	}
+	none(t, ch, 50*time.Millisecond)
 	close(release)
 	receive(t, ch).Ack()
 	claims.mu.Lock()
@@ -88,8 +113,9 @@ func TestClaimsAreCancelledWhenTheGroupCloses(t *testing.T) {
 	c := embeddedCluster(t)
 	topic := c.topic(t, "topic", 1)
 	entered := make(chan struct{})
+	enter := sync.OnceFunc(func() { close(entered) })
 	claims := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
-		close(entered)
+		enter()
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}

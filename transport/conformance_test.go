@@ -21,7 +21,7 @@ type suiteSubscriber struct {
 }
 
 func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
 }
@@ -30,9 +30,16 @@ func (s *suiteSubscriber) Close() error { return s.g.Close() }
 
 func suite(t *testing.T, c cluster, window int, features tests.Features) {
 	admin := c.admin(t)
-	producer := c.producer(t, transport.ProducerConfig{Linger: time.Millisecond})
+	// The suite publishes thousands of messages one by one. To read as many
+	// compressed batches costs minutes on a busy machine under the race detector:
+	// each takes a buffer of some MiB.
+	producer := c.producer(t, transport.ProducerConfig{Linger: time.Millisecond, Compression: transport.NoCompression})
 	withGroup := func(t *testing.T, id string) (message.Publisher, message.Subscriber) {
-		g := c.group(t, transport.GroupConfig{ID: id, Window: window, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond})
+		g := c.group(t, transport.GroupConfig{
+			ID: id, Window: window, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
+			// The suite waits for 15 s, so others must not wait that long for a member.
+			SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
+		})
 		var p message.Publisher = transport.NewPublisher(producer)
 		if features.GuaranteedOrder {
 			p = keyed{p}

@@ -261,7 +261,7 @@ func TestPublisherKeepsKeysAndNulls(t *testing.T) {
 	null := message.NewMessage("", nil)
 	null.Metadata.Set(transport.NullMetadata, "1")
 	require.NoError(t, pub.Publish("other", m, null, message.NewMessage("", nil)))
-	ch := subscribe(t, c.group(t, transport.GroupConfig{SessionTimeout: 6 * time.Second}), "other")
+	ch := subscribe(t, c.group(t, transport.GroupConfig{}), "other")
 	got := receive(t, ch)
 	require.Equal(t, "id", got.UUID)
 	require.Equal(t, m.Metadata, got.Metadata)

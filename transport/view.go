@@ -49,6 +49,10 @@ func (v *view) stopped() bool {
 // what is in flight, contexts cancelled.
 func (v *view) finish(grace time.Duration) {
 	<-v.stopping
+	// Who saw it open under g.mu has added its run when this returns: none comes
+	// to send on a closed channel.
+	v.g.mu.Lock()
+	v.g.mu.Unlock() //nolint:staticcheck // a barrier
 	v.g.pauseTopic(v.topic)
 	v.senders.Wait()
 	close(v.out)
