@@ -63,7 +63,8 @@
 // of goroutines that wake up at the same virtual instant, the order of Go's maps
 // (of a lane's partitions, say), and the jitter of the product's back-off.
 // A test counts how many of 200 seeds give the same trace alone as among others:
-// all of them, usually.
+// nearly all of them on a quiet machine. On a busy one a stall may disturb any run
+// of a seed; then it shows its trace in others.
 //
 //	go test ./simulation -run TestSchedules -sim.seeds 100000
 //	go test ./simulation -run TestSchedules -sim.seed 4711 -v
