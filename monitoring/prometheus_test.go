@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -49,12 +48,7 @@ scrape_configs:
   - job_name: weir
     static_configs: [{targets: [%q]}]
 `, rules, target), 0o644))
-	// Prometheus does not say which port it got, so it is given a free one. That
-	// somebody takes it in between shows as a failure to start.
-	free, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	address := free.Addr().String()
-	require.NoError(t, free.Close())
+	address := harness.FreeAddress(t) // Prometheus does not say which port it got
 	log, err := os.Create(filepath.Join(dir, "log"))
 	require.NoError(t, err)
 	cmd := exec.Command(tool(t, "prometheus"), "--config.file="+settings, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address)

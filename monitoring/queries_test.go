@@ -100,7 +100,7 @@ func busy(t *testing.T) *harness.Process {
 	spans := otlptest.New(t)
 	more := fmt.Sprintf("limits: {change: 1KiB}\napi: {listen: \"127.0.0.1:0\", tokens: tokens.yaml}\ntracing: {otlp: {endpoint: %q}, sample: 1}\n", spans.URL())
 	p := harness.Simple(t, more, map[string]string{
-		"acme": harness.FileSink("acme"), "zest": harness.HookSink(flaky), "plum": harness.HookSink(closed),
+		"acme": harness.FileSink("acme"), "zest": harness.PatientHookSink(flaky), "plum": harness.PatientHookSink(closed),
 	})
 	main, err := os.ReadFile(p.Path("weir.yaml"))
 	require.NoError(t, err)
@@ -133,7 +133,10 @@ func busy(t *testing.T) *harness.Process {
 	at.knock(t)
 	p.Append("tokens.yaml", "  - id: NOT AN ID\n")
 	harness.Eventually(t, "what is to be seen", func() error {
-		at.ask(t, 200, http.MethodGet, "/v1/imports", "", "") // tokens are read again for a request
+		// Tokens are read again for a request.
+		if status, answer, err := at.try(t.Context(), http.MethodGet, "/v1/imports", "", ""); err != nil || status != 200 {
+			return fmt.Errorf("%d %s (%w)", status, answer, err)
+		}
 		for _, want := range [][2]string{
 			{"weir_dead_letters", `stage="ingest"`}, {"weir_dead_letters", `stage="decide"`}, {"weir_dead_letters", `stage="deliver"`},
 			{"weir_service_paused", `service="plum/all@out"`}, {"weir_delivery_pending", `service="plum/all@out"`},
@@ -156,18 +159,27 @@ func busy(t *testing.T) *harness.Process {
 // door is the API of a process and a token for it.
 type door struct{ url, token string }
 
-func (d door) ask(t *testing.T, want int, method, path, kind, body string) (answer []byte) {
-	t.Helper()
-	r, err := http.NewRequestWithContext(t.Context(), method, d.url+path, strings.NewReader(body))
-	require.NoError(t, err)
+func (d door) try(ctx context.Context, method, path, kind, body string) (status int, answer []byte, err error) {
+	r, err := http.NewRequestWithContext(ctx, method, d.url+path, strings.NewReader(body))
+	if err != nil {
+		return 0, nil, err
+	}
 	r.Header.Set("Authorization", "Bearer "+d.token)
 	r.Header.Set("Content-Type", kind)
 	resp, err := http.DefaultClient.Do(r)
-	require.NoError(t, err)
+	if err != nil {
+		return 0, nil, err
+	}
 	defer resp.Body.Close()
 	answer, err = io.ReadAll(resp.Body)
+	return resp.StatusCode, answer, err
+}
+
+func (d door) ask(t *testing.T, want int, method, path, kind, body string) (answer []byte) {
+	t.Helper()
+	status, answer, err := d.try(t.Context(), method, path, kind, body)
 	require.NoError(t, err)
-	require.Equal(t, want, resp.StatusCode, "%s: %s", path, answer)
+	require.Equal(t, want, status, "%s: %s", path, answer)
 	return answer
 }
 
@@ -225,7 +237,12 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 		names := selector.FindAllString(a.Expr, -1)
 		require.NotEmpty(t, names, a.Alert)
 		for _, name := range names {
-			require.NotEmpty(t, server.query(name), "%s: no series for %s", a.Alert, name)
+			harness.Eventually(t, a.Alert, func() error { // a scrape that fails takes all series away until the next one
+				if len(server.query(name)) == 0 {
+					return fmt.Errorf("no series for %s", name)
+				}
+				return nil
+			})
 		}
 	}
 	t.Run("rules", func(t *testing.T) {
@@ -243,20 +260,24 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 				}
 				got[r.Name] = r
 			}
-			// What happens in this pipeline is noticed; it fires when it lasts.
+			// What happens in this pipeline is noticed; it fires when it lasts. What
+			// does not happen is not, but for as long as a slow machine makes it seem so:
+			// a scrape or a look at the store that came too late.
 			for _, name := range []string{"WeirDeadLetters", "WeirServicePaused", "WeirFileRefused"} {
 				if s := got[name].State; s != "pending" && s != "firing" {
 					return fmt.Errorf("%s is %s", name, s)
+				}
+			}
+			for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
+				"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirImportStuck", "WeirOutboxBehind"} {
+				if s := got[quiet].State; s != "inactive" {
+					return fmt.Errorf("%s is %s", quiet, s)
 				}
 			}
 			return nil
 		})
 		for _, a := range alerts(t) {
 			require.Equal(t, "ok", got[a.Alert].Health, "%s: %s", a.Alert, got[a.Alert].LastError)
-		}
-		for _, quiet := range []string{"WeirDown", "WeirNotReady", "WeirStoreDown", "WeirRecordsGone", "WeirGateUnchecked", "WeirReloadRefused",
-			"WeirSourceDown", "WeirAPIFailing", "WeirChecksUndecided", "WeirKeysUnanswered", "WeirKeyConflicts", "WeirLedgerMonthOver", "WeirImportFailed", "WeirImportStuck", "WeirOutboxBehind"} {
-			require.Equal(t, "inactive", got[quiet].State, quiet)
 		}
 	})
 	t.Run("labels", func(t *testing.T) {
@@ -272,7 +293,14 @@ func TestQueriesAgainstARealScrape(t *testing.T) {
 		}
 		fixed := regexp.MustCompile(`^[a-z]+(_[a-z]+)*$`)
 		of := map[string]map[string]bool{}
-		for _, s := range server.query(`{__name__=~"weir_.*"}`) {
+		var all []sample
+		harness.Eventually(t, "all series", func() error {
+			if all = server.query(`{__name__=~"weir_.*"}`); len(all) == 0 {
+				return harness.ErrNotYet
+			}
+			return nil
+		})
+		for _, s := range all {
 			for label, value := range s.Metric {
 				switch label {
 				case "__name__", "instance", "job":
