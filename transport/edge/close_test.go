@@ -66,7 +66,7 @@ func TestCloseDoesNotWaitForARebalance(t *testing.T) {
 	s := newSubscriber(t, cfg, group)
 	out, err := s.Subscribe(t.Context(), topic)
 	require.NoError(t, err)
-	require.Eventually(t, members(1, "PreparingRebalance"), 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, members(1, "PreparingRebalance"), patience, 20*time.Millisecond)
 
 	closed := make(chan error, 1)
 	go func() { closed <- s.Close() }()
@@ -83,5 +83,5 @@ func TestCloseDoesNotWaitForARebalance(t *testing.T) {
 	require.Eventually(t, func() bool {
 		groups, err := admin.DescribeGroups(t.Context(), group)
 		return err == nil && len(groups[group].Members) == 0
-	}, 30*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 }
