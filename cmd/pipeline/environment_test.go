@@ -61,7 +61,7 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(dir, "data", "kafka", "control.json"))
 		return err == nil
-	}, time.Minute, 10*time.Millisecond)
+	}, 3*time.Minute, 10*time.Millisecond)
 
 	status, said, wrong := call(t, "replay", "-c", main, "--entity", "nobody")
 	require.Equal(t, exitFailed, status)

@@ -53,7 +53,10 @@ func (a *app) explain(ctx context.Context, in explain.Input) error {
 	defer timer.Stop()
 	reached := false
 	err := a.operating(reaching, "", func(a *app, env *operate.Env) error {
-		timer.Stop()
+		if !timer.Stop() {
+			// What is read from here on would be cut off.
+			return fmt.Errorf("it took longer than %s to reach it", reachTime)
+		}
 		reached = true
 		in := in
 		in.Store, in.Inbox = env.Store, explain.Kafka{Inbox: env.Inbox, Log: env.Log}
