@@ -337,10 +337,8 @@ func TestTracingIsOffByDefault(t *testing.T) {
 // A receiver of traces that is away costs spans and nothing else: not the
 // events, and not the end of the process.
 func TestReceiverOfTracesIsAway(t *testing.T) {
-	gone := httptest.NewServer(http.NotFoundHandler())
-	gone.Close()
 	h := newHook(t)
-	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 1}\n", gone.URL))
+	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 1}\n", "http://"+harness.FreeAddress(t)))
 	run := p.Start("run")
 	for i := range 20 {
 		post(t, run, fmt.Sprintf(`{"event":"e%d","id":"B-%d","state":"green"}`, i, i), "")
