@@ -18,9 +18,7 @@ const canary = "canary-7c1f"
 // sendBad writes a batch of which exactly the changes at bad are refused.
 func (f *fixture) sendBad(batch []change.Change, bad ...int) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), writeTimeout)
-	defer cancel()
-	failed := f.send(ctx, batch)
+	failed := f.settle(batch)
 	require.Equal(f.t, bad, slices.Sorted(maps.Keys(failed)), "the changes that failed: %v", failed)
 	for i, err := range failed {
 		e := sinks.Classify(err)

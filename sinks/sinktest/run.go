@@ -23,6 +23,8 @@ const (
 	cancelTimeout = 30 * time.Second
 	// recoveryTimeout is how long a sink may take to find a returned server.
 	recoveryTimeout = 60 * time.Second
+	// retryInterval is between two Writes of the same changes.
+	retryInterval = 100 * time.Millisecond
 )
 
 // Run runs every check that applies to the target, each as a subtest.
@@ -151,12 +153,29 @@ func (f *fixture) fits(changes []change.Change) int {
 // write sends changes that must all succeed, and takes them into the model.
 func (f *fixture) write(changes ...change.Change) {
 	f.t.Helper()
-	ctx, cancel := context.WithTimeout(f.t.Context(), writeTimeout)
-	defer cancel()
-	for i, err := range f.send(ctx, changes) {
+	for i, err := range f.settle(changes) {
 		require.NoError(f.t, err, "Write of change %d of %d", i, len(changes))
 	}
 	f.model.apply(changes...)
+}
+
+// settle sends changes, again while a busy target has no time for one of them,
+// and gives the failures by index.
+func (f *fixture) settle(changes []change.Change) map[int]error {
+	f.t.Helper()
+	ctx, cancel := context.WithTimeout(f.t.Context(), writeTimeout)
+	defer cancel()
+	for {
+		failed := f.send(ctx, changes)
+		again := false
+		for _, err := range failed {
+			again = again || f.Busy && sinks.Classify(err).Class == sinks.Retry
+		}
+		if !again || ctx.Err() != nil {
+			return failed
+		}
+		<-time.After(retryInterval)
+	}
 }
 
 // verify compares the target with the model.
@@ -172,7 +191,7 @@ func (f *fixture) recover(changes ...change.Change) {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), recoveryTimeout)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
+	tick := time.NewTicker(retryInterval)
 	defer tick.Stop()
 	for {
 		failed := f.send(ctx, changes)

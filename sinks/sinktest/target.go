@@ -37,6 +37,11 @@ type Target struct {
 	// once reads as its consumers do: the first of each key.
 	Log func(t testing.TB) []change.Change
 
+	// Busy says that the target's server has other work and may say "not now" to
+	// any Write. What must succeed, or be refused, is then sent again after a
+	// failure of class Retry, as deliver does.
+	Busy bool
+
 	// Service is the service of all changes. Defaults to acme/ripeness@target.
 	Service string
 
