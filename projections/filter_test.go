@@ -163,8 +163,13 @@ func TestNumbersCompareExactly(t *testing.T) {
 		require.True(t, ok)
 		back, _ := y.compare(x)
 		require.Equal(t, -order, back)
-		// Equal exactly when the exact decimal of the float is the integer.
-		require.Equal(t, fmt.Sprintf("%d.0", i) == fmt.Sprintf("%.1f", f) && math.Trunc(f) == f, order == 0)
+		// Equal exactly when the exact decimal of the float is the integer. A zero may have a sign,
+		// which says nothing.
+		decimal := fmt.Sprintf("%.1f", f)
+		if f == 0 {
+			decimal = "0.0"
+		}
+		require.Equal(t, fmt.Sprintf("%d.0", i) == decimal && math.Trunc(f) == f, order == 0)
 		if math.Abs(f) < 1<<53 && i > -1<<53 && i < 1<<53 {
 			require.Equal(t, float64(i) < f, order < 0)
 		}
