@@ -23,7 +23,7 @@ const (
 	Skipped     Status = "skipped"     // about no entity, such as a heartbeat of Debezium
 	Invalid     Status = "invalid"     // refused; nothing of it was taken in
 	Conflicting Status = "conflicting" // another event was accepted under the key
-	Busy        Status = "busy"        // another request with the key is under way
+	Busy        Status = "busy"        // another request with the key is under way, or with that of an earlier row of the entity
 )
 
 // Result is the answer to one event, and a row of the answer to a batch.
