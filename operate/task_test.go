@@ -317,6 +317,41 @@ func TestRate(t *testing.T) {
 	})
 }
 
+// A store that is slow is waited for while the caller waits; when the caller has
+// gone, what was appended is kept if the store takes it within a moment.
+func TestSlowStore(t *testing.T) {
+	e, log := newEnv(t)
+	synctest.Test(t, func(t *testing.T) {
+		slow := &operate.Env{
+			Store: slowSaves{inBubble{e.Store}}, Plan: e.Plan, Inbox: e.Inbox, Append: log, Log: log, Shape: e.Shape, IsLog: e.IsLog, Actor: "x",
+		}
+		began := time.Now()
+		result, err := slow.Run(t.Context(), operate.Task{Kind: operate.Replay, Select: operate.Selection{All: true}})
+		require.NoError(t, err)
+		require.EqualValues(t, 20, result.Entities)
+		require.Equal(t, 2*time.Minute, time.Since(began), "the cursor, and the end")
+
+		ctx, leave := context.WithCancel(t.Context())
+		time.AfterFunc(30*time.Second, leave)
+		began = time.Now()
+		_, err = slow.Run(ctx, operate.Task{Kind: operate.Replay, Select: operate.Selection{All: true}})
+		require.ErrorIs(t, err, context.Canceled)
+		require.Equal(t, 35*time.Second, time.Since(began))
+	})
+}
+
+// slowSaves takes a minute for the row of a job.
+type slowSaves struct{ inBubble }
+
+func (slowSaves) SaveJob(ctx context.Context, _ store.Job) error {
+	select {
+	case <-time.After(time.Minute):
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // inBubble is a store of which nothing reaches the file: what goes on outside of
 // the bubble would keep its clock from moving.
 type inBubble struct{ store.Operator }
