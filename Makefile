@@ -44,7 +44,7 @@ check: modules
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; fi
 
 test: check servers ## everything: formatting, vet, all tests with real servers under the race detector
-	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -timeout 40m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
+	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -timeout 60m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
 	cd bench && go test ./...
 
 test-short: check ## the tests that need no server
