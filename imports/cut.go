@@ -7,6 +7,9 @@ import (
 	"io"
 )
 
+// space is what JSON takes for white space.
+const space = " \t\r\n"
+
 // piece is how much of a file is looked at at a time.
 const piece = 64 << 10
 
@@ -17,6 +20,7 @@ type cutter struct {
 	csv   bool  // a row may have line ends within quotes
 	delim byte  // of csv
 	line  int64 // of the row that comes next, from 1
+	blank bool  // the last record of JSONL is white space alone
 }
 
 // newCutter makes one for a format; rows of more than max bytes are cut out
@@ -45,12 +49,15 @@ func (c *cutter) next(buffer []byte) (row, error) {
 		if err != nil {
 			return row{}, err
 		}
+		if r.large && c.blank {
+			continue // whatever the limit is
+		}
 		if !r.large {
 			if c.csv {
 				if len(trimEnd(r.text)) == 0 {
 					continue
 				}
-			} else if r.text = bytes.Trim(r.text, " \t\r\n"); len(r.text) == 0 {
+			} else if r.text = bytes.Trim(r.text, space); len(r.text) == 0 {
 				continue
 			}
 		}
@@ -72,6 +79,7 @@ func trimEnd(line []byte) []byte {
 // record reads to the end of a row, with it.
 func (c *cutter) record(text []byte) (row, error) {
 	r := row{line: c.line}
+	c.blank = !c.csv
 	q := quoting{delim: c.delim}
 	for {
 		part, err := c.in.ReadSlice('\n')
@@ -81,6 +89,7 @@ func (c *cutter) record(text []byte) (row, error) {
 		if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, bufio.ErrBufferFull) {
 			return row{}, err
 		}
+		c.blank = c.blank && len(bytes.Trim(part, space)) == 0
 		// A line end of two bytes more is not counted.
 		if r.large = r.large || len(text)+len(part) > c.max+2; r.large {
 			text = text[:0]

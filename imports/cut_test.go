@@ -150,6 +150,8 @@ func TestRowsAboveTheLimit(t *testing.T) {
 			require.EqualValues(t, 4, rows[3].line)
 		}
 	}
+	require.Equal(t, []string{"1"}, texts(rowsIn(t, []byte(strings.Repeat(" ", 3*piece)+"\n1\n"+strings.Repeat("\t", 6)), JSONL, Options{}, 5)),
+		"a blank line is no row, however long")
 	rows := rowsIn(t, []byte("a\n\"1234\n56789\n\",x\nb\n"), CSV, Options{}, 5)
 	require.Len(t, rows, 3, "the lines within quotes are no rows")
 	require.True(t, rows[1].large)
