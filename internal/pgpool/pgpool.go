@@ -20,6 +20,11 @@ import (
 // grace is how long connections that nobody uses have for an orderly end.
 const grace = 500 * time.Millisecond
 
+// pingTimeout bounds the question whether a connection that was idle for a second
+// still works. Behind one that was cut off without a word it would last as long as
+// the system waits for its peer, with the caller and a place of the pool.
+const pingTimeout = 5 * time.Second
+
 // Pool is a pgxpool.Pool with another Close. It may be used concurrently.
 type Pool struct {
 	*pgxpool.Pool
@@ -30,6 +35,9 @@ type Pool struct {
 // config. The end of ctx does not end the pool.
 func New(ctx context.Context, config *pgxpool.Config) (*Pool, error) {
 	c := &conns{open: map[*conn]bool{}}
+	if config.PingTimeout == 0 {
+		config.PingTimeout = pingTimeout
+	}
 	config.ConnConfig.DialFunc = c.dialer(config.ConnConfig.DialFunc)
 	connected, closing := config.AfterConnect, config.BeforeClose
 	config.AfterConnect = func(ctx context.Context, pc *pgx.Conn) error {

@@ -104,3 +104,30 @@ func TestCloseWaitsForCallsUnderWay(t *testing.T) {
 		<-closed
 	})
 }
+
+// A connection whose server has fallen silent while it was idle is replaced, and
+// does not keep Close when its caller has gone.
+func TestIdleConnectionToASilentServer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		asked, answer := make(chan struct{}, 3), make(chan struct{})
+		close(answer)
+		pool := server(t, asked, answer)
+		query := func(ctx context.Context) error {
+			_, err := pool.Exec(ctx, "SELECT")
+			time.Sleep(2 * time.Second) // long enough to be asked whether it works
+			return err
+		}
+		require.NoError(t, query(t.Context()))
+		start := time.Now()
+		require.NoError(t, query(t.Context()))
+		require.Less(t, time.Since(start), 10*time.Second)
+		require.Len(t, asked, 2, "on another connection")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second, cancel)
+		require.ErrorIs(t, query(ctx), context.Canceled)
+		start = time.Now()
+		pool.Close()
+		require.Less(t, time.Since(start), 10*time.Second)
+	})
+}
