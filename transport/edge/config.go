@@ -24,6 +24,9 @@ func saramaConfig(cfg transport.Config) (*sarama.Config, error) {
 		c.ClientID = "weir"
 	}
 	c.Metadata.Retry.Backoff = 250 * time.Millisecond
+	// A topic that is missing is a fault to tell of, and one that was deleted must
+	// not come back with the broker's idea of partitions because somebody asked.
+	c.Metadata.AllowAutoTopicCreation = false
 	if cfg.TLS != nil {
 		c.Net.TLS.Enable = true
 		c.Net.TLS.Config = cfg.TLS.Clone()
