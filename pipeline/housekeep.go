@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/seed-86dfc502/weir/internal/pause"
 )
 
 const (
@@ -12,8 +14,8 @@ const (
 	housekeepingPeriod = time.Hour
 	// purgeBatch bounds one purge, so that decisions never wait long for it.
 	purgeBatch = 500
-	// retainAgain is when dropping months of the ledger is tried again.
-	retainAgain = 10 * time.Minute
+	// tidyAgain is when what failed is tried again.
+	tidyAgain = 10 * time.Minute
 )
 
 // housekeep removes what is over its retention time: tombstones of deleted
@@ -23,14 +25,14 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 	var ledger sync.WaitGroup
 	defer ledger.Wait()
 	ledger.Go(func() { p.retainClaims(ctx) })
-	tick := time.NewTicker(housekeepingPeriod)
-	defer tick.Stop()
 	for {
+		wait := housekeepingPeriod
 		now := time.Now()
 		r := p.cfg.Retention
 		for {
 			n, err := p.store.PurgeEntities(ctx, now.Add(-r.Tombstones.D()), purgeBatch)
 			if err != nil && ctx.Err() == nil {
+				wait = tidyAgain
 				p.log.Warn("tombstones stay until the next time", "error", err)
 			}
 			if err != nil || n < purgeBatch {
@@ -38,11 +40,10 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 			}
 		}
 		if _, err := p.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D())); err != nil && ctx.Err() == nil {
+			wait = tidyAgain
 			p.log.Warn("old dead letters and audit rows stay until the next time", "error", err)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !pause.For(ctx, wait) {
 			return
 		}
 	}
@@ -60,17 +61,13 @@ func (p *Pipeline) retainClaims(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = min(wait, retainAgain)
+			wait = min(wait, tidyAgain)
 			p.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
 		case dropped > 0:
 			p.gauges.ledgerDropped.Add(float64(dropped))
 			p.log.Info("dropped idempotency keys that are over their time", "months", dropped)
 		}
-		again := time.NewTimer(wait)
-		select {
-		case <-again.C:
-		case <-ctx.Done():
-			again.Stop()
+		if !pause.For(ctx, wait) {
 			return
 		}
 	}

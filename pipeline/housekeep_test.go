@@ -50,7 +50,7 @@ func TestMonthsOfKeysAreDroppedAtNight(t *testing.T) {
 		defer cancel()
 		p.retainClaims(ctx)
 		night := midnight.Add(3*time.Hour + 30*time.Minute)
-		require.Equal(t, []time.Time{midnight, midnight.Add(retainAgain), night, night.AddDate(0, 0, 1)}, utc(r.at))
+		require.Equal(t, []time.Time{midnight, midnight.Add(tidyAgain), night, night.AddDate(0, 0, 1)}, utc(r.at))
 		for _, age := range r.age {
 			require.Equal(t, 48*time.Hour, age)
 		}
