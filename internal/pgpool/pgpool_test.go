@@ -114,7 +114,7 @@ func TestIdleConnectionToASilentServer(t *testing.T) {
 		pool := server(t, asked, answer)
 		query := func(ctx context.Context) error {
 			_, err := pool.Exec(ctx, "SELECT")
-			time.Sleep(2 * time.Second) // long enough to be asked whether it works
+			<-time.After(2 * time.Second) // long enough to be asked whether it works
 			return err
 		}
 		require.NoError(t, query(t.Context()))
