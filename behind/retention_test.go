@@ -22,6 +22,21 @@ func TestChangesExpiredUnderADeadSink(t *testing.T) {
 	w.say(2)
 	w.agree(run)
 	w.Receiver.Down()
+	expires(w, run)
+}
+
+// The same of a customer that never had anything: nothing is committed that
+// would tell what it misses.
+func TestChangesExpiredUnderASinkThatNeverWorked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, testservers.Postgres(t), 100)
+	w.Receiver.Down()
+	expires(w, w.run())
+}
+
+// expires has changes that the hook cannot take removed from their topic.
+func expires(w *world, run *harness.Process) {
+	t := w.t()
 	w.say(3)
 	topic := w.Prefix + "weir.changes.acme.all.hook"
 	others := func(want model.Expected) error {

@@ -23,7 +23,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
 	gc.Windows = p.deliverWindows()
 	repairs := newRepairs(p)
-	gc.OnReset = repairs.gone
+	gc.OnReset, gc.Whole = repairs.gone, true
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		limit.giveUp()

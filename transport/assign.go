@@ -78,7 +78,9 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	}
 
 	var tells []func()
+	gaps := map[topicPartition]bool{}
 	moved := func(tp topicPartition, wanted, got int64) {
+		gaps[tp] = true
 		tells = append(tells, func() { g.moved(tp, wanted, got) })
 	}
 	behind := func(tp topicPartition, committed, from int64) {
@@ -113,10 +115,15 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 				wanted = -1
 			} else if was, ok := g.last[tp]; wanted < 0 && ok && was.topicID != lt.id {
 				moved(tp, was.next, lt.start[p])
+			} else if wanted < 0 && ok && was.wanted < lt.start[p] {
+				moved(tp, was.wanted, lt.start[p])
 			}
 			delete(g.last, tp)
 			switch start, end := lt.start[p], lt.end[p]; {
 			case wanted < 0:
+				if g.gc.Whole && start > 0 && !gaps[tp] {
+					moved(tp, 0, start)
+				}
 				o = kgo.NewOffset().At(start)
 			case wanted < start || wanted > end:
 				moved(tp, wanted, start)
@@ -240,7 +247,7 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 	}
 	g.mu.Lock()
 	for _, c := range claims {
-		g.last[c.tp] = lastSeen{c.topicID, c.position()}
+		g.last[c.tp] = lastSeen{c.topicID, c.wanted(), c.position()}
 	}
 	g.mu.Unlock()
 	if g.gc.Claims != nil {

@@ -66,6 +66,51 @@ func TestOffsetOutOfRange(t *testing.T) {
 	}
 }
 
+// A group that has committed nothing is told what is gone if it wants all there
+// ever was, or had begun to read it.
+func TestGoneBeforeAnythingWasCommitted(t *testing.T) {
+	c := embeddedCluster(t)
+	topic := c.topic(t, "topic", 2)
+	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 40)
+	adm := kadm.NewClient(rawClient(t, c))
+	ends, err := adm.ListEndOffsets(t.Context(), topic)
+	require.NoError(t, err)
+	truncate := func(partition int32) (last int64) {
+		end, _ := ends.Lookup(topic, partition)
+		require.Greater(t, end.Offset, int64(1))
+		_, err := adm.DeleteRecords(t.Context(), kadm.Offsets{topic: {partition: {Topic: topic, Partition: partition, At: end.Offset - 1}}})
+		require.NoError(t, err)
+		return end.Offset - 1
+	}
+	type reset struct {
+		partition   int32
+		wanted, got int64
+	}
+	resets := make(chan reset, 10)
+	config := func(id string, whole bool) transport.GroupConfig {
+		return transport.GroupConfig{ID: id, Whole: whole,
+			OnReset: func(_ string, p int32, wanted, got int64) { resets <- reset{p, wanted, got} }}
+	}
+	one := c.group(t, config("two members", false))
+	receive(t, subscribe(t, one, topic))
+	other := c.group(t, transport.GroupConfig{ID: "two members"})
+	moved := position(t, receive(t, subscribe(t, other, topic))).Partition
+	last := truncate(moved)
+	require.NoError(t, other.Close())
+	select {
+	case r := <-resets:
+		require.Equal(t, reset{moved, 0, last}, r)
+	case <-time.After(patience):
+		require.FailNow(t, "nobody was told")
+	}
+
+	receive(t, subscribe(t, c.group(t, config("begins here", false)), topic))
+	require.Empty(t, resets)
+	receive(t, subscribe(t, c.group(t, config("whole", true)), topic))
+	require.Equal(t, reset{moved, 0, last}, <-resets)
+	require.Empty(t, resets)
+}
+
 // The commit of the old topic must not skip records of the new one.
 func TestTopicCreatedAgain(t *testing.T) {
 	for name, start := range map[string]func(testing.TB) cluster{"embedded": embeddedCluster, "real": realCluster} {

@@ -32,6 +32,8 @@ type claim struct {
 	flying       atomic.Int64
 	flyingBytes  atomic.Int64
 
+	began int64 // the offset that it started at
+
 	mu          sync.Mutex
 	queue       []*kgo.Record // guarded by mu; not yet taken by the run
 	paused      bool          // guarded by mu: the partition is paused because the window is full
@@ -44,7 +46,7 @@ type claim struct {
 }
 
 func newClaim(g *Group, tp topicPartition, topicID string, start, end int64) *claim {
-	c := &claim{g: g, tp: tp, topicID: topicID, window: g.gc.window(tp.topic), wake: make(chan struct{}, 1), commitAt: -1, committed: -1, fetchedTo: start, known: end}
+	c := &claim{g: g, tp: tp, topicID: topicID, window: g.gc.window(tp.topic), wake: make(chan struct{}, 1), commitAt: -1, committed: -1, began: start, fetchedTo: start, known: end}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
 }
@@ -174,6 +176,13 @@ func (c *claim) end() {
 		c.paused = false
 		c.g.cl.ResumeFetchPartitions(c.selector())
 	}
+}
+
+// wanted is the first offset that is not acknowledged.
+func (c *claim) wanted() int64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return max(c.commitAt, c.began)
 }
 
 // position is the offset behind the last record that came, or where the claim

@@ -40,6 +40,10 @@ type GroupConfig struct {
 	// offset it wanted and the one where it goes on, which is the oldest
 	// there is, never the newest. It is also logged. It must not block.
 	OnReset func(topic string, partition int32, wanted, got int64)
+	// Whole says that the group wants every record of its topics that there ever
+	// was: where it has committed nothing, OnReset is told of those before the
+	// oldest. Without it a group begins with what it finds.
+	Whole bool
 	// OnBehind, if not nil, is told when Claims gives an offset below the one
 	// that the group has committed: what was acknowledged is read again. It
 	// must not block.
@@ -110,7 +114,8 @@ func def[T comparable](p *T, to T) {
 // lastSeen says how far an ended claim had come in which log.
 type lastSeen struct {
 	topicID string
-	next    int64
+	wanted  int64 // the first offset that was not acknowledged
+	next    int64 // where the next record was expected
 }
 
 // Group is one member of one consumer group, under any number of views. See
