@@ -86,11 +86,13 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 		h.abandon(ctx, tenant, claims(rows))
 		return err
 	}
-	if wait := busiest(rows); wait > 0 && whole {
-		h.abandon(ctx, tenant, claims(rows))
-		return &busyError{wait}
+	if wait := busiest(rows); wait > 0 {
+		if whole {
+			h.abandon(ctx, tenant, claims(rows))
+			return &busyError{wait}
+		}
+		h.abandon(ctx, tenant, holdBack(rows))
 	}
-	h.abandon(ctx, tenant, holdBack(rows))
 	crash.At(crash.FrontBegun, s.Name)
 	var todo []*row
 	var messages []*message.Message
