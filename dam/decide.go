@@ -276,13 +276,9 @@ const commitGrace = 5 * time.Second
 // graceful gives a context that ends commitGrace after ctx does, or with the
 // decider's limit.
 func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
-	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	unhook := context.AfterFunc(ctx, func() {
-		t := time.AfterFunc(commitGrace, cancel)
-		context.AfterFunc(within, func() { t.Stop() })
-	})
+	within, cancel := pause.Outlast(context.WithoutCancel(ctx), ctx, commitGrace)
 	unlimit := context.AfterFunc(l.d.opt.Limit, cancel)
-	return within, func() { unhook(); unlimit(); cancel() }
+	return within, func() { unlimit(); cancel() }
 }
 
 // readRows reads the dam row of every key that a candidate has.

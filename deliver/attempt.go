@@ -45,7 +45,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			}
 		}
 		start := time.Now()
-		ctx, cancel := a.d.stoppable(a.work, a.stop)
+		ctx, cancel := pause.Outlast(a.work, a.stop, a.d.opt.StopGrace)
 		crash.At(crash.Writing, a.d.opt.Service)
 		if crash.Enabled {
 			a.dieWriting(ctx, todo)

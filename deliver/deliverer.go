@@ -342,7 +342,7 @@ func (d *Deliverer) open(work, stop context.Context) error {
 	}
 	wait := d.backoff()
 	for {
-		ctx, cancel := d.stoppable(work, stop)
+		ctx, cancel := pause.Outlast(work, stop, d.opt.StopGrace)
 		err := d.opt.Sink.Open(ctx)
 		cancel()
 		if err == nil {
@@ -387,17 +387,6 @@ func (d *Deliverer) patiently(work, stop context.Context, what string, op func()
 		}
 		wait = min(2*wait, 2*time.Second)
 	}
-}
-
-// stoppable gives work's context, cancelled a little after stop is: long
-// enough for a write that is about to succeed.
-func (d *Deliverer) stoppable(work, stop context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancel(work)
-	unhook := context.AfterFunc(stop, func() {
-		t := time.AfterFunc(d.opt.StopGrace, cancel)
-		context.AfterFunc(ctx, func() { t.Stop() })
-	})
-	return ctx, func() { unhook(); cancel() }
 }
 
 // trouble notes a failure; it logs when the state changes, not at every attempt.

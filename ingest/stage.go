@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tracing"
@@ -171,12 +172,8 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 // append appends to the inbox; an append that is under way at a stop may go on
 // for a moment, then its outcome is unknown and its events come again.
 func (s *Stage) append(work, stop context.Context, records []transport.Record) error {
-	ctx, cancel := context.WithCancel(work)
+	ctx, cancel := pause.Outlast(work, stop, stopGrace)
 	defer cancel()
-	defer context.AfterFunc(stop, func() {
-		t := time.AfterFunc(stopGrace, cancel)
-		context.AfterFunc(ctx, func() { t.Stop() })
-	})()
 	return s.opt.Inbox.Append(ctx, records)
 }
 

@@ -264,7 +264,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		if !errors.Is(err, store.ErrFenced) {
 			// How far it came belongs on record, also when the caller has gone.
-			late, cancel := outlasting(ctx)
+			late, cancel := pause.Outlast(context.WithoutCancel(ctx), ctx, lastWrite)
 			defer cancel()
 			err = errors.Join(err, r.onRecord(late, "cut off"))
 		}
@@ -280,20 +280,6 @@ func (r *runner) run(ctx context.Context) error {
 
 // lastWrite bounds what is written when the caller has gone.
 const lastWrite = 5 * time.Second
-
-// outlasting gives a context that ends lastWrite after ctx: a store that is slow
-// while the caller waits is waited for.
-func outlasting(ctx context.Context) (context.Context, context.CancelFunc) {
-	late, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		pause.For(late, lastWrite)
-		cancel()
-	})
-	return late, func() {
-		stop()
-		cancel()
-	}
-}
 
 // portion appends the records of a portion, then moves the cursor.
 func (r *runner) portion(ctx context.Context, p portion) error {
@@ -339,7 +325,7 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 	}
 	r.job.Done += seen
 	// What was appended is worth keeping, also when the caller has just gone.
-	save, cancel := outlasting(ctx)
+	save, cancel := pause.Outlast(context.WithoutCancel(ctx), ctx, lastWrite)
 	defer cancel()
 	if err := e.Store.SaveJob(save, r.job); err != nil {
 		return err

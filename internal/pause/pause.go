@@ -1,4 +1,5 @@
-// Package pause lets time pass in a way that can be told to stop.
+// Package pause lets time pass in a way that can be told to stop, and what is told
+// to stop have some.
 package pause
 
 import (
@@ -16,5 +17,20 @@ func For(ctx context.Context, d time.Duration) bool {
 		return ctx.Err() == nil
 	case <-ctx.Done():
 		return false
+	}
+}
+
+// Outlast gives work's context, which ends d after stop does, too: what was begun
+// before a stop may end well, within a grace. The function ends it at once and
+// has to be called.
+func Outlast(work, stop context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(work)
+	unhook := context.AfterFunc(stop, func() {
+		t := time.AfterFunc(d, cancel)
+		context.AfterFunc(ctx, func() { t.Stop() })
+	})
+	return ctx, func() {
+		unhook()
+		cancel()
 	}
 }

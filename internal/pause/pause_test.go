@@ -30,3 +30,22 @@ func TestForIsOverWhenBothAre(t *testing.T) {
 		}
 	})
 }
+
+func TestOutlast(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		stop, end := context.WithCancel(t.Context())
+		ctx, cancel := Outlast(t.Context(), stop, time.Minute)
+		start := time.Now()
+		end()
+		<-ctx.Done()
+		require.Equal(t, time.Minute, time.Since(start))
+		cancel()
+
+		work, over := context.WithCancel(t.Context())
+		ctx, cancel = Outlast(work, t.Context(), time.Minute)
+		over()
+		<-ctx.Done()
+		require.Equal(t, time.Minute, time.Since(start), "with work it ends at once")
+		cancel()
+	})
+}

@@ -233,13 +233,9 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 // the database did its work.
 func (s *Source) session(ctx context.Context, topic string, out chan<- *message.Message, well func()) error {
 	// What was begun is finished after a stop too, within a grace.
-	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	work, cancel := pause.Outlast(context.WithoutCancel(ctx), ctx, s.opt.StopGrace)
 	defer cancel()
 	defer context.AfterFunc(s.opt.Limit, cancel)()
-	defer context.AfterFunc(ctx, func() {
-		t := time.AfterFunc(s.opt.StopGrace, cancel)
-		context.AfterFunc(work, func() { t.Stop() })
-	})()
 	s.state.begin()
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

@@ -252,12 +252,8 @@ const lateGrace = time.Second
 // again. After a stop it waits for what is nearly durable only.
 func (h *hand) track() {
 	defer close(h.done)
-	late, stopLate := context.WithCancel(context.Background())
-	defer stopLate()
-	defer context.AfterFunc(h.ctx, func() {
-		t := time.AfterFunc(min(lateGrace, h.t.s.opt.StopGrace/2), stopLate)
-		context.AfterFunc(late, func() { t.Stop() })
-	})()
+	late, cancel := pause.Outlast(context.Background(), h.ctx, min(lateGrace, h.t.s.opt.StopGrace/2))
+	defer cancel()
 	for f := range h.inFlight {
 		if h.follow(late, f.msg) {
 			h.durable = append(h.durable, f.id)
