@@ -28,10 +28,7 @@ var compareAndSwapTests = []test{
 		for entity, want := range map[string][]bool{"ABAB": {true, true, true, true}, "AAAB": {true, false, false, true}} {
 			var got []bool
 			for i, c := range entity {
-				s := f.a
-				if i%2 == 1 {
-					s = f.b
-				}
+				s := turn(i, f.a, f.b)
 				passed, err := s.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Service: service, Entity: entity}, Content: content(string(c)), Version: version(int64(i))}})
 				require.NoError(t, err)
 				got = append(got, passed...)

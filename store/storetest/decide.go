@@ -282,10 +282,7 @@ func (f *fixture) winners(decision func(i int) (store.Decision, func(store.Loade
 	var winners atomic.Int32
 	var group sync.WaitGroup
 	for i := range 8 {
-		s := f.a
-		if i%2 == 1 {
-			s = f.b
-		}
+		s := turn(i, f.a, f.b)
 		d, outcome := decision(i)
 		group.Go(func() {
 			for {

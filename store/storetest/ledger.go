@@ -104,10 +104,7 @@ var ledgerTests = []ledgerTest{
 			var group sync.WaitGroup
 			gate := make(chan struct{})
 			for i := range callers {
-				s := f.a
-				if i%2 == 1 {
-					s = f.b
-				}
+				s := turn(i, f.a, f.b)
 				group.Go(func() {
 					<-gate
 					answers, err := s.BeginClaims(t.Context(), "acme", []store.Intent{key}, claimLease, keepClaims)
@@ -134,10 +131,7 @@ var ledgerTests = []ledgerTest{
 		var mu sync.Mutex
 		var group sync.WaitGroup
 		for i := range callers {
-			s := f.a
-			if i%2 == 1 {
-				s = f.b
-			}
+			s := turn(i, f.a, f.b)
 			group.Go(func() {
 				answers, err := s.BeginClaims(t.Context(), "acme", []store.Intent{intent("k", "x")}, claimLease, keepClaims)
 				if assert.NoError(t, err) {
@@ -296,10 +290,7 @@ var ledgerTests = []ledgerTest{
 		var mu sync.Mutex
 		var group sync.WaitGroup
 		for i := range 32 {
-			s := f.a
-			if i%2 == 1 {
-				s = f.b
-			}
+			s := turn(i, f.a, f.b)
 			group.Go(func() {
 				got, err := s.BeginClaims(t.Context(), "acme", []store.Intent{intent("k", "y")}, claimLease, claimLease)
 				if assert.NoError(t, err) {

@@ -179,10 +179,7 @@ var operatorTests = []operatorTest{
 		jobs := make([]store.Job, 6)
 		var callers sync.WaitGroup
 		for i := range jobs {
-			s := f.a
-			if i%2 == 1 {
-				s = f.b
-			}
+			s := turn(i, f.a, f.b)
 			callers.Go(func() {
 				var err error
 				jobs[i], err = s.OpenJob(t.Context(), store.Job{Kind: "replay", Key: "k", Actor: fmt.Sprint(i)})

@@ -67,10 +67,7 @@ var reportTests = []operatorTest{
 	{"of writers at the same time none is lost", func(t *testing.T, f *operatorFixture) {
 		var writers sync.WaitGroup
 		for i := range 6 {
-			s := f.a
-			if i%2 == 1 {
-				s = f.b
-			}
+			s := turn(i, f.a, f.b)
 			writers.Go(func() {
 				for range 5 {
 					assert.NoError(t, s.UpdateReport(t.Context(), "noise", "n", func(old []byte) ([]byte, error) {

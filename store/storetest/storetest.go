@@ -63,6 +63,14 @@ type fixture struct {
 	a, b store.Store
 }
 
+// turn gives the handle of the i-th of several calls: both in turn.
+func turn[S any](i int, a, b S) S {
+	if i%2 == 1 {
+		return b
+	}
+	return a
+}
+
 func (f *fixture) ctx() context.Context { return f.Context() }
 
 // revision activates a configuration and gives its number.
