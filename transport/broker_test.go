@@ -2,14 +2,14 @@ package transport_test
 
 import (
 	"context"
-	"math/rand/v2"
-	"syscall"
+	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )
@@ -147,25 +147,12 @@ func TestTopicCreatedAgain(t *testing.T) {
 	}
 }
 
-// startAtAPortOfItsOwn starts a broker at a port that is still free when the
-// broker starts again: the kernel gives ports below 32768 to no connection.
-func startAtAPortOfItsOwn(t *testing.T, dir string) (b *embedded.Broker, port int) {
-	t.Helper()
-	for range 100 {
-		var err error
-		port = 10_000 + rand.IntN(10_000)
-		if b, err = embedded.Start(t.Context(), embedded.Options{Dir: dir, Port: port, Logger: quietLog()}); err == nil {
-			return b, port
-		}
-		require.ErrorIs(t, err, syscall.EADDRINUSE)
-	}
-	require.FailNow(t, "no free port")
-	return nil, 0
-}
-
 func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
 	dir := t.TempDir()
-	b, port := startAtAPortOfItsOwn(t, dir)
+	at := netip.MustParseAddrPort(harness.FreeAddress(t)) // nobody else gets it in between
+	options := embedded.Options{Dir: dir, Port: int(at.Port()), Logger: quietLog()}
+	b, err := embedded.Start(t.Context(), options)
+	require.NoError(t, err)
 	c := cluster{cfg: transport.Config{Brokers: b.Addrs(), Logger: quietLog()}}
 	topic := c.topic(t, "topic", 1)
 	id, err := c.admin(t).TopicID(t.Context(), topic)
@@ -185,7 +172,7 @@ func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
 	go func() { // waits for the broker
 		appended <- p.Append(context.Background(), []transport.Record{{Topic: topic, Value: []byte("10")}})
 	}()
-	b, err = embedded.Start(t.Context(), embedded.Options{Dir: dir, Port: port, Logger: quietLog()})
+	b, err = embedded.Start(t.Context(), options)
 	require.NoError(t, err)
 	defer func() { require.NoError(t, b.Close()) }()
 	require.NoError(t, <-appended)

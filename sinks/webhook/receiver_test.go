@@ -1,7 +1,6 @@
 package webhook
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"maps"
@@ -14,7 +13,10 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/stretchr/testify/require"
+
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 )
@@ -24,12 +26,12 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // receiver is an endpoint as the package's documentation asks for: it ignores
 // known keys, and, for state, versions that are not higher.
 type receiver struct {
-	kind sinks.Kind
-
-	server *httptest.Server
+	t       testing.TB
+	kind    sinks.Kind
+	address string
+	server  *httptest.Server
 
 	mu      sync.Mutex
-	address string // where it listens, or nobody
 	refused bool
 	rows    map[string]sinktest.Row
 	log     []change.Change
@@ -37,41 +39,29 @@ type receiver struct {
 }
 
 func newReceiver(t testing.TB, kind sinks.Kind) *receiver {
-	r := &receiver{kind: kind, rows: map[string]sinktest.Row{}, keys: map[string]bool{}}
+	r := &receiver{t: t, kind: kind, address: harness.FreeAddress(t), rows: map[string]sinktest.Row{}, keys: map[string]bool{}}
 	r.up()
 	t.Cleanup(r.down)
 	return r
 }
 
-// up listens, at a port that nobody else took while it was down.
+// up listens, at the same address as before: nobody else is given it meanwhile.
 func (r *receiver) up() {
-	if r.server == nil {
-		r.server = httptest.NewServer(r)
-		r.at(r.server.Listener.Addr().String())
+	if r.server != nil {
+		return
 	}
+	l, err := net.Listen("tcp", r.address)
+	require.NoError(r.t, err)
+	r.server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
+	r.server.Start()
 }
 
 func (r *receiver) down() {
 	if r.server != nil {
-		r.at(nobody)
 		r.server.CloseClientConnections()
 		r.server.Close()
 		r.server = nil
 	}
-}
-
-func (r *receiver) at(address string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.address = address
-}
-
-// dial connects to where it listens now, whatever the URL says.
-func (r *receiver) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	r.mu.Lock()
-	address := r.address
-	r.mu.Unlock()
-	return new(net.Dialer).DialContext(ctx, network, address)
 }
 
 func (r *receiver) set(refused bool) func() {
@@ -130,9 +120,7 @@ func TestConformance(t *testing.T) {
 			sinktest.Run(t, sinktest.Target{
 				Kind: kind,
 				New: func(t testing.TB) sinks.Sink {
-					s := newSink(t, Options{URL: "http://127.0.0.1/hook", Secrets: []string{secret}, Kind: kind})
-					s.client.Transport.(*http.Transport).DialContext = r.dial
-					return s
+					return newSink(t, Options{URL: "http://" + r.address + "/hook", Secrets: []string{secret}, Kind: kind})
 				},
 				State: func(testing.TB) map[string]sinktest.Row {
 					r.mu.Lock()
