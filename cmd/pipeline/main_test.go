@@ -11,34 +11,21 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(patient{m}, left...)
-}
+func TestMain(m *testing.M) { os.Exit(harness.Ended(m.Run(), left...)) }
 
 // left may stay: the signal handler of a command that ended waits for the process
 // to end.
 var left = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/seed-86dfc502/weir/cmd/pipeline.(*app).main.func1"), goleak.IgnoreTopFunction("os/signal.loop"),
-}
-
-// patient gives goroutines of what was closed the time that they need on a busy
-// machine to end.
-type patient struct{ m *testing.M }
-
-func (p patient) Run() int {
-	code := p.m.Run()
-	for start := time.Now(); time.Since(start) < time.Minute && goleak.Find(left...) != nil; {
-	}
-	return code
 }
 
 // call runs one command as the program does.

@@ -37,25 +37,23 @@ func runTests(m *testing.M, buildArgs []string) int {
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()
-	code := m.Run()
+	return Ended(m.Run(), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
+}
+
+// Ended gives the exit status of tests that ended with a code: 1 if they passed
+// and left goroutines other than those that may stay. Those of libraries end a
+// moment after what they belong to was closed, which is no short one on a busy
+// machine; what was left for good is there after any time.
+func Ended(code int, left ...goleak.Option) int {
 	if code != 0 {
 		return code
 	}
-	if err := leaked(); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return 0
-}
-
-// leaked tells of goroutines that the tests left. Those of libraries end a moment
-// after what they belong to was closed, which is no short one on a busy machine;
-// what was left for good is there after any time.
-func leaked() (err error) {
+	var err error
 	for start := time.Now(); time.Since(start) < Patience; {
-		if err = goleak.Find(goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop")); err == nil {
-			return nil
+		if err = goleak.Find(left...); err == nil {
+			return 0
 		}
 	}
-	return err
+	fmt.Fprintln(os.Stderr, err)
+	return 1
 }
