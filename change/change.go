@@ -5,6 +5,12 @@
 // version is the inbox position of the record that caused it, so it grows
 // strictly per entity and needs no clock. Its key follows from service, entity,
 // version and content: the same key always means the same bytes.
+//
+// Changes travel in frames. A record of a service's changes topic is packed: it
+// holds all changes of that service that one decision made in one inbox
+// partition, in their order, compressed once ([AppendPacked]). An outbox row is
+// the list of such records that a decision owes to the topics ([AppendOutbox]),
+// with the very bytes that are published.
 package change
 
 import (
@@ -73,7 +79,7 @@ func Hashed(scheme uint8, d canonicaltree.Digest) Content {
 // Retracted is the content of a retraction.
 func Retracted() Content { return Content{retractMark} }
 
-// IsRetracted tells whether c is the mark of a retraction.
+// IsRetracted reports whether c is the mark of a retraction.
 func (c Content) IsRetracted() bool { return len(c) == 1 && c[0] == retractMark }
 
 // Scheme is the number of the hash scheme that c was made under; 0 for a

@@ -38,7 +38,7 @@ func generated(t *rapid.T) Change {
 	return c
 }
 
-// decodeAll reads what was appended one behind the other.
+// decodeAll reads what AppendBinary appended one behind the other.
 func decodeAll(b []byte) (all []Change, err error) {
 	for len(b) > 0 {
 		var c Change

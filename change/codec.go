@@ -44,17 +44,17 @@ const (
 // which has one more field.
 const resentFlag = 'a' - 'A'
 
-// AgainHeader is set on a record of a change topic that was published from the
-// outbox at a take-over: the same change may stand further up in the topic,
-// before newer changes of its entity.
-const AgainHeader = "weir-again"
+// RepublishedHeader is set on a record of a changes topic that was published from
+// the outbox at a take-over: the same changes may stand further up in the topic,
+// before newer changes of their entities.
+const RepublishedHeader = "weir-republished"
 
-// ErrMalformed is what Decode and DecodeAll return, wrapped, for bytes that
-// AppendBinary did not write.
+// ErrMalformed is what Decode, Unpack, DecodeAll and Outbox return, wrapped, for
+// bytes that this package did not write.
 var ErrMalformed = errors.New("malformed change")
 
-// AppendBinary appends the compact form of c that outbox rows and change
-// topics carry. It is self-delimiting: forms may stand one after the other.
+// AppendBinary appends the compact form of c that packed records are made of. It
+// is self-delimiting: forms may stand one after the other.
 func (c *Change) AppendBinary(dst []byte) []byte {
 	version := byte(formatVersion)
 	if c.Trace != nil {
@@ -91,7 +91,7 @@ func appendBytes[T string | []byte | Content](dst []byte, b T) []byte {
 	return append(dst, b...)
 }
 
-// Decode reads one change from the front of b and gives the rest. Content and
+// Decode reads one change from the front of b and returns the rest. Content and
 // Doc are sub-slices of b: b must not be changed while the change is in use.
 // Its error wraps ErrMalformed.
 func Decode(b []byte) (c Change, rest []byte, err error) {
@@ -138,7 +138,7 @@ func Decode(b []byte) (c Change, rest []byte, err error) {
 }
 
 // reader cuts fields off the front of b; after the first failure every
-// further read gives zero values.
+// further read returns zero values.
 type reader struct {
 	b      []byte
 	failed bool

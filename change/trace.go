@@ -19,7 +19,7 @@ type Trace struct {
 	State  string `json:"state,omitempty"` // the value of tracestate, at most MaxTraceState bytes; mostly empty
 }
 
-// AddTo adds the headers of a context to others, which it gives back; nil adds none.
+// AddTo adds the headers of a context to others, which it returns; nil adds none.
 func (t *Trace) AddTo(headers map[string]string) map[string]string {
 	if t != nil {
 		headers[TraceParentHeader] = t.Parent

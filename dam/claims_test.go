@@ -87,10 +87,10 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 	state := newDecided()
 	var offset int64
 	decide := func(claim string, level int, replay *inbox.Replay) *record {
-		r := d.parse(messageOf(t, inbox.Record{Entity: "B-007", Event: &inbox.Event{
+		r := parseAt(t, d, inbox.Record{Entity: "B-007", Event: &inbox.Event{
 			Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Claim: claim, Replay: replay,
 			Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
-		}}), positionAt(offset))
+		}}, offset)
 		offset++
 		decideBatch(t, plan, &state, []*record{r})
 		return r
@@ -115,7 +115,7 @@ func TestARepeatedClaimMakesNoEntity(t *testing.T) {
 	state := newDecided()
 	id := store.ClaimID(uuid.Must(uuid.NewV7()))
 	state.claims[id] = change.NewVersion(1, 0)
-	decideBatch(t, plan, &state, []*record{d.parse(messageOf(t, eventUnder(id, 1)), positionAt(1))})
+	decideBatch(t, plan, &state, []*record{parseAt(t, d, eventUnder(id, 1), 1)})
 	require.Equal(t, store.Entity{ID: "B-007"}, state.entity)
 }
 
@@ -182,7 +182,7 @@ func TestAKeyHasOneEffect(t *testing.T) {
 				Use:     &inbox.Use{Key: digest[:], Content: []byte{7: byte(r.use.content)}, Keep: keep.Milliseconds()},
 				Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, r.use.content),
 			}}
-			script = append(script, d.parse(messageOf(t, rec), positionAt(int64(i))))
+			script = append(script, parseAt(t, d, rec, int64(i)))
 			if known[r.claim] {
 				continue
 			}
@@ -191,7 +191,7 @@ func TestAKeyHasOneEffect(t *testing.T) {
 			case !ok || r.use.made.Sub(before.made) >= keep:
 				had[r.key] = r.use
 				rec.Event.Claim, rec.Event.Use = "", nil
-				once = append(once, d.parse(messageOf(t, rec), positionAt(int64(i))))
+				once = append(once, parseAt(t, d, rec, int64(i)))
 			case before.content != r.use.content:
 				letters++
 			}
@@ -244,7 +244,7 @@ func TestAUseThatIsNoneIsMalformed(t *testing.T) {
 	for _, u := range []*inbox.Use{{}, {Key: make([]byte, 16), Content: make([]byte, 7)}, {Key: make([]byte, 16), Content: make([]byte, 8), Keep: -1}} {
 		rec := eventUnder(claimAt(time.Now(), 1), 1)
 		rec.Event.Use = u
-		r := d.parse(messageOf(t, rec), positionAt(1))
+		r := parseAt(t, d, rec, 1)
 		require.NotNil(t, r.bad)
 		require.Equal(t, "malformed", r.bad.Code)
 	}

@@ -48,8 +48,7 @@ func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 	require.NoError(t, err)
 	result, err := settle(p, candidates, rows)
 	require.NoError(t, err)
-	row, dirty, err := ev.result()
-	require.NoError(t, err)
+	row, dirty := ev.result()
 	if dirty {
 		row.Found = true
 		d.entity = row

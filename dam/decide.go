@@ -1,42 +1,44 @@
 package dam
 
 import (
+	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/gather"
 	"github.com/seed-86dfc502/weir/internal/pause"
-	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// handle decides one batch. It returns when every run of it is durable, or
-// failed for a reason that the subscription must hear of.
-func (l *lane) handle(ctx context.Context, runs []*sequencer.Run[*record]) {
+// handle decides the frames of one batch. It returns when every one of them is
+// durable, or failed for a reason that the subscription must hear of.
+func (l *lane) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 	l.work <- struct{}{}
 	defer func() { <-l.work }()
 	ctx, cancel := l.stopping(ctx)
 	defer cancel()
-	if err := l.decideRuns(ctx, runs); err != nil {
+	n := 0
+	for _, f := range frames {
+		n += len(f.Value)
+	}
+	batch := make([]*record, 0, n)
+	for _, f := range frames {
+		for i := range f.Value {
+			batch = append(batch, &f.Value[i])
+		}
+	}
+	if err := l.decide(ctx, batch); err != nil {
 		if errors.Is(err, store.ErrSuperseded) {
 			l.d.halt(err)
 		}
-		for _, r := range runs {
-			r.Fail(err)
+		for _, f := range frames {
+			f.Fail(err)
 		}
 	}
-}
-
-func (l *lane) decideRuns(ctx context.Context, runs []*sequencer.Run[*record]) error {
-	var batch []*record
-	for _, run := range runs {
-		for _, item := range run.Items {
-			batch = append(batch, item.Value)
-		}
-	}
-	return l.decide(ctx, batch)
 }
 
 // decide brings records, in order per partition, to a durable decision. It
@@ -115,7 +117,7 @@ func (l *lane) admit(batch []*record) ([]*record, []store.Move) {
 	var moves []store.Move
 	for _, r := range batch {
 		o := l.owned[r.part]
-		if o == nil || r.claim <= o.after || r.offset < o.next {
+		if o == nil || r.assignment <= o.after || r.offset < o.next {
 			continue
 		}
 		i, ok := at[r.part]
@@ -219,11 +221,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		tally = loose.counts
 		for _, ev := range evaluations {
 			tally.add(ev.counts)
-			row, dirty, err := ev.result()
-			if err != nil {
-				return out, store.WithClass(err, store.Fatal)
-			}
-			if dirty {
+			if row, dirty := ev.result(); dirty {
 				out.Entities = append(out.Entities, row)
 			}
 		}
@@ -239,7 +237,7 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		out.Settled = append(out.Settled, result.replayed...)
 		letters = out.Letters
 		out.Claims = once.effects()
-		outbox = l.pack(result.changes, result.parts)
+		outbox = l.pack(&result)
 		out.Outbox = outbox
 		crash.At(crash.DecideOutcome, "")
 		return out, nil
@@ -305,22 +303,49 @@ func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.K
 	return rows, nil
 }
 
-// pack encodes changes, one outbox row per partition.
-func (l *lane) pack(changes []change.Change, parts []int32) []store.OutboxBatch {
-	sizes := map[int32]int{}
-	for i := range changes {
-		sizes[parts[i]] += sizeOf(&changes[i])
+// MaxPack is how many bytes of changes one record of a changes topic holds,
+// before compression; a larger change stands alone. The topics must take records
+// of that size.
+const MaxPack = 256 << 10
+
+// pack encodes changes, one outbox row per partition: the records that its
+// services' topics get, each with the changes of one service in their order.
+func (l *lane) pack(result *settled) []store.OutboxBatch {
+	if len(result.changes) == 0 {
+		return nil
 	}
+	// By partition and service; a stable sort keeps the order of the decisions.
+	order := make([]int, len(result.changes))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(a, b int) int {
+		return cmp.Or(cmp.Compare(result.parts[a], result.parts[b]), cmp.Compare(result.services[a], result.services[b]))
+	})
 	var out []store.OutboxBatch
-	at := make(map[int32]int, len(sizes))
-	for i := range changes {
-		n, ok := at[parts[i]]
-		if !ok {
-			n = len(out)
-			at[parts[i]] = n
-			out = append(out, store.OutboxBatch{Partition: l.partition(parts[i]), Changes: make([]byte, 0, sizes[parts[i]])})
+	var raw, packed []byte
+	flush := func(service string) {
+		if len(raw) == 0 {
+			return
 		}
-		out[n].Changes = changes[i].AppendBinary(out[n].Changes)
+		row := &out[len(out)-1]
+		packed = change.AppendPacked(packed[:0], raw)
+		row.Changes = change.AppendOutbox(row.Changes, service, packed)
+		raw = raw[:0]
 	}
+	for n, i := range order {
+		c := &result.changes[i]
+		if n > 0 {
+			before := order[n-1]
+			if result.parts[before] != result.parts[i] || result.services[before] != result.services[i] || len(raw)+sizeOf(c) > MaxPack {
+				flush(result.changes[before].Service)
+			}
+		}
+		if len(out) == 0 || out[len(out)-1].Partition.Number != result.parts[i] {
+			out = append(out, store.OutboxBatch{Partition: l.partition(result.parts[i])})
+		}
+		raw = c.AppendBinary(raw)
+	}
+	flush(result.changes[order[len(order)-1]].Service)
 	return out
 }

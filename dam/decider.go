@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tracing"
@@ -40,6 +41,9 @@ type Options struct {
 	Plan  *Plan
 	// NewProducer makes a producer; called once per lane.
 	NewProducer func() (Producer, error)
+	// ChangesPartitions is how many partitions the changes topics have: what inbox
+	// partition p decided stands in partition p modulo this.
+	ChangesPartitions int32
 	// Lanes decide in parallel, each over its own partitions. Defaults to 2.
 	Lanes int
 	// MaxEvents bounds the records of one transaction. Defaults to 1000.
@@ -74,8 +78,8 @@ var ErrReread = errors.New("the store's watermark went back: reading the inbox a
 // versions need a higher generation.
 var ErrInboxReplaced = errors.New("the inbox topic was replaced: a new generation begins")
 
-// Decider is decide for one process. Handle and the Claims methods may be
-// called from any goroutine.
+// Decider is decide for one process. Handle and the methods of
+// transport.PartitionListener may be called from any goroutine.
 type Decider struct {
 	opt   Options
 	lanes []*lane
@@ -92,6 +96,9 @@ func New(opt Options) (*Decider, error) {
 	opt.Hesitation = orDefault(opt.Hesitation, time.Second)
 	if opt.Plan.index == nil {
 		return nil, errors.New("dam: the plan is not prepared")
+	}
+	if opt.ChangesPartitions <= 0 {
+		return nil, errors.New("dam: changes topics without partitions")
 	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
@@ -120,66 +127,72 @@ func orDefault[T int | time.Duration](v, def T) T {
 
 func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
 
-// Handle is the router's handler: it parses the message, hands it to its
-// partition's lane and returns when the decision is durable. An error means
-// that the message must come again.
+// Handle is the router's handler: it parses the records of the message's frame,
+// hands them to the lane of their partition and returns when the decision is
+// durable. An error means that the frame must come again.
 func (d *Decider) Handle(msg *message.Message) error {
-	p, ok := transport.PositionOf(msg.Context())
+	f, ok := transport.FrameOf(msg)
 	if !ok {
-		return errors.New("dam: a message without position")
+		return errors.New("dam: a message without a frame")
 	}
-	if p.TopicID != d.opt.Inbox.TopicID {
+	if f.TopicID != d.opt.Inbox.TopicID {
 		d.halt(ErrInboxReplaced)
 		return ErrInboxReplaced
 	}
-	span := d.opt.Tracer.Decide(msg.Metadata)
-	r := d.parse(msg, p)
-	r.span = d.again(span, r)
-	err := d.laneOf(p.Partition).seq.Submit(msg.Context(), p, r, len(msg.Payload))
-	d.traced(r, err)
+	records := make([]record, len(f.Records))
+	parallel.Do(len(records), func(i int) {
+		r := &records[i]
+		d.parse(r, f, i)
+		if d.opt.Tracer != nil {
+			r.span = d.again(d.opt.Tracer.Decide(f.Records[i].Header), r)
+		}
+	})
+	err := d.laneOf(f.Partition).frames.Submit(msg.Context(), records, len(records), f.Bytes)
+	if d.opt.Tracer != nil {
+		for i := range records {
+			d.traced(&records[i], err)
+		}
+	}
 	return err
 }
 
-// parse does everything about a record that needs no state, on the
-// goroutine of its message. What cannot be decided becomes a dead letter, in its turn.
-func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
-	r := &record{
-		version: change.NewVersion(d.opt.Inbox.Generation, p.Offset),
-		at:      p.Time, part: p.Partition, offset: p.Offset, claim: p.Claim,
-	}
-	key := msg.Metadata.Get(transport.KeyMetadata)
-	value := []byte(msg.Payload)
-	if msg.Metadata.Get(transport.NullMetadata) != "" {
-		value = nil
-	}
-	bad := func(code string, err error) *record {
-		r.Entity = key
+// parse does everything about the record at i of a frame that needs no state.
+// What cannot be decided becomes a dead letter, in its turn.
+func (d *Decider) parse(r *record, f *transport.Frame, i int) {
+	in := &f.Records[i]
+	r.version = change.NewVersion(d.opt.Inbox.Generation, in.Offset)
+	r.at, r.part, r.offset, r.assignment = in.Time, f.Partition, in.Offset, f.Assignment
+	bad := func(code string, err error) {
+		r.Entity = string(in.Key)
 		l := letterOf(r, code, err.Error())
-		l.Payload = msg.Payload
+		l.Payload = in.Value
 		r.bad = &l
-		return r
 	}
-	rec, err := inbox.Decode([]byte(key), []byte(msg.Metadata.Get(inbox.Header)), value)
+	rec, err := inbox.Decode(in.Key, in.HeaderBytes(inbox.Header), in.Value)
 	if err != nil {
-		return bad("malformed", err)
+		bad("malformed", err)
+		return
 	}
 	r.Record = rec
 	e := rec.Event
 	if e == nil {
-		return r
+		return
 	}
 	if e.Claim != "" && e.Replay == nil {
 		if r.once, err = store.ParseClaimID(e.Claim); err != nil {
-			return bad("malformed", fmt.Errorf("claim: %w", err))
+			bad("malformed", fmt.Errorf("claim: %w", err))
+			return
 		}
 		if err := r.used(e.Use); err != nil {
-			return bad("malformed", err)
+			bad("malformed", err)
+			return
 		}
 	}
 	var content canonicaltree.Digest
 	if e.Op == inbox.Upsert {
 		if r.tree, err = canonicaltree.Parse(e.Payload); err != nil {
-			return bad("bad_json", err)
+			bad("bad_json", err)
+			return
 		}
 	}
 	if e.EventID != "" {
@@ -191,7 +204,6 @@ func (d *Decider) parse(msg *message.Message, p transport.Position) *record {
 	if r.tree != nil {
 		r.tree.Keep()
 	}
-	return r
 }
 
 // Assigned takes partitions over and gives the offsets to read from.
@@ -222,7 +234,7 @@ func (d *Decider) Revoked(_ string, partitions []int32) {
 	}
 }
 
-var _ transport.Claims = (*Decider)(nil)
+var _ transport.PartitionListener = (*Decider)(nil)
 
 // Run decides until ctx is cancelled, then waits for what is under way. It
 // returns nil then; ErrReread, ErrInboxReplaced or store.ErrSuperseded, wrapped,
@@ -235,7 +247,7 @@ func (d *Decider) Run(ctx context.Context) error {
 	context.AfterFunc(d.stop, cancel)
 	var wg sync.WaitGroup
 	for _, l := range d.lanes {
-		wg.Go(func() { _ = l.seq.Run(ctx, l.handle, idleTick, l.idle) })
+		wg.Go(func() { l.frames.Run(ctx, l.handle, idleTick, l.idle) })
 	}
 	wg.Wait()
 	for _, l := range d.lanes {
@@ -252,7 +264,7 @@ func (d *Decider) Run(ctx context.Context) error {
 // decided change was published.
 func (d *Decider) Settled() bool {
 	for _, l := range d.lanes {
-		if !l.seq.Idle() || !l.allPublished() {
+		if !l.frames.Idle() || !l.allPublished() {
 			return false
 		}
 	}

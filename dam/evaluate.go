@@ -20,20 +20,20 @@ import (
 // record is one inbox record, parsed as far as that needs no state.
 type record struct {
 	inbox.Record
-	tree    *canonicaltree.Tree // of an upsert's payload
-	mark    string              // eventMark, empty without event id
-	version change.Version
-	at      time.Time // timestamp of the record
-	part    int32
-	offset  int64
-	claim   uint64            // of the subscription that handed it out
-	once    store.ClaimID     // the claim of its event; zero without one
-	use     store.Use         // what the claim was made for, when it is known
-	keep    time.Duration     // how far apart the claims of two uses of a key are
-	bad     *store.DeadLetter // set when it cannot be decided
-	span    *tracing.Span     // nil unless it is traced
-	outcome outcome           // of the last attempt to decide it
-	stale   staleReason       // why, if the outcome is that
+	tree       *canonicaltree.Tree // of an upsert's payload
+	mark       string              // eventMark, empty without event id
+	version    change.Version
+	at         time.Time // timestamp of the record
+	part       int32
+	offset     int64
+	assignment uint64            // of the partition, when it was handed out
+	once       store.ClaimID     // the claim of its event; zero without one
+	use        store.Use         // what the claim was made for, when it is known
+	keep       time.Duration     // how far apart the claims of two uses of a key are
+	bad        *store.DeadLetter // set when it cannot be decided
+	span       *tracing.Span     // nil unless it is traced
+	outcome    outcome           // of the last attempt to decide it
+	stale      staleReason       // why, if the outcome is that
 }
 
 // outcome is what became of a record.
@@ -128,7 +128,7 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 		counts:  newCounts(),
 	}
 	var err error
-	if ev.trail, ev.fence, err = remembered(e.Fence); err != nil {
+	if ev.trail, ev.fence, err = decodeState(e.Fence); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
 	if ev.docs, err = merge.SplitNodes(e.Docs); err != nil {
@@ -409,9 +409,9 @@ func auditDetail(operation string, letter int64, outcome store.LetterState) []by
 }
 
 // result is the entity row to write; false when it stays as it is.
-func (ev *evaluation) result() (store.Entity, bool, error) {
+func (ev *evaluation) result() (store.Entity, bool) {
 	if !ev.dirty {
-		return store.Entity{}, false, nil
+		return store.Entity{}, false
 	}
 	e := ev.stored
 	e.Version, e.Deleted, e.Fingerprint = ev.version, ev.deleted, nil
@@ -421,9 +421,8 @@ func (ev *evaluation) result() (store.Entity, bool, error) {
 	if ev.moved || len(e.Docs) == 0 {
 		e.Docs = merge.JoinNodes(nil, ev.docs)
 	}
-	text, err := ev.fence.encode()
-	e.Fence = joinMemory(&ev.trail, text)
-	return e, true, err
+	e.Fence = encodeState(&ev.trail, ev.fence)
+	return e, true
 }
 
 func (ev *evaluation) count(r *record, o outcome) {

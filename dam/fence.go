@@ -2,9 +2,6 @@ package dam
 
 import (
 	"crypto/sha256"
-	"encoding/base64"
-	"encoding/json"
-	"fmt"
 	"slices"
 	"time"
 
@@ -27,34 +24,35 @@ type fence map[string]*sourceFence
 
 type sourceFence struct {
 	// Positions are the highest seen per stream and partition, oldest first.
-	Positions []position `json:"p,omitempty"`
+	Positions []position
 	// Events are marks of the last few with an event id, oldest first. A mark
 	// covers id and content: an id that a producer uses again for other content
 	// is another event.
-	Events []string `json:"i,omitempty"`
+	Events []string
 	// Sequence is the highest that was taken.
-	Sequence string `json:"q,omitempty"`
+	Sequence string
 	// Version is the inbox position of the newest that was taken, and At its
 	// time in Unix ms. A replayed dead letter counts at the place where it died,
 	// so that several of one entity can be replayed one after the other; Died is
 	// then when it died, until an event comes that is no replay.
-	Version change.Version `json:"v,omitempty"`
-	At      int64          `json:"a,omitempty"`
-	Died    int64          `json:"d,omitempty"`
+	Version change.Version
+	At      int64
+	Died    int64
 }
 
 type position struct {
-	Topic     string `json:"t"`
-	Partition int32  `json:"n"`
-	Offset    int64  `json:"o"`
+	Topic     string
+	Partition int32
+	Offset    int64
 }
 
-// eventMark is 96 bits of SHA-256 over event id and content, as text.
+// eventMark is 96 bits of SHA-256 over event id and content.
 func eventMark(id string, content canonicaltree.Digest) string {
 	h := sha256.New()
 	h.Write(content[:])
 	h.Write([]byte(id))
-	return base64.RawStdEncoding.EncodeToString(h.Sum(nil)[:12])
+	var sum [sha256.Size]byte
+	return string(h.Sum(sum[:0])[:12])
 }
 
 // staleReason says why an event is stale; empty when it is not.
@@ -72,19 +70,6 @@ const (
 // clockAllowance is how much the clocks that date a dead letter and an inbox
 // record may differ. Within it nobody can tell which came first.
 const clockAllowance = time.Minute
-
-func decodeFence(b []byte) (fence, error) {
-	f := fence{}
-	if len(b) == 0 {
-		return f, nil
-	}
-	if err := json.Unmarshal(b, &f); err != nil {
-		return nil, fmt.Errorf("stored fence: %w", err)
-	}
-	return f, nil
-}
-
-func (f fence) encode() ([]byte, error) { return json.Marshal(f) }
 
 // check tells whether an event is stale; mark is its eventMark, empty for an
 // event without id. It must run before anything else

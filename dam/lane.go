@@ -12,7 +12,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/sequencer"
+	"github.com/seed-86dfc502/weir/internal/gather"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -26,7 +26,7 @@ type lane struct {
 	d      *Decider
 	number int
 	log    *slog.Logger
-	seq    *sequencer.Sequencer[*record]
+	frames *gather.Queue[[]record] // the records of each
 
 	// work serialises whoever talks to store and producer for this lane: the
 	// lane's own loop, and take-over at an assignment. It is held when full, and
@@ -46,7 +46,7 @@ type lane struct {
 // ownership is what a lane knows of a partition that it took over.
 type ownership struct {
 	token     store.Token
-	after     uint64  // only records of claims above it are of this assignment
+	after     uint64  // only frames of assignments above it are of this ownership
 	next      int64   // watermark
 	published []int64 // outbox rows to delete
 }
@@ -58,9 +58,9 @@ func newLane(d *Decider, number int) (*lane, error) {
 	}
 	return &lane{
 		d: d, number: number, producer: producer,
-		log:   d.opt.Logger.With("stage", "decide", "lane", number),
-		seq:   sequencer.New[*record](sequencer.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
-		owned: map[int32]*ownership{}, published: make(chan struct{}, 1), work: make(chan struct{}, 1),
+		log:    d.opt.Logger.With("stage", "decide", "lane", number),
+		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
+		owned:  map[int32]*ownership{}, published: make(chan struct{}, 1), work: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -84,9 +84,9 @@ func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int3
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	// Claims are numbered through the process and this assignment's are still to
-	// begin: records of earlier ones, which may be on their way yet, are not its own.
-	after := transport.LastClaim()
+	// Assignments are numbered through the process and this one is still to begin:
+	// frames of earlier ones, which may be on their way yet, are not its own.
+	after := transport.LastAssignment()
 	for n, o := range taken {
 		o.after = after
 		l.owned[n] = o
@@ -140,15 +140,15 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 	}
 	var records []transport.Record
 	// It may stand in its topic already, before what this process publishes next.
-	again := transport.Header{Key: change.AgainHeader, Value: []byte("1")}
+	republished := transport.Header{Key: change.RepublishedHeader, Value: []byte("1")}
 	for _, f := range found {
 		for _, b := range f.Outbox {
-			rs, err := l.records(b.Changes)
+			rs, err := l.records(f.Partition.Number, b.Changes)
 			if err != nil {
 				return store.WithClass(fmt.Errorf("outbox row %d: %w", b.ID, err), store.Fatal)
 			}
 			for i := range rs {
-				rs[i].Headers = append(rs[i].Headers, again)
+				rs[i].Headers = append(rs[i].Headers, republished)
 			}
 			records = append(records, rs...)
 		}
@@ -156,7 +156,7 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 	if len(records) == 0 {
 		return nil
 	}
-	l.log.Info("publishing what the outbox holds", "changes", len(records))
+	l.log.Info("publishing what the outbox holds", "records", len(records))
 	if crash.Enabled && len(records) > 1 && crash.Due(crash.RepublishHalf, "") {
 		l.dieHalfway(ctx, records)
 	}
@@ -175,30 +175,23 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 	}
 }
 
-// records turns encoded changes into records of their topics: the record's
-// value is the encoding itself.
-func (l *lane) records(encoded []byte) ([]transport.Record, error) {
+// records turns an outbox row of a partition into the records of the changes
+// topics.
+func (l *lane) records(partition int32, row []byte) ([]transport.Record, error) {
 	var records []transport.Record
-	for len(encoded) > 0 {
-		c, rest, err := change.Decode(encoded)
+	for o, err := range change.Outbox(row) {
 		if err != nil {
 			return nil, err
 		}
-		value := encoded[:len(encoded)-len(rest)]
-		record := transport.Record{Topic: l.d.opt.Plan.topic(c.Service), Key: []byte(c.Entity), Value: value}
-		if l.d.opt.Tracer != nil {
-			record.Headers = transport.WithTrace(nil, c.Trace)
-		}
-		records = append(records, record)
-		encoded = rest
+		records = append(records, transport.Record{Topic: l.d.opt.Plan.topic(o.Service), Value: o.Packed, Pinned: true, Partition: partition % l.d.opt.ChangesPartitions})
 	}
 	return records, nil
 }
 
 // publish hands a committed batch to the producer. The outbox row id is
 // deleted by a later transaction once the publish is acknowledged.
-func (l *lane) publish(ctx context.Context, partition int32, token store.Token, id int64, encoded []byte) {
-	records, err := l.records(encoded)
+func (l *lane) publish(ctx context.Context, partition int32, token store.Token, id int64, row []byte) {
+	records, err := l.records(partition, row)
 	if err != nil {
 		l.breakProducer(err)
 		return
@@ -285,7 +278,7 @@ func (l *lane) room() error {
 		select {
 		case <-l.published:
 		case <-l.d.stop.Done():
-			return sequencer.ErrStopped
+			return gather.ErrStopped
 		}
 	}
 }
@@ -468,7 +461,7 @@ func (l *lane) haltedBy() error {
 // stopping gives a context that also ends with the decider.
 func (l *lane) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	unhook := context.AfterFunc(l.d.stop, func() { cancel(sequencer.ErrStopped) })
+	unhook := context.AfterFunc(l.d.stop, func() { cancel(gather.ErrStopped) })
 	return ctx, func() { unhook(); cancel(nil) }
 }
 

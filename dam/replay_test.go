@@ -4,7 +4,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
@@ -63,9 +62,7 @@ func TestReplayedEventsAreFencedByWhatCameSince(t *testing.T) {
 				require.Equal(t, fresh, f.check(b.event, ""), "what goes before")
 				f.note(b.event, "", b.version, at(b.minute))
 			}
-			stored, err := f.encode()
-			require.NoError(t, err)
-			f, err = decodeFence(stored)
+			f, err := decodeFence(f.encode())
 			require.NoError(t, err)
 			require.Equal(t, c.want, f.check(c.replay, ""))
 		})
@@ -145,7 +142,7 @@ func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, rows map[s
 	require.NoError(t, err)
 	rec := &record{Record: r, version: change.NewVersion(1, 100), at: time.Unix(1000, 0)}
 	if r.Event != nil {
-		rec = (&Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}).parse(messageOf(t, r), positionAt(100))
+		rec = parseAt(t, &Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}, r, 100)
 	}
 	require.NoError(t, ev.apply(rec))
 	found, err := readRows(p, ev.candidates, func(keys []store.Key) ([]store.Row, error) {
@@ -174,8 +171,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	require.Equal(t, "root@host", ev.audit[0].Actor)
 	require.JSONEq(t, `{"operation":"op","letter":9,"outcome":"replayed"}`, string(ev.audit[0].Detail))
 
-	row, _, err := ev.result()
-	require.NoError(t, err)
+	row, _ := ev.result()
 	row.Found = true
 	old := *replay
 	old.Letter, old.Died = 10, 4000
@@ -249,8 +245,7 @@ func TestResendTouchesNoRow(t *testing.T) {
 func TestPreviewIsWhatTheDecisionDoes(t *testing.T) {
 	p := bananaPlan(t)
 	ev, result := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007","ripeness_level":2}`, nil), nil)
-	row, _, err := ev.result()
-	require.NoError(t, err)
+	row, _ := ev.result()
 	row.Found = true
 	rows := func(keys []store.Key) ([]store.Row, error) {
 		out := make([]store.Row, len(keys))
@@ -269,16 +264,14 @@ func TestPreviewIsWhatTheDecisionDoes(t *testing.T) {
 	require.JSONEq(t, `{"banana_id":"B-007"}`, string(forced.Sent[0].Doc))
 }
 
-// messageOf gives a record as the transport hands it out.
-func messageOf(t require.TestingT, r inbox.Record) *message.Message {
+// parseAt parses a record as the transport hands it out, at an offset.
+func parseAt(t require.TestingT, d *Decider, r inbox.Record, offset int64) *record {
 	key, head, value, err := inbox.Encode(r)
 	require.NoError(t, err)
-	msg := message.NewMessage("", value)
-	msg.Metadata.Set(transport.KeyMetadata, string(key))
-	msg.Metadata.Set(inbox.Header, string(head))
-	return msg
-}
-
-func positionAt(offset int64) transport.Position {
-	return transport.Position{Offset: offset, Time: time.Unix(1000, 0).UTC()}
+	in := transport.Received{
+		Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: offset, Time: time.Unix(1000, 0).UTC(),
+	}
+	parsed := new(record)
+	d.parse(parsed, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)
+	return parsed
 }

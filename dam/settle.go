@@ -15,6 +15,7 @@ type settled struct {
 	swaps    []store.Swap
 	changes  []change.Change // in the order of the candidates
 	parts    []int32         // the inbox partition that caused each change
+	services []int           // the index of each change's service
 	causes   []*record       // of changes, and of letters
 	letters  []store.DeadLetter
 	replayed []store.Settled // dead letters whose replay was decided here
@@ -51,7 +52,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 			// Late by its nature; the row says what the newest is, and keeps it.
 			resent := *c.resent
 			resent.Trace = c.record.span.Trace()
-			out.changes, out.parts = append(out.changes, resent), append(out.parts, c.record.part)
+			out.changes, out.parts, out.services = append(out.changes, resent), append(out.parts, c.record.part), append(out.services, c.service)
 			out.passed[c.service]++
 			continue
 		}
@@ -99,7 +100,8 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 			continue
 		}
 		ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
-		out.changes, out.parts, out.causes = append(out.changes, ch), append(out.parts, c.record.part), append(out.causes, c.record)
+		out.changes, out.parts, out.services = append(out.changes, ch), append(out.parts, c.record.part), append(out.services, c.service)
+		out.causes = append(out.causes, c.record)
 		out.passed[c.service]++
 		row.Found, row.Content, row.Version = true, content, ch.Version
 	}

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sketch"
@@ -47,14 +46,10 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	msg := message.NewMessage("", value)
-	msg.Metadata.Set(transport.KeyMetadata, string(key))
-	msg.Metadata.Set(inbox.Header, string(head))
-	if value == nil {
-		msg.Metadata.Set(transport.NullMetadata, "1")
-	}
+	in := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: s.offset, Time: at}
 	d := &Decider{opt: Options{Plan: s.plan, Inbox: store.Inbox{Generation: 1}}}
-	r := d.parse(msg, transport.Position{Offset: s.offset, Time: at})
+	r := new(record)
+	d.parse(r, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)
 	s.offset++
 
 	entity := s.entities[rec.Entity]
@@ -87,11 +82,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 		return Step{}, err
 	}
 	ev.watch.report(ev.counts, result.causes)
-	row, dirty, err := ev.result()
-	if err != nil {
-		return Step{}, err
-	}
-	if dirty {
+	if row, dirty := ev.result(); dirty {
 		row.Found = true
 		s.entities[rec.Entity] = row
 	}

@@ -8,7 +8,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
@@ -42,18 +41,29 @@ func (p *published) AppendAsync(_ context.Context, records []transport.Record, d
 func (p *published) Reset()                      {}
 func (p *published) Close(context.Context) error { return nil }
 
-// headers gives those of each record, by the record's topic.
-func (p *published) headers() map[string]map[string]string {
+// traces returns the trace contexts of the changes that were published so far,
+// by the topic, "" for one that is not traced.
+func (p *published) traces(t *testing.T) map[string][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := map[string]map[string]string{}
+	all := map[string][]string{}
 	for _, r := range p.records {
-		all[r.Topic] = map[string]string{}
-		for _, h := range r.Headers {
-			all[r.Topic][h.Key] = string(h.Value)
+		for c, err := range change.DecodeAll(r.Value) {
+			require.NoError(t, err)
+			trace := ""
+			if c.Trace != nil {
+				trace = c.Trace.Parent + " " + c.Trace.State
+			}
+			all[r.Topic] = append(all[r.Topic], trace)
 		}
 	}
 	return all
+}
+
+func (p *published) count() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return len(p.records)
 }
 
 // A decision's outbox keeps the trace: whoever publishes it, the change belongs
@@ -93,7 +103,7 @@ func TestTakeOverKeepsTheTrace(t *testing.T) {
 		limit, cut := context.WithCancel(context.Background())
 		d, err := New(Options{
 			Store: s, Inbox: resolved, Plan: plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
-			Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: tracer,
+			ChangesPartitions: 1, Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: tracer,
 		})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(context.Background())
@@ -105,52 +115,36 @@ func TestTakeOverKeepsTheTrace(t *testing.T) {
 		return d, out
 	}
 	first, before := owner(tracer, false)
-	for i, parent := range []string{"00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", ""} {
-		entity := []string{"B-007", "B-008"}[i]
+	const parent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+	var frame []transport.Received
+	for i, entity := range []string{"B-007", "B-008"} {
 		key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Event: &inbox.Event{
 			Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: inbox.Upsert, Payload: []byte(`{"id":1,"ripeness_level":2}`),
 		}})
 		require.NoError(t, err)
-		m := message.NewMessage("", value)
-		m.Metadata = message.Metadata{transport.KeyMetadata: string(key), inbox.Header: string(head)}
-		if parent != "" {
-			m.Metadata[change.TraceParentHeader], m.Metadata[change.TraceStateHeader] = parent, "vendor=1"
+		r := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: int64(i), Time: time.UnixMilli(1)}
+		if i == 0 {
+			r.Headers = transport.WithTrace(r.Headers, &change.Trace{Parent: parent, State: "vendor=1"})
 		}
-		m.SetContext(transport.WithPosition(t.Context(), transport.Position{
-			Topic: "weir.inbox", TopicID: "id", Offset: int64(i), Seq: uint64(i), Time: time.UnixMilli(1), Claim: transport.LastClaim() + 1,
-		}))
-		require.NoError(t, first.Handle(m))
+		frame = append(frame, r)
 	}
-	require.Eventually(t, func() bool { before.mu.Lock(); defer before.mu.Unlock(); return len(before.records) == 4 }, time.Minute, time.Millisecond)
-	// The second event, which is not traced, has the last records of both topics.
-	require.Equal(t, map[string]map[string]string{"one": {}, "two": {}}, before.headers())
-	before.records = before.records[:2]
-	decided := before.headers()
-	context1 := decided["one"]
-	require.Contains(t, context1[change.TraceParentHeader], "00-4bf92f3577b34da6a3ce929d0e0e4736-")
-	require.NotContains(t, context1[change.TraceParentHeader], "00f067aa0ba902b7", "a span of its own")
-	require.Equal(t, map[string]string{change.TraceParentHeader: context1[change.TraceParentHeader], change.TraceStateHeader: "vendor=1"}, context1)
-	require.Equal(t, context1, decided["two"], "the changes of one decision stand side by side")
+	f := transport.NewFrame("weir.inbox", "id", 0, transport.LastAssignment()+1, frame)
+	require.NoError(t, first.Handle(transport.NewMessage(t.Context(), f)))
+	require.Eventually(t, func() bool { return before.count() == 2 }, time.Minute, time.Millisecond, "one record per service")
+	decided := before.traces(t)
+	require.Len(t, decided["one"], 2)
+	require.Contains(t, decided["one"][0], "00-4bf92f3577b34da6a3ce929d0e0e4736-")
+	require.Contains(t, decided["one"][0], " vendor=1")
+	require.NotContains(t, decided["one"][0], "00f067aa0ba902b7", "a span of its own")
+	require.Empty(t, decided["one"][1], "the second event is not traced")
+	require.Equal(t, decided["one"], decided["two"], "the changes of one decision stand side by side")
 
-	_, after := owner(tracer, true)
-	require.Len(t, after.records, 4)
-	untraced := after.records[2:]
-	after.records = after.records[:2]
-	for topic, headers := range after.headers() {
-		want := map[string]string{change.AgainHeader: "1"}
-		for k, v := range context1 {
-			want[k] = v
+	for _, tracer := range []*tracing.Tracer{tracer, nil} {
+		_, after := owner(tracer, true)
+		require.Equal(t, 2, after.count())
+		for i, r := range after.records {
+			require.Equal(t, before.records[i].Value, r.Value, "the same bytes")
+			require.Equal(t, []transport.Header{{Key: change.RepublishedHeader, Value: []byte("1")}}, r.Headers)
 		}
-		require.Equal(t, want, headers, topic)
 	}
-	for i, r := range after.records {
-		require.Equal(t, before.records[i].Value, r.Value, "the same bytes")
-	}
-	for _, r := range untraced {
-		require.Equal(t, []transport.Header{{Key: change.AgainHeader, Value: []byte("1")}}, r.Headers)
-	}
-
-	_, off := owner(nil, true)
-	require.Equal(t, map[string]map[string]string{"one": {change.AgainHeader: "1"}, "two": {change.AgainHeader: "1"}}, off.headers(),
-		"a process without tracing writes no header")
 }

@@ -300,26 +300,21 @@ func unpackID(b []byte) string {
 	return string(b)
 }
 
-// trailMark begins a stored fence that has a trail in front of its JSON.
-const trailMark = 1
+var errState = errors.New("what the entity remembers is cut off")
 
-var errMemory = errors.New("what the entity remembers is cut off")
-
-// remembered reads what an entity remembers: trail and fence. One of before
-// there were trails has none; a trail that cannot be read is let go, for it must
-// not stop a decision.
-func remembered(stored []byte) (trailer, fence, error) {
+// decodeState reads what an entity remembers, as encodeState wrote it: trail and
+// fence. A trail that cannot be read is let go, for it must not stop a decision.
+func decodeState(stored []byte) (trailer, fence, error) {
 	var t trailer
-	if len(stored) == 0 || stored[0] != trailMark {
-		f, err := decodeFence(stored)
-		return t, f, err
+	if len(stored) == 0 {
+		return t, fence{}, nil
 	}
-	n, used := binary.Uvarint(stored[1:])
-	if used <= 0 || n > uint64(len(stored)-1-used) {
-		return t, nil, errMemory
+	n, used := binary.Uvarint(stored)
+	if used <= 0 || n > uint64(len(stored)-used) {
+		return t, nil, errState
 	}
-	b := stored[1+used : 1+used+int(n)]
-	f, err := decodeFence(stored[1+used+int(n):])
+	b := stored[used : used+int(n)]
+	f, err := decodeFence(stored[used+int(n):])
 	if len(b) > 0 && int(b[0]) < len(b) {
 		size := 1 + int(b[0])
 		prefix := b[1:size:size]
@@ -330,19 +325,23 @@ func remembered(stored []byte) (trailer, fence, error) {
 	return t, f, err
 }
 
-// joinMemory is the reverse of remembered; fence is its encoded form.
-func joinMemory(t *trailer, fence []byte) []byte {
-	if !t.any {
-		return fence
-	}
+// encodeState is the reverse of decodeState: the trail with its length in front,
+// then the fence.
+func encodeState(t *trailer, f fence) []byte {
+	fence := f.encode()
 	var scratch [128]byte
-	b := append(scratch[:0], byte(len(t.prefix)))
-	b = append(b, t.prefix...)
-	b = t.last.append(b, &trailed{})
-	n := len(b) + len(t.older)
-	out := make([]byte, 0, 1+binary.MaxVarintLen32+n+len(fence))
-	out = binary.AppendUvarint(append(out, trailMark), uint64(n))
-	out = append(append(out, b...), t.older...)
+	b := scratch[:0]
+	n := 0
+	if t.any {
+		b = append(append(b, byte(len(t.prefix))), t.prefix...)
+		b = t.last.append(b, &trailed{})
+		n = len(b) + len(t.older)
+	}
+	out := make([]byte, 0, binary.MaxVarintLen32+n+len(fence))
+	out = binary.AppendUvarint(out, uint64(n))
+	if t.any {
+		out = append(append(out, b...), t.older...)
+	}
 	return append(out, fence...)
 }
 

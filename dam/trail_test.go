@@ -1,7 +1,6 @@
 package dam
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -23,7 +22,7 @@ func words(t Trail) []string {
 }
 
 func trailOf(t testing.TB, e store.Entity) Trail {
-	m, _, err := remembered(e.Fence)
+	m, _, err := decodeState(e.Fence)
 	require.NoError(t, err)
 	return m.trail()
 }
@@ -103,10 +102,10 @@ func TestTrailKeepsTheNewest(t *testing.T) {
 			tr.note(r, rapid.SampledFrom([]string{TrailNoise, TrailMerged}).Draw(t, "word"))
 			want = append(want, fmt.Sprint(r.version, r.at, source, unpackID(packID(id)), trailWords[tr.last.word]))
 			if rapid.Bool().Draw(t, "stored") {
-				f = joinMemory(&tr, []byte(fmt.Sprintf(`{"s":{"q":"%d"}}`, i)))
+				f = encodeState(&tr, fence{"s": {Sequence: fmt.Sprint(i)}})
 				var back fence
 				var err error
-				tr, back, err = remembered(f)
+				tr, back, err = decodeState(f)
 				require.NoError(t, err)
 				require.Equal(t, fmt.Sprint(i), back["s"].Sequence)
 			}
@@ -119,35 +118,41 @@ func TestTrailKeepsTheNewest(t *testing.T) {
 	})
 }
 
-// A row of before there were trails has none, and a trail that cannot be read
-// stops no decision.
+// A trail that cannot be read stops no decision, a fence that cannot be read does.
 func TestTrailIsOptional(t *testing.T) {
-	plain, err := json.Marshal(fence{"s": {Sequence: "5"}})
-	require.NoError(t, err)
-	m, f, err := remembered(plain)
+	known := fence{"s": {Sequence: "5", Positions: []position{{"topic", 3, 1 << 40}, {"", 0, -1}}, Events: []string{"a\x00b"}, Version: 7, At: -1, Died: 1e13}, "t": {}}
+	plain := encodeState(&trailer{}, known)
+	m, f, err := decodeState(plain)
 	require.NoError(t, err)
 	require.Empty(t, m.trail().Entries)
-	require.Equal(t, "5", f["s"].Sequence)
-	_, _, err = remembered(nil)
+	require.Equal(t, known, f)
+	_, _, err = decodeState(nil)
 	require.NoError(t, err)
 
 	var tr trailer
 	for i := range 10 {
 		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: "e"}}}, TrailMerged)
 	}
-	whole := joinMemory(&tr, plain)
-	for i := 2; i < len(whole)-len(plain); i++ {
+	whole, tail := encodeState(&tr, known), len(known.encode())
+	for i := 2; i < len(whole)-tail; i++ {
 		broken := append([]byte(nil), whole...)
 		broken[i] ^= 0xFF
-		m, f, err := remembered(broken)
+		m, f, err := decodeState(broken)
 		require.NoError(t, err)
-		require.Equal(t, "5", f["s"].Sequence)
+		require.Equal(t, known, f)
 		m.trail()
 		m.note(&record{version: 1, Record: inbox.Record{Event: &inbox.Event{}}}, TrailNoise)
-		joinMemory(&m, plain)
+		encodeState(&m, known)
 	}
-	_, _, err = remembered(whole[:len(whole)-len(plain)-1])
-	require.ErrorIs(t, err, errMemory)
+	_, _, err = decodeState(whole[:len(whole)-tail-1])
+	require.ErrorIs(t, err, errState)
+	for i := 1; i < tail; i++ {
+		if _, f, err = decodeState(whole[:len(whole)-i]); err == nil {
+			require.Less(t, len(f), 2, "cut between two sources")
+			continue
+		}
+		require.ErrorIs(t, err, errFence)
+	}
 }
 
 // Many projections: the newest record's are kept.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -14,30 +15,31 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/pause"
-	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
-// attempt is the work on one batch.
+// attempt is the work on one batch of frames.
 type attempt struct {
 	d          *Deliverer
 	work, stop context.Context
 	wait       *backoff.ExponentialBackOff
 	tries      map[string]int // idempotency key to failed bounded attempts
 	confirmed  []store.Confirmation
+	waited     bool // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
 // deliver writes changes until each of them took effect, is a dead letter, or
 // was overtaken. Its error means that the deliverer stops.
 func (a *attempt) deliver(todo []change.Change) error {
-	for first := true; len(todo) > 0; first = false {
+	for first := !a.waited; len(todo) > 0; first = false {
 		if a.stop.Err() != nil {
 			return errStopped
 		}
 		if !first {
 			var err error
-			if todo, err = a.current(todo); err != nil {
+			if todo, err = a.dropSuperseded(todo); err != nil {
 				return err
 			}
 			if len(todo) == 0 {
@@ -54,7 +56,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		err := a.d.opt.Sink.Write(ctx, todo)
 		written(span, err)
 		crash.At(crash.Written, a.d.opt.Service)
-		cut := ctx.Err() != nil // a failure says nothing about the changes then
+		abandoned := ctx.Err() != nil // a failure says nothing about the changes then
 		cancel()
 		a.d.m.seconds.Observe(time.Since(start).Seconds())
 		if err == nil {
@@ -84,12 +86,12 @@ func (a *attempt) deliver(todo []change.Change) error {
 			switch {
 			case e == nil:
 				a.done(todo[i : i+1])
-			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !cut && a.exhausted(c):
+			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !abandoned && a.exhausted(c):
 				replaceable, err := a.replaceable(c)
 				if err != nil {
 					return err
 				}
-				end := a.bury
+				end := a.deadLetter
 				if replaceable {
 					end = a.redecide
 				}
@@ -107,7 +109,8 @@ func (a *attempt) deliver(todo []change.Change) error {
 		if worst == nil {
 			continue
 		}
-		a.d.trouble(worst, about)
+		a.d.reportFailure(worst, about)
+		a.waited = true
 		if !pause.For(a.stop, max(worst.RetryAfter, a.wait.NextBackOff())) {
 			return errStopped
 		}
@@ -129,7 +132,7 @@ func (a *attempt) dieWriting(ctx context.Context, todo []change.Change) {
 	}
 }
 
-// failures gives the failure of each change; whole is set when one error
+// failures returns the failure of each change; whole is set when one error
 // holds for all of them.
 func (a *attempt) failures(todo []change.Change, err error) (failed []*sinks.Error, whole *sinks.Error) {
 	failed = make([]*sinks.Error, len(todo))
@@ -155,20 +158,20 @@ func (a *attempt) done(changes []change.Change) {
 			Version: c.Version, Content: c.Content,
 		})
 		a.d.m.delivered.Inc()
-		a.d.became(&c, "delivered")
+		a.d.recordOutcome(&c, OutcomeDelivered)
 		a.d.m.age.Observe(time.Since(c.Time).Seconds())
 	}
 	a.wait.Reset()
 	a.d.running()
 }
 
-// current leaves out what need not be sent any more: for a state sink, changes
+// dropSuperseded leaves out what need not be sent any more: for a state sink, changes
 // that a newer decision has replaced; that one is on its way (I10).
-func (a *attempt) current(todo []change.Change) ([]change.Change, error) {
+func (a *attempt) dropSuperseded(todo []change.Change) ([]change.Change, error) {
 	if a.d.traits.Kind != sinks.State {
 		return todo, nil
 	}
-	rows, err := a.d.rows(a.work, a.stop, todo)
+	rows, err := a.d.rows(a.work, a.stop, entities(todo))
 	if err != nil {
 		return nil, err
 	}
@@ -176,7 +179,7 @@ func (a *attempt) current(todo []change.Change) ([]change.Change, error) {
 	for _, c := range todo {
 		if rows[c.Entity].Version > c.Version {
 			a.d.m.overtaken.Inc()
-			a.d.became(&c, "overtaken")
+			a.d.recordOutcome(&c, OutcomeOvertaken)
 			continue
 		}
 		keep = append(keep, c)
@@ -184,7 +187,17 @@ func (a *attempt) current(todo []change.Change) ([]change.Change, error) {
 	return keep, nil
 }
 
-// exhausted counts a bounded failure of c and tells whether it was the last
+func entities(changes []change.Change) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for i := range changes {
+			if !yield(changes[i].Entity) {
+				return
+			}
+		}
+	}
+}
+
+// exhausted counts a bounded failure of c and reports whether it was the last
 // one allowed.
 func (a *attempt) exhausted(c change.Change) bool {
 	if a.tries == nil {
@@ -194,20 +207,20 @@ func (a *attempt) exhausted(c change.Change) bool {
 	return a.tries[c.Key] >= a.d.opt.Retry.Attempts
 }
 
-// outdated tells whether c was decided under an older configuration than this
+// outdated reports whether c was decided under an older configuration than this
 // process's, or under one that the store lost. What an operator sent again as it
 // was is not meant to change.
 func (d *Deliverer) outdated(c change.Change) bool {
 	return c.Resent == 0 && (c.Revision < d.opt.Revision || c.Revision > d.opt.Revision && d.opt.Superseded != nil)
 }
 
-// replaceable tells whether a change that was decided again needs no delivery
+// replaceable reports whether a change that was decided again needs no delivery
 // itself: a log sink is to get every change, so for it only the newest is.
 func (a *attempt) replaceable(c change.Change) (bool, error) {
 	if !a.d.outdated(c) || a.d.traits.Kind == sinks.State {
 		return a.d.outdated(c), nil
 	}
-	rows, err := a.d.rows(a.work, a.stop, []change.Change{c})
+	rows, err := a.d.rows(a.work, a.stop, entities([]change.Change{c}))
 	return rows[c.Entity].Version <= c.Version, err
 }
 
@@ -233,13 +246,13 @@ func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 		}
 	}
 	d.m.redecided.Inc()
-	d.became(&c, "redecided")
+	d.recordOutcome(&c, OutcomeRedecided)
 	return nil
 }
 
-// bury makes a dead letter of c. The release goes into the inbox before the
+// deadLetter makes a dead letter of c. The release goes into the inbox before the
 // letter is stored: a crash in between repeats both, and both are no-ops then.
-func (a *attempt) bury(c change.Change, e *sinks.Error) error {
+func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	d := a.d
 	crash.At(crash.Releasing, d.opt.Service)
 	err := d.patiently(a.work, a.stop, "append a release to the inbox", func() error {
@@ -276,7 +289,7 @@ func (a *attempt) bury(c change.Change, e *sinks.Error) error {
 	}
 	crash.At(crash.Buried, d.opt.Service)
 	d.m.dead.Inc()
-	d.became(&c, "dead")
+	d.recordOutcome(&c, OutcomeDead)
 	return nil
 }
 
@@ -289,12 +302,12 @@ type LetterHeaders struct {
 	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
 }
 
-// malformed makes a dead letter of a message that is no change of this service.
-func (d *Deliverer) malformed(item sequencer.Item[delivery]) store.DeadLetter {
-	p := item.Position
+// malformed makes a dead letter of a record that is no packed record of this
+// service's changes.
+func (d *Deliverer) malformed(f *transport.Frame, r *transport.Received, err error) store.DeadLetter {
 	return store.DeadLetter{
-		Stage: store.StageDeliver, Code: "malformed", Reason: item.Value.bad.Error(), State: store.LetterOpen,
-		Service: d.opt.Service, Topic: p.TopicID, Part: p.Partition, Offset: p.Offset, Payload: item.Value.raw,
-		DedupKey: fmt.Sprintf("deliver/%s/%s/%d/%d", d.opt.Service, p.TopicID, p.Partition, p.Offset),
+		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
+		Service: d.opt.Service, Topic: f.TopicID, Part: f.Partition, Offset: r.Offset, Payload: r.Value,
+		DedupKey: fmt.Sprintf("deliver/%s/%s/%d/%d", d.opt.Service, f.TopicID, f.Partition, r.Offset),
 	}
 }

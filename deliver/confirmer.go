@@ -18,7 +18,7 @@ const maxConfirmations = 20_000
 // transaction is under way, the next group gathers. Submit may be called from
 // any goroutine.
 type Confirmer struct {
-	// Limit, if given, ends the last write of a stop. Set it before Run.
+	// Limit, if given, ends the last write of a shutdown. Set it before Run.
 	Limit context.Context
 
 	store store.Deliveries
@@ -67,7 +67,7 @@ func (c *Confirmer) Submit(ctx context.Context, items []store.Confirmation) erro
 }
 
 // Run writes groups until ctx is cancelled. What is handed in then is still
-// written once, if the store takes it, so that a clean stop repeats nothing.
+// written once, if the store takes it, so that a clean shutdown repeats nothing.
 func (c *Confirmer) Run(ctx context.Context) {
 	for {
 		select {

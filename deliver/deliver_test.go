@@ -11,7 +11,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
@@ -118,9 +117,10 @@ type fixture struct {
 	superseded atomic.Int32
 
 	mu       sync.Mutex
-	seq      uint64
+	offset   int64 // of the next record
 	controls []inbox.Control
 	events   []string // order of releases and letters
+	confirms []int    // sizes of confirmations
 }
 
 func (f *fixture) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
@@ -134,10 +134,25 @@ func (f *fixture) AddLetters(ctx context.Context, letters []store.DeadLetter) er
 
 func (f *fixture) Active(ctx context.Context) (store.Revision, error) { return f.store.Active(ctx) }
 
-// recording is the store with the fixture's eye on letters.
+// recording is the store with the fixture's eye on letters and confirmations.
 type recording struct {
 	store.Deliveries
 	*fixture
+}
+
+type confirming struct {
+	store.Deliveries
+	f *fixture
+}
+
+func (c confirming) Confirm(ctx context.Context, items []store.Confirmation) error {
+	err := c.Deliveries.Confirm(ctx, items)
+	c.f.mu.Lock()
+	defer c.f.mu.Unlock()
+	if err == nil {
+		c.f.confirms = append(c.f.confirms, len(items))
+	}
+	return err
 }
 
 func newFixture(t *testing.T, traits sinks.Traits) *fixture { return newFixtureOf(t, traits, 1) }
@@ -162,9 +177,21 @@ func newFixtureWith(t *testing.T, traits sinks.Traits, revision int64, with func
 		require.NoError(t, err)
 	}
 	f.store, f.number = s, numbers[service]
-	confirmer := deliver.NewConfirmer(s, slog.New(slog.DiscardHandler))
+	f.start(revision, with)
+	return f
+}
+
+// restart is the next process: the same store, and a sink that took nothing yet.
+func (f *fixture) restart() *fixture {
+	next := &fixture{t: f.t, sink: &sink{traits: f.sink.traits}, reg: prometheus.NewRegistry(), store: f.store, number: f.number, offset: f.offset}
+	next.start(1, func(*deliver.Options) {})
+	return next
+}
+
+func (f *fixture) start(revision int64, with func(*deliver.Options)) {
+	confirmer := deliver.NewConfirmer(confirming{f.store, f}, slog.New(slog.DiscardHandler))
 	opt := deliver.Options{
-		Service: service, Number: f.number, Sink: f.sink, Store: recording{s, f}, Confirmer: confirmer,
+		Service: service, Number: f.number, Sink: f.sink, Store: recording{f.store, f}, Confirmer: confirmer,
 		Revision: revision, Superseded: func() { f.superseded.Add(1) },
 		Control: func(_ context.Context, entity string, c inbox.Control) error {
 			f.mu.Lock()
@@ -185,8 +212,7 @@ func newFixtureWith(t *testing.T, traits sinks.Traits, revision int64, with func
 	var deliverer sync.WaitGroup
 	deliverer.Go(func() { _ = f.d.Run(running) })
 	f.stop = sync.OnceFunc(func() { stopRunning(); deliverer.Wait(); cancel(); wg.Wait() })
-	t.Cleanup(f.stop)
-	return f
+	f.t.Cleanup(f.stop)
 }
 
 // change makes one whose dam row was decided with it.
@@ -206,22 +232,32 @@ func (f *fixture) change(entity string, offset int64) change.Change {
 
 func (f *fixture) key(entity string) store.Key { return store.Key{Service: f.number, Entity: entity} }
 
-// hand hands changes in, in order, and gives what Handle returned for each.
-// The first message goes last, so that all of them make one batch.
-func (f *fixture) hand(changes ...change.Change) []<-chan error {
-	var results []<-chan error
-	payloads := make([][]byte, len(changes))
-	for i, c := range changes {
-		payloads[i] = c.AppendBinary(nil)
+// hand hands in the next frame of the topic, with one record of these changes,
+// and returns what will become of it.
+func (f *fixture) hand(changes ...change.Change) <-chan error {
+	return f.handFrame(f.frame(record(changes...)))
+}
+
+// record is what decide publishes of one decision.
+func record(changes ...change.Change) transport.Received {
+	var b []byte
+	for i := range changes {
+		b = changes[i].AppendBinary(b)
 	}
-	for i := range f.raw(payloads...) {
-		results = append(results, i)
+	return transport.Received{Value: change.AppendPacked(nil, b)}
+}
+
+// frame is the next one of the first partition.
+func (f *fixture) frame(records ...transport.Received) *transport.Frame {
+	for i := range records {
+		records[i].Offset = f.offset
+		f.offset++
 	}
-	return results
+	return transport.NewFrame("changes", "id", 0, 1, records)
 }
 
 // waitedFor tells when somebody waits for the end of a context: Handle does when
-// its message lies in the queue.
+// its frame lies in the queue.
 type waitedFor struct {
 	context.Context
 	waits func()
@@ -229,43 +265,35 @@ type waitedFor struct {
 
 func (w waitedFor) Done() <-chan struct{} { w.waits(); return w.Context.Done() }
 
-func (f *fixture) raw(payloads ...[]byte) func(func(<-chan error) bool) {
-	first := f.seq
-	f.seq += uint64(len(payloads))
-	results := make([]chan error, len(payloads))
-	queued := make(chan struct{}, len(payloads))
-	submit := func(i int) {
-		results[i] = make(chan error, 1)
-		m := message.NewMessage(fmt.Sprint(i), payloads[i])
-		waits := sync.OnceFunc(func() { queued <- struct{}{} })
-		m.SetContext(waitedFor{transport.WithPosition(context.Background(), transport.Position{
-			Topic: "changes", TopicID: "id", Offset: int64(first) + int64(i), Claim: 1, Seq: first + uint64(i),
-		}), waits})
-		go func() { results[i] <- f.d.Handle(m); waits() }()
-	}
-	for i := len(payloads) - 1; i >= 0; i-- {
-		submit(i)
-		<-queued
-	}
-	return func(yield func(<-chan error) bool) {
-		for _, r := range results {
-			if !yield(r) {
-				return
-			}
-		}
+// handFrame returns when the frame waits to be delivered.
+func (f *fixture) handFrame(frame *transport.Frame) <-chan error {
+	return f.handFrameUnder(context.Background(), frame)
+}
+
+func (f *fixture) handFrameUnder(ctx context.Context, frame *transport.Frame) <-chan error {
+	result := make(chan error, 1)
+	queued := make(chan struct{})
+	waits := sync.OnceFunc(func() { close(queued) })
+	m := transport.NewMessage(waitedFor{ctx, waits}, frame)
+	go func() { result <- f.d.Handle(m); waits() }()
+	<-queued
+	return result
+}
+
+func (f *fixture) await(result <-chan error) error {
+	f.t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(patience):
+		require.FailNow(f.t, "a frame was not delivered")
+		return nil
 	}
 }
 
-func (f *fixture) done(results []<-chan error) {
+func (f *fixture) done(result <-chan error) {
 	f.t.Helper()
-	for _, r := range results {
-		select {
-		case err := <-r:
-			require.NoError(f.t, err)
-		case <-time.After(patience):
-			require.FailNow(f.t, "a change was not delivered")
-		}
-	}
+	require.NoError(f.t, f.await(result))
 }
 
 func (f *fixture) row(entity string) store.Row {
@@ -462,26 +490,13 @@ func TestOpenIsTriedAgain(t *testing.T) {
 	require.Equal(t, 3, tries)
 }
 
-func TestMalformedMessageIsALetter(t *testing.T) {
-	f := newFixture(t, state)
-	other := f.change("X", 1)
-	other.Service = "acme/all@other"
-	for r := range f.raw([]byte("?"), other.AppendBinary(nil)) {
-		require.NoError(t, <-r)
-	}
-	require.Len(t, f.letters(), 2)
-	require.Empty(t, f.sink.attempts())
-	f.done(f.hand(f.change("Y", 1)))
-	require.Equal(t, []string{"Y:1"}, f.sink.has())
-}
-
 func TestStopWhileTheSinkIsAway(t *testing.T) {
 	f := newFixture(t, state)
 	f.sink.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
 	results := f.hand(f.change("X", 1))
 	require.Eventually(t, func() bool { return len(f.sink.attempts()) > 0 }, patience, time.Millisecond)
 	f.stop()
-	require.Error(t, <-results[0], "it comes again")
+	require.Error(t, f.await(results), "it comes again")
 	require.True(t, f.sink.closed)
 	require.Zero(t, f.row("X").DeliveredVersion)
 	require.Empty(t, f.letters())

@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,8 +16,8 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/gather"
 	"github.com/seed-86dfc502/weir/internal/pause"
-	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tracing"
@@ -59,10 +61,10 @@ type Options struct {
 	// Control appends a control record to the inbox and returns when it is durable.
 	Control func(ctx context.Context, entity string, c inbox.Control) error
 	Retry   Retry
-	// StopGrace is how long a write that is under way at a stop may go on.
+	// StopGrace is how long a write that is under way at a shutdown may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
-	// Limit, if given, ends everything that a stop lets finish, a write, reads
+	// Limit, if given, ends everything that a shutdown lets finish, a write, reads
 	// and confirmations: the changes come again, with their keys.
 	Limit   context.Context
 	Logger  *slog.Logger
@@ -87,7 +89,7 @@ const (
 type Deliverer struct {
 	opt      Options
 	traits   sinks.Traits
-	seq      *sequencer.Sequencer[delivery]
+	frames   *gather.Queue[*frame]
 	log      *slog.Logger
 	m        *serviceMetrics
 	opened   bool                            // owned by Run
@@ -97,13 +99,23 @@ type Deliverer struct {
 	wentBack sync.Once     // says that the store did
 }
 
-// delivery is one message of the service's topic.
+// frame is what one message brought.
+type frame struct {
+	ctx     context.Context // ends with the assignment
+	changes []delivery
+	letters []store.DeadLetter // of records that are none of this service's
+	newest  int64              // revision that decided one of the changes in its turn
+	size    int                // bytes of the documents
+
+	abandoned bool // owned by Run: the assignment ended before all of it was delivered
+}
+
+// delivery is one change of the service's topic.
 type delivery struct {
-	change change.Change
-	bad    error  // the message is not a change
-	raw    []byte // its bytes then
-	again  bool   // published from the outbox: it may stand in the topic twice
-	span   *tracing.Span
+	change      change.Change
+	frame       *frame
+	redelivered bool // it may have been in hand before
+	span        *tracing.Span
 }
 
 // New makes a deliverer.
@@ -124,61 +136,88 @@ func New(opt Options) *Deliverer {
 	d := &Deliverer{
 		opt: opt, traits: t, m: opt.Metrics.of(opt.Service),
 		log: opt.Logger.With("stage", "deliver", "service", opt.Service), asking: make(chan struct{}, 1),
-		seq: sequencer.New[delivery](sequencer.Config{MaxItems: t.MaxBatch, MaxBytes: t.MaxBytes, Linger: t.Linger, Limit: opt.Limit}),
+		frames: gather.New[*frame](gather.Config{MaxItems: t.MaxBatch, MaxBytes: t.MaxBytes, Linger: t.Linger, Limit: opt.Limit}),
 	}
 	d.state.Store(StateRunning)
 	return d
 }
 
-// Handle is the router's handler. It returns nil when the change is
-// delivered and confirmed, or a dead letter, or asked for again, or needs no
-// delivery. Its error wraps store.ErrSuperseded for a change of a newer
-// configuration: nothing behind it is delivered either, until it is handed in
-// again to a process that has that configuration. Any other error is one of the
-// store or of a stop; the message is to be handed in again.
+// Handle is the router's handler. It returns nil when every change of the
+// message's frame is delivered and confirmed, or a dead letter, or asked for
+// again, or needs no delivery. Its error wraps store.ErrSuperseded if a newer
+// configuration decided one of the changes: nothing of the frame is delivered,
+// until it is handed in again to a process that has that configuration. Any
+// other error is one of the store, of a shutdown or of the end of the
+// assignment; the frame is to be handed in again, and what was confirmed of it
+// is left out then.
 func (d *Deliverer) Handle(msg *message.Message) error {
-	p, ok := transport.PositionOf(msg.Context())
+	received, ok := transport.FrameOf(msg)
 	if !ok {
-		return errors.New("deliver: a message without position")
+		return errors.New("deliver: a message without a frame")
 	}
-	var v delivery
-	c, rest, err := change.Decode(msg.Payload)
-	switch {
-	case err != nil:
-		v.bad, v.raw = err, msg.Payload
-	case len(rest) > 0 || c.Service != d.opt.Service:
-		v.bad, v.raw = change.ErrMalformed, msg.Payload
-	default:
-		v.change = c
-		if d.opt.Superseded != nil && c.Revision > d.opt.Revision && c.Resent == 0 {
-			known, err := d.known(msg.Context(), c.Revision)
-			if err != nil {
-				return fmt.Errorf("a change of revision %d came to revision %d: %w", c.Revision, d.opt.Revision, err)
-			}
-			if known {
-				d.opt.Superseded()
-				return fmt.Errorf("a change of revision %d came to revision %d: %w", c.Revision, d.opt.Revision, store.ErrSuperseded)
-			}
-			d.wentBack.Do(func() {
-				d.log.Warn("the store was restored to before the configuration of some changes: they are delivered like those of an older one", "revision", d.opt.Revision, "newer", c.Revision)
-			})
+	f := d.decode(msg.Context(), received)
+	if d.opt.Superseded != nil && f.newest > d.opt.Revision {
+		known, err := d.known(msg.Context(), f.newest)
+		if err != nil {
+			return fmt.Errorf("a change of revision %d came to revision %d: %w", f.newest, d.opt.Revision, err)
 		}
+		if known {
+			d.opt.Superseded()
+			return fmt.Errorf("a change of revision %d came to revision %d: %w", f.newest, d.opt.Revision, store.ErrSuperseded)
+		}
+		d.wentBack.Do(func() {
+			d.log.Warn("the store was restored to before the configuration of some changes: they are delivered like those of an older one", "revision", d.opt.Revision, "newer", f.newest)
+		})
 	}
-	v.again = msg.Metadata.Get(change.AgainHeader) != ""
-	v.span = d.opt.Tracer.Deliver(v.change.Trace, d.opt.Service)
-	v.change.Trace = v.span.Trace() // what the sink passes on
-	err = d.seq.Submit(msg.Context(), p, v, len(msg.Payload))
-	d.traced(&v.change, v.span, err)
+	for i := range f.changes {
+		v := &f.changes[i]
+		v.span = d.opt.Tracer.Deliver(v.change.Trace, d.opt.Service)
+		v.change.Trace = v.span.Trace() // what the sink passes on
+	}
+	err := d.frames.Submit(msg.Context(), f, len(f.changes), f.size)
+	for i := range f.changes {
+		d.endSpan(&f.changes[i], err)
+	}
 	return err
 }
 
-// known tells whether the store has seen a revision become active. It must be
+// decode reads the changes of a frame.
+func (d *Deliverer) decode(ctx context.Context, received *transport.Frame) *frame {
+	f := &frame{ctx: ctx, changes: make([]delivery, 0, len(received.Records))}
+	for i := range received.Records {
+		r := &received.Records[i]
+		redelivered := r.Redelivered || r.HeaderBytes(change.RepublishedHeader) != nil
+		begin := len(f.changes)
+		for c, err := range change.DecodeAll(r.Value) {
+			if err == nil && c.Service != d.opt.Service {
+				err = fmt.Errorf("%w: it is of another service", change.ErrMalformed)
+			}
+			if err != nil {
+				// Nothing of such a record was written by Weir.
+				f.letters = append(f.letters, d.malformed(received, r, err))
+				f.changes = f.changes[:begin]
+				break
+			}
+			f.changes = append(f.changes, delivery{change: c, frame: f, redelivered: redelivered})
+		}
+	}
+	for i := range f.changes {
+		c := &f.changes[i].change
+		if c.Resent == 0 {
+			f.newest = max(f.newest, c.Revision)
+		}
+		f.size += len(c.Doc)
+	}
+	return f
+}
+
+// known reports whether the store has seen a revision become active. It must be
 // asked after a change of it came: that one was decided under it, so a store
 // that does not know it was restored, or failed over without its last commits.
 // Nobody may ever have that configuration again.
 func (d *Deliverer) known(ctx context.Context, revision int64) (bool, error) {
 	select {
-	case d.asking <- struct{}{}: // one at a time: a window may be full of such changes
+	case d.asking <- struct{}{}: // one at a time: the frames of all partitions may have such changes
 	case <-ctx.Done():
 		return false, context.Cause(ctx)
 	}
@@ -187,43 +226,45 @@ func (d *Deliverer) known(ctx context.Context, revision int64) (bool, error) {
 	return active.Number >= revision, err
 }
 
-// Run delivers until ctx is cancelled; the batch that is under way then is
+// Run delivers until ctx is cancelled; the write that is under way then is
 // finished unless its sink fails or Options.Limit ends, and the sink closed.
 func (d *Deliverer) Run(ctx context.Context) error {
 	defer d.opt.Sink.Close()
-	return d.seq.Run(ctx, func(work context.Context, runs []*sequencer.Run[delivery]) {
-		if err := d.handle(work, ctx, runs); err != nil {
-			for _, r := range runs {
-				r.Fail(err)
+	d.frames.Run(ctx, func(work context.Context, frames []*gather.Entry[*frame]) {
+		err := d.handle(work, ctx, frames)
+		for _, f := range frames {
+			if f.Value.abandoned && err == nil {
+				f.Fail(context.Cause(f.Value.ctx))
+			} else if err != nil {
+				f.Fail(err)
 			}
 		}
 	}, 0, nil)
+	return nil
 }
 
-// State tells how the service is doing.
+// State returns how the service is doing.
 func (d *Deliverer) State() State { return d.state.Load().(State) }
 
-// Idle tells whether nothing waits and nothing is under way.
-func (d *Deliverer) Idle() bool { return d.seq.Idle() }
+// Idle reports whether nothing waits and nothing is under way.
+func (d *Deliverer) Idle() bool { return d.frames.Idle() }
 
-// handle brings one batch to its end. work is for effects and is not
-// cancelled at a stop; stop ends waiting and retrying.
-func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[delivery]) error {
+// handle brings one batch of frames to its end. work is for effects and is not
+// cancelled at a shutdown; stop ends waiting and retrying.
+func (d *Deliverer) handle(work, stop context.Context, frames []*gather.Entry[*frame]) error {
 	var letters []store.DeadLetter
 	n := 0
-	for _, r := range runs {
-		n += len(r.Items)
+	for _, f := range frames {
+		n += len(f.Value.changes)
+		letters = append(letters, f.Value.letters...)
 	}
-	all, again := make([]change.Change, 0, n), make([]bool, 0, n)
+	todo := make([]*delivery, 0, n)
 	d.spans = nil
-	for _, r := range runs {
-		for _, item := range r.Items {
-			if item.Value.bad != nil {
-				letters = append(letters, d.malformed(item))
-				continue
-			}
-			d.follow(&item.Value)
-			all, again = append(all, item.Value.change), append(again, item.Value.again || item.Position.Again)
+	for _, f := range frames {
+		for i := range f.Value.changes {
+			v := &f.Value.changes[i]
+			d.follow(v)
+			todo = append(todo, v)
 		}
 	}
 	if len(letters) > 0 {
@@ -233,7 +274,7 @@ func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[del
 		d.m.dead.Add(float64(len(letters)))
 	}
 	crash.At(crash.DeliverBatch, d.opt.Service)
-	todo, err := d.worth(work, stop, all, again)
+	todo, err := d.dropObsolete(work, stop, todo)
 	if err != nil {
 		return err
 	}
@@ -241,14 +282,39 @@ func (d *Deliverer) handle(work, stop context.Context, runs []*sequencer.Run[del
 		return err
 	}
 	a := &attempt{d: d, work: work, stop: stop, wait: d.backoff()}
-	for len(todo) > 0 {
+	var chunk []change.Change
+	for {
+		if todo = dropAbandoned(todo); len(todo) == 0 {
+			return nil
+		}
 		n := d.chunk(todo)
-		if err := a.deliver(todo[:n]); err != nil {
+		chunk = chunk[:0]
+		for _, v := range todo[:n] {
+			chunk = append(chunk, v.change)
+		}
+		if err := a.deliver(chunk); err != nil {
 			return err
+		}
+		// Chunk by chunk: what a crash can repeat at a target without a guard is one.
+		if err := d.opt.Confirmer.Submit(work, a.confirmed); err != nil {
+			return err
+		}
+		a.confirmed = a.confirmed[:0]
+		for _, v := range todo[:n] {
+			d.endSpan(v, nil) // whatever becomes of the rest of its frame
 		}
 		todo = todo[n:]
 	}
-	return d.opt.Confirmer.Submit(work, a.confirmed)
+}
+
+// dropAbandoned leaves out the changes of frames whose assignment ended. The
+// next owner of the partition has them, and delivers newer ones behind them.
+func dropAbandoned(todo []*delivery) []*delivery {
+	return slices.DeleteFunc(todo, func(v *delivery) bool {
+		f := v.frame
+		f.abandoned = f.abandoned || f.ctx.Err() != nil
+		return f.abandoned
+	})
 }
 
 func (d *Deliverer) backoff() *backoff.ExponentialBackOff {
@@ -257,19 +323,26 @@ func (d *Deliverer) backoff() *backoff.ExponentialBackOff {
 	return b
 }
 
-// worth leaves out what is confirmed already (unless the target sees to that),
-// repetitions within the batch, and for a state sink all but the newest change
-// of each entity. A change that may have been in hand before, coalesced with
-// others by a process that died or lost its partition, or that was published
-// once more from the outbox, is worth while for a state sink only if it is the
-// newest that was decided: the newer one may be there already, unconfirmed, and
-// this one would come behind it. A resent change of a log sink always goes out.
-func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again []bool) ([]change.Change, error) {
+// dropObsolete leaves out what is confirmed already (unless the target sees to
+// that), repetitions within the batch, and for a state sink all but the newest
+// change of each entity. A change that may have been in hand before, coalesced
+// with others by a process that died or lost its partition, or that was
+// published once more from the outbox, is worth while for a state sink only if
+// it is the newest that was decided: the newer one may be there already,
+// unconfirmed, and this one would come behind it. A resent change of a log sink
+// always goes out.
+func (d *Deliverer) dropObsolete(work, stop context.Context, all []*delivery) ([]*delivery, error) {
 	newest := make(map[string]change.Version, len(all))
 	var rows map[string]store.Row
 	if !d.traits.Guarded {
 		var err error
-		if rows, err = d.rows(work, stop, all); err != nil {
+		if rows, err = d.rows(work, stop, func(yield func(entity string) bool) {
+			for _, v := range all {
+				if !yield(v.change.Entity) {
+					return
+				}
+			}
+		}); err != nil {
 			return nil, err
 		}
 		for entity, row := range rows {
@@ -277,49 +350,48 @@ func (d *Deliverer) worth(work, stop context.Context, all []change.Change, again
 		}
 	}
 	keep := all[:0]
-	for i, c := range all {
+	for _, v := range all {
+		c := &v.change
 		if c.Resent != 0 && d.traits.Kind == sinks.Log {
 			// A dead letter of an operator's, late by its nature: what was confirmed
 			// since says nothing about it, and it says nothing about the others.
-			keep = append(keep, c)
+			keep = append(keep, v)
 			continue
 		}
 		if c.Version <= newest[c.Entity] {
 			d.m.skipped.Inc()
-			d.became(&c, "skipped")
+			d.recordOutcome(c, OutcomeSkipped)
 			continue
 		}
-		if d.traits.Kind == sinks.State && again[i] && rows[c.Entity].Version > c.Version {
+		if d.traits.Kind == sinks.State && v.redelivered && rows[c.Entity].Version > c.Version {
 			d.m.overtaken.Inc()
-			d.became(&c, "overtaken")
+			d.recordOutcome(c, OutcomeOvertaken)
 			continue
 		}
 		newest[c.Entity] = c.Version
-		keep = append(keep, c)
+		keep = append(keep, v)
 	}
 	if d.traits.Kind != sinks.State {
 		return keep, nil
 	}
-	last := keep[:0]
-	for _, c := range keep {
-		if c.Version < newest[c.Entity] {
+	return slices.DeleteFunc(keep, func(v *delivery) bool {
+		older := v.change.Version < newest[v.change.Entity]
+		if older {
 			d.m.coalesced.Inc()
-			d.became(&c, "coalesced")
-			continue
+			d.recordOutcome(&v.change, OutcomeCoalesced)
 		}
-		last = append(last, c)
-	}
-	return last, nil
+		return older
+	}), nil
 }
 
-// rows reads the dam rows of the entities of changes.
-func (d *Deliverer) rows(work, stop context.Context, changes []change.Change) (map[string]store.Row, error) {
-	keys := make([]store.Key, 0, len(changes))
-	rows := make(map[string]store.Row, len(changes))
-	for _, c := range changes {
-		if _, seen := rows[c.Entity]; !seen {
-			rows[c.Entity] = store.Row{}
-			keys = append(keys, store.Key{Service: d.opt.Number, Entity: c.Entity})
+// rows reads the dam rows of entities.
+func (d *Deliverer) rows(work, stop context.Context, entities iter.Seq[string]) (map[string]store.Row, error) {
+	var keys []store.Key
+	rows := map[string]store.Row{}
+	for entity := range entities {
+		if _, seen := rows[entity]; !seen {
+			rows[entity] = store.Row{}
+			keys = append(keys, store.Key{Service: d.opt.Number, Entity: entity})
 		}
 	}
 	if len(keys) == 0 {
@@ -351,18 +423,18 @@ func (d *Deliverer) open(work, stop context.Context) error {
 			return nil
 		}
 		e := sinks.Classify(err)
-		d.trouble(e, nil)
+		d.reportFailure(e, nil)
 		if !pause.For(stop, max(e.RetryAfter, wait.NextBackOff())) {
 			return errStopped
 		}
 	}
 }
 
-// chunk tells how many changes the sink takes at once.
-func (d *Deliverer) chunk(todo []change.Change) int {
+// chunk returns how many changes the sink takes at once.
+func (d *Deliverer) chunk(todo []*delivery) int {
 	n, bytes := 0, 0
 	for n < len(todo) && n < max(1, d.traits.MaxBatch) {
-		bytes += len(todo[n].Doc)
+		bytes += len(todo[n].change.Doc)
 		if n > 0 && d.traits.MaxBytes > 0 && bytes > d.traits.MaxBytes {
 			break
 		}
@@ -389,9 +461,9 @@ func (d *Deliverer) patiently(work, stop context.Context, what string, op func()
 	}
 }
 
-// trouble notes a failure; it logs when the state changes, not at every attempt.
+// reportFailure notes a failure of the sink; it logs when the state changes, not at every attempt.
 // about is the context of a change that it happened to, or nil.
-func (d *Deliverer) trouble(e *sinks.Error, about *change.Trace) {
+func (d *Deliverer) reportFailure(e *sinks.Error, about *change.Trace) {
 	state := StateRetrying
 	if e.Class == sinks.Pause {
 		state = StatePaused
@@ -419,5 +491,5 @@ func (d *Deliverer) running() {
 	}
 }
 
-// Service gives the service's name.
+// Service returns the service's name.
 func (d *Deliverer) Service() string { return d.opt.Service }

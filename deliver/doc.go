@@ -3,14 +3,22 @@
 //
 // # Model
 //
-// A [Deliverer] serves one service. It takes changes in the order of its
-// topic, in batches over all partitions that have something waiting:
+// A [Deliverer] serves one service. A message brings a frame: the records of one
+// partition of the service's topic that piled up. Each record is packed, it
+// holds the changes of one decision. Frames of several partitions are gathered
+// into one batch, in which each keeps its order:
 //
-//	skip what is confirmed ─ coalesce (state sinks) ─ sink ─ confirm ─ acknowledge
+//	skip what is confirmed ─ coalesce (state sinks) ─ ⟲ sink ─ confirm ─ acknowledge the frames
+//
+// A batch may have far more changes than the sink takes at once. They are
+// written in chunks of what it does take, and each chunk is confirmed before the
+// next is written: what a crash can repeat at a target without a guard is one
+// chunk. A frame whose assignment ends meanwhile is given up at the next chunk,
+// because the next owner of its partition has it.
 //
 // Confirmations of all services of the process go through one [Confirmer],
-// which writes them in groups. A service that fails holds up itself only: its
-// messages stay in its window, and the window in Kafka.
+// which writes them in groups. A service that fails holds up itself only: one
+// frame of each partition waits in its hands, the rest in Kafka.
 //
 // # Failures
 //
@@ -20,8 +28,9 @@
 // change is refused is bisected until that one is alone. A change that is
 // refused, or that failed its last allowed attempt, becomes a dead letter: a
 // release record goes into the inbox first, so that the owner of the entity
-// lets the next content through, then the letter is stored, then the change
-// is acknowledged. A service that is refused as a whole pauses.
+// lets the next content through, then the letter is stored. A record that is
+// none of this service's changes becomes one dead letter, and the others of its
+// frame are delivered. A service that is refused as a whole pauses.
 //
 // A change that was decided under an older configuration and that the sink
 // refuses under the present one, whose table it does not fit, is no dead letter:
@@ -29,9 +38,9 @@
 // configuration makes of the entity comes behind. Only for a log sink, and if it
 // is not the newest of its entity, it is a dead letter. A change of a newer
 // configuration is not delivered at all: this process's sink would write it in
-// its own old way. [Deliverer.Handle] gives it back, unless the store went back
-// to before that configuration: nobody may have it again, so the change counts
-// as one of an older configuration.
+// its own old way. [Deliverer.Handle] refuses its whole frame, unless the store
+// went back to before that configuration: nobody may have it again, so the
+// change counts as one of an older configuration.
 //
 // # Guarantee
 //

@@ -1,16 +1,13 @@
 package deliver_test
 
 import (
-	"context"
 	"errors"
 	"testing"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,12 +106,27 @@ func TestChangeOfANewerRevisionIsNotDelivered(t *testing.T) {
 	f := newFixture(t, state)
 	c := f.change("a", 7)
 	c.Revision = 2
-	m := message.NewMessage("", c.AppendBinary(nil))
-	m.SetContext(transport.WithPosition(context.Background(), transport.Position{Topic: "changes", TopicID: "id", Claim: 1}))
 	_, err := f.store.Activate(t.Context(), []byte("newer"), false)
 	require.NoError(t, err)
-	require.ErrorIs(t, f.d.Handle(m), store.ErrSuperseded)
+	older := f.change("b", 6)
+	require.ErrorIs(t, f.await(f.handFrame(f.frame(record(older), record(older, c), record(older)))), store.ErrSuperseded)
 	require.EqualValues(t, 1, f.superseded.Load())
+	require.Empty(t, f.sink.attempts(), "not even the older ones of its frame")
+	require.Zero(t, f.row("b").DeliveredVersion)
+	f.done(f.hand(older))
+	require.Equal(t, []string{name(older)}, f.sink.has())
+}
+
+// A record that is none of the service's says nothing about revisions, whatever
+// it seems to hold.
+func TestRevisionOfAMalformedRecord(t *testing.T) {
+	f := newFixture(t, state)
+	_, err := f.store.Activate(t.Context(), []byte("newer"), false)
+	require.NoError(t, err)
+	newer, other := f.change("a", 7), f.change("a", 7)
+	newer.Revision, other.Service = 2, "acme/all@other"
+	f.done(f.hand(newer, other))
+	require.Len(t, f.letters(), 1)
 	require.Empty(t, f.sink.attempts())
 }
 

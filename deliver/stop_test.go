@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
@@ -102,8 +101,7 @@ func (s *silent) run(limit context.Context, t *testing.T, grace time.Duration) (
 		close(done)
 	}()
 	c := change.Change{Service: service, Entity: "e", Op: change.Upsert, Version: change.NewVersion(1, 1), Doc: []byte("{}"), Key: "k", Time: time.Now()}
-	m := message.NewMessage("", c.AppendBinary(nil))
-	m.SetContext(transport.WithPosition(context.Background(), transport.Position{Topic: "changes", TopicID: "id", Offset: 1, Claim: 1}))
+	m := transport.NewMessage(context.Background(), transport.NewFrame("changes", "id", 0, 1, []transport.Received{record(c)}))
 	go func() { result <- d.Handle(m) }()
 	<-s.asked
 	stop()

@@ -6,16 +6,16 @@ import (
 	"github.com/seed-86dfc502/weir/tracing"
 )
 
-// traced ends the span of a change, if it has one, when it was handled.
-func (d *Deliverer) traced(c *change.Change, span *tracing.Span, err error) {
-	if span == nil {
+// endSpan ends the span of a change, if it has one, when it was handled; once.
+func (d *Deliverer) endSpan(v *delivery, err error) {
+	if v.span == nil {
 		return
 	}
-	span.Set(d.opt.Tracer.Entity(c.Entity), tracing.VersionKey.String(c.Version.String()))
+	v.span.Set(d.opt.Tracer.Entity(v.change.Entity), tracing.VersionKey.String(v.change.Version.String()))
 	if err != nil {
-		span.Fail("not delivered")
+		v.span.Fail("not delivered")
 	}
-	span.End()
+	v.span.End()
 }
 
 // follow remembers the span of a change of the batch that is in hand.
@@ -29,8 +29,8 @@ func (d *Deliverer) follow(v *delivery) {
 	d.spans[v.change.Trace] = v.span
 }
 
-// became notes what became of a change, if it is traced.
-func (d *Deliverer) became(c *change.Change, outcome string) {
+// recordOutcome notes what became of a change, if it is traced.
+func (d *Deliverer) recordOutcome(c *change.Change, outcome string) {
 	if c.Trace != nil {
 		d.spans[c.Trace].Set(tracing.OutcomeKey.String(outcome))
 	}

@@ -101,3 +101,42 @@ func TestNoContextWithoutATracer(t *testing.T) {
 	f.stop()
 	require.Nil(t, passed)
 }
+
+// What was confirmed of a frame is no failure when the rest of it fails.
+func TestSpansOfAFrameThatIsDeliveredInPart(t *testing.T) {
+	r := otlptest.New(t)
+	tracer, err := tracing.New(tracing.Options{
+		Endpoint: r.URL(), Sample: 0, Service: "weir",
+		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tracer.Shutdown(context.Background()) })
+	f := newFixtureWith(t, logOf(1), 1, func(o *deliver.Options) { o.Tracer = tracer })
+	changes, names := f.many(2)
+	for i := range changes {
+		changes[i].Trace = decided
+	}
+	tried := make(chan struct{}, 1)
+	f.sink.answer(func(batch []change.Change) error {
+		if name(batch[0]) == names[0] {
+			return nil
+		}
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+		return refuse(sinks.Retry, false)
+	})
+	result := f.hand(changes...)
+	<-tried
+	f.stop()
+	require.Error(t, f.await(result))
+	require.NoError(t, tracer.Shutdown(t.Context()))
+	failed := map[string]bool{}
+	for _, s := range r.Spans() {
+		if s.Name == "deliver" {
+			failed[s.Attributes["weir.version"]] = s.Failed
+		}
+	}
+	require.Equal(t, map[string]bool{"1:1": false, "1:2": true}, failed)
+}

@@ -226,9 +226,8 @@ func TestTraceOfOneEvent(t *testing.T) {
 		context string
 		others  []string
 	}{
-		"weir.inbox":                 {contextOf(ingests[0]), []string{inbox.Header}},
-		"weir.changes.acme.all.hook": {contextOf(decides[0]), nil},
-		"feed":                       {contextOf(delivers["acme/all@feed"]), feedHeaders},
+		"weir.inbox": {contextOf(ingests[0]), []string{inbox.Header}},
+		"feed":       {contextOf(delivers["acme/all@feed"]), feedHeaders},
 	} {
 		records := p.EmbeddedTopic(topic)
 		require.Len(t, records, 3, topic)
@@ -239,6 +238,15 @@ func TestTraceOfOneEvent(t *testing.T) {
 			} else {
 				require.Empty(t, headers, topic)
 			}
+		}
+	}
+	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes.acme.all.hook"))
+	require.Len(t, changes, 3)
+	for _, c := range changes {
+		if c.Entity == "B-007" {
+			require.Equal(t, &change.Trace{Parent: contextOf(decides[0]), State: "vendor=1"}, c.Trace)
+		} else {
+			require.Nil(t, c.Trace, c.Entity)
 		}
 	}
 }
@@ -326,12 +334,15 @@ func TestTracingIsOffByDefault(t *testing.T) {
 	defer h.mu.Unlock()
 	require.NotEmpty(t, h.headers["B-007"])
 	require.Empty(t, h.headers["B-007"].Values("traceparent"))
-	for topic, others := range map[string][]string{"weir.inbox": {inbox.Header}, "weir.changes.acme.all.hook": nil, "feed": feedHeaders} {
+	for topic, others := range map[string][]string{"weir.inbox": {inbox.Header}, "feed": feedHeaders} {
 		records := p.EmbeddedTopic(topic)
 		require.Len(t, records, 1, topic)
 		require.Empty(t, traceHeaders(t, records[0], others...), topic)
 		require.NotContains(t, string(records[0].Value), theirTrace, topic)
 	}
+	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes.acme.all.hook"))
+	require.Len(t, changes, 1)
+	require.Nil(t, changes[0].Trace)
 }
 
 // A receiver of traces that is away costs spans and nothing else: not the

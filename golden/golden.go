@@ -14,7 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	udiff "github.com/aymanbagabas/go-udiff"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
@@ -161,20 +160,19 @@ func Play(c *config.Config, events []byte) (string, error) {
 }
 
 func play(out *strings.Builder, s *dam.Simulator, shape *ingest.Shape, n int, e event) error {
-	// Times and positions are made up, the same at every run.
+	// Times and places are made up, the same at every run.
 	at := time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC)
-	msg := message.NewMessage(fmt.Sprint(n), message.Payload(e.Event))
+	r := transport.Received{Value: append([]byte{}, e.Event...), Offset: int64(n), Time: at} // empty without one, not null
 	for name, value := range e.Headers {
-		msg.Metadata.Set(name, value)
+		r.Headers = append(r.Headers, transport.Header{Key: name, Value: []byte(value)})
 	}
 	if e.Key != "" {
-		msg.Metadata.Set(transport.KeyMetadata, e.Key)
+		r.Key = []byte(e.Key)
 	}
 	if string(e.Event) == "null" {
-		msg.Payload = nil
-		msg.Metadata.Set(transport.NullMetadata, "1")
+		r.Value = nil
 	}
-	record, letter := shape.Take(msg, transport.Position{Topic: e.Source, TopicID: e.Source, Offset: int64(n), Time: at})
+	record, letter := shape.Take(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
 	if letter != nil {
 		fmt.Fprintf(out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
 		return nil

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
@@ -42,8 +41,8 @@ type Shape struct {
 	Format   Format
 	IsDelete func(operation string) bool
 	Strip    *stripper.Rules
-	// ByUUID says that a message's UUID is the same whenever its event comes
-	// again, and its position is not.
+	// ByUUID says that the UUID of an event's message is the same whenever it
+	// comes again, and its position is not.
 	ByUUID    bool
 	MaxEvent  int // bytes of the value
 	MaxEntity int // bytes of the entity id
@@ -56,9 +55,9 @@ func (s *Shape) values() int { return max(1<<20, s.MaxEvent/8) }
 // maxID bounds event ids and sequences, in bytes.
 const maxID = 1024
 
-// taken is one event after it was taken apart: a record for the inbox, a dead
-// letter, or nothing.
-type taken struct {
+// extracted is one event after it was taken apart: a record for the inbox, a
+// dead letter, or nothing.
+type extracted struct {
 	record  inbox.Record
 	gate    gate.Entry // EventID is empty when the event has none
 	letter  *store.DeadLetter
@@ -78,7 +77,7 @@ func refuse(code, format string, args ...any) error {
 	return &Refusal{code, fmt.Sprintf(format, args...)}
 }
 
-// RefusalOf gives the reason of an error of this package; what is not refused by
+// RefusalOf returns the reason of an error of this package; what is not refused by
 // name is a document that cannot be read.
 func RefusalOf(err error) *Refusal {
 	var r *Refusal
@@ -88,50 +87,53 @@ func RefusalOf(err error) *Refusal {
 	return r
 }
 
-// take takes an event apart.
-func (s *Shape) take(msg *message.Message, p transport.Position) taken {
-	t, err := s.try(msg, p, nil)
+// take takes the event at i of a frame apart.
+func (s *Shape) take(f *transport.Frame, i int) extracted {
+	ev := &f.Records[i]
+	x, err := s.extract(ev, nil)
 	if err == nil {
-		return t
+		if f.TopicID != "" {
+			o := &x.record.Event.Origin
+			o.Topic, o.Partition, o.Offset = f.TopicID, f.Partition, ev.Offset
+		}
+		return x
 	}
 	r := RefusalOf(err)
 	l := &store.DeadLetter{
 		Stage: store.StageIngest, Code: r.Code, Reason: r.Reason, State: store.LetterOpen,
-		Source: s.Source, Topic: p.TopicID, Part: p.Partition, Offset: p.Offset, Payload: msg.Payload,
-		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, p.TopicID, p.Partition, p.Offset),
-		Headers:  s.headers(msg),
+		Source: s.Source, Topic: f.TopicID, Part: f.Partition, Offset: ev.Offset, Payload: ev.Value,
+		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, f.TopicID, f.Partition, ev.Offset),
+		Headers:  s.headers(ev),
 	}
-	if p.TopicID == "" || s.ByUUID {
+	if f.TopicID == "" || s.ByUUID {
 		// A push source has no positions; every refusal of it is one of its own.
 		// The position of other messages is not the same when they come again.
-		l.DedupKey = "ingest/" + s.Source + "/" + msg.UUID
+		l.DedupKey = "ingest/" + s.Source + "/" + f.UUID(i)
 	}
-	return taken{letter: l}
+	return extracted{letter: l}
 }
 
-// try gives the digest of the whole value in sum, if it is not nil.
-func (s *Shape) try(msg *message.Message, p transport.Position, sum *canonicaltree.Digest) (taken, error) {
-	value := []byte(msg.Payload)
+// extract takes an event apart, without its place in a stream. It writes the
+// digest of the whole value to sum, if that is not nil.
+func (s *Shape) extract(ev *transport.Received, sum *canonicaltree.Digest) (extracted, error) {
+	value := ev.Value
 	e := &inbox.Event{Origin: inbox.Origin{Source: s.Source}, Op: inbox.Upsert}
-	if p.TopicID != "" {
-		e.Origin.Topic, e.Origin.Partition, e.Origin.Offset = p.TopicID, p.Partition, p.Offset
-	}
-	null := msg.Metadata.Get(transport.NullMetadata) != ""
+	null := value == nil
 	var root canonicaltree.Node
 	if null {
 		e.Op = inbox.Delete
 	} else {
 		if len(value) > s.MaxEvent {
-			return taken{}, refuse("oversized", "the event is larger than the limit of %d bytes", s.MaxEvent)
+			return extracted{}, refuse("oversized", "the event is larger than the limit of %d bytes", s.MaxEvent)
 		}
 		if most := s.values(); len(value) > most {
 			if n, _ := canonicaltree.Values(value); n > most {
-				return taken{}, refuse("too_many_values", "the event has more values than the limit of %d", most)
+				return extracted{}, refuse("too_many_values", "the event has more values than the limit of %d", most)
 			}
 		}
 		tree, err := canonicaltree.Parse(value)
 		if err != nil {
-			return taken{}, err
+			return extracted{}, err
 		}
 		defer tree.Release()
 		root = tree.Root()
@@ -139,33 +141,33 @@ func (s *Shape) try(msg *message.Message, p transport.Position, sum *canonicaltr
 			*sum = root.Sum(canonicaltree.Literal)
 		}
 	}
-	c, err := s.open(msg, root)
+	c, err := s.open(ev, root)
 	defer c.release()
 	if err != nil {
-		return taken{}, err
+		return extracted{}, err
 	}
 	if c.skip {
-		return taken{record: inbox.Record{Event: e}, skipped: true}, nil
+		return extracted{record: inbox.Record{Event: e}, skipped: true}, nil
 	}
 	e.Entity, e.Op, root = c.entity, c.op, c.payload
-	if e.EventID, err = locate("event id", s.EventID, msg, c.meta); err != nil {
-		return taken{}, err
+	if e.EventID, err = locate("event id", s.EventID, ev, c.meta); err != nil {
+		return extracted{}, err
 	}
-	if e.Sequence, err = locate("sequence", s.Sequence, msg, c.meta); err != nil {
-		return taken{}, err
+	if e.Sequence, err = locate("sequence", s.Sequence, ev, c.meta); err != nil {
+		return extracted{}, err
 	}
 	if len(e.EventID) > maxID || len(e.Sequence) > maxID || !utf8.ValidString(e.EventID) || !utf8.ValidString(e.Sequence) ||
 		strings.ContainsRune(e.EventID, 0) || strings.ContainsRune(e.Sequence, 0) {
-		return taken{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
+		return extracted{}, refuse("bad_event_id", "event id or sequence is longer than %d bytes, not valid UTF-8 or holds a NUL", maxID)
 	}
-	t := taken{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{Source: s.Source, EventID: e.EventID}}
+	x := extracted{record: inbox.Record{Entity: e.Entity, Event: e}, gate: gate.Entry{Source: s.Source, EventID: e.EventID}}
 	if e.Op == inbox.Delete {
-		t.gate.Hash = contentOf(e, canonicaltree.Digest{})
-		return t, nil
+		x.gate.Hash = contentOf(e, canonicaltree.Digest{})
+		return x, nil
 	}
 	stripped, err := s.Strip.Strip(root)
 	if err != nil {
-		return taken{}, fmt.Errorf("after stripping: %w", err)
+		return extracted{}, fmt.Errorf("after stripping: %w", err)
 	}
 	if stripped != nil {
 		defer stripped.Release()
@@ -173,14 +175,14 @@ func (s *Shape) try(msg *message.Message, p transport.Position, sum *canonicaltr
 	}
 	if s.Format == Debezium {
 		if err := checkAvailable(root); err != nil {
-			return taken{}, err
+			return extracted{}, err
 		}
 	}
 	e.Payload = root.Raw()
 	if e.EventID != "" {
-		t.gate.Hash = contentOf(e, root.Sum(canonicaltree.Literal))
+		x.gate.Hash = contentOf(e, root.Sum(canonicaltree.Literal))
 	}
-	return t, nil
+	return x, nil
 }
 
 // contentOf is what the gate compares beside the event id: entity and operation
@@ -205,17 +207,17 @@ func (l Locator) String() string {
 	return "path " + l.Path
 }
 
-// locate finds a value and gives it as text: strings unescaped, numbers by
+// locate finds a value and returns it as text: strings unescaped, numbers by
 // their literal. What is absent or null is empty; so is every path in a value
 // of nil.
-func locate(what string, l Locator, msg *message.Message, value []byte) (string, error) {
+func locate(what string, l Locator, ev *transport.Received, value []byte) (string, error) {
 	switch {
 	case l.isZero():
 		return "", nil
 	case l.Key:
-		return msg.Metadata.Get(transport.KeyMetadata), nil
+		return string(ev.Key), nil
 	case l.Header != "":
-		return msg.Metadata.Get(l.Header), nil
+		return ev.Header(l.Header), nil
 	case value == nil:
 		return "", nil
 	}
@@ -251,10 +253,10 @@ func (s *Shape) checkEntity(id string) error {
 	return nil
 }
 
-// Take takes one event apart without gate or inbox: the record that would be
-// appended, without entity if the source's format skips it, or the dead letter.
-// For tests of configurations and dry runs.
-func (s *Shape) Take(msg *message.Message, p transport.Position) (inbox.Record, *store.DeadLetter) {
-	t := s.take(msg, p)
-	return t.record, t.letter
+// Take takes the event at i of a frame apart without gate or inbox: the record
+// that would be appended, without entity if the source's format skips it, or the
+// dead letter. For tests of configurations and dry runs.
+func (s *Shape) Take(f *transport.Frame, i int) (inbox.Record, *store.DeadLetter) {
+	x := s.take(f, i)
+	return x.record, x.letter
 }

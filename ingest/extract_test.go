@@ -7,6 +7,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -22,7 +23,17 @@ func shape(t testing.TB) ingest.Shape {
 	}
 }
 
-var position = transport.Position{Topic: "registry.events", TopicID: "T1", Partition: 3, Offset: 42}
+// take takes the event of a message apart that stands at offset 42 of T1/3.
+func take(s ingest.Shape, m *message.Message) (inbox.Record, *store.DeadLetter) {
+	ev := transport.ReceivedOf(m)
+	ev.Offset = 42
+	return s.Take(frame(ev), 0)
+}
+
+// frame is one of partition 3 of a source's topic.
+func frame(records ...transport.Received) *transport.Frame {
+	return transport.NewFrame("registry.events", "T1", 3, 1, records)
+}
 
 func TestTakeApart(t *testing.T) {
 	headers := func(s *ingest.Shape) {
@@ -91,7 +102,7 @@ func TestTakeApart(t *testing.T) {
 				m.Payload = nil
 				m.Metadata.Set(transport.NullMetadata, "1")
 			}
-			record, letter := s.Take(m, position)
+			record, letter := take(s, m)
 			if c.code != "" {
 				require.NotNil(t, letter)
 				require.Equal(t, c.code, letter.Code)
@@ -122,7 +133,7 @@ func FuzzTake(f *testing.F) {
 		s := shape(t)
 		m := message.NewMessage("uuid", value)
 		m.Metadata.Set(transport.KeyMetadata, key)
-		record, letter := s.Take(m, position)
+		record, letter := take(s, m)
 		if letter != nil {
 			require.NotEmpty(t, letter.Code)
 			return
@@ -133,4 +144,24 @@ func FuzzTake(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, record.Entity, back.Entity)
 	})
+}
+
+// A refusal's letter has one name however often its event comes again: its place,
+// or its message's UUID where the place is not the same every time or there is none.
+func TestNameOfALetter(t *testing.T) {
+	ev := transport.Received{Value: []byte("["), Offset: 7, Headers: []transport.Header{{Key: transport.UUIDHeader, Value: []byte("uuid")}}}
+	for name, c := range map[string]struct {
+		topicID string
+		byUUID  bool
+		want    string
+	}{
+		"by place":         {"T1", false, "ingest/registry/T1/3/7"},
+		"by UUID":          {"T1", true, "ingest/registry/uuid"},
+		"without position": {"", false, "ingest/registry/uuid"},
+	} {
+		s := shape(t)
+		s.ByUUID = c.byUUID
+		_, letter := s.Take(transport.NewFrame("t", c.topicID, 3, 1, []transport.Received{{Value: []byte("["), Offset: 6}, ev}), 1)
+		require.Equal(t, c.want, letter.DedupKey, name)
+	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/transport"
@@ -43,14 +42,14 @@ func (c *content) release() {
 
 // open finds entity, operation and payload in a value; root is absent for a
 // null record.
-func (s *Shape) open(msg *message.Message, root canonicaltree.Node) (content, error) {
+func (s *Shape) open(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	switch s.Format {
 	case Debezium:
-		return s.debezium(msg, root)
+		return s.debezium(ev, root)
 	case Maxwell:
-		return s.maxwell(msg, root)
+		return s.maxwell(ev, root)
 	}
-	return s.plain(msg, root)
+	return s.plain(ev, root)
 }
 
 // Envelopes of Debezium, by the member op.
@@ -62,11 +61,11 @@ const (
 
 // debezium takes a change event out of its envelope. What is no row, such as a
 // heartbeat, is skipped.
-func (s *Shape) debezium(msg *message.Message, root canonicaltree.Node) (content, error) {
+func (s *Shape) debezium(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	envelope := withoutSchema(root)
 	switch envelope.Kind() {
 	case canonicaltree.Invalid, canonicaltree.Null:
-		return s.tombstone(msg)
+		return s.tombstone(ev)
 	case canonicaltree.Object:
 	default:
 		return content{}, refuse("bad_envelope", "the value is no JSON object, so no event of Debezium")
@@ -86,10 +85,10 @@ func (s *Shape) debezium(msg *message.Message, root canonicaltree.Node) (content
 			return content{}, refuse("no_row", "the event has no row in after")
 		}
 		c.payload = after
-		return c, s.entityOf(&c, msg, after, before)
+		return c, s.entityOf(&c, ev, after, before)
 	case debeziumDelete:
 		c.op = inbox.Delete
-		return c, s.entityOfDeleted(&c, msg, before)
+		return c, s.entityOfDeleted(&c, ev, before)
 	case debeziumMessage:
 		return content{skip: true}, nil
 	case debeziumTruncate:
@@ -98,7 +97,7 @@ func (s *Shape) debezium(msg *message.Message, root canonicaltree.Node) (content
 	return content{}, refuse("bad_envelope", "the member op is none that Debezium has")
 }
 
-// debeziumAside tells whether an envelope without op is one of those that
+// debeziumAside reports whether an envelope without op is one of those that
 // Debezium sends beside rows: heartbeats, the beginning and end of
 // transactions, changes of the schema.
 func debeziumAside(envelope canonicaltree.Node) bool {
@@ -120,7 +119,7 @@ func debeziumAside(envelope canonicaltree.Node) bool {
 	return true
 }
 
-// onlyTimes tells whether an object has nothing but ts_ms, ts_us and the like.
+// onlyTimes reports whether an object has nothing but ts_ms, ts_us and the like.
 func onlyTimes(n canonicaltree.Node) bool {
 	for name := range n.Members() {
 		if !strings.HasPrefix(name, "ts_") {
@@ -130,7 +129,7 @@ func onlyTimes(n canonicaltree.Node) bool {
 	return true
 }
 
-// withoutSchema gives the payload of what JsonConverter wrote with
+// withoutSchema returns the payload of what JsonConverter wrote with
 // schemas.enable, and anything else as it is.
 func withoutSchema(n canonicaltree.Node) canonicaltree.Node {
 	if n.Len() == 2 && n.Get("schema").Exists() && n.Get("payload").Exists() {
@@ -147,10 +146,10 @@ const (
 
 // maxwell takes a row out of an event of Maxwell. Changes of the schema, and
 // the beginning and the end of a bootstrap, are skipped.
-func (s *Shape) maxwell(msg *message.Message, root canonicaltree.Node) (content, error) {
+func (s *Shape) maxwell(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	switch root.Kind() {
 	case canonicaltree.Invalid, canonicaltree.Null:
-		return s.tombstone(msg)
+		return s.tombstone(ev)
 	case canonicaltree.Object:
 	default:
 		return content{}, refuse("bad_envelope", "the value is no JSON object, so no event of Maxwell")
@@ -171,17 +170,17 @@ func (s *Shape) maxwell(msg *message.Message, root canonicaltree.Node) (content,
 	}
 	if kind == maxwellDelete {
 		c.op = inbox.Delete
-		return c, s.entityOfDeleted(&c, msg, data)
+		return c, s.entityOfDeleted(&c, ev, data)
 	}
 	c.payload = data
-	return c, s.entityOf(&c, msg, data, root.Get("old"))
+	return c, s.entityOf(&c, ev, data, root.Get("old"))
 }
 
 // entityOf finds the entity of a row. old is what the row was before, as far as
 // the event tells: one event cannot move a row from one entity to another, for
 // the document of the earlier one would stay.
-func (s *Shape) entityOf(c *content, msg *message.Message, row, old canonicaltree.Node) (err error) {
-	if c.entity, err = s.entityIn(msg, row); err != nil {
+func (s *Shape) entityOf(c *content, ev *transport.Received, row, old canonicaltree.Node) (err error) {
+	if c.entity, err = s.entityIn(ev, row); err != nil {
 		return err
 	}
 	if c.entity == "" {
@@ -190,7 +189,7 @@ func (s *Shape) entityOf(c *content, msg *message.Message, row, old canonicaltre
 	if err := s.checkEntity(c.entity); err != nil || old.Kind() != canonicaltree.Object {
 		return err
 	}
-	if was, err := s.entityIn(msg, old); err == nil && was != "" && was != c.entity {
+	if was, err := s.entityIn(ev, old); err == nil && was != "" && was != c.entity {
 		return refuse("entity_changed", "the update gave the row another entity id at %s; delete the earlier entity, and change the row once more", s.Entity)
 	}
 	return nil
@@ -198,12 +197,12 @@ func (s *Shape) entityOf(c *content, msg *message.Message, row, old canonicaltre
 
 // entityOfDeleted finds the entity of a row that is gone: in what it was, or in
 // the record's key.
-func (s *Shape) entityOfDeleted(c *content, msg *message.Message, row canonicaltree.Node) (err error) {
-	if c.entity, err = s.entityIn(msg, row); err != nil {
+func (s *Shape) entityOfDeleted(c *content, ev *transport.Received, row canonicaltree.Node) (err error) {
+	if c.entity, err = s.entityIn(ev, row); err != nil {
 		return err
 	}
 	if c.entity == "" {
-		if c.entity, err = s.entityInKey(msg); err != nil {
+		if c.entity, err = s.entityInKey(ev); err != nil {
 			return err
 		}
 	}
@@ -219,14 +218,14 @@ func (s *Shape) entityOfDeleted(c *content, msg *message.Message, row canonicalt
 // entity. It is skipped also if events have a sequence and it has none: a
 // connector that sends its last events again sends a tombstone again too, and
 // nothing would tell that it is older than a row that was created since.
-func (s *Shape) tombstone(msg *message.Message) (c content, err error) {
+func (s *Shape) tombstone(ev *transport.Received) (c content, err error) {
 	c.op = inbox.Delete
-	if !s.Sequence.isZero() && (s.Sequence.Header == "" || msg.Metadata.Get(s.Sequence.Header) == "") {
+	if !s.Sequence.isZero() && (s.Sequence.Header == "" || ev.Header(s.Sequence.Header) == "") {
 		return content{skip: true}, nil
 	}
 	if s.Entity.Header != "" {
-		c.entity = msg.Metadata.Get(s.Entity.Header)
-	} else if c.entity, err = s.entityInKey(msg); err != nil {
+		c.entity = ev.Header(s.Entity.Header)
+	} else if c.entity, err = s.entityInKey(ev); err != nil {
 		return c, err
 	}
 	if c.entity == "" {
@@ -236,18 +235,18 @@ func (s *Shape) tombstone(msg *message.Message) (c content, err error) {
 }
 
 // entityIn finds the entity in a row; empty when it is not there.
-func (s *Shape) entityIn(msg *message.Message, row canonicaltree.Node) (string, error) {
+func (s *Shape) entityIn(ev *transport.Received, row canonicaltree.Node) (string, error) {
 	if s.Entity.Key {
-		return s.entityInKey(msg)
+		return s.entityInKey(ev)
 	}
-	return locate("entity id", s.Entity, msg, row.Raw())
+	return locate("entity id", s.Entity, ev, row.Raw())
 }
 
 // entityInKey finds the entity in the record's key: at the entity's path if the
 // key holds columns, or the key itself if that is what is configured. Empty
 // when it is not there.
-func (s *Shape) entityInKey(msg *message.Message) (string, error) {
-	text := []byte(msg.Metadata.Get(transport.KeyMetadata))
+func (s *Shape) entityInKey(ev *transport.Received) (string, error) {
+	text := ev.Key
 	var key canonicaltree.Node
 	if tree, err := canonicaltree.Parse(text); err == nil {
 		defer tree.Release()
@@ -269,7 +268,7 @@ func (s *Shape) entityInKey(msg *message.Message) (string, error) {
 		return "", nil // a header says it
 	}
 	find := func(path string, columns canonicaltree.Node) (string, error) {
-		return locate("entity id", Locator{Path: path}, msg, columns.Raw())
+		return locate("entity id", Locator{Path: path}, ev, columns.Raw())
 	}
 	if s.Format == Maxwell {
 		// {"database":"d","table":"t","pk.id":1}, or ["d","t",[{"id":1}]]
@@ -317,8 +316,8 @@ func checkAvailable(row canonicaltree.Node) error {
 }
 
 // plain finds everything where the locators say.
-func (s *Shape) plain(msg *message.Message, root canonicaltree.Node) (content, error) {
-	c := content{op: inbox.Upsert, payload: root, meta: msg.Payload}
+func (s *Shape) plain(ev *transport.Received, root canonicaltree.Node) (content, error) {
+	c := content{op: inbox.Upsert, payload: root, meta: ev.Value}
 	entity := s.Entity
 	if !root.Exists() {
 		c.op, c.meta = inbox.Delete, nil
@@ -327,7 +326,7 @@ func (s *Shape) plain(msg *message.Message, root canonicaltree.Node) (content, e
 		}
 	}
 	var err error
-	if c.entity, err = locate("entity id", entity, msg, c.meta); err != nil {
+	if c.entity, err = locate("entity id", entity, ev, c.meta); err != nil {
 		return c, err
 	}
 	if c.entity == "" {
@@ -336,7 +335,7 @@ func (s *Shape) plain(msg *message.Message, root canonicaltree.Node) (content, e
 	if err := s.checkEntity(c.entity); err != nil || c.op == inbox.Delete {
 		return c, err
 	}
-	op, err := locate("operation", s.Operation, msg, c.meta)
+	op, err := locate("operation", s.Operation, ev, c.meta)
 	if err != nil {
 		return c, err
 	}

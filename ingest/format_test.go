@@ -126,7 +126,7 @@ func TestFormats(t *testing.T) {
 	for name, c := range formatCases(t) {
 		t.Run(name, func(t *testing.T) {
 			s := c.shape(t)
-			record, letter := s.Take(c.message(t), position)
+			record, letter := take(s, c.message(t))
 			got := outcomeOf(record, letter)
 			golden := filepath.Join("testdata/format", name+".golden")
 			if *update {
@@ -139,7 +139,7 @@ func TestFormats(t *testing.T) {
 				return
 			}
 			require.Equal(t, string(c.message(t).Payload), string(letter.Payload), "a letter keeps the event as it came")
-			_, again := s.Again(*letter)
+			_, again := s.Redelivered(*letter)
 			require.NotNil(t, again)
 			require.Equal(t, letter.Code, again.Code, "nothing of the event is lost in its letter")
 		})
@@ -150,9 +150,9 @@ func TestFormats(t *testing.T) {
 func TestALetterThatIsNoRowAnyMoreIsNotReplayed(t *testing.T) {
 	c := formatCases(t)["debezium-truncate"]
 	s := c.shape(t)
-	_, letter := s.Take(c.message(t), position)
+	_, letter := take(s, c.message(t))
 	letter.Payload = []byte(`{"ts_ms":1559033904961}`)
-	_, again := s.Again(*letter)
+	_, again := s.Redelivered(*letter)
 	require.NotNil(t, again)
 	require.Equal(t, "skipped", again.Code)
 }
@@ -173,16 +173,16 @@ func FuzzFormats(f *testing.F) {
 			c.Entity = entity
 		}
 		s := c.shape(t)
-		take := func() (inbox.Record, *store.DeadLetter) {
+		once := func() (inbox.Record, *store.DeadLetter) {
 			m := message.NewMessage("", value)
 			m.Metadata.Set(transport.KeyMetadata, key)
 			if value == nil {
 				m.Metadata.Set(transport.NullMetadata, "1")
 			}
-			return s.Take(m, position)
+			return take(s, m)
 		}
-		record, letter := take()
-		again, letterAgain := take()
+		record, letter := once()
+		again, letterAgain := once()
 		require.Equal(t, outcomeOf(record, letter), outcomeOf(again, letterAgain))
 		if letter != nil {
 			require.True(t, utf8.ValidString(letter.Reason))

@@ -15,10 +15,10 @@ import (
 
 // Prepared is an event that was taken apart before it was handed to a stage: by
 // a door whose caller is told at once what is wrong with it. With [WithPrepared]
-// it travels in its message's context, and the stage does not parse it again.
-// After Under it is read only, so a message may come again.
+// it travels in the event's own context, and the stage does not parse it again.
+// After Under it is read only, so its frame may come again.
 type Prepared struct {
-	t           taken
+	x           extracted
 	fingerprint [32]byte
 }
 
@@ -31,28 +31,28 @@ func (s *Shape) Prepare(value []byte, meta message.Metadata) (*Prepared, error) 
 	if meta != nil {
 		msg.Metadata = meta
 	}
-	null := value == nil
-	if null {
+	if value == nil {
 		msg.Metadata.Set(transport.NullMetadata, "1")
 	}
+	ev := transport.ReceivedOf(msg)
 	var sum canonicaltree.Digest
-	t, err := s.try(msg, transport.Position{}, &sum)
+	x, err := s.extract(&ev, &sum)
 	if err != nil {
 		return nil, RefusalOf(err)
 	}
-	return &Prepared{t, s.fingerprint(msg.Metadata, null, sum)}, nil
+	return &Prepared{x, s.fingerprint(&ev, sum)}, nil
 }
 
 // Entity is the id of the event's entity.
-func (p *Prepared) Entity() string { return p.t.record.Entity }
+func (p *Prepared) Entity() string { return p.x.record.Entity }
 
 // EventID is the producer's id of the event, empty when it has none.
-func (p *Prepared) EventID() string { return p.t.record.Event.EventID }
+func (p *Prepared) EventID() string { return p.x.record.Event.EventID }
 
-// Skipped says that the event is about no entity, see Format: there is nothing to append.
-func (p *Prepared) Skipped() bool { return p.t.skipped }
+// Skipped reports that the event is about no entity, see Format: there is nothing to append.
+func (p *Prepared) Skipped() bool { return p.x.skipped }
 
-// Fingerprint tells whether two events ask for the same: it is taken from the
+// Fingerprint is equal for events that ask for the same: it is taken from the
 // source, the structure of the whole value (numbers by their literals), and the
 // headers that the source's locators read. Member order, white space and the
 // spelling of escapes do not count.
@@ -63,16 +63,16 @@ func (p *Prepared) Fingerprint() [32]byte { return p.fingerprint }
 // earlier, is not asked.
 func (p *Prepared) Under(claim store.ClaimID, tenant, key string, keep time.Duration) {
 	digest := store.DigestKey(tenant, key)
-	p.t.record.Event.Claim = claim.String()
-	p.t.record.Event.Use = &inbox.Use{Key: digest[:], Content: p.fingerprint[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
-	p.t.gate.EventID = ""
+	p.x.record.Event.Claim = claim.String()
+	p.x.record.Event.Use = &inbox.Use{Key: digest[:], Content: p.fingerprint[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
+	p.x.gate.EventID = ""
 }
 
 // Record is what a stage would append to the inbox; it is not changed.
-func (p *Prepared) Record() inbox.Record { return p.t.record }
+func (p *Prepared) Record() inbox.Record { return p.x.record }
 
 // fingerprint hashes length-prefixed parts, so that no two lists of them meet.
-func (s *Shape) fingerprint(meta message.Metadata, null bool, value canonicaltree.Digest) (sum [32]byte) {
+func (s *Shape) fingerprint(ev *transport.Received, value canonicaltree.Digest) (sum [32]byte) {
 	h := sha256.New()
 	part := func(text string) {
 		var n [8]byte
@@ -85,14 +85,14 @@ func (s *Shape) fingerprint(meta message.Metadata, null bool, value canonicaltre
 	for _, l := range []Locator{s.Entity, s.EventID, s.Operation, s.Sequence} {
 		switch {
 		case l.Key:
-			part(meta.Get(transport.KeyMetadata))
+			part(string(ev.Key))
 		case l.Header != "":
-			part(meta.Get(l.Header))
+			part(ev.Header(l.Header))
 		default:
 			part("")
 		}
 	}
-	if null {
+	if ev.Value == nil {
 		part("null")
 	} else {
 		part(string(value[:]))
@@ -103,15 +103,18 @@ func (s *Shape) fingerprint(meta message.Metadata, null bool, value canonicaltre
 
 type preparedKey struct{}
 
-// WithPrepared lets a message's context carry the event that the message holds.
+// WithPrepared lets the context of an event carry what was made of it.
 func WithPrepared(ctx context.Context, p *Prepared) context.Context {
 	return context.WithValue(ctx, preparedKey{}, p)
 }
 
-func preparedOf(ctx context.Context) (taken, bool) {
-	p, ok := ctx.Value(preparedKey{}).(*Prepared)
-	if !ok {
-		return taken{}, false
+func preparedOf(ev *transport.Received) (extracted, bool) {
+	if ev.Context == nil {
+		return extracted{}, false
 	}
-	return p.t, true
+	p, ok := ev.Context.Value(preparedKey{}).(*Prepared)
+	if !ok {
+		return extracted{}, false
+	}
+	return p.x, true
 }

@@ -73,23 +73,30 @@ func TestStageTakesThePreparedEvent(t *testing.T) {
 	w := newWorld(t)
 	s := shape(t)
 	claim := store.ClaimID(uuid.Must(uuid.NewV7()))
-	for n := range 2 {
+	for range 2 {
 		p := prepared(t, s, event("e1", "B", `{"a":1,"updated_at":2}`), nil)
 		require.Equal(t, "B", p.Entity())
 		require.Equal(t, "e1", p.EventID())
 		p.Under(claim, "acme", "event:registry:e1", time.Hour)
 		// The stage does not look at the value any more.
-		m := message.NewMessage("", []byte("not JSON"))
-		m.SetContext(transport.WithPosition(ingest.WithPrepared(context.Background(), p), transport.Position{Topic: "push:registry", Claim: 1, Seq: uint64(n)}))
-		done := make(chan error, 1)
-		go func() { done <- w.stage.Handle(m) }()
-		select {
-		case err := <-done:
-			require.NoError(t, err)
-		case <-time.After(patience):
-			require.FailNow(t, "the event was not taken in")
-		}
+		w.takeFrame(frame(transport.Received{Value: []byte("not JSON"), Context: ingest.WithPrepared(context.Background(), p)}))
 	}
 	require.Equal(t, []string{`B={"a":1}`, `B={"a":1}`}, w.entities(), "decide tells that they are one")
 	require.Equal(t, []string{"append 1", "append 1"}, w.story(), "the gate is not marked")
+}
+
+// Each event of a frame has its own context: what was prepared for one is not
+// taken for another.
+func TestPreparedEventsInAFrameOfOthers(t *testing.T) {
+	w := newWorld(t)
+	s := shape(t)
+	with := func(value string) transport.Received {
+		ctx := ingest.WithPrepared(context.Background(), prepared(t, s, value, nil))
+		return transport.Received{Value: []byte("not JSON"), Context: ctx}
+	}
+	w.takeFrame(frame(
+		with(event("1", "A", "1")), transport.Received{Value: []byte(event("2", "B", "2"))},
+		transport.Received{Value: []byte(event("3", "C", "3")), Context: context.Background()}, with(event("4", "D", "4"))))
+	require.Equal(t, []string{"A=1", "B=2", "C=3", "D=4"}, w.entities())
+	require.Empty(t, w.letters)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -11,8 +12,8 @@ import (
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/internal/pause"
-	"github.com/seed-86dfc502/weir/sequencer"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
@@ -30,11 +31,7 @@ type Options struct {
 	Inbox   transport.Appender
 	Topic   string // the inbox topic
 	Letters Letters
-	// MaxEvents bounds a batch. Defaults to 2000.
-	MaxEvents int
-	// MaxBytes bounds a batch's payloads. Defaults to 16 MiB.
-	MaxBytes int
-	// Limit, if given, ends what a stop lets finish: its events come again.
+	// Limit, if given, ends what a shutdown lets finish: its events come again.
 	Limit   context.Context
 	Logger  *slog.Logger
 	Metrics *Metrics
@@ -42,84 +39,94 @@ type Options struct {
 	Tracer *tracing.Tracer
 }
 
-// Stage is ingest for one source. Handle may be called from any goroutine,
-// Run once.
+// Stage is ingest for one source. Handle may be called from any goroutine.
 type Stage struct {
-	opt Options
-	seq *sequencer.Sequencer[taken]
-	log *slog.Logger
-	m   *sourceMetrics
-	// gateDown is owned by Run: the gate failed at the last batch.
-	gateDown bool
+	opt      Options
+	log      *slog.Logger
+	m        *sourceMetrics
+	inFlight atomic.Int64 // frames
+	gateDown atomic.Bool  // the gate failed when it was asked last
 }
 
 // New makes a stage.
 func New(opt Options) *Stage {
-	if opt.MaxEvents <= 0 {
-		opt.MaxEvents = 2000
-	}
-	if opt.MaxBytes <= 0 {
-		opt.MaxBytes = 16 << 20
+	if opt.Limit == nil {
+		opt.Limit = context.Background()
 	}
 	return &Stage{
 		opt: opt, m: opt.Metrics.of(opt.Shape.Source),
 		log: opt.Logger.With("stage", "ingest", "source", opt.Shape.Source),
-		seq: sequencer.New[taken](sequencer.Config{MaxItems: opt.MaxEvents, MaxBytes: opt.MaxBytes, Limit: opt.Limit}),
 	}
 }
 
-// Handle is the router's handler. It returns nil when the event is durable
-// in the inbox, known to the gate, or a dead letter.
+// Handle is the router's handler. It returns nil when every event of the
+// message's frame is durable in the inbox, known to the gate, or a dead letter.
+// An error means that the frame has to come again. The end of the message's
+// context ends repetitions, not what is under way.
 func (s *Stage) Handle(msg *message.Message) error {
-	p, ok := transport.PositionOf(msg.Context())
+	f, ok := transport.FrameOf(msg)
 	if !ok {
-		return errors.New("ingest: a message without position")
+		return errors.New("ingest: a message without a frame")
 	}
-	span := s.opt.Tracer.Ingest(msg.Context(), s.opt.Shape.Source, msg.Metadata)
-	t, ok := preparedOf(msg.Context())
-	if !ok {
-		t = s.opt.Shape.take(msg, p)
+	s.inFlight.Add(1)
+	defer s.inFlight.Add(-1)
+	stop := msg.Context()
+	if stop.Err() != nil {
+		return context.Cause(stop)
 	}
-	t.span = span
-	if t.letter != nil && span != nil {
-		t.letter.Headers = withTrace(t.letter.Headers, span.Trace())
+	events := make([]extracted, len(f.Records))
+	parallel.Do(len(events), func(i int) { events[i] = s.extract(stop, f, i) })
+	work, cancel := context.WithCancel(context.WithoutCancel(stop))
+	defer cancel()
+	defer context.AfterFunc(s.opt.Limit, cancel)()
+	err := s.takeIn(work, stop, events)
+	if s.opt.Tracer != nil {
+		for i := range events {
+			s.traced(&events[i], err)
+		}
 	}
-	err := s.seq.Submit(msg.Context(), p, t, len(msg.Payload))
-	s.traced(&t, err)
 	return err
 }
 
-// Run takes events in until ctx is cancelled; the batch that is under way
-// then is finished if that needs no repetition.
-func (s *Stage) Run(ctx context.Context) error {
-	return s.seq.Run(ctx, func(work context.Context, runs []*sequencer.Run[taken]) {
-		if err := s.handle(work, ctx, runs); err != nil {
-			for _, r := range runs {
-				r.Fail(err)
-			}
-		}
-	}, 0, nil)
+// extract takes the event at i of a frame apart, unless that was done before. It
+// is called concurrently.
+func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracted {
+	ev := &f.Records[i]
+	x, ok := preparedOf(ev)
+	if !ok {
+		x = s.opt.Shape.take(f, i)
+	}
+	if s.opt.Tracer == nil {
+		return x
+	}
+	if ev.Context != nil {
+		ctx = ev.Context
+	}
+	x.span = s.opt.Tracer.Ingest(ctx, s.opt.Shape.Source, ev.Header)
+	if x.letter != nil && x.span != nil {
+		x.letter.Headers = withTrace(x.letter.Headers, x.span.Trace())
+	}
+	return x
 }
 
-// Idle tells whether nothing waits and nothing is under way.
-func (s *Stage) Idle() bool { return s.seq.Idle() }
+// Idle reports whether no frame is in flight.
+func (s *Stage) Idle() bool { return s.inFlight.Load() == 0 }
 
-// handle takes one batch in. work is for effects, stop ends repetitions.
-func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken]) error {
+// takeIn takes the events of one frame in. work is for effects, stop ends
+// repetitions.
+func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 	var letters []store.DeadLetter
-	var fresh []taken
-	for _, r := range runs {
-		for _, item := range r.Items {
-			switch t := item.Value; {
-			case t.letter != nil:
-				letters = append(letters, *t.letter)
-				t.became(OutcomeDead)
-			case t.skipped:
-				s.m.skipped.Inc()
-				t.became(OutcomeSkipped)
-			default:
-				fresh = append(fresh, t)
-			}
+	fresh := make([]*extracted, 0, len(events))
+	for i := range events {
+		switch x := &events[i]; {
+		case x.letter != nil:
+			letters = append(letters, *x.letter)
+			x.recordOutcome(OutcomeDead)
+		case x.skipped:
+			s.m.skipped.Inc()
+			x.recordOutcome(OutcomeSkipped)
+		default:
+			fresh = append(fresh, x)
 		}
 	}
 	if len(letters) > 0 {
@@ -138,18 +145,18 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 	}
 	records := make([]transport.Record, len(fresh))
 	marks := make([]gate.Entry, 0, len(fresh))
-	for i, t := range fresh {
-		key, head, value, err := inbox.Encode(t.record)
+	for i, x := range fresh {
+		key, head, value, err := inbox.Encode(x.record)
 		if err != nil {
 			return err
 		}
 		records[i] = transport.Record{
 			Topic: s.opt.Topic, Key: key, Value: value,
-			Headers: transport.WithTrace([]transport.Header{{Key: inbox.Header, Value: head}}, t.span.Trace()),
+			Headers: transport.WithTrace([]transport.Header{{Key: inbox.Header, Value: head}}, x.span.Trace()),
 		}
-		t.became(OutcomeTaken)
-		if t.gate.EventID != "" {
-			marks = append(marks, t.gate)
+		x.recordOutcome(OutcomeTaken)
+		if x.gate.EventID != "" {
+			marks = append(marks, x.gate)
 		}
 	}
 	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Shape.Source) {
@@ -169,9 +176,13 @@ func (s *Stage) handle(work, stop context.Context, runs []*sequencer.Run[taken])
 	return nil
 }
 
-// append appends to the inbox; an append that is under way at a stop may go on
-// for a moment, then its outcome is unknown and its events come again.
+// append appends to the inbox. None begins after stop: whoever has the events
+// then may have appended newer ones. One that is under way may go on for a
+// moment, then its outcome is unknown and its events come again.
 func (s *Stage) append(work, stop context.Context, records []transport.Record) error {
+	if stop.Err() != nil {
+		return context.Cause(stop)
+	}
 	ctx, cancel := pause.Outlast(work, stop, stopGrace)
 	defer cancel()
 	return s.opt.Inbox.Append(ctx, records)
@@ -181,11 +192,11 @@ const stopGrace = 2 * time.Second
 
 // unseen leaves out events that the gate knows. A gate that is away lets
 // everything through.
-func (s *Stage) unseen(ctx context.Context, events []taken) []taken {
+func (s *Stage) unseen(ctx context.Context, events []*extracted) []*extracted {
 	var ask []gate.Entry
-	for _, t := range events {
-		if t.gate.EventID != "" {
-			ask = append(ask, t.gate)
+	for _, x := range events {
+		if x.gate.EventID != "" {
+			ask = append(ask, x.gate)
 		}
 	}
 	if len(ask) == 0 {
@@ -199,34 +210,34 @@ func (s *Stage) unseen(ctx context.Context, events []taken) []taken {
 	}
 	keep := events[:0:0]
 	next := 0
-	inBatch := map[string]gate.Hash{} // what the gate would hold if events came one by one
-	for _, t := range events {
-		if id := t.gate.EventID; id != "" {
+	inFrame := map[string]gate.Hash{} // what the gate would hold if events came one by one
+	for _, x := range events {
+		if id := x.gate.EventID; id != "" {
 			known := seen[next]
 			next++
-			if last, again := inBatch[id]; again {
-				known = last == t.gate.Hash
+			if last, again := inFrame[id]; again {
+				known = last == x.gate.Hash
 			}
-			inBatch[id] = t.gate.Hash
+			inFrame[id] = x.gate.Hash
 			if known {
 				s.m.repeated.Inc()
-				t.became(OutcomeRepeated)
+				x.recordOutcome(OutcomeRepeated)
 				continue
 			}
 		}
-		keep = append(keep, t)
+		keep = append(keep, x)
 	}
 	return keep
 }
 
 func (s *Stage) gateAnswered(err error) {
-	switch {
-	case err != nil && !s.gateDown:
+	switch down := err != nil; {
+	case s.gateDown.Swap(down) == down:
+	case down:
 		s.log.Warn("the gate does not answer; events pass unchecked until it does", "error", err)
-	case err == nil && s.gateDown:
+	default:
 		s.log.Info("the gate answers again")
 	}
-	s.gateDown = err != nil
 }
 
 // patiently repeats op until it works or stop ends.

@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -32,17 +35,17 @@ type world struct {
 	gate  gate.Gate
 	stage *ingest.Stage
 	reg   *prometheus.Registry
-	stop  func()
 
 	mu       sync.Mutex
 	happened []string
 	inbox    []string // entity=payload
 	letters  []store.DeadLetter
-	appends  func() error // nil works
+	appends  func(context.Context) error // nil works
 	lettered func() error
 	gateDown bool
-	seq      uint64
-	parents  []string // traceparent of the messages that are handed in next, by their places
+	asked    func() // before the gate answers; nil does nothing
+	offset   int64
+	parents  []string // traceparent of the events that are handed in next, by their places
 	traces   []string // of each record: the headers behind the first
 }
 
@@ -53,14 +56,14 @@ func (w *world) note(what string) {
 }
 
 func (w *world) Append(ctx context.Context, records []transport.Record) error {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.appends != nil {
-		if err := w.appends(); err != nil {
-			w.happened = append(w.happened, "append failed")
+	if appends := w.appends; appends != nil { // without the lock: it may take its time
+		if err := appends(ctx); err != nil {
+			w.note("append failed")
 			return err
 		}
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.happened = append(w.happened, fmt.Sprint("append ", len(records)))
 	for _, r := range records {
 		w.inbox = append(w.inbox, string(r.Key)+"="+string(r.Value))
@@ -86,6 +89,7 @@ func (w *world) AddLetters(_ context.Context, letters []store.DeadLetter) error 
 		}
 	}
 	w.letters = append(w.letters, letters...)
+	w.happened = append(w.happened, fmt.Sprint("letters ", len(letters)))
 	return nil
 }
 
@@ -107,6 +111,9 @@ type watchedGate struct {
 }
 
 func (g watchedGate) Seen(ctx context.Context, entries []gate.Entry) ([]bool, error) {
+	if asked := g.w.asked; asked != nil {
+		asked()
+	}
 	if err := g.w.down(); err != nil {
 		return nil, err
 	}
@@ -124,52 +131,63 @@ func (g watchedGate) Mark(ctx context.Context, entries []gate.Entry) error {
 func newWorld(t *testing.T) *world { return newTracedWorld(t, nil) }
 
 func newTracedWorld(t *testing.T, tracer *tracing.Tracer) *world {
+	return newWorldWith(t, func(o *ingest.Options) { o.Tracer = tracer })
+}
+
+func newWorldWith(t *testing.T, with func(*ingest.Options)) *world {
 	w := &world{t: t, reg: prometheus.NewRegistry()}
 	memory, err := gate.NewMemory(gate.MemoryOptions{})
 	require.NoError(t, err)
 	w.gate = watchedGate{memory, w}
-	w.stage = ingest.New(ingest.Options{
+	opt := ingest.Options{
 		Shape: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
-		Logger: slog.New(slog.DiscardHandler), Metrics: ingest.NewMetrics(w.reg), Tracer: tracer,
-	})
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() { defer close(done); _ = w.stage.Run(ctx) }()
-	w.stop = func() { cancel(); <-done }
-	t.Cleanup(w.stop)
+		Logger: slog.New(slog.DiscardHandler), Metrics: ingest.NewMetrics(w.reg),
+	}
+	with(&opt)
+	w.stage = ingest.New(opt)
 	return w
 }
 
-// hand hands events in as one source partition has them.
-func (w *world) hand(values ...string) []<-chan error {
-	results := make([]<-chan error, len(values))
-	first := w.seq
-	w.seq += uint64(len(values))
-	for i := len(values) - 1; i >= 0; i-- {
-		m := message.NewMessage(fmt.Sprint(i), []byte(values[i]))
-		p := position
-		p.Offset, p.Claim, p.Seq = int64(first)+int64(i), 1, first+uint64(i)
+// frame is the next one of the source, of events with these values.
+func (w *world) frame(values ...string) *transport.Frame {
+	records := make([]transport.Received, len(values))
+	for i, v := range values {
+		records[i] = transport.Received{Value: []byte(v), Offset: w.offset}
+		w.offset++
 		if i < len(w.parents) {
-			m.Metadata.Set("traceparent", w.parents[i])
+			records[i].Headers = []transport.Header{{Key: "traceparent", Value: []byte(w.parents[i])}}
 		}
-		m.SetContext(transport.WithPosition(context.Background(), p))
-		result := make(chan error, 1)
-		results[i] = result
-		go func() { result <- w.stage.Handle(m) }()
 	}
-	return results
+	return frame(records...)
 }
 
+// hand hands a frame in and returns what will become of it.
+func (w *world) hand(ctx context.Context, f *transport.Frame) <-chan error {
+	result := make(chan error, 1)
+	go func() { result <- w.stage.Handle(transport.NewMessage(ctx, f)) }()
+	return result
+}
+
+func (w *world) await(result <-chan error) error {
+	w.t.Helper()
+	select {
+	case err := <-result:
+		return err
+	case <-time.After(patience):
+		require.FailNow(w.t, "a frame was not taken in")
+		return nil
+	}
+}
+
+func (w *world) takeFrame(f *transport.Frame) {
+	w.t.Helper()
+	require.NoError(w.t, w.await(w.hand(context.Background(), f)))
+}
+
+// take takes events in as one frame.
 func (w *world) take(values ...string) {
 	w.t.Helper()
-	for _, r := range w.hand(values...) {
-		select {
-		case err := <-r:
-			require.NoError(w.t, err)
-		case <-time.After(patience):
-			require.FailNow(w.t, "an event was not taken in")
-		}
-	}
+	w.takeFrame(w.frame(values...))
 }
 
 func (w *world) entities() []string {
@@ -212,9 +230,9 @@ func TestMarkComesAfterTheAppend(t *testing.T) {
 	require.EqualValues(t, 1, w.metric("weir_ingested_total", ingest.OutcomeRepeated))
 }
 
-// What the gate would stop one by one it stops within one batch: an old
+// What the gate would stop one by one is stopped within one frame: an old
 // repetition could stand behind more events than the fence remembers.
-func TestRepetitionInOneBatch(t *testing.T) {
+func TestRepetitionInOneFrame(t *testing.T) {
 	w := newWorld(t)
 	w.take(event("1", "B", `1`), event("2", "B", `2`), event("1", "B", `1`), event("2", "B", `3`), event("2", "B", `2`), event("2", "B", `2`))
 	require.Equal(t, []string{"B=1", "B=2", "B=3", "B=2"}, w.entities())
@@ -234,20 +252,39 @@ func TestGateDownLetsThroughAndCounts(t *testing.T) {
 	require.Len(t, w.entities(), 3)
 }
 
+// many are so many events of as many entities, and what the inbox has of them.
+func many(n int) (values, inbox []string) {
+	for i := range n {
+		values = append(values, event(fmt.Sprint(i), fmt.Sprint("B", i), "1"))
+		inbox = append(inbox, fmt.Sprintf("B%d=1", i))
+	}
+	return values, inbox
+}
+
+// The events of a frame are taken apart by several goroutines, and stand in the
+// inbox in their order, by one append.
+func TestAFrameKeepsItsOrder(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(4))
+	w := newWorld(t)
+	values, want := many(2000)
+	for i := 0; i < len(values); i += 100 { // not all of them take the same time
+		values[i] = event(fmt.Sprint(i), fmt.Sprint("B", i), strings.Repeat(" ", 100)+"1")
+	}
+	w.take(values...)
+	require.Equal(t, want, w.entities())
+	require.Equal(t, []string{"append 2000", "mark 2000"}, w.story())
+}
+
 func TestFailedAppendIsRepeatedInOrder(t *testing.T) {
 	w := newWorld(t)
 	failures := 2
-	w.appends = func() error {
+	w.appends = func(context.Context) error {
 		if failures--; failures >= 0 {
 			return errDown
 		}
 		return nil
 	}
-	var values, want []string
-	for i := range 50 {
-		values = append(values, event(fmt.Sprint(i), fmt.Sprint("B", i), "1"))
-		want = append(want, fmt.Sprintf("B%d=1", i))
-	}
+	values, want := many(50)
 	w.take(values...)
 	require.Equal(t, want, w.entities())
 	story := w.story()
@@ -255,6 +292,7 @@ func TestFailedAppendIsRepeatedInOrder(t *testing.T) {
 	require.NotContains(t, story[2], "mark")
 }
 
+// Letters are durable before anything of their frame is in the inbox.
 func TestBrokenEventsBlockNothing(t *testing.T) {
 	w := newWorld(t)
 	failures := 1
@@ -266,19 +304,117 @@ func TestBrokenEventsBlockNothing(t *testing.T) {
 	}
 	w.take(event("1", "A", "1"), `{`, event("2", "B", "1"), `{"d":1}`, event("3", "C", "1"))
 	require.Equal(t, []string{"A=1", "B=1", "C=1"}, w.entities())
-	require.Len(t, w.letters, 2)
+	require.Equal(t, []string{"letters 2", "append 3", "mark 3"}, w.story())
+	require.Equal(t, []int64{1, 3}, []int64{w.letters[0].Offset, w.letters[1].Offset})
 	require.EqualValues(t, 2, w.metric("weir_ingested_total", ingest.OutcomeDead))
 }
 
+func TestLettersThatCannotBeStoredHoldUpTheirFrame(t *testing.T) {
+	w := newWorld(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	failures := 0
+	w.lettered = func() error {
+		if failures++; failures == 2 {
+			cancel()
+		}
+		return errDown
+	}
+	require.ErrorIs(t, w.await(w.hand(ctx, w.frame(event("1", "A", "1"), `{`))), errDown)
+	require.Empty(t, w.story())
+}
+
+func (w *world) marked(ids ...string) (marked []bool) {
+	entries := make([]gate.Entry, len(ids))
+	for i, id := range ids {
+		entries[i] = gate.Entry{Source: "registry", EventID: id}
+	}
+	seen, err := w.gate.Seen(w.t.Context(), entries)
+	require.NoError(w.t, err)
+	return seen
+}
+
+// A frame whose append fails until the end of its message is refused as a
+// whole, nothing of it is marked, and all of it is taken in when it comes again.
 func TestStopWhileTheInboxIsAway(t *testing.T) {
 	w := newWorld(t)
-	w.appends = func() error { return errDown }
-	result := w.hand(event("1", "B", "1"))[0]
-	require.Eventually(t, func() bool { return len(w.story()) > 1 }, patience, time.Millisecond)
-	w.stop()
-	require.ErrorIs(t, <-result, errDown, "it is not acknowledged")
-	require.NotContains(t, w.story(), "mark 1")
-	seen, err := w.gate.Seen(t.Context(), []gate.Entry{{Source: "registry", EventID: "1"}})
-	require.NoError(t, err)
-	require.Equal(t, []bool{false}, seen)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	failures := 0
+	w.appends = func(context.Context) error {
+		if failures++; failures == 2 {
+			cancel()
+		}
+		return errDown
+	}
+	f := w.frame(event("1", "A", "1"), `{`, event("2", "B", "1"))
+	require.ErrorIs(t, w.await(w.hand(ctx, f)), errDown, "it is not acknowledged")
+	require.Equal(t, []string{"letters 1", "append failed", "append failed"}, w.story())
+	require.Equal(t, []bool{false, false}, w.marked("1", "2"))
+	w.appends = nil
+	w.takeFrame(f)
+	require.Equal(t, []string{"A=1", "B=1"}, w.entities())
+	require.Equal(t, w.letters[0].DedupKey, w.letters[1].DedupKey, "its letter is the same one")
+}
+
+// What comes too late is not begun.
+func TestAFrameWhoseMessageHasEnded(t *testing.T) {
+	w := newWorld(t)
+	ended, end := context.WithCancelCause(context.Background())
+	end(errDown)
+	require.ErrorIs(t, w.await(w.hand(ended, w.frame(event("1", "A", "1"), `{`))), errDown)
+	require.Empty(t, w.story())
+	require.True(t, w.stage.Idle())
+
+	// It ends while the gate is asked: somebody else has the partition by then.
+	ctx, cancel := context.WithCancelCause(context.Background())
+	w.asked = func() { cancel(errDown) }
+	require.ErrorIs(t, w.await(w.hand(ctx, w.frame(event("1", "A", "1")))), errDown)
+	require.Empty(t, w.story())
+}
+
+func TestAMessageWithoutAFrame(t *testing.T) {
+	w := newWorld(t)
+	require.Error(t, w.stage.Handle(message.NewMessage("", []byte(event("1", "A", "1")))))
+	require.Empty(t, w.story())
+}
+
+// Frames of several partitions are in work at the same time; a stage is idle
+// when none is.
+func TestFramesDoNotWaitForEachOther(t *testing.T) {
+	w := newWorld(t)
+	require.True(t, w.stage.Idle())
+	held, release := make(chan struct{}), make(chan struct{})
+	var first atomic.Bool
+	w.appends = func(context.Context) error {
+		if !first.Swap(true) {
+			close(held)
+			<-release
+		}
+		return nil
+	}
+	slow := w.hand(context.Background(), w.frame(event("1", "A", "1")))
+	<-held
+	w.takeFrame(transport.NewFrame("registry.events", "T1", 4, 2, []transport.Received{{Value: []byte(event("2", "B", "1"))}}))
+	require.Equal(t, []string{"B=1"}, w.entities())
+	require.False(t, w.stage.Idle())
+	close(release)
+	require.NoError(t, w.await(slow))
+	require.Equal(t, []string{"B=1", "A=1"}, w.entities())
+	require.True(t, w.stage.Idle())
+}
+
+// An append that does not answer is given up when the time for a shutdown is over.
+func TestLimitEndsAnAppend(t *testing.T) {
+	limit, over := context.WithCancel(context.Background())
+	w := newWorldWith(t, func(o *ingest.Options) { o.Limit = limit })
+	ctx, cancel := context.WithCancel(context.Background())
+	w.appends = func(append context.Context) error {
+		cancel() // the message ends while the append is under way
+		over()
+		<-append.Done()
+		return context.Cause(append)
+	}
+	require.ErrorIs(t, w.await(w.hand(ctx, w.frame(event("1", "A", "1")))), context.Canceled)
+	require.Equal(t, []string{"append failed"}, w.story())
 }

@@ -17,23 +17,23 @@ func withTrace(headers []byte, t *change.Trace) []byte {
 	return text
 }
 
-// became notes, on a traced event, what became of it.
-func (t *taken) became(outcome string) {
-	if t.span != nil {
-		t.span.Set(tracing.OutcomeKey.String(outcome))
+// recordOutcome notes, on a traced event, what became of it.
+func (x *extracted) recordOutcome(outcome string) {
+	if x.span != nil {
+		x.span.Set(tracing.OutcomeKey.String(outcome))
 	}
 }
 
 // traced ends the span of an event, if it has one.
-func (s *Stage) traced(t *taken, err error) {
-	if t.span == nil {
+func (s *Stage) traced(x *extracted, err error) {
+	if x.span == nil {
 		return
 	}
-	if t.record.Entity != "" {
-		t.span.Set(s.opt.Tracer.Entity(t.record.Entity))
+	if x.record.Entity != "" {
+		x.span.Set(s.opt.Tracer.Entity(x.record.Entity))
 	}
 	if err != nil {
-		t.span.Fail("not taken in")
+		x.span.Fail("not taken in")
 	}
-	t.span.End()
+	x.span.End()
 }

@@ -3,11 +3,14 @@ package ingest_test
 import (
 	"context"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/tracing/otlptest"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -54,4 +57,35 @@ func TestNoSpansWithoutATracer(t *testing.T) {
 	w.parents = []string{sampled}
 	w.take(event("1", "a", `{"n":1}`))
 	require.Equal(t, []string{""}, w.traces)
+}
+
+// An event that has a context of its own belongs to the trace of that one, not
+// to its frame's message, and not to that of its neighbour.
+func TestTraceOfAnEventsOwnContext(t *testing.T) {
+	r := otlptest.New(t)
+	tracer, err := tracing.New(tracing.Options{
+		Endpoint: r.URL(), Sample: 0, Service: "weir",
+		Logger: slog.New(slog.DiscardHandler), Metrics: tracing.NewMetrics(prometheus.NewRegistry()),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = tracer.Shutdown(context.Background()) })
+	requested := func(parent string) (ctx context.Context) {
+		req := httptest.NewRequest(http.MethodPost, "/", nil)
+		req.Header.Set("Traceparent", parent)
+		tracer.Requests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { ctx = r.Context() })).ServeHTTP(httptest.NewRecorder(), req)
+		return ctx
+	}
+	w := newTracedWorld(t, tracer)
+	const other = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+	w.takeFrame(frame(
+		transport.Received{Value: []byte(event("1", "a", "1")), Context: requested(sampled)},
+		transport.Received{Value: []byte(event("2", "b", "1")), Context: requested(unsampled)},
+		transport.Received{Value: []byte(event("3", "c", "1"))},
+		transport.Received{Value: []byte(event("4", "d", "1")), Context: requested(other)},
+	))
+	require.Len(t, w.traces, 4)
+	require.Contains(t, w.traces[0], sampled[:35])
+	require.Empty(t, w.traces[1])
+	require.Empty(t, w.traces[2])
+	require.Contains(t, w.traces[3], other[:35])
 }

@@ -5,8 +5,6 @@ import (
 	"math/rand/v2"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/dam"
@@ -104,8 +102,8 @@ func topic(seed uint64, length int) ([][]input, error) {
 	return log, nil
 }
 
-// encode makes the message of a record, without its position.
-func encode(in input) (*message.Message, error) {
+// encode makes the record of an input, where it stands in its partition.
+func encode(in input) (transport.Received, error) {
 	r := inbox.Record{Entity: in.Entity}
 	switch in.Kind {
 	case event:
@@ -118,20 +116,23 @@ func encode(in input) (*message.Message, error) {
 	}
 	key, head, value, err := inbox.Encode(r)
 	if err != nil {
-		return nil, err
+		return transport.Received{}, err
 	}
-	msg := message.NewMessage(in.Version.String(), value)
-	msg.Metadata.Set(transport.KeyMetadata, string(key))
-	msg.Metadata.Set(inbox.Header, string(head))
-	return msg, nil
+	offset := in.Version.Offset()
+	return transport.Received{
+		Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
+		Offset: offset, Time: time.UnixMilli(offset).UTC(),
+	}, nil
 }
 
-// position is where a record stands in its partition, read by a claim that
-// started at another offset.
-func position(in input, partition int32, claim uint64, start int64) transport.Position {
-	offset := in.Version.Offset()
-	return transport.Position{
-		Topic: topicID, TopicID: topicID, Partition: partition, Offset: offset, Time: time.UnixMilli(offset).UTC(),
-		Claim: claim, Seq: uint64(offset - start),
+// frameOf makes the frame of inputs that follow one another in a partition.
+func frameOf(ins []input, partition int32, assignment uint64) (*transport.Frame, error) {
+	records := make([]transport.Received, len(ins))
+	for i, in := range ins {
+		var err error
+		if records[i], err = encode(in); err != nil {
+			return nil, err
+		}
 	}
+	return transport.NewFrame(topicID, topicID, partition, assignment, records), nil
 }

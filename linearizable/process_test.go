@@ -73,7 +73,6 @@ type process struct {
 	log    func(entry) // any goroutine
 	gather func()      // returns when the processes begin
 	calls  atomic.Int64
-	claim  atomic.Uint64
 	// writing has room for Writers, per entity.
 	writing [entities]chan struct{}
 
@@ -122,8 +121,8 @@ func (p *process) run(ctx context.Context) error {
 	}
 	decider, err := dam.New(dam.Options{
 		Store: watched{p.store, p}, Plan: plan, Inbox: store.Inbox{Generation: generation, Topic: topicID, TopicID: topicID, Partitions: partitions},
-		NewProducer: func() (dam.Producer, error) { return producer{p}, nil },
-		MaxEvents:   4, Hesitation: time.Duration(3+2*p.Process) * time.Millisecond,
+		NewProducer: func() (dam.Producer, error) { return producer{p}, nil }, ChangesPartitions: partitions,
+		MaxEvents: 4, Hesitation: time.Duration(3+2*p.Process) * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: dam.NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {
@@ -171,8 +170,9 @@ func (p *process) random(n int) *rand.Rand {
 	return rand.New(rand.NewPCG(p.Seed, uint64(p.Process)<<32|uint64(n)))
 }
 
-// window is how many records of a partition are under way at a time.
-const window = 6
+// frameRecords is the most records in a frame: more than one decision takes of
+// several frames.
+const frameRecords = 6
 
 // feed hands a partition's records to the decider as a subscription does,
 // which is revoked and assigned again now and then, until all are decided.
@@ -194,55 +194,50 @@ func (p *process) feed(ctx context.Context, d *dam.Decider, partition int32, rec
 		if n := 5 + random.IntN(30); n < len(rest) {
 			rest, whole = rest[:n], false
 		}
-		if err := p.subscription(ctx, d, partition, start, rest, whole); err != nil {
+		if err := p.subscription(ctx, d, partition, rest, whole, random); err != nil {
 			return err
 		}
 	}
 }
 
-// subscription hands in records. Unless whole it ends by a revocation while
-// the last ones are under way, whose outcome it does not know then.
-func (p *process) subscription(ctx context.Context, d *dam.Decider, partition int32, start int64, records []input, whole bool) error {
+// subscription hands records in as frames, one after the other. Unless whole it
+// ends by a revocation while the last frame is under way, whose outcome it does
+// not know then.
+func (p *process) subscription(ctx context.Context, d *dam.Decider, partition int32, records []input, whole bool, random *rand.Rand) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	claim := p.claim.Add(1)
-	var revoked atomic.Bool
-	var handlers sync.WaitGroup
-	errs := make(chan error, len(records))
-	room := make(chan struct{}, window)
-	for _, in := range records {
-		msg, err := encode(in)
+	assignment := transport.NextAssignment()
+	for len(records) > 0 {
+		n := min(len(records), 1+random.IntN(frameRecords))
+		frame, err := frameOf(records[:n], partition, assignment)
 		if err != nil {
 			return err
 		}
-		msg.SetContext(transport.WithPosition(ctx, position(in, partition, claim, start)))
-		room <- struct{}{}
-		handlers.Go(func() {
-			defer func() { <-room }()
-			e := entry{Kind: handed, Partition: partition, Offset: in.Version.Offset(), Tick: p.now()}
-			p.log(e)
-			err := d.Handle(msg)
-			e.Kind, e.Tick = decided, p.now()
-			switch {
-			case revoked.Load(): // what Handle says is of no account any more
-			case err != nil:
-				errs <- fmt.Errorf("record %d of partition %d: %w", e.Offset, partition, err)
-			default:
-				p.log(e)
-				p.learned(partition, e.Offset+1)
-			}
-		})
+		records = records[n:]
+		for _, r := range frame.Records {
+			p.log(entry{Kind: handed, Partition: partition, Offset: r.Offset, Tick: p.now()})
+		}
+		answer := make(chan error, 1)
+		go func() { answer <- d.Handle(transport.NewMessage(ctx, frame)) }()
+		if len(records) == 0 && !whole {
+			d.Revoked(topicID, []int32{partition})
+			cancel()
+			// It must not be there any more when the next assignment begins; what
+			// it answers is of no account.
+			<-answer
+			return nil
+		}
+		if err := <-answer; err != nil {
+			return fmt.Errorf("records %d to %d of partition %d: %w", frame.First(), frame.Last(), partition, err)
+		}
+		tick := p.now()
+		for _, r := range frame.Records {
+			p.log(entry{Kind: decided, Partition: partition, Offset: r.Offset, Tick: tick})
+		}
+		p.learned(partition, frame.Last()+1)
 	}
-	if whole {
-		handlers.Wait()
-	}
-	revoked.Store(true)
 	d.Revoked(topicID, []int32{partition})
-	cancel()
-	// None of its records may be left when the next claim begins.
-	handlers.Wait()
-	close(errs)
-	return <-errs
+	return nil
 }
 
 // producer publishes into the log.
@@ -250,12 +245,13 @@ type producer struct{ p *process }
 
 func (o producer) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
 	for _, r := range records {
-		c, _, err := change.Decode(r.Value)
-		if err != nil {
-			done(err)
-			return
+		for c, err := range change.DecodeAll(r.Value) {
+			if err != nil {
+				done(err)
+				return
+			}
+			o.p.log(entry{Kind: sent, Entity: c.Entity, Version: c.Version, Content: c.Content})
 		}
-		o.p.log(entry{Kind: sent, Entity: c.Entity, Version: c.Version, Content: c.Content})
 	}
 	done(nil)
 }

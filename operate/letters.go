@@ -195,7 +195,7 @@ func (e *Env) again(ctx context.Context, id int64, operation, reason string) (in
 		if err != nil {
 			return inbox.Record{}, "", err
 		}
-		record, still := shape.Again(l)
+		record, still := shape.Redelivered(l)
 		if still != nil {
 			return inbox.Record{}, AsEvent, impossible("%s: %s", still.Code, still.Reason)
 		}

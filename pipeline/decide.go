@@ -84,8 +84,9 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	defer limit.giveUp()
 	decider, err := dam.New(dam.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
-		NewProducer: func() (dam.Producer, error) { return p.newProducer() },
-		Lanes:       p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
+		NewProducer:       func() (dam.Producer, error) { return p.newProducer() },
+		ChangesPartitions: int32(p.cfg.Kafka.Changes.Partitions),
+		Lanes:             p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      limit.ctx,
 		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise, Tracer: p.tracer,
@@ -97,9 +98,8 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	stopDecider := loop(func(ctx context.Context) { halted <- decider.Run(ctx) })
 	defer stopDecider()
 	topic := p.cfg.Kafka.Inbox.Topic
-	window := p.groupWindow(p.cfg.Decide.BatchEvents*p.cfg.Decide.Lanes, p.cfg.Kafka.Inbox.Partitions)
-	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", window, topic)
-	gc.Claims, gc.OnBehind = decider, p.storeBehind
+	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", min(p.cfg.Kafka.Window, p.cfg.Decide.BatchEvents), topic)
+	gc.Listener, gc.OnRewind = decider, p.storeBehind
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		return err

@@ -20,10 +20,9 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 		topics[i] = s.Topic
 	}
 	limit := p.newLimit(p.end.deliver.ctx, "deliver")
-	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", p.cfg.Kafka.Window, topics...)
-	gc.Windows = p.deliverWindows()
+	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", deliverFrame, topics...)
 	repairs := newRepairs(p)
-	gc.OnReset, gc.Whole = repairs.gone, true
+	gc.OnRecordsLost, gc.ReportMissedHistory = repairs.gone, true
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		limit.giveUp()
@@ -98,24 +97,9 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	}}, nil
 }
 
-// deliverWindows is how many changes of each topic are in flight per
-// partition: what two batches of its sink take.
-func (p *Pipeline) deliverWindows() map[string]int {
-	windows := map[string]int{}
-	for _, s := range p.services() {
-		if c := s.Delivery.ClickHouse; c != nil {
-			// It wants few large inserts, whatever the window for the others.
-			windows[s.Topic] = max(minWindow, 2*c.MaxBatch/p.cfg.Kafka.Changes.Partitions)
-			continue
-		}
-		windows[s.Topic] = p.groupWindow(deliverBatch, p.cfg.Kafka.Changes.Partitions)
-	}
-	return windows
-}
-
-// deliverBatch is the batch that is worth waiting for at sinks other than
-// ClickHouse: beyond some hundreds of changes a batch costs the same per change.
-const deliverBatch = 500
+// deliverFrame is how many records of a changes topic make a frame. Each holds
+// the changes of one decision.
+const deliverFrame = 32
 
 // control appends a control record to the inbox.
 func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {

@@ -98,7 +98,7 @@ func (r *repairs) close() {
 	r.running.Wait()
 }
 
-// gone is an OnReset.
+// gone is an OnRecordsLost.
 func (r *repairs) gone(topic string, partition int32, wanted, got int64) {
 	r.p.recordsGone(topic, partition, wanted, got)
 	r.mu.Lock()
@@ -138,8 +138,8 @@ var errGap = errors.New("a gap before this change is not repaired yet")
 // repaired. The error of one that does not get there is errGap: it comes again.
 func (r *repairs) behind(handle message.NoPublishHandlerFunc) message.NoPublishHandlerFunc {
 	return func(msg *message.Message) error {
-		if at, ok := transport.PositionOf(msg.Context()); ok {
-			for _, g := range r.before(at) {
+		if f, ok := transport.FrameOf(msg); ok {
+			for _, g := range r.before(f) {
 				select {
 				case <-g.repaired:
 				case <-msg.Context().Done():
@@ -153,12 +153,12 @@ func (r *repairs) behind(handle message.NoPublishHandlerFunc) message.NoPublishH
 	}
 }
 
-// before gives the gaps that are in front of a position.
-func (r *repairs) before(at transport.Position) (found []*gap) {
+// before returns the gaps that are in front of a record of f.
+func (r *repairs) before(f *transport.Frame) (found []*gap) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for g := range r.gaps {
-		if g.topic == at.Topic && g.partition == at.Partition && g.from <= at.Offset {
+		if g.topic == f.Topic && g.partition == f.Partition && g.from <= f.Last() {
 			found = append(found, g)
 		}
 	}
@@ -236,7 +236,7 @@ func (r *repairs) undelivered(g *gap, service int32) (map[string]change.Version,
 		after = page[len(page)-1].ID
 		var keys []store.Key
 		for _, e := range page {
-			if transport.PartitionOf([]byte(e.ID), int32(r.p.cfg.Kafka.Changes.Partitions)) == g.partition {
+			if r.p.changesPartition(e.ID) == g.partition {
 				keys = append(keys, store.Key{Service: service, Entity: e.ID})
 			}
 		}
@@ -294,9 +294,17 @@ func (r *repairs) leaveOutPresent(g *gap, from int64, waiting map[string]change.
 		return end, nil
 	}
 	return end, r.p.admin.Scan(r.ctx, g.topic, map[int32]int64{g.partition: from}, map[int32]int64{g.partition: end}, func(s transport.Scanned) error {
-		if c, _, err := change.Decode(s.Value); err == nil && waiting[c.Entity] == c.Version {
-			delete(waiting, c.Entity)
+		for c, err := range change.DecodeAll(s.Value) {
+			if err == nil && waiting[c.Entity] == c.Version {
+				delete(waiting, c.Entity)
+			}
 		}
 		return nil
 	})
+}
+
+// changesPartition is the partition of every changes topic that an entity's
+// changes are in.
+func (p *Pipeline) changesPartition(entity string) int32 {
+	return transport.PartitionOf([]byte(entity), int32(p.cfg.Kafka.Inbox.Partitions)) % int32(p.cfg.Kafka.Changes.Partitions)
 }

@@ -15,25 +15,27 @@ func TestNothingOvertakesARepair(t *testing.T) {
 	r := newRepairs(nil)
 	handled := make(chan int64, 1)
 	handle := r.behind(func(msg *message.Message) error {
-		at, _ := transport.PositionOf(msg.Context())
-		handled <- at.Offset
+		f, _ := transport.FrameOf(msg)
+		handled <- f.Last()
 		return nil
 	})
-	of := func(ctx context.Context, topic string, partition int32, offset int64) *message.Message {
-		m := message.NewMessage("", nil)
-		m.SetContext(transport.WithPosition(ctx, transport.Position{Topic: topic, Partition: partition, Offset: offset}))
-		return m
+	of := func(ctx context.Context, topic string, partition int32, offsets ...int64) *message.Message {
+		records := make([]transport.Received, len(offsets))
+		for i, offset := range offsets {
+			records[i].Offset = offset
+		}
+		return transport.NewMessage(ctx, transport.NewFrame(topic, "", partition, 1, records))
 	}
 	g := &gap{"changes", 2, 10, make(chan struct{})}
 	r.gaps[g] = struct{}{}
 	for _, m := range []*message.Message{
-		of(t.Context(), "changes", 2, 9), of(t.Context(), "changes", 1, 10), of(t.Context(), "others", 2, 10),
+		of(t.Context(), "changes", 2, 8, 9), of(t.Context(), "changes", 1, 10), of(t.Context(), "others", 2, 10),
 	} {
 		require.NoError(t, handle(m))
 		<-handled
 	}
 	held := make(chan error, 1)
-	go func() { held <- handle(of(t.Context(), "changes", 2, 10)) }()
+	go func() { held <- handle(of(t.Context(), "changes", 2, 9, 10)) }()
 	lost, lose := context.WithCancel(t.Context())
 	lose()
 	require.ErrorIs(t, handle(of(lost, "changes", 2, 11)), errGap, "the partition went to another process")

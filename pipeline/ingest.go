@@ -39,8 +39,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 		if err != nil {
 			return fail(fmt.Errorf("source %s: %w", c.Name, err))
 		}
-		stopStage := loop(func(ctx context.Context) { _ = stage.Run(ctx) })
-		stops = append(stops, func() { stopStage(); closeSource() })
+		stops = append(stops, closeSource)
 		routes = append(routes, route{name: "ingest." + c.Name, topic: topic, subscriber: subscriber, handle: stage.Handle})
 		p.parts.mu.Lock()
 		p.parts.ingests = append(p.parts.ingests, s)
@@ -86,7 +85,7 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 	}
 	if c.Kafka.Window == 1 {
 		// One message in flight per partition is what watermill-kafka does.
-		sub, err := edge.NewSubscriber(k, edge.SubscriberConfig{Group: c.Kafka.Group, SessionTimeout: p.cfg.Kafka.SessionTimeout.D(), OnReset: p.recordsGone, Limit: p.end.ingest.ctx})
+		sub, err := edge.NewSubscriber(k, edge.SubscriberConfig{Group: c.Kafka.Group, SessionTimeout: p.cfg.Kafka.SessionTimeout.D(), OnRecordsLost: p.recordsGone, Limit: p.end.ingest.ctx})
 		if err != nil {
 			return "", nil, nil, err
 		}

@@ -243,9 +243,9 @@ func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
 }
 
 // maxRecord is the largest record of the internal topics, in bytes: the
-// largest event or change, and what goes with it.
+// largest event, change or pack of changes, and what goes with it.
 func (p *Pipeline) maxRecord() int {
-	n := int(p.cfg.Limits.Change)
+	n := max(dam.MaxPack, int(p.cfg.Limits.Change))
 	for i := range p.cfg.Sources {
 		n = max(n, int(p.cfg.Sources[i].MaxEvent))
 	}
@@ -253,11 +253,8 @@ func (p *Pipeline) maxRecord() int {
 }
 
 func (p *Pipeline) newProducer() (*transport.Producer, error) {
-	// Adding partitions to an internal topic must not move entities.
+	// Adding partitions to the inbox must not move entities.
 	fixed := map[string]int{p.cfg.Kafka.Inbox.Topic: p.cfg.Kafka.Inbox.Partitions}
-	for _, s := range p.services() {
-		fixed[s.Topic] = p.cfg.Kafka.Changes.Partitions
-	}
 	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord(), Partitions: fixed})
 }
 
@@ -378,8 +375,10 @@ func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			for _, r := range last {
-				if c, _, err := change.Decode(r.Value); err == nil {
-					newest = max(newest, c.Version.Generation())
+				for c, err := range change.DecodeAll(r.Value) {
+					if err == nil {
+						newest = max(newest, c.Version.Generation())
+					}
 				}
 			}
 			return nil

@@ -61,15 +61,6 @@ func TestCheckAsksTheSinks(t *testing.T) {
 	require.NotZero(t, faults.List[0].Line)
 }
 
-func TestWindowsFollowTheBatches(t *testing.T) {
-	c := loadExample(t, "production")
-	p := &Pipeline{cfg: c}
-	c.Kafka.Window = 1000
-	require.Equal(t, 500, p.groupWindow(2000, 8), "two batches over the partitions")
-	require.Equal(t, minWindow, p.groupWindow(10, 8))
-	require.Equal(t, 1000, p.groupWindow(100_000, 1), "never above what is configured")
-}
-
 func TestSummaryReadsTheCounters(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	ingest.NewMetrics(reg)

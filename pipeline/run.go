@@ -243,25 +243,15 @@ func (p *Pipeline) closeTimeout() time.Duration {
 	return max(time.Second, p.cfg.Shutdown.Timeout.D()/6)
 }
 
-// groupWindow is how many messages per partition are worth having in flight
-// when work is done in batches of that many: two batches, spread over the
-// partitions, within the configured window. Each message in flight is a
-// goroutine that waits for its batch.
-func (p *Pipeline) groupWindow(batch, partitions int) int {
-	return min(p.cfg.Kafka.Window, max(minWindow, 2*batch/max(1, partitions)))
-}
-
-const minWindow = 128
-
 // groupConfig is what all consumer groups of the process have in common; limit
-// is that of the stage.
-func (p *Pipeline) groupConfig(limit context.Context, id string, window int, topics ...string) transport.GroupConfig {
+// is that of the stage, records the most of one frame.
+func (p *Pipeline) groupConfig(limit context.Context, id string, records int, topics ...string) transport.GroupConfig {
 	session := p.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
-		ID: id, Topics: topics, Window: window, WindowBytes: max(8<<20, 2*int64(p.maxRecord())),
+		ID: id, Topics: topics, FrameRecords: records,
 		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
 		CloseTimeout: p.closeTimeout(), Limit: limit,
-		OnReset: p.recordsGone,
+		OnRecordsLost: p.recordsGone,
 	}
 }
 

@@ -30,34 +30,33 @@ type share struct {
 	part      int
 	owner     *member
 	turn      int // counts changes of owner
-	claim     *claim
+	current   *assignment
 	committed int64
+	handed    map[int64]int64 // frames that were handed out: the last offset behind each first
 }
 
 type member struct {
-	g      *group
-	p      *process
-	claims transport.Claims
-	handle map[string]func(*message.Message) error
-	window int
-	failed chan error        // capacity 1
-	gone   bool              // guarded by the group's lock
-	held   map[*share]*claim // guarded by the group's lock
+	g        *group
+	p        *process
+	listener transport.PartitionListener
+	handle   map[string]func(*message.Message) error
+	failed   chan error             // capacity 1
+	gone     bool                   // guarded by the group's lock
+	held     map[*share]*assignment // guarded by the group's lock
 }
 
 func newGroup(w *world, name string, topics []*topic) *group {
 	g := &group{w: w, name: name, dice: w.dice("group " + name)}
 	for _, t := range topics {
 		for p := range t.parts {
-			g.shares = append(g.shares, &share{t: t, part: p})
+			g.shares = append(g.shares, &share{t: t, part: p, handed: map[int64]int64{}})
 		}
 	}
 	return g
 }
 
-func (g *group) join(p *process, claims transport.Claims, handle map[string]func(*message.Message) error) *member {
-	m := &member{g: g, p: p, claims: claims, handle: handle, window: g.w.setup.window, failed: make(chan error, 1),
-		held: map[*share]*claim{}}
+func (g *group) join(p *process, listener transport.PartitionListener, handle map[string]func(*message.Message) error) *member {
+	m := &member{g: g, p: p, listener: listener, handle: handle, failed: make(chan error, 1), held: map[*share]*assignment{}}
 	g.mu.Lock()
 	g.members = append(g.members, m)
 	g.mu.Unlock()
@@ -142,7 +141,7 @@ func (g *group) assign(calm bool, stirred int) {
 // wait for a zombie, which learns of it only after delay.
 func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 	g.mu.Lock()
-	old, late := s.claim, s.turn != turn
+	old, late := s.current, s.turn != turn
 	g.mu.Unlock()
 	if late {
 		return
@@ -166,16 +165,16 @@ func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 	if s.turn != turn || m == nil || m.gone || m.p.dead.Load() {
 		return
 	}
-	c := &claim{m: m, s: s, turn: turn, start: s.committed, done: make(chan struct{}), acked: map[int64]bool{}, quiet: make(chan struct{}, 1)}
-	c.name = fmt.Sprintf("%s %s/%d %d", m.p.name, s.t.name, s.part, turn)
-	c.ctx, c.cancel = context.WithCancel(m.p.ctx)
-	c.handing, c.stop = context.WithCancel(c.ctx)
+	a := &assignment{m: m, s: s, turn: turn, start: s.committed, done: make(chan struct{}), answered: make(chan struct{}, 1),
+		dice: g.w.dice(fmt.Sprintf("%s %s/%d %d", m.p.name, s.t.name, s.part, turn))}
+	a.ctx, a.cancel = context.WithCancel(m.p.ctx)
+	a.handing, a.stop = context.WithCancel(a.ctx)
 	prev := m.held[s]
-	m.held[s], s.claim = c, c
+	m.held[s], s.current = a, a
 	if g.w.traced {
 		g.w.note("%s gets %s/%d, turn %d", m.p.name, s.t.name, s.part, turn)
 	}
-	g.w.spawn(func() { c.run(prev) })
+	g.w.spawn(func() { a.run(prev) })
 }
 
 // leave ends a member: nothing more is handed out, what is in flight has grace
@@ -184,25 +183,25 @@ func (m *member) leave(grace time.Duration) {
 	g := m.g
 	g.mu.Lock()
 	m.gone = true
-	var held []*claim
+	var held []*assignment
 	for _, s := range g.shares {
-		if c := m.held[s]; c != nil {
-			held = append(held, c)
+		if a := m.held[s]; a != nil {
+			held = append(held, a)
 		}
 	}
 	g.mu.Unlock()
-	for _, c := range held {
-		c.stop()
+	for _, a := range held {
+		a.stop()
 	}
 	if grace > 0 {
 		ctx, cancel := context.WithTimeout(m.p.ctx, grace)
-		for _, c := range held {
-			c.drained(ctx)
+		for _, a := range held {
+			a.drained(ctx)
 		}
 		cancel()
 	}
-	for _, c := range held {
-		c.release()
+	for _, a := range held {
+		a.release()
 	}
 	if !m.p.dead.Load() { // of a dead one the coordinator learns later
 		g.evict(m)
@@ -215,214 +214,228 @@ func (g *group) behind() string {
 	defer g.mu.Unlock()
 	for _, s := range g.shares {
 		end := s.t.end(s.part)
-		c := s.claim
+		a := s.current
 		switch {
 		case end == 0:
-		case c == nil || c.turn != s.turn || c.ctx.Err() != nil:
+		case a == nil || a.turn != s.turn || a.ctx.Err() != nil:
 			return fmt.Sprintf("%s/%d has no owner (turn %d)", s.t.name, s.part, s.turn)
-		case c.position() < end:
-			return fmt.Sprintf("%s/%d is at %d of %d", s.t.name, s.part, c.position(), end)
+		case a.position() < end:
+			return fmt.Sprintf("%s/%d is at %d of %d", s.t.name, s.part, a.position(), end)
 		}
 	}
 	return ""
 }
 
-// claim is one assignment of one partition: what the transport's claim and run are.
-type claim struct {
-	name  string
+// assignment is one assignment of one partition: what the transport's assignment
+// and dispatcher are. It hands out one frame at a time, of the records that are
+// there; the next one follows the acknowledgement of the one before.
+type assignment struct {
 	m     *member
 	s     *share
 	turn  int
 	start int64 // committed offset at the assignment
+	dice  *dice // of run
 
-	ctx     context.Context // of the messages
-	cancel  context.CancelFunc
-	handing context.Context // nothing is handed out after it
-	stop    context.CancelFunc
-	done    chan struct{} // closed when the partition was given back
-	quiet   chan struct{} // capacity 1: something was acknowledged
+	ctx      context.Context // of the messages
+	cancel   context.CancelFunc
+	handing  context.Context // nothing is handed out after it
+	stop     context.CancelFunc
+	done     chan struct{} // closed when the partition was given back
+	answered chan struct{} // capacity 1: a frame is not in flight any more
 
 	mu     sync.Mutex
-	acked  map[int64]bool
 	next   int64 // first offset not acknowledged
-	flying int
-	over   bool // acknowledgements count for nothing
-	ready  bool // the start is known
+	flying bool  // a frame is in flight
+	ready  bool  // the start is known
 }
 
-func (c *claim) release() {
-	c.cancel()
-	<-c.done
+func (a *assignment) release() {
+	a.cancel()
+	<-a.done
 }
 
-func (c *claim) position() int64 {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.ready {
+func (a *assignment) position() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if !a.ready {
 		return -1
 	}
-	return c.next
+	return a.next
 }
 
 // drained waits until nothing is in flight.
-func (c *claim) drained(ctx context.Context) {
+func (a *assignment) drained(ctx context.Context) {
 	for {
-		c.mu.Lock()
-		n := c.flying
-		c.mu.Unlock()
-		if n == 0 {
+		a.mu.Lock()
+		flying := a.flying
+		a.mu.Unlock()
+		if !flying {
 			return
 		}
 		select {
-		case <-c.quiet:
+		case <-a.answered:
 		case <-ctx.Done():
 			return
 		}
 	}
 }
 
-func (c *claim) run(prev *claim) {
-	defer close(c.done)
+func (a *assignment) fly(flying bool) {
+	a.mu.Lock()
+	a.flying = flying
+	a.mu.Unlock()
+	if !flying {
+		select {
+		case a.answered <- struct{}{}:
+		default:
+		}
+	}
+}
+
+func (a *assignment) run(prev *assignment) {
+	defer close(a.done)
 	if prev != nil {
 		prev.cancel()
 		<-prev.done
 	}
-	t, part := c.s.t, int32(c.s.part)
-	start := c.start
-	if c.m.claims != nil {
-		starts, err := c.m.claims.Assigned(c.ctx, t.name, []int32{part})
+	t, part := a.s.t, int32(a.s.part)
+	start := a.start
+	if a.m.listener != nil {
+		starts, err := a.m.listener.Assigned(a.ctx, t.name, []int32{part})
 		if err != nil {
-			if c.ctx.Err() == nil {
+			if a.ctx.Err() == nil {
 				select {
-				case c.m.failed <- err:
+				case a.m.failed <- err:
 				default:
 				}
 			}
 			return
 		}
-		defer c.m.claims.Revoked(t.name, []int32{part})
+		defer a.m.listener.Revoked(t.name, []int32{part})
 		start = starts[part]
 	}
-	defer c.commit()
-	number, known := transport.NextClaim(), t.end(c.s.part)
-	c.mu.Lock()
-	c.next, c.ready = start, true
-	c.mu.Unlock()
-	w := c.m.g.w
-	window, dice := make(chan struct{}, c.m.window), w.dice(c.name)
-	for offset, seq := start, uint64(0); ; offset, seq = offset+1, seq+1 {
-		e, ok := c.await(offset)
-		if !ok {
+	defer a.commit()
+	number, known := transport.NextAssignment(), t.end(a.s.part)
+	a.mu.Lock()
+	a.next, a.ready = start, true
+	a.mu.Unlock()
+	w := a.m.g.w
+	for next := start; a.await(next) && w.sleep(a.handing, a.dice.upTo(4*time.Millisecond)) == nil; {
+		var records []transport.Received
+		for _, e := range t.from(a.s.part, next, 1+a.dice.n(w.setup.frame)) {
+			records = append(records, transport.Received{Key: e.Key, Value: e.Value, Headers: e.Headers, Offset: next, Time: e.at, Redelivered: next < known})
+			next++
+		}
+		a.fly(true)
+		acknowledged := a.follow(number, records)
+		a.fly(false)
+		if !acknowledged {
 			break
 		}
-		select {
-		case window <- struct{}{}:
-		case <-c.handing.Done():
-		}
-		if w.sleep(c.handing, dice.upTo(4*time.Millisecond)) != nil {
-			break
-		}
-		c.mu.Lock()
-		c.flying++
-		c.mu.Unlock()
-		p := transport.Position{Topic: t.name, TopicID: t.id, Partition: part, Offset: offset, Time: e.at,
-			Claim: number, Seq: seq, Again: offset < known}
-		w.spawn(func() {
-			c.follow(e, p)
-			<-window
-		})
 	}
-	<-c.ctx.Done()
-	c.mu.Lock()
-	c.over = true
-	c.mu.Unlock()
+	<-a.ctx.Done() // acknowledgements count for nothing after that
 }
 
-// await gives the next record.
-func (c *claim) await(offset int64) (entry, bool) {
+// await waits for the record at an offset; false when nothing is handed out any more.
+func (a *assignment) await(offset int64) bool {
 	for {
-		e, ok, more := c.s.t.at(c.s.part, offset)
-		if ok {
-			return e, c.handing.Err() == nil
+		there, more := a.s.t.has(a.s.part, offset)
+		if there {
+			return a.handing.Err() == nil
 		}
 		select {
 		case <-more:
-		case <-c.handing.Done():
-			return entry{}, false
+		case <-a.handing.Done():
+			return false
 		}
 	}
 }
 
-// follow hands a message out until it is acknowledged.
-func (c *claim) follow(e entry, p transport.Position) {
-	handle := c.m.handle[p.Topic]
+// follow hands a frame out until it is acknowledged, and reports whether it was.
+func (a *assignment) follow(number uint64, records []transport.Received) bool {
+	t, w := a.s.t, a.m.g.w
 	for n := 0; ; n++ {
-		ctx, cancel := context.WithCancel(transport.WithPosition(c.ctx, p))
-		msg := message.NewMessageWithContext(ctx, transport.MessageID(p.TopicID, p.Partition, p.Offset), e.Value)
-		msg.Metadata.Set(transport.KeyMetadata, string(e.Key))
-		if e.Value == nil {
-			msg.Metadata.Set(transport.NullMetadata, "1")
+		frame := transport.NewFrame(t.name, t.id, int32(a.s.part), number, records)
+		a.handsOut(frame, n)
+		if w.rules.AckFirst {
+			a.acknowledge(frame.Last() + 1)
 		}
-		for _, h := range e.Headers {
-			msg.Metadata.Set(h.Key, string(h.Value))
-		}
-		var err error
-		if c.m.g.w.rules.AckFirst {
-			c.acknowledge(p.Offset)
-		}
-		err = handle(msg)
-		cancel()
-		if err == nil || c.ctx.Err() != nil {
-			c.mu.Lock()
-			c.flying--
-			c.mu.Unlock()
-			if err == nil {
-				c.acknowledge(p.Offset)
+		if a.hand(frame) {
+			if !w.fault(a.dice, "acknowledgement lost", 0.5) {
+				a.acknowledge(frame.Last() + 1)
+				return true
 			}
-			select {
-			case c.quiet <- struct{}{}:
-			default:
-			}
-			return
 		}
-		p.Again = true
-		_ = c.m.g.w.sleep(c.ctx, time.Duration(1<<min(n, 6))*5*time.Millisecond+c.dice(p.Offset, n).upTo(time.Millisecond))
+		if a.handing.Err() != nil ||
+			w.sleep(a.handing, time.Duration(1<<min(n, 6))*5*time.Millisecond+a.dice.upTo(time.Millisecond)) != nil {
+			return false
+		}
+		// What was handed out is not changed any more.
+		records = slices.Clone(records)
+		for i := range records {
+			records[i].Redelivered = true
+		}
 	}
 }
 
-func (c *claim) acknowledge(offset int64) {
-	c.mu.Lock()
-	if c.over {
-		c.mu.Unlock()
-		return
+// hand hands a frame to its handler and reports whether that acknowledged it. At
+// the end of the assignment nobody waits for the handler, which may go on.
+func (a *assignment) hand(frame *transport.Frame) bool {
+	ctx, cancel := context.WithCancel(a.ctx)
+	defer cancel()
+	msg, handle := transport.NewMessage(ctx, frame), a.m.handle[frame.Topic]
+	result := make(chan error, 1)
+	a.m.g.w.spawn(func() { result <- handle(msg) })
+	select {
+	case err := <-result:
+		return err == nil
+	case <-a.ctx.Done():
 	}
-	c.acked[offset] = true
-	for c.acked[c.next] {
-		delete(c.acked, c.next)
-		c.next++
-	}
-	c.mu.Unlock()
-	if d := c.dice(offset, -1); d.chance(0.4) {
-		// A little later, when whatever was acknowledged at the same instant counts.
-		wait := d.upTo(30 * time.Millisecond)
-		time.AfterFunc(wait, c.commit)
+	select {
+	case err := <-result:
+		return err == nil
+	default:
+		return false
 	}
 }
 
-// dice are for one message: many are in work at the same time.
-func (c *claim) dice(offset int64, n int) *dice {
-	return c.m.g.w.dice(c.name, offset, int64(n))
+// handsOut notes a frame, and whether its records were handed out before between
+// other borders.
+func (a *assignment) handsOut(frame *transport.Frame, n int) {
+	w, first, last := a.m.g.w, frame.First(), frame.Last()
+	if w.traced {
+		w.note("%s gets %s/%d from %d to %d, attempt %d", a.m.p.name, frame.Topic, frame.Partition, first, last, n+1)
+	}
+	a.m.g.mu.Lock()
+	defer a.m.g.mu.Unlock()
+	for f, l := range a.s.handed {
+		if f <= last && l >= first && (f != first || l != last) {
+			w.count("other borders")
+			break
+		}
+	}
+	a.s.handed[first] = last
+}
+
+// acknowledge moves the position, and mostly commits it at some later time.
+func (a *assignment) acknowledge(next int64) {
+	a.mu.Lock()
+	a.next = next
+	a.mu.Unlock()
+	if a.dice.chance(0.4) {
+		time.AfterFunc(a.dice.upTo(30*time.Millisecond), a.commit)
+	}
 }
 
 // commit tells the coordinator, which listens to the owner only.
-func (c *claim) commit() {
-	c.mu.Lock()
-	next := c.next
-	c.mu.Unlock()
-	g := c.m.g
+func (a *assignment) commit() {
+	a.mu.Lock()
+	next := a.next
+	a.mu.Unlock()
+	g := a.m.g
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if c.s.claim == c && !c.m.p.dead.Load() && next > c.s.committed {
-		c.s.committed = next
+	if a.s.current == a && !a.m.p.dead.Load() && next > a.s.committed {
+		a.s.committed = next
 	}
 }

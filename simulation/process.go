@@ -64,8 +64,8 @@ func (p *process) loop(f func(context.Context)) (stop func()) {
 	return func() { cancel(); <-done }
 }
 
-func (p *process) join(g *group, claims transport.Claims, handle map[string]func(*message.Message) error) *member {
-	m := g.join(p, claims, handle)
+func (p *process) join(g *group, listener transport.PartitionListener, handle map[string]func(*message.Message) error) *member {
+	m := g.join(p, listener, handle)
 	p.mu.Lock()
 	p.members = append(p.members, m)
 	p.mu.Unlock()
@@ -80,23 +80,16 @@ const grace = 2 * time.Second
 
 func (p *process) ingest() {
 	handle := map[string]func(*message.Message) error{}
-	var stops []func()
 	for _, shape := range p.w.shapes {
 		d := p.w.dice(p.name + " ingest " + shape.Source)
 		stage := ingest.New(ingest.Options{
 			Shape: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
-			Letters: p.client("ingest " + shape.Source), MaxEvents: p.w.setup.maxEvents, Logger: p.w.log, Metrics: p.w.Fixture.ingest,
+			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
 		})
 		handle[shape.Source] = stage.Handle
-		stops = append(stops, p.loop(func(ctx context.Context) { _ = stage.Run(ctx) }))
 	}
 	m := p.join(p.w.ingests, nil, handle)
-	p.stops = append(p.stops, func() {
-		m.leave(grace)
-		for _, stop := range stops {
-			stop()
-		}
-	})
+	p.stops = append(p.stops, func() { m.leave(grace) })
 }
 
 // decide keeps a subscription to the inbox, as package pipeline does.
@@ -117,8 +110,8 @@ func (p *process) subscription(ctx context.Context, n int) error {
 	}
 	d, err := dam.New(dam.Options{
 		Store: db, Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
-		Inbox:      store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
-		Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.window/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
+		Inbox:             store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
+		ChangesPartitions: int32(p.w.setup.changeParts), Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.frame/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		NewProducer: func() (dam.Producer, error) {
 			lane++
 			return &producer{p: p, link: db.lanes[lane-1], dice: p.w.dice(p.name+" producer", run, int64(lane))}, nil

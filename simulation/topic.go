@@ -3,10 +3,13 @@ package simulation
 import (
 	"context"
 	"errors"
+	"fmt"
 	"hash/fnv"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -38,7 +41,10 @@ func (t *topic) partitionOf(key []byte) int {
 func (t *topic) append(r transport.Record) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := t.partitionOf(r.Key)
+	p := int(r.Partition)
+	if !r.Pinned {
+		p = t.partitionOf(r.Key)
+	}
 	t.parts[p] = append(t.parts[p], entry{r, time.Now().UTC().Truncate(time.Millisecond)})
 	if t.grown[p] != nil {
 		close(t.grown[p])
@@ -46,17 +52,26 @@ func (t *topic) append(r transport.Record) {
 	}
 }
 
-// at gives the record at an offset, or what is closed when there is more.
-func (t *topic) at(part int, offset int64) (entry, bool, <-chan struct{}) {
+// has reports whether there is a record at an offset, and gives what is closed
+// when there is more otherwise.
+func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if offset < int64(len(t.parts[part])) {
-		return t.parts[part][offset], true, nil
+		return true, nil
 	}
 	if t.grown[part] == nil {
 		t.grown[part] = make(chan struct{})
 	}
-	return entry{}, false, t.grown[part]
+	return false, t.grown[part]
+}
+
+// from gives up to n records, from an offset on.
+func (t *topic) from(part int, offset int64, n int) []entry {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	there := t.parts[part][offset:]
+	return there[:min(n, len(there))]
 }
 
 func (t *topic) end(part int) int64 {
@@ -120,7 +135,7 @@ func (p *process) request(d *dice, records []transport.Record) error {
 	for _, r := range records[:keep] {
 		p.w.topicOf(r.Topic).append(r)
 		if p.w.traced {
-			p.w.note("%s appends to %s: %s", p.name, r.Topic, r.Key)
+			p.w.note("%s appends to %s: %s", p.name, r.Topic, about(r))
 		}
 	}
 	p.w.point(p)
@@ -130,6 +145,22 @@ func (p *process) request(d *dice, records []transport.Record) error {
 		return errDead
 	}
 	return err
+}
+
+// about says what a record is about: an inbox record has a key, one of a changes
+// topic has changes.
+func about(r transport.Record) string {
+	if r.Topic == inboxTopic {
+		return string(r.Key)
+	}
+	var text []string
+	for c, err := range change.DecodeAll(r.Value) {
+		if err != nil {
+			return err.Error()
+		}
+		text = append(text, fmt.Sprint(c.Entity, " ", c.Version))
+	}
+	return strings.Join(text, ", ")
 }
 
 // landing is how often a request that was on its way when its process died

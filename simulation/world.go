@@ -219,7 +219,7 @@ type world struct {
 type setup struct {
 	variant                                                                    variant
 	processes, registryParts, inboxParts, changeParts, lanes, entities, events int
-	requests, maxEvents, maxBatch, window                                      int
+	requests, maxEvents, maxBatch, frame                                       int
 	fault                                                                      float64 // chance of a failure per call
 	crashes, disturbances                                                      int
 	gentle                                                                     bool // nothing happens to processes and deliveries: even a sink without guard must be exact
@@ -235,7 +235,7 @@ type setup struct {
 func draw(d *dice) setup {
 	s := setup{
 		processes: 2, registryParts: 1 + d.n(2), inboxParts: 1, changeParts: 1, lanes: 1,
-		maxEvents: 1 + d.n(8), maxBatch: 1 + d.n(6), window: 1 + d.n(8),
+		maxEvents: 1 + d.n(8), maxBatch: 1 + d.n(6), frame: 1 + d.n(8),
 		gentle: d.chance(0.2), refusals: d.chance(0.4), guarded: d.chance(0.5), sequences: d.chance(0.4),
 	}
 	if d.chance(0.03) {
@@ -265,7 +265,7 @@ func draw(d *dice) setup {
 			s.events += d.n(6)
 		}
 		if d.chance(0.2) {
-			s.inboxParts, s.lanes = 2, 1+d.n(2)
+			s.inboxParts, s.changeParts, s.lanes = 2, 1+d.n(2), 1+d.n(2)
 		}
 		s.fault = []float64{0.02, 0.06, 0.1, 0.15}[d.n(4)]
 		s.crashes, s.disturbances = d.n(2), 2+d.n(2)

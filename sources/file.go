@@ -15,13 +15,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
-	"golang.org/x/sync/semaphore"
 )
 
 // FileOptions of a File source.
@@ -36,23 +35,26 @@ type FileOptions struct {
 	// MaxLine is the longest line in bytes; of a longer one the first MaxLine+1
 	// bytes are handed out, which ingest refuses by its limit. Defaults to 8 MiB.
 	MaxLine int
-	// Window is how many lines are in flight. Defaults to 4000.
-	Window int
-	// WindowBytes bounds the same by size; a larger line passes alone. Defaults
-	// to 32 MiB.
-	WindowBytes int64
 	// Poll is how often a followed file is looked at. Defaults to 250ms.
 	Poll   time.Duration
 	Logger *slog.Logger
 }
 
+// What a frame of a file holds at most; a larger line passes alone.
+const (
+	frameLines = 2000
+	frameBytes = 4 << 20
+)
+
 // File reads a file with one JSON event per line and resumes where it was. The
 // file is known by its first line: one that was replaced is read from its
 // start under a new identity, and so is one that became shorter.
+//
+// A frame is what was there when the frame before was acknowledged. Two frames
+// are in memory: one in work, and the next one, which is read meanwhile.
 type File struct {
 	opt     FileOptions
 	log     *slog.Logger
-	claims  atomic.Uint64
 	drained atomic.Bool
 
 	mu     sync.Mutex
@@ -66,23 +68,17 @@ func NewFile(opt FileOptions) *File {
 	if opt.MaxLine <= 0 {
 		opt.MaxLine = 8 << 20
 	}
-	if opt.Window <= 0 {
-		opt.Window = 4000
-	}
-	if opt.WindowBytes <= 0 {
-		opt.WindowBytes = 32 << 20
-	}
 	if opt.Poll <= 0 {
 		opt.Poll = 250 * time.Millisecond
 	}
 	return &File{opt: opt, log: opt.Logger.With("source", opt.Name)}
 }
 
-// Drained tells whether a complete file was read to its end and every line
+// Drained reports whether a complete file was read to its end and every line
 // acknowledged.
 func (f *File) Drained() bool { return f.drained.Load() }
 
-// Subscribe starts reading. topic is only a name for the messages' positions.
+// Subscribe starts reading. topic is only a name for the frames.
 // The channel is closed when ctx ends or Close is called.
 func (f *File) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	f.mu.Lock()
@@ -134,8 +130,23 @@ func (f *File) follow(ctx context.Context, topic string, out chan<- *message.Mes
 	}
 }
 
-// errReplaced ends read: the file is another one, or shorter, than before.
-var errReplaced = errors.New("the file was replaced")
+// Why reading a file ends.
+var (
+	errReplaced = errors.New("the path names another file")
+	errShrunk   = errors.New("the file became shorter")
+)
+
+// chunk is what becomes one frame.
+type chunk struct {
+	records []transport.Received
+	bytes   int
+	next    int64 // offset behind its last line
+}
+
+// fits reports whether a line of that size may join the chunk.
+func (c *chunk) fits(size int) bool {
+	return len(c.records) == 0 || len(c.records) < frameLines && c.bytes+size <= frameBytes
+}
 
 // read hands out the lines of the file as it is now, and what is added, until
 // it is replaced, drained, or ctx ends.
@@ -157,47 +168,100 @@ func (f *File) read(ctx context.Context, topic string, out chan<- *message.Messa
 	if err != nil {
 		return err
 	}
-	if _, err := file.Seek(offset, io.SeekStart); err != nil {
+	chunks, dispatched := make(chan chunk), make(chan bool, 1)
+	go func() { dispatched <- f.dispatch(ctx, topic, identity, chunks, out) }()
+	// finish returns when the position is stored, and reports whether everything
+	// was acknowledged.
+	finish := sync.OnceValue(func() bool {
+		close(chunks)
+		return <-dispatched
+	})
+	defer finish()
+	c, err := f.readLines(ctx, file, offset, chunks)
+	if err != nil || ctx.Err() != nil {
 		return err
 	}
-	w := newWindow(ctx, f, identity, topic, out)
-	defer w.close()
-	reader := bufio.NewReaderSize(file, 1<<18)
-	for {
-		line, size, terminated, err := f.line(reader)
-		if err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		atEnd := errors.Is(err, io.EOF)
-		if size > 0 && (terminated || f.opt.Complete) {
-			if !blank(line) {
-				if !w.send(line, offset, offset+size) {
-					return nil
-				}
-			}
-			offset += size
-		}
-		if !atEnd {
-			continue
-		}
-		if f.opt.Complete {
-			if w.wait() {
-				f.drained.Store(true)
-			}
-			return nil
-		}
-		if !pause.For(ctx, f.opt.Poll) {
-			return nil
-		}
-		if err := f.same(file, offset); err != nil {
-			w.wait()
-			return nil
-		}
-		// A line that was torn is read again from its start.
+	if len(c.records) > 0 && !give(ctx, chunks, c) {
+		return nil
+	}
+	if finish() && f.opt.Complete {
+		f.drained.Store(true)
+	}
+	return nil
+}
+
+func give(ctx context.Context, chunks chan<- chunk, c chunk) bool {
+	select {
+	case chunks <- c:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// readLines cuts the file into chunks from offset on, and returns the last one
+// when the file is at its end and nothing more comes.
+func (f *File) readLines(ctx context.Context, file *os.File, offset int64, chunks chan<- chunk) (c chunk, err error) {
+	reader := bufio.NewReaderSize(nil, 1<<18)
+	for last := f.opt.Complete; ; {
+		// Also a line that was torn is read again from its start.
 		if _, err := file.Seek(offset, io.SeekStart); err != nil {
-			return err
+			return c, err
 		}
 		reader.Reset(file)
+		torn := false
+		for atEnd := false; !atEnd; {
+			line, size, terminated, err := f.line(reader)
+			if err != nil && !errors.Is(err, io.EOF) {
+				return c, err
+			}
+			atEnd = err != nil
+			torn = size > 0 && !terminated && !f.opt.Complete
+			if torn || size == 0 {
+				continue
+			}
+			if !blank(line) {
+				if !c.fits(len(line)) {
+					if !give(ctx, chunks, c) {
+						return c, nil
+					}
+					c = chunk{}
+				}
+				c.records = append(c.records, transport.Received{Value: line, Offset: offset, Time: time.Now().UTC()})
+				c.bytes += len(line)
+			}
+			offset += size
+			c.next = offset
+		}
+		if last {
+			if torn {
+				f.log.Warn("the file was replaced while its last line had no end: the line is left out", "path", f.opt.Path)
+			}
+			return c, nil
+		}
+		// What was read goes as soon as the frame before is acknowledged, and grows
+		// until then.
+		ready := chunks
+		if len(c.records) == 0 {
+			ready = nil
+		}
+		poll := time.NewTimer(f.opt.Poll)
+		select {
+		case ready <- c:
+			c = chunk{}
+		case <-poll.C:
+		case <-ctx.Done():
+		}
+		poll.Stop()
+		if ctx.Err() != nil {
+			return c, nil
+		}
+		switch err := f.same(file, offset); {
+		case errors.Is(err, errReplaced):
+			last = true // what was written before it was moved away is still to be read
+		case err != nil:
+			return c, nil //nolint:nilerr // it is opened anew
+		}
 	}
 }
 
@@ -271,7 +335,7 @@ func (f *File) resume(ctx context.Context, first string, size int64) (identity s
 	}
 }
 
-// same tells whether the path still names this file and it did not shrink.
+// same fails when the path names another file, or this one did shrink.
 func (f *File) same(file *os.File, offset int64) error {
 	here, err := file.Stat()
 	if err != nil {
@@ -284,8 +348,11 @@ func (f *File) same(file *os.File, offset int64) error {
 	if err != nil {
 		return err
 	}
-	if !os.SameFile(here, there) || there.Size() < offset {
+	switch {
+	case !os.SameFile(here, there):
 		return errReplaced
+	case there.Size() < offset:
+		return errShrunk
 	}
 	return nil
 }
@@ -309,160 +376,60 @@ func (f *File) line(r *bufio.Reader) (line []byte, size int64, terminated bool, 
 	}
 }
 
-// window is the lines in flight of one reading of a file.
-type window struct {
-	ctx      context.Context
-	f        *File
-	identity string
-	topic    string
-	out      chan<- *message.Message
-	claim    uint64
-	seq      uint64
-	inFlight chan flight
-	room     *semaphore.Weighted // bytes
-	done     chan struct{}
-	stored   int64
-	acked    atomic.Uint64
-}
+const (
+	// savePeriod is how often the position is stored while lines flow.
+	savePeriod = 250 * time.Millisecond
+	// lastSaves is how often the last position is tried: nothing comes after it.
+	lastSaves = 3
+	// lateGrace is how long a shutdown waits for the frame in work.
+	lateGrace = 50 * time.Millisecond
+)
 
-type flight struct {
-	msg  *message.Message
-	next int64 // offset behind the line
-	room int64 // bytes of the window that it takes
-}
-
-func newWindow(ctx context.Context, f *File, identity, topic string, out chan<- *message.Message) *window {
-	w := &window{
-		ctx: ctx, f: f, identity: identity, topic: topic, out: out, claim: f.claims.Add(1),
-		inFlight: make(chan flight, f.opt.Window), room: semaphore.NewWeighted(f.opt.WindowBytes), done: make(chan struct{}),
+// dispatch hands out the chunks one after the other and moves the position
+// behind each when it is acknowledged. It reports whether all of them were.
+func (f *File) dispatch(ctx context.Context, topic, identity string, chunks <-chan chunk, out chan<- *message.Message) bool {
+	assignment := transport.NextAssignment()
+	var position, stored int64
+	save := func(ctx context.Context) {
+		if position > stored && f.save(ctx, identity, position) {
+			stored = position
+		}
 	}
-	go w.track()
-	return w
-}
-
-func (w *window) message(line []byte, p transport.Position) *message.Message {
-	m := message.NewMessage(watermill.NewUUID(), line)
-	m.SetContext(transport.WithPosition(w.ctx, p))
-	return m
-}
-
-// send hands out one line; false when ctx ended.
-func (w *window) send(line []byte, offset, next int64) bool {
-	room := min(int64(len(line)), w.f.opt.WindowBytes)
-	if w.room.Acquire(w.ctx, room) != nil {
-		return false
-	}
-	m := w.message(line, transport.Position{
-		Topic: w.topic, TopicID: w.identity, Offset: offset, Time: time.Now().UTC(), Claim: w.claim, Seq: w.seq,
-	})
-	w.seq++
-	select {
-	case w.inFlight <- flight{m, next, room}:
-	case <-w.ctx.Done():
-		return false
-	}
-	select {
-	case w.out <- m:
-		return true
-	case <-w.ctx.Done():
-		return false
-	}
-}
-
-// savePeriod is how often the position is stored while lines flow.
-const savePeriod = 250 * time.Millisecond
-
-// lastSaves is how often the last position is tried: nothing comes after it.
-const lastSaves = 3
-
-// track follows the lines in order: the position moves behind a line when it
-// and all before it are acknowledged. A line that was refused is handed out again.
-func (w *window) track() {
-	defer close(w.done)
-	var position int64
-	last := time.Now()
 	// The last position is stored also when ctx has ended: what was taken in
 	// need not be read again.
 	defer func() {
 		for range lastSaves {
-			if w.save(context.WithoutCancel(w.ctx), position) {
-				return
-			}
+			save(context.WithoutCancel(ctx))
 		}
-		w.f.log.Warn("the file's last position was not stored: some lines are read again, and recognised", "path", w.f.opt.Path)
+		if stored < position {
+			f.log.Warn("the file's last position was not stored: some lines are read again, and recognised", "path", f.opt.Path)
+		}
 	}()
-	for fl := range w.inFlight {
-		for acked := false; !acked; {
-			select {
-			case <-fl.msg.Acked():
-				acked = true
-			case <-fl.msg.Nacked():
-				if !pause.For(w.ctx, 100*time.Millisecond) {
-					return
-				}
-				p, _ := transport.PositionOf(fl.msg.Context())
-				fl.msg = w.message(fl.msg.Payload, p)
-				select {
-				case w.out <- fl.msg:
-				case <-w.ctx.Done():
-					return
-				}
-			case <-w.ctx.Done():
-				// A line whose effect is durable may be acknowledged a moment later.
-				select {
-				case <-fl.msg.Acked():
-				case <-time.After(50 * time.Millisecond):
-				}
-				select {
-				case <-fl.msg.Acked(): // also when both came
-					acked = true
-				default:
-					return
-				}
-			}
+	last := time.Now()
+	for c := range chunks {
+		if !handout.Frame(ctx, out, transport.NewFrame(topic, identity, 0, assignment, c.records), lateGrace) {
+			return false
 		}
-		position = fl.next
-		w.room.Release(fl.room)
-		w.acked.Add(1)
+		position = c.next
 		if time.Since(last) > savePeriod {
-			w.save(w.ctx, position)
+			save(ctx)
 			last = time.Now()
 		}
 	}
-}
-
-// save stores the position and tells whether it is stored.
-func (w *window) save(ctx context.Context, position int64) bool {
-	if position <= w.stored {
-		return true
-	}
-	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-	defer cancel()
-	crash.At(crash.PositionSaving, w.f.opt.Name)
-	err := w.f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: w.f.opt.Name, Identity: w.identity, Offset: position})
-	if err != nil {
-		// Not fatal: after a restart some lines are read again and fenced.
-		w.f.log.Debug("the file's position was not stored", "error", err)
-		return false
-	}
-	crash.At(crash.PositionSaved, w.f.opt.Name)
-	w.stored = position
 	return true
 }
 
-// wait returns true when every line that was handed out is acknowledged and
-// the position stored.
-func (w *window) wait() bool {
-	w.close()
-	return w.acked.Load() == w.seq
-}
-
-func (w *window) close() {
-	select {
-	case <-w.done:
-		return
-	default:
+// save stores the position and reports whether it is stored.
+func (f *File) save(ctx context.Context, identity string, position int64) bool {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	crash.At(crash.PositionSaving, f.opt.Name)
+	err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: identity, Offset: position})
+	if err != nil {
+		// Not fatal: after a restart some lines are read again and fenced.
+		f.log.Debug("the file's position was not stored", "error", err)
+		return false
 	}
-	close(w.inFlight)
-	<-w.done
+	crash.At(crash.PositionSaved, f.opt.Name)
+	return true
 }

@@ -3,6 +3,7 @@ package sources_test
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"strings"
@@ -43,6 +44,13 @@ func (p *positions) SetPosition(_ context.Context, s store.SourcePosition) error
 	return nil
 }
 
+// all returns the positions by identity.
+func (p *positions) all() map[string]int64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return maps.Clone(p.at)
+}
+
 // file is a followed file.
 type file struct {
 	t         *testing.T
@@ -75,7 +83,7 @@ type reading struct {
 
 func (f *file) read() *reading {
 	s := sources.NewFile(sources.FileOptions{
-		Name: "events", Path: f.path, Positions: f.positions, Complete: f.complete, MaxLine: f.maxLine, Window: 10, WindowBytes: 60,
+		Name: "events", Path: f.path, Positions: f.positions, Complete: f.complete, MaxLine: f.maxLine,
 		Poll: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	messages, err := s.Subscribe(context.Background(), "file:events")
@@ -96,14 +104,32 @@ func (r *reading) next() *message.Message {
 	}
 }
 
-// lines takes and acknowledges n lines.
+// frame returns what a message carries.
+func frame(t *testing.T, m *message.Message) *transport.Frame {
+	t.Helper()
+	f, ok := transport.FrameOf(m)
+	require.True(t, ok)
+	return f
+}
+
+// values returns a frame's records as text.
+func values(t *testing.T, m *message.Message) (values []string) {
+	t.Helper()
+	for _, r := range frame(t, m).Records {
+		values = append(values, string(r.Value))
+	}
+	return values
+}
+
+// lines takes and acknowledges frames with n lines.
 func (r *reading) lines(n int) (lines []string) {
 	r.t.Helper()
-	for range n {
+	for len(lines) < n {
 		m := r.next()
-		lines = append(lines, string(m.Payload))
+		lines = append(lines, values(r.t, m)...)
 		m.Ack()
 	}
+	require.Len(r.t, lines, n)
 	return lines
 }
 
@@ -113,68 +139,99 @@ func (r *reading) nothing() {
 	r.t.Helper()
 	select {
 	case m := <-r.messages:
-		require.FailNow(r.t, "one more line", string(m.Payload))
+		require.FailNow(r.t, "one more frame", values(r.t, m))
 	case <-time.After(30 * time.Millisecond): // many times the poll
 	}
 }
 
 func TestFileResumesBehindWhatWasAcknowledged(t *testing.T) {
 	f := newFile(t)
-	f.write("1\n2\n\n3\n4\n5\n")
+	f.write("1\n2\n")
 	r := f.read()
-	one, two, three := r.next(), r.next(), r.next()
-	one.Ack()
-	three.Ack() // two is not
-	p, _ := transport.PositionOf(two.Context())
-	require.EqualValues(t, 2, p.Offset)
-	require.EqualValues(t, 1, p.Seq)
-	require.NotEmpty(t, p.TopicID)
+	first := r.next()
+	require.Equal(t, []string{"1", "2"}, values(t, first))
+	f.append("\n3\n4\n")
+	first.Ack()
+	second := r.next() // never acknowledged
+	require.Equal(t, []string{"3", "4"}, values(t, second))
+	one, two := frame(t, first), frame(t, second)
+	require.Equal(t, []int64{0, 2, 5, 7}, []int64{one.First(), one.Last(), two.First(), two.Last()})
+	require.NotEmpty(t, one.TopicID)
+	require.Equal(t, one.TopicID, two.TopicID)
+	require.Equal(t, "file:events", two.Topic)
+	require.False(t, two.Records[0].Redelivered)
 	r.close()
 	r = f.read()
-	require.Equal(t, []string{"2", "3", "4", "5"}, r.lines(4))
-	f.append("6\n")
-	require.Equal(t, []string{"6"}, r.lines(1))
+	again := r.next()
+	require.Equal(t, []string{"3", "4"}, values(t, again))
+	require.Equal(t, second.UUID, again.UUID, "the place of a line is its name")
+	again.Ack()
+	f.append("5\n")
+	require.Equal(t, []string{"5"}, r.lines(1))
 	r.close()
-	f.append("7\n")
-	require.Equal(t, []string{"7"}, f.read().lines(1))
+	f.append("6\n")
+	require.Equal(t, []string{"6"}, f.read().lines(1))
 }
 
-// However many lines may be in flight, their bytes are bounded; one that is
-// larger than the bound passes alone.
-func TestFileBoundsTheBytesInFlight(t *testing.T) {
+// The position is never stored before the acknowledgement, and is stored when
+// the source has ended.
+func TestFilePositionIsStoredBehindTheAcknowledgement(t *testing.T) {
 	f := newFile(t)
-	a, b, large := strings.Repeat("a", 40), strings.Repeat("b", 20), strings.Repeat("c", 80)
-	f.write(a + "\n" + b + "\n1\n" + large + "\n2\n")
+	f.write("1\n2\n\n")
 	r := f.read()
-	first, second := r.next(), r.next()
-	r.nothing()
-	second.Ack() // not before the first one
+	m := r.next()
+	require.Empty(t, f.positions.all())
+	m.Ack()
+	r.close()
+	require.Equal(t, map[string]int64{frame(t, m).TopicID: 5}, f.positions.all(), "blank lines have no record, but a length")
+}
+
+// A frame is one in work, and one that is read meanwhile.
+func TestFileBoundsAFrame(t *testing.T) {
+	f := newFile(t)
+	f.maxLine = 8 << 20
+	large := func(c string, size int) string { return strings.Repeat(c, size) }
+	f.write(strings.Repeat("x\n", 4500) + large("a", 3<<20) + "\n" + large("b", 3<<20) + "\n" + large("c", 5<<20) + "\ny\n")
+	r := f.read()
+	var lengths []int
+	for range 6 {
+		m := r.next()
+		r.nothing() // nothing more before the answer
+		lengths = append(lengths, len(frame(t, m).Records))
+		m.Ack()
+	}
+	require.Equal(t, []int{2000, 2000, 501, 1, 1, 1}, lengths)
+}
+
+// Nobody waits for a frame to fill; what comes while one is in work piles up.
+func TestFileFrameIsWhatPiledUp(t *testing.T) {
+	f := newFile(t)
+	f.write("1\n")
+	r := f.read()
+	first := r.next()
+	require.Equal(t, []string{"1"}, values(t, first))
+	require.Equal(t, "1", string(first.Payload), "a frame of one line is also a plain message")
+	f.append("2\n3\n4\n")
 	r.nothing()
 	first.Ack()
-	third := r.next()
-	require.Equal(t, "1", string(third.Payload))
-	r.nothing()
-	third.Ack()
-	fourth := r.next()
-	require.Equal(t, large, string(fourth.Payload))
-	r.nothing()
-	fourth.Ack()
-	require.Equal(t, []string{"2"}, r.lines(1))
+	require.Equal(t, []string{"2", "3", "4"}, values(t, r.next()))
 }
 
-func TestFileNackedLineComesAgainUnderItsNumber(t *testing.T) {
+func TestFileNackedFrameComesAgain(t *testing.T) {
 	f := newFile(t)
 	f.write("1\n2\n")
 	r := f.read()
-	one, two := r.next(), r.next()
-	one.Nack()
-	two.Ack()
-	again := r.next()
-	require.Equal(t, "1", string(again.Payload))
-	was, _ := transport.PositionOf(one.Context())
-	is, _ := transport.PositionOf(again.Context())
-	require.Equal(t, was, is)
-	again.Ack()
+	was := r.next()
+	was.Nack()
+	is := r.next()
+	require.Equal(t, []string{"1", "2"}, values(t, is))
+	require.NotSame(t, was, is)
+	for i, record := range frame(t, is).Records {
+		require.True(t, record.Redelivered)
+		record.Redelivered = false
+		require.Equal(t, frame(t, was).Records[i], record)
+	}
+	is.Ack()
 	r.close()
 	f.append("3\n")
 	require.Equal(t, []string{"3"}, f.read().lines(1))
@@ -210,22 +267,42 @@ func TestFileReplaced(t *testing.T) {
 	require.Equal(t, []string{"a3"}, r.lines(1))
 }
 
+// A writer that rotates writes its last lines to the old file, which may happen
+// between two looks at the path.
+func TestFileReadsTheOldFileToItsEnd(t *testing.T) {
+	f := newFile(t)
+	f.write("a1\n")
+	s := sources.NewFile(sources.FileOptions{
+		Name: "events", Path: f.path, Positions: f.positions, Poll: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	messages, err := s.Subscribe(context.Background(), "file:events")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	r := &reading{t, s, messages}
+	for n := range 5 { // the first line of a generation was read, so its end was seen
+		letter := string(rune('a' + n))
+		require.Equal(t, []string{letter + "1"}, r.lines(1))
+		f.append(letter + "2\n" + letter + "3\ntorn")
+		require.NoError(t, os.Rename(f.path, f.path+"."+letter))
+		f.write(string(rune('b'+n)) + "1\n")
+		require.Equal(t, []string{letter + "2", letter + "3"}, r.lines(2))
+	}
+}
+
 func TestFileThatShrankIsReadFromItsStart(t *testing.T) {
 	f := newFile(t)
 	f.write("same\n2\n3\n4\n")
 	r := f.read()
 	first := r.next()
+	require.Len(t, values(t, first), 4)
 	first.Ack()
-	require.Len(t, r.lines(3), 3)
 	r.close()
 	f.write("same\nnew\n")
 	r = f.read()
 	again := r.next()
-	was, _ := transport.PositionOf(first.Context())
-	is, _ := transport.PositionOf(again.Context())
-	require.NotEqual(t, was.TopicID, is.TopicID, "or the fence would drop it")
+	require.NotEqual(t, frame(t, first).TopicID, frame(t, again).TopicID, "or the fence would drop it")
+	require.Equal(t, []string{"same", "new"}, values(t, again))
 	again.Ack()
-	require.Equal(t, []string{"new"}, r.lines(1))
 	r.close()
 	f.append("more\n")
 	r = f.read()
@@ -238,7 +315,7 @@ func TestFileThatShrankIsReadFromItsStart(t *testing.T) {
 	r.next()
 	r.close()
 	f.append(strings.Repeat("grown\n", 10))
-	require.Equal(t, []string{"same", "grown"}, f.read().lines(2))
+	require.Equal(t, []string{"same", "grown"}, values(t, f.read().next())[:2])
 }
 
 func TestFileLongLineIsCutAndTheNextOneIsWhole(t *testing.T) {
@@ -254,11 +331,10 @@ func TestFileComplete(t *testing.T) {
 	f.complete = true
 	f.write("1\n2\n3") // the last line counts
 	r := f.read()
-	require.Equal(t, []string{"1", "2"}, r.lines(2))
-	three := r.next()
-	require.Equal(t, "3", string(three.Payload))
+	m := r.next()
+	require.Equal(t, []string{"1", "2", "3"}, values(t, m))
 	require.False(t, r.source.Drained())
-	three.Ack()
+	m.Ack()
 	require.Eventually(t, r.source.Drained, patience, time.Millisecond)
 	r.nothing() // its channel stays open: the router takes a closed one for a failure
 	r.close()
@@ -272,21 +348,6 @@ func TestFileCompleteAndEmpty(t *testing.T) {
 	f.complete = true
 	f.write("")
 	require.Eventually(t, f.read().source.Drained, patience, time.Millisecond)
-}
-
-func TestFileWindowIsTheLimit(t *testing.T) {
-	f := newFile(t)
-	f.write(strings.Repeat("x\n", 100))
-	r := f.read()
-	var held []*message.Message
-	for range 11 { // 10 in the window and the one being looked at
-		held = append(held, r.next())
-	}
-	r.nothing()
-	for _, m := range held {
-		m.Ack()
-	}
-	require.Len(t, r.lines(100-len(held)), 100-len(held))
 }
 
 func TestFileCloseTwiceAndSubscribeAfter(t *testing.T) {

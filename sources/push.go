@@ -9,7 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/semaphore"
 )
@@ -17,7 +17,7 @@ import (
 // PushOptions of a Push source.
 type PushOptions struct {
 	Name string
-	// WindowBytes bounds the events that are handed out and not acknowledged,
+	// WindowBytes bounds the events that are handed in and not acknowledged,
 	// also those that nobody waits for any more: while Weir is halted, clients send
 	// again and again. Each event counts 4 KiB beside its own bytes, for what
 	// goes with it; a larger one passes alone. Defaults to 64 MiB.
@@ -27,27 +27,39 @@ type PushOptions struct {
 // eventOverhead is what an event in flight costs beside its bytes.
 const eventOverhead = 4 << 10
 
+// frameEvents is how many events a frame has at most; frameBytes bounds it too.
+const frameEvents = 1000
+
 // Push takes events from callers of its method Push: the HTTP door. It is a
-// Watermill subscriber, whose acknowledgement of an event is the answer to the
-// caller. All methods may be called concurrently.
+// Watermill subscriber, whose acknowledgement of a frame is the answer to the
+// callers of its events. All methods may be called concurrently.
+//
+// What callers hand in while a frame is in work makes the next one. Frames have
+// no TopicID: an event that comes again comes from its client, and has no place.
 type Push struct {
 	opt   PushOptions
 	ready chan struct{} // closed by Subscribe
 
-	ctx        context.Context // of the source and of its messages
-	stop       context.CancelCauseFunc
-	subscribed atomic.Bool
-	inFlight   atomic.Int64
-	out        chan *message.Message
-	room       *semaphore.Weighted // bytes of events in flight
+	ctx      context.Context // of the source and of its messages
+	stop     context.CancelCauseFunc
+	inFlight atomic.Int64
+	turn     chan struct{}       // capacity 1: held by the call that hands in its events
+	room     *semaphore.Weighted // bytes of events in flight
+	wake     chan struct{}       // capacity 1: a frame waits
 
-	mu  sync.Mutex // orders hand-out: numbers follow the channel
-	seq uint64     // guarded by mu
+	mu         sync.Mutex
+	waiting    []*pushed // guarded by mu; what makes the next frames
+	subscribed bool      // guarded by mu
+	closed     bool      // guarded by mu
+	wg         sync.WaitGroup
+}
 
-	// life keeps wg from growing once Close waits for it.
-	life   sync.Mutex
-	closed bool // guarded by life
-	wg     sync.WaitGroup
+// pushed is what becomes one frame.
+type pushed struct {
+	records []transport.Received
+	bytes   int           // of the values
+	room    int64         // of the window
+	done    chan struct{} // closed when they are acknowledged
 }
 
 // Why an event is not known to be durable.
@@ -67,75 +79,89 @@ func NewPush(opt PushOptions) *Push {
 		opt.WindowBytes = 64 << 20
 	}
 	p := &Push{
-		opt: opt, ready: make(chan struct{}), out: make(chan *message.Message),
+		opt: opt, ready: make(chan struct{}), turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		room: semaphore.NewWeighted(opt.WindowBytes),
 	}
 	p.ctx, p.stop = context.WithCancelCause(context.Background())
 	return p
 }
 
-// Drained tells whether no event is being worked on.
+// Drained reports whether no event is being worked on.
 func (p *Push) Drained() bool { return p.inFlight.Load() == 0 }
 
 // Subscribe may be called once; the end of ctx ends the source.
 func (p *Push) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
-	if p.subscribed.Swap(true) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch {
+	case p.subscribed:
 		return nil, errors.New("push source: subscribed already")
-	}
-	context.AfterFunc(ctx, func() { p.stop(ErrStopping) })
-	out := make(chan *message.Message)
-	ok := p.start(func() {
-		defer close(out)
-		for {
-			select {
-			case m := <-p.out:
-				select {
-				case out <- m:
-				case <-p.ctx.Done():
-					return
-				}
-			case <-p.ctx.Done():
-				return
-			}
-		}
-	})
-	if !ok {
+	case p.closed:
 		return nil, ErrStopping
 	}
+	p.subscribed = true
+	context.AfterFunc(ctx, func() { p.stop(ErrStopping) })
+	out := make(chan *message.Message)
+	p.wg.Go(func() { p.dispatch(out) })
 	close(p.ready)
 	return out, nil
-}
-
-// start runs f unless the source is closed.
-func (p *Push) start(f func()) bool {
-	p.life.Lock()
-	defer p.life.Unlock()
-	if p.closed {
-		return false
-	}
-	p.wg.Go(f)
-	return true
 }
 
 // Close ends the subscription; calls of Push get ErrStopping from then on.
 func (p *Push) Close() error {
 	p.stop(ErrStopping)
-	p.life.Lock()
+	p.mu.Lock()
 	p.closed = true
-	p.life.Unlock()
+	p.mu.Unlock()
 	p.wg.Wait()
 	return nil
 }
 
-// Push hands events on in their order, one call's without a gap in the numbers
-// but maybe among those of others, and waits until each is acknowledged or ctx
-// ends. The results are in the order of events: nil says that the event is
-// durable in the inbox, or known to the gate, or a dead letter. After an event
-// that got ErrNoRoom or ErrStopping none is handed on.
+// dispatch hands out what waits, one frame after the other.
+func (p *Push) dispatch(out chan<- *message.Message) {
+	defer close(out)
+	assignment := transport.NextAssignment()
+	for {
+		b := p.next()
+		if b == nil {
+			select {
+			case <-p.wake:
+				continue
+			case <-p.ctx.Done():
+				return
+			}
+		}
+		if !handout.Frame(p.ctx, out, transport.NewFrame("push:"+p.opt.Name, "", 0, assignment, b.records), 0) {
+			return
+		}
+		close(b.done)
+		p.room.Release(b.room)
+		p.inFlight.Add(-int64(len(b.records)))
+	}
+}
+
+// next returns the oldest events that wait; nil when none does.
+func (p *Push) next() *pushed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.waiting) == 0 {
+		return nil
+	}
+	b := p.waiting[0]
+	p.waiting = p.waiting[1:]
+	return b
+}
+
+// Push hands events on in their order, one call's without others between them,
+// and waits until each is acknowledged or ctx ends. The results are in the order
+// of events: nil says that the event is durable in the inbox, or known to the
+// gate, or a dead letter. After an event that got ErrNoRoom or ErrStopping none
+// is handed on.
 //
 // Value, metadata and the values of the message's context are handed on; its
 // cancellation and that of ctx are not: an event that was handed on goes on when
-// its caller has gone, since what stands behind it waits for it.
+// its caller has gone, since others may be in its frame. An event without a UUID
+// gets one, which stays the same when the event is refused and comes again.
 func (p *Push) Push(ctx context.Context, events ...*message.Message) []error {
 	results := make([]error, len(events))
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -151,24 +177,22 @@ func (p *Push) Push(ctx context.Context, events ...*message.Message) []error {
 			refused = ended(ctx)
 		}
 	}
-	waits := make([]<-chan struct{}, len(events))
-	for i, e := range events {
-		if refused == nil {
-			waits[i], refused = p.hand(ctx, e)
-		}
-		results[i] = refused
+	var waits []<-chan struct{}
+	if refused == nil {
+		waits, refused = p.handIn(ctx, events)
 	}
-	for i, done := range waits {
-		if done == nil {
-			break
+	for i := range events {
+		if i >= len(waits) {
+			results[i] = refused
+			continue
 		}
 		select {
-		case <-done:
+		case <-waits[i]:
 			continue
 		default:
 		}
 		select {
-		case <-done:
+		case <-waits[i]:
 		case <-ctx.Done():
 			results[i] = ended(ctx)
 		}
@@ -184,85 +208,81 @@ func ended(ctx context.Context) error {
 	return ErrNotDurable
 }
 
-// hand gives one event to the subscriber and returns a channel that is closed
-// when it is acknowledged. It waits for room in the window until ctx ends.
-func (p *Push) hand(ctx context.Context, event *message.Message) (_ <-chan struct{}, err error) {
-	room := min(int64(len(event.Payload))+eventOverhead, p.opt.WindowBytes)
-	if p.room.Acquire(ctx, room) != nil {
-		if err := ended(ctx); errors.Is(err, ErrStopping) {
-			return nil, err
-		}
-		return nil, ErrNoRoom
+// handIn queues events and returns for each of them a channel that is closed
+// when it is acknowledged. It waits for room in the window until ctx ends; the
+// error is why there are fewer channels than events.
+func (p *Push) handIn(ctx context.Context, events []*message.Message) (waits []<-chan struct{}, err error) {
+	select {
+	case p.turn <- struct{}{}:
+		defer func() { <-p.turn }()
+	case <-ctx.Done():
+		return nil, noRoom(ctx)
 	}
-	defer func() {
-		if err != nil {
-			p.room.Release(room)
+	for len(events) > 0 {
+		// What there is room for goes at once: the rest may wait until it is acknowledged.
+		if p.room.Acquire(ctx, p.size(events[0])) != nil {
+			return waits, noRoom(ctx)
 		}
-	}()
+		n := 1
+		for n < len(events) && p.room.TryAcquire(p.size(events[n])) {
+			n++
+		}
+		if waits, err = p.queue(waits, events[:n]); err != nil {
+			return waits, err
+		}
+		events = events[n:]
+	}
+	return waits, nil
+}
+
+func noRoom(ctx context.Context) error {
+	if err := ended(ctx); errors.Is(err, ErrStopping) {
+		return err
+	}
+	return ErrNoRoom
+}
+
+// size is what an event takes of the window.
+func (p *Push) size(event *message.Message) int64 {
+	return min(int64(len(event.Payload))+eventOverhead, p.opt.WindowBytes)
+}
+
+// queue adds events that have their room to what waits, and a channel for each
+// of them to waits.
+func (p *Push) queue(waits []<-chan struct{}, events []*message.Message) ([]<-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {
-		return nil, ErrStopping
+		return waits, ErrStopping // its room is nobody's any more
 	}
-	pos := transport.Position{Topic: "push:" + p.opt.Name, Time: time.Now().UTC(), Claim: 1, Seq: p.seq}
-	m := p.message(event, pos)
-	select {
-	case p.out <- m:
-		p.seq++
-	case <-p.ctx.Done():
-		return nil, ErrStopping
-	}
-	done := make(chan struct{})
-	p.inFlight.Add(1)
-	started := p.start(func() {
-		defer p.room.Release(room)
-		defer p.inFlight.Add(-1)
-		for {
-			select {
-			case <-m.Acked():
-				close(done)
-				return
-			case <-m.Nacked():
-				if !pause.For(p.ctx, 100*time.Millisecond) {
-					return
-				}
-				m = p.message(event, pos)
-				select {
-				case p.out <- m:
-				case <-p.ctx.Done():
-					return
-				}
-			case <-p.ctx.Done():
-				return
-			}
+	p.inFlight.Add(int64(len(events)))
+	for _, e := range events {
+		var b *pushed
+		if n := len(p.waiting); n > 0 {
+			b = p.waiting[n-1]
 		}
-	})
-	if !started {
-		p.inFlight.Add(-1)
-		return nil, ErrStopping
+		if b == nil || len(b.records) == frameEvents || b.bytes+len(e.Payload) > frameBytes {
+			b = &pushed{done: make(chan struct{})}
+			p.waiting = append(p.waiting, b)
+		}
+		b.records = append(b.records, received(e))
+		b.bytes += len(e.Payload)
+		b.room += p.size(e)
+		waits = append(waits, b.done)
 	}
-	return done, nil
+	select {
+	case p.wake <- struct{}{}:
+	default:
+	}
+	return waits, nil
 }
 
-// message gives a message of the event's for one attempt.
-func (p *Push) message(event *message.Message, pos transport.Position) *message.Message {
-	m := message.NewMessage(watermill.NewUUID(), event.Payload)
-	for name, value := range event.Metadata {
-		m.Metadata.Set(name, value)
+func received(event *message.Message) transport.Received {
+	r := transport.ReceivedOf(event)
+	if event.UUID == "" {
+		r.Headers = append(r.Headers, transport.Header{Key: transport.UUIDHeader, Value: []byte(watermill.NewUUID())})
 	}
-	m.SetContext(transport.WithPosition(withValues{p.ctx, event.Context()}, pos))
-	return m
-}
-
-// withValues ends as its Context does and has the values of another.
-type withValues struct {
-	context.Context
-	values context.Context
-}
-
-func (c withValues) Value(key any) any {
-	if v := c.Context.Value(key); v != nil {
-		return v
-	}
-	return c.values.Value(key)
+	r.Time = time.Now().UTC()
+	r.Context = context.WithoutCancel(event.Context())
+	return r
 }

@@ -2,6 +2,7 @@ package sources_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -68,9 +69,14 @@ func (p *push) results(from <-chan []error) []error {
 	}
 }
 
-func seqOf(m *message.Message) uint64 {
-	p, _ := transport.PositionOf(m.Context())
-	return p.Seq
+// inWork occupies the source with an event: what comes before it is acknowledged
+// piles up.
+func (p *push) inWork() *message.Message {
+	p.t.Helper()
+	p.push(context.Background(), "in work")
+	m := p.next()
+	require.Equal(p.t, []string{"in work"}, values(p.t, m))
+	return m
 }
 
 func TestPushReturnsWhenTheEventsAreDurable(t *testing.T) {
@@ -81,27 +87,35 @@ func TestPushReturnsWhenTheEventsAreDurable(t *testing.T) {
 	require.Equal(t, []error{nil}, p.results(early))
 
 	result := p.push(t.Context(), "1", "2", "3")
-	one, two, three := p.next(), p.next(), p.next()
-	require.Equal(t, []uint64{1, 2, 3}, []uint64{seqOf(one), seqOf(two), seqOf(three)})
-	require.Equal(t, "3", string(three.Payload))
-	three.Ack()
-	one.Ack()
+	m := p.next()
+	require.Equal(t, []string{"1", "2", "3"}, values(t, m))
+	f := frame(t, m)
+	require.Equal(t, "push:orders", f.Topic)
+	require.Empty(t, f.TopicID, "there are no positions")
 	require.False(t, p.source.Drained())
 	select {
 	case <-result:
 		require.FailNow(t, "returned too early")
 	case <-time.After(20 * time.Millisecond):
 	}
-	two.Nack() // it could not be taken in yet: it comes again
+	m.Nack() // it could not be taken in yet: it comes again
 	again := p.next()
-	require.EqualValues(t, 2, seqOf(again))
+	require.Equal(t, []string{"1", "2", "3"}, values(t, again))
+	ids := map[string]bool{}
+	for i, r := range frame(t, again).Records {
+		require.True(t, r.Redelivered)
+		require.False(t, f.Records[i].Redelivered)
+		require.Equal(t, f.UUID(i), frame(t, again).UUID(i), "an event keeps its name")
+		ids[f.UUID(i)] = true
+	}
+	require.Len(t, ids, 3, "each event has a name of its own")
 	again.Ack()
 	require.Equal(t, []error{nil, nil, nil}, p.results(result))
 	require.Eventually(t, p.source.Drained, patience, time.Millisecond)
 }
 
-// A caller whose time is over learns which of its events are durable; the
-// others go on all the same: a gap would hold back what follows.
+// A caller whose time is over learns that its events are not known to be
+// durable; they go on all the same, since others may be in their frame.
 func TestPushEndOfTheCallersTime(t *testing.T) {
 	p := newPush(t, sources.PushOptions{})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -110,17 +124,14 @@ func TestPushEndOfTheCallersTime(t *testing.T) {
 	p.subscribe()
 	ctx, cancel = context.WithCancel(t.Context())
 	result := p.push(ctx, "1", "2")
-	one, two := p.next(), p.next()
-	one.Ack()
+	m := p.next()
+	require.Equal(t, []string{"1", "2"}, values(t, m))
 	cancel()
-	r := p.results(result)
-	require.ErrorIs(t, r[1], sources.ErrNotDurable)
-	require.NoError(t, two.Context().Err(), "the message outlives its caller")
-	two.Ack()
+	require.Equal(t, []error{sources.ErrNotDurable, sources.ErrNotDurable}, p.results(result))
+	require.NoError(t, m.Context().Err(), "the frame outlives its caller")
+	m.Ack()
 	after := p.push(t.Context(), "3")
-	three := p.next()
-	require.Equal(t, []uint64{0, 1, 2}, []uint64{seqOf(one), seqOf(two), seqOf(three)})
-	three.Ack()
+	p.next().Ack()
 	require.Equal(t, []error{nil}, p.results(after))
 	require.Eventually(t, p.source.Drained, patience, time.Millisecond)
 }
@@ -132,19 +143,46 @@ func TestPushBoundsWhatIsInFlight(t *testing.T) {
 	p.subscribe()
 	ctx, cancel := context.WithCancel(t.Context())
 	result := p.push(ctx, "1", "2", "3", "4")
-	one, two := p.next(), p.next() // 4 KiB and a little each
+	m := p.next() // 4 KiB and a little each
+	require.Equal(t, []string{"1", "2"}, values(t, m))
 	cancel()
 	require.Equal(t, []error{sources.ErrNotDurable, sources.ErrNotDurable, sources.ErrNoRoom, sources.ErrNoRoom}, p.results(result))
 	require.Equal(t, []error{sources.ErrNoRoom}, p.results(p.push(ctx, "5")))
 	require.Empty(t, p.messages)
-	one.Ack()
-	two.Ack()
+	m.Ack()
 	require.Eventually(t, p.source.Drained, patience, time.Millisecond)
-	large := p.push(t.Context(), strings.Repeat("x", 20<<10))
-	three := p.next() // larger than the window: alone
-	require.EqualValues(t, 2, seqOf(three), "what was not handed out left no gap")
-	three.Ack()
-	require.Equal(t, []error{nil}, p.results(large))
+
+	// A call that waits for room goes on when there is some.
+	value := strings.Repeat("x", 20<<10) // larger than the window: alone
+	large := p.push(t.Context(), value, "6", "7")
+	m = p.next()
+	require.Equal(t, []string{value}, values(t, m))
+	m.Ack()
+	m = p.next()
+	require.Equal(t, []string{"6", "7"}, values(t, m))
+	m.Ack()
+	require.Equal(t, []error{nil, nil, nil}, p.results(large))
+}
+
+func TestPushBoundsAFrame(t *testing.T) {
+	p := newPush(t, sources.PushOptions{})
+	p.subscribe()
+	many := make([]string, 1500)
+	for i := range many {
+		many[i] = fmt.Sprint(i)
+	}
+	size := func(mib int) string { return strings.Repeat("x", mib<<20) }
+	result := p.push(t.Context(), append(many, size(3), size(3), size(5), "last")...)
+	var lengths []int
+	for range 5 {
+		m := p.next()
+		lengths = append(lengths, len(values(t, m)))
+		m.Ack()
+	}
+	require.Equal(t, []int{1000, 501, 1, 1, 1}, lengths)
+	for _, err := range p.results(result) {
+		require.NoError(t, err)
+	}
 }
 
 func TestPushStopping(t *testing.T) {
@@ -159,26 +197,60 @@ func TestPushStopping(t *testing.T) {
 	require.Error(t, err)
 }
 
-// The calls of many come out numbered without a gap, each call's in its order.
-func TestPushKeepsTheOrderOfEachCall(t *testing.T) {
-	p := newPush(t, sources.PushOptions{})
+// What callers hand in while a frame is in work makes the next one; each call's
+// events stand in their order without others between them, from frame to frame.
+func TestPushKeepsTheEventsOfACallTogether(t *testing.T) {
+	p := newPush(t, sources.PushOptions{WindowBytes: 64 << 10}) // 15 events: calls wait for room
 	p.subscribe()
+	const callers, events = 8, 30
+	first := p.inWork()
 	var results []<-chan []error
-	for caller := range 8 {
-		results = append(results, p.push(t.Context(), fmt.Sprint(caller, "-0"), fmt.Sprint(caller, "-1"), fmt.Sprint(caller, "-2")))
+	for caller := range callers {
+		all := make([]string, events)
+		for i := range all {
+			all[i] = fmt.Sprint(caller, "-", i)
+		}
+		results = append(results, p.push(t.Context(), all...))
 	}
-	last := map[byte]byte{}
-	for n := range 24 {
+	first.Ack()
+	var got []string
+	for len(got) < callers*events {
 		m := p.next()
-		require.EqualValues(t, n, seqOf(m))
-		caller, event := m.Payload[0], m.Payload[2]
-		require.Equal(t, '0'+byte(last[caller]), event)
-		last[caller]++
+		got = append(got, values(t, m)...)
 		m.Ack()
 	}
-	for _, r := range results {
-		require.Equal(t, []error{nil, nil, nil}, p.results(r))
+	for n := 0; n < len(got); n += events {
+		for i := range events {
+			require.Equal(t, fmt.Sprintf("%c-%d", got[n][0], i), got[n+i])
+		}
 	}
+	for _, r := range results {
+		for _, err := range p.results(r) {
+			require.NoError(t, err)
+		}
+	}
+}
+
+// Calls that come while a frame is in work share the next one.
+func TestPushGathersWhatComesMeanwhile(t *testing.T) {
+	p := newPush(t, sources.PushOptions{})
+	p.subscribe()
+	first := p.inWork()
+	var want []string
+	for caller := range 5 {
+		want = append(want, fmt.Sprint(caller))
+		for { // until it gives up with its event handed in
+			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+			err := p.results(p.push(ctx, want[caller]))[0]
+			cancel()
+			if errors.Is(err, sources.ErrNotDurable) {
+				break
+			}
+			require.ErrorIs(t, err, sources.ErrNoRoom)
+		}
+	}
+	first.Ack()
+	require.Equal(t, want, values(t, p.next()))
 }
 
 type valueKey struct{}
@@ -187,23 +259,32 @@ type valueKey struct{}
 func TestPushHandsOnWhatBelongsToTheEvent(t *testing.T) {
 	p := newPush(t, sources.PushOptions{})
 	p.subscribe()
-	e := message.NewMessage("", []byte("{}"))
+	e := message.NewMessage("named", []byte("{}"))
 	e.Metadata.Set("ce_id", "7")
+	e.Metadata.Set(transport.KeyMetadata, "B-1")
+	null := message.NewMessage("", nil)
+	null.Metadata.Set(transport.NullMetadata, "1")
 	ctx, cancel := context.WithCancel(context.WithValue(t.Context(), valueKey{}, "prepared"))
 	e.SetContext(ctx)
 	cancel()
 	result := make(chan []error, 1)
-	go func() { result <- p.source.Push(t.Context(), e) }()
+	go func() { result <- p.source.Push(t.Context(), e, null) }()
 	for _, again := range []bool{false, true} {
 		m := p.next()
-		require.Equal(t, message.Metadata{"ce_id": "7"}, m.Metadata)
-		require.Equal(t, "prepared", m.Context().Value(valueKey{}))
-		require.NoError(t, m.Context().Err(), "the event's own context is for its values")
+		f := frame(t, m)
+		r := f.Records[0]
+		require.Equal(t, "7", r.Header("ce_id"))
+		require.Equal(t, "B-1", string(r.Key))
+		require.Equal(t, "named", f.UUID(0))
+		require.Equal(t, "prepared", r.Context.Value(valueKey{}))
+		require.NoError(t, r.Context.Err(), "the event's own context is for its values")
+		require.Nil(t, f.Records[1].Key)
+		require.Nil(t, f.Records[1].Value)
 		if again {
 			m.Ack()
 		} else {
 			m.Nack()
 		}
 	}
-	require.Equal(t, []error{nil}, p.results(result))
+	require.Equal(t, []error{nil, nil}, p.results(result))
 }

@@ -90,7 +90,7 @@ func (e *exporter) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpa
 	return nil
 }
 
-// brief gives the start of an error's text: a receiver's answer is part of it.
+// brief returns the start of an error's text: a receiver's answer is part of it.
 func brief(err error) string {
 	const most = 300
 	text := err.Error()

@@ -55,21 +55,18 @@ func (t *Tracer) Requests(next http.Handler) http.Handler {
 // sampled, and nil if it is not. Next count the attributes of a CloudEvent, as
 // its extension for distributed tracing has them. Without any the event is traced
 // by chance.
-func (t *Tracer) Ingest(ctx context.Context, source string, headers map[string]string) *Span {
+func (t *Tracer) Ingest(ctx context.Context, source string, header Header) *Span {
 	if t == nil {
 		return nil
 	}
-	from, known := parent(headers)
+	from, known := parent(header)
 	if !known {
 		from = trace.SpanContextFromContext(ctx)
 		known = from.IsValid()
 	}
 	// What a CloudEvent says of its own making; it may have come a long way since.
-	if !known && headers[cloudAttribute+change.TraceParentHeader] != "" {
-		from, known = parent(map[string]string{
-			change.TraceParentHeader: headers[cloudAttribute+change.TraceParentHeader],
-			change.TraceStateHeader:  headers[cloudAttribute+change.TraceStateHeader],
-		})
+	if !known && header(cloudAttribute+change.TraceParentHeader) != "" {
+		from, known = parent(func(name string) string { return header(cloudAttribute + name) })
 	}
 	if known && !from.IsSampled() || !known && rand.Float64() >= t.opt.Sample { // #nosec G404 -- a sample is no secret
 		return nil
@@ -77,13 +74,13 @@ func (t *Tracer) Ingest(ctx context.Context, source string, headers map[string]s
 	return t.start(from, "ingest", trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(SourceKey.String(source)))
 }
 
-// Decide starts the span of an inbox record with headers; nil unless they hold
-// a trace context, which those of a traced event do.
-func (t *Tracer) Decide(headers map[string]string) *Span {
+// Decide starts the span of an inbox record; nil unless its headers hold a
+// trace context, which those of a traced event do.
+func (t *Tracer) Decide(header Header) *Span {
 	if t == nil {
 		return nil
 	}
-	from, _ := parent(headers)
+	from, _ := parent(header)
 	if !from.IsSampled() {
 		return nil
 	}
@@ -114,7 +111,7 @@ func contextOf(t *change.Trace) trace.SpanContext {
 	if t == nil {
 		return trace.SpanContext{}
 	}
-	sc, _ := parent(map[string]string{change.TraceParentHeader: t.Parent, change.TraceStateHeader: t.State})
+	sc, _ := parent(HeaderMap(map[string]string{change.TraceParentHeader: t.Parent, change.TraceStateHeader: t.State}))
 	return sc
 }
 
@@ -173,25 +170,33 @@ func (t *Tracer) start(above trace.SpanContext, name string, options ...trace.Sp
 
 // parent reads the trace context of headers; false when there is none, or none
 // that can be read.
-func parent(headers map[string]string) (trace.SpanContext, bool) {
-	if headers[change.TraceParentHeader] == "" {
+func parent(header Header) (trace.SpanContext, bool) {
+	value := header(change.TraceParentHeader)
+	if value == "" {
 		return trace.SpanContext{}, false
 	}
-	sc := trace.SpanContextFromContext(w3c.Extract(context.Background(), propagation.MapCarrier(headers)))
+	carrier := propagation.MapCarrier{change.TraceParentHeader: value, change.TraceStateHeader: header(change.TraceStateHeader)}
+	sc := trace.SpanContextFromContext(w3c.Extract(context.Background(), carrier))
 	return sc, sc.IsValid()
 }
 
-// ID gives the id of the trace that headers belong to, as 32 hex digits, for a
+// Header returns the header of a name, empty without one.
+type Header func(name string) string
+
+// HeaderMap returns the headers of a map.
+func HeaderMap(m map[string]string) Header { return func(name string) string { return m[name] } }
+
+// ID returns the id of the trace that headers belong to, as 32 hex digits, for a
 // log line; empty without one.
 func ID(headers map[string]string) string {
-	from, known := parent(headers)
+	from, known := parent(HeaderMap(headers))
 	if !known {
 		return ""
 	}
 	return from.TraceID().String()
 }
 
-// Entity gives the attribute that stands for an entity: a hash of its id, or
+// Entity returns the attribute that stands for an entity: a hash of its id, or
 // the id where the configuration allows that.
 func (t *Tracer) Entity(id string) attribute.KeyValue {
 	if t.opt.EntityIDs {
@@ -201,7 +206,7 @@ func (t *Tracer) Entity(id string) attribute.KeyValue {
 	return EntityHashKey.String(hex.EncodeToString(sum[:8]))
 }
 
-// Trace gives the context to hand on to what the span causes, nil if s is.
+// Trace returns the context to hand on to what the span causes, nil if s is.
 func (s *Span) Trace() *change.Trace {
 	if s == nil {
 		return nil
@@ -231,7 +236,7 @@ func (s *Span) End() {
 	}
 }
 
-// ID gives the id of the trace as 32 hex digits, for a log line; empty if s is nil.
+// ID returns the id of the trace as 32 hex digits, for a log line; empty if s is nil.
 func (s *Span) ID() string {
 	if s == nil {
 		return ""

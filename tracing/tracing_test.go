@@ -84,11 +84,11 @@ func headers(t *change.Trace) map[string]string {
 func TestOneTraceThroughAllStages(t *testing.T) {
 	r := otlptest.New(t)
 	tracer, flush := start(t, Options{Endpoint: r.URL(), Sample: 0, Headers: map[string]string{"authorization": "Bearer s3cret"}})
-	in := tracer.Ingest(t.Context(), "registry", map[string]string{"traceparent": sampled, "tracestate": "vendor=1"})
+	in := tracer.Ingest(t.Context(), "registry", HeaderMap(map[string]string{"traceparent": sampled, "tracestate": "vendor=1"}))
 	require.NotNil(t, in, "the producer's decision counts, not the share")
 	in.Set(OutcomeKey.String("taken"), tracer.Entity("B-007"))
 	in.End()
-	decide := tracer.Decide(headers(in.Trace()))
+	decide := tracer.Decide(HeaderMap(headers(in.Trace())))
 	decide.Fail("not decided")
 	decide.End()
 	deliver := tracer.Deliver(decide.Trace(), "acme/ripeness@hook")
@@ -140,12 +140,12 @@ func TestWhoIsTraced(t *testing.T) {
 		"a state alone":       {map[string]string{"tracestate": "vendor=1"}, true, false, false},
 		"a state that is bad": {map[string]string{"traceparent": sampled, "tracestate": "=,="}, true, true, true},
 	} {
-		a, n := all.Ingest(t.Context(), "s", c.headers), none.Ingest(t.Context(), "s", c.headers)
+		a, n := all.Ingest(t.Context(), "s", HeaderMap(c.headers)), none.Ingest(t.Context(), "s", HeaderMap(c.headers))
 		require.Equal(t, c.all, a != nil, name)
 		require.Equal(t, c.none, n != nil, name)
 		require.Equal(t, c.belongsToThem, a.ID() == theirTrace, name)
 		// Further on nothing is decided again: only what is traced has a context.
-		require.Equal(t, c.belongsToThem, all.Decide(c.headers) != nil, name)
+		require.Equal(t, c.belongsToThem, all.Decide(HeaderMap(c.headers)) != nil, name)
 	}
 	require.Nil(t, all.Deliver(nil, "a/b@c"))
 	require.Nil(t, all.Deliver(&change.Trace{Parent: "nonsense"}, "a/b@c"))
@@ -154,7 +154,7 @@ func TestWhoIsTraced(t *testing.T) {
 	half, _ := start(t, Options{Endpoint: r.URL(), Sample: 0.5})
 	traced := 0
 	for range 10_000 {
-		if half.Ingest(t.Context(), "s", nil) != nil {
+		if half.Ingest(t.Context(), "s", HeaderMap(nil)) != nil {
 			traced++
 		}
 	}
@@ -190,7 +190,7 @@ func TestContextOfARequest(t *testing.T) {
 	ask := func(parent string, ingest map[string]string) *Span {
 		var s *Span
 		h := tracer.Requests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-			s = tracer.Ingest(r.Context(), "s", ingest)
+			s = tracer.Ingest(r.Context(), "s", HeaderMap(ingest))
 		}))
 		req := httptest.NewRequest(http.MethodPost, "/", nil)
 		req.Header.Set("Traceparent", parent)
@@ -209,7 +209,7 @@ func TestLongStateIsLeftOut(t *testing.T) {
 	for _, length := range []int{change.MaxTraceState, change.MaxTraceState + 1} {
 		state := "a=" + strings.Repeat("x", 250) + ",b=" + strings.Repeat("y", 100) + ",c=" + strings.Repeat("z", length-350-8)
 		require.Len(t, state, length)
-		got := tracer.Ingest(t.Context(), "s", map[string]string{"traceparent": sampled, "tracestate": state}).Trace()
+		got := tracer.Ingest(t.Context(), "s", HeaderMap(map[string]string{"traceparent": sampled, "tracestate": state})).Trace()
 		require.Contains(t, got.Parent, theirTrace)
 		if length > change.MaxTraceState {
 			state = ""
@@ -226,7 +226,7 @@ func TestBatch(t *testing.T) {
 	require.Nil(t, tracer.Batch("decide batch", nil, 7), "nothing in it is traced")
 	var events []*Span
 	for range 40 {
-		events = append(events, tracer.Ingest(t.Context(), "s", nil))
+		events = append(events, tracer.Ingest(t.Context(), "s", HeaderMap(nil)))
 	}
 	b := tracer.Batch("decide batch", events, 1000)
 	b.End()
@@ -276,13 +276,13 @@ func TestReceiverThatHangs(t *testing.T) {
 	// More spans than one request takes, so that the receiver is asked at once.
 	const first = maxPerBatch
 	for range first {
-		tracer.Ingest(t.Context(), "s", nil).End()
+		tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
 	}
 	<-asked
 	// From here on nothing moves: what is in the request waits too.
 	const beyond = 1234
 	for range maxWaiting - first + beyond {
-		tracer.Ingest(t.Context(), "s", nil).End()
+		tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
 	}
 	m := tracer.opt.Metrics
 	require.EqualValues(t, beyond, count(m.dropped))
@@ -304,7 +304,7 @@ func TestReceiverThatRefuses(t *testing.T) {
 	tracer, flush := start(t, Options{Endpoint: r.URL(), Sample: 1, Logger: slog.New(slog.NewTextHandler(&lines, nil))})
 	m := tracer.opt.Metrics
 	send := func() {
-		tracer.Ingest(t.Context(), "s", nil).End()
+		tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
 		require.NoError(t, tracer.provider.ForceFlush(t.Context()))
 	}
 	send()
@@ -337,7 +337,7 @@ func TestReceiverThatIsBusy(t *testing.T) {
 		}
 	})
 	tracer, flush := start(t, Options{Endpoint: r.URL(), Sample: 1})
-	tracer.Ingest(t.Context(), "s", nil).End()
+	tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
 	flush()
 	require.Len(t, r.Spans(), 1)
 	require.Zero(t, count(tracer.opt.Metrics.dropped))
@@ -349,7 +349,7 @@ func TestRedirectsAreNotFollowed(t *testing.T) {
 	redirect := httptest.NewServer(http.RedirectHandler(elsewhere.URL()+"/v1/traces", http.StatusTemporaryRedirect))
 	t.Cleanup(redirect.Close)
 	tracer, flush := start(t, Options{Endpoint: redirect.URL + "/own/path", Sample: 1})
-	tracer.Ingest(t.Context(), "s", nil).End()
+	tracer.Ingest(t.Context(), "s", HeaderMap(nil)).End()
 	flush()
 	require.EqualValues(t, 1, count(tracer.opt.Metrics.dropped))
 	asked, _ := elsewhere.Requests()
@@ -368,10 +368,10 @@ func TestEndpointIsChecked(t *testing.T) {
 func TestWhatIsNotTracedCostsNothing(t *testing.T) {
 	on, _ := start(t, Options{Endpoint: otlptest.New(t).URL(), Sample: 0})
 	ctx := t.Context()
-	meta := map[string]string{"weir-kafka-key": "B-007", "other": "header"}
+	header := HeaderMap(map[string]string{"weir-kafka-key": "B-007", "other": "header"})
 	for name, tracer := range map[string]*Tracer{"off": nil, "not traced": on} {
 		require.Zero(t, testing.AllocsPerRun(1000, func() {
-			in, decide, deliver := tracer.Ingest(ctx, "s", meta), tracer.Decide(meta), tracer.Deliver(nil, "a/b@c")
+			in, decide, deliver := tracer.Ingest(ctx, "s", header), tracer.Decide(header), tracer.Deliver(nil, "a/b@c")
 			batch := tracer.Batch("decide batch", nil, 1)
 			for _, s := range []*Span{in, decide, deliver, batch} {
 				if s.Trace() != nil || s.ID() != "" {
@@ -400,13 +400,13 @@ func BenchmarkEvent(b *testing.B) {
 			if !c.off {
 				tracer, _ = start(b, Options{Endpoint: receiver.URL, Sample: c.sample})
 			}
-			ctx, meta := b.Context(), map[string]string{"weir-kafka-key": "B-007"}
+			ctx, header := b.Context(), HeaderMap(map[string]string{"weir-kafka-key": "B-007"})
 			b.ReportAllocs()
 			for b.Loop() {
-				in := tracer.Ingest(ctx, "s", meta)
-				onward := meta
+				in := tracer.Ingest(ctx, "s", header)
+				onward := header
 				if in != nil {
-					onward = headers(in.Trace())
+					onward = HeaderMap(headers(in.Trace()))
 				}
 				decide := tracer.Decide(onward)
 				deliver := tracer.Deliver(decide.Trace(), "a/b@c")
@@ -428,21 +428,21 @@ func TestContextOfACloudEvent(t *testing.T) {
 		h["traceparent"] = traceparent
 		return h
 	}
-	own := tracer.Ingest(t.Context(), "s", event)
+	own := tracer.Ingest(t.Context(), "s", HeaderMap(event))
 	require.Equal(t, made, own.ID())
 	require.Equal(t, "maker=1", own.Trace().State)
-	record := tracer.Ingest(t.Context(), "s", with(sampled))
+	record := tracer.Ingest(t.Context(), "s", HeaderMap(with(sampled)))
 	require.Equal(t, theirTrace, record.ID())
 	require.Empty(t, record.Trace().State, "the attribute's state belongs to the attribute's trace")
-	require.Nil(t, tracer.Ingest(t.Context(), "s", with(unsampled)))
+	require.Nil(t, tracer.Ingest(t.Context(), "s", HeaderMap(with(unsampled))))
 	tracer.Requests(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
-		assert.Nil(t, tracer.Ingest(r.Context(), "s", event), "the request is not sampled")
+		assert.Nil(t, tracer.Ingest(r.Context(), "s", HeaderMap(event)), "the request is not sampled")
 	})).ServeHTTP(httptest.NewRecorder(), func() *http.Request {
 		r := httptest.NewRequest(http.MethodPost, "/", nil)
 		r.Header.Set("Traceparent", unsampled)
 		return r
 	}())
-	require.Nil(t, tracer.Ingest(t.Context(), "s", map[string]string{"ce_traceparent": "00-no"}), "what cannot be read is none")
+	require.Nil(t, tracer.Ingest(t.Context(), "s", HeaderMap(map[string]string{"ce_traceparent": "00-no"})), "what cannot be read is none")
 	own.End()
 	record.End()
 }

@@ -120,7 +120,7 @@ func (a *Admin) await(ctx context.Context, names []string) error {
 	}
 }
 
-// TopicID gives a topic's identity, which changes when the topic is deleted
+// TopicID returns a topic's identity, which changes when the topic is deleted
 // and created again.
 func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 	meta, err := a.adm.ListTopics(ctx, topic)
@@ -137,7 +137,7 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 	return d.ID.String(), nil
 }
 
-// Offsets gives the oldest offset and the end of every partition of a topic.
+// Offsets returns the oldest offset and the end of every partition of a topic.
 func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
 	logs, err := readLogs(ctx, a.adm, []string{topic})
 	if err != nil {
@@ -146,7 +146,7 @@ func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32
 	return logs[topic].start, logs[topic].end, nil
 }
 
-// EndOffsets gives the offset behind the newest record of every partition.
+// EndOffsets returns the offset behind the newest record of every partition.
 func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
 	_, end, err := a.Offsets(ctx, topic)
 	return end, err
@@ -160,7 +160,7 @@ type LastRecord struct {
 	Time      time.Time
 }
 
-// ReadLast gives the newest record of every partition that has one, by
+// ReadLast returns the newest record of every partition that has one, by
 // partition. Markers of transactions are no records; where only they are left
 // at the end, it looks further back, up to readLastSpan offsets.
 func (a *Admin) ReadLast(ctx context.Context, topic string) ([]LastRecord, error) {
@@ -204,7 +204,7 @@ func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Off
 	})
 }
 
-// read gives the records of partitions to see, markers of transactions too,
+// read hands the records of partitions to see, markers of transactions too,
 // until it says false or the ends are reached.
 func (a *Admin) read(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, see func(*kgo.Record) bool, opts ...kgo.Opt) error {
 	common, err := NewClientOpts(a.cfg)

@@ -38,7 +38,7 @@ func (g *Group) onFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFet
 }
 
 // onOffsets decides where newly assigned partitions start and makes their
-// claims. kgo calls it after the committed offsets were read and before
+// assignments. kgo calls it after the committed offsets were read and before
 // anything is fetched; heartbeats go on meanwhile, and ctx ends with the group
 // session. If ctx ended it is called again in the next session for what is
 // still assigned.
@@ -54,21 +54,21 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	starts := make(map[string]map[int32]int64, len(offsets))
 	var told []string // topics whose Assigned succeeded
 	for t, ps := range offsets {
-		if g.gc.Claims == nil {
+		if g.gc.Listener == nil {
 			continue
 		}
 		list := make([]int32, 0, len(ps))
 		for p := range ps {
 			list = append(list, p)
 		}
-		at, err := g.gc.Claims.Assigned(ctx, t, list)
+		at, err := g.gc.Listener.Assigned(ctx, t, list)
 		if err == nil {
 			starts[t] = at
 			told = append(told, t)
 			continue
 		}
 		for _, t := range told { // each success is followed by a Revoked
-			g.gc.Claims.Revoked(t, partitionsOf(offsets[t]))
+			g.gc.Listener.Revoked(t, partitionsOf(offsets[t]))
 		}
 		if ctx.Err() == nil {
 			g.fail(fmt.Errorf("topic %s: take over partitions: %w", t, err))
@@ -84,8 +84,8 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		tells = append(tells, func() { g.moved(tp, wanted, got) })
 	}
 	behind := func(tp topicPartition, committed, from int64) {
-		if g.gc.OnBehind != nil {
-			tells = append(tells, func() { g.gc.OnBehind(tp.topic, tp.partition, committed, from) })
+		if g.gc.OnRewind != nil {
+			tells = append(tells, func() { g.gc.OnRewind(tp.topic, tp.partition, committed, from) })
 		}
 	}
 	defer func() {
@@ -121,7 +121,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 			delete(g.last, tp)
 			switch start, end := lt.start[p], lt.end[p]; {
 			case wanted < 0:
-				if g.gc.Whole && start > 0 && !gaps[tp] {
+				if g.gc.ReportMissedHistory && start > 0 && !gaps[tp] {
 					moved(tp, 0, start)
 				}
 				o = kgo.NewOffset().At(start)
@@ -130,13 +130,14 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 				o = kgo.NewOffset().At(start)
 			}
 			ps[p] = o
-			c := newClaim(g, tp, lt.id, o.EpochOffset().Offset, lt.end[p])
-			g.claims[tp] = c
-			if v := g.views[t]; v != nil && !v.stopped() {
-				startRun(c, v)
+			a := newAssignment(g, tp, lt.id, o.EpochOffset().Offset, lt.end[p])
+			g.assignments[tp] = a
+			if s := g.subscriptions[t]; s != nil && !s.stopped() {
+				startDispatcher(a, s)
 			}
 		}
 	}
+	g.setAssigned(len(g.assignments))
 	return offsets, nil
 }
 
@@ -152,8 +153,8 @@ func partitionsOf[T any](m map[int32]T) []int32 {
 func (g *Group) moved(tp topicPartition, wanted, got int64) {
 	g.log.Error("records that were still wanted are gone from the topic; going on at the oldest",
 		"topic", tp.topic, "partition", tp.partition, "wanted", wanted, "got", got)
-	if g.gc.OnReset != nil {
-		g.gc.OnReset(tp.topic, tp.partition, wanted, got)
+	if g.gc.OnRecordsLost != nil {
+		g.gc.OnRecordsLost(tp.topic, tp.partition, wanted, got)
 	}
 }
 
@@ -222,62 +223,63 @@ func readLogs(ctx context.Context, adm *kadm.Client, topics []string) (map[strin
 	return logs, nil
 }
 
-// release ends the claims of partitions that went away. kgo calls it while no
+// release ends the assignments of partitions that went away. kgo calls it while no
 // poll is under way.
 func (g *Group) release(gone map[string][]int32, commit bool) {
-	var claims []*claim
+	var released []*assignment
 	ended := make(map[string][]int32)
 	g.mu.Lock()
 	for t, ps := range gone {
 		for _, p := range ps {
 			tp := topicPartition{t, p}
-			if c := g.claims[tp]; c != nil {
-				delete(g.claims, tp)
-				claims = append(claims, c)
+			if a := g.assignments[tp]; a != nil {
+				delete(g.assignments, tp)
+				released = append(released, a)
 				ended[t] = append(ended[t], p)
 			}
 		}
 	}
+	g.setAssigned(len(g.assignments))
 	g.mu.Unlock()
-	for _, c := range claims {
-		c.cancel()
+	for _, a := range released {
+		a.cancel()
 	}
-	for _, c := range claims {
-		c.end()
+	for _, a := range released {
+		a.end()
 	}
 	g.mu.Lock()
-	for _, c := range claims {
-		g.last[c.tp] = lastSeen{c.topicID, c.wanted(), c.position()}
+	for _, a := range released {
+		g.last[a.tp] = lastSeen{a.topicID, a.wanted(), a.position()}
 	}
 	g.mu.Unlock()
-	if g.gc.Claims != nil {
+	if g.gc.Listener != nil {
 		for t, ps := range ended {
-			g.gc.Claims.Revoked(t, ps)
+			g.gc.Listener.Revoked(t, ps)
 		}
 	}
 	if commit {
 		ctx, cancel := context.WithTimeout(g.gc.Limit, commitTimeout)
 		defer cancel()
-		g.commit(ctx, claims)
+		g.commit(ctx, released)
 	}
 }
 
-// commit sends the positions of claims that moved and waits for the answer.
-func (g *Group) commit(ctx context.Context, claims []*claim) {
+// commit sends the positions of assignments that moved and waits for the answer.
+func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 	g.commitMu.Lock()
 	defer g.commitMu.Unlock()
 	offsets := make(map[string]map[int32]kgo.EpochOffset)
-	byTP := make(map[topicPartition]*claim)
-	for _, c := range claims {
-		o, ok := c.toCommit()
+	byTP := make(map[topicPartition]*assignment)
+	for _, a := range assignments {
+		o, ok := a.toCommit()
 		if !ok {
 			continue
 		}
-		if offsets[c.tp.topic] == nil {
-			offsets[c.tp.topic] = make(map[int32]kgo.EpochOffset)
+		if offsets[a.tp.topic] == nil {
+			offsets[a.tp.topic] = make(map[int32]kgo.EpochOffset)
 		}
-		offsets[c.tp.topic][c.tp.partition] = o
-		byTP[c.tp] = c
+		offsets[a.tp.topic][a.tp.partition] = o
+		byTP[a.tp] = a
 	}
 	if len(offsets) == 0 {
 		return
@@ -288,8 +290,8 @@ func (g *Group) commit(ctx context.Context, claims []*claim) {
 			t := &req.Topics[i]
 			for j := range t.Partitions {
 				p := &t.Partitions[j]
-				if c := byTP[topicPartition{t.Topic, p.Partition}]; c != nil {
-					p.Metadata = &c.topicID
+				if a := byTP[topicPartition{t.Topic, p.Partition}]; a != nil {
+					p.Metadata = &a.topicID
 				}
 			}
 		}
@@ -310,8 +312,8 @@ func (g *Group) commit(ctx context.Context, claims []*claim) {
 					}
 					continue
 				}
-				if c := byTP[topicPartition{t.Topic, p.Partition}]; c != nil {
-					c.wasCommitted(offsets[t.Topic][p.Partition].Offset)
+				if a := byTP[topicPartition{t.Topic, p.Partition}]; a != nil {
+					a.wasCommitted(offsets[t.Topic][p.Partition].Offset)
 				}
 			}
 		}
@@ -352,16 +354,16 @@ func (g *Group) outOfRange(tp topicPartition) {
 		return
 	}
 	g.mu.Lock()
-	c := g.claims[tp]
+	a := g.assignments[tp]
 	g.mu.Unlock()
-	if c == nil {
+	if a == nil {
 		return
 	}
 	l := logs[tp.topic]
-	start, wanted := l.start[tp.partition], c.position()
-	if c.topicID != l.id || wanted > l.end[tp.partition] {
+	start, wanted := l.start[tp.partition], a.position()
+	if a.topicID != l.id || wanted > l.end[tp.partition] {
 		// Another log under the same name: its offsets begin again, and so
-		// must the numbers of the claim.
+		// must the assignment.
 		g.rejoin(tp.topic)
 		return
 	}
@@ -369,7 +371,7 @@ func (g *Group) outOfRange(tp topicPartition) {
 	g.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{tp.topic: {tp.partition: {Epoch: -1, Offset: start}}})
 }
 
-// rejoin gives a topic up and joins it anew, which ends its claims and starts
+// rejoin returns a topic up and joins it anew, which ends its assignments and starts
 // others. It runs beside the poll loop, because a purge waits for a rebalance.
 func (g *Group) rejoin(topic string) {
 	g.mu.Lock()

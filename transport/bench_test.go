@@ -1,8 +1,14 @@
 package transport_test
 
 import (
+	"errors"
 	"fmt"
+	"sync"
+	"sync/atomic"
 	"testing"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -48,52 +54,80 @@ func BenchmarkProduce(b *testing.B) {
 }
 
 // One busy partition among idle ones, which hold a fetch up.
-func BenchmarkConsumeOnePartition(b *testing.B) {
-	for _, window := range []int{1000, 1} {
-		b.Run(fmt.Sprintf("window %d", window), func(b *testing.B) {
+func BenchmarkConsumeOnePartition(b *testing.B) { benchConsume(b, []byte("one")) }
+
+func BenchmarkConsume(b *testing.B) { benchConsume(b, nil) }
+
+// benchConsume compares frames with one record at a time, through a router as
+// a stage does it. The records have a key each, or all the same. Ask for more
+// of them than the buffer takes: -benchtime 1000000x.
+func benchConsume(b *testing.B, key []byte) {
+	for _, records := range []int{1000, 1} {
+		b.Run(fmt.Sprintf("frames of %d", records), func(b *testing.B) {
 			c := realCluster(b)
 			topic := c.topic(b, "topic", 8)
 			p := c.producer(b, transport.ProducerConfig{})
 			for n := 0; n < b.N; n += 50_000 {
-				records := benchRecords(topic, min(50_000, b.N-n))
-				for i := range records {
-					records[i].Key = []byte("one")
+				all := benchRecords(topic, min(50_000, b.N-n))
+				for i := range all {
+					if key != nil {
+						all[i].Key = key
+					}
 				}
-				if err := p.Append(b.Context(), records); err != nil {
+				if err := p.Append(b.Context(), all); err != nil {
 					b.Fatal(err)
 				}
 			}
-			consume(b, c, topic, window)
+			g := c.group(b, transport.GroupConfig{Topics: []string{topic}, FrameRecords: records})
+			router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
+			if err != nil {
+				b.Fatal(err)
+			}
+			joined, start, done := make(chan struct{}), make(chan struct{}), make(chan struct{})
+			join := sync.OnceFunc(func() { close(joined) })
+			var seen, frames atomic.Int64
+			router.AddConsumerHandler("count", topic, g.Subscriber(), func(m *message.Message) error {
+				join()
+				<-start
+				f, _ := transport.FrameOf(m)
+				frames.Add(1)
+				if n := seen.Add(int64(len(f.Records))); n == int64(b.N) {
+					close(done)
+				}
+				return nil
+			})
+			ended := make(chan error, 1)
+			go func() { ended <- router.Run(b.Context()) }()
+			<-joined
+			b.ReportAllocs()
+			b.ResetTimer()
+			close(start) // what the buffer takes is there by then
+			<-done
+			b.StopTimer()
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "records/s")
+			b.ReportMetric(float64(b.N)/float64(frames.Load()), "records/frame")
+			if err := errors.Join(router.Close(), <-ended); err != nil {
+				b.Fatal(err)
+			}
 		})
 	}
 }
 
-func BenchmarkConsume(b *testing.B) {
-	for _, window := range []int{1000, 1} {
-		b.Run(fmt.Sprintf("window %d", window), func(b *testing.B) {
-			c := realCluster(b)
-			topic := c.topic(b, "topic", 8)
-			p := c.producer(b, transport.ProducerConfig{})
-			for n := 0; n < b.N; n += 50_000 {
-				if err := p.Append(b.Context(), benchRecords(topic, min(50_000, b.N-n))); err != nil {
-					b.Fatal(err)
-				}
-			}
-			consume(b, c, topic, window)
-		})
-	}
-}
-
-func consume(b *testing.B, c cluster, topic string, window int) {
-	g := c.group(b, transport.GroupConfig{Topics: []string{topic}, Window: window})
-	ch, err := g.Subscriber().Subscribe(b.Context(), topic)
-	if err != nil {
-		b.Fatal(err)
-	}
-	(<-ch).Ack() // joined
-	b.ResetTimer()
-	for range b.N - 1 {
+// One record at a time, the next after the answer to the one before: what a
+// frame costs when it holds one record.
+func BenchmarkLatency(b *testing.B) {
+	c := realCluster(b)
+	topic := c.topic(b, "topic", 8)
+	p := c.producer(b, transport.ProducerConfig{})
+	ch := subscribe(b, c.group(b, transport.GroupConfig{Topics: []string{topic}}), topic)
+	records := benchRecords(topic, 1)
+	for i := range b.N + 1 {
+		if i == 1 { // joined
+			b.ResetTimer()
+		}
+		if err := p.Append(b.Context(), records); err != nil {
+			b.Fatal(err)
+		}
 		(<-ch).Ack()
 	}
-	b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "messages/s")
 }

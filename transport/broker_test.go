@@ -29,12 +29,12 @@ func TestOffsetOutOfRange(t *testing.T) {
 	}
 	t.Run("while running", func(t *testing.T) {
 		resets := make(chan reset, 10)
-		g := c.group(t, transport.GroupConfig{ID: "running", Window: 1, FetchPartitionBytes: 300,
-			OnReset: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
+		g := c.group(t, transport.GroupConfig{ID: "running", FrameRecords: 1, BufferBytes: 1, FetchPartitionBytes: 300, // one fetch ahead
+			OnRecordsLost: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
 		ch := subscribe(t, g, topic)
 		m := receive(t, ch)
 		truncate(t, 99)
-		for position(t, m).Offset != 99 {
+		for frame(t, m).First() != 99 {
 			m.Ack()
 			m = receive(t, ch)
 		}
@@ -51,11 +51,11 @@ func TestOffsetOutOfRange(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			resets := make(chan reset, 10)
 			g := c.group(t, transport.GroupConfig{ID: name,
-				Claims: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
+				Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 					return map[int32]int64{0: wanted}, nil
 				}},
-				OnReset: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
-			require.EqualValues(t, 99, position(t, receive(t, subscribe(t, g, topic))).Offset)
+				OnRecordsLost: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
+			require.EqualValues(t, 99, frame(t, receive(t, subscribe(t, g, topic))).First())
 			select {
 			case r := <-resets:
 				require.Equal(t, reset{wanted, 99}, r)
@@ -88,13 +88,13 @@ func TestGoneBeforeAnythingWasCommitted(t *testing.T) {
 	}
 	resets := make(chan reset, 10)
 	config := func(id string, whole bool) transport.GroupConfig {
-		return transport.GroupConfig{ID: id, Whole: whole,
-			OnReset: func(_ string, p int32, wanted, got int64) { resets <- reset{p, wanted, got} }}
+		return transport.GroupConfig{ID: id, ReportMissedHistory: whole,
+			OnRecordsLost: func(_ string, p int32, wanted, got int64) { resets <- reset{p, wanted, got} }}
 	}
 	one := c.group(t, config("two members", false))
 	receive(t, subscribe(t, one, topic))
 	other := c.group(t, transport.GroupConfig{ID: "two members"})
-	moved := position(t, receive(t, subscribe(t, other, topic))).Partition
+	moved := frame(t, receive(t, subscribe(t, other, topic))).Partition
 	last := truncate(moved)
 	require.NoError(t, other.Close())
 	select {
@@ -121,14 +121,12 @@ func TestTopicCreatedAgain(t *testing.T) {
 			fill(t, p, topic, 0, 5)
 			adm := kadm.NewClient(rawClient(t, c))
 			resets := make(chan int64, 10)
-			g := c.group(t, transport.GroupConfig{OnReset: func(_ string, _ int32, _, got int64) { resets <- got }})
+			g := c.group(t, transport.GroupConfig{OnRecordsLost: func(_ string, _ int32, _, got int64) { resets <- got }})
 			ch := subscribe(t, g, topic)
-			var old transport.Position
-			for range 5 {
-				m := receive(t, ch)
-				old = position(t, m)
-				m.Ack()
-			}
+			m := receive(t, ch)
+			require.Equal(t, numbers(0, 5), values(t, m), "all were there")
+			old := frame(t, m)
+			m.Ack()
 			require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
 			_, err := adm.DeleteTopics(t.Context(), topic)
 			require.NoError(t, err)
@@ -138,10 +136,10 @@ func TestTopicCreatedAgain(t *testing.T) {
 			}, patience, 50*time.Millisecond)
 			c.topic(t, "topic", 1)
 			fill(t, c.producer(t, transport.ProducerConfig{}), topic, 100, 10)
-			m := receive(t, ch)
-			require.Equal(t, "100", string(m.Payload))
-			require.NotEqual(t, old.TopicID, position(t, m).TopicID)
-			require.NotEqual(t, old.Claim, position(t, m).Claim)
+			m = receive(t, ch)
+			require.Equal(t, "100", values(t, m)[0])
+			require.NotEqual(t, old.TopicID, frame(t, m).TopicID)
+			require.Greater(t, frame(t, m).Assignment, old.Assignment)
 			require.Zero(t, <-resets)
 		})
 	}
@@ -159,7 +157,7 @@ func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
 	require.NoError(t, err)
 	p := c.producer(t, transport.ProducerConfig{})
 	fill(t, p, topic, 0, 10)
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
+	g := c.group(t, transport.GroupConfig{Topics: []string{topic}, FrameRecords: 1})
 	ch := subscribe(t, g, topic)
 	for range 9 {
 		receive(t, ch).Ack()

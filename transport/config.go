@@ -45,7 +45,7 @@ func (c Config) clientID() string {
 	return c.ClientID
 }
 
-// NewClientOpts gives the kgo options that every client of c starts with.
+// NewClientOpts returns the kgo options that every client of c starts with.
 // It fails on an empty broker list and on an unknown SASL mechanism; it does
 // not touch the network.
 func NewClientOpts(c Config) ([]kgo.Opt, error) {

@@ -28,7 +28,11 @@ func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
 
 func (s *suiteSubscriber) Close() error { return s.g.Close() }
 
-func suite(t *testing.T, c cluster, window int, features tests.Features) {
+// A frame of one record is a plain message, and the next one of the partition
+// follows its acknowledgement: the order of arrival is the order of the
+// partition, also after a Nack.
+func suite(t *testing.T, c cluster) {
+	features := tests.Features{ConsumerGroups: true, Persistent: true, GuaranteedOrder: true}
 	admin := c.admin(t)
 	// The suite publishes thousands of messages one by one. To read as many
 	// compressed batches costs minutes on a busy machine under the race detector:
@@ -36,15 +40,11 @@ func suite(t *testing.T, c cluster, window int, features tests.Features) {
 	producer := c.producer(t, transport.ProducerConfig{Linger: time.Millisecond, Compression: transport.NoCompression})
 	withGroup := func(t *testing.T, id string) (message.Publisher, message.Subscriber) {
 		g := c.group(t, transport.GroupConfig{
-			ID: id, Window: window, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
+			ID: id, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
 			// The suite waits for 15 s, so others must not wait that long for a member.
 			SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
 		})
-		var p message.Publisher = transport.NewPublisher(producer)
-		if features.GuaranteedOrder {
-			p = keyed{p}
-		}
-		return p, &suiteSubscriber{g.Subscriber(), g, admin}
+		return keyed{transport.NewPublisher(producer)}, &suiteSubscriber{g.Subscriber(), g, admin}
 	}
 	features.GenerateTopicFunc = func(tctx tests.TestContext) string {
 		return c.prefix + "topic-" + string(tctx.TestID)
@@ -53,13 +53,6 @@ func suite(t *testing.T, c cluster, window int, features tests.Features) {
 		// One group per test: the members of a Kafka group share its rebalances.
 		return withGroup(t, strings.NewReplacer("/", ".", "_", ".").Replace(t.Name()))
 	}, withGroup)
-}
-
-// A window hands out many messages of a partition at once, to be ordered by
-// Position.Seq; the suite looks at the order of arrival, and Nacks let later
-// messages overtake.
-func windowed() tests.Features {
-	return tests.Features{ConsumerGroups: true, Persistent: true}
 }
 
 // keyed gives each message its payload as the key, so that messages of one
@@ -73,26 +66,6 @@ func (k keyed) Publish(topic string, messages ...*message.Message) error {
 	return k.Publisher.Publish(topic, messages...)
 }
 
-// With a window of 1 the order of arrival is the order of the partition, also
-// after a Nack.
-func ordered() tests.Features {
-	f := windowed()
-	f.GuaranteedOrder = true
-	return f
-}
+func TestConformanceEmbedded(t *testing.T) { suite(t, embeddedCluster(t)) }
 
-func TestConformanceEmbedded(t *testing.T) {
-	suite(t, embeddedCluster(t), 1000, windowed())
-}
-
-func TestConformanceEmbeddedInOrder(t *testing.T) {
-	suite(t, embeddedCluster(t), 1, ordered())
-}
-
-func TestConformanceRealKafka(t *testing.T) {
-	suite(t, realCluster(t), 1000, windowed())
-}
-
-func TestConformanceRealKafkaInOrder(t *testing.T) {
-	suite(t, realCluster(t), 1, ordered())
-}
+func TestConformanceRealKafka(t *testing.T) { suite(t, realCluster(t)) }

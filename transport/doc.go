@@ -1,21 +1,36 @@
-// Package transport carries messages: Watermill subscribers and publishers
-// over Kafka, and the broker that runs inside the process when no server is
-// configured.
+// Package transport moves records: Watermill subscribers and publishers over
+// Kafka. Package embedded has the broker that runs inside the process when no
+// server is configured.
 //
-// # Subscribers
+// # Frames
+//
+// What moves is a [Frame]: an ordered batch of records of one partition, in one
+// Watermill message. It holds what piled up while the frame before it was in
+// work, within bounds of records and bytes: one record when little happens, a
+// thousand under load. Nobody waits for a frame to fill.
 //
 // A [Group] is one kgo client in one consumer group. It feeds any number of
-// message.Subscriber views, one per topic. Each partition that is assigned to
-// the process is a claim: it has a number of its own, and its messages are
-// numbered 0, 1, 2, … in the order of the log. Many messages of a claim are in
-// flight at once (the window); the router handles each on a goroutine of its
-// own, so whoever needs the order goes by [PositionOf]. A message that is
-// Nacked comes again with the same number after a back-off, while the messages
-// behind it stay where they are. The offset that is committed is the first one
-// not yet acknowledged, contiguous over the messages handed out; an
-// acknowledgement that arrives after its claim ended counts for nothing.
+// message.Subscriber faces, one subscription per topic. Of each partition that
+// is assigned to the process one frame is in flight at a time:
 //
-// Delivery guarantee: at least once, in order of hand-out per partition.
+//	fetched ──▶ waiting ──▶ in flight ──Ack──▶ acknowledged ──▶ committed
+//	                           ▲  │
+//	                           └──┘ Nack: the same records after a back-off
+//
+// The next frame follows the acknowledgement, so the order of a partition is
+// the order in which its handlers run; parallelism comes from partitions. What
+// comes next is fetched meanwhile, within a budget of bytes that the partitions
+// share: one whose handler is slow stops no other.
+//
+// A partition's [Frame.Assignment] is unique in the process. When the partition
+// goes away, the contexts of its messages end, and an acknowledgement after
+// that counts for nothing. The next owner starts at the first record that was
+// not acknowledged, or where a [PartitionListener] says.
+//
+// Delivery guarantee: at least once, in the order of the partition. Frames of an
+// assignment neither overlap nor leave a record out. What may have been handed
+// out before is marked as Redelivered, whole frames or the first records of one:
+// after a restart the borders may be others.
 //
 // # Publishers
 //

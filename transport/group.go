@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -22,32 +23,30 @@ type GroupConfig struct {
 	// first Subscribe. All of them must exist and be readable.
 	Topics []string
 
-	// Window is the number of messages in flight per partition. With 1 the
-	// messages of a partition come one by one, in order, also after a Nack.
-	// Defaults to 1000.
-	Window int
-	// Windows, by topic, take the place of Window. A message in flight is a
-	// goroutine that waits, so no window should be larger than what is worth
-	// having in work at a time.
-	Windows map[string]int
-	// WindowBytes bounds the same by size, per partition. A larger message
-	// passes alone. Defaults to 8 MiB.
-	WindowBytes int64
-	// Claims, if not nil, gives the offsets to start at.
-	Claims Claims
-	// OnReset, if not nil, is told when records that the group still wanted are
-	// gone, because retention passed them or the topic was created again: the
-	// offset it wanted and the one where it goes on, which is the oldest
+	// FrameRecords and FrameBytes bound a frame; a larger record passes alone.
+	// Default to 1000 and 1 MiB.
+	FrameRecords int
+	FrameBytes   int64
+	// BufferBytes bounds what is fetched ahead and in work over all partitions of
+	// the group. A part of it is for whoever needs it, the rest is shared out
+	// equally, so that a slow partition stops no other. In any case a partition
+	// has one fetch in work and another waiting. Defaults to 64 MiB.
+	BufferBytes int64
+	// Listener, if not nil, returns the offsets to start at.
+	Listener PartitionListener
+	// OnRecordsLost, if not nil, is called when records that the group still wanted
+	// are gone, because retention passed them or the topic was created again: with
+	// the offset it wanted and the one where it goes on, which is the oldest
 	// there is, never the newest. It is also logged. It must not block.
-	OnReset func(topic string, partition int32, wanted, got int64)
-	// Whole says that the group wants every record of its topics that there ever
-	// was: where it has committed nothing, OnReset is told of those before the
-	// oldest. Without it a group begins with what it finds.
-	Whole bool
-	// OnBehind, if not nil, is told when Claims gives an offset below the one
+	OnRecordsLost func(topic string, partition int32, wanted, got int64)
+	// ReportMissedHistory says that the group wants every record of its topics that
+	// there ever was: where it has committed nothing, OnRecordsLost is called for
+	// those before the oldest. Without it a group begins with what it finds.
+	ReportMissedHistory bool
+	// OnRewind, if not nil, is called when Listener returns an offset below the one
 	// that the group has committed: what was acknowledged is read again. It
 	// must not block.
-	OnBehind func(topic string, partition int32, committed, from int64)
+	OnRewind func(topic string, partition int32, committed, from int64)
 
 	NackMin time.Duration // back-off of the first Nack, doubles. Defaults to 100 ms
 	NackMax time.Duration // Defaults to 5 s
@@ -57,14 +56,14 @@ type GroupConfig struct {
 	RebalanceTimeout  time.Duration // Defaults to 30 s
 	CommitInterval    time.Duration // Defaults to 1 s
 	// CloseTimeout is how long messages in flight have to be acknowledged when
-	// a view or the group closes. Defaults to 10 s.
+	// a subscription or the group closes. Defaults to 10 s.
 	CloseTimeout time.Duration
 	// Limit, if given, ends whatever Close waits for: messages in flight, the
 	// last commit, the cluster's answer to leaving. The member is dropped after
 	// its session then, and what it acknowledged last may come again.
 	Limit context.Context
-	// FetchPartitionBytes is how much one fetch takes of a partition: what may
-	// be buffered beyond the window. Defaults to 1 MiB.
+	// FetchPartitionBytes is the most that one fetch takes of a partition, before
+	// decompression; less when many partitions share BufferBytes. Defaults to 1 MiB.
 	FetchPartitionBytes int32
 }
 
@@ -72,8 +71,9 @@ func (c *GroupConfig) setDefaults() error {
 	if c.ID == "" {
 		return errors.New("consumer group without an ID")
 	}
-	def(&c.Window, 1000)
-	def(&c.WindowBytes, 8<<20)
+	def(&c.FrameRecords, 1000)
+	def(&c.FrameBytes, 1<<20)
+	def(&c.BufferBytes, 64<<20)
 	def(&c.NackMin, 100*time.Millisecond)
 	def(&c.NackMax, 5*time.Second)
 	def(&c.SessionTimeout, 10*time.Second)
@@ -85,8 +85,8 @@ func (c *GroupConfig) setDefaults() error {
 	if c.Limit == nil {
 		c.Limit = context.Background()
 	}
-	if c.Window < 0 || c.WindowBytes < 0 {
-		return fmt.Errorf("consumer group %s: window %d, window bytes %d: must not be negative", c.ID, c.Window, c.WindowBytes)
+	if c.FrameRecords < 0 || c.FrameBytes < 0 || c.BufferBytes < 0 {
+		return fmt.Errorf("consumer group %s: frames of %d records and %d bytes, %d bytes buffered: must not be negative", c.ID, c.FrameRecords, c.FrameBytes, c.BufferBytes)
 	}
 	if c.NackMax < c.NackMin {
 		return fmt.Errorf("consumer group %s: longest nack back-off %v is below the shortest %v", c.ID, c.NackMax, c.NackMin)
@@ -97,13 +97,6 @@ func (c *GroupConfig) setDefaults() error {
 	return nil
 }
 
-func (c *GroupConfig) window(topic string) int {
-	if n, ok := c.Windows[topic]; ok && n > 0 {
-		return n
-	}
-	return c.Window
-}
-
 func def[T comparable](p *T, to T) {
 	var zero T
 	if *p == zero {
@@ -111,15 +104,15 @@ func def[T comparable](p *T, to T) {
 	}
 }
 
-// lastSeen says how far an ended claim had come in which log.
+// lastSeen says how far an ended assignment had come in which log.
 type lastSeen struct {
 	topicID string
 	wanted  int64 // the first offset that was not acknowledged
 	next    int64 // where the next record was expected
 }
 
-// Group is one member of one consumer group, under any number of views. See
-// the package comment for what it promises.
+// Group is one member of one consumer group, under any number of
+// subscriptions. See the package comment for what it promises.
 type Group struct {
 	gc    GroupConfig
 	log   *slog.Logger
@@ -137,15 +130,21 @@ type Group struct {
 	// revocation committed.
 	commitMu sync.Mutex
 
-	mu       sync.Mutex
-	started  bool                        // guarded by mu
-	closed   bool                        // guarded by mu
-	err      error                       // guarded by mu
-	topics   map[string]bool             // guarded by mu; what the client consumes
-	last     map[topicPartition]lastSeen // guarded by mu; of claims that ended
-	views    map[string]*view            // guarded by mu
-	claims   map[topicPartition]*claim   // guarded by mu
-	replaced map[string]bool             // guarded by mu; topics being joined anew
+	mu            sync.Mutex
+	started       bool                           // guarded by mu
+	closed        bool                           // guarded by mu
+	err           error                          // guarded by mu
+	topics        map[string]bool                // guarded by mu; what the client consumes
+	last          map[topicPartition]lastSeen    // guarded by mu; of assignments that ended
+	subscriptions map[string]*subscription       // guarded by mu
+	assignments   map[topicPartition]*assignment // guarded by mu
+	replaced      map[string]bool                // guarded by mu; topics being joined anew
+
+	assigned atomic.Int64 // len(assignments)
+	held     atomic.Int64 // what all assignments hold, waiting and in work
+	// fetchMu makes a change of assignment.paused and the call that tells the
+	// client one step. It is taken before assignment.mu.
+	fetchMu sync.Mutex
 
 	onceClose sync.Once
 	closeErr  error
@@ -167,15 +166,15 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		return nil, err
 	}
 	g := &Group{
-		gc:        gc,
-		log:       cfg.logger().With("group", gc.ID),
-		failed:    make(chan struct{}),
-		topics:    make(map[string]bool),
-		last:      make(map[topicPartition]lastSeen),
-		views:     make(map[string]*view),
-		claims:    make(map[topicPartition]*claim),
-		replaced:  make(map[string]bool),
-		closeDone: make(chan struct{}),
+		gc:            gc,
+		log:           cfg.logger().With("group", gc.ID),
+		failed:        make(chan struct{}),
+		topics:        make(map[string]bool),
+		last:          make(map[topicPartition]lastSeen),
+		subscriptions: make(map[string]*subscription),
+		assignments:   make(map[topicPartition]*assignment),
+		replaced:      make(map[string]bool),
+		closeDone:     make(chan struct{}),
 	}
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
 	opts = append(opts,
@@ -194,8 +193,6 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		// Markers take offsets; we must see them to commit behind them.
 		kgo.KeepControlRecords(),
-		kgo.FetchMaxPartitionBytes(gc.FetchPartitionBytes),
-		kgo.FetchMaxBytes(max(16<<20, gc.FetchPartitionBytes)),
 		kgo.FetchMaxWait(fetchWait),
 		kgo.OnOffsetsFetched(g.onFetched),
 		kgo.AdjustFetchOffsetsFn(g.onOffsets),
@@ -205,6 +202,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	if g.cl, err = kgo.NewClient(opts...); err != nil {
 		return nil, fmt.Errorf("consumer group %s: %w", gc.ID, err)
 	}
+	g.setAssigned(0)
 	g.adm = kadm.NewClient(g.cl)
 	if len(gc.Topics) > 0 {
 		if err := checkReadable(ctx, g.adm, gc.Topics...); err != nil {
@@ -215,11 +213,11 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	return g, nil
 }
 
-// subscribe makes the view of a topic, and joins the group if it is the first.
-func (g *Group) subscribe(ctx context.Context, topic string) (*view, error) {
+// subscribe makes the subscription of a topic, and joins the group if it is the first.
+func (g *Group) subscribe(ctx context.Context, topic string) (*subscription, error) {
 	for {
 		g.mu.Lock()
-		old := g.views[topic]
+		old := g.subscriptions[topic]
 		known := g.topics[topic] || !g.started && slices.Contains(g.gc.Topics, topic)
 		closed, err := g.closed, g.err
 		g.mu.Unlock()
@@ -242,20 +240,20 @@ func (g *Group) subscribe(ctx context.Context, topic string) (*view, error) {
 				return nil, err
 			}
 		}
-		if v := g.addView(ctx, topic); v != nil {
-			return v, nil
+		if s := g.addSubscription(ctx, topic); s != nil {
+			return s, nil
 		}
 	}
 }
 
-// addView gives nil when the state changed since it was looked at.
-func (g *Group) addView(ctx context.Context, topic string) *view {
+// addSubscription returns nil when the state changed since it was looked at.
+func (g *Group) addSubscription(ctx context.Context, topic string) *subscription {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.views[topic] != nil {
+	if g.closed || g.subscriptions[topic] != nil {
 		return nil
 	}
-	v := &view{
+	s := &subscription{
 		g: g, topic: topic,
 		out:      make(chan *message.Message),
 		stopping: make(chan struct{}),
@@ -263,8 +261,8 @@ func (g *Group) addView(ctx context.Context, topic string) *view {
 	}
 	// The end of Subscribe's ctx stops the hand-out; what is in flight then
 	// has a grace, so its contexts must not end with ctx.
-	v.ctx, v.halt = context.WithCancel(context.WithoutCancel(ctx))
-	g.views[topic] = v
+	s.ctx, s.halt = context.WithCancel(context.WithoutCancel(ctx))
+	g.subscriptions[topic] = s
 
 	var join []string
 	if !g.started {
@@ -282,9 +280,9 @@ func (g *Group) addView(ctx context.Context, topic string) *view {
 		g.topics[topic] = true
 		join = append(join, topic)
 	}
-	for tp, c := range g.claims {
-		if tp.topic == topic && c.ctx.Err() == nil {
-			startRun(c, v)
+	for tp, a := range g.assignments {
+		if tp.topic == topic && a.ctx.Err() == nil {
+			startDispatcher(a, s)
 		}
 	}
 	g.cl.ResumeFetchTopics(topic)
@@ -300,22 +298,85 @@ func (g *Group) addView(ctx context.Context, topic string) *view {
 	go func() {
 		select {
 		case <-ctx.Done():
-			v.stop()
-		case <-v.stopping:
+			s.stop()
+		case <-s.stopping:
 		}
-		v.finish(g.gc.CloseTimeout)
+		s.finish(g.gc.CloseTimeout)
 	}()
-	return v
+	return s
 }
 
-func (g *Group) pauseTopic(topic string) { g.cl.PauseFetchTopics(topic) }
-
-func (g *Group) forget(v *view) {
+func (g *Group) drop(s *subscription) {
 	g.mu.Lock()
-	if g.views[v.topic] == v {
-		delete(g.views, v.topic)
+	if g.subscriptions[s.topic] == s {
+		delete(g.subscriptions, s.topic)
 	}
 	g.mu.Unlock()
+}
+
+// How BufferBytes is divided: a quarter is for whoever fetches first, a quarter
+// is shared out to the queues, and what is in work takes no more than a queue
+// had. The last quarter is for the fetches that are under way when a queue is
+// full. A partition of which nothing else is fetched has the whole pool for
+// itself, so partitions that are idle cost a busy one nothing.
+
+// pool is what the group holds before any partition is paused.
+func (g *Group) pool() int64 { return g.gc.BufferBytes / 4 }
+
+// queueLimit is what a partition may have waiting whatever the others hold.
+func (g *Group) queueLimit() int64 { return g.pool() / max(1, g.assigned.Load()) }
+
+// minFetch keeps requests worth their while among very many partitions.
+const minFetch = 32 << 10
+
+// setAssigned notes how many partitions share the budget. What is under way of
+// a partition when it is paused is thrown away by the client and fetched again:
+// a fraction of the queue at a time keeps that cheap.
+func (g *Group) setAssigned(n int) {
+	g.assigned.Store(int64(n))
+	part := min(max(g.queueLimit()/4, minFetch), int64(g.gc.FetchPartitionBytes))
+	g.cl.UpdateFetchMaxBytes(int32(max(part, min(g.pool(), maxFetch))), int32(part))
+}
+
+// maxFetch bounds the answer of one broker.
+const maxFetch = 16 << 20
+
+// pause stops fetching partitions that are full, in one call: each costs a copy
+// of all that is paused.
+func (g *Group) pause(full []*assignment) {
+	if len(full) == 0 {
+		return
+	}
+	g.fetchMu.Lock()
+	defer g.fetchMu.Unlock()
+	paused := make(map[string][]int32)
+	for _, a := range full {
+		a.mu.Lock()
+		if !a.paused && a.ctx.Err() == nil && a.full() { // still
+			a.paused = true
+			paused[a.tp.topic] = append(paused[a.tp.topic], a.tp.partition)
+		}
+		a.mu.Unlock()
+	}
+	if len(paused) > 0 {
+		g.cl.PauseFetchPartitions(paused)
+	}
+}
+
+// resume fetches a again if it is paused and has room. Others that are paused
+// follow with their own next frame.
+func (g *Group) resume(a *assignment) {
+	g.fetchMu.Lock()
+	defer g.fetchMu.Unlock()
+	a.mu.Lock()
+	resume := a.paused && a.hasRoom()
+	if resume {
+		a.paused = false
+	}
+	a.mu.Unlock()
+	if resume {
+		g.cl.ResumeFetchPartitions(map[string][]int32{a.tp.topic: {a.tp.partition}})
+	}
 }
 
 func (g *Group) pollLoop() {
@@ -328,18 +389,20 @@ func (g *Group) pollLoop() {
 		}
 		fetches.EachError(g.fetchError)
 		// Between poll and AllowRebalance no partition can be revoked, so a
-		// record never reaches a later claim than the one it was fetched for.
+		// record never reaches a later assignment than the one it was fetched for.
+		var full []*assignment
 		fetches.EachPartition(func(p kgo.FetchTopicPartition) {
 			if len(p.Records) == 0 {
 				return
 			}
 			g.mu.Lock()
-			c := g.claims[topicPartition{p.Topic, p.Partition}]
+			a := g.assignments[topicPartition{p.Topic, p.Partition}]
 			g.mu.Unlock()
-			if c != nil {
-				c.push(p.Records)
+			if a != nil && a.push(p.Records) {
+				full = append(full, a)
 			}
 		})
+		g.pause(full)
 		g.cl.AllowRebalance()
 	}
 }
@@ -352,15 +415,15 @@ func (g *Group) commitLoop() {
 		select {
 		case <-tick.C:
 			g.mu.Lock()
-			claims := make([]*claim, 0, len(g.claims))
-			for _, c := range g.claims {
-				claims = append(claims, c)
+			all := make([]*assignment, 0, len(g.assignments))
+			for _, a := range g.assignments {
+				all = append(all, a)
 			}
 			g.mu.Unlock()
 			// Not cut short by Close: a commit that was cancelled could
 			// reach the broker after the last one.
 			ctx, cancel := context.WithTimeout(g.gc.Limit, commitTimeout)
-			g.commit(ctx, claims)
+			g.commit(ctx, all)
 			cancel()
 		case <-g.pollCtx.Done():
 			return
@@ -368,7 +431,7 @@ func (g *Group) commitLoop() {
 	}
 }
 
-// Err gives why the subscription ended by itself; nil while it goes on and
+// Err returns why the subscription ended by itself; nil while it goes on and
 // after Close.
 func (g *Group) Err() error {
 	g.mu.Lock()
@@ -377,7 +440,7 @@ func (g *Group) Err() error {
 }
 
 // Failed is closed when the subscription ended with an error: the channels of
-// all views are closed then, and Err tells why.
+// all subscriptions are closed then, and Err tells why.
 func (g *Group) Failed() <-chan struct{} { return g.failed }
 
 func (g *Group) fail(err error) {
@@ -410,16 +473,16 @@ func (g *Group) Close() error {
 		defer close(g.closeDone)
 		g.mu.Lock()
 		g.closed = true
-		views := make([]*view, 0, len(g.views))
-		for _, v := range g.views {
-			views = append(views, v)
+		all := make([]*subscription, 0, len(g.subscriptions))
+		for _, s := range g.subscriptions {
+			all = append(all, s)
 		}
 		g.mu.Unlock()
-		for _, v := range views {
-			v.stop()
+		for _, s := range all {
+			s.stop()
 		}
-		for _, v := range views {
-			<-v.done
+		for _, s := range all {
+			<-s.done
 		}
 		g.stopPoll()
 		g.loops.Wait()

@@ -30,35 +30,38 @@ func rawClient(t *testing.T, c cluster, opts ...kgo.Opt) *kgo.Client {
 	return cl
 }
 
-func TestRebalanceWithAMessageInFlight(t *testing.T) {
+func TestRebalanceWithAFrameInWork(t *testing.T) {
 	c := realCluster(t)
 	topic := c.topic(t, "topic", 2)
 	p := c.producer(t, transport.ProducerConfig{})
-	fill(t, p, topic, 0, 20)
+	lined(t, p, topic, 0, numbers(0, 20)...)
+	lined(t, p, topic, 1, numbers(0, 20)...)
 
-	first := c.group(t, transport.GroupConfig{})
+	first := c.group(t, transport.GroupConfig{FrameRecords: 5})
 	ch := subscribe(t, first, topic)
-	held := make(map[string]*message.Message)
-	for range 20 {
+	held := make(map[int32]*message.Message)
+	for range 2 { // one of each partition, and then none
 		m := receive(t, ch)
-		held[string(m.Payload)] = m
+		held[frame(t, m).Partition] = m
 	}
-	second := c.group(t, transport.GroupConfig{})
-	again := receive(t, subscribe(t, second, topic))
-	was := held[string(again.Payload)]
-	require.NotNil(t, was)
+	require.Len(t, held, 2)
+	second := c.group(t, transport.GroupConfig{FrameRecords: 3})
+	other := subscribe(t, second, topic)
+	again := receive(t, other)
+	lost := frame(t, again).Partition
+	was, stayed := held[lost], held[1-lost]
 	ended(was.Context(), t)
-	lost := position(t, again).Partition
-	for _, m := range held {
-		if position(t, m).Partition == lost {
-			require.Error(t, m.Context().Err(), "the partition went away")
-		} else {
-			require.NoError(t, m.Context().Err(), "the partition stayed")
-		}
-		m.Ack()
-	}
+	require.NoError(t, stayed.Context().Err(), "the partition stayed")
+	require.Equal(t, frame(t, was).First(), frame(t, again).First())
+	require.True(t, frame(t, again).Records[0].Redelivered)
+	require.Len(t, frame(t, again).Records, 3, "the borders are others")
+	require.Greater(t, frame(t, again).Assignment, frame(t, was).Assignment)
+	was.Ack()
+	stayed.Ack()
 	again.Nack()
-	// The acknowledgements of the lost partition counted for nothing.
+	require.Equal(t, values(t, again), values(t, receive(t, other)))
+	acknowledge(t, ch, 15)
+	// The acknowledgement of the lost partition counted for nothing.
 	require.Eventually(t, func() bool {
 		lags, err := second.Lag(t.Context())
 		require.NoError(t, err)
@@ -76,41 +79,39 @@ func TestCommitOnClose(t *testing.T) {
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
 
-	g := c.group(t, transport.GroupConfig{CommitInterval: time.Hour})
+	g := c.group(t, transport.GroupConfig{CommitInterval: time.Hour, FrameRecords: 3})
 	ch := subscribe(t, g, topic)
-	held := make([]*message.Message, 10)
-	for i := range held {
-		held[i] = receive(t, ch)
-	}
-	for _, i := range []int{0, 1, 2, 4} {
-		held[i].Ack()
-	}
+	acknowledge(t, ch, 3)
+	held := receive(t, ch)
 	require.NoError(t, g.Close())
-	ended(held[9].Context(), t)
+	ended(held.Context(), t)
+	held.Ack()
 
 	next := receive(t, subscribe(t, c.group(t, transport.GroupConfig{}), topic))
-	require.EqualValues(t, 3, position(t, next).Offset, "contiguous acknowledgements are committed, no more")
+	require.Equal(t, numbers(3, 7), values(t, next), "what is acknowledged is committed, no more")
+	for _, r := range frame(t, next).Records {
+		require.True(t, r.Redelivered, "all of it was there before, and a part in somebody's hand")
+	}
 }
 
-func TestMessagesInFlightMayFinishWhileClosing(t *testing.T) {
+func TestFrameInFlightMayFinishWhileClosing(t *testing.T) {
 	c := embeddedCluster(t)
 	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 2)
-	g := c.group(t, transport.GroupConfig{CommitInterval: time.Hour, CloseTimeout: time.Minute})
+	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 4)
+	g := c.group(t, transport.GroupConfig{CommitInterval: time.Hour, CloseTimeout: time.Minute, FrameRecords: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	ch, err := g.Subscriber().Subscribe(ctx, topic)
 	require.NoError(t, err)
-	a, b := receive(t, ch), receive(t, ch)
+	m := receive(t, ch)
 	cancel() // as a router does when it stops
 	closed := make(chan error, 1)
 	go func() { closed <- g.Close() }()
 	_, open := <-ch
-	require.False(t, open)
-	require.NoError(t, a.Context().Err(), "a handler may finish")
-	a.Ack()
-	b.Ack()
+	require.False(t, open, "closed at once, without the second frame")
+	require.NoError(t, m.Context().Err(), "a handler may finish")
+	m.Ack()
 	require.NoError(t, <-closed)
-	require.Zero(t, pending(t, c.group(t, transport.GroupConfig{Topics: []string{topic}}))[topic])
+	require.EqualValues(t, 2, pending(t, c.group(t, transport.GroupConfig{Topics: []string{topic}}))[topic])
 }
 
 func TestUndecodableMessage(t *testing.T) {
@@ -124,7 +125,7 @@ func TestUndecodableMessage(t *testing.T) {
 		&kgo.Record{Topic: topic},
 		&kgo.Record{Topic: topic, Value: []byte{}},
 	).FirstErr())
-	ch := subscribe(t, c.group(t, transport.GroupConfig{}), topic)
+	ch := subscribe(t, c.group(t, transport.GroupConfig{FrameRecords: 1}), topic)
 	id, err := c.admin(t).TopicID(t.Context(), topic)
 	require.NoError(t, err)
 
@@ -132,116 +133,116 @@ func TestUndecodableMessage(t *testing.T) {
 	require.Equal(t, value, []byte(m.Payload))
 	require.Equal(t, message.Metadata{transport.KeyMetadata: "\xfe", "": "", "\xff": "\x00"}, m.Metadata)
 	require.Equal(t, transport.MessageID(id, 0, 0), m.UUID)
+	m.Ack()
 	m = receive(t, ch)
 	require.Equal(t, message.Metadata{transport.NullMetadata: "1"}, m.Metadata)
 	require.Empty(t, m.Payload)
+	m.Ack()
 	m = receive(t, ch)
 	require.Empty(t, m.Metadata, "an empty value is not null, no key is not an empty key")
+
+	m = receive(t, subscribe(t, c.group(t, transport.GroupConfig{ID: "together"}), topic))
+	require.Equal(t, transport.MessageID(id, 0, 0), m.UUID)
+	require.Empty(t, m.Metadata)
+	require.Nil(t, m.Payload)
+	f := frame(t, m)
+	require.Equal(t, f.Bytes, transport.NewFrame(f.Topic, f.TopicID, f.Partition, f.Assignment, f.Records).Bytes)
+	require.Len(t, f.Records, 3)
+	require.Equal(t, "\xfe", string(f.Records[0].Key))
+	require.Equal(t, value, f.Records[0].Value)
+	require.Equal(t, "forged", f.Records[0].Header(transport.KeyMetadata), "what it says as a header, not as a key")
+	require.Nil(t, f.Records[1].Key)
+	require.Nil(t, f.Records[1].Value)
+	require.NotNil(t, f.Records[2].Value)
+	require.Empty(t, f.Records[2].Value)
+	require.Equal(t, time.UTC, f.Records[2].Time.Location())
+	require.Equal(t, transport.MessageID(id, 0, 2), f.UUID(2))
 }
 
 func TestNackDuringShutdown(t *testing.T) {
 	c := embeddedCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 3)
-	g := c.group(t, transport.GroupConfig{CloseTimeout: time.Minute})
+	g := c.group(t, transport.GroupConfig{CloseTimeout: time.Hour, FrameRecords: 1})
 	ch := subscribe(t, g, topic)
-	held := []*message.Message{receive(t, ch), receive(t, ch), receive(t, ch)}
+	acknowledge(t, ch, 1)
+	held := receive(t, ch)
 	closed := make(chan error, 1)
 	go func() { closed <- g.Close() }()
 	_, open := <-ch
 	require.False(t, open)
-	held[0].Ack()
-	held[1].Nack()
-	held[2].Ack()
+	held.Nack()
 	require.NoError(t, <-closed, "a Nack ends the wait, it is not sent again")
 	next := receive(t, subscribe(t, c.group(t, transport.GroupConfig{}), topic))
-	require.EqualValues(t, 1, position(t, next).Offset)
+	require.Equal(t, numbers(1, 2), values(t, next))
+}
+
+// A frame that waits for its back-off does not hold up a shutdown.
+func TestShutdownDuringBackOff(t *testing.T) {
+	c := embeddedCluster(t)
+	topic := c.topic(t, "topic", 1)
+	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 3)
+	g := c.group(t, transport.GroupConfig{CloseTimeout: time.Hour, NackMin: time.Hour, NackMax: time.Hour})
+	ctx, cancel := context.WithCancel(t.Context())
+	ch, err := g.Subscriber().Subscribe(ctx, topic)
+	require.NoError(t, err)
+	m := receive(t, ch)
+	m.Nack()
+	ended(m.Context(), t)
+	cancel()
+	_, open := <-ch
+	require.False(t, open)
+	again := receive(t, subscribe(t, g, topic))
+	require.Equal(t, values(t, m), values(t, again))
+	require.True(t, frame(t, again).Records[2].Redelivered)
+	again.Nack()
+	require.NoError(t, g.Close())
 }
 
 // Offsets have gaps where a transaction ended, where one was aborted, and
 // where compaction took records.
-func TestSeqIsContiguousOverGaps(t *testing.T) {
+func TestMarkersOfTransactionsArePassed(t *testing.T) {
 	c := realCluster(t)
-	topic := c.topic(t, "topic", 1)
-	tx := rawClient(t, c, kgo.TransactionalID(c.prefix+"tx"), kgo.DefaultProduceTopic(topic))
-	for i := range 6 {
-		require.NoError(t, tx.BeginTransaction())
-		require.NoError(t, tx.ProduceSync(t.Context(), kgo.StringRecord(fmt.Sprint(i)), kgo.StringRecord(fmt.Sprint(i))).FirstErr())
-		require.NoError(t, tx.EndTransaction(t.Context(), kgo.TransactionEndTry(i%2 == 0)))
-	}
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
-	ch := subscribe(t, g, topic)
-	var offsets []int64
-	for i := range 6 {
-		m := receive(t, ch)
-		at := position(t, m)
-		require.EqualValues(t, i, at.Seq)
-		offsets = append(offsets, at.Offset)
-		m.Ack()
-	}
-	require.Equal(t, []int64{0, 1, 6, 7, 12, 13}, offsets, "records of aborted transactions are nobody's")
-	require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond,
-		"the commit goes past the markers at the end")
-}
-
-func TestNackDoesNotBlockOthers(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 50)
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}, Window: 10, NackMin: 200 * time.Millisecond, NackMax: 200 * time.Millisecond})
-	ch := subscribe(t, g, topic)
-	bad := receive(t, ch)
-	bad.Nack()
-	for i := 1; i < 50; i++ {
-		m := receive(t, ch)
-		if m.UUID == bad.UUID { // its time may come in between
-			require.Equal(t, position(t, bad), position(t, m))
-			m.Nack()
-			i--
-			continue
+	transactions := func(t *testing.T, topic string, n int, commit func(i int) bool) {
+		tx := rawClient(t, c, kgo.TransactionalID(topic+"tx"), kgo.DefaultProduceTopic(topic))
+		for i := range n {
+			require.NoError(t, tx.BeginTransaction())
+			require.NoError(t, tx.ProduceSync(t.Context(), kgo.StringRecord(fmt.Sprint(i)), kgo.StringRecord(fmt.Sprint(i))).FirstErr())
+			require.NoError(t, tx.EndTransaction(t.Context(), kgo.TransactionEndTry(commit(i))))
 		}
-		require.EqualValues(t, i, position(t, m).Seq)
-		m.Ack()
 	}
-	require.EqualValues(t, 50, pending(t, g)[topic], "nothing is committed behind it")
-	again := receive(t, ch)
-	require.NotSame(t, bad, again)
-	require.Equal(t, bad.UUID, again.UUID)
-	require.Equal(t, bad.Payload, again.Payload)
-	require.Equal(t, bad.Metadata, again.Metadata)
-	require.Equal(t, position(t, bad), position(t, again))
-	require.Error(t, bad.Context().Err())
-	require.NoError(t, again.Context().Err())
-	again.Ack()
-	require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
-}
-
-func TestWindowBoundsMessagesAndBytes(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	p := c.producer(t, transport.ProducerConfig{})
-	big := make([]byte, 500_000)
-	for range 4 {
-		require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: topic, Value: big}, {Topic: topic, Value: []byte("small")}}))
+	passed := func(t *testing.T, g *transport.Group, topic string) {
+		require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond,
+			"the commit goes past the markers at the end")
 	}
-	t.Run("messages", func(t *testing.T) {
-		ch := subscribe(t, c.group(t, transport.GroupConfig{ID: "a", Window: 3}), topic)
-		first := receive(t, ch)
-		receive(t, ch)
-		receive(t, ch)
-		none(t, ch, 100*time.Millisecond)
-		first.Ack()
-		receive(t, ch)
-		none(t, ch, 100*time.Millisecond)
-	})
-	t.Run("bytes", func(t *testing.T) {
-		ch := subscribe(t, c.group(t, transport.GroupConfig{ID: "b", WindowBytes: 10_000}), topic)
-		for range 4 {
-			m := receive(t, ch)
-			require.Len(t, m.Payload, len(big), "larger than the window: alone")
-			none(t, ch, 50*time.Millisecond)
-			m.Ack()
-			receive(t, ch).Ack()
+	for _, records := range []int{1, 4, 1000} {
+		t.Run(fmt.Sprint("frames of ", records), func(t *testing.T) {
+			topic := c.topic(t, fmt.Sprint("topic", records), 1)
+			transactions(t, topic, 6, func(i int) bool { return i%2 == 0 })
+			g := c.group(t, transport.GroupConfig{ID: topic, Topics: []string{topic}, FrameRecords: records})
+			ch := subscribe(t, g, topic)
+			var offsets []int64
+			for len(offsets) < 6 {
+				m := receive(t, ch)
+				for _, r := range frame(t, m).Records {
+					offsets = append(offsets, r.Offset)
+				}
+				m.Ack()
+			}
+			require.Equal(t, []int64{0, 1, 6, 7, 12, 13}, offsets, "records of aborted transactions are nobody's")
+			passed(t, g, topic)
+		})
+	}
+	t.Run("nothing else", func(t *testing.T) {
+		topic := c.topic(t, "aborted", 1)
+		transactions(t, topic, 3, func(int) bool { return false })
+		g := c.group(t, transport.GroupConfig{ID: topic, Topics: []string{topic}})
+		ch := subscribe(t, g, topic)
+		passed(t, g, topic)
+		select {
+		case m := <-ch:
+			require.FailNow(t, "a frame of nothing", "%+v", frame(t, m))
+		default:
 		}
 	})
 }
@@ -258,33 +259,27 @@ func TestSlowTopicDoesNotStopTheOthers(t *testing.T) {
 		}
 		require.NoError(t, p.Append(t.Context(), records))
 	}
-	g := c.group(t, transport.GroupConfig{Topics: []string{slow, fast, unread}, Window: 5, FetchPartitionBytes: 50_000})
+	g := c.group(t, transport.GroupConfig{Topics: []string{slow, fast, unread}, FrameRecords: 5, BufferBytes: 400_000, FetchPartitionBytes: 50_000})
 	stuck := subscribe(t, g, slow)
-	var held []*message.Message
-	for range 10 {
-		held = append(held, receive(t, stuck)) // two full windows
-	}
+	held := []*message.Message{receive(t, stuck), receive(t, stuck)} // one of each partition
 	ch := subscribe(t, g, fast)
-	for range 500 {
-		receive(t, ch).Ack()
-	}
+	acknowledge(t, ch, 500)
 	require.Eventually(t, func() bool {
 		by := pending(t, g)
 		return by[fast] == 0 && by[slow] == 500 && by[unread] == 500
 	}, patience, 20*time.Millisecond)
-	for _, m := range held { // nothing of what waited was dropped
-		m.Ack()
-	}
-	seen := make(map[int64]bool)
-	for _, m := range held {
-		at := position(t, m)
-		seen[int64(at.Partition)<<32|at.Offset] = true
-	}
-	for len(seen) < 500 {
-		m := receive(t, stuck)
-		at := position(t, m)
-		require.False(t, seen[int64(at.Partition)<<32|at.Offset])
-		seen[int64(at.Partition)<<32|at.Offset] = true
+	next := make(map[int32]int64) // nothing of what waited was dropped
+	for n := 0; n < 500; {
+		var m *message.Message
+		if len(held) > 0 {
+			m, held = held[0], held[1:]
+		} else {
+			m = receive(t, stuck)
+		}
+		f := frame(t, m)
+		require.Equal(t, next[f.Partition], f.First())
+		next[f.Partition] = f.Last() + 1
+		n += len(f.Records)
 		m.Ack()
 	}
 }
@@ -320,7 +315,7 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 		defer wg.Done()
 		for m := range ch {
 			mu.Lock()
-			got[name][position(t, m).Partition] = time.Now()
+			got[name][frame(t, m).Partition] = time.Now()
 			mu.Unlock()
 			m.Ack()
 		}

@@ -161,16 +161,55 @@ func none(t testing.TB, ch <-chan *message.Message, d time.Duration) {
 		if m == nil {
 			require.FailNow(t, "the channel was closed")
 		}
-		require.FailNow(t, "unexpected message", "%s at %+v", m.Payload, position(t, m))
+		require.FailNow(t, "unexpected message", "%v", values(t, m))
 	case <-time.After(d):
 	}
 }
 
-func position(t testing.TB, m *message.Message) transport.Position {
+// frame returns what m carries.
+func frame(t testing.TB, m *message.Message) *transport.Frame {
 	t.Helper()
-	p, ok := transport.PositionOf(m.Context())
+	f, ok := transport.FrameOf(m)
 	require.True(t, ok)
-	return p
+	return f
+}
+
+// values returns the records of a frame, which never is empty.
+func values(t testing.TB, m *message.Message) []string {
+	t.Helper()
+	f := frame(t, m)
+	require.NotEmpty(t, f.Records)
+	all := make([]string, len(f.Records))
+	for i, r := range f.Records {
+		all[i] = string(r.Value)
+	}
+	return all
+}
+
+// numbers returns the values that fill appends.
+func numbers(from, n int) []string {
+	all := make([]string, n)
+	for i := range all {
+		all[i] = fmt.Sprint(from + i)
+	}
+	return all
+}
+
+// acknowledge takes and acknowledges frames until n records came.
+func acknowledge(t testing.TB, ch <-chan *message.Message, n int) {
+	t.Helper()
+	for n > 0 {
+		m := receive(t, ch)
+		n -= len(frame(t, m).Records)
+		m.Ack()
+	}
+	require.Zero(t, n, "more than was asked for")
+}
+
+// waiting returns when n records wait to be handed out.
+func waiting(t testing.TB, g *transport.Group, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return g.Waiting() == n }, patience, 5*time.Millisecond)
 }
 
 func ended(ctx context.Context, t testing.TB) {
@@ -182,7 +221,7 @@ func ended(ctx context.Context, t testing.TB) {
 	}
 }
 
-// recorder is a Claims that a test steers.
+// recorder is a PartitionListener that a test steers.
 type recorder struct {
 	mu       sync.Mutex
 	assigned func(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error)

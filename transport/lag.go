@@ -22,7 +22,7 @@ type PartitionLag struct {
 // the messages waiting, since gaps count.
 func (l PartitionLag) Pending() int64 { return max(0, l.End-l.Committed) }
 
-// Lag gives the lag of the whole group, all its members, in every partition of
+// Lag returns the lag of the whole group, all its members, in every partition of
 // the topics that this group consumes or is configured for. It costs four
 // requests to the cluster, whatever the number of topics.
 func (g *Group) Lag(ctx context.Context) ([]PartitionLag, error) {
@@ -87,7 +87,7 @@ func groupLag(ctx context.Context, adm *kadm.Client, group string, topics []stri
 	return lags, nil
 }
 
-// CommitMetadata gives what the group committed beside its offsets of a topic,
+// CommitMetadata returns what the group committed beside its offsets of a topic,
 // by partition: the identity of the topic that they are of.
 func (a *Admin) CommitMetadata(ctx context.Context, group, topic string) (map[int32]string, error) {
 	committed, err := a.adm.FetchOffsets(ctx, group)
@@ -103,7 +103,7 @@ func (a *Admin) CommitMetadata(ctx context.Context, group, topic string) (map[in
 	return metadata, nil
 }
 
-// Drained tells whether the group's commits have passed every record of a topic
+// Drained reports whether the group's commits have passed every record of a topic
 // that consumers may read. Unlike a lag of 0 it does not wait for markers of
 // transactions, behind which some clients do not commit.
 func (a *Admin) Drained(ctx context.Context, group, topic string) (bool, error) {

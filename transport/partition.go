@@ -2,7 +2,7 @@ package transport
 
 import "github.com/twmb/franz-go/pkg/kgo"
 
-// PartitionOf gives the partition that a record with a key goes to in a topic
+// PartitionOf returns the partition that a record with a key goes to in a topic
 // of so many partitions: what Producer and every Kafka client with the default
 // partitioner choose. The key must not be nil and partitions be positive.
 func PartitionOf(key []byte, partitions int32) int32 {

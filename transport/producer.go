@@ -177,28 +177,37 @@ func (p *Producer) client() (*kgo.Client, error) {
 	return cl, nil
 }
 
-// fixed spreads the records of some topics over a fixed number of partitions.
+// fixed spreads the records of some topics over a fixed number of partitions,
+// and leaves pinned records where they are to go.
 type fixed struct {
 	kgo.Partitioner
 	partitions map[string]int
 }
 
 func (f fixed) ForTopic(topic string) kgo.TopicPartitioner {
-	p := f.Partitioner.ForTopic(topic)
-	if n := f.partitions[topic]; n > 0 {
-		return fixedTopic{p, n}
-	}
-	return p
+	return fixedTopic{f.Partitioner.ForTopic(topic), f.partitions[topic]}
 }
 
 type fixedTopic struct {
 	kgo.TopicPartitioner
-	partitions int
+	partitions int // 0: all there are
 }
 
-// Partition is asked with all partitions for records with a key.
+// unpinned is the partition of a record whose key decides.
+const unpinned = -1
+
+// RequiresConsistency lets kgo offer all partitions, also those without a
+// leader, to records that must go to a certain one.
+func (f fixedTopic) RequiresConsistency(r *kgo.Record) bool {
+	return r.Partition != unpinned || f.TopicPartitioner.RequiresConsistency(r)
+}
+
+// Partition is asked with all partitions for records with a key or a pin.
 func (f fixedTopic) Partition(r *kgo.Record, n int) int {
-	if len(r.Key) > 0 {
+	if r.Partition != unpinned {
+		return int(r.Partition)
+	}
+	if len(r.Key) > 0 && f.partitions > 0 {
 		n = min(n, f.partitions)
 	}
 	return f.TopicPartitioner.Partition(r, n)
@@ -442,12 +451,9 @@ func (p *Producer) replaceClient() {
 }
 
 func toKgo(k *kgo.Record, r *Record) {
-	k.Topic, k.Key, k.Value = r.Topic, r.Key, r.Value
-	if len(r.Headers) > 0 {
-		k.Headers = make([]kgo.RecordHeader, len(r.Headers))
-		for i, h := range r.Headers {
-			k.Headers[i] = kgo.RecordHeader{Key: h.Key, Value: h.Value}
-		}
+	k.Topic, k.Key, k.Value, k.Headers, k.Partition = r.Topic, r.Key, r.Value, r.Headers, unpinned
+	if r.Pinned {
+		k.Partition = r.Partition
 	}
 }
 

@@ -15,7 +15,7 @@ type Publisher struct {
 	closed atomic.Bool
 }
 
-// NewPublisher gives a face of p. Closing it does not close p.
+// NewPublisher returns a face of p. Closing it does not close p.
 func NewPublisher(p *Producer) *Publisher { return &Publisher{p: p} }
 
 // Publish returns when all messages are acknowledged or failed; an AppendError

@@ -6,7 +6,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 )
 
-// NewWatermillLogger gives a watermill.LoggerAdapter that writes errors to
+// NewWatermillLogger returns a watermill.LoggerAdapter that writes errors to
 // log, each text at most once in 10 seconds: a subscriber that cannot reach its
 // topic logs thousands of times a second. Info, debug and trace are dropped;
 // they tell the life of every message.

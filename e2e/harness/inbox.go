@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
@@ -38,6 +39,18 @@ func (p Project) EmbeddedTopic(name string) []*kgo.Record {
 	require.NoError(p.T, err)
 	defer b.Close()
 	return ReadTopic(p.T, b.Addrs(), name)
+}
+
+// Changes returns the changes that records of a changes topic hold.
+func Changes(t testing.TB, records []*kgo.Record) (all []change.Change) {
+	t.Helper()
+	for _, r := range records {
+		for c, err := range change.DecodeAll(r.Value) {
+			require.NoError(t, err)
+			all = append(all, c)
+		}
+	}
+	return all
 }
 
 // ReadTopic reads a topic from its start to its present end, partition by partition.

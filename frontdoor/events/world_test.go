@@ -179,7 +179,6 @@ func (w *world) run(push *sources.Push, stage *ingest.Stage) {
 	messages, err := push.Subscribe(ctx, "")
 	require.NoError(w.t, err)
 	var all sync.WaitGroup
-	all.Go(func() { _ = stage.Run(ctx) })
 	all.Go(func() {
 		for m := range messages {
 			all.Go(func() {

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sources/outbox"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -35,8 +36,11 @@ func BenchmarkRead(b *testing.B) {
 			messages, err := source.Subscribe(b.Context(), "outbox:crm")
 			require.NoError(b, err)
 			b.ResetTimer()
-			for range b.N {
-				(<-messages).Ack()
+			for n := 0; n < b.N; {
+				m := <-messages
+				f, _ := transport.FrameOf(m)
+				n += len(f.Records)
+				m.Ack()
 			}
 			b.StopTimer()
 			require.NoError(b, source.Close())

@@ -1,14 +1,14 @@
 // Package outbox reads a table of a PostgreSQL database (13 or later) in which
 // an application writes its events, in the same transaction as the state that
 // they are about: a transactional outbox. It is a Watermill subscriber whose
-// messages carry a transport.Position.
+// messages carry a transport.Frame.
 //
 // # Model
 //
 // A [Source] works in takes. Each is one transaction:
 //
 //	lock rows, skipping what others have locked ─ leave out rows behind an older one that is
-//	not in hand ─ hand out ─ all durable in the inbox ─ delete or mark them ─ commit
+//	not in hand ─ hand out as a frame, or a few ─ all durable in the inbox ─ delete or mark them ─ commit
 //
 // So a row goes only after its event is durable, and any number of processes
 // may read side by side.
@@ -28,7 +28,7 @@
 // order that anybody could know: a row that comes late is handed out when it
 // comes, after the newer ones. It is never dropped.
 //
-// That is why the position of a message is not made of the row's id: the fence
+// That is why the position of an event is not made of the row's id: the fence
 // would take a late row for a repetition and drop it. It is the place in the
 // database's log (LSN) at which the rows were taken, and grows with the takes of
 // an entity whatever the ids do: who takes a row of an entity has seen the

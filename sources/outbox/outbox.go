@@ -15,13 +15,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
-	"golang.org/x/sync/semaphore"
 )
 
-// Metadata entries of the messages, beside those of package transport: the
-// entity is under transport.KeyMetadata, a null payload under
-// transport.NullMetadata, and the members of the headers column under their
-// names.
+// Headers of the records, beside the members of the headers column and the
+// UUID. The entity is the key, and a null payload a null value.
 const (
 	// EventIDMetadata is the value of the event id column, or else a name of the
 	// row that no other row of the table ever has.
@@ -57,9 +54,9 @@ type Options struct {
 	Mark bool
 	// Batch is the most rows of one take. Defaults to 500.
 	Batch int
-	// WindowBytes bounds the payloads in memory; a larger one passes alone.
-	// Defaults to 32 MiB.
-	WindowBytes int64
+	// FrameBytes bounds the payloads in memory, which make one frame; a larger one
+	// passes alone. Defaults to 4 MiB.
+	FrameBytes int
 	// Poll is how often an empty table is looked at. Defaults to 1s.
 	Poll time.Duration
 	// Channel, if given, is listened to: a notification ends the wait of Poll.
@@ -74,12 +71,10 @@ type Options struct {
 
 // Source reads the table. Its methods may be called concurrently.
 type Source struct {
-	opt    Options
-	log    *slog.Logger
-	sql    *statements
-	pool   *pgpool.Pool
-	room   *semaphore.Weighted
-	claims atomic.Uint64
+	opt  Options
+	log  *slog.Logger
+	sql  *statements
+	pool *pgpool.Pool
 
 	drained   atomic.Bool
 	state     state
@@ -97,8 +92,8 @@ func New(opt Options) (*Source, error) {
 	if opt.Batch <= 0 {
 		opt.Batch = 500
 	}
-	if opt.WindowBytes <= 0 {
-		opt.WindowBytes = 32 << 20
+	if opt.FrameBytes <= 0 {
+		opt.FrameBytes = 4 << 20
 	}
 	if opt.Poll <= 0 {
 		opt.Poll = time.Second
@@ -122,7 +117,6 @@ func New(opt Options) (*Source, error) {
 	}
 	return &Source{
 		opt: opt, log: opt.Logger.With("source", opt.Name), sql: newStatements(opt), pool: pool,
-		room: semaphore.NewWeighted(opt.WindowBytes),
 	}, nil
 }
 
@@ -177,7 +171,7 @@ func (s *Source) Drained() bool { return s.drained.Load() }
 // Failing tells why rows are not read at present; nil while they are.
 func (s *Source) Failing() error { return s.state.failing() }
 
-// Subscribe starts reading. topic is only a name for the messages' positions.
+// Subscribe starts reading. topic is only a name for the frames.
 // The channel is closed when ctx ends or Close is called.
 func (s *Source) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	s.mu.Lock()

@@ -94,16 +94,38 @@ func (a *app) read(change ...func(*outbox.Options)) *reader {
 	return r
 }
 
-func (r *reader) next() *message.Message {
+// next returns the next frame, whatever its size.
+func (r *reader) next() frame {
 	r.t.Helper()
 	select {
 	case m := <-r.messages:
 		require.NotNil(r.t, m)
-		return m
+		return frameOf(r.t, m)
 	case <-time.After(patience):
 		require.FailNow(r.t, "no message", "%v", r.source.Failing())
-		return nil
+		return frame{}
 	}
+}
+
+// frame is a message with what it carries.
+type frame struct {
+	*message.Message
+	*transport.Frame
+}
+
+func frameOf(t *testing.T, m *message.Message) frame {
+	t.Helper()
+	f, ok := transport.FrameOf(m)
+	require.True(t, ok)
+	return frame{m, f}
+}
+
+// rows returns entities and payloads.
+func (f frame) rows() (text string) {
+	for _, r := range f.Records {
+		text += string(r.Key) + string(r.Value) + " "
+	}
+	return strings.TrimSpace(text)
 }
 
 // nothing looks whether a message is there that must not be. It cannot prove
@@ -112,7 +134,7 @@ func (r *reader) nothing() {
 	r.t.Helper()
 	select {
 	case m := <-r.messages:
-		require.FailNow(r.t, "a message too early", "%s %s", entity(m), m.Payload)
+		require.FailNow(r.t, "a frame too early", frameOf(r.t, m).rows())
 	case <-time.After(200 * time.Millisecond):
 	}
 }
@@ -122,53 +144,48 @@ func (r *reader) drained() {
 	require.Eventually(r.t, r.source.Drained, patience, time.Millisecond)
 }
 
-func entity(m *message.Message) string { return m.Metadata.Get(transport.KeyMetadata) }
-
-func position(t *testing.T, m *message.Message) transport.Position {
-	p, ok := transport.PositionOf(m.Context())
-	require.True(t, ok)
-	return p
-}
-
-func payloads(all []*message.Message) (text string) {
-	for _, m := range all {
-		text += entity(m) + string(m.Payload) + " "
+// headers returns a record's headers by name.
+func headers(r transport.Received) map[string]string {
+	all := map[string]string{}
+	for _, h := range r.Headers {
+		all[h.Key] = string(h.Value)
 	}
-	return strings.TrimSpace(text)
+	return all
 }
 
 func TestHandsOutWhatTheColumnsSayAndDeletes(t *testing.T) {
 	a := newApp(t)
 	a.exec(`INSERT INTO outbox (entity, payload, event_id, op, headers) VALUES
-		('B-1', '{"n": 1.50}', 'e-1', 'upsert', '{"trace": "t\"1", "seq": 7, "none": null, "weir-kafka-key": "forged"}'),
+		('B-1', '{"n": 1.50}', 'e-1', 'upsert', '{"trace": "t\"1", "seq": 7, "none": null, "weir-kafka-key": "forged", "_watermill_message_uuid": "forged"}'),
 		('B-1', NULL, NULL, NULL, NULL), (NULL, '[]', '', 'delete', '"text"')`)
 	r := a.read(func(o *outbox.Options) {
 		o.Columns.EventID, o.Columns.Operation, o.Columns.Headers = "event_id", "op", "headers"
 	})
-	one, two, three := r.next(), r.next(), r.next()
+	f := r.next()
+	require.Len(t, f.Records, 3)
 	r.nothing()
-	require.JSONEq(t, `{"n": 1.50}`, string(one.Payload))
-	require.Equal(t, message.Metadata{
-		transport.KeyMetadata: "B-1", outbox.EventIDMetadata: "e-1", outbox.OperationMetadata: "upsert", "trace": `t"1`, "seq": "7",
-	}, one.Metadata)
-	require.Equal(t, "1", two.Metadata.Get(transport.NullMetadata), "a null payload is a null value")
-	require.Regexp(t, `^2@\d+$`, two.Metadata.Get(outbox.EventIDMetadata), "a row names itself")
-	require.Regexp(t, `^3@\d+$`, three.Metadata.Get(outbox.EventIDMetadata), "an empty id is none")
-	require.Empty(t, entity(three))
-	require.Equal(t, "[]", string(three.Payload))
+	one, two, three := f.Records[0], f.Records[1], f.Records[2]
+	require.JSONEq(t, `{"n": 1.50}`, string(one.Value))
+	require.Equal(t, "B-1", string(one.Key))
+	require.Equal(t, map[string]string{
+		outbox.EventIDMetadata: "e-1", outbox.OperationMetadata: "upsert", "trace": `t"1`, "seq": "7",
+		transport.UUIDHeader: f.Frame.UUID(0),
+	}, headers(one))
+	require.Regexp(t, `^`+f.TopicID+`/1@\d+$`, f.Frame.UUID(0), "the row's name, whatever event id it has")
+	require.Nil(t, two.Value, "a null payload is a null value")
+	require.Regexp(t, `^2@\d+$`, two.Header(outbox.EventIDMetadata), "a row names itself")
+	require.Equal(t, f.TopicID+"/"+two.Header(outbox.EventIDMetadata), f.Frame.UUID(1))
+	require.Regexp(t, `^3@\d+$`, three.Header(outbox.EventIDMetadata), "an empty id is none")
+	require.Empty(t, three.Key)
+	require.Equal(t, "[]", string(three.Value))
 
-	p1, p2, p3 := position(t, one), position(t, two), position(t, three)
-	require.Regexp(t, `^outbox-\d+-[0-9A-F]{8}-\d+-\d+$`, p1.TopicID)
-	require.Less(t, p1.Offset, p2.Offset, "positions of an entity grow")
-	require.Equal(t, []uint64{0, 1, 2}, []uint64{p1.Seq, p2.Seq, p3.Seq})
-	require.Equal(t, p1.Claim, p3.Claim)
-	require.Len(t, map[string]bool{one.UUID: true, two.UUID: true, three.UUID: true}, 3)
+	require.Equal(t, "outbox:crm", f.Topic)
+	require.Regexp(t, `^outbox-\d+-[0-9A-F]{8}-\d+-\d+$`, f.TopicID)
+	require.Less(t, one.Offset, two.Offset, "positions of an entity grow")
 
 	require.False(t, r.source.Drained())
-	one.Ack()
-	two.Ack()
 	require.Equal(t, 3, a.count("true"), "rows stay until all of the take are durable")
-	three.Ack()
+	f.Ack()
 	r.drained()
 	require.Zero(t, a.count("true"))
 	require.NoError(t, r.source.Failing())
@@ -179,16 +196,16 @@ func TestMarksRows(t *testing.T) {
 	a.write("B-1", "B-2")
 	a.exec("UPDATE outbox SET processed_at = '2020-01-01' WHERE entity = 'B-2'")
 	r := a.read(func(o *outbox.Options) { o.Mark = true })
-	m := r.next()
-	require.Equal(t, "B-1", entity(m))
-	m.Ack()
+	f := r.next()
+	require.Equal(t, "B-11", f.rows())
+	f.Ack()
 	r.drained()
 	require.Equal(t, 2, a.count("processed_at IS NOT NULL"))
 	require.Equal(t, 1, a.count("processed_at > now() - interval '1 hour'"))
 	a.write("B-3")
-	m = r.next()
-	require.Equal(t, "B-3", entity(m))
-	m.Ack()
+	f = r.next()
+	require.Equal(t, "B-31", f.rows())
+	f.Ack()
 	r.drained()
 }
 
@@ -198,19 +215,16 @@ func TestRowsThatWereMarkedAreNotTakenAgain(t *testing.T) {
 	a := newApp(t)
 	a.write("B-1", "B-1", "B-2")
 	marking := a.read(func(o *outbox.Options) { o.Mark = true })
-	for range 3 {
-		marking.next().Ack()
-	}
+	marking.next().Ack()
 	marking.drained()
 	require.NoError(t, marking.source.Close())
 
 	a.write("B-1")
 	r := a.read()
-	m := r.next()
-	require.Equal(t, "B-1", entity(m))
-	require.Equal(t, "1", string(m.Payload))
-	require.Contains(t, m.UUID, "/4@")
-	m.Ack()
+	f := r.next()
+	require.Equal(t, "B-11", f.rows())
+	require.Contains(t, f.Frame.UUID(0), "/4@")
+	f.Ack()
 	r.drained()
 	require.Equal(t, 3, a.count("processed_at IS NOT NULL"))
 	require.Zero(t, a.count("processed_at IS NULL"))
@@ -237,14 +251,12 @@ func TestReadsPayloadsOfEveryType(t *testing.T) {
 			a.exec(`INSERT INTO outbox (entity, payload) VALUES ('C', '\xff')`) // for ingest to refuse
 		}
 		r := a.read()
-		m := r.next()
-		require.JSONEq(t, `{"ü": 1}`, string(m.Payload), typ)
-		m.Ack()
+		f := r.next()
+		require.JSONEq(t, `{"ü": 1}`, string(f.Records[0].Value), typ)
 		if typ == "bytea" {
-			m = r.next()
-			require.Equal(t, "\xff", string(m.Payload))
-			m.Ack()
+			require.Equal(t, "\xff", string(f.Records[1].Value))
 		}
+		f.Ack()
 		r.drained()
 	}
 }
@@ -262,10 +274,9 @@ func TestOtherIdsAndNames(t *testing.T) {
 	r := a.read(func(o *outbox.Options) {
 		o.Table, o.Columns = schema+".Out", outbox.Columns{ID: "Nr", Entity: "Ent", Payload: "Doc"}
 	})
-	one, two := r.next(), r.next()
-	require.Equal(t, "71 72", payloads([]*message.Message{one, two}))
-	one.Ack()
-	two.Ack()
+	f := r.next()
+	require.Equal(t, "71 72", f.rows())
+	f.Ack()
 	r.drained()
 }
 
@@ -286,17 +297,17 @@ func TestARowWaitsForOlderOnesInOtherHands(t *testing.T) {
 	a.write("A", "B")
 	second := a.read()
 	other := second.next()
-	require.Equal(t, "B", entity(other))
+	require.Equal(t, "B2", other.rows())
 	other.Ack()
 	second.nothing()
 	one.Ack()
 	// Either of them takes it now.
 	select {
 	case m := <-first.messages:
-		require.Equal(t, "A", entity(m))
+		require.Equal(t, "A1", frameOf(t, m).rows())
 		m.Ack()
 	case m := <-second.messages:
-		require.Equal(t, "A", entity(m))
+		require.Equal(t, "A1", frameOf(t, m).rows())
 		m.Ack()
 	case <-time.After(patience):
 		require.FailNow(t, "no message")
@@ -315,16 +326,15 @@ func TestARowWaitsForOlderOnesThatAreLocked(t *testing.T) {
 	_, err = tx.Exec(t.Context(), "SELECT 1 FROM outbox WHERE id = 1 FOR UPDATE")
 	require.NoError(t, err)
 	r := a.read()
-	m := r.next()
-	require.Equal(t, "B", entity(m))
-	m.Ack()
+	f := r.next()
+	require.Equal(t, "B3", f.rows())
+	f.Ack()
 	r.nothing()
 	require.False(t, r.source.Drained(), "what is locked waits")
 	require.NoError(t, tx.Rollback(t.Context()))
-	one, two := r.next(), r.next()
-	require.Equal(t, "A1 A2", payloads([]*message.Message{one, two}))
-	one.Ack()
-	two.Ack()
+	f = r.next()
+	require.Equal(t, "A1 A2", f.rows())
+	f.Ack()
 	r.drained()
 }
 
@@ -339,59 +349,62 @@ func TestARowThatBecomesVisibleLateIsNotLost(t *testing.T) {
 	a.write("A")
 	r := a.read()
 	newer := r.next()
-	require.Equal(t, "1", string(newer.Payload))
+	require.Equal(t, "A1", newer.rows())
 	newer.Ack()
 	r.drained()
 	require.NoError(t, tx.Commit(t.Context()))
 	late := r.next()
-	require.Equal(t, `"late"`, string(late.Payload))
-	require.Regexp(t, `^1@`, late.Metadata.Get(outbox.EventIDMetadata))
-	require.Regexp(t, `^2@`, newer.Metadata.Get(outbox.EventIDMetadata))
-	require.Greater(t, position(t, late).Offset, position(t, newer).Offset)
+	require.Equal(t, `A"late"`, late.rows())
+	require.Regexp(t, `^1@`, late.Records[0].Header(outbox.EventIDMetadata))
+	require.Regexp(t, `^2@`, newer.Records[0].Header(outbox.EventIDMetadata))
+	require.Greater(t, late.First(), newer.First())
 	late.Ack()
 	r.drained()
 }
+
+// oneByOne gives each row a frame of its own.
+func oneByOne(o *outbox.Options) { o.FrameBytes = 1 }
 
 // What was handed out and is not durable when its process goes comes again,
 // under the same names and at newer positions.
 func TestRowsOfAProcessThatEndedComeAgain(t *testing.T) {
 	a := newApp(t)
 	a.write("A", "B", "A")
-	first := a.read(func(o *outbox.Options) { o.StopGrace = patience })
-	var before []*message.Message
-	for range 3 {
-		before = append(before, first.next())
-	}
-	before[0].Ack()
+	first := a.read(oneByOne, func(o *outbox.Options) { o.StopGrace = patience })
+	first.next().Ack()
+	was := first.next()
 	require.NoError(t, first.source.Close())
 	require.Equal(t, 2, a.count("true"), "what was durable is not read again")
 	_, open := <-first.messages
 	require.False(t, open)
 
 	second := a.read()
-	for _, was := range before[1:] {
-		m := second.next()
-		require.Equal(t, was.UUID, m.UUID)
-		require.Equal(t, was.Metadata, m.Metadata)
-		require.Equal(t, position(t, was).TopicID, position(t, m).TopicID)
-		require.Greater(t, position(t, m).Offset, position(t, was).Offset)
-		m.Ack()
-	}
+	is := second.next()
+	require.Equal(t, "B2 A3", is.rows())
+	require.Equal(t, was.Frame.UUID(0), is.Frame.UUID(0))
+	require.Equal(t, headers(was.Records[0]), headers(is.Records[0]))
+	require.Equal(t, was.TopicID, is.TopicID)
+	require.Greater(t, is.First(), was.First())
+	is.Ack()
 	second.drained()
 }
 
-// What could not be taken in is handed out again with its number.
-func TestARefusedMessageComesAgain(t *testing.T) {
+// What could not be taken in is handed out again, the same.
+func TestARefusedFrameComesAgain(t *testing.T) {
 	a := newApp(t)
 	a.write("A", "B")
 	r := a.read()
-	one, two := r.next(), r.next()
-	one.Nack()
-	again := r.next()
-	require.Equal(t, position(t, one), position(t, again))
-	require.Equal(t, one.Metadata, again.Metadata)
-	again.Ack()
-	two.Ack()
+	was := r.next()
+	was.Nack()
+	is := r.next()
+	require.Equal(t, was.Assignment, is.Assignment)
+	for i, record := range is.Records {
+		require.True(t, record.Redelivered)
+		record.Redelivered = false
+		require.Equal(t, was.Records[i], record)
+	}
+	require.Equal(t, 2, a.count("true"))
+	is.Ack()
 	r.drained()
 }
 
@@ -402,39 +415,32 @@ func TestNoMoreOfAnEntityIsInHandThanIsRemembered(t *testing.T) {
 	a.exec("INSERT INTO outbox (entity, payload) SELECT 'A', to_jsonb(n) FROM generate_series(1, 20) n")
 	a.write("B")
 	r := a.read()
-	got := 0
-	for _, size := range []int{9, 8, 4} { // B is with the first
-		var take []*message.Message
-		for range size {
-			take = append(take, r.next())
-		}
+	for _, want := range []string{"A1 A2 A3 A4 A5 A6 A7 A8 B1", "A9 A10 A11 A12 A13 A14 A15 A16", "A17 A18 A19 A20"} {
+		f := r.next()
+		require.Equal(t, want, f.rows())
 		r.nothing()
-		for _, m := range take {
-			if entity(m) == "A" {
-				got++
-				require.Equal(t, fmt.Sprint(got), string(m.Payload))
-			}
-			m.Ack()
-		}
+		f.Ack()
 	}
 	r.drained()
-	require.Equal(t, 20, got)
 }
 
 func TestBoundsWhatIsInMemory(t *testing.T) {
 	a := newApp(t)
 	a.exec("INSERT INTO outbox (entity, payload) SELECT 'E' || n, to_jsonb(repeat('x', 500)) FROM generate_series(1, 5) n")
-	r := a.read(func(o *outbox.Options) { o.WindowBytes = 1200 })
-	one, two := r.next(), r.next()
-	r.nothing()
-	one.Ack()
-	two.Ack()
-	for range 3 {
-		r.next().Ack()
+	r := a.read(func(o *outbox.Options) { o.FrameBytes = 1200 })
+	for _, want := range []int{2, 2, 1} {
+		f := r.next()
+		require.Len(t, f.Records, want)
+		r.nothing()
+		require.Equal(t, 5, a.count("true"), "the frames of one take are settled together")
+		f.Ack()
 	}
 	r.drained()
-	a.exec("INSERT INTO outbox (entity, payload) VALUES ('large', to_jsonb(repeat('x', 5000)))")
-	r.next().Ack() // larger than the window: alone
+	a.exec("INSERT INTO outbox (entity, payload) VALUES ('large', to_jsonb(repeat('x', 5000))), ('small', '1')")
+	f := r.next()
+	require.Len(t, f.Records, 1, "larger than a frame: alone")
+	f.Ack()
+	r.next().Ack()
 	r.drained()
 }
 
@@ -468,9 +474,12 @@ func TestOrderPerEntityWithFourReaders(t *testing.T) {
 		all = append(all, r)
 		reading.Go(func() {
 			for m := range r.messages {
+				f, _ := transport.FrameOf(m)
 				mu.Lock()
-				order[entity(m)] = append(order[entity(m)], string(m.Payload))
-				rows++
+				for _, r := range f.Records {
+					order[string(r.Key)] = append(order[string(r.Key)], string(r.Value))
+					rows++
+				}
 				mu.Unlock()
 				m.Ack()
 			}

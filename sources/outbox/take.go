@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -35,7 +36,7 @@ type row struct {
 }
 
 // take takes what there is, hands it out, and deletes or marks what is durable.
-// It gives the number of those rows. The end of ctx is a stop: rows that are
+// It returns the number of those rows. The end of ctx is a shutdown: rows that are
 // not durable soon stay, and work is the context that bounds the rest.
 func (t *taker) take(ctx, work context.Context) (n int, err error) {
 	tx, err := t.conn.BeginTx(work, pgx.TxOptions{IsoLevel: pgx.ReadCommitted})
@@ -52,17 +53,10 @@ func (t *taker) take(ctx, work context.Context) (n int, err error) {
 	}
 	t.s.drained.Store(false) // before anybody sees a row
 	crash.At(crash.OutboxLocked, t.s.opt.Name)
-	h := t.newHand(ctx)
-	err = t.handOut(work, tx, locked, h)
-	t.s.state.idle()
-	if err != nil {
-		h.cancel() // the rows are not this transaction's any more
-	}
-	durable := h.wait()
+	durable, err := t.handOut(ctx, work, tx, locked)
 	if err != nil || len(durable) == 0 {
 		return 0, err
 	}
-	t.s.state.begin()
 	return len(durable), t.settle(work, tx, durable)
 }
 
@@ -76,31 +70,55 @@ func (t *taker) lock(work context.Context, tx pgx.Tx) ([]string, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[string])
 }
 
-// handOut hands out those of the locked rows that may go. The room for their
-// payloads bounds how fast they are read, so it has no deadline of its own.
-func (t *taker) handOut(work context.Context, tx pgx.Tx, locked []string, h *hand) error {
+// handOut hands out those of the locked rows that may go, one frame after the
+// other, and returns the ids of those that are durable. The frames bound how
+// fast rows are read, so that has no deadline of its own.
+func (t *taker) handOut(ctx, work context.Context, tx pgx.Tx, locked []string) (durable []string, err error) {
 	rows, err := tx.Query(work, t.table.choose, locked)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer rows.Close()
+	var records []transport.Received
+	var ids []string
+	bytes, assignment := 0, transport.NextAssignment()
+	send := func() bool {
+		t.s.state.idle()
+		defer t.s.state.begin()
+		f := transport.NewFrame(t.topic, t.table.identity, 0, assignment, records)
+		if !handout.Frame(ctx, t.out, f, min(lateGrace, t.s.opt.StopGrace/2)) {
+			return false
+		}
+		durable = append(durable, ids...)
+		records, ids, bytes = nil, nil, 0
+		return true
+	}
 	inHand := map[string]int64{} // rows by entity
 	for rows.Next() {
 		var r row
 		if err := rows.Scan(&r.id, &r.entity, &r.payload, &r.eventID, &r.operation, &r.headers, &r.xmin, &r.lsn); err != nil {
-			return err
+			return nil, err
 		}
-		t.s.state.idle()
+		if len(records) > 0 && bytes+len(r.payload) > t.s.opt.FrameBytes && !send() {
+			return durable, nil
+		}
 		entity := text(r.entity)
-		offset := r.lsn*rowsPerEntity + inHand[entity]
+		records = append(records, t.record(r, r.lsn*rowsPerEntity+inHand[entity]))
+		ids = append(ids, text(r.id))
+		bytes += len(r.payload)
 		inHand[entity]++
-		if !h.send(r, offset) {
-			return nil
-		}
-		t.s.state.begin()
 	}
-	return rows.Err()
+	if err := rows.Err(); err != nil {
+		return nil, err // the rows are not this transaction's any more
+	}
+	if len(records) > 0 {
+		send()
+	}
+	return durable, nil
 }
+
+// lateGrace is how long a shutdown waits for events to become durable.
+const lateGrace = time.Second
 
 // settle deletes or marks rows and commits.
 func (t *taker) settle(work context.Context, tx pgx.Tx, ids []string) error {
@@ -157,71 +175,26 @@ func text(s *string) string {
 	return *s
 }
 
-// hand is the rows of one take.
-type hand struct {
-	t        *taker
-	ctx      context.Context // of the messages
-	cancel   context.CancelFunc
-	claim    uint64
-	seq      uint64
-	inFlight chan flight
-	done     chan struct{}
-	durable  []string // ids; the tracker's until done is closed
-}
-
-type flight struct {
-	msg  *message.Message
-	id   string
-	room int64 // bytes of the window that it takes
-}
-
-func (t *taker) newHand(ctx context.Context) *hand {
-	h := &hand{t: t, claim: t.s.claims.Add(1), inFlight: make(chan flight, t.s.opt.Batch), done: make(chan struct{})}
-	h.ctx, h.cancel = context.WithCancel(ctx)
-	go h.track() // #nosec G118 -- it ends with h's own context; last marks run when that is over
-	return h
-}
-
-// send hands out one row; false when a stop has come.
-func (h *hand) send(r row, offset int64) bool {
-	s := h.t.s
-	room := min(int64(len(r.payload)), s.opt.WindowBytes)
-	if s.room.Acquire(h.ctx, room) != nil {
-		return false
-	}
-	m := h.message(r, transport.Position{
-		Topic: h.t.topic, TopicID: h.t.table.identity, Offset: offset, Time: time.Now().UTC(), Claim: h.claim, Seq: h.seq,
-	})
-	h.seq++
-	h.inFlight <- flight{m, text(r.id), room} // there is room for a whole batch
-	select {
-	case h.t.out <- m:
-		return true
-	case <-h.ctx.Done():
-		m.Nack() // nobody has it
-		return false
-	}
-}
-
-func (h *hand) message(r row, p transport.Position) *message.Message {
+// record returns the event of a row.
+func (t *taker) record(r row, offset int64) transport.Received {
 	// The transaction that wrote the row tells it from one that had its id
 	// before the table was emptied and its numbers began anew.
 	name := text(r.id) + "@" + r.xmin
-	m := message.NewMessage(h.t.table.identity+"/"+name, r.payload)
-	for key, value := range members(text(r.headers)) {
-		m.Metadata.Set(key, value)
-	}
-	m.Metadata.Set(transport.KeyMetadata, text(r.entity))
-	if r.payload == nil {
-		m.Metadata.Set(transport.NullMetadata, "1")
-	}
+	uuid := t.table.identity + "/" + name
 	if id := text(r.eventID); id != "" {
 		name = id
 	}
-	m.Metadata.Set(EventIDMetadata, name)
-	m.Metadata.Set(OperationMetadata, text(r.operation))
-	m.SetContext(transport.WithPosition(h.ctx, p))
-	return m
+	v := transport.Received{Key: []byte(text(r.entity)), Value: r.payload, Offset: offset, Time: time.Now().UTC()}
+	header := func(key, value string) {
+		v.Headers = append(v.Headers, transport.Header{Key: key, Value: []byte(value)})
+	}
+	for key, value := range members(text(r.headers)) {
+		header(key, value)
+	}
+	header(EventIDMetadata, name)
+	header(OperationMetadata, text(r.operation))
+	header(transport.UUIDHeader, uuid)
+	return v
 }
 
 // members gives the members of a JSON object as text: strings unescaped, other
@@ -235,7 +208,7 @@ func members(object string) map[string]string {
 	for name, value := range values {
 		var s string
 		switch {
-		case strings.HasPrefix(name, "weir-"), string(value) == "null":
+		case strings.HasPrefix(name, "weir-"), name == transport.UUIDHeader, string(value) == "null":
 			continue
 		case json.Unmarshal(value, &s) != nil:
 			s = string(value)
@@ -243,66 +216,4 @@ func members(object string) map[string]string {
 		all[name] = s
 	}
 	return all
-}
-
-// lateGrace is how long a stop waits for events to become durable.
-const lateGrace = time.Second
-
-// track follows the messages in their order. One that was refused is handed out
-// again. After a stop it waits for what is nearly durable only.
-func (h *hand) track() {
-	defer close(h.done)
-	late, cancel := pause.Outlast(context.Background(), h.ctx, min(lateGrace, h.t.s.opt.StopGrace/2))
-	defer cancel()
-	for f := range h.inFlight {
-		if h.follow(late, f.msg) {
-			h.durable = append(h.durable, f.id)
-		}
-		h.t.s.room.Release(f.room)
-	}
-}
-
-// follow waits for one message, and tells whether its event is durable.
-func (h *hand) follow(late context.Context, m *message.Message) bool {
-	for m != nil {
-		select {
-		case <-m.Acked():
-			return true
-		case <-m.Nacked():
-			m = h.again(m)
-			continue
-		case <-late.Done():
-		}
-		select {
-		case <-m.Acked():
-			return true
-		default:
-			return false
-		}
-	}
-	return false
-}
-
-// again hands a message out once more; nil after a stop.
-func (h *hand) again(m *message.Message) *message.Message {
-	if !pause.For(h.ctx, 20*time.Millisecond) {
-		return nil
-	}
-	next := m.Copy()
-	next.SetContext(m.Context())
-	select {
-	case h.t.out <- next:
-		return next
-	case <-h.ctx.Done():
-		return nil
-	}
-}
-
-// wait returns the ids of the rows that are durable, when all are or a stop
-// has come.
-func (h *hand) wait() []string {
-	close(h.inFlight)
-	<-h.done
-	h.cancel()
-	return h.durable
 }

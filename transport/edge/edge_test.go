@@ -11,7 +11,9 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/internal/testservers"
@@ -68,10 +70,12 @@ func newMember(t *testing.T, cfg transport.Config, group string, session, rebala
 }
 
 func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
-	p, err := edge.NewPublisher(cfg)
+	// The conformance suite publishes thousands of messages one by one. To read as
+	// many compressed batches costs minutes on a busy machine.
+	p, err := transport.NewProducer(cfg, transport.ProducerConfig{Linger: time.Millisecond, Compression: transport.NoCompression})
 	require.NoError(t, err)
-	t.Cleanup(func() { _ = p.Close() })
-	return p
+	t.Cleanup(func() { _ = p.Close(context.Background()) })
+	return transport.NewPublisher(p)
 }
 
 type suiteSubscriber struct {
@@ -123,7 +127,15 @@ func receive(t *testing.T, ch <-chan *message.Message) *message.Message {
 	}
 }
 
-func TestKeysNullsAndPositionsSurvive(t *testing.T) {
+func frameOf(t *testing.T, m *message.Message) *transport.Frame {
+	t.Helper()
+	f, ok := transport.FrameOf(m)
+	require.True(t, ok)
+	require.Len(t, f.Records, 1)
+	return f
+}
+
+func TestMessagesCarryFramesOfOneRecord(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	topic := prefix + "topic"
 	ensure(t, cfg, topic, 1)
@@ -135,32 +147,39 @@ func TestKeysNullsAndPositionsSurvive(t *testing.T) {
 	tombstone := message.NewMessage(watermill.NewUUID(), nil)
 	tombstone.Metadata.Set(transport.KeyMetadata, "")
 	tombstone.Metadata.Set(transport.NullMetadata, "1")
+	before := time.Now().Add(-time.Minute)
 	require.NoError(t, pub.Publish(topic, keyedMessage, plain, tombstone))
 
 	ch, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
 	require.NoError(t, err)
 	id, err := newAdmin(t, cfg).TopicID(t.Context(), topic)
 	require.NoError(t, err)
-	var claim uint64
+	var assignment uint64
 	for i, want := range []*message.Message{keyedMessage, plain, tombstone} {
 		m := receive(t, ch)
 		require.Equal(t, want.Metadata, m.Metadata)
 		require.Equal(t, string(want.Payload), string(m.Payload))
-		p, ok := transport.PositionOf(m.Context())
-		require.True(t, ok)
-		require.Equal(t, id, p.TopicID)
-		require.EqualValues(t, i, p.Offset)
-		require.EqualValues(t, i, p.Seq)
+		f := frameOf(t, m)
+		r := f.Records[0]
+		require.Equal(t, []any{topic, id, int32(0), int64(i)}, []any{f.Topic, f.TopicID, f.Partition, r.Offset})
+		require.True(t, r.Time.After(before))
+		require.Equal(t, transport.ReceivedOf(want).Key, r.Key)
+		require.Equal(t, transport.ReceivedOf(want).Value, r.Value)
+		require.Equal(t, m.UUID, f.UUID(0))
+		require.False(t, r.Redelivered)
 		if i == 0 {
-			claim = p.Claim
-			m.Nack() // comes again, with the same position
+			assignment = f.Assignment
+			require.Equal(t, "header", r.Header("other"))
+			m.Nack() // comes again, the same
 			again := receive(t, ch)
-			q, _ := transport.PositionOf(again.Context())
-			require.Equal(t, p, q)
+			same := *frameOf(t, again)
+			require.True(t, same.Records[0].Redelivered)
+			same.Records[0].Redelivered = false
+			require.Equal(t, *f, same)
 			again.Ack()
 			continue
 		}
-		require.Equal(t, claim, p.Claim)
+		require.Equal(t, assignment, f.Assignment)
 		if i == 1 {
 			require.Equal(t, transport.MessageID(id, 0, 1), m.UUID)
 		}
@@ -204,7 +223,7 @@ func TestMissingTopicIsAPlainError(t *testing.T) {
 	require.ErrorContains(t, err, prefix+"missing does not exist")
 }
 
-func TestScram(t *testing.T) {
+func TestSASL(t *testing.T) {
 	for _, mechanism := range []string{"scram-sha-256", "scram-sha-512", "plain"} {
 		t.Run(mechanism, func(t *testing.T) {
 			broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.EnableSASL(),
@@ -214,14 +233,52 @@ func TestScram(t *testing.T) {
 			cfg := transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog(),
 				SASL: transport.SASL{Mechanism: mechanism, User: "user,=", Password: "secret"}}
 			require.NoError(t, newPublisher(t, cfg).Publish("topic", message.NewMessage("1", []byte("x"))))
-			end, err := newAdmin(t, cfg).EndOffsets(t.Context(), "topic")
+			ch, err := newSubscriber(t, cfg, "group").Subscribe(t.Context(), "topic")
 			require.NoError(t, err)
-			require.Equal(t, map[int32]int64{0: 1}, end)
+			m := receive(t, ch)
+			require.Equal(t, "x", string(m.Payload))
+			m.Ack()
 
 			cfg.SASL.Password = "wrong"
-			_, err = edge.NewPublisher(cfg)
+			_, err = edge.Connect(cfg)
 			require.Error(t, err)
 			require.NotContains(t, err.Error(), "wrong")
 		})
+	}
+}
+
+// A topic that was deleted and created again is another one, in which the group
+// starts at the oldest record, also while it reads.
+func TestATopicThatWasCreatedAgain(t *testing.T) {
+	cfg, prefix := realKafka(t)
+	topic := prefix + "topic"
+	ensure(t, cfg, topic, 1)
+	require.NoError(t, newPublisher(t, cfg).Publish(topic, message.NewMessage("1", []byte("1")), message.NewMessage("2", []byte("2"))))
+	ch, err := newSubscriber(t, cfg, prefix+"group").Subscribe(t.Context(), topic)
+	require.NoError(t, err)
+	var was string
+	for range 2 {
+		m := receive(t, ch)
+		was = frameOf(t, m).TopicID
+		m.Ack()
+	}
+
+	client, err := kgo.NewClient(kgo.SeedBrokers(cfg.Brokers...))
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = kadm.NewClient(client).DeleteTopic(t.Context(), topic)
+	require.NoError(t, err)
+	admin := newAdmin(t, cfg)
+	require.Eventually(t, func() bool { _, err := admin.TopicID(t.Context(), topic); return err != nil }, patience, 20*time.Millisecond)
+	ensure(t, cfg, topic, 1)
+	require.NoError(t, newPublisher(t, cfg).Publish(topic, message.NewMessage("3", []byte("3")), message.NewMessage("4", []byte("4")), message.NewMessage("5", []byte("5"))))
+	for next := '3'; next <= '5'; {
+		m := receive(t, ch)
+		require.NotEqual(t, was, frameOf(t, m).TopicID, "or the fence would drop it")
+		require.LessOrEqual(t, string(m.Payload), string(next), "nothing is left out")
+		if string(m.Payload) == string(next) {
+			next++
+		}
+		m.Ack()
 	}
 }

@@ -19,18 +19,18 @@ func TestALetterIsTakenApartAsItsEventWas(t *testing.T) {
 	for k, v := range map[string]string{transport.KeyMetadata: "B", "ce_id": "e1", "seq": "7", "cookie": "nobody asked for it"} {
 		msg.Metadata.Set(k, v)
 	}
-	_, letter := s.Take(msg, position)
+	_, letter := take(s, msg)
 	require.NotNil(t, letter)
 	require.Equal(t, "bad_json", letter.Code)
 	require.JSONEq(t, `{"`+transport.KeyMetadata+`":"B","ce_id":"e1","seq":"7"}`, string(letter.Headers), "what the shape reads, and no more")
 
-	_, still := s.Again(*letter)
+	_, still := s.Redelivered(*letter)
 	require.NotNil(t, still)
 	require.Equal(t, "bad_json", still.Code)
 	require.Equal(t, letter.DedupKey, still.DedupKey)
 
 	letter.Payload = []byte(`{"a":1,"updated_at":2}`)
-	record, still := s.Again(*letter)
+	record, still := s.Redelivered(*letter)
 	require.Nil(t, still)
 	require.Equal(t, inbox.Event{
 		Origin: inbox.Origin{Source: "registry", Topic: "T1", Partition: 3, Offset: 42}, EventID: "e1", Sequence: "7",
@@ -44,14 +44,14 @@ func TestALetterOfANullValue(t *testing.T) {
 	s := shape(t)
 	msg := message.NewMessage("", nil)
 	msg.Metadata.Set(transport.NullMetadata, "1")
-	_, letter := s.Take(msg, position)
+	_, letter := take(s, msg)
 	require.NotNil(t, letter)
 	require.Equal(t, "no_entity", letter.Code)
-	_, still := s.Again(*letter)
+	_, still := s.Redelivered(*letter)
 	require.NotNil(t, still)
 	require.Equal(t, "no_entity", still.Code, "not bad_json")
 	letter.Payload = []byte(`{"m":{"id":"B"},"d":{}}`)
-	record, still := s.Again(*letter)
+	record, still := s.Redelivered(*letter)
 	require.Nil(t, still)
 	require.Equal(t, inbox.Upsert, record.Event.Op)
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/inbox"
@@ -9,16 +10,20 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// headers gives what a dead letter keeps of an event beside its value: the key,
+// headers returns what a dead letter keeps of an event beside its value: the key,
 // that the value is null, and the headers that the shape reads, as a JSON object;
 // nil when the event has none of them.
-func (s *Shape) headers(msg *message.Message) []byte {
+func (s *Shape) headers(ev *transport.Received) []byte {
 	kept := map[string]string{}
-	for _, name := range []string{
-		transport.KeyMetadata, transport.NullMetadata, s.Entity.Header, s.EventID.Header, s.Operation.Header, s.Sequence.Header,
-	} {
-		if v, ok := msg.Metadata[name]; ok {
-			kept[name] = v
+	if ev.Key != nil {
+		kept[transport.KeyMetadata] = string(ev.Key)
+	}
+	if ev.Value == nil {
+		kept[transport.NullMetadata] = "1"
+	}
+	for _, name := range []string{s.Entity.Header, s.EventID.Header, s.Operation.Header, s.Sequence.Header} {
+		if name != "" && slices.ContainsFunc(ev.Headers, func(h transport.Header) bool { return h.Key == name }) {
+			kept[name] = ev.Header(name)
 		}
 	}
 	if len(kept) == 0 {
@@ -29,10 +34,10 @@ func (s *Shape) headers(msg *message.Message) []byte {
 	return text
 }
 
-// Again takes a dead letter of this source's ingest apart once more, as it was
+// Redelivered takes a dead letter of this source's ingest apart once more, as it was
 // or as it was edited, with the position that it had: the record to append, or
 // the letter that it would become now.
-func (s *Shape) Again(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
+func (s *Shape) Redelivered(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
 	msg := message.NewMessage("", l.Payload)
 	if len(l.Headers) > 0 {
 		_ = json.Unmarshal(l.Headers, &msg.Metadata) // this package wrote them
@@ -43,10 +48,12 @@ func (s *Shape) Again(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
 	if len(l.Payload) > 0 {
 		delete(msg.Metadata, transport.NullMetadata) // an edit gave it a value
 	}
-	t := s.take(msg, transport.Position{TopicID: l.Topic, Partition: l.Part, Offset: l.Offset})
-	if t.skipped {
+	ev := transport.ReceivedOf(msg)
+	ev.Offset = l.Offset
+	x := s.take(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0)
+	if x.skipped {
 		l.Code, l.Reason = "skipped", "as it is now it is about no row: discard it"
-		t.letter = &l
+		x.letter = &l
 	}
-	return t.record, t.letter
+	return x.record, x.letter
 }

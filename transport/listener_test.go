@@ -7,7 +7,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -15,55 +14,34 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-func TestAckAfterTheClaimEnded(t *testing.T) {
-	c := embeddedCluster(t)
-	topic := c.topic(t, "topic", 1)
-	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 2)
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
-	ctx, cancel := context.WithCancel(t.Context())
-	ch, err := g.Subscriber().Subscribe(ctx, topic)
-	require.NoError(t, err)
-	old := []*message.Message{receive(t, ch), receive(t, ch)}
-	cancel()
-	ended(old[1].Context(), t)
-	ch = subscribe(t, g, topic) // waits until the old view has ended
-	for _, m := range old {
-		m.Ack()
-	}
-	for i := range old {
-		m := receive(t, ch)
-		require.Equal(t, old[i].UUID, m.UUID)
-		require.NotEqual(t, position(t, old[i]).Claim, position(t, m).Claim)
-		require.EqualValues(t, i, position(t, m).Seq)
-	}
-	require.EqualValues(t, 2, pending(t, g)[topic])
-}
-
-func TestClaimsOffsetsWin(t *testing.T) {
+func TestListenersOffsetsWin(t *testing.T) {
 	c := embeddedCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
 	g := c.group(t, transport.GroupConfig{})
 	ch := subscribe(t, g, topic)
-	for range 10 {
-		receive(t, ch).Ack()
-	}
+	acknowledge(t, ch, 10)
 	require.NoError(t, g.Close()) // committed: 10
 
-	claims := &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
+	listener := &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 		return map[int32]int64{0: 4}, nil
 	}}
-	g = c.group(t, transport.GroupConfig{Claims: claims})
+	type rewind struct{ committed, from int64 }
+	rewinds := make(chan rewind, 10)
+	g = c.group(t, transport.GroupConfig{Listener: listener,
+		OnRewind: func(_ string, _ int32, committed, from int64) { rewinds <- rewind{committed, from} }})
 	m := receive(t, subscribe(t, g, topic))
-	require.EqualValues(t, 4, position(t, m).Offset)
-	require.EqualValues(t, 0, position(t, m).Seq)
+	require.EqualValues(t, 4, frame(t, m).First())
+	require.True(t, frame(t, m).Records[0].Redelivered)
 	require.NoError(t, g.Close())
-	require.Equal(t, 1, claims.calls)
-	require.Equal(t, []int32{0}, claims.revoked)
+	require.Equal(t, rewind{10, 4}, <-rewinds)
+	require.Empty(t, rewinds)
+	require.Equal(t, 1, listener.calls)
+	require.Equal(t, []int32{0}, listener.revoked)
 }
 
 // For as long as it wants: heartbeats go on while Assigned waits.
-func TestClaimsMayBlock(t *testing.T) {
+func TestListenerMayBlock(t *testing.T) {
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	t.Cleanup(broker.Close)
@@ -81,7 +59,7 @@ func TestClaimsMayBlock(t *testing.T) {
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
 	entered, release := make(chan struct{}), make(chan struct{})
 	enter := sync.OnceFunc(func() { close(entered) })
-	claims := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
+	listener := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
 		enter()
 		select {
 		case <-release:
@@ -90,7 +68,7 @@ func TestClaimsMayBlock(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	}}
-	g := c.group(t, transport.GroupConfig{Claims: claims})
+	g := c.group(t, transport.GroupConfig{Listener: listener})
 	ch := subscribe(t, g, topic)
 	<-entered
 	for range 10 { // each follows the answer to the one before
@@ -103,36 +81,36 @@ func TestClaimsMayBlock(t *testing.T) {
 	none(t, ch, 50*time.Millisecond)
 	close(release)
 	receive(t, ch).Ack()
-	claims.mu.Lock()
-	defer claims.mu.Unlock()
-	require.Equal(t, 1, claims.calls)
-	require.Empty(t, claims.revoked)
+	listener.mu.Lock()
+	defer listener.mu.Unlock()
+	require.Equal(t, 1, listener.calls)
+	require.Empty(t, listener.revoked)
 }
 
-func TestClaimsAreCancelledWhenTheGroupCloses(t *testing.T) {
+func TestListenerIsCancelledWhenTheGroupCloses(t *testing.T) {
 	c := embeddedCluster(t)
 	topic := c.topic(t, "topic", 1)
 	entered := make(chan struct{})
 	enter := sync.OnceFunc(func() { close(entered) })
-	claims := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
+	listener := &recorder{assigned: func(ctx context.Context, _ string, _ []int32) (map[int32]int64, error) {
 		enter()
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	g := c.group(t, transport.GroupConfig{Claims: claims})
+	g := c.group(t, transport.GroupConfig{Listener: listener})
 	subscribe(t, g, topic)
 	<-entered
 	require.NoError(t, g.Close())
 	require.NoError(t, g.Err())
-	require.Empty(t, claims.revoked, "what never began is not revoked")
+	require.Empty(t, listener.revoked, "what never began is not revoked")
 }
 
-func TestClaimsErrorEndsTheSubscription(t *testing.T) {
+func TestListenersErrorEndsTheSubscription(t *testing.T) {
 	c := embeddedCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
 	fatal := errors.New("the store is of another generation")
-	g := c.group(t, transport.GroupConfig{Claims: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
+	g := c.group(t, transport.GroupConfig{Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 		return nil, fatal
 	}}})
 	ch := subscribe(t, g, topic)

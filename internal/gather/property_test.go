@@ -1,0 +1,106 @@
+package gather_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/gather"
+	"pgregory.net/rapid"
+)
+
+var errAway = errors.New("away")
+
+// Whatever the interleaving of submissions, withdrawals and failures: nothing
+// takes effect twice, whoever gets nil took effect, whoever gets an error did
+// not, frames of a partition keep their order, and no batch passes its bounds.
+func TestAnyInterleaving(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		type frame struct{ partition, number int }
+		cfg := gather.Config{
+			MaxItems: rapid.IntRange(0, 8).Draw(t, "items"),
+			MaxBytes: rapid.SampledFrom([]int{0, 50, 1000}).Draw(t, "bytes"),
+			Linger:   rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond}).Draw(t, "linger"),
+		}
+		partitions := rapid.IntRange(1, 6).Draw(t, "partitions")
+		frames := rapid.IntRange(1, 20).Draw(t, "frames")
+		failures := rapid.SliceOfN(rapid.Bool(), 12, 12).Draw(t, "failures")
+		withdrawn := rapid.SliceOfN(rapid.Bool(), 16, 16).Draw(t, "withdrawn first attempts")
+		items := rapid.SliceOfN(rapid.IntRange(1, 5), 8, 8).Draw(t, "records")
+		bytes := rapid.SliceOfN(rapid.IntRange(0, 60), 8, 8).Draw(t, "sizes")
+
+		var mu sync.Mutex
+		var faults []string
+		fault := func(format string, args ...any) {
+			mu.Lock()
+			defer mu.Unlock()
+			faults = append(faults, fmt.Sprintf(format, args...))
+		}
+		next := make([]int, partitions) // of the handler's goroutine, then of this one
+		handled := 0
+		q := gather.New[frame](cfg)
+		ctx, stop := context.WithCancel(context.Background())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			q.Run(ctx, func(_ context.Context, batch []*gather.Entry[frame]) {
+				sumItems, sumBytes := 0, 0
+				for _, e := range batch {
+					sumItems += items[e.Value.number%8]
+					sumBytes += bytes[e.Value.number%8]
+					if handled++; failures[handled%len(failures)] && handled < 60 {
+						e.Fail(errAway)
+						continue
+					}
+					if e.Value.number != next[e.Value.partition] {
+						fault("frame %v where %d is next", e.Value, next[e.Value.partition])
+					}
+					next[e.Value.partition]++
+				}
+				if len(batch) == 0 || len(batch) > 1 && (cfg.MaxItems > 0 && sumItems > cfg.MaxItems || cfg.MaxBytes > 0 && sumBytes > cfg.MaxBytes) {
+					fault("a batch of %d entries, %d items, %d bytes", len(batch), sumItems, sumBytes)
+				}
+			}, 0, nil)
+		}()
+		var wg sync.WaitGroup
+		for p := range partitions {
+			wg.Go(func() {
+				for n := range frames {
+					attempt, cancel := context.WithCancel(context.Background())
+					if withdrawn[(n+p)%len(withdrawn)] {
+						cancel()
+					}
+					for {
+						err := q.Submit(attempt, frame{p, n}, items[n%8], bytes[n%8])
+						if err == nil {
+							break
+						}
+						if !errors.Is(err, context.Canceled) && !errors.Is(err, errAway) {
+							fault("%v", err)
+							break
+						}
+						attempt = context.Background() // it comes again, as a subscriber does it
+					}
+					cancel()
+				}
+			})
+		}
+		wg.Wait()
+		if !q.Idle() {
+			fault("not idle")
+		}
+		stop()
+		<-done
+		for p, n := range next {
+			if n != frames {
+				fault("partition %d: %d of %d", p, n, frames)
+			}
+		}
+		if len(faults) > 0 {
+			t.Fatal(faults)
+		}
+	})
+}

@@ -1,0 +1,68 @@
+// Package handout hands out the frames of sources that have one in work at a time.
+package handout
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// backOff is how long a frame that was refused waits before it comes again.
+const backOff = 100 * time.Millisecond
+
+// Frame hands out f until it is acknowledged, and reports whether it was. Its
+// messages end with ctx. A frame that is in work then has grace to be
+// acknowledged, because its effect may be durable already; it is not handed out
+// again.
+func Frame(ctx context.Context, out chan<- *message.Message, f *transport.Frame, grace time.Duration) bool {
+	for {
+		m := transport.NewMessage(ctx, f)
+		select {
+		case out <- m:
+		case <-ctx.Done():
+			return false
+		}
+		select {
+		case <-m.Acked():
+			return true
+		case <-m.Nacked():
+		case <-ctx.Done():
+			return late(m, grace)
+		}
+		if !pause.For(ctx, backOff) {
+			return false
+		}
+		f = redelivered(f)
+	}
+}
+
+// late waits for an answer after the end of the source.
+func late(m *message.Message, grace time.Duration) bool {
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-m.Acked():
+	case <-m.Nacked():
+	case <-timer.C:
+	}
+	select {
+	case <-m.Acked(): // also when both came
+		return true
+	default:
+		return false
+	}
+}
+
+// redelivered returns f as it comes again; f itself is in other hands.
+func redelivered(f *transport.Frame) *transport.Frame {
+	again := *f
+	again.Records = slices.Clone(f.Records)
+	for i := range again.Records {
+		again.Records[i].Redelivered = true
+	}
+	return &again
+}

@@ -1,0 +1,235 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+type topicPartition struct {
+	topic     string
+	partition int32
+}
+
+// assignmentNumber makes the numbers of assignments unique in the process.
+var assignmentNumber atomic.Uint64 //nolint:gochecknoglobals // numbers of one process, whoever asks
+
+// LastAssignment returns the number of the newest assignment of the process:
+// those that begin later have larger ones. 0 before the first.
+func LastAssignment() uint64 { return assignmentNumber.Load() }
+
+// NextAssignment begins an assignment and returns its number, for subscribers
+// of other packages. May be called concurrently.
+func NextAssignment() uint64 { return assignmentNumber.Add(1) }
+
+// assignment is one assignment of one partition. The poll loop pushes records
+// in, a dispatcher hands them out; without one the records wait here.
+type assignment struct {
+	g       *Group
+	tp      topicPartition
+	topicID string
+	ctx     context.Context // ends with the assignment
+	cancel  context.CancelFunc
+	wake    chan struct{} // capacity 1: records came
+	began   int64         // the offset that it started at
+
+	mu          sync.Mutex
+	queue       []*kgo.Record // guarded by mu; fetched and not handed out
+	queued      int64         // guarded by mu; what queue costs in memory
+	paused      bool          // guarded by mu and, to change it, by g.fetchMu: nothing is fetched
+	dispatcher  *dispatcher   // guarded by mu; nil while nobody subscribes
+	commitAt    int64         // guarded by mu; first offset not acknowledged, -1: none yet
+	commitEpoch int32         // guarded by mu
+	committed   int64         // guarded by mu; what was committed last, -1: nothing
+	fetchedTo   int64         // guarded by mu; where the next record is expected
+	known       int64         // guarded by mu; records before it may have been handed out before
+}
+
+func newAssignment(g *Group, tp topicPartition, topicID string, start, end int64) *assignment {
+	a := &assignment{g: g, tp: tp, topicID: topicID, wake: make(chan struct{}, 1), commitAt: -1, committed: -1, began: start, fetchedTo: start, known: end}
+	a.ctx, a.cancel = context.WithCancel(context.Background())
+	return a
+}
+
+// recordSize is the size of a fetched record, as Received counts it; a
+// transaction's marker, which is nobody's message, has none.
+func recordSize(r *kgo.Record) int64 {
+	if r.Attrs.IsControl() {
+		return 0
+	}
+	v := Received{Key: r.Key, Value: r.Value, Headers: r.Headers}
+	return int64(v.size())
+}
+
+// recordOverhead is what a record costs in memory beyond its size: kgo's
+// struct and ours. Without it small records would take several times the budget.
+const recordOverhead = 256
+
+// push takes what one fetch brought, and reports whether that fills the queue.
+// Called by the poll loop.
+func (a *assignment) push(records []*kgo.Record) (full bool) {
+	crash.At(crash.Fetched, a.g.gc.ID)
+	cost := int64(len(records)) * recordOverhead
+	for _, r := range records {
+		cost += recordSize(r)
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.ctx.Err() != nil {
+		return false
+	}
+	a.queue = append(a.queue, records...)
+	a.fetchedTo = records[len(records)-1].Offset + 1
+	a.queued += cost
+	a.g.held.Add(cost)
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+	return a.full()
+}
+
+// full reports whether fetching more could only pile up. The caller holds a.mu.
+func (a *assignment) full() bool {
+	return a.queued >= a.g.queueLimit() && a.g.held.Load() >= a.g.pool()
+}
+
+// hasRoom reports whether a paused partition is to be fetched again. What is in
+// work does not count, so that the next frame is there when it is acknowledged.
+// The caller holds a.mu.
+func (a *assignment) hasRoom() bool {
+	return a.queued <= a.g.queueLimit()/2 || a.g.held.Load() <= a.g.pool()/2
+}
+
+// batch is what one frame is made of, as it was fetched, with the markers of
+// transactions between its records: they have no message, but offsets to get past.
+type batch struct {
+	fetched []*kgo.Record
+	records int   // without markers; 0 needs no message
+	bytes   int64 // of records
+}
+
+func (b *batch) last() *kgo.Record { return b.fetched[len(b.fetched)-1] }
+
+// cost is what b takes of the budget.
+func (b *batch) cost() int64 { return b.bytes + int64(len(b.fetched))*recordOverhead }
+
+// take returns the next batch; false when nothing waits.
+func (a *assignment) take() (batch, bool) {
+	a.mu.Lock()
+	var b batch
+	n := 0
+	for _, r := range a.queue {
+		size := recordSize(r)
+		if !r.Attrs.IsControl() {
+			if b.records > 0 && (b.records >= a.g.gc.FrameRecords || b.bytes+size > a.g.gc.FrameBytes) {
+				break
+			}
+			b.records++
+			b.bytes += size
+		}
+		n++
+	}
+	b.fetched = a.queue[:n:n]
+	a.queued -= b.cost()
+	if a.queue = a.queue[n:]; len(a.queue) == 0 {
+		a.queue = nil
+	}
+	resume := a.paused && a.hasRoom()
+	a.mu.Unlock()
+	if resume {
+		a.g.resume(a)
+	}
+	return b, n > 0
+}
+
+// acknowledged moves the position to commit behind b, whose records are used
+// no more.
+func (a *assignment) acknowledged(b batch) {
+	last, cost := b.last(), b.cost()
+	// The queue may go on in the same array and would keep them in memory.
+	clear(b.fetched)
+	a.mu.Lock()
+	a.commitAt, a.commitEpoch = last.Offset+1, last.LeaderEpoch
+	a.g.held.Add(-cost)
+	resume := a.paused && a.hasRoom()
+	a.mu.Unlock()
+	if resume {
+		a.g.resume(a)
+	}
+	crash.At(crash.Acknowledged, a.g.gc.ID)
+}
+
+// handedOut notes that records of b may come again.
+func (a *assignment) handedOut(b batch) {
+	a.mu.Lock()
+	a.known = max(a.known, b.last().Offset+1)
+	a.mu.Unlock()
+}
+
+// knownTo is the offset before which records may have been handed out before.
+func (a *assignment) knownTo() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.known
+}
+
+// giveBack ends a dispatcher: b was not acknowledged, and comes first in the
+// next one.
+func (a *assignment) giveBack(b batch) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(b.fetched) > 0 {
+		a.queue = append(b.fetched, a.queue...)
+		a.queued += b.cost()
+	}
+	a.dispatcher = nil
+}
+
+// toCommit returns the position to commit, if it moved since the last commit.
+func (a *assignment) toCommit() (kgo.EpochOffset, bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return kgo.EpochOffset{Epoch: a.commitEpoch, Offset: a.commitAt}, a.commitAt >= 0 && a.commitAt != a.committed
+}
+
+func (a *assignment) wasCommitted(offset int64) {
+	a.mu.Lock()
+	a.committed = offset
+	a.mu.Unlock()
+}
+
+// end cancels the contexts of the messages and returns when the dispatcher
+// stopped; acknowledgements after that count for nothing.
+func (a *assignment) end() {
+	a.cancel()
+	a.mu.Lock()
+	d := a.dispatcher
+	a.mu.Unlock()
+	if d != nil {
+		<-d.done
+	}
+	a.mu.Lock()
+	a.g.held.Add(-a.queued)
+	a.queue, a.queued = nil, 0
+	a.mu.Unlock()
+	a.g.resume(a) // a pause outlives the assignment in the client
+}
+
+// wanted is the first offset that is not acknowledged.
+func (a *assignment) wanted() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return max(a.commitAt, a.began)
+}
+
+// position is the offset behind the last record that came, or where the
+// assignment started.
+func (a *assignment) position() int64 {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.fetchedTo
+}

@@ -1,0 +1,17 @@
+package transport
+
+// Held returns the bytes that all partitions hold, waiting and in work.
+func (g *Group) Held() int64 { return g.held.Load() }
+
+// Waiting returns how many records are fetched and not handed out.
+func (g *Group) Waiting() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	n := 0
+	for _, a := range g.assignments {
+		a.mu.Lock()
+		n += len(a.queue)
+		a.mu.Unlock()
+	}
+	return n
+}
