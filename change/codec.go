@@ -178,12 +178,14 @@ func (r *reader) varint() int64 {
 	return v
 }
 
-func (r *reader) bytes() []byte {
-	n, used := binary.Uvarint(r.b)
-	if used <= 0 {
+func (r *reader) uvarint() uint64 {
+	v, n := binary.Uvarint(r.b)
+	if n <= 0 {
 		r.failed = true
-		return nil
+		return 0
 	}
-	r.take(uint64(used))
-	return r.take(n)
+	r.take(uint64(n))
+	return v
 }
+
+func (r *reader) bytes() []byte { return r.take(r.uvarint()) }

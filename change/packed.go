@@ -2,15 +2,12 @@ package change
 
 import (
 	"fmt"
-	"iter"
 	"slices"
 
 	"github.com/klauspost/compress/s2"
 )
 
-// A packed record is what stands in a changes topic: changes of one service and
-// one decision, in their order, compressed once. The same bytes stand in the
-// outbox.
+// The changes of a frame are compressed once, by decide.
 const (
 	packedPlain = 1
 	packedS2    = 2 // an S2 block (github.com/klauspost/compress/s2)
@@ -66,53 +63,4 @@ func Unpack(packed []byte) ([]byte, error) {
 	default:
 		return nil, fmt.Errorf("%w: packed form %d", ErrMalformed, packed[0])
 	}
-}
-
-// DecodeAll returns the changes of a packed record, and an error as the last
-// element if it cannot be read to its end. What Decode says of sub-slices holds.
-func DecodeAll(packed []byte) iter.Seq2[Change, error] {
-	return func(yield func(Change, error) bool) {
-		b, err := Unpack(packed)
-		for err == nil && len(b) > 0 {
-			var c Change
-			if c, b, err = Decode(b); err == nil && !yield(c, nil) {
-				return
-			}
-		}
-		if err != nil {
-			yield(Change{}, err)
-		}
-	}
-}
-
-// AppendOutbox appends one packed record of a service to an outbox row, which is
-// a list of them.
-func AppendOutbox(dst []byte, service string, packed []byte) []byte {
-	return appendBytes(appendBytes(dst, service), packed)
-}
-
-// Outbox returns the services and packed records of an outbox row, in their
-// order, and an error wrapping ErrMalformed as the last element if it cannot be
-// read to its end. The records are parts of row.
-func Outbox(row []byte) iter.Seq2[OutboxRecord, error] {
-	return func(yield func(OutboxRecord, error) bool) {
-		r := reader{b: row}
-		for len(r.b) > 0 {
-			o := OutboxRecord{Service: string(r.bytes()), Packed: r.bytes()}
-			if r.failed || o.Service == "" || len(o.Packed) == 0 {
-				yield(OutboxRecord{}, fmt.Errorf("%w: outbox row is cut off or corrupt", ErrMalformed))
-				return
-			}
-			if !yield(o, nil) {
-				return
-			}
-		}
-	}
-}
-
-// OutboxRecord is one record that a decision owes to the changes topic of a
-// service.
-type OutboxRecord struct {
-	Service string
-	Packed  []byte
 }

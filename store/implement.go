@@ -31,17 +31,6 @@ func SortSwaps(swaps []Swap) (sorted []Swap, distinct bool) {
 	return sorted, true
 }
 
-// NewestConfirmations gives the confirmation with the highest version of each
-// key, in the order of the keys.
-func NewestConfirmations(done []Confirmation) []Confirmation {
-	sorted := slices.Clone(done)
-	slices.SortStableFunc(sorted, func(a, b Confirmation) int {
-		// The highest version first: it is the one that Compact keeps.
-		return cmp.Or(a.Key.Compare(b.Key), cmp.Compare(b.Version, a.Version))
-	})
-	return slices.CompactFunc(sorted, func(a, b Confirmation) bool { return a.Key == b.Key })
-}
-
 // Legible replaces what a text column cannot hold (NUL, invalid UTF-8) by
 // U+FFFD, for texts that describe and must never be refused.
 func Legible(text string) string {

@@ -78,19 +78,22 @@ type Partition struct {
 // Token marks an owner's claim on partitions: unique per take-over.
 type Token [16]byte
 
-// OutboxBatch is the changes of one partition and one decision that may not
-// have been published yet, encoded one after the other (change.DecodeAll).
-type OutboxBatch struct {
+// OutboxFrame is a frame of the changes log that may not have been published
+// yet: the bytes that are published (package change).
+type OutboxFrame struct {
 	ID        int64 // ascending per partition, in the order of the decisions
 	Partition Partition
-	Changes   []byte
+	Frame     []byte
 }
 
 // TakenOver is what a new owner finds.
 type TakenOver struct {
 	Partition  Partition
 	NextOffset int64 // the watermark: the first offset to decide; 0 for a new partition
-	Outbox     []OutboxBatch
+	// LastTo is where the partition's newest frame ends, of this generation or an
+	// older one: what the next frame names as the one before it. 0 before the first.
+	LastTo change.Version
+	Outbox []OutboxFrame
 }
 
 // Move is the watermark step of one partition in one decision.
@@ -129,11 +132,9 @@ type Key struct {
 // Row is the dam's state of one (service, entity).
 type Row struct {
 	Key
-	Found            bool
-	Content          change.Content // nil is unknown
-	Version          change.Version // of the last change or operator action
-	DeliveredVersion change.Version
-	Delivered        change.Content
+	Found   bool
+	Content change.Content // nil is unknown
+	Version change.Version // of the last change or operator action
 }
 
 // Swap is one compare-and-swap of a dam row.
@@ -176,9 +177,12 @@ type Loaded struct {
 type Outcome struct {
 	Entities []Entity      // to insert or replace; no id twice
 	Swaps    []Swap        // no key twice; one that does not match makes the whole ErrFenced
-	Outbox   []OutboxBatch // ID is given by the store
-	Letters  []DeadLetter
-	Audit    []Audit
+	Outbox   []OutboxFrame // ID is given by the store
+	// LastTo is where the last of Outbox ends, by partition; one without an entry
+	// keeps what it has.
+	LastTo  map[Partition]change.Version
+	Letters []DeadLetter
+	Audit   []Audit
 	// Settled says what became of dead letters that were replayed. Letters that
 	// were settled before stay as they are; ids that are not there are passed over.
 	Settled []Settled
@@ -245,23 +249,6 @@ type Check struct {
 	Key
 	Content change.Content
 	Version change.Version
-}
-
-// Confirmation says that a change took effect at its sink.
-type Confirmation struct {
-	Key
-	Version change.Version
-	Content change.Content
-}
-
-// Deliveries is the store's side of deliver.
-type Deliveries interface {
-	// Rows reads dam rows in the order of keys; it locks nothing.
-	Rows(ctx context.Context, keys []Key) ([]Row, error)
-	// Confirm records deliveries, never backwards: a version at or below what
-	// is already confirmed changes nothing. Keys may repeat; a missing row is
-	// passed over. Calling it again does no harm.
-	Confirm(ctx context.Context, done []Confirmation) error
 }
 
 // Stage names where a record died.

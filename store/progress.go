@@ -1,0 +1,194 @@
+package store
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// Place is how far a service is in one partition of the changes log.
+type Place struct {
+	// Position: every change of the service in this partition whose version is
+	// below it took effect, became a dead letter, or needed no delivery.
+	Position change.Version
+	// Offset is the first record of the log that may hold a change at or above
+	// Position.
+	Offset int64
+}
+
+// ServicePlace is the place of one service.
+type ServicePlace struct {
+	Service int32
+	Place
+}
+
+// Progress is what is known of the deliveries of one partition of the changes
+// log: one row, swapped whole by the partition's owner. It has a place for every
+// service that the partition ever had an owner for, also for one that is not
+// configured any more, which goes on from there if it comes back.
+type Progress struct {
+	Partition int32
+	Token     Token
+	Places    []ServicePlace // ascending by service
+}
+
+// ProgressSwap replaces the row of a partition.
+type ProgressSwap struct {
+	Progress       // Token is the new one
+	Old      Token // that the row must have
+	// Floor is the highest watermark under which a change was left out because a
+	// newer one of its entity had been decided: below it, the store went back and
+	// the newer one may not come.
+	Floor change.Version
+}
+
+// Mark is how far the decisions of one partition are.
+type Mark struct {
+	// Watermark is the next position to decide, in the newest generation that has
+	// one for the partition.
+	Watermark change.Version
+	// LastTo is where the newest frame of the partition ends; 0 before the first.
+	LastTo change.Version
+}
+
+// Activation says from where on a revision decides in a partition: the
+// partition's watermark in the transaction that activated it.
+type Activation struct {
+	Revision  int64
+	Partition int32
+	From      change.Version
+}
+
+// Look is what a frame is judged by, read in one snapshot.
+type Look struct {
+	Active      int64 // the newest revision; 0 without any
+	Marks       map[int32]Mark
+	Activations []Activation // of partitions that had a watermark then
+}
+
+// Counts reports whether a frame that revision decided in partition, of
+// positions from up to, not including, to, belongs to the store's history. One
+// that does not was decided in a future that the store lost: its records are
+// decided again. The look must have been read after the frame.
+func (l *Look) Counts(partition int32, revision int64, from, to change.Version) bool {
+	if to > l.Marks[partition].Watermark || revision > l.Active {
+		return false
+	}
+	for _, a := range l.Activations {
+		if a.Partition == partition && (a.Revision <= revision && a.From > from || a.Revision > revision && a.From < to) {
+			return false
+		}
+	}
+	return true
+}
+
+// Deliveries is the store's side of deliver.
+type Deliveries interface {
+	// Rows reads dam rows in the order of keys; it locks nothing.
+	Rows(ctx context.Context, keys []Key) ([]Row, error)
+	// Look reads marks and activations in one snapshot.
+	Look(ctx context.Context) (Look, error)
+	// TakeProgress writes token into the rows of partitions, creating them without
+	// places, and returns them as they are then. Whoever had them cannot swap
+	// them any more. In the order of partitions; none twice.
+	TakeProgress(ctx context.Context, partitions []int32, token Token) ([]Progress, error)
+	// SwapProgress replaces rows, in one durable transaction, and reports of each
+	// whether it did. A row is left as it is when it has another token, when it was
+	// taken during another run of the database server, when a position in it is
+	// above the watermark, or when the watermark is below its Floor: in all of
+	// these the caller's knowledge is not that of the store, and it has to take
+	// the partition over again. ErrSuperseded, and nothing is written, when
+	// revision is not the active one. A call of unknown outcome may be repeated:
+	// what did swap has the new token and reports false then.
+	SwapProgress(ctx context.Context, revision int64, swaps []ProgressSwap) ([]bool, error)
+	// AllProgress reads all rows; it locks nothing.
+	AllProgress(ctx context.Context) ([]Progress, error)
+	// Outbox reads the frames of a partition, of all generations, that may not
+	// have been published yet, oldest first.
+	Outbox(ctx context.Context, partition int32) ([][]byte, error)
+	// Moved pages through the entities that have a dam row whose version is from
+	// from up to, not including, to, in ascending byte order: those after the given
+	// one, with these rows.
+	Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]Row, error)
+}
+
+// AppendPlaces appends the form of places that the stores keep: groups of
+// services that share a place.
+func AppendPlaces(dst []byte, places []ServicePlace) []byte {
+	done := make([]bool, len(places))
+	for i := range places {
+		if done[i] {
+			continue
+		}
+		p := places[i].Place
+		dst = binary.AppendUvarint(dst, uint64(p.Position))
+		dst = binary.AppendUvarint(dst, uint64(p.Offset))
+		n := 0
+		for j := i; j < len(places); j++ {
+			if !done[j] && places[j].Place == p {
+				n++
+			}
+		}
+		dst = binary.AppendUvarint(dst, uint64(n))
+		last := int32(0)
+		for j := i; j < len(places); j++ {
+			if !done[j] && places[j].Place == p {
+				done[j] = true
+				dst = binary.AppendUvarint(dst, uint64(places[j].Service-last))
+				last = places[j].Service
+			}
+		}
+	}
+	return dst
+}
+
+var errPlaces = errors.New("malformed places of a progress row")
+
+// DecodePlaces reads what AppendPlaces wrote. Its error is of class Fatal.
+func DecodePlaces(b []byte) ([]ServicePlace, error) {
+	var out []ServicePlace
+	bad := false
+	next := func() uint64 {
+		v, n := binary.Uvarint(b)
+		if n <= 0 {
+			bad, b = true, nil
+			return 0
+		}
+		b = b[n:]
+		return v
+	}
+	for len(b) > 0 {
+		p := Place{Position: change.Version(next()), Offset: int64(next())}
+		n := next()
+		if bad || n == 0 || n > uint64(len(b)) {
+			return nil, WithClass(errPlaces, Fatal)
+		}
+		service := int32(0)
+		for range n {
+			service += int32(next())
+			out = append(out, ServicePlace{Service: service, Place: p})
+		}
+	}
+	if bad {
+		return nil, WithClass(errPlaces, Fatal)
+	}
+	slices.SortFunc(out, func(a, b ServicePlace) int { return int(a.Service) - int(b.Service) })
+	for i := 1; i < len(out); i++ {
+		if out[i].Service == out[i-1].Service {
+			return nil, WithClass(errPlaces, Fatal)
+		}
+	}
+	return out, nil
+}
+
+// Top returns the highest position of places, 0 without any.
+func Top(places []ServicePlace) change.Version {
+	var top change.Version
+	for i := range places {
+		top = max(top, places[i].Position)
+	}
+	return top
+}
