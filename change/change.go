@@ -6,11 +6,12 @@
 // strictly per entity and needs no clock. Its key follows from service, entity,
 // version and content: the same key always means the same bytes.
 //
-// Changes travel in frames. A record of a service's changes topic is packed: it
-// holds all changes of that service that one decision made in one inbox
-// partition, in their order, compressed once ([AppendPacked]). An outbox row is
-// the list of such records that a decision owes to the topics ([AppendOutbox]),
-// with the very bytes that are published.
+// Changes travel in frames. A [Frame] is one record of the changes log, and the
+// same bytes are a row of the outbox: all changes that one decision made in one
+// inbox partition, service by service, compressed once. Its header says which
+// positions were decided and where the frame before it ended, so that a reader
+// sees what is missing. [Change.AppendBinary] is the form of a single change, in
+// dead letters and in the control records that send them once more.
 package change
 
 import (

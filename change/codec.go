@@ -44,17 +44,17 @@ const (
 // which has one more field.
 const resentFlag = 'a' - 'A'
 
-// RepublishedHeader is set on a record of a changes topic that was published from
-// the outbox at a take-over: the same changes may stand further up in the topic,
-// before newer changes of their entities.
+// RepublishedHeader is set on a record of the changes log that was published from
+// the outbox at a take-over: the same frame may stand further up in the log,
+// before newer ones.
 const RepublishedHeader = "weir-republished"
 
-// ErrMalformed is what Decode, Unpack, DecodeAll and Outbox return, wrapped, for
-// bytes that this package did not write.
+// ErrMalformed is what Decode, ParseFrame and Slice.All return, wrapped,
+// for bytes that this package did not write.
 var ErrMalformed = errors.New("malformed change")
 
-// AppendBinary appends the compact form of c that packed records are made of. It
-// is self-delimiting: forms may stand one after the other.
+// AppendBinary appends the compact form of c. It is self-delimiting: forms may
+// stand one after the other.
 func (c *Change) AppendBinary(dst []byte) []byte {
 	version := byte(formatVersion)
 	if c.Trace != nil {

@@ -27,44 +27,74 @@ type Frame struct {
 	Slices []Slice
 }
 
-// Slice is the changes of one service in a frame, in their order.
+// Slice is the changes of one service in a frame, in their order: that of their
+// places, which are positions of the frame.
 type Slice struct {
 	Service int32 // the store's number of it
 	Count   int
 
-	revision int64
-	body     []byte
+	frame *Frame
+	body  []byte
 }
 
 // FrameBuilder makes the bytes of frames. The zero value is ready; it may be used
-// again after AppendTo, by one goroutine at a time.
+// again after AppendTo, by one goroutine at a time. Whatever it is used for wrongly
+// makes a frame that nobody could read, so it panics.
 type FrameBuilder struct {
 	table, body []byte
 	service     int32
 	count       int
-	start       int
+	start       int     // of the open slice in body
+	place       Version // of the change before, in the open slice
+	low, high   Version // places of the frame
 	open        bool
 }
 
 const frameFormat = 1
+
+// FrameHeader is at least how many bytes of a record are not its changes.
+const FrameHeader = 64
+
+// FrameSize is at least how many bytes c adds to the record of a frame.
+func (c *Change) FrameSize() int {
+	// Flags, version, time, four lengths, and a row of the table for itself.
+	n := 1 + 8 + binary.MaxVarintLen64 + 4*binary.MaxVarintLen32 + 3*binary.MaxVarintLen32
+	n += len(c.Entity) + len(c.Key) + len(c.Content) + len(c.Doc)
+	if c.Resent != 0 {
+		n += 8 + binary.MaxVarintLen64
+	}
+	if c.Trace != nil {
+		n += 2*binary.MaxVarintLen32 + len(c.Trace.Parent) + len(c.Trace.State)
+	}
+	return n
+}
 
 // flags of a change in a frame.
 const (
 	frameRetract = 1 << iota
 	frameResent
 	frameTraced
+	frameFlags = 1<<iota - 1 // all of them
 )
 
-// Size returns about how many bytes the frame has so far, before compression.
-func (b *FrameBuilder) Size() int { return len(b.table) + len(b.body) }
-
 // Add appends a change of a service. Services must come in ascending order, the
-// changes of one service in theirs.
+// changes of one service in that of their places.
 func (b *FrameBuilder) Add(service int32, c *Change) {
+	place := c.Place()
 	if !b.open || service != b.service {
+		if service < 0 || len(b.body) > 0 && service < b.service {
+			panic(fmt.Sprintf("change: service %d behind %d in a frame", service, b.service))
+		}
 		b.endSlice()
-		b.open, b.service, b.start, b.count = true, service, len(b.body), 0
+		b.open, b.service, b.start, b.count, b.place = true, service, len(b.body), 0, place
 	}
+	if place < b.place {
+		panic(fmt.Sprintf("change: place %v behind %v in a frame", place, b.place))
+	}
+	if b.place = place; len(b.body) == 0 {
+		b.low, b.high = place, place
+	}
+	b.low, b.high = min(b.low, place), max(b.high, place)
 	b.count++
 	var flags byte
 	if c.Op == Retract {
@@ -104,8 +134,11 @@ func (b *FrameBuilder) endSlice() {
 }
 
 // AppendTo appends the record of a frame with the header of h and what was
-// added, and makes the builder empty.
+// added, and makes the builder empty. Every place must be a position of h.
 func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
+	if len(b.body) > 0 && (b.low < h.From || b.high >= h.To) || h.From >= h.To || h.Prev > h.From || h.Part < 0 {
+		panic(fmt.Sprintf("change: frame from %v to %v behind %v, part %d, of places from %v to %v", h.From, h.To, h.Prev, h.Part, b.low, b.high))
+	}
 	b.endSlice()
 	last := byte(0)
 	if h.Last {
@@ -118,7 +151,7 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	dst = binary.AppendVarint(dst, h.Revision)
 	dst = binary.AppendUvarint(dst, uint64(h.Part))
 	dst = appendBytes(dst, b.table)
-	dst = AppendPacked(dst, b.body)
+	dst = appendPacked(dst, b.body)
 	b.table, b.body = b.table[:0], b.body[:0]
 	return dst
 }
@@ -131,7 +164,7 @@ func ParseFrame(record []byte) (*Frame, error) {
 	if err != nil {
 		return nil, err
 	}
-	body, err := Unpack(packed)
+	body, err := unpack(packed)
 	if err != nil {
 		return nil, err
 	}
@@ -166,17 +199,18 @@ func parseHeader(record []byte) (f *Frame, packed []byte, sizes []uint64, err er
 	f.Revision = r.varint()
 	part := r.uvarint()
 	table := reader{b: r.bytes()}
-	if r.failed || last > 1 || f.From >= f.To || f.Prev > f.From || f.From.Generation() == 0 || part > math.MaxInt32 {
+	if r.failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
+		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() || part > math.MaxInt32 {
 		return nil, nil, nil, fmt.Errorf("%w: header of a frame", ErrMalformed)
 	}
 	f.Part = int(part)
 	for len(table.b) > 0 && !table.failed {
 		service, count, size := table.uvarint(), table.uvarint(), table.uvarint()
-		if service > math.MaxInt32 || count == 0 || count > size || len(f.Slices) > 0 && int32(service) <= f.Slices[len(f.Slices)-1].Service {
+		if service > math.MaxInt32 || count == 0 || count > size || size > maxUnpacked || len(f.Slices) > 0 && int32(service) <= f.Slices[len(f.Slices)-1].Service {
 			table.failed = true
 			break
 		}
-		f.Slices = append(f.Slices, Slice{Service: int32(service), Count: int(count), revision: f.Revision})
+		f.Slices = append(f.Slices, Slice{Service: int32(service), Count: int(count), frame: f})
 		sizes = append(sizes, size)
 	}
 	if table.failed {
@@ -193,13 +227,14 @@ func (s *Slice) Bytes() int { return len(s.body) }
 // end.
 func (s *Slice) All(name string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		r := reader{b: s.body}
+		r, place := reader{b: s.body}, s.frame.From
 		for range s.Count {
 			c, ok := s.next(&r, name)
-			if !ok {
+			if !ok || c.Place() < place || c.Place() >= s.frame.To {
 				yield(Change{}, fmt.Errorf("%w: change of %s", ErrMalformed, name))
 				return
 			}
+			place = c.Place()
 			if !yield(c, nil) {
 				return
 			}
@@ -211,7 +246,7 @@ func (s *Slice) All(name string) iter.Seq2[Change, error] {
 }
 
 func (s *Slice) next(r *reader, name string) (Change, bool) {
-	c := Change{Service: name, Op: Upsert, Revision: s.revision}
+	c := Change{Service: name, Op: Upsert, Revision: s.frame.Revision}
 	flags := r.byte()
 	c.Version = Version(r.uint64())
 	if flags&frameResent != 0 {
@@ -227,7 +262,9 @@ func (s *Slice) next(r *reader, name string) (Change, bool) {
 	if flags&frameTraced != 0 {
 		c.Trace = &Trace{Parent: string(r.bytes()), State: string(r.bytes())}
 	}
-	return c, !r.failed && c.Version != 0 && c.Entity != ""
+	// What Add does not write.
+	odd := flags > frameFlags || flags&frameResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
+	return c, !r.failed && !odd && c.Version != 0 && c.Entity != ""
 }
 
 // Place is the position of the inbox record that put the change into the log: of

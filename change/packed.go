@@ -13,7 +13,7 @@ const (
 	packedS2    = 2 // an S2 block (github.com/klauspost/compress/s2)
 )
 
-// What AppendPacked writes stays within these bounds, and Unpack refuses what
+// What appendPacked writes stays within these bounds, and unpack refuses what
 // does not: the length that a block claims is allocated before its bytes are
 // read, and S2 itself would let five bytes stand for 16 MiB. Changes hold keys and
 // hashes, so only documents of hundreds of kilobytes that say the same over and over
@@ -23,9 +23,8 @@ const (
 	maxRatio    = 1 << 12 // unpacked to packed bytes
 )
 
-// AppendPacked appends the packed form of changes that AppendBinary wrote one
-// after the other. Changes that do not get smaller stay as they are.
-func AppendPacked(dst, changes []byte) []byte {
+// appendPacked appends the packed form of the changes of a frame. Changes that do not get smaller stay as they are.
+func appendPacked(dst, changes []byte) []byte {
 	start := len(dst)
 	if need := s2.MaxEncodedLen(len(changes)); need > 0 && len(changes) <= maxUnpacked {
 		dst = append(slices.Grow(dst, 1+need), packedS2)
@@ -38,9 +37,9 @@ func AppendPacked(dst, changes []byte) []byte {
 	return append(dst, changes...)
 }
 
-// Unpack returns the changes that AppendPacked was given, for Decode. They may
+// unpack returns the changes that appendPacked was given. They may
 // be a part of packed. Its error wraps ErrMalformed.
-func Unpack(packed []byte) ([]byte, error) {
+func unpack(packed []byte) ([]byte, error) {
 	if len(packed) == 0 {
 		return nil, fmt.Errorf("%w: empty", ErrMalformed)
 	}
