@@ -17,17 +17,15 @@ import (
 	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // attempt is the work on one batch of frames.
 type attempt struct {
-	d          *Deliverer
+	w          *worker
 	work, stop context.Context
 	wait       *backoff.ExponentialBackOff
 	tries      map[string]int // idempotency key to failed bounded attempts
-	confirmed  []store.Confirmation
-	waited     bool // since dam rows were read for the batch: newer changes may be elsewhere by now
+	waited     bool           // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
 // deliver writes changes until each of them took effect, is a dead letter, or
@@ -47,18 +45,18 @@ func (a *attempt) deliver(todo []change.Change) error {
 			}
 		}
 		start := time.Now()
-		ctx, cancel := pause.Outlast(a.work, a.stop, a.d.opt.StopGrace)
-		crash.At(crash.Writing, a.d.opt.Service)
+		ctx, cancel := pause.Outlast(a.work, a.stop, a.w.s.opt.StopGrace)
+		crash.At(crash.Writing, a.w.opt.Name)
 		if crash.Enabled {
 			a.dieWriting(ctx, todo)
 		}
-		span := a.d.writeSpan(todo)
-		err := a.d.opt.Sink.Write(ctx, todo)
+		span := a.w.writeSpan(todo)
+		err := a.w.opt.Sink.Write(ctx, todo)
 		written(span, err)
-		crash.At(crash.Written, a.d.opt.Service)
+		crash.At(crash.Written, a.w.opt.Name)
 		abandoned := ctx.Err() != nil // a failure says nothing about the changes then
 		cancel()
-		a.d.m.seconds.Observe(time.Since(start).Seconds())
+		a.w.m.seconds.Observe(time.Since(start).Seconds())
 		if err == nil {
 			a.done(todo)
 			return nil
@@ -69,7 +67,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			// Changes that were decided under an older configuration may not fit what
 			// the sink has become: then it refuses them alike, but not the service.
 			if len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded ||
-				whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.d.outdated)) {
+				whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.w.outdated)) {
 				half := len(todo) / 2
 				if err := a.deliver(todo[:half]); err != nil {
 					return err
@@ -109,7 +107,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		if worst == nil {
 			continue
 		}
-		a.d.reportFailure(worst, about)
+		a.w.reportFailure(worst, about)
 		a.waited = true
 		if !pause.For(a.stop, max(worst.RetryAfter, a.wait.NextBackOff())) {
 			return errStopped
@@ -121,12 +119,12 @@ func (a *attempt) deliver(todo []change.Change) error {
 // dieWriting ends the process in the middle of a write when that is due, under
 // the build tag crash.
 func (a *attempt) dieWriting(ctx context.Context, todo []change.Change) {
-	if len(todo) > 1 && crash.Due(crash.WriteHalf, a.d.opt.Service) {
-		_ = a.d.opt.Sink.Write(ctx, todo[:len(todo)/2])
+	if len(todo) > 1 && crash.Due(crash.WriteHalf, a.w.opt.Name) {
+		_ = a.w.opt.Sink.Write(ctx, todo[:len(todo)/2])
 		crash.Die()
 	}
-	if crash.Due(crash.WriteFlying, a.d.opt.Service) {
-		go func() { _ = a.d.opt.Sink.Write(ctx, todo) }()
+	if crash.Due(crash.WriteFlying, a.w.opt.Name) {
+		go func() { _ = a.w.opt.Sink.Write(ctx, todo) }()
 		<-time.After(2 * time.Millisecond)
 		crash.Die()
 	}
@@ -151,35 +149,32 @@ func (a *attempt) failures(todo []change.Change, err error) (failed []*sinks.Err
 }
 
 func (a *attempt) done(changes []change.Change) {
-	a.confirmed = slices.Grow(a.confirmed, len(changes))
-	for _, c := range changes {
-		a.confirmed = append(a.confirmed, store.Confirmation{
-			Key:     store.Key{Service: a.d.opt.Number, Entity: c.Entity},
-			Version: c.Version, Content: c.Content,
-		})
-		a.d.m.delivered.Inc()
-		a.d.recordOutcome(&c, OutcomeDelivered)
-		a.d.m.age.Observe(time.Since(c.Time).Seconds())
+	for i := range changes {
+		c := &changes[i]
+		a.w.m.delivered.Inc()
+		a.w.recordOutcome(c, OutcomeDelivered)
+		a.w.m.age.Observe(time.Since(c.Time).Seconds())
 	}
 	a.wait.Reset()
-	a.d.running()
+	a.w.recovered()
 }
 
 // dropSuperseded leaves out what need not be sent any more: for a state sink, changes
 // that a newer decision has replaced; that one is on its way (I10).
 func (a *attempt) dropSuperseded(todo []change.Change) ([]change.Change, error) {
-	if a.d.traits.Kind != sinks.State {
+	if a.w.traits.Kind != sinks.State {
 		return todo, nil
 	}
-	rows, err := a.d.rows(a.work, a.stop, entities(todo))
+	rows, err := a.w.rows(a.work, a.stop, entities(todo))
 	if err != nil {
 		return nil, err
 	}
 	keep := todo[:0:0]
 	for _, c := range todo {
-		if rows[c.Entity].Version > c.Version {
-			a.d.m.overtaken.Inc()
-			a.d.recordOutcome(&c, OutcomeOvertaken)
+		if newer := rows[c.Entity].Version; newer > c.Version {
+			a.w.m.overtaken.Inc()
+			a.w.leftOutEntity(c.Entity, newer)
+			a.w.recordOutcome(&c, OutcomeOvertaken)
 			continue
 		}
 		keep = append(keep, c)
@@ -204,23 +199,22 @@ func (a *attempt) exhausted(c change.Change) bool {
 		a.tries = map[string]int{}
 	}
 	a.tries[c.Key]++
-	return a.tries[c.Key] >= a.d.opt.Retry.Attempts
+	return a.tries[c.Key] >= a.w.opt.Retry.Attempts
 }
 
 // outdated reports whether c was decided under an older configuration than this
-// process's, or under one that the store lost. What an operator sent again as it
-// was is not meant to change.
-func (d *Deliverer) outdated(c change.Change) bool {
-	return c.Resent == 0 && (c.Revision < d.opt.Revision || c.Revision > d.opt.Revision && d.opt.Superseded != nil)
+// process's. What an operator sent again as it was is not meant to change.
+func (w *worker) outdated(c change.Change) bool {
+	return c.Resent == 0 && c.Revision < w.s.opt.Revision
 }
 
 // replaceable reports whether a change that was decided again needs no delivery
 // itself: a log sink is to get every change, so for it only the newest is.
 func (a *attempt) replaceable(c change.Change) (bool, error) {
-	if !a.d.outdated(c) || a.d.traits.Kind == sinks.State {
-		return a.d.outdated(c), nil
+	if !a.w.outdated(c) || a.w.traits.Kind == sinks.State {
+		return a.w.outdated(c), nil
 	}
-	rows, err := a.d.rows(a.work, a.stop, entities([]change.Change{c}))
+	rows, err := a.w.rows(a.work, a.stop, entities([]change.Change{c}))
 	return rows[c.Entity].Version <= c.Version, err
 }
 
@@ -232,31 +226,31 @@ func (a *attempt) replaceable(c change.Change) (bool, error) {
 // they find nothing to do then: the row has moved on, and its content is equal.
 // (For a log sink the change, which is not the newest then, becomes a dead letter.)
 func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
-	d := a.d
-	reason := fmt.Sprintf("refused under revision %d, decided under %d: %v", d.opt.Revision, c.Revision, e)
+	w := a.w
+	reason := fmt.Sprintf("refused under revision %d, decided under %d: %v", w.s.opt.Revision, c.Revision, e)
 	for _, request := range []inbox.Control{
 		{Action: inbox.Release, Version: c.Version},
 		{Action: inbox.Redecide},
 	} {
 		request.ID, request.Services, request.Actor, request.Reason, request.Trace = uuid.NewString(), []string{c.Service}, inbox.Deliver, reason, c.Trace
-		if err := d.patiently(a.work, a.stop, "ask for a new decision", func() error {
-			return d.opt.Control(a.work, c.Entity, request)
+		if err := w.s.patiently(a.work, a.stop, "ask for a new decision", func() error {
+			return w.s.opt.Control(a.work, c.Entity, request)
 		}); err != nil {
 			return err
 		}
 	}
-	d.m.redecided.Inc()
-	d.recordOutcome(&c, OutcomeRedecided)
+	w.m.redecided.Inc()
+	w.recordOutcome(&c, OutcomeRedecided)
 	return nil
 }
 
 // deadLetter makes a dead letter of c. The release goes into the inbox before the
 // letter is stored: a crash in between repeats both, and both are no-ops then.
 func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
-	d := a.d
-	crash.At(crash.Releasing, d.opt.Service)
-	err := d.patiently(a.work, a.stop, "append a release to the inbox", func() error {
-		return d.opt.Control(a.work, c.Entity, inbox.Control{
+	w := a.w
+	crash.At(crash.Releasing, w.opt.Name)
+	err := w.s.patiently(a.work, a.stop, "append a release to the inbox", func() error {
+		return w.s.opt.Control(a.work, c.Entity, inbox.Control{
 			ID: uuid.NewString(), Action: inbox.Release, Services: []string{c.Service}, Version: c.Version,
 			Actor: inbox.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
 		})
@@ -264,7 +258,7 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	if err != nil {
 		return err
 	}
-	crash.At(crash.Released, d.opt.Service)
+	crash.At(crash.Released, w.opt.Name)
 	code := "refused"
 	if e.Class != sinks.Reject {
 		code = "gave_up"
@@ -282,14 +276,14 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace}); err != nil {
 		return err
 	}
-	if err := d.patiently(a.work, a.stop, "store a dead letter", func() error {
-		return d.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})
+	if err := w.s.patiently(a.work, a.stop, "store a dead letter", func() error {
+		return w.s.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})
 	}); err != nil {
 		return err
 	}
-	crash.At(crash.Buried, d.opt.Service)
-	d.m.dead.Inc()
-	d.recordOutcome(&c, OutcomeDead)
+	crash.At(crash.Buried, w.opt.Name)
+	w.m.dead.Inc()
+	w.recordOutcome(&c, OutcomeDead)
 	return nil
 }
 
@@ -300,14 +294,4 @@ type LetterHeaders struct {
 	Revision int64          `json:"revision"`
 	Content  change.Content `json:"content"`
 	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
-}
-
-// malformed makes a dead letter of a record that is no packed record of this
-// service's changes.
-func (d *Deliverer) malformed(f *transport.Frame, r *transport.Received, err error) store.DeadLetter {
-	return store.DeadLetter{
-		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
-		Service: d.opt.Service, Topic: f.TopicID, Part: f.Partition, Offset: r.Offset, Payload: r.Value,
-		DedupKey: fmt.Sprintf("deliver/%s/%s/%d/%d", d.opt.Service, f.TopicID, f.Partition, r.Offset),
-	}
 }

@@ -1,24 +1,47 @@
-// Package deliver is the last stage: it brings the changes of each service's
-// topic to that service's sink, confirms them in the dam and acknowledges them.
+// Package deliver is the last stage: it brings the changes of every service to
+// that service's sink and keeps how far each of them is.
 //
 // # Model
 //
-// A [Deliverer] serves one service. A message brings a frame: the records of one
-// partition of the service's topic that piled up. Each record is packed, it
-// holds the changes of one decision. Frames of several partitions are gathered
-// into one batch, in which each keeps its order:
+// The changes log has as many partitions as the inbox; a record is a frame, all
+// changes of one decision, service by service. The owner of a partition reads it
+// once, whatever the number of services:
 //
-//	skip what is confirmed ─ coalesce (state sinks) ─ ⟲ sink ─ confirm ─ acknowledge the frames
+//	frame ─ does it count? ─ skip, follow or bridge a gap ─┬─ slice ─ worker of service 1 ─ sink
+//	                                                       ├─ slice ─ worker of service 2 ─ sink
+//	                                                       └─ …
 //
-// A batch may have far more changes than the sink takes at once. They are
-// written in chunks of what it does take, and each chunk is confirmed before the
-// next is written: what a crash can repeat at a target without a guard is one
-// chunk. A frame whose assignment ends meanwhile is given up at the next chunk,
-// because the next owner of its partition has it.
+// The [Stage] hands each service its slice and acknowledges the message at once.
+// A worker merges the slices of all partitions into batches for its sink:
 //
-// Confirmations of all services of the process go through one [Confirmer],
-// which writes them in groups. A service that fails holds up itself only: one
-// frame of each partition waits in its hands, the rest in Kafka.
+//	leave out what is obsolete ─ ⟲ sink ─ note how far its slices are ─ save the places
+//
+// # Places
+//
+// The place of a service in a partition is the inbox position below which all its
+// changes took effect, became dead letters or needed no delivery, and the record
+// of the log to go on from. The places of all services of a partition are one row
+// of the store, swapped whole under a token that every swap renews, in groups over
+// partitions, a few times a second. At a target that does not guard itself the
+// next write waits for the swap, so that a crash repeats one batch there at most.
+// The group's offsets in Kafka say nothing: when the store is restored, places go
+// back with it.
+//
+// # Behind
+//
+// What waits for sinks is bounded over all services. One whose sink fails, or that
+// has the room while others have nothing to do, falls behind: what waits for it is
+// dropped, and the others go on. One reader per partition feeds all that are
+// behind, the lowest place first, and jumps when nobody there can take more; a
+// sink that is away costs a place in a row and one small batch to try with. A
+// service is live again when its reader reached what the tail handed out.
+//
+// # What counts
+//
+// A frame counts only if it belongs to the store's history, by a look at the store
+// after the frame was read: a restored store forgot some, and their records are
+// decided again. A frame that ends at or below the place is a repetition. One that
+// names a frame before it that was not seen is a suspicion; see bridge.go.
 //
 // # Failures
 //
@@ -28,19 +51,16 @@
 // change is refused is bisected until that one is alone. A change that is
 // refused, or that failed its last allowed attempt, becomes a dead letter: a
 // release record goes into the inbox first, so that the owner of the entity
-// lets the next content through, then the letter is stored. A record that is
-// none of this service's changes becomes one dead letter, and the others of its
-// frame are delivered. A service that is refused as a whole pauses.
+// lets the next content through, then the letter is stored, then the place passes
+// it. A service that is refused as a whole pauses.
 //
 // A change that was decided under an older configuration and that the sink
 // refuses under the present one, whose table it does not fit, is no dead letter:
 // release and redecide records go into the inbox, and what the present
 // configuration makes of the entity comes behind. Only for a log sink, and if it
-// is not the newest of its entity, it is a dead letter. A change of a newer
-// configuration is not delivered at all: this process's sink would write it in
-// its own old way. [Deliverer.Handle] refuses its whole frame, unless the store
-// went back to before that configuration: nobody may have it again, so the
-// change counts as one of an older configuration.
+// is not the newest of its entity, it is a dead letter. A frame of a newer
+// configuration is not delivered at all: this process's sinks would write it in
+// their own old way.
 //
 // # Guarantee
 //

@@ -9,12 +9,16 @@ type Metrics struct {
 	paused     *prometheus.GaugeVec
 	seconds    *prometheus.HistogramVec
 	age        *prometheus.HistogramVec
+	behind     *prometheus.GaugeVec
+	gaps       *prometheus.CounterVec
+	malformed  prometheus.Counter
+	passedOver prometheus.Counter
 }
 
 // Outcomes, the values of label "outcome".
 const (
 	OutcomeDelivered = "delivered"
-	OutcomeSkipped   = "skipped"   // confirmed before, or repeated
+	OutcomeSkipped   = "skipped"   // repeated
 	OutcomeCoalesced = "coalesced" // a newer change in the same batch took its place
 	OutcomeOvertaken = "overtaken" // a newer decision took its place before a further attempt
 	OutcomeRedecided = "redecided" // refused, of an older configuration: asked for again
@@ -42,20 +46,50 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(0.005, 3, 14),
 		}, []string{"service"}),
 	}
-	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age)
+	m.behind = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "weir_service_behind", Help: "Partitions of this process in which the service is behind the others and catches up apart from them.",
+	}, []string{"service"})
+	m.gaps = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_delivery_gaps_total", Help: "Times that changes of the service were gone from the log before they were delivered; their entities are decided again.",
+	}, []string{"service"})
+	m.malformed = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_changes_malformed_total", Help: "Records of the changes log that are no frames; each is a dead letter.",
+	})
+	m.passedOver = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_frames_passed_over_total", Help: "Frames that were decided in a future that the store lost; what they held is decided again.",
+	})
+	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver)
 	return m
 }
 
 // Begin forgets which services are paused, before the deliverers of a
 // configuration are made: those of the one before need not be among them.
-func (m *Metrics) Begin() { m.paused.Reset() }
+func (m *Metrics) Begin() {
+	m.paused.Reset()
+	m.behind.Reset()
+}
+
+// countBehind sets who is behind. The caller holds s.mu.
+func (m *Metrics) countBehind(s *Stage) {
+	n := make(map[*worker]int, len(s.workers))
+	for _, p := range s.parts {
+		for _, c := range p.cursors {
+			if !c.live {
+				n[c.w]++
+			}
+		}
+	}
+	for _, w := range s.workers {
+		w.m.behind.Set(float64(n[w]))
+	}
+}
 
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
 	delivered, skipped, coalesced, overtaken prometheus.Counter
 	redecided, dead                          prometheus.Counter
 	failures                                 *prometheus.CounterVec
-	paused                                   prometheus.Gauge
+	paused, behind                           prometheus.Gauge
 	seconds, age                             prometheus.Observer
 }
 
@@ -64,7 +98,7 @@ func (m *Metrics) of(service string) *serviceMetrics {
 	return &serviceMetrics{
 		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),
 		overtaken: c(OutcomeOvertaken), redecided: c(OutcomeRedecided), dead: c(OutcomeDead),
-		failures: m.failures, paused: m.paused.WithLabelValues(service),
+		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}
 }

@@ -7,11 +7,11 @@ import (
 )
 
 // endSpan ends the span of a change, if it has one, when it was handled; once.
-func (d *Deliverer) endSpan(v *delivery, err error) {
+func (w *worker) endSpan(v *delivery, err error) {
 	if v.span == nil {
 		return
 	}
-	v.span.Set(d.opt.Tracer.Entity(v.change.Entity), tracing.VersionKey.String(v.change.Version.String()))
+	v.span.Set(w.s.opt.Tracer.Entity(v.change.Entity), tracing.VersionKey.String(v.change.Version.String()))
 	if err != nil {
 		v.span.Fail("not delivered")
 	}
@@ -19,37 +19,37 @@ func (d *Deliverer) endSpan(v *delivery, err error) {
 }
 
 // follow remembers the span of a change of the batch that is in hand.
-func (d *Deliverer) follow(v *delivery) {
+func (w *worker) follow(v *delivery) {
 	if v.span == nil {
 		return
 	}
-	if d.spans == nil {
-		d.spans = map[*change.Trace]*tracing.Span{}
+	if w.spans == nil {
+		w.spans = map[*change.Trace]*tracing.Span{}
 	}
-	d.spans[v.change.Trace] = v.span
+	w.spans[v.change.Trace] = v.span
 }
 
 // recordOutcome notes what became of a change, if it is traced.
-func (d *Deliverer) recordOutcome(c *change.Change, outcome string) {
+func (w *worker) recordOutcome(c *change.Change, outcome string) {
 	if c.Trace != nil {
-		d.spans[c.Trace].Set(tracing.OutcomeKey.String(outcome))
+		w.spans[c.Trace].Set(tracing.OutcomeKey.String(outcome))
 	}
 }
 
 // writeSpan starts the span of one write to the sink.
-func (d *Deliverer) writeSpan(todo []change.Change) *tracing.Span {
-	if d.spans == nil {
+func (w *worker) writeSpan(todo []change.Change) *tracing.Span {
+	if w.spans == nil {
 		return nil
 	}
 	var spans []*tracing.Span
 	for i := range todo {
-		if s := d.spans[todo[i].Trace]; s != nil {
+		if s := w.spans[todo[i].Trace]; s != nil {
 			spans = append(spans, s)
 		}
 	}
-	span := d.opt.Tracer.Batch("deliver batch", spans, len(todo))
+	span := w.s.opt.Tracer.Batch("deliver batch", spans, len(todo))
 	if span != nil {
-		span.Set(tracing.ServiceKey.String(d.opt.Service))
+		span.Set(tracing.ServiceKey.String(w.opt.Name))
 	}
 	return span
 }

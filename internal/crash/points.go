@@ -35,16 +35,19 @@ const (
 	RepublishHalf   = "decide.republish-half" // take-over: half of the outbox is published
 	Republished     = "decide.republished"    // take-over: the outbox is published, nothing is read yet
 
-	DeliverBatch = "deliver.batch"        // changes in hand, before the dam rows are read [service]
-	Writing      = "deliver.writing"      // before the sink is called [service]
-	WriteHalf    = "deliver.write-half"   // half of a batch took effect [service]
-	WriteFlying  = "deliver.write-flying" // the sink's call is under way [service]
-	Written      = "deliver.written"      // after the sink's effect [service]
-	Releasing    = "deliver.releasing"    // a change was refused, before its release is appended [service]
-	Released     = "deliver.released"     // release in the inbox, before the letter is stored [service]
-	Buried       = "deliver.buried"       // the letter is stored [service]
-	Confirming   = "deliver.confirming"   // before the confirmations' transaction
-	Confirmed    = "deliver.confirmed"    // after it, before the acknowledgements
+	DeliverBatch  = "deliver.batch"          // changes in hand, before the dam rows are read [service]
+	Writing       = "deliver.writing"        // before the sink is called [service]
+	WriteHalf     = "deliver.write-half"     // half of a batch took effect [service]
+	WriteFlying   = "deliver.write-flying"   // the sink's call is under way [service]
+	Written       = "deliver.written"        // after the sink's effect [service]
+	Releasing     = "deliver.releasing"      // a change was refused, before its release is appended [service]
+	Released      = "deliver.released"       // release in the inbox, before the letter is stored [service]
+	Buried        = "deliver.buried"         // the letter is stored [service]
+	Saving        = "deliver.saving"         // before the transaction that swaps the progress of partitions
+	Saved         = "deliver.saved"          // after it
+	ProgressTaken = "deliver.progress_taken" // partitions are taken over, before anything of them is read
+	Repairing     = "deliver.repairing"      // changes are gone from the log, before anything is asked for
+	Repaired      = "deliver.repaired"       // all that was gone is decided again, before the places pass
 
 	// Points of the door for posted events.
 	FrontBegun     = "frontdoor.begun"     // keys are claimed, nothing is appended [source]
@@ -115,6 +118,6 @@ func Points() []string {
 		Fetched, IngestBatch, GateChecked, AppendHalf, Appended, Marked, Acknowledged, Committing, Committed, PositionSaving, PositionSaved,
 		DecideBatch, DecideBegun, DecideOutcome, DecideWritten, DecideControl, DecideCommitted, PublishHalf, Published, Discarding, Discarded,
 		TakenOver, RepublishHalf, Republished,
-		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Releasing, Released, Buried, Confirming, Confirmed,
+		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Releasing, Released, Buried, Saving, Saved, ProgressTaken, Repairing, Repaired,
 	}
 }

@@ -1,0 +1,233 @@
+package deliver
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	// joinNearby is how many records behind the tail a service lets the tail wait.
+	joinNearby = 64
+	// joinPatience is how long the tail waits for it at most.
+	joinPatience = 2 * time.Second
+	// readPatience is how long a read of what should be there may take.
+	readPatience = 2 * time.Second
+	// behindTick is how often a service that is behind is looked at although
+	// nobody said that it changed.
+	behindTick = time.Second
+)
+
+// catchUp is the one reader of a partition for all services that are behind in it.
+// It reads where somebody has room and a sink that answers, the lowest place
+// first, feeds every service whose place the frames go on from, and jumps when
+// nobody there has room. It ends with the partition.
+func (s *Stage) catchUp(p *partition) {
+	ctx := p.ctx
+	var reader Reader
+	defer func() {
+		if reader != nil {
+			reader.Close()
+		}
+	}()
+	for ctx.Err() == nil {
+		c, at := s.lowest(p)
+		if c == nil {
+			if reader != nil {
+				reader.Close() // nobody is behind, or nobody can take anything: no connection is held for it
+				reader = nil
+			}
+			select {
+			case <-p.wakeUp:
+			case <-time.After(behindTick):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		if reader == nil {
+			reader = s.opt.Log.NewReader()
+		}
+		within, cancel := context.WithTimeout(ctx, readPatience)
+		records, err := reader.Read(within, p.number, at)
+		cancel()
+		if err == nil {
+			var frames []logged
+			if frames, err = s.read(ctx, p, records, true); err == nil {
+				err = s.feedBehind(ctx, p, c, frames, records[len(records)-1].Offset+1)
+			}
+		} else if ctx.Err() == nil {
+			err = errors.Join(err, s.beginAgain(ctx, c))
+		}
+		if err != nil && ctx.Err() == nil {
+			s.log.Debug("catching up is interrupted", "partition", p.number, "error", err)
+			pause.For(ctx, 200*time.Millisecond)
+		}
+	}
+}
+
+// lowest returns the service that is farthest behind of those that can take
+// changes, and the record to read next for it; nil without one. On the way those
+// that have arrived become live.
+func (s *Stage) lowest(p *partition) (*cursor, int64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p.gone {
+		return nil, 0
+	}
+	var low *cursor
+	joined, joining := false, false
+	for _, c := range p.cursors {
+		if c.live {
+			continue
+		}
+		if c.feed.fed >= p.feed.fed && c.feed.part == 0 && p.feed.part == 0 {
+			c.live, joined = true, true
+			c.floor = max(c.floor, c.place().Position)
+			c.w.log.Info("caught up", "partition", p.number)
+			p.edits++
+			continue
+		}
+		if !c.canTake() {
+			continue
+		}
+		if p.feed.next-c.feed.next <= joinNearby {
+			joining = true
+		}
+		if low == nil || c.feed.offset() < low.feed.offset() {
+			low = c
+		}
+	}
+	if joining && !p.joining {
+		p.joining = true
+		time.AfterFunc(joinPatience, func() { s.endJoin(p) })
+	} else if !joining && p.joining || joined {
+		p.joining = joining
+		s.wake()
+	}
+	if joined {
+		s.opt.Metrics.countBehind(s)
+		s.saver.poke()
+	}
+	if low == nil {
+		return nil, 0
+	}
+	return low, low.feed.offset()
+}
+
+func (s *Stage) endJoin(p *partition) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p.joining = false
+	s.wake()
+}
+
+// canTake reports whether more may be read for a service that is behind. One whose
+// sink fails is given something to try with. The caller holds the stage's mutex.
+func (c *cursor) canTake() bool {
+	if c.w.failing() {
+		return !c.w.busy && len(c.w.queue) == 0
+	}
+	return c.w.held < c.w.s.share()
+}
+
+// feedBehind hands frames to the services that are behind: to c, for which they
+// were read, and to others whose place they go on from.
+func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, frames []logged, end int64) error {
+	for i := range frames {
+		f := &frames[i]
+		for {
+			s.mu.Lock()
+			if p.gone {
+				s.mu.Unlock()
+				return errRevoked
+			}
+			missing := false
+			for _, o := range p.cursors {
+				if o.live || o.feed.next > f.offset && o != c || f.offset < o.feed.offset() {
+					continue
+				}
+				v := repeated
+				if f.counts {
+					v = o.feed.judge(f.Frame)
+				}
+				switch {
+				case v == gap:
+					missing = missing || o == c
+				case v == repeated:
+					if o == c {
+						o.feed.next = f.offset + 1
+					}
+				case o == c || o.canTake():
+					s.giveBehind(o, f)
+				}
+			}
+			fed := c.feed.fed
+			full := c.live || !c.canTake() && c.feed.next > f.offset
+			s.mu.Unlock()
+			if missing {
+				over, err := s.bridgeBehind(ctx, p, c, fed, f)
+				if err != nil {
+					return err
+				}
+				if !over {
+					continue
+				}
+			}
+			if full {
+				s.saver.poke()
+				return nil
+			}
+			break
+		}
+	}
+	s.mu.Lock()
+	if !c.live && c.feed.part == 0 {
+		c.feed.next = max(c.feed.next, end) // behind records that are no frames
+	}
+	p.edits++
+	s.mu.Unlock()
+	s.saver.poke()
+	return nil
+}
+
+// giveBehind hands a frame that follows to one service. The caller holds s.mu.
+func (s *Stage) giveBehind(c *cursor, f *logged) {
+	c.feed.pass(f.Frame, f.offset)
+	start := f.offset
+	if f.Part > 0 {
+		start = c.feed.first
+	}
+	for i := range f.Slices {
+		if f.Slices[i].Service == c.w.opt.Number {
+			s.give(c, f, f.Slices[i], start)
+		}
+	}
+}
+
+// beginAgain is called when nothing came of a place although the tail is farther:
+// what was passed over there counts now, or the log is another one than before.
+func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
+	ends, err := s.opt.Log.Ends(ctx)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.live || c.p.gone {
+		return nil
+	}
+	at := store.Place{Position: max(c.feed.fed, c.floor)}
+	if n := len(c.pending); n > 0 {
+		at.Offset = c.pending[n-1].record
+	} else {
+		at.Offset = c.feed.offset()
+	}
+	if at.Offset > ends[c.p.number] || c.feed.next >= ends[c.p.number] {
+		at.Offset = 0
+	}
+	c.feed = feed{fed: c.feed.fed, next: at.Offset}
+	return nil
+}

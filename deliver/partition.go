@@ -1,0 +1,440 @@
+package deliver
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// partition is one assigned partition of the changes log. Its fields but number,
+// after, ctx and cancel are guarded by the stage's mutex.
+type partition struct {
+	number int32
+	after  uint64 // only messages of assignments above it are of this take-over
+	ctx    context.Context
+	cancel context.CancelFunc
+	wakeUp chan struct{} // capacity 1: the catch-up reader has something to do
+	bridge chan struct{} // capacity 1: full while somebody looks into a gap
+
+	gone    bool
+	feed    feed // of the tail: what every live service was handed
+	joining bool // the tail waits for a service that is nearly live
+	cursors []*cursor
+	parked  []store.ServicePlace // of services that are not configured
+
+	token  store.Token
+	floor  change.Version       // see store.ProgressSwap
+	saved  []store.ServicePlace // what the store has
+	edits  uint64               // counts what may have changed places
+	stored uint64               // edits that the store has
+}
+
+// feed is how far a sequence of frames was followed.
+type feed struct {
+	fed  change.Version // all frames below it were handed on
+	next int64          // the record to read next
+	// Of a position whose changes were cut into parts:
+	part  int            // the next part
+	to    change.Version // where it ends
+	first int64          // record of part 0
+}
+
+type verdict int
+
+const (
+	follows  verdict = iota
+	repeated         // handed on before, or a part of what was not begun
+	gap              // what is before it is missing
+)
+
+func (f *feed) judge(of *change.Frame) verdict {
+	switch {
+	case of.To <= f.fed:
+		return repeated
+	case of.Part > 0 && (of.Part != f.part || of.To != f.to):
+		return repeated
+	case of.Part == 0 && of.Prev > f.fed:
+		return gap
+	}
+	return follows
+}
+
+// pass notes that a frame that follows was handed on.
+func (f *feed) pass(of *change.Frame, offset int64) {
+	if of.Part == 0 {
+		f.first = offset
+	}
+	f.next = offset + 1
+	if of.Last {
+		f.fed, f.part, f.to = of.To, 0, 0
+		return
+	}
+	f.part, f.to = of.Part+1, of.To
+}
+
+// offset is the record to begin at again.
+func (f *feed) offset() int64 {
+	if f.part > 0 {
+		return f.first
+	}
+	return f.next
+}
+
+// cursor is one service in one partition.
+type cursor struct {
+	w     *worker
+	p     *partition
+	live  bool           // fed by the tail
+	floor change.Version // changes below it are skipped: they were done before the take-over
+	feed  feed           // of the catch-up reader, unless live
+	// pending are the slices that are not done, in the order of the log; those that
+	// the worker has in hand stand in front.
+	pending []*slice
+}
+
+// place is how far the service is.
+func (c *cursor) place() store.Place {
+	if len(c.pending) > 0 {
+		first := c.pending[0]
+		return store.Place{Position: max(first.at, c.floor), Offset: first.offset}
+	}
+	f := &c.feed
+	if c.live {
+		f = &c.p.feed
+	}
+	return store.Place{Position: max(f.fed, c.floor), Offset: f.offset()}
+}
+
+// slice is the changes of one service in one frame.
+type slice struct {
+	c           *cursor
+	changes     change.Slice
+	frame       *change.Frame
+	offset      int64 // to begin at again for it
+	record      int64 // that it stands in
+	redelivered bool
+	cost        int64
+
+	at       change.Version // guarded by the stage's mutex: the first change that is not done
+	finished bool           // guarded by the stage's mutex
+	inHand   bool           // guarded by the stage's mutex
+}
+
+// nearby is how many records of the log a service may be behind the one that is
+// farthest and still be fed by the tail from the start.
+const nearby = 256
+
+func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
+	p := &partition{
+		number: row.Partition, after: after, token: token, saved: row.Places,
+		wakeUp: make(chan struct{}, 1), bridge: make(chan struct{}, 1),
+	}
+	p.ctx, p.cancel = context.WithCancel(s.ctx)
+	var farthest store.Place
+	for _, sp := range row.Places {
+		if sp.Offset > farthest.Offset || sp.Offset == farthest.Offset && sp.Position > farthest.Position {
+			farthest = sp.Place
+		}
+	}
+	known := make(map[int32]store.Place, len(row.Places))
+	for _, sp := range row.Places {
+		known[sp.Service] = sp.Place
+		if !slices.ContainsFunc(s.workers, func(w *worker) bool { return w.opt.Number == sp.Service }) {
+			p.parked = append(p.parked, sp)
+		}
+	}
+	p.feed = feed{fed: farthest.Position, next: farthest.Offset}
+	for _, w := range s.workers {
+		c := &cursor{w: w, p: p}
+		at, ok := known[w.opt.Number]
+		if !ok {
+			// A new service: nothing of it stands below the watermarks of its
+			// activation, and no place that was saved before is above these.
+			at = farthest
+		}
+		c.floor, c.feed = at.Position, feed{fed: at.Position, next: at.Offset}
+		c.live = at.Offset+nearby >= farthest.Offset
+		if c.live && (at.Offset < p.feed.next || at.Offset == p.feed.next && at.Position < p.feed.fed) {
+			p.feed = c.feed
+		}
+		p.cursors = append(p.cursors, c)
+	}
+	for _, c := range p.cursors {
+		if c.live && c.floor < p.feed.fed {
+			p.feed.fed = c.floor // the lowest: a frame is a repetition only if it is one for all
+		}
+	}
+	p.edits = 1
+	return p
+}
+
+func newToken() (t store.Token) {
+	rand.Read(t[:])
+	return t
+}
+
+// logged is one frame as it stands in the log.
+type logged struct {
+	*change.Frame
+	offset      int64
+	redelivered bool
+	counts      bool // it belongs to the store's history
+}
+
+// read parses records and says of each frame whether it counts, by a look at the
+// store that is made after it was read. A record that is no frame becomes a dead
+// letter. The error wraps store.ErrSuperseded for a frame of a newer configuration.
+func (s *Stage) read(ctx context.Context, p *partition, records []transport.Received, catchUp bool) ([]logged, error) {
+	frames := make([]logged, 0, len(records))
+	var letters []store.DeadLetter
+	for i := range records {
+		r := &records[i]
+		f, err := change.ParseFrame(r.Value)
+		if err != nil {
+			letters = append(letters, malformed(p.number, r, err))
+			continue
+		}
+		frames = append(frames, logged{Frame: f, offset: r.Offset, redelivered: catchUp || r.Redelivered || r.HeaderBytes(change.RepublishedHeader) != nil})
+	}
+	if len(letters) > 0 {
+		if err := s.patiently(ctx, s.ctx, "store dead letters", func() error { return s.opt.Store.AddLetters(ctx, letters) }); err != nil {
+			return nil, err
+		}
+		s.opt.Metrics.malformed.Add(float64(len(letters)))
+	}
+	if len(frames) == 0 {
+		return nil, nil
+	}
+	var look *store.Look
+	if err := s.patiently(ctx, s.ctx, "read how far decisions are", func() (err error) {
+		look, err = s.looks.look(ctx)
+		return err
+	}); err != nil {
+		return nil, err
+	}
+	for i := range frames {
+		f := &frames[i]
+		f.counts = look.Counts(p.number, f.Revision, f.From, f.To)
+		if !f.counts {
+			s.log.Debug("a frame that the store knows nothing of is passed over", "partition", p.number, "offset", f.offset)
+			s.opt.Metrics.passedOver.Inc()
+		} else if f.Revision > s.opt.Revision && s.opt.Superseded != nil {
+			s.opt.Superseded()
+			return nil, fmt.Errorf("a frame of revision %d came to revision %d: %w", f.Revision, s.opt.Revision, store.ErrSuperseded)
+		}
+	}
+	return frames, nil
+}
+
+// malformed makes a dead letter of a record that is no frame.
+func malformed(partition int32, r *transport.Received, err error) store.DeadLetter {
+	return store.DeadLetter{
+		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
+		Part: partition, Offset: r.Offset, Payload: r.Value,
+		DedupKey: fmt.Sprintf("deliver/changes/%d/%d/%d", partition, r.Offset, r.Time.UnixMilli()),
+	}
+}
+
+// handOut hands a frame of the tail to every live service, as soon as there is
+// room, and after what is missing before it.
+func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
+	for {
+		s.mu.Lock()
+		if p.gone {
+			s.mu.Unlock()
+			return errRevoked
+		}
+		v := repeated
+		if f.counts {
+			v = p.feed.judge(f.Frame)
+		}
+		switch {
+		case v == repeated:
+			p.feed.next = f.offset + 1
+			p.edits++
+			s.mu.Unlock()
+			return nil
+		case v == gap:
+			fed := p.feed.fed
+			s.mu.Unlock()
+			over, err := s.bridgeTail(ctx, p, fed, f)
+			if over || err != nil {
+				return err
+			}
+			continue
+		}
+		if wait := s.roomFor(p, f); wait != nil {
+			s.mu.Unlock()
+			select {
+			case <-wait:
+			case <-time.After(roomTick):
+			case <-ctx.Done():
+				return context.Cause(ctx)
+			case <-p.ctx.Done():
+				return errRevoked
+			}
+			continue
+		}
+		s.feedLive(p, f)
+		s.mu.Unlock()
+		s.saver.poke()
+		return nil
+	}
+}
+
+// feedLive hands a frame that follows to the live services. The caller holds s.mu.
+func (s *Stage) feedLive(p *partition, f *logged) {
+	p.feed.pass(f.Frame, f.offset)
+	start := f.offset
+	if f.Part > 0 {
+		start = p.feed.first
+	}
+	i := 0
+	for _, c := range p.cursors { // in the order of service numbers, like the slices
+		for i < len(f.Slices) && f.Slices[i].Service < c.w.opt.Number {
+			i++
+		}
+		if i < len(f.Slices) && f.Slices[i].Service == c.w.opt.Number && c.live {
+			s.give(c, f, f.Slices[i], start)
+		}
+	}
+	p.edits++
+}
+
+// give puts a slice into a service's queue. The caller holds s.mu.
+func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64) {
+	if f.To <= c.floor {
+		return
+	}
+	sl := &slice{
+		c: c, changes: changes, frame: f.Frame, offset: start, record: f.offset, redelivered: f.redelivered, at: f.From,
+		cost: int64(changes.Bytes()) + int64(changes.Count)*changeOverhead,
+	}
+	c.pending = append(c.pending, sl)
+	c.w.queue = append(c.w.queue, sl)
+	c.w.held += sl.cost
+	s.held += sl.cost
+	select {
+	case c.w.wakeUp <- struct{}{}:
+	default:
+	}
+}
+
+// changeOverhead is what a change costs in memory beside its bytes.
+const changeOverhead = 256
+
+const (
+	// roomTick is how often a tail that waits looks whether somebody hogs the room.
+	roomTick = 100 * time.Millisecond
+	// hogPatience is how long services without work wait for one that has the room.
+	hogPatience = 500 * time.Millisecond
+)
+
+// roomFor returns nil when a frame may be handed out, or what to wait for. To make
+// room it lets services fall behind. The caller holds s.mu.
+func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
+	for _, w := range s.workers {
+		if w.held > s.share() && w.failing() {
+			s.fallBehind(w)
+		}
+	}
+	live := len(p.cursors) == 0
+	for _, c := range p.cursors {
+		live = live || c.live
+	}
+	if !live || p.joining {
+		return s.released
+	}
+	if s.held == 0 || s.held+int64(len(f.Slices)) <= s.opt.Memory {
+		return nil
+	}
+	// The room is full. A service that is slow while others have nothing to do
+	// does not hold them up.
+	var hog *worker
+	idle := false
+	for _, w := range s.workers {
+		if len(w.queue) > 0 && (hog == nil || w.held > hog.held) {
+			hog = w
+		}
+		idle = idle || w.held == 0 && !w.failing()
+	}
+	if hog != nil && idle && hog.held > s.opt.Memory/4 && time.Since(hog.since) > hogPatience {
+		s.fallBehind(hog)
+		if s.held <= s.opt.Memory {
+			return nil
+		}
+	}
+	return s.released
+}
+
+// fallBehind drops what waits for a service: the others go on, and the catch-up
+// reader brings it again. The caller holds s.mu.
+func (s *Stage) fallBehind(w *worker) {
+	fell := false
+	for _, p := range s.parts {
+		for _, c := range p.cursors {
+			if c.w != w {
+				continue
+			}
+			queued := slices.IndexFunc(c.pending, func(sl *slice) bool { return !sl.inHand })
+			if !c.live && queued < 0 {
+				continue
+			}
+			next := p.feed
+			if !c.live {
+				next = c.feed
+			}
+			c.floor = c.place().Position
+			if queued >= 0 {
+				// From the first that is dropped on.
+				first := c.pending[queued]
+				next = feed{fed: first.frame.Prev, next: first.offset}
+				if queued == 0 {
+					at := c.place()
+					next = feed{fed: at.Position, next: at.Offset}
+				} else if last := c.pending[queued-1].frame.To; last < first.frame.To {
+					next.fed = max(next.fed, last)
+				}
+				c.pending = c.pending[:queued:queued]
+			}
+			fell = fell || c.live
+			c.live, c.feed = false, next
+			p.edits++
+			p.poke()
+		}
+	}
+	for _, sl := range w.queue {
+		w.held -= sl.cost
+		s.held -= sl.cost
+	}
+	w.queue = w.queue[:0]
+	if fell {
+		w.log.Warn("behind: the other services go on without it")
+		s.opt.Metrics.countBehind(s)
+	}
+	s.wake()
+}
+
+func (p *partition) poke() {
+	select {
+	case p.wakeUp <- struct{}{}:
+	default:
+	}
+}
+
+// places returns what is to be saved of p. The caller holds the stage's mutex.
+func (p *partition) places() []store.ServicePlace {
+	out := make([]store.ServicePlace, 0, len(p.cursors)+len(p.parked))
+	for _, c := range p.cursors {
+		out = append(out, store.ServicePlace{Service: c.w.opt.Number, Place: c.place()})
+	}
+	out = append(out, p.parked...)
+	slices.SortFunc(out, func(a, b store.ServicePlace) int { return int(a.Service) - int(b.Service) })
+	return out
+}

@@ -1,0 +1,244 @@
+package deliver
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// saver writes the progress of partitions to the store, of all that moved in one
+// transaction: at once when somebody waits for it, else a few times a second.
+type saver struct {
+	s       *Stage
+	poked   chan struct{} // capacity 1: something moved
+	hurried chan struct{} // capacity 1: somebody waits
+	one     sync.Mutex    // held while a swap is under way
+
+	mu   sync.Mutex
+	done chan struct{} // guarded by mu; closed and replaced after each swap
+}
+
+// savePeriod is how often what nobody waits for is written.
+const savePeriod = 200 * time.Millisecond
+
+func (v *saver) init(s *Stage) {
+	v.s, v.poked, v.hurried, v.done = s, make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+}
+
+func (v *saver) poke() {
+	select {
+	case v.poked <- struct{}{}:
+	default:
+	}
+}
+
+// run saves until ctx ends, and then once more.
+func (v *saver) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		select {
+		case <-v.hurried:
+		case <-v.poked:
+			select {
+			case <-time.After(savePeriod):
+			case <-v.hurried:
+			case <-ctx.Done():
+			}
+		case <-ctx.Done():
+		}
+		v.saveAll(v.s.limit, ctx)
+	}
+	last, cancel := context.WithTimeout(v.s.limit, lastSave)
+	defer cancel()
+	v.saveAll(last, ctx)
+}
+
+func (v *saver) saveAll(ctx, patience context.Context) {
+	v.s.mu.Lock()
+	var moved []*partition
+	for _, p := range v.s.parts {
+		if !p.gone && p.edits != p.stored {
+			moved = append(moved, p)
+		}
+	}
+	v.s.mu.Unlock()
+	wait := 50 * time.Millisecond
+	for failures := 0; len(moved) > 0; failures++ {
+		err := v.save(ctx, moved)
+		if err == nil {
+			break
+		}
+		if store.ClassOf(err) == store.Superseded {
+			if v.s.opt.Superseded != nil {
+				v.s.opt.Superseded()
+			}
+			wait = time.Second
+		} else if failures == 1 {
+			v.s.log.Warn("halted: the store does not take the progress of deliveries; trying again until it does", "error", err)
+		}
+		if !pause.For(patience, wait) {
+			return
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+	v.mu.Lock()
+	close(v.done)
+	v.done = make(chan struct{})
+	v.mu.Unlock()
+}
+
+// save swaps the rows of partitions, once. What the store has as somebody else's
+// is lost.
+func (v *saver) save(ctx context.Context, parts []*partition) error {
+	v.one.Lock()
+	defer v.one.Unlock()
+	v.s.mu.Lock()
+	swaps := make([]store.ProgressSwap, 0, len(parts))
+	edits := make([]uint64, 0, len(parts))
+	swapped := make([]*partition, 0, len(parts))
+	for _, p := range parts {
+		if p.edits == p.stored {
+			continue
+		}
+		places := p.places()
+		if slices.Equal(places, p.saved) {
+			p.stored = p.edits
+			continue
+		}
+		swaps = append(swaps, store.ProgressSwap{
+			Progress: store.Progress{Partition: p.number, Token: newToken(), Places: places}, Old: p.token, Floor: p.floor,
+		})
+		edits, swapped = append(edits, p.edits), append(swapped, p)
+	}
+	v.s.mu.Unlock()
+	if len(swaps) == 0 {
+		return nil
+	}
+	crash.At(crash.Saving, "")
+	done, err := v.s.opt.Store.SwapProgress(ctx, v.s.opt.Revision, swaps)
+	if err != nil {
+		// Of unknown outcome, perhaps: the rows say which token they have.
+		rows, e := v.s.opt.Store.AllProgress(ctx)
+		if e != nil {
+			return err
+		}
+		v.s.mu.Lock()
+		for i, p := range swapped {
+			if slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == swaps[i].Token }) {
+				p.token, p.saved, p.stored = swaps[i].Token, swaps[i].Places, edits[i]
+			}
+		}
+		v.s.mu.Unlock()
+		return err
+	}
+	crash.At(crash.Saved, "")
+	var lost []*partition
+	v.s.mu.Lock()
+	for i, p := range swapped {
+		if !done[i] {
+			if !p.gone {
+				lost = append(lost, p)
+			}
+			continue
+		}
+		p.token, p.saved, p.stored = swaps[i].Token, swaps[i].Places, edits[i]
+	}
+	v.s.mu.Unlock()
+	for _, p := range lost {
+		v.s.log.Warn("the progress of a partition is not this process's any more", "partition", p.number)
+		v.s.lose(p)
+	}
+	return nil
+}
+
+// await returns when what was done of a batch is saved, or its partitions are gone.
+func (v *saver) await(work context.Context, batch []*slice) error {
+	v.s.mu.Lock()
+	want := make(map[*partition]uint64, 4)
+	for _, sl := range batch {
+		want[sl.c.p] = sl.c.p.edits
+	}
+	v.s.mu.Unlock()
+	for {
+		v.mu.Lock()
+		done := v.done
+		v.mu.Unlock()
+		v.s.mu.Lock()
+		missing := false
+		for p, edits := range want {
+			missing = missing || !p.gone && p.stored < edits
+		}
+		released := v.s.released
+		v.s.mu.Unlock()
+		if !missing {
+			return nil
+		}
+		select {
+		case v.hurried <- struct{}{}:
+		default:
+		}
+		select {
+		case <-done:
+		case <-released:
+		case <-v.s.ctx.Done(): // Run saves once more at its end
+			return errStopped
+		case <-work.Done():
+			return context.Cause(work)
+		}
+	}
+}
+
+// looks shares looks at the store: a caller gets one that began after it called.
+type looks struct {
+	read func(ctx context.Context) (store.Look, error)
+
+	mu           sync.Mutex
+	flying, next *flight // guarded by mu
+}
+
+type flight struct {
+	done chan struct{}
+	look store.Look
+	err  error
+}
+
+func (l *looks) look(ctx context.Context) (*store.Look, error) {
+	l.mu.Lock()
+	f := l.next
+	if f == nil {
+		f = &flight{done: make(chan struct{})}
+		if l.flying == nil {
+			l.flying = f
+			go l.fly(ctx, f)
+		} else {
+			l.next = f
+		}
+	}
+	l.mu.Unlock()
+	select {
+	case <-f.done:
+		return &f.look, f.err
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+}
+
+// lookTimeout bounds one look, which serves several callers.
+const lookTimeout = time.Minute
+
+func (l *looks) fly(ctx context.Context, f *flight) {
+	for f != nil {
+		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
+		f.look, f.err = l.read(within)
+		cancel()
+		close(f.done)
+		l.mu.Lock()
+		f, l.next = l.next, nil
+		l.flying = f
+		l.mu.Unlock()
+	}
+}

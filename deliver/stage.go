@@ -1,0 +1,360 @@
+package deliver
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tracing"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+var (
+	errStopped = errors.New("deliver is stopping")
+	errRevoked = errors.New("the partition is not this process's any more")
+)
+
+// ErrLost is what Run returns, wrapped, when the store does not know a partition
+// as this process's although it is assigned to it: the store went back, or another
+// process took it. Deliver has to begin anew, from what the store says.
+var ErrLost = errors.New("the progress of a partition is not this process's any more")
+
+// Store is what deliver needs of the store.
+type Store interface {
+	store.Deliveries
+	AddLetters(ctx context.Context, letters []store.DeadLetter) error
+}
+
+// Reader reads one partition of the changes log for services that are behind;
+// transport.Reader is one. Used by one goroutine at a time.
+type Reader interface {
+	// Read returns records from offset on, at least one, of which the first may
+	// have a higher offset if retention took others. It waits for them until ctx ends.
+	Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error)
+	Close()
+}
+
+// Log is the changes log beside its subscription.
+type Log interface {
+	NewReader() Reader
+	// Ends returns the end offset of each partition.
+	Ends(ctx context.Context) (map[int32]int64, error)
+}
+
+// Retry bounds the attempts at one change.
+type Retry struct {
+	// Attempts is how often a change is tried whose failure may be its own
+	// (sinks.RetryBounded). Defaults to 10.
+	Attempts int
+	// MinBackoff and MaxBackoff bound the wait between attempts. Default to
+	// 200ms and 30s.
+	MinBackoff, MaxBackoff time.Duration
+}
+
+// Service is one service to deliver.
+type Service struct {
+	Name   string
+	Number int32 // the store's number of it
+	Sink   sinks.Sink
+	Retry  Retry
+}
+
+// Options of a Stage. All fields are needed unless they say a default.
+type Options struct {
+	Services []Service
+	// Revision is that of this process's configuration. A change of an older one
+	// that the sink refuses is decided again; one of a newer one is not this
+	// process's to deliver.
+	Revision int64
+	// Superseded is called, from any goroutine and perhaps often, when a change of
+	// a newer revision came. It must not block. May be nil.
+	Superseded func()
+	Store      Store
+	Log        Log
+	// Control appends a control record to the inbox and returns when it is durable.
+	Control func(ctx context.Context, entity string, c inbox.Control) error
+	// Partition returns the inbox partition of an entity.
+	Partition func(entity string) int32
+	// Memory is how many bytes of changes may wait for sinks, over all services.
+	// Defaults to 64 MiB.
+	Memory int64
+	// StopGrace is how long a write that is under way at a shutdown may go on.
+	// Defaults to 5s.
+	StopGrace time.Duration
+	// Limit, if given, ends everything that a shutdown lets finish, a write, reads
+	// and progress: the changes come again, with their keys.
+	Limit   context.Context
+	Logger  *slog.Logger
+	Metrics *Metrics
+	// Tracer makes spans of traced changes. Defaults to none: sinks pass no trace
+	// context on then.
+	Tracer *tracing.Tracer
+}
+
+// State says how a service is doing.
+type State string
+
+// The states of a service.
+const (
+	StateRunning  State = "running"
+	StateRetrying State = "retrying" // the last attempt failed and is repeated
+	StatePaused   State = "paused"   // refused as a whole; probed now and then
+)
+
+// Stage delivers the changes of all services. Run it once; it implements
+// transport.PartitionListener, and Handle is the router's handler. All methods
+// may be called concurrently.
+type Stage struct {
+	opt     Options
+	log     *slog.Logger
+	limit   context.Context
+	workers []*worker
+	looks   looks
+	saver   saver
+
+	ctx      context.Context // ends when Run's does
+	stop     context.CancelFunc
+	failed   chan error // capacity 1
+	running  sync.WaitGroup
+	wentBack sync.Once
+
+	mu       sync.Mutex
+	parts    map[int32]*partition // guarded by mu; those that are assigned
+	held     int64                // guarded by mu; bytes of the slices of all workers
+	released chan struct{}        // guarded by mu; closed and replaced when room came, or a service came back
+	closed   bool                 // guarded by mu; running grows no more
+}
+
+// New makes a stage.
+func New(opt Options) *Stage {
+	if opt.StopGrace <= 0 {
+		opt.StopGrace = 5 * time.Second
+	}
+	if opt.Memory <= 0 {
+		opt.Memory = 64 << 20
+	}
+	if opt.Limit == nil {
+		opt.Limit = context.Background()
+	}
+	s := &Stage{
+		opt: opt, log: opt.Logger.With("stage", "deliver"), limit: opt.Limit,
+		parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
+	}
+	s.ctx, s.stop = context.WithCancel(context.Background())
+	s.looks.read = opt.Store.Look
+	s.saver.init(s)
+	for _, service := range opt.Services {
+		s.workers = append(s.workers, newWorker(s, service))
+	}
+	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
+	return s
+}
+
+// share is what one service may hold while it is behind or failing.
+func (s *Stage) share() int64 {
+	return max(256<<10, s.opt.Memory/int64(max(1, len(s.workers))))
+}
+
+// Run delivers until ctx is cancelled; the writes that are under way then are
+// finished unless their sinks fail or Options.Limit ends, what took effect is
+// saved, and the sinks are closed. Its error wraps ErrLost, or is nil.
+func (s *Stage) Run(ctx context.Context) error {
+	var workers sync.WaitGroup
+	for _, w := range s.workers {
+		workers.Go(func() { w.run(s.ctx) })
+	}
+	saved := make(chan struct{})
+	saveCtx, endSaver := context.WithCancel(context.WithoutCancel(ctx))
+	go func() { defer close(saved); s.saver.run(saveCtx) }()
+	s.running.Go(s.tick)
+	var err error
+	select {
+	case <-ctx.Done():
+	case err = <-s.failed:
+	}
+	s.stop()
+	workers.Wait()
+	endSaver()
+	<-saved
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.running.Wait()
+	return err
+}
+
+func (s *Stage) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
+}
+
+// wake lets whoever waits for room, or for a service to come back, look again.
+// The caller holds s.mu.
+func (s *Stage) wake() {
+	close(s.released)
+	s.released = make(chan struct{})
+}
+
+// Assigned implements transport.PartitionListener: it takes the partitions over
+// and returns where their services are. It retries until ctx ends.
+func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map[int32]int64, error) {
+	token := newToken()
+	var rows []store.Progress
+	err := s.patiently(ctx, s.ctx, "take over the progress of partitions", func() (err error) {
+		rows, err = s.opt.Store.TakeProgress(ctx, partitions, token)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	crash.At(crash.ProgressTaken, "")
+	starts := make(map[int32]int64, len(rows))
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, errStopped
+	}
+	after := transport.LastAssignment()
+	for i := range rows {
+		if old := s.parts[rows[i].Partition]; old != nil {
+			s.drop(old)
+		}
+		p := newPartition(s, &rows[i], token, after)
+		s.parts[p.number] = p
+		starts[p.number] = p.feed.next
+		s.running.Go(func() { s.catchUp(p) })
+	}
+	s.opt.Metrics.countBehind(s)
+	return starts, nil
+}
+
+// Revoked implements transport.PartitionListener.
+func (s *Stage) Revoked(_ string, partitions []int32) {
+	s.mu.Lock()
+	var last []*partition
+	for _, n := range partitions {
+		if p := s.parts[n]; p != nil {
+			last = append(last, p)
+			s.drop(p)
+			delete(s.parts, n)
+		}
+	}
+	s.wake()
+	s.mu.Unlock()
+	// What was done is known to the next owner, if the store answers soon.
+	ctx, cancel := context.WithTimeout(s.limit, lastSave)
+	defer cancel()
+	s.saver.save(ctx, last)
+}
+
+const lastSave = 2 * time.Second
+
+// drop ends the work for a partition. The caller holds s.mu.
+func (s *Stage) drop(p *partition) {
+	if p.gone {
+		return
+	}
+	p.gone = true
+	p.cancel()
+	for _, w := range s.workers {
+		w.forget(p)
+	}
+}
+
+// lose is called when the store has the progress of p as somebody else's. Either
+// the news that the partition went away are on their way, or the store went back.
+func (s *Stage) lose(p *partition) {
+	s.mu.Lock()
+	s.drop(p)
+	s.wake()
+	s.mu.Unlock()
+	time.AfterFunc(lostPatience, func() {
+		s.mu.Lock()
+		still := s.parts[p.number] == p
+		s.mu.Unlock()
+		if still {
+			s.fail(fmt.Errorf("partition %d: %w", p.number, ErrLost))
+		}
+	})
+}
+
+// lostPatience is how long after a take-over by somebody else the news of it may come.
+const lostPatience = 3 * time.Second
+
+// Handle is the router's handler. It returns nil when the changes of the
+// message's records are handed to the services: whatever becomes of them is in
+// the progress, not in the group's offsets. Its error wraps store.ErrSuperseded
+// if a newer configuration decided one of the frames. Any other error is one of
+// the store, of a shutdown or of the end of the assignment; the message is to be
+// handed in again.
+func (s *Stage) Handle(msg *message.Message) error {
+	received, ok := transport.FrameOf(msg)
+	if !ok {
+		return errors.New("deliver: a message without a frame")
+	}
+	s.mu.Lock()
+	p := s.parts[received.Partition]
+	s.mu.Unlock()
+	if p == nil || received.Assignment <= p.after {
+		return errRevoked
+	}
+	frames, err := s.read(msg.Context(), p, received.Records, false)
+	if err != nil {
+		return err
+	}
+	for i := range frames {
+		if err := s.handOut(msg.Context(), p, &frames[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// States returns how each service is doing, by name.
+func (s *Stage) States() map[string]State {
+	states := make(map[string]State, len(s.workers))
+	for _, w := range s.workers {
+		states[w.opt.Name] = w.state.Load().(State)
+	}
+	return states
+}
+
+// Behind returns the number of partitions in which each service that is behind is
+// so: it is fed by the catch-up reader there, apart from the others.
+func (s *Stage) Behind() map[string]int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	behind := map[string]int{}
+	for _, p := range s.parts {
+		for _, c := range p.cursors {
+			if !c.live {
+				behind[c.w.opt.Name]++
+			}
+		}
+	}
+	return behind
+}
+
+// Idle reports whether no change is in the hands of a service.
+func (s *Stage) Idle() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, w := range s.workers {
+		if w.busy || len(w.queue) > 0 {
+			return false
+		}
+	}
+	return true
+}

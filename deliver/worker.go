@@ -1,0 +1,488 @@
+package deliver
+
+import (
+	"context"
+	"iter"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tracing"
+)
+
+// worker brings the slices of one service, of all partitions, to its sink.
+type worker struct {
+	s      *Stage
+	opt    Service
+	traits sinks.Traits
+	log    *slog.Logger
+	m      *serviceMetrics
+	wakeUp chan struct{} // capacity 1: queue grew
+	state  atomic.Value
+
+	// Guarded by the stage's mutex.
+	queue []*slice // that wait
+	held  int64    // bytes of those that wait or are in hand
+	since time.Time
+	busy  bool
+
+	// Owned by run.
+	opened bool
+	spans  map[*change.Trace]*tracing.Span // of the batch in hand; nil if none is traced
+}
+
+// delivery is one change in hand.
+type delivery struct {
+	change change.Change
+	slice  *slice
+	done   bool
+	// keeper is the newer change of the entity that goes out in its stead.
+	keeper *delivery
+	span   *tracing.Span
+}
+
+func newWorker(s *Stage, opt Service) *worker {
+	if opt.Retry.Attempts <= 0 {
+		opt.Retry.Attempts = 10
+	}
+	if opt.Retry.MinBackoff <= 0 {
+		opt.Retry.MinBackoff = 200 * time.Millisecond
+	}
+	if opt.Retry.MaxBackoff <= 0 {
+		opt.Retry.MaxBackoff = 30 * time.Second
+	}
+	w := &worker{
+		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
+		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1),
+	}
+	w.state.Store(StateRunning)
+	return w
+}
+
+func (w *worker) failing() bool { return w.state.Load() != StateRunning }
+
+// run delivers until stop ends, and closes the sink.
+func (w *worker) run(stop context.Context) {
+	defer w.opt.Sink.Close()
+	work, cancel := context.WithCancel(context.WithoutCancel(stop))
+	defer cancel()
+	defer context.AfterFunc(w.s.limit, cancel)()
+	for stop.Err() == nil {
+		batch := w.take()
+		if len(batch) == 0 {
+			select {
+			case <-w.wakeUp:
+				w.linger(stop)
+			case <-stop.Done():
+			}
+			continue
+		}
+		err := w.handle(work, stop, batch)
+		w.putDown(batch, err)
+	}
+}
+
+// linger lets a batch grow for as long as the sink wants that.
+func (w *worker) linger(stop context.Context) {
+	if w.traits.Linger > 0 {
+		pause.For(stop, w.traits.Linger)
+	}
+}
+
+// take takes what waits, up to what the sink takes at once.
+func (w *worker) take() []*slice {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	n, items := 0, 0
+	var bytes int64
+	for _, sl := range w.queue {
+		items += sl.changes.Count
+		bytes += int64(sl.changes.Bytes())
+		if n > 0 && (items > max(1, w.traits.MaxBatch) || w.traits.MaxBytes > 0 && bytes > int64(w.traits.MaxBytes)) {
+			break
+		}
+		sl.inHand = true
+		n++
+	}
+	batch := slices.Clone(w.queue[:n])
+	w.queue = slices.Delete(w.queue, 0, n)
+	w.busy = n > 0
+	if n > 0 {
+		w.since = time.Now()
+	}
+	return batch
+}
+
+// putDown gives back the room of a batch. What is not finished of it, because the
+// stage stops, stays in its cursor.
+func (w *worker) putDown(batch []*slice, _ error) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	w.busy = false
+	for _, sl := range batch {
+		w.held -= sl.cost
+		w.s.held -= sl.cost
+		if !sl.c.live {
+			sl.c.p.poke()
+		}
+	}
+	w.s.wake()
+}
+
+// forget drops what waits of a partition. The caller holds the stage's mutex.
+func (w *worker) forget(p *partition) {
+	w.queue = slices.DeleteFunc(w.queue, func(sl *slice) bool {
+		if sl.c.p != p {
+			return false
+		}
+		w.held -= sl.cost
+		w.s.held -= sl.cost
+		return true
+	})
+}
+
+// handle brings one batch to its end. work is for effects and is not cancelled at
+// a shutdown; stop ends waiting and retrying.
+func (w *worker) handle(work, stop context.Context, batch []*slice) error {
+	all, err := w.decode(work, stop, batch)
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, v := range all {
+			switch {
+			case v.done:
+			case v.keeper != nil && v.keeper.done:
+				w.endSpan(v, nil)
+			default:
+				w.endSpan(v, errStopped)
+			}
+		}
+	}()
+	crash.At(crash.DeliverBatch, w.opt.Name)
+	todo, err := w.dropObsolete(work, stop, all)
+	if err != nil {
+		return err
+	}
+	w.finish(batch, all)
+	if err := w.open(work, stop); err != nil {
+		return err
+	}
+	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff()}
+	var chunk []change.Change
+	for {
+		if todo = w.dropAbandoned(todo); len(todo) == 0 {
+			return nil
+		}
+		n := w.chunk(todo)
+		chunk = chunk[:0]
+		for _, v := range todo[:n] {
+			chunk = append(chunk, v.change)
+		}
+		if err := a.deliver(chunk); err != nil {
+			return err
+		}
+		for _, v := range todo[:n] {
+			v.done = true
+			w.endSpan(v, nil) // whatever becomes of the rest of its frame
+		}
+		w.finish(batch, all)
+		todo = todo[n:]
+		if !w.traits.Guarded {
+			// Chunk by chunk: what a crash can repeat at such a target is one.
+			if err := w.s.saver.await(work, batch); err != nil {
+				return err
+			}
+		} else {
+			w.s.saver.poke()
+		}
+	}
+}
+
+// decode reads the changes of slices; what is below the service's place is left out.
+func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery, error) {
+	n := 0
+	for _, sl := range batch {
+		n += sl.changes.Count
+	}
+	all := make([]*delivery, 0, n)
+	values := make([]delivery, n)
+	w.spans = nil
+	var letters []store.DeadLetter
+	for _, sl := range batch {
+		for c, err := range sl.changes.All(w.opt.Name) {
+			if err != nil {
+				letters = append(letters, store.DeadLetter{
+					Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
+					Service: w.opt.Name, Part: sl.c.p.number, Offset: sl.record, Version: sl.frame.From,
+					DedupKey: "deliver/" + w.opt.Name + "/" + sl.frame.From.String() + "/" + sl.frame.To.String(),
+				})
+				break
+			}
+			if c.Place() < sl.c.floor {
+				continue
+			}
+			v := &values[len(all)]
+			*v = delivery{change: c, slice: sl}
+			v.span = w.s.opt.Tracer.Deliver(c.Trace, w.opt.Name)
+			v.change.Trace = v.span.Trace() // what the sink passes on
+			w.follow(v)
+			all = append(all, v)
+		}
+	}
+	if len(letters) == 0 {
+		return all, nil
+	}
+	w.m.dead.Add(float64(len(letters)))
+	return all, w.s.patiently(work, stop, "store dead letters", func() error { return w.s.opt.Store.AddLetters(work, letters) })
+}
+
+// finish notes how far the slices of a batch are done.
+func (w *worker) finish(batch []*slice, all []*delivery) {
+	at := make(map[*slice]change.Version, len(batch))
+	for _, v := range all {
+		if _, undone := at[v.slice]; !undone && !v.done && (v.keeper == nil || !v.keeper.done) {
+			at[v.slice] = v.change.Place()
+		}
+	}
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	for _, sl := range batch {
+		if first, undone := at[sl]; undone {
+			sl.at = first
+			// Changes of one position that were cut into parts are done together.
+			if !sl.frame.Last || sl.frame.Part > 0 {
+				sl.at = sl.frame.From
+			}
+		} else {
+			sl.finished = true
+		}
+		c := sl.c
+		for len(c.pending) > 0 && c.pending[0].finished {
+			c.pending[0] = nil
+			c.pending = c.pending[1:]
+		}
+		c.p.edits++
+	}
+}
+
+// dropAbandoned leaves out the changes of partitions that went away. The next
+// owner has them, and delivers newer ones behind them.
+func (w *worker) dropAbandoned(todo []*delivery) []*delivery {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	return slices.DeleteFunc(todo, func(v *delivery) bool { return v.slice.c.p.gone })
+}
+
+func (w *worker) backoff() *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.MaxInterval = w.opt.Retry.MinBackoff, w.opt.Retry.MaxBackoff
+	return b
+}
+
+// dropObsolete leaves out repetitions within the batch, and for a state sink all
+// but the newest change of each entity. A change that may have been in hand
+// before is worth while for a state sink that does not guard itself only if it is
+// the newest that was decided: the newer one may be there already, and this one
+// would come behind it. A resent change of a log sink always goes out.
+func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*delivery, error) {
+	state := w.traits.Kind == sinks.State
+	var rows map[string]store.Row
+	if state && !w.traits.Guarded && slices.ContainsFunc(all, func(v *delivery) bool { return v.slice.redelivered }) {
+		var err error
+		if rows, err = w.rows(work, stop, func(yield func(entity string) bool) {
+			for _, v := range all {
+				if v.slice.redelivered && !yield(v.change.Entity) {
+					return
+				}
+			}
+		}); err != nil {
+			return nil, err
+		}
+	}
+	newest := make(map[string]*delivery, len(all))
+	keep := make([]*delivery, 0, len(all))
+	for _, v := range all {
+		c := &v.change
+		if c.Resent != 0 && !state {
+			// A dead letter of an operator's, late by its nature.
+			keep = append(keep, v)
+			continue
+		}
+		if old := newest[c.Entity]; old != nil && c.Version <= old.change.Version {
+			w.m.skipped.Inc()
+			w.recordOutcome(c, OutcomeSkipped)
+			v.keeper = old
+			continue
+		}
+		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
+			w.m.overtaken.Inc()
+			w.recordOutcome(c, OutcomeOvertaken)
+			w.leftOut(v.slice.c.p, rows[c.Entity].Version)
+			v.done = true
+			w.endSpan(v, nil)
+			continue
+		}
+		newest[c.Entity] = v
+		keep = append(keep, v)
+	}
+	if !state {
+		return keep, nil
+	}
+	return slices.DeleteFunc(keep, func(v *delivery) bool {
+		n := newest[v.change.Entity]
+		if n == v {
+			return false
+		}
+		w.m.coalesced.Inc()
+		w.recordOutcome(&v.change, OutcomeCoalesced)
+		v.keeper = n
+		return true
+	}), nil
+}
+
+// leftOut notes that a change was left out for a newer one, which was decided at
+// a version: a store whose watermark is below that forgot it.
+func (w *worker) leftOut(p *partition, newer change.Version) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	p.floor = max(p.floor, newer+1)
+}
+
+func (w *worker) leftOutEntity(entity string, newer change.Version) {
+	w.s.mu.Lock()
+	p := w.s.parts[w.s.opt.Partition(entity)]
+	w.s.mu.Unlock()
+	if p != nil {
+		w.leftOut(p, newer)
+	}
+}
+
+// rows reads the dam rows of entities.
+func (w *worker) rows(work, stop context.Context, entities iter.Seq[string]) (map[string]store.Row, error) {
+	var keys []store.Key
+	rows := map[string]store.Row{}
+	for entity := range entities {
+		if _, seen := rows[entity]; !seen {
+			rows[entity] = store.Row{}
+			keys = append(keys, store.Key{Service: w.opt.Number, Entity: entity})
+		}
+	}
+	if len(keys) == 0 {
+		return rows, nil
+	}
+	err := w.s.patiently(work, stop, "read dam rows", func() error {
+		found, err := w.s.opt.Store.Rows(work, keys)
+		for _, r := range found {
+			rows[r.Entity] = r
+		}
+		return err
+	})
+	return rows, err
+}
+
+// open opens the sink, for as long as that takes.
+func (w *worker) open(work, stop context.Context) error {
+	if w.opened {
+		return nil
+	}
+	wait := w.backoff()
+	for {
+		ctx, cancel := pause.Outlast(work, stop, w.s.opt.StopGrace)
+		err := w.opt.Sink.Open(ctx)
+		cancel()
+		if err == nil {
+			w.opened = true
+			w.recovered()
+			return nil
+		}
+		e := sinks.Classify(err)
+		w.reportFailure(e, nil)
+		if !pause.For(stop, max(e.RetryAfter, wait.NextBackOff())) {
+			return errStopped
+		}
+	}
+}
+
+// chunk returns how many changes the sink takes at once.
+func (w *worker) chunk(todo []*delivery) int {
+	n, bytes := 0, 0
+	for n < len(todo) && n < max(1, w.traits.MaxBatch) {
+		bytes += len(todo[n].change.Doc)
+		if n > 0 && w.traits.MaxBytes > 0 && bytes > w.traits.MaxBytes {
+			break
+		}
+		n++
+	}
+	return n
+}
+
+// patiently repeats an operation on the store until it works or stop ends.
+func (s *Stage) patiently(work, stop context.Context, what string, op func() error) error {
+	wait := 50 * time.Millisecond
+	for failures := 0; ; failures++ {
+		err := op()
+		if err == nil {
+			return nil
+		}
+		if work.Err() != nil {
+			return context.Cause(work)
+		}
+		if failures == 1 {
+			s.log.Warn("halted: trying again until it works", "doing", what, "error", err)
+		}
+		if !pause.For(stop, wait) {
+			return errStopped
+		}
+		wait = min(2*wait, 2*time.Second)
+	}
+}
+
+// reportFailure notes a failure of the sink; it logs when the state changes, not at every attempt.
+// about is the context of a change that it happened to, or nil.
+func (w *worker) reportFailure(e *sinks.Error, about *change.Trace) {
+	state := StateRetrying
+	if e.Class == sinks.Pause {
+		state = StatePaused
+	}
+	w.m.failures.WithLabelValues(w.opt.Name, e.Class.String()).Inc()
+	if w.state.Swap(state) == state {
+		return
+	}
+	w.wakeTails() // which need not wait for it any more
+	log := w.log
+	if s := w.spans[about]; s != nil {
+		log = log.With("trace_id", s.ID())
+	}
+	if state == StatePaused {
+		w.m.paused.Set(1)
+		log.Error("paused: the sink refuses this service as a whole; it is probed until that changes", "error", e)
+		return
+	}
+	log.Warn("delivery fails; trying again", "error", e)
+}
+
+// recovered notes that the sink takes changes.
+func (w *worker) recovered() {
+	if w.state.Swap(StateRunning) != StateRunning {
+		w.m.paused.Set(0)
+		w.log.Info("delivering again")
+		w.wakeTails()
+	}
+}
+
+func (w *worker) wakeTails() {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	for _, p := range w.s.parts {
+		p.poke()
+	}
+	w.s.wake()
+}
