@@ -1,13 +1,10 @@
 package dam
 
 import (
-	"cmp"
 	"context"
 	"errors"
-	"slices"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/gather"
 	"github.com/seed-86dfc502/weir/internal/pause"
@@ -56,11 +53,11 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 		if err := l.room(); err != nil {
 			return err
 		}
-		todo, moves := l.admit(batch)
+		todo, moves, ends := l.admit(batch)
 		if len(todo) == 0 {
 			return nil
 		}
-		err := l.transact(ctx, todo, moves)
+		err := l.transact(ctx, todo, moves, ends)
 		if err == nil {
 			l.setHalted(nil)
 			return nil
@@ -108,12 +105,14 @@ func partitionsOf(moves []store.Move) []int32 {
 
 // admit leaves out records of partitions that are no longer owned, those of an
 // earlier assignment (behind them others may be missing) and those that were
-// decided already, and gives the watermark steps for the rest.
-func (l *lane) admit(batch []*record) ([]*record, []store.Move) {
+// decided already, and gives the watermark steps for the rest, and where the
+// newest frames of these partitions end.
+func (l *lane) admit(batch []*record) ([]*record, []store.Move, frameEnds) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	todo := make([]*record, 0, len(batch))
 	at := map[int32]int{}
+	ends := frameEnds{}
 	var moves []store.Move
 	for _, r := range batch {
 		o := l.owned[r.part]
@@ -125,11 +124,12 @@ func (l *lane) admit(batch []*record) ([]*record, []store.Move) {
 			i = len(moves)
 			at[r.part] = i
 			moves = append(moves, store.Move{Partition: l.partition(r.part), From: o.next, Token: o.token})
+			ends[moves[i].Partition] = o.lastTo
 		}
 		moves[i].To = r.offset + 1
 		todo = append(todo, r)
 	}
-	return todo, moves
+	return todo, moves, ends
 }
 
 // bisect finds the records that the store cannot hold and makes them dead
@@ -153,7 +153,7 @@ func (l *lane) bisect(ctx context.Context, batch []*record, cause error) error {
 }
 
 // transact runs one decision transaction and publishes what it decided.
-func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move) error {
+func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move, ends frameEnds) error {
 	plan := l.d.opt.Plan
 	entities := make([]string, 0, len(batch))
 	position := make(map[string]int, len(batch))
@@ -179,7 +179,8 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	var result settled
 	var tally evaluationCounts
 	var letters []store.DeadLetter
-	var outbox []store.OutboxBatch
+	var outbox []store.OutboxFrame
+	var lastTo frameEnds
 	var seen *watch
 	start := time.Now()
 	within, cancel := l.graceful(ctx)
@@ -237,8 +238,8 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		out.Settled = append(out.Settled, result.replayed...)
 		letters = out.Letters
 		out.Claims = once.effects()
-		outbox = l.pack(&result)
-		out.Outbox = outbox
+		outbox, lastTo = pack(plan, &result, moves, ends, MaxFrame)
+		out.Outbox, out.LastTo = outbox, lastTo
 		crash.At(crash.DecideOutcome, "")
 		return out, nil
 	})
@@ -254,16 +255,16 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	for _, m := range moves {
 		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
 			o.next = m.To
+			if to, ok := lastTo[m.Partition]; ok {
+				o.lastTo = to
+			}
 		}
 	}
 	l.mu.Unlock()
-	tokens := make(map[int32]store.Token, len(moves))
-	for _, m := range moves {
-		tokens[m.Partition.Number] = m.Token
+	for i := range outbox {
+		outbox[i].ID = ids[i]
 	}
-	for i, b := range outbox {
-		l.publish(ctx, b.Partition.Number, tokens[b.Partition.Number], ids[i], b.Changes)
-	}
+	l.publish(ctx, moves, outbox)
 	return nil
 }
 
@@ -301,51 +302,4 @@ func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.K
 		rows[keys[i]] = &found[i]
 	}
 	return rows, nil
-}
-
-// MaxPack is how many bytes of changes one record of a changes topic holds,
-// before compression; a larger change stands alone. The topics must take records
-// of that size.
-const MaxPack = 256 << 10
-
-// pack encodes changes, one outbox row per partition: the records that its
-// services' topics get, each with the changes of one service in their order.
-func (l *lane) pack(result *settled) []store.OutboxBatch {
-	if len(result.changes) == 0 {
-		return nil
-	}
-	// By partition and service; a stable sort keeps the order of the decisions.
-	order := make([]int, len(result.changes))
-	for i := range order {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(a, b int) int {
-		return cmp.Or(cmp.Compare(result.parts[a], result.parts[b]), cmp.Compare(result.services[a], result.services[b]))
-	})
-	var out []store.OutboxBatch
-	var raw, packed []byte
-	flush := func(service string) {
-		if len(raw) == 0 {
-			return
-		}
-		row := &out[len(out)-1]
-		packed = change.AppendPacked(packed[:0], raw)
-		row.Changes = change.AppendOutbox(row.Changes, service, packed)
-		raw = raw[:0]
-	}
-	for n, i := range order {
-		c := &result.changes[i]
-		if n > 0 {
-			before := order[n-1]
-			if result.parts[before] != result.parts[i] || result.services[before] != result.services[i] || len(raw)+sizeOf(c) > MaxPack {
-				flush(result.changes[before].Service)
-			}
-		}
-		if len(out) == 0 || out[len(out)-1].Partition.Number != result.parts[i] {
-			out = append(out, store.OutboxBatch{Partition: l.partition(result.parts[i])})
-		}
-		raw = c.AppendBinary(raw)
-	}
-	flush(result.changes[order[len(order)-1]].Service)
-	return out
 }

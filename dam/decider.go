@@ -41,9 +41,9 @@ type Options struct {
 	Plan  *Plan
 	// NewProducer makes a producer; called once per lane.
 	NewProducer func() (Producer, error)
-	// ChangesPartitions is how many partitions the changes topics have: what inbox
-	// partition p decided stands in partition p modulo this.
-	ChangesPartitions int32
+	// ChangesTopic is the changes log, with a partition for each of the inbox: what
+	// inbox partition p decided stands in its partition p.
+	ChangesTopic string
 	// Lanes decide in parallel, each over its own partitions. Defaults to 2.
 	Lanes int
 	// MaxEvents bounds the records of one transaction. Defaults to 1000.
@@ -97,8 +97,8 @@ func New(opt Options) (*Decider, error) {
 	if opt.Plan.index == nil {
 		return nil, errors.New("dam: the plan is not prepared")
 	}
-	if opt.ChangesPartitions <= 0 {
-		return nil, errors.New("dam: changes topics without partitions")
+	if opt.ChangesTopic == "" {
+		return nil, errors.New("dam: no changes log")
 	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()

@@ -24,6 +24,8 @@
 //     record and service whose projection they may have changed. It is pure.
 //   - settle compares candidates with dam rows, in order, and gives swaps and
 //     changes. It is pure too.
+//   - pack makes the frames of a decision, each linked to the one before it of
+//     its partition, also across owners.
 //   - [Decider] runs the transactions, owns the partitions and publishes.
 //
 // # Guarantees

@@ -46,9 +46,10 @@ type lane struct {
 // ownership is what a lane knows of a partition that it took over.
 type ownership struct {
 	token     store.Token
-	after     uint64  // only frames of assignments above it are of this ownership
-	next      int64   // watermark
-	published []int64 // outbox rows to delete
+	after     uint64         // only frames of assignments above it are of this ownership
+	next      int64          // watermark
+	lastTo    change.Version // where the partition's newest frame ends
+	published []int64        // outbox rows to delete
 }
 
 func newLane(d *Decider, number int) (*lane, error) {
@@ -119,7 +120,7 @@ func (l *lane) takeOver(ctx context.Context, partitions []int32) (map[int32]*own
 		crash.At(crash.TakenOver, "")
 		taken = make(map[int32]*ownership, len(found))
 		for _, f := range found {
-			o := &ownership{token: token, next: f.NextOffset}
+			o := &ownership{token: token, next: f.NextOffset, lastTo: f.LastTo}
 			for _, b := range f.Outbox {
 				o.published = append(o.published, b.ID)
 			}
@@ -139,18 +140,13 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 		return err
 	}
 	var records []transport.Record
-	// It may stand in its topic already, before what this process publishes next.
+	// It may stand in the log already, before what this process publishes next.
 	republished := transport.Header{Key: change.RepublishedHeader, Value: []byte("1")}
 	for _, f := range found {
-		for _, b := range f.Outbox {
-			rs, err := l.records(f.Partition.Number, b.Changes)
-			if err != nil {
-				return store.WithClass(fmt.Errorf("outbox row %d: %w", b.ID, err), store.Fatal)
-			}
-			for i := range rs {
-				rs[i].Headers = append(rs[i].Headers, republished)
-			}
-			records = append(records, rs...)
+		for i := range f.Outbox {
+			r := l.record(&f.Outbox[i])
+			r.Headers = []transport.Header{republished}
+			records = append(records, r)
 		}
 	}
 	if len(records) == 0 {
@@ -175,26 +171,22 @@ func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
 	}
 }
 
-// records turns an outbox row of a partition into the records of the changes
-// topics.
-func (l *lane) records(partition int32, row []byte) ([]transport.Record, error) {
-	var records []transport.Record
-	for o, err := range change.Outbox(row) {
-		if err != nil {
-			return nil, err
-		}
-		records = append(records, transport.Record{Topic: l.d.opt.Plan.topic(o.Service), Value: o.Packed, Pinned: true, Partition: partition % l.d.opt.ChangesPartitions})
-	}
-	return records, nil
+// record is what is published of an outbox row.
+func (l *lane) record(f *store.OutboxFrame) transport.Record {
+	return transport.Record{Topic: l.d.opt.ChangesTopic, Value: f.Frame, Pinned: true, Partition: f.Partition.Number}
 }
 
-// publish hands a committed batch to the producer. The outbox row id is
-// deleted by a later transaction once the publish is acknowledged.
-func (l *lane) publish(ctx context.Context, partition int32, token store.Token, id int64, row []byte) {
-	records, err := l.records(partition, row)
-	if err != nil {
-		l.breakProducer(err)
+// publish hands the frames of a committed decision to the producer. A later
+// transaction deletes their outbox rows once all of them are acknowledged.
+func (l *lane) publish(ctx context.Context, moves []store.Move, outbox []store.OutboxFrame) {
+	if len(outbox) == 0 {
 		return
+	}
+	records := make([]transport.Record, len(outbox))
+	published := make(map[store.Partition][]int64, len(moves))
+	for i := range outbox {
+		records[i] = l.record(&outbox[i])
+		published[outbox[i].Partition] = append(published[outbox[i].Partition], outbox[i].ID)
 	}
 	if crash.Enabled && len(records) > 1 && crash.Due(crash.PublishHalf, "") {
 		l.dieHalfway(ctx, records)
@@ -207,13 +199,13 @@ func (l *lane) publish(ctx context.Context, partition int32, token store.Token, 
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		l.unpublished--
-		switch o := l.owned[partition]; {
-		case err != nil:
-			if l.broken == nil {
-				l.broken = err
+		if err != nil && l.broken == nil {
+			l.broken = err
+		}
+		for _, m := range moves {
+			if o := l.owned[m.Partition.Number]; err == nil && o != nil && o.token == m.Token {
+				o.published = append(o.published, published[m.Partition]...)
 			}
-		case o != nil && o.token == token:
-			o.published = append(o.published, id)
 		}
 		select {
 		case l.published <- struct{}{}:

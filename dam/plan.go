@@ -15,7 +15,6 @@ type Service struct {
 	Name       string // customer/projection@sink
 	Number     int32  // the store's number for the name
 	Projection int    // index into Plan.Projections
-	Topic      string // change topic
 }
 
 // Plan is a compiled configuration, as far as decisions depend on it. It is
@@ -30,23 +29,20 @@ type Plan struct {
 	// broker accepts as one record. A larger one is a dead letter.
 	MaxChange int
 
-	index       *projections.Index
-	servicesOf  [][]int        // projection to service indexes
-	byName      map[string]int // service name to index
-	byNumber    map[int32]int
-	rank        []int // of each projection, see ranks
-	topicOfName func(service string) string
+	index      *projections.Index
+	servicesOf [][]int        // projection to service indexes
+	byName     map[string]int // service name to index
+	byNumber   map[int32]int
+	rank       []int // of each projection, see ranks
 }
 
 // Prepare checks the plan and builds its look-up tables; it must be called
-// once before use. topicOf names the change topic of any service, also of one
-// that this configuration no longer has: an outbox may hold its last changes.
-func (p *Plan) Prepare(topicOf func(service string) string) error {
+// once before use.
+func (p *Plan) Prepare() error {
 	p.index = projections.NewIndex(p.Projections)
 	p.servicesOf = make([][]int, len(p.Projections))
 	p.byName = make(map[string]int, len(p.Services))
 	p.byNumber = make(map[int32]int, len(p.Services))
-	p.topicOfName = topicOf
 	p.rank = ranks(p.Projections)
 	for i, s := range p.Services {
 		if s.Projection < 0 || s.Projection >= len(p.Projections) {
@@ -62,14 +58,6 @@ func (p *Plan) Prepare(topicOf func(service string) string) error {
 		return fmt.Errorf("incomplete plan: size limit, fingerprint and revision are needed")
 	}
 	return nil
-}
-
-// topic is the change topic of a service by name.
-func (p *Plan) topic(service string) string {
-	if i, ok := p.byName[service]; ok {
-		return p.Services[i].Topic
-	}
-	return p.topicOfName(service)
 }
 
 // current tells whether an entity was last evaluated under this plan.

@@ -92,12 +92,6 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 			s.uses[c.Key] = c
 		}
 	}
-	for _, c := range result.changes {
-		n := s.plan.Services[s.plan.byName[c.Service]].Number
-		k := store.Key{Service: n, Entity: c.Entity}
-		// A simulated delivery succeeds at once.
-		rows[k].Delivered, rows[k].DeliveredVersion = c.Content, c.Version
-	}
 	for k, row := range rows {
 		if row.Found {
 			s.rows[k] = row

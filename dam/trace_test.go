@@ -42,19 +42,23 @@ func (p *published) Reset()                      {}
 func (p *published) Close(context.Context) error { return nil }
 
 // traces returns the trace contexts of the changes that were published so far,
-// by the topic, "" for one that is not traced.
-func (p *published) traces(t *testing.T) map[string][]string {
+// by the service, "" for one that is not traced.
+func (p *published) traces(t *testing.T) map[int32][]string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	all := map[string][]string{}
+	all := map[int32][]string{}
 	for _, r := range p.records {
-		for c, err := range change.DecodeAll(r.Value) {
-			require.NoError(t, err)
-			trace := ""
-			if c.Trace != nil {
-				trace = c.Trace.Parent + " " + c.Trace.State
+		f, err := change.ParseFrame(r.Value)
+		require.NoError(t, err)
+		for i := range f.Slices {
+			for c, err := range f.Slices[i].All("") {
+				require.NoError(t, err)
+				trace := ""
+				if c.Trace != nil {
+					trace = c.Trace.Parent + " " + c.Trace.State
+				}
+				all[f.Slices[i].Service] = append(all[f.Slices[i].Service], trace)
 			}
-			all[r.Topic] = append(all[r.Topic], trace)
 		}
 	}
 	return all
@@ -103,7 +107,7 @@ func TestTakeOverKeepsTheTrace(t *testing.T) {
 		limit, cut := context.WithCancel(context.Background())
 		d, err := New(Options{
 			Store: s, Inbox: resolved, Plan: plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
-			ChangesPartitions: 1, Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: tracer,
+			ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: tracer,
 		})
 		require.NoError(t, err)
 		ctx, stop := context.WithCancel(context.Background())
@@ -130,18 +134,19 @@ func TestTakeOverKeepsTheTrace(t *testing.T) {
 	}
 	f := transport.NewFrame("weir.inbox", "id", 0, transport.LastAssignment()+1, frame)
 	require.NoError(t, first.Handle(transport.NewMessage(t.Context(), f)))
-	require.Eventually(t, func() bool { return before.count() == 2 }, time.Minute, time.Millisecond, "one record per service")
+	require.Eventually(t, func() bool { return before.count() == 1 }, time.Minute, time.Millisecond, "one frame of all services")
 	decided := before.traces(t)
-	require.Len(t, decided["one"], 2)
-	require.Contains(t, decided["one"][0], "00-4bf92f3577b34da6a3ce929d0e0e4736-")
-	require.Contains(t, decided["one"][0], " vendor=1")
-	require.NotContains(t, decided["one"][0], "00f067aa0ba902b7", "a span of its own")
-	require.Empty(t, decided["one"][1], "the second event is not traced")
-	require.Equal(t, decided["one"], decided["two"], "the changes of one decision stand side by side")
+	one, two := decided[plan.Services[0].Number], decided[plan.Services[1].Number]
+	require.Len(t, one, 2)
+	require.Contains(t, one[0], "00-4bf92f3577b34da6a3ce929d0e0e4736-")
+	require.Contains(t, one[0], " vendor=1")
+	require.NotContains(t, one[0], "00f067aa0ba902b7", "a span of its own")
+	require.Empty(t, one[1], "the second event is not traced")
+	require.Equal(t, one, two, "the changes of one decision stand side by side")
 
 	for _, tracer := range []*tracing.Tracer{tracer, nil} {
 		_, after := owner(tracer, true)
-		require.Equal(t, 2, after.count())
+		require.Equal(t, 1, after.count())
 		for i, r := range after.records {
 			require.Equal(t, before.records[i].Value, r.Value, "the same bytes")
 			require.Equal(t, []transport.Header{{Key: change.RepublishedHeader, Value: []byte("1")}}, r.Headers)
