@@ -1,0 +1,459 @@
+package deliver_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("database/sql.(*DB).connectionOpener"))
+}
+
+const service = "acme/all@out"
+
+// patience bounds every wait.
+const patience = 60 * time.Second
+
+// sink keeps what it was given and answers as told.
+type sink struct {
+	traits sinks.Traits
+
+	mu     sync.Mutex
+	write  func(changes []change.Change) error // nil takes everything
+	open   func() error
+	writes [][]string // as entity:version, whatever the answer
+	taken  []string
+	closed bool
+}
+
+func (s *sink) Traits() sinks.Traits { return s.traits }
+
+func (s *sink) Open(context.Context) error {
+	s.mu.Lock()
+	open := s.open
+	s.mu.Unlock()
+	if open != nil {
+		return open()
+	}
+	return nil
+}
+
+func name(c change.Change) string { return fmt.Sprintf("%s:%d", c.Entity, c.Version.Offset()) }
+
+func (s *sink) Write(ctx context.Context, changes []change.Change) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	names := make([]string, len(changes))
+	for i, c := range changes {
+		names[i] = name(c)
+	}
+	s.writes = append(s.writes, names)
+	var err error
+	if s.write != nil {
+		err = s.write(changes)
+	}
+	var be *sinks.BatchError
+	for i, n := range names {
+		if err == nil || errors.As(err, &be) && be.Failed[i] == nil {
+			s.taken = append(s.taken, n)
+		}
+	}
+	return err
+}
+
+func (s *sink) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.closed = true
+	return nil
+}
+
+func (s *sink) answer(f func([]change.Change) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.write = f
+}
+
+func (s *sink) has() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.taken)
+}
+
+func (s *sink) attempts() [][]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes)
+}
+
+// changesLog is the changes log in memory, of one partition.
+type changesLog struct {
+	mu      sync.Mutex
+	first   int64 // what is before it is gone
+	records []transport.Received
+	grown   chan struct{} // closed and replaced at an append
+}
+
+func (l *changesLog) append(r transport.Received) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	r.Offset = l.first + int64(len(l.records))
+	l.records = append(l.records, r)
+	if l.grown != nil {
+		close(l.grown)
+	}
+	l.grown = make(chan struct{})
+}
+
+// cut removes the oldest records.
+func (l *changesLog) cut(n int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.first += int64(n)
+	l.records = l.records[n:]
+}
+
+func (l *changesLog) from(offset int64) ([]transport.Received, chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.grown == nil {
+		l.grown = make(chan struct{})
+	}
+	at := min(max(0, offset-l.first), int64(len(l.records)))
+	return slices.Clone(l.records[at:]), l.grown
+}
+
+func (l *changesLog) NewReader() deliver.Reader { return logReader{l} }
+
+func (l *changesLog) Ends(context.Context) (map[int32]int64, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return map[int32]int64{0: l.first + int64(len(l.records))}, nil
+}
+
+type logReader struct{ l *changesLog }
+
+func (r logReader) Read(ctx context.Context, _ int32, offset int64) ([]transport.Received, error) {
+	for {
+		records, grown := r.l.from(offset)
+		if len(records) > 0 {
+			return records[:min(3, len(records))], nil
+		}
+		select {
+		case <-grown:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
+}
+
+func (logReader) Close() {}
+
+// world is what outlives a process: the store and the log.
+type world struct {
+	t       *testing.T
+	store   store.Operator
+	log     *changesLog
+	token   store.Token
+	part    store.Partition
+	next    int64 // inbox offset to decide
+	prev    change.Version
+	numbers map[string]int32
+
+	mu       sync.Mutex
+	controls []inbox.Control
+	events   []string // order of control records and letters
+}
+
+func newWorld(t *testing.T, services ...string) *world {
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	w := &world{t: t, store: s, log: &changesLog{}, token: store.Token{1}, part: store.Partition{Generation: 1}}
+	w.numbers, err = s.Services(t.Context(), services)
+	require.NoError(t, err)
+	_, err = s.TakeOver(t.Context(), []store.Partition{w.part}, w.token)
+	require.NoError(t, err)
+	w.activate(1)
+	return w
+}
+
+func (w *world) activate(revision int64) {
+	r, err := w.store.Activate(w.t.Context(), []byte{byte(revision)}, false)
+	require.NoError(w.t, err)
+	require.Equal(w.t, revision, r.Number)
+}
+
+func (w *world) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
+	w.mu.Lock()
+	for _, l := range letters {
+		w.events = append(w.events, "letter "+l.Entity)
+	}
+	w.mu.Unlock()
+	return w.store.AddLetters(ctx, letters)
+}
+
+// recording is the store with the world's eye on letters.
+type recording struct {
+	store.Deliveries
+	*world
+}
+
+func (w *world) control(_ context.Context, entity string, c inbox.Control) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.controls = append(w.controls, c)
+	w.events = append(w.events, string(c.Action)+" "+entity)
+	return nil
+}
+
+func (w *world) order() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.events)
+}
+
+// of makes a change of a service that an inbox offset causes.
+func of(service, entity string, offset int64) change.Change {
+	doc := fmt.Appendf(nil, `{"n":%d}`, offset)
+	digest, err := canonicaltree.Sum(doc, canonicaltree.Literal)
+	if err != nil {
+		panic(err)
+	}
+	c := change.Change{
+		Service: service, Entity: entity, Op: change.Upsert, Version: change.NewVersion(1, offset),
+		Content: change.Hashed(canonicaltree.Scheme, digest), Time: time.UnixMilli(1_700_000_000_000).UTC(), Doc: doc, Revision: 1,
+	}
+	c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
+	return c
+}
+
+func at(offset int64) change.Version { return change.NewVersion(1, offset) }
+
+// encode makes the record of a frame.
+func (w *world) encode(h change.Frame, changes ...change.Change) transport.Received {
+	slices.SortStableFunc(changes, func(a, b change.Change) int { return int(w.numbers[a.Service] - w.numbers[b.Service]) })
+	var b change.FrameBuilder
+	for i := range changes {
+		b.Add(w.numbers[changes[i].Service], &changes[i])
+	}
+	h.Last = true
+	return transport.Received{Value: b.AppendTo(nil, h), Time: time.UnixMilli(1)}
+}
+
+// decide moves the watermark behind the changes, writes their dam rows and
+// returns the record that decide owes to the log. Its changes must be of offsets
+// at or above the watermark.
+func (w *world) decide(changes ...change.Change) transport.Received {
+	w.t.Helper()
+	from, to := w.next, w.next+1
+	rows := map[store.Key]change.Change{}
+	for _, c := range changes {
+		to = max(to, c.Place().Offset()+1)
+		if c.Resent == 0 {
+			rows[store.Key{Service: w.numbers[c.Service], Entity: c.Entity}] = c
+		}
+	}
+	var keys []store.Key
+	for k := range rows {
+		keys = append(keys, k)
+	}
+	found, err := w.store.Rows(w.t.Context(), keys)
+	require.NoError(w.t, err)
+	active, err := w.store.Active(w.t.Context())
+	require.NoError(w.t, err)
+	out := store.Outcome{LastTo: map[store.Partition]change.Version{w.part: at(to)}}
+	for _, r := range found {
+		c := rows[r.Key]
+		out.Swaps = append(out.Swaps, store.Swap{Key: r.Key, Insert: !r.Found, Old: r.Content, New: c.Content, Version: c.Version})
+	}
+	_, err = w.store.Decide(w.t.Context(), store.Decision{
+		Revision: active.Number, Moves: []store.Move{{Partition: w.part, From: from, To: to, Token: w.token}},
+	}, func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil })
+	require.NoError(w.t, err)
+	record := w.encode(change.Frame{From: at(from), To: at(to), Prev: w.prev, Revision: active.Number}, changes...)
+	w.next, w.prev = to, at(to)
+	return record
+}
+
+// publish decides changes and appends them to the log.
+func (w *world) publish(changes ...change.Change) {
+	w.t.Helper()
+	w.log.append(w.decide(changes...))
+}
+
+func (w *world) letters() []store.DeadLetter {
+	letters, err := w.store.ListLetters(w.t.Context(), store.LetterFilter{})
+	require.NoError(w.t, err)
+	return letters
+}
+
+// place is the one that the store has of a service.
+func (w *world) place(service string) store.Place {
+	rows, err := w.store.AllProgress(w.t.Context())
+	require.NoError(w.t, err)
+	for _, r := range rows {
+		for _, p := range r.Places {
+			if p.Service == w.numbers[service] {
+				return p.Place
+			}
+		}
+	}
+	return store.Place{}
+}
+
+// process is one that delivers services of a world.
+type process struct {
+	*world
+	sinks map[string]*sink
+	reg   *prometheus.Registry
+	stage *deliver.Stage
+	stop  func() error
+
+	superseded atomic.Int32
+	handling   sync.WaitGroup
+	halt       context.CancelFunc
+	errs       chan error // of Handle
+}
+
+func retry() deliver.Retry {
+	return deliver.Retry{Attempts: 3, MinBackoff: time.Millisecond, MaxBackoff: 5 * time.Millisecond}
+}
+
+// start makes a process that has the partition and follows the log.
+func (w *world) start(traits map[string]sinks.Traits, with ...func(*deliver.Options)) *process {
+	p := &process{world: w, sinks: map[string]*sink{}, reg: prometheus.NewRegistry(), errs: make(chan error, 1000)}
+	opt := deliver.Options{
+		Revision: 1, Superseded: func() { p.superseded.Add(1) },
+		Store: recording{w.store, w}, Log: w.log, Control: w.control,
+		Partition: func(string) int32 { return 0 },
+		StopGrace: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(p.reg),
+	}
+	for name, t := range traits {
+		p.sinks[name] = &sink{traits: t}
+		opt.Services = append(opt.Services, deliver.Service{Name: name, Number: w.numbers[name], Sink: p.sinks[name], Retry: retry()})
+	}
+	for _, f := range with {
+		f(&opt)
+	}
+	p.stage = deliver.New(opt)
+	ctx, cancel := context.WithCancel(context.Background())
+	result := make(chan error, 1)
+	go func() { result <- p.stage.Run(ctx) }()
+	following, halt := context.WithCancel(context.Background())
+	p.halt = halt
+	p.stop = sync.OnceValue(func() error {
+		halt()
+		p.handling.Wait()
+		cancel()
+		return <-result
+	})
+	w.t.Cleanup(func() { _ = p.stop() })
+	starts, err := p.stage.Assigned(w.t.Context(), "changes", []int32{0})
+	require.NoError(w.t, err)
+	p.handling.Go(func() { p.follow(following, starts[0]) })
+	return p
+}
+
+// follow hands in the records of the log from an offset on, as a group does.
+func (p *process) follow(ctx context.Context, offset int64) {
+	number := transport.NextAssignment()
+	for ctx.Err() == nil {
+		records, grown := p.log.from(offset)
+		if len(records) == 0 {
+			select {
+			case <-grown:
+			case <-ctx.Done():
+			}
+			continue
+		}
+		f := transport.NewFrame("changes", "id", 0, number, records)
+		if err := p.stage.Handle(transport.NewMessage(ctx, f)); err != nil {
+			select {
+			case p.errs <- err:
+			default:
+			}
+			select {
+			case <-time.After(time.Millisecond):
+			case <-ctx.Done():
+			}
+			continue
+		}
+		offset = f.Last() + 1
+	}
+}
+
+// only is a process with one service, and its sink.
+func only(t *testing.T, traits sinks.Traits, with ...func(*deliver.Options)) (*process, *sink) {
+	p := newWorld(t, service).start(map[string]sinks.Traits{service: traits}, with...)
+	return p, p.sinks[service]
+}
+
+// delivered waits until the store has it that a service got everything.
+func (p *process) delivered(services ...string) {
+	p.t.Helper()
+	if len(services) == 0 {
+		services = []string{service}
+	}
+	for _, s := range services {
+		require.Eventually(p.t, func() bool { return p.place(s).Position >= p.prev }, patience, time.Millisecond, "%s got everything", s)
+	}
+}
+
+func (p *process) count(outcome string) float64 { return p.metric("weir_deliveries_total", outcome) }
+
+// metric sums the series of a name that have a label of this value, or all.
+func (p *process) metric(name, label string) (sum float64) {
+	families, err := p.reg.Gather()
+	require.NoError(p.t, err)
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			has := label == ""
+			for _, l := range m.GetLabel() {
+				has = has || l.GetValue() == label
+			}
+			if has && family.GetName() == name {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+var state = sinks.Traits{Kind: sinks.State, MaxBatch: 100}
+
+func logOf(batch int) sinks.Traits { return sinks.Traits{Kind: sinks.Log, MaxBatch: batch} }
+
+func refuse(class sinks.Class, ambiguous bool) *sinks.Error {
+	return &sinks.Error{Class: class, Ambiguous: ambiguous, Op: "test", Err: errors.New("no")}
+}
+
+// many are changes of as many entities, with the offsets from first on.
+func many(first int64, n int) (changes []change.Change, names []string) {
+	for i := range n {
+		c := of(service, fmt.Sprint("e", i), first+int64(i))
+		changes, names = append(changes, c), append(names, name(c))
+	}
+	return changes, names
+}
