@@ -12,11 +12,14 @@
 // restored store and a commit of unknown outcome all end the same way, with
 // nothing written and a take-over.
 //
-// The dam is one row per (service, entity). Decide swaps its content; deliver
-// only writes its delivered columns. A row is never deleted by a retraction.
+// The dam is one row per (service, entity), swapped by decide. A row is never
+// deleted by a retraction. How far its deliveries are stands elsewhere: one row per
+// partition of the changes log ([Progress]) has the position of each service, and
+// is swapped whole by the partition's owner, who says so by a token that it renews
+// every time. A swap fails when it rests on a past that is not the store's.
 //
 // # Guarantee
 //
-// What Decide, Confirm and CompareAndSwap returned without an error is durable:
-// it survives the kill of the process and of the server.
+// What Decide, SwapProgress and CompareAndSwap returned without an error is
+// durable: it survives the kill of the process and of the server.
 package store

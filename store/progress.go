@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"errors"
+	"math"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -163,17 +164,17 @@ func DecodePlaces(b []byte) ([]ServicePlace, error) {
 	for len(b) > 0 {
 		p := Place{Position: change.Version(next()), Offset: int64(next())}
 		n := next()
-		if bad || n == 0 || n > uint64(len(b)) {
+		if bad || p.Position > math.MaxInt64 || p.Offset < 0 || n == 0 || n > uint64(len(b)) {
 			return nil, WithClass(errPlaces, Fatal)
 		}
-		service := int32(0)
+		service := uint64(0)
 		for range n {
-			service += int32(next())
-			out = append(out, ServicePlace{Service: service, Place: p})
+			service += min(next(), math.MaxInt32+1)
+			if bad || service > math.MaxInt32 {
+				return nil, WithClass(errPlaces, Fatal)
+			}
+			out = append(out, ServicePlace{Service: int32(service), Place: p})
 		}
-	}
-	if bad {
-		return nil, WithClass(errPlaces, Fatal)
 	}
 	slices.SortFunc(out, func(a, b ServicePlace) int { return int(a.Service) - int(b.Service) })
 	for i := 1; i < len(out); i++ {

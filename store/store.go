@@ -93,6 +93,8 @@ type TakenOver struct {
 	// LastTo is where the partition's newest frame ends, of this generation or an
 	// older one: what the next frame names as the one before it. 0 before the first.
 	LastTo change.Version
+	// Outbox is what may not have been published yet, of this generation or an
+	// older one, oldest first.
 	Outbox []OutboxFrame
 }
 
@@ -158,8 +160,8 @@ type Decision struct {
 	// nothing. Either may hold one more than once.
 	Claims []ClaimID
 	Keys   []KeyDigest
-	// Published are ids of outbox rows of these partitions to delete: their
-	// publish was acknowledged to this owner.
+	// Published are ids of outbox rows of these partitions, also of an older
+	// generation, to delete: their publish was acknowledged to this owner.
 	Published []int64
 }
 
@@ -208,7 +210,9 @@ type Decisions interface {
 	// TakeOver writes token into the watermarks of partitions, creating them at
 	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
 	// transaction is either seen whole or can no longer commit. It waits for a
-	// decision under way. Answers in the order of partitions; none twice.
+	// decision under way. The first take-over in a generation ends the older ones of
+	// the partition: their owners are fenced, and taking them over is ErrFenced.
+	// Answers in the order of partitions; no number twice.
 	TakeOver(ctx context.Context, partitions []Partition, token Token) ([]TakenOver, error)
 
 	// Decide runs one decision transaction: check revision and watermarks, load
@@ -219,8 +223,8 @@ type Decisions interface {
 	//
 	// decide runs while the watermarks are locked, so it should take well under
 	// a minute, and it must not call the store but by lookup: a store with one
-	// writer would wait for itself. An outbox batch of a partition that is not
-	// in Moves, or a key that is swapped twice, is Fatal.
+	// writer would wait for itself. A frame of a partition that is not in Moves, or
+	// a key that is swapped twice, is Fatal.
 	//
 	// After an error of class Unknown the transaction may have been committed.
 	Decide(ctx context.Context, d Decision, decide func(loaded Loaded, lookup Lookup) (Outcome, error)) ([]int64, error)

@@ -164,7 +164,7 @@ func BenchmarkDecide(b *testing.B) {
 								return store.Outcome{}, err
 							}
 							entities := loaded.Entities
-							out := store.Outcome{Entities: entities, Outbox: []store.OutboxBatch{{Partition: p, Changes: make([]byte, 300*changed*events)}}}
+							out := store.Outcome{Entities: entities, Outbox: []store.OutboxFrame{{Partition: p, Frame: make([]byte, 300*changed*events)}}}
 							for i := range entities {
 								entities[i].Docs = docs
 							}

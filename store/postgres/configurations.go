@@ -22,6 +22,11 @@ const (
 	sqlActive   = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
 	sqlOnce     = `SELECT EXISTS (SELECT FROM revisions WHERE fingerprint = $1)`
 	sqlActivate = `INSERT INTO revisions (number, fingerprint) VALUES ($1, $2) RETURNING activated_at`
+	// Nothing is being decided: the lock on revisions is held.
+	sqlActivateFrom = `
+INSERT INTO activations (revision, partition, position)
+SELECT DISTINCT ON (partition) $1::int8, partition, generation::int8 << 48 | next_offset
+FROM watermarks ORDER BY partition, generation DESC`
 
 	sqlInbox     = `SELECT generation, partitions FROM inboxes WHERE topic = $1 AND topic_id = $2`
 	sqlNewest    = `SELECT coalesce(max(generation), 0) FROM inboxes`
@@ -61,7 +66,8 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 			return err
 		}
 		active.Activated = active.Activated.UTC()
-		return nil
+		_, err = tx.Exec(ctx, sqlActivateFrom, active.Number)
+		return err
 	})
 	if err != nil {
 		return store.Revision{}, err

@@ -15,7 +15,7 @@ import (
 
 const (
 	sqlLookup = `
-SELECT k.n, d.content, d.version, d.delivered_version, d.delivered
+SELECT k.n, d.content, d.version
 FROM unnest($1::text[], $2::int4[]) WITH ORDINALITY AS k(entity, service, n)
 JOIN dam d ON d.entity = k.entity AND d.service = k.service`
 
@@ -39,11 +39,6 @@ WITH done AS (
   ON CONFLICT (entity, service) DO NOTHING
   RETURNING 1)
 SELECT weir_expect((SELECT count(*) FROM done), $5::int8)`
-
-	sqlConfirm = `
-UPDATE dam d SET delivered_version = c.version, delivered = c.content
-FROM unnest($1::text[], $2::int4[], $3::int8[], $4::bytea[]) AS c(entity, service, version, content)
-WHERE d.entity = c.entity AND d.service = c.service AND d.delivered_version < c.version`
 
 	// A decision that holds one of these entities is about to bring it back.
 	sqlPurgeEntities = `
@@ -78,15 +73,14 @@ func lookup(ctx context.Context, q querier, sql string, keys []store.Key) ([]sto
 		return nil, err
 	}
 	defer rows.Close()
-	var n, version, deliveredVersion int64
+	var n, version int64
 	for rows.Next() {
-		var content, delivered []byte
-		if err := rows.Scan(&n, &content, &version, &deliveredVersion, &delivered); err != nil {
+		var content []byte
+		if err := rows.Scan(&n, &content, &version); err != nil {
 			return nil, err
 		}
 		r := &found[n-1]
-		r.Found, r.Content, r.Delivered = true, content, delivered
-		r.Version, r.DeliveredVersion = change.Version(version), change.Version(deliveredVersion)
+		r.Found, r.Content, r.Version = true, content, change.Version(version)
 	}
 	return found, rows.Err()
 }
@@ -235,21 +229,6 @@ func (s *Store) trySwap(ctx context.Context, checks []store.Check, open []int, l
 	}
 	queueCommit(b)
 	return differ, failedCommit("compare and swap", conn.SendBatch(ctx, b).Close())
-}
-
-// Confirm implements store.Deliveries.
-func (s *Store) Confirm(ctx context.Context, done []store.Confirmation) error {
-	if len(done) == 0 {
-		return nil
-	}
-	done = store.NewestConfirmations(done)
-	n := len(done)
-	entities, services, versions, contents := make([]string, n), make([]int32, n), make([]int64, n), make([][]byte, n)
-	for i, c := range done {
-		entities[i], services[i], versions[i], contents[i] = c.Entity, c.Service, int64(c.Version), c.Content
-	}
-	_, err := s.pool.Exec(ctx, sqlConfirm, entities, services, versions, contents)
-	return failed("confirm", err)
 }
 
 // PurgeEntities implements store.Decisions. A decision that has loaded one of

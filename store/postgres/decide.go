@@ -23,10 +23,17 @@ const (
 	sqlShareRevision = `SELECT pg_advisory_xact_lock_shared('revisions'::regclass::oid::bigint)`
 	sqlRevision      = `SELECT number FROM revisions ORDER BY number DESC LIMIT 1`
 
+	// The watermarks stay locked until the transaction ends; sqlMove moves them.
+	sqlHold = `
+SELECT FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::bytea[]) AS m(generation, partition, origin, token)
+JOIN watermarks w ON w.generation = m.generation AND w.partition = m.partition
+WHERE w.next_offset = m.origin AND w.token = m.token
+FOR UPDATE OF w`
+
 	sqlMove = `
-UPDATE watermarks w SET next_offset = m.upto
-FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[], $5::bytea[]) AS m(generation, partition, origin, upto, token)
-WHERE w.generation = m.generation AND w.partition = m.partition AND w.next_offset = m.origin AND w.token = m.token`
+UPDATE watermarks w SET next_offset = m.upto, last_to = coalesce(m.last_to, w.last_to)
+FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[]) AS m(generation, partition, upto, last_to)
+WHERE w.generation = m.generation AND w.partition = m.partition`
 
 	sqlLoad = `
 SELECT e.id, e.docs, e.fence, e.version, e.fingerprint, e.deleted_at
@@ -41,26 +48,44 @@ ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, ver
        fingerprint = excluded.fingerprint, deleted_at = excluded.deleted_at`
 
 	sqlPutOutbox = `
-INSERT INTO outbox (generation, partition, payload)
-SELECT generation, partition, payload
-FROM unnest($1::int4[], $2::int4[], $3::bytea[]) WITH ORDINALITY AS o(generation, partition, payload, n)
+INSERT INTO outbox (generation, partition, frame)
+SELECT generation, partition, frame
+FROM unnest($1::int4[], $2::int4[], $3::bytea[]) WITH ORDINALITY AS o(generation, partition, frame, n)
 ORDER BY n RETURNING id`
 
 	sqlDropOutbox = `
-DELETE FROM outbox WHERE id = ANY($1::int8[])
-AND (generation, partition) IN (SELECT * FROM unnest($2::int4[], $3::int4[]))`
+DELETE FROM outbox o WHERE id = ANY($1::int8[]) AND EXISTS (
+  SELECT FROM unnest($2::int4[], $3::int4[]) AS p(generation, partition)
+  WHERE o.partition = p.partition AND o.generation <= p.generation)`
+
+	// One at a time per partition, whatever the generations.
+	sqlLockPartitions = `SELECT pg_advisory_xact_lock('watermarks'::regclass::oid::int4, p) FROM unnest($1::int4[]) AS p`
+
+	sqlExpectNewest = `
+SELECT weir_expect((
+  SELECT count(*) FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
+  WHERE EXISTS (SELECT FROM watermarks w WHERE w.partition = p.partition AND w.generation > p.generation)), 0)`
+
+	// A token that nobody has.
+	sqlEndOlder = `
+UPDATE watermarks w SET token = ''
+FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
+WHERE w.partition = p.partition AND w.generation < p.generation AND w.token <> ''`
 
 	sqlTakeOver = `
-INSERT INTO watermarks (generation, partition, next_offset, token)
-SELECT generation, partition, 0, $3::bytea FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
-ON CONFLICT (generation, partition) DO UPDATE SET token = excluded.token
-RETURNING generation, partition, next_offset`
+INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
+SELECT p.generation, p.partition, 0, coalesce((
+  SELECT w.last_to FROM watermarks w WHERE w.partition = p.partition AND w.generation < p.generation
+  ORDER BY w.generation DESC LIMIT 1), 0), $3::bytea
+FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
+ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token
+RETURNING partition, next_offset, last_to`
 
 	sqlReadOutbox = `
-SELECT o.id, o.generation, o.partition, o.payload
+SELECT o.id, o.generation, o.partition, o.frame
 FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
-JOIN outbox o ON o.generation = p.generation AND o.partition = p.partition
-ORDER BY o.id`
+JOIN outbox o ON o.partition = p.partition AND o.generation <= p.generation
+ORDER BY o.partition, o.generation, o.id`
 )
 
 // TakeOver implements store.Decisions.
@@ -72,17 +97,20 @@ ORDER BY o.id`
 // out; what the next statement of this transaction sees is therefore all of
 // what was committed and cannot change any more. An earlier owner that comes
 // later finds another token.
+//
+// The owner of an older generation is kept out the same way, by sqlEndOlder,
+// before its last_to is read, and cannot take over again.
 func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
 	if len(partitions) == 0 {
 		return nil, nil
 	}
 	taken := make([]store.TakenOver, len(partitions))
-	place := make(map[store.Partition]int, len(partitions))
+	place := make(map[int32]int, len(partitions))
 	for i, p := range partitions {
-		if _, twice := place[p]; twice {
-			return nil, bug("take over: partition %v twice", p)
+		if _, twice := place[p.Number]; twice {
+			return nil, bug("take over: partition %d twice", p.Number)
 		}
-		taken[i].Partition, place[p] = p, i
+		taken[i].Partition, place[p.Number] = p, i
 	}
 	generations, numbers := partitionArrays(slices.SortedFunc(slices.Values(partitions), comparePartitions))
 
@@ -93,19 +121,23 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	defer release(conn)
 	b := new(pgx.Batch)
 	b.Queue(begin)
+	b.Queue(sqlLockPartitions, numbers)
+	b.Queue(sqlExpectNewest, generations, numbers)
+	b.Queue(sqlEndOlder, generations, numbers)
 	b.Queue(sqlTakeOver, generations, numbers, token[:]).Query(func(rows pgx.Rows) error {
-		var p store.Partition
-		var next int64
-		_, err := pgx.ForEachRow(rows, []any{&p.Generation, &p.Number, &next}, func() error {
-			taken[place[p]].NextOffset = next
+		var number int32
+		var next, last int64
+		_, err := pgx.ForEachRow(rows, []any{&number, &next, &last}, func() error {
+			t := &taken[place[number]]
+			t.NextOffset, t.LastTo = next, change.Version(last)
 			return nil
 		})
 		return err
 	})
 	b.Queue(sqlReadOutbox, generations, numbers).Query(func(rows pgx.Rows) error {
-		var o store.OutboxBatch
-		_, err := pgx.ForEachRow(rows, []any{&o.ID, &o.Partition.Generation, &o.Partition.Number, &o.Changes}, func() error {
-			t := &taken[place[o.Partition]]
+		var o store.OutboxFrame
+		_, err := pgx.ForEachRow(rows, []any{&o.ID, &o.Partition.Generation, &o.Partition.Number, &o.Frame}, func() error {
+			t := &taken[place[o.Partition.Number]]
 			t.Outbox = append(t.Outbox, o)
 			return nil
 		})
@@ -165,14 +197,9 @@ func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (s
 	b := new(pgx.Batch)
 	b.Queue(begin)
 	b.Queue(sqlShareRevision)
-	b.Queue(sqlRevision).QueryRow(func(row pgx.Row) error {
-		if err := row.Scan(&revision); !errors.Is(err, pgx.ErrNoRows) {
-			return err
-		}
-		return nil // nothing was ever activated
-	})
+	queueRevision(b, &revision)
 	if len(d.Moves) > 0 {
-		queueMoves(b, d.Moves, &moved)
+		queueHold(b, d.Moves, &moved)
 	}
 	if len(entities) > 0 {
 		b.Queue(sqlLoad, d.Entities).Query(func(rows pgx.Rows) error {
@@ -204,12 +231,27 @@ func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (s
 	return claims.loaded, nil
 }
 
+// queueRevision queues the reading of the active revision, 0 without any.
+func queueRevision(b *pgx.Batch, revision *int64) {
+	b.Queue(sqlRevision).QueryRow(func(row pgx.Row) error {
+		if err := row.Scan(revision); !errors.Is(err, pgx.ErrNoRows) {
+			return err
+		}
+		return nil
+	})
+}
+
 // finishDecision is the last round trip: all writes and COMMIT. Entities come
 // before dam rows, as in PurgeEntities, so that the two cannot dead-lock.
 func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, loaded store.Loaded, out store.Outcome) ([]int64, error) {
 	moved := make([]store.Partition, len(d.Moves))
 	for i, m := range d.Moves {
 		moved[i] = m.Partition
+	}
+	for p := range out.LastTo {
+		if !slices.Contains(moved, p) {
+			return nil, bug("decide: a frame of partition %v, whose watermark this decision does not hold", p)
+		}
 	}
 	b := new(pgx.Batch)
 	if len(out.Entities) > 0 {
@@ -221,15 +263,15 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, l
 	ids := make([]int64, 0, len(out.Outbox))
 	if len(out.Outbox) > 0 {
 		partitions := make([]store.Partition, len(out.Outbox))
-		payloads := make([][]byte, len(out.Outbox))
+		frames := make([][]byte, len(out.Outbox))
 		for i, o := range out.Outbox {
 			if !slices.Contains(moved, o.Partition) {
-				return nil, bug("decide: outbox batch of partition %v, whose watermark this decision does not hold", o.Partition)
+				return nil, bug("decide: a frame of partition %v, whose watermark this decision does not hold", o.Partition)
 			}
-			partitions[i], payloads[i] = o.Partition, notNil(o.Changes)
+			partitions[i], frames[i] = o.Partition, notNil(o.Frame)
 		}
 		generations, numbers := partitionArrays(partitions)
-		b.Queue(sqlPutOutbox, generations, numbers, payloads).Query(func(rows pgx.Rows) (err error) {
+		b.Queue(sqlPutOutbox, generations, numbers, frames).Query(func(rows pgx.Rows) (err error) {
 			ids, err = pgx.AppendRows(ids, rows, pgx.RowTo[int64])
 			return err
 		})
@@ -238,6 +280,7 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, l
 		generations, numbers := partitionArrays(moved)
 		b.Queue(sqlDropOutbox, d.Published, generations, numbers)
 	}
+	queueMoves(b, d.Moves, out.LastTo)
 	queueLetters(b, out.Letters)
 	queueSettled(b, out.Settled)
 	queueAudits(b, out.Audit)
@@ -273,7 +316,7 @@ func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int
 	var moved int64
 	b := new(pgx.Batch)
 	b.Queue(begin)
-	queueMoves(b, moves, &moved)
+	queueHold(b, moves, &moved)
 	if err := conn.SendBatch(ctx, b).Close(); err != nil {
 		return failed("discard", err)
 	}
@@ -287,23 +330,48 @@ func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int
 	return failed("discard", conn.SendBatch(ctx, b).Close())
 }
 
-// queueMoves queues the compare-and-swap of the watermarks, in one order for
-// everybody, and counts those that matched.
-func queueMoves(b *pgx.Batch, moves []store.Move, moved *int64) {
-	moves = slices.Clone(moves)
-	slices.SortFunc(moves, func(a, b store.Move) int {
-		return comparePartitions(a.Partition, b.Partition)
-	})
+// queueHold queues the comparison of the watermarks, which locks them, in one
+// order for everybody, and counts those that matched.
+func queueHold(b *pgx.Batch, moves []store.Move, held *int64) {
+	moves = sortMoves(moves)
 	partitions := make([]store.Partition, len(moves))
-	from, to, tokens := make([]int64, len(moves)), make([]int64, len(moves)), make([][]byte, len(moves))
+	from, tokens := make([]int64, len(moves)), make([][]byte, len(moves))
 	for i := range moves {
-		partitions[i] = moves[i].Partition
-		from[i], to[i], tokens[i] = moves[i].From, moves[i].To, moves[i].Token[:]
+		partitions[i], from[i], tokens[i] = moves[i].Partition, moves[i].From, moves[i].Token[:]
 	}
 	generations, numbers := partitionArrays(partitions)
-	b.Queue(sqlMove, generations, numbers, from, to, tokens).Exec(func(tag pgconn.CommandTag) error {
-		*moved = tag.RowsAffected()
+	b.Queue(sqlHold, generations, numbers, from, tokens).Exec(func(tag pgconn.CommandTag) error {
+		*held = tag.RowsAffected()
 		return nil
+	})
+}
+
+// queueMoves moves watermarks that are held.
+func queueMoves(b *pgx.Batch, moves []store.Move, last map[store.Partition]change.Version) {
+	var partitions []store.Partition
+	var to []int64
+	var lastTo []*int64
+	for _, m := range sortMoves(moves) {
+		v, ok := last[m.Partition]
+		if !ok && m.From == m.To {
+			continue
+		}
+		var frame *int64
+		if ok {
+			n := int64(v)
+			frame = &n
+		}
+		partitions, to, lastTo = append(partitions, m.Partition), append(to, m.To), append(lastTo, frame)
+	}
+	if len(partitions) > 0 {
+		generations, numbers := partitionArrays(partitions)
+		b.Queue(sqlMove, generations, numbers, to, lastTo)
+	}
+}
+
+func sortMoves(moves []store.Move) []store.Move {
+	return slices.SortedFunc(slices.Values(moves), func(a, b store.Move) int {
+		return comparePartitions(a.Partition, b.Partition)
 	})
 }
 
@@ -340,11 +408,12 @@ func scanEntity(row pgx.Row) (store.Entity, error) {
 	return e, err
 }
 
+// comparePartitions is the order in which watermarks are locked, that of their key.
 func comparePartitions(a, b store.Partition) int {
-	if a.Generation != b.Generation {
-		return int(a.Generation) - int(b.Generation)
+	if a.Number != b.Number {
+		return int(a.Number) - int(b.Number)
 	}
-	return int(a.Number) - int(b.Number)
+	return int(a.Generation) - int(b.Generation)
 }
 
 func partitionArrays(partitions []store.Partition) (generations, numbers []int32) {

@@ -9,12 +9,16 @@
 // joins that read a whole table are ruled out, so that stale statistics cannot
 // flip a plan.
 //
-// The decision transaction takes three round trips, each one pipeline: begin,
-// watermarks and entities; the look-up of dam rows; all writes and COMMIT. Only
-// the watermarks are locked while Go code runs between them. Since COMMIT is on
-// its way before the answers to the writes are read, a write that did not touch
-// as many rows as it had to raises an error in the server (weir_expect), which
-// makes the server skip COMMIT.
+// The decision transaction takes three round trips, each one pipeline: begin, lock
+// and compare the watermarks, load entities; the look-up of dam rows; all writes
+// and COMMIT. Only the watermarks are locked while Go code runs between them.
+// Since COMMIT is on its way before the answers to the writes are read, a write
+// that did not touch as many rows as it had to raises an error in the server
+// (weir_expect), which makes the server skip COMMIT.
+//
+// A swap of progress is one round trip and one statement that compares all it
+// rests on: token, session of the server, watermark, revision. It holds the lock
+// that makes Activate wait, as decisions do.
 //
 // # Guarantee
 //

@@ -50,7 +50,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 						if from == 1 {
 							proxy.arm(c.cut)
 						}
-						return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p0, Changes: []byte(marker)}}}, nil
+						return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte(marker)}}}, nil
 					})
 				return err
 			}
@@ -91,6 +91,32 @@ func TestCompareAndSwapConnectionLostAtCommit(t *testing.T) {
 	assert.Equal(t, change.Content(marker), rows[0].Content)
 }
 
+// A swap of unknown outcome may be repeated: what did swap has the new token.
+func TestSwapProgressConnectionLostAtCommit(t *testing.T) {
+	direct, location := migrated(t)
+	proxy := newProxy(t, location)
+	s := handle(t, proxy.url)
+	revision, err := direct.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	_, err = direct.TakeProgress(t.Context(), []int32{0}, store.Token{1})
+	require.NoError(t, err)
+	next := store.Token([]byte(marker)[:len(store.Token{})])
+	swap := func() ([]bool, error) {
+		return s.SwapProgress(t.Context(), revision.Number, []store.ProgressSwap{{Old: store.Token{1}, Progress: store.Progress{Token: next}}})
+	}
+	for c, written := range map[cut]bool{beforeWrites: false, afterCommit: true} {
+		proxy.arm(c)
+		_, err = swap()
+		assert.Equal(t, store.Unknown, store.ClassOf(err), "%v", err)
+		all, err := direct.AllProgress(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, written, all[0].Token == next)
+	}
+	swapped, err := swap()
+	require.NoError(t, err)
+	assert.Equal(t, []bool{false}, swapped)
+}
+
 // What adds to a report must know whether it did.
 func TestReportConnectionLostAtCommit(t *testing.T) {
 	direct, location := migrated(t)
@@ -125,18 +151,30 @@ func TestServerKilled(t *testing.T) {
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
 			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				during()
-				return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p0, Changes: []byte("x")}}}, nil
+				return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("x")}}}, nil
 			})
 		return err
 	}
 	require.NoError(t, decide(0, func() {}))
+	_, err = s.TakeProgress(t.Context(), []int32{0, 1}, store.Token{1})
+	require.NoError(t, err)
+	swap := func(partition int32, old, next byte) ([]bool, error) {
+		return s.SwapProgress(t.Context(), revision.Number, []store.ProgressSwap{{Old: store.Token{old}, Progress: store.Progress{Partition: partition, Token: store.Token{next},
+			Places: []store.ServicePlace{{Service: 1, Place: store.Place{Position: change.NewVersion(1, 1), Offset: int64(next)}}}}}})
+	}
+	swapped, err := swap(0, 1, 2)
+	require.NoError(t, err)
+	require.Equal(t, []bool{true}, swapped)
 	err = decide(1, server.Kill)
 	require.Error(t, err)
 	assert.Contains(t, []store.Class{store.Retry, store.Unknown}, store.ClassOf(err), "%v", err)
 	for name, call := range map[string]func() error{
 		"ping":    func() error { return s.Ping(t.Context()) },
 		"decide":  func() error { return decide(1, func() {}) },
-		"confirm": func() error { return s.Confirm(t.Context(), []store.Confirmation{{Key: store.Key{Entity: "e"}}}) },
+		"progress": func() error {
+			_, err := swap(0, 2, 3)
+			return err
+		},
 		"swap": func() error {
 			_, err := s.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Entity: "e"}}})
 			return err
@@ -152,6 +190,23 @@ func TestServerKilled(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, int64(1), taken[0].NextOffset, "the acknowledged decision, not the one that was cut off")
 	assert.Len(t, taken[0].Outbox, 1)
+
+	// The server may have been restored before it was started: nobody goes on from
+	// what was taken over before, nobody loses what was acknowledged.
+	for partition, token := range map[int32]byte{0: 2, 1: 1} {
+		swapped, err := swap(partition, token, 9)
+		require.NoError(t, err)
+		assert.Equal(t, []bool{false}, swapped)
+	}
+	again, err := s.TakeProgress(t.Context(), []int32{0, 1}, store.Token{4})
+	require.NoError(t, err)
+	assert.Equal(t, int64(2), again[0].Places[0].Offset)
+	assert.Empty(t, again[1].Places)
+	for partition := range int32(2) {
+		swapped, err = swap(partition, 4, 5)
+		require.NoError(t, err)
+		assert.Equal(t, []bool{true}, swapped)
+	}
 }
 
 // cut says where the proxy ends the connection.

@@ -43,8 +43,10 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		`ALTER TABLE outbox SET (autovacuum_enabled = off)`,
 		`INSERT INTO dam (entity, service, content, version) SELECT 'banana-' || n, n % 5, '\x01', 1 FROM generate_series(1, 200000) n`,
 		`INSERT INTO entities (id, docs, version) SELECT 'banana-' || n, '{}', 1 FROM generate_series(1, 20000) n`,
-		`INSERT INTO outbox (generation, partition, payload) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
-		`INSERT INTO watermarks (generation, partition, next_offset, token) SELECT 1, n, 0, '' FROM generate_series(0, 63) n`,
+		`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
+		`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
+		`INSERT INTO progress (partition, token, places, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
+		`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
 	} {
 		_, err := conn.Exec(ctx, sql)
 		require.NoError(t, err)
@@ -52,9 +54,12 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 	parameters := map[string]string{
 		sqlLookup: "text[], int4[]", sqlLookupLocked: "text[], int4[]",
 		sqlSwap: "text[], int4[], bytea[], bytea[], int8[], int8", sqlInsert: "text[], int4[], bytea[], int8[], int8",
-		sqlConfirm: "text[], int4[], int8[], bytea[]", sqlPurgeRows: "text[]",
-		sqlLoad: "text[]", sqlMove: "int4[], int4[], int8[], int8[], bytea[]",
-		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]",
+		sqlPurgeRows: "text[]",
+		sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlMove: "int4[], int4[], int8[], int8[]",
+		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
+		sqlTakeOver: "int4[], int4[], bytea", sqlEndOlder: "int4[], int4[]", sqlExpectNewest: "int4[], int4[]",
+		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
+		sqlMovedBound: "text, int8", sqlMoved: "text, int8, int8, int8, text", sqlMovedRest: "text, int8, int8, int8",
 		sqlEntityRows: "text", sqlPageEntities: "text, int4", sqlServiceRows: "text, int4, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
@@ -71,6 +76,19 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 			plan := strings.Join(lines, "\n")
 			for _, bad := range []string{"Seq Scan", "Hash Join", "Merge Join", "Hash Semi", "Merge Semi"} {
 				assert.NotContains(t, plan, bad, "statistics %s, statement %s", statistics, sql)
+			}
+			if sql == sqlMoved || sql == sqlMovedRest {
+				// A page ends where it has enough: its entities come from the index in
+				// their order, and only its own rows are sorted.
+				assert.Regexp(t, `(?s)^(Incremental )?Sort.*Limit.*Unique.*Scan using dam_pkey on dam .*Index Cond: \(\(?entity > `, plan)
+				assert.Equal(t, 1, strings.Count(plan, "Sort  "), plan)
+			}
+			if sql == sqlMovedBound {
+				assert.Contains(t, plan, "Scan using dam_pkey")
+				assert.NotContains(t, plan, "Sort", "the order of the key")
+			}
+			if sql == sqlHold || sql == sqlMove || sql == sqlSwapProgress {
+				assert.NotContains(t, plan, "Sort", "rows are locked in the order of their keys")
 			}
 			if sql == sqlServiceRows {
 				assert.Contains(t, plan, "Index Scan using dam_pkey")
@@ -174,16 +192,64 @@ func TestDamRowsView(t *testing.T) {
 		{Key: store.Key{Service: n, Entity: "c"}, Version: change.NewVersion(1, 5)},
 	})
 	require.NoError(t, err)
-	require.NoError(t, s.Confirm(ctx, []store.Confirmation{{Key: store.Key{Service: n, Entity: "b"}, Version: change.NewVersion(1, 5), Content: change.Retracted()}}))
-	rows, err := s.pool.Query(ctx, `SELECT concat_ws(' ', service, entity, state, coalesce(scheme::text, '-'), coalesce(hash, '-'), generation, "offset", pending) FROM dam_rows ORDER BY entity`)
+	rows, err := s.pool.Query(ctx, `SELECT concat_ws(' ', service, entity, state, coalesce(scheme::text, '-'), coalesce(hash, '-'), generation, "offset") FROM dam_rows ORDER BY entity`)
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	require.NoError(t, err)
 	assert.Equal(t, []string{
-		"acme/ripeness@hook a upsert 2 abcd 3 77 t",
-		"acme/ripeness@hook b retracted - - 1 5 f",
-		"acme/ripeness@hook c unknown - - 1 5 f",
+		"acme/ripeness@hook a upsert 2 abcd 3 77",
+		"acme/ripeness@hook b retracted - - 1 5",
+		"acme/ripeness@hook c unknown - - 1 5",
 	}, lines)
+}
+
+// However far apart the rows of a range are, no statement reads more of the dam
+// than a stride, and no page misses anything. The mistake that this catches: an
+// entity whose rows lie across the end of a stride, or a stride without any.
+func TestMovedGoesInStrides(t *testing.T) {
+	s, _ := migrated(t)
+	const services = 3
+	_, err := s.pool.Exec(t.Context(), `INSERT INTO dam (entity, service, version)
+		SELECT to_char(n / 3, 'FM0000'), n % 3, CASE WHEN n / 3 % 50 < 2 THEN 7 ELSE 1 END FROM generate_series(0, 599) n`)
+	require.NoError(t, err)
+	for _, stride := range []int{1, 4, 7, 20, 100, 599, 600, 10_000} {
+		s.movedStride = stride
+		var pages []string
+		for after := ""; ; {
+			page, err := s.Moved(t.Context(), 7, 8, after, 3)
+			require.NoError(t, err)
+			var entities string
+			for i, r := range page {
+				require.EqualValues(t, i%services, r.Service)
+				if i%services == 0 {
+					entities += " " + r.Entity
+				}
+			}
+			if pages = append(pages, entities); len(page) < 3*services {
+				break
+			}
+			after = page[len(page)-1].Entity
+		}
+		assert.Equal(t, []string{" 0000 0001 0050", " 0051 0100 0101", " 0150 0151"}, pages, stride)
+	}
+}
+
+// Frames are stored as they are, in the page where they fit; dead ones are for
+// autovacuum to collect by volume, not by the size of the table.
+func TestFramesAreStoredAsTheyCome(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	_, err := s.pool.Exec(ctx, `INSERT INTO outbox (generation, partition, frame) VALUES (1, 0, decode(repeat('00', 7000), 'hex')), (1, 1, decode(repeat('00', 70000), 'hex'))`)
+	require.NoError(t, err)
+	var sizes []int
+	require.NoError(t, s.pool.QueryRow(ctx, `SELECT array_agg(pg_column_size(frame) ORDER BY partition) FROM outbox`).Scan(&sizes))
+	assert.Greater(t, sizes[0], 7000, "not compressed again")
+	assert.Greater(t, sizes[1], 69_999)
+	var pieces int
+	var toast string
+	require.NoError(t, s.pool.QueryRow(ctx, `SELECT reltoastrelid::regclass::text FROM pg_class WHERE oid = 'outbox'::regclass`).Scan(&toast))
+	require.NoError(t, s.pool.QueryRow(ctx, `SELECT count(DISTINCT chunk_id) FROM `+toast).Scan(&pieces))
+	assert.Equal(t, 1, pieces, "only what does not fit in a page leaves it")
 }
 
 // A build finds tables of another version, or none, before it touches them.

@@ -11,7 +11,7 @@ import (
 
 const (
 	sqlEntityRows = `
-SELECT s.name, d.service, d.content, d.version, d.delivered_version, d.delivered
+SELECT s.name, d.service, d.content, d.version
 FROM dam d JOIN services s ON s.number = d.service
 WHERE d.entity = $1 ORDER BY s.name`
 
@@ -54,11 +54,10 @@ func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, er
 	}
 	named, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.NamedRow, error) {
 		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
-		var version, delivered int64
-		var content, deliveredContent []byte
-		err := row.Scan(&r.Service, &r.Key.Service, &content, &version, &delivered, &deliveredContent)
-		r.Content, r.Delivered = content, deliveredContent
-		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		var version int64
+		var content []byte
+		err := row.Scan(&r.Service, &r.Key.Service, &content, &version)
+		r.Content, r.Version = content, change.Version(version)
 		return r, err
 	})
 	return named, failed("read dam rows", err)

@@ -13,7 +13,7 @@ import (
 const (
 	// The key's index gives the order; the condition on service is read from it too.
 	sqlServiceRows = `
-SELECT entity, content, version, delivered_version, delivered
+SELECT entity, content, version
 FROM dam WHERE entity > $1 AND service = $2 ORDER BY entity LIMIT $3`
 
 	sqlMakeReport   = `INSERT INTO reports (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`
@@ -31,11 +31,10 @@ func (s *Store) ServiceRows(ctx context.Context, service int32, after string, li
 	}
 	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Row, error) {
 		r := store.Row{Key: store.Key{Service: service}, Found: true}
-		var version, delivered int64
-		var content, deliveredContent []byte
-		err := row.Scan(&r.Entity, &content, &version, &delivered, &deliveredContent)
-		r.Content, r.Delivered = content, deliveredContent
-		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		var version int64
+		var content []byte
+		err := row.Scan(&r.Entity, &content, &version)
+		r.Content, r.Version = content, change.Version(version)
 		return r, err
 	})
 	return page, failed("page dam rows", err)

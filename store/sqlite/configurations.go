@@ -11,7 +11,13 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-const sqlActive = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
+const (
+	sqlActive = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
+
+	sqlActivateFrom = `
+INSERT INTO activations (revision, partition, position)
+SELECT ?, partition, max(generation << 48 | next_offset) FROM watermarks GROUP BY partition`
+)
 
 // Activate implements store.Configurations.
 func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (store.Revision, error) {
@@ -39,6 +45,9 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 		now := micros(time.Now())
 		active = store.Revision{Number: active.Number + 1, Fingerprint: bytes.Clone(fingerprint), Activated: fromMicros(now)}
 		_, err = t.conn.ExecContext(t.ctx, `INSERT INTO revisions (number, fingerprint, activated_at) VALUES (?, ?, ?)`, active.Number, fingerprint, now)
+		if err == nil {
+			_, err = t.conn.ExecContext(t.ctx, sqlActivateFrom, active.Number)
+		}
 		return failed("activate", err)
 	})
 	if err != nil {

@@ -39,7 +39,7 @@ func writeUntilKilled(path string) error {
 	for next := int64(0); ; next++ {
 		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: crashPartition, From: next, To: next + 1, Token: store.Token{1}}}},
 			func(store.Loaded, store.Lookup) (store.Outcome, error) {
-				return store.Outcome{Outbox: []store.OutboxBatch{{Partition: crashPartition, Changes: []byte(strconv.FormatInt(next, 10))}}}, nil
+				return store.Outcome{Outbox: []store.OutboxFrame{{Partition: crashPartition, Frame: []byte(strconv.FormatInt(next, 10))}}}, nil
 			})
 		if err != nil {
 			return err
@@ -75,7 +75,7 @@ func TestKilledWriterLosesNothingAcknowledged(t *testing.T) {
 	assert.GreaterOrEqual(t, taken[0].NextOffset, acknowledged+1)
 	require.Len(t, taken[0].Outbox, int(taken[0].NextOffset))
 	for i, o := range taken[0].Outbox {
-		assert.Equal(t, strconv.Itoa(i), string(o.Changes))
+		assert.Equal(t, strconv.Itoa(i), string(o.Frame))
 	}
 }
 
@@ -96,7 +96,7 @@ func TestDiskFull(t *testing.T) {
 			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				return store.Outcome{
 					Entities: []store.Entity{{ID: "e"}},
-					Outbox:   []store.OutboxBatch{{Partition: crashPartition, Changes: make([]byte, 1<<20)}},
+					Outbox:   []store.OutboxFrame{{Partition: crashPartition, Frame: make([]byte, 1<<20)}},
 				}, nil
 			})
 		return err

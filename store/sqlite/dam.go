@@ -11,12 +11,10 @@ import (
 )
 
 const (
-	sqlLookup = `SELECT content, version, delivered_version, delivered FROM dam WHERE entity = ? AND service = ?`
-	sqlScan   = `SELECT service, content, version, delivered_version, delivered FROM dam WHERE entity = ? AND service BETWEEN ? AND ?`
+	sqlLookup = `SELECT content, version FROM dam WHERE entity = ? AND service = ?`
+	sqlScan   = `SELECT service, content, version FROM dam WHERE entity = ? AND service BETWEEN ? AND ?`
 	sqlSwap   = `UPDATE dam SET content = ?3, version = max(version, ?4) WHERE entity = ?1 AND service = ?2 AND content IS ?5`
 	sqlInsert = `INSERT INTO dam (entity, service, content, version) VALUES (?, ?, ?, ?) ON CONFLICT (entity, service) DO NOTHING`
-
-	sqlConfirm = `UPDATE dam SET delivered_version = ?3, delivered = ?4 WHERE entity = ?1 AND service = ?2 AND delivered_version < ?3`
 )
 
 // A scan over neighbouring rows of one entity is cheaper than a search for
@@ -61,12 +59,12 @@ func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, err
 	}
 	err := each(ctx, p, sqlLookup, len(single), func(i int, statement *sql.Stmt) error {
 		r := &found[single[i]]
-		var version, delivered int64
-		err := statement.QueryRowContext(ctx, r.Entity, r.Service).Scan((*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered))
+		var version int64
+		err := statement.QueryRowContext(ctx, r.Entity, r.Service).Scan((*[]byte)(&r.Content), &version)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
-		r.Found, r.Version, r.DeliveredVersion = true, change.Version(version), change.Version(delivered)
+		r.Found, r.Version = true, change.Version(version)
 		return err
 	})
 	if err != nil {
@@ -81,11 +79,11 @@ func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, err
 		rows, err := statement.QueryContext(ctx, s.entity, s.from, s.to)
 		return collect(rows, err, func() error {
 			r := store.Row{Found: true, Key: store.Key{Entity: s.entity}}
-			var version, delivered int64
-			if err := rows.Scan(&r.Service, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered)); err != nil {
+			var version int64
+			if err := rows.Scan(&r.Service, (*[]byte)(&r.Content), &version); err != nil {
 				return err
 			}
-			r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+			r.Version = change.Version(version)
 			for _, at := range wanted[r.Service] {
 				found[at] = r
 			}
@@ -199,22 +197,4 @@ func differing(checks []store.Check, open []int, rows []store.Row) (swaps []stor
 		places = append(places, open[n])
 	}
 	return swaps, places
-}
-
-// Confirm implements store.Deliveries.
-func (s *Store) Confirm(ctx context.Context, done []store.Confirmation) error {
-	if len(done) == 0 {
-		return nil
-	}
-	done = store.NewestConfirmations(done)
-	return s.write(ctx, "confirm", func(t tx) error {
-		return failed("confirm", each(t.ctx, t.conn, sqlConfirm, len(done), func(i int, statement *sql.Stmt) error {
-			c := done[i]
-			if err := holdable(c.Entity); err != nil {
-				return err
-			}
-			_, err := t.exec(statement, c.Entity, c.Service, int64(c.Version), []byte(c.Content))
-			return err
-		}))
-	})
 }

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 	"unicode/utf8"
@@ -17,7 +18,8 @@ import (
 const (
 	sqlRevision = `SELECT number FROM revisions ORDER BY number DESC LIMIT 1`
 
-	sqlMove = `UPDATE watermarks SET next_offset = ? WHERE generation = ? AND partition = ? AND next_offset = ? AND token = ?`
+	sqlMove   = `UPDATE watermarks SET next_offset = ? WHERE generation = ? AND partition = ? AND next_offset = ? AND token = ?`
+	sqlLastTo = `UPDATE watermarks SET last_to = ? WHERE generation = ? AND partition = ?`
 
 	sqlEntity = `SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id = ?`
 
@@ -26,14 +28,22 @@ INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at) VALUES 
 ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version,
        fingerprint = excluded.fingerprint, deleted_at = excluded.deleted_at`
 
-	sqlPutOutbox  = `INSERT INTO outbox (generation, partition, payload) VALUES (?, ?, ?)`
-	sqlDropOutbox = `DELETE FROM outbox WHERE id = ? AND generation = ? AND partition = ?`
-	sqlReadOutbox = `SELECT id, payload FROM outbox WHERE generation = ? AND partition = ? ORDER BY id`
+	sqlPutOutbox  = `INSERT INTO outbox (generation, partition, frame) VALUES (?, ?, ?)`
+	sqlDropOutbox = `DELETE FROM outbox WHERE id = ? AND partition = ? AND generation <= ?`
+	sqlReadOutbox = `SELECT id, generation, frame FROM outbox WHERE partition = ? AND generation <= ? ORDER BY generation, id`
+
+	sqlNewer = `SELECT EXISTS (SELECT 1 FROM watermarks WHERE partition = ? AND generation > ?)`
+
+	// The watermark of a new generation goes on from the one before, whose owner,
+	// if there still is one, must not decide anything more: a token that nobody has.
+	sqlEndOlder = `UPDATE watermarks SET token = x'' WHERE partition = ? AND generation < ?`
 
 	sqlTakeOver = `
-INSERT INTO watermarks (generation, partition, next_offset, token) VALUES (?, ?, 0, ?)
-ON CONFLICT (generation, partition) DO UPDATE SET token = excluded.token
-RETURNING next_offset`
+INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
+VALUES (?1, ?2, 0, coalesce((
+  SELECT last_to FROM watermarks WHERE partition = ?2 AND generation < ?1 ORDER BY generation DESC LIMIT 1), 0), ?3)
+ON CONFLICT (partition, generation) DO UPDATE SET token = excluded.token
+RETURNING next_offset, last_to`
 )
 
 // TakeOver implements store.Decisions. It holds the file's write lock, as every
@@ -43,27 +53,49 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 		return nil, nil
 	}
 	taken := make([]store.TakenOver, len(partitions))
-	err := s.write(ctx, "take over", func(t tx) error {
-		err := each(t.ctx, t.conn, sqlTakeOver, len(partitions), func(i int, statement *sql.Stmt) error {
-			p := partitions[i]
-			if slices.Contains(partitions[:i], p) {
-				return bug("take over: partition %v twice", p)
-			}
-			taken[i].Partition = p
-			return statement.QueryRowContext(t.ctx, p.Generation, p.Number, token[:]).Scan(&taken[i].NextOffset)
-		})
-		if err != nil {
-			return failed("take over", err)
+	numbers := make(map[int32]bool, len(partitions))
+	for i, p := range partitions {
+		if numbers[p.Number] {
+			return nil, bug("take over: partition %d twice", p.Number)
 		}
-		return failed("take over: outbox", each(t.ctx, t.conn, sqlReadOutbox, len(partitions), func(i int, statement *sql.Stmt) error {
-			rows, err := statement.QueryContext(t.ctx, partitions[i].Generation, partitions[i].Number)
-			return collect(rows, err, func() error {
-				o := store.OutboxBatch{Partition: partitions[i]}
-				err := rows.Scan(&o.ID, &o.Changes)
-				taken[i].Outbox = append(taken[i].Outbox, o)
+		taken[i].Partition, numbers[p.Number] = p, true
+	}
+	err := s.write(ctx, "take over", func(t tx) error {
+		err := each(t.ctx, t.conn, sqlNewer, len(partitions), func(i int, statement *sql.Stmt) error {
+			var newer bool
+			err := statement.QueryRowContext(t.ctx, partitions[i].Number, partitions[i].Generation).Scan(&newer)
+			if err == nil && newer {
+				err = store.ErrFenced
+			}
+			return err
+		})
+		if err == nil {
+			err = each(t.ctx, t.conn, sqlEndOlder, len(partitions), func(i int, statement *sql.Stmt) error {
+				_, err := t.exec(statement, partitions[i].Number, partitions[i].Generation)
 				return err
 			})
-		}))
+		}
+		if err == nil {
+			err = each(t.ctx, t.conn, sqlTakeOver, len(partitions), func(i int, statement *sql.Stmt) error {
+				p := partitions[i]
+				var last int64
+				err := statement.QueryRowContext(t.ctx, p.Generation, p.Number, token[:]).Scan(&taken[i].NextOffset, &last)
+				taken[i].LastTo = change.Version(last)
+				return err
+			})
+		}
+		if err == nil {
+			err = each(t.ctx, t.conn, sqlReadOutbox, len(partitions), func(i int, statement *sql.Stmt) error {
+				rows, err := statement.QueryContext(t.ctx, partitions[i].Number, partitions[i].Generation)
+				return collect(rows, err, func() error {
+					o := store.OutboxFrame{Partition: partitions[i]}
+					err := rows.Scan(&o.ID, &o.Partition.Generation, &o.Frame)
+					taken[i].Outbox = append(taken[i].Outbox, o)
+					return err
+				})
+			})
+		}
+		return failed("take over", err)
 	})
 	if err != nil {
 		return nil, err
@@ -161,13 +193,24 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, now
 	err := each(t.ctx, t.conn, sqlPutOutbox, len(out.Outbox), func(i int, statement *sql.Stmt) error {
 		o := out.Outbox[i]
 		if !moved(o.Partition) {
-			return bug("decide: outbox batch of partition %v, whose watermark this decision does not hold", o.Partition)
+			return bug("decide: a frame of partition %v, whose watermark this decision does not hold", o.Partition)
 		}
-		result, err := statement.ExecContext(t.ctx, o.Partition.Generation, o.Partition.Number, notNil(o.Changes))
+		result, err := statement.ExecContext(t.ctx, o.Partition.Generation, o.Partition.Number, notNil(o.Frame))
 		if err != nil {
 			return err
 		}
 		ids[i], err = result.LastInsertId()
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	last := slices.Collect(maps.Keys(out.LastTo))
+	err = each(t.ctx, t.conn, sqlLastTo, len(last), func(i int, statement *sql.Stmt) error {
+		if !moved(last[i]) {
+			return bug("decide: a frame of partition %v, whose watermark this decision does not hold", last[i])
+		}
+		_, err := t.exec(statement, int64(out.LastTo[last[i]]), last[i].Generation, last[i].Number)
 		return err
 	})
 	if err != nil {
@@ -218,11 +261,12 @@ func (t tx) move(moves []store.Move) error {
 	})
 }
 
-// drop deletes outbox rows of the moved partitions by their ids.
+// drop deletes outbox rows of the moved partitions, of their generation or an older
+// one, by their ids.
 func (t tx) drop(moves []store.Move, published []int64) error {
 	return each(t.ctx, t.conn, sqlDropOutbox, len(moves)*len(published), func(i int, statement *sql.Stmt) error {
 		p := moves[i%len(moves)].Partition
-		_, err := t.exec(statement, published[i/len(moves)], p.Generation, p.Number)
+		_, err := t.exec(statement, published[i/len(moves)], p.Number, p.Generation)
 		return err
 	})
 }

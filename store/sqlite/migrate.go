@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"context"
-	"database/sql"
 	"embed"
 	"errors"
 	"fmt"
@@ -75,31 +74,9 @@ func (s *Store) provider() (*goose.Provider, error) {
 		return nil, bug("migrations: %w", err)
 	}
 	provider, err := goose.NewProvider(goose.DialectSQLite3, s.writer, files,
-		goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)),
-		goose.WithGoMigrations(goose.NewGoMigration(7, &goose.GoFunc{RunTx: addUses}, nil)))
+		goose.WithTableName(versionTable), goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return nil, bug("migrations: %w", err)
 	}
 	return provider, nil
-}
-
-// addUses is migration 7: which key a claim had its effect for. A key is in the
-// ledger's months once: with the newest claim that had its effect under it.
-func addUses(ctx context.Context, tx *sql.Tx) error {
-	months, err := ledgerMonths(ctx, tx)
-	if err != nil {
-		return err
-	}
-	for _, m := range months {
-		for _, statement := range []string{
-			`ALTER TABLE $decided ADD COLUMN key BLOB`,
-			`ALTER TABLE $decided ADD COLUMN content BLOB`,
-			sqlMakeUse,
-		} {
-			if _, err := tx.ExecContext(ctx, m.sql(statement)); err != nil {
-				return err
-			}
-		}
-	}
-	return nil
 }

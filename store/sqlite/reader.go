@@ -21,13 +21,13 @@ func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
 func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
 	var named []store.NamedRow
 	rows, err := s.readers.QueryContext(ctx, `
-SELECT s.name, d.service, d.content, d.version, d.delivered_version, d.delivered
+SELECT s.name, d.service, d.content, d.version
 FROM dam d JOIN services s ON s.number = d.service WHERE d.entity = ? ORDER BY s.name`, id)
 	err = collect(rows, err, func() error {
 		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
-		var version, delivered int64
-		err := rows.Scan(&r.Service, &r.Key.Service, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered))
-		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
+		var version int64
+		err := rows.Scan(&r.Service, &r.Key.Service, (*[]byte)(&r.Content), &version)
+		r.Version = change.Version(version)
 		named = append(named, r)
 		return err
 	})

@@ -70,7 +70,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 		func(store.Loaded, store.Lookup) (store.Outcome, error) {
 			return store.Outcome{
 				Swaps:  []store.Swap{{Key: k, Insert: true, New: change.Retracted(), Version: 7}},
-				Outbox: []store.OutboxBatch{{Partition: p, Changes: []byte("x")}},
+				Outbox: []store.OutboxFrame{{Partition: p, Frame: []byte("x")}},
 			}, nil
 		})
 	require.NoError(t, err)
@@ -85,13 +85,13 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	assert.Equal(t, []store.Row{{Key: k, Found: true, Content: change.Retracted(), Version: 7}}, rows)
 	taken, err := s.TakeOver(t.Context(), []store.Partition{p}, store.Token{2})
 	require.NoError(t, err)
-	assert.Equal(t, []store.TakenOver{{Partition: p, NextOffset: 3, Outbox: []store.OutboxBatch{{ID: ids[0], Partition: p, Changes: []byte("x")}}}}, taken)
+	assert.Equal(t, []store.TakenOver{{Partition: p, NextOffset: 3, Outbox: []store.OutboxFrame{{ID: ids[0], Partition: p, Frame: []byte("x")}}}}, taken)
 	// An id is never given again, also when its row was the last.
 	move := []store.Move{{Partition: p, From: 3, To: 3, Token: store.Token{2}}}
 	require.NoError(t, s.Discard(t.Context(), move, ids))
 	later, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: move},
 		func(store.Loaded, store.Lookup) (store.Outcome, error) {
-			return store.Outcome{Outbox: []store.OutboxBatch{{Partition: p, Changes: []byte("y")}}}, nil
+			return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p, Frame: []byte("y")}}}, nil
 		})
 	require.NoError(t, err)
 	assert.Greater(t, later[0], ids[0])

@@ -57,7 +57,7 @@ var decideTests = []test{
 		assert.JSONEq(t, `{"n":1}`, string(got.Audits[0].Detail))
 
 		taken, _ := f.own(f.b, 'b', p0)
-		assert.Equal(t, []store.TakenOver{{Partition: p0, NextOffset: 9, Outbox: []store.OutboxBatch{{ID: ids[0], Partition: p0, Changes: []byte("changes")}}}}, taken)
+		assert.Equal(t, []store.TakenOver{{Partition: p0, NextOffset: 9, LastTo: version(7), Outbox: []store.OutboxFrame{{ID: ids[0], Partition: p0, Frame: []byte("changes")}}}}, taken)
 	}},
 	{"loads entities in the order asked and replaces them", func(t *testing.T, f *fixture) {
 		revision := f.revision()
@@ -202,14 +202,18 @@ var decideTests = []test{
 		_, err := f.b.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err)
 	}},
-	{"an outbox batch of a partition that is not held is a bug", func(t *testing.T, f *fixture) {
+	{"a frame of a partition that is not held is a bug", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
-			writes(store.Outcome{Outbox: []store.OutboxBatch{{Partition: p1, Changes: []byte("x")}}}))
-		require.Error(t, err)
-		assert.Equal(t, store.Fatal, store.ClassOf(err))
-		assert.Equal(t, map[store.Partition]int64{p0: 0}, f.state(f.a).Watermarks)
+		for _, out := range []store.Outcome{
+			{Outbox: []store.OutboxFrame{{Partition: p1, Frame: []byte("x")}}},
+			{LastTo: map[store.Partition]change.Version{p1: version(5)}},
+		} {
+			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
+			require.Error(t, err)
+			assert.Equal(t, store.Fatal, store.ClassOf(err))
+			assert.Equal(t, map[store.Partition]int64{p0: 0}, f.state(f.a).Watermarks)
+		}
 	}},
 	{"I2 a decision finds which claims had their effect, and writes those of its own", func(t *testing.T, f *fixture) {
 		revision := f.revision()
@@ -257,7 +261,7 @@ var decideTests = []test{
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
 			writes(store.Outcome{
 				Entities: []store.Entity{{ID: "big", Docs: doc, Version: version(0)}},
-				Outbox:   []store.OutboxBatch{{Partition: p0, Changes: changes}},
+				Outbox:   []store.OutboxFrame{{Partition: p0, Frame: changes}},
 				Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "oversized", DedupKey: "big", Payload: changes}},
 			}))
 		require.NoError(t, err)
@@ -266,7 +270,7 @@ var decideTests = []test{
 		assert.True(t, bytes.Equal(doc, e.Docs))
 		taken, _ := f.own(f.b, 'b', p0)
 		require.Len(t, taken[0].Outbox, 1)
-		assert.True(t, bytes.Equal(changes, taken[0].Outbox[0].Changes))
+		assert.True(t, bytes.Equal(changes, taken[0].Outbox[0].Frame))
 		letters, err := f.b.ListLetters(t.Context(), store.LetterFilter{})
 		require.NoError(t, err)
 		l, err := f.b.Letter(t.Context(), letters[0].ID)

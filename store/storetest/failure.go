@@ -66,8 +66,6 @@ var poisonTests = []test{
 		assert.False(t, f.row(f.b, good).Found)
 		_, err = f.a.Rows(t.Context(), []store.Key{bad})
 		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
-		err = f.a.Confirm(t.Context(), []store.Confirmation{{Key: bad}})
-		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
 	}},
 	{"I9 a dead letter is never refused", func(t *testing.T, f *fixture) {
 		letter := store.DeadLetter{Stage: store.StageIngest, Code: "bad_id", Reason: "NUL \x00 in an id", Source: "s", Entity: "a\x00b", EventID: "\xff",
@@ -102,7 +100,10 @@ var cancelTests = []test{
 		_, err = f.a.Activate(ctx, []byte("other"), false)
 		assertCancelled(t, err)
 		assertCancelled(t, f.a.AddLetters(ctx, []store.DeadLetter{{DedupKey: "x"}}))
-		assertCancelled(t, f.a.Confirm(ctx, []store.Confirmation{{Key: store.Key{Entity: "e"}}}))
+		_, err = f.a.TakeProgress(ctx, []int32{0}, store.Token{9})
+		assertCancelled(t, err)
+		_, err = f.a.SwapProgress(ctx, revision, []store.ProgressSwap{{}})
+		assertCancelled(t, err)
 		assertCancelled(t, f.a.SetPosition(ctx, store.SourcePosition{Source: "s"}))
 		assert.Equal(t, before, f.state(f.b))
 		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(store.Outcome{}))
@@ -133,7 +134,7 @@ var cancelTests = []test{
 		for n := range 30 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*400*time.Microsecond)
 			_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: token}}},
-				writes(store.Outcome{Outbox: []store.OutboxBatch{{Partition: p0, Changes: payload}}}))
+				writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: payload}}}))
 			cancel()
 			taken, again := f.own(f.b, byte(n), p0) // as an owner does after such an error
 			token = again

@@ -1,8 +1,6 @@
 package storetest
 
 import (
-	"fmt"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,80 +23,6 @@ func (f *fixture) fill(service int32, v change.Version, entities ...string) []st
 	_, err := f.a.CompareAndSwap(f.ctx(), checks)
 	require.NoError(f, err)
 	return keys
-}
-
-var deliveryTests = []test{
-	{"I5 Confirm never goes backwards", func(t *testing.T, f *fixture) {
-		k := f.fill(f.service("s"), version(5), "e")[0]
-		for _, step := range []struct {
-			version, want int64
-			content       string
-			wantContent   string
-		}{{3, 3, "3", "3"}, {5, 5, "5", "5"}, {4, 5, "4", "5"}, {5, 5, "again", "5"}, {9, 9, "9", "9"}} {
-			require.NoError(t, f.b.Confirm(t.Context(), []store.Confirmation{{Key: k, Version: version(step.version), Content: content(step.content)}}))
-			got := f.row(f.a, k)
-			assert.Equal(t, version(step.want), got.DeliveredVersion)
-			assert.Equal(t, content(step.wantContent), got.Delivered)
-			assert.Equal(t, content("new"), got.Content, "decide's columns are not touched")
-			assert.Equal(t, version(5), got.Version)
-		}
-	}},
-	{"Confirm takes repeated keys, any order, missing rows and nothing", func(t *testing.T, f *fixture) {
-		keys := f.fill(f.service("s"), version(9), "a", "b")
-		require.NoError(t, f.a.Confirm(t.Context(), nil))
-		missing := store.Key{Service: keys[0].Service, Entity: "missing"}
-		require.NoError(t, f.a.Confirm(t.Context(), []store.Confirmation{
-			{Key: keys[1], Version: version(2), Content: content("2")},
-			{Key: keys[0], Version: version(7), Content: content("7")},
-			{Key: missing, Version: version(1), Content: content("1")},
-			{Key: keys[1], Version: version(3), Content: change.Retracted()},
-			{Key: keys[0], Version: version(6), Content: content("6")},
-		}))
-		assert.Equal(t, content("7"), f.row(f.b, keys[0]).Delivered)
-		assert.Equal(t, version(7), f.row(f.b, keys[0]).DeliveredVersion)
-		assert.Equal(t, change.Retracted(), f.row(f.b, keys[1]).Delivered)
-		assert.False(t, f.row(f.b, missing).Found, "a confirmation makes no row")
-	}},
-	{"Confirm beside Confirm and decisions on the same rows", func(t *testing.T, f *fixture) {
-		var entities []string
-		for i := range 200 {
-			entities = append(entities, fmt.Sprint(i))
-		}
-		keys := f.fill(f.service("s"), version(0), entities...)
-		const rounds = 10
-		var callers sync.WaitGroup
-		for n := range 4 {
-			s := f.a
-			if n%2 == 1 {
-				s = f.b
-			}
-			callers.Go(func() {
-				for round := 1; round <= rounds; round++ {
-					var done []store.Confirmation
-					var checks []store.Check
-					for i := range keys {
-						k := keys[(i*7+n*31)%len(keys)]
-						done = append(done, store.Confirmation{Key: k, Version: version(int64(round)), Content: content(fmt.Sprint(round))})
-						checks = append(checks, store.Check{Key: k, Content: content(fmt.Sprint(n, round)), Version: version(int64(round))})
-					}
-					if n < 3 {
-						assert.NoError(t, s.Confirm(t.Context(), done))
-					} else {
-						_, err := s.CompareAndSwap(t.Context(), checks)
-						assert.NoError(t, err)
-					}
-				}
-			})
-		}
-		callers.Wait()
-		rows, err := f.a.Rows(t.Context(), keys)
-		require.NoError(t, err)
-		for _, r := range rows {
-			assert.Equal(t, version(rounds), r.DeliveredVersion)
-			assert.Equal(t, content(fmt.Sprint(rounds)), r.Delivered)
-			assert.Equal(t, content(fmt.Sprint(3, rounds)), r.Content)
-		}
-	}},
 }
 
 var purgeTests = []test{

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -20,8 +19,9 @@ var reportTests = []operatorTest{
 		one, other := f.service("acme/p@s"), f.service("zest/p@s")
 		ids := []string{"A", "B", "Z", "a", "a/1", "b", "é", "\U0001F34C"} // no locale may reorder them
 		f.fill(other, version(3), "A", "AA", "zz")
-		keys := f.fill(one, version(7), ids...)
-		require.NoError(t, f.a.Confirm(t.Context(), []store.Confirmation{{Key: keys[3], Version: version(5), Content: change.Retracted()}}))
+		f.fill(one, version(7), ids...)
+		_, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Service: one, Entity: ids[3]}, Version: version(8)}})
+		require.NoError(t, err)
 		var got []string
 		for after := ""; ; after = got[len(got)-1] {
 			page, err := f.b.ServiceRows(t.Context(), one, after, 3)

@@ -9,6 +9,7 @@ package storetest
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
@@ -33,7 +34,9 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
 		{"CompareAndSwap", compareAndSwapTests},
 		{"Poison", poisonTests},
 		{"Cancel", cancelTests},
-		{"Deliveries", deliveryTests},
+		{"Progress", progressTests},
+		{"Look", lookTests},
+		{"Moved", movedTests},
 		{"Purge", purgeTests},
 		{"Configurations", configurationTests},
 		{"DeadLetters", letterTests},
@@ -135,6 +138,8 @@ type state struct {
 	Rows       []store.NamedRow
 	Letters    []store.DeadLetter
 	Audits     []store.Audit
+	Look       store.Look
+	Progress   []store.Progress
 }
 
 // state reads everything through s.
@@ -155,6 +160,11 @@ func (f *fixture) state(s store.Store) state {
 	require.NoError(f, err)
 	got.Audits, err = s.Audits(f.ctx(), 0, 1000)
 	require.NoError(f, err)
+	got.Look, err = s.Look(f.ctx())
+	require.NoError(f, err)
+	slices.SortFunc(got.Look.Activations, compareActivations)
+	got.Progress, err = s.AllProgress(f.ctx())
+	require.NoError(f, err)
 	return got
 }
 
@@ -173,7 +183,8 @@ func everything(p store.Partition, service int32, version change.Version) store.
 	return store.Outcome{
 		Entities: []store.Entity{{ID: "banana-1", Docs: []byte(`{"lab":{"weight":1.0}}`), Fence: []byte("fence"), Version: version}},
 		Swaps:    []store.Swap{{Key: store.Key{Service: service, Entity: "banana-1"}, Insert: true, New: content("one"), Version: version}},
-		Outbox:   []store.OutboxBatch{{Partition: p, Changes: []byte("changes")}},
+		Outbox:   []store.OutboxFrame{{Partition: p, Frame: []byte("changes")}},
+		LastTo:   map[store.Partition]change.Version{p: version},
 		Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "bad_json", Reason: "cut off", DedupKey: "decide/1", Payload: []byte("{")}},
 		Audit:    []store.Audit{{Actor: "test", Action: "reset", Entity: "banana-1", Detail: []byte(`{"n":1}`)}},
 	}

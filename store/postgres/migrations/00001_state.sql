@@ -20,12 +20,10 @@ CREATE TABLE services (
 
 -- No index but the key and free space in every page: updates stay in their page (HOT).
 CREATE TABLE dam (
-    entity            text COLLATE "C" NOT NULL,
-    service           integer NOT NULL,
-    content           bytea,            -- change.Content; null is the unknown state
-    version           bigint  NOT NULL,
-    delivered_version bigint  NOT NULL DEFAULT 0,
-    delivered         bytea,
+    entity  text COLLATE "C" NOT NULL,
+    service integer NOT NULL,
+    content bytea,           -- change.Content; null is the unknown state
+    version bigint  NOT NULL,
     PRIMARY KEY (entity, service)
 ) WITH (fillfactor = 80);
 
@@ -33,18 +31,42 @@ CREATE TABLE watermarks (
     generation  integer NOT NULL,
     partition   integer NOT NULL,
     next_offset bigint  NOT NULL,
+    last_to     bigint  NOT NULL, -- where the newest frame of the partition ends, also one of an older generation
     token       bytea   NOT NULL,
-    PRIMARY KEY (generation, partition)
+    PRIMARY KEY (partition, generation)
 ) WITH (fillfactor = 50);
 
+-- Frames are compressed before they come here, and gone again after a moment.
+-- Those that fit in a page stay in it. Autovacuum comes by volume: after some 64 MB
+-- of dead frames, whatever the size of the table, and it does not tarry.
 CREATE TABLE outbox (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     generation integer NOT NULL,
     partition  integer NOT NULL,
-    payload    bytea   NOT NULL
+    frame      bytea   NOT NULL
+) WITH (
+    toast_tuple_target = 8160,
+    autovacuum_vacuum_threshold = 8000,        -- rows of up to 8 KB
+    autovacuum_vacuum_scale_factor = 0,
+    autovacuum_vacuum_cost_delay = 0,
+    toast.autovacuum_vacuum_threshold = 32000, -- pieces of 2 KB
+    toast.autovacuum_vacuum_scale_factor = 0,
+    toast.autovacuum_vacuum_cost_delay = 0
 );
-ALTER TABLE outbox ALTER COLUMN payload SET STORAGE EXTERNAL;
-CREATE INDEX outbox_partition ON outbox (generation, partition, id);
+ALTER TABLE outbox ALTER COLUMN frame SET STORAGE EXTERNAL;
+CREATE INDEX outbox_partition ON outbox (partition, generation, id);
+
+-- How far the deliveries of each partition are: one row, swapped whole.
+CREATE TABLE progress (
+    partition integer PRIMARY KEY,
+    token     bytea  NOT NULL,
+    places    bytea  NOT NULL, -- store.AppendPlaces
+    top       bigint NOT NULL, -- the highest position in places
+    -- When the server started under which the row was taken over: whoever holds
+    -- the token may know what a server that was restored since has lost.
+    session   timestamptz NOT NULL
+) WITH (fillfactor = 50);
+ALTER TABLE progress ALTER COLUMN places SET STORAGE MAIN;
 
 CREATE TABLE inboxes (
     generation integer PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
@@ -60,6 +82,16 @@ CREATE TABLE revisions (
     number       bigint PRIMARY KEY,
     fingerprint  bytea NOT NULL,
     activated_at timestamptz NOT NULL DEFAULT now()
+);
+
+-- From which position on a revision decides in a partition: the watermark when it
+-- was activated. A revision that decided nothing keeps its rows: they tell its
+-- frames from those of a lost one of the same number.
+CREATE TABLE activations (
+    revision  bigint  NOT NULL,
+    partition integer NOT NULL,
+    position  bigint  NOT NULL,
+    PRIMARY KEY (revision, partition)
 );
 
 CREATE TABLE dead_letters (
@@ -113,9 +145,7 @@ SELECT s.name AS service,
        CASE WHEN length(d.content) > 1 THEN encode(substring(d.content FROM 2), 'hex') END AS hash,
        d.version,
        d.version >> 48 AS generation,
-       d.version & ((1::bigint << 48) - 1) AS "offset",
-       d.delivered_version,
-       d.content IS NOT NULL AND d.version > d.delivered_version AS pending
+       d.version & ((1::bigint << 48) - 1) AS "offset"
 FROM dam d JOIN services s ON s.number = d.service;
 
 -- Ends a transaction, whose COMMIT may already be on its way in the same
@@ -130,7 +160,195 @@ END
 $$;
 -- +goose StatementEnd
 
+-- Long operations of operators, to be resumed after a kill.
+CREATE TABLE jobs (
+    id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    kind       text        NOT NULL,
+    key        text        NOT NULL,
+    parameters json        NOT NULL,
+    cursor     bytea,
+    done       bigint      NOT NULL DEFAULT 0,
+    total      bigint      NOT NULL DEFAULT 0,
+    state      text        NOT NULL DEFAULT 'open',
+    actor      text        NOT NULL,
+    created_at timestamptz NOT NULL DEFAULT now(),
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    turn       bigint      NOT NULL DEFAULT 1
+);
+
+-- The same work is open once.
+CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
+
+-- Bounded summaries that all processes add to.
+CREATE TABLE reports (
+    kind       text COLLATE "C" NOT NULL,
+    name       text COLLATE "C" NOT NULL,
+    body       bytea,
+    updated_at timestamptz NOT NULL DEFAULT now(),
+    PRIMARY KEY (kind, name)
+);
+
+-- Idempotency keys that were used, and what they were answered. In partitions
+-- by month, ledger_2026_11 for instance, which the store makes and drops.
+CREATE TABLE ledger (
+    month        date             NOT NULL, -- of made_at, in UTC
+    tenant       text COLLATE "C" NOT NULL CHECK (tenant <> ''),
+    key          text COLLATE "C" NOT NULL,
+    id           uuid             NOT NULL, -- a UUIDv7 with the milliseconds of made_at
+    fingerprint  bytea            NOT NULL,
+    made_at      timestamptz      NOT NULL,
+    leased_until timestamptz      NOT NULL,
+    status       int4, -- of the response; null until there is one
+    body         bytea
+) PARTITION BY RANGE (month);
+
+-- Which claims had their effect, in which version and for which key. A key is here
+-- once: with the newest claim that had its effect under it. Rows go to the month
+-- that is open when they are written, not to that of the claim, so that the unique
+-- indexes of one month decide, as for the ledger. Apart from the ledger, so that
+-- decisions and requests never wait for one another's rows.
+CREATE TABLE ledger_decided (
+    month   date NOT NULL,
+    id      uuid NOT NULL,
+    version int8 NOT NULL,
+    key     uuid,  -- a digest of tenant and key; null where it is not known, or another claim has it
+    content bytea, -- the first bytes of the fingerprint
+    PRIMARY KEY (id, month)
+) PARTITION BY RANGE (month);
+
+-- The months that have partitions. New claims go to the newest that is open.
+CREATE TABLE ledger_months (
+    month date PRIMARY KEY,
+    open  boolean NOT NULL DEFAULT false
+);
+
+-- A tenant's session reaches its own rows, the pipeline's own session all. Both
+-- settings last for a transaction. FORCE: also where the role owns the tables.
+ALTER TABLE ledger ENABLE ROW LEVEL SECURITY;
+ALTER TABLE ledger FORCE ROW LEVEL SECURITY;
+CREATE POLICY ledger_tenant ON ledger USING (tenant = current_setting('weir.tenant', true));
+CREATE POLICY ledger_pipeline ON ledger USING (current_setting('weir.pipeline', true) = 'on');
+ALTER TABLE ledger_decided ENABLE ROW LEVEL SECURITY;
+ALTER TABLE ledger_decided FORCE ROW LEVEL SECURITY;
+CREATE POLICY ledger_decided_pipeline ON ledger_decided USING (current_setting('weir.pipeline', true) = 'on');
+
+-- +goose StatementBegin
+CREATE FUNCTION weir_ledger_month(first date) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    name text;
+    part text;
+BEGIN
+    INSERT INTO ledger_months (month) VALUES (first) ON CONFLICT DO NOTHING;
+    IF NOT FOUND THEN
+        RETURN;
+    END IF;
+    FOREACH name IN ARRAY ARRAY['ledger', 'ledger_decided'] LOOP
+        part := name || to_char(first, '_YYYY_MM');
+        -- Attaching a table locks less than creating it as a partition. Rows are
+        -- changed once, when the response comes: there is room for that in the page.
+        EXECUTE format('CREATE TABLE %I (LIKE %I INCLUDING DEFAULTS INCLUDING CONSTRAINTS) WITH (fillfactor = 85)', part, name);
+        -- Nobody has business in a partition but through its parent: no policy.
+        EXECUTE format('ALTER TABLE %I ENABLE ROW LEVEL SECURITY', part);
+        EXECUTE format('ALTER TABLE %I FORCE ROW LEVEL SECURITY', part);
+        EXECUTE format('ALTER TABLE %I ATTACH PARTITION %I FOR VALUES FROM (%L) TO (%L)', name, part, first, first + interval '1 month');
+    END LOOP;
+    -- Of a partition, not of the whole: these would have to hold the month as well,
+    -- and a plan made on old statistics could take the month for the way to a row.
+    part := 'ledger' || to_char(first, '_YYYY_MM');
+    EXECUTE format('CREATE UNIQUE INDEX %I ON %I (tenant, key)', part || '_key', part);
+    EXECUTE format('CREATE UNIQUE INDEX %I ON %I (id)', part || '_id', part);
+    EXECUTE format('CREATE INDEX %I ON %I (leased_until) WHERE status IS NULL', part || '_in_progress', part);
+    part := 'ledger_decided' || to_char(first, '_YYYY_MM');
+    EXECUTE format('CREATE UNIQUE INDEX %I ON %I (key)', part || '_use', part);
+END
+$$;
+-- +goose StatementEnd
+
+-- The rows of check services. Like dam they have no index but the key and free
+-- space in every page; a row is compared and swapped whole, by its revision.
+CREATE TABLE checks (
+    entity            text COLLATE "C" NOT NULL,
+    service           integer NOT NULL,
+    revision          bigint  NOT NULL,
+    content           bytea,            -- change.Content; null is the unknown state
+    version           bigint  NOT NULL,
+    delivered_version bigint  NOT NULL,
+    delivered         bytea,
+    memory            bytea,
+    PRIMARY KEY (entity, service)
+) WITH (fillfactor = 80);
+
+-- Files that are taken into a source, and how far each is.
+CREATE TABLE imports (
+    id          uuid PRIMARY KEY,                       -- UUIDv7: its order is that of creation
+    tenant      text COLLATE "C" NOT NULL,
+    source      text COLLATE "C" NOT NULL,
+    format      text        NOT NULL,
+    options     text        NOT NULL,
+    name        text        NOT NULL,
+    fingerprint bytea,                                  -- null while the file comes in
+    bytes       bigint      NOT NULL DEFAULT 0,
+    chunks      bigint      NOT NULL DEFAULT 0,
+    next_chunk  bigint      NOT NULL DEFAULT 0,
+    rows_behind bigint      NOT NULL DEFAULT 0,
+    cursor      bytea,
+    accepted    bigint      NOT NULL DEFAULT 0,
+    duplicate   bigint      NOT NULL DEFAULT 0,
+    invalid     bigint      NOT NULL DEFAULT 0,
+    conflicting bigint      NOT NULL DEFAULT 0,
+    state       text        NOT NULL DEFAULT 'receiving',
+    failure     text        NOT NULL DEFAULT '',
+    actor       text        NOT NULL,
+    created_at  timestamptz NOT NULL DEFAULT now(),
+    updated_at  timestamptz NOT NULL DEFAULT now(),
+    sealed      bigint,                                 -- the order of completed files
+    attempt     bigint      NOT NULL DEFAULT 0,
+    lease_until timestamptz
+);
+CREATE SEQUENCE import_seals;
+CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
+CREATE INDEX imports_tenant ON imports (tenant, id);
+CREATE INDEX imports_file ON imports (tenant, fingerprint) WHERE fingerprint IS NOT NULL;
+
+-- Chunks are compressed before they come here.
+CREATE TABLE import_chunks (
+    import uuid   NOT NULL,
+    n      bigint NOT NULL,
+    body   bytea  NOT NULL,
+    PRIMARY KEY (import, n)
+);
+ALTER TABLE import_chunks ALTER COLUMN body SET STORAGE EXTERNAL;
+
+-- What became of rows that were not simply accepted, one row per chunk.
+CREATE TABLE import_results (
+    import   uuid   NOT NULL,
+    last_row bigint NOT NULL,
+    tenant   text COLLATE "C" NOT NULL,
+    body     bytea  NOT NULL,
+    PRIMARY KEY (import, last_row)
+);
+ALTER TABLE import_results ALTER COLUMN body SET STORAGE EXTERNAL;
+
+-- A tenant's calls see its own rows; the pipeline's own calls see all.
+ALTER TABLE imports        ENABLE ROW LEVEL SECURITY;
+ALTER TABLE imports        FORCE ROW LEVEL SECURITY;
+ALTER TABLE import_chunks  ENABLE ROW LEVEL SECURITY;
+ALTER TABLE import_chunks  FORCE ROW LEVEL SECURITY;
+ALTER TABLE import_results ENABLE ROW LEVEL SECURITY;
+ALTER TABLE import_results FORCE ROW LEVEL SECURITY;
+CREATE POLICY own ON imports        USING (tenant = current_setting('weir.tenant', true));
+CREATE POLICY own ON import_results USING (tenant = current_setting('weir.tenant', true));
+CREATE POLICY pipeline ON imports        USING (current_setting('weir.pipeline', true) = 'on');
+CREATE POLICY pipeline ON import_chunks  USING (current_setting('weir.pipeline', true) = 'on');
+CREATE POLICY pipeline ON import_results USING (current_setting('weir.pipeline', true) = 'on');
+
 -- +goose Down
+DROP TABLE import_results, import_chunks, imports;
+DROP SEQUENCE import_seals;
+DROP TABLE checks;
+DROP FUNCTION weir_ledger_month(date);
+DROP TABLE ledger_months, ledger_decided, ledger;
+DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint);
 DROP VIEW dam_rows;
-DROP TABLE source_positions, audit, dead_letters, revisions, inboxes, outbox, watermarks, dam, services, entities;
+DROP TABLE source_positions, audit, dead_letters, activations, revisions, inboxes, progress, outbox, watermarks, dam, services, entities;

@@ -19,12 +19,10 @@ CREATE TABLE services (
 ) STRICT;
 
 CREATE TABLE dam (
-    entity            TEXT    NOT NULL,
-    service           INTEGER NOT NULL,
-    content           BLOB, -- change.Content; null is the unknown state
-    version           INTEGER NOT NULL,
-    delivered_version INTEGER NOT NULL DEFAULT 0,
-    delivered         BLOB,
+    entity  TEXT    NOT NULL,
+    service INTEGER NOT NULL,
+    content BLOB, -- change.Content; null is the unknown state
+    version INTEGER NOT NULL,
     PRIMARY KEY (entity, service)
 ) STRICT, WITHOUT ROWID;
 
@@ -32,8 +30,9 @@ CREATE TABLE watermarks (
     generation  INTEGER NOT NULL,
     partition   INTEGER NOT NULL,
     next_offset INTEGER NOT NULL,
+    last_to     INTEGER NOT NULL, -- where the newest frame of the partition ends, also one of an older generation
     token       BLOB    NOT NULL,
-    PRIMARY KEY (generation, partition)
+    PRIMARY KEY (partition, generation)
 ) STRICT, WITHOUT ROWID;
 
 -- AUTOINCREMENT: an id is never used again, also after its row was deleted.
@@ -41,9 +40,17 @@ CREATE TABLE outbox (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     generation INTEGER NOT NULL,
     partition  INTEGER NOT NULL,
-    payload    BLOB    NOT NULL
+    frame      BLOB    NOT NULL
 ) STRICT;
-CREATE INDEX outbox_partition ON outbox (generation, partition, id);
+CREATE INDEX outbox_partition ON outbox (partition, generation, id);
+
+-- How far the deliveries of each partition are: one row, swapped whole.
+CREATE TABLE progress (
+    partition INTEGER PRIMARY KEY,
+    token     BLOB    NOT NULL,
+    places    BLOB    NOT NULL, -- store.AppendPlaces
+    top       INTEGER NOT NULL  -- the highest position in places
+) STRICT;
 
 CREATE TABLE inboxes (
     generation INTEGER PRIMARY KEY CHECK (generation BETWEEN 1 AND 32767),
@@ -60,6 +67,16 @@ CREATE TABLE revisions (
     fingerprint  BLOB    NOT NULL,
     activated_at INTEGER NOT NULL
 ) STRICT;
+
+-- From which position on a revision decides in a partition: the watermark when it
+-- was activated. A revision that decided nothing keeps its rows: they tell its
+-- frames from those of a lost one of the same number.
+CREATE TABLE activations (
+    revision  INTEGER NOT NULL,
+    partition INTEGER NOT NULL,
+    position  INTEGER NOT NULL,
+    PRIMARY KEY (revision, partition)
+) STRICT, WITHOUT ROWID;
 
 CREATE TABLE dead_letters (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -114,18 +131,121 @@ SELECT s.name AS service,
        CASE WHEN length(d.content) > 1 THEN lower(hex(substr(d.content, 2))) END AS hash,
        d.version,
        d.version >> 48 AS generation,
-       d.version & ((1 << 48) - 1) AS "offset",
-       d.delivered_version,
-       d.content IS NOT NULL AND d.version > d.delivered_version AS pending
+       d.version & ((1 << 48) - 1) AS "offset"
 FROM dam d JOIN services s ON s.number = d.service;
 
+-- Long operations of operators, to be resumed after a kill.
+CREATE TABLE jobs (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    kind       TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    parameters TEXT    NOT NULL,
+    cursor     BLOB,
+    done       INTEGER NOT NULL DEFAULT 0,
+    total      INTEGER NOT NULL DEFAULT 0,
+    state      TEXT    NOT NULL DEFAULT 'open',
+    actor      TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    turn       INTEGER NOT NULL DEFAULT 1
+) STRICT;
+
+-- The same work is open once.
+CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
+
+-- Bounded summaries that all processes add to.
+CREATE TABLE reports (
+    kind       TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    body       BLOB,
+    updated_at INTEGER NOT NULL,
+    PRIMARY KEY (kind, name)
+) STRICT;
+
+-- The months of the ledger: each has tables of its own, ledger_2026_11 and
+-- decided_2026_11 for instance, which the store makes and drops.
+CREATE TABLE ledger_months (
+    month TEXT PRIMARY KEY -- 2026_11
+) WITHOUT ROWID;
+
+-- The rows of check services; a row is compared and swapped whole, by its
+-- revision.
+CREATE TABLE checks (
+    entity            TEXT    NOT NULL,
+    service           INTEGER NOT NULL,
+    revision          INTEGER NOT NULL,
+    content           BLOB, -- change.Content; null is the unknown state
+    version           INTEGER NOT NULL,
+    delivered_version INTEGER NOT NULL,
+    delivered         BLOB,
+    memory            BLOB,
+    PRIMARY KEY (entity, service)
+) STRICT, WITHOUT ROWID;
+
+-- Files that are taken into a source, and how far each is.
+CREATE TABLE imports (
+    id          BLOB PRIMARY KEY,              -- UUIDv7: its order is that of creation
+    tenant      TEXT    NOT NULL,
+    source      TEXT    NOT NULL,
+    format      TEXT    NOT NULL,
+    options     TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    fingerprint BLOB,                          -- null while the file comes in
+    bytes       INTEGER NOT NULL DEFAULT 0,
+    chunks      INTEGER NOT NULL DEFAULT 0,
+    next_chunk  INTEGER NOT NULL DEFAULT 0,
+    rows_behind INTEGER NOT NULL DEFAULT 0,
+    cursor      BLOB,
+    accepted    INTEGER NOT NULL DEFAULT 0,
+    duplicate   INTEGER NOT NULL DEFAULT 0,
+    invalid     INTEGER NOT NULL DEFAULT 0,
+    conflicting INTEGER NOT NULL DEFAULT 0,
+    state       TEXT    NOT NULL DEFAULT 'receiving',
+    failure     TEXT    NOT NULL DEFAULT '',
+    actor       TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    updated_at  INTEGER NOT NULL,
+    sealed      INTEGER,                       -- the order of completed files
+    attempt     INTEGER NOT NULL DEFAULT 0,
+    lease_until INTEGER
+) STRICT;
+CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
+CREATE INDEX imports_tenant ON imports (tenant, id);
+CREATE INDEX imports_file ON imports (tenant, fingerprint) WHERE fingerprint IS NOT NULL;
+CREATE INDEX imports_seals ON imports (sealed) WHERE sealed IS NOT NULL;
+
+-- Chunks are compressed before they come here.
+CREATE TABLE import_chunks (
+    import BLOB    NOT NULL,
+    n      INTEGER NOT NULL,
+    body   BLOB    NOT NULL,
+    PRIMARY KEY (import, n)
+) STRICT;
+
+-- What became of rows that were not simply accepted, one row per chunk.
+CREATE TABLE import_results (
+    import   BLOB    NOT NULL,
+    last_row INTEGER NOT NULL,
+    body     BLOB    NOT NULL,
+    PRIMARY KEY (import, last_row)
+) STRICT;
+
 -- +goose Down
+DROP TABLE import_results;
+DROP TABLE import_chunks;
+DROP TABLE imports;
+DROP TABLE checks;
+DROP TABLE ledger_months;
+DROP TABLE reports;
+DROP TABLE jobs;
 DROP VIEW dam_rows;
 DROP TABLE source_positions;
 DROP TABLE audit;
 DROP TABLE dead_letters;
+DROP TABLE activations;
 DROP TABLE revisions;
 DROP TABLE inboxes;
+DROP TABLE progress;
 DROP TABLE outbox;
 DROP TABLE watermarks;
 DROP TABLE dam;

@@ -1,0 +1,261 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	// Kinds of rows: 0 a mark, 1 an activation, 2 the newest revision.
+	sqlLook = `
+SELECT * FROM (
+  SELECT DISTINCT ON (partition) 0, partition, generation::int8 << 48 | next_offset, last_to
+  FROM watermarks ORDER BY partition, generation DESC) AS marks
+UNION ALL
+SELECT 1, partition, position, revision FROM activations
+UNION ALL
+SELECT 2, 0, 0, coalesce(max(number), 0) FROM revisions`
+
+	sqlTakeProgress = `
+INSERT INTO progress (partition, token, places, top, session)
+SELECT p, $2::bytea, '', 0, pg_postmaster_start_time() FROM unnest($1::int4[]) AS p
+ON CONFLICT (partition) DO UPDATE SET token = excluded.token, session = excluded.session
+RETURNING partition, token, places`
+
+	// Watermarks are not locked: they only grow, and whoever puts them back starts
+	// the server, or replaces the row. A row that is being taken over is compared
+	// again when it has been.
+	sqlSwapProgress = `
+UPDATE progress p SET token = s.token, places = s.places, top = s.top
+FROM unnest($2::int4[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int8[], $7::int8[])
+       AS s(partition, old, token, places, top, floor),
+     LATERAL (SELECT coalesce((
+         SELECT w.generation::int8 << 48 | w.next_offset FROM watermarks w
+         WHERE w.partition = s.partition ORDER BY w.generation DESC LIMIT 1), 0) AS watermark) AS m
+WHERE p.partition = s.partition AND p.token = s.old AND p.session = pg_postmaster_start_time()
+  AND m.watermark >= s.top AND m.watermark >= s.floor
+  AND $1::int8 = (SELECT number FROM revisions ORDER BY number DESC LIMIT 1)
+RETURNING p.partition`
+
+	sqlAllProgress = `SELECT partition, token, places FROM progress ORDER BY partition`
+
+	sqlOutbox = `SELECT frame FROM outbox WHERE partition = $1 ORDER BY generation, id`
+
+	// The key's index gives the order. A page reads rows up to the entity of
+	// sqlMovedBound, so that the server is never silent for long.
+	sqlMovedBound = `SELECT entity FROM dam WHERE entity > $1 ORDER BY entity OFFSET $2 LIMIT 1`
+
+	sqlMovedRest = `
+SELECT d.entity, d.service, d.content, d.version
+FROM (
+  SELECT DISTINCT entity FROM dam
+  WHERE entity > $1 AND version >= $2 AND version < $3
+  ORDER BY entity LIMIT $4) AS e
+JOIN dam d ON d.entity = e.entity
+WHERE d.version >= $2 AND d.version < $3
+ORDER BY d.entity, d.service`
+
+	sqlMoved = `
+SELECT d.entity, d.service, d.content, d.version
+FROM (
+  SELECT DISTINCT entity FROM dam
+  WHERE entity > $1 AND entity <= $5 AND version >= $2 AND version < $3
+  ORDER BY entity LIMIT $4) AS e
+JOIN dam d ON d.entity = e.entity
+WHERE d.version >= $2 AND d.version < $3
+ORDER BY d.entity, d.service`
+)
+
+// movedStride is how many dam rows one statement of Moved reads.
+const movedStride = 50_000
+
+// Look implements store.Deliveries.
+func (s *Store) Look(ctx context.Context) (store.Look, error) {
+	rows, err := s.pool.Query(ctx, sqlLook)
+	if err != nil {
+		return store.Look{}, failed("look", err)
+	}
+	l := store.Look{Marks: map[int32]store.Mark{}}
+	var kind, partition int32
+	var position, other int64
+	_, err = pgx.ForEachRow(rows, []any{&kind, &partition, &position, &other}, func() error {
+		switch kind {
+		case 0:
+			l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
+		case 1:
+			l.Activations = append(l.Activations, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
+		default:
+			l.Active = other
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Look{}, failed("look", err)
+	}
+	return l, nil
+}
+
+// TakeProgress implements store.Deliveries. It waits for swaps under way; later
+// ones find another token.
+func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token store.Token) ([]store.Progress, error) {
+	if len(partitions) == 0 {
+		return nil, nil
+	}
+	place := make(map[int32]int, len(partitions))
+	for i, p := range partitions {
+		if _, twice := place[p]; twice {
+			return nil, bug("take progress: partition %d twice", p)
+		}
+		place[p] = i
+	}
+	rows, err := s.pool.Query(ctx, sqlTakeProgress, slices.Sorted(slices.Values(partitions)), token[:])
+	if err != nil {
+		return nil, failed("take progress", err)
+	}
+	found, err := pgx.CollectRows(rows, scanProgress)
+	if err != nil {
+		return nil, failed("take progress", err)
+	}
+	taken := make([]store.Progress, len(found))
+	for _, p := range found {
+		taken[place[p.Partition]] = p
+	}
+	return taken, nil
+}
+
+// SwapProgress implements store.Deliveries. It is one round trip.
+func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {
+	if len(swaps) == 0 {
+		return nil, nil
+	}
+	place := make(map[int32]int, len(swaps))
+	for i := range swaps {
+		if _, twice := place[swaps[i].Partition]; twice {
+			return nil, bug("swap progress: partition %d twice", swaps[i].Partition)
+		}
+		place[swaps[i].Partition] = i
+	}
+	var c progressColumns
+	for _, p := range slices.SortedFunc(slices.Values(swaps), func(a, b store.ProgressSwap) int { return cmp.Compare(a.Partition, b.Partition) }) {
+		c.add(&p)
+	}
+	swapped := make([]bool, len(swaps))
+	var active int64
+	b := new(pgx.Batch)
+	b.Queue(begin)
+	b.Queue(sqlShareRevision)
+	queueRevision(b, &active)
+	b.Queue(sqlSwapProgress, revision, c.partitions, c.old, c.tokens, c.places, c.tops, c.floors).Query(func(rows pgx.Rows) error {
+		var partition int32
+		_, err := pgx.ForEachRow(rows, []any{&partition}, func() error {
+			swapped[place[partition]] = true
+			return nil
+		})
+		return err
+	})
+	queueCommit(b)
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return nil, failed("swap progress", err)
+	}
+	defer release(conn)
+	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+		return nil, failedCommit("swap progress", err)
+	}
+	if active != revision || active == 0 {
+		return nil, failed("swap progress", store.ErrSuperseded)
+	}
+	return swapped, nil
+}
+
+// progressColumns are swaps as array parameters.
+type progressColumns struct {
+	partitions          []int32
+	old, tokens, places [][]byte
+	tops, floors        []int64
+}
+
+func (c *progressColumns) add(p *store.ProgressSwap) {
+	c.partitions = append(c.partitions, p.Partition)
+	c.old, c.tokens = append(c.old, p.Old[:]), append(c.tokens, p.Token[:])
+	c.places = append(c.places, notNil(store.AppendPlaces(nil, p.Places)))
+	c.tops, c.floors = append(c.tops, int64(store.Top(p.Places))), append(c.floors, int64(p.Floor))
+}
+
+// AllProgress implements store.Deliveries.
+func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
+	rows, err := s.pool.Query(ctx, sqlAllProgress)
+	if err != nil {
+		return nil, failed("read progress", err)
+	}
+	all, err := pgx.CollectRows(rows, scanProgress)
+	return all, failed("read progress", err)
+}
+
+// scanProgress reads partition, token, places.
+func scanProgress(row pgx.CollectableRow) (p store.Progress, err error) {
+	var token, places []byte
+	if err = row.Scan(&p.Partition, &token, &places); err != nil {
+		return p, err
+	}
+	copy(p.Token[:], token)
+	p.Places, err = store.DecodePlaces(places)
+	return p, err
+}
+
+// Outbox implements store.Deliveries.
+func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
+	rows, err := s.pool.Query(ctx, sqlOutbox, partition)
+	if err != nil {
+		return nil, failed("read outbox", err)
+	}
+	frames, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	return frames, failed("read outbox", err)
+}
+
+// Moved implements store.Deliveries.
+func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
+	var found []store.Row
+	for entities := 0; entities < limit; {
+		var bound string
+		sql, args := sqlMoved, []any{after, int64(from), int64(to), limit - entities}
+		switch err := s.pool.QueryRow(ctx, sqlMovedBound, after, s.movedStride).Scan(&bound); {
+		case errors.Is(err, pgx.ErrNoRows):
+			sql = sqlMovedRest
+		case err != nil:
+			return nil, failed("page moved rows", err)
+		default:
+			args = append(args, bound)
+		}
+		rows, err := s.pool.Query(ctx, sql, args...)
+		if err != nil {
+			return nil, failed("page moved rows", err)
+		}
+		var r store.Row
+		var content []byte
+		var version int64
+		_, err = pgx.ForEachRow(rows, []any{&r.Entity, &r.Service, &content, &version}, func() error {
+			r.Found, r.Content, r.Version = true, content, change.Version(version)
+			if len(found) == 0 || found[len(found)-1].Entity != r.Entity {
+				entities++
+			}
+			found = append(found, r)
+			return nil
+		})
+		if err != nil {
+			return nil, failed("page moved rows", err)
+		}
+		if bound == "" {
+			break
+		}
+		after = bound
+	}
+	return found, nil
+}

@@ -1,0 +1,125 @@
+package store
+
+import (
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// What Look.Counts must say of a frame that revision decided from a position to
+// another, in a partition whose watermark is at 60: revision 2 began at 20, 3 at 40
+// and 4 there too, 5 at 50.
+func TestCounts(t *testing.T) {
+	at := func(offset int64) change.Version { return change.NewVersion(1, offset) }
+	look := Look{Active: 5, Marks: map[int32]Mark{0: {Watermark: at(60), LastTo: at(55)}, 2: {Watermark: change.NewVersion(2, 5)}}, Activations: []Activation{
+		{Revision: 2, Partition: 0, From: at(20)}, {Revision: 3, Partition: 0, From: at(40)},
+		{Revision: 4, Partition: 0, From: at(40)}, {Revision: 5, Partition: 0, From: at(50)},
+		{Revision: 2, Partition: 1, From: at(0)}, {Revision: 3, Partition: 2, From: at(7)},
+	}}
+	for name, c := range map[string]struct {
+		partition int32
+		revision  int64
+		from, to  change.Version
+		want      bool
+	}{
+		"under the first revision":                               {0, 1, at(0), at(20), true},
+		"past the end of the first":                              {0, 1, at(10), at(21), false},
+		"from where a revision begins to where it ends":          {0, 2, at(20), at(40), true},
+		"within a revision":                                      {0, 2, at(25), at(30), true},
+		"before its revision began":                              {0, 2, at(19), at(30), false},
+		"past the end of its revision":                           {0, 2, at(30), at(41), false},
+		"of a revision that decided nothing":                     {0, 3, at(40), at(41), false},
+		"of a lost revision of the number of one without frames": {0, 3, at(30), at(40), false},
+		"of the next one, which begins there too":                {0, 4, at(40), at(50), true},
+		"of the newest, up to the watermark":                     {0, 5, at(50), at(60), true},
+		"above the watermark":                                    {0, 5, at(50), at(61), false},
+		"of a revision that the store does not know":             {0, 6, at(50), at(60), false},
+		"above the watermark of a partition that has none":       {9, 1, at(0), at(1), false},
+		"of a partition with a watermark of 0 then":              {1, 2, at(0), at(1), false},
+		"of an older generation":                                 {2, 2, at(3), at(7), true},
+		"of an older generation, by a newer revision":            {2, 3, at(3), at(7), false},
+		"of a newer generation":                                  {2, 3, change.NewVersion(2, 0), change.NewVersion(2, 5), true},
+		"of a newer generation, by an older revision":            {2, 2, change.NewVersion(2, 0), change.NewVersion(2, 5), false},
+	} {
+		assert.Equal(t, c.want, look.Counts(c.partition, c.revision, c.from, c.to), name)
+	}
+	assert.False(t, (&Look{}).Counts(0, 0, 0, at(0)), "an empty store has no history")
+}
+
+// drawPlaces draws places as a progress row has them: few of them differ.
+func drawPlaces(t *rapid.T) (places []ServicePlace) {
+	some := rapid.SliceOfN(rapid.Custom(func(t *rapid.T) Place {
+		return Place{Position: change.Version(rapid.Uint64Max(math.MaxInt64).Draw(t, "position")), Offset: rapid.Int64Min(0).Draw(t, "offset")}
+	}), 1, 5).Draw(t, "places")
+	services := rapid.SliceOfDistinct(rapid.Int32Min(0), rapid.ID).Draw(t, "services")
+	for _, n := range slices.Sorted(slices.Values(services)) {
+		places = append(places, ServicePlace{Service: n, Place: rapid.SampledFrom(some).Draw(t, "place")})
+	}
+	return places
+}
+
+func TestPlacesCodec(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		places := drawPlaces(t)
+		prefix := rapid.SliceOf(rapid.Byte()).Draw(t, "prefix")
+		b := AppendPlaces(slices.Clone(prefix), places)
+		require.Equal(t, prefix, slices.Clone(b[:len(prefix)]))
+		b = b[len(prefix):]
+		got, err := DecodePlaces(b)
+		require.NoError(t, err)
+		require.Equal(t, places, got)
+		var top change.Version
+		for _, p := range places {
+			top = max(top, p.Position)
+		}
+		require.Equal(t, top, Top(got))
+		if len(b) > 0 {
+			_, err = DecodePlaces(b[:len(b)-1])
+			require.Error(t, err, "a part is cut off")
+			require.Equal(t, Fatal, ClassOf(err))
+			_, err = DecodePlaces(append(b, b...))
+			require.Error(t, err, "services twice")
+		}
+	})
+}
+
+// Services that share a place cost a byte or two each.
+func TestPlacesAreSmall(t *testing.T) {
+	var places []ServicePlace
+	for n := range int32(200) {
+		places = append(places, ServicePlace{Service: n + 1, Place: Place{Position: change.NewVersion(3, 1<<33), Offset: 1 << 30}})
+	}
+	places[7].Position--
+	places[150].Offset--
+	assert.Less(t, len(AppendPlaces(nil, places)), 250)
+}
+
+// Whatever the bytes are, decoding ends with an error of class Fatal, or with
+// places that mean the same when they are encoded again; it never takes more memory
+// than a few times the bytes.
+func FuzzPlacesCodec(f *testing.F) {
+	f.Fuzz(func(t *testing.T, b []byte) {
+		places, err := DecodePlaces(b)
+		if err != nil {
+			require.Equal(t, Fatal, ClassOf(err))
+			require.Nil(t, places)
+			return
+		}
+		require.LessOrEqual(t, len(places), len(b))
+		for i, p := range places {
+			require.GreaterOrEqual(t, p.Service, int32(0))
+			if i > 0 {
+				require.Less(t, places[i-1].Service, p.Service)
+			}
+		}
+		again, err := DecodePlaces(AppendPlaces(nil, places))
+		require.NoError(t, err)
+		require.Equal(t, places, again)
+	})
+}

@@ -1,0 +1,206 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const (
+	sqlMarks = `
+SELECT partition, generation << 48 | next_offset, last_to FROM watermarks w
+WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition = w.partition)`
+
+	sqlActivations = `SELECT revision, partition, position FROM activations`
+	sqlNewest      = `SELECT coalesce(max(number), 0) FROM revisions`
+
+	sqlTakeProgress = `
+INSERT INTO progress (partition, token, places, top) VALUES (?1, ?2, x'', 0)
+ON CONFLICT (partition) DO UPDATE SET token = excluded.token
+RETURNING partition, token, places`
+
+	sqlWatermark = `SELECT coalesce(max(generation << 48 | next_offset), 0) FROM watermarks WHERE partition = ?`
+
+	sqlSwapProgress = `UPDATE progress SET token = ?3, places = ?4, top = ?5 WHERE partition = ?1 AND token = ?2`
+	sqlAllProgress  = `SELECT partition, token, places FROM progress ORDER BY partition`
+
+	sqlOutbox = `SELECT frame FROM outbox WHERE partition = ? ORDER BY generation, id`
+
+	// The key gives the order.
+	sqlMoved = `
+SELECT d.entity, d.service, d.content, d.version
+FROM (
+  SELECT DISTINCT entity FROM dam
+  WHERE entity > ?1 AND version >= ?2 AND version < ?3
+  ORDER BY entity LIMIT ?4) AS e
+CROSS JOIN dam d ON d.entity = e.entity AND d.version >= ?2 AND d.version < ?3
+ORDER BY d.entity, d.service`
+)
+
+// Look implements store.Deliveries.
+func (s *Store) Look(ctx context.Context) (store.Look, error) {
+	l := store.Look{Marks: map[int32]store.Mark{}}
+	err := s.read(ctx, "look", func(t *sql.Tx) error {
+		var partition int32
+		var position, other int64
+		rows, err := t.QueryContext(ctx, sqlMarks)
+		err = collect(rows, err, func() error {
+			err := rows.Scan(&partition, &position, &other)
+			l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		rows, err = t.QueryContext(ctx, sqlActivations)
+		err = collect(rows, err, func() error {
+			err := rows.Scan(&other, &partition, &position)
+			l.Activations = append(l.Activations, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		return t.QueryRowContext(ctx, sqlNewest).Scan(&l.Active)
+	})
+	if err != nil {
+		return store.Look{}, err
+	}
+	return l, nil
+}
+
+// TakeProgress implements store.Deliveries.
+func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token store.Token) ([]store.Progress, error) {
+	if len(partitions) == 0 {
+		return nil, nil
+	}
+	taken := make([]store.Progress, len(partitions))
+	for i, p := range partitions {
+		if slices.Contains(partitions[:i], p) {
+			return nil, bug("take progress: partition %d twice", p)
+		}
+	}
+	err := s.write(ctx, "take progress", func(t tx) error {
+		return failed("take progress", each(t.ctx, t.conn, sqlTakeProgress, len(partitions), func(i int, statement *sql.Stmt) (err error) {
+			taken[i], err = scanProgress(statement.QueryRowContext(t.ctx, partitions[i], token[:]))
+			return err
+		}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return taken, nil
+}
+
+// SwapProgress implements store.Deliveries. While a file is put back nobody has it
+// open, so no session is needed.
+func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {
+	if len(swaps) == 0 {
+		return nil, nil
+	}
+	places := make(map[int32][]byte, len(swaps))
+	for i := range swaps {
+		p := &swaps[i]
+		if _, twice := places[p.Partition]; twice {
+			return nil, bug("swap progress: partition %d twice", p.Partition)
+		}
+		places[p.Partition] = notNil(store.AppendPlaces(nil, p.Places))
+	}
+	swapped := make([]bool, len(swaps))
+	err := s.write(ctx, "swap progress", func(t tx) error {
+		var active int64
+		err := t.conn.QueryRowContext(t.ctx, sqlNewest).Scan(&active)
+		if err == nil && (active != revision || active == 0) {
+			err = store.ErrSuperseded
+		}
+		if err != nil {
+			return failed("swap progress", err)
+		}
+		counts := make([]bool, len(swaps))
+		err = each(t.ctx, t.conn, sqlWatermark, len(swaps), func(i int, statement *sql.Stmt) error {
+			var watermark int64
+			err := statement.QueryRowContext(t.ctx, swaps[i].Partition).Scan(&watermark)
+			counts[i] = store.Top(swaps[i].Places) <= change.Version(watermark) && swaps[i].Floor <= change.Version(watermark)
+			return err
+		})
+		if err != nil {
+			return failed("swap progress", err)
+		}
+		return failed("swap progress", each(t.ctx, t.conn, sqlSwapProgress, len(swaps), func(i int, statement *sql.Stmt) error {
+			if !counts[i] {
+				return nil
+			}
+			p := &swaps[i]
+			n, err := t.exec(statement, p.Partition, p.Old[:], p.Token[:], places[p.Partition], int64(store.Top(p.Places)))
+			swapped[i] = n == 1
+			return err
+		}))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return swapped, nil
+}
+
+// AllProgress implements store.Deliveries.
+func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
+	var all []store.Progress
+	rows, err := s.readers.QueryContext(ctx, sqlAllProgress)
+	err = collect(rows, err, func() error {
+		p, err := scanProgress(rows)
+		all = append(all, p)
+		return err
+	})
+	if err != nil {
+		return nil, failed("read progress", err)
+	}
+	return all, nil
+}
+
+// scanProgress reads partition, token, places.
+func scanProgress(row scanner) (p store.Progress, err error) {
+	var token, places []byte
+	if err = row.Scan(&p.Partition, &token, &places); err != nil {
+		return p, err
+	}
+	copy(p.Token[:], token)
+	p.Places, err = store.DecodePlaces(places)
+	return p, err
+}
+
+// Outbox implements store.Deliveries.
+func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
+	var frames [][]byte
+	rows, err := s.readers.QueryContext(ctx, sqlOutbox, partition)
+	err = collect(rows, err, func() error {
+		var frame []byte
+		err := rows.Scan(&frame)
+		frames = append(frames, frame)
+		return err
+	})
+	if err != nil {
+		return nil, failed("read outbox", err)
+	}
+	return frames, nil
+}
+
+// Moved implements store.Deliveries.
+func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
+	var found []store.Row
+	rows, err := s.readers.QueryContext(ctx, sqlMoved, after, int64(from), int64(to), max(limit, 0))
+	err = collect(rows, err, func() error {
+		r := store.Row{Found: true}
+		var version int64
+		err := rows.Scan(&r.Entity, &r.Service, (*[]byte)(&r.Content), &version)
+		r.Version = change.Version(version)
+		found = append(found, r)
+		return err
+	})
+	if err != nil {
+		return nil, failed("page moved rows", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,173 @@
+package storetest
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// look reads it, with activations by partition and revision.
+func (f *fixture) look(s store.Store) store.Look {
+	f.Helper()
+	l, err := s.Look(f.ctx())
+	require.NoError(f, err)
+	slices.SortFunc(l.Activations, compareActivations)
+	return l
+}
+
+var lookTests = []test{
+	{"marks of the newest generations, and where each revision began", func(t *testing.T, f *fixture) {
+		assert.Equal(t, store.Look{Marks: map[int32]store.Mark{}}, f.look(f.a))
+		activate := func(name string) int64 {
+			r, err := f.b.Activate(t.Context(), []byte(name), false)
+			require.NoError(t, err)
+			return r.Number
+		}
+		first := activate("first")
+		_, token := f.own(f.a, 'a', p0, p1)
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: first, Moves: []store.Move{{Partition: p0, From: 0, To: 9, Token: token}}},
+			writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(7)}}))
+		require.NoError(t, err)
+		marks := map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7)}, 1: {Watermark: version(0)}}
+		assert.Equal(t, store.Look{Active: first, Marks: marks}, f.look(f.b), "the first revision began before there were watermarks")
+
+		second := activate("second")
+		activations := []store.Activation{{Revision: second, Partition: 0, From: version(9)}, {Revision: second, Partition: 1, From: version(0)}}
+		assert.Equal(t, store.Look{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
+		assert.Equal(t, second, activate("second"))
+		assert.Equal(t, activations, f.look(f.a).Activations, "once more changes nothing")
+
+		f.own(f.a, 'b', store.Partition{Generation: 4, Number: 0}, store.Partition{Generation: 4, Number: 2})
+		marks[0] = store.Mark{Watermark: change.NewVersion(4, 0), LastTo: version(7)}
+		marks[2] = store.Mark{Watermark: change.NewVersion(4, 0)}
+		assert.Equal(t, store.Look{Active: second, Marks: marks, Activations: activations}, f.look(f.a))
+
+		third := activate("third")
+		activations = append(activations,
+			store.Activation{Revision: third, Partition: 0, From: change.NewVersion(4, 0)},
+			store.Activation{Revision: third, Partition: 1, From: version(0)},
+			store.Activation{Revision: third, Partition: 2, From: change.NewVersion(4, 0)})
+		slices.SortFunc(activations, compareActivations)
+		assert.Equal(t, store.Look{Active: third, Marks: marks, Activations: activations}, f.look(f.b))
+		_, err = f.a.Activate(t.Context(), []byte("first"), false)
+		require.ErrorIs(t, err, store.ErrSuperseded)
+		assert.Equal(t, activations, f.look(f.b).Activations)
+	}},
+	{"a decision under way is not seen, and waits for nobody who looks", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		before := f.look(f.b)
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 9, Token: token}}},
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+				assert.Equal(t, before, f.look(f.b))
+				assert.Empty(t, f.progress(f.b))
+				return store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(9)}}, nil
+			})
+		require.NoError(t, err)
+		assert.Equal(t, store.Mark{Watermark: version(9), LastTo: version(9)}, f.look(f.b).Marks[0])
+	}},
+	{"it is one snapshot", func(t *testing.T, f *fixture) {
+		// Both partitions move together, each move has a revision of its own.
+		const moves = 25
+		f.own(f.a, 'a', p0, p1)
+		token := store.Token{'a'}
+		done := make(chan struct{})
+		var decider sync.WaitGroup
+		decider.Go(func() {
+			defer close(done)
+			for i := range int64(moves) {
+				r, err := f.a.Activate(t.Context(), fmt.Append(nil, i), false)
+				if !assert.NoError(t, err) {
+					return
+				}
+				to := version(i + 1)
+				_, err = f.a.Decide(t.Context(), store.Decision{Revision: r.Number, Moves: []store.Move{{Partition: p0, From: i, To: i + 1, Token: token}, {Partition: p1, From: i, To: i + 1, Token: token}}},
+					writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: to, p1: to}}))
+				if !assert.NoError(t, err) {
+					return
+				}
+			}
+		})
+		for looking := true; looking; {
+			select {
+			case <-done:
+				looking = false
+			default:
+			}
+			l := f.look(f.b)
+			mark := l.Marks[0]
+			require.Equal(t, mark, l.Marks[1])
+			require.Len(t, l.Activations, int(2*l.Active))
+			require.Contains(t, []int64{l.Active, l.Active - 1}, mark.Watermark.Offset())
+			if mark.Watermark.Offset() > 0 {
+				require.Equal(t, mark.Watermark, mark.LastTo)
+			}
+			for _, a := range l.Activations {
+				require.Equal(t, a.Revision-1, a.From.Offset())
+			}
+		}
+		decider.Wait()
+		assert.EqualValues(t, moves, f.look(f.b).Active)
+	}},
+}
+
+var movedTests = []test{
+	{"entities with rows of a range page by the bytes of their ids, never split", func(t *testing.T, f *fixture) {
+		ids := []string{"A", "B", "Z", "a", "a/1", "b", "é", "\U0001F34C"} // no locale may reorder them
+		services := make([]int32, 5)
+		for i := range services {
+			services[i] = f.service(fmt.Sprint("s", i))
+		}
+		var want []store.Row
+		for e, id := range ids {
+			for i, n := range services {
+				v := version(int64(10*i + e))
+				f.fill(n, v, id)
+				if v >= version(12) && v < version(33) {
+					want = append(want, store.Row{Key: store.Key{Service: n, Entity: id}, Found: true, Content: content("new"), Version: v})
+				}
+			}
+		}
+		f.fill(services[0], version(33), "a/0")
+		f.fill(services[0], version(11), "ab")
+		f.fill(services[0], change.NewVersion(2, 20), "zz")
+		_, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Service: services[1], Entity: "ab"}, Version: version(12)}})
+		require.NoError(t, err)
+		want = append(want, store.Row{Key: store.Key{Service: services[1], Entity: "ab"}, Found: true, Version: version(12)})
+		slices.SortFunc(want, func(a, b store.Row) int { return a.Key.Compare(b.Key) })
+		for _, limit := range []int{1, 2, 3, 100} {
+			var got []store.Row
+			for after := ""; ; {
+				page, err := f.b.Moved(t.Context(), version(12), version(33), after, limit)
+				require.NoError(t, err)
+				got = append(got, page...)
+				entities := map[string]bool{}
+				for _, r := range page {
+					entities[r.Entity] = true
+				}
+				require.LessOrEqual(t, len(entities), limit)
+				if len(entities) < limit {
+					break
+				}
+				after = page[len(page)-1].Entity
+			}
+			assert.Equal(t, want, got, limit)
+		}
+		for _, c := range []struct {
+			from, to change.Version
+			after    string
+			limit    int
+		}{{version(12), version(33), "", 0}, {version(12), version(12), "", 9}, {version(12), version(33), "\U0001F34C", 9}, {change.NewVersion(3, 0), change.NewVersion(4, 0), "", 9}} {
+			page, err := f.b.Moved(t.Context(), c.from, c.to, c.after, c.limit)
+			require.NoError(t, err)
+			assert.Empty(t, page)
+		}
+	}},
+}

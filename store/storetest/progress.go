@@ -1,0 +1,311 @@
+package storetest
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// decideTo moves the watermark of a partition that it takes over.
+func (f *fixture) decideTo(revision int64, p store.Partition, to int64) {
+	f.Helper()
+	taken, token := f.own(f.a, 'w', p)
+	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p, From: taken[0].NextOffset, To: to, Token: token}}}, writes(store.Outcome{}))
+	require.NoError(f, err)
+}
+
+// take takes the progress of partitions over with a token made of letter.
+func (f *fixture) take(s store.Store, letter byte, partitions ...int32) ([]store.Progress, store.Token) {
+	f.Helper()
+	token := store.Token{letter}
+	taken, err := s.TakeProgress(f.ctx(), partitions, token)
+	require.NoError(f, err)
+	return taken, token
+}
+
+// swap swaps one row.
+func (f *fixture) swap(s store.Store, revision int64, x store.ProgressSwap) bool {
+	f.Helper()
+	swapped, err := s.SwapProgress(f.ctx(), revision, []store.ProgressSwap{x})
+	require.NoError(f, err)
+	require.Len(f, swapped, 1)
+	return swapped[0]
+}
+
+// progress reads all rows.
+func (f *fixture) progress(s store.Store) []store.Progress {
+	f.Helper()
+	all, err := s.AllProgress(f.ctx())
+	require.NoError(f, err)
+	return all
+}
+
+// at is one place for a service.
+func at(service int32, position change.Version, offset int64) store.ServicePlace {
+	return store.ServicePlace{Service: service, Place: store.Place{Position: position, Offset: offset}}
+}
+
+// to is the swap of a row from a token to the next one.
+func to(partition int32, old, next store.Token, places ...store.ServicePlace) store.ProgressSwap {
+	return store.ProgressSwap{Progress: store.Progress{Partition: partition, Token: next, Places: places}, Old: old}
+}
+
+var progressTests = []test{
+	{"a row is made by its first take-over, without places", func(t *testing.T, f *fixture) {
+		assert.Empty(t, f.progress(f.a))
+		none, err := f.a.TakeProgress(t.Context(), nil, store.Token{1})
+		require.NoError(t, err)
+		assert.Empty(t, none)
+		taken, token := f.take(f.a, 'a', 9, 0, 4)
+		assert.Equal(t, []store.Progress{{Partition: 9, Token: token}, {Partition: 0, Token: token}, {Partition: 4, Token: token}}, taken, "in the order asked")
+		assert.Equal(t, []store.Progress{{Partition: 0, Token: token}, {Partition: 4, Token: token}, {Partition: 9, Token: token}}, f.progress(f.b))
+		_, err = f.a.TakeProgress(t.Context(), []int32{1, 2, 1}, token)
+		require.Error(t, err)
+		assert.Equal(t, store.Fatal, store.ClassOf(err), "twice is a bug")
+		assert.Len(t, f.progress(f.b), 3)
+	}},
+	{"a row is swapped whole and comes back so", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		f.decideTo(revision, p0, 1<<40)
+		f.decideTo(revision, p1, 10)
+		_, first := f.take(f.a, 'a', 0, 1)
+		var places []store.ServicePlace
+		for n := range int32(300) {
+			places = append(places, at(n*n+1, version(int64(n%7)*1<<30), int64(n%3)))
+		}
+		places = append(places, at(math.MaxInt32, 0, math.MaxInt64))
+		second := store.Token{'b'}
+		swapped, err := f.b.SwapProgress(t.Context(), revision, []store.ProgressSwap{to(1, first, second, at(7, version(10), 3)), to(0, first, second, places...)})
+		require.NoError(t, err)
+		assert.Equal(t, []bool{true, true}, swapped)
+		want := []store.Progress{{Partition: 0, Token: second, Places: places}, {Partition: 1, Token: second, Places: []store.ServicePlace{at(7, version(10), 3)}}}
+		assert.Equal(t, want, f.progress(f.a))
+		taken, third := f.take(f.a, 'c', 0, 1)
+		want[0].Token, want[1].Token = third, third
+		assert.Equal(t, want, taken, "a new owner finds the places")
+		assert.True(t, f.swap(f.a, revision, to(0, third, second, at(7, version(9), 1))), "and may put them back")
+		assert.Equal(t, []store.ServicePlace{at(7, version(9), 1)}, f.progress(f.b)[0].Places)
+		none, err := f.a.SwapProgress(t.Context(), revision, nil)
+		require.NoError(t, err)
+		assert.Empty(t, none)
+		_, err = f.a.SwapProgress(t.Context(), revision, []store.ProgressSwap{to(0, second, third), to(0, second, third)})
+		require.Error(t, err)
+		assert.Equal(t, store.Fatal, store.ClassOf(err), "twice is a bug")
+	}},
+	{"I5 another token swaps nothing, and does no harm to other rows", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		f.decideTo(revision, p0, 9)
+		f.decideTo(revision, p1, 9)
+		_, stale := f.take(f.a, 'a', 0, 1)
+		_, token := f.take(f.b, 'b', 0)
+		next := store.Token{'c'}
+		swapped, err := f.a.SwapProgress(t.Context(), revision, []store.ProgressSwap{
+			to(0, stale, next, at(1, version(5), 5)), to(5, stale, next), to(1, stale, next, at(1, version(5), 5)),
+		})
+		require.NoError(t, err)
+		assert.Equal(t, []bool{false, false, true}, swapped, "taken over, never taken, its own")
+		assert.Equal(t, []store.Progress{{Partition: 0, Token: token}, {Partition: 1, Token: next, Places: []store.ServicePlace{at(1, version(5), 5)}}}, f.progress(f.a))
+		assert.True(t, f.swap(f.b, revision, to(0, token, next)), "the right owner goes on")
+	}},
+	{"a swap of unknown outcome is repeated without effect", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		f.decideTo(revision, p0, 9)
+		_, token := f.take(f.a, 'a', 0)
+		x := to(0, token, store.Token{'b'}, at(1, version(9), 5))
+		assert.True(t, f.swap(f.a, revision, x))
+		after := f.progress(f.b)
+		assert.False(t, f.swap(f.a, revision, x))
+		assert.Equal(t, after, f.progress(f.b))
+		assert.Equal(t, x.Token, after[0].Token)
+	}},
+	{"no position is above the watermark of the newest generation", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.take(f.a, 'a', 0)
+		next := store.Token{'b'}
+		assert.False(t, f.swap(f.a, revision, to(0, token, next, at(1, 1, 0))), "there is no watermark yet")
+		assert.True(t, f.swap(f.a, revision, to(0, token, next, at(1, 0, 7))))
+		token, next = next, token
+		f.decideTo(revision, p0, 9)
+		assert.False(t, f.swap(f.a, revision, to(0, token, next, at(1, version(3), 0), at(2, version(10), 0), at(3, version(3), 0))))
+		assert.Equal(t, []store.ServicePlace{at(1, 0, 7)}, f.progress(f.b)[0].Places)
+		assert.True(t, f.swap(f.a, revision, to(0, token, next, at(1, version(3), 0), at(2, version(9), 0))))
+		token, next = next, token
+
+		third := store.Partition{Generation: 3, Number: 0}
+		f.own(f.a, 'x', third)
+		f.decideTo(revision, p1, 1<<30)
+		start := change.NewVersion(3, 0)
+		assert.False(t, f.swap(f.a, revision, to(0, token, next, at(1, start+1, 0))))
+		assert.True(t, f.swap(f.a, revision, to(0, token, next, at(1, start, 0), at(2, version(1<<40), 0))))
+		token, next = next, token
+		f.decideTo(revision, third, 2)
+		assert.True(t, f.swap(f.a, revision, to(0, token, next, at(1, start+2, 0))))
+	}},
+	{"below its floor a row is not swapped", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.take(f.a, 'a', 0, 1)
+		f.decideTo(revision, p0, 9)
+		x := to(0, token, store.Token{'b'}, at(1, version(5), 0))
+		x.Floor = version(10)
+		other := to(1, token, store.Token{'b'})
+		swapped, err := f.b.SwapProgress(t.Context(), revision, []store.ProgressSwap{other, x})
+		require.NoError(t, err)
+		assert.Equal(t, []bool{true, false}, swapped)
+		assert.Empty(t, f.progress(f.a)[0].Places)
+		x.Floor = version(9)
+		assert.True(t, f.swap(f.b, revision, x))
+	}},
+	{"I12 a superseded revision swaps nothing", func(t *testing.T, f *fixture) {
+		_, token := f.take(f.a, 'a', 0)
+		x := to(0, token, store.Token{'b'}, at(1, 0, 9))
+		refused := func(revision int64) {
+			before := f.progress(f.b)
+			_, err := f.a.SwapProgress(t.Context(), revision, []store.ProgressSwap{x})
+			require.ErrorIs(t, err, store.ErrSuperseded)
+			assert.Equal(t, store.Superseded, store.ClassOf(err))
+			assert.Equal(t, before, f.progress(f.b))
+		}
+		refused(0) // nothing is active
+		refused(1)
+		old := f.revision()
+		next, err := f.b.Activate(t.Context(), []byte("other"), false)
+		require.NoError(t, err)
+		for _, revision := range []int64{0, old, next.Number + 1} {
+			refused(revision)
+		}
+		assert.True(t, f.swap(f.a, next.Number, x))
+	}},
+	{"I12 no swap of an older revision after Activate returned", func(t *testing.T, f *fixture) {
+		const owners = 4
+		revision := f.revision()
+		var group sync.WaitGroup
+		begun := make(chan struct{}, owners)
+		for n := range int32(owners) {
+			s := turn(int(n), f.a, f.b)
+			_, token := f.take(s, byte(n), n)
+			group.Go(func() {
+				for i := int64(1); ; i++ {
+					next := store.Token{byte(n), byte(i), byte(i >> 8), 1}
+					swapped, err := s.SwapProgress(t.Context(), revision, []store.ProgressSwap{to(n, token, next, at(1, 0, i))})
+					if errors.Is(err, store.ErrSuperseded) || !assert.NoError(t, err) || !assert.Equal(t, []bool{true}, swapped) {
+						return
+					}
+					if token = next; i == 3 {
+						begun <- struct{}{}
+					}
+				}
+			})
+		}
+		for range owners {
+			<-begun
+		}
+		_, err := f.b.Activate(t.Context(), []byte("other"), false)
+		require.NoError(t, err)
+		then := f.progress(f.b)
+		group.Wait()
+		assert.Equal(t, then, f.progress(f.b))
+	}},
+	{"I5 takers that fight lose no swap", func(t *testing.T, f *fixture) {
+		// Each counts on from what it took over until somebody else has the row: the
+		// last count is the number of swaps that succeeded.
+		const takers, rounds, last = 6, 12, 5
+		revision := f.revision()
+		var group sync.WaitGroup
+		swaps := make([][2]int64, takers)
+		for n := range takers {
+			s := turn(n, f.a, f.b)
+			group.Go(func() {
+				for round := range rounds {
+					token := store.Token{byte(n), byte(round)}
+					partitions := []int32{0, 1}
+					if n%2 == 1 { // no order of the caller makes them wait for each other
+						partitions = []int32{1, 0}
+					}
+					taken, err := s.TakeProgress(t.Context(), partitions, token)
+					if !assert.NoError(t, err) {
+						return
+					}
+					counts := map[int32]int64{}
+					for _, p := range taken {
+						if len(p.Places) > 0 {
+							counts[p.Partition] = p.Places[0].Offset
+						}
+					}
+					for i := range last {
+						next := store.Token{byte(n), byte(round), byte(i + 1)}
+						swapped, err := s.SwapProgress(t.Context(), revision, []store.ProgressSwap{
+							to(partitions[1], token, next, at(1, 0, counts[partitions[1]]+1)), to(partitions[0], token, next, at(1, 0, counts[partitions[0]]+1)),
+						})
+						if !assert.NoError(t, err) {
+							return
+						}
+						for k, p := range []int32{partitions[1], partitions[0]} {
+							if swapped[k] {
+								counts[p]++
+								swaps[n][p]++
+							}
+						}
+						if token = next; !swapped[0] && !swapped[1] {
+							break
+						}
+					}
+				}
+			})
+		}
+		group.Wait()
+		for p, row := range f.progress(f.a) {
+			var sum int64
+			for n := range swaps {
+				sum += swaps[n][p]
+			}
+			require.Positive(t, sum)
+			assert.Equal(t, []store.ServicePlace{at(1, 0, sum)}, row.Places)
+		}
+	}},
+	{"the outbox of a partition, of all generations, oldest first", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		outbox := func(partition int32) (all []string) {
+			frames, err := f.b.Outbox(t.Context(), partition)
+			require.NoError(t, err)
+			for _, frame := range frames {
+				all = append(all, string(frame))
+			}
+			return all
+		}
+		assert.Empty(t, outbox(0))
+		var published []int64
+		for g := uint16(1); g <= 2; g++ {
+			zero, one := store.Partition{Generation: g, Number: 0}, store.Partition{Generation: g, Number: 1}
+			_, token := f.own(f.a, byte(g), zero, one)
+			for i := range int64(2) {
+				ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{
+					{Partition: zero, From: i, To: i + 1, Token: token}, {Partition: one, From: i, To: i + 1, Token: token},
+				}}, writes(store.Outcome{Outbox: []store.OutboxFrame{
+					{Partition: one, Frame: fmt.Append(nil, "one ", g, i)}, {Partition: zero, Frame: fmt.Append(nil, "zero ", g, i)}, {Partition: zero, Frame: fmt.Append(nil, "more ", g, i)},
+				}}))
+				require.NoError(t, err)
+				published = append(published, ids[1])
+			}
+			if g == 2 {
+				assert.Equal(t, []string{"one 1 0", "one 1 1", "one 2 0", "one 2 1"}, outbox(1))
+				assert.Equal(t, []string{"zero 1 0", "more 1 0", "zero 1 1", "more 1 1", "zero 2 0", "more 2 0", "zero 2 1", "more 2 1"}, outbox(0))
+				require.NoError(t, f.a.Discard(t.Context(), []store.Move{{Partition: zero, From: 2, To: 2, Token: token}}, published))
+			}
+		}
+		assert.Equal(t, []string{"more 1 0", "more 1 1", "more 2 0", "more 2 1"}, outbox(0))
+		assert.Empty(t, outbox(7))
+	}},
+}
+
+func compareActivations(a, b store.Activation) int {
+	return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Revision, b.Revision))
+}
