@@ -334,7 +334,8 @@ type process struct {
 	superseded atomic.Int32
 	handling   sync.WaitGroup
 	halt       context.CancelFunc
-	errs       chan error // of Handle
+	ended      chan struct{} // closed when Run returned
+	errs       chan error    // of Handle
 }
 
 func retry() deliver.Retry {
@@ -360,7 +361,8 @@ func (w *world) start(traits map[string]sinks.Traits, with ...func(*deliver.Opti
 	p.stage = deliver.New(opt)
 	ctx, cancel := context.WithCancel(context.Background())
 	result := make(chan error, 1)
-	go func() { result <- p.stage.Run(ctx) }()
+	p.ended = make(chan struct{})
+	go func() { defer close(p.ended); result <- p.stage.Run(ctx) }()
 	following, halt := context.WithCancel(context.Background())
 	p.halt = halt
 	p.stop = sync.OnceValue(func() error {

@@ -92,7 +92,9 @@ type cursor struct {
 	p     *partition
 	live  bool           // fed by the tail
 	floor change.Version // changes below it are skipped: they were done before the take-over
-	feed  feed           // of the catch-up reader, unless live
+	// feed is that of the catch-up reader, unless live; then it is where that
+	// ended, which may be beyond the tail.
+	feed feed
 	// pending are the slices that are not done, in the order of the log; those that
 	// the worker has in hand stand in front.
 	pending []*slice
@@ -108,7 +110,7 @@ func (c *cursor) place() store.Place {
 	if c.live {
 		f = &c.p.feed
 	}
-	return store.Place{Position: max(f.fed, c.floor), Offset: f.offset()}
+	return store.Place{Position: max(f.fed, c.feed.fed, c.floor), Offset: f.offset()}
 }
 
 // slice is the changes of one service in one frame.
@@ -300,7 +302,7 @@ func (s *Stage) feedLive(p *partition, f *logged) {
 		for i < len(f.Slices) && f.Slices[i].Service < c.w.opt.Number {
 			i++
 		}
-		if i < len(f.Slices) && f.Slices[i].Service == c.w.opt.Number && c.live {
+		if i < len(f.Slices) && f.Slices[i].Service == c.w.opt.Number && c.live && f.To > c.feed.fed {
 			s.give(c, f, f.Slices[i], start)
 		}
 	}
@@ -386,9 +388,10 @@ func (s *Stage) fallBehind(w *worker) {
 			if !c.live && queued < 0 {
 				continue
 			}
-			next := p.feed
-			if !c.live {
-				next = c.feed
+			next := c.feed
+			if c.live {
+				next = p.feed
+				next.fed = max(next.fed, c.feed.fed)
 			}
 			c.floor = c.place().Position
 			if queued >= 0 {

@@ -1,0 +1,265 @@
+package deliver_test
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/require"
+)
+
+const other, third = "acme/all@other", "acme/all@third"
+
+func memory(bytes int64) func(*deliver.Options) { return func(o *deliver.Options) { o.Memory = bytes } }
+
+func large(service, entity string, offset int64) change.Change {
+	c := of(service, entity, offset)
+	c.Doc = fmt.Appendf(nil, `{"n":%d,"pad":"%0100000d"}`, offset, 0)
+	return c
+}
+
+// A sink that is away costs its service a place: the others go on, and when it
+// answers again it gets everything, in order, and is with them again.
+func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
+	var want []string
+	for i := range int64(100) {
+		p.publish(large(service, "a", 2*i), large(other, "a", 2*i+1))
+		want = append(want, fmt.Sprintf("a:%d", 2*i+1))
+	}
+	p.delivered(service)
+	require.Len(t, p.sinks[service].has(), 100)
+	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
+	require.EqualValues(t, 1, p.metric("weir_service_behind", other))
+	require.Zero(t, p.metric("weir_service_behind", service))
+	require.Less(t, p.place(other).Position, at(2), "nothing of it is done")
+
+	p.sinks[other].answer(nil)
+	p.delivered(other)
+	require.Equal(t, want, p.sinks[other].has())
+	require.Eventually(t, func() bool { return len(p.stage.Behind()) == 0 }, patience, time.Millisecond)
+	p.publish(of(service, "b", 200), of(other, "b", 201))
+	p.delivered(service, other)
+	require.Len(t, p.sinks[service].has(), 101, "nobody got anything twice")
+	require.Len(t, p.sinks[other].has(), 101)
+}
+
+// All services whose sinks are away wait without the log being read for them.
+func TestEveryServiceIsAway(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	for _, s := range p.sinks {
+		s.answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
+	}
+	for i := range int64(60) {
+		p.publish(large(service, "a", 2*i), large(other, "a", 2*i+1))
+	}
+	require.Eventually(t, func() bool { return len(p.stage.Behind()) == 2 }, patience, time.Millisecond)
+	for _, s := range p.sinks {
+		s.answer(nil)
+	}
+	p.delivered(service, other)
+	require.Len(t, p.sinks[service].has(), 60)
+	require.Len(t, p.sinks[other].has(), 60)
+}
+
+// One that is slow while another has nothing to do makes room for it.
+func TestASlowServiceDoesNotHoldUpTheOthers(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: logOf(1), other: logOf(1)}, memory(1<<20))
+	hold, held := make(chan struct{}), make(chan struct{}, 1000)
+	p.sinks[other].answer(func([]change.Change) error { held <- struct{}{}; <-hold; return nil })
+	for i := range int64(40) {
+		p.publish(large(service, "a", 2*i), large(other, "a", 2*i+1))
+	}
+	p.delivered(service)
+	close(hold)
+	p.delivered(other)
+	require.Len(t, p.sinks[other].has(), 40)
+	require.Len(t, p.sinks[service].has(), 40)
+}
+
+// Places outlive their process: who was behind goes on behind, who was not is fed
+// by the tail, and a service that is new begins where the others are.
+func TestPlacesAfterARestart(t *testing.T) {
+	w := newWorld(t, service, other, third)
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
+	for i := range int64(300) {
+		p.publish(of(service, "a", 2*i), of(other, "a", 2*i+1))
+	}
+	p.delivered(service)
+	require.NoError(t, p.stop())
+
+	p = w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10), third: logOf(10)})
+	require.Equal(t, map[string]int{other: 1}, p.stage.Behind())
+	p.publish(of(service, "b", 600), of(third, "b", 601))
+	p.delivered(service, other, third)
+	require.Equal(t, []string{"b:600"}, p.sinks[service].has())
+	require.Len(t, p.sinks[other].has(), 300)
+	require.Equal(t, []string{"b:601"}, p.sinks[third].has())
+}
+
+// A service that goes and comes back goes on where it was.
+func TestAServiceThatComesBack(t *testing.T) {
+	w := newWorld(t, service, other)
+	both := map[string]sinks.Traits{service: logOf(10), other: logOf(10)}
+	p := w.start(both)
+	p.publish(of(service, "a", 0), of(other, "a", 1))
+	p.delivered(service, other)
+	require.NoError(t, p.stop())
+	w.publish(of(service, "a", 2), of(other, "a", 3))
+	p = w.start(map[string]sinks.Traits{service: logOf(10)})
+	p.delivered(service)
+	require.NoError(t, p.stop())
+	require.Equal(t, at(2), w.place(other).Position)
+
+	p = w.start(both)
+	p.delivered(service, other)
+	require.Empty(t, p.sinks[service].has())
+	require.Equal(t, []string{"a:3"}, p.sinks[other].has())
+}
+
+// A frame that a restored store knows nothing of is passed over; what was decided
+// in its stead is delivered.
+func TestAFrameOfALostFutureIsPassedOver(t *testing.T) {
+	p, s := only(t, logOf(10))
+	p.publish(of(service, "a", 0))
+	lost := of(service, "lost", 1)
+	p.log.append(p.encode(change.Frame{From: at(1), To: at(2), Prev: at(1), Revision: 1}, lost))
+	p.log.append(p.encode(change.Frame{From: at(2), To: at(9), Prev: at(2), Revision: 1}, of(service, "lost", 2)))
+	require.Eventually(t, func() bool { return p.metric("weir_frames_passed_over_total", "") == 2 }, patience, time.Millisecond)
+	p.publish(of(service, "b", 1))
+	p.publish(of(service, "c", 2))
+	p.delivered()
+	require.Equal(t, []string{"a:0", "b:1", "c:2"}, s.has())
+	require.Empty(t, p.order())
+}
+
+// While the store catches up with its lost future, a frame of it may count of
+// which the one before it did not: the log is looked through for what goes on.
+func TestALaterFrameThatGoesOn(t *testing.T) {
+	w := newWorld(t, service)
+	w.publish(of(service, "a", 0))
+	// Not in the log: of the lost future, [1,2) did not count when it was read.
+	w.log.append(w.encode(change.Frame{From: at(2), To: at(3), Prev: at(2), Revision: 1}, of(service, "c", 2)))
+	w.publish(of(service, "b", 1))
+	w.publish(of(service, "c", 2))
+	p := w.start(map[string]sinks.Traits{service: logOf(10)})
+	p.delivered()
+	require.Equal(t, []string{"a:0", "b:1", "c:2"}, p.sinks[service].has())
+	require.Empty(t, p.order(), "nothing is missing")
+}
+
+// moveOn does what decide does with a request to decide again.
+func (p *process) moveOn(requests map[string]bool) bool {
+	p.mu.Lock()
+	var todo []inbox.Control
+	var entities []string
+	for i, e := range p.events {
+		if e[:8] == "redecide" && !requests[e] {
+			requests[e] = true
+			todo, entities = append(todo, p.controls[i]), append(entities, e[9:])
+		}
+	}
+	p.mu.Unlock()
+	for i, c := range todo {
+		p.publish(of(c.Services[0], entities[i], p.next))
+	}
+	return len(todo) > 0
+}
+
+// What retention took before it was delivered is decided again: only what was the
+// newest of its entity, and only for services that did not get it.
+func TestWhatIsGoneFromTheLogIsDecidedAgain(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: state})
+	p.publish(of(service, "a", 0), of(other, "a", 0))
+	p.delivered()
+	require.NoError(t, p.stop())
+	w.publish(of(service, "a", 1))
+	w.publish(of(service, "b", 2))
+	w.publish(of(service, "a", 3), of(other, "a", 3))
+	w.log.cut(3)
+
+	p = w.start(map[string]sinks.Traits{service: state})
+	requests := map[string]bool{}
+	require.Eventually(t, func() bool { return p.moveOn(requests) }, patience, time.Millisecond)
+	p.delivered()
+	require.Equal(t, []string{"redecide b"}, p.order())
+	require.Equal(t, at(2), p.controls[0].Version)
+	require.True(t, p.controls[0].Force)
+	require.Equal(t, []string{service}, p.controls[0].Services)
+	require.Equal(t, []string{"a:3", "b:4"}, p.sinks[service].has())
+	require.EqualValues(t, 1, p.metric("weir_delivery_gaps_total", service))
+}
+
+// A log that was made anew ends below what was decided: nothing that comes tells
+// of it.
+func TestALogThatEndsTooEarly(t *testing.T) {
+	w := newWorld(t, service)
+	p := w.start(map[string]sinks.Traits{service: state})
+	p.publish(of(service, "a", 0))
+	p.delivered()
+	require.NoError(t, p.stop())
+	w.decide(of(service, "a", 1)) // published, and gone
+
+	p = w.start(map[string]sinks.Traits{service: state})
+	requests := map[string]bool{}
+	require.Eventually(t, func() bool { return p.moveOn(requests) }, patience, time.Millisecond)
+	p.delivered()
+	require.Equal(t, []string{"redecide a"}, p.order())
+	require.Equal(t, []string{"a:2"}, p.sinks[service].has())
+}
+
+// Who loses the partition to another process stops at once, and what it did not
+// save is done again.
+func TestAnotherOwner(t *testing.T) {
+	w := newWorld(t, service)
+	p := w.start(map[string]sinks.Traits{service: logOf(10)})
+	p.publish(of(service, "a", 0))
+	p.delivered()
+	next := w.start(map[string]sinks.Traits{service: logOf(10)})
+	p.publish(of(service, "a", 1))
+	next.delivered()
+	require.Contains(t, next.sinks[service].has(), "a:1")
+	require.NotContains(t, next.sinks[service].has(), "a:0")
+	<-p.ended
+	require.ErrorIs(t, p.stop(), deliver.ErrLost)
+}
+
+// gated is a store whose look waits.
+type gated struct {
+	recording
+	gate chan struct{}
+}
+
+func (g gated) Look(ctx context.Context) (store.Look, error) {
+	select {
+	case <-g.gate:
+	case <-ctx.Done():
+		return store.Look{}, context.Cause(ctx)
+	}
+	return g.recording.Look(ctx)
+}
+
+// A frame is judged by a look that is made after it was read.
+func TestALookIsMadeAfterTheFrame(t *testing.T) {
+	w := newWorld(t, service)
+	gate := make(chan struct{})
+	p := w.start(map[string]sinks.Traits{service: logOf(10)}, func(o *deliver.Options) { o.Store = gated{recording{w.store, w}, gate} })
+	record := p.encode(change.Frame{From: at(0), To: at(1), Revision: 1}, of(service, "a", 0))
+	p.log.append(record) // before the decision
+	p.decide(of(service, "a", 0))
+	close(gate)
+	p.delivered()
+	require.Equal(t, []string{"a:0"}, p.sinks[service].has())
+}
