@@ -10,7 +10,6 @@ import (
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -193,7 +192,6 @@ func (s *Stage) later(ctx context.Context, p *partition, fed change.Version, fro
 // or above the place of a service in its newest state, and returns when none is
 // left. which says whose places count and what they are, under the stage's mutex.
 func (s *Stage) repair(ctx context.Context, p *partition, to change.Version, which func(*cursor) (change.Version, bool)) error {
-	crash.At(crash.Repairing, "")
 	s.mu.Lock()
 	from := to
 	places := map[int32]change.Version{}
@@ -255,7 +253,6 @@ func (s *Stage) repair(ctx context.Context, p *partition, to change.Version, whi
 			}
 		}
 		if left == 0 {
-			crash.At(crash.Repaired, "")
 			s.log.Info("what was gone is decided again", "partition", p.number, "entities", len(asked), "services", slices.Sorted(maps.Values(names)))
 			return nil
 		}

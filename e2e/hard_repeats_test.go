@@ -21,7 +21,7 @@ func onServers(t *testing.T, c *harness.Cluster, hook *harness.Receiver, sources
 		"weir.yaml": fmt.Sprintf(`
 store: {postgres: {url: %q}}
 gate: {valkey: {address: %q, prefix: %q}}
-kafka: {brokers: [%q], prefix: %q, session_timeout: 20s, inbox: {partitions: 4}, changes: {partitions: 2}}
+kafka: {brokers: [%q], prefix: %q, session_timeout: 20s, inbox: {partitions: 4}}
 sources:
 %s
 customers: [acme.yaml]

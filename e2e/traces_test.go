@@ -240,7 +240,7 @@ func TestTraceOfOneEvent(t *testing.T) {
 			}
 		}
 	}
-	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes.acme.all.hook"))
+	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
 	require.Len(t, changes, 3)
 	for _, c := range changes {
 		if c.Entity == "B-007" {
@@ -340,7 +340,7 @@ func TestTracingIsOffByDefault(t *testing.T) {
 		require.Empty(t, traceHeaders(t, records[0], others...), topic)
 		require.NotContains(t, string(records[0].Value), theirTrace, topic)
 	}
-	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes.acme.all.hook"))
+	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
 	require.Len(t, changes, 1)
 	require.Nil(t, changes[0].Trace)
 }

@@ -110,7 +110,7 @@ func TestKilledBetweenTheSteps(t *testing.T) {
 // and start meanwhile.
 func TestOnePassPerChangeAcrossProcesses(t *testing.T) {
 	brokers, prefix := testservers.Kafka(t)
-	p := project(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 6s, inbox: {partitions: 2}, changes: {partitions: 1}}",
+	p := project(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 6s, inbox: {partitions: 2}}",
 		testservers.Postgres(t), brokers[0], prefix+"weir"))
 	processes := []*harness.Process{run(p, "run --role ingest"), run(p, "run --role ingest")}
 	const entities, changes, callers = 6, 12, 4

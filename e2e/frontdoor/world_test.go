@@ -52,12 +52,12 @@ admin: {listen: "127.0.0.1:0"}
 
 // newWorld makes a deployment and starts nothing.
 func newWorld(t testing.TB, on, lease, retention string) *world {
-	backing := "kafka: {session_timeout: 3s, inbox: {partitions: 2}, changes: {partitions: 1}}"
+	backing := "kafka: {session_timeout: 3s, inbox: {partitions: 2}}"
 	if on == servers {
 		brokers, prefix := testservers.Kafka(t)
 		valkey, keys := testservers.Valkey(t)
 		backing = fmt.Sprintf("store: {postgres: {url: %q}}\ngate: {valkey: {address: %q, prefix: %q}}\n"+
-			"kafka: {brokers: [%q], prefix: %q, session_timeout: 3s, inbox: {partitions: 2}, changes: {partitions: 1}}",
+			"kafka: {brokers: [%q], prefix: %q, session_timeout: 3s, inbox: {partitions: 2}}",
 			testservers.Postgres(t), valkey, keys, brokers[0], prefix+"weir")
 	}
 	return &world{t: t, on: on, p: harness.NewProject(t, map[string]string{

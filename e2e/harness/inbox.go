@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -41,13 +42,18 @@ func (p Project) EmbeddedTopic(name string) []*kgo.Record {
 	return ReadTopic(p.T, b.Addrs(), name)
 }
 
-// Changes returns the changes that records of a changes topic hold.
+// Changes returns the changes that records of the changes log hold; their services
+// are the store's numbers.
 func Changes(t testing.TB, records []*kgo.Record) (all []change.Change) {
 	t.Helper()
 	for _, r := range records {
-		for c, err := range change.DecodeAll(r.Value) {
-			require.NoError(t, err)
-			all = append(all, c)
+		f, err := change.ParseFrame(r.Value)
+		require.NoError(t, err)
+		for i := range f.Slices {
+			for c, err := range f.Slices[i].All(strconv.Itoa(int(f.Slices[i].Service))) {
+				require.NoError(t, err)
+				all = append(all, c)
+			}
 		}
 	}
 	return all

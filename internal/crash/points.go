@@ -46,8 +46,6 @@ const (
 	Saving        = "deliver.saving"         // before the transaction that swaps the progress of partitions
 	Saved         = "deliver.saved"          // after it
 	ProgressTaken = "deliver.progress_taken" // partitions are taken over, before anything of them is read
-	Repairing     = "deliver.repairing"      // changes are gone from the log, before anything is asked for
-	Repaired      = "deliver.repaired"       // all that was gone is decided again, before the places pass
 
 	// Points of the door for posted events.
 	FrontBegun     = "frontdoor.begun"     // keys are claimed, nothing is appended [source]
@@ -118,6 +116,6 @@ func Points() []string {
 		Fetched, IngestBatch, GateChecked, AppendHalf, Appended, Marked, Acknowledged, Committing, Committed, PositionSaving, PositionSaved,
 		DecideBatch, DecideBegun, DecideOutcome, DecideWritten, DecideControl, DecideCommitted, PublishHalf, Published, Discarding, Discarded,
 		TakenOver, RepublishHalf, Republished,
-		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Releasing, Released, Buried, Saving, Saved, ProgressTaken, Repairing, Repaired,
+		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Releasing, Released, Buried, Saving, Saved, ProgressTaken,
 	}
 }
