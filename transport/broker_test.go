@@ -14,8 +14,9 @@ import (
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
-func TestOffsetOutOfRange(t *testing.T) {
-	c := embeddedCluster(t)
+func TestOffsetOutOfRange(t *testing.T) { onBoth(t, offsetOutOfRange) }
+
+func offsetOutOfRange(t *testing.T, c cluster) {
 	topic := c.topic(t, "topic", 1)
 	p := c.producer(t, transport.ProducerConfig{})
 	for i := range 10 { // a batch each: a fetch gives whole batches
@@ -47,7 +48,7 @@ func TestOffsetOutOfRange(t *testing.T) {
 			require.FailNow(t, "nobody was told")
 		}
 	})
-	for name, wanted := range map[string]int64{"below the oldest": 3, "behind the end": 1000} {
+	for name, wanted := range map[string]int64{"below the oldest": 3, "behind the end": 101} {
 		t.Run(name, func(t *testing.T) {
 			resets := make(chan reset, 10)
 			g := c.group(t, transport.GroupConfig{ID: name,
@@ -64,6 +65,16 @@ func TestOffsetOutOfRange(t *testing.T) {
 			}
 		})
 	}
+	t.Run("at the end", func(t *testing.T) {
+		g := c.group(t, transport.GroupConfig{ID: "end",
+			Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
+				return map[int32]int64{0: 100}, nil
+			}},
+			OnRecordsLost: func(string, int32, int64, int64) { t.Error("nothing is lost") }})
+		ch := subscribe(t, g, topic)
+		fill(t, p, topic, 100, 1)
+		require.EqualValues(t, 100, frame(t, receive(t, ch)).First())
+	})
 }
 
 // A group that has committed nothing is told what is gone if it wants all there

@@ -23,6 +23,9 @@ type PartitionListener interface {
 	// Assigned is called when partitions of topic were assigned, before any of
 	// their records is fetched, and returns the offsets to start at; a partition
 	// that it leaves out starts at the committed offset, or at the oldest record.
+	// The end of a partition is a place to start at. One below its oldest record,
+	// which retention has passed, or above its end, which belongs to an earlier topic
+	// of the name, starts at the oldest record instead, and OnRecordsLost is called.
 	// It may block, and retries its own failures, until ctx is cancelled, which
 	// happens when the partitions go away again. An error ends the subscription.
 	Assigned(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error)

@@ -1,0 +1,209 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Reader reads partitions of one topic at offsets that its caller names, outside
+// of any group: for whoever has to catch up. Calls that go on where the one before
+// ended share a fetch session, which fetches ahead; a jump within the partition
+// keeps the connections, and another partition opens new ones. Not for concurrent
+// use.
+type Reader struct {
+	cfg   Config
+	topic string
+	bytes int
+
+	cl        *kgo.Client // nil without a session
+	partition int32
+	next      int64 // where the session goes on
+	// seekable: the client has fetched from the partition, so it can be told
+	// another offset. Before that it would not listen.
+	seekable bool
+	fetched  []*kgo.Record // from next on
+	answers  answers
+}
+
+// answers notes whether brokers answer fetches: without it a cluster that is away
+// would look like a log that ends.
+type answers struct{ came atomic.Bool }
+
+var _ kgo.HookBrokerRead = (*answers)(nil)
+
+// OnBrokerRead is called by the client for every response.
+func (a *answers) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if err == nil && key == int16(kmsg.Fetch) {
+		a.came.Store(true)
+	}
+}
+
+var errNoAnswer = errors.New("the cluster does not answer for this topic")
+
+// NewReader does not touch the network. bytes bounds what one Read returns, as
+// the size of the records; 0 is 1 MiB.
+func NewReader(cfg Config, topic string, bytes int) *Reader {
+	def(&bytes, 1<<20)
+	return &Reader{cfg: cfg, topic: topic, bytes: bytes}
+}
+
+// Read returns records of a partition from offset on, in their order: at least
+// one, and so many as fit into the bound; a larger record comes alone. It waits
+// for them until ctx ends. Where retention took records away it goes on with the
+// oldest that there is: the first one has a higher offset than asked for then, as
+// it may where records were compacted or markers of transactions stand. Behind the
+// end of the log, which is another one than before if that end is below the
+// offset, it waits. The error is that of ctx when there was nothing to read, and
+// another one when the cluster did not answer, which takes up to readerWait, or had
+// something against it; the next call tries again.
+func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]Received, error) {
+	var trouble error
+	r.answers.came.Store(false)
+	for try := 0; ; try++ {
+		err := r.seek(partition, offset)
+		for err == nil && len(r.fetched) == 0 {
+			err = r.poll(ctx)
+		}
+		if err == nil {
+			return r.take(), nil
+		}
+		if ctx.Err() == nil {
+			r.Close() // whatever it is: a new session knows nothing of it
+			trouble = err
+			if errors.Is(err, kerr.OffsetOutOfRange) {
+				offset, trouble = r.existing(ctx, partition, offset)
+			}
+		}
+		select {
+		case <-time.After(retryBackoff(try)):
+		case <-ctx.Done():
+			if trouble == nil {
+				if trouble = errNoAnswer; r.answers.came.Load() {
+					trouble = ctx.Err()
+				}
+			}
+			return nil, fmt.Errorf("read topic %s, partition %d from %d: %w", r.topic, partition, offset, trouble)
+		}
+	}
+}
+
+// Close ends the session. The Reader can be used again.
+func (r *Reader) Close() {
+	if r.cl != nil {
+		r.cl.Close()
+	}
+	r.cl, r.fetched, r.seekable = nil, nil, false
+}
+
+// seek makes the session go on at an offset.
+func (r *Reader) seek(partition int32, offset int64) error {
+	if r.cl != nil && r.partition == partition {
+		if offset >= r.next { // a short way forward may be fetched already
+			i := 0
+			for i < len(r.fetched) && r.fetched[i].Offset < offset {
+				i++
+			}
+			if r.fetched = r.fetched[i:]; len(r.fetched) > 0 || offset == r.next {
+				r.next = offset
+				return nil
+			}
+		}
+		if r.seekable {
+			r.fetched, r.next = nil, offset
+			// What is under way or fetched ahead is thrown away by it.
+			r.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{r.topic: {partition: {Epoch: -1, Offset: offset}}})
+			return nil
+		}
+	}
+	r.Close()
+	opts, err := NewClientOpts(r.cfg)
+	if err != nil {
+		return err
+	}
+	most := int32(min(max(r.bytes, minFetch), maxFetch))
+	r.cl, err = kgo.NewClient(append(opts,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {partition: kgo.NewOffset().At(offset)}}),
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // an offset that is gone comes to us as an error
+		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
+		kgo.FetchMaxWait(readerWait), kgo.WithHooks(&r.answers),
+		kgo.FetchMaxBytes(most), kgo.FetchMaxPartitionBytes(most),
+	)...)
+	if err != nil {
+		return err
+	}
+	r.partition, r.next = partition, offset
+	return nil
+}
+
+// readerWait is how long a broker holds a fetch that finds nothing: a jump that
+// follows waits for it.
+const readerWait = 100 * time.Millisecond
+
+// poll waits for one fetch.
+func (r *Reader) poll(ctx context.Context) error {
+	fetches := r.cl.PollFetches(ctx)
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	var failed error
+	fetches.EachError(func(_ string, _ int32, err error) { failed = err })
+	if failed != nil {
+		return failed
+	}
+	for it := fetches.RecordIter(); !it.Done(); {
+		if rec := it.Next(); rec.Offset >= r.next {
+			r.fetched = append(r.fetched, rec)
+		}
+	}
+	r.seekable = r.seekable || len(r.fetched) > 0
+	return nil
+}
+
+// take returns of what was fetched as much as the bound allows.
+func (r *Reader) take() []Received {
+	n, size := 0, 0
+	for ; n < len(r.fetched); n++ {
+		if size += int(recordSize(r.fetched[n])); n > 0 && size > r.bytes {
+			break
+		}
+	}
+	out := make([]Received, n)
+	for i, rec := range r.fetched[:n] {
+		out[i] = received(rec, true)
+	}
+	clear(r.fetched[:n]) // or the records would stay as long as those behind them
+	r.fetched, r.next = r.fetched[n:], out[n-1].Offset+1
+	return out
+}
+
+// existing returns the offset to go on at when there is no record for the one
+// that was wanted.
+func (r *Reader) existing(ctx context.Context, partition int32, wanted int64) (int64, error) {
+	opts, err := NewClientOpts(r.cfg)
+	if err != nil {
+		return wanted, err
+	}
+	cl, err := kgo.NewClient(opts...)
+	if err != nil {
+		return wanted, err
+	}
+	defer cl.Close()
+	logs, err := readLogs(ctx, kadm.NewClient(cl), []string{r.topic})
+	if err != nil {
+		return wanted, err
+	}
+	if first := logs[r.topic].start[partition]; wanted < first {
+		r.cfg.logger().Warn("records that were still wanted are gone from the topic; going on at the oldest",
+			"topic", r.topic, "partition", partition, "wanted", wanted, "got", first)
+		return first, nil
+	}
+	return wanted, nil
+}
