@@ -25,6 +25,9 @@ type Frame struct {
 	Last bool
 	// Slices are in ascending order of their services.
 	Slices []Slice
+
+	packed []byte // the changes, until Open
+	opened bool
 }
 
 // Slice is the changes of one service in a frame, in their order: that of their
@@ -33,8 +36,9 @@ type Slice struct {
 	Service int32 // the store's number of it
 	Count   int
 
+	size  int // of body
 	frame *Frame
-	body  []byte
+	body  []byte // nil until the frame is open
 }
 
 // FrameBuilder makes the bytes of frames. The zero value is ready; it may be used
@@ -160,39 +164,47 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 // asks for them; they share the frame's bytes, which must not change. May be
 // called concurrently. Its error wraps ErrMalformed.
 func ParseFrame(record []byte) (*Frame, error) {
-	f, packed, sizes, err := parseHeader(record)
+	f, err := ParseFrameHeader(record)
 	if err != nil {
 		return nil, err
 	}
-	body, err := unpack(packed)
-	if err != nil {
+	if err := f.Open(); err != nil {
 		return nil, err
-	}
-	for i, size := range sizes {
-		if size > uint64(len(body)) {
-			return nil, fmt.Errorf("%w: a slice is longer than the frame", ErrMalformed)
-		}
-		f.Slices[i].body, body = body[:size:size], body[size:]
-	}
-	if len(body) > 0 {
-		return nil, fmt.Errorf("%w: %d bytes of no service", ErrMalformed, len(body))
 	}
 	return f, nil
 }
 
-// ParseFrameHeader is ParseFrame without the changes: slices have a service and a
-// count alone.
-func ParseFrameHeader(record []byte) (*Frame, error) {
-	f, _, _, err := parseHeader(record)
-	return f, err
+// Open decompresses the changes of a frame that ParseFrameHeader read; once is
+// enough, and not concurrently. Its error wraps ErrMalformed.
+func (f *Frame) Open() error {
+	if f.opened {
+		return nil
+	}
+	body, err := unpack(f.packed)
+	if err != nil {
+		return err
+	}
+	for i := range f.Slices {
+		s := &f.Slices[i]
+		if s.size > len(body) {
+			return fmt.Errorf("%w: a slice is longer than the frame", ErrMalformed)
+		}
+		s.body, body = body[:s.size:s.size], body[s.size:]
+	}
+	if len(body) > 0 {
+		return fmt.Errorf("%w: %d bytes of no service", ErrMalformed, len(body))
+	}
+	f.opened, f.packed = true, nil
+	return nil
 }
 
-func parseHeader(record []byte) (f *Frame, packed []byte, sizes []uint64, err error) {
+// ParseFrameHeader is ParseFrame without the changes, which Open makes readable.
+func ParseFrameHeader(record []byte) (*Frame, error) {
 	r := reader{b: record}
 	if format := r.byte(); !r.failed && format != frameFormat {
-		return nil, nil, nil, fmt.Errorf("%w: frame format %d, this build reads %d", ErrMalformed, format, frameFormat)
+		return nil, fmt.Errorf("%w: frame format %d, this build reads %d", ErrMalformed, format, frameFormat)
 	}
-	f = &Frame{}
+	f := &Frame{}
 	last := r.byte()
 	f.Last = last == 1
 	f.From, f.To, f.Prev = Version(r.uint64()), Version(r.uint64()), Version(r.uint64())
@@ -201,7 +213,7 @@ func parseHeader(record []byte) (f *Frame, packed []byte, sizes []uint64, err er
 	table := reader{b: r.bytes()}
 	if r.failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
 		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() || part > math.MaxInt32 {
-		return nil, nil, nil, fmt.Errorf("%w: header of a frame", ErrMalformed)
+		return nil, fmt.Errorf("%w: header of a frame", ErrMalformed)
 	}
 	f.Part = int(part)
 	for len(table.b) > 0 && !table.failed {
@@ -210,17 +222,20 @@ func parseHeader(record []byte) (f *Frame, packed []byte, sizes []uint64, err er
 			table.failed = true
 			break
 		}
-		f.Slices = append(f.Slices, Slice{Service: int32(service), Count: int(count), frame: f})
-		sizes = append(sizes, size)
+		f.Slices = append(f.Slices, Slice{Service: int32(service), Count: int(count), size: int(size), frame: f})
 	}
 	if table.failed {
-		return nil, nil, nil, fmt.Errorf("%w: table of a frame", ErrMalformed)
+		return nil, fmt.Errorf("%w: table of a frame", ErrMalformed)
 	}
-	return f, r.b, sizes, nil
+	f.packed = r.b
+	return f, nil
 }
 
+// Opened reports whether the changes are readable.
+func (f *Frame) Opened() bool { return f.opened }
+
 // Bytes is the size of the slice's changes, decompressed.
-func (s *Slice) Bytes() int { return len(s.body) }
+func (s *Slice) Bytes() int { return s.size }
 
 // All returns the changes of the slice, for the service with this name, and an
 // error wrapping ErrMalformed as the last element if they cannot be read to their

@@ -83,7 +83,7 @@ func (s *Stage) lowest(p *partition) (*cursor, int64) {
 		if c.live {
 			continue
 		}
-		if c.feed.fed >= p.feed.fed && c.feed.part == 0 && p.feed.part == 0 {
+		if c.feed.part == 0 && (c.feed.fed > p.feed.fed || c.feed.fed == p.feed.fed && p.feed.part == 0) {
 			c.live, joined = true, true
 			c.floor = max(c.floor, c.place().Position)
 			c.w.log.Info("caught up", "partition", p.number)
@@ -138,6 +138,11 @@ func (c *cursor) canTake() bool {
 func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, frames []logged, end int64) error {
 	for i := range frames {
 		f := &frames[i]
+		if f.counts {
+			if err := s.open(ctx, p, f); err != nil {
+				return err
+			}
+		}
 		for {
 			s.mu.Lock()
 			if p.gone {

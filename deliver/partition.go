@@ -184,6 +184,7 @@ func newToken() (t store.Token) {
 // logged is one frame as it stands in the log.
 type logged struct {
 	*change.Frame
+	record      *transport.Received
 	offset      int64
 	redelivered bool
 	counts      bool // it belongs to the store's history
@@ -197,18 +198,15 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 	var letters []store.DeadLetter
 	for i := range records {
 		r := &records[i]
-		f, err := change.ParseFrame(r.Value)
+		f, err := change.ParseFrameHeader(r.Value)
 		if err != nil {
 			letters = append(letters, malformed(p.number, r, err))
 			continue
 		}
-		frames = append(frames, logged{Frame: f, offset: r.Offset, redelivered: catchUp || r.Redelivered || r.HeaderBytes(change.RepublishedHeader) != nil})
+		frames = append(frames, logged{Frame: f, record: r, offset: r.Offset, redelivered: catchUp || r.Redelivered || r.HeaderBytes(change.RepublishedHeader) != nil})
 	}
-	if len(letters) > 0 {
-		if err := s.patiently(ctx, s.ctx, "store dead letters", func() error { return s.opt.Store.AddLetters(ctx, letters) }); err != nil {
-			return nil, err
-		}
-		s.opt.Metrics.malformed.Add(float64(len(letters)))
+	if err := s.bury(ctx, letters); err != nil {
+		return nil, err
 	}
 	if len(frames) == 0 {
 		return nil, nil
@@ -232,6 +230,26 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 		}
 	}
 	return frames, nil
+}
+
+// bury stores dead letters of records that are no frames.
+func (s *Stage) bury(ctx context.Context, letters []store.DeadLetter) error {
+	if len(letters) == 0 {
+		return nil
+	}
+	s.opt.Metrics.malformed.Add(float64(len(letters)))
+	return s.patiently(ctx, s.ctx, "store dead letters", func() error { return s.opt.Store.AddLetters(ctx, letters) })
+}
+
+// open makes the changes of a frame readable. One that cannot be read becomes a
+// dead letter and counts no more: that it is missing shows at the frame behind it.
+func (s *Stage) open(ctx context.Context, p *partition, f *logged) error {
+	err := f.Open()
+	if err == nil {
+		return nil
+	}
+	f.counts = false
+	return s.bury(ctx, []store.DeadLetter{malformed(p.number, f.record, err)})
 }
 
 // malformed makes a dead letter of a record that is no frame.
@@ -262,6 +280,12 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 			p.edits++
 			s.mu.Unlock()
 			return nil
+		case v == follows && !f.Opened():
+			s.mu.Unlock()
+			if err := s.open(ctx, p, f); err != nil {
+				return err
+			}
+			continue
 		case v == gap:
 			fed := p.feed.fed
 			s.mu.Unlock()
@@ -316,7 +340,7 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64) {
 	}
 	sl := &slice{
 		c: c, changes: changes, frame: f.Frame, offset: start, record: f.offset, redelivered: f.redelivered, at: f.From,
-		cost: int64(changes.Bytes()) + int64(changes.Count)*changeOverhead,
+		cost: costOf(&changes),
 	}
 	c.pending = append(c.pending, sl)
 	c.w.queue = append(c.w.queue, sl)
@@ -330,6 +354,8 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64) {
 
 // changeOverhead is what a change costs in memory beside its bytes.
 const changeOverhead = 256
+
+func costOf(s *change.Slice) int64 { return int64(s.Bytes()) + int64(s.Count)*changeOverhead }
 
 const (
 	// roomTick is how often a tail that waits looks whether somebody hogs the room.
@@ -353,7 +379,11 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	if !live || p.joining {
 		return s.released
 	}
-	if s.held == 0 || s.held+int64(len(f.Slices)) <= s.opt.Memory {
+	size := int64(0)
+	for i := range f.Slices {
+		size += costOf(&f.Slices[i])
+	}
+	if s.held == 0 || s.held+size <= s.opt.Memory {
 		return nil
 	}
 	// The room is full. A service that is slow while others have nothing to do
