@@ -25,6 +25,9 @@ type TopicSpec struct {
 	Partitions  int32
 	Replication int16             // 0: the cluster's default
 	Configs     map[string]string // given to a topic that is created, not compared
+	// Grow says that Partitions is the least: a topic with fewer gets more, and one
+	// with more is fine.
+	Grow bool
 }
 
 // Admin asks a cluster and creates topics. Safe for concurrent use.
@@ -51,16 +54,17 @@ func NewAdmin(cfg Config) (*Admin, error) {
 func (a *Admin) Close() { a.cl.Close() }
 
 // EnsureTopics creates the topics that are missing and returns when all are
-// there and have leaders. A topic with another number of partitions is an
-// ErrPartitionCount; all such topics are named at once. Creating at the same
-// time from two processes is fine.
+// there and have leaders. A topic with another number of partitions, unless it may
+// grow, is an ErrPartitionCount; all such topics are named at once. Creating at the
+// same time from two processes is fine.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	if len(specs) == 0 {
 		return nil
 	}
 	names := make([]string, len(specs))
+	partitions := make(map[string]int32, len(specs))
 	for i, s := range specs {
-		names[i] = s.Name
+		names[i], partitions[s.Name] = s.Name, s.Partitions
 	}
 	have, err := a.adm.ListTopics(ctx, names...)
 	if err != nil {
@@ -71,7 +75,13 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 		d, ok := have[s.Name]
 		switch {
 		case ok && d.Err == nil:
-			if n := len(d.Partitions); n != int(s.Partitions) {
+			switch n := len(d.Partitions); {
+			case s.Grow && n < int(s.Partitions):
+				if err := a.grow(ctx, s); err != nil {
+					errs = append(errs, err)
+				}
+			case s.Grow, n == int(s.Partitions):
+			default:
 				errs = append(errs, fmt.Errorf("topic %s has %d partitions, %d configured: %w", s.Name, n, s.Partitions, ErrPartitionCount))
 			}
 		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
@@ -85,7 +95,7 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return a.await(ctx, names)
+	return a.await(ctx, names, partitions)
 }
 
 func (a *Admin) create(ctx context.Context, s TopicSpec) error {
@@ -104,11 +114,29 @@ func (a *Admin) create(ctx context.Context, s TopicSpec) error {
 	return nil
 }
 
-// await returns when the cluster serves every partition: right after a
-// creation it may not know the topic yet.
-func (a *Admin) await(ctx context.Context, names []string) error {
+// grow adds partitions to a topic that has fewer than wanted.
+func (a *Admin) grow(ctx context.Context, s TopicSpec) error {
+	grown, err := a.adm.UpdatePartitions(ctx, int(s.Partitions), s.Name)
+	if err == nil {
+		err = grown.Error()
+	}
+	// Another process may have been first; await looks.
+	if err != nil && !errors.Is(err, kerr.InvalidPartitions) {
+		return fmt.Errorf("add partitions to topic %s: %w", s.Name, err)
+	}
+	return nil
+}
+
+// await returns when the cluster serves every partition, of each topic so many:
+// right after a creation it may not know them yet.
+func (a *Admin) await(ctx context.Context, names []string, partitions map[string]int32) error {
 	for {
-		_, err := readLogs(ctx, a.adm, names)
+		logs, err := readLogs(ctx, a.adm, names)
+		for t, l := range logs {
+			if n := len(l.start); n < int(partitions[t]) {
+				err = fmt.Errorf("topic %s shows %d of %d partitions", t, n, partitions[t])
+			}
+		}
 		if err == nil {
 			return nil
 		}
