@@ -245,11 +245,11 @@ func TestFrameBuilderPanics(t *testing.T) {
 func TestAFrameIsNotBelieved(t *testing.T) {
 	h, all := example()
 	record := build(h, all)
-	f, packed, _, err := parseHeader(record)
+	f, err := ParseFrameHeader(record)
 	require.NoError(t, err)
 	require.Len(t, f.Slices, 2)
 	zeros := s2.Encode(nil, make([]byte, 16<<20))
-	bomb := append(append(slices.Clone(record[:len(record)-len(packed)]), packedS2), zeros...)
+	bomb := append(append(slices.Clone(record[:len(record)-len(f.packed)]), packedS2), zeros...)
 	require.Less(t, allocated(func() { require.ErrorIs(t, readAll(bomb), ErrMalformed) }), uint64(1<<20))
 }
 
