@@ -367,8 +367,13 @@ const (
 // roomFor returns nil when a frame may be handed out, or what to wait for. To make
 // room it lets services fall behind. The caller holds s.mu.
 func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
+	size := int64(0)
+	for i := range f.Slices {
+		size += costOf(&f.Slices[i])
+	}
+	full := s.held > 0 && s.held+size > s.opt.Memory
 	for _, w := range s.workers {
-		if w.held > s.share() && w.failing() {
+		if w.failing() && len(w.queue) > 0 && (full || w.held > s.share()) {
 			s.fallBehind(w)
 		}
 	}
@@ -378,10 +383,6 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	}
 	if !live || p.joining {
 		return s.released
-	}
-	size := int64(0)
-	for i := range f.Slices {
-		size += costOf(&f.Slices[i])
 	}
 	if s.held == 0 || s.held+size <= s.opt.Memory {
 		return nil
