@@ -139,9 +139,9 @@ func newEnv(t testing.TB) (*operate.Env, *memoryLog) {
 		p, err := projections.Compile(projections.Spec{Customer: name[:4], Name: "all", Fields: []projections.Field{{Out: "id", Path: "id"}}})
 		require.NoError(t, err)
 		plan.Projections = append(plan.Projections, p)
-		plan.Services = append(plan.Services, dam.Service{Name: name, Number: numbers[name], Projection: i, Topic: name})
+		plan.Services = append(plan.Services, dam.Service{Name: name, Number: numbers[name], Projection: i})
 	}
-	require.NoError(t, plan.Prepare(func(s string) string { return s }))
+	require.NoError(t, plan.Prepare())
 	log := &memoryLog{}
 	return &operate.Env{
 		Store: s, Plan: plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox"}, Append: log, Log: log, Actor: "me@here",

@@ -37,6 +37,7 @@ type serviceNumbers struct {
 	Delivered map[string]float64
 	Failures  float64
 	Pending   float64
+	Behind    float64 // partitions of this process in which it is fed apart from the others
 	AgeSum    float64 // of deliveries, in seconds
 	AgeCount  float64
 	Reported  bool // this process knows what is pending
@@ -117,6 +118,8 @@ func (n *numbers) add(name string, labels map[string]string, v value) {
 		n.Pending += level
 		s := n.service(labels["service"])
 		s.Pending, s.Reported = level, true
+	case "weir_service_behind":
+		n.service(labels["service"]).Behind = level
 	case "weir_dead_letters":
 		n.Letters[labels["stage"]] += level
 	case "weir_api_requests_total":

@@ -116,6 +116,7 @@ type serviceRow struct {
 	Name                 string
 	Delivers             bool // in this process
 	State                deliver.State
+	Behind               bool // it catches up apart from the others
 	Sent, Held, Pruned   float64
 	SentRate             rate
 	Pending              float64
@@ -141,7 +142,7 @@ func (p *Page) servicesNow() ([]serviceRow, error) {
 		s := now.service(c.Name)
 		row := serviceRow{
 			Name: c.Name, Sent: s.Delivered["delivered"], Held: s.Decisions["held"], Pruned: s.Decisions["pruned"],
-			Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
+			Behind: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
 			SentRate:          per(func(n *numbers) float64 { return n.service(c.Name).Delivered["delivered"] }),
 			FailuresPerMinute: per(func(n *numbers) float64 { return 60 * n.service(c.Name).Failures }),
 		}

@@ -3,8 +3,10 @@ package pipeline
 import (
 	"bytes"
 	"context"
+	"errors"
 	"time"
 
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/pause"
 )
 
@@ -21,7 +23,8 @@ type starter func(ctx context.Context, revision int64, superseded func()) (part,
 // another one takes over, the stage stops as at the end of the process, so that
 // others take its partitions, and starts again when its own is active again, as
 // after a roll-back, which is a revision of its own. A stage that renews starts
-// again after each reload; the other does not depend on what a reload changes.
+// again after each reload; the other does not depend on what a reload changes. One
+// that fails with deliver.ErrLost starts again, too.
 func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, start starter) (part, error) {
 	log := p.log.With("stage", stage)
 	now := p.now.Load()
@@ -43,12 +46,16 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 		tick := time.NewTicker(activePeriod)
 		defer tick.Stop()
 		for {
+			lost := false
 			select {
 			case err := <-running.failed:
-				failed <- err
-				<-ctx.Done()
-				ended = running.stop()
-				return
+				if lost = errors.Is(err, deliver.ErrLost); !lost {
+					failed <- err
+					<-ctx.Done()
+					ended = running.stop()
+					return
+				}
+				log.Warn("starting again from what the store says", "because", err)
 			case <-ctx.Done():
 				ended = running.stop()
 				return
@@ -59,19 +66,21 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 			next, active, err := p.activeNow(ctx)
 			reloaded := next != now
 			now = next
-			if !renews && reloaded {
+			switch {
+			case lost:
+			case !renews && reloaded:
 				continue // what it does is the same; the revision is looked at next time
-			}
-			if !reloaded && (err != nil || active.Number == revision) {
+			case !reloaded && (err != nil || active.Number == revision):
 				continue // without the store nothing is known, and nothing is decided either
-			}
-			if !renews && bytes.Equal(active.Fingerprint, now.identity) {
+			case !renews && bytes.Equal(active.Fingerprint, now.identity):
 				revision = active.Number
 				continue
 			}
-			if reloaded {
+			switch {
+			case lost:
+			case reloaded:
 				log.Info("starting again under the new configuration")
-			} else {
+			default:
 				log.Warn("another configuration is active: this stage stops until its own is active again")
 			}
 			if err := running.stop(); err != nil {

@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/dam"
@@ -43,9 +42,9 @@ func CompilePlan(c *config.Config, numbers map[string]int32, revision int64) (*d
 		if !ok {
 			return nil, fmt.Errorf("service %s has no number", s.Name)
 		}
-		p.Services = append(p.Services, dam.Service{Name: s.Name, Number: number, Projection: s.Projection, Topic: s.Topic})
+		p.Services = append(p.Services, dam.Service{Name: s.Name, Number: number, Projection: s.Projection})
 	}
-	return p, p.Prepare(func(service string) string { return changeTopic(c.Kafka.Prefix, service) })
+	return p, p.Prepare()
 }
 
 // CompileShape says how events of a source are taken apart.
@@ -71,12 +70,6 @@ func CompileShape(c *config.Config, s *config.Source) (ingest.Shape, error) {
 		shape.ByUUID = true
 	}
 	return shape, nil
-}
-
-// changeTopic names the topic of a service that the configuration need not
-// have any more; config.Service.Topic is the same for those that it has.
-func changeTopic(prefix, service string) string {
-	return prefix + ".changes." + strings.NewReplacer("/", ".", "@", ".").Replace(service)
 }
 
 func serviceNames(c *config.Config) []string {

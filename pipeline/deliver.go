@@ -10,71 +10,51 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// startDeliver starts the third router: one handler per service, all on one
-// consumer group and one client.
+// startDeliver starts the third router: one handler, which has the changes log,
+// and the stage behind it, which has all services. The part fails with
+// deliver.ErrLost when it has to start again from what the store says.
 func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
-	now := p.now.Load()
-	services := now.cfg.Services()
-	topics := make([]string, len(services))
-	for i, s := range services {
-		topics[i] = s.Topic
-	}
 	limit := p.newLimit(p.end.deliver.ctx, "deliver")
-	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", deliverFrame, topics...)
-	repairs := newRepairs(p)
-	gc.OnRecordsLost, gc.ReportMissedHistory = repairs.gone, true
-	group, err := transport.NewGroup(ctx, p.kafka, gc)
+	now := p.now.Load()
+	services, err := p.deliveries(now)
 	if err != nil {
 		limit.giveUp()
 		return part{}, err
 	}
-	confirmer := deliver.NewConfirmer(p.store, p.log.With("stage", "deliver"))
-	confirmer.Limit = limit.ctx
-	stopConfirmer := loop(confirmer.Run)
-	var stops []func()
-	stopAll := func() {
-		together(stops)
-		stopConfirmer()
-		repairs.close()
-	}
 	p.deliverMetrics.Begin()
-	var routes []route
-	var deliverers []*deliver.Deliverer
-	for i, s := range services {
-		sink, err := p.newSink(s)
-		if err != nil {
-			stopAll()
-			limit.giveUp()
-			return part{}, errors.Join(fmt.Errorf("service %s: %w", s.Name, err), group.Close())
-		}
-		d := deliver.New(deliver.Options{
-			Service: s.Name, Number: now.plan.Services[i].Number, Sink: sink, Store: p.store, Confirmer: confirmer,
-			Revision: revision, Superseded: superseded,
-			Control: p.control,
-			Retry: deliver.Retry{
-				Attempts: s.Delivery.Retry.Attempts, MinBackoff: s.Delivery.Retry.MinBackoff.D(), MaxBackoff: s.Delivery.Retry.MaxBackoff.D(),
-			},
-			StopGrace: p.closeTimeout(), Limit: limit.ctx,
-			Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
-		})
-		stops = append(stops, loop(func(ctx context.Context) { _ = d.Run(ctx) }))
-		routes = append(routes, route{name: "deliver." + s.Name, topic: s.Topic, subscriber: group.Subscriber(), handle: repairs.behind(d.Handle)})
-		deliverers = append(deliverers, d)
-	}
-	p.parts.mu.Lock()
-	p.parts.outGroup, p.parts.delivers = group, deliverers
-	p.parts.mu.Unlock()
-	r, err := p.startRouter("deliver", routes)
+	topic := p.cfg.Kafka.Changes.Topic
+	stage := deliver.New(deliver.Options{
+		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
+		Log: changesLog{p, topic}, Control: p.control, Partition: p.partitionOf, Memory: deliverMemory,
+		StopGrace: p.closeTimeout(), Limit: limit.ctx,
+		Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
+	})
+	ended := make(chan error, 1)
+	stopStage := loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
+	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", deliverFrame, topic)
+	gc.Listener = stage
+	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
-		stopAll()
+		stopStage()
+		limit.giveUp()
+		return part{}, err
+	}
+	r, err := p.startRouter("deliver", []route{{name: "deliver", topic: topic, subscriber: group.Subscriber(), handle: stage.Handle}})
+	if err != nil {
+		stopStage()
 		limit.giveUp()
 		return part{}, errors.Join(err, group.Close())
 	}
+	p.parts.mu.Lock()
+	p.parts.deliver = stage
+	p.parts.mu.Unlock()
 	now.delivers.Do(now.adopted.Done)
 	failed := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
 		select {
+		case err := <-ended:
+			failed <- err
 		case err := <-r.failed:
 			failed <- err
 		case <-group.Failed():
@@ -85,9 +65,9 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	return part{failed: failed, stop: func() error {
 		close(done)
 		defer limit.stopping()()
-		err := r.end(p.closeTimeout()/2, stopAll)
+		err := r.end(p.closeTimeout()/2, stopStage)
 		p.parts.mu.Lock()
-		p.parts.outGroup, p.parts.delivers = nil, nil
+		p.parts.deliver = nil
 		p.parts.mu.Unlock()
 		if e := group.Close(); e != nil {
 			// Nothing is lost by it: the group drops this member after the session time-out.
@@ -97,24 +77,63 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	}}, nil
 }
 
-// deliverFrame is how many records of a changes topic make a frame. Each holds
-// the changes of one decision.
-const deliverFrame = 32
+const (
+	// deliverFrame is how many records of the changes log make a frame of the
+	// subscription. Each holds the changes of one decision.
+	deliverFrame = 32
+	// deliverMemory is how many bytes of changes may wait for sinks.
+	deliverMemory = 64 << 20
+)
+
+// deliveries makes the services of settings, with their sinks.
+func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
+	var made []deliver.Service
+	for i, s := range now.cfg.Services() {
+		sink, err := p.newSink(s)
+		if err != nil {
+			err = fmt.Errorf("service %s: %w", s.Name, err)
+			for _, m := range made {
+				err = errors.Join(err, m.Sink.Close())
+			}
+			return nil, err
+		}
+		retry := s.Delivery.Retry
+		made = append(made, deliver.Service{
+			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink,
+			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D()},
+		})
+	}
+	return made, nil
+}
+
+// changesLog is the deliver.Log of a topic.
+type changesLog struct {
+	p     *Pipeline
+	topic string
+}
+
+// NewReader implements deliver.Log.
+func (l changesLog) NewReader() deliver.Reader { return transport.NewReader(l.p.kafka, l.topic, 0) }
+
+// Ends implements deliver.Log.
+func (l changesLog) Ends(ctx context.Context) (map[int32]int64, error) {
+	return l.p.admin.EndOffsets(ctx, l.topic)
+}
+
+// partitionOf returns the inbox partition of an entity, which is that of its
+// changes, too.
+func (p *Pipeline) partitionOf(entity string) int32 {
+	return transport.PartitionOf([]byte(entity), int32(p.cfg.Kafka.Inbox.Partitions))
+}
 
 // control appends a control record to the inbox.
 func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {
-	record, err := p.controlRecord(entity, c)
+	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
 	if err != nil {
 		return err
 	}
-	return p.append.Append(ctx, []transport.Record{record})
-}
-
-// controlRecord gives the inbox record of a control record.
-func (p *Pipeline) controlRecord(entity string, c inbox.Control) (transport.Record, error) {
-	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
-	return transport.Record{
+	return p.append.Append(ctx, []transport.Record{{
 		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,
 		Headers: []transport.Header{{Key: inbox.Header, Value: head}},
-	}, err
+	}})
 }

@@ -19,17 +19,6 @@ func loadExample(t *testing.T, name string) *config.Config {
 	return c
 }
 
-// An outbox may hold changes of a service that the configuration has no more:
-// their topic follows from the name, and must be the one they always had.
-func TestTopicOfAServiceFollowsFromItsName(t *testing.T) {
-	for _, name := range []string{"banana", "production"} {
-		c := loadExample(t, name)
-		for _, s := range c.Services() {
-			require.Equal(t, s.Topic, changeTopic(c.Kafka.Prefix, s.Name))
-		}
-	}
-}
-
 func TestCompilePlanAndSinksOfTheExamples(t *testing.T) {
 	for _, name := range []string{"banana", "production"} {
 		c := loadExample(t, name)

@@ -39,8 +39,7 @@ type parts struct {
 	decider    *dam.Decider // nil between two subscriptions
 	inboxGroup *transport.Group
 	ingests    []*source
-	delivers   []*deliver.Deliverer
-	outGroup   *transport.Group
+	deliver    *deliver.Stage    // nil between two subscriptions
 	imports    []*imports.Worker // none unless the process runs ingest
 }
 
@@ -235,7 +234,7 @@ func (r *router) end(patience time.Duration, hurry func()) error {
 }
 
 // hurryTimeout is within what handlers return once what they wait for was
-// ended: the grace of an effect that is under way, and a last confirm.
+// ended: the grace of an effect that is under way, and a last save.
 func (p *Pipeline) hurryTimeout() time.Duration { return p.closeTimeout() + 5*time.Second }
 
 // closeTimeout is how long the messages in flight of one stage have when it stops.

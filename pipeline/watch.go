@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -27,7 +29,9 @@ type gauges struct {
 	rereads   prometheus.Counter
 	ready     prometheus.Gauge
 	blocked   *prometheus.GaugeVec // reason
-	shown     map[string]int64     // services of pending; of the watcher alone
+	stalled   *prometheus.GaugeVec // service; seconds
+	shown     map[string]bool      // services of pending; of the watcher alone
+	still     map[delivery]still   // what waits; of the watcher alone
 	refused   prometheus.Gauge
 	// Of the ledger of idempotency keys.
 	ledgerHeld    prometheus.Gauge
@@ -56,6 +60,7 @@ func newGauges(reg prometheus.Registerer) *gauges {
 	g := &gauges{
 		inboxLag:  vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
 		pending:   vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
+		stalled:   vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
 		sourceLag: vec("weir_source_lag", "Records of a Kafka source that are not taken in yet.", "source"),
 		outbox:    vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
 		oldest:    vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
@@ -142,10 +147,7 @@ func (p *Pipeline) showZeros() {
 			p.checkMetrics.Expect(all[i].Service())
 		}
 	}
-	topics := []string{p.cfg.Kafka.Inbox.Topic}
-	for _, s := range p.services() {
-		topics = append(topics, s.Topic)
-	}
+	topics := []string{p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic}
 	for i := range p.cfg.Sources {
 		if k := p.cfg.Sources[i].Kafka; k != nil {
 			topics = append(topics, k.Topic)
@@ -214,16 +216,8 @@ func (p *Pipeline) look(running context.Context) {
 			p.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
 		}
 	}
-	if pending, err := p.pending(ctx); err == nil {
-		for service, n := range pending {
-			p.gauges.pending.WithLabelValues(service).Set(float64(n))
-		}
-		for service := range p.gauges.shown {
-			if _, there := pending[service]; !there {
-				p.gauges.pending.DeleteLabelValues(service)
-			}
-		}
-		p.gauges.shown = pending
+	if reached, err := operate.ReadReached(ctx, p.store); err == nil {
+		p.gauges.deliveries(reached, p.plan().Services, time.Now())
 	}
 	for _, s := range p.sources() {
 		if s.outbox != nil && s.outbox.Failing() == nil { // else it would be waited for here
@@ -258,6 +252,47 @@ func (p *Pipeline) look(running context.Context) {
 	}
 }
 
+// delivery is what a service gets of one partition.
+type delivery struct{ service, partition int32 }
+
+// still is where a delivery is, and since when.
+type still struct {
+	at    change.Version
+	since time.Time
+}
+
+// deliveries shows what waits to be delivered, and for how long nothing of it was.
+func (g *gauges) deliveries(reached *operate.Reached, services []dam.Service, now time.Time) {
+	shown, waiting := make(map[string]bool, len(services)), map[delivery]still{}
+	for _, s := range services {
+		var pending int64
+		var longest time.Duration
+		for partition := range reached.Marks {
+			n := reached.Waiting(partition, s.Number)
+			if n == 0 {
+				continue
+			}
+			pending += n
+			key := delivery{s.Number, partition}
+			stands, at := g.still[key], reached.Position(partition, s.Number)
+			if stands.at != at || stands.since.IsZero() {
+				stands = still{at, now}
+			}
+			waiting[key] = stands
+			longest = max(longest, now.Sub(stands.since))
+		}
+		g.pending.WithLabelValues(s.Name).Set(float64(pending))
+		g.stalled.WithLabelValues(s.Name).Set(longest.Seconds())
+		shown[s.Name] = true
+		delete(g.shown, s.Name)
+	}
+	for service := range g.shown { // not configured any more
+		g.pending.DeleteLabelValues(service)
+		g.stalled.DeleteLabelValues(service)
+	}
+	g.shown, g.still = shown, waiting
+}
+
 // overdue is for how long the oldest month has been over its time; 0 when none is.
 func overdue(months []store.LedgerMonth, keep time.Duration, now time.Time) time.Duration {
 	if len(months) == 0 {
@@ -279,10 +314,10 @@ func (p *Pipeline) sources() []*source {
 	return p.parts.ingests
 }
 
-func (p *Pipeline) deliverers() []*deliver.Deliverer {
+func (p *Pipeline) stage() *deliver.Stage {
 	p.parts.mu.Lock()
 	defer p.parts.mu.Unlock()
-	return p.parts.delivers
+	return p.parts.deliver
 }
 
 // inboxLag is what the store's watermarks are behind the inbox, by partition.
@@ -302,25 +337,6 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 		lags[n] = max(0, end-next)
 	}
 	return lags, nil
-}
-
-// pending is the changes that are not delivered yet, by service.
-func (p *Pipeline) pending(ctx context.Context) (map[string]int64, error) {
-	p.parts.mu.Lock()
-	group := p.parts.outGroup
-	p.parts.mu.Unlock()
-	if group == nil {
-		return nil, errors.New("this process delivers nothing")
-	}
-	byTopic, err := group.PendingByTopic(ctx)
-	if err != nil {
-		return nil, err
-	}
-	pending := make(map[string]int64, len(byTopic))
-	for _, s := range p.services() {
-		pending[s.Name] = byTopic[s.Topic]
-	}
-	return pending, nil
 }
 
 // untilIdle returns true when nothing is left to do, false when ctx ended. It
@@ -401,13 +417,17 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 		}
 	}
 	if p.opt.Roles.Deliver {
-		for _, d := range p.deliverers() {
-			if !d.Idle() {
+		if stage := p.stage(); stage == nil || !stage.Idle() {
+			return false
+		}
+		reached, err := operate.ReadReached(ctx, p.store)
+		if err != nil {
+			return false
+		}
+		for _, s := range p.plan().Services {
+			if reached.Pending(s.Number) > 0 {
 				return false
 			}
-		}
-		if pending, err := p.pending(ctx); err != nil || sum(pending) > 0 {
-			return false
 		}
 	}
 	return true
@@ -415,9 +435,8 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 
 // ServiceStates tells how each service's delivery is doing.
 func (p *Pipeline) ServiceStates() map[string]deliver.State {
-	states := map[string]deliver.State{}
-	for _, d := range p.deliverers() {
-		states[d.Service()] = d.State()
+	if stage := p.stage(); stage != nil {
+		return stage.States()
 	}
-	return states
+	return map[string]deliver.State{}
 }

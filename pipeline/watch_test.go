@@ -1,9 +1,15 @@
 package pipeline
 
 import (
+	"context"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -19,4 +25,55 @@ func TestOverdueMonthsOfKeys(t *testing.T) {
 	require.Zero(t, overdue(months, keep, over.Add(-time.Hour)))
 	require.Zero(t, overdue(months, keep, over))
 	require.Equal(t, time.Hour, overdue(months, keep, over.Add(time.Hour)))
+}
+
+// A service stalls while changes wait and its position stays where it is; it does
+// not when it has nothing to do, or moves, however much there is.
+func TestStalledDeliveries(t *testing.T) {
+	g := newGauges(prometheus.NewRegistry())
+	services := []dam.Service{{Name: "fast", Number: 1}, {Name: "stuck", Number: 2}, {Name: "slow", Number: 3}}
+	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	at := func(minutes int, decided int64, positions ...int64) {
+		var places []store.ServicePlace
+		for i, n := range positions {
+			places = append(places, store.ServicePlace{Service: int32(i + 1), Place: store.Place{Position: change.NewVersion(1, n)}})
+		}
+		mark := store.Mark{LastTo: change.NewVersion(1, decided)}
+		reached, err := operate.ReadReached(t.Context(), places7{mark, places})
+		require.NoError(t, err)
+		g.deliveries(reached, services, begin.Add(time.Duration(minutes)*time.Minute))
+	}
+	value := func(of *prometheus.GaugeVec, service string) float64 {
+		return testutil.ToFloat64(of.WithLabelValues(service))
+	}
+	at(0, 100, 100, 40, 40)
+	require.Zero(t, value(g.pending, "fast"))
+	require.EqualValues(t, 60, value(g.pending, "stuck"))
+	require.Zero(t, value(g.stalled, "stuck"), "seen for the first time")
+	at(10, 200, 199, 40, 100)
+	at(20, 300, 299, 40, 150)
+	require.EqualValues(t, 260, value(g.pending, "stuck"))
+	require.EqualValues(t, 20*60, value(g.stalled, "stuck"))
+	require.Zero(t, value(g.stalled, "fast"))
+	require.Zero(t, value(g.stalled, "slow"))
+	at(30, 300, 300, 300, 151)
+	require.Zero(t, value(g.stalled, "stuck"))
+	services = services[:2]
+	at(40, 300, 300, 300, 151)
+	require.False(t, g.pending.DeleteLabelValues("slow"), "it is not configured any more")
+	require.False(t, g.stalled.DeleteLabelValues("slow"))
+}
+
+// places7 is progress of one partition, number 7.
+type places7 struct {
+	mark   store.Mark
+	places []store.ServicePlace
+}
+
+func (p places7) Look(context.Context) (store.Look, error) {
+	return store.Look{Marks: map[int32]store.Mark{7: p.mark}}, nil
+}
+
+func (p places7) AllProgress(context.Context) ([]store.Progress, error) {
+	return []store.Progress{{Partition: 7, Places: p.places}}, nil
 }

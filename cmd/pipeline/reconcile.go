@@ -185,7 +185,7 @@ func (a *app) reconcileService(ctx context.Context, env *operate.Env, name strin
 	}
 	defer target.Close()
 	in := reconcile.Input{
-		Store: env.Store, Plan: env.Plan, Service: service, Target: target, Forgets: target.Forgets, Samples: f.samples,
+		Store: env.Store, Plan: env.Plan, Service: service, Partition: env.Partition, Target: target, Forgets: target.Forgets, Samples: f.samples,
 	}
 	if env.Progress != nil {
 		in.Progress = func(rows int64) { env.Progress(rows, 0) }
@@ -263,10 +263,10 @@ func (a *app) printReconciled(all []reconciled, skipped []string, f *reconcileFl
 	}
 	n := humanize.Comma
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVICE\tDAM ROWS\tIN STEP\tPENDING\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD")
+	fmt.Fprintln(w, "SERVICE\tDAM ROWS\tIN STEP\tPENDING\tUNKNOWN\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD")
 	for i := range all {
 		r := &all[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Unknown), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
 	}
 	if err := w.Flush(); err != nil {
 		return err
@@ -299,19 +299,17 @@ func (a *app) printReconciled(all []reconciled, skipped []string, f *reconcileFl
 
 // describe says in one line what a target holds and what it should.
 func describe(s reconcile.Finding) string {
-	held, confirmed := "nothing is there", "nothing was confirmed"
+	held := "nothing is there"
 	if s.Held != "" {
 		held = "version " + s.Held + " is there"
 	}
-	if s.Confirmed != "" {
-		confirmed = s.Confirmed + " was confirmed"
-	}
+	decided := s.Decided + " was delivered"
 	if s.Decided == "" {
-		confirmed = "the dam does not know it"
+		decided = "the dam does not know it"
 	} else if s.Verdict == reconcile.Ahead {
-		confirmed = "the newest decided is " + s.Decided
+		decided = "the newest decided is " + s.Decided
 	}
-	text := held + ", " + confirmed
+	text := held + ", " + decided
 	if s.Statement != "" {
 		text += "; by hand: " + s.Statement
 	}

@@ -58,7 +58,8 @@ func checkEmbedded(t *testing.T, p harness.Project) {
 	require.Equal(t, []string{"acme/all@out", "zest/all@out"}, []string{x.Services[0].Service, x.Services[1].Service})
 	require.Equal(t, explain.Sent, x.Services[0].Verdict, x.Services[0].Why)
 	require.Equal(t, explain.Pruned, x.Services[1].Verdict, x.Services[1].Why)
-	require.Equal(t, x.Events[1].Version, x.Services[0].Last.DeliveredVersion)
+	require.Equal(t, x.Events[1].Version, x.Services[0].Last.Version)
+	require.True(t, x.Services[0].Last.Delivered)
 
 	missing := p.Start("explain", "--entity", "NO")
 	require.Equal(t, 1, missing.Wait())
@@ -96,7 +97,7 @@ func TestEmbeddedRunning(t *testing.T) {
 	harness.Eventually(t, "the delivery", func() error {
 		return harness.Want(len(harness.States(p.Whole("out/acme.jsonl"), "B")), 2)
 	})
-	harness.Eventually(t, "the confirmation", func() error {
+	harness.Eventually(t, "the delivery being saved", func() error {
 		if s := ask(p, 0, "--entity", "B").Services; s[0].Verdict != explain.Sent || s[1].Verdict != explain.Pruned {
 			return fmt.Errorf("%s %s", s[0].Why, s[1].Why)
 		}

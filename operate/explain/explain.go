@@ -15,8 +15,10 @@ import (
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Store is what explain reads of a store.
@@ -26,6 +28,7 @@ type Store interface {
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
 	KnownServices(ctx context.Context) (map[string]int32, error)
 	CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckRow, error)
+	operate.ProgressStore
 }
 
 // Input is what an explanation is made from. It is only read.
@@ -58,6 +61,11 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 		!slices.ContainsFunc(in.Config.Checks, func(c config.Check) bool { return c.Service() == in.Service }) {
 		return nil, fmt.Errorf("%s: %w", in.Service, ErrUnknownService)
 	}
+	// Before the letters: a change that became one is passed only after that.
+	reached, err := operate.ReadReached(ctx, in.Store)
+	if err != nil {
+		return nil, err
+	}
 	letters, err := in.Store.ListLetters(ctx, store.LetterFilter{Entity: in.Entity, State: store.LetterOpen, Limit: maxLetters})
 	if err != nil {
 		return nil, err
@@ -85,7 +93,7 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &story{Explanation: x, in: in, entity: entity, letters: letters, rows: map[string]store.Row{}}
+	s := &story{Explanation: x, in: in, entity: entity, letters: letters, reached: reached, rows: map[string]store.Row{}}
 	for _, r := range rows {
 		s.rows[r.Service] = r.Row
 	}
@@ -111,6 +119,7 @@ type story struct {
 	entity     store.Entity
 	rows       map[string]store.Row // by service
 	letters    []store.DeadLetter
+	reached    *operate.Reached
 	plan       *dam.Plan
 	inspection *dam.Inspection
 	now        dam.Step // what would be decided now
@@ -256,7 +265,7 @@ func (s *story) service(c config.Service) (Service, error) {
 	}
 	row, sent := s.rows[c.Name]
 	if sent {
-		out.Last = &LastSent{Version: versionOf(row.Version), DeliveredVersion: versionOf(row.DeliveredVersion), State: "upsert"}
+		out.Last = &LastSent{Version: versionOf(row.Version), State: "upsert"}
 		switch {
 		case row.Content == nil:
 			out.Last.State = "unknown"
@@ -265,10 +274,13 @@ func (s *story) service(c config.Service) (Service, error) {
 		default:
 			out.Last.Hash = row.Content.String()
 		}
-		if row.Delivered != nil {
-			out.Last.Delivered = row.Delivered.String()
-		}
-		out.Pending = row.Content != nil && row.Version > row.DeliveredVersion
+		partition := transport.PartitionOf([]byte(s.Entity), int32(s.in.Config.Kafka.Inbox.Partitions))
+		at := s.reached.Position(partition, row.Service)
+		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
+		out.Pending = row.Content != nil && row.Version >= at
+		out.Last.Delivered = row.Content != nil && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
+			return l.Service == c.Name && l.Version == row.Version
+		})
 	}
 	var newest *store.DeadLetter
 	for i := range s.letters {
@@ -281,14 +293,15 @@ func (s *story) service(c config.Service) (Service, error) {
 	}
 	out.WouldSend = slices.ContainsFunc(s.now.Sent, func(x change.Change) bool { return x.Service == c.Name })
 	for i := range s.Events {
-		out.Events = append(out.Events, s.became(i, c, row, sent))
+		out.Events = append(out.Events, s.became(i, c, &out, row))
 	}
 	s.judge(&out, c, row, sent, newest)
 	return out, nil
 }
 
 // became says what became of an event for a service.
-func (s *story) became(i int, c config.Service, row store.Row, sent bool) string {
+func (s *story) became(i int, c config.Service, out *Service, row store.Row) string {
+	sent := out.Last != nil
 	e := s.Events[i]
 	for _, l := range s.letters {
 		if l.Service == c.Name && uint64(l.Version) == e.version {
@@ -296,7 +309,7 @@ func (s *story) became(i int, c config.Service, row store.Row, sent bool) string
 		}
 	}
 	if sent && uint64(row.Version) == e.version && row.Content != nil {
-		if row.DeliveredVersion >= row.Version {
+		if out.Last.Delivered {
 			return "delivered"
 		}
 		return "sent"

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -71,7 +72,8 @@ type world struct {
 	rows    func([]store.NamedRow) []store.NamedRow
 	dead    []store.DeadLetter
 	checked map[int32]store.CheckRow
-	first   int64 // of the inbox
+	reached map[string]int64 // offset of the position of a service; the others have reached the end
+	first   int64            // of the inbox
 	broken  error
 }
 
@@ -157,6 +159,27 @@ func (w *world) CheckRows(_ context.Context, keys []store.Key) (rows []store.Che
 	return rows, nil
 }
 
+func (w *world) partition() int32 {
+	return transport.PartitionOf([]byte("B-007"), int32(w.config.Kafka.Inbox.Partitions))
+}
+
+func (w *world) Look(context.Context) (store.Look, error) {
+	end := change.NewVersion(1, int64(len(w.records)))
+	return store.Look{Marks: map[int32]store.Mark{w.partition(): {Watermark: end, LastTo: end}}}, nil
+}
+
+func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
+	row := store.Progress{Partition: w.partition()}
+	for i, s := range w.config.Services() {
+		at := int64(len(w.records))
+		if n, ok := w.reached[s.Name]; ok {
+			at = n
+		}
+		row.Places = append(row.Places, store.ServicePlace{Service: int32(i + 1), Place: store.Place{Position: change.NewVersion(1, at)}})
+	}
+	return []store.Progress{row}, nil
+}
+
 func (w *world) Partition(string) int32 { return 3 }
 func (w *world) Generation() uint16     { return 1 }
 func (w *world) Bounds(context.Context, int32) (int64, int64, error) {
@@ -195,23 +218,23 @@ func TestVerdicts(t *testing.T) {
 		lastEvent string
 	}{
 		"sent": {func(w *world) { w.event("registry", "e1", "1", first) }, ripe, explain.Sent,
-			"The last event (registry e1, 1:0) changed this view, and the customer has version 1:0, confirmed.", "delivered"},
+			"The last event (registry e1, 1:0) changed this view, and the customer has version 1:0.", "delivered"},
 		"pruned": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
-		}, list, explain.Pruned, "The last event (registry e2, 1:1) changed nothing that this projection reads (id); the customer has version 1:0, confirmed.", "pruned"},
+		}, list, explain.Pruned, "The last event (registry e2, 1:1) changed nothing that this projection reads (id); the customer has version 1:0.", "pruned"},
 		"held back": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"CO","level":1}`)
-		}, ripe, explain.HeldBack, "The last event (registry e2, 1:1) changed the entity, but this view of it is the same as what was sent before; the customer has version 1:0, confirmed.", "held back"},
+		}, ripe, explain.HeldBack, "The last event (registry e2, 1:1) changed the entity, but this view of it is the same as what was sent before; the customer has version 1:0.", "held back"},
 		"noise": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", first)
-		}, ripe, explain.Noise, "The last event (registry e2, 1:1) is noise: without what is stripped, its document equals the stored one; the customer has version 1:0, confirmed.", "noise"},
+		}, ripe, explain.Noise, "The last event (registry e2, 1:1) is noise: without what is stripped, its document equals the stored one; the customer has version 1:0.", "noise"},
 		"stale": {func(w *world) {
 			w.event("registry", "e1", "5", first)
 			w.event("registry", "e0", "4", `{"id":"B-007","origin":"EC","level":9}`)
-		}, ripe, explain.Stale, "The last event (registry e0, 1:1) is stale: its sequence is lower than one that was taken; the customer has version 1:0, confirmed.", "stale"},
+		}, ripe, explain.Stale, "The last event (registry e0, 1:1) is stale: its sequence is lower than one that was taken; the customer has version 1:0.", "stale"},
 		"repeated": {func(w *world) {
 			w.event("registry", "e1", "", first)
 			w.event("registry", "e1", "", first)
@@ -225,19 +248,23 @@ func TestVerdicts(t *testing.T) {
 		"deleted": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", "")
-		}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is confirmed.", "delivered"},
+		}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is delivered.", "delivered"},
 		"not complete": {func(w *world) { w.event("lab", "", "", `{"sugar":3}`) }, list, explain.NeverSent,
 			"Nothing was sent: the entity is not complete, since the required source registry has no document.", "pruned"},
 		"pending": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
-			w.change(ripe, func(r *store.NamedRow) { r.DeliveredVersion = change.NewVersion(1, 0) })
-		}, ripe, explain.Pending, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 waits to be confirmed by the sink; the sink confirmed version 1:0 last.", "sent"},
+			w.reached = map[string]int64{ripe: 1}
+		}, ripe, explain.Pending, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 waits to be delivered; in its partition the service has come to 1:1 and is 1 change behind at most.", "sent"},
+		"refused, not released yet": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it.", "dead letter"},
 		"refused": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.NamedRow) { r.Content, r.DeliveredVersion = nil, 0 })
+			w.change(hook, func(r *store.NamedRow) { r.Content = nil })
 			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
-		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it; nothing was delivered before.", "dead letter"},
+		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it.", "dead letter"},
 		"its twin is not": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
@@ -262,7 +289,7 @@ func TestVerdicts(t *testing.T) {
 		"older state without trail": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }
-		}, ripe, explain.UpToDate, "No event is on record since the state was written by an earlier build; the customer has version 1:0, confirmed.", ""},
+		}, ripe, explain.UpToDate, "No event is on record since the state was written by an earlier build; the customer has version 1:0.", ""},
 		"fails": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)
@@ -309,7 +336,7 @@ func TestHumanForm(t *testing.T) {
 	w.event("registry", "e0", "1", `{"id":"B-007","origin":"EC","level":7}`)
 	w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "job-4", Action: inbox.Redecide, Actor: "ada@ops", Reason: "the table was restored"}})
 	w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":2,"tags":[{"name":"organic"},{"name":"fair trade, and from a farm with a rather long name"}]}`)
-	w.change(hook, func(r *store.NamedRow) { r.Content, r.DeliveredVersion = nil, 0 })
+	w.change(hook, func(r *store.NamedRow) { r.Content = nil })
 	w.dead = []store.DeadLetter{{ID: 7, Created: noon, Stage: store.StageDeliver, Code: "refused", Reason: "the receiver answered 422 Unprocessable Entity", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 	w.first = 1
 	var out bytes.Buffer

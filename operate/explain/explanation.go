@@ -107,7 +107,7 @@ type Verdict string
 // The verdicts.
 const (
 	Sent        Verdict = "sent"         // the last event changed it, and it is delivered
-	Pending     Verdict = "pending"      // decided, and not confirmed by the sink
+	Pending     Verdict = "pending"      // decided, and not delivered yet
 	HeldBack    Verdict = "held back"    // evaluated, and equal to what was sent
 	Pruned      Verdict = "pruned"       // not evaluated: nothing that it reads changed
 	Noise       Verdict = "noise"        // the last event changed nothing that matters to anybody
@@ -136,8 +136,14 @@ type Service struct {
 	Fault string          `json:"fault,omitempty"`
 	// Last is the last decision that was sent on, absent when nothing ever was.
 	Last *LastSent `json:"last_sent,omitempty"`
-	// Pending: sent on, and not confirmed by the sink.
+	// Pending: sent on, and not delivered yet.
 	Pending bool `json:"pending"`
+	// Position is how far the service's deliveries are in the entity's partition:
+	// what is below it was delivered, is a dead letter, or was replaced by something
+	// newer. Behind is how many of its changes wait there, at most. Both are absent
+	// when nothing was ever sent, and Behind when nothing waits.
+	Position string `json:"position,omitempty"`
+	Behind   int64  `json:"behind,omitempty"`
 	// WouldSend: decided now, something would be sent.
 	WouldSend bool    `json:"would_send"`
 	Letters   []int64 `json:"dead_letters,omitempty"` // open ones
@@ -147,11 +153,10 @@ type Service struct {
 
 // LastSent is the dam row of a service.
 type LastSent struct {
-	State            string `json:"state"` // upsert, retracted or unknown
-	Hash             string `json:"hash,omitempty"`
-	Version          string `json:"version"`
-	DeliveredVersion string `json:"delivered_version,omitempty"` // empty: none
-	Delivered        string `json:"delivered,omitempty"`         // content that the sink confirmed
+	State     string `json:"state"` // upsert, retracted or unknown
+	Hash      string `json:"hash,omitempty"`
+	Version   string `json:"version"`
+	Delivered bool   `json:"delivered"` // it took effect at the sink
 }
 
 // Standing is the state of a check row in a word.

@@ -21,11 +21,11 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 		say(Undecidable, "Nothing can be decided: the source documents do not merge")
 		return
 	case newest != nil && (!sent || newest.Version >= row.Version):
-		say(Refused, "Its newest change is dead letter %d (%s: %s), so the customer does not have it; %s",
-			newest.ID, newest.Code, newest.Reason, has(row, sent))
+		say(Refused, "Its newest change is dead letter %d (%s: %s), so the customer does not have it",
+			newest.ID, newest.Code, newest.Reason)
 		return
 	case out.Fault != "":
-		say(Undecidable, "The projection fails on this document (%s), so nothing new is sent; %s", out.Fault, has(row, sent))
+		say(Undecidable, "The projection fails on this document (%s), so nothing new is sent; %s", out.Fault, has(out, row))
 		return
 	case !sent:
 		s.neverSent(out, say)
@@ -38,8 +38,8 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 		}
 		return
 	case out.Pending:
-		say(Pending, "%s changed this view, and the change with version %s waits to be confirmed by the sink%s; %s",
-			s.cause(uint64(row.Version)), row.Version, s.otherwise(out), has(store.Row{Found: true, DeliveredVersion: row.DeliveredVersion}, true))
+		say(Pending, "%s changed this view, and the change with version %s waits to be delivered%s; %s",
+			s.cause(uint64(row.Version)), row.Version, s.otherwise(out), farAs(out))
 		return
 	}
 	s.delivered(out, c, row, say)
@@ -61,11 +61,11 @@ func (s *story) neverSent(out *Service, say func(Verdict, string, ...any)) {
 	}
 }
 
-// delivered is for a service whose last change is confirmed.
+// delivered is for a service whose last change is delivered.
 func (s *story) delivered(out *Service, c config.Service, row store.Row, say func(Verdict, string, ...any)) {
-	held := fmt.Sprintf("the customer has version %s, confirmed", row.Version)
+	held := fmt.Sprintf("the customer has version %s", row.Version)
 	if row.Content.IsRetracted() {
-		held = fmt.Sprintf("the retraction with version %s is confirmed", row.Version)
+		held = fmt.Sprintf("the retraction with version %s is delivered", row.Version)
 	}
 	held += s.otherwise(out)
 	// A control record that named services is about this one only if it was sent
@@ -168,11 +168,29 @@ func (s *story) reads(c config.Service) string {
 	return strings.Join(all, ", ")
 }
 
-func has(row store.Row, sent bool) string {
-	if !sent || row.DeliveredVersion == 0 {
-		return "nothing was delivered before"
+// has says what the customer has.
+func has(out *Service, row store.Row) string {
+	switch {
+	case out.Last == nil:
+		return "nothing was sent before"
+	case out.Last.Delivered:
+		return fmt.Sprintf("the customer has version %s", row.Version)
+	case out.Pending:
+		return fmt.Sprintf("version %s waits to be delivered", row.Version)
 	}
-	return fmt.Sprintf("the sink confirmed version %s last", row.DeliveredVersion)
+	return "what the customer has is not known"
+}
+
+// farAs says how far the deliveries of a service are.
+func farAs(out *Service) string {
+	changes := "changes"
+	if out.Behind == 1 {
+		changes = "change"
+	}
+	if out.Position == "" {
+		return fmt.Sprintf("nothing of this service was delivered in its partition yet, and %d %s wait there at most", out.Behind, changes)
+	}
+	return fmt.Sprintf("in its partition the service has come to %s and is %d %s behind at most", out.Position, out.Behind, changes)
 }
 
 func staleBecause(outcome string) string {

@@ -326,12 +326,16 @@ func (x *Explanation) side(p *printer) {
 		})
 		row("delivered", func(s *Service) string {
 			switch {
-			case s.Last == nil || s.Last.DeliveredVersion == "":
+			case s.Last == nil:
 				return "nothing"
+			case s.Last.Delivered:
+				return s.Last.Version
+			case s.Pending && s.Position != "":
+				return "pending, come to " + s.Position
 			case s.Pending:
-				return s.Last.DeliveredVersion + ", newer pending"
+				return "pending"
 			}
-			return s.Last.DeliveredVersion
+			return "not this one"
 		})
 		row("would be sent", func(s *Service) string {
 			if s.WouldSend {

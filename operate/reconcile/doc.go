@@ -5,19 +5,23 @@
 //
 // Dam rows of a service and rows of its target come in the same order, by the
 // bytes of the entity, and are merged page by page, in bounded memory. Both may
-// change meanwhile. A page of the dam is read before the same range of the
-// target, and what is confirmed was written before it was confirmed: so a target
-// that holds less than the dam row says is confirmed has lost something. What
-// the target holds beyond the dam row is judged only after the row was read once
-// more. Hence nothing that is merely under way is taken for drift, as long as
-// tombstones are kept for longer than a page takes (retention.tombstones).
+// change meanwhile. A page of the dam is read first, then how far the service's
+// deliveries are, then the same range of the target, and a position passes what
+// took effect alone: so a target that holds less than a dam row below the
+// position has lost something. What the target holds beyond the dam row is judged
+// only after the row was read once more. Hence what is merely under way is not
+// taken for drift, as long as tombstones are kept for longer than a page takes
+// (retention.tombstones). There is one exception: a change that was refused under
+// a newer configuration than its own, and so is to be decided again, looks lost
+// until that is decided. To send it again does no harm.
 //
-//	missing  confirmed, and the target holds nothing
-//	stale    the target holds an older version than was confirmed
-//	differs  the confirmed version, with another document or another state
+//	missing  delivered, and the target holds nothing
+//	stale    the target holds an older version than was delivered
+//	differs  the delivered version, with another document or another state
 //	extra    the target shows an entity that it should not: it was retracted, or the dam does not know it
 //	ahead    the target holds a newer version than was ever decided
-//	pending  decided, or written, and not confirmed yet: no drift
+//	pending  decided, or written, and not passed by the position yet: no drift
+//	unknown  the dam does not know what the target has, after a reset or a dead letter: no drift
 //
 // Documents are compared by their structural hash where the target keeps them
 // whole; typed columns are not compared.

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -20,6 +21,8 @@ type Verdict string
 const (
 	InStep  Verdict = "in_step"
 	Pending Verdict = "pending"
+	// Unknown: the dam does not know what the target has.
+	Unknown Verdict = "unknown"
 	// Expired: nothing is there, and the target forgets by itself.
 	Expired Verdict = "expired"
 	Missing Verdict = "missing"
@@ -34,6 +37,8 @@ type Store interface {
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error)
 	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 	Entity(ctx context.Context, id string) (store.Entity, error)
+	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+	operate.ProgressStore
 }
 
 // Input is one comparison. All fields are needed unless they say a default.
@@ -41,7 +46,9 @@ type Input struct {
 	Store   Store
 	Plan    *dam.Plan
 	Service dam.Service // of the plan
-	Target  sinks.Readable
+	// Partition returns the inbox partition of an entity.
+	Partition func(entity string) int32
+	Target    sinks.Readable
 	// Forgets: the target drops old rows by itself, so a missing one says nothing.
 	Forgets bool
 	// Page is how many rows are read at a time. Defaults to 500.
@@ -60,6 +67,7 @@ type Result struct {
 	Rows    int64  `json:"dam_rows"`
 	InStep  int64  `json:"in_step"`
 	Pending int64  `json:"pending"`
+	Unknown int64  `json:"unknown,omitempty"`
 	Expired int64  `json:"expired,omitempty"`
 	Missing int64  `json:"missing"`
 	Stale   int64  `json:"stale"`
@@ -78,11 +86,10 @@ func (r *Result) Drift() int64 { return r.Missing + r.Stale + r.Differs + r.Extr
 type Finding struct {
 	Entity  string  `json:"entity"`
 	Verdict Verdict `json:"verdict"`
-	// Held, Confirmed and Decided are versions, as generation:offset: in the
-	// target, confirmed, and newest in the dam. Empty is none.
-	Held      string `json:"held,omitempty"`
-	Confirmed string `json:"confirmed,omitempty"`
-	Decided   string `json:"decided,omitempty"`
+	// Held and Decided are versions, as generation:offset: in the target, and newest
+	// in the dam. Empty is none.
+	Held    string `json:"held,omitempty"`
+	Decided string `json:"decided,omitempty"`
 	// Statement removes the entity from the target, for what no decision repairs.
 	Statement string `json:"statement,omitempty"`
 }
@@ -104,6 +111,10 @@ func Compare(ctx context.Context, in Input) (Result, error) {
 		if err != nil {
 			return c.result, fmt.Errorf("store: %w", err)
 		}
+		// Before the target: what is delivered now, that must hold.
+		if c.reached, err = operate.ReadReached(ctx, in.Store); err != nil {
+			return c.result, fmt.Errorf("store: %w", err)
+		}
 		upTo := "" // to the end of the target
 		if len(rows) == in.Page {
 			upTo = rows[len(rows)-1].Entity
@@ -121,7 +132,8 @@ func Compare(ctx context.Context, in Input) (Result, error) {
 // comparison is one Compare. Not for concurrent use.
 type comparison struct {
 	Input
-	result Result
+	result  Result
+	reached *operate.Reached
 }
 
 // page compares dam rows with the target's range behind after up to upTo, which
@@ -139,7 +151,7 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 			}
 			after = h.Entity
 			for len(rows) > 0 && rows[0].Entity < h.Entity {
-				if err := c.absent(&rows[0]); err != nil {
+				if err := c.absent(ctx, &rows[0]); err != nil {
 					return err
 				}
 				rows = rows[1:]
@@ -169,7 +181,7 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 		}
 	}
 	for i := range rows {
-		if err := c.absent(&rows[i]); err != nil {
+		if err := c.absent(ctx, &rows[i]); err != nil {
 			return err
 		}
 	}
@@ -182,57 +194,60 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 	return ctx.Err()
 }
 
-// absent judges a dam row of which the target has nothing.
-func (c *comparison) absent(row *store.Row) error {
-	c.result.Rows++
-	verdict := Missing
+// standing judges a dam row without looking at the target: Unknown, Pending, or
+// InStep when the target has to hold what the row says.
+func (c *comparison) standing(row *store.Row) Verdict {
 	switch {
-	case row.DeliveredVersion == 0:
-		verdict = Pending
-	case row.Delivered.IsRetracted():
-		verdict = inStep(row)
-	case c.Forgets:
-		verdict = Expired
-	}
-	return c.found(verdict, row, sinks.Held{Entity: row.Entity})
-}
-
-// inStep is for a target that holds what was confirmed.
-func inStep(row *store.Row) Verdict {
-	if row.Content != nil && row.Version > row.DeliveredVersion {
+	case row.Content == nil:
+		return Unknown
+	case row.Version >= c.reached.Position(c.Partition(row.Entity), row.Service):
 		return Pending
 	}
 	return InStep
 }
 
+// absent judges a dam row of which the target has nothing.
+func (c *comparison) absent(ctx context.Context, row *store.Row) error {
+	c.result.Rows++
+	verdict := c.standing(row)
+	switch {
+	case verdict != InStep, row.Content.IsRetracted():
+	case c.Forgets:
+		verdict = Expired
+	default:
+		verdict = Missing
+	}
+	return c.found(ctx, verdict, row, sinks.Held{Entity: row.Entity})
+}
+
 // both judges a row that the dam and the target have, the target's not being
 // newer than the dam's.
 func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.Held) error {
-	verdict := Pending
+	verdict := c.standing(row)
 	switch shown := !h.Deleted; {
-	case h.Version > row.DeliveredVersion: // written, and its confirmation is under way
-	case shown && row.Delivered.IsRetracted():
+	case verdict != InStep:
+	case shown && row.Content.IsRetracted():
 		verdict = Extra
-	case h.Version < row.DeliveredVersion:
+	case h.Version < row.Version:
 		verdict = Stale
-	case h.Deleted != row.Delivered.IsRetracted():
+	case h.Deleted != row.Content.IsRetracted():
 		verdict = Differs
 	default:
 		same, err := c.sameDocument(ctx, row, h)
 		if err != nil {
 			return err
 		}
-		if verdict = inStep(row); !same {
+		if !same {
 			verdict = Differs
 		}
 	}
-	return c.found(verdict, row, h)
+	return c.found(ctx, verdict, row, h)
 }
 
-// sameDocument tells whether the target's document is the confirmed one, as far
+// sameDocument tells whether the target's document is the delivered one, as far
 // as that can be told.
 func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.Held) (bool, error) {
-	if h.Doc == nil || row.Delivered.Scheme() != canonicaltree.Scheme {
+	if h.Doc == nil || row.Content.Scheme() != canonicaltree.Scheme {
 		return true, nil
 	}
 	projection := c.Plan.Projections[c.Service.Projection]
@@ -240,7 +255,7 @@ func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.H
 	if err != nil {
 		return false, nil //nolint:nilerr // no JSON any more
 	}
-	if bytes.Equal(change.Hashed(canonicaltree.Scheme, digest), row.Delivered) {
+	if bytes.Equal(change.Hashed(canonicaltree.Scheme, digest), row.Content) {
 		return true, nil
 	}
 	if !h.Respelled {
@@ -259,7 +274,7 @@ func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.H
 		return false, err
 	}
 	view, err := inspected.View(c.Service.Projection)
-	if err != nil || !view.Match || !bytes.Equal(view.Content, row.Delivered) {
+	if err != nil || !view.Match || !bytes.Equal(view.Content, row.Content) {
 		return true, nil //nolint:nilerr // something newer is under way, or cannot be made
 	}
 	want, err := canonicaltree.Sum(view.Doc, canonicaltree.Decimal)
@@ -292,7 +307,7 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.Held) error {
 		case h.Version > row.Version:
 			verdict = Ahead
 		}
-		if err := c.found(verdict, &rows[i], h); err != nil {
+		if err := c.found(ctx, verdict, &rows[i], h); err != nil {
 			return err
 		}
 	}
@@ -300,21 +315,31 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.Held) error {
 }
 
 // found counts a verdict and keeps a sample of it.
-func (c *comparison) found(v Verdict, row *store.Row, h sinks.Held) error {
+func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sinks.Held) error {
+	byHand := v == Ahead || v == Extra && !row.Found
+	drift := v != InStep && v != Pending && v != Unknown && v != Expired
+	if drift && !byHand {
+		dead, err := c.dead(ctx, row)
+		if err != nil {
+			return err
+		}
+		if dead {
+			v, drift = Unknown, false
+		}
+	}
 	counter := map[Verdict]*int64{
-		InStep: &c.result.InStep, Pending: &c.result.Pending, Expired: &c.result.Expired, Missing: &c.result.Missing,
+		InStep: &c.result.InStep, Pending: &c.result.Pending, Unknown: &c.result.Unknown, Expired: &c.result.Expired, Missing: &c.result.Missing,
 		Stale: &c.result.Stale, Differs: &c.result.Differs, Extra: &c.result.Extra, Ahead: &c.result.Ahead,
 	}[v]
 	*counter++
-	if v == InStep || v == Pending || v == Expired {
+	if !drift {
 		return nil
 	}
-	byHand := v == Ahead || v == Extra && !row.Found
 	if byHand {
 		c.result.ByHand++
 	}
 	if *counter <= int64(c.Samples) {
-		f := Finding{Entity: h.Entity, Verdict: v, Held: words(h.Version), Confirmed: words(row.DeliveredVersion), Decided: words(row.Version)}
+		f := Finding{Entity: h.Entity, Verdict: v, Held: words(h.Version), Decided: words(row.Version)}
 		if byHand {
 			f.Statement = c.Target.DeleteStatement(h.Entity)
 		}
@@ -324,6 +349,27 @@ func (c *comparison) found(v Verdict, row *store.Row, h sinks.Held) error {
 		return nil
 	}
 	return c.Repair(h.Entity)
+}
+
+// dead reports whether the newest change of a row is an open dead letter: its
+// release is not decided yet.
+func (c *comparison) dead(ctx context.Context, row *store.Row) (bool, error) {
+	f := store.LetterFilter{Stage: store.StageDeliver, Service: c.Service.Name, Entity: row.Entity, State: store.LetterOpen}
+	for {
+		letters, err := c.Store.ListLetters(ctx, f)
+		if err != nil {
+			return false, fmt.Errorf("store: %w", err)
+		}
+		for i := range letters {
+			if letters[i].Version == row.Version {
+				return true, nil
+			}
+			f.AfterID = letters[i].ID
+		}
+		if len(letters) == 0 {
+			return false, nil
+		}
+	}
 }
 
 func words(v change.Version) string {

@@ -26,6 +26,8 @@ type world struct {
 	rows    map[string]store.Row
 	docs    map[string]string // source documents by entity, as stored
 	held    map[string]sinks.Held
+	at      change.Version // position of the service
+	dead    []store.DeadLetter
 	happens func()
 }
 
@@ -53,6 +55,26 @@ func (w *world) Rows(_ context.Context, keys []store.Key) (rows []store.Row, err
 		rows = append(rows, row)
 	}
 	return rows, nil
+}
+
+// The service has one place, in the one partition that there is.
+func (w *world) Look(context.Context) (store.Look, error) {
+	w.tick()
+	return store.Look{Marks: map[int32]store.Mark{0: {Watermark: v(1 << 20), LastTo: v(1 << 20)}}}, nil
+}
+
+func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
+	w.tick()
+	return []store.Progress{{Places: []store.ServicePlace{{Service: 1, Place: store.Place{Position: w.at}}}}}, nil
+}
+
+func (w *world) ListLetters(_ context.Context, f store.LetterFilter) (found []store.DeadLetter, err error) {
+	for _, l := range w.dead {
+		if l.Entity == f.Entity && l.Service == f.Service && l.Stage == f.Stage && f.State == store.LetterOpen && l.ID > f.AfterID && len(found) == 0 {
+			found = append(found, l)
+		}
+	}
+	return found, nil
 }
 
 func (w *world) Entity(_ context.Context, id string) (store.Entity, error) {
@@ -93,7 +115,7 @@ func plan(t testing.TB) *dam.Plan {
 		Merge: m, Projections: []*projections.Projection{p}, Fingerprint: []byte("f"), Revision: 1, MaxChange: 1 << 20,
 		Services: []dam.Service{{Name: "acme/all@warehouse", Number: 1}},
 	}
-	require.NoError(t, plan.Prepare(func(string) string { return "" }))
+	require.NoError(t, plan.Prepare())
 	return plan
 }
 
@@ -101,12 +123,14 @@ func (w *world) compare(t testing.TB, page int) (Result, []string) {
 	p := plan(t)
 	var repaired []string
 	r, err := Compare(context.Background(), Input{
-		Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: page, Samples: 100,
+		Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Page: page, Samples: 100,
 		Repair: func(id string) error { repaired = append(repaired, id); return nil },
 	})
 	require.NoError(t, err)
 	return r, repaired
 }
+
+func one(string) int32 { return 0 }
 
 func v(offset int64) change.Version { return change.NewVersion(1, offset) }
 
@@ -118,18 +142,14 @@ func hashed(doc string) change.Content {
 	return change.Hashed(canonicaltree.Scheme, d)
 }
 
-// row is a dam row whose change at a version is confirmed up to another.
-func row(id string, version, confirmed int64, content, delivered change.Content) store.Row {
-	r := store.Row{Key: store.Key{Service: 1, Entity: id}, Found: true, Version: v(version), Content: content}
-	if confirmed > 0 {
-		r.DeliveredVersion, r.Delivered = v(confirmed), delivered
-	}
-	return r
+// row is a dam row whose newest change has a version.
+func row(id string, version int64, content change.Content) store.Row {
+	return store.Row{Key: store.Key{Service: 1, Entity: id}, Found: true, Version: v(version), Content: content}
 }
 
 // Each verdict, and whether a forced decision repairs it.
 func TestVerdicts(t *testing.T) {
-	one, two := hashed(`{"n":1}`), hashed(`{"n":2}`)
+	first := hashed(`{"n":1}`)
 	held := func(version int64, doc string) *sinks.Held {
 		return &sinks.Held{Version: v(version), Deleted: doc == "", Doc: []byte(doc)}
 	}
@@ -141,36 +161,48 @@ func TestVerdicts(t *testing.T) {
 	gone := change.Retracted()
 	for name, tc := range map[string]struct {
 		row    store.Row
+		at     int64 // the service's position; 0 is behind everything
 		held   *sinks.Held
 		doc    string // of the entity
+		dead   int64  // version of an open dead letter
 		want   Verdict
 		byHand bool
 	}{
-		"the same":                          {row: row("e", 5, 5, one, one), held: held(5, `{ "n":1}`), want: InStep},
-		"typed columns are not compared":    {row: row("e", 5, 5, one, one), held: &sinks.Held{Version: v(5)}, want: InStep},
-		"retracted in both":                 {row: row("e", 5, 5, gone, gone), held: held(5, ""), want: InStep},
-		"retracted and cleaned up":          {row: row("e", 5, 5, gone, gone), want: InStep},
-		"reset after it was delivered":      {row: row("e", 5, 5, nil, one), held: held(5, `{"n":1}`), want: InStep},
+		"the same":                          {row: row("e", 5, first), held: held(5, `{ "n":1}`), want: InStep},
+		"typed columns are not compared":    {row: row("e", 5, first), held: &sinks.Held{Version: v(5)}, want: InStep},
+		"retracted in both":                 {row: row("e", 5, gone), held: held(5, ""), want: InStep},
+		"retracted and cleaned up":          {row: row("e", 5, gone), want: InStep},
+		"reset after it was delivered":      {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
+		"reset, and nothing there":          {row: row("e", 5, nil), want: Unknown},
 		"a tombstone that outlived the dam": {held: held(5, ""), want: ""},
-		"never confirmed":                   {row: row("e", 5, 0, one, nil), want: Pending},
-		"written, not confirmed":            {row: row("e", 5, 3, one, two), held: held(5, `{"n":1}`), want: Pending},
-		"a newer one is on its way":         {row: row("e", 5, 3, one, two), held: held(3, `{"n":2}`), want: Pending},
-		"the row is gone":                   {row: row("e", 5, 5, one, one), want: Missing},
-		"the row is gone, more on its way":  {row: row("e", 9, 5, two, one), want: Missing},
-		"an older version":                  {row: row("e", 5, 5, one, one), held: held(4, `{"n":1}`), want: Stale},
-		"an older version, more on its way": {row: row("e", 9, 5, two, one), held: held(4, `{"n":1}`), want: Stale},
-		"another document":                  {row: row("e", 5, 5, one, one), held: held(5, `{"n":2}`), want: Differs},
-		"no document any more":              {row: row("e", 5, 5, one, one), held: held(5, `{"n":`), want: Differs},
-		"deleted by hand":                   {row: row("e", 5, 5, one, one), held: held(5, ""), want: Differs},
-		"undeleted by hand":                 {row: row("e", 5, 5, gone, gone), held: held(5, `{"n":1}`), want: Extra},
-		"its retraction was lost":           {row: row("e", 5, 5, gone, gone), held: held(3, `{"n":1}`), want: Extra},
+		"not delivered":                     {row: row("e", 5, first), at: 5, want: Pending},
+		"written, and that is not saved":    {row: row("e", 5, first), at: 4, held: held(5, `{"n":1}`), want: Pending},
+		"a newer one is on its way":         {row: row("e", 5, first), at: 5, held: held(3, `{"n":2}`), want: Pending},
+		"its retraction is on its way":      {row: row("e", 5, gone), at: 5, held: held(3, `{"n":1}`), want: Pending},
+		"the row is gone":                   {row: row("e", 5, first), at: 6, want: Missing},
+		"refused, and not released yet":     {row: row("e", 5, first), dead: 5, want: Unknown},
+		"an older one was refused":          {row: row("e", 5, first), dead: 4, want: Missing},
+		"an older version":                  {row: row("e", 5, first), held: held(4, `{"n":1}`), want: Stale},
+		"another document":                  {row: row("e", 5, first), held: held(5, `{"n":2}`), want: Differs},
+		"no document any more":              {row: row("e", 5, first), held: held(5, `{"n":`), want: Differs},
+		"deleted by hand":                   {row: row("e", 5, first), held: held(5, ""), want: Differs},
+		"undeleted by hand":                 {row: row("e", 5, gone), held: held(5, `{"n":1}`), want: Extra},
+		"its retraction was lost":           {row: row("e", 5, gone), held: held(3, `{"n":1}`), want: Extra},
 		"unknown to the dam":                {held: held(5, `{"n":1}`), want: Extra, byHand: true},
-		"never decided":                     {row: row("e", 5, 5, one, one), held: held(6, `{"n":1}`), want: Ahead, byHand: true},
-		"a number in another spelling":      {row: row("e", 5, 5, hashed(`{"n":1e2}`), hashed(`{"n":1e2}`)), held: respelled(5, `{"n":100}`), doc: `{"n":1e2}`, want: InStep},
-		"another number":                    {row: row("e", 5, 5, hashed(`{"n":1e2}`), hashed(`{"n":1e2}`)), held: respelled(5, `{"n":101}`), doc: `{"n":1e2}`, want: Differs},
+		"never decided":                     {row: row("e", 5, first), held: held(6, `{"n":1}`), want: Ahead, byHand: true},
+		"a number in another spelling":      {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":100}`), doc: `{"n":1e2}`, want: InStep},
+		"another number":                    {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":101}`), doc: `{"n":1e2}`, want: Differs},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}, docs: map[string]string{}}
+			if w.at = v(tc.at); tc.at == 0 {
+				w.at = v(100)
+			}
+			w.dead = []store.DeadLetter{
+				{ID: 3, Stage: store.StageDeliver, Service: "acme/all@warehouse", Entity: "e", Version: v(1)},
+				{ID: 4, Stage: store.StageDeliver, Service: "acme/all@warehouse", Entity: "e", Version: v(tc.dead)},
+				{ID: 5, Stage: store.StageDeliver, Service: "zest/all@warehouse", Entity: "e", Version: v(5)},
+			}
 			if tc.row.Found {
 				w.rows["e"] = tc.row
 			}
@@ -186,7 +218,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			r, repaired := w.compare(t, 10)
 			got := map[Verdict]int64{}
-			for verdict, n := range map[Verdict]int64{InStep: r.InStep, Pending: r.Pending, Missing: r.Missing, Stale: r.Stale, Differs: r.Differs, Extra: r.Extra, Ahead: r.Ahead} {
+			for verdict, n := range map[Verdict]int64{InStep: r.InStep, Pending: r.Pending, Unknown: r.Unknown, Missing: r.Missing, Stale: r.Stale, Differs: r.Differs, Extra: r.Extra, Ahead: r.Ahead} {
 				if n > 0 {
 					got[verdict] = n
 				}
@@ -196,7 +228,7 @@ func TestVerdicts(t *testing.T) {
 				want[tc.want] = 1
 			}
 			assert.Equal(t, want, got)
-			drifted := tc.want != "" && tc.want != InStep && tc.want != Pending
+			drifted := tc.want != "" && tc.want != InStep && tc.want != Pending && tc.want != Unknown
 			assert.Equal(t, drifted && !tc.byHand, len(repaired) == 1)
 			assert.Equal(t, drifted, r.Drift() == 1)
 			if drifted {
@@ -210,8 +242,8 @@ func TestVerdicts(t *testing.T) {
 // A table that forgets says nothing by a row that is not there.
 func TestForgottenRowsAreNoDrift(t *testing.T) {
 	p := plan(t)
-	w := &world{rows: map[string]store.Row{"e": row("e", 5, 5, hashed(`1`), hashed(`1`))}}
-	r, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Forgets: true})
+	w := &world{rows: map[string]store.Row{"e": row("e", 5, hashed(`1`))}, at: v(6)}
+	r, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Forgets: true})
 	require.NoError(t, err)
 	assert.Zero(t, r.Drift())
 	assert.EqualValues(t, 1, r.Expired)
@@ -219,15 +251,15 @@ func TestForgottenRowsAreNoDrift(t *testing.T) {
 
 // Where pages end makes no difference: nothing is skipped or seen twice at a boundary.
 func TestPagesDoNotMatter(t *testing.T) {
-	one := hashed(`{"n":1}`)
+	first := hashed(`{"n":1}`)
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}}
+		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}, at: v(6)}
 		missing, extra, both := int64(0), int64(0), int64(0)
 		for i := range rapid.IntRange(0, 30).Draw(t, "entities") {
 			id := fmt.Sprintf("e%02d", i)
 			in := rapid.IntRange(0, 2).Draw(t, "where")
 			if in != 1 {
-				w.rows[id] = row(id, 5, 5, one, one)
+				w.rows[id] = row(id, 5, first)
 			}
 			if in != 0 {
 				w.held[id] = sinks.Held{Entity: id, Version: v(5), Doc: []byte(`{"n":1}`)}
@@ -236,7 +268,7 @@ func TestPagesDoNotMatter(t *testing.T) {
 		}
 		p := plan(&testing.T{})
 		r, err := Compare(context.Background(), Input{
-			Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: rapid.IntRange(1, 7).Draw(t, "page"),
+			Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Page: rapid.IntRange(1, 7).Draw(t, "page"),
 		})
 		if err != nil || r.Missing != missing || r.Extra != extra || r.InStep != both || r.Rows != missing+both {
 			t.Fatalf("%+v (%v), want missing %d, extra %d, in step %d", r, err, missing, extra, both)
@@ -244,18 +276,27 @@ func TestPagesDoNotMatter(t *testing.T) {
 	})
 }
 
-// A pipeline that works meanwhile (decides, writes, confirms, retracts, purges
-// tombstones) is never taken for drift, at whatever moment things happen.
+// A pipeline that works meanwhile (decides, writes, saves positions, refuses,
+// retracts, purges tombstones) is never taken for drift, at whatever moment things happen.
 func TestWorkUnderWayIsNoDrift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}}
 		ids := []string{"a", "b", "c", "d", "e", "f"}
 		offset, begun := int64(0), change.Version(1<<62)
+		released := map[string]change.Version{} // what waits to be released
+		// The service gets changes in their order; what a newer one replaced is left out.
+		next := func() (string, bool) {
+			for _, id := range ids {
+				if r := w.rows[id]; r.Found && r.Version == w.at {
+					return id, true
+				}
+			}
+			return "", false
+		}
 		step := func() {
 			id := rapid.SampledFrom(ids).Draw(t, "entity")
 			r, known := w.rows[id]
-			h, written := w.held[id]
-			switch rapid.SampledFrom([]string{"decide", "write", "confirm", "purge"}).Draw(t, "step") {
+			switch rapid.SampledFrom([]string{"decide", "write", "save", "refuse", "release", "purge"}).Draw(t, "step") {
 			case "decide":
 				offset++
 				content := hashed(fmt.Sprintf(`{"n":%d}`, offset))
@@ -265,25 +306,37 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 				r.Key, r.Found, r.Version, r.Content = store.Key{Service: 1, Entity: id}, true, v(offset), content
 				w.rows[id] = r
 			case "write":
-				if known && h.Version < r.Version {
-					h = sinks.Held{Entity: id, Version: r.Version, Deleted: r.Content.IsRetracted()}
+				if id, is := next(); is {
+					r := w.rows[id]
+					h := sinks.Held{Entity: id, Version: r.Version, Deleted: r.Content.IsRetracted()}
 					if !h.Deleted {
 						h.Doc = fmt.Appendf(nil, `{"n":%d}`, r.Version.Offset())
 					}
 					w.held[id] = h
 				}
-			case "confirm":
-				if known && written && h.Version == r.Version {
-					r.DeliveredVersion, r.Delivered = r.Version, r.Content
+			case "save":
+				if id, is := next(); (!is || w.held[id].Version == w.at) && w.at <= v(offset) {
+					w.at++
+				}
+			case "refuse":
+				if id, is := next(); is && w.held[id].Version < w.at {
+					w.dead = append(w.dead, store.DeadLetter{ID: w.at.Offset(), Stage: store.StageDeliver, Service: "acme/all@warehouse", Entity: id, Version: w.at})
+					released[id] = w.at
+					w.at++
+				}
+			case "release":
+				if released[id] == r.Version && known {
+					r.Content = nil
 					w.rows[id] = r
 				}
 			case "purge":
 				// Tombstones are kept far longer than a comparison of a page takes.
-				if known && r.Content.IsRetracted() && r.DeliveredVersion == r.Version && r.Version <= begun {
+				if known && r.Content.IsRetracted() && r.Version < w.at && released[id] != r.Version && r.Version <= begun {
 					delete(w.rows, id)
 				}
 			}
 		}
+		w.at = v(0)
 		for range rapid.IntRange(0, 40).Draw(t, "before") {
 			step()
 		}
@@ -295,7 +348,7 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 		}
 		p := plan(&testing.T{})
 		r, err := Compare(context.Background(), Input{
-			Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: rapid.IntRange(1, 4).Draw(t, "page"), Samples: 10,
+			Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Page: rapid.IntRange(1, 4).Draw(t, "page"), Samples: 10,
 		})
 		if err != nil || r.Drift() != 0 {
 			t.Fatalf("%+v (%v)", r, err)
@@ -307,10 +360,10 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 func TestTargetOutOfOrder(t *testing.T) {
 	p := plan(t)
 	w := &world{}
-	_, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: disordered{target{w: w}}, Page: 2})
+	_, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: disordered{target{w: w}}, Page: 2})
 	require.Error(t, err)
 	assert.ErrorContains(t, err, "order")
-	_, err = Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: broken{target{w: w}}})
+	_, err = Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: broken{target{w: w}}})
 	require.ErrorIs(t, err, errAway)
 }
 

@@ -1,0 +1,74 @@
+package operate
+
+import (
+	"context"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Reached is how far the deliveries of all services are, in every process, as one
+// look at the store finds them. It is only read.
+type Reached struct {
+	// Marks are how far decisions are, by partition of the inbox.
+	Marks  map[int32]store.Mark
+	places map[int32][]store.ServicePlace // by partition
+}
+
+// ProgressStore is what ReadReached reads of a store.
+type ProgressStore interface {
+	Look(ctx context.Context) (store.Look, error)
+	AllProgress(ctx context.Context) ([]store.Progress, error)
+}
+
+// ReadReached looks how far deliveries are. What it says is delivered took effect
+// before it returns.
+func ReadReached(ctx context.Context, s ProgressStore) (*Reached, error) {
+	look, err := s.Look(ctx) // first: what it knows of is not delivered before it was decided
+	if err != nil {
+		return nil, err
+	}
+	rows, err := s.AllProgress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reached{Marks: look.Marks, places: make(map[int32][]store.ServicePlace, len(rows))}
+	for i := range rows {
+		r.places[rows[i].Partition] = rows[i].Places
+	}
+	return r, nil
+}
+
+// Position returns the position of a service in a partition: every change of it
+// with a lower version took effect, is a dead letter, or needed no delivery.
+func (r *Reached) Position(partition, service int32) change.Version {
+	places := r.places[partition]
+	i, found := slices.BinarySearchFunc(places, service, func(p store.ServicePlace, service int32) int { return int(p.Service) - int(service) })
+	if found {
+		return places[i].Position
+	}
+	// Nothing of a new service stands below what was saved before it came.
+	return store.Top(places)
+}
+
+// Waiting returns how many changes of a service wait in a partition, at most: 0
+// when nothing waits.
+func (r *Reached) Waiting(partition, service int32) int64 {
+	at, last := r.Position(partition, service), r.Marks[partition].LastTo
+	switch {
+	case at >= last:
+		return 0
+	case at.Generation() == last.Generation():
+		return last.Offset() - at.Offset()
+	}
+	return last.Offset()
+}
+
+// Pending is the sum of Waiting over all partitions.
+func (r *Reached) Pending(service int32) (n int64) {
+	for partition := range r.Marks {
+		n += r.Waiting(partition, service)
+	}
+	return n
+}

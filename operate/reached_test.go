@@ -1,0 +1,56 @@
+package operate_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/require"
+)
+
+type progress struct {
+	look store.Look
+	rows []store.Progress
+	err  error
+}
+
+func (p progress) Look(context.Context) (store.Look, error)              { return p.look, p.err }
+func (p progress) AllProgress(context.Context) ([]store.Progress, error) { return p.rows, nil }
+
+// What waits is counted from places, of all partitions and generations.
+func TestWhatWaitsFollowsFromPlaces(t *testing.T) {
+	v := change.NewVersion
+	place := func(service int32, at change.Version) store.ServicePlace {
+		return store.ServicePlace{Service: service, Place: store.Place{Position: at}}
+	}
+	r, err := operate.ReadReached(t.Context(), progress{
+		look: store.Look{Marks: map[int32]store.Mark{
+			0: {Watermark: v(2, 100), LastTo: v(2, 90)}, // without changes since 90
+			1: {Watermark: v(2, 7), LastTo: v(1, 50)},
+			2: {Watermark: v(2, 9), LastTo: v(2, 9)}, // nobody has it yet
+			3: {Watermark: v(2, 9)},                  // nothing was ever sent
+		}},
+		rows: []store.Progress{
+			{Partition: 0, Places: []store.ServicePlace{place(1, v(2, 90)), place(3, v(2, 60)), place(4, v(1, 95))}},
+			{Partition: 1, Places: []store.ServicePlace{place(1, v(1, 50)), place(3, v(1, 48)), place(4, v(2, 1))}},
+			{Partition: 3},
+		},
+	})
+	require.NoError(t, err)
+	require.EqualValues(t, 0+0+9, r.Pending(1))
+	require.EqualValues(t, 30+2+9, r.Pending(3))
+	require.EqualValues(t, 90+0+9, r.Pending(4), "of two generations the newer one is counted")
+	require.EqualValues(t, 9, r.Pending(2), "nothing of a new service stands before what the others reached")
+	require.Equal(t, v(2, 90), r.Position(0, 2))
+	require.Equal(t, v(2, 60), r.Position(0, 3))
+	require.Zero(t, r.Position(2, 1))
+	require.EqualValues(t, 30, r.Waiting(0, 3))
+	require.Zero(t, r.Waiting(3, 3))
+
+	away := errors.New("away")
+	_, err = operate.ReadReached(t.Context(), progress{err: away})
+	require.ErrorIs(t, err, away)
+}
