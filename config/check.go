@@ -35,7 +35,6 @@ func (l *loader) check() {
 	for i := range l.config.Projections {
 		l.checkProjection(i)
 	}
-	l.checkTopics()
 	l.checkTargets()
 }
 

@@ -102,8 +102,13 @@ func (l *loader) checkKafka() {
 	if l.main.known("kafka.prefix") && !prefixPattern.MatchString(k.Prefix) {
 		l.main.fault("kafka.prefix", "cannot begin the name of a topic", "1 to 32 of letters, digits, ., _ and -")
 	}
-	if l.main.known("kafka.inbox.topic") {
-		checkTopic(l.main, "kafka.inbox.topic", k.Inbox.Topic)
+	checkTopic(l.main, "kafka.inbox.topic", k.Inbox.Topic)
+	checkTopic(l.main, "kafka.changes.topic", k.Changes.Topic)
+	// Kafka takes a dot and an underscore for the same in the names of its metrics,
+	// and refuses the second topic.
+	metric := strings.NewReplacer(".", "_")
+	if metric.Replace(k.Inbox.Topic) == metric.Replace(k.Changes.Topic) {
+		l.main.faultKey("kafka.changes.topic", "is a name that Kafka cannot tell from that of the inbox", "a topic of its own")
 	}
 	for _, key := range []string{"inbox", "changes"} {
 		path := "kafka." + key + ".replication"

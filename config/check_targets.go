@@ -7,21 +7,6 @@ import (
 	"strings"
 )
 
-// checkTopics finds internal topics that Kafka cannot keep apart. It takes
-// a dot and an underscore for the same in the names of its metrics, and refuses
-// the second topic.
-func (l *loader) checkTopics() {
-	metric := func(topic string) string { return strings.ReplaceAll(topic, ".", "_") }
-	topics := claims{}
-	topics.take(metric(l.config.Kafka.Inbox.Topic), "the inbox", l.main.at("kafka.inbox.topic"))
-	for _, s := range l.config.Services() {
-		if first, taken := topics.take(metric(s.Topic), s.Name, s.Delivery.Pos); taken && first.who != s.Name {
-			doc, path := l.ownerOf(s)
-			doc.faultKey(path, fmt.Sprintf("has a topic, %s, that Kafka cannot tell from that of %s", s.Topic, first), "another name, without _ or with another place for it")
-		}
-	}
-}
-
 // ownerOf gives the file of a service and the path of its sink.
 func (l *loader) ownerOf(s Service) (*document, string) {
 	p := &l.config.Projections[s.Projection]
@@ -42,9 +27,7 @@ func (l *loader) checkTargets() {
 	}
 	topicOf := func(cluster, topic string) string { return "topic " + cluster + " " + topic }
 	internal.take(topicOf(main, c.Kafka.Inbox.Topic), "the inbox", l.main.at("kafka.inbox.topic"))
-	for _, s := range c.Services() {
-		internal.take(topicOf(main, s.Topic), "the changes of "+s.Name, s.Delivery.Pos)
-	}
+	internal.take(topicOf(main, c.Kafka.Changes.Topic), "the changes", l.main.at("kafka.changes.topic"))
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		switch {

@@ -9,11 +9,11 @@ type Kafka struct {
 	// ClientID is the name that the servers log.
 	ClientID string `yaml:"client_id" default:"weir"`
 	// Prefix of the internal topics and the consumer groups: <prefix>.inbox,
-	// <prefix>.changes.<customer>.<projection>.<sink>.
+	// <prefix>.changes.
 	Prefix string `yaml:"prefix" default:"weir"`
 	// Inbox is the topic of all events.
 	Inbox Inbox `yaml:"inbox"`
-	// Changes are the topics of the services.
+	// Changes is the topic of all changes.
 	Changes Changes `yaml:"changes"`
 	// Group is the consumer group; processes with the same one share the work.
 	// Defaults to the prefix.
@@ -55,10 +55,10 @@ type Inbox struct {
 	Replication int `yaml:"replication" default:"-1" range:"-1..9"`
 }
 
-// Changes are the internal topics, one per service.
+// Changes is the internal topic of all changes, with the partitions of the inbox.
 type Changes struct {
-	// Partitions of each, fixed at creation.
-	Partitions int `yaml:"partitions" default:"2" range:"1..256"`
+	// Topic is its name. Defaults to <prefix>.changes.
+	Topic string `yaml:"topic"`
 	// Retention bounds how long a customer's target may be away.
 	Retention Duration `yaml:"retention" default:"7d" range:"1h..3650d"`
 	// Replication factor; -1 is the servers' own default.

@@ -171,6 +171,7 @@ func (l *loader) derive() {
 	}
 	orElse(&c.Kafka.Group, c.Kafka.Prefix)
 	orElse(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
+	orElse(&c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if s.HTTP != nil {

@@ -49,6 +49,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, 24*time.Hour, c.Gate.TTL.D())
 	require.Equal(t, filepath.Join(dir, "data/kafka"), c.Kafka.Embedded.Dir)
 	require.Equal(t, "weir.inbox", c.Kafka.Inbox.Topic)
+	require.Equal(t, "weir.changes", c.Kafka.Changes.Topic)
 	require.Equal(t, "weir", c.Kafka.Group)
 	require.Equal(t, 8, c.Kafka.Inbox.Partitions)
 	require.Equal(t, -1, c.Kafka.Changes.Replication)
@@ -62,7 +63,6 @@ func TestDefaults(t *testing.T) {
 
 	services := c.Services()
 	require.Equal(t, "acme/ripeness@archive", services[0].Name)
-	require.Equal(t, "weir.changes.acme.ripeness.table", services[1].Topic)
 	require.Equal(t, filepath.Join(dir, "out/acme.jsonl"), services[0].Delivery.File.Path)
 	require.Equal(t, 10, services[0].Delivery.Retry.Attempts)
 	require.True(t, services[1].Delivery.Postgres.Create)

@@ -4,8 +4,6 @@ package config
 type Service struct {
 	// Name is customer/projection@sink.
 	Name string
-	// Topic is the internal topic of its changes.
-	Topic string
 	// Projection is its index in Config.Projections.
 	Projection int
 	// Delivery is its sink.
@@ -21,7 +19,6 @@ func (c *Config) Services() []Service {
 			d := &p.Deliver[j]
 			all = append(all, Service{
 				Name:       p.Customer + "/" + p.Name + "@" + d.Name,
-				Topic:      c.Kafka.Prefix + ".changes." + p.Customer + "." + p.Name + "." + d.Name,
 				Projection: i,
 				Delivery:   d,
 			})
