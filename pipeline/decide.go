@@ -84,9 +84,9 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	defer limit.giveUp()
 	decider, err := dam.New(dam.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
-		NewProducer:       func() (dam.Producer, error) { return p.newProducer() },
-		ChangesPartitions: int32(p.cfg.Kafka.Changes.Partitions),
-		Lanes:             p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
+		NewProducer:  func() (dam.Producer, error) { return p.newProducer() },
+		ChangesTopic: p.cfg.Kafka.Changes.Topic,
+		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      limit.ctx,
 		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise, Tracer: p.tracer,

@@ -35,7 +35,6 @@ import (
 	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
-	"golang.org/x/sync/errgroup"
 )
 
 // Roles are the stages that a process runs.
@@ -243,9 +242,9 @@ func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
 }
 
 // maxRecord is the largest record of the internal topics, in bytes: the
-// largest event, change or pack of changes, and what goes with it.
+// largest event, change or frame of changes, and what goes with it.
 func (p *Pipeline) maxRecord() int {
-	n := max(dam.MaxPack, int(p.cfg.Limits.Change))
+	n := max(dam.MaxFrame, int(p.cfg.Limits.Change))
 	for i := range p.cfg.Sources {
 		n = max(n, int(p.cfg.Sources[i].MaxEvent))
 	}
@@ -309,12 +308,13 @@ func openGate(c *config.Config) (gate.Gate, error) {
 	return gate.NewMemory(gate.MemoryOptions{Entries: c.Gate.Memory.MaxEntries, TTL: c.Gate.TTL.D()})
 }
 
-// topicSpecs are the inbox and the change topics of a configuration.
+// topicSpecs are the inbox and the changes log of a configuration. What inbox
+// partition p decided stands in partition p of the log.
 func (p *Pipeline) topicSpecs(c *config.Config) []transport.TopicSpec {
 	k := c.Kafka
-	topic := func(name string, partitions, replication int, retention time.Duration) transport.TopicSpec {
+	topic := func(name string, replication int, retention time.Duration) transport.TopicSpec {
 		return transport.TopicSpec{
-			Name: name, Partitions: int32(partitions), Replication: int16(replication),
+			Name: name, Partitions: int32(k.Inbox.Partitions), Replication: int16(replication),
 			Configs: map[string]string{
 				"retention.ms":      strconv.FormatInt(retention.Milliseconds(), 10),
 				"max.message.bytes": strconv.Itoa(p.maxRecord() + recordOverhead),
@@ -322,14 +322,13 @@ func (p *Pipeline) topicSpecs(c *config.Config) []transport.TopicSpec {
 			},
 		}
 	}
-	specs := []transport.TopicSpec{topic(k.Inbox.Topic, k.Inbox.Partitions, k.Inbox.Replication, k.Inbox.Retention.D())}
-	for _, s := range c.Services() {
-		specs = append(specs, topic(s.Topic, k.Changes.Partitions, k.Changes.Replication, k.Changes.Retention.D()))
-	}
-	return specs
+	inbox := topic(k.Inbox.Topic, k.Inbox.Replication, k.Inbox.Retention.D())
+	changes := topic(k.Changes.Topic, k.Changes.Replication, k.Changes.Retention.D())
+	changes.Grow = true // a server may have made it by itself
+	return []transport.TopicSpec{inbox, changes}
 }
 
-// openTopics creates the inbox and the change topics and finds the inbox's
+// openTopics creates the inbox and the changes log and finds the inbox's
 // generation.
 func (p *Pipeline) openTopics(ctx context.Context) error {
 	k := p.cfg.Kafka
@@ -358,33 +357,21 @@ func (p *Pipeline) openTopics(ctx context.Context) error {
 	return err
 }
 
-// newestGeneration is the highest generation that the change topics know of:
-// a store that was lost or replaced must not give out versions that customers
-// have seen already.
+// newestGeneration is the highest generation that the changes log knows of: a
+// store that was lost or replaced must not give out versions that customers have
+// seen already.
 func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
-	var mu sync.Mutex
-	var newest uint16
-	g, ctx := errgroup.WithContext(ctx)
-	g.SetLimit(16)
-	for _, s := range p.services() {
-		g.Go(func() error {
-			last, err := p.admin.ReadLast(ctx, s.Topic)
-			if err != nil {
-				return err
-			}
-			mu.Lock()
-			defer mu.Unlock()
-			for _, r := range last {
-				for c, err := range change.DecodeAll(r.Value) {
-					if err == nil {
-						newest = max(newest, c.Version.Generation())
-					}
-				}
-			}
-			return nil
-		})
+	last, err := p.admin.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
+	if err != nil {
+		return 0, err
 	}
-	return newest, g.Wait()
+	var newest uint16
+	for _, r := range last {
+		if f, err := change.ParseFrameHeader(r.Value); err == nil {
+			newest = max(newest, f.To.Generation())
+		}
+	}
+	return newest, nil
 }
 
 // activate makes the configuration the active one and compiles it.
