@@ -6,7 +6,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -20,6 +19,11 @@ type client struct {
 	dice *dice
 	// lanes have their own: they call at the same time. Only decide has any.
 	lanes []*laneLink
+	// calls have their own in deliver, by what is called: they are made at the same
+	// time, too.
+	name  string
+	mu    sync.Mutex
+	calls map[string]*dice // guarded by mu
 }
 
 // laneLink is what a lane's connections to store and broker share.
@@ -186,7 +190,9 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 func (m *Memory) forge(moves []store.Move) {
 	_ = m.run(context.Background(), func() error {
 		for _, mv := range moves {
-			m.state.marks[mv.Partition] = mark{mv.From, mv.Token}
+			at := m.state.marks[mv.Partition]
+			at.next, at.token = mv.From, mv.Token
+			m.state.marks[mv.Partition] = at
 		}
 		return nil
 	})
@@ -196,63 +202,6 @@ func (c *client) Discard(ctx context.Context, moves []store.Move, published []in
 	return c.call(ctx, c.of(moves[0].Partition).dice, "discard", store.Unknown, func() error { return c.Memory.Discard(ctx, moves, published) })
 }
 
-func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
-	err = c.call(ctx, c.dice, "read rows", store.Retry, func() (err error) { rows, err = c.Memory.Rows(ctx, keys); return err })
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
-}
-
-func (c *client) Confirm(ctx context.Context, done []store.Confirmation) error {
-	return c.call(ctx, c.dice, "confirm", store.Unknown, func() error {
-		if c.p.w.rules.LostConfirms {
-			return nil
-		}
-		return c.Memory.Confirm(ctx, done)
-	})
-}
-
 func (c *client) AddLetters(ctx context.Context, letters []store.DeadLetter) error {
-	return c.call(ctx, c.dice, "add letters", store.Unknown, func() error { return c.Memory.AddLetters(ctx, letters) })
-}
-
-// door is one process's connection to the gate that all share. It forgets now
-// and then, and fails.
-type door struct {
-	gate.Gate
-	p    *process
-	dice *dice
-}
-
-func (g *door) ask(ctx context.Context, what string, do func() error) error {
-	if err := g.p.ready(); err != nil {
-		return err
-	}
-	if err := g.p.w.sleep(ctx, g.dice.upTo(3*time.Millisecond)); err != nil {
-		return err
-	}
-	g.p.thaw()
-	g.p.w.point(g.p)
-	if g.p.dead.Load() {
-		return errDead
-	}
-	if g.p.w.fault(g.dice, what+" fails", 1) {
-		return errStore
-	}
-	return do()
-}
-
-func (g *door) Seen(ctx context.Context, entries []gate.Entry) (seen []bool, err error) {
-	err = g.ask(ctx, "gate", func() (err error) {
-		if seen, err = g.Gate.Seen(ctx, entries); err == nil && g.p.w.rules.GateFirst {
-			err = g.Gate.Mark(ctx, entries)
-		}
-		return err
-	})
-	return seen, err
-}
-
-func (g *door) Mark(ctx context.Context, entries []gate.Entry) error {
-	return g.ask(ctx, "mark", func() error { return g.Gate.Mark(ctx, entries) })
+	return c.call(ctx, c.diceOf("add letters", 0), "add letters", store.Unknown, func() error { return c.Memory.AddLetters(ctx, letters) })
 }

@@ -37,7 +37,7 @@ func (c *customer) apply(r model.Record) {
 	}
 	if c.service == stateService {
 		old, ok := c.newest[r.Entity]
-		guard := !c.w.setup.gentle // in a gentle schedule deliver alone must see to it
+		guard := !c.w.setup.polite() // in a polite schedule deliver alone must see to it
 		if ok && old.Version >= r.Version && guard && !rules.NoVersionCheck {
 			return
 		}
@@ -114,6 +114,10 @@ func (s *sink) Write(ctx context.Context, changes []change.Change) error {
 	for i, c := range changes {
 		records[i] = model.Record{Service: c.Service, Entity: c.Entity, Op: string(c.Op), Version: uint64(c.Version), Key: c.Key, Doc: c.Doc}
 	}
+	if s.p.w.rules.EarlyAnswer {
+		s.p.w.spawn(func() { _ = s.send(records) })
+		return nil
+	}
 	result := make(chan error, 1)
 	s.p.w.spawn(func() { result <- s.send(records) })
 	select {
@@ -133,12 +137,21 @@ func (s *sink) send(records []model.Record) error {
 	}
 	time.Sleep(s.dice.trip())
 	s.p.thaw()
-	if s.p.dead.Load() && !s.dice.chance(landing) {
+	lost := func() bool { return s.p.dead.Load() && (w.setup.bare || !s.dice.chance(landing)) }
+	if lost() {
 		return errDead
 	}
+	away, slow := w.outage(s.c.service)
+	if slow > 0 {
+		time.Sleep(s.dice.upTo(slow))
+	}
 	w.point(s.p)
-	if s.p.dead.Load() && !s.dice.chance(landing) {
+	if lost() {
 		return errDead
+	}
+	if away {
+		w.count("outage")
+		return s.failure([]sinks.Class{sinks.Retry, sinks.Pause}[s.dice.n(2)], false)
 	}
 	apply, err := s.fate(records)
 	s.c.mu.Lock()
@@ -162,6 +175,23 @@ func (s *sink) send(records []model.Record) error {
 		return errDead
 	}
 	return err
+}
+
+// outage reports whether the sink of a service is away now, or up to how slow.
+func (w *world) outage(service string) (away bool, slow time.Duration) {
+	at := time.Since(w.began)
+	if w.calm.Load() {
+		return false, 0
+	}
+	for _, o := range w.setup.outages {
+		if w.plan.Services[o.service%len(w.plan.Services)].Name == service && o.begin <= at && at < o.end {
+			if !o.slow {
+				return true, 0
+			}
+			slow = 2 * time.Second
+		}
+	}
+	return false, slow
 }
 
 // fate draws which changes take effect and what the answer is.

@@ -106,6 +106,19 @@ func (g *group) stir() {
 	g.assign(g.w.calm.Load(), g.dice.n(len(g.shares)))
 }
 
+// anew ends all assignments and makes them again, as for a topic that was created
+// anew.
+func (g *group) anew() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, s := range g.shares {
+		s.turn++
+		s.committed = 0
+		turn := s.turn
+		g.w.spawn(func() { g.hand(s, turn, false, 0) })
+	}
+}
+
 // assign says whose each partition is. The caller holds the lock.
 func (g *group) assign(calm bool, stirred int) {
 	for i, s := range g.shares {
@@ -115,7 +128,7 @@ func (g *group) assign(calm bool, stirred int) {
 			continue
 		}
 		at := slices.Index(g.members, s.owner)
-		if at >= 0 && (calm || g.dice.chance(0.6)) && i != stirred {
+		if at >= 0 && (calm || g.w.setup.bare && g == g.w.outs || g.dice.chance(0.6)) && i != stirred {
 			continue
 		}
 		next := g.dice.n(len(g.members))
@@ -126,7 +139,7 @@ func (g *group) assign(calm bool, stirred int) {
 		if to == s.owner {
 			continue
 		}
-		zombie := g.dice.chance(0.6) && !calm && !(g.w.setup.gentle && g == g.w.outs)
+		zombie := g.dice.chance(0.6) && !calm && !(g.w.setup.polite() && g == g.w.outs)
 		s.owner = to
 		s.turn++
 		if g.w.traced {
@@ -180,16 +193,13 @@ func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 // leave ends a member: nothing more is handed out, what is in flight has grace
 // to be done, then its partitions are given back.
 func (m *member) leave(grace time.Duration) {
-	g := m.g
-	g.mu.Lock()
-	m.gone = true
-	var held []*assignment
-	for _, s := range g.shares {
-		if a := m.held[s]; a != nil {
-			held = append(held, a)
-		}
-	}
-	g.mu.Unlock()
+	m.finish(grace)
+	m.giveBack()
+}
+
+// finish is the first half of leave: the partitions stay the member's.
+func (m *member) finish(grace time.Duration) {
+	held := m.holds()
 	for _, a := range held {
 		a.stop()
 	}
@@ -200,11 +210,29 @@ func (m *member) leave(grace time.Duration) {
 		}
 		cancel()
 	}
-	for _, a := range held {
+}
+
+// holds gives the assignments of a member that gets no more.
+func (m *member) holds() (held []*assignment) {
+	g := m.g
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	m.gone = true
+	for _, s := range g.shares {
+		if a := m.held[s]; a != nil {
+			held = append(held, a)
+		}
+	}
+	return held
+}
+
+// giveBack is the second half of leave.
+func (m *member) giveBack() {
+	for _, a := range m.holds() {
 		a.release()
 	}
 	if !m.p.dead.Load() { // of a dead one the coordinator learns later
-		g.evict(m)
+		m.g.evict(m)
 	}
 }
 
@@ -315,19 +343,27 @@ func (a *assignment) run(prev *assignment) {
 		start = starts[part]
 	}
 	defer a.commit()
-	number, known := transport.NextAssignment(), t.end(a.s.part)
+	start, known, id := t.start(a.s.part, start)
+	number := transport.NextAssignment()
 	a.mu.Lock()
 	a.next, a.ready = start, true
 	a.mu.Unlock()
 	w := a.m.g.w
 	for next := start; a.await(next) && w.sleep(a.handing, a.dice.upTo(4*time.Millisecond)) == nil; {
 		var records []transport.Received
-		for _, e := range t.from(a.s.part, next, 1+a.dice.n(w.setup.frame)) {
-			records = append(records, transport.Received{Key: e.Key, Value: e.Value, Headers: e.Headers, Offset: next, Time: e.at, Redelivered: next < known})
-			next++
+		entries, offset := t.from(a.s.part, next, 1+a.dice.n(w.setup.frame))
+		for _, e := range entries {
+			records = append(records, w.received(t, e, offset, offset < known))
+			offset++
+		}
+		if next = offset; len(records) == 0 {
+			continue // they are gone since
+		}
+		if _, _, now := t.start(a.s.part, next); now != id {
+			break // it is another log
 		}
 		a.fly(true)
-		acknowledged := a.follow(number, records)
+		acknowledged := a.follow(number, id, records)
 		a.fly(false)
 		if !acknowledged {
 			break
@@ -352,10 +388,10 @@ func (a *assignment) await(offset int64) bool {
 }
 
 // follow hands a frame out until it is acknowledged, and reports whether it was.
-func (a *assignment) follow(number uint64, records []transport.Received) bool {
+func (a *assignment) follow(number uint64, id string, records []transport.Received) bool {
 	t, w := a.s.t, a.m.g.w
 	for n := 0; ; n++ {
-		frame := transport.NewFrame(t.name, t.id, int32(a.s.part), number, records)
+		frame := transport.NewFrame(t.name, id, int32(a.s.part), number, records)
 		a.handsOut(frame, n)
 		if w.rules.AckFirst {
 			a.acknowledge(frame.Last() + 1)

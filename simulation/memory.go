@@ -10,6 +10,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -17,12 +18,17 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Memory is a store.Store of maps. Every method is one transaction under one
-// lock, so it is serializable; it passes the conformance suite. What is stored
+// Memory is a store.Store of maps. Every method that writes is one transaction
+// under one lock, so it is serializable; it passes the conformance suite. What is stored
 // is never changed in place, so a Snapshot costs no more than its maps.
 type Memory struct {
-	lock  chan struct{} // held when full: waiting for it can be given up
+	lock chan struct{} // held when full: waiting for it can be given up
+	// mu is held in a transaction, but not while one calls back: then others read
+	// what is committed.
+	mu    sync.Mutex
 	state state
+	// session is the run of the server, which a restore ends.
+	session int
 }
 
 var _ store.Store = (*Memory)(nil)
@@ -34,6 +40,7 @@ func NewMemory() *Memory {
 		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{}, rows: map[store.Key]store.Row{},
 		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
 		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
+		progress: map[int32]progress{},
 	}}
 }
 
@@ -43,7 +50,7 @@ type state struct {
 	inboxes   []store.Inbox
 	services  map[string]int32
 	marks     map[store.Partition]mark
-	outbox    []store.OutboxBatch // ascending id
+	outbox    []store.OutboxFrame // ascending id
 	outboxID  int64
 	entities  map[string]store.Entity
 	rows      map[store.Key]store.Row
@@ -55,11 +62,15 @@ type state struct {
 	positions map[[2]string]store.SourcePosition
 	decided   map[store.ClaimID]store.Decided
 	uses      map[store.KeyDigest]store.ClaimID // which of decided has the key
+	progress  map[int32]progress
+	from      []store.Activation
 }
 
 type mark struct {
-	next  int64
-	token store.Token
+	next   int64
+	lastTo change.Version
+	token  store.Token
+	ended  bool // a newer generation was taken over: nobody has it any more
 }
 
 func (s state) clone() state {
@@ -68,6 +79,7 @@ func (s state) clone() state {
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
 	s.rows, s.keys, s.positions = maps.Clone(s.rows), maps.Clone(s.keys), maps.Clone(s.positions)
 	s.decided, s.uses = maps.Clone(s.decided), maps.Clone(s.uses)
+	s.progress, s.from = maps.Clone(s.progress), slices.Clone(s.from)
 	return s
 }
 
@@ -83,7 +95,7 @@ func (m *Memory) Snapshot(ctx context.Context) (Snapshot, error) {
 
 // Restore puts a backup back, between transactions.
 func (m *Memory) Restore(ctx context.Context, s Snapshot) error {
-	return m.run(ctx, func() error { m.state = s.state.clone(); return nil })
+	return m.run(ctx, func() error { m.state = s.state.clone(); m.session++; return nil })
 }
 
 // run runs one transaction. f changes the state only when nothing can fail any more.
@@ -97,7 +109,20 @@ func (m *Memory) run(ctx context.Context, f func() error) error {
 		return ctx.Err()
 	}
 	defer func() { <-m.lock }()
+	m.mu.Lock()
+	defer m.mu.Unlock()
 	return f()
+}
+
+// look reads what is committed; it waits for no transaction that calls back.
+func (m *Memory) look(ctx context.Context, f func(*state)) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	f(&m.state)
+	return nil
 }
 
 func bug(format string, args ...any) error {
@@ -146,6 +171,9 @@ func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool) (
 		}
 		active = store.Revision{Number: int64(len(s.revisions) + 1), Fingerprint: bytes.Clone(fingerprint), Activated: now()}
 		s.revisions = append(s.revisions, active)
+		for part, at := range s.newest() {
+			s.from = append(s.from, store.Activation{Revision: active.Number, Partition: part, From: at.Watermark})
+		}
 		return nil
 	})
 	return active, err
@@ -228,20 +256,37 @@ func (m *Memory) Services(ctx context.Context, names []string) (map[string]int32
 // TakeOver implements store.Decisions.
 func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) (taken []store.TakenOver, err error) {
 	err = m.run(ctx, func() error {
+		s := &m.state
 		for i, p := range partitions {
-			if slices.Contains(partitions[:i], p) {
-				return bug("memory: take over: partition %v twice", p)
+			if slices.ContainsFunc(partitions[:i], func(o store.Partition) bool { return o.Number == p.Number }) {
+				return bug("memory: take over: partition %d twice", p.Number)
+			}
+			for known := range s.marks {
+				if known.Number == p.Number && known.Generation > p.Generation {
+					return store.ErrFenced
+				}
 			}
 		}
 		for _, p := range partitions {
-			next := m.state.marks[p].next
-			m.state.marks[p] = mark{next, token}
-			t := store.TakenOver{Partition: p, NextOffset: next}
-			for _, o := range m.state.outbox {
-				if o.Partition == p {
+			at, known := s.marks[p]
+			if !known {
+				at.lastTo = s.newest()[p.Number].LastTo
+			}
+			at.token = token
+			for older, was := range s.marks {
+				if older.Number == p.Number {
+					was.ended = true
+					s.marks[older] = was
+				}
+			}
+			s.marks[p] = at
+			t := store.TakenOver{Partition: p, NextOffset: at.next, LastTo: at.lastTo}
+			for _, o := range s.outbox {
+				if o.Partition.Number == p.Number && o.Partition.Generation <= p.Generation {
 					t.Outbox = append(t.Outbox, o)
 				}
 			}
+			slices.SortStableFunc(t.Outbox, func(a, b store.OutboxFrame) int { return int(a.Partition.Generation) - int(b.Partition.Generation) })
 			taken = append(taken, t)
 		}
 		return nil
@@ -268,11 +313,13 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 			entities[i].ID = id
 		}
 		loaded := s.loaded(d, entities)
-		out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
-			if err := ctx.Err(); err != nil {
-				return nil, err
-			}
-			return s.read(keys)
+		out, err := m.called(func() (store.Outcome, error) {
+			return decide(loaded, func(keys []store.Key) ([]store.Row, error) {
+				if err := ctx.Err(); err != nil {
+					return nil, err
+				}
+				return s.read(keys)
+			})
 		})
 		if err != nil {
 			return err
@@ -289,10 +336,17 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 	return ids, err
 }
 
+// called calls back from a transaction.
+func (m *Memory) called(back func() (store.Outcome, error)) (store.Outcome, error) {
+	m.mu.Unlock()
+	defer m.mu.Lock()
+	return back()
+}
+
 // check compares watermarks.
 func (s *state) check(moves []store.Move) error {
 	for _, mv := range moves {
-		if at, ok := s.marks[mv.Partition]; !ok || at.next != mv.From || at.token != mv.Token {
+		if at, ok := s.marks[mv.Partition]; !ok || at.ended || at.next != mv.From || at.token != mv.Token {
 			return store.ErrFenced
 		}
 	}
@@ -326,9 +380,17 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 	if err := s.validClaims(out.Claims, loaded.Uses); err != nil {
 		return err
 	}
+	moved := func(p store.Partition) bool {
+		return slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == p })
+	}
 	for _, o := range out.Outbox {
-		if !slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == o.Partition }) {
-			return bug("memory: outbox batch of partition %v, whose watermark this decision does not hold", o.Partition)
+		if !moved(o.Partition) {
+			return bug("memory: a frame of partition %v, whose watermark this decision does not hold", o.Partition)
+		}
+	}
+	for p := range out.LastTo {
+		if !moved(p) {
+			return bug("memory: the last frame of partition %v, whose watermark this decision does not hold", p)
 		}
 	}
 	for _, a := range out.Audit {
@@ -342,7 +404,12 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 // commit writes an outcome that is valid.
 func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	for _, mv := range d.Moves {
-		s.marks[mv.Partition] = mark{mv.To, mv.Token}
+		at := s.marks[mv.Partition]
+		at.next, at.token = mv.To, mv.Token
+		if to, ok := out.LastTo[mv.Partition]; ok {
+			at.lastTo = to
+		}
+		s.marks[mv.Partition] = at
 	}
 	for _, e := range out.Entities {
 		e.Found, e.Deleted = true, micros(e.Deleted)
@@ -361,7 +428,7 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	for i, o := range out.Outbox {
 		s.outboxID++
 		ids[i] = s.outboxID
-		s.outbox = append(s.outbox, store.OutboxBatch{ID: s.outboxID, Partition: o.Partition, Changes: bytes.Clone(o.Changes)})
+		s.outbox = append(s.outbox, store.OutboxFrame{ID: s.outboxID, Partition: o.Partition, Frame: append([]byte{}, o.Frame...)})
 	}
 	s.drop(d.Moves, d.Published)
 	s.addLetters(out.Letters)
@@ -377,13 +444,16 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	return ids
 }
 
-// drop deletes outbox rows of the moved partitions by their ids.
+// drop deletes outbox rows of the moved partitions, of their generation or an
+// older one, by their ids.
 func (s *state) drop(moves []store.Move, published []int64) {
 	if len(published) == 0 {
 		return
 	}
-	s.outbox = slices.DeleteFunc(slices.Clone(s.outbox), func(o store.OutboxBatch) bool {
-		return slices.Contains(published, o.ID) && slices.ContainsFunc(moves, func(m store.Move) bool { return m.Partition == o.Partition })
+	s.outbox = slices.DeleteFunc(slices.Clone(s.outbox), func(o store.OutboxFrame) bool {
+		return slices.Contains(published, o.ID) && slices.ContainsFunc(moves, func(m store.Move) bool {
+			return m.Partition.Number == o.Partition.Number && o.Partition.Generation <= m.Partition.Generation
+		})
 	})
 }
 
@@ -469,22 +539,4 @@ func (m *Memory) PurgeEntities(ctx context.Context, before time.Time, limit int)
 func (m *Memory) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
 	err = m.run(ctx, func() (err error) { rows, err = m.state.read(keys); return err })
 	return rows, err
-}
-
-// Confirm implements store.Deliveries.
-func (m *Memory) Confirm(ctx context.Context, done []store.Confirmation) error {
-	return m.run(ctx, func() error {
-		for _, c := range done {
-			if err := holdable(c.Entity); err != nil {
-				return err
-			}
-		}
-		for _, c := range store.NewestConfirmations(done) {
-			if row := m.state.rows[c.Key]; row.Found && row.DeliveredVersion < c.Version {
-				row.DeliveredVersion, row.Delivered = c.Version, change.Content(bytes.Clone(c.Content))
-				m.state.rows[c.Key] = row
-			}
-		}
-		return nil
-	})
 }

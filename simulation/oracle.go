@@ -60,6 +60,21 @@ func (t *truth) release(c *inbox.Control) {
 	}
 }
 
+// redecide sends what services have once more if the log lost it, and nothing
+// newer was decided since.
+func (t *truth) redecide(c *inbox.Control, version uint64, services []dam.Service) error {
+	if c.Action != inbox.Redecide || !c.Force || c.Version == 0 {
+		return fmt.Errorf("a control record that nobody should have made: %+v", c)
+	}
+	ripe, list := t.views()
+	for _, s := range services {
+		if l := t.last[s.Name]; l != nil && l.version <= uint64(c.Version) && slices.Contains(c.Services, s.Name) {
+			t.send(s.Name, version, viewOf(s.Name, ripe, list))
+		}
+	}
+	return nil
+}
+
 // apply lets an event take effect for services. Documents are flat, and their
 // values scalars.
 func (t *truth) apply(e event, services []dam.Service) error {
@@ -108,6 +123,20 @@ func (t *truth) apply(e event, services []dam.Service) error {
 	if delete(t.docs, e.source); doc != nil {
 		t.docs[e.source] = doc
 	}
+	ripe, list := t.views()
+	for _, s := range services {
+		next := viewOf(s.Name, ripe, list)
+		l := t.last[s.Name]
+		if l == nil && next == nil || l != nil && !l.unknown && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
+			continue
+		}
+		t.send(s.Name, e.version, next)
+	}
+	return nil
+}
+
+// views gives what the documents are to the customers; nil is a retraction.
+func (t *truth) views() (ripe, list map[string]any) {
 	merged := map[string]any{}
 	for _, source := range []string{"lab", "registry"} { // the stronger one last
 		for name, v := range t.docs[source] {
@@ -123,30 +152,30 @@ func (t *truth) apply(e event, services []dam.Service) error {
 		}
 		return out
 	}
-	var ripe, list map[string]any // nil: a retraction
 	if len(t.docs) > 0 {
 		list = pick("banana_id", "id", "weight", "weight")
 		if merged["origin"] != "XX" {
 			ripe = pick("banana_id", "id", "ripeness", "ripeness_level", "weight", "weight")
 		}
 	}
-	for _, s := range services {
-		next := ripe
-		if s.Name == dumbService {
-			next = list
-		}
-		l := t.last[s.Name]
-		if l == nil && next == nil || l != nil && !l.unknown && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
-			continue
-		}
-		t.last[s.Name] = &last{version: e.version, doc: next}
-		c := model.Change{Version: e.version, Op: "retract"}
-		if next != nil {
-			c.Op, c.Doc = "upsert", next
-		}
-		t.want[s.Name] = append(t.want[s.Name], c)
+	return ripe, list
+}
+
+func viewOf(service string, ripe, list map[string]any) map[string]any {
+	if service == dumbService {
+		return list
 	}
-	return nil
+	return ripe
+}
+
+// send is a change that a service must have.
+func (t *truth) send(service string, version uint64, doc map[string]any) {
+	t.last[service] = &last{version: version, doc: doc}
+	c := model.Change{Version: version, Op: "retract"}
+	if doc != nil {
+		c.Op, c.Doc = "upsert", doc
+	}
+	t.want[service] = append(t.want[service], c)
 }
 
 // compared is how often the oracle is compared with the other model: every
@@ -171,7 +200,11 @@ func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 			}
 			if r.Control != nil {
 				releases++
-				t.release(r.Control)
+				if r.Control.Action == inbox.Release {
+					t.release(r.Control)
+				} else if err := t.redecide(r.Control, uint64(change.NewVersion(1, int64(offset))), w.plan.Services); err != nil {
+					return nil, err
+				}
 				continue
 			}
 			e := event{source: r.Event.Source, version: uint64(change.NewVersion(1, int64(offset))), value: rec.Value}
@@ -329,15 +362,22 @@ func (w *world) holds(want model.Expected, c *customer) error {
 		}
 		return nil
 	}
+	had := map[place]bool{}
+	for _, r := range c.records {
+		had[place{r.Entity, r.Version}] = true
+	}
 	wanted := model.Expected{c.service: {}}
 	for id, cs := range want[c.service] {
-		wanted[c.service][id] = slices.DeleteFunc(slices.Clone(cs), func(m model.Change) bool { return fate[place{id, m.Version}] != welcome })
+		wanted[c.service][id] = slices.DeleteFunc(slices.Clone(cs), func(m model.Change) bool {
+			at := place{id, m.Version}
+			return fate[at] != welcome || !had[at] && w.told(c.service, id, m.Version)
+		})
 	}
 	var got []model.Record
 	seen := map[string]bool{}
 	for _, r := range c.records {
 		// A sink without a guard gets a change again when its process died before
-		// the confirmation. Its first effect must still stand in its place.
+		// its place was saved. Its first effect must still stand in its place.
 		if c.service == dumbService && !w.setup.gentle && seen[r.Key] {
 			continue
 		}
@@ -401,7 +441,7 @@ func (w *world) released(records [][]inbox.Record) error {
 	releases := map[string]map[place]bool{} // by service
 	for _, part := range records {
 		for _, r := range part {
-			if c := r.Control; c != nil {
+			if c := r.Control; c != nil && c.Action == inbox.Release {
 				for _, s := range c.Services {
 					if releases[s] == nil {
 						releases[s] = map[place]bool{}

@@ -31,6 +31,7 @@ type process struct {
 	stopped sync.Once
 	stops   []func() // in order, for an end in order
 	decider atomic.Pointer[dam.Decider]
+	stage   atomic.Pointer[deliver.Stage]
 
 	mu      sync.Mutex
 	members []*member    // guarded by mu
@@ -73,7 +74,8 @@ func (p *process) join(g *group, listener transport.PartitionListener, handle ma
 }
 
 func (p *process) client(name string) *client {
-	return &client{Memory: p.w.mem, p: p, dice: p.w.dice(p.name + " store " + name)}
+	name = p.name + " store " + name
+	return &client{Memory: p.w.mem, p: p, name: name, dice: p.w.dice(name)}
 }
 
 const grace = 2 * time.Second
@@ -110,8 +112,8 @@ func (p *process) subscription(ctx context.Context, n int) error {
 	}
 	d, err := dam.New(dam.Options{
 		Store: db, Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
-		Inbox:             store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
-		ChangesPartitions: int32(p.w.setup.changeParts), Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.frame/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
+		Inbox:        store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
+		ChangesTopic: changesTopic, Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.frame/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		NewProducer: func() (dam.Producer, error) {
 			lane++
 			return &producer{p: p, link: db.lanes[lane-1], dice: p.w.dice(p.name+" producer", run, int64(lane))}, nil
@@ -137,37 +139,60 @@ func (p *process) subscription(ctx context.Context, n int) error {
 	return err
 }
 
+// deliver keeps a stage and its subscription to the changes log, as package
+// pipeline does.
 func (p *process) deliver() {
-	confirmer := deliver.NewConfirmer(p.client("confirm"), p.w.log)
-	stopConfirmer := p.loop(confirmer.Run)
-	handle := map[string]func(*message.Message) error{}
-	var stops []func()
-	for i, service := range p.w.plan.Services {
-		name := p.name + " deliver " + service.Name
-		controls := &appender{p, p.w.dice(name + " control")}
-		d := deliver.New(deliver.Options{
-			Service: service.Name, Number: service.Number, Store: p.client("deliver " + service.Name), Confirmer: confirmer,
-			Sink: &sink{p: p, c: p.w.sinks[i], dice: p.w.dice(name)},
-			Control: func(ctx context.Context, entity string, c inbox.Control) error {
-				if p.w.rules.ForgetsReleases {
-					return nil
+	p.stops = append(p.stops, p.loop(func(ctx context.Context) {
+		for n := 0; ctx.Err() == nil; n++ {
+			if err := p.outlet(ctx, n); err != nil {
+				p.w.note("%s: deliver: %v", p.name, err)
+				if errors.Is(err, deliver.ErrLost) {
+					p.w.count("deliver begins anew")
 				}
-				return p.control(ctx, controls, entity, c)
-			},
-			Retry:     deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait,
-			StopGrace: grace, Logger: p.w.log, Metrics: p.w.Fixture.deliver,
-		})
-		handle[service.Topic] = d.Handle
-		stops = append(stops, p.loop(func(ctx context.Context) { _ = d.Run(ctx) }))
-	}
-	m := p.join(p.w.outs, nil, handle)
-	p.stops = append(p.stops, func() {
-		m.leave(grace)
-		for _, stop := range stops {
-			stop()
+			}
 		}
-		stopConfirmer()
+	}))
+}
+
+func (p *process) outlet(ctx context.Context, n int) error {
+	name := fmt.Sprint(p.name, " deliver ", n)
+	var services []deliver.Service
+	for i, service := range p.w.plan.Services {
+		services = append(services, deliver.Service{
+			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.sinks[i], dice: p.w.dice(name + " " + service.Name)},
+			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
+		})
+	}
+	controls := &appender{p, p.w.dice(name + " control")}
+	stage := deliver.New(deliver.Options{
+		Services: services, Revision: p.w.plan.Revision, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
+		Control: func(ctx context.Context, entity string, c inbox.Control) error {
+			if p.w.rules.ForgetsReleases && c.Action == inbox.Release {
+				return nil
+			}
+			return p.control(ctx, controls, entity, c)
+		},
+		Partition: func(entity string) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
+		Memory:    p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
 	})
+	ended := make(chan error, 1)
+	stop := p.loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
+	m := p.join(p.w.outs, stage, map[string]func(*message.Message) error{changesTopic: stage.Handle})
+	p.stage.Store(stage)
+	defer p.stage.Store(nil)
+	var err error
+	select {
+	case <-ctx.Done():
+		m.finish(grace)
+		stop() // what is in the hands of the sinks is the partitions' last
+		m.giveBack()
+		return nil
+	case err = <-ended:
+	case err = <-m.failed:
+	}
+	stop()
+	m.leave(0)
+	return err
 }
 
 // attempts is how often deliver tries a change whose failure may be its own.

@@ -62,9 +62,16 @@ func (w *world) disturb() {
 	var saved bool
 	for range w.setup.disturbances {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.disturbances)))
-		kind := d.n(7)
+		kinds := 7
+		if w.setup.forgets {
+			kinds = 11
+		}
+		kind := d.n(kinds)
 		if w.setup.gentle && kind > 1 {
 			kind %= 2
+		}
+		if w.setup.bare && (kind == 4 || kind == 6) {
+			kind = 2
 		}
 		switch kind {
 		case 0:
@@ -73,7 +80,7 @@ func (w *world) disturb() {
 		case 1:
 			w.count("rebalance")
 			w.ingests.stir()
-			if !w.setup.gentle {
+			if !w.setup.polite() {
 				w.outs.stir()
 			}
 		case 2:
@@ -96,11 +103,23 @@ func (w *world) disturb() {
 			if saved && !w.setup.gentle {
 				w.count("restore")
 				w.note("restore")
-				_ = w.mem.Restore(context.Background(), backup)
+				w.mem.putBack(backup, w.rules.KeepsProgress)
 				w.mu.Lock()
 				w.restore = true
 				w.mu.Unlock()
 			}
+		case 7, 8, 9:
+			part := d.n(w.setup.inboxParts)
+			n := w.changes.forget(part, 1+d.n(8))
+			w.note("%d records of %s/%d are gone", n, changesTopic, part)
+			if n > 0 {
+				w.count("retention")
+			}
+		case 10:
+			w.count("log made anew")
+			w.note("%s is made anew", changesTopic)
+			w.changes.again()
+			w.outs.anew()
 		}
 	}
 }

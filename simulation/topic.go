@@ -14,12 +14,14 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// topic is a log with partitions. It never forgets.
+// topic is a log with partitions. It forgets what it is told to.
 type topic struct {
-	name, id string
+	name string
 
 	mu    sync.Mutex
-	parts [][]entry
+	id    string          // guarded by mu
+	parts [][]entry       // guarded by mu; from first on
+	first []int64         // guarded by mu; the oldest offset
 	grown []chan struct{} // closed when the partition grows; nil while nobody waits for it
 }
 
@@ -29,7 +31,7 @@ type entry struct {
 }
 
 func newTopic(name, id string, parts int) *topic {
-	return &topic{name: name, id: id, parts: make([][]entry, parts), grown: make([]chan struct{}, parts)}
+	return &topic{name: name, id: id, parts: make([][]entry, parts), first: make([]int64, parts), grown: make([]chan struct{}, parts)}
 }
 
 func (t *topic) partitionOf(key []byte) int {
@@ -57,7 +59,7 @@ func (t *topic) append(r transport.Record) {
 func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if offset < int64(len(t.parts[part])) {
+	if offset < t.first[part]+int64(len(t.parts[part])) {
 		return true, nil
 	}
 	if t.grown[part] == nil {
@@ -66,20 +68,55 @@ func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	return false, t.grown[part]
 }
 
-// from gives up to n records, from an offset on.
-func (t *topic) from(part int, offset int64, n int) []entry {
+// from gives up to n records, from an offset on, or from the oldest one that is
+// left, and the offset of the first.
+func (t *topic) from(part int, offset int64, n int) ([]entry, int64) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	there := t.parts[part][offset:]
-	return there[:min(n, len(there))]
+	offset = max(offset, t.first[part])
+	there := t.parts[part][min(offset-t.first[part], int64(len(t.parts[part]))):]
+	return there[:min(n, len(there))], offset
+}
+
+// start gives the offset that a consumer begins at that wants a record which may
+// be gone, or be one of another log of this name; and the log's end and identity.
+func (t *topic) start(part int, wanted int64) (start, end int64, id string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	start, end = wanted, t.first[part]+int64(len(t.parts[part]))
+	if wanted < t.first[part] || wanted > end {
+		start = t.first[part]
+	}
+	return start, end, t.id
+}
+
+// forget removes up to n of the oldest records of a partition, and tells how many.
+func (t *topic) forget(part, n int) int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	n = min(n, len(t.parts[part]))
+	t.parts[part] = t.parts[part][n:]
+	t.first[part] += int64(n)
+	return n
+}
+
+// again makes the log anew, without records.
+func (t *topic) again() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.id += "+"
+	for p := range t.parts {
+		t.parts[p], t.first[p] = nil, 0
+	}
 }
 
 func (t *topic) end(part int) int64 {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return int64(len(t.parts[part]))
+	return t.first[part] + int64(len(t.parts[part]))
 }
 
+// size is how many records were ever appended to a log that was not made anew.
 func (t *topic) size() int {
 	n := 0
 	for p := range t.parts {
@@ -93,12 +130,7 @@ func (w *world) topicOf(name string) *topic {
 	if name == inboxTopic {
 		return w.inbox
 	}
-	for _, t := range w.changes {
-		if t.name == name {
-			return t
-		}
-	}
-	return nil
+	return w.changes
 }
 
 var (
@@ -135,7 +167,7 @@ func (p *process) request(d *dice, records []transport.Record) error {
 	for _, r := range records[:keep] {
 		p.w.topicOf(r.Topic).append(r)
 		if p.w.traced {
-			p.w.note("%s appends to %s: %s", p.name, r.Topic, about(r))
+			p.w.note("%s appends to %s/%d: %s", p.name, r.Topic, r.Partition, about(r))
 		}
 	}
 	p.w.point(p)
@@ -147,20 +179,26 @@ func (p *process) request(d *dice, records []transport.Record) error {
 	return err
 }
 
-// about says what a record is about: an inbox record has a key, one of a changes
-// topic has changes.
+// about says what a record is about: an inbox record has a key, one of the changes
+// log is a frame.
 func about(r transport.Record) string {
 	if r.Topic == inboxTopic {
 		return string(r.Key)
 	}
-	var text []string
-	for c, err := range change.DecodeAll(r.Value) {
-		if err != nil {
-			return err.Error()
-		}
-		text = append(text, fmt.Sprint(c.Entity, " ", c.Version))
+	f, err := change.ParseFrame(r.Value)
+	if err != nil {
+		return err.Error()
 	}
-	return strings.Join(text, ", ")
+	text := []string{fmt.Sprintf("%v to %v behind %v:", f.From, f.To, f.Prev)}
+	for i := range f.Slices {
+		for c, err := range f.Slices[i].All("") {
+			if err != nil {
+				return err.Error()
+			}
+			text = append(text, fmt.Sprintf("%d %s %v,", f.Slices[i].Service, c.Entity, c.Version))
+		}
+	}
+	return strings.Join(text, " ")
 }
 
 // landing is how often a request that was on its way when its process died

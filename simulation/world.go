@@ -38,9 +38,16 @@ type Rules struct {
 	GateFirst       bool // the gate marks an event when it is asked for it
 	SplitDecision   bool // the watermark moves although the decision is lost
 	ForgetsReleases bool // release records get lost on their way to the inbox
-	LostConfirms    bool // confirmations are acknowledged and not written
 	ForgetsClaims   bool // which claims had their effect is not stored
 	ForgetsKeys     bool // which keys these claims were made for is not stored
+	EarlyAnswer     bool // a sink's answer comes before the effect, so that the place does, too
+	NoToken         bool // the store does not compare the token of a progress row
+	AllCount        bool // every frame counts, whatever the store says of its history
+	NoLinks         bool // nobody sees that frames are missing
+	NewestUnknown   bool // what was delivered before is taken for the newest
+	PassesSlices    bool // the place of every service is that of the one that is farthest
+	KeepsProgress   bool // a restore leaves the progress as it is
+	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
 // Report says what a schedule was and what it found.
@@ -76,7 +83,10 @@ type configuration struct {
 	model  model.Config
 }
 
-const inboxTopic = "inbox"
+const (
+	inboxTopic   = "inbox"
+	changesTopic = "changes"
+)
 
 // Services of the simulated configuration. The first two see the same view.
 const (
@@ -139,7 +149,7 @@ func (v variant) compile() (c configuration, err error) {
 		}
 		for _, name := range services {
 			c.plan.Services = append(c.plan.Services, dam.Service{Name: name, Number: int32(len(c.plan.Services) + 1),
-				Projection: len(c.plan.Projections), Topic: name})
+				Projection: len(c.plan.Projections)})
 		}
 		c.plan.Projections = append(c.plan.Projections, compiled)
 		for _, f := range p.Fields {
@@ -170,7 +180,7 @@ func (v variant) compile() (c configuration, err error) {
 	if err != nil {
 		return c, err
 	}
-	return c, c.plan.Prepare(func(service string) string { return service })
+	return c, c.plan.Prepare()
 }
 
 // world is one schedule. What is mutable has a lock that is never held while
@@ -190,7 +200,7 @@ type world struct {
 	gate    gate.Gate
 	sources []*topic
 	inbox   *topic
-	changes []*topic // as plan.Services
+	changes *topic
 	ingests *group
 	decides *group
 	outs    *group
@@ -199,6 +209,7 @@ type world struct {
 	running atomic.Bool // the groups give partitions to whoever joins
 	calm    atomic.Bool // no more faults
 	flying  atomic.Int64
+	readers atomic.Int64    // of the changes log that are open
 	all     context.Context // ends with the schedule
 	end     context.CancelFunc
 
@@ -212,36 +223,51 @@ type world struct {
 	lines   []string
 	restore bool           // a restore happened
 	dead    map[place]bool // records that decide must have made dead letters
+	gaps    []missing      // guarded by mu; what operators were told of
 	over    bool           // no more processes
 }
 
 // setup is what a seed draws at first.
 type setup struct {
-	variant                                                                    variant
-	processes, registryParts, inboxParts, changeParts, lanes, entities, events int
-	requests, maxEvents, maxBatch, frame                                       int
-	fault                                                                      float64 // chance of a failure per call
-	crashes, disturbances                                                      int
-	gentle                                                                     bool // nothing happens to processes and deliveries: even a sink without guard must be exact
-	refusals                                                                   bool
-	guarded                                                                    bool
-	sequences                                                                  bool
-	span                                                                       time.Duration
+	variant                                                       variant
+	processes, registryParts, inboxParts, lanes, entities, events int
+	requests, maxEvents, maxBatch, frame                          int
+	fault                                                         float64 // chance of a failure per call
+	crashes, disturbances                                         int
+	gentle                                                        bool // nothing happens to processes and deliveries: even a sink without guard must be exact
+	bare                                                          bool // processes die, but nothing of them lands later: a state without guard never goes back
+	refusals                                                      bool
+	guarded                                                       bool
+	sequences                                                     bool
+	forgets                                                       bool  // the changes log loses records
+	memory                                                        int64 // of deliver, in bytes
+	outages                                                       []outage
+	span                                                          time.Duration
 }
+
+// outage is a while in which the sink of a service fails or is slow.
+type outage struct {
+	service    int
+	begin, end time.Duration
+	slow       bool
+}
+
+// polite: no process goes on with a partition of the changes log that another has.
+func (s *setup) polite() bool { return s.gentle || s.bare }
 
 // draw draws a schedule. Most are short and dense: a few events that meet a few
 // faults show what a long schedule shows, for a fraction of its cost. Some are
 // long, for what takes many steps.
 func draw(d *dice) setup {
 	s := setup{
-		processes: 2, registryParts: 1 + d.n(2), inboxParts: 1, changeParts: 1, lanes: 1,
+		processes: 2, registryParts: 1 + d.n(2), inboxParts: 1, lanes: 1,
 		maxEvents: 1 + d.n(8), maxBatch: 1 + d.n(6), frame: 1 + d.n(8),
 		gentle: d.chance(0.2), refusals: d.chance(0.4), guarded: d.chance(0.5), sequences: d.chance(0.4),
 	}
 	if d.chance(0.03) {
 		s.variant = variant{true, true, true, true}
 		s.processes += d.n(2)
-		s.inboxParts, s.changeParts, s.lanes = 1+d.n(2), 1+d.n(2), 1+d.n(2)
+		s.inboxParts, s.lanes = 1+d.n(2), 1+d.n(2)
 		s.entities, s.events = 1+d.n(4), 5+d.n(26)
 		s.requests = d.n(1 + s.events/2)
 		s.fault = []float64{0, 0.02, 0.06, 0.15}[d.n(4)]
@@ -265,7 +291,7 @@ func draw(d *dice) setup {
 			s.events += d.n(6)
 		}
 		if d.chance(0.2) {
-			s.inboxParts, s.changeParts, s.lanes = 2, 1+d.n(2), 1+d.n(2)
+			s.inboxParts, s.lanes = 2, 1+d.n(2)
 		}
 		s.fault = []float64{0.02, 0.06, 0.1, 0.15}[d.n(4)]
 		s.crashes, s.disturbances = d.n(2), 2+d.n(2)
@@ -273,6 +299,15 @@ func draw(d *dice) setup {
 	}
 	if s.gentle {
 		s.crashes = 0
+	}
+	s.bare = s.variant.state && !s.variant.log && !s.variant.dumb && !s.gentle && d.chance(0.4)
+	s.forgets = !s.gentle && d.chance(0.2)
+	if s.memory = 64 << 20; d.chance(0.6) {
+		s.memory = int64(1 + d.n(3000))
+	}
+	for range d.n(4) {
+		begin := d.upTo(s.span)
+		s.outages = append(s.outages, outage{service: d.n(3), begin: begin, end: begin + d.upTo(2*time.Second), slow: d.chance(0.3)})
 	}
 	return s
 }
@@ -334,8 +369,8 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	// Every schedule begins at a whole second of virtual time.
 	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
 	f := r.f
-	w := &world{Fixture: f, reuse: &r.reuse, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{},
-		log: slog.New(slog.DiscardHandler)}
+	w := &world{Fixture: f, reuse: &r.reuse, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{}}
+	w.log = slog.New(&journal{w: w})
 	w.all, w.end = context.WithCancel(context.Background())
 	defer w.end()
 	w.setup = draw(w.dice("setup"))
@@ -369,6 +404,9 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	if n := w.working(); n > 0 && drained == nil {
 		drained = fmt.Errorf("%d functions still run after the end", n)
 	}
+	if n := w.readers.Load(); n > 0 && drained == nil {
+		drained = fmt.Errorf("%d readers of the changes log are still open after the end", n)
+	}
 	report.Faults = w.faults
 	if drained != nil {
 		report.Violation = drained
@@ -395,7 +433,6 @@ func (w *world) open() error {
 	names := make([]string, len(w.plan.Services))
 	for i, service := range w.plan.Services {
 		names[i] = service.Name
-		w.changes = append(w.changes, newTopic(service.Topic, "id-"+service.Topic, s.changeParts))
 		w.sinks = append(w.sinks, newCustomer(w, service.Name))
 	}
 	numbers, err := w.mem.Services(ctx, names)
@@ -408,6 +445,7 @@ func (w *world) open() error {
 		}
 	}
 	w.inbox = newTopic(inboxTopic, "id-inbox", s.inboxParts)
+	w.changes = newTopic(changesTopic, "id-changes", s.inboxParts)
 	if _, err := w.mem.ResolveInbox(ctx, inboxTopic, w.inbox.id, int32(s.inboxParts), 1); err != nil {
 		return err
 	}
@@ -423,7 +461,7 @@ func (w *world) open() error {
 	w.gate = memory
 	w.ingests = newGroup(w, "ingest", w.sources)
 	w.decides = newGroup(w, "decide", []*topic{w.inbox})
-	w.outs = newGroup(w, "deliver", w.changes)
+	w.outs = newGroup(w, "deliver", []*topic{w.changes})
 	w.slots = make([]*process, s.processes)
 	d := w.dice("crashes")
 	for range s.crashes {
@@ -437,7 +475,7 @@ func (w *world) traits(service string) sinks.Traits {
 	switch service {
 	case stateService:
 		t.Kind = sinks.State
-		t.Guarded = t.Guarded && !w.setup.gentle
+		t.Guarded = t.Guarded && !w.setup.polite()
 	case dumbService:
 		t.Guarded = false
 	}
@@ -486,8 +524,16 @@ func (w *world) busy() string {
 		if d := p.decider.Load(); d == nil || !d.Settled() {
 			return "decided changes of " + p.name + " are not published"
 		}
+		switch s := p.stage.Load(); {
+		case s == nil:
+			return p.name + " delivers nothing"
+		case !s.Idle():
+			return "changes are in the hands of services of " + p.name
+		case len(s.Behind()) > 0:
+			return fmt.Sprint("services of ", p.name, " are behind: ", s.Behind())
+		}
 	}
-	return ""
+	return w.mem.undelivered(w.plan.Services)
 }
 
 func (w *world) events() int {

@@ -1,0 +1,145 @@
+package simulation
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// progress is a row of one partition, with the run of the server in which it was
+// taken.
+type progress struct {
+	token   store.Token
+	places  []store.ServicePlace
+	session int
+}
+
+// newest gives, by partition, how far decisions are in its newest generation.
+func (s *state) newest() map[int32]store.Mark {
+	marks, of := map[int32]store.Mark{}, map[int32]uint16{}
+	for p, at := range s.marks {
+		if p.Generation >= of[p.Number] {
+			of[p.Number] = p.Generation
+			marks[p.Number] = store.Mark{Watermark: change.NewVersion(p.Generation, at.next), LastTo: at.lastTo}
+		}
+	}
+	return marks
+}
+
+// Look implements store.Deliveries.
+func (m *Memory) Look(ctx context.Context) (look store.Look, err error) {
+	err = m.look(ctx, func(s *state) {
+		look = store.Look{Active: int64(len(s.revisions)), Marks: s.newest(), Activations: slices.Clone(s.from)}
+	})
+	return look, err
+}
+
+func (s *state) progressOf(p int32) store.Progress {
+	row := s.progress[p]
+	return store.Progress{Partition: p, Token: row.token, Places: row.places}
+}
+
+// TakeProgress implements store.Deliveries.
+func (m *Memory) TakeProgress(ctx context.Context, partitions []int32, token store.Token) (taken []store.Progress, err error) {
+	err = m.run(ctx, func() error {
+		for i, p := range partitions {
+			if slices.Contains(partitions[:i], p) {
+				return bug("memory: take progress: partition %d twice", p)
+			}
+		}
+		for _, p := range partitions {
+			m.state.progress[p] = progress{token: token, places: m.state.progress[p].places, session: m.session}
+			taken = append(taken, m.state.progressOf(p))
+		}
+		return nil
+	})
+	return taken, err
+}
+
+// SwapProgress implements store.Deliveries.
+func (m *Memory) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) (swapped []bool, err error) {
+	err = m.run(ctx, func() error {
+		s := &m.state
+		for i := range swaps {
+			if slices.ContainsFunc(swaps[:i], func(o store.ProgressSwap) bool { return o.Partition == swaps[i].Partition }) {
+				return bug("memory: swap progress: partition %d twice", swaps[i].Partition)
+			}
+		}
+		if len(swaps) == 0 {
+			return nil
+		}
+		if n := len(s.revisions); n == 0 || s.revisions[n-1].Number != revision {
+			return store.ErrSuperseded
+		}
+		marks := s.newest()
+		swapped = make([]bool, len(swaps))
+		for i, swap := range swaps {
+			row, known := s.progress[swap.Partition]
+			watermark := marks[swap.Partition].Watermark
+			if !known || row.token != swap.Old || row.session != m.session || store.Top(swap.Places) > watermark || swap.Floor > watermark {
+				continue
+			}
+			swapped[i] = true
+			s.progress[swap.Partition] = progress{token: swap.Token, places: slices.Clone(swap.Places), session: m.session}
+		}
+		return nil
+	})
+	return swapped, err
+}
+
+// AllProgress implements store.Deliveries.
+func (m *Memory) AllProgress(ctx context.Context) (all []store.Progress, err error) {
+	err = m.look(ctx, func(s *state) {
+		for _, p := range slices.Sorted(maps.Keys(s.progress)) {
+			all = append(all, s.progressOf(p))
+		}
+	})
+	return all, err
+}
+
+// Outbox implements store.Deliveries.
+func (m *Memory) Outbox(ctx context.Context, partition int32) (frames [][]byte, err error) {
+	err = m.look(ctx, func(s *state) {
+		var rows []store.OutboxFrame
+		for _, o := range s.outbox {
+			if o.Partition.Number == partition {
+				rows = append(rows, o)
+			}
+		}
+		slices.SortStableFunc(rows, func(a, b store.OutboxFrame) int { return int(a.Partition.Generation) - int(b.Partition.Generation) })
+		for _, o := range rows {
+			frames = append(frames, bytes.Clone(o.Frame))
+		}
+	})
+	return frames, err
+}
+
+// Moved implements store.Deliveries.
+func (m *Memory) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, err error) {
+	err = m.look(ctx, func(s *state) {
+		for k, row := range s.rows {
+			if k.Entity > after && row.Found && row.Version >= from && row.Version < to {
+				rows = append(rows, row)
+			}
+		}
+		slices.SortFunc(rows, func(a, b store.Row) int {
+			return cmp.Or(cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Service, b.Service))
+		})
+		entities := 0
+		for i := range rows {
+			if i > 0 && rows[i].Entity == rows[i-1].Entity {
+				continue
+			}
+			if entities++; entities > limit {
+				rows = rows[:i]
+				break
+			}
+		}
+	})
+	return rows, err
+}
