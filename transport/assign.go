@@ -47,12 +47,13 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	for t := range offsets {
 		topics = append(topics, t)
 	}
-	logs, err := g.logs(ctx, topics)
-	if err != nil {
-		return nil, err
-	}
 	starts := make(map[string]map[int32]int64, len(offsets))
-	var told []string // topics whose Assigned succeeded
+	var told []string  // topics whose Assigned succeeded
+	untell := func() { // each success is followed by a Revoked
+		for _, t := range told {
+			g.gc.Listener.Revoked(t, partitionsOf(offsets[t]))
+		}
+	}
 	for t, ps := range offsets {
 		if g.gc.Listener == nil {
 			continue
@@ -67,9 +68,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 			told = append(told, t)
 			continue
 		}
-		for _, t := range told { // each success is followed by a Revoked
-			g.gc.Listener.Revoked(t, partitionsOf(offsets[t]))
-		}
+		untell()
 		if ctx.Err() == nil {
 			g.fail(fmt.Errorf("topic %s: take over partitions: %w", t, err))
 			<-ctx.Done() // Close ends the session
@@ -77,10 +76,15 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		return nil, ctx.Err()
 	}
 
+	// After the listener: what it starts behind may have been appended meanwhile.
+	logs, err := g.logs(ctx, topics)
+	if err != nil {
+		untell()
+		return nil, err
+	}
+
 	var tells []func()
-	gaps := map[topicPartition]bool{}
 	moved := func(tp topicPartition, wanted, got int64) {
-		gaps[tp] = true
 		tells = append(tells, func() { g.moved(tp, wanted, got) })
 	}
 	behind := func(tp topicPartition, committed, from int64) {
@@ -121,9 +125,6 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 			delete(g.last, tp)
 			switch start, end := lt.start[p], lt.end[p]; {
 			case wanted < 0:
-				if g.gc.ReportMissedHistory && start > 0 && !gaps[tp] {
-					moved(tp, 0, start)
-				}
 				o = kgo.NewOffset().At(start)
 			case wanted < start || wanted > end:
 				moved(tp, wanted, start)

@@ -39,10 +39,6 @@ type GroupConfig struct {
 	// the offset it wanted and the one where it goes on, which is the oldest
 	// there is, never the newest. It is also logged. It must not block.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
-	// ReportMissedHistory says that the group wants every record of its topics that
-	// there ever was: where it has committed nothing, OnRecordsLost is called for
-	// those before the oldest. Without it a group begins with what it finds.
-	ReportMissedHistory bool
 	// OnRewind, if not nil, is called when Listener returns an offset below the one
 	// that the group has committed: what was acknowledged is read again. It
 	// must not block.
