@@ -334,7 +334,11 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 
 // checkTokens finds partitions that somebody else took without telling.
 func (s *Stage) checkTokens(ctx context.Context) {
-	s.saver.one.Lock()
+	select {
+	case s.saver.one <- struct{}{}:
+	case <-ctx.Done():
+		return
+	}
 	rows, err := s.opt.Store.AllProgress(ctx)
 	var lost []*partition
 	if err == nil {
@@ -346,7 +350,7 @@ func (s *Stage) checkTokens(ctx context.Context) {
 		}
 		s.mu.Unlock()
 	}
-	s.saver.one.Unlock()
+	<-s.saver.one
 	for _, p := range lost {
 		s.log.Warn("the progress of a partition is not this process's any more", "partition", p.number)
 		s.lose(p)

@@ -17,7 +17,7 @@ type saver struct {
 	s       *Stage
 	poked   chan struct{} // capacity 1: something moved
 	hurried chan struct{} // capacity 1: somebody waits
-	one     sync.Mutex    // held while a swap is under way
+	one     chan struct{} // capacity 1: full while a swap is under way; a caller waits no longer than its context
 
 	mu   sync.Mutex
 	done chan struct{} // guarded by mu; closed and replaced after each swap
@@ -28,6 +28,7 @@ const savePeriod = 200 * time.Millisecond
 
 func (v *saver) init(s *Stage) {
 	v.s, v.poked, v.hurried, v.done = s, make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	v.one = make(chan struct{}, 1)
 }
 
 func (v *saver) poke() {
@@ -94,8 +95,12 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 // save swaps the rows of partitions, once. What the store has as somebody else's
 // is lost.
 func (v *saver) save(ctx context.Context, parts []*partition) error {
-	v.one.Lock()
-	defer v.one.Unlock()
+	select {
+	case v.one <- struct{}{}:
+		defer func() { <-v.one }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 	v.s.mu.Lock()
 	swaps := make([]store.ProgressSwap, 0, len(parts))
 	edits := make([]uint64, 0, len(parts))
