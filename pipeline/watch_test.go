@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/dam"
 	"github.com/seed-86dfc502/weir/operate"
@@ -30,7 +29,8 @@ func TestOverdueMonthsOfKeys(t *testing.T) {
 // A service stalls while changes wait and its position stays where it is; it does
 // not when it has nothing to do, or moves, however much there is.
 func TestStalledDeliveries(t *testing.T) {
-	g := newGauges(prometheus.NewRegistry())
+	reg := prometheus.NewRegistry()
+	g := newGauges(reg)
 	services := []dam.Service{{Name: "fast", Number: 1}, {Name: "stuck", Number: 2}, {Name: "slow", Number: 3}}
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minutes int, decided int64, positions ...int64) {
@@ -43,25 +43,33 @@ func TestStalledDeliveries(t *testing.T) {
 		require.NoError(t, err)
 		g.deliveries(reached, services, begin.Add(time.Duration(minutes)*time.Minute))
 	}
-	value := func(of *prometheus.GaugeVec, service string) float64 {
-		return testutil.ToFloat64(of.WithLabelValues(service))
+	const pending, stalled = "weir_delivery_pending", "weir_delivery_stalled_seconds"
+	values := func(name string) map[string]float64 {
+		families, err := reg.Gather()
+		require.NoError(t, err)
+		found := map[string]float64{}
+		for _, f := range families {
+			for _, m := range f.GetMetric() {
+				if f.GetName() == name {
+					found[m.GetLabel()[0].GetValue()] = m.GetGauge().GetValue()
+				}
+			}
+		}
+		return found
 	}
 	at(0, 100, 100, 40, 40)
-	require.Zero(t, value(g.pending, "fast"))
-	require.EqualValues(t, 60, value(g.pending, "stuck"))
-	require.Zero(t, value(g.stalled, "stuck"), "seen for the first time")
+	require.Equal(t, map[string]float64{"fast": 0, "stuck": 60, "slow": 60}, values(pending))
+	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0, "slow": 0}, values(stalled), "seen for the first time")
 	at(10, 200, 199, 40, 100)
 	at(20, 300, 299, 40, 150)
-	require.EqualValues(t, 260, value(g.pending, "stuck"))
-	require.EqualValues(t, 20*60, value(g.stalled, "stuck"))
-	require.Zero(t, value(g.stalled, "fast"))
-	require.Zero(t, value(g.stalled, "slow"))
+	require.Equal(t, map[string]float64{"fast": 1, "stuck": 260, "slow": 150}, values(pending))
+	require.Equal(t, map[string]float64{"fast": 0, "stuck": 20 * 60, "slow": 0}, values(stalled))
 	at(30, 300, 300, 300, 151)
-	require.Zero(t, value(g.stalled, "stuck"))
+	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0, "slow": 0}, values(stalled))
 	services = services[:2]
 	at(40, 300, 300, 300, 151)
-	require.False(t, g.pending.DeleteLabelValues("slow"), "it is not configured any more")
-	require.False(t, g.stalled.DeleteLabelValues("slow"))
+	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0}, values(pending), "the third is not configured any more")
+	require.Equal(t, map[string]float64{"fast": 0, "stuck": 0}, values(stalled))
 }
 
 // places7 is progress of one partition, number 7.

@@ -61,7 +61,8 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 		!slices.ContainsFunc(in.Config.Checks, func(c config.Check) bool { return c.Service() == in.Service }) {
 		return nil, fmt.Errorf("%s: %w", in.Service, ErrUnknownService)
 	}
-	// Before the letters: a change that became one is passed only after that.
+	// Before letters and rows: a change that became a letter, or that a newer one
+	// replaced, is passed only after that.
 	reached, err := operate.ReadReached(ctx, in.Store)
 	if err != nil {
 		return nil, err

@@ -244,7 +244,7 @@ func TestVerdicts(t *testing.T) {
 		"retracted": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
-		}, ripe, explain.Sent, `The last event (registry e2, 1:1) took the entity out of this view (filter doc.origin in ["EC", "CO"]), and the retraction with version 1:1 is confirmed.`, "delivered"},
+		}, ripe, explain.Sent, `The last event (registry e2, 1:1) took the entity out of this view (filter doc.origin in ["EC", "CO"]), and the retraction with version 1:1 is delivered.`, "delivered"},
 		"deleted": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", "")

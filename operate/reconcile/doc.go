@@ -5,11 +5,12 @@
 //
 // Dam rows of a service and rows of its target come in the same order, by the
 // bytes of the entity, and are merged page by page, in bounded memory. Both may
-// change meanwhile. A page of the dam is read first, then how far the service's
-// deliveries are, then the same range of the target, and a position passes what
-// took effect alone: so a target that holds less than a dam row below the
-// position has lost something. What the target holds beyond the dam row is judged
-// only after the row was read once more. Hence what is merely under way is not
+// change meanwhile. How far the service's deliveries are is read first, then a page
+// of the dam, then the same range of the target. A position passes what took
+// effect, and what a newer decision replaced; the newest change of a row was not
+// replaced: so a target that holds less than a dam row below the position has lost
+// something. What the target holds beyond the dam row is judged only after the row
+// was read once more. Hence what is merely under way is not
 // taken for drift, as long as tombstones are kept for longer than a page takes
 // (retention.tombstones). There is one exception: a change that was refused under
 // a newer configuration than its own, and so is to be decided again, looks lost

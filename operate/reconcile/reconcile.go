@@ -107,12 +107,13 @@ func Compare(ctx context.Context, in Input) (Result, error) {
 	}
 	c := &comparison{Input: in, result: Result{Service: in.Service.Name}}
 	for after := ""; ; {
-		rows, err := in.Store.ServiceRows(ctx, in.Service.Number, after, in.Page)
-		if err != nil {
+		// Before the rows: a position also passes what a newer decision replaced.
+		var err error
+		if c.reached, err = operate.ReadReached(ctx, in.Store); err != nil {
 			return c.result, fmt.Errorf("store: %w", err)
 		}
-		// Before the target: what is delivered now, that must hold.
-		if c.reached, err = operate.ReadReached(ctx, in.Store); err != nil {
+		rows, err := in.Store.ServiceRows(ctx, in.Service.Number, after, in.Page)
+		if err != nil {
 			return c.result, fmt.Errorf("store: %w", err)
 		}
 		upTo := "" // to the end of the target
