@@ -38,7 +38,7 @@ sources:
 merge: {precedence: [registry, lab, market], required: [registry]}
 customers: ["customers/*.yaml"]
 # One process and one disk: few partitions mean few writes that must be synced.
-kafka: {inbox: {partitions: 4}, changes: {partitions: 1}}
+kafka: {inbox: {partitions: 4}}
 admin: {listen: "off"}
 log: {level: warn}
 `
