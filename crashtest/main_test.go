@@ -18,5 +18,5 @@ func TestMain(m *testing.M) {
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	harness.Main(m, "-tags", "crash")
+	harness.Main(m, "crash")
 }

@@ -23,7 +23,7 @@ var (
 	loadRate = flag.Int("frontdoor.rate", 80, "requests per second of TestLoad")
 )
 
-func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
+func TestMain(m *testing.M) { harness.Main(m, "crash") }
 
 // The two ways to run Weir.
 const (

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/testbinary"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -31,8 +32,11 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		bin = filepath.Join(dir, "bin")
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "pipeline"), root+"/cmd/pipeline").CombinedOutput(); err != nil {
-			panic(string(out))
+		if err := os.Mkdir(bin, 0o755); err != nil {
+			panic(err)
+		}
+		if _, err := testbinary.Build(bin); err != nil {
+			panic(err)
 		}
 		return m.Run()
 	}())
