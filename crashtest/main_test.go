@@ -7,11 +7,6 @@ import (
 	"github.com/seed-86dfc502/weir/e2e/harness"
 )
 
-var (
-	full  = flag.Bool("crash.full", false, "the whole matrix")
-	table = flag.String("crash.table", "", "write the table to this file")
-)
-
 func TestMain(m *testing.M) {
 	// A world mostly waits: for leases, and for groups to know that a member
 	// died. What the command line says holds.
