@@ -277,6 +277,30 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// The page of evidence has what each suite does and a row for its last run, and
+// pages name no other suite.
+func TestSuites(t *testing.T) {
+	out, ok := shell(t, root, "scripts/verify list")
+	require.True(t, ok, out)
+	suites := strings.Fields(out)
+	all := pages(t)
+	var described, ran []string
+	for _, m := range regexp.MustCompile("(?m)^\\| (?:`(\\w+)`|(\\w+)) \\|").FindAllStringSubmatch(all["docs/evidence.md"], -1) {
+		if m[1] != "" {
+			described = append(described, m[1])
+		} else if m[2] != "suite" {
+			ran = append(ran, m[2])
+		}
+	}
+	assert.Equal(t, suites, described)
+	assert.Equal(t, suites, ran)
+	for name, text := range all {
+		for _, m := range regexp.MustCompile(`SUITE=(\w+)`).FindAllStringSubmatch(text, -1) {
+			assert.Contains(t, suites, m[1], name)
+		}
+	}
+}
+
 // The page of metrics lists every metric with its labels, and no other.
 func TestMetrics(t *testing.T) {
 	text := pages(t)["docs/metrics.md"]
