@@ -36,6 +36,7 @@ modules:
 		if (cd $$folder && go mod download); then break; fi; \
 		if [ $$pause = 0 ]; then exit 1; fi; sleep $$pause; done; done
 
+# It vets, so that test and test-short need not.
 # Folders that begin with a dot are none of ours: servers write and remove files in .run.
 check: modules
 	@unformatted=$$(find . -name '.?*' -prune -o -name '*.go' -exec gofmt -l {} +); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
@@ -44,11 +45,11 @@ check: modules
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; fi
 
 test: check servers ## formatting, vet, and all that is deterministic, with real servers, under the race detector
-	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -timeout 60m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
+	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -vet=off -timeout 60m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
 	cd bench && go test ./...
 
-test-short: check ## the tests that need no server
-	go test -short $(PKG)
+test-short: check ## the tests that need neither servers nor processes
+	go test -short -vet=off $(PKG)
 
 SUITE ?=
 

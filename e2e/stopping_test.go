@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"fmt"
 	"strings"
 	"syscall"
 	"testing"
@@ -9,7 +8,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/e2e/model"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -104,25 +102,4 @@ projections:
 		require.Equal(t, 2, p.Start(command).Wait(), command)
 	}
 	require.Equal(t, 2, p.StartAs("missing.yaml", "run").Wait())
-}
-
-// I1, I8: a process that waits for its store ends in order and in time; what
-// it could not decide is decided by the next one.
-func TestTerminateWhileTheStoreIsDown(t *testing.T) {
-	const entities = 30
-	store := testservers.StartOwn(t, "postgres")
-	p := harness.Simple(t, fmt.Sprintf("shutdown: {timeout: 12s}\nstore: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
-	run := p.Start("run")
-	p.Append("events.jsonl", harness.Many(entities, 0, 10))
-	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r9") })
-	store.Kill()
-	p.Append("events.jsonl", harness.Many(entities, 10, 20))
-	run.Ready(503)
-	start := time.Now()
-	run.Terminate()
-	run.Ok()
-	require.Less(t, time.Since(start), 12*time.Second+late)
-	store.Start()
-	p.Drain()
-	require.NoError(t, model.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
 }

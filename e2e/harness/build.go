@@ -11,11 +11,21 @@ import (
 	"go.uber.org/goleak"
 )
 
-// Binary is the pipeline under test, built once by Main.
-var Binary string
+// binary is the pipeline under test, built by Main.
+var binary string
+
+// Binary gives the path of the pipeline under test. With -short the test is
+// skipped: a process for each would be most of its time.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the pipeline as a process")
+	}
+	return binary
+}
 
 // Main is TestMain of a package that runs the pipeline: it builds the binary
-// with the given build tags, runs the tests, looks for goroutines that they left,
+// with the given build tags (with -short nothing runs it), runs the tests, looks for goroutines that they left,
 // and ends the process.
 func Main(m *testing.M, tags ...string) {
 	flag.Parse()
@@ -24,8 +34,8 @@ func Main(m *testing.M, tags ...string) {
 
 func runTests(m *testing.M, tags []string) int {
 	dir, err := os.MkdirTemp("", "weir-e2e-")
-	if err == nil {
-		Binary, err = testbinary.Build(dir, tags...)
+	if err == nil && !testing.Short() {
+		binary, err = testbinary.Build(dir, tags...)
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

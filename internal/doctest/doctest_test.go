@@ -78,6 +78,9 @@ func shell(t *testing.T, dir, line string) (output string, ok bool) {
 
 // A newcomer who types what the pages say gets what the pages say.
 func TestConsoleBlocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs every command of the pages")
+	}
 	for name, text := range pages(t) {
 		found, _, err := blocks(text)
 		require.NoError(t, err, name)
@@ -314,6 +317,9 @@ func TestMetrics(t *testing.T) {
 // The story of make run: what each customer gets, and that a second time
 // nothing is sent.
 func TestQuickstart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the pipeline as a process")
+	}
 	dir := t.TempDir()
 	for _, folder := range []string{"examples", "scripts"} {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
