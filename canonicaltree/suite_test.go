@@ -11,25 +11,9 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-)
 
-// sharedFiles lists files of other projects that the tests run against but the
-// repository does not hold: in shared/ beside the repository, or where
-// WEIR_SHARED says.
-func sharedFiles(t *testing.T, pattern string) []string {
-	t.Helper()
-	dir := os.Getenv("WEIR_SHARED")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "shared")
-	}
-	files, err := filepath.Glob(filepath.Join(dir, "data", pattern))
-	require.NoError(t, err)
-	if len(files) == 0 && testing.Short() {
-		t.Skipf("no %s in %s", pattern, dir)
-	}
-	require.NotEmpty(t, files, "no %s in %s; set WEIR_SHARED", pattern, dir)
-	return files
-}
+	"github.com/seed-86dfc502/weir/internal/vectors"
+)
 
 // exceptions are files of JSONTestSuite that leave the verdict to the parser
 // (i_, and all of test_transform), or that the suite accepts and we refuse.
@@ -104,7 +88,7 @@ var exceptions = map[string]struct {
 }
 
 func TestJSONTestSuite(t *testing.T) {
-	files := sharedFiles(t, "JSONTestSuite/test_*/*.json")
+	files := vectors.Published(t, "JSONTestSuite/test_*/*.json")
 	seen := map[string]bool{}
 	for _, file := range files {
 		name := filepath.Base(file)
@@ -136,7 +120,7 @@ func TestJSONTestSuite(t *testing.T) {
 }
 
 func TestNamesAreNotNormalised(t *testing.T) {
-	files := sharedFiles(t, "JSONTestSuite/test_transform/object_key_nf*.json")
+	files := vectors.Published(t, "JSONTestSuite/test_transform/object_key_nf*.json")
 	require.Len(t, files, 2)
 	a, err := os.ReadFile(files[0])
 	require.NoError(t, err)
@@ -148,7 +132,7 @@ func TestNamesAreNotNormalised(t *testing.T) {
 // RFC 8785 rewrites numbers, through float64; apart from that, input and output
 // of its samples are equal.
 func TestJCS(t *testing.T) {
-	for _, file := range sharedFiles(t, "jcs/input/*.json") {
+	for _, file := range vectors.Published(t, "jcs/input/*.json") {
 		name := filepath.Base(file)
 		t.Run(name, func(t *testing.T) {
 			in, err := os.ReadFile(file)
@@ -177,7 +161,7 @@ func TestJCS(t *testing.T) {
 // the normal form that math/big gives them, and no two share a digest.
 func TestJCSNumbers(t *testing.T) {
 	seen := map[Digest]string{}
-	for _, file := range sharedFiles(t, "jcs/numbers/*.txt") {
+	for _, file := range vectors.Published(t, "jcs/numbers/*.txt") {
 		lines, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for line := range strings.Lines(string(lines)) {

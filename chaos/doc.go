@@ -22,5 +22,5 @@
 // The file sink has one writer by design (sinks/file). It has a world of its
 // own: an embedded process that is killed, paused and stopped at random.
 //
-//	go test ./chaos -chaos.rounds 20 -chaos.seed 7 -timeout 60m -v
+//	CHAOS_SEED=7 SUITE=chaos make verify
 package chaos

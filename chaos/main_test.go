@@ -1,3 +1,5 @@
+//go:build verify
+
 package chaos
 
 import (
@@ -7,13 +9,10 @@ import (
 	"github.com/seed-86dfc502/weir/e2e/harness"
 )
 
-// defaultRounds have every kind of fault.
-const defaultRounds = 6
-
 // The default seed is one with half-open connections to the store, during a
 // rolling restart, and to Kafka.
 var (
-	rounds = flag.Int("chaos.rounds", defaultRounds, "rounds of random faults; six have every kind")
+	rounds = flag.Int("chaos.rounds", allKinds, "rounds of random faults; six have every kind")
 	only   = flag.Int("chaos.only", 0, "run this round of the plan alone, to reduce a failure")
 	seed   = flag.Uint64("chaos.seed", 8, "what the faults are drawn from")
 )

@@ -10,8 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// steps of load in one round.
-const steps = 60
+const (
+	// steps of load in one round.
+	steps = 60
+	// allKinds is the number of rounds that have every kind of fault.
+	allKinds = 6
+)
 
 // Kinds of faults. Those of processes are done in one go; the others hold for
 // some steps.
@@ -128,7 +132,7 @@ func TestPlan(t *testing.T) {
 				seen[f.kind+f.target]++
 				seen[f.kind]++
 			}
-			if i == defaultRounds-1 {
+			if i == allKinds-1 {
 				for _, kind := range []string{killProcess, zombie, rolling, join, killServer, quitServer, flush, cutNet, delayNet, slowNet, halfOpenNet} {
 					require.Positive(t, seen[kind], "seed %d: %s", seed, kind)
 				}

@@ -19,8 +19,7 @@
 //   - stale: a content that is not the one of its version, or not the newest
 //   - out of order: a change behind a newer one of the same entity
 //
-// go test runs every point once, those of the door on one store in turn; with
-// -crash.full also later passings, both stores and every sink's own delivery
-// points, and -crash.table FILE writes the table into a
-// page. `make crash` does both.
+// go test kills at a handful of points. `SUITE=crash make verify` has every point,
+// at its first passing and a later one, on both stores and at every sink, and
+// writes the table into docs/crash-matrix.md.
 package crashtest

@@ -16,7 +16,6 @@ import (
 	"github.com/seed-86dfc502/weir/client"
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/imports"
-	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sync/errgroup"
 )
@@ -25,60 +24,6 @@ import (
 // are posted, those of overlay are imported from files, those of lab are rows of
 // an outbox table. Clients go on where a process died: they send again, under
 // the same keys, what they have no answer to.
-
-// passing is a place where a point is passed.
-type passing struct{ point, place string }
-
-// doorPassings are those of the ways in, in the order of the flow. further are
-// points that other sources pass as well; the whole matrix has them only.
-func doorPassings() (own, further []passing) {
-	for _, p := range crash.FrontPoints() {
-		own = append(own, passing{p, "registry"})
-	}
-	for _, p := range crash.ImportPoints() {
-		own = append(own, passing{p, "overlay"})
-	}
-	for _, p := range crash.OutboxPoints() {
-		own = append(own, passing{p, "lab"})
-	}
-	for _, p := range []string{crash.IngestBatch, crash.GateChecked, crash.AppendHalf, crash.Appended, crash.Marked} {
-		further = append(further, passing{p, "lab"}, passing{p, "registry"})
-	}
-	return own, further
-}
-
-// doorCells gives the cells of a world with a door. usual is how often points
-// are passed in a run without a kill, by "point place".
-func doorCells(on string, usual map[string]int) []cell {
-	own, further := doorPassings()
-	if !*full {
-		// Each point once, in turn on one of the stores, at its first passing or a later one.
-		var all []cell
-		for i, p := range append(own, passing{crash.AppendHalf, "lab"}) {
-			if stores := []string{onPostgres, onSQLite}; stores[i%2] == on {
-				all = append(all, cell{on: on, point: p.point, place: p.place, nth: 1 + i/2%2, door: true})
-			}
-		}
-		if on == onSQLite {
-			all = append(all, checksCell(on, 2))
-		}
-		return all
-	}
-	all := []cell{checksCell(on, 1), checksCell(on, 2)}
-	for _, p := range append(own, further...) {
-		c := cell{on: on, point: p.point, place: p.place, nth: 1, door: true}
-		all = append(all, c)
-		if c.nth = usual[p.point+" "+p.place]/2 + 1; c.nth > 1 {
-			all = append(all, c)
-		}
-	}
-	return all
-}
-
-// checksCell is the reset of check services, which dies behind the rows of the nth of them.
-func checksCell(on string, nth int) cell {
-	return cell{on: on, point: crash.ChecksReset, place: reset[0], nth: nth, command: reset, door: true}
-}
 
 // door is where clients find the process that runs now.
 type door struct{ address atomic.Pointer[string] }

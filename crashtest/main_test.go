@@ -7,16 +7,11 @@ import (
 	"github.com/seed-86dfc502/weir/e2e/harness"
 )
 
-var (
-	full  = flag.Bool("crash.full", false, "the whole matrix")
-	table = flag.String("crash.table", "", "write the table to this file")
-)
-
 func TestMain(m *testing.M) {
 	// A world mostly waits: for leases, and for groups to know that a member
 	// died. What the command line says holds.
 	if err := flag.Set("test.parallel", "4"); err != nil {
 		panic(err)
 	}
-	harness.Main(m, "-tags", "crash")
+	harness.Main(m, "crash")
 }

@@ -1,7 +1,10 @@
+//go:build verify
+
 package crashtest
 
 import (
 	"bytes"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -48,63 +51,76 @@ func places(on, point string) []string {
 	return []string{""}
 }
 
-// cell is one kill.
-type cell struct {
-	on, point, place string
-	nth              int
-	// door is where the events come by HTTP, in files to import, and in a table.
-	door bool
-	// command is what an operator asks for when the pipeline has drained and
-	// stopped; it is what dies. Empty: the pipeline dies.
-	command []string
-}
-
-func (c cell) spec(nth int) string {
-	place := ""
-	if c.place != "" {
-		place = "@" + c.place
-	}
-	return fmt.Sprintf("%s%s:%d", c.point, place, nth)
-}
-
-// first is where the process dies before the one that is to die in take-over,
-// so that there is something to take over.
-func (c cell) first() string {
-	switch c.point {
-	case crash.TakenOver, crash.RepublishHalf, crash.Republished:
-		return crash.PublishHalf + ":2"
-	}
-	return ""
-}
-
 // matrix gives the cells. usual is how often each point is passed in a run
 // without a kill, door the same of a world with a door.
 func matrix(on string, usual, door map[string]int) []cell {
 	var all []cell
-	for i, point := range crash.Points() {
+	for _, point := range crash.Points() {
 		at := places(on, point)
-		if !*full && len(at) > 0 {
-			n := i % len(at)
-			if on == onSQLite { // so that each sink has its turn
-				n = (i + 1) % len(at)
-			}
-			at = at[n : n+1]
-		}
 		for _, place := range at {
-			c := cell{on: on, point: point, place: place, nth: 1}
-			later := usual[point]/2/len(places(on, point)) + 1
-			switch {
-			case *full && later > 1:
-				all = append(all, c, cell{on: on, point: point, place: place, nth: later})
-			case on == onSQLite:
-				c.nth = later
-				fallthrough
-			default:
-				all = append(all, c)
+			all = append(all, cell{on: on, point: point, place: place, nth: 1})
+			if later := usual[point]/2/len(at) + 1; later > 1 {
+				all = append(all, cell{on: on, point: point, place: place, nth: later})
 			}
 		}
 	}
 	return append(append(all, operatorCells(on)...), doorCells(on, door)...)
+}
+
+// operatorCells gives the cells in which a command dies.
+func operatorCells(on string) []cell {
+	var all []cell
+	for _, point := range crash.OperatorPoints() {
+		if point == crash.LettersReplay || point == crash.LettersReplayed {
+			all = append(all, cell{on: on, point: point, nth: 1, command: letters})
+			continue
+		}
+		for _, c := range [][]string{replay, reset, backfill} {
+			all = append(all, cell{on: on, point: point, place: c[0], nth: 1, command: c})
+		}
+	}
+	return all
+}
+
+// passing is a place where a point is passed.
+type passing struct{ point, place string }
+
+// doorPassings are those of the ways in, in the order of the flow. further are
+// points that other sources pass as well.
+func doorPassings() (own, further []passing) {
+	for _, p := range crash.FrontPoints() {
+		own = append(own, passing{p, "registry"})
+	}
+	for _, p := range crash.ImportPoints() {
+		own = append(own, passing{p, "overlay"})
+	}
+	for _, p := range crash.OutboxPoints() {
+		own = append(own, passing{p, "lab"})
+	}
+	for _, p := range []string{crash.IngestBatch, crash.GateChecked, crash.AppendHalf, crash.Appended, crash.Marked} {
+		further = append(further, passing{p, "lab"}, passing{p, "registry"})
+	}
+	return own, further
+}
+
+// doorCells gives the cells of a world with a door. usual is how often points
+// are passed in a run without a kill, by "point place".
+func doorCells(on string, usual map[string]int) []cell {
+	own, further := doorPassings()
+	all := []cell{checksCell(on, 1), checksCell(on, 2)}
+	for _, p := range append(own, further...) {
+		c := cell{on: on, point: p.point, place: p.place, nth: 1, door: true}
+		all = append(all, c)
+		if c.nth = usual[p.point+" "+p.place]/2 + 1; c.nth > 1 {
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// checksCell is the reset of check services, which dies behind the rows of the nth of them.
+func checksCell(on string, nth int) cell {
+	return cell{on: on, point: crash.ChecksReset, place: reset[0], nth: nth, command: reset, door: true}
 }
 
 // results collects the tallies of all cells.
@@ -157,9 +173,6 @@ func (r *results) state(t testing.TB) string {
 	return fmt.Sprintf("Run on %s at commit %s: %d kills.", time.Now().UTC().Format(time.DateOnly), bytes.TrimSpace(commit), kills)
 }
 
-// tableMark stands in the page where the table begins; it is the last thing there.
-const tableMark = "<!-- make crash writes the table below -->"
-
 // usual lets a world without a kill run, and gives how often each point was
 // passed, by its name and by "name place". All must be zero then too.
 func usual(w *world, run func(crash string) end) map[string]int {
@@ -178,46 +191,7 @@ func usual(w *world, run func(crash string) end) map[string]int {
 	return passed
 }
 
-// world makes a fresh world for a cell.
-func (c cell) world(t testing.TB) *world {
-	if !c.door {
-		return newWorld(t, c.on)
-	}
-	after := "delete"
-	if (c.on == onSQLite) == (c.nth == 1) {
-		after = "mark"
-	}
-	return newDoor(t, c.on, after)
-}
-
-// run makes one kill and gives what is wrong afterwards.
-func (c cell) run(t *testing.T) map[string]tally {
-	w := c.world(t)
-	if c.command != nil {
-		return c.operate(w)
-	}
-	for nth := c.nth; ; nth = (nth + 1) / 2 {
-		// How often a point is passed depends on how the batches fall. A run
-		// that ended before the wanted passing is repeated in a fresh world.
-		if first := c.first(); first != "" {
-			e := w.run(first)
-			require.True(t, e.diedAt(crash.PublishHalf), "it did not die at %s\n%s", first, harness.Tail(e.log, 40))
-		}
-		run := w.run
-		if c.door {
-			run = w.serve
-		}
-		e := run(c.spec(nth))
-		if e.diedAt(c.point) {
-			break
-		}
-		require.Zero(t, e.code, "it ended by itself before %s\n%s", c.spec(nth), harness.Tail(e.log, 60))
-		require.Greater(t, nth, 1, "%s is never passed", c.spec(nth))
-		w = c.world(t)
-	}
-	w.drain()
-	return w.compare()
-}
+var table = flag.String("crash.table", "", "write the table to this file")
 
 // I1, I2, I4, I5, I9: whichever boundary a process dies at, and whatever its
 // store, no sink loses, repeats, mixes up or keeps old content.
@@ -228,12 +202,8 @@ func TestCrashMatrix(t *testing.T) {
 			t.Run(on, func(t *testing.T) {
 				t.Parallel()
 				w := newWorld(t, on)
-				passed, door := usual(w, w.run), map[string]int(nil)
-				if *full {
-					w := newDoor(t, on, "delete")
-					door = usual(w, w.serve)
-				}
-				for _, c := range matrix(on, passed, door) {
+				behind := newDoor(t, on, "delete")
+				for _, c := range matrix(on, usual(w, w.run), usual(behind, behind.serve)) {
 					t.Run(strings.Join(append(slices.Clone(c.command), c.spec(c.nth)), " "), func(t *testing.T) {
 						t.Parallel()
 						found := c.run(t)

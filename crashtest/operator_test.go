@@ -6,7 +6,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/client"
 	"github.com/seed-86dfc502/weir/e2e/harness"
-	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,29 +23,6 @@ var (
 // outdated counts entities that the first revision decided: a revision is known
 // by its identity, which begins with the fingerprint.
 const outdated = "SELECT count(*) FROM entities WHERE fingerprint IN (SELECT substr(fingerprint, 1, 32) FROM revisions WHERE number = 1)"
-
-// operatorCells gives the cells in which a command dies.
-func operatorCells(on string) []cell {
-	var all []cell
-	for i, point := range crash.OperatorPoints() {
-		if point == crash.LettersReplay || point == crash.LettersReplayed {
-			all = append(all, cell{on: on, point: point, nth: 1, command: letters})
-			continue
-		}
-		commands := [][]string{replay, reset, backfill}
-		if !*full {
-			n := i % len(commands)
-			if on == onSQLite {
-				n = (i + 1) % len(commands)
-			}
-			commands = commands[n : n+1]
-		}
-		for _, c := range commands {
-			all = append(all, cell{on: on, point: point, place: c[0], nth: 1, command: c})
-		}
-	}
-	return all
-}
 
 // operate lets the pipeline drain, kills the command at its point, gives the
 // same command again, and lets the pipeline drain once more.

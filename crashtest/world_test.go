@@ -201,7 +201,7 @@ func (w *world) command(crash string, args ...string) end {
 	defer cancel()
 	log := w.path("passings")
 	require.NoError(w.t, os.RemoveAll(log))
-	cmd := exec.CommandContext(ctx, harness.Binary, append(args, "-c", w.path("weir.yaml"))...)
+	cmd := exec.CommandContext(ctx, harness.Binary(w.t), append(args, "-c", w.path("weir.yaml"))...)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGQUIT) } // stacks into the log
 	cmd.WaitDelay = 5 * time.Second
 	cmd.Env = append(os.Environ(), "WEIR_CRASH="+crash, "WEIR_CRASH_LOG="+log)

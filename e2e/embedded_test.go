@@ -1,9 +1,7 @@
 package e2e
 
 import (
-	"math/rand/v2"
 	"testing"
-	"time"
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/stretchr/testify/require"
@@ -25,27 +23,4 @@ func TestEmbeddedDeliversWhatTheModelSays(t *testing.T) {
 	require.Zero(t, second.Read)
 	require.Zero(t, second.Delivered())
 	harness.CheckGenerated(p)
-}
-
-// I1, I2, I4, I5: kill -9 at random moments loses nothing, repeats nothing in
-// the files and keeps the order.
-func TestEmbeddedSurvivesKills(t *testing.T) {
-	if testing.Short() {
-		t.Skip("takes some ten seconds")
-	}
-	p := harness.Generate(t, 2, 300, 6000)
-	random := rand.New(rand.NewPCG(2, 2))
-	for range 5 {
-		run := p.Start("run --until-idle")
-		// The moments are spread over opening, the load and its end.
-		select {
-		case <-run.Done:
-			require.Zero(t, run.Code)
-		case <-time.After(time.Duration(100+random.IntN(1400)) * time.Millisecond):
-			run.Kill()
-		}
-	}
-	p.Drain()
-	harness.CheckGenerated(p)
-	require.Zero(t, p.Drain().Read)
 }

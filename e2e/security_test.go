@@ -44,7 +44,7 @@ log: {level: debug}
 func (g *guarded) token(flags string) string {
 	g.T.Helper()
 	args := append([]string{"token", "new", "--file", g.Path("tokens.yaml")}, strings.Fields(flags)...)
-	cmd := osexec.Command(harness.Binary, args...)
+	cmd := osexec.Command(harness.Binary(g.T), args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	require.NoError(g.T, cmd.Run(), errs.String())

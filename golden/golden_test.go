@@ -13,6 +13,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/golden"
+	"github.com/seed-86dfc502/weir/internal/testbinary"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -147,9 +148,8 @@ func TestJUnit(t *testing.T) {
 // it the expectation.
 func TestCommand(t *testing.T) {
 	dir := t.TempDir()
-	binary := filepath.Join(dir, "pipeline")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../cmd/pipeline").CombinedOutput()
-	require.NoError(t, err, string(out))
+	binary, err := testbinary.Build(dir)
+	require.NoError(t, err)
 	pipeline := func(args ...string) (stdout, stderr string, status int) {
 		cmd := exec.CommandContext(t.Context(), binary, args...)
 		var o, e bytes.Buffer

@@ -8,8 +8,6 @@
 // must not wait for something else, it asserts what is done while the other is
 // not. docs/limits.md says what was found.
 //
-// Memory is shown by a table of samples. The test takes few events by default;
-// for many:
-//
-//	go test ./limits -run TestMemory -v -timeout 60m -limits.events 1000000
+// Memory is shown by a table of samples. What takes long is behind the build tag
+// verify: `SUITE=limits make verify`.
 package limits

@@ -1,9 +1,9 @@
+//go:build verify
+
 package limits
 
 import (
-	"encoding/hex"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"strings"
 	"testing"
@@ -34,23 +34,6 @@ limits: {change: 65MiB}
 customers: ["customers/*.yaml"]
 admin: {listen: "127.0.0.1:0"}
 `
-
-// large makes an event of exactly that many bytes, no two alike. A compressor
-// finds little in it.
-func large(n int, entity string, bytes int) string {
-	random := rand.NewChaCha8([32]byte{byte(n), byte(n >> 8), 1})
-	head := fmt.Sprintf(`{"event":"l%d","id":%q,"state":"%d","chunks":[`, n, entity, n)
-	var b strings.Builder
-	b.Grow(bytes)
-	b.WriteString(head)
-	noise := make([]byte, 500)
-	for bytes-b.Len() > 3000 {
-		_, _ = random.Read(noise) // it cannot fail
-		fmt.Fprintf(&b, `"%s",`, hex.EncodeToString(noise))
-	}
-	fmt.Fprintf(&b, `"%s"]}`, strings.Repeat("x", bytes-b.Len()-4))
-	return b.String()
-}
 
 // largeModel is the model of the customers of a test of large events: whole
 // gets everything, small gets the state.

@@ -1,12 +1,11 @@
+//go:build verify
+
 package limits
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/csv"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -97,12 +96,6 @@ admin: {listen: "127.0.0.1:0"}
 	require.NoError(t, model.CheckLog(want, "alive/all@out", p.Records("out/alive.jsonl")))
 }
 
-// logHook is the delivery of every change to a receiver: nothing of what waits
-// is left out for something newer.
-func logHook(t *testing.T, r *harness.Receiver) string {
-	return harness.ReplaceOnce(t, harness.PatientHookSink(r), "timeout: 5m", "timeout: 5m, mode: log")
-}
-
 // sample is what was seen of a process at one moment.
 type sample struct {
 	after     time.Duration
@@ -158,58 +151,6 @@ func watchMemory(t *testing.T, p harness.Project, run *harness.Process, last fun
 	early, late := median(samples[:third]), median(samples[len(samples)-third:])
 	t.Logf("resident memory, median of the first third %d MiB, of the last third %d MiB", early>>20, late>>20)
 	require.LessOrEqual(t, late, early+early/2+128<<20, "memory grows with the number of events")
-}
-
-// lineCounter counts the lines of a file that grows, all or those with a text.
-type lineCounter struct {
-	path   string
-	with   string
-	offset int64
-	lines  int
-}
-
-func (l *lineCounter) count(t *testing.T) int {
-	f, err := os.Open(l.path)
-	if os.IsNotExist(err) {
-		return 0
-	}
-	require.NoError(t, err)
-	defer f.Close()
-	_, err = f.Seek(l.offset, io.SeekStart)
-	require.NoError(t, err)
-	b, err := io.ReadAll(f)
-	require.NoError(t, err)
-	for line := range bytes.Lines(b) {
-		if !bytes.HasSuffix(line, []byte("\n")) {
-			break // it is still being written
-		}
-		l.offset += int64(len(line))
-		if bytes.Contains(line, []byte(l.with)) {
-			l.lines++
-		}
-	}
-	return l.lines
-}
-
-// resident is the resident memory of a process, in bytes (proc(5), VmRSS).
-func resident(t *testing.T, run *harness.Process) int64 { return memoryOf(t, run, "VmRSS:") }
-
-// peak is the most that was ever resident, in bytes (proc(5), VmHWM).
-func peak(t *testing.T, run *harness.Process) int64 { return memoryOf(t, run, "VmHWM:") }
-
-func memoryOf(t *testing.T, run *harness.Process, field string) int64 {
-	f, err := os.Open(fmt.Sprintf("/proc/%d/status", run.Cmd.Process.Pid))
-	require.NoError(t, err)
-	defer f.Close()
-	for s := bufio.NewScanner(f); s.Scan(); {
-		if rest, ok := strings.CutPrefix(s.Text(), field); ok {
-			n, err := strconv.ParseInt(strings.Fields(rest)[0], 10, 64)
-			require.NoError(t, err)
-			return n << 10
-		}
-	}
-	require.FailNow(t, "no "+field+" in /proc/PID/status")
-	return 0
 }
 
 func median(samples []sample) int64 {

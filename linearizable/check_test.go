@@ -28,11 +28,12 @@ func collect(t *testing.T, s store.Store, logs [][]entry, inbox [][]input) histo
 	for n, f := range found {
 		require.EqualValues(t, len(inbox[n]), f.NextOffset, "the inbox is decided")
 		for _, b := range f.Outbox {
-			for left := b.Changes; len(left) > 0; {
-				var c change.Change
-				c, left, err = change.Decode(left)
+			for record, err := range change.Outbox(b.Changes) {
 				require.NoError(t, err)
-				rest = append(rest, c)
+				for c, err := range change.DecodeAll(record.Packed) {
+					require.NoError(t, err)
+					rest = append(rest, c)
+				}
 			}
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,6 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/internal/vectors"
 )
 
 func parseText(t require.TestingT, text string) canonicaltree.Node {
@@ -53,19 +53,67 @@ func compile(t require.TestingT, s Spec) *Plan {
 	return p
 }
 
-// vectors reads published cases of merge patches.
-func vectors(t *testing.T, name string) (cases []map[string]json.RawMessage) {
-	shared := os.Getenv("WEIR_SHARED")
-	if shared == "" {
-		shared = filepath.Join("..", "..", "shared")
-	}
-	data, err := os.ReadFile(filepath.Join(shared, "data", "merge_patch", name))
-	if err != nil && testing.Short() {
-		t.Skip("the published cases are not here; WEIR_SHARED names their folder")
-	}
-	require.NoError(t, err, "WEIR_SHARED names the folder of the published cases")
+// published reads cases of merge patches that another project publishes.
+func published(t *testing.T, name string) (cases []map[string]json.RawMessage) {
+	data, err := os.ReadFile(vectors.Published(t, "merge_patch/"+name)[0])
+	require.NoError(t, err)
 	require.NoError(t, json.Unmarshal(data, &cases))
 	return cases
+}
+
+// RFC 7386 (now 7396), appendix A, row by row, and what the rows leave open:
+// depth, arrays in objects, null in what is stored, names, and numbers.
+func TestRFC7386(t *testing.T) {
+	plan := compile(t, Spec{Sources: []Source{{Name: "s", Mode: Patch}}})
+	for _, c := range []struct{ original, patch, result string }{
+		{`{"a":"b"}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"b"}`, `{"b":"c"}`, `{"a":"b","b":"c"}`},
+		{`{"a":"b"}`, `{"a":null}`, `{}`},
+		{`{"a":"b","b":"c"}`, `{"a":null}`, `{"b":"c"}`},
+		{`{"a":["b"]}`, `{"a":"c"}`, `{"a":"c"}`},
+		{`{"a":"c"}`, `{"a":["b"]}`, `{"a":["b"]}`},
+		{`{"a":{"b":"c"}}`, `{"a":{"b":"d","c":null}}`, `{"a":{"b":"d"}}`},
+		{`{"a":[{"b":"c"}]}`, `{"a":[1]}`, `{"a":[1]}`},
+		{`["a","b"]`, `["c","d"]`, `["c","d"]`},
+		{`{"a":"b"}`, `["c"]`, `["c"]`},
+		{`{"a":"foo"}`, `null`, `null`},
+		{`{"a":"foo"}`, `"bar"`, `"bar"`},
+		{`{"e":null}`, `{"a":1}`, `{"e":null,"a":1}`},
+		{`[1,2]`, `{"a":"b","c":null}`, `{"a":"b"}`},
+		{`{}`, `{"a":{"bb":{"ccc":null}}}`, `{"a":{"bb":{}}}`},
+		// Depth: only what the patch names changes.
+		{`{"a":{"b":{"c":1,"d":2},"e":3}}`, `{"a":{"b":{"c":null}}}`, `{"a":{"b":{"d":2},"e":3}}`},
+		{`{"a":{"b":1}}`, `{"a":{}}`, `{"a":{"b":1}}`},
+		{`{"a":1}`, `{"a":{"b":{"c":null,"d":4}}}`, `{"a":{"b":{"d":4}}}`},
+		{`{"a":{"b":1}}`, `{"a":2}`, `{"a":2}`},
+		{`{"a":{"b":1},"c":2}`, `{}`, `{"a":{"b":1},"c":2}`},
+		{`{"a":1}`, `{"z":null}`, `{"a":1}`},
+		// Arrays are replaced as they are: null in them is a value, and so it is in
+		// objects inside them.
+		{`{"a":[1,2,3]}`, `{"a":[]}`, `{"a":[]}`},
+		{`{"a":[1]}`, `{"a":[null,{"b":null},[null]]}`, `{"a":[null,{"b":null},[null]]}`},
+		{`["a",null]`, `[null]`, `[null]`},
+		{`{"a":[{"b":1,"c":2}]}`, `{"a":[{"b":3}]}`, `{"a":[{"b":3}]}`},
+		// Null that is stored stays until it is named.
+		{`{"a":null,"b":{"c":null}}`, `{"b":{"d":1}}`, `{"a":null,"b":{"c":null,"d":1}}`},
+		{`{"a":null}`, `{"a":{"b":null}}`, `{"a":{}}`},
+		{`{"a":null}`, `{"a":null}`, `{}`},
+		// Values that are no objects.
+		{`1`, `{"a":1}`, `{"a":1}`},
+		{`null`, `{"a":null}`, `{}`},
+		{`{"a":1}`, `false`, `false`},
+		{`{"a":1}`, `0`, `0`},
+		{`[]`, `{}`, `{}`},
+		// A name is what it means, not how it is spelled or what else it could be.
+		{`{"a/b":1,"a.b":2,"":3}`, `{"a\u002fb":null,"":4}`, `{"a.b":2,"":4}`},
+		{`{"é":1,"e\u0301":2}`, `{"\u00e9":null}`, `{"e\u0301":2}`},
+		{`{"a":1}`, `{"a":1.0}`, `{"a":1.0}`},
+	} {
+		doc, changed, err := plan.NextNode("s", parseText(t, c.original), parseText(t, c.patch))
+		require.NoError(t, err)
+		require.Equal(t, canonical(t, []byte(c.result)), canonical(t, doc.Raw()), "%s and %s", c.original, c.patch)
+		require.Equal(t, canonical(t, []byte(c.result)) != canonical(t, []byte(c.original)), changed, "%s and %s", c.original, c.patch)
+	}
 }
 
 // TestPublishedMergePatches: every case of RFC 7396, appendix A, and those of a
@@ -73,7 +121,7 @@ func vectors(t *testing.T, name string) (cases []map[string]json.RawMessage) {
 func TestPublishedMergePatches(t *testing.T) {
 	plan := compile(t, Spec{Sources: []Source{{Name: "s", Mode: Patch}}})
 	for _, file := range []string{"rfc7396_appendix_a.json", "evanphx_apply_cases.json", "evanphx_create_cases.json"} {
-		for i, c := range vectors(t, file) {
+		for i, c := range published(t, file) {
 			want := c["result"]
 			if want == nil {
 				want = c["target"]

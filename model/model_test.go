@@ -9,13 +9,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Every rule holds, and is needed, in small bounds. It fails when spin can be
-// neither found nor installed.
-func TestProtocol(t *testing.T) {
+// The rules of the fence hold, and are needed. It fails when spin can be neither
+// found nor installed.
+func TestFence(t *testing.T) {
 	if testing.Short() {
-		t.Skip("explores models for about half a minute")
+		t.Skip("needs spin and a compiler")
 	}
-	out, err := exec.Command("../scripts/model", "short").CombinedOutput()
+	explore(t, "fence")
+}
+
+// explore runs the models with that name, or all.
+func explore(t *testing.T, models ...string) {
+	t.Helper()
+	out, err := exec.Command("../scripts/model", models...).CombinedOutput()
 	t.Logf("\n%s", out)
 	require.NoError(t, err)
 }

@@ -114,7 +114,7 @@ func busy(t *testing.T) *harness.Process {
 			"  late:\n    kafka: {brokers: [%q], topic: late, group: g}\n    entity: id\n    event_id: event\n"+
 			"  posts: {http: {}, entity: id, event_id: event}\ncustomers:", database, late.ListenAddrs()[0])))
 	p.Append("customers/acme.yaml", "checks: {crm: {}}\n")
-	out, err := exec.Command(harness.Binary, "token", "new", "--tenant", "acme", "--may", "ingest,import,check", "--source", "posts", "--file", p.Path("tokens.yaml")).Output()
+	out, err := exec.Command(harness.Binary(t), "token", "new", "--tenant", "acme", "--may", "ingest,import,check", "--source", "posts", "--file", p.Path("tokens.yaml")).Output()
 	require.NoError(t, err)
 	p.Append("events.jsonl", harness.Many(60, 0, 3)+harness.Event(1, "E1", "r0")+
 		harness.Event(5000, "bad", "x")+

@@ -7,4 +7,4 @@ import (
 )
 
 // The binary has crash points, which do nothing unless the environment names one.
-func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
+func TestMain(m *testing.M) { harness.Main(m, "crash") }

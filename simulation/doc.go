@@ -69,7 +69,7 @@
 // nearly all of them on a quiet machine. On a busy one a stall may disturb any run
 // of a seed; then it shows its trace in others.
 //
-//	go test ./simulation -run TestSchedules -sim.seeds 100000
+//	SIM_SEEDS=100000 SUITE=simulation make verify
 //	go test ./simulation -run TestSchedules -sim.seed 4711 -v
 //
 // # Speed

@@ -7,5 +7,5 @@
 // no other writes, so an event that took effect twice, or never, is seen there.
 //
 // TestLoad keeps a steady rate of requests up while clients hang up and processes
-// are killed; -frontdoor.load sets for how long.
+// are killed; LOAD_TIME of scripts/verify sets for how long.
 package frontdoor

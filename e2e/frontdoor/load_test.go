@@ -1,7 +1,10 @@
+//go:build verify
+
 package frontdoor
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -12,6 +15,11 @@ import (
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/stretchr/testify/require"
+)
+
+var (
+	loadFor  = flag.Duration("frontdoor.load", 15*time.Second, "how long TestLoad sends requests")
+	loadRate = flag.Int("frontdoor.rate", 80, "requests per second of TestLoad")
 )
 
 // senders bounds the requests under way.

@@ -3,7 +3,6 @@ package frontdoor
 import (
 	"context"
 	"encoding/json"
-	"flag"
 	"fmt"
 	"io"
 	"net/http"
@@ -11,19 +10,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/stretchr/testify/require"
 )
 
-var (
-	loadFor  = flag.Duration("frontdoor.load", 15*time.Second, "how long TestLoad sends requests")
-	loadRate = flag.Int("frontdoor.rate", 80, "requests per second of TestLoad")
-)
-
-func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
+func TestMain(m *testing.M) { harness.Main(m, "crash") }
 
 // The two ways to run Weir.
 const (

@@ -14,7 +14,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
+func TestMain(m *testing.M) { harness.Main(m, "crash") }
 
 // onePartition keeps all events in one order, so that one batch holds everything
 // that came before it.

@@ -4,36 +4,41 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/testbinary"
 	"go.uber.org/goleak"
 )
 
-// Binary is the pipeline under test, built once by Main.
-var Binary string
+// binary is the pipeline under test, built by Main.
+var binary string
 
-// Main is TestMain of a package that runs the pipeline: it builds the binary,
-// with further arguments of go build if given, runs the tests, looks for
-// goroutines that they left, and ends the process.
-func Main(m *testing.M, buildArgs ...string) {
-	flag.Parse()
-	os.Exit(runTests(m, buildArgs))
+// Binary gives the path of the pipeline under test. With -short the test is
+// skipped: a process for each would be most of its time.
+func Binary(t testing.TB) string {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("runs the pipeline as a process")
+	}
+	return binary
 }
 
-func runTests(m *testing.M, buildArgs []string) int {
+// Main is TestMain of a package that runs the pipeline: it builds the binary
+// with the given build tags (with -short nothing runs it), runs the tests, looks for goroutines that they left,
+// and ends the process.
+func Main(m *testing.M, tags ...string) {
+	flag.Parse()
+	os.Exit(runTests(m, tags))
+}
+
+func runTests(m *testing.M, tags []string) int {
 	dir, err := os.MkdirTemp("", "weir-e2e-")
-	if err == nil {
-		Binary = filepath.Join(dir, "pipeline")
-		args := append([]string{"build", "-o", Binary}, buildArgs...)
-		build := exec.Command("go", append(args, "github.com/seed-86dfc502/weir/cmd/pipeline")...)
-		build.Stdout, build.Stderr = os.Stderr, os.Stderr
-		err = build.Run()
+	if err == nil && !testing.Short() {
+		binary, err = testbinary.Build(dir, tags...)
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, "build the pipeline:", err)
+		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
 	defer func() { _ = os.RemoveAll(dir) }()

@@ -51,7 +51,7 @@ func Generated() model.Config {
 // Generate makes a project with generated events and six customers.
 func Generate(t testing.TB, seed, entities, events int) Project {
 	p := Project{t, t.TempDir()}
-	out, err := exec.Command(Binary, "generate", p.Dir, "--seed", fmt.Sprint(seed), "--entities", fmt.Sprint(entities),
+	out, err := exec.Command(Binary(t), "generate", p.Dir, "--seed", fmt.Sprint(seed), "--entities", fmt.Sprint(entities),
 		"--events", fmt.Sprint(events), "--customers", "6").CombinedOutput()
 	require.NoError(t, err, string(out))
 	return p

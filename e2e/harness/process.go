@@ -115,7 +115,7 @@ func (p Project) StartEnv(env []string, command string, args ...string) *Process
 func (p Project) start(env []string, config, command string, args []string) *Process {
 	p.T.Helper()
 	words := append(strings.Fields(command), "-c", p.Path(config))
-	pr := &Process{T: p.T, Cmd: exec.Command(Binary, append(words, args...)...), Done: make(chan struct{})}
+	pr := &Process{T: p.T, Cmd: exec.Command(Binary(p.T), append(words, args...)...), Done: make(chan struct{})}
 	pr.Cmd.Env = append(os.Environ(), env...)
 	pr.Cmd.Stdout, pr.Cmd.Stderr = &pr.Out, &pr.Log
 	require.NoError(p.T, pr.Cmd.Start())

@@ -13,24 +13,16 @@ import (
 // ofReceiving are the points of who receives the file.
 var ofReceiving = map[string]bool{crash.ImportReceiving: true, crash.ImportSealed: true}
 
-// TestKilledAnywhere kills the process that imports at each point, in the middle
-// of the file where the point is passed per chunk. What goes on is the same
-// command again, or another process. Rows of lab are known by their event ids,
-// those of orders by their places in the file.
-func TestKilledAnywhere(t *testing.T) {
-	for on, source := range map[string]string{embedded: "orders", servers: "lab"} {
-		for _, point := range crash.ImportPoints() {
-			t.Run(on+"/"+point, func(t *testing.T) {
-				if on == servers && testing.Short() {
-					t.Skip("needs servers")
-				}
-				t.Parallel()
-				killed(t, on, point, source)
-			})
-		}
-	}
+// TestKilledBehindAnAppend kills the command that imports at one point in the
+// middle of the file.
+func TestKilledBehindAnAppend(t *testing.T) {
+	killed(t, embedded, crash.ImportAppended, "orders")
 }
 
+// killed has the process that imports killed at a point, in the middle of the
+// file where the point is passed per chunk. What goes on is the same command
+// again, or another process. Rows of lab are known by their event ids, those of
+// orders by their places in the file.
 func killed(t *testing.T, on, point, source string) {
 	p := newWorld(t, on)
 	p.Write("in.jsonl", file())

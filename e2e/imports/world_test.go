@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
+func TestMain(m *testing.M) { harness.Main(m, "crash") }
 
 // The two ways to run Weir.
 const (

@@ -1,3 +1,5 @@
+//go:build verify
+
 package checkapi_test
 
 import (
@@ -38,7 +40,7 @@ func loadPayload(entity, n int) string {
 // Callers at a steady rate, whatever the answers take: seven of ten ask for what
 // is there, three for a change, which they confirm once it is answered. All
 // answers must be right. How long they took is shown, not judged: with
-// make load-check, for 2,000,000 rows.
+// `SUITE=load make verify`, for 2,000,000 rows.
 func TestLoad(t *testing.T) {
 	address := testservers.Postgres(t)
 	s, err := postgres.Open(t.Context(), postgres.Options{URL: address, MaxConns: 4})

@@ -73,7 +73,7 @@ type world struct {
 func newWorld(t *testing.T) (*world, *harness.Process) {
 	p := harness.NewProject(t, map[string]string{"weir.yaml": mainFile, "customer.yaml": customerFile})
 	w := &world{t: t, doc: load(t), seen: map[string][]int{}}
-	made, err := exec.Command(harness.Binary, "token", "new", "--json", "--tenant", "acme", "--may", "ingest,check,import", "--source", "*").Output()
+	made, err := exec.Command(harness.Binary(t), "token", "new", "--json", "--tenant", "acme", "--may", "ingest,check,import", "--source", "*").Output()
 	require.NoError(t, err)
 	w.token = gjson.GetBytes(made, "token").String()
 	require.NotEmpty(t, w.token, "%s", made)

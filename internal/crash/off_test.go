@@ -7,24 +7,21 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os/exec"
-	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/testbinary"
 	"github.com/stretchr/testify/require"
 )
 
 // The binary without the tag holds neither a point nor what runs only before a
 // death: no function of theirs is left by the linker.
 func TestNothingOfItIsInTheProduct(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "pipeline")
-	build := exec.Command("go", "build", "-o", binary, "../../cmd/pipeline")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	binary, err := testbinary.Build(t.TempDir())
+	require.NoError(t, err)
 	f, err := elf.Open(binary)
 	require.NoError(t, err)
 	defer f.Close()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/testbinary"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -31,8 +32,11 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		bin = filepath.Join(dir, "bin")
-		if out, err := exec.Command("go", "build", "-o", filepath.Join(bin, "pipeline"), root+"/cmd/pipeline").CombinedOutput(); err != nil {
-			panic(string(out))
+		if err := os.Mkdir(bin, 0o755); err != nil {
+			panic(err)
+		}
+		if _, err := testbinary.Build(bin); err != nil {
+			panic(err)
 		}
 		return m.Run()
 	}())
@@ -74,6 +78,9 @@ func shell(t *testing.T, dir, line string) (output string, ok bool) {
 
 // A newcomer who types what the pages say gets what the pages say.
 func TestConsoleBlocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs every command of the pages")
+	}
 	for name, text := range pages(t) {
 		found, _, err := blocks(text)
 		require.NoError(t, err, name)
@@ -273,6 +280,30 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// The page of evidence has what each suite does and a row for its last run, and
+// pages name no other suite.
+func TestSuites(t *testing.T) {
+	out, ok := shell(t, root, "scripts/verify list")
+	require.True(t, ok, out)
+	suites := strings.Fields(out)
+	all := pages(t)
+	var described, ran []string
+	for _, m := range regexp.MustCompile("(?m)^\\| (?:`(\\w+)`|(\\w+)) \\|").FindAllStringSubmatch(all["docs/evidence.md"], -1) {
+		if m[1] != "" {
+			described = append(described, m[1])
+		} else if m[2] != "suite" {
+			ran = append(ran, m[2])
+		}
+	}
+	assert.Equal(t, suites, described)
+	assert.Equal(t, suites, ran)
+	for name, text := range all {
+		for _, m := range regexp.MustCompile(`SUITE=(\w+)`).FindAllStringSubmatch(text, -1) {
+			assert.Contains(t, suites, m[1], name)
+		}
+	}
+}
+
 // The page of metrics lists every metric with its labels, and no other.
 func TestMetrics(t *testing.T) {
 	text := pages(t)["docs/metrics.md"]
@@ -286,6 +317,9 @@ func TestMetrics(t *testing.T) {
 // The story of make run: what each customer gets, and that a second time
 // nothing is sent.
 func TestQuickstart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the pipeline as a process")
+	}
 	dir := t.TempDir()
 	for _, folder := range []string{"examples", "scripts"} {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))

@@ -84,7 +84,7 @@ func TestEmbeddedNotRunning(t *testing.T) {
 		require.Equal(t, 2, pr.Wait(), args)
 		require.NotEmpty(t, pr.Log.String())
 	}
-	completed, err := exec.Command(harness.Binary, "__complete", "explain", "-c", p.Path("weir.yaml"), "--service", "").Output()
+	completed, err := exec.Command(harness.Binary(t), "__complete", "explain", "-c", p.Path("weir.yaml"), "--service", "").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(completed), "acme/all@out\nzest/all@out\n")
 	require.Contains(t, p.Start("explain --help").Ok(), "pipeline explain -c weir.yaml --entity B-007")

@@ -123,7 +123,7 @@ func TestUsage(t *testing.T) {
 		require.Equal(t, 2, pr.Wait(), args)
 		require.NotEmpty(t, pr.Log.String())
 	}
-	help, err := exec.Command(harness.Binary, "plan", "--help").Output()
+	help, err := exec.Command(harness.Binary(t), "plan", "--help").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(help), "pipeline plan -c new/weir.yaml --against weir.yaml")
 	require.Contains(t, string(help), "also 3")

@@ -1,4 +1,6 @@
-package chaos
+//go:build verify
+
+package e2e
 
 import (
 	"fmt"
