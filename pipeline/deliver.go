@@ -115,9 +115,9 @@ type changesLog struct {
 // NewReader implements deliver.Log.
 func (l changesLog) NewReader() deliver.Reader { return transport.NewReader(l.p.kafka, l.topic, 0) }
 
-// Ends implements deliver.Log.
-func (l changesLog) Ends(ctx context.Context) (map[int32]int64, error) {
-	return l.p.admin.EndOffsets(ctx, l.topic)
+// Offsets implements deliver.Log.
+func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
+	return l.p.admin.Offsets(ctx, l.topic)
 }
 
 // partitionOf returns the inbox partition of an entity, which is that of its
