@@ -126,6 +126,9 @@ type Limits struct {
 	// Change is the largest change, its document included. A larger one becomes
 	// a dead letter.
 	Change Size `yaml:"change" default:"8MiB" range:"1KiB..256MiB"`
+	// Memory is what events, frames and changes that wait may hold together, in one
+	// process. The runtime is told to collect garbage rather than to use much more.
+	Memory Size `yaml:"memory" default:"256MiB" range:"64MiB..256GiB"`
 	// EntityID is the longest entity id.
 	EntityID Size `yaml:"entity_id" default:"512B" range:"1B..2KiB"`
 }

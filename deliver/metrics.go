@@ -94,6 +94,7 @@ type serviceMetrics struct {
 }
 
 func (m *Metrics) of(service string) *serviceMetrics {
+	m.gaps.WithLabelValues(service) // the first increment of a series that was not there is no increase to Prometheus
 	c := func(outcome string) prometheus.Counter { return m.deliveries.WithLabelValues(service, outcome) }
 	return &serviceMetrics{
 		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),

@@ -25,7 +25,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
-		Log: changesLog{p, topic}, Control: p.control, Partition: p.partitionOf, Memory: deliverMemory,
+		Log: changesLog{p, topic}, Control: p.control, Partition: p.partitionOf, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
 		Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
 	})
@@ -81,8 +81,8 @@ const (
 	// deliverFrame is how many records of the changes log make a frame of the
 	// subscription. Each holds the changes of one decision.
 	deliverFrame = 32
-	// deliverMemory is how many bytes of changes may wait for sinks.
-	deliverMemory = 64 << 20
+	// deliverShare is the part of the memory that changes may take that wait for sinks.
+	deliverShare = 4
 )
 
 // deliveries makes the services of settings, with their sinks.
@@ -115,9 +115,9 @@ type changesLog struct {
 // NewReader implements deliver.Log.
 func (l changesLog) NewReader() deliver.Reader { return transport.NewReader(l.p.kafka, l.topic, 0) }
 
-// Ends implements deliver.Log.
-func (l changesLog) Ends(ctx context.Context) (map[int32]int64, error) {
-	return l.p.admin.EndOffsets(ctx, l.topic)
+// Offsets implements deliver.Log.
+func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
+	return l.p.admin.Offsets(ctx, l.topic)
 }
 
 // partitionOf returns the inbox partition of an entity, which is that of its

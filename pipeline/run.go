@@ -242,12 +242,16 @@ func (p *Pipeline) closeTimeout() time.Duration {
 	return max(time.Second, p.cfg.Shutdown.Timeout.D()/6)
 }
 
+// groupShare is the part of the memory that one consumer group may fill with what
+// it has fetched and what is in work.
+const groupShare = 8
+
 // groupConfig is what all consumer groups of the process have in common; limit
 // is that of the stage, records the most of one frame.
 func (p *Pipeline) groupConfig(limit context.Context, id string, records int, topics ...string) transport.GroupConfig {
 	session := p.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
-		ID: id, Topics: topics, FrameRecords: records,
+		ID: id, Topics: topics, FrameRecords: records, BufferBytes: int64(p.cfg.Limits.Memory) / groupShare,
 		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
 		CloseTimeout: p.closeTimeout(), Limit: limit,
 		OnRecordsLost: p.recordsGone,

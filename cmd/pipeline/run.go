@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -70,7 +71,20 @@ func parseRoles(s string) (pipeline.Roles, error) {
 	return r, nil
 }
 
+// besides is what a process needs besides what limits.memory bounds: code, stacks,
+// clients, and garbage that is not collected yet.
+const besides = 128 << 20
+
+// boundMemory tells the runtime how much memory is meant to be used. It is no
+// bound that anything fails at. GOMEMLIMIT in the environment has precedence.
+func boundMemory(cfg *config.Config) {
+	if os.Getenv("GOMEMLIMIT") == "" {
+		debug.SetMemoryLimit(int64(cfg.Limits.Memory) + besides)
+	}
+}
+
 func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options) error {
+	boundMemory(cfg)
 	log := logger(cfg, a.err)
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))

@@ -100,7 +100,7 @@ func TestSwapProgressConnectionLostAtCommit(t *testing.T) {
 	require.NoError(t, err)
 	_, err = direct.TakeProgress(t.Context(), []int32{0}, store.Token{1})
 	require.NoError(t, err)
-	next := store.Token([]byte(marker)[:len(store.Token{})])
+	next := store.Token([]byte(marker))
 	swap := func() ([]bool, error) {
 		return s.SwapProgress(t.Context(), revision.Number, []store.ProgressSwap{{Old: store.Token{1}, Progress: store.Progress{Token: next}}})
 	}
@@ -160,7 +160,7 @@ func TestServerKilled(t *testing.T) {
 	require.NoError(t, err)
 	swap := func(partition int32, old, next byte) ([]bool, error) {
 		return s.SwapProgress(t.Context(), revision.Number, []store.ProgressSwap{{Old: store.Token{old}, Progress: store.Progress{Partition: partition, Token: store.Token{next},
-			Places: []store.ServicePlace{{Service: 1, Place: store.Place{Position: change.NewVersion(1, 1), Offset: int64(next)}}}}}})
+			Places: []store.ServicePlace{{Service: 1, Place: store.Place{Offset: int64(next)}}}}}})
 	}
 	swapped, err := swap(0, 1, 2)
 	require.NoError(t, err)
@@ -169,8 +169,8 @@ func TestServerKilled(t *testing.T) {
 	require.Error(t, err)
 	assert.Contains(t, []store.Class{store.Retry, store.Unknown}, store.ClassOf(err), "%v", err)
 	for name, call := range map[string]func() error{
-		"ping":    func() error { return s.Ping(t.Context()) },
-		"decide":  func() error { return decide(1, func() {}) },
+		"ping":   func() error { return s.Ping(t.Context()) },
+		"decide": func() error { return decide(1, func() {}) },
 		"progress": func() error {
 			_, err := swap(0, 2, 3)
 			return err
@@ -219,8 +219,9 @@ const (
 	afterCommit      // the COMMIT reaches it and succeeds, its answer is lost
 )
 
-// marker is in the payload of a decision, so that the proxy knows its pipeline.
-const marker = "a marker that the proxy looks for"
+// marker is in what is written, so that the proxy knows the pipeline. It is as long as
+// a token.
+const marker = "marker for proxy"
 
 // proxy stands between a store and the server and cuts one connection when it
 // is armed.

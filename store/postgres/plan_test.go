@@ -55,7 +55,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlLookup: "text[], int4[]", sqlLookupLocked: "text[], int4[]",
 		sqlSwap: "text[], int4[], bytea[], bytea[], int8[], int8", sqlInsert: "text[], int4[], bytea[], int8[], int8",
 		sqlPurgeRows: "text[]",
-		sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlMove: "int4[], int4[], int8[], int8[]",
+		sqlLoad:      "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlMove: "int4[], int4[], int8[], int8[]",
 		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
 		sqlTakeOver: "int4[], int4[], bytea", sqlEndOlder: "int4[], int4[]", sqlExpectNewest: "int4[], int4[]",
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",

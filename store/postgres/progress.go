@@ -35,13 +35,12 @@ RETURNING partition, token, places`
 	sqlSwapProgress = `
 UPDATE progress p SET token = s.token, places = s.places, top = s.top
 FROM unnest($2::int4[], $3::bytea[], $4::bytea[], $5::bytea[], $6::int8[], $7::int8[])
-       AS s(partition, old, token, places, top, floor),
-     LATERAL (SELECT coalesce((
-         SELECT w.generation::int8 << 48 | w.next_offset FROM watermarks w
-         WHERE w.partition = s.partition ORDER BY w.generation DESC LIMIT 1), 0) AS watermark) AS m
+       AS s(partition, old, token, places, top, floor)
 WHERE p.partition = s.partition AND p.token = s.old AND p.session = pg_postmaster_start_time()
-  AND m.watermark >= s.top AND m.watermark >= s.floor
   AND $1::int8 = (SELECT number FROM revisions ORDER BY number DESC LIMIT 1)
+  AND greatest(s.top, s.floor) <= coalesce((
+    SELECT w.generation::int8 << 48 | w.next_offset FROM watermarks w
+    WHERE w.partition = s.partition ORDER BY w.generation DESC LIMIT 1), 0)
 RETURNING p.partition`
 
 	sqlAllProgress = `SELECT partition, token, places FROM progress ORDER BY partition`

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"fmt"
-	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -154,37 +153,6 @@ func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	_, err = a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
 	require.NoError(t, err)
 	_, err = a.ResolveInbox(t.Context(), "inbox", "second", 1, 1)
-	require.NoError(t, err)
-}
-
-// A ledger of an earlier version: what was decided is known, and keys are from
-// now on.
-func TestMonthsOfAnEarlierVersionAreUpgraded(t *testing.T) {
-	ctx := t.Context()
-	s := open(t, filepath.Join(t.TempDir(), "state.db"))
-	provider, err := s.provider()
-	require.NoError(t, err)
-	_, err = provider.UpTo(ctx, 6)
-	require.NoError(t, err)
-	old := newClaimID(time.Now())
-	for _, statement := range []string{
-		sqlMakeLedger, sqlMakeInProgress, `CREATE TABLE $decided (id BLOB PRIMARY KEY, version INTEGER NOT NULL) WITHOUT ROWID`,
-		`INSERT INTO ledger_months (month) VALUES ('` + string(monthOf(time.Now())) + `')`,
-	} {
-		_, err := s.writer.ExecContext(ctx, monthOf(time.Now()).sql(statement))
-		require.NoError(t, err)
-	}
-	_, err = s.writer.ExecContext(ctx, monthOf(time.Now()).sql(`INSERT INTO $decided VALUES (?, 7)`), old[:])
-	require.NoError(t, err)
-	require.NoError(t, s.Migrate(ctx))
-	require.NoError(t, s.CheckSchema(ctx))
-	revision, err := s.Activate(ctx, []byte("c"), false)
-	require.NoError(t, err)
-	fresh := store.Decided{ID: newClaimID(time.Now()), Version: 8, Use: store.Use{Key: store.DigestKey("acme", "k")}}
-	_, err = s.Decide(ctx, store.Decision{Revision: revision.Number, Claims: []store.ClaimID{old}, Keys: []store.KeyDigest{fresh.Key}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
-		assert.Equal(t, store.Loaded{Entities: []store.Entity{}, Decided: map[store.ClaimID]change.Version{old: 7}}, loaded)
-		return store.Outcome{Claims: []store.Decided{fresh}}, nil
-	})
 	require.NoError(t, err)
 }
 

@@ -188,17 +188,24 @@ var progressTests = []test{
 		const owners = 4
 		revision := f.revision()
 		var group sync.WaitGroup
-		begun := make(chan struct{}, owners)
+		begun, over := make(chan struct{}, owners), make(chan struct{})
 		for n := range int32(owners) {
 			s := turn(int(n), f.a, f.b)
 			_, token := f.take(s, byte(n), n)
 			group.Go(func() {
-				for i := int64(1); ; i++ {
+				for i, last := int64(1), false; !last; i++ {
+					select {
+					case <-over:
+						last = true
+					default:
+					}
 					next := store.Token{byte(n), byte(i), byte(i >> 8), 1}
 					swapped, err := s.SwapProgress(t.Context(), revision, []store.ProgressSwap{to(n, token, next, at(1, 0, i))})
-					if errors.Is(err, store.ErrSuperseded) || !assert.NoError(t, err) || !assert.Equal(t, []bool{true}, swapped) {
+					if errors.Is(err, store.ErrSuperseded) {
 						return
 					}
+					assert.NoError(t, err)
+					assert.Equal(t, []bool{!last}, swapped)
 					if token = next; i == 3 {
 						begun <- struct{}{}
 					}
@@ -211,6 +218,7 @@ var progressTests = []test{
 		_, err := f.b.Activate(t.Context(), []byte("other"), false)
 		require.NoError(t, err)
 		then := f.progress(f.b)
+		close(over)
 		group.Wait()
 		assert.Equal(t, then, f.progress(f.b))
 	}},
