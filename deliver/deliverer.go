@@ -424,7 +424,7 @@ func (d *Deliverer) open(work, stop context.Context) error {
 		}
 		e := sinks.Classify(err)
 		d.reportFailure(e, nil)
-		if !pause.For(stop, max(e.RetryAfter, wait.NextBackOff())) {
+		if !e.Await(stop, wait.NextBackOff()) {
 			return errStopped
 		}
 	}

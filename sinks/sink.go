@@ -105,9 +105,13 @@ type Error struct {
 	Ambiguous bool
 	// RetryAfter is how long the target asked to wait, already capped; 0 when it did not.
 	RetryAfter time.Duration
-	Op         string // what was tried: "insert", "post", …
-	Hint       string // what an operator can do, may be empty
-	Err        error
+	// Outage says what the failure shows about the target as a whole.
+	Outage Outage
+	Op     string // what was tried: "insert", "post", …
+	Hint   string // what an operator can do, may be empty
+	Err    error
+
+	await func(context.Context) bool // of a target that is down, see Await
 }
 
 func (e *Error) Error() string {
