@@ -139,7 +139,7 @@ func aboutTarget(err error, n int) (found *Error) {
 }
 
 // refusal returns why m must not try the target now; nil when it may.
-func (t *target) refusal(m *member) error {
+func (t *target) refusal(m *member) *Error {
 	o := &t.outage
 	if o.cause == nil || t.services == 1 || o.prober == m || o.prober == nil && !time.Now().Before(o.due) {
 		return nil
@@ -175,7 +175,6 @@ func (t *target) trouble(m *member, e *Error) {
 			return
 		}
 		o.cause, o.interval = e.Err, firstProbe
-		t.slots.refuse(func(waiting *member) error { return t.refusal(waiting) })
 	case o.prober == m:
 		o.interval = min(2*o.interval, lastProbe)
 	default:
@@ -184,6 +183,7 @@ func (t *target) trouble(m *member, e *Error) {
 	o.prober, o.probing = nil, false
 	wait := time.Duration(float64(o.interval) * (0.8 + 0.4*rand.Float64())) // #nosec G404 -- spreads the probes of several processes
 	t.probeIn(max(wait, e.RetryAfter))
+	t.slots.refuse(func(waiting *member) *Error { return t.refusal(waiting) })
 }
 
 // abandonProbe lets another service probe in the place of m, if m was to.

@@ -136,12 +136,12 @@ func (s *slots) free(l *lane) bool {
 }
 
 // refuse ends the waiting of those that reason gives an error for.
-func (s *slots) refuse(reason func(*member) error) {
+func (s *slots) refuse(reason func(*member) *Error) {
 	s.queue = slices.DeleteFunc(s.queue, func(t *turn) bool {
-		err := reason(t.member)
-		if err != nil {
-			t.granted <- err
+		e := reason(t.member)
+		if e != nil {
+			t.granted <- e
 		}
-		return err != nil
+		return e != nil
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"sync"
 )
 
@@ -141,7 +142,7 @@ func (m *member) leave(of *Targets) (last bool) {
 }
 
 // Hold waits for one of the target's connections. The returned function gives it
-// back, with the error of what was done on it. Hold fails when ctx ends and, with
+// back, with the error of what was done on it, before Try's attempt ends. Hold fails when ctx ends and, with
 // an error of class Retry, when the target goes down meanwhile.
 func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 	m.mu.Lock()
@@ -169,6 +170,9 @@ func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 	return func(err error) {
 		m.mu.Lock()
 		defer m.mu.Unlock()
+		if e, ok := errors.AsType[*Error](err); ok && e.Outage == Unreachable && ctx.Err() == nil {
+			m.trouble(m, e) // before somebody else gets the connection
+		}
 		m.slots.judge(t, err)
 		m.slots.release(t)
 	}, nil
