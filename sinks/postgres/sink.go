@@ -218,7 +218,8 @@ func (w *writer) write(ctx context.Context, rows []row) error {
 	return w.write(ctx, rows[half:])
 }
 
-// exec commits rows in one implicit transaction and one round trip.
+// exec commits rows in one transaction, an implicit one of one round trip once the
+// connection knows the statement.
 func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: the insert took too long"))
 	defer cancel()
@@ -237,7 +238,24 @@ func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
 		}
 		batch.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)
 	}
-	return pool.SendBatch(ctx, &batch).Close()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	known := conn.Conn().PgConn().CustomData()
+	if known[s.insert] != nil {
+		return conn.SendBatch(ctx, &batch).Close()
+	}
+	// The first one is prepared before anything of it runs, and waits for locks then:
+	// in a transaction of two more round trips the time-out holds already.
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL lock_timeout = '" + lockTimeout + "'"}, func(tx pgx.Tx) error {
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	if err == nil {
+		known[s.insert] = true
+	}
+	return err
 }
 
 // rounds cuts rows into what one statement may hold: ON CONFLICT DO UPDATE meets

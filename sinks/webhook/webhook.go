@@ -25,7 +25,7 @@ import (
 )
 
 const (
-	defaultTimeout       = 15 * time.Second
+	defaultTimeout        = 15 * time.Second
 	defaultConcurrency    = 8
 	defaultMaxConnections = 32
 	defaultMaxRetryAfter  = 5 * time.Minute
