@@ -37,7 +37,7 @@ type Traits struct {
 
 // Sink writes changes to one target of one service. Deliver calls Open until
 // it succeeds, then Write from one goroutine at a time, then Close once. A
-// sink never retries by itself: deliver does, with back-off, and checks
+// sink never retries by itself: deliver does, after Error.Await, and checks
 // before each further attempt that a change is still worth sending.
 type Sink interface {
 	// Open connects and checks the target, creating it where the sink's
