@@ -36,6 +36,7 @@ func (l *loader) check() {
 		l.checkProjection(i)
 	}
 	l.checkTargets()
+	l.shareConnections()
 }
 
 // checkMerge reports what package merge finds in the rules.

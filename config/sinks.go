@@ -29,6 +29,10 @@ type WebhookSink struct {
 	Timeout Duration `yaml:"timeout" default:"15s" range:"10ms..5m"`
 	// Concurrency is how many entities are in flight at a time.
 	Concurrency int `yaml:"concurrency" default:"8" range:"1..1024"`
+	// MaxConnections bounds the connections, and the requests at a time, of one
+	// process to the host, for all webhooks of the same host, user, headers,
+	// deny_private and tls. Defaults to 32, or the largest concurrency among them.
+	MaxConnections int `yaml:"max_connections" default:"32" range:"2..1000"`
 	// Mode says whether the customer needs the newest document only, or every
 	// change.
 	Mode string `yaml:"mode" default:"state" enum:"state|log"`
@@ -57,6 +61,9 @@ type ClickHouseSink struct {
 	MaxBatch int `yaml:"max_batch" default:"10000" range:"1..1000000"`
 	// Linger is how long to wait for a batch to fill.
 	Linger Duration `yaml:"linger" default:"200ms" range:"0s..1m"`
+	// MaxConnections bounds the connections of one process to the server, for all
+	// sinks of this URL.
+	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
 }
 
 // What a PostgreSQL sink keeps.
@@ -82,6 +89,9 @@ type PostgresSink struct {
 	// Retention, in mode append only, is how long rows are kept. Defaults to
 	// for ever.
 	Retention Duration `yaml:"retention" range:"1d..3650d"`
+	// MaxConnections bounds the connections of one process to the server, for all
+	// sinks of this URL.
+	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
 }
 
 // Columns in the order of the file.

@@ -109,7 +109,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		a.w.reportFailure(worst, about)
 		a.waited = true
-		if !pause.For(a.stop, max(worst.RetryAfter, a.wait.NextBackOff())) {
+		if !worst.Await(a.stop, a.wait.NextBackOff()) {
 			return errStopped
 		}
 	}

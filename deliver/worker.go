@@ -405,7 +405,7 @@ func (w *worker) open(work, stop context.Context) error {
 		}
 		e := sinks.Classify(err)
 		w.reportFailure(e, nil)
-		if !pause.For(stop, max(e.RetryAfter, wait.NextBackOff())) {
+		if !e.Await(stop, wait.NextBackOff()) {
 			return errStopped
 		}
 	}

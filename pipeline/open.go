@@ -16,7 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/change"
@@ -28,6 +27,7 @@ import (
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/postgres"
@@ -88,7 +88,7 @@ type Pipeline struct {
 	keys     *access.Keyring // of the API; nil without
 	commands *commands       // those of other processes; nil without Options.Commands
 
-	publishers map[string]message.Publisher // of Kafka sinks, by cluster
+	targets sinks.Targets // the clients that sinks share
 
 	ingestMetrics  *ingest.Metrics
 	eventMetrics   *events.Metrics
@@ -270,28 +270,40 @@ func (p *Pipeline) cluster(c config.Cluster) (transport.Config, error) {
 
 // clientTLS gives the settings of a TLS client; nil for nil.
 func clientTLS(c *config.TLS) (*tls.Config, error) {
+	t, _, err := loadTLS(c)
+	return t, err
+}
+
+// loadTLS gives the settings of a TLS client, and a text that no other settings
+// have: it changes with the content of the files.
+func loadTLS(c *config.TLS) (t *tls.Config, identity string, err error) {
 	if c == nil {
-		return nil, nil
+		return nil, "none", nil
 	}
-	t := &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
-	if c.CA != "" {
-		pem, err := os.ReadFile(c.CA)
-		if err != nil {
-			return nil, fmt.Errorf("tls: %w", err)
+	files := map[string][]byte{}
+	for _, path := range []string{c.CA, c.Cert, c.Key} {
+		if path == "" {
+			continue
 		}
+		if files[path], err = os.ReadFile(path); err != nil {
+			return nil, "", fmt.Errorf("tls: %w", err)
+		}
+	}
+	t = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
+	if c.CA != "" {
 		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("tls: %s holds no certificate in PEM form", c.CA)
+		if !t.RootCAs.AppendCertsFromPEM(files[c.CA]) {
+			return nil, "", fmt.Errorf("tls: %s holds no certificate in PEM form", c.CA)
 		}
 	}
 	if c.Cert != "" {
-		pair, err := tls.LoadX509KeyPair(c.Cert, c.Key)
+		pair, err := tls.X509KeyPair(files[c.Cert], files[c.Key])
 		if err != nil {
-			return nil, fmt.Errorf("tls: %w", err)
+			return nil, "", fmt.Errorf("tls: %w", err)
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}
-	return t, nil
+	return t, sinks.ClientKey("tls", files[c.CA], files[c.Cert], files[c.Key], c.ServerName), nil
 }
 
 func openGate(c *config.Config) (gate.Gate, error) {

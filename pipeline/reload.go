@@ -251,7 +251,7 @@ func (p *Pipeline) checkSinks(next *config.Config) error {
 			errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
 		}
 	}
-	return errors.Join(append(errs, bare.close())...)
+	return errors.Join(errs...)
 }
 
 // mainChanges names the keys of the main file that differ, other than where

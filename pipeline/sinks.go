@@ -1,10 +1,9 @@
 package pipeline
 
 import (
+	"errors"
 	"fmt"
-	"strings"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/clickhouse"
@@ -56,23 +55,32 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		for name, value := range w.Headers {
 			headers[name] = value.Reveal()
 		}
-		t, err := clientTLS(w.TLS)
+		t, identity, err := loadTLS(w.TLS)
 		if err != nil {
 			return nil, err
 		}
 		return webhook.New(webhook.Options{
 			URL: w.URL.Reveal(), Secrets: secrets, Headers: headers, Kind: sinks.Kind(w.Mode),
-			Timeout: w.Timeout.D(), Concurrency: w.Concurrency, DenyPrivate: w.DenyPrivate, TLS: t,
+			Timeout: w.Timeout.D(), Concurrency: w.Concurrency, DenyPrivate: w.DenyPrivate, TLS: t, TLSIdentity: identity,
+			Service: s.Name, Targets: &p.targets, MaxConnections: w.MaxConnections,
 		})
 	case d.Kafka != nil:
-		publisher, err := p.publisher(d.Kafka.Cluster)
+		producer, err := p.sinkProducer(d.Kafka.Cluster)
 		if err != nil {
 			return nil, err
 		}
-		return kafka.New(kafka.Options{
-			Publisher: publisher, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
+		client, err := producer.Client()
+		if err != nil {
+			return nil, errors.Join(err, producer.Close())
+		}
+		sink, err := kafka.New(kafka.Options{
+			Publisher: transport.NewPublisher(client), Release: producer.Close, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
 			MaxMessageBytes: int(p.cfg.Limits.Change) + recordOverhead, Concurrency: kafkaInFlight,
 		})
+		if err != nil {
+			return nil, errors.Join(err, producer.Close())
+		}
+		return sink, nil
 	case d.ClickHouse != nil:
 		c := d.ClickHouse
 		columns := make([]clickhouse.Column, len(c.Columns))
@@ -82,6 +90,7 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		return clickhouse.New(clickhouse.Options{
 			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Columns: columns, CreateTable: &c.Create,
 			PartitionBy: c.PartitionBy, MaxBatch: c.MaxBatch, Linger: c.Linger.D(),
+			Targets: &p.targets, MaxConnections: c.MaxConnections,
 		})
 	case d.Postgres != nil:
 		c := d.Postgres
@@ -92,39 +101,38 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		return postgres.New(postgres.Options{
 			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Mode: postgres.Mode(c.Mode), Columns: columns,
 			CreateTable: &c.Create, Retention: c.Retention.D(), Logger: p.log,
+			Targets: &p.targets, MaxConnections: c.MaxConnections,
 		})
 	}
 	return nil, fmt.Errorf("service %s has no sink", s.Name)
 }
 
-// publisher gives the publisher of a cluster; sinks of one cluster share it,
-// and it is closed after all of them.
-func (p *Pipeline) publisher(c config.Cluster) (message.Publisher, error) {
-	cluster, name := p.kafka, ""
+// sinkProducer returns a service's share in the producer of a cluster. Two services
+// have one only if they reach it in the same way, as the same user and under the same
+// certificate.
+func (p *Pipeline) sinkProducer(c config.Cluster) (*sinks.Lease[*transport.Producer], error) {
+	if len(c.Brokers) == 0 {
+		c = p.cfg.Kafka.Cluster // without brokers: the embedded one
+	}
+	cluster, identity := p.kafka, ""
 	if len(c.Brokers) > 0 {
+		files := c.TLS
+		c.TLS = nil // read once: the key is that of the certificates that are used
 		var err error
 		if cluster, err = p.cluster(c); err != nil {
 			return nil, err
 		}
-		name = strings.Join(c.Brokers, ",")
-		if c.SASL != nil {
-			// A reload may bring other credentials.
-			name += "|" + c.SASL.Username + "|" + c.SASL.Password.Reveal()
+		if cluster.TLS, identity, err = loadTLS(files); err != nil {
+			return nil, err
 		}
 	}
-	if shared, ok := p.publishers[name]; ok {
-		return shared, nil
-	}
-	producer, err := transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: p.maxRecord()})
-	if err != nil {
-		return nil, err
-	}
-	if p.publishers == nil {
-		p.publishers = map[string]message.Publisher{}
-	}
-	p.publishers[name] = transport.NewPublisher(producer)
-	p.closers = append(p.closers, p.closeProducer(producer))
-	return p.publishers[name], nil
+	return sinks.Share(&p.targets, sinks.ClientConfig[*transport.Producer]{
+		Key: sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity, p.maxRecord()),
+		Open: func() (*transport.Producer, error) {
+			return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: p.maxRecord()})
+		},
+		Close: func(producer *transport.Producer) error { return p.closeProducer(producer)() },
+	}), nil
 }
 
 // kafkaInFlight is how many records a Kafka sink has in flight: the windowed

@@ -37,7 +37,7 @@ type Traits struct {
 
 // Sink writes changes to one target of one service. Deliver calls Open until
 // it succeeds, then Write from one goroutine at a time, then Close once. A
-// sink never retries by itself: deliver does, with back-off, and checks
+// sink never retries by itself: deliver does, after Error.Await, and checks
 // before each further attempt that a change is still worth sending.
 type Sink interface {
 	// Open connects and checks the target, creating it where the sink's
@@ -105,9 +105,13 @@ type Error struct {
 	Ambiguous bool
 	// RetryAfter is how long the target asked to wait, already capped; 0 when it did not.
 	RetryAfter time.Duration
-	Op         string // what was tried: "insert", "post", …
-	Hint       string // what an operator can do, may be empty
-	Err        error
+	// Outage says what the failure shows about the target as a whole.
+	Outage Outage
+	Op     string // what was tried: "insert", "post", …
+	Hint   string // what an operator can do, may be empty
+	Err    error
+
+	await func(context.Context) bool // of a target that is down, see Await
 }
 
 func (e *Error) Error() string {

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"regexp"
 	"strings"
@@ -18,9 +19,10 @@ const breather = 5 * time.Second
 
 // verdict is what one of ClickHouse's error codes means here.
 type verdict struct {
-	class sinks.Class
-	pause time.Duration
-	hint  string
+	class  sinks.Class
+	pause  time.Duration
+	outage sinks.Outage
+	hint   string
 }
 
 // verdicts follows src/Common/ErrorCodes.cpp of ClickHouse. Codes that are not
@@ -45,8 +47,9 @@ var verdicts = func() map[int32]verdict {
 	// UNKNOWN_SETTING, SETTING_CONSTRAINT_VIOLATION.
 	add(verdict{class: sinks.Pause, hint: "check the settings in the URL"}, 115, 452)
 	// TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED, MEMORY_LIMIT_EXCEEDED,
-	// NOT_ENOUGH_SPACE, TOO_MANY_PARTS, SERVER_OVERLOADED.
-	add(verdict{class: sinks.Retry, pause: breather}, 202, 201, 241, 243, 252, 745)
+	// NOT_ENOUGH_SPACE, SERVER_OVERLOADED; TOO_MANY_PARTS, which is about a table.
+	add(verdict{class: sinks.Retry, pause: breather, outage: sinks.Troubled}, 202, 201, 241, 243, 745)
+	add(verdict{class: sinks.Retry, pause: breather}, 252)
 	// Files, time-outs, network, replication, cancellation, shutdown.
 	add(verdict{class: sinks.Retry}, 32, 74, 75, 76, 101, 159, 173, 203, 209, 210, 225, 236, 242, 279, 285, 286,
 		319, 373, 394, 425, 439, 517, 999, 1000, 1001, 1002)
@@ -79,9 +82,15 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	e := &sinks.Error{Op: op, Err: err, Ambiguous: sent}
 	exception, ok := errors.AsType[*clickhouse.Exception](err)
 	if !ok {
-		e.Class = sinks.Retry
+		e.Class, e.Outage = sinks.Retry, sinks.Troubled
+		if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+			e.Outage = sinks.Unreachable
+		}
 		if answer, ok := errors.AsType[*clickhouse.HTTPError](err); ok {
 			e.Err = &refused{text: fmt.Sprintf("HTTP status %d", answer.StatusCode), err: err}
+			if answer.StatusCode < 500 && answer.StatusCode != http.StatusTooManyRequests {
+				e.Outage = sinks.NoOutage
+			}
 			switch answer.StatusCode {
 			case http.StatusUnauthorized, http.StatusForbidden:
 				e.Class, e.Hint = sinks.Pause, "check user and password"
@@ -102,7 +111,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	case code == 252 && strings.Contains(message, "single INSERT block"), !known:
 		v = verdict{class: sinks.RetryBounded}
 	}
-	e.Class, e.RetryAfter, e.Hint = v.class, v.pause, v.hint
+	e.Class, e.RetryAfter, e.Outage, e.Hint = v.class, v.pause, v.outage, v.hint
 	if v.class == sinks.Reject || v.class == sinks.RetryBounded {
 		// Such messages quote values.
 		message = strings.Join([]string{"refused by the server", exception.CodeName, constraintName.FindString(message)}, " ")

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // Column is one typed column of the table.
@@ -59,6 +61,12 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// WriteTimeout bounds one insert. Defaults to 60 s.
 	WriteTimeout time.Duration
+	// Targets hold the clients of this process: sinks of the same URL, time-outs and
+	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
+	Targets *sinks.Targets
+	// MaxConnections bounds the connections of all sinks that share the pool.
+	// Defaults to 8.
+	MaxConnections int
 }
 
 const (
@@ -67,8 +75,7 @@ const (
 	defaultLinger         = 200 * time.Millisecond
 	defaultConnectTimeout = 10 * time.Second
 	defaultWriteTimeout   = 60 * time.Second
-	// maxConns is one for Write and one for Scan; there may be many sinks.
-	maxConns = 2
+	defaultMaxConnections = 8
 )
 
 var (
@@ -92,6 +99,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	setDefault(&o.Linger, defaultLinger)
 	setDefault(&o.ConnectTimeout, defaultConnectTimeout)
 	setDefault(&o.WriteTimeout, defaultWriteTimeout)
+	setDefault(&o.MaxConnections, defaultMaxConnections)
 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -106,7 +114,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 		config.TLS = o.TLS
 	}
 	config.DialTimeout, config.ReadTimeout = o.ConnectTimeout, o.WriteTimeout
-	config.MaxOpenConns, config.MaxIdleConns = maxConns, maxConns
+	config.MaxOpenConns, config.MaxIdleConns = o.MaxConnections, o.MaxConnections
 	config.ClientInfo.Products = append(config.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
 
 	database, table, dotted := strings.Cut(o.Table, ".")
@@ -124,8 +132,8 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	if o.Service == "" {
 		bad("service: missing")
 	}
-	if o.MaxBatch < 1 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
-		bad("max_batch, max_bytes, linger and time-outs: a value is below its least")
+	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
+		bad("max_batch, max_bytes, max_connections, linger and time-outs: a value is below its least")
 	}
 	if foreign := beyondKey(o.PartitionBy); len(foreign) > 0 {
 		bad("partition_by: %q depends on %s; rows are replaced inside one partition only, so it may depend on service and entity alone",

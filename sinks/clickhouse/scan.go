@@ -18,6 +18,10 @@ func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit fu
 	if opened == nil {
 		return errNotOpen
 	}
+	return s.connected(ctx, func() error { return s.scan(ctx, opened, afterEntity, limit, visit) })
+}
+
+func (s *Sink) scan(ctx context.Context, opened *session, afterEntity string, limit int, visit func(sinks.Held) error) error {
 	doc := "''"
 	if len(s.options.Columns) == 0 {
 		doc = "argMax(doc, version)"

@@ -23,7 +23,7 @@ import (
 // from one goroutine at a time; Scan and Traits may run beside them.
 type Sink struct {
 	options    Options
-	config     *clickhouse.Options
+	server     *sinks.Lease[driver.Conn]
 	database   string
 	table      string
 	converters []converter // one per typed column
@@ -31,7 +31,7 @@ type Sink struct {
 	session atomic.Pointer[session] // nil until Open was called
 }
 
-// session is what Open found: a connection pool and what the server can do.
+// session is what Open found: the shared connection pool and what the server can do.
 type session struct {
 	conn    driver.Conn
 	version version
@@ -48,7 +48,7 @@ func New(o Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{options: o, config: config}
+	s := &Sink{options: o}
 	s.database, s.table, _ = strings.Cut(o.Table, ".")
 	for _, c := range o.Columns {
 		convert, err := newConverter(c.Type)
@@ -57,6 +57,12 @@ func New(o Options) (*Sink, error) {
 		}
 		s.converters = append(s.converters, convert)
 	}
+	s.server = sinks.Share(o.Targets, sinks.ClientConfig[driver.Conn]{
+		Key:         sinks.ClientKey("clickhouse", o.URL, fmt.Sprintf("%p", o.TLS), o.ConnectTimeout, o.WriteTimeout, o.MaxConnections),
+		Connections: o.MaxConnections, Lane: o.Table,
+		Open:  func() (driver.Conn, error) { return clickhouse.Open(config) },
+		Close: driver.Conn.Close,
+	})
 	return s, nil
 }
 
@@ -71,34 +77,45 @@ func (s *Sink) Traits() sinks.Traits {
 	}
 }
 
-// Open connects, creates the table and its view where they are missing and
-// CreateTable allows it, and checks what is there. Everything that does not
-// fit is one error of class Pause.
+// Open creates the table and its view where they are missing and CreateTable
+// allows it, and checks what is there. Everything that does not fit is one error of
+// class Pause.
 func (s *Sink) Open(ctx context.Context) error {
-	if err := s.Close(); err != nil {
-		return err
-	}
-	config := *s.config
-	conn, err := clickhouse.Open(&config)
+	conn, err := s.server.Client()
 	if err != nil {
 		return classify("connect", err, false)
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("clickhouse sink: opening took too long"))
-	defer cancel()
-	opened, err := s.prepareTable(ctx, conn)
-	if err != nil {
-		return errors.Join(classify("open", err, false), conn.Close())
-	}
-	s.session.Store(opened)
-	return nil
+	return s.server.Try(ctx, 0, func() error {
+		return s.connected(ctx, func() error {
+			ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("clickhouse sink: opening took too long"))
+			defer cancel()
+			opened, err := s.prepareTable(ctx, conn)
+			if err != nil {
+				return classify("open", err, false)
+			}
+			s.session.Store(opened)
+			return nil
+		})
+	})
 }
 
-// Close ends all connections. A Write or Scan under way fails.
-func (s *Sink) Close() error {
-	if opened := s.session.Swap(nil); opened != nil {
-		return opened.conn.Close()
+// connected calls work while the service holds one of the target's connections. Work
+// takes it from the pool, which never lets it wait then.
+func (s *Sink) connected(ctx context.Context, work func() error) error {
+	release, err := s.server.Hold(ctx)
+	if err != nil {
+		return err
 	}
-	return nil
+	err = work()
+	release(err)
+	return err
+}
+
+// Close gives the service's share in the pool back. The last sink of a target closes
+// the pool, and a Write or Scan under way fails then.
+func (s *Sink) Close() error {
+	s.session.Store(nil)
+	return s.server.Close()
 }
 
 // errNotOpen is what Write and Scan meet before Open.
@@ -124,12 +141,12 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 		return err
 	}
 	w := writer{Sink: s, session: opened, failed: failed, patience: maxBlind}
-	if err := w.write(ctx, s.columns(change.Upsert), upserts); err != nil {
-		return err
-	}
-	// Without the columns of the document, which so get their defaults.
-	if err := w.write(ctx, s.columns(change.Retract), retractions); err != nil {
-		return err
+	if len(upserts)+len(retractions) > 0 {
+		if err := s.server.Try(ctx, len(changes), func() error {
+			return s.connected(ctx, func() error { return w.all(ctx, upserts, retractions) })
+		}); err != nil {
+			return err
+		}
 	}
 	if len(failed) == len(changes) {
 		if e := refusedAsWhole(failed); e != nil {
@@ -227,6 +244,15 @@ type writer struct {
 	*session
 	failed   map[int]error
 	patience int
+}
+
+// all inserts the rows of a Write.
+func (w *writer) all(ctx context.Context, upserts, retractions []row) error {
+	if err := w.write(ctx, w.columns(change.Upsert), upserts); err != nil {
+		return err
+	}
+	// Without the columns of the document, which so get their defaults.
+	return w.write(ctx, w.columns(change.Retract), retractions)
 }
 
 // write inserts rows, splitting them where the server refuses one.

@@ -42,6 +42,10 @@ type Options struct {
 	// calls. The sink does not close it. Required.
 	Publisher message.Publisher
 
+	// Release is called by the first Close: the sink needs its publisher no more.
+	// Defaults to none.
+	Release func() error
+
 	// Topic is the topic's name. Required.
 	Topic string
 
@@ -109,8 +113,15 @@ func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.Concurrency, MaxBytes: maxBytes}
 }
 
-// Close does nothing: the publisher is its owner's.
-func (s *Sink) Close() error { return nil }
+// Close calls Options.Release: the publisher is its owner's.
+func (s *Sink) Close() error {
+	release := s.opts.Release
+	s.opts.Release = nil
+	if release == nil {
+		return nil
+	}
+	return release()
+}
 
 // Write publishes the changes and returns when all are acknowledged, or soon
 // after ctx is cancelled.

@@ -24,6 +24,14 @@ func (r *refused) Unwrap() error { return r.err }
 // quoted is a value in a message of class 22; it may hold quotes of its own.
 var quoted = regexp.MustCompile(`(?s)".*"`)
 
+// outages are the SQLSTATEs, and classes of them, that say something about the server.
+// Cancelled statements, locks and deadlocks are about a table.
+var outages = map[string]sinks.Outage{
+	"08": sinks.Unreachable, "57P01": sinks.Unreachable, "57P02": sinks.Unreachable, "57P03": sinks.Unreachable,
+	"53300": sinks.Unreachable, // too many connections
+	"53":    sinks.Troubled, "58": sinks.Troubled, "25006": sinks.Troubled,
+}
+
 // classify sorts an error by its SQLSTATE (PostgreSQL manual, appendix A). A
 // failure of class Reject or RetryBounded may be that of a single row.
 func classify(op string, err error) *sinks.Error {
@@ -34,9 +42,9 @@ func classify(op string, err error) *sinks.Error {
 	pgErr, ok := errors.AsType[*pgconn.PgError](err)
 	if !ok {
 		// The connection: lost before anything was sent, or at any time after.
-		e.Class, e.Ambiguous = sinks.Retry, !pgconn.SafeToRetry(err)
+		e.Class, e.Ambiguous, e.Outage = sinks.Retry, !pgconn.SafeToRetry(err), sinks.Troubled
 		if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
-			e.Ambiguous = false
+			e.Ambiguous, e.Outage = false, sinks.Unreachable
 		}
 		return e
 	}
@@ -80,6 +88,10 @@ func classify(op string, err error) *sinks.Error {
 		// Somebody's trigger or function: it may be this row or this hour. Its text
 		// may hold values anywhere.
 		e.Class, message = sinks.RetryBounded, "refused by the server"
+	}
+	e.Outage = outages[state]
+	if e.Outage == sinks.NoOutage {
+		e.Outage = outages[class]
 	}
 	e.Err = &refused{text: fmt.Sprintf("%s (SQLSTATE %s)", message, state), err: pgErr}
 	return e

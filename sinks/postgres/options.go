@@ -5,12 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"regexp"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // Mode says what the table keeps.
@@ -38,8 +41,8 @@ type Column struct {
 // Options configure a sink. URL, Table and Service are required.
 type Options struct {
 	// URL is a connection string, postgres://user:password@host:port/database?…
-	// or key=value pairs; pgx's pool_* parameters are understood. TLS settings
-	// (sslmode, sslrootcert, …) are part of it.
+	// or key=value pairs; pgx's pool_* parameters are understood, but for
+	// pool_max_conns. TLS settings (sslmode, sslrootcert, …) are part of it.
 	URL string
 	// TLS, if set, replaces the TLS settings of the URL.
 	TLS *tls.Config
@@ -70,6 +73,12 @@ type Options struct {
 	ConnectTimeout time.Duration
 	// WriteTimeout bounds one statement. Defaults to 30 s.
 	WriteTimeout time.Duration
+	// Targets hold the clients of this process: sinks of the same URL and
+	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
+	Targets *sinks.Targets
+	// MaxConnections bounds the connections of all sinks that share the pool.
+	// Defaults to 8.
+	MaxConnections int
 	// Logger hears of expired partitions, dropped or not. Defaults to none.
 	Logger *slog.Logger
 }
@@ -80,9 +89,8 @@ const (
 	defaultLinger         = 20 * time.Millisecond
 	defaultConnectTimeout = 10 * time.Second
 	defaultWriteTimeout   = 30 * time.Second
+	defaultMaxConnections = 8
 
-	// defaultMaxConns is one for Write and one for Scan; there may be many sinks.
-	defaultMaxConns = 2
 	// maxIdentifier is PostgreSQL's NAMEDATALEN - 1.
 	maxIdentifier = 63
 )
@@ -118,6 +126,7 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	setDefault(&o.Linger, defaultLinger)
 	setDefault(&o.ConnectTimeout, defaultConnectTimeout)
 	setDefault(&o.WriteTimeout, defaultWriteTimeout)
+	setDefault(&o.MaxConnections, defaultMaxConnections)
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -145,8 +154,8 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	if o.Retention < 0 || o.Retention > 0 && o.Mode != Append {
 		bad("retention: %s; it is for mode %q and positive", o.Retention, Append)
 	}
-	if o.MaxBatch < 1 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
-		bad("max_batch, max_bytes, linger and time-outs: a value is below its least")
+	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.MaxConnections > math.MaxInt16 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
+		bad("max_batch, max_bytes, max_connections, linger and time-outs: a value is out of its range")
 	}
 
 	seen := map[string]bool{"seq": true, "doc": false}
@@ -178,9 +187,7 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 		bad("url: not a PostgreSQL connection string")
 	default:
 		config.ConnConfig.ConnectTimeout = o.ConnectTimeout
-		if !strings.Contains(o.URL, "pool_max_conns") {
-			config.MaxConns = defaultMaxConns
-		}
+		config.MaxConns = int32(o.MaxConnections) // #nosec G115 -- checked above
 		if config.ConnConfig.RuntimeParams["application_name"] == "" {
 			config.ConnConfig.RuntimeParams["application_name"] = "weir"
 		}

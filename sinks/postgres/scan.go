@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -17,6 +18,10 @@ func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit fu
 	if pool == nil {
 		return errNotOpen
 	}
+	return s.connected(ctx, func() error { return s.scan(ctx, pool, afterEntity, limit, visit) })
+}
+
+func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, limit int, visit func(sinks.Held) error) error {
 	rows, err := pool.Query(ctx, s.scanStatement(), s.options.Service, afterEntity, limit)
 	if err != nil {
 		return classify("scan", err)

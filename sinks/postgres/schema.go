@@ -17,7 +17,8 @@ import (
 // CREATE … IF NOT EXISTS alone does not stand two at a time.
 func (s *Sink) inDDL(ctx context.Context, pool *pgpool.Pool, fn func(pgx.Tx) error) error {
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, "SELECT pg_advisory_xact_lock(hashtextextended($1, 0))", "weir sink "+s.table.Sanitize()); err != nil {
+		if _, err := tx.Exec(ctx, "SELECT set_config('lock_timeout', $2, true), pg_advisory_xact_lock(hashtextextended($1, 0))",
+			"weir sink "+s.table.Sanitize(), lockTimeout); err != nil {
 			return err
 		}
 		return fn(tx)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
@@ -19,11 +18,11 @@ import (
 // from one goroutine at a time; Scan and Traits may run beside them.
 type Sink struct {
 	options Options
-	config  *pgxpool.Config
+	server  *sinks.Lease[*pgpool.Pool]
 	table   pgx.Identifier // one or two parts
 	insert  string         // the statement of every Write
 
-	pool atomic.Pointer[pgpool.Pool] // nil until Open was called
+	pool atomic.Pointer[pgpool.Pool] // the lease's; nil until Open was called
 
 	// Of Write's goroutine:
 	months  map[month]bool // partitions known to exist
@@ -41,7 +40,13 @@ func New(o Options) (*Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Sink{options: o, config: config, table: table, present: time.Now}
+	s := &Sink{options: o, table: table, present: time.Now}
+	s.server = sinks.Share(o.Targets, sinks.ClientConfig[*pgpool.Pool]{
+		Key:         sinks.ClientKey("postgres", o.URL, fmt.Sprintf("%p", o.TLS), o.ConnectTimeout, config.MaxConns),
+		Connections: int(config.MaxConns), Lane: table.Sanitize(),
+		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), config.Copy()) },
+		Close: func(pool *pgpool.Pool) error { pool.Close(); return nil },
+	})
 	s.insert = s.insertStatement()
 	return s, nil
 }
@@ -61,32 +66,44 @@ func (s *Sink) Traits() sinks.Traits {
 	}
 }
 
-// Open connects, creates the table, its view and its partitions where they are
-// missing and CreateTable allows it, and checks what is there. Everything that
-// does not fit is one error of class Pause.
+// Open creates the table, its view and its partitions where they are missing and
+// CreateTable allows it, and checks what is there. Everything that does not fit is
+// one error of class Pause.
 func (s *Sink) Open(ctx context.Context) error {
-	if err := s.Close(); err != nil {
-		return err
-	}
-	pool, err := pgpool.New(ctx, s.config.Copy())
+	pool, err := s.server.Client()
 	if err != nil {
 		return classify("connect", err)
 	}
 	s.pool.Store(pool)
-	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: opening took too long"))
-	defer cancel()
-	if err := s.prepareTable(ctx, pool); err != nil {
-		return classify("open", err)
-	}
-	return s.sweep(ctx, pool)
+	return s.server.Try(ctx, 0, func() error {
+		return s.connected(ctx, func() error {
+			ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: opening took too long"))
+			defer cancel()
+			if err := s.prepareTable(ctx, pool); err != nil {
+				return classify("open", err)
+			}
+			return s.sweep(ctx, pool)
+		})
+	})
 }
 
-// Close ends all connections. A Write or Scan under way keeps its own until it is done.
-func (s *Sink) Close() error {
-	if pool := s.pool.Swap(nil); pool != nil {
-		pool.Close()
+// connected calls work while the service holds one of the target's connections. Work
+// takes it from the pool, which never lets it wait then.
+func (s *Sink) connected(ctx context.Context, work func() error) error {
+	release, err := s.server.Hold(ctx)
+	if err != nil {
+		return err
 	}
-	return nil
+	err = work()
+	release(err)
+	return err
+}
+
+// Close gives the service's share in the pool back. The last sink of a target closes
+// the pool: a Write or Scan under way keeps its connection until it is done.
+func (s *Sink) Close() error {
+	s.pool.Store(nil)
+	return s.server.Close()
 }
 
 // errNotOpen is what Write and Scan meet before Open.
@@ -114,12 +131,17 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 				Err: fmt.Errorf("a change of service %q came to the sink of %q", changes[i].Service, s.options.Service)}
 		}
 	}
+	return s.server.Try(ctx, len(changes), func() error {
+		return s.connected(ctx, func() error { return s.write(ctx, pool, changes) })
+	})
+}
+
+func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, changes []change.Change) error {
 	if s.options.Retention > 0 {
 		if err := s.ensureMonths(ctx, pool, changes); err != nil {
 			return err
 		}
 	}
-
 	rows, failed := make([]row, len(changes)), map[int]error{}
 	for i := range changes {
 		rows[i] = row{index: i, Change: &changes[i]}
@@ -143,6 +165,10 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	}
 	return nil
 }
+
+// lockTimeout is how long a statement waits for a lock. Whoever holds one on a table
+// for longer holds up the services of this table, and no connections beside.
+const lockTimeout = "5s"
 
 // maxBlamed bounds the rows per Write whose columns are looked into.
 const maxBlamed = 100
@@ -192,11 +218,13 @@ func (w *writer) write(ctx context.Context, rows []row) error {
 	return w.write(ctx, rows[half:])
 }
 
-// exec commits rows in one implicit transaction and one round trip.
+// exec commits rows in one transaction, an implicit one of one round trip once the
+// connection knows the statement.
 func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: the insert took too long"))
 	defer cancel()
 	var batch pgx.Batch
+	batch.Queue("SELECT set_config('lock_timeout', $1, true)", lockTimeout) // of this transaction alone
 	for _, round := range s.rounds(rows) {
 		n := len(round)
 		entities, versions, deleted := make([]string, n), make([]int64, n), make([]bool, n)
@@ -210,7 +238,24 @@ func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
 		}
 		batch.Queue(s.insert, s.options.Service, entities, versions, deleted, keys, times, docs)
 	}
-	return pool.SendBatch(ctx, &batch).Close()
+	conn, err := pool.Acquire(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Release()
+	known := conn.Conn().PgConn().CustomData()
+	if known[s.insert] != nil {
+		return conn.SendBatch(ctx, &batch).Close()
+	}
+	// The first one is prepared before anything of it runs, and waits for locks then:
+	// in a transaction of two more round trips the time-out holds already.
+	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{BeginQuery: "BEGIN; SET LOCAL lock_timeout = '" + lockTimeout + "'"}, func(tx pgx.Tx) error {
+		return tx.SendBatch(ctx, &batch).Close()
+	})
+	if err == nil {
+		known[s.insert] = true
+	}
+	return err
 }
 
 // rounds cuts rows into what one statement may hold: ON CONFLICT DO UPDATE meets

@@ -23,8 +23,12 @@ func statusFailure(status int, wait time.Duration) failure {
 	switch status {
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable, http.StatusTooEarly:
 		e.Class, e.RetryAfter, f.halt = sinks.Retry, wait, true
+		if status != http.StatusTooEarly {
+			e.Outage = sinks.Troubled
+		}
 	case http.StatusRequestTimeout, http.StatusBadGateway, http.StatusGatewayTimeout:
 		e.Class, e.Ambiguous, e.RetryAfter, f.doubt = sinks.Retry, true, wait, true
+		e.Outage = sinks.Troubled
 	case http.StatusConflict:
 		e.Class, e.Ambiguous, e.RetryAfter = sinks.RetryBounded, true, wait
 	case http.StatusUnauthorized, http.StatusPaymentRequired, http.StatusForbidden, http.StatusProxyAuthRequired:
@@ -40,6 +44,7 @@ func statusFailure(status int, wait time.Duration) failure {
 		switch {
 		case status >= 500:
 			e.Class, e.Ambiguous, e.RetryAfter = sinks.RetryBounded, true, wait
+			e.Outage = sinks.Troubled
 		case status >= 400:
 			e.Class = sinks.Reject
 		default:
@@ -58,13 +63,16 @@ func connectionFailure(err error, sent bool) failure {
 	if errors.As(err, &ue) {
 		err = ue.Err
 	}
-	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Err: err}
+	e := &sinks.Error{Class: sinks.Retry, Ambiguous: sent, Op: "post", Outage: sinks.Unreachable, Err: err}
+	if sent {
+		e.Outage = sinks.Troubled
+	}
 	var certificate *tls.CertificateVerificationError
 	switch {
 	case errors.Is(err, errDenied):
-		e.Class, e.Hint = sinks.Pause, "the endpoint's address is not public"
+		e.Class, e.Outage, e.Hint = sinks.Pause, sinks.NoOutage, "the endpoint's address is not public"
 	case errors.As(err, &certificate):
-		e.Class, e.Hint = sinks.Pause, "the receiver's certificate is not accepted"
+		e.Class, e.Outage, e.Hint = sinks.Pause, sinks.NoOutage, "the receiver's certificate is not accepted"
 	}
 	return failure{err: e, halt: !sent, doubt: sent}
 }

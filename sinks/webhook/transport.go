@@ -6,23 +6,34 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"net/url"
+	"strings"
 	"syscall"
 	"time"
+
+	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // errDenied is in the chain of a connection that DenyPrivate refused.
 var errDenied = errors.New("address not allowed")
 
+// connectTimeout bounds connecting and the handshake, each, where the time-out of
+// the request, which is the service's own, leaves it so much.
+const connectTimeout = 30 * time.Second
+
+// newTransport makes what services of one target share. It uses nothing of the
+// options that is not in clientKey.
 func newTransport(o Options) *http.Transport {
-	dialer := &net.Dialer{Timeout: o.Timeout, KeepAlive: 30 * time.Second}
+	dialer := &net.Dialer{Timeout: connectTimeout, KeepAlive: 30 * time.Second}
 	t := &http.Transport{
 		Proxy:                  http.ProxyFromEnvironment,
 		DialContext:            dialer.DialContext,
 		ForceAttemptHTTP2:      true,
-		MaxIdleConns:           o.Concurrency,
-		MaxIdleConnsPerHost:    o.Concurrency,
+		MaxConnsPerHost:        o.MaxConnections,
+		MaxIdleConns:           o.MaxConnections,
+		MaxIdleConnsPerHost:    o.MaxConnections,
 		IdleConnTimeout:        90 * time.Second,
-		TLSHandshakeTimeout:    o.Timeout,
+		TLSHandshakeTimeout:    connectTimeout,
 		MaxResponseHeaderBytes: maxAnswer,
 	}
 	if o.TLS != nil {
@@ -33,6 +44,20 @@ func newTransport(o Options) *http.Transport {
 		dialer.Control = denyPrivate
 	}
 	return t
+}
+
+// clientKey identifies what a target is: the host as whoever the requests say they
+// are. Paths and signatures are of single requests.
+func clientKey(o Options, u *url.URL, headers http.Header) string {
+	identity := o.TLSIdentity
+	if identity == "" {
+		identity = fmt.Sprintf("%p", o.TLS)
+	}
+	user := ""
+	if u.User != nil {
+		user = u.User.String()
+	}
+	return sinks.ClientKey("webhook", u.Scheme, strings.ToLower(u.Host), user, headers, o.DenyPrivate, identity, o.MaxConnections)
 }
 
 // denyPrivate is called with the resolved address, before connecting to it.

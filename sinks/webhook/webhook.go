@@ -25,9 +25,10 @@ import (
 )
 
 const (
-	defaultTimeout       = 15 * time.Second
-	defaultConcurrency   = 8
-	defaultMaxRetryAfter = 5 * time.Minute
+	defaultTimeout        = 15 * time.Second
+	defaultConcurrency    = 8
+	defaultMaxConnections = 32
+	defaultMaxRetryAfter  = 5 * time.Minute
 
 	// changesPerLane makes batches large enough to keep all requests busy and
 	// small enough that a Write ends soon.
@@ -72,6 +73,18 @@ type Options struct {
 
 	// TLS is cloned for the connections. Defaults to the system's authorities.
 	TLS *tls.Config
+	// TLSIdentity tells TLS from every other one, by content. Defaults to its address.
+	TLSIdentity string
+
+	// Service names whose sink it is, among those that share a client.
+	Service string
+	// Targets hold the clients of this process: sinks in one of them share
+	// connections if host, user, headers, DenyPrivate, TLS and MaxConnections are the
+	// same. Defaults to connections of its own.
+	Targets *sinks.Targets
+	// MaxConnections bounds the connections, and the requests at a time, of all sinks
+	// that share them. Defaults to 32, or Concurrency if that is more.
+	MaxConnections int
 }
 
 // Sink posts changes. It implements sinks.Sink.
@@ -80,7 +93,7 @@ type Sink struct {
 	url     *url.URL
 	headers http.Header
 	signers []*standardwebhooks.Webhook
-	client  *http.Client
+	server  *sinks.Lease[*http.Transport]
 	now     func() time.Time
 }
 
@@ -110,10 +123,12 @@ func New(opts Options) (*Sink, error) {
 		}
 		s.signers = append(s.signers, signer)
 	}
-	s.client = &http.Client{
-		Transport:     newTransport(s.opts),
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
+	s.server = sinks.Share(s.opts.Targets, sinks.ClientConfig[*http.Transport]{
+		Key:         clientKey(s.opts, s.url, s.headers),
+		Connections: s.opts.MaxConnections, Lane: s.opts.Service,
+		Open:  func() (*http.Transport, error) { return newTransport(s.opts), nil },
+		Close: func(t *http.Transport) error { t.CloseIdleConnections(); return nil },
+	})
 	return s, nil
 }
 
@@ -128,6 +143,9 @@ func (s *Sink) setDefaults() error {
 	if o.Concurrency == 0 {
 		o.Concurrency = defaultConcurrency
 	}
+	if o.MaxConnections == 0 {
+		o.MaxConnections = max(defaultMaxConnections, o.Concurrency)
+	}
 	if o.MaxRetryAfter == 0 {
 		o.MaxRetryAfter = defaultMaxRetryAfter
 	}
@@ -138,6 +156,8 @@ func (s *Sink) setDefaults() error {
 		return fmt.Errorf("timeout: must be positive, not %v", o.Timeout)
 	case o.Concurrency < 0:
 		return fmt.Errorf("concurrency: must be positive, not %d", o.Concurrency)
+	case o.MaxConnections < 0:
+		return fmt.Errorf("max_connections: must be positive, not %d", o.MaxConnections)
 	case o.MaxRetryAfter < 0:
 		return fmt.Errorf("max_retry_after: must be positive, not %v", o.MaxRetryAfter)
 	}
@@ -179,27 +199,35 @@ func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
 }
 
-// Close closes idle connections.
-func (s *Sink) Close() error {
-	s.client.CloseIdleConnections()
-	return nil
-}
+// Close gives the service's share in the connections back. The last sink of a
+// target closes those that are idle.
+func (s *Sink) Close() error { return s.server.Close() }
 
 // Write posts the changes and returns when all are answered, or soon after ctx
 // is cancelled.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
-	p := &progress{patience: max(2, s.opts.Concurrency)}
-	failed := fanout.Each(ctx, changes, s.opts.Concurrency, func(ctx context.Context, i int) (*sinks.Error, bool) {
-		f := s.post(ctx, &changes[i])
-		halt := p.note(i, f)
-		return f.err, halt
-	})
-	if p.answered {
-		for _, i := range p.doubtful {
-			failed[i].Class = sinks.RetryBounded
-		}
+	transport, err := s.server.Client()
+	if err != nil {
+		return err
 	}
-	return fanout.Result(failed, len(changes))
+	client := &http.Client{
+		Transport:     transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+	}
+	return s.server.Try(ctx, len(changes), func() error {
+		p := &progress{patience: max(2, s.opts.Concurrency)}
+		failed := fanout.Each(ctx, changes, s.opts.Concurrency, func(ctx context.Context, i int) (*sinks.Error, bool) {
+			f := s.post(ctx, client, &changes[i])
+			halt := p.note(i, f)
+			return f.err, halt
+		})
+		if p.answered {
+			for _, i := range p.doubtful {
+				failed[i].Class = sinks.RetryBounded
+			}
+		}
+		return fanout.Result(failed, len(changes))
+	})
 }
 
 // failure is the outcome of one attempt; err nil is success.
@@ -236,8 +264,22 @@ func (p *progress) note(i int, f failure) (halt bool) {
 // errTimeout is the cause of an attempt's own deadline.
 var errTimeout = errors.New("no answer in time")
 
-// post makes one attempt.
-func (s *Sink) post(ctx context.Context, c *change.Change) failure {
+// post makes one attempt, as soon as the target has a connection for it.
+func (s *Sink) post(ctx context.Context, client *http.Client, c *change.Change) failure {
+	release, err := s.server.Hold(ctx)
+	if err != nil {
+		return failure{err: sinks.Classify(err), halt: true}
+	}
+	f := s.send(ctx, client, c)
+	if f.err == nil {
+		release(nil)
+	} else {
+		release(f.err)
+	}
+	return f
+}
+
+func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change) failure {
 	attempt, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
 	defer cancel()
 	var sent atomic.Bool
@@ -246,7 +288,7 @@ func (s *Sink) post(ctx context.Context, c *change.Change) failure {
 	if err != nil {
 		return failure{err: &sinks.Error{Class: sinks.Pause, Op: "sign", Err: err}, halt: true}
 	}
-	resp, err := s.client.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		if ctx.Err() != nil {
 			return failure{err: &sinks.Error{Class: sinks.Retry, Ambiguous: sent.Load(), Op: "post", Err: context.Cause(ctx)}}

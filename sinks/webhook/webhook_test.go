@@ -322,7 +322,9 @@ func hanging(t *testing.T, entity string, o Options) *Sink {
 	go func() { _ = server.Serve(pipes{conns, over}) }()
 	o.URL = "http://127.0.0.1/hook"
 	s := newSink(t, o)
-	s.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+	transport, err := s.server.Client()
+	require.NoError(t, err)
+	transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 		client, served := net.Pipe()
 		conns <- served
 		return client, nil

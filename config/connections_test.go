@@ -1,0 +1,45 @@
+package config_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// One service names the bound of a target, and it holds for the others.
+func TestServicesOfATargetAgreeOnConnections(t *testing.T) {
+	c := sinksOf(t, `
+customer: acme
+projections:
+  a:
+    fields: {id: id}
+    deliver:
+      one: {postgres: {url: "postgres://a@pg/db", table: a}}
+      two: {postgres: {url: "postgres://a@pg/db", table: b, max_connections: 20}}
+      user: {postgres: {url: "postgres://b@pg/db", table: c}}
+      house: {clickhouse: {url: "http://x@house:8123/db", table: t, max_connections: 3}}
+      home: {clickhouse: {url: "http://x@house:8123/db", table: u}}
+      hook: {webhook: {url: "https://hooks.example/a", secret: "${HOOK}"}}
+      wide: {webhook: {url: "https://hooks.example/b", secret: "${HOOK}", concurrency: 100}}
+      narrow: {webhook: {url: "https://hooks.example:444/b", secret: "${HOOK}", concurrency: 100, max_connections: 2}}
+      plain: {webhook: {url: "https://other.example/b", secret: "${HOOK}"}}
+      private: {webhook: {url: "https://hooks.example/c", secret: "${HOOK}", deny_private: true}}
+`, "hunter2")
+	got := map[string]int{}
+	for _, s := range c.Services() {
+		_, name, _ := strings.Cut(s.Name, "@")
+		switch d := s.Delivery; {
+		case d.Postgres != nil:
+			got[name] = d.Postgres.MaxConnections
+		case d.ClickHouse != nil:
+			got[name] = d.ClickHouse.MaxConnections
+		case d.Webhook != nil:
+			got[name] = d.Webhook.MaxConnections
+		}
+	}
+	require.Equal(t, map[string]int{
+		"one": 20, "two": 20, "user": 8, "house": 3, "home": 3,
+		"hook": 100, "wide": 100, "narrow": 2, "plain": 32, "private": 32,
+	}, got)
+}

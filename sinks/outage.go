@@ -1,0 +1,276 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/pause"
+)
+
+// Outage says what a failure shows about the target as a whole.
+type Outage int
+
+const (
+	// NoOutage: the target is there, whatever it said.
+	NoOutage Outage = iota
+	// Troubled: the target, or what lies before it, answered that it has trouble, or
+	// did not answer a request that it got. It may be one table or one endpoint: when
+	// a second service meets the same and nobody had success in between, the target is down.
+	Troubled
+	// Unreachable: no connection, or none that can be used. The target is down.
+	Unreachable
+)
+
+// ErrDown is in the chain of the failure of an attempt that was not made,
+// because another service finds out when the target is back.
+var ErrDown = errors.New("the target is down and another service tries it")
+
+// Probes of a target that is down are this far apart: the first interval, which
+// doubles up to the last.
+const (
+	firstProbe = 250 * time.Millisecond
+	lastProbe  = 15 * time.Second
+)
+
+// probeGrace is how long a service that was told to probe has to begin.
+const probeGrace = 10 * time.Second
+
+// outage is what the services of a target know about its being down. One of them
+// probes, the others wait for what comes of it. Guarded by target.mu.
+type outage struct {
+	cause    error            // of the first failure; nil: the target is up
+	troubled map[*member]bool // met trouble since the last success of anybody
+	interval time.Duration    // between the last probe and the next
+	due      time.Time        // of the next probe
+	prober   *member          // who probes, or was told to; nil: nobody
+	probing  bool             // prober has begun
+	waiting  []*waiter        // the longest first
+	timer    *time.Timer      // calls elect when due
+}
+
+// waiter is a service that waits for the target to be up or for its turn to probe.
+type waiter struct {
+	member *member
+	woken  chan struct{}
+}
+
+// Try makes an attempt of n changes, none for anything but a Write, unless the target
+// is down and another service probes it: then it returns an error of class Retry
+// around ErrDown at once. Errors of a target that is down know when another attempt
+// is worth while, see Error.Await. What happens after ctx has ended says nothing.
+func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
+	m.mu.Lock()
+	if e := m.refusal(m); e != nil {
+		m.mu.Unlock()
+		return e
+	}
+	if m.outage.cause != nil && m.outage.prober == nil {
+		m.outage.prober = m
+	}
+	m.outage.probing = m.outage.probing || m.outage.prober == m
+	m.mu.Unlock()
+
+	err := attempt()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if errors.Is(err, ErrDown) { // another one found out first
+		m.abandonProbe(m)
+		return err
+	}
+	if err != nil && ctx.Err() != nil {
+		m.abandonProbe(m)
+		return err
+	}
+	e := aboutTarget(err, n)
+	if e == nil {
+		m.up()
+		return err
+	}
+	m.trouble(m, e)
+	if m.outage.cause == nil || m.services == 1 {
+		return err
+	}
+	// Whoever made the error may hold on to it, so its copy gets the wait.
+	told := *e
+	told.await = func(ctx context.Context) bool {
+		return (told.RetryAfter == 0 || pause.For(ctx, told.RetryAfter)) && m.waitUp(ctx)
+	}
+	if be, ok := errors.AsType[*BatchError](err); ok {
+		failed := make(map[int]error, len(be.Failed))
+		for i, err := range be.Failed {
+			one := *Classify(err)
+			one.await = told.await
+			failed[i] = &one
+		}
+		return &BatchError{Failed: failed}
+	}
+	return &told
+}
+
+// aboutTarget returns the failure that an attempt of n changes met because of the
+// target as a whole. There is none when a single change did well, or failed for its
+// own sake.
+func aboutTarget(err error, n int) (found *Error) {
+	be, ok := errors.AsType[*BatchError](err)
+	if !ok {
+		if e, ok := errors.AsType[*Error](err); ok && e.Outage != NoOutage {
+			return e
+		}
+		return nil
+	}
+	if len(be.Failed) < n {
+		return nil
+	}
+	for _, err := range be.Failed {
+		e := Classify(err)
+		switch {
+		case errors.Is(err, ErrDown): // not attempted
+		case e.Outage == NoOutage:
+			return nil
+		case found == nil || e.Outage > found.Outage || e.RetryAfter > found.RetryAfter:
+			found = e
+		}
+	}
+	return found
+}
+
+// refusal returns why m must not try the target now; nil when it may.
+func (t *target) refusal(m *member) *Error {
+	o := &t.outage
+	if o.cause == nil || t.services == 1 || o.prober == m || o.prober == nil && !time.Now().Before(o.due) {
+		return nil
+	}
+	return &Error{
+		Class: Retry, Op: "wait", RetryAfter: max(firstProbe, time.Until(o.due)), Err: fmt.Errorf("%w: %w", ErrDown, o.cause),
+		await: m.waitUp,
+	}
+}
+
+// up ends an outage.
+func (t *target) up() {
+	o := &t.outage
+	if o.timer != nil {
+		o.timer.Stop()
+	}
+	for _, w := range o.waiting {
+		close(w.woken)
+	}
+	t.outage = outage{}
+}
+
+// trouble takes in a failure of m.
+func (t *target) trouble(m *member, e *Error) {
+	o := &t.outage
+	if o.troubled == nil {
+		o.troubled = map[*member]bool{}
+	}
+	o.troubled[m] = true
+	switch {
+	case o.cause == nil:
+		if e.Outage != Unreachable && len(o.troubled) < 2 {
+			return
+		}
+		o.cause, o.interval = e.Err, firstProbe
+	case o.prober == m:
+		o.interval = min(2*o.interval, lastProbe)
+	default:
+		return // it began before the outage was known
+	}
+	o.prober, o.probing = nil, false
+	wait := time.Duration(float64(o.interval) * (0.8 + 0.4*rand.Float64())) // #nosec G404 -- spreads the probes of several processes
+	t.probeIn(max(wait, e.RetryAfter))
+	t.slots.refuse(func(waiting *member) *Error { return t.refusal(waiting) })
+}
+
+// abandonProbe lets another service probe in the place of m, if m was to.
+func (t *target) abandonProbe(m *member) {
+	if t.outage.cause != nil && t.outage.prober == m {
+		t.outage.prober, t.outage.probing = nil, false
+		t.probeIn(0)
+	}
+}
+
+// probeIn has the next probe made after d.
+func (t *target) probeIn(d time.Duration) {
+	o := &t.outage
+	o.due = time.Now().Add(d)
+	if o.timer == nil {
+		o.timer = time.AfterFunc(d, t.elect)
+		return
+	}
+	o.timer.Reset(d)
+}
+
+// elect tells the service that waits longest to probe. Nobody waits: the next
+// one that comes does.
+func (t *target) elect() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	o := &t.outage
+	if o.cause == nil || o.probing || time.Now().Before(o.due) {
+		return
+	}
+	o.prober = nil // whoever was told to and did not
+	if len(o.waiting) == 0 {
+		return
+	}
+	next := o.waiting[0]
+	o.waiting = o.waiting[1:]
+	close(next.woken)
+	t.probeIn(probeGrace)
+	o.prober = next.member
+}
+
+// waitUp returns true when the target is up or m is to probe it, false when ctx ends.
+func (m *member) waitUp(ctx context.Context) bool {
+	m.mu.Lock()
+	o := &m.outage
+	if o.cause == nil {
+		m.mu.Unlock()
+		return ctx.Err() == nil
+	}
+	w := &waiter{m, make(chan struct{})}
+	o.waiting = append(o.waiting, w)
+	if o.prober == nil && !time.Now().Before(o.due) {
+		m.probeIn(0)
+	}
+	m.mu.Unlock()
+	select {
+	case <-w.woken:
+		if ctx.Err() == nil {
+			return true
+		}
+	case <-ctx.Done():
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if i := slices.Index(m.outage.waiting, w); i >= 0 {
+		m.outage.waiting = slices.Delete(m.outage.waiting, i, i+1)
+	} else if !m.outage.probing {
+		m.abandonProbe(m)
+	}
+	return false
+}
+
+// forget takes out a service that ends.
+func (t *target) forget(m *member) {
+	delete(t.outage.troubled, m)
+	t.abandonProbe(m)
+	if t.services == 0 && t.outage.timer != nil {
+		t.outage.timer.Stop()
+	}
+}
+
+// Await waits until another attempt is worth while and returns true, or false as
+// soon as ctx ends: when the target is down, until it is up or it is this service's
+// turn to find out; else for what the target asked for, and backoff at least.
+func (e *Error) Await(ctx context.Context, backoff time.Duration) bool {
+	if e.await != nil {
+		return e.await(ctx)
+	}
+	return pause.For(ctx, max(e.RetryAfter, backoff))
+}

@@ -1,0 +1,249 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+var errRefused = errors.New("connection refused")
+
+func unreachable() error {
+	return &Error{Class: Retry, Outage: Unreachable, Op: "connect", Err: errRefused}
+}
+
+func troubled() error {
+	return &Error{Class: Retry, Outage: Troubled, Op: "post", Err: errors.New("503")}
+}
+
+func done() error { return nil }
+
+// services of one target, each in a lane of its own.
+func services(n int) []*Lease[*client] {
+	var targets Targets
+	all := make([]*Lease[*client], n)
+	for i := range all {
+		all[i] = new(client).share(&targets, "a", fmt.Sprint(i), 8)
+	}
+	return all
+}
+
+// deliver does what the deliver stage does with a sink, until it worked.
+func deliver(ctx context.Context, l *Lease[*client], attempt func() error) error {
+	for {
+		err := l.Try(ctx, 1, func() error {
+			release, err := l.Hold(ctx)
+			if err != nil {
+				return err
+			}
+			err = attempt()
+			release(err)
+			return err
+		})
+		if err == nil || !Classify(err).Await(ctx, 200*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+func TestOneServiceProbesADeadTarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const outage, n = time.Hour, 200
+		start := time.Now()
+		var early, late atomic.Int64 // attempts
+		var mu sync.Mutex
+		var returned time.Time
+		finished := make(chan error, n)
+		for _, l := range services(n) {
+			go func() {
+				finished <- deliver(t.Context(), l, func() error {
+					if time.Since(start) < 500*time.Millisecond {
+						early.Add(1)
+					} else {
+						late.Add(1)
+					}
+					if time.Since(start) < outage {
+						require.NoError(t, sleep(t.Context(), 10*time.Millisecond))
+						return unreachable()
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if returned.IsZero() {
+						returned = time.Now()
+					}
+					return nil
+				})
+			}()
+		}
+		for range n {
+			require.NoError(t, <-finished)
+		}
+		require.Less(t, returned.Sub(start), outage+lastProbe*12/10, "it was found late")
+		require.Equal(t, returned, time.Now(), "the others waited on")
+		require.LessOrEqual(t, early.Load(), int64(8+1), "those that had a connection, and one probe")
+		require.LessOrEqual(t, late.Load(), int64(outage/(lastProbe*8/10))+10+n, "a probe at a time, and the success of each")
+	})
+}
+
+func TestAFailureOfOneServiceIsItsOwn(t *testing.T) {
+	for name, err := range map[string]error{
+		"refused content":  &Error{Class: Reject, Op: "post", Err: errors.New("422")},
+		"refused service":  &Error{Class: Pause, Op: "post", Err: errors.New("401")},
+		"locked table":     &Error{Class: Retry, Op: "insert", Err: errors.New("55P03")},
+		"trouble once":     troubled(),
+		"part of a batch":  &BatchError{Failed: map[int]error{0: unreachable()}},
+		"one of all alike": &BatchError{Failed: map[int]error{0: unreachable(), 1: &Error{Class: Reject, Op: "post", Err: errors.New("422")}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := services(3)
+			for range 3 {
+				require.Equal(t, err, all[0].Try(t.Context(), 2, func() error { return err }))
+			}
+			for _, l := range all {
+				require.NoError(t, l.Try(t.Context(), 2, done))
+			}
+		})
+	}
+}
+
+func TestTroubleOfTwoServicesIsTheTargets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := services(3)
+		defer end(t, all)
+		require.Error(t, all[0].Try(t.Context(), 1, troubled))
+		require.NoError(t, all[2].Try(t.Context(), 1, done), "success in between: it is an endpoint's")
+		require.Error(t, all[1].Try(t.Context(), 1, troubled))
+		require.NoError(t, all[2].Try(t.Context(), 1, done))
+
+		require.Error(t, all[0].Try(t.Context(), 1, troubled))
+		require.Error(t, all[1].Try(t.Context(), 2, func() error {
+			return &BatchError{Failed: map[int]error{0: troubled(), 1: troubled()}}
+		}))
+		err := all[2].Try(t.Context(), 1, func() error { panic("attempted") })
+		require.ErrorIs(t, err, ErrDown)
+		e := Classify(err)
+		require.Equal(t, Retry, e.Class)
+		require.False(t, e.Ambiguous)
+		require.Positive(t, e.RetryAfter)
+		require.Contains(t, e.Error(), "503", "the cause")
+	})
+}
+
+func end(t *testing.T, all []*Lease[*client]) {
+	for _, l := range all {
+		require.NoError(t, l.Close())
+	}
+}
+
+func TestASingleServiceIsNeverHeldBack(t *testing.T) {
+	all := services(1)
+	for range 3 {
+		err := all[0].Try(t.Context(), 1, unreachable)
+		require.ErrorIs(t, err, errRefused)
+		require.Nil(t, Classify(err).await, "its own back-off counts")
+	}
+	require.NoError(t, all[0].Try(t.Context(), 1, done))
+	end(t, all)
+}
+
+func TestWhoeverWaitsForAConnectionIsToldOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var targets Targets
+		one, other := new(client).share(&targets, "a", "1", 1), new(client).share(&targets, "a", "2", 1)
+		defer end(t, []*Lease[*client]{one, other})
+		release, err := one.Hold(t.Context())
+		require.NoError(t, err)
+		waiting := make(chan error)
+		go func() {
+			_, err := other.Hold(t.Context())
+			waiting <- err
+		}()
+		synctest.Wait()
+		require.ErrorIs(t, one.Try(t.Context(), 1, unreachable), errRefused)
+		require.ErrorIs(t, <-waiting, ErrDown)
+		release(nil)
+	})
+}
+
+// The one that is to probe may stop, be cancelled, or have nothing to send any more.
+func TestAnotherServiceProbesInstead(t *testing.T) {
+	for name, vanish := range map[string]func(t *testing.T, l *Lease[*client]){
+		"closed": func(t *testing.T, l *Lease[*client]) { require.NoError(t, l.Close()) },
+		"silent": func(*testing.T, *Lease[*client]) {},
+		"cancelled in its attempt": func(t *testing.T, l *Lease[*client]) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			require.ErrorIs(t, l.Try(ctx, 1, func() error { return unreachable() }), errRefused)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				all := services(3)
+				defer end(t, all)
+				probe := Classify(all[0].Try(t.Context(), 1, unreachable))
+				require.True(t, probe.Await(t.Context(), time.Hour), "it waits alone, so it probes")
+				finished := make(chan error)
+				for _, l := range all[1:] {
+					go func() { finished <- deliver(t.Context(), l, done) }()
+				}
+				synctest.Wait()
+				before := time.Now()
+				vanish(t, all[0])
+				require.NoError(t, <-finished)
+				require.NoError(t, <-finished)
+				require.LessOrEqual(t, time.Since(before), probeGrace)
+			})
+		})
+	}
+}
+
+func TestAwaitEndsWithItsContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := services(2)
+		defer end(t, all)
+		e := Classify(all[0].Try(t.Context(), 1, func() error {
+			return &Error{Class: Retry, Outage: Unreachable, RetryAfter: time.Minute, Op: "post", Err: errRefused}
+		}))
+		refused := Classify(all[1].Try(t.Context(), 1, done))
+		ctx, cancel := context.WithCancel(t.Context())
+		left := make(chan bool)
+		go func() { left <- e.Await(ctx, 0) }()
+		go func() { left <- refused.Await(ctx, 0) }()
+		synctest.Wait()
+		cancel()
+		require.False(t, <-left)
+		require.False(t, <-left)
+		start := time.Now()
+		require.True(t, refused.Await(t.Context(), 0), "nobody else is there to probe")
+		require.Equal(t, time.Minute, time.Since(start), "the target asked for it")
+	})
+}
+
+func TestAwaitWithoutATarget(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		require.True(t, (&Error{RetryAfter: time.Second}).Await(t.Context(), time.Minute))
+		require.Equal(t, time.Minute, time.Since(start))
+		require.True(t, (&Error{RetryAfter: time.Hour}).Await(t.Context(), time.Minute))
+		require.Equal(t, time.Hour+time.Minute, time.Since(start))
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		require.False(t, (&Error{}).Await(ctx, time.Minute))
+	})
+}

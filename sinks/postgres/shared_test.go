@@ -1,0 +1,271 @@
+package postgres
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/sinktest"
+)
+
+// named is a URL under an application name by which the server tells its connections.
+func named(t testing.TB, address, name string) string {
+	u, err := url.Parse(address)
+	require.NoError(t, err)
+	q := u.Query()
+	q.Set("application_name", name)
+	u.RawQuery = q.Encode()
+	return u.String()
+}
+
+func connect(t testing.TB, address string) *pgx.Conn {
+	c, err := pgx.Connect(t.Context(), address)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close(context.Background()) })
+	return c
+}
+
+// deliver does what the deliver stage does with a sink, until its work is done.
+func deliver(ctx context.Context, work func() error) error {
+	for {
+		err := work()
+		if err == nil || sinks.Classify(err).Class != sinks.Retry || !sinks.Classify(err).Await(ctx, 10*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// The server has room for 100 connections. 200 services open and write at the same
+// time, over 8, and the store, on the same server, has all of its own.
+func TestServicesOfOneServerShareItsConnections(t *testing.T) {
+	const services, most = 200, 8
+	server := testservers.StartOwn(t, "postgres")
+	var targets sinks.Targets
+	store, err := pgxpool.New(t.Context(), named(t, server.Address, "store")+"&pool_max_conns=8")
+	require.NoError(t, err)
+	defer store.Close()
+	observer := connect(t, server.Address)
+	count := func(ctx context.Context) (n int) {
+		require.NoError(t, observer.QueryRow(ctx, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'sinks'").Scan(&n))
+		return n
+	}
+
+	var g errgroup.Group
+	var all []*Sink
+	for i := range services {
+		name := fmt.Sprintf("acme/view_%d@warehouse", i)
+		s, err := New(Options{URL: named(t, server.Address, "sinks"), Table: fmt.Sprintf("t%d", i), Service: name, Targets: &targets, MaxConnections: most})
+		require.NoError(t, err)
+		all = append(all, s)
+		g.Go(func() error {
+			if err := s.Open(t.Context()); err != nil {
+				return fmt.Errorf("open: %w", err)
+			}
+			for n := range int64(5) {
+				if err := s.Write(t.Context(), []change.Change{sinktest.Change(name, "e", change.NewVersion(1, n), []byte(`{"n":1}`))}); err != nil {
+					return fmt.Errorf("write: %w", err)
+				}
+			}
+			return nil
+		})
+	}
+	written := make(chan error, 1)
+	go func() { written <- g.Wait() }()
+	for samples := 0; ; samples++ {
+		require.LessOrEqual(t, count(t.Context()), most)
+		var held []*pgxpool.Conn
+		for range 8 {
+			c, err := store.Acquire(t.Context())
+			require.NoError(t, err, "the store is starved")
+			held = append(held, c)
+		}
+		for _, c := range held {
+			c.Release()
+		}
+		select {
+		case err := <-written:
+			require.NoError(t, err)
+		default:
+			continue
+		}
+		require.Positive(t, samples)
+		break
+	}
+	require.Equal(t, most, count(t.Context()), "they are kept for the next writes")
+	for i, s := range all {
+		require.Positive(t, count(t.Context()), "closed with %d services left", services-i)
+		require.NoError(t, s.Close())
+	}
+	require.Eventually(t, func() bool { return count(t.Context()) == 0 }, time.Minute, 10*time.Millisecond, "the last service closes them")
+}
+
+// Somebody holds a lock on a table that six services write to. Those of other tables
+// go on meanwhile.
+func TestALockedTableHoldsUpItsOwnServicesOnly(t *testing.T) {
+	address := testservers.Postgres(t)
+	var targets sinks.Targets
+	sink := func(table string) *Sink {
+		return opened(t, Options{URL: address, Table: table, Targets: &targets, MaxConnections: 4})
+	}
+	var stuck, others []*Sink
+	for range 6 {
+		stuck = append(stuck, sink("locked"))
+	}
+	for i := range 3 {
+		others = append(others, sink(fmt.Sprintf("other_%d", i)))
+	}
+	holder, observer := connect(t, address), connect(t, address)
+	lock, err := holder.Begin(t.Context())
+	require.NoError(t, err)
+	_, err = lock.Exec(t.Context(), "LOCK TABLE locked IN ACCESS EXCLUSIVE MODE")
+	require.NoError(t, err)
+
+	var g errgroup.Group
+	failures := make(chan error, len(stuck))
+	for i, s := range stuck {
+		g.Go(func() error {
+			first := true
+			return deliver(t.Context(), func() error {
+				err := s.Write(t.Context(), []change.Change{upsert(fmt.Sprint("e", i), 1, "x")})
+				if first {
+					first = false
+					failures <- err
+				}
+				return err
+			})
+		})
+	}
+	waiting := func() (n int) {
+		require.NoError(t, observer.QueryRow(t.Context(), "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = 'locked'::regclass").Scan(&n))
+		return n
+	}
+	require.Eventually(t, func() bool { return waiting() == 2 }, time.Minute, time.Millisecond)
+	for n := range int64(50) {
+		for i, s := range others {
+			require.NoError(t, s.Write(t.Context(), []change.Change{upsert(fmt.Sprint("e", i), n, "x")}))
+		}
+		require.LessOrEqual(t, waiting(), 2, "half of the connections")
+	}
+	// Nobody waits for ever: the statement fails, and says nothing about the server.
+	e := sinks.Classify(<-failures)
+	require.ErrorContains(t, e, "55P03")
+	require.Equal(t, sinks.Retry, e.Class)
+	require.Equal(t, sinks.NoOutage, e.Outage)
+	require.False(t, e.Ambiguous)
+	require.NoError(t, lock.Rollback(t.Context()))
+	require.NoError(t, g.Wait())
+}
+
+// 60 services meet a server that takes connections and drops them. Those that have a
+// connection by then find out; from then on one at a time tries.
+func TestOneServiceProbesADeadServer(t *testing.T) {
+	const services, most, probes, cancelRequest = 60, 4, 3, 80877102
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var targets sinks.Targets
+	var tried atomic.Int64
+	first := make(chan net.Conn, services)
+	enough := make(chan struct{})
+	accepted := make(chan struct{})
+	go func() {
+		defer close(accepted)
+		for {
+			c, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			// A connection that breaks is followed by another one, with a request to cancel.
+			head := make([]byte, 8)
+			if _, err := io.ReadFull(c, head); err == nil && binary.BigEndian.Uint32(head[4:]) == cancelRequest {
+				_ = c.Close()
+				continue
+			}
+			switch n := tried.Add(1); {
+			case n <= most:
+				first <- c
+				continue
+			case n == most+probes:
+				close(enough)
+			}
+			_ = c.Close()
+		}
+	}()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var g errgroup.Group
+	refused := make(chan error, services)
+	for i := range services {
+		s := newSink(t, Options{URL: "postgres://u@" + listener.Addr().String() + "/x?sslmode=disable", Table: fmt.Sprint("t", i), Service: service, Targets: &targets, MaxConnections: most})
+		g.Go(func() error {
+			told := false
+			err := deliver(ctx, func() error {
+				err := s.Open(ctx)
+				if !told {
+					told = true
+					refused <- err
+				}
+				return err
+			})
+			return err
+		})
+	}
+	var held []net.Conn
+	for range most {
+		held = append(held, <-first)
+	}
+	require.EqualValues(t, most, tried.Load(), "more than max_connections")
+	for _, c := range held {
+		require.NoError(t, c.Close())
+	}
+	down := 0
+	for range services {
+		err := <-refused
+		require.Equal(t, sinks.Retry, classOf(err), "%v", err)
+		if e := sinks.Classify(err); e.Outage == sinks.NoOutage {
+			require.ErrorIs(t, e, sinks.ErrDown)
+			down++
+		}
+	}
+	require.GreaterOrEqual(t, down, services-most-probes)
+	<-enough // in their time: 250 ms, 500 ms, 1 s
+	cancel()
+	require.Error(t, g.Wait())
+	require.EqualValues(t, most+probes, tried.Load(), "more than one at a time")
+	require.NoError(t, listener.Close())
+	<-accepted
+}
+
+// What tells two clients apart must keep them apart: user, password, parameters.
+func TestOtherCredentialsAreAnotherTarget(t *testing.T) {
+	var targets sinks.Targets
+	pools := map[any]bool{}
+	for _, address := range []string{
+		"postgres://one:secret@127.0.0.1/x", "postgres://one:secret@127.0.0.1/x", "postgres://one:other@127.0.0.1/x", "postgres://two:secret@127.0.0.1/x",
+		"postgres://one:secret@127.0.0.1/x?options=-crole%3Dtwo", "postgres://one:secret@127.0.0.1/x?sslcert=/nowhere",
+	} {
+		s, err := New(Options{URL: address, Table: "t", Service: service, Targets: &targets})
+		if err != nil {
+			require.Contains(t, address, "sslcert")
+			continue
+		}
+		t.Cleanup(func() { require.NoError(t, s.Close()) })
+		pool, err := s.server.Client()
+		require.NoError(t, err)
+		pools[pool] = true
+	}
+	require.Len(t, pools, 4)
+}

@@ -1,0 +1,179 @@
+package sinks
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"sync"
+)
+
+// Targets are the clients that the services of one process share, one per target.
+// The zero value is ready. It may be used concurrently.
+type Targets struct {
+	mu   sync.Mutex
+	open map[string]*target // guarded by mu; by ClientConfig.Key
+}
+
+// ClientConfig describes a shared client and the service that wants it.
+type ClientConfig[C any] struct {
+	// Key identifies the client by the whole of its configuration, credentials,
+	// TLS identity and bounds included: what has one key uses one client. See ClientKey.
+	Key string
+	// Connections is how many connections services hold at a time; 0 is no bound.
+	Connections int
+	// Lane names what one holder may block: a table, or the service. While a target
+	// has several lanes, none of them holds more than half of the connections.
+	Lane string
+	// Open makes the client. It must not wait for the server.
+	Open func() (C, error)
+	// Close ends the client when the last service has returned it.
+	Close func(C) error
+}
+
+// ClientKey makes a ClientConfig.Key of a kind of client and everything that its
+// configuration holds, as JSON values. Secrets cannot be read from it.
+func ClientKey(kind string, configuration ...any) string {
+	h := sha256.New()
+	if err := json.NewEncoder(h).Encode(append([]any{kind}, configuration...)); err != nil {
+		panic(err) // a value that is not JSON: a mistake in the program
+	}
+	return hex.EncodeToString(h.Sum(nil))
+}
+
+// target is what the services of one key share.
+type target struct {
+	key string
+
+	opening sync.Mutex
+	client  any          // guarded by opening; nil until somebody needed it
+	end     func() error // guarded by opening; closes client
+
+	mu       sync.Mutex
+	services int // guarded by mu
+	outage   outage
+	slots    slots
+}
+
+// Lease is one service's share in a client. Its methods may be called concurrently.
+type Lease[C any] struct {
+	member
+	of     *Targets
+	config ClientConfig[C]
+	closed sync.Once
+}
+
+// member is one service of a target.
+type member struct {
+	*target
+	lane *lane
+}
+
+// Share gives a service its share in the client of c.Key. It does not open
+// the client yet. A nil t shares with nobody.
+func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
+	if t == nil {
+		t = &Targets{}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	shared := t.open[c.Key]
+	if shared == nil {
+		shared = &target{key: c.Key, slots: slots{most: c.Connections}}
+		if t.open == nil {
+			t.open = map[string]*target{}
+		}
+		t.open[c.Key] = shared
+	}
+	l := &Lease[C]{member: member{target: shared}, of: t, config: c}
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	shared.services++
+	l.lane = shared.slots.join(c.Lane)
+	return l
+}
+
+// Client returns the client, and opens it if nobody has yet. It must not be
+// used after Close.
+func (l *Lease[C]) Client() (C, error) {
+	l.opening.Lock()
+	defer l.opening.Unlock()
+	if l.client == nil {
+		client, err := l.config.Open()
+		if err != nil {
+			return client, err
+		}
+		l.client, l.end = client, func() error { return l.config.Close(client) }
+	}
+	return l.client.(C), nil
+}
+
+// Close returns the share. The last one closes the client. A second call does
+// nothing.
+func (l *Lease[C]) Close() error {
+	end := func() error { return nil }
+	l.closed.Do(func() {
+		if l.leave(l.of) {
+			l.opening.Lock()
+			defer l.opening.Unlock()
+			if l.end != nil {
+				end = l.end
+			}
+		}
+	})
+	return end()
+}
+
+// leave takes a member out and reports whether it was the last one.
+func (m *member) leave(of *Targets) (last bool) {
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.services--
+	m.slots.leave(m.lane)
+	m.forget(m)
+	if m.services > 0 {
+		return false
+	}
+	delete(of.open, m.key)
+	return true
+}
+
+// Hold waits for one of the target's connections. The returned function gives it
+// back, with the error of what was done on it, before Try's attempt ends. Hold fails when ctx ends and, with
+// an error of class Retry, when the target goes down meanwhile.
+func (m *member) Hold(ctx context.Context) (release func(error), err error) {
+	m.mu.Lock()
+	if e := m.refusal(m); e != nil {
+		m.mu.Unlock()
+		return nil, e
+	}
+	t := m.slots.ask(m)
+	m.mu.Unlock()
+	select {
+	case err = <-t.granted:
+	case <-ctx.Done():
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if !m.slots.withdraw(t) {
+			if err = <-t.granted; err == nil {
+				m.slots.release(t)
+			}
+		}
+		return nil, &Error{Class: Retry, Op: "wait for a connection", Err: context.Cause(ctx)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return func(err error) {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if e, ok := errors.AsType[*Error](err); ok && e.Outage == Unreachable && ctx.Err() == nil {
+			m.trouble(m, e) // before somebody else gets the connection
+		}
+		m.slots.judge(t, err)
+		m.slots.release(t)
+	}, nil
+}

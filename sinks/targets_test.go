@@ -1,0 +1,200 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strconv"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// client is a shared client of a test, which counts what becomes of it.
+type client struct{ opened, closed int }
+
+func (c *client) share(t *Targets, key, lane string, connections int) *Lease[*client] {
+	return Share(t, ClientConfig[*client]{
+		Key: key, Connections: connections, Lane: lane,
+		Open:  func() (*client, error) { c.opened++; return c, nil },
+		Close: func(*client) error { c.closed++; return nil },
+	})
+}
+
+func TestTheLastServiceClosesTheClient(t *testing.T) {
+	var targets Targets
+	var shared, other client
+	var leases []*Lease[*client]
+	for range 3 {
+		l := shared.share(&targets, "a", "", 1)
+		c, err := l.Client()
+		require.NoError(t, err)
+		require.Same(t, &shared, c)
+		leases = append(leases, l)
+	}
+	unused := other.share(&targets, "b", "", 1)
+	require.Equal(t, 1, shared.opened)
+	for i, l := range leases {
+		require.Zero(t, shared.closed, "with %d services left", 3-i)
+		require.NoError(t, l.Close())
+		require.NoError(t, l.Close(), "twice")
+	}
+	require.Equal(t, client{1, 1}, shared)
+	require.NoError(t, unused.Close())
+	require.Equal(t, client{}, other, "nobody needed it")
+
+	// After a reload the target is made anew.
+	again := shared.share(&targets, "a", "", 1)
+	_, err := again.Client()
+	require.NoError(t, err)
+	require.NoError(t, again.Close())
+	require.Equal(t, client{2, 2}, shared)
+	require.Empty(t, targets.open)
+}
+
+func TestAClientThatCannotBeOpenedIsTriedAgain(t *testing.T) {
+	cause := errors.New("no file")
+	calls := 0
+	l := Share(nil, ClientConfig[int]{
+		Key: "a",
+		Open: func() (int, error) {
+			if calls++; calls == 1 {
+				return 0, cause
+			}
+			return 7, nil
+		},
+		Close: func(int) error { return cause },
+	})
+	_, err := l.Client()
+	require.ErrorIs(t, err, cause)
+	c, err := l.Client()
+	require.NoError(t, err)
+	require.Equal(t, 7, c)
+	require.ErrorIs(t, l.Close(), cause)
+	require.NoError(t, l.Close())
+}
+
+func TestKeysTellConfigurationsApart(t *testing.T) {
+	keys := map[string]bool{}
+	for _, configuration := range [][]any{{"a"}, {"a", ""}, {"", "a"}, {[]string{"a"}}, {map[string]string{"a": ""}}, {1}, {"1"}} {
+		keys[ClientKey("kind", configuration...)] = true
+		keys[ClientKey("other", configuration...)] = true
+	}
+	require.Len(t, keys, 14)
+	require.Equal(t, ClientKey("kind", "hunter2"), ClientKey("kind", "hunter2"))
+	require.NotContains(t, ClientKey("kind", "hunter2"), "hunter2")
+}
+
+// However services ask and return, no more connections are out than there are, no
+// lane has more than its part, and nobody waits for what could be handed out.
+func TestConnectionsAreShared(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		most := rapid.IntRange(1, 9).Draw(t, "connections")
+		s := slots{most: most}
+		var members []*member
+		for i := range rapid.IntRange(1, 5).Draw(t, "services") {
+			members = append(members, &member{lane: s.join(strconv.Itoa(rapid.IntRange(0, i).Draw(t, "lane")))})
+		}
+		half := max(1, most/2)
+		var turns []*turn
+		granted := func(t *turn) bool { return !slices.Contains(s.queue, t) }
+		for range rapid.IntRange(1, 60).Draw(t, "steps") {
+			held := slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return !granted(t) })
+			if len(held) == 0 || rapid.Bool().Draw(t, "ask") {
+				turns = append(turns, s.ask(rapid.SampledFrom(members).Draw(t, "who")))
+			} else {
+				back := rapid.SampledFrom(held).Draw(t, "back")
+				s.setStuck(back.member.lane, rapid.Bool().Draw(t, "stuck"))
+				s.release(back)
+				turns = slices.DeleteFunc(turns, func(t *turn) bool { return t == back })
+			}
+			held = slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return !granted(t) })
+			require.LessOrEqual(t, len(held), most)
+			require.Len(t, held, s.held)
+			lanes, stuck := map[*lane]int{}, 0
+			for _, h := range held {
+				lanes[h.member.lane]++
+				if h.member.lane.stuck {
+					stuck++
+				}
+			}
+			require.Equal(t, stuck, s.stuck)
+			for _, n := range lanes {
+				require.True(t, n <= half || len(s.lanes) == 1, "a lane has %d of %d", n, most)
+			}
+			for _, waiting := range s.queue {
+				l := waiting.member.lane
+				require.True(t, len(held) == most || len(s.lanes) > 1 && (lanes[l] >= half || l.stuck && stuck >= half), "somebody waits for nothing")
+			}
+		}
+	})
+}
+
+// Ten tables are locked: whoever writes to them waits until a time-out, holding a
+// connection. The eleventh table's service must go on beside them.
+func TestStuckLanesLeaveConnectionsToOthers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var targets Targets
+		ctx, stop := context.WithCancel(t.Context())
+		defer synctest.Wait()
+		defer stop()
+		var locked []*Lease[*client]
+		for i := range 10 {
+			locked = append(locked, new(client).share(&targets, "a", fmt.Sprintf("locked %d", i), 4))
+		}
+		healthy := new(client).share(&targets, "a", "healthy", 4)
+		for _, l := range locked {
+			go func() {
+				for {
+					release, err := l.Hold(ctx)
+					if err != nil {
+						return
+					}
+					if sleep(ctx, 5*slowFailure) != nil {
+						release(nil)
+						return
+					}
+					release(errors.New("lock time-out"))
+				}
+			}()
+		}
+		synctest.Wait() // all connections are taken now
+		// Within three rounds every lane has shown that it is stuck.
+		require.NoError(t, sleep(ctx, 20*slowFailure))
+		for range 1000 {
+			release, err := healthy.Hold(ctx)
+			require.NoError(t, err)
+			synctest.Wait()
+			release(nil)
+		}
+	})
+}
+
+func TestWhoeverWaitsForAConnectionCanLeave(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var targets Targets
+		l := new(client).share(&targets, "a", "", 1)
+		release, err := l.Hold(t.Context())
+		require.NoError(t, err)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cause := errors.New("shutdown")
+		left := make(chan error)
+		go func() {
+			_, err := l.Hold(ctx)
+			left <- err
+		}()
+		synctest.Wait()
+		cancel(cause)
+		err = <-left
+		require.ErrorIs(t, err, cause)
+		require.Equal(t, Retry, Classify(err).Class)
+		require.False(t, Classify(err).Ambiguous)
+		release(nil)
+		release, err = l.Hold(t.Context())
+		require.NoError(t, err, "the place in the queue went with its owner")
+		release(nil)
+	})
+}

@@ -1,0 +1,147 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// deliver does what the deliver stage does with a sink, until its changes are gone.
+func deliver(ctx context.Context, s *Sink, changes ...change.Change) error {
+	for {
+		err := s.Write(ctx, changes)
+		if err == nil || sinks.Classify(err).Class != sinks.Retry || !sinks.Classify(err).Await(ctx, 10*time.Millisecond) {
+			return err
+		}
+	}
+}
+
+// A host that is overloaded is asked by one service at a time, whatever path each has.
+func TestOneServiceProbesAnOverloadedHost(t *testing.T) {
+	const services, most = 60, 4
+	var refused atomic.Int64
+	var healthy atomic.Bool
+	probed := make(chan struct{})
+	url := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		if healthy.Load() {
+			return
+		}
+		w.WriteHeader(http.StatusServiceUnavailable)
+		if refused.Add(1) == most+4 {
+			close(probed)
+		}
+	})
+	var targets sinks.Targets
+	var g errgroup.Group
+	for i := range services {
+		s := newSink(t, Options{URL: fmt.Sprintf("%s/%d", url, i), Service: fmt.Sprint(i), Targets: &targets, MaxConnections: most})
+		g.Go(func() error { return deliver(t.Context(), s, upsert("e", 1)) })
+	}
+	<-probed
+	require.Less(t, refused.Load(), int64(services/2))
+	healthy.Store(true)
+	require.NoError(t, g.Wait())
+	require.Less(t, refused.Load(), int64(services/2))
+}
+
+// However many services a host has, and however many entities each: no more requests
+// at a time than the host may have. An endpoint that hangs leaves half of them.
+func TestServicesOfOneHostShareItsConnections(t *testing.T) {
+	const services, most = 20, 4
+	var mu sync.Mutex
+	now, highest, hanging := 0, 0, 0
+	over, full := make(chan struct{}), make(chan struct{})
+	url := serve(t, func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		now++
+		highest = max(highest, now)
+		if r.URL.Path == "/hanging" {
+			if hanging++; hanging == most/2 {
+				close(full)
+			}
+		}
+		mu.Unlock()
+		if r.URL.Path == "/hanging" {
+			<-over
+		}
+		mu.Lock()
+		now--
+		mu.Unlock()
+	})
+	var targets sinks.Targets
+	sink := func(path string) *Sink {
+		return newSink(t, Options{URL: url + path, Service: path, Targets: &targets, MaxConnections: most})
+	}
+	changes := make([]change.Change, 8)
+	for i := range changes {
+		changes[i] = upsert(fmt.Sprint("e", i), 1)
+	}
+	var others []*Sink
+	for i := range services {
+		others = append(others, sink(fmt.Sprintf("/%d", i)))
+	}
+	slow := sink("/hanging")
+	stuck := make(chan error)
+	go func() { stuck <- slow.Write(t.Context(), changes) }()
+	<-full
+	var g errgroup.Group
+	for _, s := range others {
+		g.Go(func() error { return s.Write(t.Context(), changes) })
+	}
+	require.NoError(t, g.Wait())
+	close(over)
+	require.NoError(t, <-stuck)
+	require.LessOrEqual(t, highest, most)
+}
+
+// Only what is about the host stops its other services.
+func TestOutages(t *testing.T) {
+	for status, want := range map[int]sinks.Outage{
+		400: sinks.NoOutage, 401: sinks.NoOutage, 403: sinks.NoOutage, 404: sinks.NoOutage, 409: sinks.NoOutage, 422: sinks.NoOutage, 425: sinks.NoOutage, 302: sinks.NoOutage,
+		408: sinks.Troubled, 429: sinks.Troubled, 500: sinks.Troubled, 502: sinks.Troubled, 503: sinks.Troubled, 504: sinks.Troubled,
+	} {
+		require.Equal(t, want, statusFailure(status, 0).err.Outage, status)
+	}
+	for _, o := range []struct {
+		options Options
+		want    sinks.Outage
+	}{
+		{Options{URL: "http://" + nobody}, sinks.Unreachable},
+		{Options{URL: "http://" + nobody, DenyPrivate: true}, sinks.NoOutage},
+	} {
+		err := newSink(t, o.options).Write(t.Context(), []change.Change{upsert("a", 1)})
+		require.Equal(t, o.want, sinks.Classify(err).Outage, "%v", err)
+	}
+}
+
+func TestOtherCredentialsAreAnotherTarget(t *testing.T) {
+	var targets sinks.Targets
+	clients := map[*http.Transport]bool{}
+	for _, o := range []Options{
+		{URL: "https://a.example/one"},
+		{URL: "https://A.example/two?x=y", Secrets: []string{secret}, Timeout: time.Second},
+		{URL: "https://user:password@a.example/one"},
+		{URL: "https://a.example/one", Headers: map[string]string{"Authorization": "Bearer one"}},
+		{URL: "https://a.example/one", Headers: map[string]string{"Authorization": "Bearer other"}},
+		{URL: "https://a.example/one", DenyPrivate: true},
+		{URL: "https://a.example/one", TLSIdentity: "one"},
+		{URL: "https://a.example:444/one"},
+		{URL: "http://a.example/one"},
+	} {
+		o.Targets = &targets
+		client, err := newSink(t, o).server.Client()
+		require.NoError(t, err)
+		clients[client] = true
+	}
+	require.Len(t, clients, 8, "the first two are one")
+}
