@@ -456,6 +456,7 @@ inline pass(c, g) {
   m = decided(c) & range(done[c], g) & ~(seen[c] | s.lt[c]);
   j = lo;
   do :: j < le -> assert(lost(log[j]) || (foregone & bit(j)) || PV(log[j]) > done[c] || (has(log[j], c) & m) == 0); j++ :: else -> break od;
+  assert(!(s.nb && PV(s.box[0]) <= done[c] && (has(s.box[0], c) & m)));
   j = 0; gone[c] = gone[c] | m; done[c] = g; m = 0
 }
 #define held(g)    (live[A] && blocks(A, g) || live[B] && blocks(B, g))

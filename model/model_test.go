@@ -13,7 +13,7 @@ import (
 // neither found nor installed.
 func TestProtocol(t *testing.T) {
 	if testing.Short() {
-		t.Skip("explores models for about half a minute")
+		t.Skip("explores models for a minute of processor time")
 	}
 	out, err := exec.Command("../scripts/model", "short").CombinedOutput()
 	t.Logf("\n%s", out)
