@@ -1,6 +1,6 @@
 /*
  * Decide: two owners compete for one partition of the inbox, with one store
- * and one topic of changes per entity. docs/protocol.md tells it in words.
+ * and one log of frames. docs/protocol.md tells it in words.
  *
  * The adversary is not counted: any number of crashes, zombies, commits of
  * unknown outcome, failed publishes and restores. All that makes the model
@@ -10,16 +10,16 @@
  * Rules, each with a switch that takes it away:
  *   NO_TOKEN     the watermark is compared by offset alone
  *   NO_SNAPSHOT  take-over reads the outbox first, the watermark later
- *   DELETE_UPTO  everything up to the newest acknowledged row is deleted
  *   NO_ORDER     a record that failed is given up, those behind it are sent
  *   NO_OUTBOX    changes are published from memory after the commit
  *   NO_RETAKE    after a commit of unknown outcome the owner goes on from memory
+ *   PREV_FROM    a frame names its own `from` as the end of the one before it
  */
 #ifndef N
 #define N 3             /* records in the inbox */
 #endif
 #ifndef CAP
-#define CAP N           /* records that a producer holds per topic */
+#define CAP N           /* frames that a producer holds */
 #endif
 
 #define IDLE   0        /* does not own the partition */
@@ -30,7 +30,13 @@
 
 #define bit(i)     (1 << (i))
 #define has(m, i)  (((m) >> (i)) & 1)
-#define version(r) ((r) + 1)
+#define range(a,b) ((bit(b) - 1) & ~(bit(a) - 1))
+
+/* A frame: inbox offsets decided, and the `to` of the frame before. */
+#define frame(f,t,p) ((f) | (t) << 3 | (p) << 6)
+#define FR(f) ((f) & 7)
+#define TO(f) (((f) >> 3) & 7)
+#define PV(f) (((f) >> 6) & 7)
 
 /* The inbox: record r is about entity (ent bit r) and has content val bit r. */
 byte ent, val, due;     /* due bit r: r is a change by last-seen semantics */
@@ -38,9 +44,10 @@ byte ent, val, due;     /* due bit r: r is a change by last-seen semantics */
 typedef Store {
   byte wm;              /* watermark: next record to decide */
   byte tok;             /* token of the owner */
+  byte last;            /* `to` of the last frame */
   byte dam[2];          /* per entity: 0 nothing, else content+1 */
   byte seq;             /* outbox ids are a sequence of the database */
-  byte box[N+1]         /* outbox row: bits of the records whose changes it holds */
+  short box[N+1]        /* outbox row: a frame */
 }
 Store s, old;           /* the store, and a backup of it */
 bool kept;
@@ -48,14 +55,12 @@ bool kept;
 /* What each owner keeps in memory. */
 byte st[2], next[2], mine[2];
 byte acked[2];          /* rows whose publish was acknowledged to this token */
-typedef Rows { byte m[N+1] }
-Rows rest[2];           /* records of each row that are not acknowledged yet */
+byte rest[2];           /* rows that were handed in and are not acknowledged yet */
 bool broken[2];         /* a publish failed: nothing is handed in until mended */
-chan q[4] = [CAP] of {byte, byte, bool};  /* producer o, topic t: row, record, handed in under the present token */
-#define Q(o, t) q[2*(o)+(t)]
+chan q[2] = [CAP] of {byte, short, bool};  /* producer: row, frame, handed in under the present token */
 
 byte assigned;          /* whom the group has given the partition */
-byte newest[2];         /* per topic, what a log sink that skips older versions has seen */
+byte reach;             /* the log: up to where its frames go on from one another */
 #ifdef DRAIN            /* progress: a counted adversary, then it must end well */
 byte mischief = DRAIN;
 #define may (mischief > 0)
@@ -66,64 +71,42 @@ byte mischief = DRAIN;
 #endif
 
 /* scratch, always back at 0 */
-hidden byte i, j, k, m, x;
+hidden byte i, j, k, m, x; hidden short f;
 
-/* A record of topic t arrives at the sink: in order, none left out. */
-inline append(t, r) {
-  assert(has(due, r));                     /* no change where there is none: A,A is one */
-  if
-  :: version(r) <= newest[t]               /* repetition */
-  :: else ->
-     k = newest[t];
-     do
-     :: k < r && !(has(due, k) && has(ent, k) == t) -> k++
-     :: else -> break
-     od;
-     assert(k == r);                       /* lost or out of order for a log sink */
-     newest[t] = version(r); k = 0
-  fi
+/* A frame is appended. A reader that follows `prev` finds no gap. */
+inline append(g) {
+  assert(PV(g) <= reach);                  /* it passed the one before it, or that is lost */
+  if :: TO(g) > reach -> reach = TO(g) :: else fi
 }
 
-/* Nothing lost: what was decided is at the sink or still in the outbox. */
+/* Nothing lost: what was decided is in the log or still in the outbox. */
 inline check() {
   i = 0; m = 0;
   do
-  :: i <= N -> m = m | s.box[i]; i++
+  :: i <= N -> m = m | range(FR(s.box[i]), TO(s.box[i])); i++
   :: else -> break
   od;
-  i = 0;
-  do
-  :: i < s.wm ->
-     assert(!has(due, i) || has(m, i) || newest[has(ent, i)] >= version(i));
-     i++
-  :: else -> break
-  od;
+  assert((due & range(reach, s.wm) & ~m) == 0);
   i = 0; m = 0
 }
 
 /* Acknowledgements of what was handed in under an earlier token count for nothing. */
-inline age(c) {
-  i = len(q[c]);
+inline age(o) {
+  i = len(q[o]);
   do
-  :: i > 0 -> q[c]?j,k,_; q[c]!j,k,false; i--
+  :: i > 0 -> q[o]?j,f,_; q[o]!j,f,false; i--
   :: else -> break
   od;
-  j = 0; k = 0
+  j = 0; f = 0
 }
 
 inline forget(o) {
-  age(2*(o)); age(2*(o)+1);
-  acked[o] = 0; i = 0;
-  do
-  :: i <= N -> rest[o].m[i] = 0; i++
-  :: else -> break
-  od;
-  i = 0
+  age(o); acked[o] = 0; rest[o] = 0
 }
 
-inline clear(o, t) {
+inline clear(o) {
   do
-  :: len(Q(o,t)) > 0 -> Q(o,t)?_,_,_
+  :: len(q[o]) > 0 -> q[o]?_,_,_
   :: else -> break
   od
 }
@@ -139,21 +122,12 @@ inline claim(o) {
   s.tok = x; mine[o] = x; x = 0
 }
 
-inline publish(o, id, set) {
-  j = 0;
-  do
-  :: j < N ->
-     if :: has(set, j) -> Q(o, has(ent, j))!id,j,true :: else fi;
-     j++
-  :: else -> break
-  od;
-  rest[o].m[id] = set; j = 0
-}
+inline publish(o, id) { q[o]!id,s.box[id],true; rest[o] = rest[o] | bit(id) }
 
 inline readOutbox(o) {
   forget(o); i = 1;
   do
-  :: i <= N -> if :: s.box[i] -> publish(o, i, s.box[i]) :: else fi; i++
+  :: i <= N -> if :: s.box[i] -> publish(o, i) :: else fi; i++
   :: else -> break
   od;
   i = 0
@@ -162,28 +136,14 @@ inline readOutbox(o) {
 inline readWatermark(o) { claim(o); next[o] = s.wm }
 
 /* Room for everything that a take-over may hand in. */
-#define room(o, n) (len(Q(o,0)) + (n) <= CAP && len(Q(o,1)) + (n) <= CAP)
+#define room(o, n) (len(q[o]) + (n) <= CAP)
 
 inline dropAcked(o) {
-#ifdef DELETE_UPTO
-  x = 0; i = 1;
-  do
-  :: i <= N -> if :: has(acked[o], i) -> x = i :: else fi; i++
-  :: else -> break
-  od;
-  i = 1;
-  do
-  :: i <= x -> s.box[i] = 0; rest[o].m[i] = 0; i++
-  :: else -> break
-  od;
-  x = 0;
-#else
   i = 1;
   do
   :: i <= N -> if :: has(acked[o], i) -> s.box[i] = 0 :: else fi; i++
   :: else -> break
   od;
-#endif
   i = 0; acked[o] = 0
 }
 
@@ -204,13 +164,20 @@ inline transact(o, n) {
   :: else -> break
   od;
   i = 0; j = 0;
-  s.wm = s.wm + n;
-#ifdef NO_OUTBOX
-  x = N;
+  assert(m == (due & range(s.wm, s.wm + n)));    /* no change where there is none: A,A is one */
+#ifdef PREV_FROM
+  f = frame(s.wm, s.wm + n, s.wm);
 #else
-  if :: m -> s.seq++; s.box[s.seq] = m :: else fi;
-  x = s.seq
+  f = frame(s.wm, s.wm + n, s.last);
 #endif
+  s.wm = s.wm + n;
+  if
+  :: m -> s.seq++; s.last = s.wm; x = s.seq;
+#ifndef NO_OUTBOX
+     s.box[x] = f
+#endif
+  :: else                                        /* no change, no frame */
+  fi
 }
 
 #ifdef NO_TOKEN
@@ -220,38 +187,31 @@ inline transact(o, n) {
 #endif
 
 inline die(o) {
-  clear(o, 0); clear(o, 1); forget(o);
+  clear(o); forget(o);
   st[o] = IDLE; next[o] = 0; mine[o] = 0; broken[o] = false
 }
 
-/* The broker answers the oldest record of a topic. */
-inline answered(o, t) {
-  Q(o,t)?j,m,x; append(t, m);
-  if
-  :: x ->
-     rest[o].m[j] = rest[o].m[j] & (255 - bit(m));
-     if :: rest[o].m[j] == 0 -> acked[o] = acked[o] | bit(j) :: else fi
-  :: else
-  fi;
-  j = 0; m = 0; x = 0
+/* The broker answers the oldest record. */
+inline answered(o) {
+  q[o]?j,f,x; append(f);
+  if :: x -> acked[o] = acked[o] | bit(j); rest[o] = rest[o] & (255 - bit(j)) :: else fi;
+  j = 0; f = 0; x = 0
 }
 
 /* Or it fails; whether it was appended all the same is not known. */
-inline fails(o, t, appended) {
-  Q(o,t)?j,m,_;
-  if :: appended -> append(t, m) :: else fi;
+inline fails(o, appended) {
+  q[o]?j,f,_;
+  if :: appended -> append(f) :: else fi;
 #ifndef NO_ORDER
-  clear(o, t);
+  clear(o);
 #endif
-  broken[o] = true; j = 0; m = 0
+  broken[o] = true; j = 0; f = 0
 }
 
 #define mustTake(o) ((st[o] == AGAIN || st[o] == IDLE && assigned == o) && !broken[o] && room(o, N))
-#define sent(o)     (rest[o].m[1] == 0 && rest[o].m[2] == 0 && (N < 3 || rest[o].m[N] == 0) && (N < 4 || rest[o].m[3] == 0))
-
 #define quiet (mischief == 0 && s.wm == N && st[assigned] == OWN && holds(assigned) && st[1-assigned] == IDLE && \
   !broken[assigned] && !acked[assigned] && \
-  len(q[0]) == 0 && len(q[1]) == 0 && len(q[2]) == 0 && len(q[3]) == 0)
+  len(q[0]) == 0 && len(q[1]) == 0)
 
 proctype Owner(byte o) {
   do
@@ -263,7 +223,7 @@ proctype Owner(byte o) {
 #else
   :: d_step { mustTake(o) -> readWatermark(o); readOutbox(o); st[o] = RESEND }
 #endif
-  :: d_step { st[o] == RESEND && !broken[o] && sent(o) -> st[o] = OWN }
+  :: d_step { st[o] == RESEND && !broken[o] && rest[o] == 0 -> st[o] = OWN }
 
   /* A decision over one or two records. */
   :: atomic { st[o] == OWN && !broken[o] && holds(o) && s.wm < N && room(o, N - s.wm) ->
@@ -271,34 +231,36 @@ proctype Owner(byte o) {
      if :: x = 1 :: s.wm + 1 < N -> x = 2 fi;
      d_step { k = x; transact(o, k); next[o] = next[o] + k; k = 0 };
      if
-     :: d_step { true -> if :: m -> publish(o, x, m) :: else fi; m = 0; x = 0; check() }
+     :: d_step { true ->
+#ifdef NO_OUTBOX
+          if :: m -> q[o]!x,f,true; rest[o] = rest[o] | bit(x) :: else fi;
+#else
+          if :: m -> publish(o, x) :: else fi;
+#endif
+          f = 0; m = 0; x = 0; check() }
      :: d_step { may -> did;                 /* committed, the owner does not know */
 #ifdef NO_RETAKE
           next[o] = s.wm; 
 #else
           st[o] = AGAIN;
 #endif
-          m = 0; x = 0; check() }
+          f = 0; m = 0; x = 0; check() }
      fi }
   :: d_step { may && st[o] == OWN && !broken[o] && s.wm < N -> did; st[o] = AGAIN } /* not committed */
   :: d_step { st[o] == OWN && !broken[o] && !holds(o) -> st[o] = AGAIN }            /* fenced */
   :: d_step { st[o] == OWN && !broken[o] && acked[o] && holds(o) -> dropAcked(o); check() }
 
-  /* The producer, topic by topic; nothing ties their acknowledgements together. */
-  :: d_step { len(Q(o,0)) > 0 -> answered(o, 0) }
-  :: d_step { len(Q(o,1)) > 0 -> answered(o, 1) }
-  :: d_step { may && len(Q(o,0)) > 0 -> did; fails(o, 0, false) }
-  :: d_step { may && len(Q(o,0)) > 0 -> did; fails(o, 0, true) }
-  :: d_step { may && len(Q(o,1)) > 0 -> did; fails(o, 1, false) }
-  :: d_step { may && len(Q(o,1)) > 0 -> did; fails(o, 1, true) }
-  :: d_step { broken[o] && len(Q(o,0)) > 0 -> clear(o, 0); x = 0 }          /* refused behind it */
-  :: d_step { broken[o] && len(Q(o,1)) > 0 -> clear(o, 1); x = 0 }
-  :: d_step { broken[o] && len(Q(o,0)) + len(Q(o,1)) == 0 ->                /* mended */
+  /* The producer. */
+  :: d_step { len(q[o]) > 0 -> answered(o) }
+  :: d_step { may && len(q[o]) > 0 -> did; fails(o, false) }
+  :: d_step { may && len(q[o]) > 0 -> did; fails(o, true) }
+  :: d_step { broken[o] && len(q[o]) > 0 -> clear(o); x = 0 }               /* refused behind it */
+  :: d_step { broken[o] && len(q[o]) == 0 ->                                 /* mended */
        broken[o] = false; if :: st[o] > IDLE -> st[o] = AGAIN :: else fi }
 
   /* Revoked. Until this step an owner that was replaced is a zombie. */
   :: d_step { assigned != o && st[o] != IDLE -> st[o] = IDLE; forget(o); next[o] = 0; mine[o] = 0 }
-  :: d_step { may && (st[o] != IDLE || len(Q(o,0)) + len(Q(o,1)) > 0) -> did; die(o) }
+  :: d_step { may && (st[o] != IDLE || len(q[o]) > 0) -> did; die(o) }
 #ifdef DRAIN
   :: quiet -> break
 #endif
@@ -306,7 +268,7 @@ proctype Owner(byte o) {
 }
 
 inline copy(to, from) {
-  to.wm = from.wm; to.tok = from.tok; to.seq = from.seq;
+  to.wm = from.wm; to.tok = from.tok; to.seq = from.seq; to.last = from.last;
   to.dam[0] = from.dam[0]; to.dam[1] = from.dam[1];
   i = 0;
   do :: i <= N -> to.box[i] = from.box[i]; i++ :: else -> break od;
@@ -353,12 +315,6 @@ init {
   }
 #ifdef DRAIN
   (_nr_pr == 1);
-  d_step {
-    i = 0;
-    do
-    :: i < N -> assert(!has(due, i) || newest[has(ent, i)] >= version(i)); i++
-    :: else -> break
-    od
-  }
+  assert((due & range(reach, N)) == 0)
 #endif
 }

@@ -1,204 +1,726 @@
 /*
- * Deliver: one service and one entity, from the inbox through the dam to the
- * sink and back, by way of releases. Deciding is one atomic step here;
- * decide.pml tells why that may be said.
+ * Deliver: frames in one log, positions in place of confirmations, for one
+ * partition, one entity and two services A (0) and B (1). docs/protocol.md tells
+ * it in words. A decision is one step here, decide.pml tells why that may be said;
+ * the log has what its owner publishes, repeats at a take-over, and a zombie sends
+ * late. Contents and refusals are in refuse.pml, turns in catchup.pml.
  *
- * The deliverer may die before every step. The sink may refuse a change, take
- * it and answer, take it without an answer, or lose it without an answer.
+ * What is persisted is one row: a token, the session of the store's server,
+ * `live` with its place in the log, and per service that is behind its own two.
+ * Every write swaps it whole, so a reader never sees half of it.
+ *
+ * Sinks: a state sink without guard; -DGUARDED one with; -DLOG a log sink.
+ * ACTS is what the adversary may do in all, of these kinds:
+ *   CRASH MOVE    a deliverer dies; the partition moves, the old owner goes on
+ *   REPEAT        decide is taken over: its outbox is published again, a zombie's publish comes late
+ *   CUT           retention takes one record, or all
+ *   FAIL BOTH     B's sink goes down, or takes a change without an answer; A's as well
+ *   REFUSE        a sink refuses a change: a dead letter
+ *   RESTORE       backup; restore
+ *   ADD REMOVE    B is activated later; B is removed
  *
  * Rules, each with a switch that takes it away:
- *   RELEASE_DELIVERED  every release goes to the content that was confirmed
- *   RELEASE_BY_LAST    a release goes to unknown only if the *last* failure was ambiguous
- *   NO_SKIP            versions at or below the confirmed one are sent again
- *   MARK_FIRST         confirm before the sink has the change
- *   ACK_FIRST          acknowledge before confirm and dead letter
- *
- * Sinks: a state sink without a guard of its own, which writes whatever comes.
- *   -DLOG      a log sink that skips keys that it knows
- *   -DGUARDED  a state sink that turns older versions away
- *   -DZOMBIES  deliverers that go on after they were replaced
+ *   NO_TOKEN      the row is written by whoever likes
+ *   NO_SESSION    a row that went back with the store is swapped under the token that it has
+ *   NO_RENEW      the token stays the same from take-over to take-over
+ *   RENEW_SETS    it is renewed only when a service falls behind or is live again
+ *   NO_BACK       what was left out because the dam had a newer one stays so when the dam went back
+ *   NO_IDLE       an owner notices that its row is gone at its next write only
+ *   NO_ABOVE      positions may pass the watermark
+ *   NO_POSREV     positions are written under another revision than the active one
+ *   LIVE_EARLY    live again at the persisted position, not at the tail's
+ *   LIVE_READ     live again when the reader is there, before the sink is
+ *   MARK_FIRST    the position moves before the effect
+ *   LETTER_LATE   the position passes a refused change before its dead letter is stored
+ *   NO_PREV       no look at `prev`
+ *   GAP_SILENT    a gap is passed, nothing is asked for
+ *   GAP_NOWAIT    it is passed when the decisions were asked for, before they were made
+ *   GAP_BLIND     it is called one before the log was read to its end,
+ *   NO_BOX        nor to see what waits in the outbox,
+ *   GAP_LATE      or the log was read first, then watermark row and outbox
+ *   NO_DISCARD    an outbox row goes with the next decision only
+ *   NO_ENDGAP     only a frame shows a gap, never the end of the log
+ *   NO_REREAD     a take-over reads on where this process was, not from the position
+ *   NO_SKIP       a frame below the position is delivered
+ *   SKIP_WHOLE    a frame that reaches above the position is delivered whole
+ *   NO_NEWEST     after a take-over no look at the dam (state sink without guard)
+ *   NEWEST_TAKEOVER_ONLY  nor in catch-up, but for what stood in the log at the take-over
+ *   EARLY         a frame is handed to the tail before its publish was acknowledged
+ *   NO_REWIND     a sink that answers again joins the catch-up reader where that is
+ *   NO_FUTURE     frames above the watermark count
+ *   LOOK_LATE     the watermark that a frame is compared with may be older than the frame
+ *   NO_REVISION   frames of a revision that was not in force in the store's history count
+ *   OLD_PROCESS   a process without B takes frames that have B's changes
+ *   KEEP_ENTRY    the entry of a removed service stays in the row
+ *   REUSE         its number is given to another service
  */
-#ifndef EVENTS
-#define EVENTS 3        /* events that a producer sends */
+#ifndef N
+#define N 2                 /* events */
 #endif
-#ifndef FAULTS
-#define FAULTS 3        /* crashes, refusals, lost answers, repetitions in the topic */
+#ifndef CTL
+#define CTL 2               /* room for control records behind them */
 #endif
-#define MAXIN  (EVENTS + FAULTS + 1)
-#define MAXOUT (EVENTS + FAULTS + 1)
-#define UNKNOWN 3       /* content that equals nothing; 0: nothing was ever sent */
-#define bit(i)    (1 << (i))
-#define has(m, i) (((m) >> (i)) & 1)
-
-/* Inbox: 1 and 2 are contents, 8+v releases version v to the confirmed
-   content, 32+v to unknown. The version of a change is its place, from 1. */
-byte inbox[MAXIN]; byte end, decided, sent, truth;
-byte content, dver;             /* dam row */
-byte confirmed, confirmedAs;    /* version and content that were confirmed */
-byte made[MAXIN+1];             /* content of each version that became a change */
-byte topic[MAXOUT]; byte top;   /* versions */
-short letters;                  /* versions that are dead letters */
-byte at, sinkAs; short applied; /* the sink: newest version, its content, keys that it knows */
-byte committed;                 /* offset in the topic */
-byte faults = FAULTS;
-byte assigned;
-#ifdef ZOMBIES
-#define D 2
+#ifndef ACTS
+#define ACTS 1
+#endif
+#define MAXIN  (N + CTL)    /* at most 6 */
+#ifndef MAXLOG
+#define MAXLOG (2*MAXIN + 2)    /* at most 12 */
+#endif
+#define BOX    2
+#define A 0
+#define B 1
+#ifdef BOTH
+#define fails(c) true
 #else
-#define D 1
+#define fails(c) ((c) == B)
 #endif
-byte st[D], pos[D], first[D], second[D];
-bool doubt[D];                  /* the last failure was ambiguous */
-hidden byte i;
+#ifdef ADD
+#define FIRST 0
+#else
+#define FIRST 1
+#endif
+#define bit(i)     (1 << (i))
+#define range(a,b) ((bit(b) - 1) & ~(bit(a) - 1))
+#define hi(m) ((m)&32 -> 6 : ((m)&16 -> 5 : ((m)&8 -> 4 : ((m)&4 -> 3 : ((m)&2 -> 2 : ((m)&1))))))
+#define lw(m) ((m)&1 -> 1 : ((m)&2 -> 2 : ((m)&4 -> 3 : ((m)&8 -> 4 : ((m)&16 -> 5 : ((m)&32 -> 6 : 0))))))
+#define min(a,b) ((a) < (b) -> (a) : (b))
+#define max(a,b) ((a) > (b) -> (a) : (b))
 
-#define quiet (faults == 0 && sent == EVENTS && decided == end && (committed == top) && st[0] == WAIT && st[D-1] == WAIT)
+/* A frame: from, to, prev, revision. Odd revisions have B. */
+#define frame(f,t,p,r) ((f) | (t) << 3 | (p) << 6 | (r) << 9)
+#define FR(f) ((f) & 7)
+#define TO(f) (((f) >> 3) & 7)
+#define PV(f) (((f) >> 6) & 7)
+#define RV(f) (((f) >> 9) & 3)
 
-#define WAIT    0
-#define TRY     1
-#define RELEASE 2
-#define LETTER  3
-#define CONFIRM 4
-#define ACK     5
+byte rec[2];                /* per service: the records of the inbox that change its view */
+byte end = N;
+typedef Store {
+  byte W, X;                /* watermark row: next offset, `to` of the last frame */
+  byte rev, act[4];         /* active revision, and the watermark when each was activated */
+  byte bm;                  /* the dam: what was decided for B. For A: rec[A] below W */
+  short box[BOX]; byte nb;  /* outbox */
+  byte lt[2];               /* dead letters: versions */
+  byte dn, doff, tok;       /* the row: live, its place in the log, token, */
+  bool ses;                 /*   whether it was written in this session of the server, */
+  byte hn[2], ho[2]         /*   behind: next + 1 (0: is not), place in the log */
+}
+Store s, old; bool kept;
+short log[MAXLOG]; byte lo, le;           /* what retention left, end */
+byte pubd;                                /* of the outbox, published by this owner */
+short z[BOX]; byte zn;                    /* a zombie's publishes on their way */
 
-inline apply(v) {
-  if
+byte seen[2], gone[2];      /* log sink: versions; reported as gap */
+byte at[2], best[2], top[2]; bool late[2];/* state sink: version now; newest by owners; newest ever; taken back by a zombie */
+bool up[2] = true, back;
+short foregone;             /* records that were passed over as a lost future's: nobody looks for a change there again */
+byte assigned, tok[2]; bool on[2], over;
+typedef Owner {             /* what a deliverer keeps in memory */
+  byte ti_, bi_, tn_;       /* tail: next of the log, where what is in hand begins, position handed out */
+  byte end_;                /* end of the log at the take-over */
+  byte ahead_, pb_, fresh_; /* frames in hand; B's changes in them; changes that nobody had in hand before */
+  byte done_[2]; bool live_[2];
+  byte ci_, walk_;          /* catch-up reader: next of the log, services that it feeds */
+  byte cof_[2];             /* where it starts for a service */
+  byte kr_;                 /* revision of this process */
+  byte look_, sus_;         /* watermark + 1 as read for the next frame; up to where a gap is suspected */
+#ifdef NO_SESSION
+  byte wm_;                 /* highest watermark under which it left a change out */
+#endif
+#ifdef LETTER_LATE
+  byte owed_[2]             /* letters that are not stored yet */
+#endif
+}
+Owner o[2];
+#define ti    o[d].ti_
+#define bi    o[d].bi_
+#define tn    o[d].tn_
+#define end0  o[d].end_
+#define ahead o[d].ahead_
+#define pb    o[d].pb_
+#define fresh o[d].fresh_
+#define done  o[d].done_
+#define live  o[d].live_
+#define ci    o[d].ci_
+#define walk  o[d].walk_
+#define cof   o[d].cof_
+#define kr    o[d].kr_
+#define look  o[d].look_
+#define sus   o[d].sus_
+#define wm    o[d].wm_
+#define owed  o[d].owed_
+byte acts = ACTS;
+#define may (acts > 0)
+#define did acts--
+hidden byte i, j, m, x;
+
+#define hasB(r)    ((r) & 1)
+#define serves(c,r) ((c) == A || hasB(r))
+#define decided(c) ((c) == A -> rec[A] & range(0, s.W) : s.bm)
+#define newest(c)  hi(decided(c))
+#define has(f,c)   (rec[c] & range(FR(f), TO(f)) & (serves(c, RV(f)) -> 255 : 0))
+
+/* Not of this store's history: decided by a future that it lost. */
+#ifdef NO_FUTURE
+#define above(n,w) false
+#else
+#define above(n,w) ((n) > (w))
+#endif
+#if defined(NO_REVISION) || !(defined(ADD) || defined(REMOVE))
+#define foreign(f) false
+#else
+#define foreign(f) (RV(f) > s.rev || FR(f) < s.act[RV(f)] || RV(f) < s.rev && TO(f) > s.act[RV(f) + 1])
+#endif
+#define lost(f) (above(TO(f), s.W) || foreign(f))
+
+/* The row says nothing that is not so: the newest change below a position took
+   effect or is a dead letter; a log sink has all of them but those reported. */
+inline honest(c) {
+  x = (s.hn[c] -> s.hn[c] - 1 : s.dn);
 #ifdef LOG
-  :: has(applied, v) -> skip                      /* the key is known */
+  assert(!serves(c, s.rev) || (decided(c) & range(0, x) & ~(seen[c] | gone[c] | s.lt[c])) == 0);
+#else
+  assert(!serves(c, s.rev) || newest(c) == 0 || newest(c) > x || top[c] >= newest(c) || (s.lt[c] & bit(newest(c) - 1)));
+#endif
+  x = 0
+}
+inline check() { honest(A); honest(B) }
+
+#ifdef NO_SESSION
+#define present true
+#else
+#define present s.ses
+#endif
+/* A restored store does not bind who has not heard of it; a removed service is promised nothing. */
+#define bound(c) (tok[d] == s.tok && s.ses && serves(c, s.rev))
+
+/* Change v (from 1) arrives at sink c. */
+inline effect(d, c, v) {
+  assert(kr < 3 || (c) == A || (v) > s.act[3]);                   /* another service's, by number */
+#ifdef LOG
+  if
+  :: seen[c] & bit(v - 1)                                       /* the same key once more */
   :: else ->
-     i = 1;
-     do                                           /* in order, none left out but dead letters */
-     :: i < v -> assert(made[i] == 0 || has(applied, i) || has(letters, i)); i++
-     :: else -> break
-     od;
-     assert(v > at || has(letters, v)); i = 0;
-     applied = applied | bit(v);
-     if :: v > at -> at = v; sinkAs = made[v] :: else fi  /* its readers go by version */
+     assert(!bound(c) || (decided(c) & range(0, v - 1) & ~(seen[c] | gone[c] | s.lt[c])) == 0);
+     seen[c] = seen[c] | bit(v - 1)
+  fi
 #else
 #ifdef GUARDED
-  :: v <= at -> skip
-#endif
-  :: else ->
-     /* Never back behind what was confirmed. A crash before the confirmation may
-        repeat what a larger batch had coalesced; the newest follows it. */
-     assert(v >= at || v > confirmed);
-     at = v; sinkAs = made[v]
-#endif
-  fi
-}
-
-inline skipOld(d, v) {
-#ifdef NO_SKIP
-  skip
+  if :: v > at[c] -> at[c] = v :: else fi;
 #else
-  if :: v <= confirmed -> v = 0 :: else fi
+  if
+  :: bound(c) -> assert(v >= best[c]);
+     best[c] = v; late[c] = false
+  :: else -> late[c] = v < top[c]                               /* a zombie */
+  fi;
+  at[c] = v;
+#endif
+  top[c] = max(top[c], v)
 #endif
 }
 
-inline forget(d) { st[d] = WAIT; pos[d] = 0; first[d] = 0; second[d] = 0; doubt[d] = false }
+inline append(f) { log[le] = f; le++ }
+inline forget() { s.box[0] = s.box[1]; s.box[1] = 0; s.nb--; pubd-- }
 
-/* The first change of the batch is done with, in one way or another. */
-inline pop(d) {
-  first[d] = second[d]; second[d] = 0; doubt[d] = false;
-  if :: first[d] -> st[d] = TRY :: else -> st[d] = CONFIRM fi
+inline decide(n) {
+#ifdef NO_DISCARD
+  do :: pubd -> forget() :: else -> break od;
+#endif
+  m = (rec[A] | (hasB(s.rev) -> rec[B] : 0)) & range(s.W, s.W + n);
+  if
+  :: m -> s.box[s.nb] = frame(s.W, s.W + n, s.X, s.rev); s.nb++; s.X = s.W + n
+  :: else                                                       /* no changes, no frame */
+  fi;
+  if :: hasB(s.rev) -> s.bm = s.bm | (rec[B] & range(s.W, s.W + n)) :: else fi;
+  s.W = s.W + n; m = 0;
+  check()
 }
-
-proctype Deliverer(byte d) {
-  byte done;                                      /* newest version that took effect in this batch */
-  do
-  /* One or two messages: without those that were confirmed; of a state sink the newest. */
-  :: atomic { st[d] == WAIT && assigned == d && committed < top ->
-     pos[d] = committed + 1; first[d] = topic[committed];
-     if
-     :: committed + 1 < top -> pos[d] = committed + 2; second[d] = topic[committed + 1]
-     :: skip
-     fi;
-     d_step {
-       done = 0;
-       skipOld(d, first[d]); skipOld(d, second[d]);
-       if
-       :: second[d] && second[d] <= first[d] -> second[d] = 0       /* a repetition */
-       :: else
-       fi;
-#ifndef LOG
-       if :: second[d] -> first[d] = 0 :: else fi;                  /* coalesced */
-#endif
-       if :: !first[d] -> first[d] = second[d]; second[d] = 0 :: else fi;
-       if :: first[d] -> st[d] = TRY :: else -> st[d] = ACK fi;
-#ifdef MARK_FIRST
-       if :: first[d] -> i = (second[d] -> second[d] : first[d]);
-             if :: i > confirmed -> confirmed = i; confirmedAs = made[i] :: else fi; i = 0
-       :: else fi;
-#endif
-#ifdef ACK_FIRST
-       committed = pos[d]
-#endif
-     } }
-
-  :: d_step { st[d] == TRY -> apply(first[d]); done = first[d]; pop(d) }
-  :: d_step { st[d] == TRY && faults -> faults--; apply(first[d]); doubt[d] = true }  /* taken, no answer */
-  :: d_step { st[d] == TRY && faults -> faults--; doubt[d] = true }                   /* lost, no answer */
-  :: d_step { st[d] == TRY && faults -> faults--; doubt[d] = false; st[d] = RELEASE } /* refused */
-  :: d_step { st[d] == TRY && doubt[d] -> st[d] = RELEASE }                           /* given up */
-#ifndef LOG
-  :: d_step { st[d] == TRY && doubt[d] && dver > first[d] -> pop(d) }                 /* overtaken */
-#endif
-
-  :: d_step { st[d] == RELEASE && end < MAXIN ->
-#ifdef RELEASE_DELIVERED
-     inbox[end] = 8 + first[d]; end++;
+#ifdef NO_DISCARD
+#define room (s.nb - pubd < BOX)
+#define published (s.nb == pubd)
 #else
-#ifdef RELEASE_BY_LAST
-     if :: doubt[d] -> inbox[end] = 32 + first[d] :: else -> inbox[end] = 8 + first[d] fi; end++;
-#else
-     inbox[end] = 32 + first[d]; end++;
+#define room (s.nb < BOX)
+#define published (s.nb == 0)
 #endif
-#endif
-     st[d] = LETTER }
-  :: d_step { st[d] == LETTER -> letters = letters | bit(first[d]); pop(d) }
 
-  :: d_step { st[d] == CONFIRM ->
-     if :: done > confirmed -> confirmed = done; confirmedAs = made[done] :: else fi;
-     done = 0; st[d] = ACK }
-  :: d_step { st[d] == ACK -> if :: assigned == d && committed < pos[d] -> committed = pos[d] :: else fi; forget(d); done = 0 }
-
-  :: d_step { st[d] != WAIT && faults -> faults--; forget(d); done = 0 }              /* crash */
-  :: d_step { st[d] != WAIT && assigned != d -> forget(d); done = 0 }                 /* revoked */
-  :: st[d] == WAIT && quiet -> break
-  od
+inline inflight() {                     /* what the old owner had handed to its producer */
+  zn = 0; i = pubd;
+  do :: i < s.nb -> z[zn] = s.box[i]; zn++; i++ :: else -> break od;
+  i = zn; do :: i < BOX -> z[i] = 0; i++ :: else -> break od;
+  i = 0; pubd = 0
 }
+
+inline copy(to, from) {
+  to.W = from.W; to.X = from.X; to.rev = from.rev; to.bm = from.bm; to.nb = from.nb;
+  to.act[1] = from.act[1]; to.act[2] = from.act[2]; to.act[3] = from.act[3];
+  to.box[0] = from.box[0]; to.box[1] = from.box[1]; to.lt[0] = from.lt[0]; to.lt[1] = from.lt[1];
+  to.dn = from.dn; to.doff = from.doff; to.tok = from.tok;
+  to.hn[0] = from.hn[0]; to.hn[1] = from.hn[1]; to.ho[0] = from.ho[0]; to.ho[1] = from.ho[1]
+}
+
+#define settled(c) (s.hn[c] == 0 || serves(c, s.rev) && !up[c])
+#define quiet (acts == 0 && s.W == end && published && zn == 0 && on[assigned] && !on[1-assigned] && \
+  tok[assigned] == s.tok && present && s.dn >= s.X && s.doff >= le && settled(A) && settled(B))
 
 proctype Decide() {
   do
-  :: d_step { sent < EVENTS && end < MAXIN -> inbox[end] = 1; end++; sent++; truth = 1 }
-  :: d_step { sent < EVENTS && end < MAXIN -> inbox[end] = 2; end++; sent++; truth = 2 }
-  :: d_step { decided < end ->
-     i = inbox[decided]; decided++;
-     if
-     :: i < 8 && i != content && top < MAXOUT ->
-        content = i; dver = decided; made[decided] = i; topic[top] = decided; top++
-     :: i < 8 && i == content -> skip
-     :: i >= 32 -> if :: i - 32 == dver -> content = UNKNOWN :: else fi
-     :: i >= 8 && i < 32 -> if :: i - 8 == dver -> content = (confirmed -> confirmedAs : UNKNOWN) :: else fi
-     fi;
-     i = 0 }
-  /* A zombie of decide publishes an old change once more. */
-  :: atomic { faults && top > 0 && top < MAXOUT -> faults--;
-     if :: topic[top] = topic[0] :: top > 1 -> topic[top] = topic[1] fi; top++ }
-#ifdef ZOMBIES
-  :: d_step { faults -> faults--; assigned = 1 - assigned }
+  :: d_step { s.W < end && room -> decide(1) }
+  :: d_step { s.W + 1 < end && room -> decide(2) }
+  :: d_step { pubd < s.nb && le < MAXLOG -> append(s.box[pubd]); pubd++ }
+#ifndef NO_DISCARD
+  :: d_step { pubd -> forget() }
 #endif
-  :: d_step { faults -> faults-- }                                                    /* there need not be any */
-  :: quiet -> break
+  :: d_step { zn && le < MAXLOG -> append(z[0]); z[0] = z[1]; z[1] = 0; zn-- }
+  :: d_step { zn -> zn = 0; z[0] = 0; z[1] = 0 }
+  :: over -> break
+  od
+}
+
+/* An activation, under the lock of the watermarks. */
+inline activate() {
+  s.rev++; s.act[s.rev] = s.W;
+  if
+  :: !hasB(s.rev) ->
+#ifndef KEEP_ENTRY
+     s.hn[B] = 0; s.ho[B] = 0;
+#endif
+     s.bm = 0; s.lt[B] = 0
+  :: else -> seen[B] = 0; gone[B] = 0; at[B] = 0; best[B] = 0; top[B] = 0; late[B] = false
+  fi
+}
+
+proctype Adversary() {
+  do
+  :: d_step { may -> did }                                                      /* nothing */
+#ifdef MOVE
+  :: d_step { may -> did; assigned = 1 - assigned }
+#endif
+#ifdef REPEAT
+  :: d_step { may && s.nb -> did; inflight() }                                  /* take-over of decide */
+#endif
+#ifdef CUT
+  /* Retention, while there is room for what it makes the repair ask for. */
+  :: d_step { may && lo < le && end + 2 <= MAXIN -> did; log[lo] = 0; lo++ }
+  :: d_step { may && lo < le && end + 2 <= MAXIN -> did; do :: lo < le -> log[lo] = 0; lo++ :: else -> break od; i = 0 }
+#endif
+#ifdef FAIL
+  :: d_step { may && up[B] -> did; up[B] = false }
+  :: d_step { !up[B] -> up[B] = true }
+#endif
+#ifdef BOTH
+  :: d_step { may && up[A] -> did; up[A] = false }
+  :: d_step { !up[A] -> up[A] = true }
+#endif
+#ifdef ADD
+  :: d_step { s.rev == 0 -> activate() }
+#endif
+#ifdef REMOVE
+  :: d_step { s.rev == 1 -> activate() }
+#endif
+#ifdef REUSE
+  :: d_step { s.rev == 2 -> activate() }
+#endif
+#ifdef RESTORE
+  :: d_step { may && !kept && s.tok -> did; kept = true; copy(old, s) }
+  :: d_step { may && kept -> did; inflight(); copy(s, old); s.ses = false; check();
+     back = true; best[A] = 0; best[B] = 0 }                                    /* the dam does not know any more what was sent */
+#endif
+  :: d_step { quiet -> over = true }; break
+  od
+}
+
+/* A token that nobody knows any more may stand for a new one. */
+inline claim() {
+  tok[d] = 0; x = 1;
+  do :: x == s.tok || x == old.tok || x == tok[1-d] -> x++ :: else -> break od;
+  s.tok = x; tok[d] = x; s.ses = true; x = 0
+}
+#ifdef NO_POSREV
+#define inforce true
+#else
+#define inforce (kr == s.rev)
+#endif
+#if defined(NO_SESSION) && !defined(NO_BACK)
+#define notBack (s.W >= wm)
+#else
+#define notBack true                    /* only a restore takes it back, and that ends the session */
+#endif
+#ifdef NO_TOKEN
+#define holds (inforce && notBack)
+#else
+#define holds (tok[d] == s.tok && present && inforce && notBack)
+#endif
+#ifdef OLD_PROCESS
+#define mine(f) true
+#else
+#define mine(f) (RV(f) <= kr)
+#endif
+#ifdef NO_PREV
+#define gapAt(p,f) false
+#else
+#define gapAt(p,f) (PV(f) > (p))
+#endif
+
+inline reset() {
+  on[d] = false; tok[d] = 0; bi = 0; tn = 0; kr = 0; end0 = 0; ahead = 0; pb = 0; fresh = 0; look = 0; sus = 0;
+  ci = 0; walk = 0; cof[A] = 0; cof[B] = 0; done[A] = 0; done[B] = 0; live[A] = false; live[B] = false;
+#ifndef NO_REREAD
+  ti = 0;
+#endif
+#ifdef NO_SESSION
+  wm = 0;
+#endif
+#ifdef LETTER_LATE
+  owed[A] = 0; owed[B] = 0;
+#endif
+  x = 0; m = 0
+}
+
+#define lag(c)   (live[c] && done[c] < tn)
+#define lowest   min((live[A] -> done[A] : tn), (live[B] -> done[B] : tn))
+inline level() { if :: !lag(A) && !lag(B) -> ahead = 0; bi = ti; pb = 0; fresh = 0 :: else fi; x = 0 }
+
+/* The row is swapped whole, or nothing is written. */
+#ifdef NO_ABOVE
+#define passes false
+#else
+#define passes (lowest > s.W || !live[A] && done[A] > s.W || !live[B] && done[B] > s.W)
+#endif
+#define place(c) (walk & bit(c) -> ci : cof[c])
+inline swap(renews) {
+  if
+  :: holds && !passes ->
+     s.dn = lowest; s.doff = (s.dn == tn -> ti : bi);
+     s.hn[A] = (live[A] -> 0 : done[A] + 1); s.ho[A] = (live[A] -> 0 : place(A));
+     s.hn[B] = (live[B] -> 0 : done[B] + 1); s.ho[B] = (live[B] -> 0 : place(B));
+     if :: renews -> claim() :: else fi;
+     check()
+  :: else -> reset()
+  fi
+}
+#ifdef NO_RENEW
+#define SETS  false
+#define EVERY false
+#else
+#define SETS  true
+#ifdef RENEW_SETS
+#define EVERY false
+#else
+#define EVERY true
+#endif
+#endif
+
+/* Does a record of those behind `from` go on from position p? */
+#define goes(k,from,p) ((from) <= (k) && (k) < le && !lost(log[k]) && mine(log[k]) && PV(log[k]) <= (p) && TO(log[k]) > (p))
+#ifdef GAP_BLIND
+#define some(from,p) false
+#else
+#define some(from,p) (goes(0,from,p) || goes(1,from,p) || goes(2,from,p) || goes(3,from,p) || goes(4,from,p) || goes(5,from,p) || \
+  (MAXLOG > 6 && goes(6,from,p)) || (MAXLOG > 7 && goes(7,from,p)) || (MAXLOG > 8 && goes(8,from,p)) || \
+  (MAXLOG > 9 && goes(9,from,p)) || (MAXLOG > 10 && goes(10,from,p)) || (MAXLOG > 11 && goes(11,from,p)))
+#endif
+inline linked(from, p) {                /* x: which, from 1 */
+  x = from;
+  do :: !goes(x, from, p) -> x++ :: else -> break od;
+  x++
+}
+
+/* The outbox holds a frame that goes on from position p: it comes. */
+#ifdef NO_BOX
+#define boxed(p) false
+#else
+#define boxed(p) (s.nb && PV(s.box[0]) <= (p) && TO(s.box[0]) > (p) || s.nb == 2 && PV(s.box[1]) <= (p) && TO(s.box[1]) > (p))
+#endif
+/* The newest change that a service was promised is in the gap up to g: the
+   position waits until a newer one was decided instead. */
+#define asked(c) (rec[c] & range(max(s.W, N), end))
+#define missing(c,g) (serves(c, s.rev) && newest(c) > done[c] && newest(c) <= (g) && !(s.lt[c] & bit(newest(c) - 1)))
+#ifdef GAP_SILENT
+#define blocks(c,g) false
+#else
+#ifdef GAP_NOWAIT
+#define blocks(c,g) (missing(c,g) && !asked(c))
+#else
+#define blocks(c,g) missing(c,g)
+#endif
+#endif
+inline ask(c) {
+  if :: end == N || end == s.W -> end++ :: else fi;       /* one control record may name several services */
+  rec[c] = rec[c] | bit(end - 1)
+}
+#define mayAsk(c,g) (blocks(c,g) && !asked(c) && ((end > N && end > s.W) || end < MAXIN))
+
+/* Service c passes a gap up to g: what is missing is reported, and really missing. */
+inline pass(c, g) {
+  m = decided(c) & range(done[c], g) & ~(seen[c] | s.lt[c]);
+  j = lo;
+  do :: j < le -> assert(lost(log[j]) || (foregone & bit(j)) || PV(log[j]) > done[c] || (has(log[j], c) & m) == 0); j++ :: else -> break od;
+  assert(!(s.nb && PV(s.box[0]) <= done[c] && (has(s.box[0], c) & m)));
+  j = 0; gone[c] = gone[c] | m; done[c] = g; m = 0
+}
+#define held(g)    (live[A] && blocks(A, g) || live[B] && blocks(B, g))
+#define asking(g)  (live[A] && mayAsk(A, g) || live[B] && mayAsk(B, g))
+hidden byte g_;
+/* The repair, for all that are live. */
+inline repair(g) {
+  g_ = g;
+  if
+  :: asking(g_) ->
+     if :: live[A] && mayAsk(A, g_) -> ask(A) :: else fi;
+     if :: live[B] && mayAsk(B, g_) -> ask(B) :: else fi
+  :: else ->
+     if
+     :: holds && g_ <= s.W -> if :: live[A] -> pass(A, g_) :: else fi; if :: live[B] -> pass(B, g_) :: else fi;
+        tn = g_; sus = 0; level(); swap(EVERY)
+     :: else -> reset()
+     fi
+  fi;
+  g_ = 0
+}
+
+/* Worth while for a state sink without guard? What may have been in hand before
+   only if it is the newest. */
+#if defined(LOG) || defined(GUARDED) || defined(NO_NEWEST)
+#define worth(v,c,isnew) true
+#else
+#define worth(v,c,isnew) ((isnew) || (v) >= newest(c))
+#endif
+#ifdef NEWEST_TAKEOVER_ONLY
+#define freshAt(k) ((k) >= end0)
+#else
+#define freshAt(k) false
+#endif
+inline leave() {
+#ifdef NO_SESSION
+  wm = max(wm, s.W)
+#else
+  skip
+#endif
+}
+/* With two letters a letter is stored before the position that passes its change. */
+inline letter(c, v) {
+#ifdef LETTER_LATE
+  owed[c] = owed[c] | bit(v - 1)
+#else
+  s.lt[c] = s.lt[c] | bit(v - 1)
+#endif
+}
+
+#define F        log[ti]
+#define G        log[ci]
+#define here     (on[d] && lo <= ti && ti < le)
+#define todo(c)  ((c) == A -> rec[A] & range(done[A], tn) : pb & range(done[B], tn))
+#define ends     (s.nb -> PV(s.box[0]) : s.X)
+
+inline next() {
+  ti++; sus = 0;
+#ifndef LOOK_LATE
+  look = 0
+#endif
+}
+
+/* The tail takes a frame, record k of the log, and hands it out. */
+inline take(f, k) {
+#ifdef SKIP_WHOLE
+  m = lw(has(f, A)); if :: live[A] && FR(f) < done[A] && m -> effect(d, A, m) :: else fi; m = 0;
+#endif
+  if :: hasB(kr) -> pb = pb | (has(f, B) & range(tn, TO(f))) :: else fi;
+  if :: (k) >= end0 -> fresh = fresh | range(FR(f), TO(f)) :: else fi;
+  tn = TO(f); ahead++
+}
+
+proctype Deliver(byte d) {
+  do
+  /* Take-over: the token is swapped and the row read in one statement. */
+  :: d_step { !on[d] && assigned == d -> claim(); on[d] = true; kr = s.rev; tn = s.dn; end0 = le;
+     cof[A] = s.ho[A]; cof[B] = s.ho[B];
+#ifdef NO_REREAD
+     if :: ti -> skip :: else -> ti = max(s.doff, lo) fi;
+#else
+     ti = max(s.doff, lo);
+#endif
+     bi = ti; live[A] = !s.hn[A]; live[B] = !s.hn[B];
+     done[A] = (s.hn[A] -> s.hn[A] - 1 : tn); done[B] = (s.hn[B] -> s.hn[B] - 1 : tn) }
+
+  /* The tail reads the log, record by record; up to two frames are in hand. */
+  :: d_step { on[d] && ti < lo -> ti = lo; sus = 0; look = 0; level() }
+  :: d_step { here && TO(F) <= tn ->
+#ifdef NO_SKIP
+     m = lw(has(F, A)); if :: live[A] && m -> effect(d, A, m) :: else fi; m = 0;
+#endif
+     next(); level() }
+#ifdef LOOK_LATE
+  :: d_step { on[d] && !look && lo <= ti && ti <= le -> look = s.W + 1 }
+#else
+  :: d_step { here && TO(F) > tn && !look -> look = s.W + 1 }
+#endif
+#define judged   (here && TO(F) > tn && look)
+#define counts   (!above(TO(F), look - 1) && !foreign(F))
+  :: d_step { judged && !counts -> foregone = foregone | bit(ti); next(); level() }                            /* of a future that was lost */
+  :: d_step { judged && counts && !mine(F) -> reset() }                         /* of a newer revision: reads the configuration again */
+  :: d_step { judged && counts && mine(F) && ahead < 2 && !gapAt(tn, F) ->
+     take(F, ti); next();
+#ifdef MARK_FIRST
+     if :: holds && tn <= s.W -> s.dn = tn; s.doff = ti :: else fi;
+#endif
+     level() }
+
+  /* A suspicion: watermark row and outbox are read first, then the log to its end. */
+#define gap      (judged && counts && mine(F) && ahead == 0 && gapAt(tn, F))
+#ifdef GAP_LATE
+  :: d_step { gap && !sus && !some(ti + 1, tn) -> sus = PV(F) }
+  :: d_step { gap && sus && !boxed(tn) && (asking(PV(F)) || !held(PV(F))) -> repair(PV(F)) }
+  :: d_step { on[d] && ti == le && ahead == 0 && !sus -> sus = 7 }
+  :: d_step { on[d] && sus == 7 && ahead == 0 && ends > tn && !boxed(tn) -> sus = ends; if :: asking(sus) || !held(sus) -> repair(sus) :: else fi }
+#else
+  :: d_step { gap && !sus && !boxed(tn) -> sus = PV(F) }
+  :: d_step { gap && sus && !some(ti + 1, tn) && (asking(PV(F)) || !held(PV(F))) -> repair(PV(F)) }
+#ifndef NO_ENDGAP
+  /* The store knows a frame behind the end of the log that waits in no outbox. */
+  :: d_step { on[d] && ti == le && ahead == 0 && !sus && ends > tn && !boxed(tn) -> sus = ends }
+  :: d_step { on[d] && ti == le && ahead == 0 && sus && (asking(sus) || !held(sus)) -> repair(sus) }
+#endif
+#endif
+  :: d_step { gap && some(ti + 1, tn) -> linked(ti + 1, tn); sus = 0;           /* a later record has it: this one again after it */
+     take(log[x-1], x - 1);
+     x = 0; level() }
+#ifdef EARLY
+  :: d_step { on[d] && pubd < s.nb && ahead < 2 && PV(s.box[0]) <= tn && TO(s.box[0]) > tn -> take(s.box[0], MAXLOG); look = 0; sus = 0; level() }
+#endif
+
+  /* The position is written. */
+  :: d_step { on[d] && (lowest > s.dn || lowest == s.dn && lowest == tn && ti > s.doff ||
+       !live[A] && done[A] + 1 > s.hn[A] || !live[B] && done[B] + 1 > s.hn[B]) -> swap(EVERY) }
+#ifndef NO_IDLE
+  :: d_step { on[d] && assigned == d && !(tok[d] == s.tok && present && kr == s.rev) -> reset() }     /* an idle owner looks now and then */
+#endif
+
+  /* Catch-up: one reader for all that are behind and whose sinks answer. */
+#define walks    (on[d] && walk && lo <= ci && ci < le)
+  :: d_step { on[d] && walk && ci < lo -> ci = lo }
+  :: d_step { walks && lost(G) -> foregone = foregone | bit(ci); ci++ }
+  :: d_step { walks && !lost(G) && !mine(G) -> reset() }
+  :: d_step { walks && !lost(G) && mine(G) && !((walk & 1) && done[A] < TO(G)) && !((walk & 2) && done[B] < TO(G)) -> ci++ }
+
+  :: d_step { on[d] && assigned != d -> reset() }                               /* revoked; a zombie before that */
+#ifdef CRASH
+  :: d_step { may && on[d] -> did; reset(); ti = 0 }
+#endif
+  :: over -> break
+  od
+}
+
+#define inWalk   (on[d] && !live[c] && (walk & bit(c)))
+#define reading  (inWalk && lo <= ci && ci < le && !lost(G) && mine(G) && done[c] < TO(G))
+
+inline drop() { cof[c] = ci; walk = walk & ~bit(c); if :: walk == 0 -> ci = 0 :: else fi }
+
+/* A behind service gets frame f, record k. */
+inline feed(f, k) {
+  m = has(f, c) & range(done[c], TO(f));
+  if
+  :: m == 0 -> done[c] = TO(f)
+#ifdef LOG
+  :: else -> effect(d, c, lw(m)); done[c] = lw(m)
+#else
+  :: else -> if :: worth(hi(m), c, freshAt(k)) -> effect(d, c, hi(m)) :: else -> leave() fi; done[c] = TO(f)
+#endif
+  fi; m = 0
+}
+/* It passes a gap alone. */
+inline repairOne(g) {
+  g_ = g;
+  if
+  :: mayAsk(c, g_) -> ask(c)
+  :: else -> if :: holds && g_ <= s.W -> pass(c, g_); swap(EVERY) :: else -> reset() fi
+  fi;
+  g_ = 0
+}
+/* It is live, at the tail's position. */
+inline alive() { done[c] = tn; drop(); cof[c] = 0; live[c] = true; level(); swap(SETS) }
+
+/* One service of one deliverer: its sink, when it is live and when it is behind. */
+proctype Service(byte d; byte c) {
+  do
+  :: d_step { on[d] && lag(c) && todo(c) == 0 -> done[c] = tn; level() }
+  :: d_step { on[d] && lag(c) && todo(c) && up[c] ->                            /* the oldest first */
+     x = lw(todo(c)); if :: worth(x, c, fresh & bit(x - 1)) -> effect(d, c, x) :: else -> leave() fi; done[c] = x; x = 0; level() }
+#ifndef LOG
+  :: d_step { on[d] && lag(c) && up[c] && lw(todo(c)) != hi(todo(c)) ->         /* or the newest alone */
+     x = hi(todo(c)); if :: worth(x, c, fresh & bit(x - 1)) -> effect(d, c, x) :: else -> leave() fi; done[c] = tn; x = 0; level() }
+#ifdef FAIL
+  :: d_step { may && on[d] && lag(c) && todo(c) && fails(c) -> did;             /* taken, no answer */
+     x = hi(todo(c)); if :: worth(x, c, fresh & bit(x - 1)) -> effect(d, c, x) :: else -> leave() fi; fresh = 0; x = 0 }
+#endif
+#endif
+#ifdef REFUSE
+  :: d_step { may && on[d] && lag(c) && todo(c) && up[c] -> did; x = lw(todo(c)); letter(c, x); done[c] = x; x = 0; level() }
+#endif
+#ifdef LETTER_LATE
+  :: d_step { on[d] && owed[c] -> s.lt[c] = s.lt[c] | owed[c]; owed[c] = 0 }
+#endif
+
+  /* It fails, hangs, or has too much in hand: it falls behind. */
+#ifdef FAIL
+  :: d_step { on[d] && serves(c, kr) && lag(c) && fails(c) -> cof[c] = bi; live[c] = false; level(); swap(SETS) }
+#endif
+
+  /* Its sink answers: the catch-up reader takes it along. */
+  :: d_step { on[d] && serves(c, kr) && !live[c] && up[c] && !(walk & bit(c)) && done[c] < tn ->
+#ifdef NO_REWIND
+     if :: walk == 0 -> ci = max(cof[c], lo) :: else fi;
+#else
+     ci = max((walk -> min(ci, cof[c]) : cof[c]), lo);
+#endif
+     walk = walk | bit(c) }
+  :: d_step { inWalk && !up[c] -> drop() }
+  :: d_step { reading && up[c] && !gapAt(done[c], G) -> feed(G, ci) }
+  :: d_step { reading && up[c] && gapAt(done[c], G) && some(ci + 1, done[c]) -> linked(ci + 1, done[c]); feed(log[x-1], x - 1); x = 0 }
+  :: d_step { reading && up[c] && gapAt(done[c], G) && !boxed(done[c]) && !some(ci + 1, done[c]) && (mayAsk(c, PV(G)) || !blocks(c, PV(G))) ->
+     repairOne(PV(G)) }
+#ifndef NO_ENDGAP                                                               /* the log ends before the tail's position */
+  :: d_step { inWalk && up[c] && ci == le && done[c] < tn && !boxed(done[c]) && (mayAsk(c, tn) || !blocks(c, tn)) -> repairOne(tn) }
+#endif
+  /* Live again, at the tail's position. */
+#ifdef LIVE_EARLY
+  :: d_step { on[d] && !live[c] && done[c] >= s.dn -> alive() }
+#endif
+#ifdef LIVE_READ
+  :: d_step { reading && up[c] && !gapAt(done[c], G) && TO(G) == tn ->
+     if :: c == B -> pb = pb | (has(G, B) & range(done[c], tn)) :: else fi; alive() }
+#endif
+  :: d_step { on[d] && !live[c] && done[c] == tn -> alive() }
+  :: over -> break
   od
 }
 
 init {
-  atomic { run Deliverer(0);
-#ifdef ZOMBIES
-    run Deliverer(1);
+  atomic {
+    rec[A] = range(0, N); rec[B] = range(0, N);
+#ifdef SPARSE                                               /* the second event changes nothing for A, or B, or both */
+    if :: rec[A] = rec[A] & ~bit(1) :: skip fi;
+    if :: rec[B] = rec[B] & ~bit(1) :: skip fi;
 #endif
-    run Decide() };
+    s.rev = FIRST;
+    run Decide(); run Adversary(); run Deliver(0); run Service(0, A); run Service(0, B);
+#ifdef MOVE
+    run Deliver(1); run Service(1, A); run Service(1, B)
+#endif
+  }
   (_nr_pr == 1);
-  /* The sink holds the newest content, or a dead letter has it. */
-  assert(sinkAs == truth || has(letters, dver) && made[dver] == truth)
+  d_step {
+    i = 0;
+    do
+    :: i < 2 ->
+#ifdef LOG
+       assert(!up[i] || !serves(i, s.rev) || (decided(i) & ~(seen[i] | gone[i] | s.lt[i])) == 0);
+       assert(!up[i] || !serves(i, s.rev) || newest(i) == 0 || ((seen[i] | s.lt[i]) & bit(newest(i) - 1)));
+#else
+       assert(!up[i] || !serves(i, s.rev) || newest(i) == 0 || (s.lt[i] & bit(newest(i) - 1)) || at[i] == newest(i) || late[i] || back && at[i] > newest(i));
+#endif
+       i++
+    :: else -> break
+    od
+  }
 }
