@@ -4,9 +4,7 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
-	"net"
 	"net/http"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -148,11 +146,4 @@ func (k *Keyring) Authenticate(r *http.Request) (Principal, error) {
 // local reports whether a request without a token is one of this machine's own
 // programs: not of a web page that the user of this machine looks at, which a
 // browser would send here under a name that leads here, or across origins.
-func (k *Keyring) local(r *http.Request) bool {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return (strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()) && k.cross.Check(r) == nil
-}
+func (k *Keyring) local(r *http.Request) bool { return namesLoopback(r.Host) && !foreign(k.cross, r) }

@@ -220,6 +220,13 @@ func (l *loader) checkListeners() {
 		}
 	}
 	checkToken(l.main, "admin.token", c.Admin.Token)
+	checkToken(l.main, "admin.metrics_token", c.Admin.MetricsToken)
+	if !c.Admin.MetricsToken.IsZero() && c.Admin.MetricsToken.Reveal() == c.Admin.Token.Reveal() {
+		l.main.fault("admin.metrics_token", "is admin.token", "a token of its own")
+	}
+	if c.Admin.Pprof && !l.main.has("admin.token") {
+		l.main.fault("admin.pprof", "needs a token, since profiles show what a process works on", "admin.token beside it")
+	}
 	if !c.NeedsAPI() {
 		return
 	}

@@ -147,6 +147,10 @@ type Admin struct {
 	Listen string `yaml:"listen" default:"127.0.0.1:9600"`
 	// Token that requests must carry as a bearer token, at least 16 characters.
 	Token Secret `yaml:"token"`
+	// MetricsToken lets /metrics be read and nothing else, at least 16 characters.
+	MetricsToken Secret `yaml:"metrics_token"`
+	// Pprof serves Go's profiles at /debug/pprof/; they need Token.
+	Pprof bool `yaml:"pprof" default:"false"`
 	// TLS, if given, serves HTTPS; cert and key are required then.
 	TLS *ServerTLS `yaml:"tls"`
 }

@@ -202,7 +202,7 @@ func TestDockerAcceptsTheComposeFile(t *testing.T) {
 	command := exec.CommandContext(t.Context(), "docker", "compose", "config", "--quiet")
 	command.Dir = root
 	command.Env = append(os.Environ(), "POSTGRES_PASSWORD=x", "VALKEY_PASSWORD=x", "CLICKHOUSE_PASSWORD=x",
-		"WEIR_ADMIN_TOKEN=0123456789abcdef", "GRAFANA_PASSWORD=x")
+		"WEIR_ADMIN_TOKEN=0123456789abcdef", "WEIR_METRICS_TOKEN=0123456789abcdefg", "GRAFANA_PASSWORD=x")
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, string(output))
 }

@@ -237,6 +237,21 @@ func TestMetrics(t *testing.T) {
 }
 
 // More tokens than are remembered do not grow the memory without bound.
+// Wrong tokens are limited before anything else is done for them; who shows none
+// or the right one is not held up.
+func TestWrongTokensAreLimited(t *testing.T) {
+	s, _ := newServer(t, frontdoor.Options{})
+	const path = "/v1/sources/orders/events"
+	for range 10 {
+		require.Equal(t, 401, ask(s, "POST", path, "mallory", "{}").Code)
+	}
+	w := ask(s, "POST", path, "mallory", "{}")
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, "60", w.Header().Get("Retry-After"))
+	require.Equal(t, 401, ask(s, "POST", path, "", "{}").Code)
+	require.Equal(t, 200, ask(s, "POST", path, "alice", "{}").Code)
+}
+
 func TestManyTokens(t *testing.T) {
 	s, _ := newServer(t, frontdoor.Options{Access: everybody{}})
 	for i := range 25_000 {

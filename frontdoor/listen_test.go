@@ -2,8 +2,10 @@ package frontdoor_test
 
 import (
 	"context"
+	"crypto/tls"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/frontdoor"
@@ -32,4 +34,22 @@ func listen(t *testing.T, o frontdoor.ListenOptions, h http.Handler) (address st
 		require.NoError(t, l.Close(ctx))
 	})
 	return l.Addr().String()
+}
+
+// What browsers are to know stands in every answer, HSTS where there is TLS.
+func TestAnswersAreHardened(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t, "ca")
+	dir := t.TempDir()
+	files := &frontdoor.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	install(t, files, a.leaf("one"))
+	for scheme, o := range map[string]frontdoor.ListenOptions{"http": {}, "https": {Files: files, Reread: func(error) {}}} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool()}}
+		resp, err := (&http.Client{Transport: transport, Timeout: bound}).Get(scheme + "://" + listen(t, o, http.NotFoundHandler()))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		transport.CloseIdleConnections()
+		require.Equal(t, "same-origin", resp.Header.Get("Cross-Origin-Resource-Policy"))
+		require.Equal(t, scheme == "https", resp.Header.Get("Strict-Transport-Security") != "")
+	}
 }

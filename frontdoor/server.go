@@ -77,6 +77,8 @@ type Server struct {
 	values  *semaphore.Weighted
 	uploads *semaphore.Weighted
 	stopped atomic.Bool
+	// attempts limits wrong tokens.
+	attempts *access.Attempts
 
 	mu     sync.Mutex
 	shares map[string]*share // by the principal's ID; guarded by mu
@@ -120,6 +122,7 @@ func New(o Options) *Server {
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
 		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), shares: map[string]*share{},
+		attempts: access.NewAttempts("api", o.Registry, o.Logger, nil),
 	}
 }
 
@@ -207,6 +210,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb access.Verb)
 	who, err := s.opt.Access.Authenticate(r)
 	if err != nil {
 		hangUp(w, r)
+		if len(r.Header.Values("Authorization")) > 0 {
+			if wait := s.attempts.Wrong(r); wait > 0 {
+				RetryAfter(w, wait)
+				problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: "too many wrong tokens"})
+				return who, false
+			}
+		}
 		unauthenticated(w)
 		return who, false
 	}

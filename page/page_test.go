@@ -79,8 +79,9 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 		Ready:    func() error { return w.ready },
 		States:   func() map[string]deliver.State { return map[string]deliver.State{"acme/all@out": deliver.StatePaused} },
 		Beside:   func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
-		Patience: harness.Patience, Listen: "127.0.0.1:9600", Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Patience: harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	}
+	w.opt.Attempts = access.NewAttempts("admin", prometheus.NewRegistry(), w.opt.Logger, w.opt.Now)
 	if change != nil {
 		change(&w.opt)
 	}
@@ -112,7 +113,7 @@ func (w *world) do(method, path string, body io.Reader, as ...asks) *http.Respon
 		f(r)
 	}
 	answer := httptest.NewRecorder()
-	w.page.ServeHTTP(answer, r)
+	access.Guard(true, w.page).ServeHTTP(answer, r)
 	return answer.Result()
 }
 

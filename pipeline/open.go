@@ -86,8 +86,9 @@ type Pipeline struct {
 	append  *transport.Producer         // to the inbox
 	closers []func() error              // in the order of opening
 
-	keys     *access.Keyring // of the API; nil without
-	commands *commands       // those of other processes; nil without Options.Commands
+	keys     *access.Keyring  // of the API; nil without
+	commands *commands        // those of other processes; nil without Options.Commands
+	attempts *access.Attempts // wrong tokens at the operators' listener; nil before ServeAdmin
 
 	publishers map[string]message.Publisher // of Kafka sinks, by cluster
 
