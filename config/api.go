@@ -10,6 +10,9 @@ type API struct {
 	Listen string `yaml:"listen" default:"127.0.0.1:9601"`
 	// TLS, if given, serves HTTPS; cert and key are required then.
 	TLS *APITLS `yaml:"tls"`
+	// Insecure allows a listener without TLS that other machines can reach, as
+	// behind a proxy.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// Tokens is a file with the hashes of the tenants' tokens. It is read again
 	// when it changes. Without it requests on a loopback address need no token.
 	Tokens string `yaml:"tokens" path:"true"`

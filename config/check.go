@@ -37,6 +37,7 @@ func (l *loader) check() {
 	}
 	l.checkTopics()
 	l.checkTargets()
+	l.checkPlaintext()
 }
 
 // checkMerge reports what package merge finds in the rules.

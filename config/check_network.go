@@ -125,7 +125,7 @@ func (l *loader) checkCluster(doc *document, path string, c *Cluster) {
 		doc.faultKey(member(path, "brokers"), "is empty", "at least one host:port")
 	}
 	if len(c.Brokers) == 0 {
-		for _, key := range []string{"tls", "sasl"} {
+		for _, key := range []string{"tls", "sasl", "insecure"} {
 			if doc.has(member(path, key)) {
 				doc.faultKey(member(path, key), "has no effect without brokers", "brokers beside it")
 			}

@@ -27,7 +27,7 @@ projections:
     fields: {banana_id: id}
     deliver:
       archive: {file: {path: out/acme.jsonl}}
-      table: {postgres: {url: "postgres://db/x", table: t, columns: {banana_id: text}}}
+      table: {postgres: {url: "postgres://db/x?sslmode=verify-full", table: t, columns: {banana_id: text}}}
 `
 
 func loadSmall(t *testing.T, extra string) *config.Config {

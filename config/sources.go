@@ -140,6 +140,9 @@ const (
 type OutboxSource struct {
 	// URL of the database. It may hold a password.
 	URL Secret `yaml:"url" required:"true"`
+	// Insecure allows a connection that is not encrypted, or whose server is not
+	// verified, to another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// Table is the table's name, with its schema unless that is on the search_path.
 	Table string `yaml:"table" required:"true"`
 	// Columns are the names of its columns.
