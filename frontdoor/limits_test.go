@@ -116,6 +116,32 @@ func TestUploadsAreBounded(t *testing.T) {
 	<-under
 }
 
+// The requests of one token that are under way do not keep others from theirs.
+func TestRequestsUnderWayAreBounded(t *testing.T) {
+	s := frontdoor.New(frontdoor.Options{Access: callers, Rate: 1_000_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	under, release := make(chan string, 2000), make(chan struct{})
+	s.Handle("POST /hold", access.Any, func(_ http.ResponseWriter, _ *http.Request, who access.Principal) {
+		under <- who.ID
+		<-release
+	})
+	answers := make(chan int, 2000)
+	for range 512 {
+		go func() { answers <- ask(s, "POST", "/hold", "alice", "x").Code }()
+		require.Equal(t, "alice", <-under)
+	}
+	w := ask(s, "POST", "/hold", "alice", "x")
+	require.Equal(t, 503, w.Code)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	go func() { answers <- ask(s, "POST", "/hold", "bob", "x").Code }()
+	require.Equal(t, "bob", <-under)
+	close(release)
+	for range 513 {
+		require.Equal(t, 200, <-answers)
+	}
+	require.Equal(t, 200, ask(s, "POST", "/hold", "alice", "x").Code, "places come back")
+	<-under
+}
+
 func TestReadBody(t *testing.T) {
 	s := frontdoor.New(frontdoor.Options{Access: callers, MaxBody: 100_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	s.Handle("POST /small", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {

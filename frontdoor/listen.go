@@ -34,6 +34,15 @@ var DefaultLimits = Limits{
 	HeaderBytes: 16 << 10, Connections: 4096,
 }
 
+// What one HTTP/2 connection may have: what it sends ahead of who reads it is in
+// memory, beside every budget. Without these a connection may have 250 streams and
+// 1 MiB.
+const (
+	streams          = 64
+	streamWindow     = 64 << 10  // bytes
+	connectionWindow = 256 << 10 // bytes
+)
+
 // ListenOptions of a Listener.
 type ListenOptions struct {
 	Name    string // for the log
@@ -70,6 +79,9 @@ func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
 	l := &Listener{addr: listener.Addr(), done: make(chan struct{}), server: &http.Server{
 		Handler: hardened(unambiguous(h)), ReadHeaderTimeout: o.Limits.Header, ReadTimeout: o.Limits.Read, IdleTimeout: o.Limits.Idle,
 		MaxHeaderBytes: o.Limits.HeaderBytes, TLSConfig: certificates,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: streams, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+		},
 		DisableGeneralOptionsHandler: true, // no request passes by h
 		// What it has to say is about clients: whoever connects could fill the log.
 		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
