@@ -38,6 +38,7 @@ func (l *loader) check() {
 	l.checkTopics()
 	l.checkTargets()
 	l.checkPlaintext()
+	l.checkTenants()
 }
 
 // checkMerge reports what package merge finds in the rules.

@@ -29,7 +29,7 @@ func newGuarded(t *testing.T) *guarded {
 		"weir.yaml": `
 sources:
   orders: {http: {}, entity: id, event_id: event}
-  lab: {http: {token: "the-lab-has-its-own-token"}, entity: id, event_id: event}
+  lab: {http: {token: "the-lab-has-its-own-token"}, entity: id, event_id: event, mount: lab}
 customers: ["customers/*.yaml"]
 admin: {listen: "127.0.0.1:0"}
 api: {listen: "127.0.0.1:0", tokens: tokens.yaml}

@@ -52,7 +52,7 @@ func (p *Pipeline) openKeys() (err error) {
 	}
 	a := p.cfg.API
 	p.keys, err = access.Open(access.Options{
-		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Reread: p.sayReread("tokens", a.Tokens),
+		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.sayReread("tokens", a.Tokens),
 	})
 	return err
 }
