@@ -83,6 +83,9 @@ func newDecoder(header []byte, o Options) (*decoder, error) {
 	}
 	known := map[string]bool{}
 	for n, name := range names {
+		if strings.Contains(name, "\r") { // else a file of such lines would be a header alone
+			return nil, badFile("the name of column %d holds a carriage return: lines must end with a line feed, alone or behind one", n+1)
+		}
 		known[name] = true
 		kind := o.Types[name]
 		if kind == "" {

@@ -241,7 +241,7 @@ func (p *Page) render(w http.ResponseWriter, status int, name, part string, data
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // who went away does not need it
+	_, _ = w.Write(showMarks(b.Bytes())) // who went away does not need it
 }
 
 // fail answers with a sentence.

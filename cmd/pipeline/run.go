@@ -72,6 +72,9 @@ func parseRoles(s string) (pipeline.Roles, error) {
 
 func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options) error {
 	log := logger(cfg, a.err)
+	for _, warning := range cfg.Warnings() {
+		log.Warn(warning)
+	}
 	if limit := heedMemory(); limit > 0 {
 		log.Info("memory is limited as the control group is", "bytes", limit)
 	}
