@@ -142,6 +142,49 @@ func TestRequestsUnderWayAreBounded(t *testing.T) {
 	<-under
 }
 
+// All tokens of a tenant have one quota; what is refused costs nothing, and other
+// tenants have theirs.
+func TestQuotaOfATenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		who := map[string]string{"one": "acme", "two": "acme", "three": "beta"}
+		s := frontdoor.New(frontdoor.Options{
+			Access: tenants(who), MaxBody: 200, MaxRows: 10, TenantRows: 10, TenantBytes: 1000,
+			Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		})
+		s.Handle("POST /v1/rows", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
+			if _, ok := frontdoor.ReadBody(w, r, 0, frontdoor.Rows{Most: 10, Lines: true}); ok {
+				w.WriteHeader(202)
+			}
+		})
+		rows := func(n int) string { return strings.TrimSuffix(strings.Repeat("{}\n", n), "\n") }
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "one", rows(10)).Code)
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "two", rows(9)).Code)
+		for range 5 {
+			w := ask(s, "POST", "/v1/rows", "two", rows(5))
+			require.Equal(t, 429, w.Code)
+			require.Equal(t, "1", w.Header().Get("Retry-After"))
+			require.Contains(t, w.Body.String(), "quota")
+		}
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "two", rows(1)).Code, "what was refused was not counted")
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "three", rows(10)).Code, "another tenant")
+		time.Sleep(time.Minute)
+		// Bytes: those of two seconds at once.
+		for range 10 {
+			require.Equal(t, 202, ask(s, "POST", "/v1/rows", "one", `"`+strings.Repeat("x", 198)+`"`).Code)
+		}
+		require.Equal(t, 429, ask(s, "POST", "/v1/rows", "two", `"`+strings.Repeat("x", 198)+`"`).Code)
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "three", `"`+strings.Repeat("x", 198)+`"`).Code)
+	})
+}
+
+// tenants knows tokens by their tenants.
+type tenants map[string]string
+
+func (a tenants) Authenticate(r *http.Request) (access.Principal, error) {
+	token, _ := access.Bearer(r.Header)
+	return access.Principal{ID: token, Tenant: a[token]}, nil
+}
+
 func TestReadBody(t *testing.T) {
 	s := frontdoor.New(frontdoor.Options{Access: callers, MaxBody: 100_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	s.Handle("POST /small", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {

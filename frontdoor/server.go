@@ -35,6 +35,9 @@ type Options struct {
 	// Rate is the requests per second that one token may send on the average;
 	// those of two seconds may come at once. Defaults to 2000.
 	Rate int
+	// TenantRows and TenantBytes are what all tokens of a tenant may send together
+	// per second on the average, uploads excepted; 0 is no bound.
+	TenantRows, TenantBytes int64
 	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB.
 	MaxBody int64
 	// MaxRows is the most rows of a batch. Defaults to 1000.
@@ -88,6 +91,7 @@ type Server struct {
 
 	mu     sync.Mutex
 	shares map[string]*share // by the principal's ID; guarded by mu
+	quotas map[string]*quota // by the tenant; guarded by mu
 }
 
 // share is what one token may use of the server.
@@ -128,7 +132,7 @@ func New(o Options) *Server {
 	o.defaults()
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(requestsAtATime), shares: map[string]*share{},
+		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(requestsAtATime), shares: map[string]*share{}, quotas: map[string]*quota{},
 		attempts: access.NewAttempts("api", o.Registry, o.Logger, nil),
 	}
 }
