@@ -12,7 +12,7 @@ FUZZ_TIME ?= 10s
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help modules build run servers servers-down check lint test test-short crash chaos load-check load-frontdoor limits bench sim fuzz model clean
+.PHONY: help modules build run servers servers-down check lint audit test test-short crash chaos load-check load-frontdoor limits bench sim fuzz model clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
@@ -78,6 +78,9 @@ load-check: servers ## 1,000 requests/s for a minute on check services with 2,00
 lint: ## golangci-lint with the house rules
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }
 	golangci-lint run ./...
+
+audit: modules ## gosec, govulncheck, outdated and unmaintained modules; writes out/sbom.json
+	@scripts/audit
 
 SIM_SEEDS ?= 20000
 SIM_FROM ?= 1
