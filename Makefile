@@ -11,7 +11,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help modules build run servers servers-down check lint test test-short verify bench clean
+.PHONY: help modules build run servers servers-down check lint audit test test-short verify bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
@@ -63,6 +63,9 @@ bench: servers ## benchmarks; BENCH=regexp selects
 lint: ## golangci-lint with the house rules
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }
 	golangci-lint run ./...
+
+audit: modules ## gosec, govulncheck, outdated and unmaintained modules; writes out/sbom.json
+	@scripts/audit
 
 clean: ## stop the servers; remove their data, binaries and outputs, keep downloads
 	scripts/servers clean

@@ -2,6 +2,8 @@ module github.com/seed-86dfc502/weir
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/ClickHouse/ch-go v0.74.0
 	github.com/ClickHouse/clickhouse-go/v2 v2.50.0

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -169,7 +170,7 @@ func TestKeyring(t *testing.T) {
 
 	who, err := k.Authenticate(request(first))
 	require.NoError(t, err)
-	require.Equal(t, access.Principal{ID: one, Tenant: "acme", Verbs: []access.Verb{access.Ingest}, Sources: []string{"orders"}}, who)
+	require.Equal(t, access.Principal{ID: one, Tenant: "acme", Verbs: []access.Verb{access.Ingest}, Sources: []string{"orders"}, Except: []string{"lab", "mill", "yard"}}, who)
 	_, err = k.Authenticate(request(second))
 	require.NoError(t, err)
 	who, err = k.Authenticate(request("lab-token-0123456789"))
@@ -236,6 +237,36 @@ func TestKeyringReadsAgain(t *testing.T) {
 	require.True(t, in(second))
 	f.write("tokens: []\n")
 	out(second)
+}
+
+// All sources of a file are those that have no token of their own.
+func TestAllSourcesDoNotOpenASourcesOwnToken(t *testing.T) {
+	f := newFile(t)
+	one, first := access.NewToken()
+	two, second := access.NewToken()
+	f.write("tokens:\n" + strings.Replace(entry(one, first, ""), "sources: [orders]", `sources: ["*"]`, 1) +
+		strings.Replace(entry(two, second, ""), "sources: [orders]", "sources: [lab]", 1))
+	k := f.open()
+	who, err := k.Authenticate(request(first))
+	require.NoError(t, err)
+	require.True(t, who.May(access.Ingest, "orders"))
+	require.False(t, who.May(access.Ingest, "lab") || who.May(access.Import, "lab"))
+	who, err = k.Authenticate(request(second))
+	require.NoError(t, err)
+	require.True(t, who.May(access.Ingest, "lab"), "a file may name it")
+}
+
+// A file that the configuration does not go with is a wrong one.
+func TestTokensAreChecked(t *testing.T) {
+	f := newFile(t)
+	one, first := access.NewToken()
+	f.write("tokens:\n" + entry(one, first, ""))
+	wrong := errors.New("not these")
+	_, err := access.Open(access.Options{File: f.path, Check: func(file *config.TokensFile) error {
+		require.Len(t, file.Tokens, 1)
+		return wrong
+	}})
+	require.ErrorIs(t, err, wrong)
 }
 
 func TestKeyringRefusesAWrongFileAtTheStart(t *testing.T) {

@@ -4,9 +4,9 @@ import (
 	"crypto/subtle"
 	"encoding/hex"
 	"errors"
-	"net"
+	"maps"
 	"net/http"
-	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +27,8 @@ type Options struct {
 	// Loopback lets callers without a token in, since the listener cannot be
 	// reached from other machines. It is of no effect beside File.
 	Loopback bool
+	// Check, if given, says what is wrong with tokens that can be read.
+	Check func(*config.TokensFile) error
 	// Reread hears of later readings of the file: nil for a good one that
 	// changed something. Optional.
 	Reread func(error)
@@ -76,19 +78,23 @@ func Open(o Options) (*Keyring, error) {
 		o.Reread = func(error) {}
 	}
 	var err error
-	k.tokens, err = reread.Open([]string{o.File}, func() (map[string]entry, error) { return read(o.File) }, o.Reread)
+	k.tokens, err = reread.Open([]string{o.File}, func() (map[string]entry, error) { return o.read() }, o.Reread)
 	return k, err
 }
 
-func read(path string) (map[string]entry, error) {
-	file, err := config.LoadTokens(path, nil)
+func (o *Options) read() (map[string]entry, error) {
+	file, err := config.LoadTokens(o.File, nil)
+	if err == nil && o.Check != nil {
+		err = o.Check(file)
+	}
 	if err != nil {
 		return nil, err
 	}
+	own := slices.Sorted(maps.Keys(o.Sources))
 	all := make(map[string]entry, len(file.Tokens))
 	for _, t := range file.Tokens {
 		e := entry{
-			who:  Principal{ID: t.ID, Tenant: t.Tenant, Sources: t.Sources},
+			who:  Principal{ID: t.ID, Tenant: t.Tenant, Sources: t.Sources, Except: own},
 			from: time.Time(t.NotBefore), until: time.Time(t.Expires),
 		}
 		for _, verb := range t.May {
@@ -148,11 +154,4 @@ func (k *Keyring) Authenticate(r *http.Request) (Principal, error) {
 // local reports whether a request without a token is one of this machine's own
 // programs: not of a web page that the user of this machine looks at, which a
 // browser would send here under a name that leads here, or across origins.
-func (k *Keyring) local(r *http.Request) bool {
-	host := r.Host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		host = h
-	}
-	ip, err := netip.ParseAddr(strings.Trim(host, "[]"))
-	return (strings.EqualFold(host, "localhost") || err == nil && ip.IsLoopback()) && k.cross.Check(r) == nil
-}
+func (k *Keyring) local(r *http.Request) bool { return namesLoopback(r.Host) && !foreign(k.cross, r) }

@@ -2,6 +2,8 @@ module github.com/seed-86dfc502/weir/bench
 
 go 1.26.0
 
+toolchain go1.26.8
+
 require (
 	github.com/bytedance/sonic v1.15.5
 	github.com/go-json-experiment/json v0.0.0-20260820222146-c27c302e5fc3

@@ -9,6 +9,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"strconv"
 	"time"
@@ -21,15 +22,20 @@ type Options struct {
 	URL string
 	// Token is sent as a bearer token. None is sent when it is empty.
 	Token string
+	// Insecure allows http:// to another machine, where everybody on the way can
+	// read the token and change the answers.
+	Insecure bool
 	// HTTP sends requests. Defaults to a client with 30 seconds per attempt.
 	// Redirects are never followed.
 	HTTP *http.Client
 	// Attempts for one call. Defaults to 8.
 	Attempts int
 	// MinBackoff is the wait after the first failure, on the average; it doubles
-	// from there up to MaxBackoff. What a server asks for with Retry-After is
-	// waited for, whatever it is. Default to 100 ms and 5 s.
+	// from there up to MaxBackoff. Default to 100 ms and 5 s.
 	MinBackoff, MaxBackoff time.Duration
+	// MaxRetryAfter bounds the wait that a server asks for with Retry-After.
+	// Defaults to 1 minute.
+	MaxRetryAfter time.Duration
 }
 
 // Client talks to one Weir. It may be used concurrently.
@@ -51,6 +57,9 @@ func New(o Options) (*Client, error) {
 	if err != nil || base.Scheme != "http" && base.Scheme != "https" || base.Host == "" || base.User != nil || base.RawQuery != "" {
 		return nil, errors.New("client: the URL is not http:// or https:// with a host, without user and query")
 	}
+	if ip, err := netip.ParseAddr(base.Hostname()); base.Scheme == "http" && !o.Insecure && base.Hostname() != "localhost" && (err != nil || !ip.IsLoopback()) {
+		return nil, errors.New("client: http:// to another machine can be read by others: want https://, or Insecure")
+	}
 	c := &Client{base: base, http: http.Client{Timeout: attemptTime}, authorize: func(*http.Request) {}}
 	if o.HTTP != nil {
 		c.http = *o.HTTP
@@ -68,6 +77,9 @@ func New(o Options) (*Client, error) {
 	}
 	if o.MaxBackoff <= 0 {
 		o.MaxBackoff = 5 * time.Second
+	}
+	if o.MaxRetryAfter <= 0 {
+		o.MaxRetryAfter = time.Minute
 	}
 	c.options = o
 	return c, nil
@@ -138,7 +150,7 @@ func (c *Client) post(ctx context.Context, path string, in, out any) error {
 
 // try sends it once. wait is what the server asks for.
 func (c *Client) try(ctx context.Context, path string, body []byte, out any) (wait time.Duration, err error) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base.JoinPath(path).String(), bytes.NewReader(body)) // #nosec G125 -- the service in it is escaped
 	if err != nil {
 		return 0, err
 	}
@@ -159,9 +171,9 @@ func (c *Client) try(ctx context.Context, path string, body []byte, out any) (wa
 		}
 		return 0, nil
 	}
-	seconds, err := strconv.Atoi(response.Header.Get("Retry-After"))
-	if err == nil && seconds > 0 {
-		wait = time.Duration(seconds) * time.Second
+	// Of a number that is too large it gives the largest, which the cap then is for.
+	if asked, _ := strconv.ParseUint(response.Header.Get("Retry-After"), 10, 31); asked > 0 {
+		wait = min(time.Duration(asked)*time.Second, c.options.MaxRetryAfter)
 	}
 	failure := &Error{}
 	if json.Unmarshal(text, failure) != nil { // something in between answered

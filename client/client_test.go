@@ -237,9 +237,35 @@ func TestTokenStaysSecret(t *testing.T) {
 		require.NotContains(t, fmt.Sprintf(verb, c.Service(name)), "secret")
 		require.NotContains(t, fmt.Sprintf(verb, err), "secret")
 	}
-	for _, address := range []string{"", "127.0.0.1:9601", "ftp://host", "http://user:secret@host", "http://host?secret", "http://%zz"} {
+	for _, address := range []string{"", "127.0.0.1:9601", "http://weir.example", "http://127.0.0.1.example", "http://10.0.0.1:9601", "ftp://host", "http://user:secret@host", "http://host?secret", "http://%zz"} {
 		_, err := client.New(client.Options{URL: address})
 		require.Error(t, err, address)
 		require.NotContains(t, err.Error(), "secret")
+	}
+	for _, o := range []client.Options{{URL: "https://weir.example"}, {URL: "http://localhost:9601"}, {URL: "http://[::1]"}, {URL: "http://weir.example", Insecure: true}} {
+		_, err := client.New(o)
+		require.NoError(t, err, o.URL)
+	}
+}
+
+// A server, or who answers in its place, does not hold up the caller for longer
+// than the caller wants.
+func TestRetryAfterIsCapped(t *testing.T) {
+	for _, asked := range []string{"3600", "2147483648", "9223372036854775807", "99999999999999999999", "-1", "soon"} {
+		n := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			if n++; n == 1 {
+				w.Header().Set("Retry-After", asked)
+				w.WriteHeader(http.StatusServiceUnavailable)
+				return
+			}
+			_, _ = io.WriteString(w, "{}")
+		}))
+		c, err := client.New(client.Options{URL: server.URL, MinBackoff: time.Millisecond, MaxRetryAfter: time.Millisecond})
+		require.NoError(t, err)
+		require.NoError(t, c.Service(name).Confirm(t.Context(), "e", 1), asked)
+		require.Equal(t, 2, n)
+		http.DefaultTransport.(*http.Transport).CloseIdleConnections()
+		server.Close()
 	}
 }

@@ -10,6 +10,9 @@ type API struct {
 	Listen string `yaml:"listen" default:"127.0.0.1:9601"`
 	// TLS, if given, serves HTTPS; cert and key are required then.
 	TLS *APITLS `yaml:"tls"`
+	// Insecure allows a listener without TLS that other machines can reach, as
+	// behind a proxy.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// Tokens is a file with the hashes of the tenants' tokens. It is read again
 	// when it changes. Without it requests on a loopback address need no token.
 	Tokens string `yaml:"tokens" path:"true"`
@@ -29,12 +32,23 @@ type API struct {
 	// Rate is how many requests per second one token may send on the average;
 	// it may send the requests of two seconds at once.
 	Rate int `yaml:"rate" default:"2000" range:"1..1000000"`
+	// Quota bounds what all tokens of one tenant may send together.
+	Quota Quota `yaml:"quota"`
 	// AccessLog writes a line for every request into the log. Off by default:
 	// metrics count requests, and where there are thousands per second most of the
 	// log would be these lines.
 	AccessLog bool `yaml:"access_log" default:"false"`
 	// Timeout is how long a request waits until its effect is durable.
 	Timeout Duration `yaml:"timeout" default:"30s" range:"100ms..10m"`
+}
+
+// Quota of a tenant, in each process, per second on the average; what two seconds
+// allow may come at once. 0 is no bound.
+type Quota struct {
+	// Rows of requests and batches; each may take a key.
+	Rows int `yaml:"rows" default:"0" range:"0..1000000000"`
+	// Bytes of bodies, files to import excepted.
+	Bytes Size `yaml:"bytes" default:"0B" range:"0B..1024GiB"`
 }
 
 // APITLS is a listener's certificate and whose clients it takes.

@@ -37,6 +37,8 @@ func (l *loader) check() {
 	}
 	l.checkTargets()
 	l.shareConnections()
+	l.checkPlaintext()
+	l.checkTenants()
 }
 
 // checkMerge reports what package merge finds in the rules.

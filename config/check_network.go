@@ -130,7 +130,7 @@ func (l *loader) checkCluster(doc *document, path string, c *Cluster) {
 		doc.faultKey(member(path, "brokers"), "is empty", "at least one host:port")
 	}
 	if len(c.Brokers) == 0 {
-		for _, key := range []string{"tls", "sasl"} {
+		for _, key := range []string{"tls", "sasl", "insecure"} {
 			if doc.has(member(path, key)) {
 				doc.faultKey(member(path, key), "has no effect without brokers", "brokers beside it")
 			}
@@ -225,6 +225,13 @@ func (l *loader) checkListeners() {
 		}
 	}
 	checkToken(l.main, "admin.token", c.Admin.Token)
+	checkToken(l.main, "admin.metrics_token", c.Admin.MetricsToken)
+	if !c.Admin.MetricsToken.IsZero() && c.Admin.MetricsToken.Reveal() == c.Admin.Token.Reveal() {
+		l.main.fault("admin.metrics_token", "is admin.token", "a token of its own")
+	}
+	if c.Admin.Pprof && !l.main.has("admin.token") {
+		l.main.fault("admin.pprof", "needs a token, since profiles show what a process works on", "admin.token beside it")
+	}
 	if !c.NeedsAPI() {
 		return
 	}

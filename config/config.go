@@ -58,6 +58,9 @@ type PostgresStore struct {
 	// URL is a connection string, postgres://user:password@host:port/database;
 	// TLS settings (sslmode, sslrootcert, …) are part of it.
 	URL Secret `yaml:"url" required:"true"`
+	// Insecure allows a connection that is not encrypted, or whose server is not
+	// verified, to another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// MaxConnections bounds the connections of one process.
 	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
 }
@@ -88,6 +91,9 @@ type Valkey struct {
 	DB int `yaml:"db" default:"0" range:"0..15"`
 	// TLS, if given (also as {}), encrypts the connection.
 	TLS *TLS `yaml:"tls"`
+	// Insecure allows a connection that is not encrypted to another
+	// machine.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// Prefix of every key.
 	Prefix string `yaml:"prefix" default:"weir:"`
 	// Timeout of one request; after it events are let through.
@@ -150,8 +156,15 @@ type Admin struct {
 	Listen string `yaml:"listen" default:"127.0.0.1:9600"`
 	// Token that requests must carry as a bearer token, at least 16 characters.
 	Token Secret `yaml:"token"`
+	// MetricsToken lets /metrics be read and nothing else, at least 16 characters.
+	MetricsToken Secret `yaml:"metrics_token"`
+	// Pprof serves Go's profiles at /debug/pprof/; they need Token.
+	Pprof bool `yaml:"pprof" default:"false"`
 	// TLS, if given, serves HTTPS; cert and key are required then.
 	TLS *ServerTLS `yaml:"tls"`
+	// Insecure allows a listener without TLS that other machines can reach, as
+	// behind a proxy.
+	Insecure bool `yaml:"insecure" default:"false"`
 }
 
 // Off reports whether the listener is closed.

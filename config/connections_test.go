@@ -15,16 +15,16 @@ projections:
   a:
     fields: {id: id}
     deliver:
-      one: {postgres: {url: "postgres://a@pg/db", table: a}}
-      two: {postgres: {url: "postgres://a@pg/db", table: b, max_connections: 20}}
-      user: {postgres: {url: "postgres://b@pg/db", table: c}}
-      house: {clickhouse: {url: "http://x@house:8123/db", table: t, max_connections: 3}}
-      home: {clickhouse: {url: "http://x@house:8123/db", table: u}}
+      one: {postgres: {url: "postgres://a@pg/db?sslmode=verify-full", table: a}}
+      two: {postgres: {url: "postgres://a@pg/db?sslmode=verify-full", table: b, max_connections: 20}}
+      user: {postgres: {url: "postgres://b@pg/db?sslmode=verify-full", table: c}}
+      house: {clickhouse: {url: "https://x@house:8443/db", table: t, max_connections: 3}}
+      home: {clickhouse: {url: "https://x@house:8443/db", table: u}}
       hook: {webhook: {url: "https://hooks.example/a", secret: "${HOOK}"}}
       wide: {webhook: {url: "https://hooks.example/b", secret: "${HOOK}", concurrency: 100}}
       narrow: {webhook: {url: "https://hooks.example:444/b", secret: "${HOOK}", concurrency: 100, max_connections: 2}}
       plain: {webhook: {url: "https://other.example/b", secret: "${HOOK}"}}
-      private: {webhook: {url: "https://hooks.example/c", secret: "${HOOK}", deny_private: true}}
+      private: {webhook: {url: "https://hooks.example/c", secret: "${HOOK}", insecure: true}}
 `, "hunter2")
 	got := map[string]int{}
 	for _, s := range c.Services() {

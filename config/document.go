@@ -90,6 +90,11 @@ func (d *document) parse(data []byte) (root ast.Node) {
 			Problem: "is nested too deeply", Want: fmt.Sprintf("at most %d collections inside one another", maxDepth)})
 		return nil
 	}
+	if many := tooMany(tokens); many != nil {
+		d.faults.add(Fault{File: d.file, Line: many.Line, Column: many.Column,
+			Problem: "has too many keys in one mapping", Want: fmt.Sprintf("at most %d", maxKeys)})
+		return nil
+	}
 	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		fault := Fault{File: d.file, Problem: "is not YAML", Want: "a YAML mapping"}
@@ -140,6 +145,46 @@ func tooDeep(tokens token.Tokens) *token.Position {
 		}
 		if brackets > maxDepth || entries > maxDepth {
 			return t.Position
+		}
+	}
+	return nil
+}
+
+// maxKeys bounds the keys of one mapping, the time of whose parsing grows with
+// their square.
+const maxKeys = 5000
+
+// tooMany gives the place of the first key of a mapping that has too many. Those
+// within brackets are cheap.
+func tooMany(tokens token.Tokens) *token.Position {
+	type mapping struct{ column, keys int }
+	var open []mapping // from the outermost
+	brackets := 0
+	for i, t := range tokens {
+		switch t.Type {
+		case token.SequenceStartType, token.MappingStartType:
+			brackets++
+		case token.SequenceEndType, token.MappingEndType:
+			brackets--
+		}
+		if brackets > 0 || i == 0 || t.Type != token.MappingValueType && t.Type != token.SequenceEntryType {
+			continue
+		}
+		at := t.Position
+		if t.Type == token.MappingValueType {
+			at = tokens[i-1].Position
+		}
+		for len(open) > 0 && open[len(open)-1].column > at.Column {
+			open = open[:len(open)-1]
+		}
+		if t.Type == token.SequenceEntryType {
+			continue
+		}
+		if len(open) == 0 || open[len(open)-1].column < at.Column {
+			open = append(open, mapping{column: at.Column})
+		}
+		if open[len(open)-1].keys++; open[len(open)-1].keys > maxKeys {
+			return at
 		}
 	}
 	return nil

@@ -55,7 +55,7 @@ func secrets(text string) func(string) (string, bool) {
 	return func(name string) (string, bool) {
 		switch name {
 		case "STORE":
-			return "postgres://weir:" + text + "@db.example/weir", true
+			return "postgres://weir:" + text + "@db.example/weir?sslmode=verify-full", true
 		case "HOOK":
 			return "whsec_" + strings.Repeat(text[:4], 8), true
 		}

@@ -19,10 +19,10 @@ projections:
     deliver:
       archive: {file: {path: out/acme.jsonl}}
       hook: {webhook: {url: "https://${USER}:${PASSWORD}@acme.example/in?token=${PASSWORD}", secret: "${HOOK}", headers: {x-key: "${PASSWORD}"}}}
-      topic: {kafka: {brokers: ["a:9092", "b:9092"], topic: acme, sasl: {mechanism: plain, username: "${USER}", password: "${PASSWORD}"}}}
-      rows: {clickhouse: {url: "clickhouse://${USER}:${PASSWORD}@ch.example:9000/shop?password=${PASSWORD}", table: acme, columns: {id: String, more: {type: String, path: id}}}}
-      table: {postgres: {url: "postgres://${USER}:${PASSWORD}@one:5432,two:5432/shop?search_path=acme&sslmode=disable", table: acme, mode: append, retention: 30d}}
-      plain: {postgres: {url: "host=db.example user=${USER} password='${PASSWORD}' dbname=shop", table: acme}}
+      topic: {kafka: {brokers: ["a:9092", "b:9092"], tls: {}, topic: acme, sasl: {mechanism: plain, username: "${USER}", password: "${PASSWORD}"}}}
+      rows: {clickhouse: {url: "clickhouse://${USER}:${PASSWORD}@ch.example:9000/shop?secure=true&password=${PASSWORD}", table: acme, columns: {id: String, more: {type: String, path: id}}}}
+      table: {postgres: {url: "postgres://${USER}:${PASSWORD}@one:5432,two:5432/shop?search_path=acme&sslmode=verify-full", table: acme, mode: append, retention: 30d}}
+      plain: {postgres: {url: "host=db.example user=${USER} password='${PASSWORD}' dbname=shop sslmode=verify-full", table: acme}}
 checks:
   crm: {numbers: literal}
 `
@@ -50,7 +50,7 @@ func TestIdentityMoves(t *testing.T) {
 		{"file's path", "out/acme.jsonl", "out/other.jsonl"},
 		{"webhook's host", "acme.example/in", "other.example/in"},
 		{"webhook's path", "acme.example/in", "acme.example/other"},
-		{"webhook's scheme", "https://", "http://"},
+		{"webhook's scheme", `url: "https://`, `insecure: true, url: "http://`},
 		{"webhook's mode", `secret: "${HOOK}"`, `secret: "${HOOK}", mode: log`},
 		{"topic", "topic: acme,", "topic: other,"},
 		{"brokers", "a:9092", "c:9092"},
@@ -86,8 +86,8 @@ func TestIdentityStays(t *testing.T) {
 	for name, change := range map[string][2]string{
 		"retry":          {"{file: {path: out/acme.jsonl}}", "{file: {path: out/acme.jsonl}, retry: {attempts: 3, min_backoff: 1s}}"},
 		"batches":        {"table: acme, columns", "max_batch: 7, linger: 1s, partition_by: entity, table: acme, columns"},
-		"webhook":        {`secret: "${HOOK}"`, `timeout: 3s, concurrency: 2, deny_private: true, secret: "${HOOK}"`},
-		"tls":            {"sslmode=disable", "sslmode=require"},
+		"webhook":        {`secret: "${HOOK}"`, `timeout: 3s, concurrency: 2, insecure: true, secret: "${HOOK}"`},
+		"tls":            {"sslmode=verify-full\"", "sslmode=disable\", insecure: true"},
 		"create":         {"mode: append", "mode: append, create: false"},
 		"order":          {`brokers: ["a:9092", "b:9092"]`, `brokers: ["b:9092", "a:9092"]`},
 		"columns' order": {"{id: String, more: {type: String, path: id}}", "{more: {type: String, path: id}, id: String}"},

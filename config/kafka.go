@@ -32,6 +32,8 @@ type Cluster struct {
 	TLS *TLS `yaml:"tls"`
 	// SASL authenticates.
 	SASL *SASL `yaml:"sasl"`
+	// Insecure allows connections that are not encrypted to other machines.
+	Insecure bool `yaml:"insecure" default:"false"`
 }
 
 // Embedded is the broker inside the process.

@@ -189,6 +189,8 @@ func (l *loader) derive() {
 				d.ClickHouse.Columns.derive()
 			case d.Postgres != nil:
 				d.Postgres.Columns.derive()
+			case d.Webhook != nil:
+				d.Webhook.DenyPrivate = d.Webhook.denyPrivate()
 			}
 		}
 	}

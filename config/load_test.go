@@ -3,6 +3,7 @@ package config_test
 import (
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +28,7 @@ projections:
     fields: {banana_id: id}
     deliver:
       archive: {file: {path: out/acme.jsonl}}
-      table: {postgres: {url: "postgres://db/x", table: t, columns: {banana_id: text}}}
+      table: {postgres: {url: "postgres://db/x?sslmode=verify-full", table: t, columns: {banana_id: text}}}
 `
 
 func loadSmall(t *testing.T, extra string) *config.Config {
@@ -68,6 +69,30 @@ func TestDefaults(t *testing.T) {
 	require.True(t, services[1].Delivery.Postgres.Create)
 	require.Equal(t, "banana_id", services[1].Delivery.Postgres.Columns[0].Path)
 	require.Equal(t, config.Position{File: filepath.Join(dir, "acme.yaml"), Line: 7, Column: 7}, services[0].Delivery.Pos)
+}
+
+// The time of parsing a mapping grows with the square of its keys, so they are
+// counted before: a small file that is uploaded does not take a minute.
+func TestManyKeysAreRefusedBeforeTheyAreParsed(t *testing.T) {
+	mapping := func(n int, indent string) string {
+		var b strings.Builder
+		for i := range n {
+			b.WriteString(indent + "k" + strconv.Itoa(i) + ": 1\n")
+		}
+		return b.String()
+	}
+	fault := func(text string) string {
+		_, err := config.Load(write(t, map[string]string{"weir.yaml": text}), env)
+		require.Error(t, err)
+		return err.Error()
+	}
+	for _, text := range []string{mapping(50_000, ""), "a:\n" + mapping(5001, "  "), "- " + mapping(5001, "  ")[2:], mapping(5001, "") + "b:\n  c: 1\n"} {
+		require.Contains(t, fault(text), "has too many keys in one mapping; want at most 5000")
+	}
+	// Many in all are not many in one.
+	for _, text := range []string{mapping(5000, ""), "a:\n" + mapping(3000, "  ") + "b:\n" + mapping(3000, "  "), "a:\n" + strings.Repeat("- x: 1\n  y: 2\n", 6000), "a: {" + strings.ReplaceAll(mapping(6000, ""), "\n", ", ") + "}\n"} {
+		require.NotContains(t, fault(text), "too many keys")
+	}
 }
 
 // What is set to nothing must not get the default.

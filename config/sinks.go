@@ -31,14 +31,16 @@ type WebhookSink struct {
 	Concurrency int `yaml:"concurrency" default:"8" range:"1..1024"`
 	// MaxConnections bounds the connections, and the requests at a time, of one
 	// process to the host, for all webhooks of the same host, user, headers,
-	// deny_private and tls. Defaults to 32, or the largest concurrency among them.
+	// insecure and tls. Defaults to 32, or the largest concurrency among them.
 	MaxConnections int `yaml:"max_connections" default:"32" range:"2..1000"`
 	// Mode says whether the customer needs the newest document only, or every
 	// change.
 	Mode string `yaml:"mode" default:"state" enum:"state|log"`
-	// DenyPrivate refuses to connect to addresses that are not public, for URLs
-	// that the customer chooses.
-	DenyPrivate bool `yaml:"deny_private" default:"false"`
+	// Insecure allows http to another machine, and addresses that are not public.
+	Insecure bool `yaml:"insecure" default:"false"`
+	// DenyPrivate refuses to connect to addresses that are not public, also where
+	// a name leads to one: without Insecure, and unless URL names this machine.
+	DenyPrivate bool `yaml:"-"`
 	// TLS, if given, replaces the system's certificate authorities.
 	TLS *TLS `yaml:"tls"`
 }
@@ -48,6 +50,9 @@ type ClickHouseSink struct {
 	// URL is clickhouse://user:password@host:port/database, or http:// or
 	// https:// for the HTTP protocol.
 	URL Secret `yaml:"url" required:"true"`
+	// Insecure allows a connection that is not encrypted, or whose server is not
+	// verified, to another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// Table is table or database.table.
 	Table string `yaml:"table" required:"true"`
 	// Columns, if any, take the place of the column doc, by name.
@@ -77,6 +82,9 @@ type PostgresSink struct {
 	// URL is a connection string, postgres://user:password@host:port/database;
 	// TLS settings (sslmode, sslrootcert, …) are part of it.
 	URL Secret `yaml:"url" required:"true"`
+	// Insecure allows a connection that is not encrypted, or whose server is not
+	// verified, to another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// Table is table or schema.table.
 	Table string `yaml:"table" required:"true"`
 	// Mode says what the table keeps: the newest version of each entity, or

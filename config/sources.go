@@ -85,6 +85,9 @@ type Source struct {
 	// Mount is the member of the merged document under which this source's
 	// document stands. Defaults to the root.
 	Mount string `yaml:"mount"`
+	// Shared says that other tenants than this source's may write to sources at the
+	// same place of the merged document, which say so as well.
+	Shared bool `yaml:"shared" default:"false"`
 	// MaxEvent is the largest event; a larger one becomes a dead letter.
 	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..256MiB"`
 }
@@ -140,6 +143,9 @@ const (
 type OutboxSource struct {
 	// URL of the database. It may hold a password.
 	URL Secret `yaml:"url" required:"true"`
+	// Insecure allows a connection that is not encrypted, or whose server is not
+	// verified, to another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
 	// Table is the table's name, with its schema unless that is on the search_path.
 	Table string `yaml:"table" required:"true"`
 	// Columns are the names of its columns.

@@ -30,6 +30,8 @@ type OTLP struct {
 	Timeout Duration `yaml:"timeout" default:"10s" range:"10ms..5m"`
 	// TLS, if given, replaces the system's certificate authorities.
 	TLS *TLS `yaml:"tls"`
+	// Insecure allows an http endpoint on another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
 }
 
 // Share is a part of a whole, 0 to 1.

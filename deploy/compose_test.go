@@ -191,6 +191,52 @@ func TestTheConfigurationForComposeIsValid(t *testing.T) {
 	require.NotEmpty(t, loaded.Services())
 	// Docker must not kill it before it has ended by itself.
 	require.Less(t, time.Duration(loaded.Shutdown.Timeout), 30*time.Second)
+
+	// Also with the addresses that compose gives it, none of which has TLS.
+	var compose struct {
+		Services map[string]struct{ Environment map[string]string }
+	}
+	readYAML(t, "docker-compose.yml", &compose)
+	_, err = config.Load("weir/weir.yaml", func(name string) (string, bool) {
+		value, ok := compose.Services["pipeline"].Environment[name]
+		return regexp.MustCompile(`\$\{(\w+):[^}]*\}`).ReplaceAllString(value, "${1}0123456789"), ok
+	})
+	require.NoError(t, err)
+}
+
+// The image is built with the patch release of Go that the module names, so a
+// fault of net/http that Go has mended is mended there.
+func TestTheImageIsBuiltWithTheModulesToolchain(t *testing.T) {
+	dockerfile, err := os.ReadFile("Dockerfile")
+	require.NoError(t, err)
+	for _, module := range []string{"go.mod", "bench/go.mod"} {
+		text, err := os.ReadFile(filepath.Join(root, module))
+		require.NoError(t, err)
+		toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(string(text))
+		require.NotNil(t, toolchain, module)
+		require.Contains(t, string(dockerfile), "FROM golang:"+toolchain[1]+"-")
+	}
+}
+
+// The database role that Weir has in compose is an ordinary one, which
+// row-level security binds, and the owner of nothing but its own database.
+func TestTheDatabaseRoleIsOrdinary(t *testing.T) {
+	var compose struct {
+		Services map[string]struct {
+			Environment map[string]string
+			Volumes     []string
+		}
+	}
+	readYAML(t, "docker-compose.yml", &compose)
+	server, weir := compose.Services["postgres"], compose.Services["pipeline"]
+	role := regexp.MustCompile(`^postgres://(\w+):\$\{(\w+):`).FindStringSubmatch(weir.Environment["WEIR_STORE_URL"])
+	require.NotNil(t, role)
+	require.NotEqual(t, server.Environment["POSTGRES_USER"], role[1])
+	require.NotContains(t, server.Environment["POSTGRES_PASSWORD"], role[2], "a password of its own")
+	require.Contains(t, server.Volumes, "./deploy/postgres:/docker-entrypoint-initdb.d:ro")
+	script, err := os.ReadFile("postgres/weir.sh")
+	require.NoError(t, err)
+	require.Regexp(t, `CREATE ROLE `+role[1]+` LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS PASSWORD`, string(script))
 }
 
 // Docker's own opinion, on machines that have it.
@@ -201,8 +247,8 @@ func TestDockerAcceptsTheComposeFile(t *testing.T) {
 	}
 	command := exec.CommandContext(t.Context(), "docker", "compose", "config", "--quiet")
 	command.Dir = root
-	command.Env = append(os.Environ(), "POSTGRES_PASSWORD=x", "VALKEY_PASSWORD=x", "CLICKHOUSE_PASSWORD=x",
-		"WEIR_ADMIN_TOKEN=0123456789abcdef", "GRAFANA_PASSWORD=x")
+	command.Env = append(os.Environ(), "POSTGRES_PASSWORD=x", "WEIR_DATABASE_PASSWORD=x", "VALKEY_PASSWORD=x", "CLICKHOUSE_PASSWORD=x",
+		"WEIR_ADMIN_TOKEN=0123456789abcdef", "WEIR_METRICS_TOKEN=0123456789abcdefg", "GRAFANA_PASSWORD=x")
 	output, err := command.CombinedOutput()
 	require.NoError(t, err, string(output))
 }

@@ -28,8 +28,8 @@ func newGuarded(t *testing.T) *guarded {
 	return &guarded{Project: harness.NewProject(t, map[string]string{
 		"weir.yaml": `
 sources:
-  orders: {http: {}, entity: id, event_id: event}
-  lab: {http: {token: "the-lab-has-its-own-token"}, entity: id, event_id: event}
+  orders: {http: {}, entity: id, event_id: event, mount: orders}
+  lab: {http: {token: "the-lab-has-its-own-token"}, entity: id, event_id: event, mount: lab}
 customers: ["customers/*.yaml"]
 admin: {listen: "127.0.0.1:0"}
 api: {listen: "127.0.0.1:0", tokens: tokens.yaml}

@@ -116,6 +116,75 @@ func TestUploadsAreBounded(t *testing.T) {
 	<-under
 }
 
+// The requests of one token that are under way do not keep others from theirs.
+func TestRequestsUnderWayAreBounded(t *testing.T) {
+	s := frontdoor.New(frontdoor.Options{Access: callers, Rate: 1_000_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	under, release := make(chan string, 2000), make(chan struct{})
+	s.Handle("POST /hold", access.Any, func(_ http.ResponseWriter, _ *http.Request, who access.Principal) {
+		under <- who.ID
+		<-release
+	})
+	answers := make(chan int, 2000)
+	for range 512 {
+		go func() { answers <- ask(s, "POST", "/hold", "alice", "x").Code }()
+		require.Equal(t, "alice", <-under)
+	}
+	w := ask(s, "POST", "/hold", "alice", "x")
+	require.Equal(t, 503, w.Code)
+	require.NotEmpty(t, w.Header().Get("Retry-After"))
+	go func() { answers <- ask(s, "POST", "/hold", "bob", "x").Code }()
+	require.Equal(t, "bob", <-under)
+	close(release)
+	for range 513 {
+		require.Equal(t, 200, <-answers)
+	}
+	require.Equal(t, 200, ask(s, "POST", "/hold", "alice", "x").Code, "places come back")
+	<-under
+}
+
+// All tokens of a tenant have one quota; what is refused costs nothing, and other
+// tenants have theirs.
+func TestQuotaOfATenant(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		who := map[string]string{"one": "acme", "two": "acme", "three": "beta"}
+		s := frontdoor.New(frontdoor.Options{
+			Access: tenants(who), MaxBody: 200, MaxRows: 10, TenantRows: 10, TenantBytes: 1000,
+			Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler),
+		})
+		s.Handle("POST /v1/rows", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
+			if _, ok := frontdoor.ReadBody(w, r, 0, frontdoor.Rows{Most: 10, Lines: true}); ok {
+				w.WriteHeader(202)
+			}
+		})
+		rows := func(n int) string { return strings.TrimSuffix(strings.Repeat("{}\n", n), "\n") }
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "one", rows(10)).Code)
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "two", rows(9)).Code)
+		for range 5 {
+			w := ask(s, "POST", "/v1/rows", "two", rows(5))
+			require.Equal(t, 429, w.Code)
+			require.Equal(t, "1", w.Header().Get("Retry-After"))
+			require.Contains(t, w.Body.String(), "quota")
+		}
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "two", rows(1)).Code, "what was refused was not counted")
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "three", rows(10)).Code, "another tenant")
+		time.Sleep(time.Minute)
+		// Bytes: those of two seconds at once.
+		for range 10 {
+			require.Equal(t, 202, ask(s, "POST", "/v1/rows", "one", `"`+strings.Repeat("x", 198)+`"`).Code)
+		}
+		require.Equal(t, 429, ask(s, "POST", "/v1/rows", "two", `"`+strings.Repeat("x", 198)+`"`).Code)
+		require.Equal(t, 202, ask(s, "POST", "/v1/rows", "three", `"`+strings.Repeat("x", 198)+`"`).Code)
+	})
+}
+
+// tenants knows tokens by their tenants.
+type tenants map[string]string
+
+func (a tenants) Authenticate(r *http.Request) (access.Principal, error) {
+	token, _ := access.Bearer(r.Header)
+	return access.Principal{ID: token, Tenant: a[token]}, nil
+}
+
 func TestReadBody(t *testing.T) {
 	s := frontdoor.New(frontdoor.Options{Access: callers, MaxBody: 100_000, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
 	s.Handle("POST /small", access.Any, func(w http.ResponseWriter, r *http.Request, _ access.Principal) {
@@ -237,6 +306,21 @@ func TestMetrics(t *testing.T) {
 }
 
 // More tokens than are remembered do not grow the memory without bound.
+// Wrong tokens are limited before anything else is done for them; who shows none
+// or the right one is not held up.
+func TestWrongTokensAreLimited(t *testing.T) {
+	s, _ := newServer(t, frontdoor.Options{})
+	const path = "/v1/sources/orders/events"
+	for range 10 {
+		require.Equal(t, 401, ask(s, "POST", path, "mallory", "{}").Code)
+	}
+	w := ask(s, "POST", path, "mallory", "{}")
+	require.Equal(t, 429, w.Code)
+	require.Equal(t, "60", w.Header().Get("Retry-After"))
+	require.Equal(t, 401, ask(s, "POST", path, "", "{}").Code)
+	require.Equal(t, 200, ask(s, "POST", path, "alice", "{}").Code)
+}
+
 func TestManyTokens(t *testing.T) {
 	s, _ := newServer(t, frontdoor.Options{Access: everybody{}})
 	for i := range 25_000 {

@@ -2,12 +2,17 @@ package frontdoor_test
 
 import (
 	"context"
+	"crypto/tls"
+	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/frontdoor"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/net/http2"
 )
 
 // unhurried limits no client that a test does not mean to be slow, however busy
@@ -32,4 +37,62 @@ func listen(t *testing.T, o frontdoor.ListenOptions, h http.Handler) (address st
 		require.NoError(t, l.Close(ctx))
 	})
 	return l.Addr().String()
+}
+
+// What browsers are to know stands in every answer, HSTS where there is TLS.
+func TestAnswersAreHardened(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t, "ca")
+	dir := t.TempDir()
+	files := &frontdoor.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	install(t, files, a.leaf("one"))
+	for scheme, o := range map[string]frontdoor.ListenOptions{"http": {}, "https": {Files: files, Reread: func(error) {}}} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool()}}
+		resp, err := (&http.Client{Transport: transport, Timeout: bound}).Get(scheme + "://" + listen(t, o, http.NotFoundHandler()))
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		transport.CloseIdleConnections()
+		require.Equal(t, "same-origin", resp.Header.Get("Cross-Origin-Resource-Policy"))
+		require.Equal(t, scheme == "https", resp.Header.Get("Strict-Transport-Security") != "")
+	}
+}
+
+// What a client may send ahead over HTTP/2, on one connection, is what the
+// listener tells it in its first frames.
+func TestHTTP2IsBounded(t *testing.T) {
+	t.Parallel()
+	a := newAuthority(t, "ca")
+	dir := t.TempDir()
+	files := &frontdoor.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	install(t, files, a.leaf("one"))
+	address := listen(t, frontdoor.ListenOptions{Files: files, Reread: func(error) {}}, http.NotFoundHandler())
+	conn, err := tls.Dial("tcp", address, &tls.Config{RootCAs: a.pool(), NextProtos: []string{"h2"}})
+	require.NoError(t, err)
+	defer conn.Close()
+	require.NoError(t, conn.SetDeadline(time.Now().Add(bound)))
+	_, err = io.WriteString(conn, http2.ClientPreface)
+	require.NoError(t, err)
+	framer := http2.NewFramer(conn, conn)
+	require.NoError(t, framer.WriteSettings())
+
+	first, err := framer.ReadFrame()
+	require.NoError(t, err)
+	settings := first.(*http2.SettingsFrame)
+	for id, most := range map[http2.SettingID]uint32{
+		http2.SettingMaxConcurrentStreams: 64, http2.SettingInitialWindowSize: 64 << 10, http2.SettingMaxFrameSize: 1 << 20,
+	} {
+		value, told := settings.Value(id)
+		require.True(t, told, id)
+		require.LessOrEqual(t, value, most, id)
+	}
+	const initial = 65535 // of every connection
+	for window := uint32(initial); window < 256<<10; {
+		frame, err := framer.ReadFrame()
+		require.NoError(t, err)
+		if more, ok := frame.(*http2.WindowUpdateFrame); ok {
+			require.Zero(t, more.StreamID)
+			window += more.Increment
+			require.LessOrEqual(t, window, uint32(256<<10))
+		}
+	}
 }

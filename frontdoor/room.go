@@ -56,14 +56,14 @@ type Rows struct {
 }
 
 // room gives the values of a body, and what it needs of the budget of values.
-func (r Rows) room(body []byte) (values, room int64) {
+func (r Rows) room(body []byte) (values, room int64, count int) {
 	all, rows := canonicaltree.Values(body)
 	if r.Lines {
 		rows = bytes.Count(body, []byte("\n")) + 1
 		all += rows
 	}
 	rows = min(rows, max(1, r.Most))
-	return int64(all), max(int64(all), int64(len(body)/BytesPerValue)) + rowValues*int64(rows)
+	return int64(all), max(int64(all), int64(len(body)/BytesPerValue)) + rowValues*int64(rows), rows
 }
 
 // hold takes n bytes of the budgets for the request, or gives false when ctx ends.

@@ -35,6 +35,9 @@ type Options struct {
 	// Rate is the requests per second that one token may send on the average;
 	// those of two seconds may come at once. Defaults to 2000.
 	Rate int
+	// TenantRows and TenantBytes are what all tokens of a tenant may send together
+	// per second on the average, uploads excepted; 0 is no bound.
+	TenantRows, TenantBytes int64
 	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB.
 	MaxBody int64
 	// MaxRows is the most rows of a batch. Defaults to 1000.
@@ -67,6 +70,11 @@ type Handler func(w http.ResponseWriter, r *http.Request, who access.Principal)
 // client is that slow. One token may have a quarter of them.
 const uploadsAtATime = 64
 
+// requestsAtATime are the requests under way. Each may have as much in the buffers
+// of its connection as an HTTP/2 stream takes, which the budget of bodies does not
+// know of before it is read. One token may have a quarter of them.
+const requestsAtATime = 2048
+
 // Server serves the routes that it is given. Routes are added before the first
 // request; ServeHTTP and Stop may be called concurrently.
 type Server struct {
@@ -76,10 +84,14 @@ type Server struct {
 	bodies  *semaphore.Weighted // bytes
 	values  *semaphore.Weighted
 	uploads *semaphore.Weighted
+	under   *semaphore.Weighted // requests under way
 	stopped atomic.Bool
+	// attempts limits wrong tokens.
+	attempts *access.Attempts
 
 	mu     sync.Mutex
 	shares map[string]*share // by the principal's ID; guarded by mu
+	quotas map[string]*quota // by the tenant; guarded by mu
 }
 
 // share is what one token may use of the server.
@@ -88,6 +100,7 @@ type share struct {
 	bodies   *semaphore.Weighted
 	values   *semaphore.Weighted
 	uploads  *semaphore.Weighted
+	under    *semaphore.Weighted
 }
 
 func (o *Options) defaults() {
@@ -119,7 +132,8 @@ func New(o Options) *Server {
 	o.defaults()
 	return &Server{
 		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
-		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), shares: map[string]*share{},
+		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(requestsAtATime), shares: map[string]*share{}, quotas: map[string]*quota{},
+		attempts: access.NewAttempts("api", o.Registry, o.Logger, nil),
 	}
 }
 
@@ -161,35 +175,41 @@ func (s *Server) route(pattern string, verb access.Verb, limit int64, long bool,
 			return
 		}
 		q.share = s.share(who.ID)
+		if !begin(q.share.under, s.under) {
+			hangUp(w, r)
+			Unavailable(w, time.Second, "too many requests are under way")
+			return
+		}
+		defer end(q.share.under, s.under)
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if long {
-			if !s.beginUpload(q.share) {
+			if !begin(q.share.uploads, s.uploads) {
 				hangUp(w, r)
 				Unavailable(w, time.Second, "too many uploads are under way")
 				return
 			}
-			defer s.endUpload(q.share)
+			defer end(q.share.uploads, s.uploads)
 			r.Body = longBody(w, r.Body, s.opt.Patience)
 		}
 		h(w, r, who)
 	})
 }
 
-// beginUpload takes a place, if there is one.
-func (s *Server) beginUpload(of *share) bool {
-	if !of.uploads.TryAcquire(1) {
+// begin takes a place of a token and of all, if there is one.
+func begin(own, all *semaphore.Weighted) bool {
+	if !own.TryAcquire(1) {
 		return false
 	}
-	if !s.uploads.TryAcquire(1) {
-		of.uploads.Release(1)
+	if !all.TryAcquire(1) {
+		own.Release(1)
 		return false
 	}
 	return true
 }
 
-func (s *Server) endUpload(of *share) {
-	of.uploads.Release(1)
-	s.uploads.Release(1)
+func end(own, all *semaphore.Weighted) {
+	own.Release(1)
+	all.Release(1)
 }
 
 // admit lets a request of a known route in, or answers it.
@@ -207,6 +227,13 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb access.Verb)
 	who, err := s.opt.Access.Authenticate(r)
 	if err != nil {
 		hangUp(w, r)
+		if len(r.Header.Values("Authorization")) > 0 {
+			if wait := s.attempts.Wrong(r); wait > 0 {
+				RetryAfter(w, wait)
+				problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: "too many wrong tokens"})
+				return who, false
+			}
+		}
 		unauthenticated(w)
 		return who, false
 	}
@@ -250,6 +277,7 @@ func (s *Server) share(id string) *share {
 		bodies:   semaphore.NewWeighted(bodiesAtATime / 4 * s.opt.MaxBody),
 		values:   semaphore.NewWeighted(s.opt.share()),
 		uploads:  semaphore.NewWeighted(uploadsAtATime / 4),
+		under:    semaphore.NewWeighted(requestsAtATime / 4),
 	}
 	s.shares[id] = made
 	return made

@@ -14,7 +14,7 @@ import (
 func TestLongHeadersDoNotMakeLargeEvents(t *testing.T) {
 	w := newWorld(t)
 	const rows = 1000
-	name := strings.Repeat("n", 50_000)
+	name := strings.Repeat("n", 16_000)
 	file := "id,event," + name + "\n"
 	for n := range rows {
 		file += fmt.Sprintf("%d,%d,\n", n, n)
@@ -42,6 +42,37 @@ func TestLongHeadersDoNotMakeLargeEvents(t *testing.T) {
 		step.Row += int64(len(events))
 	}
 	require.Equal(t, rows, total)
+}
+
+// The names of columns are in every event: what they are in all is bounded, and
+// what rows become counts as the file does.
+func TestRowsDoNotBecomeMoreThanTheLimit(t *testing.T) {
+	w := newWorld(t)
+	receive := func(limit int64, text string) (string, error) {
+		i, _, err := Receive(t.Context(), w.store, File{
+			Tenant: tenant, Source: "lab", Format: CSV, Name: "lab", MaxRow: 1 << 20, MaxSize: limit,
+		}, strings.NewReader(text))
+		return i.ID.String(), err
+	}
+	rows := func(names string, n int) string { return names + "\n" + strings.Repeat("1,2,345\n", n) }
+	long := "id,event," + strings.Repeat("n", 262_000)
+	_, err := receive(1<<30, rows(long, 1000))
+	var bad *BadFile
+	require.ErrorAs(t, err, &bad)
+	require.Contains(t, bad.Reason, "16384 bytes of every event")
+
+	// 16,000 bytes of names and 8 of a row: 1,000 rows become 16 MB.
+	allowed := rows("id,event,"+strings.Repeat("n", 16_000), 1000)
+	_, err = receive(15_000_000, allowed)
+	require.ErrorAs(t, err, &bad)
+	require.Contains(t, bad.Reason, "15000000 bytes")
+	_, err = receive(17_000_000, allowed)
+	require.NoError(t, err)
+
+	// What was refused left nothing behind that is worked off.
+	open, err := w.store.OpenImports(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, open)
 }
 
 // What a header costs grows with its size alone.

@@ -18,9 +18,13 @@ import (
 const (
 	// maxDepth bounds how deep a column's name nests.
 	maxDepth = 64
-	// maxHeader bounds the header, in bytes: it stands in the import's row, and
-	// every event has its names.
+	// maxHeader bounds the header, in bytes: it stands in the import's row.
 	maxHeader = 256 << 10
+	// The names of all columns become a part of every event, however short its row
+	// is: they have maxNames bytes in all, or namesPerColumn for each column if that
+	// is more, since a row has at least a byte for each.
+	maxNames       = 16 << 10
+	namesPerColumn = 64
 )
 
 // BadFile says that a file as a whole cannot be taken in. It holds no payload but
@@ -79,6 +83,9 @@ func newDecoder(header []byte, o Options) (*decoder, error) {
 	}
 	known := map[string]bool{}
 	for n, name := range names {
+		if strings.Contains(name, "\r") { // else a file of such lines would be a header alone
+			return nil, badFile("the name of column %d holds a carriage return: lines must end with a line feed, alone or behind one", n+1)
+		}
 		known[name] = true
 		kind := o.Types[name]
 		if kind == "" {
@@ -93,6 +100,9 @@ func newDecoder(header []byte, o Options) (*decoder, error) {
 		if !known[name] {
 			return nil, badFile("a type is given for the column %s, which the header does not have", shown(name))
 		}
+	}
+	if most := max(maxNames, namesPerColumn*len(names)); d.root.size() > most {
+		return nil, badFile("the names of its %d columns make more than %d bytes of every event", len(names), most)
 	}
 	return d, nil
 }

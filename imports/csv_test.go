@@ -148,3 +148,18 @@ func FuzzDecodeCSV(f *testing.F) {
 		require.True(t, utf8.Valid(got))
 	})
 }
+
+// Lines that end as on an old Mac are one line, which would be a header alone: an
+// import that is done and took nothing in.
+func TestLinesThatEndWithCarriageReturnsAlone(t *testing.T) {
+	w := newWorld(t)
+	for _, text := range []string{"id,event\rB-1,e1\rB-2,e2\r", "id,event\rB-1,e1\rB-2,e2", "\"id\r\",event\nB-1,e1\n"} {
+		_, _, err := Receive(t.Context(), w.store, File{Tenant: tenant, Source: "lab", Format: CSV, MaxRow: maxRow, MaxSize: 1 << 20}, strings.NewReader(text))
+		var bad *BadFile
+		require.ErrorAs(t, err, &bad, "%q", text)
+		require.Contains(t, bad.Reason, "line feed")
+	}
+	i := w.file(CSV, Options{}, "id,event\r\nB-1,e1\r\n")
+	w.step(w.worker())
+	require.EqualValues(t, 1, w.found(i).Counts.Accepted)
+}

@@ -24,7 +24,7 @@ type File struct {
 	Name    string // for people
 	Actor   string // who asks, for people
 	MaxRow  int    // bytes of a row; larger ones are invalid rows
-	MaxSize int64  // bytes of the file
+	MaxSize int64  // bytes of the file, and of the events that its rows become
 	MaxOpen int    // imports of the tenant that have not ended, this one included; 0 is no bound
 }
 
@@ -97,6 +97,7 @@ func (f *File) receive(ctx context.Context, s store.Imports, id store.ClaimID, w
 		return err
 	}
 	header := f.Format == CSV
+	left := f.MaxSize // of what rows become
 	for {
 		r, err := rows.next(buffer)
 		if errors.Is(err, io.EOF) {
@@ -116,6 +117,9 @@ func (f *File) receive(ctx context.Context, s store.Imports, id store.ClaimID, w
 				return err
 			}
 			header, c.names = false, d.root.size()
+		}
+		if left -= int64(len(r.text) + c.names); left < 0 {
+			return badFile("with the names of its columns its rows become more than %d bytes", f.MaxSize)
 		}
 		c.add(r)
 		if c.full() {

@@ -34,6 +34,9 @@ type WorkerOptions struct {
 	// Lease is how long an import is kept from other workers after the last sign
 	// of life; a third of it lies between two. Defaults to 30s.
 	Lease time.Duration
+	// Turn is how long an import is worked on while others wait; then it goes
+	// behind them. Defaults to 30s.
+	Turn time.Duration
 	// Poll is how often work is looked for. Defaults to 1s.
 	Poll    time.Duration
 	Logger  *slog.Logger
@@ -51,6 +54,9 @@ type Worker struct {
 func NewWorker(opt WorkerOptions) *Worker {
 	if opt.Lease <= 0 {
 		opt.Lease = 30 * time.Second
+	}
+	if opt.Turn <= 0 {
+		opt.Turn = 30 * time.Second
 	}
 	if opt.Poll <= 0 {
 		opt.Poll = time.Second
@@ -138,7 +144,11 @@ func (r *run) work(ctx context.Context) (err error) {
 			r.release(ctx)
 		}
 	}()
-	for r.last.State == store.ImportRunning {
+	for began := time.Now(); r.last.State == store.ImportRunning; {
+		if time.Since(began) >= r.Turn && r.last.Next > r.i.Next && r.othersWait(ctx) {
+			r.release(ctx) // there is more of it, in a later turn
+			return nil
+		}
 		if r.last.Next >= r.i.Chunks {
 			return r.end(ctx, store.ImportDone, "")
 		}
@@ -154,6 +164,12 @@ func (r *run) work(ctx context.Context) (err error) {
 		}
 	}
 	return nil
+}
+
+// othersWait reports whether there are imports beside this one.
+func (r *run) othersWait(ctx context.Context) bool {
+	n, err := r.Store.OpenImports(ctx)
+	return err == nil && n > 1
 }
 
 // reasonFor says in one sentence, without payload, why an import failed.

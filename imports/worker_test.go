@@ -408,3 +408,41 @@ func TestALongImportHoldsUpItsSourceOnly(t *testing.T) {
 	close(h.goOn)
 	require.Eventually(t, func() bool { return ended(long) && ended(behind) }, time.Minute, 5*time.Millisecond)
 }
+
+// turns notes whose chunks are taken.
+type turns struct{ taken []string }
+
+func (t *turns) Take(_ context.Context, i store.Import, rows []Row) ([]Result, error) {
+	t.taken = append(t.taken, i.Source)
+	results := make([]Result, len(rows))
+	for n := range results {
+		results[n] = Result{Status: Accepted}
+	}
+	return results, nil
+}
+
+// A large file does not keep the others waiting until its end: imports take turns.
+func TestImportsTakeTurns(t *testing.T) {
+	w := newWorld(t)
+	file, _ := many(3 * perChunk)
+	for _, source := range []string{"large", "small", "other"} {
+		_, _, err := Receive(t.Context(), w.store, File{Tenant: tenant, Source: source, Format: JSONL, MaxRow: maxRow, MaxSize: 1 << 30}, strings.NewReader(file))
+		require.NoError(t, err)
+	}
+	var seen turns
+	worker := NewWorker(WorkerOptions{
+		Store: w.store, Intake: &seen, Lease: time.Minute, Turn: time.Nanosecond, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
+	})
+	for range 20 {
+		worked, err := worker.Step(t.Context())
+		require.NoError(t, err)
+		if !worked {
+			break
+		}
+	}
+	want := []string{"large", "small", "other"}
+	require.Equal(t, slices.Concat(want, want, want), seen.taken[:9])
+	open, err := w.store.OpenImports(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, open, "all of them end")
+}

@@ -214,11 +214,18 @@ func Decode(key, head, value []byte) (Record, error) {
 }
 
 // CompareSequence orders two sequences of one source: -1, 0 or 1. Two strings
-// of digits compare as whole numbers of any length, all others by their bytes;
-// so numbers, ISO 8601 times in one zone, and zero-padded log positions order
-// as their producers mean them.
+// of digits compare as whole numbers of any length, others by their bytes; so
+// numbers, ISO 8601 times in one zone, and zero-padded log positions order as
+// their producers mean them. Digits come before everything else: it is one order,
+// whatever a source mixes.
 func CompareSequence(a, b string) int {
-	if digits(a) && digits(b) {
+	number, other := digits(a), digits(b)
+	switch {
+	case number && !other:
+		return -1
+	case other && !number:
+		return 1
+	case number:
 		a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
 		if len(a) != len(b) {
 			if len(a) < len(b) {

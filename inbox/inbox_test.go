@@ -99,3 +99,21 @@ func TestCompareSequence(t *testing.T) {
 	require.Equal(t, -1, CompareSequence("2026-01-01T00:00:00Z", "2026-01-01T00:00:01Z"))
 	require.Equal(t, -1, CompareSequence("0/16B3748", "0/16B3750"))
 }
+
+// One order for whatever a source sends: what is fenced does not depend on the
+// way by which the newest one was reached. By bytes 10 < 1A < 2 stood beside
+// 2 < 10.
+func TestCompareSequenceIsAnOrder(t *testing.T) {
+	for _, pair := range [][2]string{{"2", "10"}, {"10", "1A"}, {"2", "1A"}, {"99999999999999999999", ""}, {"5", "-1"}} {
+		require.Equal(t, -1, CompareSequence(pair[0], pair[1]), "%v", pair)
+		require.Equal(t, 1, CompareSequence(pair[1], pair[0]), "%v", pair)
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		one := rapid.StringOfN(rapid.RuneFrom([]rune("0129A-")), 0, 4, -1)
+		a, b, c := one.Draw(t, "a"), one.Draw(t, "b"), one.Draw(t, "c")
+		require.Equal(t, -CompareSequence(a, b), CompareSequence(b, a))
+		if CompareSequence(a, b) <= 0 && CompareSequence(b, c) <= 0 {
+			require.LessOrEqual(t, CompareSequence(a, c), 0)
+		}
+	})
+}

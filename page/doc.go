@@ -15,10 +15,8 @@
 //
 // # What keeps others out
 //
-// Beside the token: requests of other sites are refused by their headers
-// (http.CrossOriginProtection), the cookie is SameSite=Strict, each form has the
-// session's own token, a listener on loopback answers for names of loopback only
-// (against DNS rebinding), wrong tokens are limited in number, and the pages may
-// load nothing but their own style and script (Content-Security-Policy). Whatever
-// comes from events is escaped by html/template.
+// Beside the token, and access.Guard in front of the whole listener: the cookie is
+// SameSite=Strict, each form has the session's own token, wrong tokens are limited
+// in number, and the pages may load nothing but their own style and script
+// (Content-Security-Policy). Whatever comes from events is escaped by html/template.
 package page

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -174,7 +175,8 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 	b.Cut = len(shown) < len(l.Payload)
 	if isText(l.Payload) {
 		b.Text = strings.ToValidUTF8(string(shown), "") // a cut may go through a character
-		b.InForm = len(l.Payload) <= maxInForm
+		// A field would hide what marks hide, or save what shows them.
+		b.InForm = len(l.Payload) <= maxInForm && bytes.IndexFunc(l.Payload, directing) < 0
 		if b.InForm && who != nil {
 			b.Text, b.Cut = string(l.Payload), false
 		}

@@ -10,13 +10,13 @@ import (
 	"html/template"
 	"io/fs"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
@@ -36,9 +36,8 @@ type Options struct {
 	Ready func() error
 	// States gives how each service that this process delivers is doing.
 	States func() map[string]deliver.State
-	// Listen is the address of the listener, host:port. On a loopback address
-	// requests must name a loopback host.
-	Listen string
+	// Attempts limits wrong tokens.
+	Attempts *access.Attempts
 	// Token that is configured; when there is one, reading needs it too.
 	Token string
 	// OwnToken signs in as well, if there is one; OwnFile is where it can be read.
@@ -50,7 +49,7 @@ type Options struct {
 	// Patience is how long a request waits for what it began before it shows how
 	// far that is. Defaults to 2s.
 	Patience time.Duration
-	// Now is the clock of sessions and limits; nil is time.Now.
+	// Now is the clock of sessions and rates; nil is time.Now.
 	Now func() time.Time
 }
 
@@ -64,14 +63,12 @@ const (
 	maxUpload = 8 << 20  // a configuration
 )
 
-// Page is the handler. Made by New; safe for concurrent use.
+// Page is the handler. Made by New; safe for concurrent use. It is to be served
+// behind access.Guard.
 type Page struct {
 	opt       Options
-	loopback  bool
-	origins   *http.CrossOriginProtection
 	templates map[string]*template.Template
 	sessions  *sessions
-	attempts  *attempts
 	samples   sampler
 	jobs      jobs
 	handler   http.Handler
@@ -86,11 +83,9 @@ func New(o Options) *Page {
 		o.Patience = defaultPatience
 	}
 	p := &Page{
-		opt: o, origins: http.NewCrossOriginProtection(), templates: parse(), sessions: newSessions(o.Now), attempts: newAttempts(o.Now),
+		opt: o, templates: parse(), sessions: newSessions(o.Now),
 		samples: sampler{registry: o.Registry, now: o.Now}, jobs: jobs{last: map[string]*job{}},
 	}
-	host, _, err := net.SplitHostPort(o.Listen)
-	p.loopback = err == nil && isLoopback(host)
 	static, err := fs.Sub(files, "static")
 	if err != nil {
 		panic(err) // it is embedded
@@ -120,11 +115,6 @@ func New(o Options) *Page {
 	return p
 }
 
-func isLoopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
-}
-
 // policy lets a page load its own style and script, and post to itself.
 const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
@@ -137,23 +127,7 @@ func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	// no-referrer would make the Origin of our own forms null.
 	h.Set("Referrer-Policy", "same-origin")
 	h.Set("Cache-Control", "no-store")
-	if p.loopback && !isLoopback(hostOf(r.Host)) {
-		p.fail(w, r, http.StatusMisdirectedRequest, "This listener is on a loopback address and answers for localhost, 127.0.0.1 and [::1] only.")
-		return
-	}
-	if err := p.origins.Check(r); err != nil {
-		p.fail(w, r, http.StatusForbidden, "The request came from another site.")
-		return
-	}
 	p.handler.ServeHTTP(w, r)
-}
-
-// hostOf gives a Host header without its port.
-func hostOf(host string) string {
-	if name, _, err := net.SplitHostPort(host); err == nil {
-		return name
-	}
-	return strings.Trim(host, "[]")
 }
 
 // reads wraps a handler that shows something.
@@ -267,7 +241,7 @@ func (p *Page) render(w http.ResponseWriter, status int, name, part string, data
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
 	w.WriteHeader(status)
-	_, _ = w.Write(b.Bytes()) // who went away does not need it
+	_, _ = w.Write(showMarks(b.Bytes())) // who went away does not need it
 }
 
 // fail answers with a sentence.

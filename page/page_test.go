@@ -79,8 +79,9 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 		Ready:    func() error { return w.ready },
 		States:   func() map[string]deliver.State { return map[string]deliver.State{"acme/all@out": deliver.StatePaused} },
 		Beside:   func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
-		Patience: harness.Patience, Listen: "127.0.0.1:9600", Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Patience: harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	}
+	w.opt.Attempts = access.NewAttempts("admin", prometheus.NewRegistry(), w.opt.Logger, w.opt.Now)
 	if change != nil {
 		change(&w.opt)
 	}
@@ -112,7 +113,7 @@ func (w *world) do(method, path string, body io.Reader, as ...asks) *http.Respon
 		f(r)
 	}
 	answer := httptest.NewRecorder()
-	w.page.ServeHTTP(answer, r)
+	access.Guard(true, w.page).ServeHTTP(answer, r)
 	return answer.Result()
 }
 
@@ -189,6 +190,30 @@ func TestWhatComesFromEventsIsEscaped(t *testing.T) {
 	require.Contains(t, body, "ff 00 01 42 49 4e")
 	require.NotContains(t, body, "<textarea")
 	require.Contains(t, body, `type="file"`)
+}
+
+// A text whose marks turn it around looks like another: they are shown, and such a
+// payload is not edited where they cannot be seen.
+func TestMarksOfDirectionAreShown(t *testing.T) {
+	w := newWorld(t, nil)
+	const marked, shown = "a\u202Eb\u2066c", "a[U+202E]b[U+2066]c"
+	id := w.letter(`{"x":"` + marked + `"}`)
+	require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: marked, Action: marked, Reason: marked, Entity: marked, Service: marked, Detail: []byte(`{"x":"` + marked + `"}`)}}))
+	as, _ := w.signIn(token)
+	for _, path := range []string{fmt.Sprint("/letters/", id), "/audit", "/explain?entity=" + url.QueryEscape(marked), "/letters?entity=" + url.QueryEscape(marked)} {
+		_, body := w.get(path, as)
+		written := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(body, "")
+		require.NotContains(t, written, "\u202E", path)
+		require.NotContains(t, written, "\u2066", path)
+	}
+	_, body := w.get(fmt.Sprint("/letters/", id), as)
+	require.Contains(t, body, shown)
+	require.NotContains(t, body, "<textarea")
+	require.Contains(t, body, `type="file"`)
+	_, body = w.get("/letters?entity="+url.QueryEscape(marked), as)
+	require.Contains(t, body, `value="`+marked+`"`, "a field sends what it was given")
+	resp := w.do("GET", fmt.Sprint("/letters/", id, "/payload"), nil, as)
+	require.Contains(t, text(t, resp), marked, "saved it is as it was")
 }
 
 // parts makes a form with files.

@@ -17,11 +17,7 @@ import (
 const (
 	sessionLife = 8 * time.Hour
 	maxSessions = 100
-	// After maxWrong wrong tokens within wrongPeriod an address has to wait.
-	maxWrong    = 5
-	wrongPeriod = time.Minute
-	maxAddress  = 1000 // that are remembered
-	maxName     = 64   // characters of an operator's name
+	maxName     = 64 // characters of an operator's name
 )
 
 // session is somebody who is signed in.
@@ -104,55 +100,6 @@ func (s *sessions) end(cookie string) {
 	delete(s.all, sha256.Sum256([]byte(cookie)))
 }
 
-// attempts counts wrong tokens per address. Safe for concurrent use.
-type attempts struct {
-	now   func() time.Time
-	mu    sync.Mutex
-	wrong map[string]*wrong // guarded by mu
-}
-
-type wrong struct {
-	n     int
-	since time.Time
-}
-
-func newAttempts(now func() time.Time) *attempts {
-	return &attempts{now: now, wrong: map[string]*wrong{}}
-}
-
-// wait tells how long an address has to wait before it may try.
-func (a *attempts) wait(address string) time.Duration {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	x := a.wrong[address]
-	if x == nil || x.n < maxWrong {
-		return 0
-	}
-	return max(0, x.since.Add(wrongPeriod).Sub(a.now()))
-}
-
-func (a *attempts) fail(address string) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.now()
-	if len(a.wrong) >= maxAddress {
-		for key, x := range a.wrong {
-			if now.Sub(x.since) >= wrongPeriod {
-				delete(a.wrong, key)
-			}
-		}
-	}
-	x := a.wrong[address]
-	if x == nil && len(a.wrong) >= maxAddress {
-		return // a thousand addresses at once: each of them still has its own limit
-	}
-	if x == nil || now.Sub(x.since) >= wrongPeriod {
-		x = &wrong{since: now}
-		a.wrong[address] = x
-	}
-	x.n++
-}
-
 // address is who asks, without the port.
 func address(r *http.Request) string {
 	if host, _, err := net.SplitHostPort(r.RemoteAddr); err == nil {
@@ -161,14 +108,19 @@ func address(r *http.Request) string {
 	return r.RemoteAddr
 }
 
-// cookieName has the port in it, since browsers send a cookie to all ports of a host.
+// cookieName has the port in it, since browsers send a cookie to all ports of a
+// host. With TLS its prefix keeps other hosts of a domain from setting it.
 func cookieName(r *http.Request) string {
+	name := "weir_session"
+	if r.TLS != nil {
+		name = "__Host-weir_session"
+	}
 	if local, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok {
 		if _, port, err := net.SplitHostPort(local.String()); err == nil {
-			return "weir_session_" + port
+			return name + "_" + port
 		}
 	}
-	return "weir_session"
+	return name
 }
 
 func (p *Page) canSignIn() bool { return p.opt.Token != "" || p.opt.OwnToken != "" }
@@ -186,25 +138,11 @@ func (p *Page) how() string {
 	return "there is no token yet. Set admin.token in the configuration and start again."
 }
 
-// known tells whether a token signs in. Both are always compared.
-func (p *Page) known(token string) bool {
-	configured := same(token, p.opt.Token) && p.opt.Token != ""
-	own := same(token, p.opt.OwnToken) && p.opt.OwnToken != ""
-	return configured || own
-}
-
 // who finds out who asks: nil for nobody. It answers a wrong bearer token by
 // itself, and ok is false then.
 func (p *Page) who(w http.ResponseWriter, r *http.Request) (who *session, ok bool) {
-	if header := r.Header.Get("Authorization"); header != "" {
-		if p.tooMany(w, r) {
-			return nil, false
-		}
-		token, bearer := strings.CutPrefix(header, "Bearer ")
-		if !bearer || !p.known(token) {
-			p.attempts.fail(address(r))
-			w.Header().Set("WWW-Authenticate", "Bearer")
-			http.Error(w, "this token is not known", http.StatusUnauthorized)
+	if r.Header.Get("Authorization") != "" {
+		if !p.opt.Attempts.Admit(w, r, p.opt.Token, p.opt.OwnToken) {
 			return nil, false
 		}
 		return &session{Actor: "token@" + address(r)}, true
@@ -214,17 +152,6 @@ func (p *Page) who(w http.ResponseWriter, r *http.Request) (who *session, ok boo
 		return nil, true
 	}
 	return p.sessions.find(cookie.Value), true
-}
-
-// tooMany answers whoever was wrong too often, also when the token is right now.
-func (p *Page) tooMany(w http.ResponseWriter, r *http.Request) bool {
-	wait := p.attempts.wait(address(r))
-	if wait <= 0 {
-		return false
-	}
-	w.Header().Set("Retry-After", fmt.Sprint(int(wait.Seconds())+1))
-	p.fail(w, r, http.StatusTooManyRequests, "Too many wrong tokens: wait a minute.")
-	return true
 }
 
 type signInBody struct {
@@ -247,9 +174,6 @@ func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
 }
 
 func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
-	if p.tooMany(w, r) {
-		return
-	}
 	r.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	if err := r.ParseForm(); err != nil {
 		p.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
@@ -263,9 +187,14 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 		again(http.StatusBadRequest, fmt.Sprintf("Say who you are, in 1 to %d characters: it goes on record with what you do.", maxName))
 		return
 	}
-	if !p.known(r.PostForm.Get("token")) {
-		p.attempts.fail(address(r))
-		p.opt.Logger.Warn("a wrong token at the operators' page", "address", address(r))
+	known, wait := p.opt.Attempts.KnownText(r, r.PostForm.Get("token"), p.opt.Token, p.opt.OwnToken)
+	switch {
+	case known:
+	case wait > 0:
+		w.Header().Set("Retry-After", fmt.Sprint(int(wait.Seconds())+1))
+		again(http.StatusTooManyRequests, "Too many wrong tokens came from your address. The right one still signs in.")
+		return
+	default:
 		again(http.StatusForbidden, "This token is not known.")
 		return
 	}

@@ -33,44 +33,42 @@ func (p *Pipeline) serve(name, address string, files *frontdoor.Certificates, h 
 
 // ServeAdmin starts the operators' listener: /healthz says that the process
 // lives, /readyz that it does its work, /metrics is for Prometheus. Where a
-// token is configured everything but the probes needs it. /v1/commands runs
-// commands of operators, never without a token: the configured one, or the one
-// that this process leaves in its data folder for its own user; the same holds
-// for /v1/reload. /debug/pprof is guarded as /metrics is. Everything else
-// is the operators' page.
+// token is configured everything but the probes needs it; /metrics takes the
+// token for metrics as well. /v1/commands runs commands of operators, never
+// without a token: the configured one, or the one that this process leaves in its
+// data folder for its own user; the same holds for /v1/reload. /debug/pprof is
+// served where the configuration says so, with the configured token. Everything
+// else is the operators' page. Web pages of others are kept from all of it.
 func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	a := p.cfg.Admin
 	if a.Off() {
 		return "", func() error { return nil }, nil
 	}
+	p.attempts = access.NewAttempts("admin", p.reg, p.log, nil)
+	token, metrics := a.Token.Reveal(), a.MetricsToken.Reveal()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := p.Ready(); err != nil {
-			// The reason may name servers: it is for those who may ask.
+			known, _ := p.attempts.Known(r, token)
 			w.WriteHeader(http.StatusServiceUnavailable)
-			if access.Authorized(r, a.Token.Reveal()) {
+			// The reason may name servers: it is for those who may ask.
+			if token == "" || known {
 				_, _ = fmt.Fprintln(w, "not ready:", err)
 			}
 			return
 		}
 		_, _ = fmt.Fprintln(w, "ready")
 	})
-	guarded := func(path string, h http.Handler) {
-		mux.HandleFunc("GET "+path, func(w http.ResponseWriter, r *http.Request) {
-			if !access.Authorized(r, a.Token.Reveal()) {
-				w.Header().Set("WWW-Authenticate", "Bearer")
-				http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
-				return
-			}
-			h.ServeHTTP(w, r)
-		})
+	exposition := promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{})
+	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
+		if token == "" && metrics == "" || p.attempts.Admit(w, r, token, metrics) {
+			exposition.ServeHTTP(w, r)
+		}
+	})
+	if a.Pprof {
+		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return p.attempts.Admit(w, r, token) })
 	}
-	guarded("/metrics", promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{}))
-	guarded("/debug/pprof/", http.HandlerFunc(pprof.Index))
-	guarded("/debug/pprof/profile", http.HandlerFunc(pprof.Profile))
-	guarded("/debug/pprof/trace", http.HandlerFunc(pprof.Trace))
-	guarded("/debug/pprof/symbol", http.HandlerFunc(pprof.Symbol))
 	if p.commands != nil {
 		if p.cfg.Kafka.Embedded != nil {
 			p.commands.token = randomToken()
@@ -85,7 +83,7 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	if a.TLS != nil {
 		files = &frontdoor.Certificates{Cert: a.TLS.Cert, Key: a.TLS.Key}
 	}
-	addr, stop, err := p.serve("admin", a.Listen, files, mux)
+	addr, stop, err := p.serve("admin", a.Listen, files, access.Guard(loopback(a.Listen), mux))
 	if err != nil {
 		return "", nil, err
 	}
@@ -95,4 +93,15 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 		}
 	}
 	return addr.String(), stop, nil
+}
+
+// profiles serves Go's own, to those that are admitted.
+func profiles(mux *http.ServeMux, admitted func(http.ResponseWriter, *http.Request) bool) {
+	for path, h := range map[string]http.HandlerFunc{"": pprof.Index, "profile": pprof.Profile, "trace": pprof.Trace, "symbol": pprof.Symbol} {
+		mux.HandleFunc("GET /debug/pprof/"+path, func(w http.ResponseWriter, r *http.Request) {
+			if admitted(w, r) {
+				h(w, r)
+			}
+		})
+	}
 }

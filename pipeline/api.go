@@ -52,7 +52,7 @@ func (p *Pipeline) openKeys() (err error) {
 	}
 	a := p.cfg.API
 	p.keys, err = access.Open(access.Options{
-		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Reread: p.sayReread("tokens", a.Tokens),
+		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.sayReread("tokens", a.Tokens),
 	})
 	return err
 }
@@ -72,7 +72,7 @@ func (p *Pipeline) newAPI() *frontdoor.Server {
 		lines = p.log
 	}
 	return frontdoor.New(frontdoor.Options{
-		AccessLog: lines, Access: p.keys, Rate: a.Rate, MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
+		AccessLog: lines, Access: p.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
 		Ready: p.takes, Registry: p.reg, Logger: p.log,
 	})
 }

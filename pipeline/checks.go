@@ -20,7 +20,7 @@ func (p *Pipeline) mountChecks(server *frontdoor.Server) (stop func(ctx context.
 	})
 	services := newCheckServices(p.store, p.Config)
 	checkapi.Mount(server, checkapi.Options{
-		Checker: checker, Find: services.find, MaxRows: p.cfg.API.MaxRows, MaxEntity: int(p.cfg.Limits.EntityID), Logger: p.log,
+		Checker: checker, Find: services.find, MaxRows: p.cfg.API.MaxRows, MaxBody: int64(p.cfg.API.MaxBody), MaxEntity: int(p.cfg.Limits.EntityID), Logger: p.log,
 	})
 	return checker.Close
 }

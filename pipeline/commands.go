@@ -16,7 +16,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/operate"
 )
 
@@ -190,13 +189,7 @@ func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
 
 // mayCommand tells whether a request has one of the tokens, and answers it if not.
 func (p *Pipeline) mayCommand(w http.ResponseWriter, r *http.Request) bool {
-	configured := p.cfg.Admin.Token.Reveal()
-	known := p.commands.token != "" && access.Authorized(r, p.commands.token) || configured != "" && access.Authorized(r, configured)
-	if !known {
-		w.Header().Set("WWW-Authenticate", "Bearer")
-		http.Error(w, "a bearer token is needed", http.StatusUnauthorized)
-	}
-	return known
+	return p.attempts.Admit(w, r, p.commands.token, p.cfg.Admin.Token.Reveal())
 }
 
 // serveReload answers POST /v1/reload: a Reloaded as JSON, or a text and the

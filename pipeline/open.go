@@ -85,8 +85,9 @@ type Pipeline struct {
 	append  *transport.Producer         // to the inbox
 	closers []func() error              // in the order of opening
 
-	keys     *access.Keyring // of the API; nil without
-	commands *commands       // those of other processes; nil without Options.Commands
+	keys     *access.Keyring  // of the API; nil without
+	commands *commands        // those of other processes; nil without Options.Commands
+	attempts *access.Attempts // wrong tokens at the operators' listener; nil before ServeAdmin
 
 	targets sinks.Targets // the clients that sinks share
 

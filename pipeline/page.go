@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 
+	"github.com/seed-86dfc502/weir/access"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -21,6 +22,10 @@ func (p *Pipeline) OwnToken() (token, file string) {
 	}
 	return p.commands.token, p.controlPath()
 }
+
+// Attempts gives the limit of wrong tokens of the operators' listener, once
+// ServeAdmin has begun.
+func (p *Pipeline) Attempts() *access.Attempts { return p.attempts }
 
 // during lets h answer while the process runs: the end of the process cancels
 // requests and waits for them, since they work with what it closes.

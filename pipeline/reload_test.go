@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"errors"
-	"io"
 	"net/http"
 	"testing"
 
@@ -71,28 +70,4 @@ func TestWhichProcessIsAsked(t *testing.T) {
 	require.Equal(t, "0123456789abcdef", r.Token)
 	_, err = RunningAt(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}})
 	require.ErrorContains(t, err, "no process runs")
-}
-
-// Profiles show what a process works on: where a token is configured they need it.
-func TestProfilesNeedTheToken(t *testing.T) {
-	const token = "0123456789abcdef"
-	_, address := listening(t, config.Admin{Token: config.NewSecret(token)}, echo)
-	for _, path := range []string{"/debug/pprof/", "/debug/pprof/goroutine?debug=1", "/debug/pprof/symbol", "/metrics"} {
-		for sent, want := range map[string]int{"": http.StatusUnauthorized, "wrong": http.StatusUnauthorized, token: http.StatusOK} {
-			req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+address+path, nil)
-			require.NoError(t, err)
-			if sent != "" {
-				req.Header.Set("Authorization", "Bearer "+sent)
-			}
-			resp, err := http.DefaultClient.Do(req)
-			require.NoError(t, err)
-			body, err := io.ReadAll(resp.Body)
-			require.NoError(t, err)
-			require.NoError(t, resp.Body.Close())
-			require.Equal(t, want, resp.StatusCode, "%s with %q", path, sent)
-			if want != http.StatusOK {
-				require.NotContains(t, string(body), "goroutine")
-			}
-		}
-	}
 }

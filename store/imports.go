@@ -97,8 +97,9 @@ type Imports interface {
 	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
 	// that was sealed or removed, gives what the first gave.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)
-	// TakeImport gives the oldest import that is queued, or running under a lease
-	// that is over, a new lease, skipping what other workers hold; ErrNotFound.
+	// TakeImport gives the import that nothing was done about for the longest time,
+	// of those that are queued, or running under a lease that is over, a new lease,
+	// skipping what other workers hold; ErrNotFound.
 	// Of a source one import at a time is worked on, in the order of sealing.
 	TakeImport(ctx context.Context, lease time.Duration) (Import, error)
 	// ImportChunk reads one; ErrNotFound.

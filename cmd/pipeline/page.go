@@ -13,10 +13,9 @@ import (
 func operatorsPage(reg *prometheus.Registry, log *slog.Logger) func(*pipeline.Pipeline) http.Handler {
 	return func(p *pipeline.Pipeline) http.Handler {
 		token, file := p.OwnToken()
-		admin := p.Config().Admin
 		return page.New(page.Options{
 			Config: p.Config, Store: p.Store(), Tools: p.Tools, Registry: reg, Ready: p.Ready, States: p.ServiceStates, Beside: p.Beside,
-			Listen: admin.Listen, Token: admin.Token.Reveal(), OwnToken: token, OwnFile: file, Logger: log,
+			Attempts: p.Attempts(), Token: p.Config().Admin.Token.Reveal(), OwnToken: token, OwnFile: file, Logger: log,
 		})
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -71,21 +70,12 @@ func parseRoles(s string) (pipeline.Roles, error) {
 	return r, nil
 }
 
-// besides is what a process needs besides what limits.memory bounds: code, stacks,
-// clients, and garbage that is not collected yet.
-const besides = 128 << 20
-
-// boundMemory tells the runtime how much memory is meant to be used. It is no
-// bound that anything fails at. GOMEMLIMIT in the environment has precedence.
-func boundMemory(cfg *config.Config) {
-	if os.Getenv("GOMEMLIMIT") == "" {
-		debug.SetMemoryLimit(int64(cfg.Limits.Memory) + besides)
-	}
-}
-
 func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options) error {
-	boundMemory(cfg)
 	log := logger(cfg, a.err)
+	for _, warning := range cfg.Warnings() {
+		log.Warn(warning)
+	}
+	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", heedMemory(int64(cfg.Limits.Memory)))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg

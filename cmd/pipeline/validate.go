@@ -20,6 +20,9 @@ func (a *app) validateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
+			for _, warning := range cfg.Warnings() {
+				fmt.Fprintln(a.err, "warning:", warning)
+			}
 			services := cfg.Services()
 			if a.json {
 				names, checks := make([]string, len(services)), make([]string, len(cfg.Checks))

@@ -26,6 +26,8 @@ type Options struct {
 	Find func(ctx context.Context, name string) (checks.Service, error)
 	// MaxRows is the most rows of a batch. Defaults to 1,000.
 	MaxRows int
+	// MaxBody bounds a body in bytes; 0 is the server's own bound.
+	MaxBody int64
 	// MaxEntity is the longest entity id in bytes. Defaults to 512.
 	MaxEntity int
 	// Logger is told, now and then, why requests could not be decided.
@@ -162,7 +164,7 @@ func route[R, T any](s *frontdoor.Server, a *api, verb string, decode func(decod
 			if batch {
 				rows = frontdoor.Rows{Most: a.MaxRows, Lines: lines}
 			}
-			body, ok := frontdoor.ReadBody(w, r, 0, rows)
+			body, ok := frontdoor.ReadBody(w, r, a.MaxBody, rows)
 			if !ok {
 				return
 			}

@@ -86,9 +86,9 @@ func (w *world) start() *world {
 	require.NoError(w.t, err)
 	checker := checks.New(checks.Options{Store: w.rows})
 	w.t.Cleanup(func() { checker.Close(context.Background()) })
-	server := frontdoor.New(frontdoor.Options{Access: callers, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MaxBody: maxBody, Timeout: time.Minute})
+	server := frontdoor.New(frontdoor.Options{Access: callers, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler), MaxBody: 2 * maxBody, Timeout: time.Minute})
 	checkapi.Mount(server, checkapi.Options{
-		Checker: checker, MaxRows: 10, MaxEntity: 64, Logger: slog.New(slog.DiscardHandler),
+		Checker: checker, MaxRows: 10, MaxBody: maxBody, MaxEntity: 64, Logger: slog.New(slog.DiscardHandler),
 		Find: func(_ context.Context, name string) (checks.Service, error) {
 			if w.broken != nil {
 				return checks.Service{}, w.broken

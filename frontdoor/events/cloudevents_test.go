@@ -71,6 +71,22 @@ func TestCloudEventAttributesAreMetadata(t *testing.T) {
 	require.Equal(t, "no_payload", w.problem(a).Code, "nothing is deleted by an event that only forgot its data")
 }
 
+// What stands in data is JSON, whichever JSON its type says: a text of digits is
+// no number, and a text that looks like an object is none.
+func TestCloudEventDataIsJSONByItsSuffixToo(t *testing.T) {
+	w := newWorld(t, options{shape: func(s *ingest.Shape) {
+		s.Entity, s.EventID = ingest.Locator{Header: "ce_subject"}, ingest.Locator{Header: "ce_id"}
+	}})
+	for n, c := range []struct{ kind, data string }{
+		{"application/json", `"12"`}, {"application/vnd.lab+json", `"12"`}, {"application/vnd.lab+json", `"{\"id\":\"another\"}"`}, {"text/vnd.lab+json", `"not json at all"`},
+		{"application/vnd.lab+json", `{"n":1.50}`},
+	} {
+		a := w.send(request{kind: cloudType, body: fmt.Sprintf(`{"specversion":"1.0","id":"%d","source":"urn:lab","type":"t","subject":"B","datacontenttype":%q,"data":%s}`, n, c.kind, c.data)})
+		require.Equal(t, 202, a.status, a.body)
+		require.Equal(t, c.data, string(w.inbox()[n].Payload), c.kind)
+	}
+}
+
 // The id alone names an event of another source.
 func TestCloudEventIdentity(t *testing.T) {
 	w := newWorld(t, options{})

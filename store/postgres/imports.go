@@ -55,7 +55,7 @@ WHERE id = (
 	SELECT i.id FROM imports i
 	WHERE i.state IN ('queued', 'running') AND (i.lease_until IS NULL OR i.lease_until <= clock_timestamp())
 	AND NOT EXISTS (SELECT FROM imports o WHERE o.source = i.source AND o.state IN ('queued', 'running') AND o.sealed < i.sealed)
-	ORDER BY i.sealed LIMIT 1 FOR UPDATE OF i SKIP LOCKED)
+	ORDER BY i.updated_at, i.sealed LIMIT 1 FOR UPDATE OF i SKIP LOCKED)
 RETURNING ` + importColumns
 
 	sqlImportChunk = `SELECT body FROM import_chunks WHERE import = $1 AND n = $2`

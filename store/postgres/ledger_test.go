@@ -3,9 +3,11 @@ package postgres
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -428,6 +430,33 @@ func TestARoleAboveThePoliciesIsWarnedAboutOnce(t *testing.T) {
 		require.NoError(t, s.Close())
 		assert.Equal(t, c.warnings, bytes.Count(log.Bytes(), []byte("row-level security")), name)
 	}
+}
+
+// Whoever may set weir.pipeline, which is everybody, and has rights on the tables
+// is named at the start.
+func TestRolesThatReachAllTenantsAreNamed(t *testing.T) {
+	_, own := ledger(t)
+	other, err := url.Parse(ordinary(t)) // of another schema
+	require.NoError(t, err)
+	otherRole := other.User.Username()
+	warned := func() string {
+		var log bytes.Buffer
+		s, err := Open(t.Context(), Options{URL: own, MaxConns: 2, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+		require.NoError(t, err)
+		c, err := s.pool.Acquire(t.Context())
+		require.NoError(t, err)
+		c.Release()
+		require.NoError(t, s.Close())
+		return log.String()
+	}
+	require.NotContains(t, warned(), otherRole)
+	conn, err := pgx.Connect(t.Context(), own)
+	require.NoError(t, err)
+	_, err = conn.Exec(t.Context(), "GRANT SELECT ON imports TO "+otherRole)
+	require.NoError(t, errors.Join(err, conn.Close(t.Context())))
+	text := warned()
+	require.Equal(t, 1, strings.Count(text, "weir.pipeline"), text)
+	require.Contains(t, text, otherRole)
 }
 
 // The month ends between looking for a key that is over its time and claiming it

@@ -44,7 +44,7 @@ WHERE id = (
 	SELECT i.id FROM imports i
 	WHERE i.state IN ('queued', 'running') AND (i.lease_until IS NULL OR i.lease_until <= ?1)
 	AND NOT EXISTS (SELECT 1 FROM imports o WHERE o.source = i.source AND o.state IN ('queued', 'running') AND o.sealed < i.sealed)
-	ORDER BY i.sealed LIMIT 1)
+	ORDER BY i.updated_at, i.sealed LIMIT 1)
 RETURNING ` + importColumns
 
 	sqlImportChunk = `SELECT body FROM import_chunks WHERE import = ?1 AND n = ?2`

@@ -1,0 +1,74 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Warnings says what is allowed and probably not wanted: private keys that every
+// user of the machine may read, and tokens that never expire. It looks at the
+// files that the configuration names, and passes over those that it cannot.
+func (c *Config) Warnings() (all []string) {
+	var keys []string
+	note := func(file string) {
+		if file != "" && !slices.Contains(keys, file) {
+			keys = append(keys, file)
+		}
+	}
+	client := func(t *TLS) {
+		if t != nil {
+			note(t.Key)
+		}
+	}
+	if t := c.Admin.TLS; t != nil {
+		note(t.Key)
+	}
+	if t := c.API.TLS; t != nil {
+		note(t.Key)
+	}
+	if v := c.Gate.Valkey; v != nil {
+		client(v.TLS)
+	}
+	client(c.Kafka.TLS)
+	for i := range c.Sources {
+		if k := c.Sources[i].Kafka; k != nil {
+			client(k.TLS)
+		}
+	}
+	if t := c.Tracing; t != nil {
+		client(t.OTLP.TLS)
+	}
+	for _, s := range c.Services() {
+		switch d := s.Delivery; {
+		case d.Kafka != nil:
+			client(d.Kafka.TLS)
+		case d.Webhook != nil:
+			client(d.Webhook.TLS)
+		}
+	}
+	for _, file := range keys {
+		if info, err := os.Stat(file); err == nil && info.Mode().Perm()&0o007 != 0 {
+			all = append(all, fmt.Sprintf("every user of this machine may read or change the private key %s: chmod o= %[1]s", file))
+		}
+	}
+	if c.API.Tokens == "" {
+		return all
+	}
+	tokens, err := LoadTokens(c.API.Tokens, nil)
+	if err != nil {
+		return all // the start says so
+	}
+	var endless []string
+	for _, t := range tokens.Tokens {
+		if time.Time(t.Expires).IsZero() {
+			endless = append(endless, t.ID)
+		}
+	}
+	if n := len(endless); n > 0 {
+		all = append(all, fmt.Sprintf("%d tokens never expire: %s", n, strings.Join(endless[:min(n, 5)], ", ")))
+	}
+	return all
+}

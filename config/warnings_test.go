@@ -1,0 +1,40 @@
+package config_test
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/config"
+)
+
+func TestWarnings(t *testing.T) {
+	token := func(id, more string) string {
+		return "  - {id: " + id + ", hash: \"sha256:" + strings.Repeat("0", 64) + "\", tenant: acme, may: [check]" + more + "}\n"
+	}
+	main := write(t, map[string]string{
+		"weir.yaml": `
+sources: {lab: {file: {path: lab.jsonl}, entity: id}}
+customers: [acme.yaml]
+admin: {tls: {cert: cert.pem, key: admin.key}}
+api: {tokens: tokens.yaml, tls: {cert: cert.pem, key: own.key}}
+gate: {valkey: {address: "valkey:6379", tls: {cert: cert.pem, key: missing.key}}}
+`,
+		"acme.yaml": "customer: acme\nprojections: {a: {fields: {id: id}, deliver: {k: {kafka: {brokers: [\"k:1\"], topic: t, tls: {cert: cert.pem, key: admin.key}}}}}}\n",
+		"admin.key": "", "own.key": "", "cert.pem": "",
+		"tokens.yaml": "tokens:\n" + token("endless", "") + token("bounded", `, expires: "2030-01-01T00:00:00Z"`),
+	})
+	at := func(name string) string { return filepath.Join(filepath.Dir(main), name) }
+	require.NoError(t, os.Chmod(at("own.key"), 0o640))
+	c, err := config.Load(main, env, config.AllowUnsetEnv())
+	require.NoError(t, err)
+	all := c.Warnings()
+	require.Len(t, all, 2, "one for a file, however often it is named: %v", all)
+	require.Contains(t, all[0], at("admin.key"))
+	require.Equal(t, "1 tokens never expire: endless", all[1])
+	require.NoError(t, os.Chmod(at("admin.key"), 0o600))
+	require.Len(t, c.Warnings(), 1)
+}
