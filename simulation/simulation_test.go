@@ -249,7 +249,6 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"keys of claims that had their effect are forgotten", Rules{ForgetsKeys: true}},
 		{"the sink answers before the effect, so that the place is saved before it", Rules{EarlyAnswer: true}},
 		{"the store does not compare the tokens of progress", Rules{NoToken: true}},
-		{"frames count that the store knows nothing of", Rules{AllCount: true}},
 		{"gaps are not seen", Rules{NoLinks: true}},
 		{"what was delivered before is taken for the newest", Rules{NewestUnknown: true}},
 		{"a place passes slices that are not delivered", Rules{PassesSlices: true}},
