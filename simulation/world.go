@@ -533,7 +533,7 @@ func (w *world) busy() string {
 			return fmt.Sprint("services of ", p.name, " are behind: ", s.Behind())
 		}
 	}
-	return w.mem.undelivered(w.plan.Services)
+	return w.mem.undone(w.inbox, w.plan.Services)
 }
 
 func (w *world) events() int {
