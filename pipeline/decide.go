@@ -84,7 +84,8 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) er
 	defer limit.giveUp()
 	decider, err := dam.New(dam.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
-		NewProducer:  func() (dam.Producer, error) { return p.newProducer() },
+		// Frames are compressed already.
+		NewProducer:  func() (dam.Producer, error) { return p.newProducer(transport.NoCompression) },
 		ChangesTopic: p.cfg.Kafka.Changes.Topic,
 		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),

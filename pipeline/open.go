@@ -220,7 +220,7 @@ func (p *Pipeline) openKafka(ctx context.Context) error {
 		return err
 	}
 	p.closers = append(p.closers, func() error { p.admin.Close(); return nil })
-	p.append, err = p.newProducer()
+	p.append, err = p.newProducer(transport.Snappy)
 	if err != nil {
 		return err
 	}
@@ -252,10 +252,12 @@ func (p *Pipeline) maxRecord() int {
 	return n + recordOverhead
 }
 
-func (p *Pipeline) newProducer() (*transport.Producer, error) {
+// newProducer makes a producer of the internal topics. It does not linger: what
+// comes while a request is under way makes up the next one anyway.
+func (p *Pipeline) newProducer(codec transport.Compression) (*transport.Producer, error) {
 	// Adding partitions to the inbox must not move entities.
 	fixed := map[string]int{p.cfg.Kafka.Inbox.Topic: p.cfg.Kafka.Inbox.Partitions}
-	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord(), Partitions: fixed})
+	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord(), Partitions: fixed, Compression: codec, Linger: -1})
 }
 
 // cluster turns the configuration of a cluster into a transport's.
