@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -294,12 +295,15 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) > 0 {
-			continue
-		}
 		start, end, err := s.opt.Log.Offsets(ctx)
 		if err != nil {
 			return err
+		}
+		if len(rows) > 0 {
+			if err := s.fromOutbox(ctx, p, start[p.number], end[p.number]); err != nil {
+				return err
+			}
+			continue
 		}
 		last := look.Marks[p.number].LastTo
 		s.mu.Lock()
@@ -327,6 +331,37 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// fromOutbox hands out what stands in the outbox alone and has not moved since the
+// tick before: a restored one may hold what its owner published long ago, into a
+// log that has it no more.
+func (s *Stage) fromOutbox(ctx context.Context, p *partition, start, end int64) error {
+	s.mu.Lock()
+	fed := p.feed.fed
+	still := !p.gone && p.stuck != nil && *p.stuck == fed && p.feed.from(start, end) >= end
+	p.stuck = &fed
+	s.mu.Unlock()
+	if !still {
+		return nil
+	}
+	free, err := p.onlyOne(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	found, err := s.inOutbox(ctx, p, fed, &logged{Frame: &change.Frame{From: math.MaxInt64}, offset: max(0, end-1)})
+	if found == nil || err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.gone && p.feed.judge(found.Frame) == follows {
+		s.feedLive(p, found)
+		p.feed.next = end
+		s.saver.poke()
 	}
 	return nil
 }
