@@ -281,19 +281,6 @@ func (d *Decider) Decided() map[store.Partition]int64 {
 	return next
 }
 
-// Compare holds what Decided gave against watermarks that were read from the
-// store afterwards. If one is lower, the store went back, and Run ends with
-// ErrReread. A decision finds that out by itself; this is for partitions in
-// which nothing new comes.
-func (d *Decider) Compare(decided, watermarks map[store.Partition]int64) {
-	for p, next := range decided {
-		if mark := watermarks[p]; mark < next {
-			d.halt(fmt.Errorf("partition %d, from offset %d back to %d: %w", p.Number, next, mark, ErrReread))
-			return
-		}
-	}
-}
-
 // Halted gives the reason why deciding does not go on at the moment, nil
 // when it does. For readiness.
 func (d *Decider) Halted() error {

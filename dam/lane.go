@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/gather"
+	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -20,6 +21,10 @@ import (
 // idleTick is how long a lane is idle before it deletes the outbox rows that
 // the last decisions left.
 const idleTick = 300 * time.Millisecond
+
+// ownTick is how often an idle lane compares its watermarks with the store: one
+// that went back has to be decided again, although nothing new came.
+const ownTick = 5 * time.Second
 
 // lane decides the records of its partitions, one transaction at a time.
 type lane struct {
@@ -32,7 +37,8 @@ type lane struct {
 	// lane's own loop, and take-over at an assignment. It is held when full, and
 	// for as long as a store is away: an assignment that ends must not wait for it.
 	work     chan struct{}
-	producer Producer // its calls are guarded by work
+	producer Producer  // its calls are guarded by work
+	compared time.Time // guarded by work; see stale
 
 	mu          sync.Mutex
 	owned       map[int32]*ownership
@@ -291,7 +297,48 @@ func (l *lane) idle(ctx context.Context) {
 	if err := l.repair(ctx); err != nil {
 		return // it is tried again at the next tick
 	}
-	l.discard(ctx)
+	if err := l.discard(ctx); err != nil && store.ClassOf(err) != store.Fenced || !l.stale(ctx, err) {
+		return
+	}
+	var all []int32
+	l.mu.Lock()
+	for n := range l.owned {
+		all = append(all, n)
+	}
+	l.mu.Unlock()
+	l.log.Warn("taking over again from the store", "because", store.ErrFenced)
+	if !pause.For(ctx, l.d.opt.Hesitation) {
+		return
+	}
+	if err := l.reclaim(ctx, all); err != nil {
+		l.log.Debug("the next decision takes over again", "error", err)
+	}
+}
+
+// stale reports whether the store has the watermark of a partition as somebody
+// else's: err says so, or an empty decision, which is made now and then.
+func (l *lane) stale(ctx context.Context, err error) bool {
+	if err != nil {
+		return true
+	}
+	if time.Since(l.compared) < ownTick {
+		return false
+	}
+	l.compared = time.Now()
+	var moves []store.Move
+	l.mu.Lock()
+	for n, o := range l.owned {
+		moves = append(moves, store.Move{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
+	}
+	l.mu.Unlock()
+	if len(moves) == 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
+	defer cancel()
+	_, err = l.d.opt.Store.Decide(ctx, store.Decision{Revision: l.d.opt.Plan.Revision, Moves: moves},
+		func(store.Loaded, store.Lookup) (store.Outcome, error) { return store.Outcome{}, nil })
+	return err != nil && store.ClassOf(err) == store.Fenced
 }
 
 // repair takes everything over again after a publish failed. The caller holds work.
@@ -320,7 +367,7 @@ func (l *lane) repair(ctx context.Context) error {
 	return nil
 }
 
-func (l *lane) discard(ctx context.Context) {
+func (l *lane) discard(ctx context.Context) error {
 	var moves []store.Move
 	var ids []int64
 	l.mu.Lock()
@@ -332,17 +379,18 @@ func (l *lane) discard(ctx context.Context) {
 	}
 	l.mu.Unlock()
 	if len(ids) == 0 {
-		return
+		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
 	defer cancel()
 	crash.At(crash.Discarding, "")
 	if err := l.d.opt.Store.Discard(ctx, moves, ids); err != nil {
 		l.log.Debug("outbox rows stay until the next decision", "error", err)
-		return
+		return err
 	}
 	crash.At(crash.Discarded, "")
 	l.forget(moves, ids)
+	return nil
 }
 
 const discardTimeout = 5 * time.Second

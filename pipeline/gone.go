@@ -15,22 +15,6 @@ func (p *Pipeline) storeBehind(_ string, partition int32, decided, watermark int
 	p.log.Warn("the store is behind the inbox: what it forgot is read again", "partition", partition, "decided_once_to", decided, "reading_from", watermark)
 }
 
-// checkStore looks whether the store went back under this process. Decisions
-// notice it by themselves; without it an inbox in which nothing new comes
-// would be read again at the next event only.
-func (p *Pipeline) checkStore(ctx context.Context) {
-	p.parts.mu.Lock()
-	d := p.parts.decider
-	p.parts.mu.Unlock()
-	if d == nil {
-		return
-	}
-	decided := d.Decided() // before the store is asked: watermarks only grow
-	if marks, err := p.store.Watermarks(ctx); err == nil {
-		d.Compare(decided, marks)
-	}
-}
-
 // sayReplaced is called when the store does not know the inbox topic: if it has
 // decided what another one held, that one was replaced.
 func (p *Pipeline) sayReplaced(ctx context.Context) error {

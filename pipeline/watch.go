@@ -210,7 +210,6 @@ func (p *Pipeline) look(running context.Context) {
 			p.gauges.free.Set(float64(room))
 		}
 	}
-	p.checkStore(ctx)
 	if lags, err := p.inboxLag(ctx); err == nil {
 		for n, lag := range lags {
 			p.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
