@@ -3,7 +3,6 @@ package deliver
 import (
 	"context"
 	"maps"
-	"math"
 	"slices"
 	"time"
 
@@ -37,7 +36,7 @@ func (s *Stage) bridgeTail(ctx context.Context, p *partition, fed change.Version
 		return false, err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, p, fed, f)
+	found, err := s.inOutbox(ctx, p, fed, f.offset)
 	if err != nil {
 		return false, err
 	}
@@ -60,7 +59,7 @@ func (s *Stage) bridgeTail(ctx context.Context, p *partition, fed change.Version
 		p.edits++
 		return true, nil
 	}
-	if err := s.repair(ctx, p, f.Prev, func(c *cursor) (change.Version, bool) { return max(p.feed.fed, c.floor), c.live }); err != nil {
+	if err := s.repair(ctx, p, f.Prev, func(c *cursor) (change.Version, bool) { return max(p.feed.fed, c.feed.fed, c.floor), c.live }); err != nil {
 		return false, err
 	}
 	s.mu.Lock()
@@ -79,7 +78,7 @@ func (s *Stage) bridgeBehind(ctx context.Context, p *partition, c *cursor, was *
 		return false, err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, p, was.fed, f)
+	found, err := s.inOutbox(ctx, p, was.fed, f.offset)
 	if err != nil {
 		return false, err
 	}
@@ -131,9 +130,10 @@ func (p *partition) onlyOne(ctx context.Context) (free func(), err error) {
 	}
 }
 
-// inOutbox returns a frame of the outbox that goes on from fed; nil without one.
+// inOutbox returns a frame of the outbox that goes on from fed, as if it stood at
+// an offset of the log; nil without one.
 // What stands there was decided, by the same store that says so.
-func (s *Stage) inOutbox(ctx context.Context, p *partition, fed change.Version, at *logged) (*logged, error) {
+func (s *Stage) inOutbox(ctx context.Context, p *partition, fed change.Version, offset int64) (*logged, error) {
 	var rows [][]byte
 	if err := s.patiently(ctx, p.ctx, "read the outbox", func() (err error) {
 		rows, err = s.opt.Store.Outbox(ctx, p.number)
@@ -147,8 +147,8 @@ func (s *Stage) inOutbox(ctx context.Context, p *partition, fed change.Version, 
 			return nil, store.WithClass(err, store.Fatal)
 		}
 		// One that was cut is not taken apart from its other parts.
-		if f.Prev <= fed && f.To > fed && f.Part == 0 && f.Last && f.To <= at.From {
-			return &logged{Frame: f, offset: at.offset, redelivered: true, counts: true}, nil
+		if f.Prev <= fed && f.To > fed && f.Part == 0 && f.Last {
+			return &logged{Frame: f, offset: offset, redelivered: true, counts: true}, nil
 		}
 	}
 	return nil, nil
@@ -321,7 +321,7 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		err = s.repair(ctx, p, last, func(c *cursor) (change.Version, bool) { return max(p.feed.fed, c.floor), c.live })
+		err = s.repair(ctx, p, last, func(c *cursor) (change.Version, bool) { return max(p.feed.fed, c.feed.fed, c.floor), c.live })
 		if err == nil {
 			s.mu.Lock()
 			if p.feed.fed < last {
@@ -357,7 +357,7 @@ func (s *Stage) fromOutbox(ctx context.Context, p *partition, start, end int64) 
 		return err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, p, fed, &logged{Frame: &change.Frame{From: math.MaxInt64}, offset: max(0, end-1)})
+	found, err := s.inOutbox(ctx, p, fed, max(0, end-1))
 	if found == nil || err != nil {
 		return err
 	}

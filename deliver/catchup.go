@@ -3,7 +3,6 @@ package deliver
 import (
 	"context"
 	"errors"
-	"math"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -206,6 +205,7 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 
 // giveBehind hands a frame that follows to one service. The caller holds s.mu.
 func (s *Stage) giveBehind(c *cursor, f *logged) {
+	fed := c.feed.fed
 	c.feed.pass(f.Frame, f.offset)
 	start := f.offset
 	if f.Part > 0 {
@@ -213,7 +213,7 @@ func (s *Stage) giveBehind(c *cursor, f *logged) {
 	}
 	for i := range f.Slices {
 		if f.Slices[i].Service == c.w.opt.Number {
-			s.give(c, f, f.Slices[i], start)
+			s.give(c, f, f.Slices[i], start, fed)
 		}
 	}
 }
@@ -262,7 +262,7 @@ func (s *Stage) endBehind(ctx context.Context, p *partition, c *cursor, was feed
 		return err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, p, was.fed, &logged{Frame: &change.Frame{From: math.MaxInt64}, offset: max(0, end-1)})
+	found, err := s.inOutbox(ctx, p, was.fed, max(0, end-1))
 	if err != nil {
 		return err
 	}

@@ -142,6 +142,7 @@ type slice struct {
 	record      int64 // that it stands in
 	redelivered bool
 	cost        int64
+	below       change.Version // changes below it came before, in a frame with other borders
 
 	at       change.Version // guarded by the stage's mutex: the first change that is not done
 	finished bool           // guarded by the stage's mutex
@@ -336,6 +337,7 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 
 // feedLive hands a frame that follows to the live services. The caller holds s.mu.
 func (s *Stage) feedLive(p *partition, f *logged) {
+	fed := p.feed.fed
 	p.feed.pass(f.Frame, f.offset)
 	start := f.offset
 	if f.Part > 0 {
@@ -347,19 +349,21 @@ func (s *Stage) feedLive(p *partition, f *logged) {
 			i++
 		}
 		if i < len(f.Slices) && f.Slices[i].Service == c.w.opt.Number && c.live && f.To > c.feed.fed {
-			s.give(c, f, f.Slices[i], start)
+			s.give(c, f, f.Slices[i], start, max(fed, c.feed.fed))
 		}
 	}
 	p.edits++
 }
 
 // give puts a slice into a service's queue. The caller holds s.mu.
-func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64) {
-	if f.To <= c.floor {
+func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fed change.Version) {
+	below := max(fed, c.floor)
+	if f.To <= below {
 		return
 	}
 	sl := &slice{
-		c: c, changes: changes, frame: f.Frame, offset: start, record: f.offset, redelivered: f.redelivered, at: f.From,
+		below: below,
+		c:     c, changes: changes, frame: f.Frame, offset: start, record: f.offset, redelivered: f.redelivered, at: max(f.From, below),
 		cost: costOf(&changes),
 	}
 	c.pending = append(c.pending, sl)

@@ -143,6 +143,7 @@ func (w *worker) putDown(batch []*slice, _ error) {
 		}
 	}
 	w.s.wake()
+	w.s.saver.poke()
 }
 
 // forget drops what waits of a partition. The caller holds the stage's mutex.
@@ -235,7 +236,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 				})
 				break
 			}
-			if c.Place() < sl.c.floor {
+			if c.Place() < sl.below {
 				continue
 			}
 			v := &values[len(all)]
@@ -268,7 +269,7 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 			sl.at = first
 			// Changes of one position that were cut into parts are done together.
 			if !sl.frame.Last || sl.frame.Part > 0 {
-				sl.at = sl.frame.From
+				sl.at = max(sl.frame.From, sl.below)
 			}
 		} else {
 			sl.finished = true
