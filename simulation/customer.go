@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -48,6 +49,21 @@ func (c *customer) apply(r model.Record) {
 	}
 	c.keys[r.Key] = true
 	c.records = append(c.records, r)
+}
+
+// backup gives what a state customer has, for putBack.
+func (c *customer) backup() map[string]model.Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.newest)
+}
+
+// putBack is a restore of a customer that is in the database of the store. What a
+// log customer has stays: the order in which it gets the rest is not promised.
+func (c *customer) putBack(newest map[string]model.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest = maps.Clone(newest)
 }
 
 // verdict is what the target thinks of a change, whoever brings it and however often.
@@ -167,6 +183,9 @@ func (s *sink) send(records []model.Record) error {
 			break
 		}
 		w.note("%s writes %s %s %d: effect %v, success %v", s.p.name, s.c.service, r.Entity, r.Version, apply[i], err == nil)
+	}
+	if w.setup.bare && w.fault(s.dice, "dies behind a write", 1) {
+		s.p.crash() // what it wrote and did not note comes again, older changes before it
 	}
 	w.point(s.p)
 	time.Sleep(s.dice.trip())

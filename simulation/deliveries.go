@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -46,9 +45,6 @@ func (c *client) Look(ctx context.Context) (look store.Look, err error) {
 		return store.Look{}, err
 	}
 	for p, at := range look.Marks {
-		if c.p.w.rules.AllCount {
-			at.Watermark, look.Activations = math.MaxInt64, nil
-		}
 		if c.p.w.rules.NoLinks {
 			at.LastTo = 0
 		}
