@@ -314,6 +314,9 @@ func draw(d *dice) setup {
 	if s.memory = 64 << 20; d.chance(0.6) {
 		s.memory = int64(1 + d.n(3000))
 	}
+	if s.bare {
+		s.memory = 64 << 20
+	}
 	for range d.n(4) {
 		begin := d.upTo(s.span)
 		s.outages = append(s.outages, outage{service: d.n(3), begin: begin, end: begin + d.upTo(2*time.Second), slow: d.chance(0.3)})
