@@ -163,9 +163,12 @@ func (w *world) remove(topic string) {
 
 // round is one event per entity, each with a state of its own; unless plain,
 // every third entity says it twice, under another event id.
-func (w *world) round() []*kgo.Record {
+func (w *world) round() []*kgo.Record { return w.share(0, 1) }
+
+// share is what a round has of every of-th entity, from one on.
+func (w *world) share(from, of int) []*kgo.Record {
 	var all []*kgo.Record
-	for e := range entities {
+	for e := from; e < entities; e += of {
 		w.serial++
 		twice := !w.plain && e%3 == 0
 		for n := range 2 {

@@ -108,12 +108,13 @@ func emptyWorld(t testing.TB, on string) (w *world, backing string) {
 	w.brokers, w.prefix = testservers.Kafka(t)
 	w.clickhouse, _ = testservers.ClickHouseHTTP(t)
 	w.topics(1, w.prefix+"feed")
-	backing = "kafka: {session_timeout: 1s, window: 60, inbox: {partitions: 2}}"
+	// Each of the two lanes has several partitions, so that a decision has several frames.
+	backing = "kafka: {session_timeout: 1s, window: 60, inbox: {partitions: 8}}"
 	if on == onPostgres {
 		w.state = testservers.Postgres(t)
 		valkey, keys := testservers.Valkey(t)
 		backing = fmt.Sprintf("store: {postgres: {url: %q}}\ngate: {valkey: {address: %q, prefix: %q}}\n"+
-			"kafka: {brokers: [%q], prefix: %q, session_timeout: 1s, window: 60, inbox: {partitions: 2}}",
+			"kafka: {brokers: [%q], prefix: %q, session_timeout: 1s, window: 60, inbox: {partitions: 8}}",
 			w.state, valkey, keys, w.brokers[0], w.prefix+"weir")
 	}
 	return w, backing

@@ -45,7 +45,7 @@ const (
 	Buried        = "deliver.buried"         // the letter is stored [service]
 	Saving        = "deliver.saving"         // before the transaction that swaps the progress of partitions
 	Saved         = "deliver.saved"          // after it
-	ProgressTaken = "deliver.progress_taken" // partitions are taken over, before anything of them is read
+	ProgressTaken = "deliver.progress-taken" // partitions are taken over, before anything of them is read
 
 	// Points of the door for posted events.
 	FrontBegun     = "frontdoor.begun"     // keys are claimed, nothing is appended [source]
