@@ -56,7 +56,9 @@
 //
 // In a gentle schedule nothing happens to processes and deliveries while
 // decisions, publishes and take-overs fail as usual: then the log and the state
-// that have no guard of their own must be exact too, by deliver alone.
+// that have no guard of their own must be exact too, by deliver alone. In a bare one
+// processes die, mostly behind a write, and nothing of them lands later: a state
+// without a guard must never go back.
 //
 // # Is the checker any good?
 //

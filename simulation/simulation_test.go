@@ -238,7 +238,6 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"the sink answers before the effect, so that the place is saved before it", Rules{EarlyAnswer: true}},
 		{"the store does not compare the tokens of progress", Rules{NoToken: true}},
 		{"gaps are not seen", Rules{NoLinks: true}},
-		{"what was delivered before is taken for the newest", Rules{NewestUnknown: true}},
 		{"a place passes slices that are not delivered", Rules{PassesSlices: true}},
 		{"a restore leaves the progress as it is", Rules{KeepsProgress: true}},
 		{"a service is live again too early", Rules{LeavesOut: true}},

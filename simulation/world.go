@@ -307,7 +307,7 @@ func draw(d *dice) setup {
 		s.bare, s.entities, s.frame, s.maxBatch = true, 1, 1+d.n(2), 8
 		s.events, s.crashes = s.events+4+d.n(4), 1+d.n(3)
 		begin := d.upTo(s.span / 2)
-		s.outages = append(s.outages, outage{begin: begin, end: begin + d.upTo(s.span)})
+		s.outages = append(s.outages, outage{begin: begin, end: begin + d.upTo(s.span/2)})
 	}
 	s.forgets = !s.gentle && d.chance(0.2)
 	s.restores = !s.gentle && !s.bare && d.chance(0.2)
