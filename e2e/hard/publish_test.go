@@ -20,14 +20,20 @@ func TestMain(m *testing.M) { harness.Main(m, "crash") }
 // that came before it.
 const onePartition = "kafka: {session_timeout: 1s, inbox: {partitions: 1}}\n"
 
-// The states are so large that the changes of each event, for two services, are a
-// frame of their own, and so small that three events are fetched together: changes
-// in one frame are published together or not at all.
-const stateBytes = dam.MaxFrame * 3 / 10
+// The customers are so many, and the states so large, that the changes of each
+// event are a frame of their own, and all events come in one batch nevertheless:
+// changes in one frame are published together or not at all.
+const stateBytes = dam.MaxFrame / 5
 
-func newProject(t *testing.T) harness.Project {
-	t.Helper()
-	return harness.Simple(t, onePartition, map[string]string{"acme": harness.FileSink("acme"), "plum": harness.FileSink("plum")})
+var customers = []string{"acme", "bolt", "cord", "dent"}
+
+// project is one whose customers each have a file.
+func project(t *testing.T) harness.Project {
+	sinks := map[string]string{}
+	for _, c := range customers {
+		sinks[c] = harness.FileSink(c)
+	}
+	return harness.Simple(t, onePartition, sinks)
 }
 
 // event is one about X, whose state is text of one letter.
@@ -45,8 +51,8 @@ func dies(t *testing.T, p harness.Project, point string) {
 	require.Equal(t, -1, run.Wait(), "it did not die at %s\n%s", point, harness.Tail(run.Log.String(), 60))
 }
 
-// outbox returns the states that the store holds as decided and perhaps not
-// published, such as "A B A".
+// outbox returns the states of the frames that the store holds as decided and
+// perhaps not published, such as "A B A".
 func outbox(t *testing.T, p harness.Project) string {
 	t.Helper()
 	db, err := sql.Open("sqlite", p.Path("data/state.db"))
@@ -65,35 +71,40 @@ func outbox(t *testing.T, p harness.Project) string {
 	return states(t, frames)
 }
 
-// states returns those of one of the services.
+// states returns the state of each frame, which all its changes have.
 func states(t *testing.T, frames []*kgo.Record) string {
 	var all []string
-	for _, c := range harness.Changes(t, frames) {
-		if c.Service != "1" {
-			continue
+	for _, f := range frames {
+		changes := harness.Changes(t, []*kgo.Record{f})
+		require.Len(t, changes, len(customers), "one event, one frame")
+		for _, c := range changes {
+			require.Equal(t, changes[0].Doc, c.Doc)
 		}
-		all = append(all, letter(harness.StateOf(model.Record{Doc: c.Doc})))
+		all = append(all, letter(harness.StateOf(model.Record{Doc: changes[0].Doc})))
 	}
 	return strings.Join(all, " ")
 }
 
-// published returns the states in the changes log.
+// published returns the states of the frames in the changes log.
 func published(t *testing.T, p harness.Project) string {
 	t.Helper()
 	return states(t, p.EmbeddedTopic("weir.changes"))
 }
 
-// finish drains the project and checks the log sink: A, B, A, each once.
+// finish drains the project and checks the log sinks: A, B, A, each once.
 func finish(t *testing.T, p harness.Project) {
 	t.Helper()
 	p.Drain()
-	got := p.Records("out/acme.jsonl")
-	var states []string
-	for _, s := range harness.States(got, "X") {
-		states = append(states, letter(s))
+	want := p.Expected(customers...)
+	for _, c := range customers {
+		got := p.Records("out/" + c + ".jsonl")
+		var states []string
+		for _, s := range harness.States(got, "X") {
+			states = append(states, letter(s))
+		}
+		require.Equal(t, []string{"A", "B", "A"}, states, c)
+		require.NoError(t, model.CheckLog(want, c+"/all@out", got))
 	}
-	require.Equal(t, []string{"A", "B", "A"}, states)
-	require.NoError(t, model.CheckLog(p.Expected("acme"), "acme/all@out", got))
 	require.Empty(t, outbox(t, p), "what was published is no longer waiting")
 }
 
@@ -104,7 +115,7 @@ func finish(t *testing.T, p harness.Project) {
 func inOneBatch(t *testing.T, point, topic string, states ...string) harness.Project {
 	t.Helper()
 	for range 40 {
-		p := newProject(t)
+		p := project(t)
 		p.Write("events.jsonl", harness.Event(0, "W", "w"))
 		p.Drain()
 		lines := ""
@@ -142,7 +153,7 @@ func TestABAInOneBatchKilledInThePublish(t *testing.T) {
 
 // I1, I2, I4: A, B, A in two batches, killed before the publish of either.
 func TestABAInTwoBatchesKilledBeforeThePublish(t *testing.T) {
-	p := newProject(t)
+	p := project(t)
 	p.Write("events.jsonl", event(1, "A"))
 	dies(t, p, crash.DecideCommitted)
 	require.Equal(t, "A", outbox(t, p))
