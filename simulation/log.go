@@ -85,7 +85,7 @@ func (r *reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 	if p.dead.Load() {
 		return nil, errDead
 	}
-	if w.fault(r.dice, "reader slow", 1) {
+	if w.fault(r.dice, "reader slow", 10) {
 		if err := w.sleep(ctx, r.dice.upTo(4*time.Second)); err != nil {
 			return nil, err
 		}
@@ -114,7 +114,7 @@ func (r *reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 		}
 	}
 	n := 1 + r.dice.n(w.setup.frame)
-	if w.fault(r.dice, "reader dies", 1) {
+	if w.fault(r.dice, "reader dies", 10) {
 		n, r.dead = 1, 1+r.dice.n(3)
 	}
 	entries, offset := t.from(part, offset, n)
