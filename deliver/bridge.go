@@ -2,7 +2,6 @@ package deliver
 
 import (
 	"context"
-	"errors"
 	"maps"
 	"slices"
 	"time"
@@ -152,27 +151,24 @@ func (s *Stage) inOutbox(ctx context.Context, p *partition, fed change.Version, 
 // later reports whether the log, from a record on, has a frame that counts and
 // goes on from fed.
 func (s *Stage) later(ctx context.Context, p *partition, fed change.Version, from int64) (bool, error) {
-	var ends map[int32]int64
-	if err := s.patiently(ctx, p.ctx, "read the ends of the changes log", func() (err error) {
-		ends, err = s.opt.Log.Ends(ctx)
+	var start, end map[int32]int64
+	if err := s.patiently(ctx, p.ctx, "read the offsets of the changes log", func() (err error) {
+		start, end, err = s.opt.Log.Offsets(ctx)
 		return err
 	}); err != nil {
 		return false, err
 	}
-	if from >= ends[p.number] {
+	if from = max(from, start[p.number]); from >= end[p.number] {
 		return false, nil
 	}
 	reader := s.opt.Log.NewReader()
 	defer reader.Close()
-	for from < ends[p.number] {
+	for from < end[p.number] {
 		within, cancel := context.WithTimeout(ctx, readPatience)
 		records, err := reader.Read(within, p.number, from)
 		cancel()
-		if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-			return false, nil // what is left are markers
-		}
 		if err != nil {
-			return false, err
+			return false, err // there are records: a log that is slow is no gap
 		}
 		frames, err := s.read(ctx, p, records, true)
 		if err != nil {
@@ -295,16 +291,19 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 	for _, p := range short {
 		// In this order: what left the outbox stands in the log.
 		rows, err := s.opt.Store.Outbox(ctx, p.number)
-		if err != nil || len(rows) > 0 {
+		if err != nil {
 			return err
 		}
-		ends, err := s.opt.Log.Ends(ctx)
+		if len(rows) > 0 {
+			continue
+		}
+		start, end, err := s.opt.Log.Offsets(ctx)
 		if err != nil {
 			return err
 		}
 		last := look.Marks[p.number].LastTo
 		s.mu.Lock()
-		gone := !p.gone && p.feed.fed < last && p.feed.next >= ends[p.number]
+		gone := !p.gone && p.feed.fed < last && p.feed.from(start[p.number], end[p.number]) >= end[p.number]
 		s.mu.Unlock()
 		if !gone {
 			continue
@@ -317,7 +316,7 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 		if err == nil {
 			s.mu.Lock()
 			if p.feed.fed < last {
-				p.feed = feed{fed: last, next: ends[p.number]}
+				p.feed = feed{fed: last, next: end[p.number]}
 				p.edits++
 				p.poke()
 			}
@@ -343,6 +342,7 @@ func (s *Stage) checkTokens(ctx context.Context) {
 	var lost []*partition
 	if err == nil {
 		s.mu.Lock()
+		settle(rows, slices.Collect(maps.Values(s.parts)))
 		for _, p := range s.parts {
 			if !p.gone && !slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == p.token }) {
 				lost = append(lost, p)

@@ -3,10 +3,11 @@ package deliver
 import (
 	"context"
 	"errors"
+	"math"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/pause"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 const (
@@ -213,26 +214,71 @@ func (s *Stage) giveBehind(c *cursor, f *logged) {
 }
 
 // beginAgain is called when nothing came of a place although the tail is farther:
-// what was passed over there counts now, or the log is another one than before.
+// what was passed over there counts now, or the log is another one than before, or
+// what is missing is not in it any more.
 func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
-	ends, err := s.opt.Log.Ends(ctx)
+	starts, ends, err := s.opt.Log.Offsets(ctx)
+	if err != nil {
+		return err
+	}
+	p := c.p
+	start, end := starts[p.number], ends[p.number]
+	s.mu.Lock()
+	if c.live || p.gone {
+		s.mu.Unlock()
+		return nil
+	}
+	fed := c.feed.fed
+	if c.feed.from(start, end) < end {
+		// There are records: it goes on, at what is not done for sure.
+		next := c.feed.offset()
+		if n := len(c.pending); n > 0 {
+			next = c.pending[n-1].record
+		}
+		c.feed = feed{fed: fed, next: next}
+		s.mu.Unlock()
+		return nil
+	}
+	if start < end && (c.lap == nil || *c.lap != fed) {
+		c.feed, c.lap = feed{fed: fed, next: start}, &fed
+		s.mu.Unlock()
+		return nil
+	}
+	s.mu.Unlock()
+	return s.endBehind(ctx, p, c, fed, end)
+}
+
+// endBehind brings a service that is behind to where the tail is, when nothing of
+// what is between is in the log.
+func (s *Stage) endBehind(ctx context.Context, p *partition, c *cursor, fed change.Version, end int64) error {
+	free, err := p.onlyOne(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	found, err := s.inOutbox(ctx, p, fed, &logged{Frame: &change.Frame{From: math.MaxInt64}, offset: max(0, end-1)})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.live || c.p.gone {
+	to := p.feed.fed
+	if found != nil && !p.gone && !c.live && c.feed.judge(found.Frame) == follows {
+		s.giveBehind(c, found)
+		c.feed.next = end
+	}
+	s.mu.Unlock()
+	if found != nil {
 		return nil
 	}
-	at := store.Place{Position: max(c.feed.fed, c.floor)}
-	if n := len(c.pending); n > 0 {
-		at.Offset = c.pending[n-1].record
-	} else {
-		at.Offset = c.feed.offset()
+	if err := s.repair(ctx, p, to, func(o *cursor) (change.Version, bool) { return max(o.feed.fed, o.floor), o == c }); err != nil {
+		return err
 	}
-	if at.Offset > ends[c.p.number] || c.feed.next >= ends[c.p.number] {
-		at.Offset = 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c.feed.fed < to {
+		c.feed = feed{fed: to, next: end}
+		p.edits++
+		s.saver.poke()
 	}
-	c.feed = feed{fed: c.feed.fed, next: at.Offset}
 	return nil
 }

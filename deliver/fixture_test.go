@@ -145,10 +145,10 @@ func (l *changesLog) from(offset int64) ([]transport.Received, chan struct{}) {
 
 func (l *changesLog) NewReader() deliver.Reader { return logReader{l} }
 
-func (l *changesLog) Ends(context.Context) (map[int32]int64, error) {
+func (l *changesLog) Offsets(context.Context) (start, end map[int32]int64, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return map[int32]int64{0: l.first + int64(len(l.records))}, nil
+	return map[int32]int64{0: l.first}, map[int32]int64{0: l.first + int64(len(l.records))}, nil
 }
 
 type logReader struct{ l *changesLog }

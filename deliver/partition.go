@@ -33,6 +33,14 @@ type partition struct {
 	saved  []store.ServicePlace // what the store has
 	edits  uint64               // counts what may have changed places
 	stored uint64               // edits that the store has
+	tried  *attempted           // a swap of which nobody knows whether it was done
+}
+
+// attempted is what a swap would have made of a partition.
+type attempted struct {
+	token  store.Token
+	places []store.ServicePlace
+	edits  uint64
 }
 
 // feed is how far a sequence of frames was followed.
@@ -86,6 +94,15 @@ func (f *feed) offset() int64 {
 	return f.next
 }
 
+// from is the first record that is left to read of a log that has those from start
+// to end. One that ends before is another one of the same name.
+func (f *feed) from(start, end int64) int64 {
+	if f.next > end {
+		return start
+	}
+	return max(f.next, start)
+}
+
 // cursor is one service in one partition.
 type cursor struct {
 	w     *worker
@@ -95,6 +112,8 @@ type cursor struct {
 	// feed is that of the catch-up reader, unless live; then it is where that
 	// ended, which may be beyond the tail.
 	feed feed
+	// lap is where feed was when it was sent back to the beginning of the log; nil before.
+	lap *change.Version
 	// pending are the slices that are not done, in the order of the log; those that
 	// the worker has in hand stand in front.
 	pending []*slice
@@ -373,7 +392,8 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	}
 	full := s.held > 0 && s.held+size > s.opt.Memory
 	for _, w := range s.workers {
-		if w.failing() && len(w.queue) > 0 && (full || w.held > s.share()) {
+		// One that is not busy is about to try with what it was given.
+		if w.failing() && w.busy && len(w.queue) > 0 && (full || w.held > s.share()) {
 			s.fallBehind(w)
 		}
 	}

@@ -101,6 +101,9 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
+	if err := v.resolve(ctx, parts); err != nil {
+		return err
+	}
 	v.s.mu.Lock()
 	swaps := make([]store.ProgressSwap, 0, len(parts))
 	edits := make([]uint64, 0, len(parts))
@@ -126,18 +129,12 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 	crash.At(crash.Saving, "")
 	done, err := v.s.opt.Store.SwapProgress(ctx, v.s.opt.Revision, swaps)
 	if err != nil {
-		// Of unknown outcome, perhaps: the rows say which token they have.
-		rows, e := v.s.opt.Store.AllProgress(ctx)
-		if e != nil {
-			return err
-		}
 		v.s.mu.Lock()
 		for i, p := range swapped {
-			if slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == swaps[i].Token }) {
-				p.token, p.saved, p.stored = swaps[i].Token, swaps[i].Places, edits[i]
-			}
+			p.tried = &attempted{swaps[i].Token, swaps[i].Places, edits[i]}
 		}
 		v.s.mu.Unlock()
+		_ = v.resolve(ctx, swapped) // else before the next one
 		return err
 	}
 	crash.At(crash.Saved, "")
@@ -158,6 +155,39 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 		v.s.lose(p)
 	}
 	return nil
+}
+
+// resolve finds out what became of swaps whose outcome is unknown: the rows say
+// which token they have. The caller holds v.one.
+func (v *saver) resolve(ctx context.Context, parts []*partition) error {
+	v.s.mu.Lock()
+	unsure := slices.ContainsFunc(parts, func(p *partition) bool { return p.tried != nil })
+	v.s.mu.Unlock()
+	if !unsure {
+		return nil
+	}
+	rows, err := v.s.opt.Store.AllProgress(ctx)
+	if err != nil {
+		return err
+	}
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	settle(rows, parts)
+	return nil
+}
+
+// settle notes which swaps were done, by the rows. The caller holds the stage's mutex.
+func settle(rows []store.Progress, parts []*partition) {
+	for _, p := range parts {
+		t := p.tried
+		if t == nil {
+			continue
+		}
+		p.tried = nil
+		if slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == t.token }) {
+			p.token, p.saved, p.stored = t.token, t.places, t.edits
+		}
+	}
 }
 
 // await returns when what was done of a batch is saved, or its partitions are gone.

@@ -49,8 +49,9 @@ type Reader interface {
 // Log is the changes log beside its subscription.
 type Log interface {
 	NewReader() Reader
-	// Ends returns the end offset of each partition.
-	Ends(ctx context.Context) (map[int32]int64, error)
+	// Offsets returns where each partition begins and ends: between are the records
+	// that it has.
+	Offsets(ctx context.Context) (start, end map[int32]int64, err error)
 }
 
 // Retry bounds the attempts at one change.

@@ -48,6 +48,15 @@ type delivery struct {
 	span   *tracing.Span
 }
 
+// over reports whether v was delivered, or left out for one that was. A repetition
+// of one that a newer one stands in for has a keeper with a keeper.
+func (v *delivery) over() bool {
+	for v.keeper != nil {
+		v = v.keeper
+	}
+	return v.done
+}
+
 func newWorker(s *Stage, opt Service) *worker {
 	if opt.Retry.Attempts <= 0 {
 		opt.Retry.Attempts = 10
@@ -159,7 +168,7 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 		for _, v := range all {
 			switch {
 			case v.done:
-			case v.keeper != nil && v.keeper.done:
+			case v.over():
 				w.endSpan(v, nil)
 			default:
 				w.endSpan(v, errStopped)
@@ -248,7 +257,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 func (w *worker) finish(batch []*slice, all []*delivery) {
 	at := make(map[*slice]change.Version, len(batch))
 	for _, v := range all {
-		if _, undone := at[v.slice]; !undone && !v.done && (v.keeper == nil || !v.keeper.done) {
+		if _, undone := at[v.slice]; !undone && !v.over() {
 			at[v.slice] = v.change.Place()
 		}
 	}

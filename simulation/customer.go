@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -48,6 +49,21 @@ func (c *customer) apply(r model.Record) {
 	}
 	c.keys[r.Key] = true
 	c.records = append(c.records, r)
+}
+
+// backup gives what a state customer has, for putBack.
+func (c *customer) backup() map[string]model.Record {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return maps.Clone(c.newest)
+}
+
+// putBack is a restore of a customer that is in the database of the store. What a
+// log customer has stays: the order in which it gets the rest is not promised.
+func (c *customer) putBack(newest map[string]model.Record) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.newest = maps.Clone(newest)
 }
 
 // verdict is what the target thinks of a change, whoever brings it and however often.

@@ -3,7 +3,6 @@ package simulation
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -46,9 +45,6 @@ func (c *client) Look(ctx context.Context) (look store.Look, err error) {
 		return store.Look{}, err
 	}
 	for p, at := range look.Marks {
-		if c.p.w.rules.AllCount {
-			at.Watermark, look.Activations = math.MaxInt64, nil
-		}
 		if c.p.w.rules.NoLinks {
 			at.LastTo = 0
 		}
@@ -166,11 +162,17 @@ func (m *Memory) putBack(s Snapshot, keepProgress bool) {
 	})
 }
 
-// undelivered says which place is below the last frame that was decided; empty
-// when none is.
-func (m *Memory) undelivered(services []dam.Service) (why string) {
+// undone says what of the inbox is not decided, or which place is below the last
+// frame that was decided; empty when all is done.
+func (m *Memory) undone(inbox *topic, services []dam.Service) (why string) {
 	_ = m.run(context.Background(), func() error {
-		for p, at := range m.state.newest() {
+		marks := m.state.newest()
+		for p := range inbox.parts {
+			if at := marks[int32(p)].Watermark.Offset(); at < inbox.end(p) {
+				why = fmt.Sprintf("partition %d of the inbox is decided to %d of %d", p, at, inbox.end(p))
+			}
+		}
+		for p, at := range marks {
 			row := m.state.progress[p]
 			for _, s := range services {
 				i := slices.IndexFunc(row.places, func(sp store.ServicePlace) bool { return sp.Service == s.Number })

@@ -357,6 +357,9 @@ func (a *assignment) run(prev *assignment) {
 			offset++
 		}
 		if next = offset; len(records) == 0 {
+			a.mu.Lock()
+			a.next = next
+			a.mu.Unlock()
 			continue // they are gone since
 		}
 		if _, _, now := t.start(a.s.part, next); now != id {

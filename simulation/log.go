@@ -23,28 +23,28 @@ type changesLog struct {
 
 var _ deliver.Log = (*changesLog)(nil)
 
-// Ends implements deliver.Log.
-func (l *changesLog) Ends(ctx context.Context) (map[int32]int64, error) {
+// Offsets implements deliver.Log.
+func (l *changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
 	p := l.p
 	if err := p.ready(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if err := p.w.sleep(ctx, l.dice.trip()); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	p.thaw()
 	p.w.point(p)
 	if p.dead.Load() {
-		return nil, errDead
+		return nil, nil, errDead
 	}
-	if p.w.fault(l.dice, "ends fail", 1) {
-		return nil, errBroker
+	if p.w.fault(l.dice, "offsets fail", 1) {
+		return nil, nil, errBroker
 	}
-	ends := map[int32]int64{}
+	start, end = map[int32]int64{}, map[int32]int64{}
 	for part := range p.w.changes.parts {
-		ends[int32(part)] = p.w.changes.end(part)
+		start[int32(part)], end[int32(part)], _ = p.w.changes.start(part, -1)
 	}
-	return ends, nil
+	return start, end, nil
 }
 
 // NewReader implements deliver.Log.
@@ -98,9 +98,11 @@ func (r *reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 		return nil, errBroker
 	}
 	for {
-		if offset > t.end(part) {
+		start, end, _ := t.start(part, offset)
+		if offset > end {
 			return nil, errRange // of a log that was there before
 		}
+		offset = start
 		there, more := t.has(part, offset)
 		if there {
 			break
@@ -248,6 +250,9 @@ func version(text string) change.Version {
 	var offset int64
 	if _, err := fmt.Sscanf(text, "%d:%d", &generation, &offset); err != nil {
 		panic(err)
+	}
+	if generation == 0 {
+		return 0 // before the first
 	}
 	return change.NewVersion(generation, offset)
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/e2e/model"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -60,6 +61,7 @@ func (w *world) disturb() {
 	d := w.dice("disturbances")
 	var backup Snapshot
 	var saved bool
+	had := make([]map[string]model.Record, len(w.sinks))
 	for range w.setup.disturbances {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.disturbances)))
 		kinds := 7
@@ -98,12 +100,20 @@ func (w *world) disturb() {
 		case 5:
 			backup, _ = w.mem.Snapshot(context.Background())
 			saved = true
+			for i, c := range w.sinks {
+				had[i] = c.backup()
+			}
 			w.note("backup")
 		case 6:
 			if saved && !w.setup.gentle {
 				w.count("restore")
 				w.note("restore")
 				w.mem.putBack(backup, w.rules.KeepsProgress)
+				for i, c := range w.sinks {
+					if w.setup.sameDatabase {
+						c.putBack(had[i])
+					}
+				}
 				w.mu.Lock()
 				w.restore = true
 				w.mu.Unlock()

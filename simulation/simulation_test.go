@@ -185,7 +185,7 @@ func all(t *testing.T) {
 	// A simulation in which nothing goes wrong proves nothing.
 	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
 		"posted again", "key forgotten", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
-		"retention", "log made anew", "gap", "fell behind", "caught up", "outage", "reader dies", "read fails", "reader slow", "ends fail", "deliver begins anew",
+		"retention", "log made anew", "gap", "fell behind", "caught up", "outage", "reader dies", "read fails", "reader slow", "offsets fail", "deliver begins anew",
 		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders", "gate fails",
 		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "add letters fails"} {
 		assert.Positive(t, whole.Total[name], name)
@@ -249,7 +249,6 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"keys of claims that had their effect are forgotten", Rules{ForgetsKeys: true}},
 		{"the sink answers before the effect, so that the place is saved before it", Rules{EarlyAnswer: true}},
 		{"the store does not compare the tokens of progress", Rules{NoToken: true}},
-		{"frames count that the store knows nothing of", Rules{AllCount: true}},
 		{"gaps are not seen", Rules{NoLinks: true}},
 		{"what was delivered before is taken for the newest", Rules{NewestUnknown: true}},
 		{"a place passes slices that are not delivered", Rules{PassesSlices: true}},

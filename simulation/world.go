@@ -42,7 +42,6 @@ type Rules struct {
 	ForgetsKeys     bool // which keys these claims were made for is not stored
 	EarlyAnswer     bool // a sink's answer comes before the effect, so that the place does, too
 	NoToken         bool // the store does not compare the token of a progress row
-	AllCount        bool // every frame counts, whatever the store says of its history
 	NoLinks         bool // nobody sees that frames are missing
 	NewestUnknown   bool // what was delivered before is taken for the newest
 	PassesSlices    bool // the place of every service is that of the one that is farthest
@@ -236,6 +235,7 @@ type setup struct {
 	crashes, disturbances                                         int
 	gentle                                                        bool // nothing happens to processes and deliveries: even a sink without guard must be exact
 	bare                                                          bool // processes die, but nothing of them lands later: a state without guard never goes back
+	sameDatabase                                                  bool // what state customers have goes back with the store
 	refusals                                                      bool
 	guarded                                                       bool
 	sequences                                                     bool
@@ -300,7 +300,14 @@ func draw(d *dice) setup {
 	if s.gentle {
 		s.crashes = 0
 	}
-	s.bare = s.variant.state && !s.variant.log && !s.variant.dumb && !s.gentle && d.chance(0.4)
+	s.sameDatabase = d.chance(0.5)
+	if s.variant == (variant{state: true, lab: s.variant.lab}) && !s.gentle && d.chance(0.4) {
+		// Changes pile up, many of one entity, and come one by one after a death.
+		s.bare, s.entities, s.frame, s.maxBatch = true, 1, 1+d.n(2), 8
+		s.events, s.crashes = s.events+4+d.n(4), 1+d.n(3)
+		begin := d.upTo(s.span / 2)
+		s.outages = append(s.outages, outage{begin: begin, end: begin + d.upTo(s.span)})
+	}
 	s.forgets = !s.gentle && d.chance(0.2)
 	if s.memory = 64 << 20; d.chance(0.6) {
 		s.memory = int64(1 + d.n(3000))
@@ -533,7 +540,7 @@ func (w *world) busy() string {
 			return fmt.Sprint("services of ", p.name, " are behind: ", s.Behind())
 		}
 	}
-	return w.mem.undelivered(w.plan.Services)
+	return w.mem.undone(w.inbox, w.plan.Services)
 }
 
 func (w *world) events() int {

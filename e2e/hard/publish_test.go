@@ -46,7 +46,7 @@ func outbox(t *testing.T, p harness.Project) string {
 	db, err := sql.Open("sqlite", p.Path("data/state.db"))
 	require.NoError(t, err)
 	defer db.Close()
-	rows, err := db.QueryContext(t.Context(), "SELECT payload FROM outbox ORDER BY id")
+	rows, err := db.QueryContext(t.Context(), "SELECT frame FROM outbox ORDER BY id")
 	require.NoError(t, err)
 	defer rows.Close()
 	var frames []*kgo.Record
