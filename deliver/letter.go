@@ -131,14 +131,13 @@ func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]
 // is not this process's, or its sink takes nothing now.
 func (s *Stage) owner(l *store.DeadLetter) *worker {
 	s.mu.Lock()
-	p := s.parts[s.opt.Partition(l.Entity)]
-	mine := p != nil && !p.gone
-	s.mu.Unlock()
-	if !mine {
+	defer s.mu.Unlock()
+	if p := s.parts[s.opt.Partition(l.Entity)]; p == nil || p.gone {
 		return nil
 	}
 	for _, w := range s.workers {
-		if w.opt.Name == l.Service && w.opt.Retry.Later > 0 && !w.failing() {
+		// One that failed last and has nothing in hand may well take something.
+		if w.opt.Name == l.Service && w.opt.Retry.Later > 0 && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
 			return w
 		}
 	}

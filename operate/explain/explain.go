@@ -270,6 +270,8 @@ func (s *story) service(c config.Service) (Service, error) {
 		switch {
 		case row.Content == nil:
 			out.Last.State = "unknown"
+		case row.Refused:
+			out.Last.State, out.Last.Hash = "refused", row.Content.String()
 		case row.Content.IsRetracted():
 			out.Last.State = "retracted"
 		default:
@@ -278,8 +280,8 @@ func (s *story) service(c config.Service) (Service, error) {
 		partition := transport.PartitionOf([]byte(s.Entity), int32(s.in.Config.Kafka.Inbox.Partitions))
 		at := s.reached.Position(partition, row.Service)
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
-		out.Pending = row.Content != nil && row.Version >= at
-		out.Last.Delivered = row.Content != nil && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
+		out.Pending = row.Content != nil && !row.Refused && row.Version >= at
+		out.Last.Delivered = row.Content != nil && !row.Refused && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
 			return l.Service == c.Name && l.Version == row.Version
 		})
 	}
