@@ -171,7 +171,7 @@ func versionOf(v change.Version) string {
 
 func letterOf(l store.DeadLetter) Letter {
 	return Letter{
-		ID: l.ID, Created: l.Created, Stage: l.Stage, Code: l.Code, Reason: l.Reason,
+		ID: l.ID, Created: l.Created, Last: l.Last, Count: l.Count, Stage: l.Stage, Code: l.Code, Reason: l.Reason,
 		Source: l.Source, Service: l.Service, EventID: l.EventID, Version: versionOf(l.Version),
 	}
 }
@@ -312,7 +312,10 @@ func (s *story) became(i int, c config.Service, out *Service, row store.Row) str
 		}
 	}
 	if sent && uint64(row.Version) == e.version && row.Content != nil {
-		if out.Last.Delivered {
+		switch {
+		case row.Refused:
+			return "refused"
+		case out.Last.Delivered:
 			return "delivered"
 		}
 		return "sent"

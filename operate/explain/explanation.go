@@ -124,7 +124,7 @@ const (
 type Service struct {
 	Service string `json:"service"`
 	// Events has an entry for each of Explanation.Events: sent, delivered, held
-	// back, pruned, evaluated, dead letter, noise, stale, or ? where it is not kept.
+	// back, pruned, evaluated, dead letter, refused, noise, stale, or ? where it is not kept.
 	Events []string `json:"events"`
 	Filter string   `json:"filter,omitempty"` // empty: all documents
 	// Match: the filter lets the document through.
