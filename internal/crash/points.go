@@ -25,7 +25,7 @@ const (
 	DecideBegun     = "decide.begun"          // in the transaction: watermark moved, entities loaded
 	DecideOutcome   = "decide.outcome"        // in the transaction: outcome known, nothing of it written
 	DecideWritten   = "store.decide-written"  // SQLite: written, not committed; PostgreSQL: writes and commit on their way
-	DecideControl   = "decide.control"        // in the transaction: a release is being applied
+	DecideControl   = "decide.control"        // in the transaction: a control record is being applied
 	DecideCommitted = "decide.committed"      // committed, before the publish
 	PublishHalf     = "decide.publish-half"   // half of a batch's changes are published
 	Published       = "decide.published"      // acknowledged, its outbox row is still there
