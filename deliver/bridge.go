@@ -3,6 +3,7 @@ package deliver
 import (
 	"context"
 	"maps"
+	"math"
 	"slices"
 	"time"
 
@@ -71,34 +72,38 @@ func (s *Stage) bridgeTail(ctx context.Context, p *partition, fed change.Version
 	return false, nil
 }
 
-// bridgeBehind is bridgeTail for one service that is behind.
-func (s *Stage) bridgeBehind(ctx context.Context, p *partition, c *cursor, fed change.Version, f *logged) (over bool, err error) {
+// bridgeBehind is bridgeTail for one service that is behind, while it is where it was.
+func (s *Stage) bridgeBehind(ctx context.Context, p *partition, c *cursor, was *feed, f *logged) (over bool, err error) {
 	free, err := p.onlyOne(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, p, fed, f)
+	found, err := s.inOutbox(ctx, p, was.fed, f)
 	if err != nil {
 		return false, err
 	}
 	if found != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !p.gone && !c.live && c.feed.judge(found.Frame) == follows {
+		if !p.gone && !c.live && c.feed == *was && c.feed.judge(found.Frame) == follows {
 			s.giveBehind(c, found)
 			c.feed.next = f.offset
+			*was = c.feed
 		}
 		return false, nil
 	}
-	later, err := s.later(ctx, p, fed, f.offset+1)
+	later, err := s.later(ctx, p, was.fed, f.offset+1)
 	if err != nil {
 		return false, err
 	}
 	if later {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		c.feed.next = f.offset + 1
+		if c.feed == *was {
+			c.feed.next = f.offset + 1
+			*was = c.feed
+		}
 		return true, nil
 	}
 	if err := s.repair(ctx, p, f.Prev, func(o *cursor) (change.Version, bool) { return max(o.feed.fed, o.floor), o == c }); err != nil {
@@ -106,8 +111,9 @@ func (s *Stage) bridgeBehind(ctx context.Context, p *partition, c *cursor, fed c
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.feed.fed < f.Prev {
+	if c.feed == *was && was.fed < f.Prev {
 		c.feed = feed{fed: f.Prev, next: f.offset}
+		*was = c.feed
 		p.edits++
 	}
 	return false, nil
@@ -294,12 +300,15 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) > 0 {
-			continue
-		}
 		start, end, err := s.opt.Log.Offsets(ctx)
 		if err != nil {
 			return err
+		}
+		if len(rows) > 0 {
+			if err := s.fromOutbox(ctx, p, start[p.number], end[p.number]); err != nil {
+				return err
+			}
+			continue
 		}
 		last := look.Marks[p.number].LastTo
 		s.mu.Lock()
@@ -327,6 +336,37 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+	}
+	return nil
+}
+
+// fromOutbox hands out what stands in the outbox alone and has not moved since the
+// tick before: a restored one may hold what its owner published long ago, into a
+// log that has it no more.
+func (s *Stage) fromOutbox(ctx context.Context, p *partition, start, end int64) error {
+	s.mu.Lock()
+	fed := p.feed.fed
+	still := !p.gone && p.stuck != nil && *p.stuck == fed && p.feed.from(start, end) >= end
+	p.stuck = &fed
+	s.mu.Unlock()
+	if !still {
+		return nil
+	}
+	free, err := p.onlyOne(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	found, err := s.inOutbox(ctx, p, fed, &logged{Frame: &change.Frame{From: math.MaxInt64}, offset: max(0, end-1)})
+	if found == nil || err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !p.gone && p.feed.judge(found.Frame) == follows {
+		s.feedLive(p, found)
+		p.feed.next = end
+		s.saver.poke()
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func (s *Stage) catchUp(p *partition) {
 		}
 	}()
 	for ctx.Err() == nil {
-		c, at := s.lowest(p)
+		c, was := s.lowest(p)
 		if c == nil {
 			if reader != nil {
 				reader.Close() // nobody is behind, or nobody can take anything: no connection is held for it
@@ -52,12 +52,12 @@ func (s *Stage) catchUp(p *partition) {
 			reader = s.opt.Log.NewReader()
 		}
 		within, cancel := context.WithTimeout(ctx, readPatience)
-		records, err := reader.Read(within, p.number, at)
+		records, err := reader.Read(within, p.number, was.offset())
 		cancel()
 		if err == nil {
 			var frames []logged
 			if frames, err = s.read(ctx, p, records, true); err == nil {
-				err = s.feedBehind(ctx, p, c, frames, records[len(records)-1].Offset+1)
+				err = s.feedBehind(ctx, p, c, was, frames, records[len(records)-1].Offset+1)
 			}
 		} else if ctx.Err() == nil {
 			err = errors.Join(err, s.beginAgain(ctx, c))
@@ -70,13 +70,13 @@ func (s *Stage) catchUp(p *partition) {
 }
 
 // lowest returns the service that is farthest behind of those that can take
-// changes, and the record to read next for it; nil without one. On the way those
+// changes, and where it is; nil without one. On the way those
 // that have arrived become live.
-func (s *Stage) lowest(p *partition) (*cursor, int64) {
+func (s *Stage) lowest(p *partition) (*cursor, feed) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p.gone {
-		return nil, 0
+		return nil, feed{}
 	}
 	var low *cursor
 	joined, joining := false, false
@@ -113,9 +113,9 @@ func (s *Stage) lowest(p *partition) (*cursor, int64) {
 		s.saver.poke()
 	}
 	if low == nil {
-		return nil, 0
+		return nil, feed{}
 	}
-	return low, low.feed.offset()
+	return low, low.feed
 }
 
 func (s *Stage) endJoin(p *partition) {
@@ -135,8 +135,9 @@ func (c *cursor) canTake() bool {
 }
 
 // feedBehind hands frames to the services that are behind: to c, for which they
-// were read, and to others whose place they go on from.
-func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, frames []logged, end int64) error {
+// were read when it was there, and to others whose place they go on from. When c
+// falls back meanwhile they do not go on from it any more, and are read again.
+func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was feed, frames []logged, end int64) error {
 	for i := range frames {
 		f := &frames[i]
 		if f.counts {
@@ -149,6 +150,10 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, frames 
 			if p.gone {
 				s.mu.Unlock()
 				return errRevoked
+			}
+			if c.live || c.feed != was {
+				s.mu.Unlock()
+				return nil
 			}
 			missing := false
 			for _, o := range p.cursors {
@@ -170,11 +175,11 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, frames 
 					s.giveBehind(o, f)
 				}
 			}
-			fed := c.feed.fed
+			was = c.feed
 			full := c.live || !c.canTake() && c.feed.next > f.offset
 			s.mu.Unlock()
 			if missing {
-				over, err := s.bridgeBehind(ctx, p, c, fed, f)
+				over, err := s.bridgeBehind(ctx, p, c, &was, f)
 				if err != nil {
 					return err
 				}
@@ -190,7 +195,7 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, frames 
 		}
 	}
 	s.mu.Lock()
-	if !c.live && c.feed.part == 0 {
+	if !c.live && c.feed == was && c.feed.part == 0 {
 		c.feed.next = max(c.feed.next, end) // behind records that are no frames
 	}
 	p.edits++
@@ -228,7 +233,8 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 		s.mu.Unlock()
 		return nil
 	}
-	fed := c.feed.fed
+	was := c.feed
+	fed := was.fed
 	if c.feed.from(start, end) < end {
 		// There are records: it goes on, at what is not done for sure.
 		next := c.feed.offset()
@@ -245,24 +251,24 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 		return nil
 	}
 	s.mu.Unlock()
-	return s.endBehind(ctx, p, c, fed, end)
+	return s.endBehind(ctx, p, c, was, end)
 }
 
 // endBehind brings a service that is behind to where the tail is, when nothing of
 // what is between is in the log.
-func (s *Stage) endBehind(ctx context.Context, p *partition, c *cursor, fed change.Version, end int64) error {
+func (s *Stage) endBehind(ctx context.Context, p *partition, c *cursor, was feed, end int64) error {
 	free, err := p.onlyOne(ctx)
 	if err != nil {
 		return err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, p, fed, &logged{Frame: &change.Frame{From: math.MaxInt64}, offset: max(0, end-1)})
+	found, err := s.inOutbox(ctx, p, was.fed, &logged{Frame: &change.Frame{From: math.MaxInt64}, offset: max(0, end-1)})
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
 	to := p.feed.fed
-	if found != nil && !p.gone && !c.live && c.feed.judge(found.Frame) == follows {
+	if found != nil && !p.gone && !c.live && c.feed == was && c.feed.judge(found.Frame) == follows {
 		s.giveBehind(c, found)
 		c.feed.next = end
 	}
@@ -275,7 +281,7 @@ func (s *Stage) endBehind(ctx context.Context, p *partition, c *cursor, fed chan
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.feed.fed < to {
+	if c.feed == was && was.fed < to {
 		c.feed = feed{fed: to, next: end}
 		p.edits++
 		s.saver.poke()

@@ -23,8 +23,9 @@ type partition struct {
 	bridge chan struct{} // capacity 1: full while somebody looks into a gap
 
 	gone    bool
-	feed    feed // of the tail: what every live service was handed
-	joining bool // the tail waits for a service that is nearly live
+	feed    feed            // of the tail: what every live service was handed
+	stuck   *change.Version // where feed was at the last tick, with rows in the outbox
+	joining bool            // the tail waits for a service that is nearly live
 	cursors []*cursor
 	parked  []store.ServicePlace // of services that are not configured
 

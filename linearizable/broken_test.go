@@ -3,10 +3,8 @@ package linearizable
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/store"
@@ -26,8 +24,8 @@ const (
 	// noWatermark: Decide takes decisions of whoever comes, for records that were
 	// decided already too.
 	noWatermark defect = "no watermark"
-	// backwards: Confirm records whatever comes last.
-	backwards defect = "confirm backwards"
+	// noToken: SwapProgress swaps what others took over since.
+	noToken defect = "no token"
 )
 
 // broken is a PostgreSQL store with a defect.
@@ -129,10 +127,10 @@ func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store
 func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
 	moves := d.Moves
 	d.Moves = nil
-	var outbox []store.OutboxBatch
+	var outbox []store.OutboxFrame
 	_, err := b.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 		out, err := decide(loaded, lookup)
-		outbox, out.Outbox = out.Outbox, nil
+		outbox, out.Outbox, out.LastTo = out.Outbox, nil, nil
 		return out, err
 	})
 	if err != nil {
@@ -147,8 +145,8 @@ func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide fu
 	}
 	ids := make([]int64, len(outbox))
 	for i, o := range outbox {
-		err := b.pool.QueryRow(ctx, `INSERT INTO outbox (generation, partition, payload) VALUES ($1, $2, $3) RETURNING id`,
-			int32(o.Partition.Generation), o.Partition.Number, o.Changes).Scan(&ids[i])
+		err := b.pool.QueryRow(ctx, `INSERT INTO outbox (generation, partition, frame) VALUES ($1, $2, $3) RETURNING id`,
+			int32(o.Partition.Generation), o.Partition.Number, o.Frame).Scan(&ids[i])
 		if err != nil {
 			return nil, err
 		}
@@ -156,17 +154,18 @@ func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide fu
 	return ids, nil
 }
 
-func (b *broken) Confirm(ctx context.Context, done []store.Confirmation) error {
-	if b.defect != backwards {
-		return b.Store.Confirm(ctx, done)
+func (b *broken) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {
+	if b.defect != noToken {
+		return b.Store.SwapProgress(ctx, revision, swaps)
 	}
-	batch := new(pgx.Batch)
-	for _, c := range store.NewestConfirmations(done) {
-		batch.Queue(`UPDATE dam SET delivered_version = $3, delivered = $4 WHERE entity = $1 AND service = $2`,
-			c.Entity, c.Service, int64(c.Version), []byte(c.Content))
+	swapped := make([]bool, len(swaps))
+	for i, s := range swaps {
+		_, err := b.pool.Exec(ctx, `UPDATE progress SET token = $2, places = $3 WHERE partition = $1`,
+			s.Partition, s.Token[:], store.AppendPlaces(nil, s.Places))
+		if err != nil {
+			return nil, store.WithClass(err, store.Unknown)
+		}
+		swapped[i] = true
 	}
-	if err := b.pool.SendBatch(ctx, batch).Close(); err != nil {
-		return fmt.Errorf("confirm: %w", err)
-	}
-	return nil
+	return swapped, nil
 }

@@ -28,12 +28,9 @@ func collect(t *testing.T, s store.Store, logs [][]entry, inbox [][]input) histo
 	for n, f := range found {
 		require.EqualValues(t, len(inbox[n]), f.NextOffset, "the inbox is decided")
 		for _, b := range f.Outbox {
-			for left := b.Changes; len(left) > 0; {
-				var c change.Change
-				c, left, err = change.Decode(left)
-				require.NoError(t, err)
-				rest = append(rest, c)
-			}
+			changes, err := changesOf(b.Frame)
+			require.NoError(t, err)
+			rest = append(rest, changes...)
 		}
 	}
 	h, err := assemble(logs, inbox, rest)
@@ -55,15 +52,15 @@ func requireLinearizable(t *testing.T, h history) {
 	require.Equal(t, porcupine.Ok, result)
 	covered := effects(info)
 	t.Log(covered)
-	for _, k := range []kind{swap, confirm, event, release, reset, redecide} {
+	for _, k := range []kind{swap, event, release, reset, redecide, takePlace, swapPlace} {
 		require.Positive(t, covered[effect{k, true}], k)
 	}
-	for _, k := range []kind{swap, confirm, event, release} {
+	for _, k := range []kind{swap, event, release, swapPlace} {
 		require.Positive(t, covered[effect{k, false}], "%s without effect", k)
 	}
 }
 
-// effect tells whether an operation of a kind changed the dam row.
+// effect tells whether an operation of a kind changed the dam row, or a token.
 type effect struct {
 	kind      kind
 	effective bool
@@ -77,7 +74,7 @@ func effects(info porcupine.LinearizationInfo) map[effect]int {
 		for _, o := range entity[0] {
 			in := o.Input.(input)
 			_, next := s.step(in, o.Output.(output))
-			counts[effect{in.Kind, next.row != s.row}]++
+			counts[effect{in.Kind, next.row != s.row || next.token != s.token}]++
 			s = next
 		}
 	}

@@ -19,11 +19,12 @@ type client struct {
 	number   int
 	contents []change.Content
 	random   *rand.Rand
-	seen     map[string][]row // the last rows that it read, per entity
+	seen     map[string][]row      // the last rows that it read, per entity
+	held     map[int32]store.Token // of progress that it took, or that it believes to be
 }
 
 func (c *client) run(ctx context.Context) error {
-	c.seen = map[string][]row{}
+	c.seen, c.held = map[string][]row{}, map[int32]store.Token{}
 	for n := range c.Calls {
 		select {
 		case <-c.reached[min(n*len(c.reached)/c.Pace, len(c.reached)-1)]:
@@ -51,7 +52,7 @@ func (c *client) call(ctx context.Context) error {
 	case dice < 8:
 		return c.swap(ctx, targets)
 	default:
-		return c.confirm(ctx, targets)
+		return c.progress(ctx)
 	}
 }
 
@@ -128,34 +129,46 @@ func (c *client) content(last row) change.Content {
 	return change.Hashed(canonicaltree.Scheme, own)
 }
 
-// confirm confirms something that the client read, not always the newest.
-func (c *client) confirm(ctx context.Context, targets []int) error {
-	var ins []input
-	var done []store.Confirmation
-	for _, n := range targets {
-		last := c.seen[entity(n)]
-		if len(last) == 0 {
-			continue
+// progress takes the progress of a partition, or swaps what it took, whoever did
+// that since.
+func (c *client) progress(ctx context.Context) error {
+	partition := int32(c.random.IntN(partitions))
+	in := input{Kind: takePlace, Entity: progress(partition), Token: c.token()}
+	old, held := c.held[partition]
+	if !held || c.random.IntN(4) == 0 {
+		end := c.begin(c.number, []input{in})
+		taken, err := c.store.TakeProgress(ctx, []int32{partition}, in.Token)
+		if err != nil { // it may have been written: it stays open
+			delete(c.held, partition)
+			return bearable("take progress", err)
 		}
-		r := last[c.random.IntN(len(last))]
-		if !r.Found || r.Content == "" {
-			continue
+		out := output{}
+		if places := taken[0].Places; len(places) > 0 {
+			out.Next = places[0].Offset
 		}
-		k := store.Confirmation{Key: store.Key{Service: c.Service, Entity: entity(n)}, Version: r.Version, Content: change.Content(r.Content)}
-		done = append(done, k)
-		ins = append(ins, input{Kind: confirm, Entity: k.Entity, Content: k.Content, Version: k.Version})
+		end(ended, []output{out})
+		c.held[partition] = in.Token
+		return nil
 	}
-	if len(done) == 0 {
-		return c.rows(ctx, targets)
+	in.Kind, in.Old, in.To = swapPlace, old, c.random.Int64()
+	end := c.begin(c.number, []input{in})
+	swapped, err := c.store.SwapProgress(ctx, c.Revision, []store.ProgressSwap{{Old: old,
+		Progress: store.Progress{Partition: partition, Token: in.Token, Places: []store.ServicePlace{{Service: c.Service, Place: store.Place{Offset: in.To}}}}}})
+	delete(c.held, partition)
+	if err != nil { // as above
+		return bearable("swap progress", err)
 	}
-	defer c.enter(targets)()
-	end := c.begin(c.number, ins)
-	err := c.store.Confirm(ctx, done)
-	if err == nil {
-		end(ended, make([]output, len(ins)))
+	end(ended, []output{{Passed: swapped[0]}})
+	if c.held[partition] = in.Token; !swapped[0] && c.random.IntN(2) == 0 {
+		delete(c.held, partition)
 	}
-	// After an error something may have been written: it stays open.
-	return bearable("confirm", err)
+	return nil
+}
+
+func (c *client) token() (t store.Token) {
+	binary.BigEndian.PutUint64(t[:], c.random.Uint64())
+	binary.BigEndian.PutUint64(t[8:], c.random.Uint64())
+	return t
 }
 
 // enter waits until fewer than Writers clients of this process are writing any of

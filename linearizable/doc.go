@@ -5,13 +5,14 @@
 // All of them own all partitions of one inbox, as far as each of them knows, so
 // ownership moves at every fence and at every take-over, and there is always a
 // zombie. Beside the decisions clients call the store as deliver and stand-alone
-// checks do: CompareAndSwap, Confirm, Rows. Connections are cut by the server
+// checks do: CompareAndSwap, TakeProgress, SwapProgress, Rows. Connections are cut by the server
 // and a process is killed in the middle of its calls.
 //
 // Every process writes down what it began and what came back, with ticks of one
 // clock that they share. The parent makes one history of it and asks porcupine
 // whether some order of the operations, each between its beginning and its end,
-// explains everything that anybody saw: every answer of CompareAndSwap, every
+// explains everything that anybody saw: every answer of CompareAndSwap and of swaps
+// of progress, every
 // row that was read, every refusal and every answer that a watermark gave, and
 // for every inbox record whether it passed the dam. A
 // record is one operation, whoever decided it and however often it was tried.

@@ -62,10 +62,10 @@ func plan(number int32, revision int64) (*dam.Plan, error) {
 	}
 	p := &dam.Plan{
 		Merge: m, Projections: []*projections.Projection{projection},
-		Services:    []dam.Service{{Name: service, Number: number, Topic: "changes"}},
+		Services:    []dam.Service{{Name: service, Number: number}},
 		Fingerprint: []byte("fingerprint"), Revision: revision, MaxChange: 1 << 20,
 	}
-	return p, p.Prepare(func(string) string { return "changes" })
+	return p, p.Prepare()
 }
 
 // topic is the inbox, one slice per partition: the same in every process

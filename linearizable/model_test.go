@@ -15,7 +15,6 @@ type kind string
 const (
 	read     kind = "rows"
 	swap     kind = "compare and swap"
-	confirm  kind = "confirm"
 	event    kind = "event"
 	release  kind = "release"
 	reset    kind = "reset"
@@ -24,32 +23,40 @@ const (
 	// On the watermark of a partition, whose name stands for the entity's.
 	takeOver kind = "take over"
 	advance  kind = "advance" // a decision, as far as the watermark goes
+
+	// On the progress of a partition, whose name stands for the entity's.
+	takePlace kind = "take progress"
+	swapPlace kind = "swap progress"
 )
 
 // input is one operation on one entity.
 type input struct {
 	Kind    kind
 	Entity  string
-	Content change.Content // of swap and confirm; of event: the projection of its document
-	// Version of swap and confirm. Of an inbox record: its position.
+	Content change.Content // of swap; of event: the projection of its document
+	// Version of swap. Of an inbox record: its position.
 	Version  change.Version
 	Target   change.Version // of release: the version that is given up
 	Force    bool           // of redecide
 	Doc      int            // of event: which document, 1 and up
-	Token    store.Token    // of takeOver and advance
-	From, To int64          // of advance
+	Token    store.Token    // of takeOver and advance; of takePlace and swapPlace: the new one
+	Old      store.Token    // of swapPlace
+	From, To int64          // of advance; To also of swapPlace: the place
 }
 
 // watermark names the watermark of a partition.
 func watermark(p store.Partition) string { return fmt.Sprint("partition ", p.Number) }
 
+// progress names the progress of a partition.
+func progress(p int32) string { return fmt.Sprint("progress ", p) }
+
 // output is what came back.
 type output struct {
 	Open    bool           // nobody knows whether it passed
-	Passed  bool           // of swap, advance and inbox records
+	Passed  bool           // of swap, advance, swapPlace and inbox records
 	Content change.Content // of an inbox record that passed: what was sent
 	Row     row            // of read
-	Next    int64          // of takeOver: the watermark
+	Next    int64          // of takeOver: the watermark; of takePlace: the place
 	// Raced: of advance: owner and watermark were right, but a dam row was not,
 	// and nothing was written.
 	Raced bool
@@ -57,19 +64,17 @@ type output struct {
 
 // row is a dam row that can be compared; the text of an unknown content is empty.
 type row struct {
-	Found            bool
-	Content          string
-	Version          change.Version
-	Delivered        string
-	DeliveredVersion change.Version
+	Found   bool
+	Content string
+	Version change.Version
 }
 
 func rowOf(r store.Row) row {
-	return row{r.Found, string(r.Content), r.Version, string(r.Delivered), r.DeliveredVersion}
+	return row{r.Found, string(r.Content), r.Version}
 }
 
-// state is one entity with one service, or one watermark, as a sequential
-// machine.
+// state is one entity with one service, or one watermark, or one row of progress,
+// as a sequential machine.
 type state struct {
 	row
 	decided change.Version // of the last inbox record
@@ -94,12 +99,13 @@ func (s state) step(in input, out output) (bool, state) {
 			s.Found, s.Content, s.Version = true, content, max(s.Version, in.Version)
 		}
 		return out.Open || out.Passed == differs, s
-	case confirm:
-		if s.Found && in.Version > s.DeliveredVersion {
-			s.Delivered, s.DeliveredVersion = content, in.Version
+	case swapPlace:
+		owner := s.token == in.Old
+		if owner {
+			s.token, s.next = in.Token, in.To
 		}
-		return true, s
-	case takeOver:
+		return out.Open || out.Passed == owner, s
+	case takeOver, takePlace:
 		s.token = in.Token
 		return out.Open || out.Next == s.next, s
 	case advance:
@@ -167,7 +173,9 @@ var model = porcupine.Model{
 		i, o := in.(input), out.(output)
 		text := fmt.Sprintf("%s %v %v", i.Kind, i.Version, i.Content)
 		switch {
-		case i.Kind == takeOver || i.Kind == advance:
+		case i.Kind == swapPlace:
+			return fmt.Sprintf("%s %x %x %d → %+v", i.Kind, i.Old[:2], i.Token[:2], i.To, o)
+		case i.Kind == takeOver || i.Kind == advance || i.Kind == takePlace:
 			return fmt.Sprintf("%s %x %d %d → %+v", i.Kind, i.Token[:2], i.From, i.To, o)
 		case i.Kind == read:
 			return text + " → " + o.Row.String()
@@ -189,5 +197,5 @@ func (r row) String() string {
 	if !r.Found {
 		return "none"
 	}
-	return fmt.Sprintf("%v at %v, delivered %v at %v", known(r.Content), r.Version, known(r.Delivered), r.DeliveredVersion)
+	return fmt.Sprintf("%v at %v", known(r.Content), r.Version)
 }

@@ -121,7 +121,7 @@ func (p *process) run(ctx context.Context) error {
 	}
 	decider, err := dam.New(dam.Options{
 		Store: watched{p.store, p}, Plan: plan, Inbox: store.Inbox{Generation: generation, Topic: topicID, TopicID: topicID, Partitions: partitions},
-		NewProducer: func() (dam.Producer, error) { return producer{p}, nil }, ChangesPartitions: partitions,
+		NewProducer: func() (dam.Producer, error) { return producer{p}, nil }, ChangesTopic: "changes",
 		MaxEvents: 4, Hesitation: time.Duration(3+2*p.Process) * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: dam.NewMetrics(prometheus.NewRegistry()),
 	})
@@ -245,15 +245,33 @@ type producer struct{ p *process }
 
 func (o producer) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
 	for _, r := range records {
-		for c, err := range change.DecodeAll(r.Value) {
-			if err != nil {
-				done(err)
-				return
-			}
+		changes, err := changesOf(r.Value)
+		if err != nil {
+			done(err)
+			return
+		}
+		for _, c := range changes {
 			o.p.log(entry{Kind: sent, Entity: c.Entity, Version: c.Version, Content: c.Content})
 		}
 	}
 	done(nil)
+}
+
+// changesOf reads a frame.
+func changesOf(record []byte) (all []change.Change, err error) {
+	f, err := change.ParseFrame(record)
+	if err != nil {
+		return nil, err
+	}
+	for i := range f.Slices {
+		for c, err := range f.Slices[i].All(service) {
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, c)
+		}
+	}
+	return all, nil
 }
 
 func (producer) Reset() {}

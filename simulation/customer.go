@@ -184,6 +184,10 @@ func (s *sink) send(records []model.Record) error {
 		}
 		w.note("%s writes %s %s %d: effect %v, success %v", s.p.name, s.c.service, r.Entity, r.Version, apply[i], err == nil)
 	}
+	if w.setup.bare && !w.calm.Load() && s.dice.chance(0.5) {
+		w.count("dies behind a write")
+		s.p.crash() // what it wrote and did not note comes again, older changes before it
+	}
 	w.point(s.p)
 	time.Sleep(s.dice.trip())
 	s.p.thaw()

@@ -62,7 +62,9 @@ func (c *client) TakeProgress(ctx context.Context, partitions []int32, token sto
 		return nil, err
 	}
 	if c.p.w.traced {
-		c.p.w.note("%s: takes progress %v", c.p.name, taken)
+		for i := range taken {
+			c.p.w.note("%s: takes progress %d: %v", c.p.name, taken[i].Partition, taken[i].Places)
+		}
 	}
 	return taken, nil
 }

@@ -10,8 +10,8 @@
 // to processes meanwhile, besides failing calls. A few are long: up to three
 // processes and thirty events, four entities, three services. Each process runs
 // what package pipeline wires: an
-// ingest.Stage per source, a dam.Decider with its lanes, a deliver.Deliverer
-// per service on one deliver.Confirmer. None of that is re-implemented or told
+// ingest.Stage per source, a dam.Decider with its lanes, and one deliver.Stage,
+// which begins anew when it lost its places. None of that is re-implemented or told
 // that it is being simulated.
 //
 // What surrounds it is in memory:
@@ -25,9 +25,15 @@
 //     frame has a drawn number of the records that are there. It comes again when
 //     its handler fails or its acknowledgement gets lost; after a restart or a
 //     hand-over its records come again in frames with other borders.
+//   - the changes log has the inbox's partitions. Services that are behind read it
+//     with a reader that is slow, brings few records, and dies. In every fifth
+//     schedule it loses its oldest records or is made anew: then state customers
+//     must end with the newest, and a log customer may lack only what its operator was
+//     told of. A gap that is told of while nothing was lost is a fault.
 //   - customers are the targets of the sinks: a log that skips known keys, a
 //     state that keeps the newest version, and a log without any guard. They
-//     time out with and without effect, refuse changes and pause.
+//     time out with and without effect, refuse changes, pause, and are away or
+//     slow for a while; what may wait for them is often a few changes.
 //   - the gate is shared, small and fails.
 //   - requests come under claims. Each is one event, put into the inbox by one to
 //     three attempts, late or not: it must have one effect. In every fourth
@@ -39,7 +45,7 @@
 // never done, and of what was on its way some arrives after their death. They
 // are restarted in order, freeze for longer than their groups wait, and lose
 // partitions without a reason. The store is put back to a backup while topics
-// and offsets are ahead of it.
+// and offsets are ahead of it, with what state customers have or without.
 //
 // When the events are through, faults end and everything must arrive within ten
 // minutes of virtual time. Then an oracle reads the inbox and says what each
@@ -50,7 +56,9 @@
 //
 // In a gentle schedule nothing happens to processes and deliveries while
 // decisions, publishes and take-overs fail as usual: then the log and the state
-// that have no guard of their own must be exact too, by deliver alone.
+// that have no guard of their own must be exact too, by deliver alone. In a bare one
+// processes die, mostly behind a write, and nothing of them lands later: a state
+// without a guard must never go back.
 //
 // # Is the checker any good?
 //
@@ -84,8 +92,8 @@
 // a tenth the oracle; the rest is goroutines, timers, contexts and garbage. How
 // many of 1000 schedules show a broken rule, and the processor time until it
 // shows, now as a part of before (-sim.detect; 400 schedules before, 2000 now).
-// How many show it now was counted again since members get frames; the time is
-// older:
+// These were counted before there was one changes log; of the rules of places see
+// TestBrokenRulesAreFound:
 //
 //	                                                  before   now   time
 //	the store does not check watermarks                   95    18   1.03
@@ -100,5 +108,4 @@
 //	refusals are lost                                    403   152   0.49
 //	claims that had their effect are forgotten           528   171   0.51
 //	keys of these claims are forgotten                     -    47      -
-//	confirmations are lost                               153    58   0.50
 package simulation

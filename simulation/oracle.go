@@ -296,6 +296,9 @@ func (w *world) decoded() ([][]inbox.Record, error) {
 // check compares what customers have with what they must have, and gives how
 // many changes these are.
 func (w *world) check() (changes int, err error) {
+	if n := w.faults["gap"]; n > 0 && w.faults["retention"]+w.faults["log made anew"] == 0 {
+		return 0, fmt.Errorf("operators were told of %d gaps of a log that lost nothing", n)
+	}
 	records, err := w.decoded()
 	if err != nil {
 		return 0, err

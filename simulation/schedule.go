@@ -62,7 +62,7 @@ func (w *world) disturb() {
 	var backup Snapshot
 	var saved bool
 	had := make([]map[string]model.Record, len(w.sinks))
-	for range w.setup.disturbances {
+	for n := range w.setup.disturbances {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.disturbances)))
 		kinds := 7
 		if w.setup.forgets {
@@ -71,6 +71,11 @@ func (w *world) disturb() {
 		kind := d.n(kinds)
 		if w.setup.gentle && kind > 1 {
 			kind %= 2
+		}
+		if w.setup.restores && n == 0 {
+			kind = 5
+		} else if w.setup.restores && n == w.setup.disturbances-1 {
+			kind = 6
 		}
 		if w.setup.bare && (kind == 4 || kind == 6) {
 			kind = 2

@@ -185,7 +185,7 @@ func all(t *testing.T) {
 	// A simulation in which nothing goes wrong proves nothing.
 	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
 		"posted again", "key forgotten", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
-		"retention", "log made anew", "gap", "fell behind", "caught up", "outage", "reader dies", "read fails", "reader slow", "offsets fail", "deliver begins anew",
+		"retention", "log made anew", "gap", "fell behind", "caught up", "outage", "reader dies", "read fails", "reader slow", "offsets fail", "deliver begins anew", "dies behind a write",
 		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders", "gate fails",
 		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses", "add letters fails"} {
 		assert.Positive(t, whole.Total[name], name)
@@ -250,7 +250,6 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"the sink answers before the effect, so that the place is saved before it", Rules{EarlyAnswer: true}},
 		{"the store does not compare the tokens of progress", Rules{NoToken: true}},
 		{"gaps are not seen", Rules{NoLinks: true}},
-		{"what was delivered before is taken for the newest", Rules{NewestUnknown: true}},
 		{"a place passes slices that are not delivered", Rules{PassesSlices: true}},
 		{"a restore leaves the progress as it is", Rules{KeepsProgress: true}},
 		{"a service is live again too early", Rules{LeavesOut: true}},

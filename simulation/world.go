@@ -240,6 +240,7 @@ type setup struct {
 	guarded                                                       bool
 	sequences                                                     bool
 	forgets                                                       bool  // the changes log loses records
+	restores                                                      bool  // the first disturbance is a backup, the last one its restore
 	memory                                                        int64 // of deliver, in bytes
 	outages                                                       []outage
 	span                                                          time.Duration
@@ -306,11 +307,15 @@ func draw(d *dice) setup {
 		s.bare, s.entities, s.frame, s.maxBatch = true, 1, 1+d.n(2), 8
 		s.events, s.crashes = s.events+4+d.n(4), 1+d.n(3)
 		begin := d.upTo(s.span / 2)
-		s.outages = append(s.outages, outage{begin: begin, end: begin + d.upTo(s.span)})
+		s.outages = append(s.outages, outage{begin: begin, end: begin + d.upTo(s.span/2)})
 	}
 	s.forgets = !s.gentle && d.chance(0.2)
+	s.restores = !s.gentle && !s.bare && d.chance(0.2)
 	if s.memory = 64 << 20; d.chance(0.6) {
 		s.memory = int64(1 + d.n(3000))
+	}
+	if s.bare {
+		s.memory = 64 << 20
 	}
 	for range d.n(4) {
 		begin := d.upTo(s.span)

@@ -20,9 +20,15 @@ func TestMain(m *testing.M) { harness.Main(m, "-tags", "crash") }
 // that came before it.
 const onePartition = "kafka: {session_timeout: 1s, inbox: {partitions: 1}}\n"
 
-// The states are so large that each change is a frame of its own: changes in one
-// frame are published together or not at all.
-const stateBytes = dam.MaxFrame * 3 / 4
+// The states are so large that the changes of each event, for two services, are a
+// frame of their own, and so small that three events are fetched together: changes
+// in one frame are published together or not at all.
+const stateBytes = dam.MaxFrame * 3 / 10
+
+func newProject(t *testing.T) harness.Project {
+	t.Helper()
+	return harness.Simple(t, onePartition, map[string]string{"acme": harness.FileSink("acme"), "plum": harness.FileSink("plum")})
+}
 
 // event is one about X, whose state is text of one letter.
 func event(n int, state string) string {
@@ -59,9 +65,13 @@ func outbox(t *testing.T, p harness.Project) string {
 	return states(t, frames)
 }
 
+// states returns those of one of the services.
 func states(t *testing.T, frames []*kgo.Record) string {
 	var all []string
 	for _, c := range harness.Changes(t, frames) {
+		if c.Service != "1" {
+			continue
+		}
 		all = append(all, letter(harness.StateOf(model.Record{Doc: c.Doc})))
 	}
 	return strings.Join(all, " ")
@@ -94,7 +104,7 @@ func finish(t *testing.T, p harness.Project) {
 func inOneBatch(t *testing.T, point, topic string, states ...string) harness.Project {
 	t.Helper()
 	for range 40 {
-		p := harness.Simple(t, onePartition, map[string]string{"acme": harness.FileSink("acme")})
+		p := newProject(t)
 		p.Write("events.jsonl", harness.Event(0, "W", "w"))
 		p.Drain()
 		lines := ""
@@ -132,7 +142,7 @@ func TestABAInOneBatchKilledInThePublish(t *testing.T) {
 
 // I1, I2, I4: A, B, A in two batches, killed before the publish of either.
 func TestABAInTwoBatchesKilledBeforeThePublish(t *testing.T) {
-	p := harness.Simple(t, onePartition, map[string]string{"acme": harness.FileSink("acme")})
+	p := newProject(t)
 	p.Write("events.jsonl", event(1, "A"))
 	dies(t, p, crash.DecideCommitted)
 	require.Equal(t, "A", outbox(t, p))
