@@ -1,14 +1,15 @@
 /*
  * Deliver: one service and one entity, from the inbox through the dam to the
- * sink and back, by way of releases. Deciding is one atomic step here;
+ * sink and back, by way of refusals. Deciding is one atomic step here;
  * decide.pml tells why that may be said.
  *
  * The deliverer may die before every step. The sink may refuse a change, take
  * it and answer, take it without an answer, or lose it without an answer.
  *
  * Rules, each with a switch that takes it away:
- *   RELEASE_DELIVERED  every release goes to the content that was confirmed
- *   RELEASE_BY_LAST    a release goes to unknown only if the *last* failure was ambiguous
+ *   RELEASE_DELIVERED  a refused row goes back to the content that was confirmed
+ *   RELEASE_BY_LAST    it does so unless the *last* failure was ambiguous
+ *   RELEASE_UNKNOWN    a refused row becomes unknown
  *   NO_SKIP            versions at or below the confirmed one are sent again
  *   MARK_FIRST         confirm before the sink has the change
  *   ACK_FIRST          acknowledge before confirm and dead letter
@@ -30,8 +31,9 @@
 #define bit(i)    (1 << (i))
 #define has(m, i) (((m) >> (i)) & 1)
 
-/* Inbox: 1 and 2 are contents, 8+v releases version v to the confirmed
-   content, 32+v to unknown. The version of a change is its place, from 1. */
+/* Inbox: 1 and 2 are contents, 32+v says that version v was refused, which the row
+   keeps; 8+v takes it back to the confirmed content. The version of a change is its
+   place, from 1. */
 byte inbox[MAXIN]; byte end, decided, sent, truth;
 byte content, dver;             /* dam row */
 byte confirmed, confirmedAs;    /* version and content that were confirmed */
@@ -175,9 +177,15 @@ proctype Decide() {
      i = inbox[decided]; decided++;
      if
      :: i < 8 && i != content && top < MAXOUT ->
+        /* What a letter has goes out again only behind another content. */
+        assert(!dver || !has(letters, dver) || made[dver] != i);
         content = i; dver = decided; made[decided] = i; topic[top] = decided; top++
      :: i < 8 && i == content -> skip
+#ifdef RELEASE_UNKNOWN
      :: i >= 32 -> if :: i - 32 == dver -> content = UNKNOWN :: else fi
+#else
+     :: i >= 32 -> skip                           /* the content stays, and is held back */
+#endif
      :: i >= 8 && i < 32 -> if :: i - 8 == dver -> content = (confirmed -> confirmedAs : UNKNOWN) :: else fi
      fi;
      i = 0 }
