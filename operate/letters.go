@@ -91,7 +91,8 @@ type LetterReplay struct {
 	Way    Way    `json:"as,omitempty"`
 	// Refused is why the letter stays as it is; empty when it is on its way.
 	Refused string `json:"refused,omitempty"`
-	// State is set once it is decided: replayed or obsolete.
+	// State is set once it is decided: replayed or obsolete, or open when it died
+	// again since.
 	State store.LetterState `json:"state,omitempty"`
 }
 
