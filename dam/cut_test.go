@@ -83,11 +83,11 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Reset}
 			case 1:
 				r.Control = &inbox.Control{
-					ID: fmt.Sprint(i), Action: inbox.Release, Services: []string{"one/ripeness@a"},
-					Version: change.NewVersion(1, int64(rapid.IntRange(0, i).Draw(t, "released"))),
+					ID: fmt.Sprint(i), Action: inbox.Refuse, Services: []string{"one/ripeness@a"},
+					Version: change.NewVersion(1, int64(rapid.IntRange(0, i).Draw(t, "refused"))),
 				}
 			case 2:
-				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Redecide, Force: rapid.Bool().Draw(t, "force")}
+				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Redecide, Force: rapid.Bool().Draw(t, "force"), Letter: rapid.Int64Range(0, 1).Draw(t, "letter")}
 			case 3, 4:
 				r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: inbox.Delete}
 			default:

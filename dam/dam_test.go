@@ -10,6 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
 
@@ -161,23 +162,127 @@ func TestRetraction(t *testing.T) {
 	))
 }
 
-// I9 and the first half of a release: after a definite refusal the same
-// content passes again, and so does nothing else that the customer has.
-func TestReleaseLetsTheSameContentPass(t *testing.T) {
+// command applies a control record for customer one.
+func command(t *testing.T, s *Simulator, c inbox.Control) string {
+	t.Helper()
+	c.Services = []string{"one/ripeness@a"}
+	return apply(t, s, inbox.Record{Entity: "B-007", Control: &c}, string(c.Action))
+}
+
+// rowOf is the dam row of customer one.
+func rowOf(s *Simulator) store.Row { return *s.rows[store.Key{Service: 1, Entity: "B-007"}] }
+
+// I9: what the target refused is held back, whatever other events come, and nobody
+// is evaluated for it. Any other content passes, also the one before, and with it
+// the refused one may come again.
+func TestI9RefusedContentIsHeldBack(t *testing.T) {
+	const a, b = `registry: {"id":"B-007","ripeness_level":1}`, `registry: {"id":"B-007","ripeness_level":2}`
+	const c = `registry: {"id":"B-007","ripeness_level":2,"n":%d}`
 	s := NewSimulator(bananaPlan(t))
-	a, b := `registry: {"id":"B-007","ripeness_level":1}`, `registry: {"id":"B-007","ripeness_level":2}`
-	feed(t, s, a)
-	step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: 1}, Op: inbox.Upsert, Payload: []byte(`{"id":"B-007","ripeness_level":2}`)}}, time.Now())
-	require.NoError(t, err)
-	refused := step.Sent[0].Version
-	release := func(v change.Version) string {
-		return apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Release, Services: []string{"one/ripeness@a"}, Version: v}}, "release")
+	feed(t, s, a, b)
+	refused := rowOf(s).Version
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused - 1}))
+	require.False(t, rowOf(s).Refused, "another version: no effect")
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}))
+	require.True(t, rowOf(s).Refused)
+	require.Equal(t, []string{"noise"}, feed(t, s, b))
+	for n := range 6 {
+		step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{
+			Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: s.offset}, Op: inbox.Upsert, Payload: fmt.Appendf(nil, strings.TrimPrefix(c, "registry: "), n),
+		}}, time.Unix(1000, 0))
+		require.NoError(t, err)
+		require.Empty(t, step.Sent)
+		require.Equal(t, []string{"one/ripeness@a", "two/list@a"}, step.Pruned)
 	}
-	require.Equal(t, "control", release(refused-1), "another version: no effect")
-	require.Equal(t, "control", release(refused))
-	require.Equal(t, []string{one2}, feed(t, s, b), "the same event again is no noise now, and passes")
-	require.Equal(t, "control", release(refused), "late: the row has moved on")
-	require.Equal(t, []string{"merged"}, feed(t, s, b), "evaluated once more, and held back")
+	require.Equal(t, []string{one1}, feed(t, s, a), "the content before passes: the target may hold the refused one")
+	require.False(t, rowOf(s).Refused)
+	require.Equal(t, []string{one2}, feed(t, s, b))
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}))
+	require.False(t, rowOf(s).Refused, "late: the row has moved on")
+}
+
+// The same when the entity is evaluated anew for everybody: an equal content is
+// compared and held back, under another configuration as well.
+func TestI9RefusedContentIsHeldBackWhenEvaluated(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
+	require.Equal(t, "control", apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Redecide}}, "replay"))
+	s.plan.Fingerprint = []byte("another")
+	require.Equal(t, []string{"merged"}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1,"n":1}`))
+	require.True(t, rowOf(s).Refused)
+}
+
+// A retraction that was refused is held back like any other content, and a
+// document that comes passes.
+func TestI9RefusedRetraction(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`, `registry: -`)
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
+	require.True(t, rowOf(s).Content.IsRetracted())
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide}))
+	require.True(t, rowOf(s).Refused)
+	require.Equal(t, []string{both1}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`))
+	require.False(t, rowOf(s).Refused)
+}
+
+// An operator lets a refused content pass: by a replay of its letter, by force, or
+// by a reset. What is in the dam and not refused passes by force only.
+func TestI9WhatLetsRefusedContentPass(t *testing.T) {
+	const a, again = `registry: {"id":"B-007","ripeness_level":1}`, `control one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`
+	for name, c := range map[string]inbox.Control{
+		"replay of the letter": {Action: inbox.Redecide, Letter: 7},
+		"force":                {Action: inbox.Redecide, Force: true},
+		"reset":                {Action: inbox.Reset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSimulator(bananaPlan(t))
+			feed(t, s, a)
+			refused := rowOf(s).Version
+			command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused})
+			require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide}), "a replay that is of no letter")
+			if c.Letter != 0 {
+				c.Version = refused
+			}
+			got := command(t, s, c)
+			if c.Action == inbox.Reset {
+				require.Equal(t, "control", got)
+				require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}), "late: the operator has the last word")
+				got = strings.Replace(feed(t, s, a)[0], "merged", "control", 1)
+			}
+			require.Equal(t, again, got)
+			require.False(t, rowOf(s).Refused)
+			require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide, Letter: 7, Version: rowOf(s).Version}), "it is not refused any more")
+		})
+	}
+}
+
+// A letter of what was refused before is overtaken by what was sent since.
+func TestI9AnOldLetterIsObsolete(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	first := rowOf(s).Version
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: first})
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":2}`)
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide, Letter: 7, Version: first}))
+	require.True(t, rowOf(s).Refused)
+}
+
+// A log sink's change that is sent again as it was is under way, not refused, until
+// it is refused again.
+func TestI9AResentChangeIsUnderWay(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t"}, Op: inbox.Upsert, Payload: []byte(`{"id":"B-007","ripeness_level":1}`)}}, time.Unix(1000, 0))
+	require.NoError(t, err)
+	c := step.Sent[0]
+	for range 2 {
+		command(t, s, inbox.Control{Action: inbox.Refuse, Version: c.Version})
+		require.True(t, rowOf(s).Refused)
+		require.Contains(t, command(t, s, inbox.Control{Action: inbox.Resend, Letter: 7, Change: c.AppendBinary(nil)}), `control one/ripeness@a=upsert`)
+		require.False(t, rowOf(s).Refused)
+	}
+	require.Equal(t, c.Version, rowOf(s).Version)
 }
 
 func TestReset(t *testing.T) {

@@ -51,7 +51,7 @@ const (
 type candidate struct {
 	service int // index into Plan.Services
 	record  *record
-	// control is set for release and reset, which set a state and send nothing.
+	// control is set for refuse and reset, which set a state and send nothing.
 	control *inbox.Control
 	content change.Content // offered content
 	output  *output        // nil for a retraction
@@ -315,12 +315,13 @@ func (ev *evaluation) control(r *record) error {
 		}
 	}
 	switch r.Control.Action {
-	case inbox.Release, inbox.Reset:
+	case inbox.Refuse, inbox.Reset:
 		for _, s := range services {
 			ev.candidates = append(ev.candidates, candidate{service: s, record: r, control: r.Control})
 		}
-		// The next event must evaluate these services even if it changes nothing.
-		if ev.exists() {
+		// After a reset the next event must evaluate these services even if it changes
+		// nothing. What is refused waits for another view: no event need look for it.
+		if r.Control.Action == inbox.Reset && ev.exists() {
 			ev.current, ev.dirty = false, true
 		}
 	case inbox.Redecide:

@@ -195,7 +195,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 			ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
 		}}
 		_, result := decideOne(t, p, row, r, map[store.Key]*store.Row{key: {Key: key, Found: true, Version: c.rowVersion}})
-		require.Equal(t, []store.Settled{{ID: 12, State: c.want}}, result.replayed)
+		require.Equal(t, []store.Settled{{ID: 12, State: c.want, Version: r.Control.Version}}, result.replayed)
 		require.Len(t, result.changes, c.sent)
 	}
 }

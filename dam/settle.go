@@ -49,7 +49,11 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 			continue
 		}
 		if c.resent != nil {
-			// Late by its nature; the row says what the newest is, and keeps it.
+			// Late by its nature; the row says what the newest is, and keeps it. If it is
+			// this, it is under way again.
+			if row.Version == c.resent.Version {
+				row.Refused = false
+			}
 			resent := *c.resent
 			resent.Trace = c.record.span.Trace()
 			out.changes, out.parts, out.services = append(out.changes, resent), append(out.parts, c.record.part), append(out.services, c.service)
@@ -63,7 +67,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 				state = store.LetterObsolete
 			}
 			if r.Letter != 0 {
-				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: state})
+				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: state, Version: r.Version})
 			}
 			if overtaken {
 				continue
@@ -73,7 +77,8 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		if err != nil {
 			return settled{}, err
 		}
-		if equal && !c.force {
+		again := row.Refused && c.record.Control != nil && c.record.Control.Letter != 0
+		if equal && !c.force && !again {
 			out.held[c.service]++
 			continue
 		}
@@ -103,15 +108,15 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		out.changes, out.parts, out.services = append(out.changes, ch), append(out.parts, c.record.part), append(out.services, c.service)
 		out.causes = append(out.causes, c.record)
 		out.passed[c.service]++
-		row.Found, row.Content, row.Version = true, content, ch.Version
+		row.Found, row.Content, row.Version, row.Refused = true, content, ch.Version, false
 	}
 	out.swaps = make([]store.Swap, 0, len(out.changes))
 	for _, key := range order {
 		old, row := before[key], rows[key]
-		if old.Found == row.Found && old.Version == row.Version && sameState(old.Content, row.Content) {
+		if old.Found == row.Found && old.Version == row.Version && old.Refused == row.Refused && sameState(old.Content, row.Content) {
 			continue
 		}
-		out.swaps = append(out.swaps, store.Swap{Key: key, Insert: !old.Found, Old: old.Content, New: row.Content, Version: row.Version})
+		out.swaps = append(out.swaps, store.Swap{Key: key, Insert: !old.Found, Old: old.Content, OldRefused: old.Refused, New: row.Content, Refused: row.Refused, Version: row.Version})
 	}
 	return out, nil
 }
@@ -148,7 +153,7 @@ func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error
 	return c.content, bytes.Equal(under, row.Content), nil
 }
 
-// control sets a row's state for a release or a reset. The version stays: it
+// control sets a row's state for a refusal or a reset. The version stays: it
 // is that of the last change, and deliveries that are under way are compared with it.
 func control(c *inbox.Control, row *store.Row) {
 	if !row.Found {
@@ -156,13 +161,13 @@ func control(c *inbox.Control, row *store.Row) {
 	}
 	switch c.Action {
 	case inbox.Reset:
-		row.Content = nil
-	case inbox.Release:
-		// Never back to the delivered content: what is confirmed is only the
-		// least that the sink holds. An earlier attempt that timed out, or a change
-		// of the same batch whose confirm is under way, may have put more there.
-		if row.Version == c.Version {
-			row.Content = nil
+		row.Content, row.Refused = nil, false
+	case inbox.Refuse:
+		// Never back to the delivered content: that is only the least that the sink
+		// holds. An earlier attempt that timed out may have put the refused one there.
+		// A row that was reset meanwhile stays unknown.
+		if row.Version == c.Version && row.Content != nil {
+			row.Refused = true
 		}
 	}
 }

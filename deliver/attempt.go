@@ -2,6 +2,7 @@ package deliver
 
 import (
 	"context"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -220,58 +221,58 @@ func (a *attempt) replaceable(c change.Change) (bool, error) {
 
 // redecide asks for c to be decided again, under the present configuration: the
 // one that made it wrote for another table, so that the refusal says nothing
-// about what the customer should have. If no newer change was decided, the
-// release lets the present content pass; if one was, it is already what should
-// be there or is offered again. A crash in between repeats both records, and
-// they find nothing to do then: the row has moved on, and its content is equal.
+// about what the customer should have. If no newer change was decided, the present
+// content passes, whatever it is; if one was, it is already what should be there
+// or is refused itself. A crash repeats the record, and it finds nothing to do
+// then: the row has moved on.
 // (For a log sink the change, which is not the newest then, becomes a dead letter.)
 func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 	w := a.w
-	reason := fmt.Sprintf("refused under revision %d, decided under %d: %v", w.s.opt.Revision, c.Revision, e)
-	for _, request := range []inbox.Control{
-		{Action: inbox.Release, Version: c.Version},
-		{Action: inbox.Redecide},
-	} {
-		request.ID, request.Services, request.Actor, request.Reason, request.Trace = uuid.NewString(), []string{c.Service}, inbox.Deliver, reason, c.Trace
-		if err := w.s.patiently(a.work, a.stop, "ask for a new decision", func() error {
-			return w.s.opt.Control(a.work, c.Entity, request)
-		}); err != nil {
-			return err
-		}
+	request := inbox.Control{
+		ID: uuid.NewString(), Action: inbox.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: inbox.Deliver,
+		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %v", w.s.opt.Revision, c.Revision, e), Trace: c.Trace,
+	}
+	if err := w.s.patiently(a.work, a.stop, "ask for a new decision", func() error {
+		return w.s.opt.Control(a.work, c.Entity, request)
+	}); err != nil {
+		return err
 	}
 	w.m.redecided.Inc()
 	w.recordOutcome(&c, OutcomeRedecided)
 	return nil
 }
 
-// deadLetter makes a dead letter of c. The release goes into the inbox before the
-// letter is stored: a crash in between repeats both, and both are no-ops then.
+// deadLetter makes a dead letter of c. That its row is refused goes into the inbox
+// before the letter is stored: a crash in between repeats both, and both are
+// no-ops then.
 func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	w := a.w
-	crash.At(crash.Releasing, w.opt.Name)
-	err := w.s.patiently(a.work, a.stop, "append a release to the inbox", func() error {
+	crash.At(crash.Refusing, w.opt.Name)
+	err := w.s.patiently(a.work, a.stop, "append a refusal to the inbox", func() error {
 		return w.s.opt.Control(a.work, c.Entity, inbox.Control{
-			ID: uuid.NewString(), Action: inbox.Release, Services: []string{c.Service}, Version: c.Version,
+			ID: uuid.NewString(), Action: inbox.Refuse, Services: []string{c.Service}, Version: c.Version,
 			Actor: inbox.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
 		})
 	})
 	if err != nil {
 		return err
 	}
-	crash.At(crash.Released, w.opt.Name)
+	crash.At(crash.Refused, w.opt.Name)
 	code := "refused"
 	if e.Class != sinks.Reject {
-		code = "gave_up"
+		code = codeGaveUp
 	}
 	letter := store.DeadLetter{
 		Stage: store.StageDeliver, Code: code, Reason: e.Error(), State: store.LetterOpen,
 		Service: c.Service, Entity: c.Entity, Version: c.Version,
-		Payload:  c.AppendRecord(nil),
-		DedupKey: "deliver/" + c.Service + "/" + c.Key,
+		Payload: c.AppendRecord(nil),
+		Place:   c.Place(),
+		// One letter stands for a content that the target does not take, however often
+		// it is offered. A log sink is owed each change.
+		DedupKey: "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity,
 	}
-	if c.Resent != 0 {
-		// It was a letter before; that it died again is news.
-		letter.DedupKey += "/" + c.Resent.String()
+	if w.traits.Kind == sinks.Log {
+		letter.DedupKey = "deliver/" + c.Service + "/" + c.Key
 	}
 	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace}); err != nil {
 		return err
@@ -285,13 +286,4 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	w.m.dead.Inc()
 	w.recordOutcome(&c, OutcomeDead)
 	return nil
-}
-
-// LetterHeaders is what a dead letter's headers hold of a change beside its
-// record, as JSON: with both the change can be made again as it was.
-type LetterHeaders struct {
-	Time     int64          `json:"time"` // Unix, in milliseconds
-	Revision int64          `json:"revision"`
-	Content  change.Content `json:"content"`
-	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
 }

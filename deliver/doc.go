@@ -50,13 +50,16 @@
 // were overtaken by a newer decision are left out (I10). A batch of which one
 // change is refused is bisected until that one is alone. A change that is
 // refused, or that failed its last allowed attempt, becomes a dead letter: a
-// release record goes into the inbox first, so that the owner of the entity
-// lets the next content through, then the letter is stored, then the place passes
-// it. A service that is refused as a whole pauses.
+// control record goes into the inbox first, so that the owner of the entity
+// remembers that this content is refused and lets any other through, then the
+// letter is stored, then the place passes it. One letter stands for a content,
+// however often it dies. What failed its last attempt is offered again after
+// Retry.Later, with a wait that doubles. A service that is refused as a whole
+// pauses.
 //
 // A change that was decided under an older configuration and that the sink
 // refuses under the present one, whose table it does not fit, is no dead letter:
-// release and redecide records go into the inbox, and what the present
+// a record that forces a new decision goes into the inbox, and what the present
 // configuration makes of the entity comes behind. Only for a log sink, and if it
 // is not the newest of its entity, it is a dead letter. A frame of a newer
 // configuration is not delivered at all: this process's sinks would write it in

@@ -214,6 +214,14 @@ func (w *world) AddLetters(ctx context.Context, letters []store.DeadLetter) erro
 	return w.store.AddLetters(ctx, letters)
 }
 
+func (w *world) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
+	return w.store.ListLetters(ctx, f)
+}
+
+func (w *world) Letter(ctx context.Context, id int64) (store.DeadLetter, error) {
+	return w.store.Letter(ctx, id)
+}
+
 // recording is the store with the world's eye on letters.
 type recording struct {
 	store.Deliveries

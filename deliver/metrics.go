@@ -13,6 +13,7 @@ type Metrics struct {
 	gaps       *prometheus.CounterVec
 	malformed  prometheus.Counter
 	passedOver prometheus.Counter
+	offered    *prometheus.CounterVec
 }
 
 // Outcomes, the values of label "outcome".
@@ -58,7 +59,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.passedOver = prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "weir_frames_passed_over_total", Help: "Frames that were decided in a future that the store lost; what they held is decided again.",
 	})
-	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver)
+	m.offered = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_delivery_offered_again_total", Help: "Dead letters of the service that were given up and offered again by retry.later.",
+	}, []string{"service"})
+	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered)
 	return m
 }
 
@@ -87,7 +91,7 @@ func (m *Metrics) countBehind(s *Stage) {
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
 	delivered, skipped, coalesced, overtaken prometheus.Counter
-	redecided, dead                          prometheus.Counter
+	redecided, dead, offered                 prometheus.Counter
 	failures                                 *prometheus.CounterVec
 	paused, behind                           prometheus.Gauge
 	seconds, age                             prometheus.Observer
@@ -98,7 +102,7 @@ func (m *Metrics) of(service string) *serviceMetrics {
 	c := func(outcome string) prometheus.Counter { return m.deliveries.WithLabelValues(service, outcome) }
 	return &serviceMetrics{
 		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),
-		overtaken: c(OutcomeOvertaken), redecided: c(OutcomeRedecided), dead: c(OutcomeDead),
+		overtaken: c(OutcomeOvertaken), redecided: c(OutcomeRedecided), dead: c(OutcomeDead), offered: m.offered.WithLabelValues(service),
 		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}

@@ -33,6 +33,8 @@ var ErrLost = errors.New("the progress of a partition is not this process's any 
 type Store interface {
 	store.Deliveries
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
+	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
 }
 
 // Reader reads one partition of the changes log for services that are behind;
@@ -60,6 +62,9 @@ type Retry struct {
 	// MinBackoff and MaxBackoff bound the wait between attempts. Default to
 	// 200ms and 30s.
 	MinBackoff, MaxBackoff time.Duration
+	// Later is when a change whose attempts all failed is offered again for the
+	// first time; the wait doubles from there, up to a day. 0: never.
+	Later time.Duration
 }
 
 // Service is one service to deliver.
@@ -178,6 +183,7 @@ func (s *Stage) Run(ctx context.Context) error {
 	saveCtx, endSaver := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { defer close(saved); s.saver.run(saveCtx) }()
 	s.running.Go(s.tick)
+	s.running.Go(s.offerLater)
 	var err error
 	select {
 	case <-ctx.Done():

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/e2e/harness"
@@ -72,17 +73,23 @@ func TestRefusedServicePauses(t *testing.T) {
 	require.NoError(t, model.CheckState(p.Expected("acme"), "acme/all@out", model.Newest(hook.Received())))
 }
 
-// I9: one document that is refused is a dead letter, the others flow, and its
-// dam row is released to what the customer has: that is held back, and the
-// same content again passes.
-func TestRefusedDocumentIsReleased(t *testing.T) {
+// I9: a document that is refused is a dead letter and posted once, whatever else
+// happens to its entity; the others flow, and other customers stay pruned. Any
+// other content passes, also the one before, and behind it the refused one again.
+func TestRefusedDocumentIsHeldBack(t *testing.T) {
 	hook := harness.NewReceiver(t)
-	p := harness.Simple(t, "", map[string]string{"acme": harness.PatientHookSink(hook)})
+	p := harness.Simple(t, "", map[string]string{"acme": harness.PatientHookSink(hook), "zest": harness.FileSink("zest")})
 	run := p.Start("run")
 	next := 0
 	say := func(entity, state string) {
 		next++
 		p.Append("events.jsonl", harness.Event(next, entity, state))
+	}
+	count := func(name string, labels ...string) func(float64) {
+		return func(n float64) {
+			t.Helper()
+			harness.Eventually(t, name, func() error { return harness.Want(run.Metric(name, labels...), n) })
+		}
 	}
 	arrives := func(entity, state string) {
 		t.Helper()
@@ -96,43 +103,93 @@ func TestRefusedDocumentIsReleased(t *testing.T) {
 	refusals := func(n int) {
 		t.Helper()
 		harness.Eventually(t, "the refusals", func() error { return harness.Want(len(hook.Rejected()), n) })
-		harness.Eventually(t, "the releases", func() error { return harness.Want(run.Metric("weir_events_total", `outcome="control"`), float64(n)) })
+		count("weir_events_total", `outcome="control"`)(float64(n))
 	}
-	say("X", "A")
-	arrives("X", "A")
 	hook.Answers(func(r model.Record) int {
 		if harness.StateOf(r) == "B" {
 			return 422
 		}
 		return 200
 	})
+	say("X", "A")
+	arrives("X", "A")
 	say("X", "B")
 	say("New", "B")
 	say("Y", "A")
 	refusals(2)
 	arrives("Y", "A")
-	hook.Answers(nil)
+	for n := range 6 { // nobody's view of X changes
+		next++
+		p.Append("events.jsonl", fmt.Sprintf(`{"event":"e%d","id":"X","state":"B","weight":%d}`+"\n", next, n))
+	}
+	for _, service := range []string{"acme", "zest"} {
+		count("weir_decisions_total", `service="`+service+`/all@out"`, `decision="pruned"`)(6)
+		count("weir_decisions_total", `service="`+service+`/all@out"`, `decision="held"`)(0)
+	}
+	require.Len(t, hook.Rejected(), 2)
 	say("X", "A") // what the customer has, as far as is known: sent again, to be sure
-	harness.Eventually(t, "A again, before B could replace it on its way", func() error {
-		return harness.Want(len(harness.States(hook.Received(), "X")), 2)
-	})
-	say("New", "B") // the same content again
+	harness.Eventually(t, "A again", func() error { return harness.Want(len(harness.States(hook.Received(), "X")), 2) })
+	say("X", "B") // refused again: the same letter
+	refusals(3)
+	hook.Answers(nil)
+	say("X", "C")
+	arrives("X", "C")
 	say("X", "B")
-	arrives("New", "B")
 	arrives("X", "B")
-	require.Equal(t, []string{"A", "A", "B"}, harness.States(hook.Received(), "X"), "a release goes to unknown: the next content passes")
-	require.Equal(t, []string{"B"}, harness.States(hook.Received(), "New"))
-	run.Terminate()
-	run.Ok()
+	require.Equal(t, []string{"A", "A", "C", "B"}, harness.States(hook.Received(), "X"))
+	require.Empty(t, harness.States(hook.Received(), "New"), "no event lets it pass")
 	letters := p.Letters()
 	require.Len(t, letters, 2)
-	var entities []string
+	counts := map[string]int64{}
 	for _, l := range letters {
-		entities = append(entities, l.Entity)
+		counts[l.Entity] = l.Count
 		require.Equal(t, "deliver", l.Stage)
 		require.Equal(t, "refused", l.Code)
 		require.Equal(t, "acme/all@out", l.Service)
 		require.Contains(t, *p.Letter(l.ID).Payload, `"state":"B"`)
 	}
-	require.ElementsMatch(t, []string{"X", "New"}, entities)
+	require.Equal(t, map[string]int64{"X": 2, "New": 1}, counts)
+	// A replay of both: what X has is newer than its letter, New gets what it lacks.
+	p.Start("dlq replay --all --yes --wait").Ok()
+	arrives("New", "B")
+	run.Terminate()
+	run.Ok()
+	require.Empty(t, p.Letters())
+	require.Equal(t, []string{"B"}, harness.States(hook.Received(), "New"))
+	require.Equal(t, []string{"A", "A", "C", "B"}, harness.States(hook.Received(), "X"))
+	require.Len(t, hook.Rejected(), 3)
+	require.Equal(t, []string{"A", "B", "A", "B", "C", "B"}, harness.States(p.Records("out/zest.jsonl"), "X"))
+}
+
+// I9: what was given up is offered again by retry.later, without any event.
+func TestWhatWasGivenUpIsOfferedAgain(t *testing.T) {
+	hook := harness.NewReceiver(t)
+	sink := harness.ReplaceOnce(t, harness.PatientHookSink(hook), "retry: {", "retry: {attempts: 2, later: 100ms, ")
+	p := harness.Simple(t, "", map[string]string{"acme": sink})
+	hook.Answers(func(r model.Record) int {
+		if harness.StateOf(r) == "B" {
+			return 500
+		}
+		return 200
+	})
+	run := p.Start("run")
+	p.Append("events.jsonl", harness.Event(1, "X", "B")+harness.Event(2, "Y", "A"))
+	harness.Eventually(t, "it is offered again", func() error {
+		if run.Metric("weir_delivery_offered_again_total") < 2 {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	harness.Eventually(t, "it died again", func() error {
+		if letters := p.Letters(); len(letters) != 1 || letters[0].Count < 3 || letters[0].Code != "gave_up" {
+			return fmt.Errorf("%+v", letters)
+		}
+		return nil
+	})
+	hook.Answers(nil)
+	harness.Eventually(t, "it arrives", func() error { return harness.Want(len(harness.States(hook.Received(), "X")), 1) })
+	run.Terminate()
+	run.Ok()
+	require.Empty(t, p.Letters())
+	require.Equal(t, []string{"B"}, harness.States(hook.Received(), "X"))
 }

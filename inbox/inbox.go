@@ -87,20 +87,22 @@ type Replay struct {
 	Trace *change.Trace `json:"tc,omitempty"`
 }
 
-// Deliver is the actor of what the pipeline asks of itself: a release, and what
-// repairs deliveries.
+// Deliver is the actor of what the pipeline asks of itself: that a row is refused,
+// and what repairs deliveries or tries them again.
 const Deliver = "deliver"
 
 // Action is what a control record asks the owner of an entity to do.
 type Action string
 
 const (
-	// Release sets the dam rows of Services that still have Version to unknown,
-	// after a delivery became a dead letter: the next content passes, whatever it is.
-	Release Action = "release"
+	// Refuse sets the dam rows of Services that still have Version to refused, after
+	// a delivery became a dead letter: the content that they hold is held back, any
+	// other passes.
+	Refuse Action = "refuse"
 	// Reset sets the dam rows of Services to unknown: the next content passes.
 	Reset Action = "reset"
-	// Redecide evaluates all Services again from the current merged document.
+	// Redecide evaluates all Services again from the current merged document. With a
+	// Letter it passes what is refused.
 	Redecide Action = "redecide"
 	// Resend publishes Change once more as it is, with its own version and key: a
 	// log sink's dead letter, which arrives late. No dam row is touched.
@@ -113,7 +115,7 @@ type Control struct {
 	ID       string         `json:"id"`                 // unique per request
 	Action   Action         `json:"action"`             //
 	Services []string       `json:"services,omitempty"` // empty: all
-	Version  change.Version `json:"version,omitempty"`  // Release: only rows that have this version; Redecide: none that has a newer one, 0 with no Letter: all
+	Version  change.Version `json:"version,omitempty"`  // Refuse: only rows that have this version; Redecide: none that has a newer one, 0 with no Letter: all
 	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string         `json:"actor,omitempty"`    // who asked
 	Reason   string         `json:"reason,omitempty"`   // why

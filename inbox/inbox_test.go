@@ -44,7 +44,7 @@ func TestOldEventsAreRead(t *testing.T) {
 }
 
 func TestControlComesBack(t *testing.T) {
-	want := Record{Entity: "B-007", Control: &Control{ID: "1", Action: Release, Services: []string{"a/b@c"}, Version: 7, Actor: "deliver", Reason: "dead letter"}}
+	want := Record{Entity: "B-007", Control: &Control{ID: "1", Action: Refuse, Services: []string{"a/b@c"}, Version: 7, Actor: "deliver", Reason: "dead letter"}}
 	key, head, value, err := Encode(want)
 	require.NoError(t, err)
 	got, err := Decode(key, head, value)

@@ -52,10 +52,10 @@ func requireLinearizable(t *testing.T, h history) {
 	require.Equal(t, porcupine.Ok, result)
 	covered := effects(info)
 	t.Log(covered)
-	for _, k := range []kind{swap, event, release, reset, redecide, takePlace, swapPlace} {
+	for _, k := range []kind{swap, event, refuse, reset, redecide, takePlace, swapPlace} {
 		require.Positive(t, covered[effect{k, true}], k)
 	}
-	for _, k := range []kind{swap, event, release, swapPlace} {
+	for _, k := range []kind{swap, event, refuse, swapPlace} {
 		require.Positive(t, covered[effect{k, false}], "%s without effect", k)
 	}
 }

@@ -90,7 +90,7 @@ func topic(seed uint64, length int) ([][]input, error) {
 				events[in.Entity] = append(before, in.Version)
 			case dice < 16:
 				// Mostly the last one, which the row may still have.
-				in.Kind, in.Target = release, before[max(0, len(before)-1-random.IntN(2))]
+				in.Kind, in.Target = refuse, before[max(0, len(before)-1-random.IntN(2))]
 			case dice < 18:
 				in.Kind = reset
 			default:
@@ -109,7 +109,7 @@ func encode(in input) (transport.Received, error) {
 	case event:
 		r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Payload: []byte(documents[in.Doc-1])}
 	default:
-		actions := map[kind]inbox.Action{release: inbox.Release, reset: inbox.Reset, redecide: inbox.Redecide}
+		actions := map[kind]inbox.Action{refuse: inbox.Refuse, reset: inbox.Reset, redecide: inbox.Redecide}
 		r.Control = &inbox.Control{
 			ID: in.Version.String(), Action: actions[in.Kind], Services: []string{service}, Version: in.Target, Force: in.Force,
 		}

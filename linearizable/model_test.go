@@ -16,7 +16,7 @@ const (
 	read     kind = "rows"
 	swap     kind = "compare and swap"
 	event    kind = "event"
-	release  kind = "release"
+	refuse   kind = "refuse"
 	reset    kind = "reset"
 	redecide kind = "redecide"
 
@@ -36,7 +36,7 @@ type input struct {
 	Content change.Content // of swap; of event: the projection of its document
 	// Version of swap. Of an inbox record: its position.
 	Version  change.Version
-	Target   change.Version // of release: the version that is given up
+	Target   change.Version // of refuse: the version that is given up
 	Force    bool           // of redecide
 	Doc      int            // of event: which document, 1 and up
 	Token    store.Token    // of takeOver and advance; of takePlace and swapPlace: the new one
@@ -66,11 +66,12 @@ type output struct {
 type row struct {
 	Found   bool
 	Content string
+	Refused bool
 	Version change.Version
 }
 
 func rowOf(r store.Row) row {
-	return row{r.Found, string(r.Content), r.Version}
+	return row{r.Found, string(r.Content), r.Refused, r.Version}
 }
 
 // state is one entity with one service, or one watermark, or one row of progress,
@@ -96,7 +97,7 @@ func (s state) step(in input, out output) (bool, state) {
 		// The unknown state equals nothing, not even itself.
 		differs := !s.Found || content == "" || s.Content == "" || s.Content != content
 		if differs {
-			s.Found, s.Content, s.Version = true, content, max(s.Version, in.Version)
+			s.Found, s.Content, s.Refused, s.Version = true, content, false, max(s.Version, in.Version)
 		}
 		return out.Open || out.Passed == differs, s
 	case swapPlace:
@@ -129,13 +130,13 @@ func (s state) step(in input, out output) (bool, state) {
 		}
 	case redecide:
 		passed = s.offer(in.Version, in.Force)
-	case release:
-		if s.Found && s.Version == in.Target {
-			s.Content = ""
+	case refuse:
+		// The content stays, and nobody is evaluated for it.
+		if s.Found && s.Version == in.Target && s.Content != "" {
+			s.Refused = true
 		}
-		s.current = false
 	case reset:
-		s.Content = "" // of a missing row it is already
+		s.Content, s.Refused = "", false // of a missing row it is already
 		s.current = false
 	}
 	return out.Passed == passed && (!passed || string(out.Content) == s.content), s
@@ -147,7 +148,7 @@ func (s *state) offer(v change.Version, force bool) (passed bool) {
 	if s.Found && s.Content == s.content && !force || !s.Found && retraction {
 		return false
 	}
-	s.Found, s.Content, s.Version = true, s.content, max(s.Version, v)
+	s.Found, s.Content, s.Refused, s.Version = true, s.content, false, max(s.Version, v)
 	return true
 }
 
@@ -197,5 +198,9 @@ func (r row) String() string {
 	if !r.Found {
 		return "none"
 	}
-	return fmt.Sprintf("%v at %v", known(r.Content), r.Version)
+	text := fmt.Sprintf("%v at %v", known(r.Content), r.Version)
+	if r.Refused {
+		text += ", refused"
+	}
+	return text
 }

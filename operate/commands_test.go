@@ -401,7 +401,8 @@ func TestResentChangeDiesAgain(t *testing.T) {
 	first := w.letters(1)[0]
 	w.say("dlq replay --wait", fmt.Sprint(first.ID))
 	second := w.letters(1)[0]
-	require.NotEqual(t, first.ID, second.ID)
+	require.Equal(t, first.ID, second.ID)
+	require.EqualValues(t, 2, second.Count)
 	require.Len(t, hook.Rejected(), 2)
 	hook.Answers(nil)
 	w.say("dlq replay --wait", fmt.Sprint(second.ID))

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -92,7 +91,8 @@ type LetterReplay struct {
 	Way    Way    `json:"as,omitempty"`
 	// Refused is why the letter stays as it is; empty when it is on its way.
 	Refused string `json:"refused,omitempty"`
-	// State is set once it is decided: replayed or obsolete.
+	// State is set once it is decided: replayed or obsolete, or open when it died
+	// again since.
 	State store.LetterState `json:"state,omitempty"`
 }
 
@@ -225,9 +225,9 @@ func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Reco
 	if l.Stage != store.StageDeliver || !e.IsLog(l.Service) {
 		return inbox.Record{Entity: l.Entity, Control: &c}, AsDecision, nil
 	}
-	sent, err := changeOf(l)
+	sent, err := deliver.ChangeOf(l)
 	if err != nil {
-		return inbox.Record{}, AsChange, err
+		return inbox.Record{}, AsChange, impossible("%s", err)
 	}
 	c.Action, c.Version, c.Change = inbox.Resend, 0, sent.AppendBinary(nil)
 	return inbox.Record{Entity: l.Entity, Control: &c}, AsChange, nil
@@ -247,32 +247,6 @@ func traceOf(l store.DeadLetter) *change.Trace {
 		return nil
 	}
 	return change.TraceOf(headers)
-}
-
-// changeOf makes the change again that died, as it was. Its key shows that
-// nothing of it differs.
-func changeOf(l store.DeadLetter) (change.Change, error) {
-	var record struct {
-		Service string
-		Entity  string
-		Op      change.Op
-		Version change.Version
-		Key     string
-		Doc     json.RawMessage
-	}
-	var beside deliver.LetterHeaders
-	if json.Unmarshal(l.Payload, &record) != nil || json.Unmarshal(l.Headers, &beside) != nil {
-		return change.Change{}, impossible("its payload is no change of this build")
-	}
-	c := change.Change{
-		Service: record.Service, Entity: record.Entity, Op: record.Op, Version: record.Version, Key: record.Key, Doc: record.Doc,
-		Content: beside.Content, Revision: beside.Revision, Time: time.UnixMilli(beside.Time).UTC(),
-	}
-	if c.Service != l.Service || c.Entity != l.Entity || c.Key != change.Key(c.Service, c.Entity, c.Version, c.Content) ||
-		(c.Op == change.Upsert) != (len(c.Doc) > 0) || c.Content.IsRetracted() != (c.Op == change.Retract) {
-		return change.Change{}, impossible("its payload is not what died: it was edited")
-	}
-	return c, nil
 }
 
 // eventOf makes the event again that could not be decided, with the payload

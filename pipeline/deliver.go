@@ -100,7 +100,7 @@ func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
 		retry := s.Delivery.Retry
 		made = append(made, deliver.Service{
 			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink,
-			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D()},
+			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.Later.D()},
 		})
 	}
 	return made, nil

@@ -51,7 +51,7 @@
 // minutes of virtual time. Then an oracle reads the inbox and says what each
 // service must have seen: nothing lost, nothing twice, nothing stale, nothing
 // out of order. The oracle shares no code with the product but the inbox's
-// decoder; in every fourth schedule, unless it has releases, the model of the
+// decoder; in every fourth schedule, unless it has repairs of the log, the model of the
 // end-to-end tests must agree with it. Events of the sources are compared with the inbox.
 //
 // In a gentle schedule nothing happens to processes and deliveries while
@@ -105,7 +105,7 @@
 //	messages are acknowledged at hand-out                335   175   0.19
 //	the gate marks before the effect                     115    80   0.27
 //	the watermark moves without the decision             378   101   0.68
-//	releases are lost                                    403   152   0.49
+//	refusals are lost                                    403   152   0.49
 //	claims that had their effect are forgotten           528   171   0.51
 //	keys of these claims are forgotten                     -    47      -
 package simulation

@@ -13,11 +13,18 @@ import (
 
 func (s *state) addLetters(letters []store.DeadLetter) {
 	for _, l := range letters {
-		if _, known := s.keys[l.DedupKey]; known {
+		if id, known := s.keys[l.DedupKey]; known {
+			if i, ok := s.letter(id); ok && l.Place > s.letters[i].Place {
+				again := &s.letters[i]
+				again.Last, again.Count, again.Code, again.Reason = now(), again.Count+1, store.Legible(l.Code), store.Legible(l.Reason)
+				again.Version, again.Place, again.State = l.Version, l.Place, store.LetterOpen
+				again.Payload, again.Headers = append([]byte{}, l.Payload...), bytes.Clone(l.Headers)
+			}
 			continue
 		}
 		s.letterID++
-		l.ID, l.Created, l.State, l.Original = s.letterID, now(), store.LetterOpen, nil
+		l.ID, l.Created, l.Count, l.State, l.Original = s.letterID, now(), 1, store.LetterOpen, nil
+		l.Last = l.Created
 		l.Stage = store.Stage(store.Legible(string(l.Stage)))
 		l.Code, l.Reason, l.Source, l.Service = store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service)
 		l.Entity, l.EventID, l.Topic = store.Legible(l.Entity), store.Legible(l.EventID), store.Legible(l.Topic)
@@ -34,7 +41,7 @@ func (s *state) letter(id int64) (int, bool) {
 
 func (s *state) settle(settled []store.Settled) {
 	for _, x := range settled {
-		if i, ok := s.letter(x.ID); ok && (s.letters[i].State == store.LetterOpen || s.letters[i].State == store.LetterDiscarded) {
+		if i, ok := s.letter(x.ID); ok && (x.Version == 0 || s.letters[i].Version <= x.Version) && (s.letters[i].State == store.LetterOpen || s.letters[i].State == store.LetterDiscarded) {
 			s.letters[i].State = x.State
 		}
 	}
@@ -96,7 +103,7 @@ func (m *Memory) Prune(ctx context.Context, letters, audit time.Time) (n int, er
 	err = m.run(ctx, func() error {
 		s := &m.state
 		before := len(s.letters) + len(s.audits)
-		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool { return l.Created.Before(letters) })
+		s.letters = slices.DeleteFunc(slices.Clone(s.letters), func(l store.DeadLetter) bool { return l.Last.Before(letters) })
 		s.audits = slices.DeleteFunc(slices.Clone(s.audits), func(a store.Audit) bool { return a.Time.Before(audit) })
 		clear(s.keys)
 		for _, l := range s.letters {

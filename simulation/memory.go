@@ -373,7 +373,7 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 	}
 	for _, w := range out.Swaps {
 		row := s.rows[w.Key]
-		if row.Found == w.Insert || row.Found && ((row.Content == nil) != (w.Old == nil) || !bytes.Equal(row.Content, w.Old)) {
+		if row.Found == w.Insert || row.Found && ((row.Content == nil) != (w.Old == nil) || !bytes.Equal(row.Content, w.Old) || row.Refused != w.OldRefused) {
 			return store.ErrFenced
 		}
 	}
@@ -421,7 +421,7 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	}
 	for _, w := range out.Swaps {
 		row := s.rows[w.Key]
-		row.Key, row.Found, row.Content, row.Version = w.Key, true, bytes.Clone(w.New), max(row.Version, w.Version)
+		row.Key, row.Found, row.Content, row.Refused, row.Version = w.Key, true, bytes.Clone(w.New), w.Refused, max(row.Version, w.Version)
 		s.rows[w.Key] = row
 	}
 	ids := make([]int64, len(out.Outbox))
@@ -507,7 +507,7 @@ func (m *Memory) CompareAndSwap(ctx context.Context, checks []store.Check) (pass
 			if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
 				continue
 			}
-			passed[i], row.Found, row.Content, row.Version = true, true, bytes.Clone(c.Content), max(row.Version, c.Version)
+			passed[i], row.Found, row.Content, row.Refused, row.Version = true, true, bytes.Clone(c.Content), false, max(row.Version, c.Version)
 			m.state.rows[c.Key] = row
 		}
 		return nil

@@ -17,7 +17,7 @@ import (
 
 // truth is what an inbox means, worked out record by record without any of the
 // product's rules in code. It says of one entity at a time what package
-// e2e/model says, and what a release does as well.
+// e2e/model says, and what a repair of the log does as well.
 type truth struct {
 	docs   map[string]map[string]any // by source
 	places map[string]int64          // by source and partition
@@ -36,7 +36,6 @@ type heard struct {
 type last struct {
 	version uint64
 	doc     map[string]any // nil: retracted
-	unknown bool
 }
 
 // event is an event as its source wrote it.
@@ -50,14 +49,6 @@ type event struct {
 func newTruth() *truth {
 	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]heard{},
 		order: map[string]int{}, last: map[string]*last{}, want: map[string][]model.Change{}}
-}
-
-func (t *truth) release(c *inbox.Control) {
-	for _, s := range c.Services {
-		if l := t.last[s]; l != nil && l.version == uint64(c.Version) {
-			l.unknown = true
-		}
-	}
 }
 
 // redecide sends what services have once more if the log lost it, and nothing
@@ -127,7 +118,7 @@ func (t *truth) apply(e event, services []dam.Service) error {
 	for _, s := range services {
 		next := viewOf(s.Name, ripe, list)
 		l := t.last[s.Name]
-		if l == nil && next == nil || l != nil && !l.unknown && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
+		if l == nil && next == nil || l != nil && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
 			continue
 		}
 		t.send(s.Name, e.version, next)
@@ -182,12 +173,13 @@ func (t *truth) send(service string, version uint64, doc map[string]any) {
 // so-many-th schedule.
 const compared = 4
 
-// expected works out what each service must have seen, from the inbox. Without
-// releases it must be what the end-to-end tests' model says.
+// expected works out what each service must have seen, from the inbox. A refusal
+// changes nothing of that: what was refused is held back like what was taken.
+// Without repairs of the log it must be what the end-to-end tests' model says.
 func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 	entities := map[string]*truth{}
 	var events []model.Event
-	releases := 0
+	repairs := 0
 	claims, keys := map[string]bool{}, map[string]use{}
 	w.dead = map[place]bool{}
 	for p, part := range w.inbox.parts {
@@ -199,10 +191,11 @@ func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 				entities[r.Entity] = t
 			}
 			if r.Control != nil {
-				releases++
-				if r.Control.Action == inbox.Release {
-					t.release(r.Control)
-				} else if err := t.redecide(r.Control, uint64(change.NewVersion(1, int64(offset))), w.plan.Services); err != nil {
+				if r.Control.Action == inbox.Refuse {
+					continue
+				}
+				repairs++
+				if err := t.redecide(r.Control, uint64(change.NewVersion(1, int64(offset))), w.plan.Services); err != nil {
 					return nil, err
 				}
 				continue
@@ -247,7 +240,7 @@ func (w *world) expected(records [][]inbox.Record) (model.Expected, error) {
 			want[service][id] = changes
 		}
 	}
-	if releases == 0 && w.seed%compared == 0 {
+	if repairs == 0 && w.seed%compared == 0 {
 		other, err := model.Run(w.model, events)
 		if err != nil {
 			return nil, err
@@ -325,7 +318,7 @@ func (w *world) check() (changes int, err error) {
 			return changes, err
 		}
 	}
-	if err := w.released(records); err != nil {
+	if err := w.rowsRefused(records); err != nil {
 		return changes, err
 	}
 	return changes, w.buried()
@@ -436,22 +429,22 @@ func (w *world) buried() error {
 	return nil
 }
 
-// released checks that no delivery became a dead letter before its release was
-// in the inbox, that decide made those that it must, and that nothing else became
+// rowsRefused checks that no delivery became a dead letter before that was in the
+// inbox, that decide made those that it must, and that nothing else became
 // one.
-func (w *world) released(records [][]inbox.Record) error {
+func (w *world) rowsRefused(records [][]inbox.Record) error {
 	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 {
 		return nil
 	}
-	releases := map[string]map[place]bool{} // by service
+	refusals := map[string]map[place]bool{} // by service
 	for _, part := range records {
 		for _, r := range part {
-			if c := r.Control; c != nil && c.Action == inbox.Release {
+			if c := r.Control; c != nil && c.Action == inbox.Refuse {
 				for _, s := range c.Services {
-					if releases[s] == nil {
-						releases[s] = map[place]bool{}
+					if refusals[s] == nil {
+						refusals[s] = map[place]bool{}
 					}
-					releases[s][place{r.Entity, uint64(c.Version)}] = true
+					refusals[s][place{r.Entity, uint64(c.Version)}] = true
 				}
 			}
 		}
@@ -465,8 +458,8 @@ func (w *world) released(records [][]inbox.Record) error {
 		if l.Stage != store.StageDeliver {
 			return fmt.Errorf("a dead letter of %s: %s: %s", l.Stage, l.Code, l.Reason)
 		}
-		if !releases[l.Service][place{l.Entity, uint64(l.Version)}] {
-			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a release", l.Service, l.Entity, l.Version)
+		if !refusals[l.Service][place{l.Entity, uint64(l.Version)}] {
+			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a refusal", l.Service, l.Entity, l.Version)
 		}
 	}
 	for at := range dead {

@@ -167,7 +167,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: p.w.plan.Revision, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
 		Control: func(ctx context.Context, entity string, c inbox.Control) error {
-			if p.w.rules.ForgetsReleases && c.Action == inbox.Release {
+			if p.w.rules.ForgetsRefusals && c.Action == inbox.Refuse {
 				return nil
 			}
 			return p.control(ctx, controls, entity, c)

@@ -232,7 +232,7 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"messages are acknowledged at hand-out", Rules{AckFirst: true}},
 		{"the gate marks before the effect", Rules{GateFirst: true}},
 		{"the watermark moves without the decision", Rules{SplitDecision: true}},
-		{"releases are lost", Rules{ForgetsReleases: true}},
+		{"refusals are lost", Rules{ForgetsRefusals: true}},
 		{"claims that had their effect are forgotten", Rules{ForgetsClaims: true}},
 		{"keys of claims that had their effect are forgotten", Rules{ForgetsKeys: true}},
 		{"the sink answers before the effect, so that the place is saved before it", Rules{EarlyAnswer: true}},

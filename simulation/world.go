@@ -37,7 +37,7 @@ type Rules struct {
 	AckFirst        bool // messages are acknowledged when they are handed out
 	GateFirst       bool // the gate marks an event when it is asked for it
 	SplitDecision   bool // the watermark moves although the decision is lost
-	ForgetsReleases bool // release records get lost on their way to the inbox
+	ForgetsRefusals bool // refusals get lost on their way to the inbox
 	ForgetsClaims   bool // which claims had their effect is not stored
 	ForgetsKeys     bool // which keys these claims were made for is not stored
 	EarlyAnswer     bool // a sink's answer comes before the effect, so that the place does, too

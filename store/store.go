@@ -136,16 +136,21 @@ type Row struct {
 	Key
 	Found   bool
 	Content change.Content // nil is unknown
+	// Refused says that the target refused Content, or that its delivery was given
+	// up: whether the target holds it is not known. Never set without Content.
+	Refused bool
 	Version change.Version // of the last change or operator action
 }
 
 // Swap is one compare-and-swap of a dam row.
 type Swap struct {
 	Key
-	Insert  bool           // the row must not exist; otherwise it must hold Old
-	Old     change.Content // nil is unknown
-	New     change.Content
-	Version change.Version // never smaller than the row's
+	Insert     bool           // the row must not exist; otherwise it must hold Old and OldRefused
+	Old        change.Content // nil is unknown
+	OldRefused bool
+	New        change.Content
+	Refused    bool
+	Version    change.Version // never smaller than the row's
 }
 
 // Decision is what a decision transaction starts with.
@@ -199,6 +204,9 @@ type Outcome struct {
 type Settled struct {
 	ID    int64
 	State LetterState
+	// Version, if given, is the one with which it was replayed: a letter that has
+	// a newer one died again since and stays as it is.
+	Version change.Version
 }
 
 // Lookup reads dam rows inside the decision transaction, in the order of keys,
@@ -280,8 +288,11 @@ const (
 
 // DeadLetter is a record that could not be ingested, decided or delivered.
 type DeadLetter struct {
-	ID       int64     // given by the store
-	Created  time.Time // given by the store
+	ID      int64     // given by the store
+	Created time.Time // given by the store: when it died first
+	// Last is when it died last and Count how often; given by the store.
+	Last     time.Time
+	Count    int64
 	Stage    Stage
 	Code     string // short word for the reason: bad_json, oversized, refused, …
 	Reason   string // one sentence, no payload
@@ -298,8 +309,12 @@ type DeadLetter struct {
 	State    LetterState
 	Original []byte // payload before an edit, nil when never edited
 	// DedupKey makes a repeated write of the same dead letter a no-op: stage,
-	// service or source, topic, partition and offset, or event id. Never empty.
+	// service or source, topic, partition and offset, or event id; of a delivery
+	// service, entity and content. Never empty.
 	DedupKey string
+	// Place is where the delivery stood that failed, 0 for other letters: a letter
+	// that is written again with a higher one died again, see AddLetters.
+	Place change.Version
 }
 
 // LetterFilter selects dead letters; zero fields select all.
@@ -316,7 +331,9 @@ type LetterFilter struct {
 
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
-	// AddLetters adds those whose DedupKey is not there yet, all or none. A
+	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
+	// is there with a lower Place died again: Count and Last grow, it has the new
+	// letter's code, reason, version, payload and headers, and is open again. A
 	// letter is never refused for its content: in its texts, what a database
 	// cannot hold becomes U+FFFD; Payload, Headers and DedupKey stay as they are.
 	AddLetters(ctx context.Context, letters []DeadLetter) error
@@ -326,8 +343,8 @@ type DeadLetters interface {
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
 	// CountLetters counts the open ones; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
-	// Prune removes dead letters and audit rows that are older than the given
-	// times, and tells how many of both.
+	// Prune removes dead letters that died last, and audit rows that were written,
+	// before the given times, and tells how many of both.
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 }
 

@@ -26,7 +26,9 @@ func (a *app) dlqCommand() *cobra.Command {
 // letterJSON is a dead letter as --json prints it.
 type letterJSON struct {
 	ID            int64             `json:"id"`
-	Created       time.Time         `json:"created"`
+	Created       time.Time         `json:"created"` // when it died first
+	Last          time.Time         `json:"last"`    // when it died last
+	Count         int64             `json:"count"`   // how often it died
 	State         store.LetterState `json:"state"`
 	Stage         store.Stage       `json:"stage"`
 	Code          string            `json:"code"`
@@ -46,7 +48,7 @@ type letterJSON struct {
 
 func toLetterJSON(l store.DeadLetter) letterJSON {
 	j := letterJSON{
-		ID: l.ID, Created: l.Created, State: l.State, Stage: l.Stage, Code: l.Code, Reason: l.Reason, Source: l.Source,
+		ID: l.ID, Created: l.Created, Last: l.Last, Count: l.Count, State: l.State, Stage: l.Stage, Code: l.Code, Reason: l.Reason, Source: l.Source,
 		Service: l.Service, Entity: l.Entity, EventID: l.EventID, Version: uint64(l.Version), Topic: l.Topic, Partition: l.Part, Offset: l.Offset,
 		Edited: l.Original != nil,
 	}
@@ -97,13 +99,13 @@ func (a *app) dlqListCommand() *cobra.Command {
 					return nil
 				}
 				w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tCREATED\tSTAGE\tCODE\tWHERE\tENTITY\tREASON")
+				fmt.Fprintln(w, "ID\tFIRST\tLAST\tCOUNT\tSTAGE\tCODE\tWHERE\tENTITY\tREASON")
 				for _, l := range letters {
 					where := l.Source
 					if l.Service != "" {
 						where = l.Service
 					}
-					fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Stage, l.Code, visible(where), l.Entity, visible(l.Reason))
+					fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\t%q\t%s\n", l.ID, l.Created.UTC().Format(time.RFC3339), l.Last.UTC().Format(time.RFC3339), l.Count, l.Stage, l.Code, visible(where), l.Entity, visible(l.Reason))
 				}
 				if err := w.Flush(); err != nil {
 					return err
@@ -153,7 +155,11 @@ func (a *app) dlqShowCommand() *cobra.Command {
 					}
 				}
 				row("id", l.ID)
-				row("created", l.Created.UTC().Format(time.RFC3339))
+				row("first", l.Created.UTC().Format(time.RFC3339))
+				if l.Count > 1 {
+					row("last", l.Last.UTC().Format(time.RFC3339))
+					row("count", l.Count)
+				}
 				row("state", l.State)
 				row("stage", l.Stage)
 				row("reason", l.Code+": "+l.Reason)

@@ -211,6 +211,8 @@ func (a *app) printReplayed(all []operate.LetterReplay, dry bool) error {
 			fmt.Fprintf(a.out, "%d: obsolete: something newer came in between\n", r.ID)
 		case r.State == store.LetterReplayed:
 			fmt.Fprintf(a.out, "%d: replayed: %s\n", r.ID, words[r.Way])
+		case r.State == store.LetterOpen:
+			fmt.Fprintf(a.out, "%d: open again: %s, and it died once more\n", r.ID, words[r.Way])
 		default:
 			fmt.Fprintf(a.out, "%d: on its way: %s\n", r.ID, words[r.Way])
 		}

@@ -263,10 +263,10 @@ func (a *app) printReconciled(all []reconciled, skipped []string, f *reconcileFl
 	}
 	n := humanize.Comma
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "SERVICE\tDAM ROWS\tIN STEP\tPENDING\tUNKNOWN\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD")
+	fmt.Fprintln(w, "SERVICE\tDAM ROWS\tIN STEP\tPENDING\tUNKNOWN\tREFUSED\tMISSING\tSTALE\tDIFFERS\tEXTRA\tAHEAD")
 	for i := range all {
 		r := &all[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Unknown), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.Service, n(r.Rows), n(r.InStep), n(r.Pending), n(r.Unknown), n(r.Refused), n(r.Missing), n(r.Stale), n(r.Differs), n(r.Extra), n(r.Ahead))
 	}
 	if err := w.Flush(); err != nil {
 		return err

@@ -135,6 +135,7 @@ type Letter struct {
 	Service       string  `json:"service"`
 	Entity        string  `json:"entity"`
 	Offset        int64   `json:"offset"`
+	Count         int64   `json:"count"`
 	Payload       *string `json:"payload"`
 	PayloadBase64 string  `json:"payload_base64"`
 }

@@ -25,7 +25,7 @@ const (
 	DecideBegun     = "decide.begun"          // in the transaction: watermark moved, entities loaded
 	DecideOutcome   = "decide.outcome"        // in the transaction: outcome known, nothing of it written
 	DecideWritten   = "store.decide-written"  // SQLite: written, not committed; PostgreSQL: writes and commit on their way
-	DecideControl   = "decide.control"        // in the transaction: a release is being applied
+	DecideControl   = "decide.control"        // in the transaction: a control record is being applied
 	DecideCommitted = "decide.committed"      // committed, before the publish
 	PublishHalf     = "decide.publish-half"   // half of a batch's changes are published
 	Published       = "decide.published"      // acknowledged, its outbox row is still there
@@ -40,8 +40,8 @@ const (
 	WriteHalf     = "deliver.write-half"     // half of a batch took effect [service]
 	WriteFlying   = "deliver.write-flying"   // the sink's call is under way [service]
 	Written       = "deliver.written"        // after the sink's effect [service]
-	Releasing     = "deliver.releasing"      // a change was refused, before its release is appended [service]
-	Released      = "deliver.released"       // release in the inbox, before the letter is stored [service]
+	Refusing      = "deliver.refusing"       // a change was refused, before that is appended to the inbox [service]
+	Refused       = "deliver.refused"        // refusal in the inbox, before the letter is stored [service]
 	Buried        = "deliver.buried"         // the letter is stored [service]
 	Saving        = "deliver.saving"         // before the transaction that swaps the progress of partitions
 	Saved         = "deliver.saved"          // after it
@@ -116,6 +116,6 @@ func Points() []string {
 		Fetched, IngestBatch, GateChecked, AppendHalf, Appended, Marked, Acknowledged, Committing, Committed, PositionSaving, PositionSaved,
 		DecideBatch, DecideBegun, DecideOutcome, DecideWritten, DecideControl, DecideCommitted, PublishHalf, Published, Discarding, Discarded,
 		TakenOver, RepublishHalf, Republished,
-		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Releasing, Released, Buried, Saving, Saved, ProgressTaken,
+		DeliverBatch, Writing, WriteHalf, WriteFlying, Written, Refusing, Refused, Buried, Saving, Saved, ProgressTaken,
 	}
 }

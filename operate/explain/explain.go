@@ -171,7 +171,7 @@ func versionOf(v change.Version) string {
 
 func letterOf(l store.DeadLetter) Letter {
 	return Letter{
-		ID: l.ID, Created: l.Created, Stage: l.Stage, Code: l.Code, Reason: l.Reason,
+		ID: l.ID, Created: l.Created, Last: l.Last, Count: l.Count, Stage: l.Stage, Code: l.Code, Reason: l.Reason,
 		Source: l.Source, Service: l.Service, EventID: l.EventID, Version: versionOf(l.Version),
 	}
 }
@@ -270,6 +270,8 @@ func (s *story) service(c config.Service) (Service, error) {
 		switch {
 		case row.Content == nil:
 			out.Last.State = "unknown"
+		case row.Refused:
+			out.Last.State, out.Last.Hash = "refused", row.Content.String()
 		case row.Content.IsRetracted():
 			out.Last.State = "retracted"
 		default:
@@ -278,8 +280,8 @@ func (s *story) service(c config.Service) (Service, error) {
 		partition := transport.PartitionOf([]byte(s.Entity), int32(s.in.Config.Kafka.Inbox.Partitions))
 		at := s.reached.Position(partition, row.Service)
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
-		out.Pending = row.Content != nil && row.Version >= at
-		out.Last.Delivered = row.Content != nil && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
+		out.Pending = row.Content != nil && !row.Refused && row.Version >= at
+		out.Last.Delivered = row.Content != nil && !row.Refused && row.Version < at && !slices.ContainsFunc(s.letters, func(l store.DeadLetter) bool {
 			return l.Service == c.Name && l.Version == row.Version
 		})
 	}
@@ -310,7 +312,10 @@ func (s *story) became(i int, c config.Service, out *Service, row store.Row) str
 		}
 	}
 	if sent && uint64(row.Version) == e.version && row.Content != nil {
-		if out.Last.Delivered {
+		switch {
+		case row.Refused:
+			return "refused"
+		case out.Last.Delivered:
 			return "delivered"
 		}
 		return "sent"

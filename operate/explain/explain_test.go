@@ -256,15 +256,24 @@ func TestVerdicts(t *testing.T) {
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)
 			w.reached = map[string]int64{ripe: 1}
 		}, ripe, explain.Pending, "Event (registry e2, 1:1) changed this view, and the change with version 1:1 waits to be delivered; in its partition the service has come to 1:1 and is 1 change behind at most.", "sent"},
-		"refused, not released yet": {func(w *world) {
+		"refused, and the row does not say so yet": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it.", "dead letter"},
 		"refused": {func(w *world) {
 			w.event("registry", "e1", "1", first)
-			w.change(hook, func(r *store.NamedRow) { r.Content = nil })
-			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
-		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it.", "dead letter"},
+			w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+			w.dead = []store.DeadLetter{{ID: 7, Count: 1, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+		}, hook, explain.Refused, "Its newest change is dead letter 7 (refused: 422 Unprocessable), so the customer does not have it: it is held back until the view changes, or the letter is replayed, or the service is reset.", "dead letter"},
+		"refused again and again": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+			w.dead = []store.DeadLetter{{ID: 7, Count: 3, Last: noon, Stage: store.StageDeliver, Code: "refused", Reason: "422 Unprocessable", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+		}, hook, explain.Refused, "dead letter 7 (refused: 422 Unprocessable, 3 times, last " + noon.Format(time.RFC3339) + ")", "dead letter"},
+		"refused, and its letter discarded": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+		}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or pipeline replay --force sends it, or the service is reset.", "refused"},
 		"its twin is not": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
@@ -272,7 +281,7 @@ func TestVerdicts(t *testing.T) {
 		"reset": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset}})
-		}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset or a dead letter that is settled, so whatever is decided next is sent.", "reset"},
+		}, ripe, explain.Unknown, "What the customer has was set to unknown after version 1:0, by a reset, so whatever is decided next is sent.", "reset"},
 		"another one was reset": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset, Services: []string{hook}}})
@@ -336,8 +345,8 @@ func TestHumanForm(t *testing.T) {
 	w.event("registry", "e0", "1", `{"id":"B-007","origin":"EC","level":7}`)
 	w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "job-4", Action: inbox.Redecide, Actor: "ada@ops", Reason: "the table was restored"}})
 	w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":2,"tags":[{"name":"organic"},{"name":"fair trade, and from a farm with a rather long name"}]}`)
-	w.change(hook, func(r *store.NamedRow) { r.Content = nil })
-	w.dead = []store.DeadLetter{{ID: 7, Created: noon, Stage: store.StageDeliver, Code: "refused", Reason: "the receiver answered 422 Unprocessable Entity", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
+	w.change(hook, func(r *store.NamedRow) { r.Refused = true })
+	w.dead = []store.DeadLetter{{ID: 7, Created: noon, Last: noon.Add(time.Hour), Count: 2, Stage: store.StageDeliver, Code: "refused", Reason: "the receiver answered 422 Unprocessable Entity", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 	w.first = 1
 	var out bytes.Buffer
 	require.NoError(t, w.explain(nil).Write(&out))

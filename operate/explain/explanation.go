@@ -112,7 +112,7 @@ const (
 	Pruned      Verdict = "pruned"       // not evaluated: nothing that it reads changed
 	Noise       Verdict = "noise"        // the last event changed nothing that matters to anybody
 	Stale       Verdict = "stale"        // the last event was older than what the entity has
-	Refused     Verdict = "refused"      // the newest change is an open dead letter
+	Refused     Verdict = "refused"      // the newest change is a dead letter, or was one
 	Unknown     Verdict = "unknown"      // set to unknown: the next content passes
 	NeverSent   Verdict = "never sent"   // nothing was sent, and nothing is to be
 	NotYet      Verdict = "not yet sent" // it would be sent, and was not decided yet
@@ -124,7 +124,7 @@ const (
 type Service struct {
 	Service string `json:"service"`
 	// Events has an entry for each of Explanation.Events: sent, delivered, held
-	// back, pruned, evaluated, dead letter, noise, stale, or ? where it is not kept.
+	// back, pruned, evaluated, dead letter, refused, noise, stale, or ? where it is not kept.
 	Events []string `json:"events"`
 	Filter string   `json:"filter,omitempty"` // empty: all documents
 	// Match: the filter lets the document through.
@@ -153,7 +153,7 @@ type Service struct {
 
 // LastSent is the dam row of a service.
 type LastSent struct {
-	State     string `json:"state"` // upsert, retracted or unknown
+	State     string `json:"state"` // upsert, retracted, refused or unknown
 	Hash      string `json:"hash,omitempty"`
 	Version   string `json:"version"`
 	Delivered bool   `json:"delivered"` // it took effect at the sink
@@ -190,7 +190,9 @@ type Check struct {
 // Letter is an open dead letter about the entity, without payload.
 type Letter struct {
 	ID      int64       `json:"id"`
-	Created time.Time   `json:"created"`
+	Created time.Time   `json:"created"` // when it died first
+	Last    time.Time   `json:"last"`    // when it died last
+	Count   int64       `json:"count"`   // how often it died
 	Stage   store.Stage `json:"stage"`
 	Code    string      `json:"code"`
 	Reason  string      `json:"reason"`

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/dam"
@@ -20,9 +21,16 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 	case s.inspection.MergeError != nil:
 		say(Undecidable, "Nothing can be decided: the source documents do not merge")
 		return
+	case row.Refused && newest != nil && newest.Version >= row.Version:
+		say(Refused, "Its newest change is dead letter %d (%s: %s%s), so the customer does not have it: it is held back until the view changes, or the letter is replayed, or the service is reset%s",
+			newest.ID, newest.Code, newest.Reason, times(newest), s.otherwise(out))
+		return
+	case row.Refused:
+		say(Refused, "Version %s was refused, and no dead letter of it is open any more: it is held back until the view changes, or pipeline replay --force sends it, or the service is reset%s", row.Version, s.otherwise(out))
+		return
 	case newest != nil && (!sent || newest.Version >= row.Version):
-		say(Refused, "Its newest change is dead letter %d (%s: %s), so the customer does not have it",
-			newest.ID, newest.Code, newest.Reason)
+		say(Refused, "Its newest change is dead letter %d (%s: %s%s), so the customer does not have it",
+			newest.ID, newest.Code, newest.Reason, times(newest))
 		return
 	case out.Fault != "":
 		say(Undecidable, "The projection fails on this document (%s), so nothing new is sent; %s", out.Fault, has(out, row))
@@ -31,11 +39,7 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 		s.neverSent(out, say)
 		return
 	case row.Content == nil:
-		if newest != nil {
-			say(Unknown, "Dead letter %d (%s) or an operator set what the customer has to unknown, so whatever is decided next is sent", newest.ID, newest.Code)
-		} else {
-			say(Unknown, "What the customer has was set to unknown after version %s, by a reset or a dead letter that is settled, so whatever is decided next is sent", row.Version)
-		}
+		say(Unknown, "What the customer has was set to unknown after version %s, by a reset, so whatever is decided next is sent", row.Version)
 		return
 	case out.Pending:
 		say(Pending, "%s changed this view, and the change with version %s waits to be delivered%s; %s",
@@ -43,6 +47,14 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 		return
 	}
 	s.delivered(out, c, row, say)
+}
+
+// times says how often a letter died, if more than once.
+func times(l *store.DeadLetter) string {
+	if l.Count < 2 {
+		return ""
+	}
+	return fmt.Sprintf(", %d times, last %s", l.Count, l.Last.Format(time.RFC3339))
 }
 
 // neverSent is for a service without dam row.

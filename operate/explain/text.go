@@ -364,7 +364,11 @@ func (x *Explanation) letters(p *printer) {
 		if l.Service != "" {
 			where = l.Service
 		}
-		p.wrap("  ", "    ", fmt.Sprintf("%d  %s  %s %s  %s: %s", l.ID, clock(l.Created), l.Stage, where, l.Code, l.Reason))
+		again := ""
+		if l.Count > 1 {
+			again = fmt.Sprintf(" (%d times, last %s)", l.Count, clock(l.Last))
+		}
+		p.wrap("  ", "    ", fmt.Sprintf("%d  %s  %s %s  %s: %s%s", l.ID, clock(l.Created), l.Stage, where, l.Code, l.Reason, again))
 	}
 }
 

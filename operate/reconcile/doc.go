@@ -22,7 +22,8 @@
 //	extra    the target shows an entity that it should not: it was retracted, or the dam does not know it
 //	ahead    the target holds a newer version than was ever decided
 //	pending  decided, or written, and not passed by the position yet: no drift
-//	unknown  the dam does not know what the target has, after a reset or a dead letter: no drift
+//	unknown  the dam does not know what the target has, after a reset: no drift
+//	refused  the target refused the newest change, which is held back: no drift
 //
 // Documents are compared by their structural hash where the target keeps them
 // whole; typed columns are not compared.

@@ -23,6 +23,8 @@ const (
 	Pending Verdict = "pending"
 	// Unknown: the dam does not know what the target has.
 	Unknown Verdict = "unknown"
+	// Refused: the newest change is a dead letter or was one, and is held back.
+	Refused Verdict = "refused"
 	// Expired: nothing is there, and the target forgets by itself.
 	Expired Verdict = "expired"
 	Missing Verdict = "missing"
@@ -68,6 +70,7 @@ type Result struct {
 	InStep  int64  `json:"in_step"`
 	Pending int64  `json:"pending"`
 	Unknown int64  `json:"unknown,omitempty"`
+	Refused int64  `json:"refused,omitempty"`
 	Expired int64  `json:"expired,omitempty"`
 	Missing int64  `json:"missing"`
 	Stale   int64  `json:"stale"`
@@ -195,12 +198,14 @@ func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.
 	return ctx.Err()
 }
 
-// standing judges a dam row without looking at the target: Unknown, Pending, or
+// standing judges a dam row without looking at the target: Unknown, Refused, Pending, or
 // InStep when the target has to hold what the row says.
 func (c *comparison) standing(row *store.Row) Verdict {
 	switch {
 	case row.Content == nil:
 		return Unknown
+	case row.Refused:
+		return Refused
 	case row.Version >= c.reached.Position(c.Partition(row.Entity), row.Service):
 		return Pending
 	}
@@ -318,18 +323,18 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.Held) error {
 // found counts a verdict and keeps a sample of it.
 func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sinks.Held) error {
 	byHand := v == Ahead || v == Extra && !row.Found
-	drift := v != InStep && v != Pending && v != Unknown && v != Expired
+	drift := v != InStep && v != Pending && v != Unknown && v != Refused && v != Expired
 	if drift && !byHand {
 		dead, err := c.dead(ctx, row)
 		if err != nil {
 			return err
 		}
 		if dead {
-			v, drift = Unknown, false
+			v, drift = Refused, false
 		}
 	}
 	counter := map[Verdict]*int64{
-		InStep: &c.result.InStep, Pending: &c.result.Pending, Unknown: &c.result.Unknown, Expired: &c.result.Expired, Missing: &c.result.Missing,
+		InStep: &c.result.InStep, Pending: &c.result.Pending, Unknown: &c.result.Unknown, Refused: &c.result.Refused, Expired: &c.result.Expired, Missing: &c.result.Missing,
 		Stale: &c.result.Stale, Differs: &c.result.Differs, Extra: &c.result.Extra, Ahead: &c.result.Ahead,
 	}[v]
 	*counter++
@@ -352,8 +357,8 @@ func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sin
 	return c.Repair(h.Entity)
 }
 
-// dead reports whether the newest change of a row is an open dead letter: its
-// release is not decided yet.
+// dead reports whether the newest change of a row is an open dead letter: that the
+// row is refused is not decided yet.
 func (c *comparison) dead(ctx context.Context, row *store.Row) (bool, error) {
 	f := store.LetterFilter{Stage: store.StageDeliver, Service: c.Service.Name, Entity: row.Entity, State: store.LetterOpen}
 	for {

@@ -147,6 +147,11 @@ func row(id string, version int64, content change.Content) store.Row {
 	return store.Row{Key: store.Key{Service: 1, Entity: id}, Found: true, Version: v(version), Content: content}
 }
 
+func refused(r store.Row) store.Row {
+	r.Refused = true
+	return r
+}
+
 // Each verdict, and whether a forced decision repairs it.
 func TestVerdicts(t *testing.T) {
 	first := hashed(`{"n":1}`)
@@ -168,19 +173,22 @@ func TestVerdicts(t *testing.T) {
 		want   Verdict
 		byHand bool
 	}{
-		"the same":                          {row: row("e", 5, first), held: held(5, `{ "n":1}`), want: InStep},
-		"typed columns are not compared":    {row: row("e", 5, first), held: &sinks.Held{Version: v(5)}, want: InStep},
-		"retracted in both":                 {row: row("e", 5, gone), held: held(5, ""), want: InStep},
-		"retracted and cleaned up":          {row: row("e", 5, gone), want: InStep},
-		"reset after it was delivered":      {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
-		"reset, and nothing there":          {row: row("e", 5, nil), want: Unknown},
-		"a tombstone that outlived the dam": {held: held(5, ""), want: ""},
-		"not delivered":                     {row: row("e", 5, first), at: 5, want: Pending},
-		"written, and that is not saved":    {row: row("e", 5, first), at: 4, held: held(5, `{"n":1}`), want: Pending},
-		"a newer one is on its way":         {row: row("e", 5, first), at: 5, held: held(3, `{"n":2}`), want: Pending},
-		"its retraction is on its way":      {row: row("e", 5, gone), at: 5, held: held(3, `{"n":1}`), want: Pending},
-		"the row is gone":                   {row: row("e", 5, first), at: 6, want: Missing},
-		"refused, and not released yet":     {row: row("e", 5, first), dead: 5, want: Unknown},
+		"the same":                                 {row: row("e", 5, first), held: held(5, `{ "n":1}`), want: InStep},
+		"typed columns are not compared":           {row: row("e", 5, first), held: &sinks.Held{Version: v(5)}, want: InStep},
+		"retracted in both":                        {row: row("e", 5, gone), held: held(5, ""), want: InStep},
+		"retracted and cleaned up":                 {row: row("e", 5, gone), want: InStep},
+		"reset after it was delivered":             {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
+		"reset, and nothing there":                 {row: row("e", 5, nil), want: Unknown},
+		"a tombstone that outlived the dam":        {held: held(5, ""), want: ""},
+		"not delivered":                            {row: row("e", 5, first), at: 5, want: Pending},
+		"written, and that is not saved":           {row: row("e", 5, first), at: 4, held: held(5, `{"n":1}`), want: Pending},
+		"a newer one is on its way":                {row: row("e", 5, first), at: 5, held: held(3, `{"n":2}`), want: Pending},
+		"its retraction is on its way":             {row: row("e", 5, gone), at: 5, held: held(3, `{"n":1}`), want: Pending},
+		"the row is gone":                          {row: row("e", 5, first), at: 6, want: Missing},
+		"refused, and the row does not say so yet": {row: row("e", 5, first), dead: 5, want: Refused},
+		"refused":                           {row: refused(row("e", 5, first)), want: Refused},
+		"refused, and there after all":      {row: refused(row("e", 5, first)), held: held(5, `{"n":1}`), want: Refused},
+		"refused, and the one before there": {row: refused(row("e", 5, first)), held: held(4, `{"n":2}`), want: Refused},
 		"an older one was refused":          {row: row("e", 5, first), dead: 4, want: Missing},
 		"an older version":                  {row: row("e", 5, first), held: held(4, `{"n":1}`), want: Stale},
 		"another document":                  {row: row("e", 5, first), held: held(5, `{"n":2}`), want: Differs},
@@ -218,7 +226,7 @@ func TestVerdicts(t *testing.T) {
 			}
 			r, repaired := w.compare(t, 10)
 			got := map[Verdict]int64{}
-			for verdict, n := range map[Verdict]int64{InStep: r.InStep, Pending: r.Pending, Unknown: r.Unknown, Missing: r.Missing, Stale: r.Stale, Differs: r.Differs, Extra: r.Extra, Ahead: r.Ahead} {
+			for verdict, n := range map[Verdict]int64{InStep: r.InStep, Pending: r.Pending, Unknown: r.Unknown, Refused: r.Refused, Missing: r.Missing, Stale: r.Stale, Differs: r.Differs, Extra: r.Extra, Ahead: r.Ahead} {
 				if n > 0 {
 					got[verdict] = n
 				}
@@ -228,7 +236,7 @@ func TestVerdicts(t *testing.T) {
 				want[tc.want] = 1
 			}
 			assert.Equal(t, want, got)
-			drifted := tc.want != "" && tc.want != InStep && tc.want != Pending && tc.want != Unknown
+			drifted := tc.want != "" && tc.want != InStep && tc.want != Pending && tc.want != Unknown && tc.want != Refused
 			assert.Equal(t, drifted && !tc.byHand, len(repaired) == 1)
 			assert.Equal(t, drifted, r.Drift() == 1)
 			if drifted {

@@ -15,7 +15,7 @@ import (
 
 const (
 	sqlLookup = `
-SELECT k.n, d.content, d.version
+SELECT k.n, d.content, d.refused, d.version
 FROM unnest($1::text[], $2::int4[]) WITH ORDINALITY AS k(entity, service, n)
 JOIN dam d ON d.entity = k.entity AND d.service = k.service`
 
@@ -25,20 +25,21 @@ JOIN dam d ON d.entity = k.entity AND d.service = k.service`
 	// transaction was just writing, so it is a true compare-and-swap.
 	sqlSwap = `
 WITH done AS (
-  UPDATE dam d SET content = s.new, version = greatest(d.version, s.version)
-  FROM unnest($1::text[], $2::int4[], $3::bytea[], $4::bytea[], $5::int8[]) AS s(entity, service, old, new, version)
-  WHERE d.entity = s.entity AND d.service = s.service AND d.content IS NOT DISTINCT FROM s.old
+  UPDATE dam d SET content = s.new, refused = s.refused, version = greatest(d.version, s.version)
+  FROM unnest($1::text[], $2::int4[], $3::bytea[], $4::bool[], $5::bytea[], $6::bool[], $7::int8[])
+    AS s(entity, service, old, old_refused, new, refused, version)
+  WHERE d.entity = s.entity AND d.service = s.service AND d.content IS NOT DISTINCT FROM s.old AND d.refused = s.old_refused
   RETURNING 1)
-SELECT weir_expect((SELECT count(*) FROM done), $6::int8)`
+SELECT weir_expect((SELECT count(*) FROM done), $8::int8)`
 
 	sqlInsert = `
 WITH done AS (
-  INSERT INTO dam (entity, service, content, version)
-  SELECT entity, service, new, version
-  FROM unnest($1::text[], $2::int4[], $3::bytea[], $4::int8[]) AS s(entity, service, new, version)
+  INSERT INTO dam (entity, service, content, refused, version)
+  SELECT entity, service, new, refused, version
+  FROM unnest($1::text[], $2::int4[], $3::bytea[], $4::bool[], $5::int8[]) AS s(entity, service, new, refused, version)
   ON CONFLICT (entity, service) DO NOTHING
   RETURNING 1)
-SELECT weir_expect((SELECT count(*) FROM done), $5::int8)`
+SELECT weir_expect((SELECT count(*) FROM done), $6::int8)`
 
 	// A decision that holds one of these entities is about to bring it back.
 	sqlPurgeEntities = `
@@ -76,11 +77,12 @@ func lookup(ctx context.Context, q querier, sql string, keys []store.Key) ([]sto
 	var n, version int64
 	for rows.Next() {
 		var content []byte
-		if err := rows.Scan(&n, &content, &version); err != nil {
+		var refused bool
+		if err := rows.Scan(&n, &content, &refused, &version); err != nil {
 			return nil, err
 		}
 		r := &found[n-1]
-		r.Found, r.Content, r.Version = true, content, change.Version(version)
+		r.Found, r.Content, r.Refused, r.Version = true, content, refused, change.Version(version)
 	}
 	return found, rows.Err()
 }
@@ -113,26 +115,28 @@ func queueSwaps(b *pgx.Batch, swaps []store.Swap) error {
 		}
 	}
 	if n := int64(len(update.entities)); n > 0 {
-		b.Queue(sqlSwap, update.entities, update.services, update.old, update.new, update.versions, n)
+		b.Queue(sqlSwap, update.entities, update.services, update.old, update.oldRefused, update.new, update.refused, update.versions, n)
 	}
 	if n := int64(len(insert.entities)); n > 0 {
-		b.Queue(sqlInsert, insert.entities, insert.services, insert.new, insert.versions, n)
+		b.Queue(sqlInsert, insert.entities, insert.services, insert.new, insert.refused, insert.versions, n)
 	}
 	return nil
 }
 
 // columns are swaps as array parameters.
 type columns struct {
-	entities []string
-	services []int32
-	old, new [][]byte
-	versions []int64
+	entities            []string
+	services            []int32
+	old, new            [][]byte
+	oldRefused, refused []bool
+	versions            []int64
 }
 
 func newColumns(n int) columns {
 	return columns{
 		entities: make([]string, 0, n), services: make([]int32, 0, n),
-		old: make([][]byte, 0, n), new: make([][]byte, 0, n), versions: make([]int64, 0, n),
+		old: make([][]byte, 0, n), new: make([][]byte, 0, n),
+		oldRefused: make([]bool, 0, n), refused: make([]bool, 0, n), versions: make([]int64, 0, n),
 	}
 }
 
@@ -141,6 +145,8 @@ func (c *columns) add(s store.Swap) {
 	c.services = append(c.services, s.Service)
 	c.old = append(c.old, s.Old)
 	c.new = append(c.new, s.New)
+	c.oldRefused = append(c.oldRefused, s.OldRefused)
+	c.refused = append(c.refused, s.Refused)
 	c.versions = append(c.versions, int64(s.Version))
 }
 
@@ -218,7 +224,7 @@ func (s *Store) trySwap(ctx context.Context, checks []store.Check, open []int, l
 		if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
 			continue
 		}
-		swaps = append(swaps, store.Swap{Key: c.Key, Insert: !row.Found, Old: row.Content, New: c.Content, Version: c.Version})
+		swaps = append(swaps, store.Swap{Key: c.Key, Insert: !row.Found, Old: row.Content, OldRefused: row.Refused, New: c.Content, Version: c.Version})
 		differ = append(differ, open[n])
 	}
 	if len(swaps) == 0 {

@@ -12,11 +12,14 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)
-ON CONFLICT (dedup_key) DO NOTHING`
+INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+ON CONFLICT (dedup_key) DO UPDATE
+SET last_at = now(), count = dead_letters.count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
+    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open'
+WHERE excluded.place > dead_letters.place`
 
-	letterHead = `id, created_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key`
+	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
 
 	sqlListLetters = `
 SELECT ` + letterHead + ` FROM dead_letters
@@ -41,7 +44,7 @@ func queueLetters(b *pgx.Batch, letters []store.DeadLetter) {
 	for _, l := range letters {
 		b.Queue(sqlAddLetter, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service),
 			store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey))
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place))
 	}
 }
 
@@ -95,11 +98,12 @@ func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) 
 
 func scanLetter(row pgx.Row, more ...any) (store.DeadLetter, error) {
 	var l store.DeadLetter
-	var version int64
+	var version, place int64
 	var key []byte
-	err := row.Scan(append([]any{&l.ID, &l.Created, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
-		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key}, more...)...)
-	l.Version, l.DedupKey, l.Created = change.Version(version), string(key), l.Created.UTC()
+	err := row.Scan(append([]any{&l.ID, &l.Created, &l.Last, &l.Count, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
+		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key, &place}, more...)...)
+	l.Version, l.Place, l.DedupKey = change.Version(version), change.Version(place), string(key)
+	l.Created, l.Last = l.Created.UTC(), l.Last.UTC()
 	return l, err
 }
 
@@ -125,9 +129,9 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 // long that the server seems to be silent, and each that succeeded stays done.
 const prunePage = 10_000
 
-// The oldest have the lowest ids, so a page is at the start of the index.
+// The oldest have the lowest ids, so a page is near the start of the index.
 const (
-	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE created_at < $1 ORDER BY id LIMIT $2))`
+	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE last_at < $1 ORDER BY id LIMIT $2))`
 	sqlPruneAudit   = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY id LIMIT $2))`
 	sqlPruneJobs    = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY id LIMIT $2))`
 )

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	sqlSettle      = `UPDATE dead_letters SET state = $2 WHERE id = $1 AND state IN ('open', 'discarded')`
+	sqlSettle      = `UPDATE dead_letters SET state = $2 WHERE id = $1 AND state IN ('open', 'discarded') AND ($3::int8 = 0 OR version <= $3)`
 	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = $2 WHERE id = $1 AND state = 'open'`
 	sqlMoveLetters = `UPDATE dead_letters SET state = $3 WHERE id = ANY($1::int8[]) AND state = $2`
 
@@ -129,6 +129,6 @@ func objectOr(b []byte) string {
 // queueSettled queues what became of replayed letters.
 func queueSettled(b *pgx.Batch, settled []store.Settled) {
 	for _, x := range settled {
-		b.Queue(sqlSettle, x.ID, string(x.State))
+		b.Queue(sqlSettle, x.ID, string(x.State), int64(x.Version))
 	}
 }

@@ -53,7 +53,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 	}
 	parameters := map[string]string{
 		sqlLookup: "text[], int4[]", sqlLookupLocked: "text[], int4[]",
-		sqlSwap: "text[], int4[], bytea[], bytea[], int8[], int8", sqlInsert: "text[], int4[], bytea[], int8[], int8",
+		sqlSwap: "text[], int4[], bytea[], bool[], bytea[], bool[], int8[], int8", sqlInsert: "text[], int4[], bytea[], bool[], int8[], int8",
 		sqlPurgeRows: "text[]",
 		sqlLoad:      "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlMove: "int4[], int4[], int8[], int8[]",
 		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
@@ -190,7 +190,10 @@ func TestDamRowsView(t *testing.T) {
 		{Key: store.Key{Service: n, Entity: "a"}, Content: change.Content{2, 0xab, 0xcd}, Version: change.NewVersion(3, 77)},
 		{Key: store.Key{Service: n, Entity: "b"}, Content: change.Retracted(), Version: change.NewVersion(1, 5)},
 		{Key: store.Key{Service: n, Entity: "c"}, Version: change.NewVersion(1, 5)},
+		{Key: store.Key{Service: n, Entity: "d"}, Content: change.Content{2, 0xab, 0xcd}, Version: change.NewVersion(1, 6)},
 	})
+	require.NoError(t, err)
+	_, err = s.pool.Exec(ctx, `UPDATE dam SET refused = true WHERE entity = 'd'`)
 	require.NoError(t, err)
 	rows, err := s.pool.Query(ctx, `SELECT concat_ws(' ', service, entity, state, coalesce(scheme::text, '-'), coalesce(hash, '-'), generation, "offset") FROM dam_rows ORDER BY entity`)
 	require.NoError(t, err)
@@ -200,6 +203,7 @@ func TestDamRowsView(t *testing.T) {
 		"acme/ripeness@hook a upsert 2 abcd 3 77",
 		"acme/ripeness@hook b retracted - - 1 5",
 		"acme/ripeness@hook c unknown - - 1 5",
+		"acme/ripeness@hook d refused 2 abcd 1 6",
 	}, lines)
 }
 

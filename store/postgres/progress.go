@@ -52,7 +52,7 @@ RETURNING p.partition`
 	sqlMovedBound = `SELECT entity FROM dam WHERE entity > $1 ORDER BY entity OFFSET $2 LIMIT 1`
 
 	sqlMovedRest = `
-SELECT d.entity, d.service, d.content, d.version
+SELECT d.entity, d.service, d.content, d.refused, d.version
 FROM (
   SELECT DISTINCT entity FROM dam
   WHERE entity > $1 AND version >= $2 AND version < $3
@@ -62,7 +62,7 @@ WHERE d.version >= $2 AND d.version < $3
 ORDER BY d.entity, d.service`
 
 	sqlMoved = `
-SELECT d.entity, d.service, d.content, d.version
+SELECT d.entity, d.service, d.content, d.refused, d.version
 FROM (
   SELECT DISTINCT entity FROM dam
   WHERE entity > $1 AND entity <= $5 AND version >= $2 AND version < $3
@@ -240,7 +240,7 @@ func (s *Store) Moved(ctx context.Context, from, to change.Version, after string
 		var r store.Row
 		var content []byte
 		var version int64
-		_, err = pgx.ForEachRow(rows, []any{&r.Entity, &r.Service, &content, &version}, func() error {
+		_, err = pgx.ForEachRow(rows, []any{&r.Entity, &r.Service, &content, &r.Refused, &version}, func() error {
 			r.Found, r.Content, r.Version = true, content, change.Version(version)
 			if len(found) == 0 || found[len(found)-1].Entity != r.Entity {
 				entities++

@@ -11,7 +11,7 @@ import (
 
 const (
 	sqlEntityRows = `
-SELECT s.name, d.service, d.content, d.version
+SELECT s.name, d.service, d.content, d.refused, d.version
 FROM dam d JOIN services s ON s.number = d.service
 WHERE d.entity = $1 ORDER BY s.name`
 
@@ -56,7 +56,7 @@ func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, er
 		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
 		var version int64
 		var content []byte
-		err := row.Scan(&r.Service, &r.Key.Service, &content, &version)
+		err := row.Scan(&r.Service, &r.Key.Service, &content, &r.Refused, &version)
 		r.Content, r.Version = content, change.Version(version)
 		return r, err
 	})

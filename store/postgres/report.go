@@ -13,7 +13,7 @@ import (
 const (
 	// The key's index gives the order; the condition on service is read from it too.
 	sqlServiceRows = `
-SELECT entity, content, version
+SELECT entity, content, refused, version
 FROM dam WHERE entity > $1 AND service = $2 ORDER BY entity LIMIT $3`
 
 	sqlMakeReport   = `INSERT INTO reports (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`
@@ -33,7 +33,7 @@ func (s *Store) ServiceRows(ctx context.Context, service int32, after string, li
 		r := store.Row{Key: store.Key{Service: service}, Found: true}
 		var version int64
 		var content []byte
-		err := row.Scan(&r.Entity, &content, &version)
+		err := row.Scan(&r.Entity, &content, &r.Refused, &version)
 		r.Content, r.Version = content, change.Version(version)
 		return r, err
 	})

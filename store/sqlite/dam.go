@@ -11,10 +11,10 @@ import (
 )
 
 const (
-	sqlLookup = `SELECT content, version FROM dam WHERE entity = ? AND service = ?`
-	sqlScan   = `SELECT service, content, version FROM dam WHERE entity = ? AND service BETWEEN ? AND ?`
-	sqlSwap   = `UPDATE dam SET content = ?3, version = max(version, ?4) WHERE entity = ?1 AND service = ?2 AND content IS ?5`
-	sqlInsert = `INSERT INTO dam (entity, service, content, version) VALUES (?, ?, ?, ?) ON CONFLICT (entity, service) DO NOTHING`
+	sqlLookup = `SELECT content, refused, version FROM dam WHERE entity = ? AND service = ?`
+	sqlScan   = `SELECT service, content, refused, version FROM dam WHERE entity = ? AND service BETWEEN ? AND ?`
+	sqlSwap   = `UPDATE dam SET content = ?3, refused = ?4, version = max(version, ?5) WHERE entity = ?1 AND service = ?2 AND content IS ?6 AND refused = ?7`
+	sqlInsert = `INSERT INTO dam (entity, service, content, refused, version) VALUES (?, ?, ?, ?, ?) ON CONFLICT (entity, service) DO NOTHING`
 )
 
 // A scan over neighbouring rows of one entity is cheaper than a search for
@@ -60,7 +60,7 @@ func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, err
 	err := each(ctx, p, sqlLookup, len(single), func(i int, statement *sql.Stmt) error {
 		r := &found[single[i]]
 		var version int64
-		err := statement.QueryRowContext(ctx, r.Entity, r.Service).Scan((*[]byte)(&r.Content), &version)
+		err := statement.QueryRowContext(ctx, r.Entity, r.Service).Scan((*[]byte)(&r.Content), &r.Refused, &version)
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil
 		}
@@ -80,7 +80,7 @@ func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, err
 		return collect(rows, err, func() error {
 			r := store.Row{Found: true, Key: store.Key{Entity: s.entity}}
 			var version int64
-			if err := rows.Scan(&r.Service, (*[]byte)(&r.Content), &version); err != nil {
+			if err := rows.Scan(&r.Service, (*[]byte)(&r.Content), &r.Refused, &version); err != nil {
 				return err
 			}
 			r.Version = change.Version(version)
@@ -129,14 +129,14 @@ func (t tx) swap(swaps []store.Swap) error {
 	}
 	err := each(t.ctx, t.conn, sqlSwap, len(update), func(i int, statement *sql.Stmt) error {
 		s := update[i]
-		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), int64(s.Version), []byte(s.Old)))
+		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), s.Refused, int64(s.Version), []byte(s.Old), s.OldRefused))
 	})
 	if err != nil {
 		return err
 	}
 	return each(t.ctx, t.conn, sqlInsert, len(insert), func(i int, statement *sql.Stmt) error {
 		s := insert[i]
-		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), int64(s.Version)))
+		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), s.Refused, int64(s.Version)))
 	})
 }
 
@@ -193,7 +193,7 @@ func differing(checks []store.Check, open []int, rows []store.Row) (swaps []stor
 		if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
 			continue
 		}
-		swaps = append(swaps, store.Swap{Key: c.Key, Insert: !row.Found, Old: row.Content, New: c.Content, Version: c.Version})
+		swaps = append(swaps, store.Swap{Key: c.Key, Insert: !row.Found, Old: row.Content, OldRefused: row.Refused, New: c.Content, Version: c.Version})
 		places = append(places, open[n])
 	}
 	return swaps, places

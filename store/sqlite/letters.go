@@ -13,11 +13,14 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (created_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (dedup_key) DO NOTHING`
+INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place)
+VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+ON CONFLICT (dedup_key) DO UPDATE
+SET last_at = excluded.last_at, count = count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
+    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open'
+WHERE excluded.place > place`
 
-	letterHead = `id, created_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key`
+	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
 
 	sqlListLetters = `
 SELECT ` + letterHead + ` FROM dead_letters
@@ -41,7 +44,7 @@ func (t tx) addLetters(letters []store.DeadLetter) error {
 		l := &letters[i]
 		_, err := t.exec(statement, now, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source),
 			store.Legible(l.Service), store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey))
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place))
 		return err
 	})
 }
@@ -109,11 +112,12 @@ func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) 
 
 func scanLetter(row scanner, more ...any) (store.DeadLetter, error) {
 	var l store.DeadLetter
-	var created, version int64
+	var created, last, version, place int64
 	var key []byte
-	err := row.Scan(append([]any{&l.ID, &created, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
-		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key}, more...)...)
-	l.Version, l.DedupKey, l.Created = change.Version(version), string(key), fromMicros(created)
+	err := row.Scan(append([]any{&l.ID, &created, &last, &l.Count, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
+		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key, &place}, more...)...)
+	l.Version, l.Place, l.DedupKey = change.Version(version), change.Version(place), string(key)
+	l.Created, l.Last = fromMicros(created), fromMicros(last)
 	return l, err
 }
 
@@ -140,7 +144,7 @@ const prunePage = 2000
 
 // Prune implements store.DeadLetters.
 func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
-	a, err := s.pruned(ctx, `DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE created_at < ? ORDER BY id LIMIT ?)`, letters)
+	a, err := s.pruned(ctx, `DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE last_at < ? ORDER BY id LIMIT ?)`, letters)
 	if err != nil {
 		return a, err
 	}

@@ -12,7 +12,7 @@ import (
 
 const (
 	sqlAmend       = `UPDATE dead_letters SET original = coalesce(original, payload), payload = ?2 WHERE id = ?1 AND state = 'open'`
-	sqlSettle      = `UPDATE dead_letters SET state = ?2 WHERE id = ?1 AND state IN ('open', 'discarded')`
+	sqlSettle      = `UPDATE dead_letters SET state = ?2 WHERE id = ?1 AND state IN ('open', 'discarded') AND (?3 = 0 OR version <= ?3)`
 	sqlMoveLetters = `UPDATE dead_letters SET state = ?3 WHERE id = ?1 AND state = ?2`
 
 	jobColumns = `id, kind, key, parameters, cursor, done, total, state, actor, created_at, updated_at, turn`
@@ -81,7 +81,7 @@ func (s *Store) MoveLetters(ctx context.Context, ids []int64, from, to store.Let
 // settle writes what became of replayed letters.
 func (t tx) settle(settled []store.Settled) error {
 	return each(t.ctx, t.conn, sqlSettle, len(settled), func(i int, statement *sql.Stmt) error {
-		_, err := t.exec(statement, settled[i].ID, string(settled[i].State))
+		_, err := t.exec(statement, settled[i].ID, string(settled[i].State), int64(settled[i].Version))
 		return err
 	})
 }

@@ -31,7 +31,7 @@ RETURNING partition, token, places`
 
 	// The key gives the order.
 	sqlMoved = `
-SELECT d.entity, d.service, d.content, d.version
+SELECT d.entity, d.service, d.content, d.refused, d.version
 FROM (
   SELECT DISTINCT entity FROM dam
   WHERE entity > ?1 AND version >= ?2 AND version < ?3
@@ -194,7 +194,7 @@ func (s *Store) Moved(ctx context.Context, from, to change.Version, after string
 	err = collect(rows, err, func() error {
 		r := store.Row{Found: true}
 		var version int64
-		err := rows.Scan(&r.Entity, &r.Service, (*[]byte)(&r.Content), &version)
+		err := rows.Scan(&r.Entity, &r.Service, (*[]byte)(&r.Content), &r.Refused, &version)
 		r.Version = change.Version(version)
 		found = append(found, r)
 		return err

@@ -21,12 +21,12 @@ func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
 func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
 	var named []store.NamedRow
 	rows, err := s.readers.QueryContext(ctx, `
-SELECT s.name, d.service, d.content, d.version
+SELECT s.name, d.service, d.content, d.refused, d.version
 FROM dam d JOIN services s ON s.number = d.service WHERE d.entity = ? ORDER BY s.name`, id)
 	err = collect(rows, err, func() error {
 		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
 		var version int64
-		err := rows.Scan(&r.Service, &r.Key.Service, (*[]byte)(&r.Content), &version)
+		err := rows.Scan(&r.Service, &r.Key.Service, (*[]byte)(&r.Content), &r.Refused, &version)
 		r.Version = change.Version(version)
 		named = append(named, r)
 		return err

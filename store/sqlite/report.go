@@ -14,12 +14,12 @@ import (
 func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
 	var page []store.Row
 	rows, err := s.readers.QueryContext(ctx, `
-SELECT entity, content, version
+SELECT entity, content, refused, version
 FROM dam WHERE entity > ? AND service = ? ORDER BY entity LIMIT ?`, after, service, max(limit, 0))
 	err = collect(rows, err, func() error {
 		r := store.Row{Key: store.Key{Service: service}, Found: true}
 		var version int64
-		err := rows.Scan(&r.Entity, (*[]byte)(&r.Content), &version)
+		err := rows.Scan(&r.Entity, (*[]byte)(&r.Content), &r.Refused, &version)
 		r.Version = change.Version(version)
 		page = append(page, r)
 		return err

@@ -48,7 +48,7 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.WithinDuration(t, time.Now(), got.Created, time.Minute)
 		want := letters()[0]
-		want.ID, want.Created, want.State = listed[0].ID, got.Created, store.LetterOpen
+		want.ID, want.Created, want.Last, want.Count, want.State = listed[0].ID, got.Created, got.Created, 1, store.LetterOpen
 		assert.Equal(t, want, got)
 		_, err = f.b.Letter(t.Context(), listed[0].ID+1)
 		require.ErrorIs(t, err, store.ErrNotFound)
@@ -73,6 +73,38 @@ var letterTests = []test{
 		}
 		callers.Wait()
 		assert.Len(t, f.list(store.LetterFilter{}), 6)
+	}},
+	{"I9 a delivery that died again is the same letter, open and counted", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		died := func(at int64, code string) store.DeadLetter {
+			return store.DeadLetter{Stage: store.StageDeliver, Code: code, Reason: code + "!", Service: "a/p@s", Entity: "e", Version: version(at),
+				Payload: []byte(fmt.Sprint(at)), Headers: []byte(fmt.Sprintf(`{"at":%d}`, at)), DedupKey: "deliver/a/e/A", Place: version(at)}
+		}
+		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{died(5, "gave_up")}))
+		first := f.list(store.LetterFilter{})[0]
+		require.NoError(t, f.b.AddLetters(t.Context(), []store.DeadLetter{died(5, "refused"), died(4, "refused")}))
+		require.Equal(t, []store.DeadLetter{first}, f.list(store.LetterFilter{}), "a repeated write, and an older one")
+		for i, state := range []store.LetterState{store.LetterOpen, store.LetterReplayed, store.LetterDiscarded, store.LetterObsolete} {
+			if state != store.LetterOpen {
+				f.settle(revision, first.ID, state)
+				require.Equal(t, state, f.list(store.LetterFilter{})[0].State)
+			}
+			at := int64(6 + i)
+			require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{died(at, "refused")}))
+			got, err := f.b.Letter(t.Context(), first.ID)
+			require.NoError(t, err)
+			want := died(at, "refused")
+			want.ID, want.Created, want.Last, want.Count, want.State = first.ID, first.Created, got.Last, int64(i+2), store.LetterOpen
+			assert.Equal(t, want, got)
+			assert.False(t, got.Last.Before(first.Last))
+		}
+		// A replay of what died before does not settle what died since.
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.Settled{{ID: first.ID, State: store.LetterObsolete, Version: version(8)}}}))
+		require.NoError(t, err)
+		assert.Equal(t, store.LetterOpen, f.list(store.LetterFilter{})[0].State)
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.Settled{{ID: first.ID, State: store.LetterReplayed, Version: version(9)}}}))
+		require.NoError(t, err)
+		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[0].State)
 	}},
 	{"filters and pages", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()))

@@ -22,6 +22,13 @@ var reportTests = []operatorTest{
 		f.fill(one, version(7), ids...)
 		_, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Service: one, Entity: ids[3]}, Version: version(8)}})
 		require.NoError(t, err)
+		refused := f.row(f.a, store.Key{Service: one, Entity: "b"})
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: f.revision()}, writes(store.Outcome{Swaps: []store.Swap{
+			{Key: refused.Key, Old: refused.Content, New: refused.Content, Refused: true, Version: refused.Version},
+		}}))
+		require.NoError(t, err)
+		refused.Refused = true
+		require.Equal(t, refused, f.row(f.b, refused.Key))
 		var got []string
 		for after := ""; ; after = got[len(got)-1] {
 			page, err := f.b.ServiceRows(t.Context(), one, after, 3)

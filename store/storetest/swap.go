@@ -32,6 +32,52 @@ var swapTests = []test{
 			old = next
 		}
 	}},
+	{"I9 a row remembers that its content was refused, wherever it is read", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		_, token := f.own(f.a, 'a', p0)
+		k := store.Key{Service: f.service("s"), Entity: "e"}
+		row := store.Row{Key: k, Found: true, Content: content("A"), Refused: true, Version: version(1)}
+		reads := func() {
+			t.Helper()
+			assert.Equal(t, row, f.row(f.b, k))
+			named, err := f.b.EntityRows(t.Context(), "e")
+			require.NoError(t, err)
+			assert.Equal(t, []store.NamedRow{{Service: "s", Row: row}}, named)
+			moved, err := f.b.Moved(t.Context(), 0, version(9), "", 10)
+			require.NoError(t, err)
+			assert.Equal(t, []store.Row{row}, moved)
+			_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+				// Several rows of one entity, and one: both ways in which they are read.
+				for _, keys := range [][]store.Key{{k}, {k, {Service: k.Service + 1, Entity: "e"}}} {
+					rows, err := lookup(keys)
+					if err != nil {
+						return store.Outcome{}, err
+					}
+					assert.Equal(t, row, rows[0])
+				}
+				return store.Outcome{}, nil
+			})
+			require.NoError(t, err)
+		}
+		require.NoError(t, f.decideSwaps(f.a, revision, 0, token, store.Swap{Key: k, Insert: true, New: content("A"), Refused: true, Version: version(1)}))
+		reads()
+		require.ErrorIs(t, f.decideSwaps(f.a, revision, 1, token, store.Swap{Key: k, Old: content("A"), New: content("B"), Version: version(2)}), store.ErrFenced)
+		passed, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: k, Content: content("A"), Version: version(2)}})
+		require.NoError(t, err)
+		assert.Equal(t, []bool{false}, passed)
+		reads()
+		require.NoError(t, f.decideSwaps(f.a, revision, 1, token, store.Swap{Key: k, Old: content("A"), OldRefused: true, New: content("A"), Version: version(2)}))
+		row.Refused, row.Version = false, version(2)
+		reads()
+		require.NoError(t, f.decideSwaps(f.a, revision, 2, token, store.Swap{Key: k, Old: content("A"), New: content("A"), Refused: true, Version: version(2)}))
+		row.Refused = true
+		reads()
+		passed, err = f.a.CompareAndSwap(t.Context(), []store.Check{{Key: k, Content: content("B"), Version: version(3)}})
+		require.NoError(t, err)
+		assert.Equal(t, []bool{true}, passed)
+		row.Content, row.Refused, row.Version = content("B"), false, version(3)
+		reads()
+	}},
 	{"I3 a lost race rolls the whole transaction back", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)

@@ -24,6 +24,7 @@ CREATE TABLE dam (
     service integer NOT NULL,
     content bytea,           -- change.Content; null is the unknown state
     version bigint  NOT NULL,
+    refused boolean NOT NULL DEFAULT false, -- content is what the target did not take
     PRIMARY KEY (entity, service)
 ) WITH (fillfactor = 80);
 
@@ -97,6 +98,8 @@ CREATE TABLE activations (
 CREATE TABLE dead_letters (
     id         bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     created_at timestamptz NOT NULL DEFAULT now(),
+    last_at    timestamptz NOT NULL DEFAULT now(), -- when it died last
+    count      bigint  NOT NULL DEFAULT 1,         -- how often it died
     stage      text    NOT NULL,
     code       text    NOT NULL,
     reason     text    NOT NULL,
@@ -112,7 +115,8 @@ CREATE TABLE dead_letters (
     headers    bytea,
     state      text    NOT NULL DEFAULT 'open',
     original   bytea,
-    dedup_key  bytea   NOT NULL UNIQUE
+    dedup_key  bytea   NOT NULL UNIQUE,
+    place      bigint  NOT NULL -- where the delivery stood that failed last; 0 for other letters
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
@@ -140,7 +144,7 @@ CREATE TABLE source_positions (
 CREATE VIEW dam_rows AS
 SELECT s.name AS service,
        d.entity,
-       CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.content = '\xff' THEN 'retracted' ELSE 'upsert' END AS state,
+       CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.refused THEN 'refused' WHEN d.content = '\xff' THEN 'retracted' ELSE 'upsert' END AS state,
        CASE WHEN length(d.content) > 1 THEN get_byte(d.content, 0) END AS scheme,
        CASE WHEN length(d.content) > 1 THEN encode(substring(d.content FROM 2), 'hex') END AS hash,
        d.version,

@@ -23,6 +23,7 @@ CREATE TABLE dam (
     service INTEGER NOT NULL,
     content BLOB, -- change.Content; null is the unknown state
     version INTEGER NOT NULL,
+    refused INTEGER NOT NULL DEFAULT 0, -- content is what the target did not take
     PRIMARY KEY (entity, service)
 ) STRICT, WITHOUT ROWID;
 
@@ -81,6 +82,8 @@ CREATE TABLE activations (
 CREATE TABLE dead_letters (
     id         INTEGER PRIMARY KEY AUTOINCREMENT,
     created_at INTEGER NOT NULL,
+    last_at    INTEGER NOT NULL,           -- when it died last
+    count      INTEGER NOT NULL DEFAULT 1, -- how often it died
     stage      TEXT    NOT NULL,
     code       TEXT    NOT NULL,
     reason     TEXT    NOT NULL,
@@ -96,7 +99,8 @@ CREATE TABLE dead_letters (
     headers    BLOB,
     state      TEXT    NOT NULL DEFAULT 'open',
     original   BLOB,
-    dedup_key  BLOB    NOT NULL UNIQUE
+    dedup_key  BLOB    NOT NULL UNIQUE,
+    place      INTEGER NOT NULL -- where the delivery stood that failed last; 0 for other letters
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
@@ -124,7 +128,7 @@ CREATE TABLE source_positions (
 CREATE VIEW dam_rows AS
 SELECT s.name AS service,
        d.entity,
-       CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.content = x'ff' THEN 'retracted' ELSE 'upsert' END AS state,
+       CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.refused THEN 'refused' WHEN d.content = x'ff' THEN 'retracted' ELSE 'upsert' END AS state,
        CASE WHEN length(d.content) > 1 THEN
          (instr('0123456789ABCDEF', substr(hex(d.content), 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(d.content), 2, 1)) - 1
        END AS scheme,

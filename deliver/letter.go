@@ -1,0 +1,174 @@
+package deliver
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// codeGaveUp is the code of letters whose last allowed attempt failed; the target
+// said nothing against them.
+const codeGaveUp = "gave_up"
+
+// LetterHeaders is what a dead letter's headers hold of a change beside its
+// record, as JSON: with both the change can be made again as it was.
+type LetterHeaders struct {
+	Time     int64          `json:"time"` // Unix, in milliseconds
+	Revision int64          `json:"revision"`
+	Content  change.Content `json:"content"`
+	Trace    *change.Trace  `json:"trace,omitempty"` // of the attempt that failed, if it was traced
+}
+
+// ChangeOf makes the change again that became a dead letter, as it was. Its key
+// shows that nothing of it differs. The error says why there is none.
+func ChangeOf(l store.DeadLetter) (change.Change, error) {
+	var record struct {
+		Service string
+		Entity  string
+		Op      change.Op
+		Version change.Version
+		Key     string
+		Doc     json.RawMessage
+	}
+	var beside LetterHeaders
+	if json.Unmarshal(l.Payload, &record) != nil || json.Unmarshal(l.Headers, &beside) != nil {
+		return change.Change{}, errors.New("its payload is no change of this build")
+	}
+	c := change.Change{
+		Service: record.Service, Entity: record.Entity, Op: record.Op, Version: record.Version, Key: record.Key, Doc: record.Doc,
+		Content: beside.Content, Revision: beside.Revision, Time: time.UnixMilli(beside.Time).UTC(),
+	}
+	if c.Service != l.Service || c.Entity != l.Entity || c.Key != change.Key(c.Service, c.Entity, c.Version, c.Content) ||
+		(c.Op == change.Upsert) != (len(c.Doc) > 0) || c.Content.IsRetracted() != (c.Op == change.Retract) {
+		return change.Change{}, errors.New("its payload is not what died: it was edited")
+	}
+	return c, nil
+}
+
+const (
+	// laterMax is the longest wait before what was given up is offered again.
+	laterMax = 24 * time.Hour
+	// laterTick is at most how often letters are looked through for it.
+	laterTick = time.Minute
+)
+
+// later is how long what was given up count times waits for its next turn.
+func (r *Retry) later(count int64) time.Duration {
+	wait := min(r.Later, laterMax)
+	for ; count > 1 && wait < laterMax; count-- {
+		wait *= 2
+	}
+	return min(wait, laterMax)
+}
+
+// offerLater offers again, now and then, what was given up. It ends with the stage.
+func (s *Stage) offerLater() {
+	tick := time.Duration(0)
+	for _, w := range s.workers {
+		if later := w.opt.Retry.Later; later > 0 {
+			tick = max(tick, time.Millisecond, laterTick)
+			tick = min(tick, max(later/4, time.Millisecond))
+		}
+	}
+	if tick == 0 {
+		return
+	}
+	asked := map[int64]int64{} // letter to the count with which it was asked for
+	for pause.For(s.ctx, tick) {
+		still, err := s.offerDue(s.ctx, asked)
+		if err != nil {
+			if s.ctx.Err() == nil {
+				s.log.Warn("cannot offer again what was given up; trying again", "error", err)
+			}
+			continue
+		}
+		asked = still
+	}
+}
+
+// offerDue asks for a decision about each letter of this process's partitions that
+// is due and that asked does not have yet. It returns what asked is now.
+func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]int64, error) {
+	still := map[int64]int64{}
+	filter := store.LetterFilter{Stage: store.StageDeliver, Code: codeGaveUp, State: store.LetterOpen, Limit: 1000}
+	for {
+		letters, err := s.opt.Store.ListLetters(ctx, filter)
+		if err != nil {
+			return nil, err
+		}
+		for i := range letters {
+			l := &letters[i]
+			if asked[l.ID] == l.Count {
+				still[l.ID] = l.Count
+				continue
+			}
+			w := s.owner(l)
+			if w == nil || time.Since(l.Last) < w.opt.Retry.later(l.Count) {
+				continue
+			}
+			if err := s.offer(ctx, w, l); err != nil {
+				return nil, err
+			}
+			asked[l.ID], still[l.ID] = l.Count, l.Count
+		}
+		if len(letters) < filter.Limit {
+			return still, nil
+		}
+		filter.AfterID = letters[len(letters)-1].ID
+	}
+}
+
+// owner returns the worker whose turn it is to offer a letter again, nil when it
+// is not this process's, or its sink takes nothing now.
+func (s *Stage) owner(l *store.DeadLetter) *worker {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.parts[s.opt.Partition(l.Entity)]; p == nil || p.gone {
+		return nil
+	}
+	for _, w := range s.workers {
+		// One that failed last and has nothing in hand may well take something.
+		if w.opt.Name == l.Service && w.opt.Retry.Later > 0 && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
+			return w
+		}
+	}
+	return nil
+}
+
+// offer asks for a letter to be offered again, as an operator's replay does: a
+// state sink gets the present content, a log sink the change as it was.
+func (s *Stage) offer(ctx context.Context, w *worker, l *store.DeadLetter) error {
+	c := inbox.Control{
+		ID: uuid.NewString(), Action: inbox.Redecide, Services: []string{l.Service}, Version: l.Version, Letter: l.ID, Actor: inbox.Deliver,
+		Reason: fmt.Sprintf("given up %d times, offered again", l.Count),
+	}
+	var beside LetterHeaders
+	if json.Unmarshal(l.Headers, &beside) == nil {
+		c.Trace = beside.Trace
+	}
+	if w.traits.Kind == sinks.Log {
+		whole, err := s.opt.Store.Letter(ctx, l.ID)
+		if err != nil {
+			return err
+		}
+		sent, err := ChangeOf(whole)
+		if err != nil {
+			return nil //nolint:nilerr // an older build's: an operator has to look at it
+		}
+		c.Action, c.Version, c.Change = inbox.Resend, 0, sent.AppendBinary(nil)
+	}
+	if err := s.opt.Control(ctx, l.Entity, c); err != nil {
+		return err
+	}
+	w.m.offered.Inc()
+	return nil
+}

@@ -1,0 +1,129 @@
+package deliver_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// like is a change of another version with the content of c.
+func like(c change.Change, offset int64) change.Change {
+	c.Version = at(offset)
+	c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
+	return c
+}
+
+// I9: one letter stands for what a state sink does not take, however often it
+// dies, and is open again after an operator was done with it. Another content, and
+// another entity, is another letter. A log sink is owed each change.
+func TestI9OneLetterForAContent(t *testing.T) {
+	for name, traits := range map[string]sinks.Traits{"state": state, "log": logOf(100)} {
+		t.Run(name, func(t *testing.T) {
+			p, s := only(t, traits)
+			s.answer(func([]change.Change) error { return refuse(sinks.Reject, false) })
+			a, b := of(service, "x", 0), of(service, "x", 1)
+			for i, c := range []change.Change{a, b, like(a, 2), like(b, 3), like(a, 4)} {
+				p.publish(c)
+				p.delivered()
+				if first := p.letters()[0]; i == 3 {
+					n, err := p.store.MoveLetters(t.Context(), []int64{first.ID}, store.LetterOpen, store.LetterDiscarded, store.Audit{Action: "dlq discard"})
+					require.NoError(t, err)
+					require.Equal(t, 1, n)
+				}
+			}
+			letters := p.letters()
+			if name == "log" {
+				require.Len(t, letters, 5)
+				return
+			}
+			require.Len(t, letters, 2)
+			first := letters[0]
+			require.EqualValues(t, 3, first.Count)
+			require.Equal(t, store.LetterOpen, first.State)
+			require.Equal(t, at(4), first.Version)
+			require.True(t, first.Last.After(first.Created))
+			whole, err := p.store.Letter(t.Context(), first.ID)
+			require.NoError(t, err)
+			again, err := deliver.ChangeOf(whole)
+			require.NoError(t, err)
+			require.Equal(t, like(a, 4), again)
+			require.EqualValues(t, 2, letters[1].Count)
+			p.publish(of(service, "y", 5))
+			p.delivered()
+			require.Len(t, p.letters(), 3)
+		})
+	}
+}
+
+func later(name string, wait time.Duration) func(*deliver.Options) {
+	return func(o *deliver.Options) {
+		for i := range o.Services {
+			if o.Services[i].Name == name {
+				o.Services[i].Retry.Later = wait
+			}
+		}
+	}
+}
+
+// I9: what was given up is offered again by a request of the owner, with its
+// letter; once, until it dies again. What the target refused is not, nor what
+// belongs to a service without retry.later.
+func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
+	const off, other = "acme/all@off", "acme/all@other"
+	w := newWorld(t, service, off, other)
+	p := w.start(map[string]sinks.Traits{service: state, off: state, other: state}, later(service, time.Millisecond), later(other, time.Millisecond))
+	p.sinks[off].answer(func([]change.Change) error { return refuse(sinks.RetryBounded, true) })
+	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Reject, true) })
+	p.publish(of(off, "a", 0), of(other, "a", 0))
+	p.delivered(off, other)
+	p.sinks[service].answer(func([]change.Change) error { return refuse(sinks.RetryBounded, true) })
+	c := of(service, "bad", 1)
+	for n := range int64(3) {
+		p.publish(like(c, n+1))
+		asked := func() (found []inbox.Control) {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for _, control := range p.controls {
+				if control.Action != inbox.Refuse {
+					found = append(found, control)
+				}
+			}
+			return found
+		}
+		require.Eventually(t, func() bool { return len(asked()) >= int(n+1) }, patience, time.Millisecond)
+		all := asked()
+		require.Len(t, all, int(n+1))
+		got, letter := all[n], p.letters()[2]
+		require.Equal(t, inbox.Control{
+			ID: got.ID, Action: inbox.Redecide, Services: []string{service}, Version: at(n + 1), Letter: letter.ID, Actor: inbox.Deliver, Reason: got.Reason,
+		}, got)
+		require.Equal(t, n+1, letter.Count)
+	}
+	require.EqualValues(t, 3, p.metric("weir_delivery_offered_again_total", service))
+	require.Zero(t, p.metric("weir_delivery_offered_again_total", off)+p.metric("weir_delivery_offered_again_total", other))
+}
+
+// A log sink gets the change itself again, as it was.
+func TestI9ALogSinkIsOfferedTheChange(t *testing.T) {
+	w := newWorld(t, service)
+	p := w.start(map[string]sinks.Traits{service: logOf(100)}, later(service, time.Millisecond))
+	p.sinks[service].answer(func([]change.Change) error { return refuse(sinks.RetryBounded, true) })
+	c := of(service, "bad", 0)
+	p.publish(c)
+	require.Eventually(t, func() bool { return len(p.order()) >= 3 }, patience, time.Millisecond)
+	require.Equal(t, []string{"refuse bad", "letter bad", "resend bad"}, p.order()[:3])
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	got, rest, err := change.Decode(p.controls[1].Change)
+	require.NoError(t, err)
+	require.Empty(t, rest)
+	require.Equal(t, c, got)
+	require.Zero(t, p.controls[1].Version)
+}
