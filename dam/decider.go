@@ -34,9 +34,16 @@ type Producer interface {
 	Close(ctx context.Context) error
 }
 
+// Store is the part of the store that deciding uses.
+type Store interface {
+	store.Decisions
+	// Watermarks are those of all partitions and generations.
+	Watermarks(ctx context.Context) (map[store.Partition]int64, error)
+}
+
 // Options of a Decider. All fields are needed unless they say a default.
 type Options struct {
-	Store store.Decisions
+	Store Store
 	Inbox store.Inbox
 	Plan  *Plan
 	// NewProducer makes a producer; called once per lane.
@@ -126,6 +133,15 @@ func orDefault[T int | time.Duration](v, def T) T {
 }
 
 func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
+
+// heir gives the partition whose owner has this one: itself, unless the inbox has
+// become smaller.
+func (d *Decider) heir(partition int32) int32 {
+	if n := d.opt.Inbox.Partitions; n > 0 {
+		return partition % n
+	}
+	return partition
+}
 
 // Handle is the router's handler: it parses the records of the message's frame,
 // hands them to the lane of their partition and returns when the decision is

@@ -23,7 +23,7 @@ var ErrPartitionCount = errors.New("partition count differs")
 type TopicSpec struct {
 	Name        string
 	Partitions  int32
-	Replication int16             // 0: the cluster's default
+	Replication int16 // 0: the cluster's default
 	// Configs are the topic's settings. A topic that is there with others is altered.
 	// Its max.message.bytes may be larger.
 	Configs map[string]string
