@@ -57,6 +57,9 @@ type Options struct {
 	MaxEvents int
 	// MaxBytes bounds their payloads. Defaults to 16 MiB.
 	MaxBytes int
+	// MaxOutcome bounds what they are decided to, in bytes: documents, changes and
+	// dead letters. A batch that comes to more is cut. Defaults to 64 MiB.
+	MaxOutcome int
 	// MaxUnpublished bounds the decided batches of a lane whose publish is not
 	// acknowledged yet; deciding waits for them. Defaults to 16.
 	MaxUnpublished int
@@ -99,6 +102,7 @@ func New(opt Options) (*Decider, error) {
 	opt.Lanes = orDefault(opt.Lanes, 2)
 	opt.MaxEvents = orDefault(opt.MaxEvents, 1000)
 	opt.MaxBytes = orDefault(opt.MaxBytes, 16<<20)
+	opt.MaxOutcome = orDefault(opt.MaxOutcome, 64<<20)
 	opt.MaxUnpublished = orDefault(opt.MaxUnpublished, 16)
 	opt.Hesitation = orDefault(opt.Hesitation, time.Second)
 	if opt.Plan.index == nil {

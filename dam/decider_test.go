@@ -53,6 +53,9 @@ type flow struct {
 	store store.Operator
 	plan  *Plan
 	inbox store.Inbox
+	// wrap, if given, stands between the decider and the store.
+	wrap       func(Store) Store
+	maxOutcome int // of the options
 }
 
 func newFlow(t *testing.T) *flow {
@@ -77,7 +80,7 @@ func newFlow(t *testing.T) *flow {
 	plan.Revision = revision.Number
 	resolved, err := s.ResolveInbox(t.Context(), "weir.inbox", "id", 2, 1)
 	require.NoError(t, err)
-	return &flow{s, plan, resolved}
+	return &flow{store: s, plan: plan, inbox: resolved}
 }
 
 // owner runs a decider that takes the partitions over.
@@ -90,8 +93,12 @@ func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer,
 	t.Helper()
 	out := &published{acknowledge: acknowledge}
 	limit, cut := context.WithCancel(context.Background())
+	var s Store = w.store
+	if w.wrap != nil {
+		s = w.wrap(s)
+	}
 	d, err := New(Options{
-		Store: w.store, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
+		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
 		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: tracer,
 	})
 	require.NoError(t, err)
