@@ -131,7 +131,7 @@ type Decide struct {
 type Limits struct {
 	// Change is the largest change, its document included. A larger one becomes
 	// a dead letter.
-	Change Size `yaml:"change" default:"8MiB" range:"1KiB..256MiB"`
+	Change Size `yaml:"change" default:"8MiB" range:"1KiB..96MiB"`
 	// Memory is what events, frames and changes that wait may hold together, in one
 	// process. The runtime is told to collect garbage rather than to use much more.
 	Memory Size `yaml:"memory" default:"256MiB" range:"64MiB..256GiB"`

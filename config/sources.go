@@ -89,7 +89,7 @@ type Source struct {
 	// same place of the merged document, which say so as well.
 	Shared bool `yaml:"shared" default:"false"`
 	// MaxEvent is the largest event; a larger one becomes a dead letter.
-	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..256MiB"`
+	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..96MiB"`
 }
 
 // IsDelete reports whether the value of Operation means delete.

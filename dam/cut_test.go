@@ -46,7 +46,7 @@ func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 		return found, nil
 	})
 	require.NoError(t, err)
-	result, err := settle(p, candidates, rows)
+	result, err := settle(p, candidates, rows, maxOutcomeOfOne)
 	require.NoError(t, err)
 	row, dirty := ev.result()
 	if dirty {

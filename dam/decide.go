@@ -62,6 +62,9 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 			l.setHalted(nil)
 			return nil
 		}
+		if errors.Is(err, errLargeOutcome) && len(todo) > 1 {
+			return l.halves(ctx, todo)
+		}
 		switch store.ClassOf(err) {
 		case store.Superseded:
 			return err
@@ -81,7 +84,7 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 				return err
 			}
 		default:
-			if failures == 1 {
+			if failures == 1 && l.haltedBy() == nil {
 				l.log.Warn("halted: the store does not take decisions; trying again until it does", "error", err)
 			}
 			if failures >= 1 {
@@ -92,8 +95,16 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 			}
 			wait = min(2*wait, 2*time.Second)
 		}
+		if failures+1 >= tooOften && len(todo) > 1 {
+			// Something about the whole of it may be what the store does not take,
+			// whatever it says. The later half is tried whole again.
+			return l.halves(ctx, todo)
+		}
 	}
 }
+
+// tooOften is after how many failures a batch is halved.
+const tooOften = 5
 
 func partitionsOf(moves []store.Move) []int32 {
 	ps := make([]int32, len(moves))
@@ -145,6 +156,11 @@ func (l *lane) bisect(ctx context.Context, batch []*record, cause error) error {
 		r.bad = &bad
 		return l.decide(ctx, batch)
 	}
+	return l.halves(ctx, batch)
+}
+
+// halves decides one half after the other.
+func (l *lane) halves(ctx context.Context, batch []*record) error {
 	half := len(batch) / 2
 	if err := l.decide(ctx, batch[:half]); err != nil {
 		return err
@@ -230,7 +246,23 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		if err != nil {
 			return out, err
 		}
-		if result, err = settle(plan, candidates, rows); err != nil {
+		room := l.d.opt.MaxOutcome
+		for i := range out.Entities {
+			room -= len(out.Entities[i].Docs) + len(out.Entities[i].Fence)
+		}
+		for i := range out.Letters {
+			room -= len(out.Letters[i].Payload)
+		}
+		if len(batch) == 1 {
+			room += maxOutcomeOfOne - l.d.opt.MaxOutcome
+		}
+		if err = errLargeOutcome; room >= 0 {
+			result, err = settle(plan, candidates, rows, room)
+		}
+		if errors.Is(err, errLargeOutcome) {
+			return out, store.WithClass(err, store.Poison) // of a single record: it will not become smaller
+		}
+		if err != nil {
 			return out, store.WithClass(err, store.Fatal)
 		}
 		out.Swaps = result.swaps
@@ -279,6 +311,13 @@ func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFun
 	unlimit := context.AfterFunc(l.d.opt.Limit, cancel)
 	return within, func() { unlimit(); cancel() }
 }
+
+// maxOutcomeOfOne bounds in bytes what is decided of a single record, which cannot
+// be cut: what databases take in one statement (PostgreSQL: 1 GiB), with room.
+const maxOutcomeOfOne = 512 << 20
+
+// errLargeOutcome says that a decision would come to more than it may.
+var errLargeOutcome = errors.New("its changes are more than one decision may have")
 
 // readRows reads the dam row of every key that a candidate has.
 func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.Key]*store.Row, error) {

@@ -34,9 +34,16 @@ type Producer interface {
 	Close(ctx context.Context) error
 }
 
+// Store is the part of the store that deciding uses.
+type Store interface {
+	store.Decisions
+	// Watermarks are those of all partitions and generations.
+	Watermarks(ctx context.Context) (map[store.Partition]int64, error)
+}
+
 // Options of a Decider. All fields are needed unless they say a default.
 type Options struct {
-	Store store.Decisions
+	Store Store
 	Inbox store.Inbox
 	Plan  *Plan
 	// NewProducer makes a producer; called once per lane.
@@ -50,6 +57,9 @@ type Options struct {
 	MaxEvents int
 	// MaxBytes bounds their payloads. Defaults to 16 MiB.
 	MaxBytes int
+	// MaxOutcome bounds what they are decided to, in bytes: documents, changes and
+	// dead letters. A batch that comes to more is cut. Defaults to 64 MiB.
+	MaxOutcome int
 	// MaxUnpublished bounds the decided batches of a lane whose publish is not
 	// acknowledged yet; deciding waits for them. Defaults to 16.
 	MaxUnpublished int
@@ -92,6 +102,7 @@ func New(opt Options) (*Decider, error) {
 	opt.Lanes = orDefault(opt.Lanes, 2)
 	opt.MaxEvents = orDefault(opt.MaxEvents, 1000)
 	opt.MaxBytes = orDefault(opt.MaxBytes, 16<<20)
+	opt.MaxOutcome = orDefault(opt.MaxOutcome, 64<<20)
 	opt.MaxUnpublished = orDefault(opt.MaxUnpublished, 16)
 	opt.Hesitation = orDefault(opt.Hesitation, time.Second)
 	if opt.Plan.index == nil {
@@ -126,6 +137,15 @@ func orDefault[T int | time.Duration](v, def T) T {
 }
 
 func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
+
+// heir gives the partition whose owner has this one: itself, unless the inbox has
+// become smaller.
+func (d *Decider) heir(partition int32) int32 {
+	if n := d.opt.Inbox.Partitions; n > 0 {
+		return partition % n
+	}
+	return partition
+}
 
 // Handle is the router's handler: it parses the records of the message's frame,
 // hands them to the lane of their partition and returns when the decision is

@@ -53,6 +53,9 @@ type flow struct {
 	store store.Operator
 	plan  *Plan
 	inbox store.Inbox
+	// wrap, if given, stands between the decider and the store.
+	wrap       func(Store) Store
+	maxOutcome int // of the options
 }
 
 func newFlow(t *testing.T) *flow {
@@ -77,16 +80,25 @@ func newFlow(t *testing.T) *flow {
 	plan.Revision = revision.Number
 	resolved, err := s.ResolveInbox(t.Context(), "weir.inbox", "id", 2, 1)
 	require.NoError(t, err)
-	return &flow{s, plan, resolved}
+	return &flow{store: s, plan: plan, inbox: resolved}
 }
 
 // owner runs a decider that takes the partitions over.
 func (w *flow) owner(t *testing.T, tracer *tracing.Tracer, acknowledge bool) (*Decider, *published) {
 	t.Helper()
+	return w.ownerOf(t, []int32{0, 1}, tracer, acknowledge)
+}
+
+func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer, acknowledge bool) (*Decider, *published) {
+	t.Helper()
 	out := &published{acknowledge: acknowledge}
 	limit, cut := context.WithCancel(context.Background())
+	var s Store = w.store
+	if w.wrap != nil {
+		s = w.wrap(s)
+	}
 	d, err := New(Options{
-		Store: w.store, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
+		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
 		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: tracer,
 	})
 	require.NoError(t, err)
@@ -94,7 +106,7 @@ func (w *flow) owner(t *testing.T, tracer *tracing.Tracer, acknowledge bool) (*D
 	var running sync.WaitGroup
 	running.Go(func() { _ = d.Run(ctx) })
 	t.Cleanup(func() { cut(); stop(); running.Wait() })
-	_, err = d.Assigned(t.Context(), "weir.inbox", []int32{0, 1})
+	_, err = d.Assigned(t.Context(), "weir.inbox", partitions)
 	require.NoError(t, err)
 	return d, out
 }
@@ -147,4 +159,43 @@ func TestOwnersLinkTheirFrames(t *testing.T) {
 	require.Len(t, log[1].seen["one/ripeness@a"], 1)
 	require.Equal(t, change.NewVersion(1, 6), log[0].end)
 	require.Equal(t, change.NewVersion(1, 5), log[1].end)
+}
+
+// The inbox is made anew, with fewer partitions, when decisions were committed and
+// not published. The mistake that this catches: a new generation that publishes
+// its own partitions only leaves in the store what it says was sent.
+func TestWhatAnOlderInboxLeftIsPublished(t *testing.T) {
+	w := newFlow(t)
+	ripe, riper := `{"id":"B","ripeness_level":1}`, `{"id":"B","ripeness_level":2}`
+	killed, _ := w.owner(t, nil, false)
+	hand(t, killed, 0, event(t, "B-007", 0, ripe), event(t, "B-007", 1, riper))
+	hand(t, killed, 1, event(t, "B-008", 0, ripe))
+	marks, err := w.store.Outboxes(t.Context())
+	require.NoError(t, err)
+	require.Len(t, marks, 2)
+
+	w.inbox, err = w.store.ResolveInbox(t.Context(), "weir.inbox", "new", 1, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 2, w.inbox.Generation)
+	next, out := w.ownerOf(t, []int32{0}, nil, true)
+	sent := map[int32]map[string][]change.Change{}
+	for _, r := range out.records {
+		l := logged{seen: map[string][]change.Change{}}
+		l.read(t, w.plan, r.Value, MaxFrame)
+		require.Nil(t, sent[r.Partition], "once")
+		sent[r.Partition] = l.seen
+	}
+	require.Len(t, sent[0]["one/ripeness@a"], 2)
+	require.Len(t, sent[1]["one/ripeness@a"], 1)
+	require.Equal(t, "B-008", sent[1]["one/ripeness@a"][0].Entity)
+
+	f := transport.NewFrame("weir.inbox", "new", 0, transport.LastAssignment()+1, []transport.Received{event(t, "B-009", 0, ripe)})
+	require.NoError(t, next.Handle(transport.NewMessage(t.Context(), f)))
+	require.Eventually(t, func() bool {
+		left, err := w.store.Outboxes(t.Context())
+		require.NoError(t, err)
+		return len(left) == 0
+	}, time.Minute, time.Millisecond, "of the partition that is no more, too")
+	_, err = w.store.TakeOver(t.Context(), []store.Partition{{Generation: 1, Number: 1}}, store.Token{1})
+	require.ErrorIs(t, err, store.ErrFenced, "its owner has ended, also where nothing is decided any more")
 }

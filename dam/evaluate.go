@@ -191,15 +191,14 @@ func (ev *evaluation) apply(r *record) error {
 		ev.count(r, outcomeNoise)
 		return nil
 	}
-	before, wasPresent, err := ev.view()
-	if err != nil {
-		return err
-	}
+	// Stored documents that merged may not under another configuration (too deep
+	// under a new mount, say). This one may be what they need.
+	before, wasPresent, broken := ev.view()
 	previous := ev.docs[e.Source]
 	if changed {
 		ev.set(e.Source, next)
 		if _, _, err = ev.view(); err != nil {
-			// Stored documents merge, so this one is at fault (too deep, say).
+			// This one is at fault (too deep, say), or those that are stored still are.
 			ev.set(e.Source, previous)
 			ev.letters = append(ev.letters, letterOf(r, "merge", err.Error()))
 			ev.count(r, outcomeDead)
@@ -211,14 +210,16 @@ func (ev *evaluation) apply(r *record) error {
 		}
 	}
 	after, present, err := ev.view()
-	if err != nil {
-		return err
+	if err != nil { // nothing changed, and what is stored does not merge
+		ev.letters = append(ev.letters, letterOf(r, "merge", err.Error()))
+		ev.count(r, outcomeDead)
+		return nil
 	}
 	ev.count(r, outcomeMerged)
 	ev.trail.evaluating(ev.plan)
 	ev.touched.Clear()
 	// An entity that is new and not complete yet has no rows to compare with.
-	all := present != wasPresent || !ev.current && (present || existed)
+	all := broken != nil || present != wasPresent || !ev.current && (present || existed)
 	if !all && present {
 		ev.plan.index.TouchedBy(before, after, &ev.touched)
 	}
@@ -326,7 +327,9 @@ func (ev *evaluation) control(r *record) error {
 		}
 	case inbox.Redecide:
 		if _, _, err := ev.view(); err != nil {
-			return err
+			ev.letters = append(ev.letters, letterOf(r, "merge", err.Error()))
+			ev.settled(r.Control.Letter, store.LetterReplayed) // it died again, as a letter of its own
+			return nil
 		}
 		ev.trail.redecided(ev.plan, r.Control)
 		offered := len(ev.candidates)

@@ -85,7 +85,11 @@ func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int3
 		return context.Cause(ctx)
 	}
 	defer func() { <-l.work }()
-	taken, err := l.takeOver(ctx, partitions)
+	left, err := l.left(ctx, partitions)
+	if err != nil {
+		return err
+	}
+	taken, err := l.takeOver(ctx, slices.Concat(partitions, left))
 	if err != nil {
 		return err
 	}
@@ -97,7 +101,9 @@ func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int3
 	for n, o := range taken {
 		o.after = after
 		l.owned[n] = o
-		starts[n] = o.next
+		if !slices.Contains(left, n) {
+			starts[n] = o.next
+		}
 	}
 	return nil
 }
@@ -105,7 +111,28 @@ func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int3
 func (l *lane) revoked(partition int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	delete(l.owned, partition)
+	for n := range l.owned {
+		if n == partition || l.d.heir(n) == partition {
+			delete(l.owned, n)
+		}
+	}
+}
+
+// left gives the partitions of larger inboxes, of older generations, that the
+// owner of these has to take over as well: nobody else ends their owners and
+// publishes what those left.
+func (l *lane) left(ctx context.Context, partitions []int32) (left []int32, err error) {
+	err = l.retry(ctx, "read the watermarks", func() error {
+		marks, err := l.d.opt.Store.Watermarks(ctx)
+		left = nil
+		for p := range marks {
+			if heir := l.d.heir(p.Number); heir != p.Number && slices.Contains(partitions, heir) && !slices.Contains(left, p.Number) {
+				left = append(left, p.Number)
+			}
+		}
+		return err
+	})
+	return left, err
 }
 
 // takeOver makes this lane the owner of partitions and publishes what their

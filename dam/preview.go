@@ -24,7 +24,7 @@ func (p *Plan) Preview(e store.Entity, c inbox.Control, rows store.Lookup) (Step
 	if err != nil {
 		return Step{}, err
 	}
-	result, err := settle(p, ev.candidates, found)
+	result, err := settle(p, ev.candidates, found, maxOutcomeOfOne)
 	if err != nil {
 		return Step{}, err
 	}

@@ -156,7 +156,7 @@ func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, rows map[s
 		return out, nil
 	})
 	require.NoError(t, err)
-	result, err := settle(p, ev.candidates, found)
+	result, err := settle(p, ev.candidates, found, maxOutcomeOfOne)
 	require.NoError(t, err)
 	return ev, result
 }

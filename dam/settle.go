@@ -26,8 +26,9 @@ type settled struct {
 // settle compares candidates with dam rows. Candidates of one key are
 // compared one after the other, each with what the one before it left: A,B,A,B
 // are four changes and A,A,A,B are two, also inside one batch (I4). rows holds
-// the row of every key that occurs; it is changed.
-func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (settled, error) {
+// the row of every key that occurs; it is changed. errLargeOutcome when changes and
+// letters are more than room in bytes.
+func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room int) (settled, error) {
 	out := settled{passed: map[int]int{}, held: map[int]int{}}
 	out.changes, out.parts, out.causes = make([]change.Change, 0, len(rows)), make([]int32, 0, len(rows)), make([]*record, 0, len(rows))
 	before := make(map[store.Key]store.Row, len(rows))
@@ -97,7 +98,11 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row) (set
 		} else if ch.Doc, err = c.output.text(); err != nil {
 			return settled{}, err
 		}
-		if size := sizeOf(&ch); size > p.MaxChange {
+		size := sizeOf(&ch)
+		if room -= size; room < 0 {
+			return settled{}, errLargeOutcome
+		}
+		if size > p.MaxChange {
 			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
 			l.Service, l.Payload = service.Name, ch.Doc
 			l.DedupKey += "/" + service.Name

@@ -77,7 +77,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	result, err := settle(s.plan, ev.candidates, rows)
+	result, err := settle(s.plan, ev.candidates, rows, maxOutcomeOfOne)
 	if err != nil {
 		return Step{}, err
 	}

@@ -25,8 +25,9 @@ type attempt struct {
 	w          *worker
 	work, stop context.Context
 	wait       *backoff.ExponentialBackOff
-	tries      map[string]int // idempotency key to failed bounded attempts
-	waited     bool           // since dam rows were read for the batch: newer changes may be elsewhere by now
+	tries      map[string]int  // idempotency key to failed bounded attempts
+	beside     map[string]bool // idempotency keys of changes that failed where another did well
+	waited     bool            // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
 // deliver writes changes until each of them took effect, is a dead letter, or
@@ -77,6 +78,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 				continue
 			}
 		}
+		away := a.away(todo, failed)
 		var again []change.Change
 		var worst *sinks.Error
 		var about *change.Trace // a change that it happened to, if that is traced
@@ -85,7 +87,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			switch {
 			case e == nil:
 				a.done(todo[i : i+1])
-			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !abandoned && a.exhausted(c):
+			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !abandoned && (!away || a.beside[c.Key]) && a.exhausted(c):
 				replaceable, err := a.replaceable(c)
 				if err != nil {
 					return err
@@ -191,6 +193,28 @@ func entities(changes []change.Change) iter.Seq[string] {
 			}
 		}
 	}
+}
+
+// away reports whether failed, of all changes of an attempt, says that the target
+// as a whole does not work, and nothing about any change: several entities, and
+// trouble with each of them. It remembers the changes that failed beside a success.
+func (a *attempt) away(todo []change.Change, failed []*sinks.Error) bool {
+	well := slices.Contains(failed, nil)
+	troubled, several := true, false
+	for i, e := range failed {
+		if e == nil {
+			continue
+		}
+		if well {
+			if a.beside == nil {
+				a.beside = map[string]bool{}
+			}
+			a.beside[todo[i].Key] = true
+		}
+		troubled = troubled && e.Outage != sinks.NoOutage
+		several = several || todo[i].Entity != todo[0].Entity
+	}
+	return !well && troubled && several
 }
 
 // exhausted counts a bounded failure of c and reports whether it was the last

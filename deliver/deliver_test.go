@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -159,6 +160,44 @@ func TestBoundedAttemptsEndInALetter(t *testing.T) {
 	require.Equal(t, 3, tries)
 	require.Equal(t, "gave_up", p.letters()[0].Code)
 	require.EqualValues(t, 1, p.count(deliver.OutcomeDead))
+}
+
+// A receiver that answers 500 to everything is away. One that does so to some
+// changes, and takes others, chokes on those. The mistake that this catches: every
+// change that came in a minute of trouble is a dead letter.
+func TestATargetThatFailsForEverythingIsAway(t *testing.T) {
+	p, s := only(t, state)
+	trouble := func(of ...string) func(changes []change.Change) error {
+		return func(changes []change.Change) error {
+			failed := map[int]error{}
+			for i, c := range changes {
+				if len(of) == 0 || slices.Contains(of, c.Entity) {
+					e := refuse(sinks.RetryBounded, true)
+					e.Outage = sinks.Troubled
+					failed[i] = e
+				}
+			}
+			if len(failed) == 0 {
+				return nil
+			}
+			return &sinks.BatchError{Failed: failed}
+		}
+	}
+	changes, names := many(0, 5)
+	s.answer(trouble())
+	p.publish(changes...)
+	require.Eventually(t, func() bool { return len(s.attempts()) > 10 }, patience, time.Millisecond, "it is tried on")
+	require.Empty(t, p.letters())
+	s.answer(nil)
+	p.delivered()
+	require.ElementsMatch(t, names, s.has())
+	require.Empty(t, p.letters())
+
+	s.answer(trouble("bad", "worse"))
+	p.publish(of(service, "bad", 5), of(service, "good", 6), of(service, "worse", 7))
+	p.delivered()
+	require.Len(t, p.letters(), 2)
+	require.Contains(t, s.has(), "good:6")
 }
 
 func TestPauseAndGoOn(t *testing.T) {

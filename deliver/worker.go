@@ -293,6 +293,7 @@ func (w *worker) dropAbandoned(todo []*delivery) []*delivery {
 
 func (w *worker) backoff() *backoff.ExponentialBackOff {
 	b := backoff.NewExponentialBackOff()
+	b.Multiplier = 2
 	b.InitialInterval, b.MaxInterval = w.opt.Retry.MinBackoff, w.opt.Retry.MaxBackoff
 	return b
 }

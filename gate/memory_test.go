@@ -75,3 +75,23 @@ func TestMemoryOptionsAreChecked(t *testing.T) {
 		require.Error(t, err)
 	}
 }
+
+// What an inbox took in that was lost may come again. The mistake that this
+// catches: the gate calls it a repetition for as long as it remembers.
+func TestMarksAreOfAGeneration(t *testing.T) {
+	memory := newMemory(t, gate.MemoryOptions{Entries: 100, TTL: time.Hour})
+	generation := uint16(1)
+	g := gate.Under(memory, func() uint16 { return generation })
+	defer func() { require.NoError(t, g.Close()) }()
+	seen := func() bool {
+		found, err := g.Seen(t.Context(), entries(0, 1))
+		require.NoError(t, err)
+		return found[0]
+	}
+	require.NoError(t, g.Mark(t.Context(), entries(0, 1)))
+	require.True(t, seen())
+	generation = 2
+	require.False(t, seen())
+	require.NoError(t, g.Mark(t.Context(), entries(0, 1)))
+	require.True(t, seen())
+}

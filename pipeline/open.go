@@ -76,14 +76,16 @@ type Pipeline struct {
 	activation sync.RWMutex
 	reloading  sync.Mutex
 
-	broker  *embedded.Broker // nil with servers
-	kafka   transport.Config
-	admin   *transport.Admin
-	store   store.Operator
-	gate    gate.Gate
-	inbox   atomic.Pointer[store.Inbox] // replaced when the topic is
-	append  *transport.Producer         // to the inbox
-	closers []func() error              // in the order of opening
+	broker *embedded.Broker // nil with servers
+	kafka  transport.Config
+	admin  *transport.Admin
+	store  store.Operator
+	gate   gate.Gate
+	inbox  atomic.Pointer[store.Inbox] // replaced when the topic is
+	append *transport.Producer         // to the inbox
+	// decidedGeneration is the newest generation that has a watermark.
+	decidedGeneration atomic.Uint32
+	closers           []func() error // in the order of opening
 
 	keys     *access.Keyring  // of the API; nil without
 	commands *commands        // those of other processes; nil without Options.Commands
@@ -181,6 +183,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if p.gate, err = openGate(p.cfg); err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
+	p.gate = gate.Under(p.gate, p.generation)
 	p.closers = append(p.closers, p.gate.Close)
 	if err := p.openTracing(); err != nil {
 		return nil, err
@@ -370,6 +373,16 @@ func (p *Pipeline) openTopics(ctx context.Context) error {
 		p.inbox.Store(&found)
 	}
 	return err
+}
+
+// generation is that of the inbox that events go to. A process that does not decide
+// learns of a new one from the watermarks.
+func (p *Pipeline) generation() uint16 {
+	newest := uint16(p.decidedGeneration.Load())
+	if inbox := p.inbox.Load(); inbox != nil {
+		newest = max(newest, inbox.Generation)
+	}
+	return newest
 }
 
 // newestGeneration is the highest generation that the changes log knows of: a

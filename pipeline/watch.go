@@ -329,6 +329,11 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	if err != nil {
 		return nil, err
 	}
+	var newest uint16
+	for part := range marks {
+		newest = max(newest, part.Generation)
+	}
+	p.decidedGeneration.Store(uint32(newest))
 	lags := make(map[int32]int64, len(ends))
 	for n, end := range ends {
 		// What retention removed is not waiting any more.

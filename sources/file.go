@@ -36,7 +36,10 @@ type FileOptions struct {
 	// bytes are handed out, which ingest refuses by its limit. Defaults to 8 MiB.
 	MaxLine int
 	// Poll is how often a followed file is looked at. Defaults to 250ms.
-	Poll   time.Duration
+	Poll time.Duration
+	// Linger is how long a file that was replaced must have been quiet before it is
+	// left: its writer goes on with it until it opens the new one. Defaults to 1s.
+	Linger time.Duration
 	Logger *slog.Logger
 }
 
@@ -70,6 +73,9 @@ func NewFile(opt FileOptions) *File {
 	}
 	if opt.Poll <= 0 {
 		opt.Poll = 250 * time.Millisecond
+	}
+	if opt.Linger <= 0 {
+		opt.Linger = time.Second
 	}
 	return &File{opt: opt, log: opt.Logger.With("source", opt.Name)}
 }
@@ -156,16 +162,8 @@ func (f *File) read(ctx context.Context, topic string, out chan<- *message.Messa
 		return err
 	}
 	defer file.Close()
-	identity, err := f.identify(file)
+	identity, offset, err := f.begin(ctx, file)
 	if err != nil || identity == "" {
-		return err // an empty file has no identity yet
-	}
-	info, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	identity, offset, err := f.resume(ctx, identity, info.Size())
-	if err != nil {
 		return err
 	}
 	chunks, dispatched := make(chan chunk), make(chan bool, 1)
@@ -190,6 +188,37 @@ func (f *File) read(ctx context.Context, topic string, out chan<- *message.Messa
 	return nil
 }
 
+// begin gives the identity of an open file and where to go on in it; none for one
+// that ended without a first line. It waits for the first line, and for the store,
+// with the file open: under its path it may be found no more.
+func (f *File) begin(ctx context.Context, file *os.File) (identity string, offset int64, err error) {
+	said := false
+	for last := f.opt.Complete; ; {
+		first, err := f.identify(file)
+		var info os.FileInfo
+		if err == nil && first != "" {
+			if info, err = file.Stat(); err == nil {
+				identity, offset, err = f.resume(ctx, first, info.Size())
+			}
+			if err == nil {
+				return identity, offset, nil
+			}
+		}
+		if err == nil && last {
+			return "", 0, nil
+		}
+		if err != nil && !said {
+			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
+		}
+		said = err != nil
+		if !pause.For(ctx, f.opt.Poll) {
+			return "", 0, nil
+		}
+		// One without a first line, and another in its place: it gets one look more.
+		last = err == nil && f.same(file, 0) != nil
+	}
+}
+
 func give(ctx context.Context, chunks chan<- chunk, c chunk) bool {
 	select {
 	case chunks <- c:
@@ -203,7 +232,9 @@ func give(ctx context.Context, chunks chan<- chunk, c chunk) bool {
 // when the file is at its end and nothing more comes.
 func (f *File) readLines(ctx context.Context, file *os.File, offset int64, chunks chan<- chunk) (c chunk, err error) {
 	reader := bufio.NewReaderSize(nil, 1<<18)
+	var quiet time.Time // when a file that was replaced was last known to grow
 	for last := f.opt.Complete; ; {
+		before := offset
 		// Also a line that was torn is read again from its start.
 		if _, err := file.Seek(offset, io.SeekStart); err != nil {
 			return c, err
@@ -258,7 +289,12 @@ func (f *File) readLines(ctx context.Context, file *os.File, offset int64, chunk
 		}
 		switch err := f.same(file, offset); {
 		case errors.Is(err, errReplaced):
-			last = true // what was written before it was moved away is still to be read
+			// What was written before it was moved away is still to be read, and what
+			// its writer adds until it opens the new one.
+			if quiet.IsZero() || offset > before {
+				quiet = time.Now()
+			}
+			last = time.Since(quiet) >= f.opt.Linger
 		case err != nil:
 			return c, nil //nolint:nilerr // it is opened anew
 		}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -58,10 +59,11 @@ type file struct {
 	positions *positions
 	complete  bool
 	maxLine   int
+	linger    time.Duration
 }
 
 func newFile(t *testing.T) *file {
-	return &file{t: t, path: filepath.Join(t.TempDir(), "events.jsonl"), positions: &positions{at: map[string]int64{}}, maxLine: 100}
+	return &file{t: t, path: filepath.Join(t.TempDir(), "events.jsonl"), positions: &positions{at: map[string]int64{}}, maxLine: 100, linger: time.Millisecond}
 }
 
 func (f *file) write(text string) { require.NoError(f.t, os.WriteFile(f.path, []byte(text), 0o644)) }
@@ -84,7 +86,7 @@ type reading struct {
 func (f *file) read() *reading {
 	s := sources.NewFile(sources.FileOptions{
 		Name: "events", Path: f.path, Positions: f.positions, Complete: f.complete, MaxLine: f.maxLine,
-		Poll: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Poll: time.Millisecond, Linger: f.linger, Logger: slog.New(slog.DiscardHandler),
 	})
 	messages, err := s.Subscribe(context.Background(), "file:events")
 	require.NoError(f.t, err)
@@ -273,7 +275,7 @@ func TestFileReadsTheOldFileToItsEnd(t *testing.T) {
 	f := newFile(t)
 	f.write("a1\n")
 	s := sources.NewFile(sources.FileOptions{
-		Name: "events", Path: f.path, Positions: f.positions, Poll: 100 * time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+		Name: "events", Path: f.path, Positions: f.positions, Poll: 100 * time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	messages, err := s.Subscribe(context.Background(), "file:events")
 	require.NoError(t, err)
@@ -287,6 +289,59 @@ func TestFileReadsTheOldFileToItsEnd(t *testing.T) {
 		f.write(string(rune('b'+n)) + "1\n")
 		require.Equal(t, []string{letter + "2", letter + "3"}, r.lines(2))
 	}
+}
+
+// A rotation that makes the new file itself tells the writer only afterwards: until
+// then it writes to the old one. The mistake that this catches: to leave the old
+// file at the first end behind the rename.
+func TestFileIsReadAsLongAsItsWriterHoldsIt(t *testing.T) {
+	f := newFile(t)
+	f.linger = time.Hour
+	f.write("a1\n")
+	r := f.read()
+	require.Equal(t, []string{"a1"}, r.lines(1))
+	old, err := os.OpenFile(f.path, os.O_APPEND|os.O_WRONLY, 0o644)
+	require.NoError(t, err)
+	defer old.Close()
+	require.NoError(t, os.Rename(f.path, f.path+".1"))
+	f.write("b1\n")
+	for n := range 20 {
+		line := "a" + strings.Repeat("x", n+1)
+		_, err := old.WriteString(line + "\n")
+		require.NoError(t, err)
+		require.Equal(t, []string{line}, r.lines(1))
+	}
+	r.close()
+	f.linger = time.Millisecond
+	require.Equal(t, []string{"b1"}, f.read().lines(1))
+}
+
+// A file that was opened when it was empty, filled and moved away until the next
+// look is not under its path any more.
+func TestFileWithoutALineIsNotLetGo(t *testing.T) {
+	f := newFile(t)
+	f.write("")
+	s := sources.NewFile(sources.FileOptions{
+		Name: "events", Path: f.path, Positions: f.positions, Poll: 300 * time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
+	})
+	messages, err := s.Subscribe(context.Background(), "file:events")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	r := &reading{t, s, messages}
+	opened := func() bool {
+		fds, err := os.ReadDir("/proc/self/fd")
+		require.NoError(t, err)
+		return slices.ContainsFunc(fds, func(fd os.DirEntry) bool {
+			to, _ := os.Readlink("/proc/self/fd/" + fd.Name())
+			return to == f.path
+		})
+	}
+	require.Eventually(t, opened, patience, time.Millisecond)
+	f.append("a1\na2\n")
+	require.NoError(t, os.Rename(f.path, f.path+".1"))
+	f.write("b1\n")
+	require.Equal(t, []string{"a1", "a2"}, r.lines(2))
+	require.Equal(t, []string{"b1"}, r.lines(1))
 }
 
 func TestFileThatShrankIsReadFromItsStart(t *testing.T) {

@@ -23,8 +23,10 @@ var ErrPartitionCount = errors.New("partition count differs")
 type TopicSpec struct {
 	Name        string
 	Partitions  int32
-	Replication int16             // 0: the cluster's default
-	Configs     map[string]string // given to a topic that is created, not compared
+	Replication int16 // 0: the cluster's default
+	// Configs are the topic's settings. A topic that is there with others is altered.
+	// Its max.message.bytes may be larger.
+	Configs map[string]string
 	// Grow says that Partitions is the least: a topic with fewer gets more, and one
 	// with more is fine.
 	Grow bool
@@ -54,9 +56,10 @@ func NewAdmin(cfg Config) (*Admin, error) {
 func (a *Admin) Close() { a.cl.Close() }
 
 // EnsureTopics creates the topics that are missing and returns when all are
-// there and have leaders. A topic with another number of partitions, unless it may
-// grow, is an ErrPartitionCount; all such topics are named at once. Creating at the
-// same time from two processes is fine.
+// there, have leaders and the settings that are wanted; it says what it altered.
+// A topic with another number of partitions, unless it may
+// grow, is an ErrPartitionCount; all such topics are named at once. Creating
+// and altering at the same time from two processes is fine.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	if len(specs) == 0 {
 		return nil
@@ -71,10 +74,12 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 		return fmt.Errorf("list topics: %w", err)
 	}
 	var errs []error
+	var there []TopicSpec
 	for _, s := range specs {
 		d, ok := have[s.Name]
 		switch {
 		case ok && d.Err == nil:
+			there = append(there, s)
 			switch n := len(d.Partitions); {
 			case s.Grow && n < int(s.Partitions):
 				if err := a.grow(ctx, s); err != nil {
@@ -95,7 +100,10 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	return a.await(ctx, names, partitions)
+	if err := a.await(ctx, names, partitions); err != nil {
+		return err
+	}
+	return a.alter(ctx, there)
 }
 
 func (a *Admin) create(ctx context.Context, s TopicSpec) error {
