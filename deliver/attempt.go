@@ -27,6 +27,7 @@ type attempt struct {
 	wait       *backoff.ExponentialBackOff
 	tries      map[string]int  // idempotency key to failed bounded attempts
 	beside     map[string]bool // idempotency keys of changes that failed where another did well
+	rounds     int             // see awayRounds
 	waited     bool            // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
@@ -214,8 +215,19 @@ func (a *attempt) away(todo []change.Change, failed []*sinks.Error) bool {
 		troubled = troubled && e.Outage != sinks.NoOutage
 		several = several || todo[i].Entity != todo[0].Entity
 	}
-	return !well && troubled && several
+	if well || !troubled || !several {
+		return false
+	}
+	// Failures end somewhere (I9): what fails for ever may be these changes after
+	// all, and nothing behind them would ever be tried.
+	a.rounds++
+	return a.rounds <= awayRounds
 }
+
+// awayRounds is how many attempts at one batch, of which all failed, are held
+// against the target and not against the changes. With the longest waits of the
+// defaults they take an hour and a half.
+const awayRounds = 100
 
 // exhausted counts a bounded failure of c and reports whether it was the last
 // one allowed.

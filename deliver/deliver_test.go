@@ -198,6 +198,11 @@ func TestATargetThatFailsForEverythingIsAway(t *testing.T) {
 	p.delivered()
 	require.Len(t, p.letters(), 2)
 	require.Contains(t, s.has(), "good:6")
+
+	// Two that fail alone look like a target that is away; nothing waits for ever.
+	p.publish(of(service, "bad", 8), of(service, "worse", 9))
+	p.delivered()
+	require.Len(t, p.letters(), 4)
 }
 
 func TestPauseAndGoOn(t *testing.T) {
