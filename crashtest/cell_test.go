@@ -33,7 +33,7 @@ func (c cell) spec(nth int) string {
 func (c cell) first() string {
 	switch c.point {
 	case crash.TakenOver, crash.RepublishHalf, crash.Republished:
-		return crash.PublishHalf + ":2"
+		return crash.PublishHalf + ":1"
 	}
 	return ""
 }

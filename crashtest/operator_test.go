@@ -47,6 +47,7 @@ func (c cell) operate(w *world) map[string]tally {
 	w.drain()
 	switch {
 	case slices.Equal(c.command, reset):
+		w.refusedAs = "unknown"
 		require.Zero(w.t, w.count("SELECT count(*) FROM dam_rows WHERE state <> 'unknown'"))
 		if c.door {
 			w.forgotten(answers)

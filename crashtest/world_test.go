@@ -52,6 +52,7 @@ type world struct {
 	hook       *receiver
 	door       bool             // events are posted, imported, and rows of a table
 	sent       map[string]event // source/partition/offset; of a door: source/event id
+	refusedAs  string           // state of the rows of what the hook refuses
 }
 
 // newWorld makes a world whose sources are files, or topics of Kafka.
@@ -104,7 +105,7 @@ func newDoor(t testing.TB, on, after string) *world {
 // emptyWorld makes a world without configuration; backing is what its servers
 // make of that.
 func emptyWorld(t testing.TB, on string) (w *world, backing string) {
-	w = &world{t: t, dir: t.TempDir(), on: on, target: testservers.Postgres(t), hook: newReceiver(t), sent: map[string]event{}}
+	w = &world{t: t, dir: t.TempDir(), on: on, target: testservers.Postgres(t), hook: newReceiver(t), sent: map[string]event{}, refusedAs: "refused"}
 	w.brokers, w.prefix = testservers.Kafka(t)
 	w.clickhouse, _ = testservers.ClickHouseHTTP(t)
 	w.topics(1, w.prefix+"feed")

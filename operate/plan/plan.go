@@ -212,7 +212,8 @@ func (c *computation) entity(e *store.Entity, rows map[store.Key]store.Row) {
 		}
 	}
 	_, step, err := c.candidate.decide(*e, rows)
-	if err != nil {
+	// A dead letter of no service is one of the entity: its documents do not merge.
+	if err != nil || slices.ContainsFunc(step.Letters, func(l store.DeadLetter) bool { return l.Service == "" }) {
 		c.effect.Failed++
 		if len(c.effect.FailedIDs) < maxFailedIDs {
 			c.effect.FailedIDs = append(c.effect.FailedIDs, e.ID)
