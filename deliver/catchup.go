@@ -205,12 +205,7 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 
 // giveBehind hands a frame that follows to one service. The caller holds s.mu.
 func (s *Stage) giveBehind(c *cursor, f *logged) {
-	fed := c.feed.fed
-	c.feed.pass(f.Frame, f.offset)
-	start := f.offset
-	if f.Part > 0 {
-		start = c.feed.first
-	}
+	start, fed := c.feed.pass(f.Frame, f.offset)
 	for i := range f.Slices {
 		if f.Slices[i].Service == c.w.opt.Number {
 			s.give(c, f, f.Slices[i], start, fed)

@@ -74,17 +74,20 @@ func (f *feed) judge(of *change.Frame) verdict {
 	return follows
 }
 
-// pass notes that a frame that follows was handed on.
-func (f *feed) pass(of *change.Frame, offset int64) {
+// pass notes that a frame that follows was handed on. It returns the record to
+// begin at again for it, and where the feed was before.
+func (f *feed) pass(of *change.Frame, offset int64) (start int64, fed change.Version) {
+	fed = f.fed
 	if of.Part == 0 {
 		f.first = offset
 	}
 	f.next = offset + 1
 	if of.Last {
 		f.fed, f.part, f.to = of.To, 0, 0
-		return
+	} else {
+		f.part, f.to = of.Part+1, of.To
 	}
-	f.part, f.to = of.Part+1, of.To
+	return f.first, fed
 }
 
 // offset is the record to begin at again.
@@ -337,12 +340,7 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 
 // feedLive hands a frame that follows to the live services. The caller holds s.mu.
 func (s *Stage) feedLive(p *partition, f *logged) {
-	fed := p.feed.fed
-	p.feed.pass(f.Frame, f.offset)
-	start := f.offset
-	if f.Part > 0 {
-		start = p.feed.first
-	}
+	start, fed := p.feed.pass(f.Frame, f.offset)
 	i := 0
 	for _, c := range p.cursors { // in the order of service numbers, like the slices
 		for i < len(f.Slices) && f.Slices[i].Service < c.w.opt.Number {

@@ -93,8 +93,9 @@ func (w *worker) run(stop context.Context) {
 			}
 			continue
 		}
-		err := w.handle(work, stop, batch)
-		w.putDown(batch, err)
+		// What an error leaves unfinished stays in its cursor, and comes again.
+		_ = w.handle(work, stop, batch)
+		w.putDown(batch)
 	}
 }
 
@@ -129,9 +130,8 @@ func (w *worker) take() []*slice {
 	return batch
 }
 
-// putDown gives back the room of a batch. What is not finished of it, because the
-// stage stops, stays in its cursor.
-func (w *worker) putDown(batch []*slice, _ error) {
+// putDown gives back the room of a batch.
+func (w *worker) putDown(batch []*slice) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.busy = false
