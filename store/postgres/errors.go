@@ -50,7 +50,7 @@ func classify(err error) error {
 // classifyCommit sorts an error of a pipeline whose last statement is COMMIT.
 // Only an error that the server reported and survived says for certain that
 // nothing was committed: a FATAL one may come after the commit, before its
-// answer.
+// answer. A batch that broke while its statements were prepared was never sent.
 func classifyCommit(err error) error {
 	if err == nil {
 		return nil
@@ -58,7 +58,7 @@ func classifyCommit(err error) error {
 	if pg := pgError(err); pg != nil && pg.SeverityUnlocalized == "ERROR" {
 		return classify(err)
 	}
-	if errors.Is(err, errRolledBack) || pgconn.SafeToRetry(err) {
+	if errors.Is(err, errRolledBack) || pgconn.SafeToRetry(err) || errors.As(err, new(pgx.ErrPreprocessingBatch)) {
 		return store.WithClass(err, store.Retry)
 	}
 	return store.WithClass(err, store.Unknown)

@@ -2,6 +2,8 @@ package postgres
 
 import (
 	"bytes"
+	"fmt"
+	"io"
 	"net"
 	"net/url"
 	"sync"
@@ -9,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
@@ -135,6 +138,13 @@ func TestReportConnectionLostAtCommit(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, reports, 1)
 	assert.Equal(t, marker, string(reports[0].Body))
+}
+
+// A batch that broke while its statements were prepared was never sent, so nothing of
+// it was committed.
+func TestABatchThatWasNotPreparedIsRepeated(t *testing.T) {
+	assert.Equal(t, store.Retry, store.ClassOf(classifyCommit(fmt.Errorf("swap: %w", pgx.ErrPreprocessingBatch{}))))
+	assert.Equal(t, store.Unknown, store.ClassOf(classifyCommit(io.ErrUnexpectedEOF)))
 }
 
 // A server that is killed gives errors that a caller may wait out, and goes on
