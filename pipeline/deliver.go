@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/transport"
@@ -87,23 +89,32 @@ const (
 
 // deliveries makes the services of settings, with their sinks.
 func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
-	var made []deliver.Service
+	var services []deliver.Service
+	made := p.sinks(now.cfg)
 	for i, s := range now.cfg.Services() {
-		sink, err := p.newSink(s)
+		sink, err := made.New(s)
 		if err != nil {
 			err = fmt.Errorf("service %s: %w", s.Name, err)
-			for _, m := range made {
+			for _, m := range services {
 				err = errors.Join(err, m.Sink.Close())
 			}
 			return nil, err
 		}
 		retry := s.Delivery.Retry
-		made = append(made, deliver.Service{
+		services = append(services, deliver.Service{
 			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink,
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.Later.D()},
 		})
 	}
-	return made, nil
+	return services, nil
+}
+
+// sinks makes sinks of this process, for a configuration that it works under.
+func (p *Pipeline) sinks(c *config.Config) *assemble.Sinks {
+	return &assemble.Sinks{
+		Config: c, Logger: p.log, Targets: &p.targets, Cluster: p.kafka,
+		CloseProducer: func(producer *transport.Producer) error { return p.closeProducer(producer)() },
+	}
 }
 
 // changesLog is the deliver.Log of a topic.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
@@ -139,9 +140,9 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 		return Reloaded{}, &ReloadRefused{fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
 	}
 	old := p.now.Load()
-	after := serviceNames(next)
+	after := assemble.ServiceNames(next)
 	r := Reloaded{Services: len(after), Checks: len(next.Checks), Revision: old.plan.Revision}
-	served, serves := append(serviceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
+	served, serves := append(assemble.ServiceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
 	r.Added, r.Removed = without(serves, served), without(served, serves)
 	_, active, err := p.activeNow(ctx)
 	if err != nil {
@@ -152,19 +153,21 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 		r.Revision = active.Number
 		return r, nil
 	}
-	if err := p.checkSinks(next); err != nil {
+	// What fails with their secrets and certificates now would stop all deliveries later.
+	candidates := assemble.Sinks{Config: next, Logger: p.log, Cluster: p.kafka}
+	if err := candidates.Check(); err != nil {
 		return Reloaded{}, &ReloadRefused{err}
 	}
 	numbers, err := p.store.Services(ctx, after)
 	if err != nil {
 		return Reloaded{}, fmt.Errorf("store: %w", err)
 	}
-	plan, err := CompilePlan(next, numbers, active.Number+1)
+	plan, err := assemble.Plan(next, numbers, active.Number+1)
 	if err != nil {
 		return Reloaded{}, &ReloadRefused{err}
 	}
 	// Topics that nobody uses do no harm when the activation fails.
-	if err := p.admin.EnsureTopics(ctx, p.topicSpecs(next)); err != nil {
+	if err := p.admin.EnsureTopics(ctx, assemble.Topics(next)); err != nil {
 		return Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
 	now := newSettings(next, plan, identity)
@@ -235,23 +238,6 @@ func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) bool {
 		p.log.Warn("the new configuration is active; the stages are still going over to it")
 		return false
 	}
-}
-
-// checkSinks makes the sinks of a configuration, with their secrets and
-// certificates, and opens none: what fails now would stop all deliveries later.
-func (p *Pipeline) checkSinks(next *config.Config) error {
-	bare := &Pipeline{cfg: next, log: p.log, kafka: p.kafka}
-	var errs []error
-	for _, s := range next.Services() {
-		sink, err := bare.newSink(s)
-		if err == nil {
-			err = sink.Close()
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // mainChanges names the keys of the main file that differ, other than where
