@@ -27,7 +27,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
-		Log: changesLog{p, topic}, Control: p.control, Partition: p.partitionOf, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
+		Log: changesLog{p, topic}, Control: p.appendControl, Partition: p.partitionOf, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
 		Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
 	})
@@ -137,8 +137,8 @@ func (p *Pipeline) partitionOf(entity string) int32 {
 	return transport.PartitionOf([]byte(entity), int32(p.cfg.Kafka.Inbox.Partitions))
 }
 
-// control appends a control record to the inbox.
-func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {
+// appendControl appends a control record to the inbox.
+func (p *Pipeline) appendControl(ctx context.Context, entity string, c inbox.Control) error {
 	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
 	if err != nil {
 		return err

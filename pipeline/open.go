@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -26,6 +24,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -52,7 +51,7 @@ type Options struct {
 	Load func() (*config.Config, error)
 	// Commands, if given, runs commands that other processes send to the
 	// operators' listener.
-	Commands Executor
+	Commands control.Executor
 	// Page, if given together with Commands, makes the operators' page, when
 	// ServeAdmin begins.
 	Page func(*Pipeline) http.Handler
@@ -82,9 +81,9 @@ type Pipeline struct {
 	decidedGeneration atomic.Uint32
 	closers           []func() error // in the order of opening
 
-	keys     *auth.Keyring  // of the API; nil without
-	commands *commands      // those of other processes; nil without Options.Commands
-	attempts *auth.Attempts // wrong tokens at the operators' listener; nil before ServeAdmin
+	keys     *auth.Keyring   // of the API; nil without
+	control  *control.Server // nil without Options.Commands
+	attempts *auth.Attempts  // wrong tokens at the operators' listener; nil before ServeAdmin
 
 	targets sinks.Targets // the clients that sinks share
 
@@ -163,9 +162,9 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	if p.opt.Commands != nil {
-		p.commands = newCommands()
+		p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Tools: p.Tools, Reload: p.Reload})
 		// First to end: it works with everything else.
-		p.closers = append(p.closers, p.commands.end)
+		p.closers = append(p.closers, p.control.Close)
 	}
 	return p, nil
 }
@@ -180,7 +179,7 @@ func (p *Pipeline) openKafka(ctx context.Context) error {
 		}
 		p.closers = append(p.closers, p.broker.Close)
 		// The folder is this process's now: what leads to an earlier one is stale.
-		if err := os.Remove(filepath.Join(e.Dir, controlFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := control.RemoveStale(p.cfg); err != nil {
 			return err
 		}
 		p.kafka = transport.Config{Brokers: p.broker.Addrs(), ClientID: k.ClientID, Logger: p.log}

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
@@ -170,7 +169,3 @@ func (p *Pipeline) DecideUntilIdle(ctx context.Context) error {
 // IsEmbedded tells whether the log of a configuration is in its data folder, so
 // that one process at a time has it.
 func IsEmbedded(c *config.Config) bool { return c.Kafka.Embedded != nil }
-
-// toolsTimeout bounds how long a command waits for a process that starts or
-// ends meanwhile.
-const toolsTimeout = 10 * time.Second
