@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks/clickhouse"
 	"github.com/stretchr/testify/require"
 )
 
 func loadExample(t *testing.T, name string) *config.Config {
 	t.Helper()
-	c, err := config.Load(filepath.Join("..", "examples", name, "weir.yaml"), os.LookupEnv, config.AllowUnsetEnv())
+	c, err := Load(filepath.Join("..", "examples", name, "weir.yaml"), os.LookupEnv, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	return c
 }
@@ -36,7 +37,7 @@ func TestPlanAndSinksOfTheExamples(t *testing.T) {
 func TestCheckAsksTheSinks(t *testing.T) {
 	c := loadExample(t, "production")
 	for _, s := range c.Services() {
-		if k := s.Delivery.ClickHouse; k != nil {
+		if k, ok := s.Delivery.Sink.(*clickhouse.Config); ok {
 			k.Columns = config.Columns{{Name: "weight", Path: "weight", Type: "Strin"}}
 		}
 	}

@@ -10,13 +10,13 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Cluster says how a cluster is reached, and gives an identity as ClientTLS does.
+// Cluster says how a cluster is reached, and gives an identity as config.TLS does.
 func Cluster(c *config.Config, of config.Cluster, log *slog.Logger) (cluster transport.Config, tlsIdentity string, err error) {
 	cluster = transport.Config{Brokers: of.Brokers, ClientID: c.Kafka.ClientID, Logger: log}
 	if of.SASL != nil {
 		cluster.SASL = transport.SASL{Mechanism: of.SASL.Mechanism, User: of.SASL.Username, Password: of.SASL.Password.Reveal()}
 	}
-	cluster.TLS, tlsIdentity, err = ClientTLS(of.TLS)
+	cluster.TLS, tlsIdentity, err = of.TLS.Client()
 	return cluster, tlsIdentity, err
 }
 

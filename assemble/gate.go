@@ -8,7 +8,7 @@ import (
 // Gate opens the gate of a configuration.
 func Gate(c *config.Config) (gate.Gate, error) {
 	if v := c.Gate.Valkey; v != nil {
-		t, _, err := ClientTLS(v.TLS)
+		t, _, err := v.TLS.Client()
 		if err != nil {
 			return nil, err
 		}

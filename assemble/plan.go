@@ -8,7 +8,6 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
-	"github.com/seed-86dfc502/weir/sources/outbox"
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
@@ -62,12 +61,10 @@ func Shape(c *config.Config, s *config.Source) (ingest.Shape, error) {
 		Format:   ingest.Format(s.Format),
 		MaxEvent: int(s.MaxEvent), MaxEntity: int(c.Limits.EntityID),
 	}
-	if s.Outbox != nil {
-		shape.Entity, shape.EventID = ingest.Locator{Key: true}, ingest.Locator{Header: outbox.EventIDMetadata}
-		if s.Outbox.Columns.Operation != "" {
-			shape.Operation = ingest.Locator{Header: outbox.OperationMetadata}
-		}
-		shape.ByUUID = true
+	if e, ok := s.Input.(config.Enveloped); ok {
+		at := e.Envelope()
+		shape.Entity, shape.EventID, shape.Operation = locator(at.Entity), locator(at.EventID), locator(at.Operation)
+		shape.ByUUID = at.UUID
 	}
 	return shape, nil
 }

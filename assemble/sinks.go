@@ -8,11 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/sinks/clickhouse"
-	"github.com/seed-86dfc502/weir/sinks/file"
-	"github.com/seed-86dfc502/weir/sinks/kafka"
-	"github.com/seed-86dfc502/weir/sinks/postgres"
-	"github.com/seed-86dfc502/weir/sinks/webhook"
+	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -36,8 +32,8 @@ func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
 	if err != nil {
 		return nil, err
 	}
-	if kind := s.Delivery.Kind; kind != "" && sinks.Kind(kind) != sink.Traits().Kind {
-		return ofKind{sink, sinks.Kind(kind)}, nil
+	if keeps := s.Delivery.Kind; keeps != "" && sinks.Kind(keeps) != sink.Traits().Kind {
+		return ofKind{sink, sinks.Kind(keeps)}, nil
 	}
 	return sink, nil
 }
@@ -73,93 +69,34 @@ func (k ofKind) Traits() sinks.Traits {
 }
 
 func (a *Sinks) make(s config.Service) (sinks.Sink, error) {
-	d := s.Delivery
-	switch {
-	case d.File != nil:
-		return file.New(file.Options{Path: d.File.Path})
-	case d.Webhook != nil:
-		w := d.Webhook
-		secrets := make([]string, len(w.Secret))
-		for i, secret := range w.Secret {
-			secrets[i] = secret.Reveal()
-		}
-		headers := make(map[string]string, len(w.Headers))
-		for name, value := range w.Headers {
-			headers[name] = value.Reveal()
-		}
-		t, identity, err := ClientTLS(w.TLS)
-		if err != nil {
-			return nil, err
-		}
-		return webhook.New(webhook.Options{
-			URL: w.URL.Reveal(), Secrets: secrets, Headers: headers, Kind: sinks.Kind(w.Mode),
-			Timeout: w.Timeout.D(), Concurrency: w.Concurrency, DenyPrivate: w.DenyPrivate, TLS: t, TLSIdentity: identity,
-			Service: s.Name, Targets: a.Targets, MaxConnections: w.MaxConnections,
-		})
-	case d.Kafka != nil:
-		producer, err := a.producer(d.Kafka.Cluster)
-		if err != nil {
-			return nil, err
-		}
-		client, err := producer.Client()
-		if err != nil {
-			return nil, errors.Join(err, producer.Close())
-		}
-		sink, err := kafka.New(kafka.Options{
-			Publisher: transport.NewPublisher(client), Release: producer.Close, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
-			MaxMessageBytes: int(a.Config.Limits.Change) + recordOverhead, Concurrency: kafkaInFlight,
-		})
-		if err != nil {
-			return nil, errors.Join(err, producer.Close())
-		}
-		return sink, nil
-	case d.ClickHouse != nil:
-		c := d.ClickHouse
-		columns := make([]clickhouse.Column, len(c.Columns))
-		for i, col := range c.Columns {
-			columns[i] = clickhouse.Column{Name: col.Name, Path: col.Path, Type: col.Type}
-		}
-		return clickhouse.New(clickhouse.Options{
-			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Columns: columns, CreateTable: &c.Create,
-			PartitionBy: c.PartitionBy, MaxBatch: c.MaxBatch, Linger: c.Linger.D(),
-			Targets: a.Targets, MaxConnections: c.MaxConnections,
-		})
-	case d.Postgres != nil:
-		c := d.Postgres
-		columns := make([]postgres.Column, len(c.Columns))
-		for i, col := range c.Columns {
-			columns[i] = postgres.Column{Name: col.Name, Path: col.Path, Type: col.Type}
-		}
-		return postgres.New(postgres.Options{
-			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Mode: postgres.Mode(c.Mode), Columns: columns,
-			CreateTable: &c.Create, Retention: c.Retention.D(), Logger: a.Logger,
-			Targets: a.Targets, MaxConnections: c.MaxConnections,
-		})
-	}
-	return nil, fmt.Errorf("service %s has no sink", s.Name)
+	return a.makeOf(s.Name, s.Delivery.Sink)
 }
 
-// producer returns a service's share in the producer of a cluster. Two services
-// have one only if they reach it in the same way, as the same user and under the same
-// certificate.
-func (a *Sinks) producer(c config.Cluster) (*sinks.Lease[*transport.Producer], error) {
-	if len(c.Brokers) == 0 {
-		c = a.Config.Kafka.Cluster // without brokers: the embedded one
+func (a *Sinks) makeOf(service string, of config.Sink) (sinks.Sink, error) {
+	k, ok := of.(kind.Sink)
+	if !ok {
+		return nil, fmt.Errorf("service %s has no sink", service)
 	}
-	cluster, identity := a.Cluster, ""
-	if len(c.Brokers) > 0 {
-		var err error
-		if cluster, identity, err = Cluster(a.Config, c, a.Logger); err != nil {
-			return nil, err
-		}
+	return k.Make(a.env(service))
+}
+
+func (a *Sinks) env(service string) kind.Env {
+	return kind.Env{
+		Service: service, Logger: a.Logger, Targets: a.Targets, Cluster: a.cluster, CloseProducer: a.closeProducer,
+		MaxRecord: MaxRecord(a.Config), MaxMessage: int(a.Config.Limits.Change) + recordOverhead,
 	}
-	return sinks.Share(a.Targets, sinks.ClientConfig[*transport.Producer]{
-		Key: sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity, MaxRecord(a.Config)),
-		Open: func() (*transport.Producer, error) {
-			return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(a.Config)})
-		},
-		Close: a.closeProducer,
-	}), nil
+}
+
+// cluster says how the cluster of a sink is reached, or without brokers of its
+// own the main one.
+func (a *Sinks) cluster(own config.Cluster) (transport.Config, string, error) {
+	if len(own.Brokers) == 0 {
+		own = a.Config.Kafka.Cluster
+	}
+	if len(own.Brokers) == 0 {
+		return a.Cluster, "", nil
+	}
+	return Cluster(a.Config, own, a.Logger)
 }
 
 func (a *Sinks) closeProducer(producer *transport.Producer) error {
@@ -168,7 +105,3 @@ func (a *Sinks) closeProducer(producer *transport.Producer) error {
 	}
 	return producer.Close(context.Background())
 }
-
-// kafkaInFlight is how many records a Kafka sink has in flight: the windowed
-// producer sends in one request what waits, so the more the better.
-const kafkaInFlight = 1000

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kafka"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -49,7 +50,7 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 		return config.Cluster{Brokers: brokers.ListenAddrs(), TLS: &config.TLS{CA: server.Cert, Cert: c.Cert, Key: c.Key, ServerName: "weir.invalid"}}
 	}
 	write := func(topic string, c *config.ServerTLS) sinks.Sink {
-		s, err := p.New(config.Service{Name: "acme/a@" + topic, Delivery: &config.Delivery{Kafka: &config.KafkaSink{Cluster: cluster(c), Topic: topic}}})
+		s, err := p.New(config.Service{Name: "acme/a@" + topic, Delivery: &config.Delivery{Sink: &kafka.Config{Cluster: cluster(c), Topic: topic}}})
 		require.NoError(t, err)
 		require.NoError(t, s.Open(t.Context()))
 		require.NoError(t, s.Write(t.Context(), []change.Change{sinktest.Change("acme/a@"+topic, "e", change.NewVersion(1, 1), []byte(`{}`))}))
@@ -65,7 +66,7 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 	require.Equal(t, before, connections(one))
 
 	client := func(c config.Cluster) *transport.Producer {
-		lease, err := p.producer(c)
+		lease, err := (&kafka.Config{Cluster: c}).Producer(p.env("acme/a@one"))
 		require.NoError(t, err)
 		producer, err := lease.Client()
 		require.NoError(t, err)

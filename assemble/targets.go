@@ -7,30 +7,27 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
 )
 
 // ErrUnreadable is the error of a target that no sink of its kind can read back.
 var ErrUnreadable = errors.New("cannot be read back: only ClickHouse and PostgreSQL tables can")
 
+// CanReadBack reports whether the target of a service can be read back.
+func CanReadBack(s config.Service) bool {
+	_, ok := s.Delivery.Sink.(kind.Readable)
+	return ok
+}
+
 // Target opens the target of a service to be read; close it. Nothing is created
 // in it and nothing dropped. It reports whether the target drops old rows by itself.
 func (a *Sinks) Target(ctx context.Context, s config.Service) (target sinks.Readable, forgets bool, err error) {
-	d := *s.Delivery
-	s.Delivery = &d
-	switch {
-	case d.ClickHouse != nil:
-		c := *d.ClickHouse
-		c.Create = false
-		d.ClickHouse = &c
-	case d.Postgres != nil:
-		c := *d.Postgres
-		forgets = c.Retention > 0
-		c.Create, c.Retention = false, 0
-		d.Postgres = &c
-	default:
+	k, ok := s.Delivery.Sink.(kind.Readable)
+	if !ok {
 		return nil, false, ErrUnreadable
 	}
-	sink, err := a.make(s)
+	toRead, forgets := k.ToRead()
+	sink, err := a.makeOf(s.Name, toRead)
 	if err != nil {
 		return nil, false, err
 	}

@@ -97,9 +97,14 @@ const checkSink = "check"
 // a check, or the file has the section, for imports.
 func (c *Config) NeedsAPI() bool {
 	for i := range c.Sources {
-		if c.Sources[i].HTTP != nil {
+		if isPosted(&c.Sources[i]) {
 			return true
 		}
 	}
 	return len(c.Checks) > 0 || c.API.Given
+}
+
+func isPosted(s *Source) bool {
+	_, posted := s.Endpoint()
+	return posted
 }

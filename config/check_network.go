@@ -248,14 +248,14 @@ func (l *loader) checkListeners() {
 	if c.API.Tokens != "" {
 		return
 	}
-	posted := slices.ContainsFunc(c.Sources, func(s Source) bool { return s.HTTP != nil })
+	posted := slices.ContainsFunc(c.Sources, func(s Source) bool { return isPosted(&s) })
 	if beyond && (len(c.Checks) > 0 || !posted) {
 		l.main.fault("api.listen", "is reachable from other machines without tokens", "api.tokens, or a loopback address")
 	}
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		if s.HTTP != nil && beyond && s.HTTP.Token.IsZero() {
-			l.main.faultKey(member(member("sources", s.Name), "http"),
+		if e, posted := s.Endpoint(); posted && beyond && e.Token.IsZero() {
+			l.main.faultKey(member(member("sources", s.Name), s.Input.Kind()),
 				"is reachable from other machines without a token", "token, api.tokens, or a loopback address in api.listen")
 		}
 	}

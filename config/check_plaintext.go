@@ -5,21 +5,21 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
-	"strconv"
 	"strings"
 )
 
+const onOwn = "TLS, or insecure: true beside it where nobody else can read along"
+
 // checkPlaintext refuses connections that others could read or answer: without
 // TLS, or without a look at the server's certificate, beyond this machine; and
-// webhooks to addresses inside a network. Where that is wanted the place says
-// insecure: true.
+// webhooks to addresses inside a network; what is of a kind its own check refuses.
+// Where that is wanted the place says insecure: true.
 func (l *loader) checkPlaintext() {
 	c := &l.config
-	const onOwn = "TLS, or insecure: true beside it where nobody else can read along"
-	if !c.Admin.Off() && !c.Admin.Insecure && c.Admin.TLS == nil && beyond(hostOf(c.Admin.Listen)) {
+	if !c.Admin.Off() && !c.Admin.Insecure && c.Admin.TLS == nil && Beyond(hostOf(c.Admin.Listen)) {
 		l.plain(l.main, "admin.listen", "serves without TLS beyond this machine", "admin.tls, or admin.insecure: true behind a proxy of your own")
 	}
-	if c.NeedsAPI() && !c.API.Insecure && c.API.TLS == nil && beyond(hostOf(c.API.Listen)) {
+	if c.NeedsAPI() && !c.API.Insecure && c.API.TLS == nil && Beyond(hostOf(c.API.Listen)) {
 		l.plain(l.main, "api.listen", "serves without TLS beyond this machine", "api.tls, or api.insecure: true behind a proxy of your own")
 	}
 	if s := c.Store.Postgres; s != nil && !s.Insecure {
@@ -28,43 +28,18 @@ func (l *loader) checkPlaintext() {
 	if v := c.Gate.Valkey; v != nil && !v.Insecure && v.TLS == nil && slices.ContainsFunc(v.Address, addressBeyond) {
 		l.plain(l.main, "gate.valkey.address", "is reached without TLS beyond this machine", onOwn)
 	}
-	cluster := func(doc *document, path string, c *Cluster) {
-		if !c.Insecure && c.TLS == nil && slices.ContainsFunc(c.Brokers, addressBeyond) {
-			l.plain(doc, member(path, "brokers"), "are reached without TLS beyond this machine", onOwn)
-		}
-	}
-	cluster(l.main, "kafka", &c.Kafka.Cluster)
-	for i := range c.Sources {
-		s := &c.Sources[i]
-		path := member("sources", s.Name)
-		switch {
-		case s.Kafka != nil:
-			cluster(l.main, member(path, "kafka"), &s.Kafka.Cluster)
-		case s.Outbox != nil && !s.Outbox.Insecure:
-			l.plainPostgres(l.main, path+".outbox.url", s.Outbox.URL)
-		}
-	}
+	l.plainCluster(l.main, "kafka", &c.Kafka.Cluster)
 	if t := c.Tracing; t != nil && !t.OTLP.Insecure {
-		if u, err := url.Parse(t.OTLP.Endpoint.Reveal()); err == nil && u.Scheme == "http" && beyond(u.Hostname()) {
+		if u, err := url.Parse(t.OTLP.Endpoint.Reveal()); err == nil && u.Scheme == "http" && Beyond(u.Hostname()) {
 			l.plain(l.main, "tracing.otlp.endpoint", "is reached without TLS beyond this machine", onOwn)
 		}
 	}
-	for i := range c.Projections {
-		p := &c.Projections[i]
-		for j := range p.Deliver {
-			d := &p.Deliver[j]
-			path := member(member(member("projections", p.Name), "deliver"), d.Name)
-			switch {
-			case d.Kafka != nil:
-				cluster(l.owner[i], path+".kafka", &d.Kafka.Cluster)
-			case d.Postgres != nil && !d.Postgres.Insecure:
-				l.plainPostgres(l.owner[i], path+".postgres.url", d.Postgres.URL)
-			case d.ClickHouse != nil && !d.ClickHouse.Insecure:
-				l.plainClickHouse(l.owner[i], path+".clickhouse.url", d.ClickHouse.URL)
-			case d.Webhook != nil && !d.Webhook.Insecure:
-				l.plainWebhook(l.owner[i], path+".webhook.url", d.Webhook.URL)
-			}
-		}
+}
+
+// plainCluster refuses brokers on other machines that are reached without TLS.
+func (l *loader) plainCluster(doc *document, path string, c *Cluster) {
+	if !c.Insecure && c.TLS == nil && slices.ContainsFunc(c.Brokers, addressBeyond) {
+		l.plain(doc, member(path, "brokers"), "are reached without TLS beyond this machine", onOwn)
 	}
 }
 
@@ -96,7 +71,7 @@ func (l *loader) plainPostgres(doc *document, path string, secret Secret) {
 	}
 	mode := setting("sslmode", "PGSSLMODE")
 	verified := mode == "verify-full" || mode == "verify-ca" || mode == "require" && setting("sslrootcert", "PGSSLROOTCERT") != ""
-	if !verified && slices.ContainsFunc(hosts, beyond) {
+	if !verified && slices.ContainsFunc(hosts, Beyond) {
 		l.plain(doc, path, "does not verify the server beyond this machine", "sslmode=verify-full in it, or insecure: true beside it where nobody else can read along")
 	}
 }
@@ -128,47 +103,7 @@ func connection(text string) (hosts []string, set map[string]string) {
 	return hosts, set
 }
 
-func (l *loader) plainClickHouse(doc *document, path string, secret Secret) {
-	if !doc.known(path) || secret.IsZero() {
-		return
-	}
-	hosts, set := connection(secret.Reveal())
-	if !slices.ContainsFunc(hosts, beyond) {
-		return
-	}
-	secure, _ := strconv.ParseBool(set["secure"])
-	unverified, err := strconv.ParseBool(set["skip_verify"])
-	scheme, _, _ := strings.Cut(secret.Reveal(), "://")
-	switch {
-	case !secure && !strings.EqualFold(scheme, "https"):
-		l.plain(doc, path, "is reached without TLS beyond this machine", "https://, or secure=true in it, or insecure: true beside it where nobody else can read along")
-	case unverified || err != nil && set["skip_verify"] != "":
-		l.plain(doc, path, "does not verify the server beyond this machine", "no skip_verify, or insecure: true beside it where nobody else can read along")
-	}
-}
-
-func (l *loader) plainWebhook(doc *document, path string, secret Secret) {
-	u, err := url.Parse(secret.Reveal())
-	if err != nil || !doc.known(path) || !beyond(u.Hostname()) {
-		return
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	switch {
-	case strings.EqualFold(u.Scheme, "http"):
-		l.plain(doc, path, "is reached without TLS beyond this machine", "https://, or insecure: true beside it where nobody else can read along")
-	case err == nil && (!ip.Unmap().IsGlobalUnicast() || ip.Unmap().IsPrivate()):
-		l.plain(doc, path, "is an address inside a network", "a public one, or insecure: true beside it")
-	}
-}
-
-// denyPrivate reports whether a webhook is kept from addresses that are not
-// public: unless it says that it may, or names this machine.
-func (w *WebhookSink) denyPrivate() bool {
-	u, err := url.Parse(w.URL.Reveal())
-	return !w.Insecure && (err != nil || beyond(u.Hostname()))
-}
-
-func addressBeyond(address string) bool { return beyond(hostOf(address)) }
+func addressBeyond(address string) bool { return Beyond(hostOf(address)) }
 
 // hostOf gives an address without its port.
 func hostOf(address string) string {
@@ -187,9 +122,9 @@ func orAll(host string) string {
 	return host
 }
 
-// beyond reports whether a host is another machine, or every address of this
+// Beyond reports whether a host is another machine, or every address of this
 // one; none and the folder of a socket are neither.
-func beyond(host string) bool {
+func Beyond(host string) bool {
 	if host == "" || strings.HasPrefix(host, "/") || strings.HasPrefix(host, "@") || strings.EqualFold(host, "localhost") {
 		return false
 	}

@@ -1,9 +1,7 @@
 package config
 
 import (
-	"encoding/base64"
 	"errors"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -158,60 +156,21 @@ func (l *loader) unprovided(reads []canonicaltree.Path) (problem, want string) {
 	return "", ""
 }
 
-var (
-	anyTable      = regexp.MustCompile("^[^.\"'`\\x00]+(\\.[^.\"'`\\x00]+)?$")
-	identifiers   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
-	headerPattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-)
-
 // checkDelivery checks one sink by itself.
 func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path string) {
 	l.checkName(doc, path, d.Name)
 	if d.Retry.MinBackoff > d.Retry.MaxBackoff {
 		doc.faultKey(member(path, "retry"), "has min_backoff above max_backoff", "min_backoff at or below max_backoff")
 	}
-	switch {
-	case d.Kafka != nil:
-		l.checkCluster(doc, member(path, "kafka"), &d.Kafka.Cluster)
-		checkTopic(doc, path+".kafka.topic", d.Kafka.Topic)
-	case d.Webhook != nil:
-		l.checkWebhook(doc, d, path+".webhook")
-	case d.ClickHouse != nil:
-		at := path + ".clickhouse"
-		checkURL(doc, at+".url", d.ClickHouse.URL, "clickhouse://user:password@host:port/database, or http:// or https://",
-			"clickhouse", "http", "https")
-		checkTable(doc, at+".table", d.ClickHouse.Table, identifiers)
-		checkColumns(doc, p, at, d.ClickHouse.Columns, commonColumns)
-		for _, c := range d.ClickHouse.Columns {
-			if !identifiers.MatchString(c.Name) || strings.Contains(c.Name, ".") {
-				doc.faultKey(member(at+".columns", c.Name), "is not a name that ClickHouse takes", "letters, digits and _, the first no digit")
-			}
-		}
-		if doc.has(at+".partition_by") && !d.ClickHouse.Create {
-			doc.faultKey(at+".partition_by", "has no effect without create", "create: true, or no partition_by")
-		}
-	case d.Postgres != nil:
-		at := path + ".postgres"
-		checkDatabase(doc, at+".url", d.Postgres.URL)
-		checkTable(doc, at+".table", d.Postgres.Table, anyTable)
-		checkColumns(doc, p, at, d.Postgres.Columns, slices.Concat(commonColumns, []string{"seq"}))
-		if doc.has(at+".retention") && d.Postgres.Mode != Append {
-			doc.fault(at+".retention", "has no effect in mode "+d.Postgres.Mode, "mode: append, or no retention")
-		}
-		if d.Postgres.Mode == Append && d.Kind == KindState {
-			doc.fault(path+".kind", "would leave out changes from a table of every change", "log, or mode: upsert")
-		}
+	if d.Sink != nil {
+		d.Sink.Check(l.sinkChecker(doc, p, d, path), d)
 	}
 }
 
-func checkTable(doc *document, path, table string, pattern *regexp.Regexp) {
-	if doc.known(path) && table != "" && !pattern.MatchString(table) {
-		doc.fault(path, "is not the name of a table", "table or schema.table")
-	}
+// sinkChecker lets a sink be checked; path is that of d.
+func (l *loader) sinkChecker(doc *document, p *Projection, d *Delivery, path string) *Checker {
+	return &Checker{l: l, doc: doc, owner: path, kind: member(path, d.Sink.Kind()), projection: p}
 }
-
-// commonColumns are in every table.
-var commonColumns = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
 
 // checkColumns checks that each column shows something that the projection has.
 func checkColumns(doc *document, p *Projection, path string, columns Columns, reserved []string) {
@@ -235,44 +194,4 @@ func checkColumns(doc *document, p *Projection, path string, columns Columns, re
 			doc.faultKey(at, "shows "+c.Path+", which the projection does not have", "one of "+strings.Join(outs, ", "))
 		}
 	}
-}
-
-func (l *loader) checkWebhook(doc *document, d *Delivery, path string) {
-	w := d.Webhook
-	checkURL(doc, path+".url", w.URL, "http:// or https://, a host and a path", "http", "https")
-	for i, secret := range w.Secret {
-		at := element(path+".secret", i)
-		if _, single := doc.values[path+".secret"]; single {
-			at = path + ".secret"
-		}
-		if !doc.known(at) || secret.IsZero() {
-			continue
-		}
-		want := "whsec_ and the base64 form of 24 to 64 bytes"
-		text, prefixed := strings.CutPrefix(secret.Reveal(), "whsec_")
-		key, err := base64.StdEncoding.DecodeString(text)
-		switch {
-		case !prefixed:
-			doc.fault(at, "does not begin with whsec_", want)
-		case err != nil:
-			doc.fault(at, "is not base64 after whsec_", want)
-		case len(key) < 24:
-			doc.fault(at, "is too short", want)
-		case len(key) > 64:
-			doc.fault(at, "is too long", want)
-		}
-	}
-	for name, value := range w.Headers {
-		at := member(path+".headers", name)
-		if !headerPattern.MatchString(name) {
-			doc.faultKey(at, "is not the name of a header", "letters, digits and -")
-		}
-		if doc.known(at) && strings.ContainsAny(value.Reveal(), "\r\n\x00") {
-			doc.fault(at, "has a line break", "one line")
-		}
-	}
-	if d.Kind != "" && doc.has(path+".mode") && d.Kind != w.Mode {
-		doc.fault(path+".mode", "contradicts kind: "+d.Kind, "one of the two keys")
-	}
-	l.checkTLS(doc, path+".tls", w.TLS)
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ func TestConfinedReadsNothingElse(t *testing.T) {
 			"sources: {s: {file: {path: e.jsonl}, entity: id}}\nkafka: {client_id: \""+id+"\"}\ncustomers: [\""+customers+"\"]\n"), 0o600))
 		require.NoError(t, os.WriteFile(filepath.Join(folder, "c.yaml"), []byte(
 			"customer: c\nprojections: {all: {fields: {id: id}, deliver: {out: {file: {path: c.jsonl}}}}}\n"), 0o600))
-		return config.Load(filepath.Join(folder, "weir.yaml"), none, config.AllowUnsetEnv(), config.Confined())
+		return assemble.Load(filepath.Join(folder, "weir.yaml"), none, config.AllowUnsetEnv(), config.Confined())
 	}
 	c, err := load("${file:"+secret+"}", "c*.yaml")
 	require.NoError(t, err)

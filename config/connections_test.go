@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/stretchr/testify/require"
 )
 
@@ -29,13 +30,8 @@ projections:
 	got := map[string]int{}
 	for _, s := range c.Services() {
 		_, name, _ := strings.Cut(s.Name, "@")
-		switch d := s.Delivery; {
-		case d.Postgres != nil:
-			got[name] = d.Postgres.MaxConnections
-		case d.ClickHouse != nil:
-			got[name] = d.ClickHouse.MaxConnections
-		case d.Webhook != nil:
-			got[name] = d.Webhook.MaxConnections
+		if p, ok := s.Delivery.Sink.(config.Pooled); ok {
+			got[name] = *p.Connections().Most
 		}
 	}
 	require.Equal(t, map[string]int{

@@ -84,22 +84,22 @@ type Delivery struct {
 	Name string   `yaml:"-" key:"true"`
 	Pos  Position `yaml:"-"`
 
-	// File appends JSON lines to a file.
-	File *FileSink `yaml:"file" oneof:"required"`
-	// Kafka appends to a topic.
-	Kafka *KafkaSink `yaml:"kafka" oneof:"required"`
-	// Webhook posts to a URL.
-	Webhook *WebhookSink `yaml:"webhook" oneof:"required"`
-	// ClickHouse inserts into a ReplacingMergeTree.
-	ClickHouse *ClickHouseSink `yaml:"clickhouse" oneof:"required"`
-	// Postgres upserts into or appends to a table.
-	Postgres *PostgresSink `yaml:"postgres" oneof:"required"`
+	// Sink is where the changes go.
+	Sink Sink `yaml:",kind"`
 
 	// Retry says how often a change is tried that fails by itself.
 	Retry Retry `yaml:"retry"`
 	// Kind says whether changes that a newer one replaces may be left out
 	// (state) or must all arrive (log). Defaults to what the sink is made for.
 	Kind string `yaml:"kind" enum:"state|log"`
+}
+
+// Keeps returns what the sink keeps: Kind, or what the sink is made for.
+func (d *Delivery) Keeps() string {
+	if d.Kind != "" {
+		return d.Kind
+	}
+	return d.Sink.Keeps()
 }
 
 // Retry says how often a change is tried before it becomes a dead letter. A

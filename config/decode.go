@@ -20,6 +20,7 @@ type decoder struct {
 	env        func(string) (string, bool)
 	allowUnset bool
 	noFiles    bool // references to files have no value
+	kinds      Kinds
 }
 
 // shorthand is a struct that a file may also have as a plain text: the member
@@ -47,18 +48,20 @@ type memberOf struct {
 }
 
 // membersOf lists the members of a struct in order, those of inlined structs
-// included.
-func membersOf(t reflect.Type) []memberOf {
+// included; a field of a kind is a member for each kind.
+func (k Kinds) membersOf(t reflect.Type) []memberOf {
 	var all []memberOf
 	for i := range t.NumField() {
 		f := t.Field(i)
 		name, option, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 		switch {
 		case option == "inline":
-			for _, m := range membersOf(f.Type) {
+			for _, m := range k.membersOf(f.Type) {
 				m.index = append([]int{i}, m.index...)
 				all = append(all, m)
 			}
+		case option == "kind":
+			all = append(all, k.members(f.Type, i)...)
 		case name != "" && name != "-":
 			all = append(all, memberOf{name, []int{i}, f.Tag, f.Type})
 		}
@@ -186,7 +189,7 @@ func (d *decoder) entries(n ast.Node, path, want string) ([]entry, bool) {
 // object decodes a mapping into a struct.
 func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 	t := v.Type()
-	members := membersOf(t)
+	members := d.kinds.membersOf(t)
 	if s, ok := v.Interface().(shorthand); ok && !isMapping(n) {
 		for _, m := range members {
 			if m.name == s.shorthand() {
@@ -211,7 +214,15 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 			continue
 		}
 		given[e.key] = true
-		d.decode(e.node, v.FieldByIndex(m.index), e.path, m.tag)
+		field := v.FieldByIndex(m.index)
+		if field.Kind() == reflect.Interface { // of several kinds the first one counts
+			kind := reflect.New(m.typ.Elem())
+			if field.IsNil() {
+				field.Set(kind)
+			}
+			field = kind.Elem()
+		}
+		d.decode(e.node, field, e.path, m.tag)
 	}
 	d.exactlyOne(members, given, path)
 	for _, m := range members {
@@ -268,7 +279,7 @@ func (d *decoder) absent(v reflect.Value, tag reflect.StructTag) {
 	if v.Kind() != reflect.Struct || reflect.PointerTo(v.Type()).Implements(textType) {
 		return
 	}
-	for _, m := range membersOf(v.Type()) {
+	for _, m := range d.kinds.membersOf(v.Type()) {
 		d.absent(v.FieldByIndex(m.index), m.tag)
 	}
 }

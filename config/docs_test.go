@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -34,6 +35,9 @@ func TestReferenceIsComplete(t *testing.T) {
 	types := map[string]reflect.Type{}
 	collect(reflect.TypeFor[config.Config](), types)
 	collect(reflect.TypeFor[config.CustomerFile](), types)
+	for _, k := range kinds() {
+		collect(reflect.TypeOf(k.value), types)
+	}
 	for name, typ := range types {
 		for i := range typ.NumField() {
 			tag := typ.Field(i).Tag
@@ -57,7 +61,7 @@ func TestReferenceIsComplete(t *testing.T) {
 		files[block[1]] = block[2]
 	}
 	require.Len(t, files, 2)
-	c, err := config.Load(write(t, files), env, config.AllowUnsetEnv())
+	c, err := assemble.Load(write(t, files), env, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	require.Len(t, c.Services(), 3)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -16,7 +17,7 @@ func TestExamplesLoad(t *testing.T) {
 	require.NotEmpty(t, files)
 	for _, file := range files {
 		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
-			c, err := config.Load(file, func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
+			c, err := assemble.Load(file, func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
 			require.NoError(t, err)
 			require.NotEmpty(t, c.Services())
 		})

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -39,7 +40,7 @@ func TestFaults(t *testing.T) {
 	require.NotEmpty(t, cases)
 	for _, dir := range cases {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
-			c, err := config.Load(filepath.Join(dir, "weir.yaml"), env)
+			c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), env)
 			var faults *config.Faults
 			require.ErrorAs(t, err, &faults)
 			require.Nil(t, c)

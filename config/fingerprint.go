@@ -75,8 +75,8 @@ func (c *Config) Fingerprint() [32]byte {
 		if s.Format != FormatJSON { // fingerprints from before there were formats stay
 			write([]any{"format", s.Format})
 		}
-		if o := s.Outbox; o != nil {
-			write([]any{"outbox", o.Columns.ID, o.Columns.Entity, o.Columns.Payload, o.Columns.EventID, o.Columns.Operation, o.Columns.Headers})
+		if e, ok := s.Input.(Enveloped); ok {
+			write(append([]any{s.Input.Kind()}, e.Fingerprint()...))
 		}
 		strip := slices.Clone(s.Strip)
 		slices.Sort(strip)

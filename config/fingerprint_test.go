@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -65,7 +66,7 @@ func secrets(text string) func(string) (string, bool) {
 
 func load(t *testing.T, main, customer string) *config.Config {
 	t.Helper()
-	c, err := config.Load(write(t, map[string]string{"weir.yaml": main, "customers/acme.yaml": customer}), secrets("hunter2aa"))
+	c, err := assemble.Load(write(t, map[string]string{"weir.yaml": main, "customers/acme.yaml": customer}), secrets("hunter2aa"))
 	require.NoError(t, err)
 	return c
 }
@@ -114,12 +115,12 @@ func TestFingerprintStays(t *testing.T) {
 		})
 	}
 	t.Run("secrets", func(t *testing.T) {
-		c, err := config.Load(write(t, map[string]string{"weir.yaml": mainFile, "customers/acme.yaml": acmeFile}), secrets("other123"))
+		c, err := assemble.Load(write(t, map[string]string{"weir.yaml": mainFile, "customers/acme.yaml": acmeFile}), secrets("other123"))
 		require.NoError(t, err)
 		require.Equal(t, want, c.Fingerprint())
 	})
 	t.Run("layout of files", func(t *testing.T) {
-		c, err := config.Load(write(t, map[string]string{
+		c, err := assemble.Load(write(t, map[string]string{
 			"weir.yaml":   replaced(t, mainFile, "customers/*.yaml", "a/b/*.yaml"),
 			"a/b/zz.yaml": acmeFile,
 		}), secrets("hunter2aa"))

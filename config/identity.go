@@ -37,20 +37,7 @@ func (c *Config) Identity() []byte {
 	slices.SortFunc(services, func(a, b Service) int { return strings.Compare(a.Name, b.Name) })
 	for _, s := range services {
 		write([]any{"service", s.Name, s.Delivery.Kind})
-		switch d := s.Delivery; {
-		case d.File != nil:
-			write([]any{"file", c.portable(d.File.Path)})
-		case d.Kafka != nil:
-			brokers := slices.Clone(d.Kafka.Brokers)
-			slices.Sort(brokers)
-			write([]any{"kafka", brokers, d.Kafka.Topic, d.Kafka.Tombstones})
-		case d.Webhook != nil:
-			write([]any{"webhook", placeOf(d.Webhook.URL), d.Webhook.Mode})
-		case d.ClickHouse != nil:
-			write([]any{"clickhouse", placeOf(d.ClickHouse.URL), d.ClickHouse.Table, d.ClickHouse.Columns.identity()})
-		case d.Postgres != nil:
-			write([]any{"postgres", placeOf(d.Postgres.URL), d.Postgres.Table, d.Postgres.Mode, d.Postgres.Columns.identity(), d.Postgres.Retention.D()})
-		}
+		write(append([]any{s.Delivery.Sink.Kind()}, s.Delivery.Sink.Identity(c.portable)...))
 	}
 	checked := make([][]any, len(c.Checks))
 	for i := range c.Checks {
@@ -80,8 +67,8 @@ func (c *Config) portable(path string) string {
 	return filepath.ToSlash(rel)
 }
 
-// identity lists the columns by name: their order in a file does not matter.
-func (c Columns) identity() [][3]string {
+// Identity lists the columns by name: their order in a file does not matter.
+func (c Columns) Identity() [][3]string {
 	all := make([][3]string, len(c))
 	for i, column := range c {
 		all[i] = [3]string{column.Name, column.Type, column.Path}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -31,7 +32,7 @@ checks:
 func sinksOf(t *testing.T, customer, secret string) *config.Config {
 	t.Helper()
 	main := "sources: {events: {file: {path: e.jsonl}, entity: id}}\ncustomers: [\"customers/*.yaml\"]\n"
-	c, err := config.Load(write(t, map[string]string{"weir.yaml": main, "customers/acme.yaml": customer}), func(name string) (string, bool) {
+	c, err := assemble.Load(write(t, map[string]string{"weir.yaml": main, "customers/acme.yaml": customer}), func(name string) (string, bool) {
 		if name == "HOOK" {
 			return "whsec_" + strings.Repeat(secret[:4], 8), true
 		}
@@ -106,10 +107,10 @@ func TestIdentityOfFiles(t *testing.T) {
 	require.NotEqual(t, one, sinksOf(t, replaced(t, sinksFile, "out/acme.jsonl", elsewhere+"2"), "hunter2").Identity())
 	// A relative name of the main file is that of the same file.
 	path := write(t, map[string]string{"weir.yaml": mainFile, "customers/acme.yaml": acmeFile})
-	absolute, err := config.Load(path, secrets("hunter2aa"))
+	absolute, err := assemble.Load(path, secrets("hunter2aa"))
 	require.NoError(t, err)
 	t.Chdir(filepath.Dir(path))
-	relative, err := config.Load("weir.yaml", os.LookupEnv, config.AllowUnsetEnv())
+	relative, err := assemble.Load("weir.yaml", os.LookupEnv, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	require.Equal(t, absolute.Identity(), relative.Identity())
 }

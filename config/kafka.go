@@ -1,5 +1,7 @@
 package config
 
+import "slices"
+
 // Kafka carries the inbox and the changes: servers (Brokers) or the broker
 // inside the process (Embedded), at most one of them.
 type Kafka struct {
@@ -34,6 +36,13 @@ type Cluster struct {
 	SASL *SASL `yaml:"sasl"`
 	// Insecure allows connections that are not encrypted to other machines.
 	Insecure bool `yaml:"insecure" default:"false"`
+}
+
+// SortedBrokers returns the brokers in an order that does not depend on the file.
+func (c *Cluster) SortedBrokers() []string {
+	brokers := slices.Clone(c.Brokers)
+	slices.Sort(brokers)
+	return brokers
 }
 
 // Embedded is the broker inside the process.

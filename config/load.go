@@ -34,18 +34,20 @@ type loader struct {
 	env        func(string) (string, bool)
 	allowUnset bool
 	confined   bool
+	kinds      Kinds
+	used       claims // what only one source may use
 	faults     Faults
 }
 
 // Load reads the main file at path and the customers' files that it names.
 // env gives the value of an environment variable; nil means the process's own.
 // The error is a *Faults with everything that is wrong; no Config is given
-// then. Load needs no network.
-func Load(path string, env func(string) (string, bool), options ...Option) (*Config, error) {
+// then. Load needs no network. kinds are those that the files may name.
+func Load(path string, env func(string) (string, bool), kinds Kinds, options ...Option) (*Config, error) {
 	if env == nil {
 		env = os.LookupEnv
 	}
-	l := &loader{env: env}
+	l := &loader{env: env, kinds: kinds, used: claims{}}
 	for _, o := range options {
 		o(l)
 	}
@@ -71,7 +73,7 @@ func (l *loader) load(path string) {
 
 // decode reads a document's root into the struct that into points at.
 func (l *loader) decode(doc *document, root ast.Node, into any) {
-	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset, noFiles: l.confined}
+	d := &decoder{doc: doc, env: l.env, allowUnset: l.allowUnset, noFiles: l.confined, kinds: l.kinds}
 	d.decode(root, reflect.ValueOf(into).Elem(), "", "")
 }
 
@@ -174,29 +176,21 @@ func (l *loader) derive() {
 	orElse(&c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		if s.HTTP != nil {
-			orElse(&s.HTTP.Path, s.Name)
-		}
-		if s.Kafka != nil {
-			orElse(&s.Kafka.Group, c.Kafka.Group+".source."+s.Name)
+		if d, ok := s.Input.(InputDefaults); ok {
+			d.ApplyDefaults(s, c)
 		}
 	}
 	for i := range c.Projections {
 		for j := range c.Projections[i].Deliver {
-			d := &c.Projections[i].Deliver[j]
-			switch {
-			case d.ClickHouse != nil:
-				d.ClickHouse.Columns.derive()
-			case d.Postgres != nil:
-				d.Postgres.Columns.derive()
-			case d.Webhook != nil:
-				d.Webhook.DenyPrivate = d.Webhook.denyPrivate()
+			if d, ok := c.Projections[i].Deliver[j].Sink.(SinkDefaults); ok {
+				d.ApplyDefaults()
 			}
 		}
 	}
 }
 
-func (c Columns) derive() {
+// ApplyDefaults gives each column without a path that of its name.
+func (c Columns) ApplyDefaults() {
 	for i := range c {
 		orElse(&c[i].Path, c[i].Name)
 	}

@@ -11,7 +11,12 @@ import (
 	"github.com/stretchr/testify/require"
 	"pgregory.net/rapid"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks/file"
+	"github.com/seed-86dfc502/weir/sinks/postgres"
+	"github.com/seed-86dfc502/weir/sources/kafka"
+	"github.com/seed-86dfc502/weir/sources/push"
 )
 
 const smallMain = `
@@ -34,7 +39,7 @@ projections:
 func loadSmall(t *testing.T, extra string) *config.Config {
 	t.Helper()
 	path := write(t, map[string]string{"weir.yaml": smallMain + extra, "acme.yaml": smallCustomer})
-	c, err := config.Load(path, env)
+	c, err := assemble.Load(path, env)
 	require.NoError(t, err)
 	return c
 }
@@ -54,8 +59,8 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, "weir", c.Kafka.Group)
 	require.Equal(t, 8, c.Kafka.Inbox.Partitions)
 	require.Equal(t, -1, c.Kafka.Changes.Replication)
-	require.Equal(t, "registry", c.Sources.Find("registry").HTTP.Path)
-	require.Equal(t, "weir.source.lab", c.Sources.Find("lab").Kafka.Group)
+	require.Equal(t, "registry", c.Sources.Find("registry").Input.(*push.Config).Path)
+	require.Equal(t, "weir.source.lab", c.Sources.Find("lab").Input.(*kafka.Config).Group)
 	require.Nil(t, c.Sources.Find("none"))
 	require.True(t, c.Sources[1].Entity.Key)
 	require.Equal(t, config.Size(8<<20), c.Limits.Change)
@@ -64,10 +69,10 @@ func TestDefaults(t *testing.T) {
 
 	services := c.Services()
 	require.Equal(t, "acme/ripeness@archive", services[0].Name)
-	require.Equal(t, filepath.Join(dir, "out/acme.jsonl"), services[0].Delivery.File.Path)
+	require.Equal(t, filepath.Join(dir, "out/acme.jsonl"), services[0].Delivery.Sink.(*file.Config).Path)
 	require.Equal(t, 10, services[0].Delivery.Retry.Attempts)
-	require.True(t, services[1].Delivery.Postgres.Create)
-	require.Equal(t, "banana_id", services[1].Delivery.Postgres.Columns[0].Path)
+	require.True(t, services[1].Delivery.Sink.(*postgres.Config).Create)
+	require.Equal(t, "banana_id", services[1].Delivery.Sink.(*postgres.Config).Columns[0].Path)
 	require.Equal(t, config.Position{File: filepath.Join(dir, "acme.yaml"), Line: 7, Column: 7}, services[0].Delivery.Pos)
 }
 
@@ -82,7 +87,7 @@ func TestManyKeysAreRefusedBeforeTheyAreParsed(t *testing.T) {
 		return b.String()
 	}
 	fault := func(text string) string {
-		_, err := config.Load(write(t, map[string]string{"weir.yaml": text}), env)
+		_, err := assemble.Load(write(t, map[string]string{"weir.yaml": text}), env)
 		require.Error(t, err)
 		return err.Error()
 	}
@@ -124,7 +129,7 @@ kafka: {prefix: "${EMPTY:-ours}", client_id: "${SET}"}
 		"acme.yaml":        smallCustomer,
 		"secrets/password": "hunter2\n",
 	})
-	c, err := config.Load(path, func(name string) (string, bool) {
+	c, err := assemble.Load(path, func(name string) (string, bool) {
 		if name == "DB" {
 			return "3", true
 		}
@@ -147,16 +152,16 @@ kafka: {brokers: ["${NOT_SET}:9092"], tls: {ca: not-there.pem}}
 `,
 			"acme.yaml": smallCustomer,
 		})
-		_, err := config.Load(path, env)
+		_, err := assemble.Load(path, env)
 		require.Error(t, err)
-		c, err := config.Load(path, env, config.AllowUnsetEnv())
+		c, err := assemble.Load(path, env, config.AllowUnsetEnv())
 		require.NoError(t, err)
 		require.Equal(t, 8, c.Store.Postgres.MaxConnections)
 	})
 }
 
 func TestMissingMainFile(t *testing.T) {
-	_, err := config.Load(filepath.Join(t.TempDir(), "weir.yaml"), env)
+	_, err := assemble.Load(filepath.Join(t.TempDir(), "weir.yaml"), env)
 	var faults *config.Faults
 	require.ErrorAs(t, err, &faults)
 	require.Len(t, faults.List, 1)
@@ -236,10 +241,10 @@ func TestDeepNesting(t *testing.T) {
 		strings.Repeat("[", 100_000), strings.Repeat("{a: ", 100_000), strings.Repeat("- ", 100_000), strings.Repeat("? ", 100_000),
 		"a:\n  b: [" + strings.Repeat("[", 64) + strings.Repeat("]", 65),
 	} {
-		_, err := config.Load(write(t, map[string]string{"weir.yaml": text}), env)
+		_, err := assemble.Load(write(t, map[string]string{"weir.yaml": text}), env)
 		require.ErrorContains(t, err, "is nested too deeply")
 	}
-	_, err := config.Load(write(t, map[string]string{"weir.yaml": strings.Repeat("#", 1<<20+1)}), env)
+	_, err := assemble.Load(write(t, map[string]string{"weir.yaml": strings.Repeat("#", 1<<20+1)}), env)
 	require.ErrorContains(t, err, "is too large")
 }
 
@@ -249,7 +254,7 @@ func TestForeignEditors(t *testing.T) {
 		"weir.yaml": "\ufeff" + strings.ReplaceAll(smallMain[1:], "\n", "\r\n"),
 		"acme.yaml": strings.ReplaceAll(smallCustomer, "\n", "\r\n"),
 	})
-	c, err := config.Load(path, env)
+	c, err := assemble.Load(path, env)
 	require.NoError(t, err)
 	require.Equal(t, loadSmall(t, "").Fingerprint(), c.Fingerprint())
 }
@@ -259,7 +264,7 @@ func TestForeignEditors(t *testing.T) {
 func loadAny(t require.TestingT, dir string, main, customer []byte) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "weir.yaml"), main, 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "acme.yaml"), customer, 0o644))
-	c, err := config.Load(filepath.Join(dir, "weir.yaml"), env)
+	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), env)
 	if err == nil {
 		require.NotNil(t, c)
 		_ = c.Fingerprint()

@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks/webhook"
 )
 
 // The fixture of TestFaults has plaintext in every place. Where each of them says
@@ -22,7 +24,7 @@ func TestPlaintextThatIsWanted(t *testing.T) {
 	}
 	main, customer := read("weir.yaml"), read("customers/acme.yaml")
 	load := func(change func(string) string) error {
-		_, err := config.Load(write(t, map[string]string{"weir.yaml": change(main), "customers/acme.yaml": change(customer)}), env)
+		_, err := assemble.Load(write(t, map[string]string{"weir.yaml": change(main), "customers/acme.yaml": change(customer)}), env)
 		return err
 	}
 	require.Error(t, load(func(s string) string { return s }))
@@ -73,7 +75,7 @@ func TestWebhooksAreKeptFromPrivateAddresses(t *testing.T) {
 		`insecure: false, url: "https://127.0.0.1.nip.io/x"`: true,
 	} {
 		c := load(t, mainFile, replaced(t, acmeFile, `url: "https://acme.example/"`, url))
-		require.Equal(t, want, c.Projections[0].Deliver[1].Webhook.DenyPrivate, url)
+		require.Equal(t, want, c.Projections[0].Deliver[1].Sink.(*webhook.Config).DenyPrivate, url)
 	}
 }
 
@@ -91,7 +93,7 @@ func TestPlaintextByTheEnvironment(t *testing.T) {
 		{"user=weir", map[string]string{"PGHOST": "db.example"}, false},
 		{"dbname=weir", map[string]string{"PGHOST": "127.0.0.1"}, true},
 	} {
-		_, err := config.Load(write(t, map[string]string{"weir.yaml": strings.Replace(mainFile, "${STORE}", c.url, 1), "customers/acme.yaml": acmeFile}), func(name string) (string, bool) {
+		_, err := assemble.Load(write(t, map[string]string{"weir.yaml": strings.Replace(mainFile, "${STORE}", c.url, 1), "customers/acme.yaml": acmeFile}), func(name string) (string, bool) {
 			if name == "HOOK" {
 				return secrets("hunter2")(name)
 			}

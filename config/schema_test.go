@@ -13,6 +13,7 @@ import (
 	"github.com/invopop/jsonschema"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -48,11 +49,37 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 			return nil
 		},
 	}
-	require.NoError(t, r.AddGoComments("github.com/seed-86dfc502/weir/config", "."))
+	r.Namer = schemaName
+	dirs := map[string]bool{".": true}
+	for _, k := range kinds() {
+		pkg := reflect.TypeOf(k.value).Elem().PkgPath()
+		dirs[filepath.Join("..", strings.TrimPrefix(pkg, "github.com/seed-86dfc502/weir/"))] = true
+	}
+	for dir := range dirs {
+		require.NoError(t, r.AddGoComments("github.com/seed-86dfc502/weir/config", dir))
+	}
 	s := r.Reflect(file)
 	s.Title = title
 	types := map[string]reflect.Type{}
 	collect(reflect.TypeOf(file).Elem(), types)
+	for _, k := range kinds() {
+		holder := s.Definitions[k.holder]
+		if holder == nil {
+			continue
+		}
+		collect(reflect.TypeOf(k.value), types)
+		own := r.Reflect(k.value)
+		for name, definition := range own.Definitions {
+			s.Definitions[name] = definition
+		}
+		definition := s.Definitions[schemaName(reflect.TypeOf(k.value).Elem())]
+		does := strings.TrimPrefix(definition.Description, "Config ")
+		definition.Description = strings.ToUpper(does[:1]) + does[1:]
+		property := &jsonschema.Schema{Ref: own.Ref, Description: definition.Description}
+		holder.Properties.Delete(k.field)
+		holder.Properties.Set(k.name, property)
+		holder.OneOf = append(holder.OneOf, &jsonschema.Schema{Required: []string{k.name}})
+	}
 	for name, definition := range s.Definitions {
 		if typ := types[name]; typ != nil {
 			refine(definition, typ)
@@ -72,16 +99,42 @@ func schemaOf(t *testing.T, title string, file any) []byte {
 	return append(data, '\n')
 }
 
+// kindOf is a kind of source or sink, and the definition that it is a member of.
+type kindOf struct {
+	name, holder, field string
+	value               any
+}
+
+func kinds() (all []kindOf) {
+	for _, k := range assemble.Kinds().Sources {
+		all = append(all, kindOf{k.Kind(), "Source", "Input", k})
+	}
+	for _, k := range assemble.Kinds().Sinks {
+		all = append(all, kindOf{k.Kind(), "Delivery", "Sink", k})
+	}
+	return all
+}
+
+// schemaName gives the configuration of a kind a name of its own.
+func schemaName(t reflect.Type) string {
+	for _, k := range kinds() {
+		if reflect.TypeOf(k.value).Elem() == t {
+			return map[string]string{"Source": "Source_", "Delivery": "Sink_"}[k.holder] + k.name
+		}
+	}
+	return t.Name()
+}
+
 // collect finds the struct types below t.
 func collect(t reflect.Type, into map[string]reflect.Type) {
 	switch t.Kind() {
 	case reflect.Pointer, reflect.Slice, reflect.Map:
 		collect(t.Elem(), into)
 	case reflect.Struct:
-		if into[t.Name()] != nil {
+		if into[schemaName(t)] != nil {
 			return
 		}
-		into[t.Name()] = t
+		into[schemaName(t)] = t
 		for i := range t.NumField() {
 			collect(t.Field(i).Type, into)
 		}
@@ -204,6 +257,9 @@ func TestTags(t *testing.T) {
 	types := map[string]reflect.Type{}
 	collect(reflect.TypeFor[config.Config](), types)
 	collect(reflect.TypeFor[config.CustomerFile](), types)
+	for _, k := range kinds() {
+		collect(reflect.TypeOf(k.value), types)
+	}
 	read := func(typ reflect.Type, text string) (int64, error) {
 		switch v := reflect.New(typ).Interface().(type) {
 		case interface{ UnmarshalText([]byte) error }:

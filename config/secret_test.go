@@ -19,7 +19,7 @@ func TestSecretsAreNotSeen(t *testing.T) {
 	require.Contains(t, c.Store.Postgres.URL.Reveal(), "hunter2")
 
 	var seen bytes.Buffer
-	values := []any{c, *c, c.Store.Postgres, c.Store.Postgres.URL, &c.Store.Postgres.URL, c.Services(), c.Projections[0].Deliver[1].Webhook}
+	values := []any{c, *c, c.Store.Postgres, c.Store.Postgres.URL, &c.Store.Postgres.URL, c.Services(), c.Projections[0].Deliver[1].Sink}
 	for _, v := range values {
 		for _, verb := range []string{"%v", "%+v", "%#v", "%s", "%q", "%x", "%d", "%T"} {
 			_, _ = fmt.Fprintf(&seen, verb+"\n", v)

@@ -1,6 +1,9 @@
 package config
 
-import "strings"
+import (
+	"iter"
+	"strings"
+)
 
 // Sources in the order of the file.
 type Sources []Source
@@ -40,21 +43,14 @@ const (
 	Patch   = "patch"   // the payload is a merge patch (RFC 7386)
 )
 
-// Source is a stream of JSON events about entities: exactly one of Kafka, HTTP,
-// File and Outbox is given.
+// Source is a stream of JSON events about entities: exactly one kind of input is
+// given.
 type Source struct {
 	Name string   `yaml:"-" key:"true"`
 	Pos  Position `yaml:"-"`
 
-	// Kafka reads a topic.
-	Kafka *KafkaSource `yaml:"kafka" oneof:"required"`
-	// HTTP takes posted events.
-	HTTP *HTTPSource `yaml:"http" oneof:"required"`
-	// File reads a file of JSON lines and follows it.
-	File *FileSource `yaml:"file" oneof:"required"`
-	// Outbox reads a table of a PostgreSQL database in which an application
-	// writes its events.
-	Outbox *OutboxSource `yaml:"outbox" oneof:"required"`
+	// Input is where its events come from.
+	Input Input `yaml:",kind"`
 
 	// Format is the form of the values: what the producer wrote, or the change
 	// events of Debezium or Maxwell, whose rows are then the documents.
@@ -92,6 +88,14 @@ type Source struct {
 	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..96MiB"`
 }
 
+// Locators are the places that a source names, by their keys in a file.
+func (s *Source) Locators() iter.Seq2[string, Locator] {
+	return func(yield func(string, Locator) bool) {
+		_ = yield("entity", s.Entity) && yield("event_id", s.EventID) && yield("payload", s.Payload) &&
+			yield("operation", s.Operation) && yield("sequence", s.Sequence)
+	}
+}
+
 // IsDelete reports whether the value of Operation means delete.
 func (s *Source) IsDelete(operation string) bool {
 	for _, v := range s.DeleteValues {
@@ -100,84 +104,6 @@ func (s *Source) IsDelete(operation string) bool {
 		}
 	}
 	return false
-}
-
-// KafkaSource reads a topic, from its oldest record on.
-type KafkaSource struct {
-	// Cluster is where the topic is, if not in the cluster of the main kafka key.
-	Cluster `yaml:",inline"`
-	// Topic is the topic's name.
-	Topic string `yaml:"topic" required:"true"`
-	// Window is how many messages per partition are in work at a time.
-	Window int `yaml:"window" default:"1000" range:"1..100000"`
-	// Group is the consumer group. Defaults to <kafka.group>.source.<name>.
-	Group string `yaml:"group"`
-}
-
-// HTTPSource takes events that are posted to the ingest listener.
-type HTTPSource struct {
-	// Path is the name in the URL, /v1/sources/<path>/events. Defaults to the
-	// source's name.
-	Path string `yaml:"path"`
-	// MaxBody is the largest request.
-	MaxBody Size `yaml:"max_body" default:"16MiB" range:"1KiB..1GiB"`
-	// Token that requests must carry as a bearer token, at least 16 characters.
-	// Required if the listener is reachable beyond loopback.
-	Token Secret `yaml:"token"`
-}
-
-// FileSource reads a file with one JSON event per line.
-type FileSource struct {
-	// Path of the file. It need not exist yet.
-	Path string `yaml:"path" path:"true" required:"true"`
-}
-
-// What becomes of a row of an outbox that was taken in.
-const (
-	AfterDelete = "delete"
-	AfterMark   = "mark"
-)
-
-// OutboxSource reads a table of a PostgreSQL database, 13 or later. Several
-// processes may read it side by side.
-type OutboxSource struct {
-	// URL of the database. It may hold a password.
-	URL Secret `yaml:"url" required:"true"`
-	// Insecure allows a connection that is not encrypted, or whose server is not
-	// verified, to another machine.
-	Insecure bool `yaml:"insecure" default:"false"`
-	// Table is the table's name, with its schema unless that is on the search_path.
-	Table string `yaml:"table" required:"true"`
-	// Columns are the names of its columns.
-	Columns OutboxColumns `yaml:"columns"`
-	// Poll is how often the table is looked at while it is empty.
-	Poll Duration `yaml:"poll" default:"1s" range:"10ms..1h"`
-	// Batch is the most rows of one transaction.
-	Batch int `yaml:"batch" default:"500" range:"1..10000"`
-	// After says what becomes of a row whose event is durable.
-	After string `yaml:"after" default:"delete" enum:"delete|mark"`
-	// Channel of NOTIFY that ends the wait of poll.
-	Channel string `yaml:"channel"`
-}
-
-// OutboxColumns are the names of an outbox table's columns.
-type OutboxColumns struct {
-	// ID is unique, and orders the events of an entity.
-	ID string `yaml:"id" default:"id"`
-	// Entity is the entity's id.
-	Entity string `yaml:"entity" default:"entity"`
-	// Payload is the document: json, jsonb, text or bytea. Null is a delete.
-	Payload string `yaml:"payload" default:"payload"`
-	// EventID is the producer's id of the event. Defaults to a name of the row.
-	EventID string `yaml:"event_id"`
-	// Operation says what the event does. Without it every event is an upsert,
-	// except a null payload, which is a delete.
-	Operation string `yaml:"operation"`
-	// Headers is a JSON object of what sequence: header:NAME reads.
-	Headers string `yaml:"headers"`
-	// Processed is the column that after: mark sets to the time. A row in which it
-	// is set is not taken, with after: delete neither.
-	Processed string `yaml:"processed" default:"processed_at"`
 }
 
 // Locator says where in an event a value stands. The zero Locator stands for

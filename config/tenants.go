@@ -21,12 +21,13 @@ func (c *Config) writers(tokens *TokensFile) map[string]map[string]bool {
 	}
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		own := s.HTTP != nil && !s.HTTP.Token.IsZero()
+		endpoint, posted := s.Endpoint()
+		own := !endpoint.Token.IsZero()
 		if own {
 			add(s.Name, defaultTenant)
 		}
 		for _, t := range tokens.Tokens {
-			imports, ingests := slices.Contains(t.May, "import"), slices.Contains(t.May, "ingest") && s.HTTP != nil
+			imports, ingests := slices.Contains(t.May, "import"), slices.Contains(t.May, "ingest") && posted
 			if (imports || ingests) && (slices.Contains(t.Sources, s.Name) || !own && slices.Contains(t.Sources, "*")) {
 				add(s.Name, t.Tenant)
 			}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -46,7 +47,7 @@ func TestTenantsStayApartInTheDocument(t *testing.T) {
 			files := map[string]string{"acme.yaml": "customer: acme\nchecks: {crm: {}}\n", "tokens.yaml": "tokens:\n" + c.tokens}
 			load := func(more string) (*config.Config, error) {
 				files["weir.yaml"] = main + more
-				return config.Load(write(t, files), env)
+				return assemble.Load(write(t, files), env)
 			}
 			_, err := load("api: {tokens: tokens.yaml}\n")
 			require.Equal(t, c.good, err == nil, "%v", err)

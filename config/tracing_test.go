@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -15,7 +16,7 @@ projections: {ripeness: {fields: {id: id}, deliver: {archive: {file: {path: out.
 
 func TestTracing(t *testing.T) {
 	load := func(tracing string) *config.Config {
-		c, err := config.Load(write(t, map[string]string{
+		c, err := assemble.Load(write(t, map[string]string{
 			"weir.yaml":           "sources: {lab: {file: {path: lab.jsonl}, entity: id}}\ncustomers: [customers/*.yaml]\n" + tracing,
 			"customers/acme.yaml": tracedCustomer,
 		}), env)

@@ -34,19 +34,16 @@ func (c *Config) Warnings() (all []string) {
 	}
 	client(c.Kafka.TLS)
 	for i := range c.Sources {
-		if k := c.Sources[i].Kafka; k != nil {
-			client(k.TLS)
+		if s, ok := c.Sources[i].Input.(Secured); ok {
+			client(s.ClientTLS())
 		}
 	}
 	if t := c.Tracing; t != nil {
 		client(t.OTLP.TLS)
 	}
 	for _, s := range c.Services() {
-		switch d := s.Delivery; {
-		case d.Kafka != nil:
-			client(d.Kafka.TLS)
-		case d.Webhook != nil:
-			client(d.Webhook.TLS)
+		if s, ok := s.Delivery.Sink.(Secured); ok {
+			client(s.ClientTLS())
 		}
 	}
 	for _, file := range keys {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -29,7 +30,7 @@ gate: {valkey: {address: "valkey:6379", tls: {cert: cert.pem, key: missing.key}}
 	})
 	at := func(name string) string { return filepath.Join(filepath.Dir(main), name) }
 	require.NoError(t, os.Chmod(at("own.key"), 0o640))
-	c, err := config.Load(main, env, config.AllowUnsetEnv())
+	c, err := assemble.Load(main, env, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	all := c.Warnings()
 	require.Len(t, all, 2, "one for a file, however often it is named: %v", all)

@@ -15,6 +15,7 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 )
 
@@ -186,7 +187,7 @@ func TestPrometheusAndGrafanaFitTogether(t *testing.T) {
 }
 
 func TestTheConfigurationForComposeIsValid(t *testing.T) {
-	loaded, err := config.Load("weir/weir.yaml", func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
+	loaded, err := assemble.Load("weir/weir.yaml", func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	require.NotEmpty(t, loaded.Services())
 	// Docker must not kill it before it has ended by itself.
@@ -197,7 +198,7 @@ func TestTheConfigurationForComposeIsValid(t *testing.T) {
 		Services map[string]struct{ Environment map[string]string }
 	}
 	readYAML(t, "docker-compose.yml", &compose)
-	_, err = config.Load("weir/weir.yaml", func(name string) (string, bool) {
+	_, err = assemble.Load("weir/weir.yaml", func(name string) (string, bool) {
 		value, ok := compose.Services["pipeline"].Environment[name]
 		return regexp.MustCompile(`\$\{(\w+):[^}]*\}`).ReplaceAllString(value, "${1}0123456789"), ok
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/api/openapi"
+	"github.com/seed-86dfc502/weir/sources"
 )
 
 // serveAPI starts the listener of the API, if the configuration needs it: its
@@ -63,8 +64,8 @@ func (p *Pipeline) newAPI() *api.Server {
 	// A source may take larger requests than the others are.
 	largest := int64(a.MaxBody)
 	for i := range p.cfg.Sources {
-		if h := p.cfg.Sources[i].HTTP; h != nil {
-			largest = max(largest, int64(h.MaxBody))
+		if e, posted := p.cfg.Sources[i].Endpoint(); posted {
+			largest = max(largest, int64(e.MaxBody))
 		}
 	}
 	var lines *slog.Logger
@@ -94,8 +95,8 @@ func (p *Pipeline) takes() error {
 func (p *Pipeline) sourceTokens() map[string]string {
 	all := map[string]string{}
 	for i := range p.cfg.Sources {
-		if s := &p.cfg.Sources[i]; s.HTTP != nil && !s.HTTP.Token.IsZero() {
-			all[s.Name] = s.HTTP.Token.Reveal()
+		if e, posted := p.cfg.Sources[i].Endpoint(); posted && !e.Token.IsZero() {
+			all[p.cfg.Sources[i].Name] = e.Token.Reveal()
 		}
 	}
 	return all
@@ -122,13 +123,13 @@ func (p *Pipeline) sayReread(what, path string) func(error) {
 	}
 }
 
-// mountEvents takes events for the http sources.
+// mountEvents takes events for the sources that they are posted to.
 func (p *Pipeline) mountEvents(server *api.Server) {
 	byPath := map[string]*events.Source{}
 	for _, s := range p.sources() {
-		if s.push != nil {
-			c := p.cfg.Sources.Find(s.name).HTTP
-			byPath[c.Path] = &events.Source{Name: s.name, Shape: s.shape, Push: s.push, MaxBody: int64(c.MaxBody)}
+		push, ok := s.Source.(sources.Pusher)
+		if e, posted := p.cfg.Sources.Find(s.name).Endpoint(); ok && posted {
+			byPath[e.Path] = &events.Source{Name: s.name, Shape: s.shape, Push: push, MaxBody: int64(e.MaxBody)}
 			p.eventMetrics.Expect(s.name)
 		}
 	}

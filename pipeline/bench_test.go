@@ -15,6 +15,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/sources"
 	"github.com/stretchr/testify/require"
 )
 
@@ -160,7 +161,7 @@ func BenchmarkLatency(b *testing.B) {
 		w.main = "sources:\n  registry:\n    http: {}" + benchSource
 		latency(b, dir, w, func(p *Pipeline) func(event) {
 			return func(e event) {
-				require.NoError(b, p.sources()[0].push.Push(b.Context(), message.NewMessage(watermill.NewUUID(), e.json))[0])
+				require.NoError(b, p.sources()[0].Source.(sources.Pusher).Push(b.Context(), message.NewMessage(watermill.NewUUID(), e.json))[0])
 			}
 		})
 	})

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -142,7 +142,7 @@ func (w world) open(b *testing.B, dir string, s *stream) *Pipeline {
 		require.NoError(b, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(b, os.WriteFile(path, []byte(text), 0o600))
 	}
-	c, err := config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
 	require.NoError(b, err)
 	p, err := Open(b.Context(), Options{
 		Config: c, Roles: AllRoles, UntilIdle: true, Registry: prometheus.NewRegistry(),

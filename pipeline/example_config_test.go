@@ -5,13 +5,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/stretchr/testify/require"
 )
 
 func loadExample(t *testing.T, name string) *config.Config {
 	t.Helper()
-	c, err := config.Load(filepath.Join("..", "examples", name, "weir.yaml"), os.LookupEnv, config.AllowUnsetEnv())
+	c, err := assemble.Load(filepath.Join("..", "examples", name, "weir.yaml"), os.LookupEnv, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	return c
 }

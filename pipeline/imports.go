@@ -107,11 +107,11 @@ func (p *Pipeline) mountImports(server *api.Server) {
 	})
 }
 
-// maxRow gives the largest row of a source, in bytes. An outbox is no source of
-// files: it finds entity and event id in columns of its table.
+// maxRow returns the largest row of a source, in bytes; false for a source that no
+// files are imported into.
 func (p *Pipeline) maxRow(source string) (int, bool) {
 	c := p.cfg.Sources.Find(source)
-	if c == nil || c.Outbox != nil {
+	if c == nil || !c.TakesFiles() {
 		return 0, false
 	}
 	return int(c.MaxEvent), true

@@ -17,9 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sources"
-	"github.com/seed-86dfc502/weir/sources/outbox"
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/watermillkafka"
 )
 
 // part is one running stage of the process.
@@ -45,15 +43,10 @@ type parts struct {
 
 // source is one running source.
 type source struct {
-	name   string
-	shape  ingest.Shape
-	stage  *ingest.Stage
-	group  *transport.Group           // Kafka sources
-	edge   *watermillkafka.Subscriber // Kafka sources with one message in flight
-	topic  string                     // of edge
-	file   *sources.File
-	push   *sources.Push
-	outbox *outbox.Source
+	sources.Source
+	name  string
+	shape ingest.Shape
+	stage *ingest.Stage
 }
 
 // Run runs the stages until ctx is cancelled, or, with UntilIdle, until

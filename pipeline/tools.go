@@ -104,10 +104,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	if !bytes.HasPrefix(active.Fingerprint, p.plan().Fingerprint) {
 		return nil, fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
-	kinds, err := assemble.SinkKinds(p.Config())
-	if err != nil {
-		return nil, err
-	}
+	kinds := assemble.SinkKinds(p.Config())
 	checked, err := p.checkServices(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)

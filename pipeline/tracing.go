@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
@@ -17,7 +16,7 @@ func (p *Pipeline) openTracing() error {
 	if c == nil {
 		return nil
 	}
-	t, _, err := assemble.ClientTLS(c.OTLP.TLS)
+	t, _, err := c.OTLP.TLS.Client()
 	if err != nil {
 		return err
 	}

@@ -12,9 +12,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -126,10 +128,7 @@ func (p *Pipeline) blocked() (reason string, err error) {
 		}
 	}
 	for _, s := range p.sources() {
-		if s.outbox == nil {
-			continue
-		}
-		if err := s.outbox.Failing(); err != nil {
+		if err := s.failing(); err != nil {
 			return blockedSource, fmt.Errorf("source %s: %w", s.name, err)
 		}
 	}
@@ -150,8 +149,8 @@ func (p *Pipeline) showZeros() {
 	}
 	topics := []string{p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic}
 	for i := range p.cfg.Sources {
-		if k := p.cfg.Sources[i].Kafka; k != nil {
-			topics = append(topics, k.Topic)
+		if k, ok := p.cfg.Sources[i].Input.(config.TopicReader); ok {
+			topics = append(topics, k.ReadsTopic())
 		}
 	}
 	for _, topic := range topics {
@@ -220,17 +219,16 @@ func (p *Pipeline) look(running context.Context) {
 		p.gauges.deliveries(reached, p.plan().Services, time.Now())
 	}
 	for _, s := range p.sources() {
-		if s.outbox != nil && s.outbox.Failing() == nil { // else it would be waited for here
-			if lag, err := s.outbox.Lag(ctx); err == nil {
+		if queue, ok := s.Source.(sources.Queue); ok && s.failing() == nil { // else it would be waited for here
+			if lag, err := queue.Backlog(ctx); err == nil {
 				p.gauges.outbox.WithLabelValues(s.name).Set(float64(lag.Rows))
 				p.gauges.oldest.WithLabelValues(s.name).Set(lag.Oldest.Seconds())
 			}
 		}
-		if s.group == nil {
-			continue
-		}
-		if byTopic, err := s.group.PendingByTopic(ctx); err == nil {
-			p.gauges.sourceLag.WithLabelValues(s.name).Set(float64(sum(byTopic)))
+		if log, ok := s.Source.(sources.Log); ok {
+			if pending, err := log.Pending(ctx); err == nil {
+				p.gauges.sourceLag.WithLabelValues(s.name).Set(float64(pending))
+			}
 		}
 	}
 	if n, err := p.store.OpenImports(ctx); err == nil {
@@ -301,11 +299,12 @@ func overdue(months []store.LedgerMonth, keep time.Duration, now time.Time) time
 	return max(0, now.Sub(months[0].End().Add(keep)))
 }
 
-func sum(m map[string]int64) (n int64) {
-	for _, v := range m {
-		n += v
+// failing returns why nothing is read of the source at present, else nil.
+func (s *source) failing() error {
+	if f, ok := s.Source.(sources.Failing); ok {
+		return f.Failing()
 	}
-	return n
+	return nil
 }
 
 func (p *Pipeline) sources() []*source {
@@ -388,17 +387,11 @@ func (p *Pipeline) idle(ctx context.Context) bool {
 		return false
 	}
 	for _, s := range p.sources() {
-		switch {
-		case s.file != nil && !s.file.Drained(), s.outbox != nil && !s.outbox.Drained(), s.push != nil && !s.push.Drained(), !s.stage.Idle():
+		if !s.stage.Idle() {
 			return false
-		case s.group != nil:
-			if byTopic, err := s.group.PendingByTopic(ctx); err != nil || sum(byTopic) > 0 {
-				return false
-			}
-		case s.edge != nil:
-			if drained, err := s.edge.Drained(ctx, s.topic); err != nil || !drained {
-				return false
-			}
+		}
+		if drained, err := s.Drained(ctx); err != nil || !drained {
+			return false
 		}
 	}
 	if p.opt.Roles.Decide {

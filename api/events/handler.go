@@ -17,7 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Pusher takes events into the inbox; sources.Push is one. The results are in
+// Pusher takes events into the inbox; push.Source is one. The results are in
 // the order of the events; nil says that the event is durable.
 type Pusher interface {
 	Push(ctx context.Context, events ...*message.Message) []error

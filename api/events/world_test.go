@@ -21,7 +21,7 @@ import (
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/sources"
+	pushsource "github.com/seed-86dfc502/weir/sources/push"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
 	"github.com/seed-86dfc502/weir/transport"
@@ -152,7 +152,7 @@ func newWorld(t *testing.T, o options) *world {
 		if o.shape != nil {
 			o.shape(&shape)
 		}
-		push := sources.NewPush(sources.PushOptions{Name: name})
+		push := pushsource.New(pushsource.Options{Name: name})
 		stage := ingest.New(ingest.Options{
 			Shape: shape, Gate: noGate{t}, Inbox: w, Topic: "weir.inbox", Letters: w,
 			Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
@@ -174,7 +174,7 @@ func newWorld(t *testing.T, o options) *world {
 }
 
 // run is what a router does for the stage.
-func (w *world) run(push *sources.Push, stage *ingest.Stage) {
+func (w *world) run(push *pushsource.Source, stage *ingest.Stage) {
 	ctx, cancel := context.WithCancel(context.Background())
 	messages, err := push.Subscribe(ctx, "")
 	require.NoError(w.t, err)

@@ -47,7 +47,7 @@ func (a *app) faulty(err error, file string) error {
 
 // read reads the configuration and checks it; its error is a *config.Faults.
 func (a *app) read(options ...config.Option) (*config.Config, error) {
-	c, err := config.Load(a.config, a.env, options...)
+	c, err := assemble.Load(a.config, a.env, options...)
 	if err != nil {
 		return nil, err
 	}

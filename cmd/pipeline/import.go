@@ -66,7 +66,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 	if source == nil {
 		return wrong(fmt.Errorf("there is no source %s in %s", f.source, cfg.File))
 	}
-	if source.Outbox != nil {
+	if !source.TakesFiles() {
 		return wrong(fmt.Errorf("source %s finds the entity in a column of its table, which a file has not: import into another source", f.source))
 	}
 	x := imports.File{

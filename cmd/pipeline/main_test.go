@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/tests/harness"
@@ -196,7 +196,7 @@ func TestHelpAndCompletion(t *testing.T) {
 // A process runs for another one what is on its list, and nothing else.
 func TestWhatAProcessRunsForAnother(t *testing.T) {
 	a := &app{env: os.LookupEnv}
-	cfg, err := config.Load(filepath.Join("..", "..", "examples", "banana", "weir.yaml"), os.LookupEnv)
+	cfg, err := assemble.Load(filepath.Join("..", "..", "examples", "banana", "weir.yaml"), os.LookupEnv)
 	require.NoError(t, err)
 	asked := errors.New("its tools were asked for")
 	var log bytes.Buffer

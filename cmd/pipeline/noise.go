@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/operate/noise"
@@ -39,7 +40,7 @@ func (a *app) noiseCommand() *cobra.Command {
 	c.Flags().StringArrayVar(&sources, "source", nil, "only this source; may be repeated")
 	c.Flags().IntVar(&top, "top", 10, "show so many causes per source")
 	_ = c.RegisterFlagCompletionFunc("source", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-		cfg, err := config.Load(a.config, a.env, config.AllowUnsetEnv())
+		cfg, err := assemble.Load(a.config, a.env, config.AllowUnsetEnv())
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/reconcile"
@@ -122,7 +123,7 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 	for _, s := range cfg.Services() {
 		switch {
 		case chosen != nil && !wanted[s.Name]:
-		case s.Delivery.ClickHouse != nil || s.Delivery.Postgres != nil:
+		case assemble.CanReadBack(s):
 			readable = append(readable, s.Name)
 		default:
 			others = append(others, s.Name)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
@@ -72,7 +73,7 @@ func (a *app) completeServices(c *cobra.Command, checks bool) {
 			continue
 		}
 		_ = c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			cfg, err := config.Load(a.config, a.env, config.AllowUnsetEnv())
+			cfg, err := assemble.Load(a.config, a.env, config.AllowUnsetEnv())
 			if err != nil {
 				return nil, cobra.ShellCompDirectiveError
 			}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +24,7 @@ func TestRetentionDropsMonthsThatAreOver(t *testing.T) {
 	require.Zero(t, status, errs)
 	require.Equal(t, "no idempotency keys\n", out)
 
-	cfg, err := config.Load(main, func(string) (string, bool) { return "", false })
+	cfg, err := assemble.Load(main, func(string) (string, bool) { return "", false })
 	require.NoError(t, err)
 	claim := func(key string) {
 		s, err := assemble.Store(t.Context(), cfg, logger(cfg, t.Output()))

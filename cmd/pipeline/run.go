@@ -198,9 +198,13 @@ func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration
 	}
 	dirs := map[string]bool{}
 	for _, service := range cfg.Services() {
-		if f := service.Delivery.File; f != nil && !dirs[filepath.Dir(f.Path)] {
-			dirs[filepath.Dir(f.Path)] = true
-			fmt.Fprintf(a.out, "\nOutput: %s\n", filepath.Dir(f.Path))
+		f, ok := service.Delivery.Sink.(config.FileWriter)
+		if !ok {
+			continue
+		}
+		if dir := filepath.Dir(f.OutputFile()); !dirs[dir] {
+			dirs[dir] = true
+			fmt.Fprintf(a.out, "\nOutput: %s\n", dir)
 		}
 	}
 }

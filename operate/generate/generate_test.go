@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate/generate"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -52,7 +52,7 @@ func TestConfigurationLoads(t *testing.T) {
 	for _, customers := range []int{1, 8, 24, 33} {
 		dir := t.TempDir()
 		require.NoError(t, generate.Write(dir, generate.Options{Entities: 5, Events: 5, Customers: customers}))
-		c, err := config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+		c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
 		require.NoError(t, err)
 		assert.Len(t, c.Customers, customers)
 		assert.Len(t, c.Services(), customers)

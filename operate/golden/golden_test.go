@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate/golden"
 	"github.com/seed-86dfc502/weir/tests/testbinary"
@@ -23,7 +24,7 @@ const folder = "../../testdata/golden"
 
 func load(t *testing.T, file string) *config.Config {
 	t.Helper()
-	c, err := config.Load(file, func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
+	c, err := assemble.Load(file, func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
 	require.NoError(t, err)
 	return c
 }

@@ -24,6 +24,7 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
@@ -66,7 +67,7 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
 	}
-	cfg, err := config.Load(filepath.Join(dir, "weir.yaml"), nil)
+	cfg, err := assemble.Load(filepath.Join(dir, "weir.yaml"), nil)
 	require.NoError(t, err)
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(dir, "state.db")})
 	require.NoError(t, err)

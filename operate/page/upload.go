@@ -146,7 +146,7 @@ func load(folder string, r *http.Request) (*config.Config, error) {
 		}
 	}
 	none := func(string) (string, bool) { return "", false }
-	c, err := config.Load(filepath.Join(folder, filepath.FromSlash(main)), none, config.AllowUnsetEnv(), config.Confined())
+	c, err := assemble.Load(filepath.Join(folder, filepath.FromSlash(main)), none, config.AllowUnsetEnv(), config.Confined())
 	if err != nil {
 		return nil, err
 	}

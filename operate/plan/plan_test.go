@@ -62,7 +62,7 @@ func load(t testing.TB, replace ...string) *config.Config {
 		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		require.NoError(t, os.WriteFile(path, []byte(edit.Replace(text)), 0o644))
 	}
-	c, err := config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
 	require.NoError(t, err)
 	return c
 }

@@ -30,17 +30,22 @@ const (
 // Columns are the names of the table's columns. ID, Entity and Payload are
 // needed; the others may be empty.
 type Columns struct {
-	ID      string
-	Entity  string // of any type, read as text
-	Payload string // json, jsonb, text or bytea; null is a delete
-	EventID string
-	// Operation says what an event does, as text.
-	Operation string
-	// Headers is a JSON object, or null.
-	Headers string
-	// Processed is the column that Mark sets to now(). Where it is a timestamp and
-	// set, a row is not taken, with Mark and without.
-	Processed string
+	// ID is unique, and orders the events of an entity.
+	ID string `yaml:"id" default:"id"`
+	// Entity is the entity's id, of any type, read as text.
+	Entity string `yaml:"entity" default:"entity"`
+	// Payload is the document: json, jsonb, text or bytea. Null is a delete.
+	Payload string `yaml:"payload" default:"payload"`
+	// EventID is the producer's id of the event. Defaults to a name of the row.
+	EventID string `yaml:"event_id"`
+	// Operation says what the event does. Without it every event is an upsert,
+	// except a null payload, which is a delete.
+	Operation string `yaml:"operation"`
+	// Headers is a JSON object of what sequence: header:NAME reads.
+	Headers string `yaml:"headers"`
+	// Processed is the column that after: mark sets to the time. A row in which it
+	// is set is not taken, with after: delete neither.
+	Processed string `yaml:"processed" default:"processed_at"`
 }
 
 // Options of a Source. All fields are needed unless they say a default.

@@ -10,7 +10,6 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sources/outbox"
@@ -92,7 +91,7 @@ func TestOutbox(t *testing.T) {
 // no state goes back.
 func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	a := newApplication(t, "")
-	c, err := config.Load(a.Path("weir.yaml"), func(string) (string, bool) { return "", false })
+	c, err := assemble.Load(a.Path("weir.yaml"), func(string) (string, bool) { return "", false })
 	require.NoError(t, err)
 	shape, err := assemble.Shape(c, &c.Sources[0])
 	require.NoError(t, err)

@@ -1,19 +1,19 @@
-package assemble
+package config
 
 import (
+	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"os"
-
-	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// ClientTLS reads the files of a TLS client. The identity is a text that no
-// other settings have: it changes with the content of the files. Without
-// settings there is no tls.Config.
-func ClientTLS(c *config.TLS) (t *tls.Config, identity string, err error) {
+// Client reads the files of a TLS client. The identity is a text that no other
+// settings have: it changes with the content of the files. Without settings there
+// is no tls.Config.
+func (c *TLS) Client() (t *tls.Config, identity string, err error) {
 	if c == nil {
 		return nil, "none", nil
 	}
@@ -40,5 +40,7 @@ func ClientTLS(c *config.TLS) (t *tls.Config, identity string, err error) {
 		}
 		t.Certificates = []tls.Certificate{pair}
 	}
-	return t, sinks.ClientKey("tls", files[c.CA], files[c.Cert], files[c.Key], c.ServerName), nil
+	h := sha256.New()
+	_ = json.NewEncoder(h).Encode([]any{files[c.CA], files[c.Cert], files[c.Key], c.ServerName}) // bytes and texts can be encoded
+	return t, hex.EncodeToString(h.Sum(nil)), nil
 }

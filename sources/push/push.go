@@ -1,4 +1,4 @@
-package sources
+package push
 
 import (
 	"context"
@@ -14,8 +14,8 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// PushOptions of a Push source.
-type PushOptions struct {
+// Options of a Source.
+type Options struct {
 	Name string
 	// WindowBytes bounds the events that are handed in and not acknowledged,
 	// also those that nobody waits for any more: while Weir is halted, clients send
@@ -27,17 +27,20 @@ type PushOptions struct {
 // eventOverhead is what an event in flight costs beside its bytes.
 const eventOverhead = 4 << 10
 
-// frameEvents is how many events a frame has at most; frameBytes bounds it too.
-const frameEvents = 1000
+// What a frame holds at most; a larger event passes alone.
+const (
+	frameEvents = 1000
+	frameBytes  = 4 << 20
+)
 
-// Push takes events from callers of its method Push: the HTTP door. It is a
+// Source takes events from callers of its method Push: the HTTP door. It is a
 // Watermill subscriber, whose acknowledgement of a frame is the answer to the
 // callers of its events. All methods may be called concurrently.
 //
 // What callers hand in while a frame is in work makes the next one. Frames have
 // no TopicID: an event that comes again comes from its client, and has no place.
-type Push struct {
-	opt   PushOptions
+type Source struct {
+	opt   Options
 	ready chan struct{} // closed by Subscribe
 
 	ctx      context.Context // of the source and of its messages
@@ -73,12 +76,12 @@ var (
 	ErrNotDurable = errors.New("the event is not durable yet")
 )
 
-// NewPush makes a source. Calls of Push wait until it is subscribed.
-func NewPush(opt PushOptions) *Push {
+// New makes a source. Calls of Push wait until it is subscribed.
+func New(opt Options) *Source {
 	if opt.WindowBytes <= 0 {
 		opt.WindowBytes = 64 << 20
 	}
-	p := &Push{
+	p := &Source{
 		opt: opt, ready: make(chan struct{}), turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		room: semaphore.NewWeighted(opt.WindowBytes),
 	}
@@ -87,10 +90,10 @@ func NewPush(opt PushOptions) *Push {
 }
 
 // Drained reports whether no event is being worked on.
-func (p *Push) Drained() bool { return p.inFlight.Load() == 0 }
+func (p *Source) Drained() bool { return p.inFlight.Load() == 0 }
 
 // Subscribe may be called once; the end of ctx ends the source.
-func (p *Push) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
+func (p *Source) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
@@ -108,7 +111,7 @@ func (p *Push) Subscribe(ctx context.Context, _ string) (<-chan *message.Message
 }
 
 // Close ends the subscription; calls of Push get ErrStopping from then on.
-func (p *Push) Close() error {
+func (p *Source) Close() error {
 	p.stop(ErrStopping)
 	p.mu.Lock()
 	p.closed = true
@@ -118,7 +121,7 @@ func (p *Push) Close() error {
 }
 
 // dispatch hands out what waits, one frame after the other.
-func (p *Push) dispatch(out chan<- *message.Message) {
+func (p *Source) dispatch(out chan<- *message.Message) {
 	defer close(out)
 	assignment := transport.NextAssignment()
 	for {
@@ -141,7 +144,7 @@ func (p *Push) dispatch(out chan<- *message.Message) {
 }
 
 // next returns the oldest events that wait; nil when none does.
-func (p *Push) next() *pushed {
+func (p *Source) next() *pushed {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.waiting) == 0 {
@@ -162,7 +165,7 @@ func (p *Push) next() *pushed {
 // cancellation and that of ctx are not: an event that was handed on goes on when
 // its caller has gone, since others may be in its frame. An event without a UUID
 // gets one, which stays the same when the event is refused and comes again.
-func (p *Push) Push(ctx context.Context, events ...*message.Message) []error {
+func (p *Source) Push(ctx context.Context, events ...*message.Message) []error {
 	results := make([]error, len(events))
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -211,7 +214,7 @@ func ended(ctx context.Context) error {
 // handIn queues events and returns for each of them a channel that is closed
 // when it is acknowledged. It waits for room in the window until ctx ends; the
 // error is why there are fewer channels than events.
-func (p *Push) handIn(ctx context.Context, events []*message.Message) (waits []<-chan struct{}, err error) {
+func (p *Source) handIn(ctx context.Context, events []*message.Message) (waits []<-chan struct{}, err error) {
 	select {
 	case p.turn <- struct{}{}:
 		defer func() { <-p.turn }()
@@ -243,13 +246,13 @@ func noRoom(ctx context.Context) error {
 }
 
 // size is what an event takes of the window.
-func (p *Push) size(event *message.Message) int64 {
+func (p *Source) size(event *message.Message) int64 {
 	return min(int64(len(event.Payload))+eventOverhead, p.opt.WindowBytes)
 }
 
 // queue adds events that have their room to what waits, and a channel for each
 // of them to waits.
-func (p *Push) queue(waits []<-chan struct{}, events []*message.Message) ([]<-chan struct{}, error) {
+func (p *Source) queue(waits []<-chan struct{}, events []*message.Message) ([]<-chan struct{}, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.ctx.Err() != nil {

@@ -1,4 +1,4 @@
-package sources
+package file
 
 import (
 	"bufio"
@@ -23,8 +23,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// FileOptions of a File source.
-type FileOptions struct {
+// Options of a Source.
+type Options struct {
 	Name      string // of the source
 	Path      string
 	Positions store.Positions
@@ -49,14 +49,14 @@ const (
 	frameBytes = 4 << 20
 )
 
-// File reads a file with one JSON event per line and resumes where it was. The
+// Source reads a file with one JSON event per line and resumes where it was. The
 // file is known by its first line: one that was replaced is read from its
 // start under a new identity, and so is one that became shorter.
 //
 // A frame is what was there when the frame before was acknowledged. Two frames
 // are in memory: one in work, and the next one, which is read meanwhile.
-type File struct {
-	opt     FileOptions
+type Source struct {
+	opt     Options
 	log     *slog.Logger
 	drained atomic.Bool
 
@@ -66,8 +66,8 @@ type File struct {
 	closed bool
 }
 
-// NewFile makes a source; nothing is read before Subscribe.
-func NewFile(opt FileOptions) *File {
+// New makes a source; nothing is read before Subscribe.
+func New(opt Options) *Source {
 	if opt.MaxLine <= 0 {
 		opt.MaxLine = 8 << 20
 	}
@@ -77,16 +77,16 @@ func NewFile(opt FileOptions) *File {
 	if opt.Linger <= 0 {
 		opt.Linger = time.Second
 	}
-	return &File{opt: opt, log: opt.Logger.With("source", opt.Name)}
+	return &Source{opt: opt, log: opt.Logger.With("source", opt.Name)}
 }
 
 // Drained reports whether a complete file was read to its end and every line
 // acknowledged.
-func (f *File) Drained() bool { return f.drained.Load() }
+func (f *Source) Drained() bool { return f.drained.Load() }
 
 // Subscribe starts reading. topic is only a name for the frames.
 // The channel is closed when ctx ends or Close is called.
-func (f *File) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+func (f *Source) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.closed {
@@ -104,7 +104,7 @@ func (f *File) Subscribe(ctx context.Context, topic string) (<-chan *message.Mes
 }
 
 // Close ends all subscriptions and returns when their last position is stored.
-func (f *File) Close() error {
+func (f *Source) Close() error {
 	f.mu.Lock()
 	f.closed = true
 	for _, stop := range f.stop {
@@ -116,7 +116,7 @@ func (f *File) Close() error {
 }
 
 // follow reads the file, again from the start whenever it was replaced.
-func (f *File) follow(ctx context.Context, topic string, out chan<- *message.Message) {
+func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
 	said := false
 	for {
 		err := f.read(ctx, topic, out)
@@ -156,7 +156,7 @@ func (c *chunk) fits(size int) bool {
 
 // read hands out the lines of the file as it is now, and what is added, until
 // it is replaced, drained, or ctx ends.
-func (f *File) read(ctx context.Context, topic string, out chan<- *message.Message) error {
+func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Message) error {
 	file, err := os.Open(f.opt.Path)
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func (f *File) read(ctx context.Context, topic string, out chan<- *message.Messa
 // begin gives the identity of an open file and where to go on in it; none for one
 // that ended without a first line. It waits for the first line, and for the store,
 // with the file open: under its path it may be found no more.
-func (f *File) begin(ctx context.Context, file *os.File) (identity string, offset int64, err error) {
+func (f *Source) begin(ctx context.Context, file *os.File) (identity string, offset int64, err error) {
 	said := false
 	for last := f.opt.Complete; ; {
 		first, err := f.identify(file)
@@ -230,7 +230,7 @@ func give(ctx context.Context, chunks chan<- chunk, c chunk) bool {
 
 // readLines cuts the file into chunks from offset on, and returns the last one
 // when the file is at its end and nothing more comes.
-func (f *File) readLines(ctx context.Context, file *os.File, offset int64, chunks chan<- chunk) (c chunk, err error) {
+func (f *Source) readLines(ctx context.Context, file *os.File, offset int64, chunks chan<- chunk) (c chunk, err error) {
 	reader := bufio.NewReaderSize(nil, 1<<18)
 	var quiet time.Time // when a file that was replaced was last known to grow
 	for last := f.opt.Complete; ; {
@@ -312,7 +312,7 @@ func blank(line []byte) bool {
 
 // identify gives an identity made from the file's first line; empty while
 // there is no complete one.
-func (f *File) identify(file *os.File) (string, error) {
+func (f *Source) identify(file *os.File) (string, error) {
 	if f.opt.Complete {
 		// Nothing to wait for: whatever is there is the first line.
 		line, size, _, err := f.line(bufio.NewReader(file))
@@ -344,7 +344,7 @@ func identityOf(line []byte) string {
 // anew under the same first line: each time it gets an identity of its own,
 // first-2, first-3, …, and the latest one counts, also when the file has grown
 // beyond an earlier one's position since.
-func (f *File) resume(ctx context.Context, first string, size int64) (identity string, offset int64, err error) {
+func (f *Source) resume(ctx context.Context, first string, size int64) (identity string, offset int64, err error) {
 	identity = first
 	for n := 2; ; n++ {
 		next := fmt.Sprintf("%s-%d", first, n)
@@ -372,7 +372,7 @@ func (f *File) resume(ctx context.Context, first string, size int64) (identity s
 }
 
 // same fails when the path names another file, or this one did shrink.
-func (f *File) same(file *os.File, offset int64) error {
+func (f *Source) same(file *os.File, offset int64) error {
 	here, err := file.Stat()
 	if err != nil {
 		return err
@@ -395,7 +395,7 @@ func (f *File) same(file *os.File, offset int64) error {
 
 // line reads one line without its end. size counts all its bytes. Of a line
 // above the limit only the first MaxLine+1 bytes are kept.
-func (f *File) line(r *bufio.Reader) (line []byte, size int64, terminated bool, err error) {
+func (f *Source) line(r *bufio.Reader) (line []byte, size int64, terminated bool, err error) {
 	for {
 		part, err := r.ReadSlice('\n')
 		size += int64(len(part))
@@ -423,7 +423,7 @@ const (
 
 // dispatch hands out the chunks one after the other and moves the position
 // behind each when it is acknowledged. It reports whether all of them were.
-func (f *File) dispatch(ctx context.Context, topic, identity string, chunks <-chan chunk, out chan<- *message.Message) bool {
+func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-chan chunk, out chan<- *message.Message) bool {
 	assignment := transport.NextAssignment()
 	var position, stored int64
 	save := func(ctx context.Context) {
@@ -456,7 +456,7 @@ func (f *File) dispatch(ctx context.Context, topic, identity string, chunks <-ch
 }
 
 // save stores the position and reports whether it is stored.
-func (f *File) save(ctx context.Context, identity string, position int64) bool {
+func (f *Source) save(ctx context.Context, identity string, position int64) bool {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
 	defer cancel()
 	crash.At(crash.PositionSaving, f.opt.Name)

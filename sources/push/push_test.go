@@ -1,4 +1,4 @@
-package sources_test
+package push_test
 
 import (
 	"context"
@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/sources"
+	pushsource "github.com/seed-86dfc502/weir/sources/push"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -19,13 +19,13 @@ const patience = 60 * time.Second
 
 type push struct {
 	t        *testing.T
-	source   *sources.Push
+	source   *pushsource.Source
 	messages <-chan *message.Message
 }
 
-func newPush(t *testing.T, o sources.PushOptions) *push {
+func newPush(t *testing.T, o pushsource.Options) *push {
 	o.Name = "orders"
-	p := &push{t: t, source: sources.NewPush(o)}
+	p := &push{t: t, source: pushsource.New(o)}
 	t.Cleanup(func() { require.NoError(t, p.source.Close()) })
 	return p
 }
@@ -80,7 +80,7 @@ func (p *push) inWork() *message.Message {
 }
 
 func TestPushReturnsWhenTheEventsAreDurable(t *testing.T) {
-	p := newPush(t, sources.PushOptions{})
+	p := newPush(t, pushsource.Options{})
 	early := p.push(t.Context(), `{"n":0}`) // before anybody subscribed
 	p.subscribe()
 	p.next().Ack()
@@ -117,17 +117,17 @@ func TestPushReturnsWhenTheEventsAreDurable(t *testing.T) {
 // A caller whose time is over learns that its events are not known to be
 // durable; they go on all the same, since others may be in their frame.
 func TestPushEndOfTheCallersTime(t *testing.T) {
-	p := newPush(t, sources.PushOptions{})
+	p := newPush(t, pushsource.Options{})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	require.Equal(t, []error{sources.ErrNotDurable}, p.results(p.push(ctx, "0")), "nobody subscribed")
+	require.Equal(t, []error{pushsource.ErrNotDurable}, p.results(p.push(ctx, "0")), "nobody subscribed")
 	p.subscribe()
 	ctx, cancel = context.WithCancel(t.Context())
 	result := p.push(ctx, "1", "2")
 	m := p.next()
 	require.Equal(t, []string{"1", "2"}, values(t, m))
 	cancel()
-	require.Equal(t, []error{sources.ErrNotDurable, sources.ErrNotDurable}, p.results(result))
+	require.Equal(t, []error{pushsource.ErrNotDurable, pushsource.ErrNotDurable}, p.results(result))
 	require.NoError(t, m.Context().Err(), "the frame outlives its caller")
 	m.Ack()
 	after := p.push(t.Context(), "3")
@@ -139,15 +139,15 @@ func TestPushEndOfTheCallersTime(t *testing.T) {
 // While nothing is acknowledged, calls that are made again and again pile up as
 // far as the window only.
 func TestPushBoundsWhatIsInFlight(t *testing.T) {
-	p := newPush(t, sources.PushOptions{WindowBytes: 10 << 10})
+	p := newPush(t, pushsource.Options{WindowBytes: 10 << 10})
 	p.subscribe()
 	ctx, cancel := context.WithCancel(t.Context())
 	result := p.push(ctx, "1", "2", "3", "4")
 	m := p.next() // 4 KiB and a little each
 	require.Equal(t, []string{"1", "2"}, values(t, m))
 	cancel()
-	require.Equal(t, []error{sources.ErrNotDurable, sources.ErrNotDurable, sources.ErrNoRoom, sources.ErrNoRoom}, p.results(result))
-	require.Equal(t, []error{sources.ErrNoRoom}, p.results(p.push(ctx, "5")))
+	require.Equal(t, []error{pushsource.ErrNotDurable, pushsource.ErrNotDurable, pushsource.ErrNoRoom, pushsource.ErrNoRoom}, p.results(result))
+	require.Equal(t, []error{pushsource.ErrNoRoom}, p.results(p.push(ctx, "5")))
 	require.Empty(t, p.messages)
 	m.Ack()
 	require.Eventually(t, p.source.Drained, patience, time.Millisecond)
@@ -165,7 +165,7 @@ func TestPushBoundsWhatIsInFlight(t *testing.T) {
 }
 
 func TestPushBoundsAFrame(t *testing.T) {
-	p := newPush(t, sources.PushOptions{})
+	p := newPush(t, pushsource.Options{})
 	p.subscribe()
 	many := make([]string, 1500)
 	for i := range many {
@@ -186,13 +186,13 @@ func TestPushBoundsAFrame(t *testing.T) {
 }
 
 func TestPushStopping(t *testing.T) {
-	p := newPush(t, sources.PushOptions{})
+	p := newPush(t, pushsource.Options{})
 	p.subscribe()
 	waiting := p.push(t.Context(), "0")
 	p.next()
 	require.NoError(t, p.source.Close())
-	require.Equal(t, []error{sources.ErrStopping}, p.results(waiting))
-	require.Equal(t, []error{sources.ErrStopping, sources.ErrStopping}, p.results(p.push(t.Context(), "1", "2")))
+	require.Equal(t, []error{pushsource.ErrStopping}, p.results(waiting))
+	require.Equal(t, []error{pushsource.ErrStopping, pushsource.ErrStopping}, p.results(p.push(t.Context(), "1", "2")))
 	_, err := p.source.Subscribe(t.Context(), "again")
 	require.Error(t, err)
 }
@@ -200,7 +200,7 @@ func TestPushStopping(t *testing.T) {
 // What callers hand in while a frame is in work makes the next one; each call's
 // events stand in their order without others between them, from frame to frame.
 func TestPushKeepsTheEventsOfACallTogether(t *testing.T) {
-	p := newPush(t, sources.PushOptions{WindowBytes: 64 << 10}) // 15 events: calls wait for room
+	p := newPush(t, pushsource.Options{WindowBytes: 64 << 10}) // 15 events: calls wait for room
 	p.subscribe()
 	const callers, events = 8, 30
 	first := p.inWork()
@@ -233,7 +233,7 @@ func TestPushKeepsTheEventsOfACallTogether(t *testing.T) {
 
 // Calls that come while a frame is in work share the next one.
 func TestPushGathersWhatComesMeanwhile(t *testing.T) {
-	p := newPush(t, sources.PushOptions{})
+	p := newPush(t, pushsource.Options{})
 	p.subscribe()
 	first := p.inWork()
 	var want []string
@@ -243,10 +243,10 @@ func TestPushGathersWhatComesMeanwhile(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 			err := p.results(p.push(ctx, want[caller]))[0]
 			cancel()
-			if errors.Is(err, sources.ErrNotDurable) {
+			if errors.Is(err, pushsource.ErrNotDurable) {
 				break
 			}
-			require.ErrorIs(t, err, sources.ErrNoRoom)
+			require.ErrorIs(t, err, pushsource.ErrNoRoom)
 		}
 	}
 	first.Ack()
@@ -257,7 +257,7 @@ type valueKey struct{}
 
 // Metadata and the values of a context go along, also when the event comes again.
 func TestPushHandsOnWhatBelongsToTheEvent(t *testing.T) {
-	p := newPush(t, sources.PushOptions{})
+	p := newPush(t, pushsource.Options{})
 	p.subscribe()
 	e := message.NewMessage("named", []byte("{}"))
 	e.Metadata.Set("ce_id", "7")
@@ -287,4 +287,21 @@ func TestPushHandsOnWhatBelongsToTheEvent(t *testing.T) {
 		}
 	}
 	require.Equal(t, []error{nil, nil}, p.results(result))
+}
+
+// frame returns what a message carries.
+func frame(t *testing.T, m *message.Message) *transport.Frame {
+	t.Helper()
+	f, ok := transport.FrameOf(m)
+	require.True(t, ok)
+	return f
+}
+
+// values returns a frame's records as text.
+func values(t *testing.T, m *message.Message) (values []string) {
+	t.Helper()
+	for _, r := range frame(t, m).Records {
+		values = append(values, string(r.Value))
+	}
+	return values
 }

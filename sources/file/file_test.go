@@ -1,4 +1,4 @@
-package sources_test
+package file_test
 
 import (
 	"context"
@@ -13,12 +13,14 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/sources"
+	filesource "github.com/seed-86dfc502/weir/sources/file"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
+
+const patience = 60 * time.Second
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -79,12 +81,12 @@ func (f *file) append(text string) {
 // reading is one subscription.
 type reading struct {
 	t        *testing.T
-	source   *sources.File
+	source   *filesource.Source
 	messages <-chan *message.Message
 }
 
 func (f *file) read() *reading {
-	s := sources.NewFile(sources.FileOptions{
+	s := filesource.New(filesource.Options{
 		Name: "events", Path: f.path, Positions: f.positions, Complete: f.complete, MaxLine: f.maxLine,
 		Poll: time.Millisecond, Linger: f.linger, Logger: slog.New(slog.DiscardHandler),
 	})
@@ -274,7 +276,7 @@ func TestFileReplaced(t *testing.T) {
 func TestFileReadsTheOldFileToItsEnd(t *testing.T) {
 	f := newFile(t)
 	f.write("a1\n")
-	s := sources.NewFile(sources.FileOptions{
+	s := filesource.New(filesource.Options{
 		Name: "events", Path: f.path, Positions: f.positions, Poll: 100 * time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	messages, err := s.Subscribe(context.Background(), "file:events")
@@ -321,7 +323,7 @@ func TestFileIsReadAsLongAsItsWriterHoldsIt(t *testing.T) {
 func TestFileWithoutALineIsNotLetGo(t *testing.T) {
 	f := newFile(t)
 	f.write("")
-	s := sources.NewFile(sources.FileOptions{
+	s := filesource.New(filesource.Options{
 		Name: "events", Path: f.path, Positions: f.positions, Poll: 300 * time.Millisecond, Linger: time.Millisecond, Logger: slog.New(slog.DiscardHandler),
 	})
 	messages, err := s.Subscribe(context.Background(), "file:events")

@@ -1,0 +1,203 @@
+package config
+
+import (
+	"net/netip"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Checker is how a kind of source or sink reports what is wrong with it. Keys are
+// below the key of the kind, like "url" or "columns.weight"; those of methods that
+// end in Beside are beside it. Of two faults of one value the first one counts.
+type Checker struct {
+	l          *loader
+	doc        *document
+	owner      string      // the path of the source or sink
+	kind       string      // the path of its kind
+	projection *Projection // of a sink
+}
+
+func (c *Checker) path(key string) string {
+	if key == "" {
+		return c.kind
+	}
+	return c.kind + "." + key
+}
+
+// Key joins names to a key, whatever is in them.
+func Key(key string, names ...string) string {
+	for _, name := range names {
+		key = member(key, name)
+	}
+	return key
+}
+
+// Element returns the key of an element of a list.
+func Element(key string, i int) string { return element(key, i) }
+
+// Has reports whether the file has a key.
+func (c *Checker) Has(key string) bool { return c.doc.has(c.path(key)) }
+
+// Known reports whether the file has a value whose references are resolved, so
+// that it can be checked.
+func (c *Checker) Known(key string) bool { return c.doc.known(c.path(key)) }
+
+// IsValue reports whether the file has a single value there.
+func (c *Checker) IsValue(key string) bool {
+	_, ok := c.doc.values[c.path(key)]
+	return ok
+}
+
+// Fault reports a problem with a value.
+func (c *Checker) Fault(key, problem, want string) { c.doc.fault(c.path(key), problem, want) }
+
+// FaultKey reports a problem with a key, or with the lack of one inside it.
+func (c *Checker) FaultKey(key, problem, want string) { c.doc.faultKey(c.path(key), problem, want) }
+
+// HasBeside is Has.
+func (c *Checker) HasBeside(key string) bool { return c.doc.has(member(c.owner, key)) }
+
+// KnownBeside is Known.
+func (c *Checker) KnownBeside(key string) bool { return c.doc.known(member(c.owner, key)) }
+
+// FaultBeside is Fault.
+func (c *Checker) FaultBeside(key, problem, want string) {
+	c.doc.fault(member(c.owner, key), problem, want)
+}
+
+// FaultKeyBeside is FaultKey.
+func (c *Checker) FaultKeyBeside(key, problem, want string) {
+	c.doc.faultKey(member(c.owner, key), problem, want)
+}
+
+// RefuseKeys refuses places in the keys of records, which only Kafka has.
+func (c *Checker) RefuseKeys(s *Source) {
+	for key, at := range s.Locators() {
+		if at.Key {
+			c.FaultBeside(key, "needs records with keys, which only Kafka has", `a gjson path; a member of that name is written \key`)
+		}
+	}
+}
+
+// URL checks a URL and its scheme.
+func (c *Checker) URL(key string, secret Secret, want string, schemes ...string) {
+	checkURL(c.doc, c.path(key), secret, want, schemes...)
+}
+
+// Database checks a PostgreSQL connection string.
+func (c *Checker) Database(key string, secret Secret) { checkDatabase(c.doc, c.path(key), secret) }
+
+// Cluster checks how a Kafka cluster is reached, whose keys are those of the kind.
+func (c *Checker) Cluster(cluster *Cluster) { c.l.checkCluster(c.doc, c.kind, cluster) }
+
+// Topic checks the name of a topic.
+func (c *Checker) Topic(key, topic string) { checkTopic(c.doc, c.path(key), topic) }
+
+// Token checks that a token cannot be guessed.
+func (c *Checker) Token(key string, token Secret) { checkToken(c.doc, c.path(key), token) }
+
+// TLS checks the files of a client.
+func (c *Checker) TLS(key string, t *TLS) { c.l.checkTLS(c.doc, c.path(key), t) }
+
+// Table checks the name of a table.
+func (c *Checker) Table(key, table string, pattern *regexp.Regexp) {
+	if c.Known(key) && table != "" && !pattern.MatchString(table) {
+		c.Fault(key, "is not the name of a table", "table or schema.table")
+	}
+}
+
+// CommonColumns are in every table.
+func CommonColumns() []string {
+	return []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
+}
+
+// Columns checks that each column shows something that the projection has.
+func (c *Checker) Columns(columns Columns, reserved []string) {
+	checkColumns(c.doc, c.projection, c.kind, columns, reserved)
+}
+
+// Claim notes that the source or sink uses what only one may. It returns who does
+// already, and where.
+func (c *Checker) Claim(what, key string) (first string, taken bool) {
+	at, taken := c.l.used.take(what, c.owner, c.doc.at(c.path(key)))
+	return at.String(), taken
+}
+
+// PlainCluster refuses brokers on other machines that are reached without TLS.
+func (c *Checker) PlainCluster(cluster *Cluster) { c.l.plainCluster(c.doc, c.kind, cluster) }
+
+// PlainPostgres refuses a PostgreSQL server on another machine that is not verified.
+func (c *Checker) PlainPostgres(key string, secret Secret) {
+	c.l.plainPostgres(c.doc, c.path(key), secret)
+}
+
+// PlainClickHouse refuses a ClickHouse server on another machine that is reached
+// without TLS or not verified.
+func (c *Checker) PlainClickHouse(key string, secret Secret) {
+	path := c.path(key)
+	if !c.doc.known(path) || secret.IsZero() {
+		return
+	}
+	hosts, set := connection(secret.Reveal())
+	if !slices.ContainsFunc(hosts, Beyond) {
+		return
+	}
+	secure, _ := strconv.ParseBool(set["secure"])
+	unverified, err := strconv.ParseBool(set["skip_verify"])
+	scheme, _, _ := strings.Cut(secret.Reveal(), "://")
+	switch {
+	case !secure && !strings.EqualFold(scheme, "https"):
+		c.l.plain(c.doc, path, "is reached without TLS beyond this machine", "https://, or secure=true in it, or insecure: true beside it where nobody else can read along")
+	case unverified || err != nil && set["skip_verify"] != "":
+		c.l.plain(c.doc, path, "does not verify the server beyond this machine", "no skip_verify, or insecure: true beside it where nobody else can read along")
+	}
+}
+
+// PlainHTTP refuses a URL of another machine without TLS, and an address inside a
+// network.
+func (c *Checker) PlainHTTP(key string, secret Secret) {
+	path := c.path(key)
+	u, err := url.Parse(secret.Reveal())
+	if err != nil || !c.doc.known(path) || !Beyond(u.Hostname()) {
+		return
+	}
+	ip, err := netip.ParseAddr(u.Hostname())
+	switch {
+	case strings.EqualFold(u.Scheme, "http"):
+		c.l.plain(c.doc, path, "is reached without TLS beyond this machine", "https://, or insecure: true beside it where nobody else can read along")
+	case err == nil && (!ip.Unmap().IsGlobalUnicast() || ip.Unmap().IsPrivate()):
+		c.l.plain(c.doc, path, "is an address inside a network", "a public one, or insecure: true beside it")
+	}
+}
+
+// FileTarget names a file, for Target.Name and Input.Reads.
+func FileTarget(path string) string { return "file " + absolute(path) }
+
+// TopicTarget names a topic, of its own cluster or else of the main one.
+func TopicTarget(own, main *Cluster, topic string) string {
+	name := clusterOf(own)
+	if name == "" {
+		name = clusterOf(main)
+	}
+	return "topic " + name + " " + topic
+}
+
+// TableTarget names a table of a database.
+func TableTarget(kind string, database Secret, table string) string {
+	return kind + " " + server(database) + " " + table
+}
+
+// Place returns of a URL, or of a connection string, what says where it leads, and
+// nothing that could be a secret, for Sink.Identity.
+func Place(secret Secret) []string { return placeOf(secret) }
+
+func absolute(path string) string {
+	if abs, err := filepath.Abs(path); err == nil {
+		return abs
+	}
+	return path
+}

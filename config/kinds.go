@@ -1,0 +1,145 @@
+package config
+
+import "reflect"
+
+// Kinds are the kinds of sources and sinks that files may name: a value of each,
+// for its type, in the order in which they are listed to people.
+type Kinds struct {
+	Sources []Input
+	Sinks   []Sink
+}
+
+// Input is what a file says about a source of one kind: a pointer to a struct
+// whose tags the decoder reads.
+type Input interface {
+	// Kind is its key in a file.
+	Kind() string
+	// CheckLocators reports the places of s that events of this kind do not have.
+	CheckLocators(c *Checker, s *Source)
+	// Check reports what else is wrong with it and what does not go with it.
+	Check(c *Checker, s *Source)
+	// Reads names what it reads as sinks name their targets; empty for what no
+	// sink can write. Main is the cluster of the main kafka key.
+	Reads(main *Cluster) string
+}
+
+// What an Input may have beside that.
+type (
+	// InputDefaults fills in defaults that depend on other values.
+	InputDefaults interface{ ApplyDefaults(s *Source, c *Config) }
+	// Posted is an Input whose events are posted to the API.
+	Posted interface{ Endpoint() Endpoint }
+	// Enveloped is an Input that itself says entity, event id and operation of an
+	// event, so that nobody names places for them and no files are imported into it.
+	Enveloped interface {
+		// Envelope gives the places where its messages have them.
+		Envelope() Envelope
+		// Fingerprint lists what decisions depend on.
+		Fingerprint() []any
+	}
+	// TopicReader is an Input that reads a Kafka topic.
+	TopicReader interface{ ReadsTopic() string }
+)
+
+// Endpoint is where events of a source are posted.
+type Endpoint struct {
+	Path    string
+	MaxBody Size
+	Token   Secret // zero for none of its own
+}
+
+// Envelope says where messages have what a source says by itself. UUID: the event
+// id is unique among all sources.
+type Envelope struct {
+	Entity, EventID, Operation Locator
+	UUID                       bool
+}
+
+// Sink is what a file says about a sink of one kind: a pointer to a struct whose
+// tags the decoder reads.
+type Sink interface {
+	// Kind is its key in a file.
+	Kind() string
+	// Keeps is KindState or KindLog: what it is made for.
+	Keeps() string
+	// Check reports what is wrong with it and what does not go with it.
+	Check(c *Checker, d *Delivery)
+	// Identity lists what a customer gets by it, see Config.Identity. A path
+	// counts as portable gives it.
+	Identity(portable func(path string) string) []any
+	// Target says what it writes to. Main is the cluster of the main kafka key.
+	Target(main *Cluster) Target
+}
+
+// Target is what a sink writes to.
+type Target struct {
+	Key  string // the key that names it
+	Name string // tells it from others; empty where sinks cannot meet
+	// Shape is empty for a target that takes one service only; services may share
+	// one of the same shape: rows of a table are keyed by service.
+	Shape string
+}
+
+// What a Sink may have beside that.
+type (
+	// SinkDefaults fills in defaults that depend on other values.
+	SinkDefaults interface{ ApplyDefaults() }
+	// Pooled is a Sink whose connections are bounded.
+	Pooled interface{ Connections() Connections }
+	// FileWriter is a Sink that writes a file.
+	FileWriter interface{ OutputFile() string }
+)
+
+// Connections say which client a sink shares with others.
+type Connections struct {
+	// Client names it, by all that makes two of them one: the target as whoever
+	// connects to it.
+	Client string
+	// Most is the bound, which has the key max_connections.
+	Most *int
+	// Wants is the least that the sink needs of it.
+	Wants int
+}
+
+// Secured is an Input or a Sink that connects as a TLS client; nil for none.
+type Secured interface{ ClientTLS() *TLS }
+
+// Endpoint returns where events of the source are posted; false for other sources.
+func (s *Source) Endpoint() (Endpoint, bool) {
+	if p, ok := s.Input.(Posted); ok {
+		return p.Endpoint(), true
+	}
+	return Endpoint{}, false
+}
+
+// TakesFiles reports whether files may be imported into the source. One that itself
+// says entity and event id finds neither in a file.
+func (s *Source) TakesFiles() bool {
+	_, enveloped := s.Input.(Enveloped)
+	return !enveloped
+}
+
+// kindMember is a kind as a member of the struct that has the field at index.
+func kindMember(kind string, value any, index int) memberOf {
+	return memberOf{name: kind, index: []int{index}, tag: `oneof:"required"`, typ: reflect.TypeOf(value)}
+}
+
+var (
+	inputType = reflect.TypeFor[Input]()
+	sinkType  = reflect.TypeFor[Sink]()
+)
+
+// members lists the kinds that a field of this type may hold.
+func (k Kinds) members(t reflect.Type, index int) (all []memberOf) {
+	switch t {
+	case inputType:
+		for _, s := range k.Sources {
+			all = append(all, kindMember(s.Kind(), s, index))
+		}
+	case sinkType:
+		for _, s := range k.Sinks {
+			all = append(all, kindMember(s.Kind(), s, index))
+		}
+	}
+	return all
+}

@@ -1,0 +1,106 @@
+package clickhouse
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
+)
+
+// Config inserts into a ReplacingMergeTree(version, is_deleted) table.
+type Config struct {
+	// URL is clickhouse://user:password@host:port/database, or http:// or
+	// https:// for the HTTP protocol.
+	URL config.Secret `yaml:"url" required:"true"`
+	// Insecure allows a connection that is not encrypted, or whose server is not
+	// verified, to another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
+	// Table is table or database.table.
+	Table string `yaml:"table" required:"true"`
+	// Columns, if any, take the place of the column doc, by name.
+	Columns config.Columns `yaml:"columns"`
+	// Create makes the table if it is missing.
+	Create bool `yaml:"create" default:"true"`
+	// PartitionBy is the PARTITION BY expression of a table that is created, like
+	// "cityHash64(entity) % 8". It may depend on service and entity only.
+	PartitionBy string `yaml:"partition_by"`
+	// MaxBatch is the most rows of one insert.
+	MaxBatch int `yaml:"max_batch" default:"10000" range:"1..1000000"`
+	// Linger is how long to wait for a batch to fill.
+	Linger config.Duration `yaml:"linger" default:"200ms" range:"0s..1m"`
+	// MaxConnections bounds the connections of one process to the server, for all
+	// sinks of this URL.
+	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
+}
+
+// Kind implements config.Sink.
+func (*Config) Kind() string { return "clickhouse" }
+
+// Keeps implements config.Sink.
+func (*Config) Keeps() string { return config.KindState }
+
+var tableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*(\.[A-Za-z_][A-Za-z0-9_]*)?$`)
+
+// Check implements config.Sink.
+func (c *Config) Check(check *config.Checker, _ *config.Delivery) {
+	check.URL("url", c.URL, "clickhouse://user:password@host:port/database, or http:// or https://", "clickhouse", "http", "https")
+	check.Table("table", c.Table, tableName)
+	check.Columns(c.Columns, config.CommonColumns())
+	for _, column := range c.Columns {
+		if !tableName.MatchString(column.Name) || strings.Contains(column.Name, ".") {
+			check.FaultKey(config.Key("columns", column.Name), "is not a name that ClickHouse takes", "letters, digits and _, the first no digit")
+		}
+	}
+	if check.Has("partition_by") && !c.Create {
+		check.FaultKey("partition_by", "has no effect without create", "create: true, or no partition_by")
+	}
+	if !c.Insecure {
+		check.PlainClickHouse("url", c.URL)
+	}
+}
+
+// Identity implements config.Sink.
+func (c *Config) Identity(func(string) string) []any {
+	return []any{config.Place(c.URL), c.Table, c.Columns.Identity()}
+}
+
+// Target implements config.Sink.
+func (c *Config) Target(*config.Cluster) config.Target {
+	return config.Target{Key: "table", Name: config.TableTarget("clickhouse", c.URL, c.Table), Shape: "table " + c.Columns.Shape()}
+}
+
+// ApplyDefaults implements config.SinkDefaults.
+func (c *Config) ApplyDefaults() { c.Columns.ApplyDefaults() }
+
+// Connections implements config.Pooled.
+func (c *Config) Connections() config.Connections {
+	return config.Connections{Client: "clickhouse " + c.URL.Reveal(), Most: &c.MaxConnections}
+}
+
+// Make implements kind.Sink.
+func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
+	return New(Options{
+		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, CreateTable: &c.Create,
+		Columns: kind.Columns(c.Columns, func(name, path, typ string) Column {
+			return Column{Name: name, Path: path, Type: typ}
+		}),
+		PartitionBy: c.PartitionBy, MaxBatch: c.MaxBatch, Linger: c.Linger.D(),
+		Targets: e.Targets, MaxConnections: c.MaxConnections,
+	})
+}
+
+// WithoutSecrets implements kind.Sink.
+func (c *Config) WithoutSecrets() kind.Sink {
+	copied := *c
+	copied.URL = config.NewSecret("clickhouse://unset.invalid:9000/default")
+	return &copied
+}
+
+// ToRead implements kind.Readable.
+func (c *Config) ToRead() (kind.Sink, bool) {
+	copied := *c
+	copied.Create = false
+	return &copied, false
+}

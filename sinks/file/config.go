@@ -1,0 +1,39 @@
+package file
+
+import (
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
+)
+
+// Config appends one JSON object per change to a file.
+type Config struct {
+	// Path of the file. Folders are created.
+	Path string `yaml:"path" path:"true" required:"true"`
+}
+
+// Kind implements config.Sink.
+func (*Config) Kind() string { return "file" }
+
+// Keeps implements config.Sink.
+func (*Config) Keeps() string { return config.KindLog }
+
+// Check implements config.Sink.
+func (*Config) Check(*config.Checker, *config.Delivery) {}
+
+// Identity implements config.Sink.
+func (c *Config) Identity(portable func(string) string) []any { return []any{portable(c.Path)} }
+
+// Target implements config.Sink.
+func (c *Config) Target(*config.Cluster) config.Target {
+	return config.Target{Key: "path", Name: config.FileTarget(c.Path)}
+}
+
+// OutputFile implements config.FileWriter.
+func (c *Config) OutputFile() string { return c.Path }
+
+// Make implements kind.Sink.
+func (c *Config) Make(kind.Env) (sinks.Sink, error) { return New(Options{Path: c.Path}) }
+
+// WithoutSecrets implements kind.Sink.
+func (c *Config) WithoutSecrets() kind.Sink { return c }

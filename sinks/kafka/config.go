@@ -1,0 +1,90 @@
+package kafka
+
+import (
+	"errors"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Config appends one record per change to a topic, keyed by entity.
+type Config struct {
+	// Cluster is where the topic is, if not in the cluster of the main kafka key.
+	config.Cluster `yaml:",inline"`
+	// Topic is the topic's name.
+	Topic string `yaml:"topic" required:"true"`
+	// Tombstones sends a retraction as a null value, as compacted topics want it.
+	Tombstones bool `yaml:"tombstones" default:"false"`
+}
+
+// Kind implements config.Sink.
+func (*Config) Kind() string { return "kafka" }
+
+// Keeps implements config.Sink.
+func (*Config) Keeps() string { return config.KindLog }
+
+// Check implements config.Sink.
+func (c *Config) Check(check *config.Checker, _ *config.Delivery) {
+	check.Cluster(&c.Cluster)
+	check.Topic("topic", c.Topic)
+	check.PlainCluster(&c.Cluster)
+}
+
+// Identity implements config.Sink.
+func (c *Config) Identity(func(string) string) []any {
+	return []any{c.SortedBrokers(), c.Topic, c.Tombstones}
+}
+
+// Target implements config.Sink.
+func (c *Config) Target(main *config.Cluster) config.Target {
+	return config.Target{Key: "topic", Name: config.TopicTarget(&c.Cluster, main, c.Topic)}
+}
+
+// ClientTLS implements config.Secured.
+func (c *Config) ClientTLS() *config.TLS { return c.TLS }
+
+// inFlight is how many records the sink has in flight: the windowed producer
+// sends in one request what waits, so the more the better.
+const inFlight = 1000
+
+// Make implements kind.Sink.
+func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
+	producer, err := c.Producer(e)
+	if err != nil {
+		return nil, err
+	}
+	client, err := producer.Client()
+	if err != nil {
+		return nil, errors.Join(err, producer.Close())
+	}
+	sink, err := New(Options{
+		Publisher: transport.NewPublisher(client), Release: producer.Close, Topic: c.Topic, Tombstones: c.Tombstones,
+		MaxMessageBytes: e.MaxMessage, Concurrency: inFlight,
+	})
+	if err != nil {
+		return nil, errors.Join(err, producer.Close())
+	}
+	return sink, nil
+}
+
+// WithoutSecrets implements kind.Sink.
+func (*Config) WithoutSecrets() kind.Sink { return nil }
+
+// Producer returns a service's share in the producer of a cluster. Two services
+// have one only if they reach it in the same way, as the same user and under the same
+// certificate.
+func (c *Config) Producer(e kind.Env) (*sinks.Lease[*transport.Producer], error) {
+	cluster, identity, err := e.Cluster(c.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	return sinks.Share(e.Targets, sinks.ClientConfig[*transport.Producer]{
+		Key: sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity, e.MaxRecord),
+		Open: func() (*transport.Producer, error) {
+			return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: e.MaxRecord})
+		},
+		Close: e.CloseProducer,
+	}), nil
+}

@@ -1,0 +1,58 @@
+// Package kind is the contract of a kind of sink: what stands in a file about it
+// ([config.Sink]) and how a sink is made of that. A kind keeps all of it in its
+// own package, and has one line in package registry.
+package kind
+
+import (
+	"log/slog"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Sink is the configuration of a sink of one kind. Its methods change nothing and
+// may be called concurrently.
+type Sink interface {
+	config.Sink
+	// Make makes the sink; nothing is connected before it is opened.
+	Make(e Env) (sinks.Sink, error)
+	// WithoutSecrets returns a copy with something in the place of URLs and
+	// secrets, whose variables need not be set on this machine: Make of it finds
+	// what only the sink can tell of its settings. Nil for a kind whose settings
+	// config checks completely.
+	WithoutSecrets() Sink
+}
+
+// Readable is a Sink whose target can be read back.
+type Readable interface {
+	Sink
+	// ToRead returns a copy whose sink creates nothing in the target and drops
+	// nothing, and reports whether the target drops old rows by itself.
+	ToRead() (copied Sink, forgets bool)
+}
+
+// Env is what a sink is made with.
+type Env struct {
+	Service string // whose sink it is
+	Logger  *slog.Logger
+	// Targets are the clients that the sinks of a process share.
+	Targets *sinks.Targets
+	// Cluster says how the cluster of a sink, or without brokers the main one, is
+	// reached, and gives a text that changes with its certificates.
+	Cluster func(own config.Cluster) (cluster transport.Config, identity string, err error)
+	// MaxRecord is the largest record that a producer must take, MaxMessage the
+	// largest that a change makes, in bytes.
+	MaxRecord, MaxMessage int
+	// CloseProducer ends a producer whose sinks are closed.
+	CloseProducer func(*transport.Producer) error
+}
+
+// Columns converts the columns of a table to those of a sink's options.
+func Columns[C any](columns config.Columns, column func(name, path, typ string) C) []C {
+	all := make([]C, len(columns))
+	for i, c := range columns {
+		all[i] = column(c.Name, c.Path, c.Type)
+	}
+	return all
+}

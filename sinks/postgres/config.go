@@ -1,0 +1,111 @@
+package postgres
+
+import (
+	"regexp"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
+)
+
+// Config writes to a PostgreSQL table.
+type Config struct {
+	// URL is a connection string, postgres://user:password@host:port/database;
+	// TLS settings (sslmode, sslrootcert, …) are part of it.
+	URL config.Secret `yaml:"url" required:"true"`
+	// Insecure allows a connection that is not encrypted, or whose server is not
+	// verified, to another machine.
+	Insecure bool `yaml:"insecure" default:"false"`
+	// Table is table or schema.table.
+	Table string `yaml:"table" required:"true"`
+	// Mode says what the table keeps: the newest version of each entity, or
+	// every change.
+	Mode string `yaml:"mode" default:"upsert" enum:"upsert|append"`
+	// Columns, if any, take the place of the column doc, by name.
+	Columns config.Columns `yaml:"columns"`
+	// Create makes the table if it is missing.
+	Create bool `yaml:"create" default:"true"`
+	// Retention, in mode append only, is how long rows are kept. Defaults to
+	// for ever.
+	Retention config.Duration `yaml:"retention" range:"1d..3650d"`
+	// MaxConnections bounds the connections of one process to the server, for all
+	// sinks of this URL.
+	MaxConnections int `yaml:"max_connections" default:"8" range:"2..1000"`
+}
+
+// Kind implements config.Sink.
+func (*Config) Kind() string { return "postgres" }
+
+// Keeps implements config.Sink.
+func (c *Config) Keeps() string {
+	if Mode(c.Mode) == Append {
+		return config.KindLog
+	}
+	return config.KindState
+}
+
+var tableName = regexp.MustCompile("^[^.\"'`\\x00]+(\\.[^.\"'`\\x00]+)?$")
+
+// Check implements config.Sink.
+func (c *Config) Check(check *config.Checker, d *config.Delivery) {
+	check.Database("url", c.URL)
+	check.Table("table", c.Table, tableName)
+	check.Columns(c.Columns, append(config.CommonColumns(), "seq"))
+	if check.Has("retention") && Mode(c.Mode) != Append {
+		check.Fault("retention", "has no effect in mode "+c.Mode, "mode: append, or no retention")
+	}
+	if Mode(c.Mode) == Append && d.Kind == config.KindState {
+		check.FaultBeside("kind", "would leave out changes from a table of every change", "log, or mode: upsert")
+	}
+	if strings.Contains(c.URL.Reveal(), "pool_max_conns") {
+		check.Fault("url", "has pool_max_conns", "max_connections, beside the URL")
+	}
+	if !c.Insecure {
+		check.PlainPostgres("url", c.URL)
+	}
+}
+
+// Identity implements config.Sink.
+func (c *Config) Identity(func(string) string) []any {
+	return []any{config.Place(c.URL), c.Table, c.Mode, c.Columns.Identity(), c.Retention.D()}
+}
+
+// Target implements config.Sink.
+func (c *Config) Target(*config.Cluster) config.Target {
+	return config.Target{Key: "table", Name: config.TableTarget("postgres", c.URL, c.Table), Shape: c.Mode + " " + c.Columns.Shape()}
+}
+
+// ApplyDefaults implements config.SinkDefaults.
+func (c *Config) ApplyDefaults() { c.Columns.ApplyDefaults() }
+
+// Connections implements config.Pooled.
+func (c *Config) Connections() config.Connections {
+	return config.Connections{Client: "postgres " + c.URL.Reveal(), Most: &c.MaxConnections}
+}
+
+// Make implements kind.Sink.
+func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
+	return New(Options{
+		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, Mode: Mode(c.Mode),
+		Columns: kind.Columns(c.Columns, func(name, path, typ string) Column {
+			return Column{Name: name, Path: path, Type: typ}
+		}),
+		CreateTable: &c.Create, Retention: c.Retention.D(), Logger: e.Logger,
+		Targets: e.Targets, MaxConnections: c.MaxConnections,
+	})
+}
+
+// WithoutSecrets implements kind.Sink.
+func (c *Config) WithoutSecrets() kind.Sink {
+	copied := *c
+	copied.URL = config.NewSecret("postgres://unset.invalid/unset")
+	return &copied
+}
+
+// ToRead implements kind.Readable.
+func (c *Config) ToRead() (kind.Sink, bool) {
+	copied := *c
+	copied.Create, copied.Retention = false, 0
+	return &copied, c.Retention > 0
+}

@@ -1,0 +1,155 @@
+package webhook
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"net/url"
+	"regexp"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kind"
+)
+
+// Config posts each change, signed by Standard Webhooks.
+type Config struct {
+	// URL to post to.
+	URL config.Secret `yaml:"url" required:"true"`
+	// Secret signs: whsec_ and the base64 form of 24 to 64 bytes. A list signs
+	// with each of them, for the time of a rotation.
+	Secret []config.Secret `yaml:"secret,single" required:"true"`
+	// Headers are sent with every request.
+	Headers map[string]config.Secret `yaml:"headers"`
+	// Timeout of one request, from connecting to the end of the answer.
+	Timeout config.Duration `yaml:"timeout" default:"15s" range:"10ms..5m"`
+	// Concurrency is how many entities are in flight at a time.
+	Concurrency int `yaml:"concurrency" default:"8" range:"1..1024"`
+	// MaxConnections bounds the connections, and the requests at a time, of one
+	// process to the host, for all webhooks of the same host, user, headers,
+	// insecure and tls. Defaults to 32, or the largest concurrency among them.
+	MaxConnections int `yaml:"max_connections" default:"32" range:"2..1000"`
+	// Mode says whether the customer needs the newest document only, or every
+	// change.
+	Mode string `yaml:"mode" default:"state" enum:"state|log"`
+	// Insecure allows http to another machine, and addresses that are not public.
+	Insecure bool `yaml:"insecure" default:"false"`
+	// DenyPrivate refuses to connect to addresses that are not public, also where
+	// a name leads to one: without Insecure, and unless URL names this machine.
+	DenyPrivate bool `yaml:"-"`
+	// TLS, if given, replaces the system's certificate authorities.
+	TLS *config.TLS `yaml:"tls"`
+}
+
+// Kind implements config.Sink.
+func (*Config) Kind() string { return "webhook" }
+
+// Keeps implements config.Sink.
+func (c *Config) Keeps() string { return c.Mode }
+
+var headerPattern = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+
+// Check implements config.Sink.
+func (c *Config) Check(check *config.Checker, d *config.Delivery) {
+	check.URL("url", c.URL, "http:// or https://, a host and a path", "http", "https")
+	for i, secret := range c.Secret {
+		at := config.Element("secret", i)
+		if check.IsValue("secret") {
+			at = "secret"
+		}
+		if !check.Known(at) || secret.IsZero() {
+			continue
+		}
+		want := "whsec_ and the base64 form of 24 to 64 bytes"
+		text, prefixed := strings.CutPrefix(secret.Reveal(), "whsec_")
+		key, err := base64.StdEncoding.DecodeString(text)
+		switch {
+		case !prefixed:
+			check.Fault(at, "does not begin with whsec_", want)
+		case err != nil:
+			check.Fault(at, "is not base64 after whsec_", want)
+		case len(key) < 24:
+			check.Fault(at, "is too short", want)
+		case len(key) > 64:
+			check.Fault(at, "is too long", want)
+		}
+	}
+	for name, value := range c.Headers {
+		at := config.Key("headers", name)
+		if !headerPattern.MatchString(name) {
+			check.FaultKey(at, "is not the name of a header", "letters, digits and -")
+		}
+		if check.Known(at) && strings.ContainsAny(value.Reveal(), "\r\n\x00") {
+			check.Fault(at, "has a line break", "one line")
+		}
+	}
+	if d.Kind != "" && check.Has("mode") && d.Kind != c.Mode {
+		check.Fault("mode", "contradicts kind: "+d.Kind, "one of the two keys")
+	}
+	check.TLS("tls", c.TLS)
+	if !c.Insecure {
+		check.PlainHTTP("url", c.URL)
+	}
+}
+
+// Identity implements config.Sink.
+func (c *Config) Identity(func(string) string) []any { return []any{config.Place(c.URL), c.Mode} }
+
+// Target implements config.Sink: every request says which service it is of.
+func (*Config) Target(*config.Cluster) config.Target { return config.Target{Key: "url"} }
+
+// ApplyDefaults implements config.SinkDefaults.
+func (c *Config) ApplyDefaults() {
+	u, err := url.Parse(c.URL.Reveal())
+	c.DenyPrivate = !c.Insecure && (err != nil || config.Beyond(u.Hostname()))
+}
+
+// Connections implements config.Pooled.
+func (c *Config) Connections() config.Connections {
+	host, user := c.URL.Reveal(), ""
+	if u, err := url.Parse(host); err == nil && u.Host != "" {
+		host = u.Scheme + "://" + strings.ToLower(u.Host)
+		if u.User != nil {
+			user = u.User.String()
+		}
+	}
+	parts, _ := json.Marshal([]any{host, user, c.headers(), c.DenyPrivate, c.TLS}) // texts can be marshalled
+	return config.Connections{Client: "webhook " + string(parts), Most: &c.MaxConnections, Wants: c.Concurrency}
+}
+
+// ClientTLS implements config.Secured.
+func (c *Config) ClientTLS() *config.TLS { return c.TLS }
+
+func (c *Config) headers() map[string]string {
+	headers := make(map[string]string, len(c.Headers))
+	for name, value := range c.Headers {
+		headers[name] = value.Reveal()
+	}
+	return headers
+}
+
+// Make implements kind.Sink.
+func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
+	secrets := make([]string, len(c.Secret))
+	for i, secret := range c.Secret {
+		secrets[i] = secret.Reveal()
+	}
+	t, identity, err := c.TLS.Client()
+	if err != nil {
+		return nil, err
+	}
+	return New(Options{
+		URL: c.URL.Reveal(), Secrets: secrets, Headers: c.headers(), Kind: sinks.Kind(c.Mode),
+		Timeout: c.Timeout.D(), Concurrency: c.Concurrency, DenyPrivate: c.DenyPrivate, TLS: t, TLSIdentity: identity,
+		Service: e.Service, Targets: e.Targets, MaxConnections: c.MaxConnections,
+	})
+}
+
+// WithoutSecrets implements kind.Sink.
+func (c *Config) WithoutSecrets() kind.Sink {
+	copied := *c
+	copied.URL = config.NewSecret("https://unset.invalid")
+	copied.Secret, copied.Headers = nil, nil
+	copied.TLS = nil // its files are checked by the configuration
+	return &copied
+}

@@ -1,0 +1,49 @@
+package file
+
+import (
+	"context"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sources"
+)
+
+// Config reads a file with one JSON event per line.
+type Config struct {
+	// Path of the file. It need not exist yet.
+	Path string `yaml:"path" path:"true" required:"true"`
+}
+
+// Kind implements config.Input.
+func (*Config) Kind() string { return "file" }
+
+// CheckLocators implements config.Input: a line has neither key nor headers.
+func (*Config) CheckLocators(c *config.Checker, s *config.Source) {
+	c.RefuseKeys(s)
+	for key, at := range s.Locators() {
+		if at.Header != "" {
+			c.FaultBeside(key, "needs headers, which a file has not", "a gjson path")
+		}
+	}
+}
+
+// Check implements config.Input.
+func (*Config) Check(*config.Checker, *config.Source) {}
+
+// Reads implements config.Input.
+func (c *Config) Reads(*config.Cluster) string { return config.FileTarget(c.Path) }
+
+// Open implements sources.Kind.
+func (c *Config) Open(_ context.Context, e sources.Env) (sources.Source, error) {
+	return opened{New(Options{
+		Name: e.Name, Path: c.Path, Positions: e.Positions, Complete: e.Complete, MaxLine: e.MaxEvent, Logger: e.Logger,
+	})}, nil
+}
+
+// opened is a Source of the pipeline.
+type opened struct{ *Source }
+
+// Topic implements sources.Source.
+func (o opened) Topic() string { return "file:" + o.opt.Name }
+
+// Drained implements sources.Source.
+func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }

@@ -1,0 +1,124 @@
+// Package kafka is the source of a Kafka topic. It is read through package
+// transport, or, with one message in flight, through watermill-kafka.
+package kafka
+
+import (
+	"context"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/watermillkafka"
+)
+
+// Config reads a topic, from its oldest record on.
+type Config struct {
+	// Cluster is where the topic is, if not in the cluster of the main kafka key.
+	config.Cluster `yaml:",inline"`
+	// Topic is the topic's name.
+	Topic string `yaml:"topic" required:"true"`
+	// Window is how many messages per partition are in work at a time.
+	Window int `yaml:"window" default:"1000" range:"1..100000"`
+	// Group is the consumer group. Defaults to <kafka.group>.source.<name>.
+	Group string `yaml:"group"`
+}
+
+// Kind implements config.Input.
+func (*Config) Kind() string { return "kafka" }
+
+// ApplyDefaults implements config.InputDefaults.
+func (c *Config) ApplyDefaults(s *config.Source, all *config.Config) {
+	if c.Group == "" {
+		c.Group = all.Kafka.Group + ".source." + s.Name
+	}
+}
+
+// CheckLocators implements config.Input: a record has key and headers.
+func (*Config) CheckLocators(*config.Checker, *config.Source) {}
+
+// Check implements config.Input.
+func (c *Config) Check(check *config.Checker, _ *config.Source) {
+	check.Cluster(&c.Cluster)
+	check.Topic("topic", c.Topic)
+	if first, taken := check.Claim("reader "+config.TopicTarget(&c.Cluster, &config.Cluster{}, c.Topic)+" "+c.Group, "topic"); taken && c.Topic != "" {
+		check.Fault("topic", "is read by "+first+" in the same group", "a group of its own")
+	}
+	check.PlainCluster(&c.Cluster)
+}
+
+// Reads implements config.Input.
+func (c *Config) Reads(main *config.Cluster) string {
+	return config.TopicTarget(&c.Cluster, main, c.Topic)
+}
+
+// ReadsTopic implements config.TopicReader.
+func (c *Config) ReadsTopic() string { return c.Topic }
+
+// ClientTLS implements config.Secured.
+func (c *Config) ClientTLS() *config.TLS { return c.TLS }
+
+// Open implements sources.Kind.
+func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error) {
+	cluster, err := e.Cluster(c.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	if c.Window == 1 {
+		// One message in flight per partition is what watermill-kafka does.
+		sub, err := watermillkafka.NewSubscriber(cluster, watermillkafka.SubscriberConfig{
+			Group: c.Group, SessionTimeout: e.SessionTimeout, OnRecordsLost: e.OnRecordsLost, Limit: e.Limit,
+		})
+		if err != nil {
+			return nil, err
+		}
+		return single{sub, c.Topic}, nil
+	}
+	group, err := transport.NewGroup(ctx, cluster, e.Group(c.Group, c.Window, c.Topic))
+	if err != nil {
+		return nil, err
+	}
+	return windowed{group.Subscriber(), group, c.Topic}, nil
+}
+
+// windowed has frames in flight.
+type windowed struct {
+	message.Subscriber
+	group *transport.Group
+	topic string
+}
+
+// Topic implements sources.Source.
+func (w windowed) Topic() string { return w.topic }
+
+// Close implements sources.Source.
+func (w windowed) Close() error { return w.group.Close() }
+
+// Pending implements sources.Log.
+func (w windowed) Pending(ctx context.Context) (n int64, err error) {
+	byTopic, err := w.group.PendingByTopic(ctx)
+	for _, pending := range byTopic {
+		n += pending
+	}
+	return n, err
+}
+
+// Drained implements sources.Source.
+func (w windowed) Drained(ctx context.Context) (bool, error) {
+	n, err := w.Pending(ctx)
+	return n == 0, err
+}
+
+// single has one message of a partition in flight.
+type single struct {
+	*watermillkafka.Subscriber
+	topic string
+}
+
+// Topic implements sources.Source.
+func (s single) Topic() string { return s.topic }
+
+// Drained implements sources.Source.
+func (s single) Drained(ctx context.Context) (bool, error) {
+	return s.Subscriber.Drained(ctx, s.topic)
+}

@@ -1,0 +1,81 @@
+package sources
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Source is a stream of events that is read. Close ends its subscription. Its
+// methods may be called concurrently.
+type Source interface {
+	message.Subscriber
+	// Topic to subscribe to.
+	Topic() string
+	// Drained reports whether nothing is left that was not acknowledged; of a
+	// source that never ends, at the moment.
+	Drained(ctx context.Context) (bool, error)
+}
+
+// What a Source may tell beside that.
+type (
+	// Failing is a Source that retries by itself.
+	Failing interface {
+		// Failing returns why nothing is read at present, else nil.
+		Failing() error
+	}
+	// Log is a Source that knows how many records wait.
+	Log interface {
+		Pending(ctx context.Context) (records int64, err error)
+	}
+	// Queue is a Source of rows that wait.
+	Queue interface {
+		Backlog(ctx context.Context) (Backlog, error)
+	}
+	// Pusher is a Source that requests hand their events to.
+	Pusher interface {
+		// Push returns an error for each event that is not known to be durable.
+		Push(ctx context.Context, events ...*message.Message) []error
+	}
+)
+
+// Backlog is what waits at a Queue.
+type Backlog struct {
+	Rows   int           // perhaps counted up to a bound only
+	Oldest time.Duration // how long the oldest row has waited; 0 when none does
+}
+
+// Kind is the configuration of a source of one kind.
+type Kind interface {
+	config.Input
+	// Open makes the source. A source that cannot be read as it is configured is
+	// an error; a server that is away is waited for later.
+	Open(ctx context.Context, e Env) (Source, error)
+}
+
+// Env is what a source is opened with.
+type Env struct {
+	Name string // of the source
+	// MaxEvent is the largest event, in bytes.
+	MaxEvent int
+	// Complete says that what is there is all: a file is not followed.
+	Complete  bool
+	Positions store.Positions
+	// Cluster says how the cluster of a source, or without brokers the main one,
+	// is reached.
+	Cluster func(own config.Cluster) (transport.Config, error)
+	// Group completes the settings of a consumer group.
+	Group func(id string, window int, topic string) transport.GroupConfig
+	// SessionTimeout of a consumer group.
+	SessionTimeout time.Duration
+	// OnRecordsLost hears of records that were still wanted and are gone.
+	OnRecordsLost func(topic string, partition int32, wanted, got int64)
+	// Limit ends what a stop lets finish.
+	Limit  context.Context
+	Logger *slog.Logger
+}
