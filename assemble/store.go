@@ -13,8 +13,20 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
+// Opened is what a store of either kind can do. Whoever gets one names the few
+// methods that it needs in an interface of its own.
+type Opened interface {
+	store.Store
+	store.Jobs
+	store.Reports
+	store.CheckRows
+	store.Imports
+	store.Ledger
+	store.Operations
+}
+
 // Store opens the store of a configuration.
-func Store(ctx context.Context, c *config.Config, log *slog.Logger) (store.Operator, error) {
+func Store(ctx context.Context, c *config.Config, log *slog.Logger) (Opened, error) {
 	if p := c.Store.Postgres; p != nil {
 		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
 	}
@@ -30,7 +42,7 @@ const writable = 2
 
 // StoreToRead opens the store of a configuration as Store does, or, where this
 // user may only read a SQLite file or its folder, for reading alone.
-func StoreToRead(ctx context.Context, c *config.Config, log *slog.Logger) (store.Operator, error) {
+func StoreToRead(ctx context.Context, c *config.Config, log *slog.Logger) (Opened, error) {
 	if file := c.Store.SQLite; file != nil {
 		mayWrite := func(path string) bool { return syscall.Access(path, writable) == nil }
 		if !mayWrite(file.Path) || !mayWrite(filepath.Dir(file.Path)) {

@@ -50,7 +50,11 @@ func (p *published) count() int {
 
 // flow is a store and what is decided with it, of an inbox of two partitions.
 type flow struct {
-	store store.Operator
+	store interface {
+		store.Store
+		store.CheckRows
+		store.Ledger
+	}
 	plan  *Plan
 	inbox store.Inbox
 	// wrap, if given, stands between the decider and the store.

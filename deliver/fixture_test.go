@@ -171,8 +171,11 @@ func (logReader) Close() {}
 
 // world is what outlives a process: the store and the log.
 type world struct {
-	t       *testing.T
-	store   store.Operator
+	t     *testing.T
+	store interface {
+		store.Store
+		store.Operations
+	}
 	log     *changesLog
 	token   store.Token
 	part    store.Partition

@@ -120,7 +120,7 @@ func TestWhichCheckRowsAreReset(t *testing.T) {
 
 // stuttering fails every other swap, before or after it was written.
 type stuttering struct {
-	store.Operator
+	operate.Store
 	calls int
 }
 
@@ -130,10 +130,10 @@ func (s *stuttering) SwapCheckRows(ctx context.Context, rows []store.CheckRow) (
 	case 1:
 		return nil, errAway
 	case 3:
-		_, err := s.Operator.SwapCheckRows(ctx, rows)
+		_, err := s.Store.SwapCheckRows(ctx, rows)
 		return nil, errors.Join(errAway, err)
 	}
-	return s.Operator.SwapCheckRows(ctx, rows)
+	return s.Store.SwapCheckRows(ctx, rows)
 }
 
 // A reset of check rows goes on where it was cut off, over pages and services.
@@ -141,7 +141,7 @@ func TestCheckResetGoesOn(t *testing.T) {
 	e, _ := newEnv(t)
 	rows := map[string][]string{"acme/crm@check": ids(1203), "acme/web@check": ids(7), "zest/crm@check": ids(501)}
 	withChecks(t, e, rows)
-	broken := &stuttering{Operator: e.Store}
+	broken := &stuttering{Store: e.Store}
 	e.Store = broken
 	task := operate.Task{Kind: operate.Reset, Select: operate.Selection{All: true}}
 	var job, sum int64

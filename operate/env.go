@@ -26,7 +26,7 @@ type Log interface {
 // Env is what an action works with. All fields are needed unless they say a
 // default. An Env may be used from any goroutine.
 type Env struct {
-	Store store.Operator
+	Store Store
 	// Plan is the compiled active configuration.
 	Plan *decide.Plan
 	// Checks are the check services of that configuration. One with the number 0

@@ -354,7 +354,7 @@ func (slowSaves) SaveJob(ctx context.Context, _ store.Job) error {
 
 // inBubble is a store of which nothing reaches the file: what goes on outside of
 // the bubble would keep its clock from moving.
-type inBubble struct{ store.Operator }
+type inBubble struct{ operate.Store }
 
 func (inBubble) OpenJob(_ context.Context, j store.Job) (store.Job, error) {
 	j.ID, j.Turn, j.State = 1, 1, store.JobOpen

@@ -10,14 +10,13 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
 
 // retained records what RetainClaims is asked for; its errors come one after
 // the other, then none.
 type retained struct {
-	store.Operator
+	database
 	errs []error
 	at   []time.Time
 	age  []time.Duration

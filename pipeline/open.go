@@ -73,7 +73,7 @@ type Pipeline struct {
 	broker *embedded.Broker // nil with servers
 	kafka  transport.Config
 	admin  *transport.Admin
-	store  store.Operator
+	store  database
 	gate   gate.Gate
 	inbox  atomic.Pointer[store.Inbox] // replaced when the topic is
 	append *transport.Producer         // to the inbox

@@ -1,16 +1,25 @@
 package pipeline
 
 import (
+	"context"
+
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // What the operators' page sees of the process that serves it. All of it is safe
 // for concurrent use while the pipeline runs.
 
+// PageStore is what the page asks of a store.
+type PageStore interface {
+	operate.Store
+	revisions
+	CountEntities(ctx context.Context) (int64, error)
+}
+
 // Store returns the open store. Close ends it.
-func (p *Pipeline) Store() store.Operator { return p.store }
+func (p *Pipeline) Store() PageStore { return p.store }
 
 // Control returns what takes commands; nil without Options.Commands.
 func (p *Pipeline) Control() *control.Server { return p.control }

@@ -55,10 +55,16 @@ var callers = tokens{
 // hangs up: else the answer could be lost to the reset.
 const maxBody = 128 << 10
 
+// checkStore is what the service and the tests ask of a store.
+type checkStore interface {
+	store.Store
+	store.CheckRows
+}
+
 // world is a server with the routes over a store.
 type world struct {
 	t      *testing.T
-	store  store.Operator
+	store  checkStore
 	broken error // of Find
 	rows   store.CheckRows
 	url    string
@@ -72,7 +78,7 @@ func newWorld(t *testing.T) *world {
 }
 
 // worldOn takes a store over.
-func worldOn(t *testing.T, s store.Operator) *world {
+func worldOn(t *testing.T, s checkStore) *world {
 	t.Helper()
 	t.Cleanup(func() { assert.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))

@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/spf13/cobra"
 )
 
@@ -34,7 +34,7 @@ func (a *app) auditCommand() *cobra.Command {
 			if limit < 1 || after < 0 {
 				return &usageError{fmt.Errorf("--limit must be at least 1 and --after not negative")}
 			}
-			return a.withStore(cmd.Context(), func(s store.Operator) error {
+			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
 				rows, err := s.Audits(cmd.Context(), after, limit)
 				if err != nil {
 					return err

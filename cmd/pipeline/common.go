@@ -16,7 +16,6 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // load reads the configuration; its faults are a usage error and, with
@@ -77,7 +76,7 @@ func (a *app) printJSON(v any) error {
 
 // withStore opens the store of the configuration for one command, for reading
 // alone where this user may do no more. The tables must be those of this build.
-func (a *app) withStore(ctx context.Context, f func(s store.Operator) error) error {
+func (a *app) withStore(ctx context.Context, f func(s assemble.Opened) error) error {
 	c, err := a.load()
 	if err != nil {
 		return err
@@ -86,7 +85,7 @@ func (a *app) withStore(ctx context.Context, f func(s store.Operator) error) err
 }
 
 // withStoreOf is withStore for a command that has loaded the configuration.
-func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s store.Operator) error) error {
+func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemble.Opened) error) error {
 	// Opening would make the file, which is no work for a command that looks.
 	if file := c.Store.SQLite; file != nil {
 		if _, err := os.Stat(file.Path); errors.Is(err, fs.ErrNotExist) {

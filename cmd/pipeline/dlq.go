@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -82,7 +83,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 			if f.State == "all" {
 				f.State = ""
 			}
-			return a.withStore(cmd.Context(), func(s store.Operator) error {
+			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
 				letters, err := s.ListLetters(cmd.Context(), f)
 				if err != nil {
 					return err
@@ -137,7 +138,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStore(cmd.Context(), func(s store.Operator) error {
+			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
 				l, err := s.Letter(cmd.Context(), id)
 				if errors.Is(err, store.ErrNotFound) {
 					return fmt.Errorf("there is no dead letter %d", id)

@@ -13,6 +13,7 @@ import (
 	"strconv"
 
 	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
@@ -98,7 +99,7 @@ func (f *letterFlags) sure(ctx context.Context, a *app, l operate.Letters, verb 
 		return a.confirm(ctx, "")
 	}
 	var n int
-	if err := a.withStore(ctx, func(s store.Operator) (err error) {
+	if err := a.withStore(ctx, func(s assemble.Opened) (err error) {
 		n, err = (&operate.Env{Store: s}).CountLetters(ctx, l)
 		return err
 	}); err != nil {
@@ -236,7 +237,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 				return err
 			}
 			// The store alone is enough, and two processes may have it open.
-			return a.withStore(ctx, func(s store.Operator) error {
+			return a.withStore(ctx, func(s assemble.Opened) error {
 				env := &operate.Env{Store: s, Actor: operate.Actor()}
 				n, err := env.DiscardLetters(ctx, l, f.reason)
 				if err != nil {
@@ -279,7 +280,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
+			return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
 				env := &operate.Env{Store: s, Actor: operate.Actor()}
 				l, err := env.Editable(ctx, id)
 				if err != nil {

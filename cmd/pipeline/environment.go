@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -105,7 +106,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 
 // mustBeActive fails with pipeline.ErrNotActive when another configuration is.
 func (a *app) mustBeActive(ctx context.Context, cfg *config.Config) error {
-	return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
+	return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
 		active, err := s.Active(ctx)
 		if errors.Is(err, store.ErrNotFound) {
 			return pipeline.ErrNothingRan

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/explain"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
 
@@ -68,7 +68,7 @@ func (a *app) explain(ctx context.Context, in explain.Input) error {
 		return err
 	}
 	in.NoInbox = err.Error()
-	return a.withStore(ctx, func(s store.Operator) error {
+	return a.withStore(ctx, func(s assemble.Opened) error {
 		in.Store = s
 		return a.tell(ctx, in)
 	})

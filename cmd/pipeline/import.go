@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/operate"
@@ -122,7 +123,7 @@ func (a *app) importFile(ctx context.Context, f *importFlags, path string) error
 	if err := a.mustBeActive(ctx, cfg); err != nil {
 		return err
 	}
-	return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
+	return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
 		i, fresh, err := a.receiveFile(ctx, s, file, in)
 		if err != nil {
 			return err

@@ -15,7 +15,6 @@ import (
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/projections"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
 
@@ -78,7 +77,7 @@ func (a *app) noise(ctx context.Context, chosen []string, top int) error {
 		}
 		views = append(views, view)
 	}
-	return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
+	return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
 		reports, err := s.ListReports(ctx, pipeline.NoiseKind)
 		if err != nil {
 			return err

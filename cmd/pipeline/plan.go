@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate/plan"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
 
@@ -47,7 +47,7 @@ func (a *app) planCommand() *cobra.Command {
 				}
 			}
 			var effect *plan.Effect
-			err = a.withStoreOf(cmd.Context(), candidate, func(s store.Operator) error {
+			err = a.withStoreOf(cmd.Context(), candidate, func(s assemble.Opened) error {
 				var stop func()
 				in.Store = s
 				in.Progress, stop = a.progressOf()

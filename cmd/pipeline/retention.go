@@ -6,6 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
@@ -41,7 +42,7 @@ func (a *app) retentionCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.withStoreOf(ctx, c, func(s store.Operator) error {
+			return a.withStoreOf(ctx, c, func(s assemble.Opened) error {
 				stats, err := s.LedgerStats(ctx)
 				if err != nil {
 					return err

@@ -19,7 +19,7 @@ import (
 
 // slow is a store that gives a page of entities when it is told to.
 type slow struct {
-	store.Operator
+	page.Store
 	next chan struct{}
 }
 
@@ -45,7 +45,7 @@ func (s slow) CountEntities(context.Context) (int64, error) { return 500, nil }
 func slowWorld(t *testing.T, patience time.Duration) (*world, slow) {
 	s := slow{next: make(chan struct{})}
 	w := newWorld(t, func(o *page.Options) {
-		s.Operator = o.Store
+		s.Store = o.Store
 		o.Store, o.Patience = s, patience
 	})
 	_, err := w.store.Activate(t.Context(), []byte("another"), false)

@@ -28,7 +28,7 @@ import (
 type Options struct {
 	// Config gives the configuration that runs now.
 	Config func() *config.Config
-	Store  store.Operator
+	Store  Store
 	// Tools gives what actions work with; its Actor is set here.
 	Tools    func(context.Context) (*operate.Env, error)
 	Registry prometheus.Gatherer
@@ -62,6 +62,13 @@ const (
 	maxEdit   = 16 << 20 // a new payload
 	maxUpload = 8 << 20  // a configuration
 )
+
+// Store is what the page asks of the store.
+type Store interface {
+	operate.Store
+	CountEntities(ctx context.Context) (int64, error)
+	Active(ctx context.Context) (store.Revision, error)
+}
 
 // Page is the handler. Made by New; safe for concurrent use. It is to be served
 // behind auth.Guard.

@@ -48,7 +48,10 @@ const (
 // world is a page over a real store, without a pipeline.
 type world struct {
 	t     *testing.T
-	store store.Operator
+	store interface {
+		page.Store
+		store.Store
+	}
 	opt   page.Options
 	page  *page.Page
 	now   time.Time

@@ -73,7 +73,7 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 	return found, nil
 }
 
-// ServiceCheckRows implements store.Operator.
+// ServiceCheckRows implements store.Operations.
 func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
 	rows, err := s.pool.Query(ctx, sqlServiceCheckRows, after, service, max(limit, 0))
 	if err != nil {

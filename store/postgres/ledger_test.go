@@ -77,7 +77,7 @@ func runAs(t testing.TB, s *Store, setting, value, statement string, args ...any
 // The role is that of production: also the pipeline's own statements must get
 // by with what the policies let them see.
 func TestLedgerConformance(t *testing.T) {
-	storetest.RunLedger(t, func(t *testing.T) (store.Operator, store.Operator, func(string, string, time.Duration)) {
+	storetest.RunLedger(t, func(t *testing.T) (storetest.Operated, storetest.Operated, func(string, string, time.Duration)) {
 		a, url := ledger(t)
 		return a, handle(t, url), func(tenant, key string, by time.Duration) {
 			n := runAs(t, a, "weir.pipeline", "on",

@@ -41,7 +41,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestOperatorConformance(t *testing.T) {
-	storetest.RunOperator(t, func(t *testing.T) (store.Operator, store.Operator) {
+	storetest.RunOperator(t, func(t *testing.T) (storetest.Operated, storetest.Operated) {
 		a, url := migrated(t)
 		return a, handle(t, url)
 	})

@@ -23,7 +23,7 @@ FROM dam WHERE entity > $1 AND service = $2 ORDER BY entity LIMIT $3`
 	sqlPruneReports = `DELETE FROM reports WHERE kind = $1 AND updated_at < $2`
 )
 
-// ServiceRows implements store.Operator.
+// ServiceRows implements store.Operations.
 func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
 	rows, err := s.pool.Query(ctx, sqlServiceRows, after, service, max(limit, 0))
 	if err != nil {

@@ -49,7 +49,7 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 	return found, nil
 }
 
-// ServiceCheckRows implements store.Operator.
+// ServiceCheckRows implements store.Operations.
 func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
 	var page []store.CheckRow
 	rows, err := s.readers.QueryContext(ctx, `

@@ -15,7 +15,7 @@ import (
 )
 
 func TestLedgerConformance(t *testing.T) {
-	storetest.RunLedger(t, func(t *testing.T) (store.Operator, store.Operator, func(string, string, time.Duration)) {
+	storetest.RunLedger(t, func(t *testing.T) (storetest.Operated, storetest.Operated, func(string, string, time.Duration)) {
 		a, path := migrated(t)
 		return a, open(t, path), func(tenant, key string, by time.Duration) {
 			result, err := a.writer.ExecContext(t.Context(), monthOf(a.now()).sql(`UPDATE $ledger SET made_at = made_at - ? WHERE tenant = ? AND key = ?`), by.Microseconds(), tenant, key)

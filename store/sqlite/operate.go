@@ -32,16 +32,24 @@ SELECT ` + jobColumns + ` FROM jobs
 WHERE (?1 = '' OR kind = ?1) AND (?2 = '' OR state = ?2) ORDER BY id DESC LIMIT ?3`
 )
 
-var _ store.Operator = (*Store)(nil)
+var (
+	_ store.Store      = (*Store)(nil)
+	_ store.Jobs       = (*Store)(nil)
+	_ store.Reports    = (*Store)(nil)
+	_ store.CheckRows  = (*Store)(nil)
+	_ store.Imports    = (*Store)(nil)
+	_ store.Ledger     = (*Store)(nil)
+	_ store.Operations = (*Store)(nil)
+)
 
-// AddAudits implements store.Operator.
+// AddAudits implements store.Operations.
 func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
 	return s.write(ctx, "add audit rows", func(t tx) error {
 		return failed("add audit rows", t.addAudits(audits))
 	})
 }
 
-// AmendLetter implements store.Operator.
+// AmendLetter implements store.Operations.
 func (s *Store) AmendLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
 	return s.write(ctx, "edit dead letter", func(t tx) error {
 		err := each(t.ctx, t.conn, sqlAmend, 1, func(_ int, statement *sql.Stmt) error {
@@ -58,7 +66,7 @@ func (s *Store) AmendLetter(ctx context.Context, id int64, payload []byte, audit
 	})
 }
 
-// MoveLetters implements store.Operator.
+// MoveLetters implements store.Operations.
 func (s *Store) MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (moved int, err error) {
 	err = s.write(ctx, "set state of dead letters", func(t tx) error {
 		moved = 0

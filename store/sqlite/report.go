@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// ServiceRows implements store.Operator.
+// ServiceRows implements store.Operations.
 func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
 	var page []store.Row
 	rows, err := s.readers.QueryContext(ctx, `

@@ -52,7 +52,7 @@ func TestConformance(t *testing.T) {
 }
 
 func TestOperatorConformance(t *testing.T) {
-	storetest.RunOperator(t, func(t *testing.T) (store.Operator, store.Operator) {
+	storetest.RunOperator(t, func(t *testing.T) (storetest.Operated, storetest.Operated) {
 		a, path := migrated(t)
 		return a, open(t, path)
 	})

@@ -170,7 +170,7 @@ var checkTests = []operatorTest{
 			var won [entities]atomic.Int32
 			var all sync.WaitGroup
 			for n := range callers {
-				s := []store.Operator{f.a, f.b}[n%2]
+				s := []Operated{f.a, f.b}[n%2]
 				all.Go(func() {
 					var rows []store.CheckRow
 					for e := range entities {
@@ -201,7 +201,7 @@ var checkTests = []operatorTest{
 		var wins atomic.Int64
 		var all sync.WaitGroup
 		for n := range callers {
-			s := []store.Operator{f.a, f.b}[n%2]
+			s := []Operated{f.a, f.b}[n%2]
 			all.Go(func() {
 				random := rand.New(rand.NewPCG(3, uint64(n)))
 				for range rounds {

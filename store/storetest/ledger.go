@@ -25,7 +25,7 @@ const (
 
 // RunLedger runs the suite of what store.Ledger promises, and decisions about
 // claims. open is that of Run; age makes the claim of a key older than it is.
-func RunLedger(t *testing.T, open func(t *testing.T) (a, b store.Operator, age func(tenant, key string, by time.Duration))) {
+func RunLedger(t *testing.T, open func(t *testing.T) (a, b Operated, age func(tenant, key string, by time.Duration))) {
 	for _, test := range slices.Concat(ledgerTests, decidedTests) {
 		t.Run(test.name, func(t *testing.T) {
 			a, b, age := open(t)

@@ -10,12 +10,23 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// RunOperator runs the suite of what store.Operator promises beside
-// store.Store. open is that of Run.
-func RunOperator(t *testing.T, open func(t *testing.T) (a, b store.Operator)) {
+// Operated is what the suite needs of a store beside store.Store: what consumers
+// name in interfaces of their own.
+type Operated interface {
+	store.Store
+	store.Reports
+	store.Imports
+	store.Ledger
+	operate.Store
+}
+
+// RunOperator runs the suite of what operators' commands, checks, imports and
+// reports rely on. open is that of Run.
+func RunOperator(t *testing.T, open func(t *testing.T) (a, b Operated)) {
 	for _, test := range slices.Concat(operatorTests, reportTests, checkTests, importTests) {
 		t.Run(test.name, func(t *testing.T) {
 			a, b := open(t)
@@ -26,7 +37,7 @@ func RunOperator(t *testing.T, open func(t *testing.T) (a, b store.Operator)) {
 
 type operatorFixture struct {
 	fixture
-	a, b store.Operator
+	a, b Operated
 }
 
 // audits reads all audit rows.

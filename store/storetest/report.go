@@ -47,7 +47,7 @@ var reportTests = []operatorTest{
 		assert.Empty(t, page)
 	}},
 	{"a report is what its last writer made of the one before", func(t *testing.T, f *operatorFixture) {
-		update := func(s store.Operator, name, want, body string) {
+		update := func(s Operated, name, want, body string) {
 			t.Helper()
 			require.NoError(t, s.UpdateReport(t.Context(), "noise", name, func(old []byte) ([]byte, error) {
 				assert.Equal(t, want, string(old))

@@ -89,7 +89,7 @@ func workChecks(text string) error {
 	return p.run(ctx)
 }
 
-func (s checkSettings) open(ctx context.Context) (store.Operator, error) {
+func (s checkSettings) open(ctx context.Context) (checkStore, error) {
 	if s.File != "" {
 		return sqlite.Open(ctx, sqlite.Options{Path: s.File})
 	}
@@ -97,7 +97,15 @@ func (s checkSettings) open(ctx context.Context) (store.Operator, error) {
 }
 
 // blind is a store that swaps whatever has happened since the read.
-type blind struct{ store.Operator }
+type blind struct{ checkStore }
+
+// checkStore is what a process of the test asks of a store.
+type checkStore interface {
+	store.CheckRows
+	Services(ctx context.Context, names []string) (map[string]int32, error)
+	Migrate(ctx context.Context) error
+	Close() error
+}
 
 func (b blind) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
 	if err := others(ctx); err != nil {
@@ -115,7 +123,7 @@ func (b blind) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]bool
 	for i := range rows {
 		rows[i].Revision = found[i].Revision
 	}
-	return b.Operator.SwapCheckRows(ctx, rows)
+	return b.checkStore.SwapCheckRows(ctx, rows)
 }
 
 type checkProcess struct {

@@ -5,18 +5,11 @@ import (
 	"time"
 )
 
-// Operator is the whole store: what the stages need and, beside it, what
-// operators' commands need. Nothing in it decides; decisions are asked for by
-// control records. Every write of an operator leaves an audit row in the same
-// transaction. The rules of Store for concurrency, errors and values hold.
-type Operator interface {
-	Store
-	Jobs
-	Reports
-	CheckRows
-	Imports
-	Ledger
-
+// Operations are what operators' commands ask for beside what the stages need.
+// Nothing in it decides; decisions are asked for by control records. Every write
+// of an operator leaves an audit row in the same transaction. The rules of Store
+// for concurrency, errors and values hold.
+type Operations interface {
 	// ServiceRows pages through the dam rows of one service in ascending byte
 	// order of their entities: those after the given one.
 	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]Row, error)

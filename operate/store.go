@@ -1,0 +1,37 @@
+package operate
+
+import (
+	"context"
+
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Store is what actions ask of the store.
+type Store interface {
+	decide.Store
+	store.Jobs
+	store.CheckRows
+	ProgressStore
+	LetterStore
+
+	Entity(ctx context.Context, id string) (store.Entity, error)
+	Entities(ctx context.Context, after string, limit int) ([]store.Entity, error)
+	EntityRows(ctx context.Context, id string) ([]store.NamedRow, error)
+	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
+	ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error)
+	ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error)
+	Services(ctx context.Context, names []string) (map[string]int32, error)
+	KnownServices(ctx context.Context) (map[string]int32, error)
+}
+
+// LetterStore is what actions on dead letters and audit rows ask of the store.
+type LetterStore interface {
+	AddLetters(ctx context.Context, letters []store.DeadLetter) error
+	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
+	AmendLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error
+	MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (int, error)
+	Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error)
+	AddAudits(ctx context.Context, audits []store.Audit) error
+}
