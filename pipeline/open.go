@@ -94,7 +94,7 @@ type Pipeline struct {
 	importMetrics  *imports.Metrics
 	checkMetrics   *checks.Metrics
 	gauges         *gauges
-	noise          *sketch.Board   // nil unless the process runs decide
+	noise          *sketch.Collector   // nil unless the process runs decide
 	tracer         *tracing.Tracer // nil unless the configuration wants traces
 
 	health health

@@ -46,7 +46,7 @@ type parts struct {
 // source is one running source.
 type source struct {
 	name   string
-	shape  ingest.Shape
+	shape  ingest.Extractor
 	stage  *ingest.Stage
 	group  *transport.Group           // Kafka sources
 	edge   *watermillkafka.Subscriber // Kafka sources with one message in flight
