@@ -94,8 +94,8 @@ type Pipeline struct {
 	importMetrics  *imports.Metrics
 	checkMetrics   *checks.Metrics
 	gauges         *gauges
-	noise          *sketch.Collector   // nil unless the process runs decide
-	tracer         *tracing.Tracer // nil unless the configuration wants traces
+	noise          *sketch.Collector // nil unless the process runs decide
+	tracer         *tracing.Tracer   // nil unless the configuration wants traces
 
 	health health
 	parts  parts
