@@ -59,9 +59,10 @@ type Configurations interface {
 	// ResolveInbox gives the generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). What the inbox before it held and
-	// nobody decided may be lost: claims of the ledger that were not decided lose
-	// their responses, so that their requests, sent again, are taken in again, under
-	// the same claims. A known identity with another number of partitions is
+	// nobody decided may be lost: claims of the ledger that were begun before and not
+	// decided lose their responses, so that their requests, sent again, are taken in
+	// again, under the same claims. That costs nothing here: each is found out when
+	// its key is begun again. A known identity with another number of partitions is
 	// ErrRepartitioned.
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (Inbox, error)
 	// Services gives the numbers of service names, registering new ones. A

@@ -202,6 +202,7 @@ CREATE TABLE ledger (
     fingerprint  bytea            NOT NULL,
     made_at      timestamptz      NOT NULL,
     leased_until timestamptz      NOT NULL,
+    generation   integer          NOT NULL DEFAULT 0, -- the newest inbox when the last attempt began
     status       int4, -- of the response; null until there is one
     body         bytea
 ) PARTITION BY RANGE (month);
@@ -307,7 +308,8 @@ CREATE TABLE imports (
     updated_at  timestamptz NOT NULL DEFAULT now(),
     sealed      bigint,                                 -- the order of completed files
     attempt     bigint      NOT NULL DEFAULT 0,
-    lease_until timestamptz
+    lease_until timestamptz,
+    generation  integer                                 -- the newest inbox when a worker began; null before
 );
 CREATE SEQUENCE import_seals;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');

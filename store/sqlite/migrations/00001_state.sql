@@ -211,7 +211,8 @@ CREATE TABLE imports (
     updated_at  INTEGER NOT NULL,
     sealed      INTEGER,                       -- the order of completed files
     attempt     INTEGER NOT NULL DEFAULT 0,
-    lease_until INTEGER
+    lease_until INTEGER,
+    generation  INTEGER                        -- the newest inbox when a worker began; null before
 ) STRICT;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
 CREATE INDEX imports_tenant ON imports (tenant, id);
