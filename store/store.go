@@ -274,6 +274,9 @@ const (
 	StageDeliver Stage = "deliver"
 )
 
+// Stages are all of them, in the order of the flow.
+var Stages = []Stage{StageIngest, StageDecide, StageDeliver}
+
 // LetterState is what became of a dead letter.
 type LetterState string
 
@@ -330,6 +333,10 @@ type LetterFilter struct {
 	Limit   int   // 0: 100
 }
 
+// CountedLetters bounds what CountLetters counts of a stage: it is asked every few
+// seconds, however many there are.
+const CountedLetters = 10_000
+
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
 	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
@@ -342,7 +349,8 @@ type DeadLetters interface {
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
 	// Letter gives one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
-	// CountLetters counts the open ones; a stage without any has no entry.
+	// CountLetters counts the open ones, of each stage at most CountedLetters and one
+	// more, which stands for all that there are; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
 	// Prune removes dead letters that died last, and audit rows that were written,
 	// before the given times, and tells how many of both.

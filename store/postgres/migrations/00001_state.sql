@@ -120,6 +120,7 @@ CREATE TABLE dead_letters (
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
+CREATE INDEX dead_letters_last ON dead_letters (last_at);
 
 CREATE TABLE audit (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -131,6 +132,7 @@ CREATE TABLE audit (
     service text NOT NULL,
     detail  json
 );
+CREATE INDEX audit_time ON audit (time);
 
 CREATE TABLE source_positions (
     source      text   NOT NULL,
@@ -182,6 +184,7 @@ CREATE TABLE jobs (
 
 -- The same work is open once.
 CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
+CREATE INDEX jobs_ended ON jobs (updated_at) WHERE state <> 'open';
 
 -- Bounded summaries that all processes add to.
 CREATE TABLE reports (
