@@ -46,6 +46,7 @@ type Stage struct {
 	m        *sourceMetrics
 	inFlight atomic.Int64 // frames
 	gateDown atomic.Bool  // the gate failed when it was asked last
+	gateMute atomic.Bool  // it took no marks when it was given some last
 }
 
 // New makes a stage.
@@ -170,7 +171,11 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 	s.m.taken.Add(float64(len(fresh)))
 	if len(marks) > 0 {
 		// A mark that is lost only costs work later on.
-		s.gateAnswered(s.opt.Gate.Mark(work, marks))
+		err := s.opt.Gate.Mark(work, marks)
+		if err != nil {
+			s.m.unmarked.Add(float64(len(marks)))
+		}
+		s.gateMarked(err)
 	}
 	crash.At(crash.Marked, s.opt.Extractor.Source)
 	return nil
@@ -240,6 +245,17 @@ func (s *Stage) gateAnswered(err error) {
 	}
 }
 
+// gateMarked is apart from gateAnswered: a gate may answer and take nothing.
+func (s *Stage) gateMarked(err error) {
+	switch mute := err != nil; {
+	case s.gateDown.Load(), s.gateMute.Swap(mute) == mute: // the first was said already
+	case mute:
+		s.log.Warn("the gate takes no marks; what repeats these events passes", "error", err)
+	default:
+		s.log.Info("the gate takes marks again")
+	}
+}
+
 // retry repeats op until it works or stop ends.
 func (s *Stage) retry(stop context.Context, what string, op func() error) error {
 	wait := 50 * time.Millisecond
@@ -270,6 +286,7 @@ type Metrics struct {
 	ingested  *prometheus.CounterVec // source, outcome
 	letters   *prometheus.CounterVec // source, code
 	unchecked *prometheus.CounterVec // source
+	unmarked  *prometheus.CounterVec // source
 }
 
 // Outcomes, the values of label "outcome".
@@ -292,14 +309,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		unchecked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_gate_unchecked_total", Help: "Events that passed because the gate did not answer.",
 		}, []string{"source"}),
+		unmarked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_gate_unmarked_total", Help: "Events that were taken in and that the gate did not take note of, so that a repetition passes it.",
+		}, []string{"source"}),
 	}
-	reg.MustRegister(m.ingested, m.letters, m.unchecked)
+	reg.MustRegister(m.ingested, m.letters, m.unchecked, m.unmarked)
 	return m
 }
 
 type sourceMetrics struct {
-	taken, repeated, skipped, unchecked prometheus.Counter
-	dead                                func(code string)
+	taken, repeated, skipped, unchecked, unmarked prometheus.Counter
+	dead                                          func(code string)
 }
 
 func (m *Metrics) of(source string) *sourceMetrics {
@@ -309,6 +329,7 @@ func (m *Metrics) of(source string) *sourceMetrics {
 		repeated:  m.ingested.WithLabelValues(source, OutcomeRepeated),
 		skipped:   m.ingested.WithLabelValues(source, OutcomeSkipped),
 		unchecked: m.unchecked.WithLabelValues(source),
+		unmarked:  m.unmarked.WithLabelValues(source),
 		dead: func(code string) {
 			dead.Inc()
 			m.letters.WithLabelValues(source, code).Inc()

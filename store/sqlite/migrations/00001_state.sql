@@ -104,6 +104,7 @@ CREATE TABLE dead_letters (
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
+CREATE INDEX dead_letters_last ON dead_letters (last_at);
 
 CREATE TABLE audit (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -115,6 +116,7 @@ CREATE TABLE audit (
     service TEXT NOT NULL,
     detail  TEXT
 ) STRICT;
+CREATE INDEX audit_time ON audit (time);
 
 CREATE TABLE source_positions (
     source      TEXT    NOT NULL,
@@ -156,6 +158,7 @@ CREATE TABLE jobs (
 
 -- The same work is open once.
 CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
+CREATE INDEX jobs_ended ON jobs (updated_at) WHERE state <> 'open';
 
 -- Bounded summaries that all processes add to.
 CREATE TABLE reports (
@@ -211,7 +214,8 @@ CREATE TABLE imports (
     updated_at  INTEGER NOT NULL,
     sealed      INTEGER,                       -- the order of completed files
     attempt     INTEGER NOT NULL DEFAULT 0,
-    lease_until INTEGER
+    lease_until INTEGER,
+    generation  INTEGER                        -- the newest inbox when a worker began; null before
 ) STRICT;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
 CREATE INDEX imports_tenant ON imports (tenant, id);
