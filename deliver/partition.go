@@ -313,7 +313,7 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 		case v == gap:
 			fed := p.feed.fed
 			s.mu.Unlock()
-			over, err := s.bridgeTail(ctx, p, fed, f)
+			over, err := s.bridge(ctx, s.tail(p), fed, f)
 			if over || err != nil {
 				return err
 			}
