@@ -9,8 +9,6 @@ import (
 )
 
 const (
-	// joinNearby is how many records behind the tail a service lets the tail wait.
-	joinNearby = 64
 	// joinPatience is how long the tail waits for it at most.
 	joinPatience = 2 * time.Second
 	// readPatience is how long a read of what should be there may take.
@@ -92,7 +90,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		if !c.canTake() {
 			continue
 		}
-		if p.feed.next-c.feed.next <= joinNearby {
+		if p.feed.next-c.feed.next <= max(1, s.opt.Nearby/4) {
 			joining = true
 		}
 		if low == nil || c.feed.offset() < low.feed.offset() {

@@ -94,6 +94,10 @@ type Options struct {
 	// Memory is how many bytes of changes may wait for sinks, over all services.
 	// Defaults to 64 MiB.
 	Memory int64
+	// Nearby is how many records of the log a service may be behind the one that is
+	// farthest and still be fed by the tail at a take-over. The tail waits a moment
+	// for one that is a quarter of it behind. Defaults to 256.
+	Nearby int64
 	// StopGrace is how long a write that is under way at a shutdown may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
@@ -148,6 +152,9 @@ func New(opt Options) *Stage {
 	}
 	if opt.Memory <= 0 {
 		opt.Memory = 64 << 20
+	}
+	if opt.Nearby <= 0 {
+		opt.Nearby = 256
 	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
