@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -34,6 +35,11 @@ type Revision struct {
 	Number      int64
 	Fingerprint []byte // that it was activated with
 	Activated   time.Time
+}
+
+// Same reports whether both are one activation.
+func (r Revision) Same(o Revision) bool {
+	return r.Number == o.Number && r.Activated.Equal(o.Activated) && bytes.Equal(r.Fingerprint, o.Fingerprint)
 }
 
 // Inbox is one generation of the inbox topic.

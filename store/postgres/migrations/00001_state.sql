@@ -87,7 +87,8 @@ CREATE TABLE revisions (
 
 -- From which position on a revision decides in a partition: the watermark when it
 -- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number.
+-- frames from those of a lost one of the same number. Those that no place needs any
+-- more are deleted by the next activation.
 CREATE TABLE activations (
     revision  bigint  NOT NULL,
     partition integer NOT NULL,
