@@ -214,8 +214,8 @@ func (w *world) AddLetters(ctx context.Context, letters []store.DeadLetter) erro
 	return w.store.AddLetters(ctx, letters)
 }
 
-func (w *world) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
-	return w.store.ListLetters(ctx, f)
+func (w *world) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
+	return w.store.DueLetters(ctx, services, after, limit)
 }
 
 func (w *world) Letter(ctx context.Context, id int64) (store.DeadLetter, error) {

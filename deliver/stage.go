@@ -33,7 +33,7 @@ var ErrLost = errors.New("the progress of a partition is not this process's any 
 type Store interface {
 	store.Deliveries
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
-	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error)
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
 }
 

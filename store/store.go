@@ -321,7 +321,13 @@ type DeadLetter struct {
 	// Place is where the delivery stood that failed, 0 for other letters: a letter
 	// that is written again with a higher one died again, see AddLetters.
 	Place change.Version
+	// Later is how long after its first death it is due, see DueLetters; with each
+	// further one the wait doubles, up to LaterMax. 0: never. Written only.
+	Later time.Duration
 }
+
+// LaterMax is the longest wait until a dead letter is due.
+const LaterMax = 24 * time.Hour
 
 // LetterFilter selects dead letters; zero fields select all.
 type LetterFilter struct {
@@ -345,6 +351,9 @@ type DeadLetters interface {
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters gives one page in ascending id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
+	// DueLetters returns a page of the open letters of services that are due, in
+	// ascending id from after on, without Payload and Original. It reads no others.
+	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
 	// Letter gives one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
 	// CountLetters counts the open ones; a stage without any has no entry.

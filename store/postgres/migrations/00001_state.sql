@@ -117,9 +117,11 @@ CREATE TABLE dead_letters (
     state      text    NOT NULL DEFAULT 'open',
     original   bytea,
     dedup_key  bytea   NOT NULL UNIQUE,
-    place      bigint  NOT NULL -- where the delivery stood that failed last; 0 for other letters
+    place      bigint  NOT NULL, -- where the delivery stood that failed last; 0 for other letters
+    due_at     timestamptz -- when it is to be offered again; NULL: never
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
+CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 
 CREATE TABLE audit (

@@ -101,9 +101,11 @@ CREATE TABLE dead_letters (
     state      TEXT    NOT NULL DEFAULT 'open',
     original   BLOB,
     dedup_key  BLOB    NOT NULL UNIQUE,
-    place      INTEGER NOT NULL -- where the delivery stood that failed last; 0 for other letters
+    place      INTEGER NOT NULL, -- where the delivery stood that failed last; 0 for other letters
+    due_at     INTEGER -- when it is to be offered again; NULL: never
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
+CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 
 CREATE TABLE audit (
