@@ -177,7 +177,7 @@ func (a *attempt) dropSuperseded(todo []change.Change) ([]change.Change, error) 
 	for _, c := range todo {
 		if newer := rows[c.Entity].Version; newer > c.Version {
 			a.w.m.overtaken.Inc()
-			a.w.leftOutEntity(c.Entity, newer)
+			a.w.leftOut(c.Entity, newer)
 			a.w.recordOutcome(&c, OutcomeOvertaken)
 			continue
 		}

@@ -285,7 +285,7 @@ func (s *Stage) redecideGone(ctx context.Context, l follower, to change.Version)
 			after = rows[len(rows)-1].Entity
 			for _, row := range rows {
 				at, concerned := places[row.Service]
-				if !concerned || row.Version < at || row.Content == nil || s.opt.Partition(row.Entity) != p.number {
+				if !concerned || row.Version < at || row.Content == nil || s.opt.Partition(row.Entity, row.Version) != p.number {
 					continue
 				}
 				left++

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -137,7 +138,7 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 func (s *Stage) owns(l *store.DeadLetter) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	p := s.parts[s.opt.Partition(l.Entity)]
+	p := s.parts[s.opt.Partition(l.Entity, math.MaxUint64)] // where the request goes
 	return p != nil && !p.gone
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -89,8 +90,10 @@ type Options struct {
 	Log        Log
 	// Control appends a control record to the inbox and returns when it is durable.
 	Control func(ctx context.Context, entity string, c inbox.Control) error
-	// Partition returns the inbox partition of an entity.
-	Partition func(entity string) int32
+	// Partition returns the inbox partition in which a version of an entity was
+	// decided: another generation of the inbox may have had another number of them.
+	// Of a generation that is not known, it is that of the newest.
+	Partition func(entity string, version change.Version) int32
 	// Memory is how many bytes of changes may wait for sinks, over all services.
 	// Defaults to 64 MiB.
 	Memory int64

@@ -62,6 +62,8 @@ type Configurations interface {
 	// KnownInbox gives the generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
+	// Inboxes returns all generations of the inbox, in their order.
+	Inboxes(ctx context.Context) ([]Inbox, error)
 	// ResolveInbox gives the generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). What the inbox before it held and

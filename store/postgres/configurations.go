@@ -30,6 +30,7 @@ SELECT DISTINCT ON (partition) $1::int8, partition, generation::int8 << 48 | nex
 FROM watermarks ORDER BY partition, generation DESC`
 
 	sqlInbox     = `SELECT generation, partitions FROM inboxes WHERE topic = $1 AND topic_id = $2`
+	sqlInboxes   = `SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation`
 	sqlNewest    = `SELECT coalesce(max(generation), 0) FROM inboxes`
 	sqlOpenInbox = `INSERT INTO inboxes (generation, topic, topic_id, partitions) VALUES ($1, $2, $3, $4)`
 
@@ -137,6 +138,18 @@ func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.In
 		return store.Inbox{}, failed("known inbox", err)
 	}
 	return inbox, nil
+}
+
+// Inboxes implements store.Configurations.
+func (s *Store) Inboxes(ctx context.Context) ([]store.Inbox, error) {
+	rows, err := s.pool.Query(ctx, sqlInboxes)
+	if err != nil {
+		return nil, failed("inboxes", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i store.Inbox, err error) {
+		return i, row.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
+	})
+	return all, failed("inboxes", err)
 }
 
 // ResolveInbox implements store.Configurations.

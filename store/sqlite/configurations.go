@@ -115,6 +115,18 @@ func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.In
 	return inbox, nil
 }
 
+// Inboxes implements store.Configurations.
+func (s *Store) Inboxes(ctx context.Context) (all []store.Inbox, err error) {
+	rows, err := s.readers.QueryContext(ctx, `SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation`)
+	err = collect(rows, err, func() error {
+		var i store.Inbox
+		err := rows.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
+		all = append(all, i)
+		return err
+	})
+	return all, failed("inboxes", err)
+}
+
 // ResolveInbox implements store.Configurations.
 func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error) {
 	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}

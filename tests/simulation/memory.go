@@ -207,6 +207,12 @@ func (s *state) inbox(topic, id string) (store.Inbox, bool) {
 	return s.inboxes[i], true
 }
 
+// Inboxes implements store.Configurations.
+func (m *Memory) Inboxes(ctx context.Context) (all []store.Inbox, err error) {
+	err = m.look(ctx, func(s *state) { all = slices.Clone(s.inboxes) })
+	return all, err
+}
+
 // KnownInbox implements store.Configurations.
 func (m *Memory) KnownInbox(ctx context.Context, topic, topicID string) (known store.Inbox, err error) {
 	err = m.run(ctx, func() error {
