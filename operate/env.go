@@ -90,11 +90,6 @@ func (e *Env) send(ctx context.Context, records []inbox.Record) error {
 	return e.Append.Append(ctx, out)
 }
 
-// Partition returns the inbox partition of an entity.
-func (e *Env) Partition(entity string) int32 {
-	return transport.PartitionOf([]byte(entity), e.Inbox.Partitions)
-}
-
 const waitPoll = 100 * time.Millisecond
 
 // Wait returns when everything that was in the inbox at its call is decided:

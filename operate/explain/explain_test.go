@@ -180,6 +180,10 @@ func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 	return []store.Progress{row}, nil
 }
 
+func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {
+	return []store.Inbox{{Generation: 1, Partitions: int32(w.config.Kafka.Inbox.Partitions)}}, nil
+}
+
 func (w *world) Partition(string) int32 { return 3 }
 func (w *world) Generation() uint16     { return 1 }
 func (w *world) Bounds(context.Context, int32) (int64, int64, error) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
@@ -172,7 +173,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 			}
 			return p.control(ctx, controls, entity, c)
 		},
-		Partition: func(entity string) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
+		Partition: func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
 		Memory:    p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
 	})
 	ended := make(chan error, 1)
