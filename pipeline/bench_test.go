@@ -131,7 +131,7 @@ func (t *run) add(took time.Duration, before, after cpu, sum Summary) {
 	}
 	t.events += sum.Noise + sum.Merged
 	for _, c := range sum.Customers {
-		t.passed += c.Passed
+		t.passed += c.Sent
 		t.sent += c.Delivered
 	}
 }

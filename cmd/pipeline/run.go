@@ -153,12 +153,12 @@ func (a *app) progress(reg *prometheus.Registry) (stop func()) {
 			if err != nil {
 				continue
 			}
-			var held, pruned, delivered int64
+			var sum pipeline.CustomerSummary
 			for _, c := range s.Customers {
-				held, pruned, delivered = held+c.Held, pruned+c.Pruned, delivered+c.Delivered
+				sum.Add(c)
 			}
-			fmt.Fprintf(f, "\r\033[K%s events (%s/s) · %s not touched · %s held back · %s delivered",
-				humanize.Comma(s.Read), humanize.Comma(s.Read-last), humanize.Comma(pruned), humanize.Comma(held), humanize.Comma(delivered))
+			fmt.Fprintf(f, "\r\033[K%s (%s/s) · %s pruned · %s held back · %s delivered", plural(s.Read, "event", "events"),
+				humanize.Comma(s.Read-last), humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
 			last = s.Read
 		}
 	}()
@@ -171,8 +171,7 @@ func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration
 	fmt.Fprintf(a.out, "\nDone in %s.\n\n", took.Round(10*time.Millisecond))
 	var sum pipeline.CustomerSummary
 	for _, c := range s.Customers {
-		sum.Pruned, sum.Held, sum.Passed = sum.Pruned+c.Pruned, sum.Held+c.Held, sum.Passed+c.Passed
-		sum.Delivered, sum.Coalesced = sum.Delivered+c.Delivered, sum.Coalesced+c.Coalesced
+		sum.Add(c)
 	}
 	if s.Read == 0 {
 		fmt.Fprintln(a.out, "No new events: the sources hold nothing that was not taken in before.")
@@ -180,17 +179,17 @@ func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration
 			fmt.Fprintln(a.out, "So nothing was sent to anybody.")
 		}
 	} else {
-		fmt.Fprintf(a.out, "%12s events read\n", n(s.Read))
+		fmt.Fprintf(a.out, "%12s %s read\n", n(s.Read), plain(s.Read, "event", "events"))
 		fmt.Fprintf(a.out, "%12s stopped at the gate: the same event was taken in before\n", n(s.Repeated))
 		fmt.Fprintf(a.out, "%12s stale: seen before, or older than what the entity has\n", n(s.Stale))
 		fmt.Fprintf(a.out, "%12s noise: nothing changed that matters to anybody\n", n(s.Noise))
 		fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
 	}
 	if s.Dead > 0 {
-		fmt.Fprintf(a.out, "%12s dead letters: pipeline dlq list -c %s\n", n(s.Dead), a.config)
+		fmt.Fprintf(a.out, "%12s %s: pipeline dlq list -c %s\n", n(s.Dead), plain(s.Dead, "dead letter", "dead letters"), a.config)
 	}
 	switch {
-	case sum.Pruned+sum.Held+sum.Passed+sum.Delivered > 0:
+	case sum.Pruned+sum.Filtered+sum.Incomplete+sum.Held+sum.Sent+sum.Delivered+sum.Dead > 0:
 		a.customers(s.Customers, sum)
 	case s.Read > 0:
 		fmt.Fprintln(a.out, "\nNothing new in them, so nothing was sent to anybody.")
@@ -209,9 +208,9 @@ func (a *app) customers(customers []pipeline.CustomerSummary, sum pipeline.Custo
 	n := humanize.Comma
 	fmt.Fprintln(a.out, "\nWhat the changed entities meant for each customer:")
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "customer\tnot touched\theld back\tto send\tdelivered\t")
+	fmt.Fprintln(w, "customer\tpruned\tfiltered\tincomplete\theld back\tsent\tdelivered\t")
 	row := func(name string, c pipeline.CustomerSummary) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", name, n(c.Pruned), n(c.Held), n(c.Passed), n(c.Delivered))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, n(c.Pruned), n(c.Filtered), n(c.Incomplete), n(c.Held), n(c.Sent), n(c.Delivered))
 	}
 	for _, c := range customers {
 		row(c.Customer, c)
@@ -220,13 +219,32 @@ func (a *app) customers(customers []pipeline.CustomerSummary, sum pipeline.Custo
 		row("all", sum)
 	}
 	_ = w.Flush()
-	fmt.Fprint(a.out, "\nnot touched: nothing changed that the projection reads, so it was not evaluated\n"+
-		"held back:   evaluated, and the same as what the customer has: a duplicate\n"+
-		"to send:     changed for this customer, so it was let through\n")
+	fmt.Fprint(a.out, "\n"+outcomes)
 	if sum.Coalesced > 0 {
-		fmt.Fprintf(a.out, "%s changes were left out because a newer one of the same entity replaced them.\n", n(sum.Coalesced))
+		fmt.Fprintf(a.out, "%s left out because a newer one of the same entity replaced %s.\n", plural(sum.Coalesced, "change was", "changes were"), plain(sum.Coalesced, "it", "them"))
 	}
-	if all := sum.Pruned + sum.Held + sum.Passed; all > 0 {
-		fmt.Fprintf(a.out, "Of %s possible sends %s were duplicates (%.0f %%).\n", n(all), n(all-sum.Passed), 100*float64(all-sum.Passed)/float64(all))
+	if all := sum.Pruned + sum.Held + sum.Sent; all > 0 {
+		saved := sum.Pruned + sum.Held
+		fmt.Fprintf(a.out, "Of %s %s would have told the customer nothing new (%.0f %%): %s pruned, %s.\n", plural(all, "possible send", "possible sends"), n(saved),
+			100*float64(saved)/float64(all), n(sum.Pruned), plural(sum.Held, "duplicate held back", "duplicates held back"))
 	}
+}
+
+// outcomes are what an event comes to for a service, in the words of the metrics.
+const outcomes = `pruned:     nothing changed that the projection reads, so it was not evaluated
+filtered:   the filter keeps it out, and the customer has nothing of it
+incomplete: a required source has no document of it yet
+held back:  the same as what the customer has: a duplicate
+sent:       changed for this customer, so it was sent on
+`
+
+// plural writes a number with the word for it.
+func plural(n int64, one, many string) string { return humanize.Comma(n) + " " + plain(n, one, many) }
+
+// plain is the word for a number.
+func plain(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }

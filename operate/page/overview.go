@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 )
 
@@ -58,9 +59,11 @@ func (p *Page) overviewNow() (overviewBody, error) {
 			Name: "Decide", What: "each customer's view is compared", Waiting: now.InboxLag, WaitingFor: "inbox records not decided yet",
 			Counts: []count{
 				of("records", "decided, of events and of operators", func(n *numbers) float64 { return total(n.Events) }),
-				of("pruned", "not evaluated: nothing that the view reads changed", func(n *numbers) float64 { return n.Decisions["pruned"] }),
-				of("held back", "evaluated, and equal to what the customer has", func(n *numbers) float64 { return n.Decisions["held"] }),
-				of("passed", "changed for the customer", func(n *numbers) float64 { return n.Decisions["passed"] }),
+				of("pruned", "not evaluated: nothing that the view reads changed", func(n *numbers) float64 { return n.Decisions[decide.DecisionPruned] }),
+				of("filtered", "the filter keeps it out, and the customer has nothing of it", func(n *numbers) float64 { return n.Decisions[decide.DecisionFiltered] }),
+				of("incomplete", "a required source has no document of it yet", func(n *numbers) float64 { return n.Decisions[decide.DecisionIncomplete] }),
+				of("held back", "equal to what the customer has", func(n *numbers) float64 { return n.Decisions[decide.DecisionHeldBack] }),
+				of("sent", "changed for the customer", func(n *numbers) float64 { return n.Decisions[decide.DecisionSent] }),
 			},
 		},
 		{
@@ -117,8 +120,9 @@ type serviceRow struct {
 	Delivers             bool // in this process
 	State                deliver.State
 	Behind               bool // it catches up apart from the others
-	Sent, Held, Pruned   float64
-	SentRate             rate
+	Delivered, Held      float64
+	Pruned, Filtered     float64
+	DeliveredRate        rate
 	Pending              float64
 	Reported             bool
 	Age                  time.Duration // from an event's entry to its delivery, mean
@@ -141,9 +145,10 @@ func (p *Page) servicesNow() ([]serviceRow, error) {
 	for _, c := range p.opt.Config().Services() {
 		s := now.service(c.Name)
 		row := serviceRow{
-			Name: c.Name, Sent: s.Delivered["delivered"], Held: s.Decisions["held"], Pruned: s.Decisions["pruned"],
+			Name: c.Name, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
+			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
 			Behind: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
-			SentRate:          per(func(n *numbers) float64 { return n.service(c.Name).Delivered["delivered"] }),
+			DeliveredRate:     per(func(n *numbers) float64 { return n.service(c.Name).Delivered["delivered"] }),
 			FailuresPerMinute: per(func(n *numbers) float64 { return 60 * n.service(c.Name).Failures }),
 		}
 		row.State, row.Delivers = states[c.Name]
