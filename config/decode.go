@@ -553,6 +553,9 @@ func describe(m memberOf) string {
 		return strings.ReplaceAll(words, "|", " or ")
 	}
 	if name := m.tag.Get("yaml"); name != "" && m.typ.Kind() == reflect.Slice {
+		if strings.HasSuffix(name, ",single") {
+			return describe(memberOf{typ: m.typ.Elem()})
+		}
 		if _, named := keyField(m.typ.Elem()); !named {
 			return "a list, like [a, b]"
 		}

@@ -18,6 +18,8 @@ type Summary struct {
 	Merged    int64             `json:"merged"`      // changed an entity
 	Dead      int64             `json:"dead_letters"`
 	Customers []CustomerSummary `json:"customers"`
+	// Left is what a run until idle stopped before; empty when it was done.
+	Left []Wait `json:"left,omitempty"`
 }
 
 // CustomerSummary sums the services of one customer.
