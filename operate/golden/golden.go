@@ -196,6 +196,12 @@ func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Extractor, n 
 	for _, service := range step.Held {
 		fmt.Fprintf(out, "  held back %s\n", service)
 	}
+	for _, service := range step.Filtered {
+		fmt.Fprintf(out, "  filtered %s\n", service)
+	}
+	for _, service := range step.Incomplete {
+		fmt.Fprintf(out, "  incomplete %s\n", service)
+	}
 	for _, service := range step.Pruned {
 		fmt.Fprintf(out, "  pruned %s\n", service)
 	}
