@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"slices"
+	"strings"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -20,7 +21,7 @@ func (l *loader) checkSources() {
 		l.checkLocators(s, path)
 		_, enveloped := s.Input.(Enveloped)
 		l.checkFormat(s, path)
-		if !enveloped && l.main.has(path) && !l.main.has(member(path, "entity")) {
+		if at := member(path, "entity"); !enveloped && l.main.has(path) && !l.main.has(at) && !l.main.bad[at] {
 			l.main.faultKey(path, "lacks entity", "a gjson path, header:NAME or key")
 		}
 		l.checkStrip(s, path)
@@ -62,6 +63,9 @@ func (l *loader) checkLocators(s *Source, path string) {
 		{"sequence", s.Sequence, true, false},
 	} {
 		p := member(path, at.key)
+		if m := checkNotation(at.locator.Path); m != nil && l.main.known(p) {
+			l.main.mistake(l.main.at(p), p, *m)
+		}
 		switch {
 		case at.locator.Key && !at.byKey:
 			l.main.fault(p, "cannot be the record's key", `a gjson path; a member of that name is written \key`)
@@ -91,6 +95,13 @@ func (l *loader) checkFormat(s *Source, path string) {
 
 // checkStrip reports what package stripper finds in the patterns.
 func (l *loader) checkStrip(s *Source, path string) {
+	for i, pattern := range s.Strip {
+		p := element(member(path, "strip"), i)
+		if m := checkNotation(pattern); m != nil && l.main.known(p) {
+			m.fix = strings.ReplaceAll(m.fix, ".#", ".*")
+			l.main.mistake(l.main.at(p), p, *m)
+		}
+	}
 	_, err := stripper.Compile(s.Strip)
 	var bad *stripper.CompileError
 	if !errors.As(err, &bad) {
@@ -98,7 +109,7 @@ func (l *loader) checkStrip(s *Source, path string) {
 	}
 	for _, f := range bad.Faults {
 		if p := element(member(path, "strip"), f.Index); l.main.known(p) {
-			l.main.fault(p, f.Msg, f.Want)
+			l.main.mistake(l.main.at(p), p, mistake{problem: f.Msg, fix: f.Want})
 		}
 	}
 }
@@ -109,6 +120,10 @@ func (l *loader) checkMount(i int, path string) {
 	s := &l.config.Sources[i]
 	p := member(path, "mount")
 	if !l.main.known(p) {
+		return
+	}
+	if m := checkNotation(s.Mount); m != nil {
+		l.main.mistake(l.main.at(p), p, *m)
 		return
 	}
 	mount := s.MountPath()

@@ -129,7 +129,7 @@ func (p *Pipeline) mountEvents(server *api.Server) {
 	for _, s := range p.sources() {
 		push, ok := s.Source.(sources.Pusher)
 		if e, posted := p.cfg.Sources.Find(s.name).Endpoint(); ok && posted {
-			byPath[e.Path] = &events.Source{Name: s.name, Shape: s.shape, Push: push, MaxBody: int64(e.MaxBody)}
+			byPath[e.Path] = &events.Source{Name: s.name, Extractor: s.shape, Push: push, MaxBody: int64(e.MaxBody)}
 			p.eventMetrics.Expect(s.name)
 		}
 	}

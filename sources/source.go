@@ -28,6 +28,8 @@ type (
 	Failing interface {
 		// Failing returns why nothing is read at present, else nil.
 		Failing() error
+		// WaitsFor names what is not there then, like "its database".
+		WaitsFor() string
 	}
 	// Log is a Source that knows how many records wait.
 	Log interface {

@@ -45,5 +45,8 @@ type opened struct{ *Source }
 // Topic implements sources.Source.
 func (o opened) Topic() string { return "file:" + o.opt.Name }
 
+// WaitsFor implements sources.Failing.
+func (o opened) WaitsFor() string { return "its file " + o.opt.Path }
+
 // Drained implements sources.Source.
 func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }

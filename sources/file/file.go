@@ -59,6 +59,7 @@ type Source struct {
 	opt     Options
 	log     *slog.Logger
 	drained atomic.Bool
+	failing atomic.Pointer[error]
 
 	mu     sync.Mutex
 	stop   []context.CancelFunc
@@ -83,6 +84,14 @@ func New(opt Options) *Source {
 // Drained reports whether a complete file was read to its end and every line
 // acknowledged.
 func (f *Source) Drained() bool { return f.drained.Load() }
+
+// Failing returns why the file cannot be read at the moment, nil when it can.
+func (f *Source) Failing() error {
+	if err := f.failing.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
 
 // Subscribe starts reading. topic is only a name for the frames.
 // The channel is closed when ctx ends or Close is called.
@@ -120,6 +129,7 @@ func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 	said := false
 	for {
 		err := f.read(ctx, topic, out)
+		f.failing.Store(&err)
 		if ctx.Err() != nil || f.drained.Load() {
 			if f.drained.Load() {
 				<-ctx.Done() // the router takes a closed channel for a failure
@@ -162,6 +172,7 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 		return err
 	}
 	defer file.Close()
+	f.failing.Store(nil)
 	identity, offset, err := f.begin(ctx, file)
 	if err != nil || identity == "" {
 		return err

@@ -123,6 +123,9 @@ type opened struct{ *Source }
 // Topic implements sources.Source.
 func (o opened) Topic() string { return "outbox:" + o.opt.Name }
 
+// WaitsFor implements sources.Failing.
+func (opened) WaitsFor() string { return "its database" }
+
 // Drained implements sources.Source.
 func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }
 
