@@ -74,7 +74,7 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 			return nil, errors.Join(err, producer.Close())
 		}
 		sink, err := kafka.New(kafka.Options{
-			Publisher: transport.NewPublisher(client), Release: producer.Close, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
+			Producer: client, Release: producer.Close, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
 			MaxMessageBytes: int(p.cfg.Limits.Change) + recordOverhead, Concurrency: kafkaInFlight,
 		})
 		if err != nil {
