@@ -160,6 +160,7 @@ func (a *attempt) done(changes []change.Change) {
 		a.w.m.age.Observe(time.Since(c.Time).Seconds())
 	}
 	a.wait.Reset()
+	a.w.condition.delivered()
 	a.w.recovered()
 }
 
@@ -321,6 +322,7 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	}
 	crash.At(crash.Buried, w.opt.Name)
 	w.m.dead.Inc()
+	w.condition.refuse(e)
 	w.recordOutcome(&c, OutcomeDead)
 	return nil
 }

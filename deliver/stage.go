@@ -339,15 +339,6 @@ func (s *Stage) Handle(msg *message.Message) error {
 	return nil
 }
 
-// States returns how each service is doing, by name.
-func (s *Stage) States() map[string]State {
-	states := make(map[string]State, len(s.workers))
-	for _, w := range s.workers {
-		states[w.opt.Name] = w.state.Load().(State)
-	}
-	return states
-}
-
 // Behind returns the number of partitions in which each service that is behind is
 // so: it is fed by the catch-up reader there, apart from the others.
 func (s *Stage) Behind() map[string]int {

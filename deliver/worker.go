@@ -27,6 +27,8 @@ type worker struct {
 	wakeUp chan struct{} // capacity 1: queue grew
 	state  atomic.Value
 
+	condition condition
+
 	// Guarded by the stage's mutex.
 	queue []*slice // that wait
 	held  int64    // bytes of those that wait or are in hand
@@ -457,6 +459,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *change.Trace) {
 		state = StatePaused
 	}
 	w.m.failures.WithLabelValues(w.opt.Name, e.Class.String()).Inc()
+	w.condition.failed(e)
 	if w.state.Swap(state) == state {
 		return
 	}
@@ -475,6 +478,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *change.Trace) {
 
 // recovered notes that the sink takes changes.
 func (w *worker) recovered() {
+	w.condition.recovered()
 	if w.state.Swap(StateRunning) != StateRunning {
 		w.m.paused.Set(0)
 		w.log.Info("delivering again")

@@ -71,13 +71,19 @@ func (r *Reached) Partition(entity string, version change.Version) int32 {
 // Position returns the position of a service in a partition: every change of it
 // with a lower version took effect, is a dead letter, or needed no delivery.
 func (r *Reached) Position(partition, service int32) change.Version {
+	return r.Place(partition, service).Position
+}
+
+// Place is Position with the first record of the changes log that may hold a change
+// at or above it.
+func (r *Reached) Place(partition, service int32) store.Place {
 	places := r.places[partition]
 	i, found := slices.BinarySearchFunc(places, service, func(p store.ServicePlace, service int32) int { return int(p.Service) - int(service) })
 	if found {
-		return places[i].Position
+		return places[i].Place
 	}
 	// Nothing of a new service stands below what was saved before it came.
-	return store.Top(places)
+	return store.Place{Position: store.Top(places)}
 }
 
 // Waiting returns how many changes of a service wait in a partition, at most: 0

@@ -67,9 +67,10 @@ type Configurations interface {
 	// ResolveInbox gives the generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). What the inbox before it held and
-	// nobody decided may be lost: claims of the ledger that were not decided lose
-	// their responses, so that their requests, sent again, are taken in again, under
-	// the same claims. A known identity with another number of partitions is
+	// nobody decided may be lost: claims of the ledger that were begun before and not
+	// decided lose their responses, so that their requests, sent again, are taken in
+	// again, under the same claims. That costs nothing here: each is found out when
+	// its key is begun again. A known identity with another number of partitions is
 	// ErrRepartitioned.
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (Inbox, error)
 	// Services gives the numbers of service names, registering new ones. A
@@ -281,6 +282,9 @@ const (
 	StageDeliver Stage = "deliver"
 )
 
+// Stages are all of them, in the order of the flow.
+var Stages = []Stage{StageIngest, StageDecide, StageDeliver}
+
 // LetterState is what became of a dead letter.
 type LetterState string
 
@@ -343,6 +347,10 @@ type LetterFilter struct {
 	Limit   int   // 0: 100
 }
 
+// CountedLetters bounds what CountLetters counts of a stage: it is asked every few
+// seconds, however many there are.
+const CountedLetters = 10_000
+
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
 	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
@@ -358,7 +366,8 @@ type DeadLetters interface {
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
 	// Letter gives one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
-	// CountLetters counts the open ones; a stage without any has no entry.
+	// CountLetters counts the open ones, of each stage at most CountedLetters and one
+	// more, which stands for all that there are; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
 	// Prune removes dead letters that died last, and audit rows that were written,
 	// before the given times, and tells how many of both.

@@ -13,12 +13,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/explain"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -83,7 +83,7 @@ func newWorld(t *testing.T) *world {
 	for i, s := range c.Services() {
 		numbers[s.Name] = int32(i + 1)
 	}
-	plan, err := pipeline.CompilePlan(c, numbers, 1)
+	plan, err := assemble.Plan(c, numbers, 1)
 	require.NoError(t, err)
 	return &world{
 		t: t, config: c, sim: decide.NewSimulator(plan),
@@ -254,7 +254,7 @@ func TestVerdicts(t *testing.T) {
 			w.event("registry", "e2", "2", "")
 		}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is delivered.", "delivered"},
 		"not complete": {func(w *world) { w.event("lab", "", "", `{"sugar":3}`) }, list, explain.NeverSent,
-			"Nothing was sent: the entity is not complete, since the required source registry has no document.", "pruned"},
+			"Nothing was sent: the entity is not complete, since the required source registry has no document.", "incomplete"},
 		"pending": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)

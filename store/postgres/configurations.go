@@ -179,10 +179,8 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 			return bug("no generation is left after %d", newest)
 		}
 		inbox.Generation = uint16(next)
-		if _, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions); err != nil || newest == 0 {
-			return err
-		}
-		return reopenClaims(ctx, tx)
+		_, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions)
+		return err
 	})
 	if err != nil {
 		return store.Inbox{}, err

@@ -34,7 +34,10 @@ WHERE state = 'open' AND service = ANY($1::text[]) AND due_at <= now() AND id > 
 ORDER BY id LIMIT $3`
 
 	sqlLetter       = `SELECT ` + letterHead + `, payload, original FROM dead_letters WHERE id = $1`
-	sqlCountLetters = `SELECT stage, count(*) FROM dead_letters WHERE state = 'open' GROUP BY stage`
+	sqlCountLetters = `
+SELECT s.stage, few.n FROM unnest($1::text[]) AS s(stage)
+CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM dead_letters d WHERE d.state = 'open' AND d.stage = s.stage LIMIT $2) AS one) AS few
+WHERE few.n > 0`
 
 	sqlAddAudit = `INSERT INTO audit (actor, action, reason, entity, service, detail) VALUES ($1, $2, $3, $4, $5, $6::text::json)`
 	sqlAudits   = `SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > $1 ORDER BY id LIMIT $2`
@@ -123,7 +126,7 @@ func scanLetter(row pgx.Row, more ...any) (store.DeadLetter, error) {
 // CountLetters implements store.DeadLetters.
 func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := make(map[store.Stage]int64)
-	rows, err := s.pool.Query(ctx, sqlCountLetters)
+	rows, err := s.pool.Query(ctx, sqlCountLetters, store.Stages, store.CountedLetters+1)
 	if err != nil {
 		return nil, failed("count dead letters", err)
 	}
@@ -142,11 +145,11 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 // long that the server seems to be silent, and each that succeeded stays done.
 const prunePage = 10_000
 
-// The oldest have the lowest ids, so a page is near the start of the index.
+// The index by time says at once that there is nothing to do.
 const (
-	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE last_at < $1 ORDER BY id LIMIT $2))`
-	sqlPruneAudit   = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY id LIMIT $2))`
-	sqlPruneJobs    = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY id LIMIT $2))`
+	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE last_at < $1 ORDER BY last_at LIMIT $2))`
+	sqlPruneAudit   = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY time LIMIT $2))`
+	sqlPruneJobs    = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY updated_at LIMIT $2))`
 )
 
 // Prune implements store.DeadLetters.

@@ -153,9 +153,6 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 		inbox.Generation = uint16(next)
 		_, err = t.conn.ExecContext(t.ctx, `INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (?, ?, ?, ?, ?)`,
 			next, topic, topicID, partitions, micros(time.Now()))
-		if err == nil && newest > 0 {
-			err = t.reopenClaims(s.now())
-		}
 		return failed("resolve inbox", err)
 	})
 	if err != nil {

@@ -136,19 +136,19 @@ func scanLetter(row scanner, more ...any) (store.DeadLetter, error) {
 	return l, err
 }
 
+const sqlCountLetters = `SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE state = 'open' AND stage = ? LIMIT ?)`
+
 // CountLetters implements store.DeadLetters.
 func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := make(map[store.Stage]int64)
-	rows, err := s.readers.QueryContext(ctx, `SELECT stage, count(*) FROM dead_letters WHERE state = 'open' GROUP BY stage`)
-	err = collect(rows, err, func() error {
-		var stage store.Stage
+	for _, stage := range store.Stages {
 		var n int64
-		err := rows.Scan(&stage, &n)
-		counts[stage] = n
-		return err
-	})
-	if err != nil {
-		return nil, failed("count dead letters", err)
+		if err := s.readers.QueryRowContext(ctx, sqlCountLetters, stage, store.CountedLetters+1).Scan(&n); err != nil {
+			return nil, failed("count dead letters", err)
+		}
+		if n > 0 {
+			counts[stage] = n
+		}
 	}
 	return counts, nil
 }
@@ -157,17 +157,24 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 // for it.
 const prunePage = 2000
 
+// The index by time says at once that there is nothing to do.
+const (
+	sqlPruneLetters = `DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE last_at < ? ORDER BY last_at LIMIT ?)`
+	sqlPruneAudit   = `DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE time < ? ORDER BY time LIMIT ?)`
+	sqlPruneJobs    = `DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state <> 'open' AND updated_at < ? ORDER BY updated_at LIMIT ?)`
+)
+
 // Prune implements store.DeadLetters.
 func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
-	a, err := s.pruned(ctx, `DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE last_at < ? ORDER BY id LIMIT ?)`, letters)
+	a, err := s.pruned(ctx, sqlPruneLetters, letters)
 	if err != nil {
 		return a, err
 	}
-	b, err := s.pruned(ctx, `DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE time < ? ORDER BY id LIMIT ?)`, audit)
+	b, err := s.pruned(ctx, sqlPruneAudit, audit)
 	if err != nil {
 		return a + b, err
 	}
-	_, err = s.pruned(ctx, `DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state <> 'open' AND updated_at < ? ORDER BY id LIMIT ?)`, audit)
+	_, err = s.pruned(ctx, sqlPruneJobs, audit)
 	return a + b, err
 }
 

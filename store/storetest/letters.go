@@ -185,6 +185,16 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageIngest: 122, store.StageDecide: 1, store.StageDeliver: 1}, counts, "open ones")
 	}},
+	{"I7 however many letters there are, few are counted", func(t *testing.T, f *fixture) {
+		many := make([]store.DeadLetter, store.CountedLetters+100)
+		for i := range many {
+			many[i] = store.DeadLetter{Stage: store.StageDecide, DedupKey: fmt.Sprint("many-", i)}
+		}
+		require.NoError(t, f.a.AddLetters(t.Context(), append(many, store.DeadLetter{Stage: store.StageDeliver, DedupKey: "one"})))
+		counts, err := f.b.CountLetters(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, map[store.Stage]int64{store.StageDecide: store.CountedLetters + 1, store.StageDeliver: 1}, counts)
+	}},
 	{"I7 old letters and audit rows are pruned, newer ones stay", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
 		past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)

@@ -86,7 +86,7 @@ func (p *process) ingest() {
 	for _, shape := range p.w.shapes {
 		d := p.w.dice(p.name + " ingest " + shape.Source)
 		stage := ingest.New(ingest.Options{
-			Shape: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
+			Extractor: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
 			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
 		})
 		handle[shape.Source] = stage.Handle

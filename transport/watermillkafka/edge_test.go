@@ -89,7 +89,7 @@ func (s suiteSubscriber) SubscribeInitialize(topic string) error {
 	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
 }
 
-// keyed is a message.Publisher that gives each message its payload as the key: the order that the suite
+// keyed is a message.Publisher that gives each message without a key its payload as one: the order that the suite
 // checks is per payload.
 type keyed struct{ p *transport.Producer }
 
@@ -97,7 +97,9 @@ func (k keyed) Publish(topic string, messages ...*message.Message) error {
 	records := make([]transport.Record, len(messages))
 	for i, m := range messages {
 		records[i] = transport.FromMessage(topic, m)
-		records[i].Key = m.Payload
+		if records[i].Key == nil {
+			records[i].Key = m.Payload
+		}
 	}
 	return k.p.Append(context.Background(), records)
 }

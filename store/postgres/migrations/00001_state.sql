@@ -123,6 +123,7 @@ CREATE TABLE dead_letters (
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
 CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
+CREATE INDEX dead_letters_last ON dead_letters (last_at);
 
 CREATE TABLE audit (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -134,6 +135,7 @@ CREATE TABLE audit (
     service text NOT NULL,
     detail  json
 );
+CREATE INDEX audit_time ON audit (time);
 
 CREATE TABLE source_positions (
     source      text   NOT NULL,
@@ -185,6 +187,7 @@ CREATE TABLE jobs (
 
 -- The same work is open once.
 CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
+CREATE INDEX jobs_ended ON jobs (updated_at) WHERE state <> 'open';
 
 -- Bounded summaries that all processes add to.
 CREATE TABLE reports (
@@ -205,6 +208,7 @@ CREATE TABLE ledger (
     fingerprint  bytea            NOT NULL,
     made_at      timestamptz      NOT NULL,
     leased_until timestamptz      NOT NULL,
+    generation   integer          NOT NULL DEFAULT 0, -- the newest inbox when the last attempt began
     status       int4, -- of the response; null until there is one
     body         bytea
 ) PARTITION BY RANGE (month);
@@ -310,7 +314,8 @@ CREATE TABLE imports (
     updated_at  timestamptz NOT NULL DEFAULT now(),
     sealed      bigint,                                 -- the order of completed files
     attempt     bigint      NOT NULL DEFAULT 0,
-    lease_until timestamptz
+    lease_until timestamptz,
+    generation  integer                                 -- the newest inbox when a worker began; null before
 );
 CREATE SEQUENCE import_seals;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
