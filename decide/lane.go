@@ -2,6 +2,7 @@ package decide
 
 import (
 	"context"
+	"errors"
 	"crypto/rand"
 	"fmt"
 	"log/slog"
@@ -148,6 +149,9 @@ func (l *lane) takeOver(ctx context.Context, partitions []int32) (map[int32]*own
 		var token store.Token
 		rand.Read(token[:])
 		found, err := l.d.opt.Store.TakeOver(ctx, parts, token)
+		if errors.Is(err, store.ErrFenced) {
+			l.d.endIfReplaced(ctx)
+		}
 		if err != nil {
 			return err
 		}
