@@ -2,8 +2,8 @@ package decide
 
 import (
 	"context"
-	"errors"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
