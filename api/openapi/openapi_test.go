@@ -192,7 +192,7 @@ func TestExchangesAreAsTheDocumentSays(t *testing.T) {
 	w.do(post(batch, "orders", `[{"id":"A","event":"e3"},{"id":"A","event":"e1"}]`, 202))
 	w.do(post(batch, "orders", `[{"id":"Z","event":"e3"},{"id":"A","event":"e4"},{}]`, 207))
 	w.do(with(post(batch, "plain", "["+cloud+"]", 202), func(c *call) { c.kind = "application/cloudevents-batch+json" }))
-	w.do(with(post(batch, "orders", `[]`, 400), func(c *call) { c.wrong = true }))
+	w.do(with(post(batch, "orders", `[]`, 422), func(c *call) { c.wrong = true }))
 	w.do(with(post(batch, "orders", "{\"id\":\"A\",\"event\":\"e5\"}\n", 202), func(c *call) { c.kind = asLines }))
 
 	for _, form := range []struct {

@@ -107,6 +107,10 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		say(HeldBack, "The last record (%s) decided again, and this view is the same as what was sent before; %s", name, held)
 	case became == "held back":
 		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before; %s", name, held)
+	case became == "filtered":
+		say(HeldBack, "The last event (%s) changed the entity, which the filter (%s) keeps out of this view, as before; %s", name, flat(out.Filter), held)
+	case became == "incomplete":
+		say(HeldBack, "The last event (%s) changed the entity, which is not complete, since the required %s no document; %s", name, names(s.Missing), held)
 	case became == "pruned":
 		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s); %s", name, s.reads(c), held)
 	case e.Outcome == decide.TrailDead:
@@ -156,10 +160,29 @@ func (e Event) describe() string {
 	if e.Action != "" {
 		what = e.Action
 	}
-	if e.EventID != "" {
-		what += " " + shown(e.EventID)
+	if id := e.id(); id != "" {
+		if e.Action != "" { // what a job is called is not one word
+			return what + " " + id
+		}
+		what += " " + shown(id)
 	}
 	return what
+}
+
+// shownID is id for a table.
+func (e Event) shownID() string {
+	if e.Action != "" {
+		return e.id()
+	}
+	return shown(e.EventID)
+}
+
+// id is what commands know the event by: a job by its number.
+func (e Event) id() string {
+	if number, is := strings.CutPrefix(e.EventID, "job-"); is && e.Action != "" {
+		return "job " + number
+	}
+	return e.EventID
 }
 
 // place describes an event with its place in the inbox.
