@@ -21,7 +21,7 @@ type Simulator struct {
 	claims   map[store.ClaimID]change.Version
 	uses     map[store.KeyDigest]store.Decided
 	offset   int64
-	board    *sketch.Board // as Options.Noise
+	board    *sketch.Collector // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.

@@ -338,7 +338,7 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
 			w.m.overtaken.Inc()
 			w.recordOutcome(c, OutcomeOvertaken)
-			w.leftOut(v.slice.c.p, rows[c.Entity].Version)
+			w.leftOut(c.Entity, rows[c.Entity].Version)
 			v.done = true
 			w.endSpan(v, nil)
 			continue
@@ -361,20 +361,13 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 	}), nil
 }
 
-// leftOut notes that a change was left out for a newer one, which was decided at
-// a version: a store whose watermark is below that forgot it.
-func (w *worker) leftOut(p *partition, newer change.Version) {
+// leftOut notes that a change was left out for a newer one of its entity, which was
+// decided at a version: a store whose watermark of that partition is below forgot it.
+func (w *worker) leftOut(entity string, newer change.Version) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	p.floor = max(p.floor, newer+1)
-}
-
-func (w *worker) leftOutEntity(entity string, newer change.Version) {
-	w.s.mu.Lock()
-	p := w.s.parts[w.s.opt.Partition(entity)]
-	w.s.mu.Unlock()
-	if p != nil {
-		w.leftOut(p, newer)
+	if p := w.s.parts[w.s.opt.Partition(entity, newer)]; p != nil {
+		p.floor = max(p.floor, newer+1)
 	}
 }
 

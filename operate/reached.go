@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Reached is how far the deliveries of all services are, in every process, as one
@@ -14,12 +15,29 @@ type Reached struct {
 	// Marks are how far decisions are, by partition of the inbox.
 	Marks  map[int32]store.Mark
 	places map[int32][]store.ServicePlace // by partition
+	layout transport.Layout
 }
 
 // ProgressStore is what ReadReached reads of a store.
 type ProgressStore interface {
 	Look(ctx context.Context) (store.Look, error)
 	AllProgress(ctx context.Context) ([]store.Progress, error)
+	InboxStore
+}
+
+// InboxStore is what ReadLayout reads of a store.
+type InboxStore interface {
+	Inboxes(ctx context.Context) ([]store.Inbox, error)
+}
+
+// ReadLayout reads how many partitions the generations of the inbox have.
+func ReadLayout(ctx context.Context, s InboxStore) (transport.Layout, error) {
+	inboxes, err := s.Inboxes(ctx)
+	layout := make(transport.Layout, len(inboxes))
+	for _, i := range inboxes {
+		layout[i.Generation] = i.Partitions
+	}
+	return layout, err
 }
 
 // ReadReached looks how far deliveries are. What it says is delivered took effect
@@ -33,11 +51,21 @@ func ReadReached(ctx context.Context, s ProgressStore) (*Reached, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reached{Marks: look.Marks, places: make(map[int32][]store.ServicePlace, len(rows))}
+	layout, err := ReadLayout(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reached{Marks: look.Marks, layout: layout, places: make(map[int32][]store.ServicePlace, len(rows))}
 	for i := range rows {
 		r.places[rows[i].Partition] = rows[i].Places
 	}
 	return r, nil
+}
+
+// Partition returns the partition in which a version of an entity was decided: that
+// of its generation of the inbox, which may have had another number of partitions.
+func (r *Reached) Partition(entity string, version change.Version) int32 {
+	return r.layout.PartitionOf([]byte(entity), version.Generation())
 }
 
 // Position returns the position of a service in a partition: every change of it

@@ -5,8 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -14,6 +18,10 @@ import (
 // and the stage behind it, which has all services. The part fails with
 // deliver.ErrLost when it has to start again from what the store says.
 func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
+	layout, err := operate.ReadLayout(ctx, p.store)
+	if err != nil {
+		return part{}, err
+	}
 	limit := p.newLimit(p.end.deliver.ctx, "deliver")
 	now := p.now.Load()
 	services, err := p.deliveries(now)
@@ -25,7 +33,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
-		Log: changesLog{p, topic}, Control: p.control, Partition: p.partitionOf, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
+		Log: changesLog{p, topic}, Control: p.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
 		Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
 	})
@@ -87,23 +95,32 @@ const (
 
 // deliveries makes the services of settings, with their sinks.
 func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
-	var made []deliver.Service
+	var services []deliver.Service
+	made := p.sinks(now.cfg)
 	for i, s := range now.cfg.Services() {
-		sink, err := p.newSink(s)
+		sink, err := made.New(s)
 		if err != nil {
 			err = fmt.Errorf("service %s: %w", s.Name, err)
-			for _, m := range made {
+			for _, m := range services {
 				err = errors.Join(err, m.Sink.Close())
 			}
 			return nil, err
 		}
 		retry := s.Delivery.Retry
-		made = append(made, deliver.Service{
+		services = append(services, deliver.Service{
 			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink,
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.Later.D()},
 		})
 	}
-	return made, nil
+	return services, nil
+}
+
+// sinks makes sinks of this process, for a configuration that it works under.
+func (p *Pipeline) sinks(c *config.Config) *assemble.Sinks {
+	return &assemble.Sinks{
+		Config: c, Logger: p.log, Targets: &p.targets, Cluster: p.kafka,
+		CloseProducer: func(producer *transport.Producer) error { return p.closeProducer(producer)() },
+	}
 }
 
 // changesLog is the deliver.Log of a topic.
@@ -120,14 +137,8 @@ func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, er
 	return l.p.admin.Offsets(ctx, l.topic)
 }
 
-// partitionOf returns the inbox partition of an entity, which is that of its
-// changes, too.
-func (p *Pipeline) partitionOf(entity string) int32 {
-	return transport.PartitionOf([]byte(entity), int32(p.cfg.Kafka.Inbox.Partitions))
-}
-
-// control appends a control record to the inbox.
-func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {
+// appendControl appends a control record to the inbox.
+func (p *Pipeline) appendControl(ctx context.Context, entity string, c inbox.Control) error {
 	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
 	if err != nil {
 		return err

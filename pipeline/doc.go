@@ -1,7 +1,8 @@
-// Package pipeline wires the stages together: it turns a configuration into
-// running routers and nothing else. What a stage does stands in its package.
+// Package pipeline runs one process: it starts the stages, monitors them, reloads
+// the configuration and shuts down. What a stage does stands in its package; what
+// a configuration means stands in package assemble.
 //
-// [Open] connects store, gate and Kafka (or starts the embedded ones), creates
+// [Open] connects store, gate and Kafka (or starts the embedded one), creates
 // topics and tables, and compiles the configuration. Run starts the stages of
 // the process's roles, each as one Watermill router, and ends them in the order
 // of the flow, so that what is in hand is finished.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/importhttp"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 )
@@ -19,10 +20,10 @@ const stalledImport = 24 * time.Hour
 // newImportWorkers makes n workers of this process, or of a command. may, if
 // given, tells whether they may begin something now.
 func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
-	shapes := map[string]*ingest.Shape{}
+	shapes := map[string]*ingest.Extractor{}
 	for i := range p.cfg.Sources {
 		c := &p.cfg.Sources[i]
-		shape, err := CompileShape(p.cfg, c)
+		shape, err := assemble.Shape(p.cfg, c)
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +34,7 @@ func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, 
 		Store: p.store,
 		Intake: &imports.Taker{
 			Ledger: p.store, Inbox: p.append, Topic: p.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
-			Shape: func(source string) (*ingest.Shape, error) {
+			Shape: func(source string) (*ingest.Extractor, error) {
 				if shape := shapes[source]; shape != nil {
 					return shape, nil
 				}

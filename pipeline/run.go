@@ -46,7 +46,7 @@ type parts struct {
 // source is one running source.
 type source struct {
 	name   string
-	shape  ingest.Shape
+	shape  ingest.Extractor
 	stage  *ingest.Stage
 	group  *transport.Group           // Kafka sources
 	edge   *watermillkafka.Subscriber // Kafka sources with one message in flight
@@ -65,8 +65,8 @@ type source struct {
 // by itself. Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.end.begin)()
-	if p.commands != nil { // an operator's command, or a reload, must not keep a stage
-		defer context.AfterFunc(p.end.ingest.ctx, p.commands.cancel)()
+	if p.control != nil { // an operator's command, or a reload, must not keep a stage
+		defer context.AfterFunc(p.end.ingest.ctx, p.control.Cancel)()
 	}
 	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, func() error {
 		p.lookAgain()

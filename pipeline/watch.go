@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
@@ -66,7 +67,7 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		sourceLag: vec("weir_source_lag", "Records of a Kafka source that are not taken in yet.", "source"),
 		outbox:    vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
 		oldest:    vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
-		letters:   vec("weir_dead_letters", "Open dead letters by stage.", "stage"),
+		letters:   vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
 		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic.",
 		}, []string{"topic"}),
@@ -141,7 +142,7 @@ func (p *Pipeline) blocked() (reason string, err error) {
 // a series that was not there before is no increase to Prometheus.
 func (p *Pipeline) showZeros() {
 	if p.opt.Roles.Decide {
-		p.decideMetrics.Expect(serviceNames(p.Config()))
+		p.decideMetrics.Expect(assemble.ServiceNames(p.Config()))
 	}
 	if p.opt.Roles.Ingest {
 		all := p.Config().Checks
@@ -251,7 +252,7 @@ func (p *Pipeline) look(running context.Context) {
 		p.gauges.ledgerOverdue.Set(overdue(stats.Months, p.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
 	}
 	if counts, err := p.store.CountLetters(ctx); err == nil {
-		for _, stage := range []store.Stage{store.StageIngest, store.StageDecide, store.StageDeliver} {
+		for _, stage := range store.Stages {
 			p.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
 		}
 	}

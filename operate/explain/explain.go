@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
@@ -15,9 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Store is what explain reads of a store.
@@ -144,7 +143,7 @@ func (s *story) compile() error {
 		}
 	}
 	var err error
-	if s.plan, err = pipeline.CompilePlan(s.in.Config, numbers, 1); err != nil {
+	if s.plan, err = assemble.Plan(s.in.Config, numbers, 1); err != nil {
 		return err
 	}
 	if s.inspection, err = s.plan.Inspect(s.entity); err != nil {
@@ -284,7 +283,7 @@ func (s *story) service(c config.Service) (Service, error) {
 		default:
 			out.Last.Hash = row.Content.String()
 		}
-		partition := transport.PartitionOf([]byte(s.Entity), int32(s.in.Config.Kafka.Inbox.Partitions))
+		partition := s.reached.Partition(s.Entity, row.Version)
 		at := s.reached.Position(partition, row.Service)
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
 		out.Pending = row.Content != nil && !row.Refused && row.Version >= at

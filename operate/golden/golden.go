@@ -15,11 +15,11 @@ import (
 	"time"
 
 	udiff "github.com/aymanbagabas/go-udiff"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -121,13 +121,13 @@ func Play(c *config.Config, events []byte) (string, error) {
 	for i, s := range c.Services() {
 		numbers[s.Name] = int32(i + 1)
 	}
-	plan, err := pipeline.CompilePlan(c, numbers, 1)
+	plan, err := assemble.Plan(c, numbers, 1)
 	if err != nil {
 		return "", err
 	}
-	shapes := map[string]*ingest.Shape{}
+	shapes := map[string]*ingest.Extractor{}
 	for i := range c.Sources {
-		shape, err := pipeline.CompileShape(c, &c.Sources[i])
+		shape, err := assemble.Shape(c, &c.Sources[i])
 		if err != nil {
 			return "", err
 		}
@@ -159,7 +159,7 @@ func Play(c *config.Config, events []byte) (string, error) {
 	return out.String(), nil
 }
 
-func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Shape, n int, e event) error {
+func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Extractor, n int, e event) error {
 	// Times and places are made up, the same at every run.
 	at := time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC)
 	r := transport.Received{Value: append([]byte{}, e.Event...), Offset: int64(n), Time: at} // empty without one, not null
@@ -172,7 +172,7 @@ func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Shape, n int,
 	if string(e.Event) == "null" {
 		r.Value = nil
 	}
-	record, letter := shape.Take(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
+	record, letter := shape.Extract(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
 	if letter != nil {
 		fmt.Fprintf(out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
 		return nil
