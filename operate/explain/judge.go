@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -160,29 +161,22 @@ func (e Event) describe() string {
 	if e.Action != "" {
 		what = e.Action
 	}
-	if id := e.id(); id != "" {
-		if e.Action != "" { // what a job is called is not one word
-			return what + " " + id
-		}
-		what += " " + shown(id)
+	if id := e.shownID(); id != "" {
+		what += " " + id
 	}
 	return what
 }
 
-// shownID is id for a table.
+// jobPart is the id of a control record that a job made: its number, and what of it.
+var jobPart = regexp.MustCompile(`^job-(\d+)(/|$)`)
+
+// shownID is the event's id for people; of what a job asked for the job, by the
+// number that commands take.
 func (e Event) shownID() string {
-	if e.Action != "" {
-		return e.id()
+	if m := jobPart.FindStringSubmatch(e.EventID); m != nil && e.Action != "" {
+		return "job " + m[1]
 	}
 	return shown(e.EventID)
-}
-
-// id is what commands know the event by: a job by its number.
-func (e Event) id() string {
-	if number, is := strings.CutPrefix(e.EventID, "job-"); is && e.Action != "" {
-		return "job " + number
-	}
-	return e.EventID
 }
 
 // place describes an event with its place in the inbox.
