@@ -205,7 +205,7 @@ func TestContextEndsWhenThePartitionIsRevoked(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	topic := prefix + "topic"
 	ensure(t, cfg, topic, 2)
-	pub := newPublisher(t, cfg)
+	pub := keyed{newPublisher(t, cfg)}
 	for i := range 20 {
 		require.NoError(t, pub.Publish(topic, message.NewMessage(watermill.NewUUID(), []byte{byte(i)})))
 	}
