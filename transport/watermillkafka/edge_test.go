@@ -75,7 +75,7 @@ func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
 	p, err := transport.NewProducer(cfg, transport.ProducerConfig{Linger: time.Millisecond, Compression: transport.NoCompression})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
-	return keyed{p}
+	return publisher{p}
 }
 
 type suiteSubscriber struct {
@@ -89,29 +89,36 @@ func (s suiteSubscriber) SubscribeInitialize(topic string) error {
 	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
 }
 
-// keyed is a message.Publisher that gives each message without a key its payload as one: the order that the suite
-// checks is per payload.
-type keyed struct{ p *transport.Producer }
+// publisher is the message.Publisher of a producer.
+type publisher struct{ p *transport.Producer }
 
-func (k keyed) Publish(topic string, messages ...*message.Message) error {
+func (p publisher) Publish(topic string, messages ...*message.Message) error {
 	records := make([]transport.Record, len(messages))
 	for i, m := range messages {
 		records[i] = transport.FromMessage(topic, m)
-		if records[i].Key == nil {
-			records[i].Key = m.Payload
-		}
 	}
-	return k.p.Append(context.Background(), records)
+	return p.p.Append(context.Background(), records)
 }
 
-func (keyed) Close() error { return nil }
+func (publisher) Close() error { return nil }
+
+// keyed gives each message its payload as the key: the order that the suite
+// checks is per payload.
+type keyed struct{ message.Publisher }
+
+func (k keyed) Publish(topic string, messages ...*message.Message) error {
+	for _, m := range messages {
+		m.Metadata.Set(transport.KeyMetadata, string(m.Payload))
+	}
+	return k.Publisher.Publish(topic, messages...)
+}
 
 func TestConformanceRealKafka(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	admin := newAdmin(t, cfg)
 	withGroup := func(t *testing.T, group string) (message.Publisher, message.Subscriber) {
 		// The suite waits for 15 s, so others must not wait that long for a member.
-		return newPublisher(t, cfg), suiteSubscriber{newMember(t, cfg, prefix+group, 6*time.Second, 3*time.Second), admin}
+		return keyed{newPublisher(t, cfg)}, suiteSubscriber{newMember(t, cfg, prefix+group, 6*time.Second, 3*time.Second), admin}
 	}
 	tests.TestPubSub(t, tests.Features{
 		ConsumerGroups: true, Persistent: true, GuaranteedOrder: true,
@@ -198,7 +205,7 @@ func TestContextEndsWhenThePartitionIsRevoked(t *testing.T) {
 	cfg, prefix := realKafka(t)
 	topic := prefix + "topic"
 	ensure(t, cfg, topic, 2)
-	pub := newPublisher(t, cfg)
+	pub := keyed{newPublisher(t, cfg)}
 	for i := range 20 {
 		require.NoError(t, pub.Publish(topic, message.NewMessage(watermill.NewUUID(), []byte{byte(i)})))
 	}
