@@ -60,7 +60,7 @@ func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 		return nil, errors.Join(err, producer.Close())
 	}
 	sink, err := New(Options{
-		Publisher: transport.NewPublisher(client), Release: producer.Close, Topic: c.Topic, Tombstones: c.Tombstones,
+		Producer: client, Release: producer.Close, Topic: c.Topic, Tombstones: c.Tombstones,
 		MaxMessageBytes: e.MaxMessage, Concurrency: inFlight,
 	})
 	if err != nil {
