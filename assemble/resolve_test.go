@@ -9,7 +9,6 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/config"
 	"github.com/stretchr/testify/require"
 )
 
@@ -53,7 +52,7 @@ projections:
       out: {file: {path: out/deep/a.jsonl}}
       blocked: {file: {path: there.jsonl/a.jsonl}}
 `)
-	c, err := config.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
 	require.NoError(t, err)
 	var answered []string
 	failed := map[string]string{}

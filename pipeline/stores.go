@@ -30,6 +30,7 @@ type database interface {
 	CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	KnownInbox(ctx context.Context, topic, topicID string) (store.Inbox, error)
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error)
+	RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (store.Inbox, error)
 	Outboxes(ctx context.Context) (map[store.Partition]int64, error)
 }
 

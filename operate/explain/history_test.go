@@ -7,9 +7,9 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/explain"
+	"github.com/seed-86dfc502/weir/sinks/file"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -59,7 +59,7 @@ func TestFormForPrograms(t *testing.T) {
 
 	more := w.config.Projections[1].Deliver[0]
 	for _, name := range []string{"second", "third-of-the-archives-with-a-long-name"} {
-		more.Name, more.File = name, &config.FileSink{Path: name}
+		more.Name, more.Sink = name, &file.Config{Path: name}
 		w.config.Projections[1].Deliver = append(w.config.Projections[1].Deliver, more)
 	}
 	text := write(false)

@@ -1,12 +1,16 @@
 package clickhouse
 
 import (
+	"context"
+	"errors"
 	"regexp"
 	"strings"
 
+	driver "github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config inserts into a ReplacingMergeTree(version, is_deleted) table.
@@ -103,4 +107,17 @@ func (c *Config) ToRead() (kind.Sink, bool) {
 	copied := *c
 	copied.Create = false
 	return &copied, false
+}
+
+// Ask implements reach.Asked.
+func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
+	options, err := driver.ParseDSN(c.URL.Reveal())
+	if err != nil {
+		return errors.New("the URL cannot be read") // its error may hold the password
+	}
+	conn, err := driver.Open(options)
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Ping(ctx), conn.Close())
 }

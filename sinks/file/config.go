@@ -1,9 +1,13 @@
 package file
 
 import (
+	"context"
+
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config appends one JSON object per change to a file.
@@ -37,3 +41,8 @@ func (c *Config) Make(kind.Env) (sinks.Sink, error) { return New(Options{Path: c
 
 // WithoutSecrets implements kind.Sink.
 func (c *Config) WithoutSecrets() kind.Sink { return c }
+
+// Ask implements reach.Asked.
+func (c *Config) Ask(context.Context, func(config.Cluster) (transport.Config, error)) error {
+	return reach.Folder(c.Path)
+}

@@ -1,9 +1,11 @@
 package kafka
 
 import (
+	"context"
 	"errors"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/transport"
@@ -87,4 +89,13 @@ func (c *Config) Producer(e kind.Env) (*sinks.Lease[*transport.Producer], error)
 		},
 		Close: e.CloseProducer,
 	}), nil
+}
+
+// Ask implements reach.Asked.
+func (c *Config) Ask(ctx context.Context, cluster func(config.Cluster) (transport.Config, error)) error {
+	of, err := cluster(c.Cluster)
+	if err != nil {
+		return err
+	}
+	return reach.Topic(ctx, of, c.Topic, true)
 }

@@ -1,12 +1,15 @@
 package postgres
 
 import (
+	"context"
 	"regexp"
 	"strings"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config writes to a PostgreSQL table.
@@ -108,4 +111,9 @@ func (c *Config) ToRead() (kind.Sink, bool) {
 	copied := *c
 	copied.Create, copied.Retention = false, 0
 	return &copied, c.Retention > 0
+}
+
+// Ask implements reach.Asked.
+func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
+	return reach.Postgres(ctx, c.URL.Reveal())
 }

@@ -1,8 +1,12 @@
 package webhook
 
 import (
+	"context"
+	"crypto/tls"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
+	"net"
 	"net/url"
 	"regexp"
 	"strings"
@@ -10,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kind"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config posts each change, signed by Standard Webhooks.
@@ -152,4 +157,36 @@ func (c *Config) WithoutSecrets() kind.Sink {
 	copied.Secret, copied.Headers = nil, nil
 	copied.TLS = nil // its files are checked by the configuration
 	return &copied
+}
+
+// Ask implements reach.Asked: it connects, with TLS where the URL wants it, and
+// sends nothing.
+func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
+	u, err := url.Parse(c.URL.Reveal())
+	if err != nil {
+		return errors.New("the URL cannot be read")
+	}
+	port := u.Port()
+	if port == "" {
+		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
+	}
+	address := net.JoinHostPort(u.Hostname(), port)
+	var conn net.Conn
+	if u.Scheme == "https" {
+		settings, _, err := c.TLS.Client()
+		if err != nil {
+			return err
+		}
+		dialer := tls.Dialer{Config: settings}
+		conn, err = dialer.DialContext(ctx, "tcp", address)
+		if err != nil {
+			return err
+		}
+		return conn.Close()
+	}
+	conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
 }

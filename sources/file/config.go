@@ -2,9 +2,11 @@ package file
 
 import (
 	"context"
+	"os"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Config reads a file with one JSON event per line.
@@ -50,3 +52,12 @@ func (o opened) WaitsFor() string { return "its file " + o.opt.Path }
 
 // Drained implements sources.Source.
 func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }
+
+// Ask implements reach.Asked.
+func (c *Config) Ask(context.Context, func(config.Cluster) (transport.Config, error)) error {
+	f, err := os.Open(c.Path)
+	if err != nil {
+		return err
+	}
+	return f.Close()
+}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/watermillkafka"
@@ -121,4 +122,13 @@ func (s single) Topic() string { return s.topic }
 // Drained implements sources.Source.
 func (s single) Drained(ctx context.Context) (bool, error) {
 	return s.Subscriber.Drained(ctx, s.topic)
+}
+
+// Ask implements reach.Asked.
+func (c *Config) Ask(ctx context.Context, cluster func(config.Cluster) (transport.Config, error)) error {
+	of, err := cluster(c.Cluster)
+	if err != nil {
+		return err
+	}
+	return reach.Topic(ctx, of, c.Topic, false)
 }

@@ -8,7 +8,9 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // afterMark marks a row that was taken in; else it is deleted.
@@ -133,4 +135,9 @@ func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained
 func (o opened) Backlog(ctx context.Context) (sources.Backlog, error) {
 	lag, err := o.Lag(ctx)
 	return sources.Backlog{Rows: lag.Rows, Oldest: lag.Oldest}, err
+}
+
+// Ask implements reach.Asked.
+func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
+	return reach.Postgres(ctx, c.URL.Reveal())
 }

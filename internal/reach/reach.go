@@ -1,0 +1,81 @@
+// Package reach asks whether what a configuration names is there: servers for an
+// answer under the configured user, files whether they can be read or made. It
+// changes nothing.
+package reach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// Asked is a kind of source or sink that can be asked.
+type Asked interface {
+	// Ask returns why what it names is not there. cluster says how the cluster of
+	// the kind is reached, or the main one.
+	Ask(ctx context.Context, cluster func(own config.Cluster) (transport.Config, error)) error
+}
+
+// Postgres connects and asks for an answer.
+func Postgres(ctx context.Context, url string) error {
+	conn, err := pgx.Connect(ctx, url)
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Ping(ctx), conn.Close(context.WithoutCancel(ctx)))
+}
+
+// Topic asks a cluster for a topic. One that is made by need may be missing. Without
+// brokers there is nobody to ask.
+func Topic(ctx context.Context, cluster transport.Config, topic string, made bool) error {
+	if len(cluster.Brokers) == 0 {
+		return nil
+	}
+	admin, err := transport.NewAdmin(cluster)
+	if err != nil {
+		return err
+	}
+	defer admin.Close()
+	_, err = admin.TopicID(ctx, topic)
+	if made && errors.Is(err, kerr.UnknownTopicOrPartition) {
+		return nil
+	}
+	return err
+}
+
+// Folder reports whether a file is there and can be written, or could be made:
+// the nearest folder above it that exists must take it.
+func Folder(path string) error {
+	const mayWrite, mayEnter = 2, 1
+	if info, err := os.Stat(path); err == nil {
+		if info.IsDir() {
+			return fmt.Errorf("%s: %w", path, syscall.EISDIR)
+		}
+		if err := syscall.Access(path, mayWrite); err != nil {
+			return fmt.Errorf("%s: %w", path, err)
+		}
+		return nil
+	}
+	for dir := filepath.Dir(path); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		switch {
+		case err == nil && !info.IsDir():
+			return fmt.Errorf("%s: %w", dir, syscall.ENOTDIR)
+		case err == nil:
+			if err := syscall.Access(dir, mayWrite|mayEnter); err != nil {
+				return fmt.Errorf("%s: %w", dir, err)
+			}
+			return nil
+		case filepath.Dir(dir) == dir:
+			return err
+		}
+	}
+}
