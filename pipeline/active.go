@@ -18,16 +18,16 @@ const activePeriod = 2 * time.Second
 // call superseded, often and without waiting, when it meets a newer one.
 type starter func(ctx context.Context, revision int64, superseded func()) (part, error)
 
-// whileActive runs a stage while this process's configuration is the active
+// while runs a stage while this process's configuration is the active
 // one (I12): sources are taken apart and sinks written in its way only. When
 // another one takes over, the stage stops as at the end of the process, so that
 // others take its partitions, and starts again when its own is active again, as
 // after a roll-back, which is a revision of its own. A stage that renews starts
 // again after each reload; the other does not depend on what a reload changes. One
 // that fails with deliver.ErrLost starts again, too.
-func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, start starter) (part, error) {
-	log := p.log.With("stage", stage)
-	now := p.now.Load()
+func (a *activation) while(ctx context.Context, stage string, renews bool, start starter) (part, error) {
+	log := a.log.With("stage", stage)
+	now := a.now.Load()
 	revision := now.plan.Revision
 	newer := make(chan struct{}, 1)
 	superseded := func() {
@@ -63,7 +63,7 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 			case <-newer:
 			case <-tick.C:
 			}
-			next, active, err := p.activeNow(ctx)
+			next, active, err := a.current(ctx)
 			reloaded := next != now
 			now = next
 			switch {
@@ -87,11 +87,11 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 				log.Warn("it did not stop in order", "error", err)
 			}
 			for {
-				active, ok := p.awaitRevision(ctx)
+				active, ok := a.await(ctx)
 				if !ok {
 					return
 				}
-				now = p.now.Load()
+				now = a.now.Load()
 				again, err := start(ctx, active.Number, superseded)
 				if err == nil {
 					running, revision = again, active.Number

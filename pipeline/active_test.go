@@ -23,16 +23,16 @@ func TestAStageThatLostItsProgressStartsAgain(t *testing.T) {
 	require.NoError(t, s.Migrate(t.Context()))
 	_, err = s.Activate(t.Context(), []byte("own"), false)
 	require.NoError(t, err)
-	p := &Pipeline{store: s, log: slog.New(slog.DiscardHandler)}
+	a := &activation{store: s, log: slog.New(slog.DiscardHandler)}
 	// The store lost an activation: this process's revision is not there any more.
-	p.now.Store(newSettings(nil, &decide.Plan{Revision: 2}, []byte("own")))
+	a.now.Store(newSettings(nil, &decide.Plan{Revision: 2}, []byte("own")))
 
 	type run struct {
 		revision int64
 		failed   chan error
 	}
 	started, ended := make(chan run, 3), make(chan int64, 3)
-	running, err := p.whileActive(t.Context(), "deliver", true, func(_ context.Context, revision int64, _ func()) (part, error) {
+	running, err := a.while(t.Context(), "deliver", true, func(_ context.Context, revision int64, _ func()) (part, error) {
 		failed := make(chan error, 1)
 		started <- run{revision, failed}
 		return part{failed: failed, stop: func() error { ended <- revision; return nil }}, nil

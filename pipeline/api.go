@@ -130,7 +130,7 @@ func (p *Pipeline) mountEvents(server *api.Server) {
 		push, ok := s.Source.(sources.Pusher)
 		if e, posted := p.cfg.Sources.Find(s.name).Endpoint(); ok && posted {
 			byPath[e.Path] = &events.Source{Name: s.name, Extractor: s.shape, Push: push, MaxBody: int64(e.MaxBody)}
-			p.eventMetrics.Expect(s.name)
+			p.metrics.events.Expect(s.name)
 		}
 	}
 	if len(byPath) == 0 {
@@ -140,6 +140,6 @@ func (p *Pipeline) mountEvents(server *api.Server) {
 	events.New(events.Options{
 		Source: func(path string) (*events.Source, bool) { s, found := byPath[path]; return s, found },
 		Ledger: p.store, Lease: a.Keys.Lease.D(), Keep: a.Keys.Retention.D(), MaxRows: a.MaxRows,
-		Metrics: p.eventMetrics, Logger: p.log,
+		Metrics: p.metrics.events, Logger: p.log,
 	}).Register(server)
 }

@@ -16,7 +16,7 @@ import (
 // gives lets decisions under way end until ctx does.
 func (p *Pipeline) mountChecks(server *api.Server) (stop func(ctx context.Context)) {
 	checker := checks.New(checks.Options{
-		Store: p.store, MaxWaiting: max(20_000, 4*p.cfg.API.MaxRows), Timeout: p.cfg.API.Timeout.D(), Metrics: p.checkMetrics,
+		Store: p.store, MaxWaiting: max(20_000, 4*p.cfg.API.MaxRows), Timeout: p.cfg.API.Timeout.D(), Metrics: p.metrics.checks,
 	})
 	services := newCheckServices(p.store, p.Config)
 	checkhttp.Mount(server, checkhttp.Options{

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -22,11 +21,11 @@ const outcomeShare = 16
 func (p *Pipeline) startDecide() part {
 	failed := make(chan error, 1)
 	stop := loop(func(ctx context.Context) {
-		now := p.now.Load()
+		now := p.active.now.Load()
 		plan := now.plan
 		for ctx.Err() == nil {
 			err := p.decide(ctx, now, plan)
-			if next := p.latest(); next != now && ctx.Err() == nil {
+			if next := p.active.latest(); next != now && ctx.Err() == nil {
 				// A batch that was in hand was fenced, or is decided again.
 				now, plan = next, next.plan
 				continue
@@ -46,12 +45,12 @@ func (p *Pipeline) startDecide() part {
 			case errors.Is(err, store.ErrSuperseded):
 				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
 				p.health.superseded.Store(true)
-				active, ok := p.awaitRevision(ctx)
+				active, ok := p.active.await(ctx)
 				if !ok {
 					return
 				}
 				// A roll-back is a revision of its own.
-				now = p.now.Load()
+				now = p.active.now.Load()
 				renewed := *now.plan
 				renewed.Revision = active.Number
 				plan = &renewed
@@ -98,7 +97,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents, MaxOutcome: int(p.cfg.Limits.Memory) / outcomeShare,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      limit.ctx,
-		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise, Tracer: p.tracer,
+		Logger:     p.log, Metrics: p.metrics.decide, Noise: p.noise, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err
@@ -147,32 +146,4 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	}
 	ended = limit.stopping()
 	return errors.Join(err, r.end(0, stopDecider))
-}
-
-// awaitRevision gives the active revision when it is this process's
-// configuration again, false when ctx ended. A store that failed over without
-// its last commits may have lost the activation itself: no process would go on
-// then, so it is made once more, as a restart would.
-func (p *Pipeline) awaitRevision(ctx context.Context) (store.Revision, bool) {
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
-	for {
-		now := p.now.Load()
-		own := now.plan
-		active, err := p.store.Active(ctx)
-		if err == nil && active.Number < own.Revision {
-			// Not by force: a configuration that came since then stays.
-			if active, err = p.store.Activate(ctx, now.identity, false); err == nil {
-				p.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
-			}
-		}
-		if err == nil && bytes.Equal(active.Fingerprint, now.identity) {
-			return active, true
-		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return store.Revision{}, false
-		}
-	}
 }

@@ -22,13 +22,13 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 		_, err := s.Activate(t.Context(), []byte(fingerprint), false)
 		require.NoError(t, err)
 	}
-	process := func(fingerprint string, revision int64) *Pipeline {
-		p := &Pipeline{store: s, log: slog.New(slog.DiscardHandler)}
-		p.now.Store(newSettings(nil, &decide.Plan{Revision: revision}, []byte(fingerprint)))
-		return p
+	process := func(fingerprint string, revision int64) *activation {
+		a := &activation{store: s, log: slog.New(slog.DiscardHandler)}
+		a.now.Store(newSettings(nil, &decide.Plan{Revision: revision}, []byte(fingerprint)))
+		return a
 	}
 	activate("older")
-	active, ok := process("lost", 2).awaitRevision(t.Context())
+	active, ok := process("lost", 2).await(t.Context())
 	require.True(t, ok)
 	require.EqualValues(t, 2, active.Number)
 
@@ -36,7 +36,7 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	found := make(chan bool, 1)
 	go func() {
-		_, ok := process("lost", 2).awaitRevision(ctx)
+		_, ok := process("lost", 2).await(ctx)
 		found <- ok
 	}()
 	cancel()
@@ -47,7 +47,7 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	require.EqualValues(t, 3, now.Number)
 
 	// Two that were both lost: the latest of them is the one that goes on.
-	_, ok = process("latest", 5).awaitRevision(t.Context())
+	_, ok = process("latest", 5).await(t.Context())
 	require.True(t, ok)
 	now, err = s.Active(t.Context())
 	require.NoError(t, err)

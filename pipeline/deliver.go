@@ -23,19 +23,19 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 		return part{}, err
 	}
 	limit := p.newLimit(p.end.deliver.ctx, "deliver")
-	now := p.now.Load()
+	now := p.active.now.Load()
 	services, err := p.deliveries(now)
 	if err != nil {
 		limit.giveUp()
 		return part{}, err
 	}
-	p.deliverMetrics.Begin()
+	p.metrics.deliver.Begin()
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
 		Log: changesLog{p, topic}, Control: p.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
-		Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
+		Logger: p.log, Metrics: p.metrics.deliver, Tracer: p.tracer,
 	})
 	ended := make(chan error, 1)
 	stopStage := loop(func(ctx context.Context) { ended <- stage.Run(ctx) })

@@ -2,9 +2,12 @@ package pipeline
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
@@ -18,30 +21,38 @@ const (
 	tidyAgain = 10 * time.Minute
 )
 
-// housekeep removes what is over its retention time: tombstones of deleted
+// housekeeper removes what is over its retention time.
+type housekeeper struct {
+	store   retention
+	cfg     *config.Config
+	log     *slog.Logger
+	dropped prometheus.Counter // months of the ledger
+}
+
+// run removes what is over its retention time: tombstones of deleted
 // entities with their dam rows, dead letters and audit rows, every hour, and
 // months of the ledger, once a day (I7).
-func (p *Pipeline) housekeep(ctx context.Context) {
+func (h *housekeeper) run(ctx context.Context) {
 	var ledger sync.WaitGroup
 	defer ledger.Wait()
-	ledger.Go(func() { p.retainClaims(ctx) })
+	ledger.Go(func() { h.retainClaims(ctx) })
 	for {
 		pause := housekeepingPeriod
 		now := time.Now()
-		r := p.cfg.Retention
+		r := h.cfg.Retention
 		for {
-			n, err := p.store.PurgeEntities(ctx, now.Add(-r.Tombstones.D()), purgeBatch)
+			n, err := h.store.PurgeEntities(ctx, now.Add(-r.Tombstones.D()), purgeBatch)
 			if err != nil && ctx.Err() == nil {
 				pause = tidyAgain
-				p.log.Warn("tombstones stay until the next time", "error", err)
+				h.log.Warn("tombstones stay until the next time", "error", err)
 			}
 			if err != nil || n < purgeBatch {
 				break
 			}
 		}
-		if _, err := p.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D())); err != nil && ctx.Err() == nil {
+		if _, err := h.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D())); err != nil && ctx.Err() == nil {
 			pause = tidyAgain
-			p.log.Warn("old dead letters and audit rows stay until the next time", "error", err)
+			h.log.Warn("old dead letters and audit rows stay until the next time", "error", err)
 		}
 		if !wait.Sleep(ctx, pause) {
 			return
@@ -50,22 +61,22 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 }
 
 // retainClaims drops the months of the ledger that are over, at the time of day
-// that is configured, and at the start: what a night was missed for is made up.
+// that is configured, and at the start: what a night was missed for is made uh.
 // Every process may do it, the first one finds something to do.
-func (p *Pipeline) retainClaims(ctx context.Context) {
-	keys := p.cfg.API.Keys
+func (h *housekeeper) retainClaims(ctx context.Context) {
+	keys := h.cfg.API.Keys
 	for {
 		pause := untilTimeOfDay(time.Now(), keys.DropAt.D())
-		dropped, err := p.store.RetainClaims(ctx, keys.Retention.D())
+		dropped, err := h.store.RetainClaims(ctx, keys.Retention.D())
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			pause = min(pause, tidyAgain)
-			p.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
+			h.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
 		case dropped > 0:
-			p.gauges.ledgerDropped.Add(float64(dropped))
-			p.log.Info("dropped idempotency keys that are over their time", "months", dropped)
+			h.dropped.Add(float64(dropped))
+			h.log.Info("dropped idempotency keys that are over their time", "months", dropped)
 		}
 		if !wait.Sleep(ctx, pause) {
 			return

@@ -16,7 +16,7 @@ import (
 // retained records what RetainClaims is asked for; its errors come one after
 // the other, then none.
 type retained struct {
-	database
+	retention
 	errs []error
 	at   []time.Time
 	age  []time.Duration
@@ -42,12 +42,11 @@ func TestMonthsOfKeysAreDroppedAtNight(t *testing.T) {
 		cfg := &config.Config{}
 		cfg.API.Keys.Retention = config.Duration(48 * time.Hour)
 		cfg.API.Keys.DropAt = config.TimeOfDay(3*time.Hour + 30*time.Minute)
-		p := &Pipeline{cfg: cfg, store: r, log: slog.New(slog.DiscardHandler)}
 		reg := prometheus.NewRegistry()
-		p.gauges = newGauges(reg)
+		h := &housekeeper{store: r, cfg: cfg, log: slog.New(slog.DiscardHandler), dropped: newGauges(reg).ledgerDropped}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Hour)
 		defer cancel()
-		p.retainClaims(ctx)
+		h.retainClaims(ctx)
 		night := midnight.Add(3*time.Hour + 30*time.Minute)
 		require.Equal(t, []time.Time{midnight, midnight.Add(tidyAgain), night, night.AddDate(0, 0, 1)}, utc(r.at))
 		for _, age := range r.age {

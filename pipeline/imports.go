@@ -41,7 +41,7 @@ func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, 
 				return nil, &imports.GoneError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			},
 		},
-		Lease: keys.Lease.D(), Logger: p.log, Metrics: p.importMetrics,
+		Lease: keys.Lease.D(), Logger: p.log, Metrics: p.metrics.imports,
 		May: may,
 	}
 	workers := make([]*imports.Worker, n)

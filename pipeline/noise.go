@@ -59,7 +59,7 @@ func (p *Pipeline) writeNoise(ctx context.Context) {
 	if taken == nil {
 		return
 	}
-	name := time.Now().UTC().Format(time.DateOnly) + NoiseScope(p.plan().Fingerprint)
+	name := time.Now().UTC().Format(time.DateOnly) + NoiseScope(p.active.plan().Fingerprint)
 	err := p.store.UpdateReport(ctx, NoiseKind, name, taken.MergeInto)
 	if err == nil {
 		return

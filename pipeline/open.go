@@ -12,15 +12,9 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api/auth"
-	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/gate"
-	"github.com/seed-86dfc502/weir/imports"
-	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/pipeline/control"
@@ -60,14 +54,12 @@ type Options struct {
 
 // Pipeline is one process of Weir. Made by Open, run once, closed by Run.
 type Pipeline struct {
-	opt Options
-	cfg *config.Config
-	log *slog.Logger
-	reg *prometheus.Registry
-	now atomic.Pointer[settings] // what a reload replaces; nil until it is compiled
-	// activation is held while the active configuration and now change together.
-	activation sync.RWMutex
-	reloading  sync.Mutex
+	opt       Options
+	cfg       *config.Config
+	log       *slog.Logger
+	reg       *prometheus.Registry
+	active    activation
+	reloading sync.Mutex
 
 	broker *embedded.Broker // nil with servers
 	kafka  transport.Config
@@ -86,15 +78,10 @@ type Pipeline struct {
 
 	targets sinks.Targets // the clients that sinks share
 
-	ingestMetrics  *ingest.Metrics
-	eventMetrics   *events.Metrics
-	decideMetrics  *decide.Metrics
-	deliverMetrics *deliver.Metrics
-	importMetrics  *imports.Metrics
-	checkMetrics   *checks.Metrics
-	gauges         *gauges
-	noise          *sketch.Collector // nil unless the process runs decide
-	tracer         *tracing.Tracer   // nil unless the configuration wants traces
+	metrics stageMetrics
+	gauges  *gauges
+	noise   *sketch.Collector // nil unless the process runs decide
+	tracer  *tracing.Tracer   // nil unless the configuration wants traces
 
 	health health
 	left   atomic.Pointer[[]Wait] // of UntilIdle; see Waits
@@ -112,10 +99,7 @@ func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc
 // connect registers the metrics, and opens the cluster and the store, which the
 // closers close.
 func (p *Pipeline) connect(ctx context.Context) (err error) {
-	p.eventMetrics = events.NewMetrics(p.reg)
-	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), decide.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
-	p.importMetrics = imports.NewMetrics(p.reg)
-	p.checkMetrics = checks.NewMetrics(p.reg)
+	p.metrics = newStageMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
 	if err := p.openKafka(ctx); err != nil {
 		return fmt.Errorf("kafka: %w", err)
@@ -124,13 +108,16 @@ func (p *Pipeline) connect(ctx context.Context) (err error) {
 		return fmt.Errorf("store: %w", err)
 	}
 	p.closers = append(p.closers, p.store.Close)
+	p.active.store = p.store
 	return nil
 }
 
 // Open connects everything that the configuration names. What fails here is
 // wrong set-up and is said plainly; on an error nothing stays open.
 func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
-	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry, end: newEnding(opt.Config.Shutdown.Timeout.D())}
+	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry, end: newEnding(opt.Config.Shutdown.Timeout.D()),
+		active: activation{log: opt.Logger, first: opt.Config},
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -244,7 +231,7 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.now.Store(newSettings(p.cfg, plan, identity))
+	p.active.now.Store(newSettings(p.cfg, plan, identity))
 	return nil
 }
 

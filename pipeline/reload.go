@@ -19,6 +19,10 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// Config returns the configuration that the process works under. It may be
+// called concurrently.
+func (p *Pipeline) Config() *config.Config { return p.active.config() }
+
 // settings are what a reload replaces: the customers' files, and what is
 // compiled from them. Everything else is Pipeline.cfg for the life of the process.
 type settings struct {
@@ -39,35 +43,6 @@ func newSettings(c *config.Config, plan *decide.Plan, identity []byte) *settings
 	s := &settings{cfg: c, plan: plan, identity: identity, replaced: make(chan struct{})}
 	s.adopted.Add(2)
 	return s
-}
-
-func (p *Pipeline) plan() *decide.Plan { return p.now.Load().plan }
-
-// Config gives the configuration that the process works under. It may be
-// called concurrently.
-func (p *Pipeline) Config() *config.Config {
-	if now := p.now.Load(); now != nil {
-		return now.cfg
-	}
-	return p.cfg
-}
-
-func (p *Pipeline) services() []config.Service { return p.Config().Services() }
-
-// activeNow gives the settings and the active revision, never one from before
-// and one from after a reload.
-func (p *Pipeline) activeNow(ctx context.Context) (*settings, store.Revision, error) {
-	p.activation.RLock()
-	defer p.activation.RUnlock()
-	active, err := p.store.Active(ctx)
-	return p.now.Load(), active, err
-}
-
-// latest gives the settings, after a reload that is just switching.
-func (p *Pipeline) latest() *settings {
-	p.activation.RLock()
-	defer p.activation.RUnlock()
-	return p.now.Load()
 }
 
 // reloadTimeout bounds a reload.
@@ -126,12 +101,12 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (control.Reloaded,
 	if p.opt.Roles.Ingest && p.keys == nil && next.NeedsAPI() {
 		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
 	}
-	old := p.now.Load()
+	old := p.active.now.Load()
 	after := assemble.ServiceNames(next)
 	r := control.Reloaded{Services: len(after), Checks: len(next.Checks), Revision: old.plan.Revision}
 	served, serves := append(assemble.ServiceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
 	r.Added, r.Removed = without(serves, served), without(served, serves)
-	_, active, err := p.activeNow(ctx)
+	_, active, err := p.active.current(ctx)
 	if err != nil {
 		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
@@ -158,7 +133,7 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (control.Reloaded,
 		return control.Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
 	now := newSettings(next, plan, identity)
-	if err := p.switchTo(ctx, old, now, rollBack); err != nil {
+	if err := p.active.switchTo(ctx, old, now, rollBack); err != nil {
 		return control.Reloaded{}, err
 	}
 	r.Changed, r.Revision = true, plan.Revision
@@ -180,23 +155,6 @@ func (p *Pipeline) auditReload(ctx context.Context, r control.Reloaded) error {
 		return err
 	}
 	return p.store.AddAudits(ctx, []store.Audit{{Actor: operate.Actor(), Action: "reload", Detail: detail}})
-}
-
-// switchTo activates the new settings and tells the stages.
-func (p *Pipeline) switchTo(ctx context.Context, old, now *settings, rollBack bool) error {
-	p.activation.Lock()
-	defer p.activation.Unlock()
-	revision, err := p.store.Activate(ctx, now.identity, rollBack)
-	if errors.Is(err, store.ErrSuperseded) {
-		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; pipeline reload --activate goes back to it: %w", err)}
-	}
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	now.plan.Revision = revision.Number
-	p.now.Store(now)
-	close(old.replaced)
-	return nil
 }
 
 // awaitAdopted waits until the stages of this process work under the settings,

@@ -34,7 +34,7 @@ func (l *stageLimit) stopping() (ended func()) {
 		l.giveUp()
 		if late {
 			l.p.log.Warn("this stage took too long to stop for another configuration: what was under way is given up, and comes again", "stage", l.stage, "within", within)
-			l.p.now.Load().gaveUp(l.stage)
+			l.p.active.now.Load().gaveUp(l.stage)
 		}
 	}
 }

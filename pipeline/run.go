@@ -75,12 +75,12 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 		running = append(running, r)
 	}
 	if p.opt.Roles.Ingest {
-		started, e := p.whileActive(ctx, "ingest", false, p.startIngest)
+		started, e := p.active.while(ctx, "ingest", false, p.startIngest)
 		if e != nil {
 			return running, startingFailed(ctx, "ingest", e)
 		}
 		add("ingest", p.end.ingest.ctx, started)
-		started, e = p.whileActive(ctx, "imports", false, p.startImports)
+		started, e = p.active.while(ctx, "imports", false, p.startImports)
 		if e != nil {
 			return running, startingFailed(ctx, "imports", e)
 		}
@@ -92,7 +92,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 		add("statistics", p.end.decide.ctx, p.startNoise())
 	}
 	if p.opt.Roles.Deliver {
-		started, e := p.whileActive(ctx, "deliver", true, p.startDeliver)
+		started, e := p.active.while(ctx, "deliver", true, p.startDeliver)
 		if e != nil {
 			return running, startingFailed(ctx, "deliver", e)
 		}
@@ -107,7 +107,8 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	p.showZeros()
 	watchers.Go(func() { p.watch(watch) })
 	if p.opt.Roles.Decide {
-		watchers.Go(func() { p.housekeep(watch) })
+		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped}
+		watchers.Go(func() { house.run(watch) })
 	}
 	idle := make(chan struct{})
 	if p.opt.UntilIdle {
@@ -118,7 +119,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 		})
 	}
 	p.health.started.Store(true)
-	plan := p.plan()
+	plan := p.active.plan()
 	p.log.Info("running", "services", len(plan.Services), "revision", plan.Revision, "generation", p.inbox.Load().Generation)
 	select {
 	case <-ctx.Done():

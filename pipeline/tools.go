@@ -34,7 +34,9 @@ var ErrInUse = embedded.ErrInUse
 // embedded broker open, ErrNothingRan, ErrNotActive. Close ends it; Run must not
 // be called.
 func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
-	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: prometheus.NewRegistry(), end: newEnding(opt.Config.Shutdown.Timeout.D())}
+	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: prometheus.NewRegistry(), end: newEnding(opt.Config.Shutdown.Timeout.D()),
+		active: activation{log: opt.Logger, first: opt.Config},
+	}
 	p.opt.Roles, p.opt.UntilIdle = Roles{Decide: true}, true
 	defer func() {
 		if err != nil {
@@ -90,7 +92,7 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.now.Store(newSettings(p.cfg, plan, p.cfg.Identity()))
+	p.active.now.Store(newSettings(p.cfg, plan, p.cfg.Identity()))
 	return nil
 }
 
@@ -101,7 +103,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	if !bytes.HasPrefix(active.Fingerprint, p.plan().Fingerprint) {
+	if !bytes.HasPrefix(active.Fingerprint, p.active.plan().Fingerprint) {
 		return nil, fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
 	kinds := assemble.SinkKinds(p.Config())
@@ -109,7 +111,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	if err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	plan := *p.plan()
+	plan := *p.active.plan()
 	plan.Revision = active.Number
 	return &operate.Env{
 		Store: p.store, Plan: &plan, Checks: checked, Inbox: *p.inbox.Load(), Append: p.append, Log: p.admin,
@@ -127,11 +129,11 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 
 // openTarget opens the target of a service to be read.
 func (p *Pipeline) openTarget(ctx context.Context, service string) (*operate.Target, error) {
-	i := slices.IndexFunc(p.services(), func(s config.Service) bool { return s.Name == service })
+	i := slices.IndexFunc(p.active.config().Services(), func(s config.Service) bool { return s.Name == service })
 	if i < 0 {
 		return nil, &operate.Impossible{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
 	}
-	target, forgets, err := p.sinks(p.Config()).Target(ctx, p.services()[i])
+	target, forgets, err := p.sinks(p.Config()).Target(ctx, p.active.config().Services()[i])
 	if errors.Is(err, assemble.ErrUnreadable) {
 		return nil, &operate.Impossible{Reason: fmt.Sprintf("the target of %s %s", service, err)}
 	}

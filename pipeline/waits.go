@@ -157,7 +157,7 @@ func (p *Pipeline) serviceWaits(ctx context.Context, conditions map[string]deliv
 		return []Wait{{For: "store", What: "the store does not say what is delivered", Because: deliver.Cause(err)}}
 	}
 	var all []Wait
-	for _, s := range p.plan().Services {
+	for _, s := range p.active.plan().Services {
 		if n := reached.Pending(s.Number); n > 0 {
 			w := Wait{For: s.Name, What: "changes wait for " + s.Name, service: s.Number}
 			if c := conditions[s.Name]; c.State != deliver.StateRunning {

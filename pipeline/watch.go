@@ -144,12 +144,12 @@ func (p *Pipeline) blocked() (reason string, err error) {
 // a series that was not there before is no increase to Prometheus.
 func (p *Pipeline) showZeros() {
 	if p.opt.Roles.Decide {
-		p.decideMetrics.Expect(assemble.ServiceNames(p.Config()))
+		p.metrics.decide.Expect(assemble.ServiceNames(p.Config()))
 	}
 	if p.opt.Roles.Ingest {
 		all := p.Config().Checks
 		for i := range all {
-			p.checkMetrics.Expect(all[i].Service())
+			p.metrics.checks.Expect(all[i].Service())
 		}
 	}
 	topics := []string{p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic}
@@ -190,7 +190,7 @@ func (p *Pipeline) look(running context.Context) {
 	if running.Err() == nil { // a store that does not answer in time is down, too
 		p.health.storeDown.Store(&err)
 	}
-	if now, active, err := p.activeNow(ctx); err == nil {
+	if now, active, err := p.active.current(ctx); err == nil {
 		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.identity))
 	}
 	if p.keys != nil {
@@ -225,7 +225,7 @@ func (p *Pipeline) look(running context.Context) {
 		}
 	}
 	if reached, err := operate.ReadReached(ctx, p.store); err == nil {
-		p.gauges.deliveries(reached, p.plan().Services, time.Now())
+		p.gauges.deliveries(reached, p.active.plan().Services, time.Now())
 	}
 	for _, s := range p.sources() {
 		if queue, ok := s.Source.(sources.Queue); ok && s.failing() == nil { // else it would be waited for here
@@ -241,7 +241,7 @@ func (p *Pipeline) look(running context.Context) {
 		}
 	}
 	if n, err := p.store.OpenImports(ctx); err == nil {
-		p.importMetrics.Open(n)
+		p.metrics.imports.Open(n)
 	}
 	if stats, err := p.store.LedgerStats(ctx); err == nil {
 		p.gauges.ledgerHeld.Set(float64(stats.Held))

@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// activation is the configuration that the process works under, and how it
+// follows the store's. It may be used concurrently.
+type activation struct {
+	store revisions
+	log   *slog.Logger
+	first *config.Config           // as the process was started with
+	now   atomic.Pointer[settings] // what a reload replaces; nil until it is compiled
+	// mu is held while the active configuration and now change together.
+	mu sync.RWMutex
+}
+
+func (a *activation) plan() *decide.Plan { return a.now.Load().plan }
+
+// config returns the configuration that the process works under.
+func (a *activation) config() *config.Config {
+	if now := a.now.Load(); now != nil {
+		return now.cfg
+	}
+	return a.first
+}
+
+// current gives the settings and the active revision, never one from before
+// and one from after a reload.
+func (a *activation) current(ctx context.Context) (*settings, store.Revision, error) {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	active, err := a.store.Active(ctx)
+	return a.now.Load(), active, err
+}
+
+// latest gives the settings, after a reload that is just switching.
+func (a *activation) latest() *settings {
+	a.mu.RLock()
+	defer a.mu.RUnlock()
+	return a.now.Load()
+}
+
+// await gives the active revision when it is this process's
+// configuration again, false when ctx ended. A store that failed over without
+// its last commits may have lost the activation itself: no process would go on
+// then, so it is made once more, as a restart would.
+func (a *activation) await(ctx context.Context) (store.Revision, bool) {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		now := a.now.Load()
+		own := now.plan
+		active, err := a.store.Active(ctx)
+		if err == nil && active.Number < own.Revision {
+			// Not by force: a configuration that came since then stays.
+			if active, err = a.store.Activate(ctx, now.identity, false); err == nil {
+				a.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
+			}
+		}
+		if err == nil && bytes.Equal(active.Fingerprint, now.identity) {
+			return active, true
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return store.Revision{}, false
+		}
+	}
+}
+
+// switchTo activates the new settings and tells the stages.
+func (a *activation) switchTo(ctx context.Context, old, now *settings, rollBack bool) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	revision, err := a.store.Activate(ctx, now.identity, rollBack)
+	if errors.Is(err, store.ErrSuperseded) {
+		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; pipeline reload --activate goes back to it: %w", err)}
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	now.plan.Revision = revision.Number
+	a.now.Store(now)
+	close(old.replaced)
+	return nil
+}
