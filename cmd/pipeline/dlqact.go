@@ -10,8 +10,8 @@ import (
 	"os"
 	"os/exec"
 	"slices"
-	"strings"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/operate"
