@@ -65,7 +65,7 @@ func (c *Config) Warnings() (all []string) {
 		}
 	}
 	if n := len(endless); n > 0 {
-		all = append(all, fmt.Sprintf("%d tokens never expire: %s", n, strings.Join(endless[:min(n, 5)], ", ")))
+		all = append(all, fmt.Sprintf("%s: %s", map[bool]string{true: "1 token never expires", false: fmt.Sprintf("%d tokens never expire", n)}[n == 1], strings.Join(endless[:min(n, 5)], ", ")))
 	}
 	return all
 }

@@ -35,7 +35,7 @@ gate: {valkey: {address: "valkey:6379", tls: {cert: cert.pem, key: missing.key}}
 	all := c.Warnings()
 	require.Len(t, all, 2, "one for a file, however often it is named: %v", all)
 	require.Contains(t, all[0], at("admin.key"))
-	require.Equal(t, "1 tokens never expire: endless", all[1])
+	require.Equal(t, "1 token never expires: endless", all[1])
 	require.NoError(t, os.Chmod(at("admin.key"), 0o600))
 	require.Len(t, c.Warnings(), 1)
 }

@@ -96,6 +96,11 @@ type LetterReplay struct {
 	// State is set once it is decided: replayed or obsolete, or open when it died
 	// again since.
 	State store.LetterState `json:"state,omitempty"`
+	// Sent are the services that it sent something to, once that is known; empty and
+	// not nil: none. See FillSent.
+	Sent []string `json:"sent,omitempty"`
+
+	trace trace
 }
 
 // ReplayLetters sends dead letters back to the start of the flow and tells f of
@@ -108,7 +113,7 @@ func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry b
 		var batch replayBatch
 		for i, id := range ids {
 			record, way, err := e.again(ctx, id, operation, reason)
-			result := LetterReplay{ID: id, Entity: record.Entity, Way: way}
+			result := LetterReplay{ID: id, Entity: record.Entity, Way: way, trace: traceIn(record)}
 			var no *Impossible
 			switch {
 			case errors.As(err, &no):

@@ -11,11 +11,12 @@ import (
 
 // Summary is what a process did since it started, from its own counters.
 type Summary struct {
-	Read      int64             `json:"events_read"` // taken in, repeated, skipped or dead at ingest
-	Repeated  int64             `json:"repeated"`    // stopped at the gate
-	Stale     int64             `json:"stale"`       // older than what the entity has seen
-	Noise     int64             `json:"noise"`       // nothing that matters changed
-	Merged    int64             `json:"merged"`      // changed an entity
+	Read      int64             `json:"events_read"`  // taken in, repeated, skipped or dead at ingest; rows of imports, too
+	Refused   int64             `json:"rows_refused"` // of imports: invalid, or under the key of another
+	Repeated  int64             `json:"repeated"`     // stopped at the gate
+	Stale     int64             `json:"stale"`        // older than what the entity has seen
+	Noise     int64             `json:"noise"`        // nothing that matters changed
+	Merged    int64             `json:"merged"`       // changed an entity
 	Dead      int64             `json:"dead_letters"`
 	Customers []CustomerSummary `json:"customers"`
 	// Left is what a run until idle stopped before; empty when it was done.
@@ -82,6 +83,14 @@ func (s *Summary) add(name string, labels map[string]string, n int64, c *Custome
 			s.Repeated += n
 		case "dead":
 			s.Dead += n
+		}
+	case "weir_import_rows_total":
+		s.Read += n
+		switch labels["status"] {
+		case "duplicate":
+			s.Repeated += n
+		case "invalid", "conflicting":
+			s.Refused += n
 		}
 	case "weir_events_total":
 		switch labels["outcome"] {

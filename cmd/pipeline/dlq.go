@@ -38,7 +38,7 @@ type letterJSON struct {
 	Service       string            `json:"service,omitempty"`
 	Entity        string            `json:"entity,omitempty"`
 	EventID       string            `json:"event_id,omitempty"`
-	Version       uint64            `json:"version,omitempty"`
+	Version       string            `json:"version,omitempty"` // generation:offset
 	Topic         string            `json:"topic,omitempty"`
 	Partition     int32             `json:"partition"`
 	Offset        int64             `json:"offset"`
@@ -48,9 +48,13 @@ type letterJSON struct {
 }
 
 func toLetterJSON(l store.DeadLetter) letterJSON {
+	version := ""
+	if l.Version != 0 {
+		version = l.Version.String()
+	}
 	j := letterJSON{
 		ID: l.ID, Created: l.Created, Last: l.Last, Count: l.Count, State: l.State, Stage: l.Stage, Code: l.Code, Reason: l.Reason, Source: l.Source,
-		Service: l.Service, Entity: l.Entity, EventID: l.EventID, Version: uint64(l.Version), Topic: l.Topic, Partition: l.Part, Offset: l.Offset,
+		Service: l.Service, Entity: l.Entity, EventID: l.EventID, Version: version, Topic: l.Topic, Partition: l.Part, Offset: l.Offset,
 		Edited: l.Original != nil,
 	}
 	switch {

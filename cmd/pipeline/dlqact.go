@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
@@ -174,6 +175,9 @@ func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) 
 					all[i].State = states[all[i].ID]
 				}
 			}
+			if err := env.FillSent(ctx, all); err != nil {
+				return err
+			}
 		}
 		if err := a.printReplayed(all, f.dry); err != nil {
 			return err
@@ -210,7 +214,14 @@ func (a *app) printReplayed(all []operate.LetterReplay, dry bool) error {
 		case r.State == store.LetterObsolete:
 			fmt.Fprintf(a.out, "%d: obsolete: something newer came in between\n", r.ID)
 		case r.State == store.LetterReplayed:
-			fmt.Fprintf(a.out, "%d: replayed: %s\n", r.ID, words[r.Way])
+			sent := ""
+			switch {
+			case len(r.Sent) > 0:
+				sent = "; sent on to " + strings.Join(r.Sent, ", ")
+			case r.Sent != nil:
+				sent = "; nobody's view changed, so nothing is sent"
+			}
+			fmt.Fprintf(a.out, "%d: replayed: %s%s\n", r.ID, words[r.Way], sent)
 		case r.State == store.LetterOpen:
 			fmt.Fprintf(a.out, "%d: open again: %s, and it died once more\n", r.ID, words[r.Way])
 		default:

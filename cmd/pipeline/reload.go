@@ -76,9 +76,9 @@ func (a *app) printReloaded(r control.Reloaded) {
 }
 
 func countServices(r control.Reloaded) string {
-	text := fmt.Sprintf("%d services", r.Services)
+	text := plural(int64(r.Services), "service", "services")
 	if r.Checks > 0 {
-		text += fmt.Sprintf(" and %d check services", r.Checks)
+		text += " and " + plural(int64(r.Checks), "check service", "check services")
 	}
 	return text
 }

@@ -80,8 +80,8 @@ func question(r operate.Result) string {
 			rows, services = rows+s.Reset, services+1
 		}
 	}
-	checks := fmt.Sprintf("%s of %d check services", checkRows(r.CheckRows), checked)
-	dam := fmt.Sprintf("%s (%d dam rows of %d services)", entities(r.Entities), rows, services)
+	checks := checkRows(r.CheckRows) + " of " + plural(int64(checked), "check service", "check services")
+	dam := fmt.Sprintf("%s (%s of %s)", entities(r.Entities), plural(int64(rows), "dam row", "dam rows"), plural(int64(services), "service", "services"))
 	switch {
 	case checked == 0:
 		return "Reset " + dam + "?"

@@ -201,7 +201,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(map[string]any{"file": cfg.API.Tokens, "tokens": states})
 			}
-			fmt.Fprintf(a.out, "%s is fine: %d tokens\n", cfg.API.Tokens, len(states))
+			fmt.Fprintf(a.out, "%s is fine: %s\n", cfg.API.Tokens, plural(int64(len(states)), "token", "tokens"))
 			if len(states) == 0 {
 				return nil
 			}

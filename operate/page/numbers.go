@@ -95,6 +95,13 @@ func (n *numbers) add(name string, labels map[string]string, v value) {
 	switch name {
 	case "weir_ingested_total":
 		n.Ingested[labels["outcome"]] += count
+	case "weir_import_rows_total": // an imported row is an event that was taken in, or known
+		switch labels["status"] {
+		case "accepted":
+			n.Ingested["taken"] += count
+		case "duplicate":
+			n.Ingested["repeated"] += count
+		}
 	case "weir_events_total":
 		n.Events[labels["outcome"]] += count
 	case "weir_decisions_total":

@@ -334,7 +334,7 @@ func TestQuickstart(t *testing.T) {
 		`Step 2. …`,
 		`out customer-1 {"entity":"B-007","op":"upsert","doc":{"banana_id":"B-007","ripeness_level":3}}`,
 		`out customer-2 nothing`,
-		`sum … customer-1: 1 sent, 0 held back; customer-2: 0 sent, 1 held back`,
+		`sum … customer-1: 1 sent, 0 pruned or held back; customer-2: 0 sent, 1 pruned or held back`,
 		`Step 3. …`,
 		`out customer-1 nothing`,
 		`out customer-2 nothing`,

@@ -101,7 +101,7 @@ projections:
 	// From then on check services come and go like others, and are named.
 	p.Write("customers/acme.yaml", with+"checks: {crm: {}, erp: {}}\n")
 	said := p.Start("reload").Ok()
-	require.Contains(t, said, "with 1 services and 2 check services")
+	require.Contains(t, said, "with 1 service and 2 check services")
 	require.Contains(t, said, "New: acme/erp@check\n")
 	require.NotContains(t, said, "replay", "nothing is sent to it")
 	p.Write("customers/acme.yaml", with+"checks: {erp: {}}\n")
