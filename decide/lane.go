@@ -3,6 +3,7 @@ package decide
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -148,6 +149,9 @@ func (l *lane) takeOver(ctx context.Context, partitions []int32) (map[int32]*own
 		var token store.Token
 		rand.Read(token[:])
 		found, err := l.d.opt.Store.TakeOver(ctx, parts, token)
+		if errors.Is(err, store.ErrFenced) {
+			l.d.endIfReplaced(ctx)
+		}
 		if err != nil {
 			return err
 		}

@@ -31,14 +31,18 @@ func (p *Pipeline) startDecide() part {
 				now, plan = next, next.plan
 				continue
 			}
+			var cut *transport.TruncatedError
 			switch {
 			case ctx.Err() != nil || err == nil:
 				return
+			case errors.As(err, &cut):
+				p.log.Warn("opening the inbox again", "because", err)
+				p.reopenInbox(ctx, cut)
 			case errors.Is(err, decide.ErrReread):
 				p.log.Warn("reading the inbox again", "because", err)
 			case errors.Is(err, decide.ErrInboxReplaced):
 				p.log.Warn("opening the inbox again", "because", err)
-				p.reopenInbox(ctx)
+				p.reopenInbox(ctx, nil)
 			case errors.Is(err, store.ErrSuperseded):
 				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
 				p.health.superseded.Store(true)
@@ -62,12 +66,12 @@ func (p *Pipeline) startDecide() part {
 	return part{failed: failed, stop: func() error { stop(); return nil }}
 }
 
-// reopenInbox finds the generation of an inbox topic that was created again,
-// for as long as that takes.
-func (p *Pipeline) reopenInbox(ctx context.Context) {
+// reopenInbox finds the generation of an inbox that was replaced, for as long as
+// that takes.
+func (p *Pipeline) reopenInbox(ctx context.Context, cut *transport.TruncatedError) {
 	wait := time.Second
 	for {
-		err := p.openTopics(ctx)
+		err := p.openTopics(ctx, cut)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -104,7 +108,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	defer stopDecider()
 	topic := p.cfg.Kafka.Inbox.Topic
 	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", min(p.cfg.Kafka.Window, p.cfg.Decide.BatchEvents), topic)
-	gc.Listener, gc.OnRewind = decider, p.storeBehind
+	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, p.storeBehind, true
 	group, err := transport.NewGroup(ctx, p.kafka, gc)
 	if err != nil {
 		return err
