@@ -56,7 +56,7 @@ SUITE ?=
 verify: servers ## what searches or measures: SUITE=name for one (scripts/verify list); writes docs/evidence.md
 	eval "$$(scripts/servers env)" && scripts/verify $(SUITE)
 
-bench: servers ## benchmarks; BENCH=regexp selects
+bench: servers ## benchmarks; BENCH=regexp selects; scripts/bench-e2e: whole runs, scripts/bench-rate: the rate that lasts
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
 	cd tests/bench && go run .
 

@@ -44,7 +44,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"service"}),
 		age: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "weir_delivery_age_seconds", Help: "Time from an event's entry into the inbox to its delivery, in seconds.",
-			Buckets: prometheus.ExponentialBuckets(0.005, 3, 14),
+			Buckets: prometheus.ExponentialBuckets(0.005, 3, 14), NativeHistogramBucketFactor: 1.1,
 		}, []string{"service"}),
 	}
 	m.behind = prometheus.NewGaugeVec(prometheus.GaugeOpts{

@@ -357,3 +357,18 @@ func BenchmarkWrite(b *testing.B) {
 		}
 	}
 }
+
+// A Write is one insert, and one more if it has retractions: a table gets in one
+// what all partitions have for it.
+func TestAWriteIsOneInsert(t *testing.T) {
+	dsn, _ := servers.ClickHouseHTTP(t)
+	s := opened(t, Options{URL: dsn, Table: "inserts"})
+	execute(t, dsn, "SYSTEM STOP MERGES inserts")
+	for round := range int64(3) {
+		require.NoError(t, s.Write(t.Context(), batchOf(800, 1000*round+1)))
+	}
+	const parts = "SELECT count() FROM system.parts WHERE database = currentDatabase() AND table = 'inserts' AND active"
+	require.EqualValues(t, 3, count(t, dsn, parts))
+	require.NoError(t, s.Write(t.Context(), append(batchOf(800, 5000), retract("gone", 9000), retract("too", 9001))))
+	require.EqualValues(t, 5, count(t, dsn, parts))
+}

@@ -522,3 +522,29 @@ func BenchmarkWrite(b *testing.B) {
 		}
 	}
 }
+
+// A Write is one statement of one transaction, however many changes it has: a table
+// gets in one what all partitions have for it.
+func TestAWriteIsOneStatement(t *testing.T) {
+	url := servers.Postgres(t)
+	for _, mode := range []Mode{Upsert, Append} {
+		s := opened(t, Options{URL: url, Table: "writes_" + string(mode), Mode: mode})
+		c := connect(t, url)
+		_, err := c.Exec(t.Context(), fmt.Sprintf(`
+CREATE TABLE statements_%[1]s (transaction xid8);
+CREATE FUNCTION count_%[1]s() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN INSERT INTO statements_%[1]s VALUES (pg_current_xact_id()); RETURN NULL; END';
+CREATE TRIGGER count AFTER INSERT ON writes_%[1]s FOR EACH STATEMENT EXECUTE FUNCTION count_%[1]s()`, mode))
+		require.NoError(t, err)
+		for round := range int64(3) {
+			var changes []change.Change
+			for i := range int64(800) {
+				changes = append(changes, upsert(fmt.Sprint("e-", i), 1000*round+i+1, "x"))
+			}
+			require.NoError(t, s.Write(t.Context(), changes))
+		}
+		var statements, transactions int
+		require.NoError(t, c.QueryRow(t.Context(), fmt.Sprintf(`SELECT count(*), count(DISTINCT transaction::text) FROM statements_%s`, mode)).Scan(&statements, &transactions))
+		require.Equal(t, 3, statements)
+		require.Equal(t, 3, transactions)
+	}
+}
