@@ -14,6 +14,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/sources"
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,7 +53,7 @@ func push(p *Pipeline) func([]event) {
 		for i, e := range events {
 			messages[i] = message.NewMessage(watermill.NewUUID(), e.json)
 		}
-		for _, err := range p.sources()[0].push.Push(context.Background(), messages...) {
+		for _, err := range p.sources()[0].Source.(sources.Pusher).Push(context.Background(), messages...) {
 			if err != nil {
 				panic(err) // a benchmark has no faults
 			}
