@@ -36,6 +36,7 @@ func (p *Pipeline) startDecide() part {
 				p.reopenInbox(ctx, cut)
 			case errors.Is(err, decide.ErrReread):
 				p.log.Warn("reading the inbox again", "because", err)
+				p.reopenInbox(ctx, nil)
 			case errors.Is(err, decide.ErrInboxReplaced):
 				p.log.Warn("opening the inbox again", "because", err)
 				p.reopenInbox(ctx, nil)
@@ -52,6 +53,9 @@ func (p *Pipeline) startDecide() part {
 				renewed.Revision = active.Number
 				plan = &renewed
 				p.log.Info("this configuration is active again", "revision", active.Number)
+				if p.wentBack.Load() {
+					p.reopenInbox(ctx, nil)
+				}
 				p.health.superseded.Store(false)
 			default:
 				failed <- fmt.Errorf("decide: %w", err)
@@ -159,6 +163,7 @@ func (p *Pipeline) awaitRevision(ctx context.Context) (store.Revision, bool) {
 		if err == nil && active.Number < own.Revision {
 			// Not by force: a configuration that came since then stays.
 			if active, err = p.store.Activate(ctx, now.identity, false); err == nil {
+				p.wentBack.Store(true)
 				p.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
 			}
 		}

@@ -78,7 +78,10 @@ type Pipeline struct {
 	append *transport.Producer         // to the inbox
 	// decidedGeneration is the newest generation that has a watermark.
 	decidedGeneration atomic.Uint32
-	closers           []func() error // in the order of opening
+	// wentBack says that the store forgot the activation of this configuration: what it
+	// forgot was decided under this one and others.
+	wentBack atomic.Bool
+	closers  []func() error // in the order of opening
 
 	keys     *auth.Keyring   // of the API; nil without
 	control  *control.Server // nil without Options.Commands
@@ -97,6 +100,7 @@ type Pipeline struct {
 	tracer         *tracing.Tracer // nil unless the configuration wants traces
 
 	health health
+	topics topicHealth
 	parts  parts
 	end    *ending
 }
