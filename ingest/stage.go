@@ -26,11 +26,11 @@ type Letters interface {
 
 // Options of a Stage. All fields are needed unless they say a default.
 type Options struct {
-	Shape   Shape
-	Gate    gate.Gate
-	Inbox   transport.Appender
-	Topic   string // the inbox topic
-	Letters Letters
+	Extractor Extractor
+	Gate      gate.Gate
+	Inbox     transport.Appender
+	Topic     string // the inbox topic
+	Letters   Letters
 	// Limit, if given, ends what a shutdown lets finish: its events come again.
 	Limit   context.Context
 	Logger  *slog.Logger
@@ -55,8 +55,8 @@ func New(opt Options) *Stage {
 		opt.Limit = context.Background()
 	}
 	return &Stage{
-		opt: opt, m: opt.Metrics.of(opt.Shape.Source),
-		log: opt.Logger.With("stage", "ingest", "source", opt.Shape.Source),
+		opt: opt, m: opt.Metrics.of(opt.Extractor.Source),
+		log: opt.Logger.With("stage", "ingest", "source", opt.Extractor.Source),
 	}
 }
 
@@ -95,7 +95,7 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 	ev := &f.Records[i]
 	x, ok := preparedOf(ev)
 	if !ok {
-		x = s.opt.Shape.take(f, i)
+		x = s.opt.Extractor.try(f, i)
 	}
 	if s.opt.Tracer == nil {
 		return x
@@ -103,7 +103,7 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 	if ev.Context != nil {
 		ctx = ev.Context
 	}
-	x.span = s.opt.Tracer.Ingest(ctx, s.opt.Shape.Source, ev.Header)
+	x.span = s.opt.Tracer.Ingest(ctx, s.opt.Extractor.Source, ev.Header)
 	if x.letter != nil && x.span != nil {
 		x.letter.Headers = withTrace(x.letter.Headers, x.span.Trace())
 	}
@@ -131,16 +131,16 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 		}
 	}
 	if len(letters) > 0 {
-		if err := s.patiently(stop, "store dead letters", func() error { return s.opt.Letters.AddLetters(work, letters) }); err != nil {
+		if err := s.retry(stop, "store dead letters", func() error { return s.opt.Letters.AddLetters(work, letters) }); err != nil {
 			return err
 		}
 		for _, l := range letters {
 			s.m.dead(l.Code)
 		}
 	}
-	crash.At(crash.IngestBatch, s.opt.Shape.Source)
+	crash.At(crash.IngestBatch, s.opt.Extractor.Source)
 	fresh = s.unseen(work, fresh)
-	crash.At(crash.GateChecked, s.opt.Shape.Source)
+	crash.At(crash.GateChecked, s.opt.Extractor.Source)
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -160,14 +160,14 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 			marks = append(marks, x.gate)
 		}
 	}
-	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Shape.Source) {
+	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Extractor.Source) {
 		_ = s.opt.Inbox.Append(work, records[:len(records)/2])
 		crash.Die()
 	}
-	if err := s.patiently(stop, "append to the inbox", func() error { return s.append(work, stop, records) }); err != nil {
+	if err := s.retry(stop, "append to the inbox", func() error { return s.append(work, stop, records) }); err != nil {
 		return err
 	}
-	crash.At(crash.Appended, s.opt.Shape.Source)
+	crash.At(crash.Appended, s.opt.Extractor.Source)
 	s.m.taken.Add(float64(len(fresh)))
 	if len(marks) > 0 {
 		// A mark that is lost only costs work later on.
@@ -177,7 +177,7 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 		}
 		s.gateMarked(err)
 	}
-	crash.At(crash.Marked, s.opt.Shape.Source)
+	crash.At(crash.Marked, s.opt.Extractor.Source)
 	return nil
 }
 
@@ -256,8 +256,8 @@ func (s *Stage) gateMarked(err error) {
 	}
 }
 
-// patiently repeats op until it works or stop ends.
-func (s *Stage) patiently(stop context.Context, what string, op func() error) error {
+// retry repeats op until it works or stop ends.
+func (s *Stage) retry(stop context.Context, what string, op func() error) error {
 	wait := 50 * time.Millisecond
 	for failures := 0; ; failures++ {
 		err := op()

@@ -149,7 +149,7 @@ func newWorldWith(t *testing.T, with func(*ingest.Options)) *world {
 	require.NoError(t, err)
 	w.gate = watchedGate{memory, w}
 	opt := ingest.Options{
-		Shape: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
+		Extractor: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)), Metrics: ingest.NewMetrics(w.reg),
 	}
 	with(&opt)

@@ -151,9 +151,9 @@ func newEnv(t testing.TB) (*operate.Env, *memoryLog) {
 	log := &memoryLog{}
 	return &operate.Env{
 		Store: s, Plan: plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox"}, Append: log, Log: log, Actor: "me@here",
-		Shape: func(name string) (ingest.Shape, error) {
+		Shape: func(name string) (ingest.Extractor, error) {
 			rules, err := stripper.Compile(nil)
-			return ingest.Shape{Source: name, Entity: ingest.Locator{Path: "id"}, Strip: rules, MaxEvent: 1000, MaxEntity: 100}, err
+			return ingest.Extractor{Source: name, Entity: ingest.Locator{Path: "id"}, Strip: rules, MaxEvent: 1000, MaxEntity: 100}, err
 		},
 		IsLog: func(service string) bool { return service == zService },
 	}, log

@@ -12,6 +12,10 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
+// outcomeShare is the part of the memory that the documents of one decision may
+// take; with what stands beside them they take several times that.
+const outcomeShare = 16
+
 // startDecide starts the second router and keeps it: when the store went back
 // behind what was read, or another configuration took over, the subscription
 // ends and, when that is right, starts again from the store.
@@ -95,7 +99,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 		// Frames are compressed already.
 		NewProducer:  func() (decide.Producer, error) { return p.newProducer(transport.NoCompression) },
 		ChangesTopic: p.cfg.Kafka.Changes.Topic,
-		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
+		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents, MaxOutcome: int(p.cfg.Limits.Memory) / outcomeShare,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      limit.ctx,
 		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise, Tracer: p.tracer,

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -36,6 +37,11 @@ type Revision struct {
 	Activated   time.Time
 }
 
+// Same reports whether both are one activation.
+func (r Revision) Same(o Revision) bool {
+	return r.Number == o.Number && r.Activated.Equal(o.Activated) && bytes.Equal(r.Fingerprint, o.Fingerprint)
+}
+
 // Inbox is one generation of the inbox topic.
 type Inbox struct {
 	Generation uint16
@@ -56,6 +62,8 @@ type Configurations interface {
 	// KnownInbox gives the newest generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
+	// Inboxes returns all generations of the inbox, in their order.
+	Inboxes(ctx context.Context) ([]Inbox, error)
 	// ResolveInbox gives the newest generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). What the inbox before it held and
@@ -324,7 +332,13 @@ type DeadLetter struct {
 	// Place is where the delivery stood that failed, 0 for other letters: a letter
 	// that is written again with a higher one died again, see AddLetters.
 	Place change.Version
+	// Later is how long after its first death it is due, see DueLetters; with each
+	// further one the wait doubles, up to LaterMax. 0: never. Written only.
+	Later time.Duration
 }
+
+// LaterMax is the longest wait until a dead letter is due.
+const LaterMax = 24 * time.Hour
 
 // LetterFilter selects dead letters; zero fields select all.
 type LetterFilter struct {
@@ -352,6 +366,9 @@ type DeadLetters interface {
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters gives one page in ascending id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
+	// DueLetters returns a page of the open letters of services that are due, in
+	// ascending id from after on, without Payload and Original. It reads no others.
+	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
 	// Letter gives one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
 	// CountLetters counts the open ones, of each stage at most CountedLetters and one

@@ -25,10 +25,10 @@ type Pusher interface {
 
 // Source is a source that takes posted events.
 type Source struct {
-	Name    string
-	Shape   ingest.Shape
-	Push    Pusher
-	MaxBody int64 // bytes of a request
+	Name      string
+	Extractor ingest.Extractor
+	Push      Pusher
+	MaxBody   int64 // bytes of a request
 }
 
 // headers adds to meta the request's headers that the source's locators read.
@@ -37,7 +37,7 @@ func (s *Source) headers(h http.Header, meta message.Metadata) message.Metadata 
 		meta = message.Metadata{}
 	}
 	for _, name := range []string{
-		s.Shape.Entity.Header, s.Shape.EventID.Header, s.Shape.Operation.Header, s.Shape.Sequence.Header,
+		s.Extractor.Entity.Header, s.Extractor.EventID.Header, s.Extractor.Operation.Header, s.Extractor.Sequence.Header,
 	} {
 		if _, there := meta[name]; there || name == "" {
 			continue
@@ -191,8 +191,11 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	case errors.Is(err, errTooManyRows):
 		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("a batch has at most %d rows", h.opt.MaxRows))
 		return
-	case err != nil:
+	case errors.Is(err, errNoJSON):
 		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	case err != nil:
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
 	rows := make([]*row, len(values))

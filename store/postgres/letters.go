@@ -12,11 +12,12 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place, due_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, now() + nullif($16::float8, 0) * interval '1 second')
 ON CONFLICT (dedup_key) DO UPDATE
 SET last_at = now(), count = dead_letters.count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
-    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open'
+    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open',
+    due_at = now() + nullif(least($16::float8 * 2 ^ least(dead_letters.count, 32), $17), 0) * interval '1 second'
 WHERE excluded.place > dead_letters.place`
 
 	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
@@ -26,6 +27,11 @@ SELECT ` + letterHead + ` FROM dead_letters
 WHERE id > $1 AND ($2 = '' OR stage = $2) AND ($3 = '' OR source = $3) AND ($4 = '' OR service = $4)
 AND ($5 = '' OR entity = $5) AND ($6 = '' OR code = $6) AND ($7 = '' OR state = $7)
 ORDER BY id LIMIT $8`
+
+	sqlDueLetters = `
+SELECT ` + letterHead + ` FROM dead_letters
+WHERE state = 'open' AND service = ANY($1::text[]) AND due_at <= now() AND id > $2
+ORDER BY id LIMIT $3`
 
 	sqlLetter       = `SELECT ` + letterHead + `, payload, original FROM dead_letters WHERE id = $1`
 	sqlCountLetters = `
@@ -47,7 +53,7 @@ func queueLetters(b *pgx.Batch, letters []store.DeadLetter) {
 	for _, l := range letters {
 		b.Queue(sqlAddLetter, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service),
 			store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place))
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Seconds(), store.LaterMax.Seconds())
 	}
 }
 
@@ -78,14 +84,21 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	rows, err := s.pool.Query(ctx, sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+}
+
+// DueLetters implements store.DeadLetters.
+func (s *Store) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
+	return s.letters(ctx, "read due dead letters", sqlDueLetters, services, after, limit)
+}
+
+func (s *Store) letters(ctx context.Context, what, sql string, args ...any) ([]store.DeadLetter, error) {
+	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, failed("list dead letters", err)
+		return nil, failed(what, err)
 	}
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.DeadLetter, error) {
-		return scanLetter(row)
-	})
-	return letters, failed("list dead letters", err)
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.DeadLetter, error) { return scanLetter(row) })
+	return letters, failed(what, err)
 }
 
 // Letter implements store.DeadLetters.

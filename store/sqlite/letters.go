@@ -13,11 +13,12 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place)
-VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place, due_at)
+VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?1 + nullif(?17, 0))
 ON CONFLICT (dedup_key) DO UPDATE
 SET last_at = excluded.last_at, count = count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
-    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open'
+    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open',
+    due_at = ?1 + nullif(min(?17 * (1.0 * (1 << min(count, 32))), ?18), 0)
 WHERE excluded.place > place`
 
 	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
@@ -27,6 +28,11 @@ SELECT ` + letterHead + ` FROM dead_letters
 WHERE id > ?1 AND (?2 = '' OR stage = ?2) AND (?3 = '' OR source = ?3) AND (?4 = '' OR service = ?4)
 AND (?5 = '' OR entity = ?5) AND (?6 = '' OR code = ?6) AND (?7 = '' OR state = ?7)
 ORDER BY id LIMIT ?8`
+
+	sqlDueLetters = `
+SELECT ` + letterHead + ` FROM dead_letters
+WHERE state = 'open' AND service IN (SELECT value FROM json_each(?1)) AND due_at <= ?2 AND id > ?3
+ORDER BY id LIMIT ?4`
 
 	sqlLetter = `SELECT ` + letterHead + `, payload, original, original IS NOT NULL FROM dead_letters WHERE id = ?`
 
@@ -44,7 +50,7 @@ func (t tx) addLetters(letters []store.DeadLetter) error {
 		l := &letters[i]
 		_, err := t.exec(statement, now, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source),
 			store.Legible(l.Service), store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place))
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Microseconds(), store.LaterMax.Microseconds())
 		return err
 	})
 }
@@ -82,17 +88,26 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	var letters []store.DeadLetter
-	rows, err := s.readers.QueryContext(ctx, sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+}
+
+// DueLetters implements store.DeadLetters.
+func (s *Store) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
+	names, err := json.Marshal(services)
+	if err != nil {
+		return nil, err
+	}
+	return s.letters(ctx, "read due dead letters", sqlDueLetters, string(names), micros(time.Now()), after, limit)
+}
+
+func (s *Store) letters(ctx context.Context, what, query string, args ...any) (letters []store.DeadLetter, err error) {
+	rows, err := s.readers.QueryContext(ctx, query, args...)
 	err = collect(rows, err, func() error {
 		l, err := scanLetter(rows)
 		letters = append(letters, l)
 		return err
 	})
-	if err != nil {
-		return nil, failed("list dead letters", err)
-	}
-	return letters, nil
+	return letters, failed(what, err)
 }
 
 // Letter implements store.DeadLetters.

@@ -46,6 +46,7 @@ type Store struct {
 	now     func() time.Time // of claims
 
 	patience time.Duration // patience, but in tests of many writers
+	looked   store.LookCache
 }
 
 var _ store.Store = (*Store)(nil)

@@ -87,7 +87,8 @@ CREATE TABLE revisions (
 
 -- From which position on a revision decides in a partition: the watermark when it
 -- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number.
+-- frames from those of a lost one of the same number. Those that no place needs any
+-- more are deleted by the next activation.
 CREATE TABLE activations (
     revision  bigint  NOT NULL,
     partition integer NOT NULL,
@@ -116,9 +117,11 @@ CREATE TABLE dead_letters (
     state      text    NOT NULL DEFAULT 'open',
     original   bytea,
     dedup_key  bytea   NOT NULL UNIQUE,
-    place      bigint  NOT NULL -- where the delivery stood that failed last; 0 for other letters
+    place      bigint  NOT NULL, -- where the delivery stood that failed last; 0 for other letters
+    due_at     timestamptz -- when it is to be offered again; NULL: never
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
+CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 CREATE INDEX dead_letters_last ON dead_letters (last_at);
 
