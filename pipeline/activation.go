@@ -25,6 +25,9 @@ type activation struct {
 	now   atomic.Pointer[settings] // what a reload replaces; nil until it is compiled
 	// mu is held while the active configuration and now change together.
 	mu sync.RWMutex
+	// wentBack says that the store forgot the activation of this configuration: what it
+	// forgot was decided under this one and others.
+	wentBack atomic.Bool
 }
 
 func (a *activation) plan() *decide.Plan { return a.now.Load().plan }
@@ -67,6 +70,7 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 		if err == nil && active.Number < own.Revision {
 			// Not by force: a configuration that came since then stays.
 			if active, err = a.store.Activate(ctx, now.identity, false); err == nil {
+				a.wentBack.Store(true)
 				a.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
 			}
 		}

@@ -80,12 +80,13 @@ func (p *Pipeline) newAPI() *api.Server {
 
 // takes gives why no requests can be taken now. What keeps only the stage of
 // decisions from its work does not, since the inbox holds what it has not decided
-// yet, nor does a source that is not the callers'.
+// yet, nor does a source that is not the callers', or a topic: what takes no record
+// may be one partition.
 func (p *Pipeline) takes() error {
 	if !p.health.started.Load() {
 		return errors.New("starting")
 	}
-	if reason, err := p.blocked(); err != nil && reason != blockedHalted && reason != blockedSource {
+	if reason, err := p.blocked(); err != nil && reason != blockedHalted && reason != blockedSource && reason != blockedTopic {
 		return err
 	}
 	return nil

@@ -39,6 +39,7 @@ func (p *Pipeline) startDecide() part {
 				p.reopenInbox(ctx, cut)
 			case errors.Is(err, decide.ErrReread):
 				p.log.Warn("reading the inbox again", "because", err)
+				p.reopenInbox(ctx, nil)
 			case errors.Is(err, decide.ErrInboxReplaced):
 				p.log.Warn("opening the inbox again", "because", err)
 				p.reopenInbox(ctx, nil)
@@ -55,6 +56,9 @@ func (p *Pipeline) startDecide() part {
 				renewed.Revision = active.Number
 				plan = &renewed
 				p.log.Info("this configuration is active again", "revision", active.Number)
+				if p.active.wentBack.Load() {
+					p.reopenInbox(ctx, nil)
+				}
 				p.health.superseded.Store(false)
 			default:
 				failed <- fmt.Errorf("decide: %w", err)

@@ -1,12 +1,16 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"maps"
 	"slices"
+	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -27,6 +31,7 @@ func (p *Pipeline) openInbox(ctx context.Context, cut *transport.TruncatedError)
 		if newest, err = p.newestGeneration(ctx); err != nil {
 			return err
 		}
+		newest = max(newest, p.targetsGeneration(ctx))
 	} else if err != nil {
 		return err
 	}
@@ -37,8 +42,97 @@ func (p *Pipeline) openInbox(ctx context.Context, cut *transport.TruncatedError)
 	if found, err = p.renewShorter(ctx, found, cut); err != nil {
 		return err
 	}
+	if found, err = p.renewForked(ctx, found); err != nil {
+		return err
+	}
 	p.inbox.Store(&found)
 	return nil
+}
+
+// renewForked opens a new generation where the changes log has what a store decided
+// that was put back since, and a part of it perhaps under another configuration than
+// what is decided now. The same version would have other content then, which targets
+// that compare versions ignore for ever. Decided again under the same configuration
+// it is the same, and keeps its versions.
+func (p *Pipeline) renewForked(ctx context.Context, inbox store.Inbox) (store.Inbox, error) {
+	last, err := p.admin.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
+	if err != nil {
+		return inbox, err
+	}
+	active, err := p.store.Active(ctx)
+	if errors.Is(err, store.ErrNotFound) {
+		return inbox, nil // nothing was ever decided
+	} else if err != nil {
+		return inbox, err
+	}
+	// After the log: what it had then was committed before.
+	marks, err := p.store.Watermarks(ctx)
+	if err != nil {
+		return inbox, err
+	}
+	same := bytes.Equal(active.Fingerprint, p.identity()) && !p.active.wentBack.Load()
+	forked := false
+	for _, r := range last {
+		f, err := change.ParseFrameHeader(r.Value)
+		if err != nil || f.To.Generation() != inbox.Generation {
+			continue
+		}
+		decided := marks[store.Partition{Generation: inbox.Generation, Number: r.Partition}]
+		// Revisions only grow: one that the store has still holds for all before it.
+		if f.To.Offset() > decided && !(same && f.Revision == active.Number) {
+			forked = true
+			p.log.Warn("the store went back, and what it forgot was decided under another configuration: a new generation of versions begins",
+				"partition", r.Partition, "decided_once_to", f.To, "watermark", decided, "revision", f.Revision, "active", active.Number)
+		}
+	}
+	p.active.wentBack.Store(false)
+	if !forked {
+		return inbox, nil
+	}
+	return p.store.RenewInbox(ctx, inbox, 0, nil)
+}
+
+// identity is that of the configuration of this process.
+func (p *Pipeline) identity() []byte {
+	if now := p.active.now.Load(); now != nil {
+		return now.identity
+	}
+	return p.cfg.Identity()
+}
+
+// targetsTimeout bounds what the targets are asked; those that are away are not waited for.
+const targetsTimeout = 20 * time.Second
+
+// targetsGeneration is the highest generation that tables of targets hold: a fresh
+// store before tables of an earlier one would give out versions that they turn away,
+// without a word. Asked only where a generation begins.
+func (p *Pipeline) targetsGeneration(ctx context.Context) (newest uint16) {
+	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
+	defer cancel()
+	made := p.sinks(p.Config())
+	for _, s := range p.active.config().Services() {
+		target, _, err := made.Target(ctx, s)
+		if errors.Is(err, assemble.ErrUnreadable) {
+			continue
+		}
+		var highest change.Version
+		if err == nil {
+			if versioned, ok := target.(sinks.Versioned); ok {
+				highest, err = versioned.Highest(ctx)
+			}
+			err = errors.Join(err, target.Close())
+		}
+		if err != nil {
+			// A table that is not there yet is the common reason.
+			p.log.Info("the target was not asked for its highest version", "service", s.Name, "because", err)
+			continue
+		}
+		if g := highest.Generation(); g > newest {
+			newest = g
+			p.log.Warn("the target has versions already: the inbox takes a generation above them", "service", s.Name, "highest", highest, "generation", int(newest)+1)
+		}
+	}
+	return newest
 }
 
 // renewShorter opens a new generation of an inbox that holds less than was decided
@@ -51,7 +145,7 @@ func (p *Pipeline) renewShorter(ctx context.Context, inbox store.Inbox, cut *tra
 		return inbox, err
 	}
 	// After the watermarks: what they are behind was there then.
-	starts, ends, err := p.admin.Offsets(ctx, inbox.Topic)
+	starts, ends, err := p.admin.AvailableOffsets(ctx, inbox.Topic)
 	if err != nil {
 		return inbox, err
 	}

@@ -84,6 +84,7 @@ type Pipeline struct {
 	tracer  *tracing.Tracer   // nil unless the configuration wants traces
 
 	health health
+	topics topicHealth
 	left   atomic.Pointer[[]Wait] // of UntilIdle; see Waits
 	parts  parts
 	end    *ending

@@ -53,6 +53,7 @@ const (
 	blockedDisk       = "disk"       // the embedded broker has no room
 	blockedHalted     = "halted"     // a decision cannot be made
 	blockedSource     = "source"     // the database of an outbox does not answer
+	blockedTopic      = "topic"      // an internal topic takes no record
 )
 
 func newGauges(reg prometheus.Registerer) *gauges {
@@ -77,7 +78,7 @@ func newGauges(reg prometheus.Registerer) *gauges {
 			Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided.",
 		}),
 		ready:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
-		blocked: vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, source.", "reason"),
+		blocked: vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
 		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_reload_refused", Help: "1 when the last reload was refused, so that the process runs on with what it had."}),
 		files:   vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
 	}
@@ -129,6 +130,9 @@ func (p *Pipeline) blocked() (reason string, err error) {
 			return blockedHalted, err
 		}
 	}
+	if err := p.topics.blocked(time.Now()); err != nil {
+		return blockedTopic, err
+	}
 	for _, s := range p.sources() {
 		if _, queue := s.Source.(sources.Queue); !queue {
 			continue
@@ -175,6 +179,7 @@ func (p *Pipeline) watch(ctx context.Context) {
 	defer tick.Stop()
 	for {
 		p.look(ctx)
+		p.lookAtTopics(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -201,7 +206,7 @@ func (p *Pipeline) look(running context.Context) {
 		p.gauges.ready.Set(1)
 	}
 	found, _ := p.blocked()
-	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedSource} {
+	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedTopic, blockedSource} {
 		p.gauges.blocked.WithLabelValues(reason).Set(0)
 		if reason == found {
 			p.gauges.blocked.WithLabelValues(reason).Set(1)
@@ -330,7 +335,7 @@ func (p *Pipeline) stage() *deliver.Stage {
 
 // inboxLag is what the store's watermarks are behind the inbox, by partition.
 func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
-	starts, ends, err := p.admin.Offsets(ctx, p.cfg.Kafka.Inbox.Topic)
+	starts, ends, err := p.admin.AvailableOffsets(ctx, p.cfg.Kafka.Inbox.Topic)
 	if err != nil {
 		return nil, err
 	}

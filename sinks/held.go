@@ -33,3 +33,10 @@ type Readable interface {
 	// target by hand.
 	DeleteStatement(entity string) string
 }
+
+// Versioned is a sink whose target turns away versions that are not above its own.
+type Versioned interface {
+	// Highest returns the highest version that the target holds of the service, 0 when
+	// it holds nothing of it. The sink is open.
+	Highest(ctx context.Context) (change.Version, error)
+}

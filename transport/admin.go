@@ -59,7 +59,7 @@ func NewAdmin(cfg Config) (*Admin, error) {
 func (a *Admin) Close() { a.cl.Close() }
 
 // EnsureTopics creates the topics that are missing and returns when all are
-// there, have leaders and the settings that are wanted; it says what it altered.
+// there, those that it made have leaders, and all have the settings that are wanted; it says what it altered.
 // A topic with another number of partitions, unless it may
 // grow, is an ErrPartitionCount; all such topics are named at once. Creating
 // and altering at the same time from two processes is fine.
@@ -78,6 +78,7 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	}
 	var errs []error
 	var there []TopicSpec
+	var made []string
 	for _, s := range specs {
 		d, ok := have[s.Name]
 		switch {
@@ -85,6 +86,7 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 			there = append(there, s)
 			switch n := len(d.Partitions); {
 			case s.Grow && n < int(s.Partitions):
+				made = append(made, s.Name)
 				if err := a.grow(ctx, s); err != nil {
 					errs = append(errs, err)
 				}
@@ -93,6 +95,7 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 				errs = append(errs, fmt.Errorf("topic %s has %d partitions, %d configured: %w", s.Name, n, s.Partitions, ErrPartitionCount))
 			}
 		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
+			made = append(made, s.Name)
 			if err := a.create(ctx, s); err != nil {
 				errs = append(errs, err)
 			}
@@ -103,7 +106,7 @@ func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
 	if err := errors.Join(errs...); err != nil {
 		return err
 	}
-	if err := a.await(ctx, names, partitions); err != nil {
+	if err := a.await(ctx, names, made, partitions); err != nil {
 		return err
 	}
 	return a.alter(ctx, there)
@@ -139,12 +142,16 @@ func (a *Admin) grow(ctx context.Context, s TopicSpec) error {
 }
 
 // await returns when the cluster serves every partition, of each topic so many:
-// right after a creation it may not know them yet.
-func (a *Admin) await(ctx context.Context, names []string, partitions map[string]int32) error {
+// right after a creation it may not know them yet. For those of a topic that was
+// not made now it waits as long as an election takes: one that is not available is
+// no reason for the others to wait.
+func (a *Admin) await(ctx context.Context, names, made []string, partitions map[string]int32) error {
+	began := time.Now()
 	for {
-		logs, err := readLogs(ctx, a.adm, names)
+		logs, err := readAvailable(ctx, a.cl, names)
 		for t, l := range logs {
-			if n := len(l.start); n < int(partitions[t]) {
+			n := len(l.start)
+			if n < int(partitions[t]) && (slices.Contains(made, t) || time.Since(began) < availableWithin) {
 				err = fmt.Errorf("topic %s shows %d of %d partitions", t, n, partitions[t])
 			}
 		}
@@ -181,7 +188,16 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 
 // Offsets returns the oldest offset and the end of every partition of a topic.
 func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
-	logs, err := readLogs(ctx, a.adm, []string{topic})
+	logs, err := readLogs(ctx, a.cl, []string{topic})
+	if err != nil {
+		return nil, nil, err
+	}
+	return logs[topic].start, logs[topic].end, nil
+}
+
+// AvailableOffsets is Offsets without partitions that no broker leads.
+func (a *Admin) AvailableOffsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
+	logs, err := readAvailable(ctx, a.cl, []string{topic})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -79,7 +78,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	}
 
 	// After the listener: what it starts behind may have been appended meanwhile.
-	logs, err := g.logs(ctx, topics)
+	logs, away, err := g.logs(ctx, topics)
 	if err != nil {
 		untell()
 		return nil, err
@@ -116,11 +115,23 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		lt := logs[t]
 		for p, o := range ps {
 			tp := topicPartition{t, p}
+			if err := lt.failed[p]; err != nil {
+				delete(ps, p)
+				g.away[tp] = true
+				g.log.Error("a partition is not available; the others go on without it", "topic", t, "partition", p, "err", err)
+				continue
+			}
 			if _, known := lt.start[p]; !known { // added after we asked: it begins at 0
 				lt.start[p], lt.end[p] = 0, max(0, o.EpochOffset().Offset)
 			}
 			wanted := o.EpochOffset().Offset
-			if at, ok := starts[t][p]; ok {
+			at, ok := starts[t][p]
+			if was := g.fetched[tp]; ok && was != "" && was != lt.id && !g.gc.FailOnTruncation {
+				// The listener's offset is that of an earlier topic of this name.
+				moved(tp, at, lt.start[p])
+				at = lt.start[p]
+			}
+			if ok {
 				if was := g.fetched[tp]; at < wanted && (was == "" || was == lt.id) {
 					behind(tp, wanted, at)
 				}
@@ -152,6 +163,10 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 		}
 	}
 	g.setAssigned(len(g.assignments))
+	if away && !g.closed {
+		g.loops.Add(1)
+		go g.awaitAway(topics)
+	}
 	return offsets, nil
 }
 
@@ -172,71 +187,6 @@ func (g *Group) moved(tp topicPartition, wanted, got int64) {
 	}
 }
 
-// topicLog is what a topic holds: identity, oldest offset and end.
-type topicLog struct {
-	id         string
-	start, end map[int32]int64
-}
-
-// logs asks the cluster, again and again until ctx ends: without an answer no
-// partition can start safely.
-func (g *Group) logs(ctx context.Context, topics []string) (map[string]topicLog, error) {
-	for try := 0; ; try++ {
-		logs, err := readLogs(ctx, g.adm, topics)
-		if err == nil {
-			return logs, nil
-		}
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		if g.quiet.allow("logs") {
-			g.log.Error("cannot read where topics begin and end; trying again", "err", err)
-		}
-		select {
-		case <-time.After(retryBackoff(try)):
-		case <-ctx.Done():
-			return nil, ctx.Err()
-		}
-	}
-}
-
-func readLogs(ctx context.Context, adm *kadm.Client, topics []string) (map[string]topicLog, error) {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
-	defer cancel()
-	meta, err := adm.ListTopics(ctx, topics...)
-	if err != nil {
-		return nil, err
-	}
-	starts, err := adm.ListStartOffsets(ctx, topics...)
-	if err != nil {
-		return nil, err
-	}
-	ends, err := adm.ListEndOffsets(ctx, topics...)
-	if err != nil {
-		return nil, err
-	}
-	logs := make(map[string]topicLog, len(topics))
-	for _, t := range topics {
-		d, ok := meta[t]
-		if !ok {
-			return nil, fmt.Errorf("topic %s: %w", t, kerr.UnknownTopicOrPartition)
-		}
-		if d.Err != nil {
-			return nil, fmt.Errorf("topic %s: %w", t, d.Err)
-		}
-		l := topicLog{id: d.ID.String(), start: make(map[int32]int64), end: make(map[int32]int64)}
-		for p := range d.Partitions {
-			s, e := starts[t][p], ends[t][p]
-			if err := errors.Join(s.Err, e.Err); err != nil {
-				return nil, fmt.Errorf("topic %s, partition %d: %w", t, p, err)
-			}
-			l.start[p], l.end[p] = s.Offset, e.Offset
-		}
-		logs[t] = l
-	}
-	return logs, nil
-}
-
 // release ends the assignments of partitions that went away. kgo calls it while no
 // poll is under way.
 func (g *Group) release(gone map[string][]int32, commit bool) {
@@ -249,6 +199,10 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 			if a := g.assignments[tp]; a != nil {
 				delete(g.assignments, tp)
 				released = append(released, a)
+				ended[t] = append(ended[t], p)
+			}
+			if g.away[tp] { // the listener was told of it
+				delete(g.away, tp)
 				ended[t] = append(ended[t], p)
 			}
 		}
@@ -400,7 +354,7 @@ func (g *Group) lostRecords(tp topicPartition, loss *kgo.ErrDataLoss) {
 // outOfRange sets a partition whose next record is gone to the oldest there
 // is. The poll loop calls it, so nothing is revoked meanwhile.
 func (g *Group) outOfRange(tp topicPartition) {
-	logs, err := readLogs(g.pollCtx, g.adm, []string{tp.topic})
+	logs, err := readLogs(g.pollCtx, g.cl, []string{tp.topic})
 	if err != nil {
 		if g.pollCtx.Err() == nil && g.quiet.allow("range "+tp.topic) {
 			g.log.Error("offset out of range, and cannot read where the topic begins; trying again", "topic", tp.topic, "partition", tp.partition, "err", err)

@@ -139,6 +139,7 @@ type Group struct {
 	subscriptions map[string]*subscription       // guarded by mu
 	assignments   map[topicPartition]*assignment // guarded by mu
 	replaced      map[string]bool                // guarded by mu; topics being joined anew
+	away          map[topicPartition]bool        // guarded by mu; assigned to the group and not available
 
 	assigned atomic.Int64 // len(assignments)
 	held     atomic.Int64 // what all assignments hold, waiting and in work
@@ -174,6 +175,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		subscriptions: make(map[string]*subscription),
 		assignments:   make(map[topicPartition]*assignment),
 		replaced:      make(map[string]bool),
+		away:          make(map[topicPartition]bool),
 		closeDone:     make(chan struct{}),
 	}
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())

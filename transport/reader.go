@@ -7,7 +7,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -196,7 +195,7 @@ func (r *Reader) existing(ctx context.Context, partition int32, wanted int64) (i
 		return wanted, err
 	}
 	defer cl.Close()
-	logs, err := readLogs(ctx, kadm.NewClient(cl), []string{r.topic})
+	logs, err := readLogs(ctx, cl, []string{r.topic})
 	if err != nil {
 		return wanted, err
 	}

@@ -9,7 +9,10 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-var _ sinks.Readable = (*Sink)(nil)
+var (
+	_ sinks.Readable  = (*Sink)(nil)
+	_ sinks.Versioned = (*Sink)(nil)
+)
 
 // Scan implements sinks.Readable. It needs no FINAL: of several rows of an
 // entity the one with the highest version counts, retractions included.
@@ -19,6 +22,22 @@ func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit fu
 		return errNotOpen
 	}
 	return s.connected(ctx, func() error { return s.scan(ctx, opened, afterEntity, limit, visit) })
+}
+
+// Highest implements sinks.Versioned. It reads one column of the service.
+func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
+	opened := s.session.Load()
+	if opened == nil {
+		return 0, errNotOpen
+	}
+	var version uint64
+	err := s.connected(ctx, func() error {
+		if err := opened.conn.QueryRow(ctx, fmt.Sprintf("SELECT max(version) FROM %s WHERE service = ?", s.name("")), s.options.Service).Scan(&version); err != nil {
+			return classify("highest version", err, false)
+		}
+		return nil
+	})
+	return change.Version(version), err
 }
 
 func (s *Sink) scan(ctx context.Context, opened *session, afterEntity string, limit int, visit func(sinks.Held) error) error {

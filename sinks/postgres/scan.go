@@ -10,7 +10,10 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-var _ sinks.Readable = (*Sink)(nil)
+var (
+	_ sinks.Readable  = (*Sink)(nil)
+	_ sinks.Versioned = (*Sink)(nil)
+)
 
 // Scan implements sinks.Readable. In append mode it gives each entity's newest row.
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.Held) error) error {
@@ -19,6 +22,23 @@ func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit fu
 		return errNotOpen
 	}
 	return s.connected(ctx, func() error { return s.scan(ctx, pool, afterEntity, limit, visit) })
+}
+
+// Highest implements sinks.Versioned. It reads the whole table.
+func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
+	pool := s.pool.Load()
+	if pool == nil {
+		return 0, errNotOpen
+	}
+	var version int64
+	err := s.connected(ctx, func() error {
+		err := pool.QueryRow(ctx, fmt.Sprintf(`SELECT coalesce(max(version), 0) FROM %s WHERE service = $1`, s.table.Sanitize()), s.options.Service).Scan(&version)
+		if err != nil {
+			return classify("highest version", err)
+		}
+		return nil
+	})
+	return change.Version(version), err
 }
 
 func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, limit int, visit func(sinks.Held) error) error {

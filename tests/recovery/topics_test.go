@@ -4,14 +4,19 @@ package recovery
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"reflect"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // windows are the two transports of a source.
@@ -223,4 +228,102 @@ func TestInboxShorterThanItsWatermarks(t *testing.T) {
 	require.NotContains(t, w.drain().Log.String(), "shorter", "once")
 	require.NoError(t, w.check())
 	require.Empty(t, w.Letters())
+}
+
+// delete deletes a topic, which somebody else may make again at once.
+func (w *world) delete(topic string) {
+	w.t().Helper()
+	gone, err := w.Admin.DeleteTopics(w.t().Context(), topic)
+	require.NoError(w.t(), errors.Join(err, gone.Error()))
+	w.Kafka.PurgeTopicsFromClient(topic)
+}
+
+// I1, I8: the inbox is deleted under a running process and nobody makes it again.
+// The mistake that this catches: everything stood still for ever, and the process
+// was ready.
+func TestTheInboxIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	run := w.run()
+	w.say(2)
+	w.agree(run)
+	w.keep()
+	w.delete(w.inbox())
+	w.generation++
+	run.Says("the topic was deleted: it is made again")
+	w.say(3)
+	w.agree(run)
+	run.Ready(200)
+	stop(run)
+	require.Empty(t, w.Letters())
+}
+
+// I1: the same with the changes log: what only it held is decided again, and who
+// keeps every change is told what is missing.
+func TestTheChangesLogIsMadeAgain(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	run := w.run()
+	w.say(2)
+	w.agree(run)
+	w.delete(w.Prefix + "weir.changes")
+	run.Says("the topic was deleted: it is made again")
+	w.say(3)
+	newest := map[string]*kgo.Record{}
+	for _, r := range w.sent[w.topicID(w.source())] {
+		if was := newest[string(r.Key)]; was == nil || was.Offset < r.Offset { // an entity has one partition
+			newest[string(r.Key)] = r
+		}
+	}
+	harness.Eventually(t, "the targets of state have what is newest", func() error {
+		for _, attempts := range [][]oracle.Record{w.Rows("acme_current", current, "entity"), w.Receiver.Received()} {
+			has := oracle.Newest(attempts)
+			for entity, r := range newest {
+				if got := has[entity]; !jsonEqual(got.Doc, r.Value) { // its version may be that of the repair
+					return fmt.Errorf("%s has %s, and should have %s", entity, got.Doc, r.Value)
+				}
+			}
+		}
+		return nil
+	})
+	run.Ready(200)
+	stop(run)
+	require.Empty(t, w.Letters())
+}
+
+func jsonEqual(a, b []byte) bool {
+	var one, other any
+	return json.Unmarshal(a, &one) == nil && json.Unmarshal(b, &other) == nil && reflect.DeepEqual(one, other)
+}
+
+// I8: a topic that takes no record is named, and the process is not ready until it
+// takes records again; then everything goes on.
+func TestATopicThatTakesNoRecord(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"inbox", "changes"} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, servers.Postgres(t), 100)
+			run := w.run()
+			w.say(1)
+			w.agree(run)
+			topic := w.Prefix + "weir." + name
+			least := func(n string) {
+				t.Helper()
+				done, err := w.Admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "min.insync.replicas", Value: &n}}, topic)
+				require.NoError(t, err)
+				require.NoError(t, done[0].Err)
+			}
+			least("2")
+			w.say(1)
+			run.Ready(503)
+			_, why := run.Get("/readyz")
+			require.Contains(t, why, topic)
+			require.Contains(t, why, "min.insync.replicas")
+			least("1")
+			run.Ready(200)
+			w.agree(run)
+			stop(run)
+			require.Empty(t, w.Letters())
+		})
+	}
 }

@@ -1,0 +1,99 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// topicPatience is for how long an internal topic may take no record before the
+// process is not ready: an election is shorter.
+const topicPatience = 15 * time.Second
+
+// topicHealth is what was seen of the internal topics.
+type topicHealth struct {
+	mu      sync.Mutex
+	since   map[string]time.Time // guarded by mu; by topic: since when it takes no record
+	faults  []*transport.TopicFault
+	missing map[string]bool // of the monitor alone; seen missing at the look before
+}
+
+// blocked gives why internal topics have taken no record for too long, nil if they do.
+func (h *topicHealth) blocked(now time.Time) error {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var errs []error
+	for _, f := range h.faults {
+		if now.Sub(h.since[f.Topic]) >= topicPatience {
+			errs = append(errs, f)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// saw notes faults and returns those that are new, and the topics that have none any more.
+func (h *topicHealth) saw(faults []*transport.TopicFault, now time.Time) (begun []*transport.TopicFault, ended []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	since := make(map[string]time.Time, len(faults))
+	for _, f := range faults {
+		began, known := h.since[f.Topic]
+		if !known {
+			began, begun = now, append(begun, f)
+		}
+		since[f.Topic] = began
+	}
+	for topic := range h.since {
+		if _, still := since[topic]; !still {
+			ended = append(ended, topic)
+		}
+	}
+	h.faults, h.since = faults, since
+	return begun, ended
+}
+
+// lookAtTopics finds internal topics that take no record. One that is gone, and was
+// at the look before, is made again: producers and consumers find it, and what it
+// held is lost or decided again as after any loss of records.
+func (p *Pipeline) lookAtTopics(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
+	defer cancel()
+	faults, err := p.admin.Faults(ctx, p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic)
+	if err != nil {
+		return // Kafka is away as a whole: who asked it says so
+	}
+	begun, ended := p.topics.saw(faults, time.Now())
+	for _, f := range begun {
+		p.log.Warn("a topic takes no record; what is for it waits", "error", f)
+	}
+	for _, topic := range ended {
+		p.log.Info("the topic takes records again", "topic", topic)
+	}
+	missing := map[string]bool{}
+	var again []transport.TopicSpec
+	for _, f := range faults {
+		if missing[f.Topic] = f.Missing; !f.Missing || !p.topics.missing[f.Topic] {
+			continue
+		}
+		for _, spec := range assemble.Topics(p.Config()) {
+			if spec.Name == f.Topic {
+				again = append(again, spec)
+			}
+		}
+	}
+	p.topics.missing = missing
+	if len(again) == 0 {
+		return
+	}
+	if err := p.admin.EnsureTopics(ctx, again); err != nil {
+		p.log.Warn("the topic cannot be made yet; trying again", "error", err)
+		return
+	}
+	for _, spec := range again {
+		p.log.Error("the topic was deleted: it is made again, and what only it held is lost, or decided again if it is the changes log", "topic", spec.Name)
+	}
+}

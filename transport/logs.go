@@ -1,0 +1,196 @@
+package transport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// topicLog is what a topic holds: identity, oldest offset and end.
+type topicLog struct {
+	id         string
+	start, end map[int32]int64 // without those of failed
+	failed     map[int32]error // partitions that are not available
+}
+
+// availableWithin is how long a partition may have no leader before the others go on
+// without it: elections are short.
+const availableWithin = 5 * time.Second
+
+// logs asks the cluster, again and again until ctx ends: without an answer no
+// partition can start safely. away says that some partitions are not available, for
+// longer than an election takes.
+func (g *Group) logs(ctx context.Context, topics []string) (logs map[string]topicLog, away bool, err error) {
+	began := time.Now()
+	for try := 0; ; try++ {
+		logs, err := readAvailable(ctx, g.cl, topics)
+		if err == nil {
+			if err = whole(logs); err == nil {
+				return logs, false, nil
+			}
+			if time.Since(began) > availableWithin && ctx.Err() == nil {
+				return logs, true, nil
+			}
+		}
+		if ctx.Err() != nil {
+			return nil, false, ctx.Err()
+		}
+		if g.quiet.allow("logs") {
+			g.log.Error("cannot read where topics begin and end; trying again", "err", err)
+		}
+		select {
+		case <-time.After(retryBackoff(try)):
+		case <-ctx.Done():
+			return nil, false, ctx.Err()
+		}
+	}
+}
+
+// awaitAway joins topics anew once partitions that were away are available.
+func (g *Group) awaitAway(topics []string) {
+	defer g.loops.Done()
+	for {
+		select {
+		case <-time.After(time.Second):
+		case <-g.pollCtx.Done():
+			return
+		}
+		logs, err := readAvailable(g.pollCtx, g.cl, topics)
+		if err != nil {
+			continue
+		}
+		again := map[string]bool{}
+		g.mu.Lock()
+		for tp := range g.away {
+			if l, asked := logs[tp.topic]; asked && l.failed[tp.partition] == nil {
+				again[tp.topic] = true
+			}
+		}
+		waiting := len(g.away) > 0
+		g.mu.Unlock()
+		if len(again) == 0 && waiting {
+			continue
+		}
+		for t := range again {
+			g.rejoin(t)
+		}
+		return // what is still away is found by the next assignment
+	}
+}
+
+// whole fails when a partition is not available.
+func whole(logs map[string]topicLog) error {
+	var errs []error
+	for t, l := range logs {
+		for p, err := range l.failed {
+			errs = append(errs, fmt.Errorf("topic %s, partition %d: %w", t, p, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readLogs asks for what topics hold; it fails when a partition is not available.
+func readLogs(ctx context.Context, cl *kgo.Client, topics []string) (map[string]topicLog, error) {
+	logs, err := readAvailable(ctx, cl, topics)
+	if err == nil {
+		err = whole(logs)
+	}
+	return logs, err
+}
+
+// readAvailable asks for what topics hold, without partitions that no broker leads:
+// to ask for their offsets would take as long as they have none.
+func readAvailable(ctx context.Context, cl *kgo.Client, topics []string) (map[string]topicLog, error) {
+	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	defer cancel()
+	meta, err := kadm.NewClient(cl).ListTopics(ctx, topics...)
+	if err != nil {
+		return nil, err
+	}
+	logs := make(map[string]topicLog, len(topics))
+	for _, t := range topics {
+		d, ok := meta[t]
+		if !ok {
+			return nil, fmt.Errorf("topic %s: %w", t, kerr.UnknownTopicOrPartition)
+		}
+		if d.Err != nil {
+			return nil, fmt.Errorf("topic %s: %w", t, d.Err)
+		}
+		l := topicLog{id: d.ID.String(), start: map[int32]int64{}, end: map[int32]int64{}, failed: map[int32]error{}}
+		for p, partition := range d.Partitions {
+			if partition.Leader < 0 {
+				l.failed[p] = errors.Join(kerr.LeaderNotAvailable, partition.Err)
+			}
+		}
+		logs[t] = l
+	}
+	const oldest, newest = -2, -1
+	for _, at := range []int64{oldest, newest} {
+		if err := listOffsets(ctx, cl, at, meta, logs, func(l topicLog) map[int32]int64 {
+			if at == oldest {
+				return l.start
+			}
+			return l.end
+		}); err != nil {
+			return nil, err
+		}
+	}
+	for t, l := range logs {
+		for p := range meta[t].Partitions {
+			_, began := l.start[p]
+			_, ended := l.end[p]
+			if l.failed[p] == nil && !(began && ended) {
+				return nil, fmt.Errorf("topic %s, partition %d: the brokers say nothing of it", t, p)
+			}
+			if l.failed[p] != nil {
+				delete(l.start, p)
+				delete(l.end, p)
+			}
+		}
+	}
+	return logs, nil
+}
+
+// listOffsets asks for one offset of each partition that has not failed.
+func listOffsets(ctx context.Context, cl *kgo.Client, at int64, meta kadm.TopicDetails, logs map[string]topicLog, of func(topicLog) map[int32]int64) error {
+	req := kmsg.NewPtrListOffsetsRequest()
+	req.ReplicaID = -1
+	for t, l := range logs {
+		topic := kmsg.NewListOffsetsRequestTopic()
+		topic.Topic = t
+		for p := range meta[t].Partitions {
+			if l.failed[p] == nil {
+				partition := kmsg.NewListOffsetsRequestTopicPartition()
+				partition.Partition, partition.Timestamp = p, at
+				topic.Partitions = append(topic.Partitions, partition)
+			}
+		}
+		if len(topic.Partitions) > 0 {
+			req.Topics = append(req.Topics, topic)
+		}
+	}
+	if len(req.Topics) == 0 {
+		return nil
+	}
+	for _, shard := range cl.RequestSharded(ctx, req) {
+		if shard.Err != nil {
+			return shard.Err
+		}
+		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
+			for _, p := range t.Partitions {
+				if err := kerr.ErrorForCode(p.ErrorCode); err != nil {
+					logs[t.Topic].failed[p.Partition] = err
+					continue
+				}
+				of(logs[t.Topic])[p.Partition] = p.Offset
+			}
+		}
+	}
+	return nil
+}
