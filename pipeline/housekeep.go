@@ -5,22 +5,26 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
+
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 const (
 	// housekeepingPeriod is how often old state is looked for; in between,
 	// what is over its time is kept a little longer.
 	housekeepingPeriod = time.Hour
-	// purgeBatch bounds one purge, so that decisions never wait long for it.
+	// purgeBatch is how many tombstones are asked to go at a time.
 	purgeBatch = 500
 	// tidyAgain is when what failed is tried again.
 	tidyAgain = 10 * time.Minute
 )
 
-// housekeep removes what is over its retention time: tombstones of deleted
-// entities with their dam rows, dead letters and audit rows, every hour, and
-// months of the ledger, once a day (I7).
+// housekeep sees to it that what is over its retention time goes: tombstones of
+// deleted entities with their dam rows, dead letters and audit rows, every hour,
+// and months of the ledger, once a day (I7).
 func (p *Pipeline) housekeep(ctx context.Context) {
 	var ledger sync.WaitGroup
 	defer ledger.Wait()
@@ -29,15 +33,9 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 		pause := housekeepingPeriod
 		now := time.Now()
 		r := p.cfg.Retention
-		for {
-			n, err := p.store.PurgeEntities(ctx, now.Add(-r.Tombstones.D()), purgeBatch)
-			if err != nil && ctx.Err() == nil {
-				pause = tidyAgain
-				p.log.Warn("tombstones stay until the next time", "error", err)
-			}
-			if err != nil || n < purgeBatch {
-				break
-			}
+		if err := p.purge(ctx, now.Add(-r.Tombstones.D())); err != nil && ctx.Err() == nil {
+			pause = tidyAgain
+			p.log.Warn("tombstones stay until the next time", "error", err)
 		}
 		if _, err := p.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D())); err != nil && ctx.Err() == nil {
 			pause = tidyAgain
@@ -46,6 +44,29 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 		if !wait.Sleep(ctx, pause) {
 			return
 		}
+	}
+}
+
+// purge asks the owners of entities that were deleted before the given time to
+// remove them: an owner decides from memory, and nobody writes past it. Processes
+// that ask the same do no harm.
+func (p *Pipeline) purge(ctx context.Context, before time.Time) error {
+	for after := ""; ; {
+		stones, err := p.store.Tombstones(ctx, before, after, purgeBatch)
+		if err != nil || len(stones) == 0 {
+			return err
+		}
+		records := make([]transport.Record, len(stones))
+		for i, t := range stones {
+			c := inbox.Control{ID: uuid.NewString(), Action: inbox.Purge, Version: t.Version, Actor: inbox.Housekeeping}
+			if records[i], err = p.controlRecord(t.Entity, c); err != nil {
+				return err
+			}
+		}
+		if err := p.append.Append(ctx, records); err != nil {
+			return err
+		}
+		after = stones[len(stones)-1].Entity
 	}
 }
 
