@@ -125,6 +125,10 @@ type Decide struct {
 	// Lanes is how many transactions run at a time in one process; inbox
 	// partitions are spread over them.
 	Lanes int `yaml:"lanes" default:"2" range:"1..64"`
+	// Cache is what the owners of partitions may remember of their entities, in one
+	// process: what is remembered need not be loaded. Defaults to a quarter of
+	// limits.memory, of which it is a part; 0B remembers nothing.
+	Cache Size `yaml:"cache" range:"0B..256GiB"`
 }
 
 // Limits bound what one event may cost.

@@ -148,6 +148,9 @@ func (l *loader) readCustomer(file string) {
 	}
 }
 
+// cacheShare is the part of the memory that decide.cache is by default.
+const cacheShare = 4
+
 // derive fills in the defaults that depend on other values.
 func (l *loader) derive() {
 	c := &l.config
@@ -170,6 +173,9 @@ func (l *loader) derive() {
 	}
 	if e := c.Kafka.Embedded; e != nil {
 		orElse(&e.Dir, filepath.Join(c.DataDir, "kafka"))
+	}
+	if !l.main.has("decide.cache") {
+		c.Decide.Cache = c.Limits.Memory / cacheShare
 	}
 	orElse(&c.Kafka.Group, c.Kafka.Prefix)
 	orElse(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")

@@ -48,12 +48,19 @@ func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 	require.NoError(t, err)
 	result, err := settle(p, candidates, rows, maxOutcomeOfOne)
 	require.NoError(t, err)
+	for _, id := range result.purged {
+		require.Equal(t, d.entity.ID, id)
+		d.entity = store.Entity{ID: id}
+		clear(d.rows)
+	}
 	row, dirty := ev.result()
 	if dirty {
 		row.Found = true
 		d.entity = row
 	}
 	for _, s := range result.swaps {
+		require.Equal(t, s.Insert, !d.rows[s.Key].Found)
+		require.Equal(t, s.Old, d.rows[s.Key].Content)
 		d.rows[s.Key] = store.Row{Key: s.Key, Found: true, Content: s.New, Version: s.Version}
 	}
 	d.sent = append(d.sent, result.changes...)
@@ -75,10 +82,11 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 	plan := bananaPlan(t)
 	rapid.Check(t, func(t *rapid.T) {
 		var script []*record
+		var deleted change.Version // by the last record that deletes
 		for i := range rapid.IntRange(4, 16).Draw(t, "records") {
 			version := change.NewVersion(1, int64(i))
 			r := &record{Record: inbox.Record{Entity: "B-007"}, version: version, at: time.Unix(int64(i), 0), offset: int64(i)}
-			switch rapid.IntRange(0, 6).Draw(t, "kind") {
+			switch rapid.IntRange(0, 8).Draw(t, "kind") {
 			case 0:
 				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Reset}
 			case 1:
@@ -90,6 +98,9 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Redecide, Force: rapid.Bool().Draw(t, "force"), Letter: rapid.Int64Range(0, 1).Draw(t, "letter")}
 			case 3, 4:
 				r.Event = &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: int64(i)}, Op: inbox.Delete}
+				deleted = version
+			case 5, 6:
+				r.Control = &inbox.Control{ID: fmt.Sprint(i), Action: inbox.Purge, Version: deleted}
 			default:
 				payload := fmt.Sprintf(`{"id":"B-007","origin":%q,"ripeness_level":%d}`,
 					rapid.SampledFrom([]string{"EC", "XX"}).Draw(t, "origin"), rapid.IntRange(1, 2).Draw(t, "level"))

@@ -184,20 +184,10 @@ func (l *lane) halves(ctx context.Context, batch []*record) error {
 }
 
 // transact runs one decision transaction and publishes what it decided.
-func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move, ends frameEnds) error {
+func (l *lane) transact(ctx context.Context, records []*record, moves []store.Move, ends frameEnds) error {
 	plan := l.d.opt.Plan
-	entities := make([]string, 0, len(batch))
-	position := make(map[string]int, len(batch))
-	for _, r := range batch {
-		if r.bad != nil {
-			continue // its entity is not looked at
-		}
-		if _, seen := position[r.Entity]; !seen {
-			position[r.Entity] = len(entities)
-			entities = append(entities, r.Entity)
-		}
-	}
-	claimed, keys := claimsOf(batch)
+	l.cache.begin(moves)
+	b := l.newBatch(records, moves, ends)
 	var published []int64
 	l.mu.Lock()
 	for _, m := range moves {
@@ -207,123 +197,54 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 	}
 	l.mu.Unlock()
 
-	var result settled
-	var tally evaluationCounts
-	var letters []store.DeadLetter
-	var outbox []store.OutboxFrame
-	var lastTo frameEnds
-	var seen *watch
 	start := time.Now()
 	within, cancel := l.graceful(ctx)
 	defer cancel()
-	span := l.batchSpan(batch)
+	span := l.batchSpan(records)
 	crash.At(crash.DecideBatch, "")
 	ids, err := l.d.opt.Store.Decide(within, store.Decision{
-		Revision: plan.Revision, Moves: moves, Entities: entities, Claims: claimed, Keys: keys, Published: published,
-	}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-		crash.At(crash.DecideBegun, "")
-		var out store.Outcome
-		seen = newWatch(l.d.opt.Noise)
-		once := newClaims(len(claimed), loaded)
-		evaluations := make([]*evaluation, len(loaded.Entities))
-		for i := range loaded.Entities {
-			ev, err := newEvaluation(plan, loaded.Entities[i])
-			if err != nil {
-				return out, store.WithClass(err, store.Fatal)
-			}
-			ev.watch, ev.claims = seen, once
-			evaluations[i] = ev
-		}
-		var candidates []candidate
-		loose := evaluation{plan: plan, counts: newCounts(), claims: once} // for records that are dead already
-		for _, r := range batch {
-			ev := &loose
-			if r.bad == nil {
-				ev = evaluations[position[r.Entity]]
-			}
-			if err := ev.apply(r); err != nil {
-				return out, store.WithClass(err, store.Fatal)
-			}
-			candidates = append(candidates, ev.candidates...)
-			out.Letters = append(out.Letters, ev.letters...)
-			out.Audit = append(out.Audit, ev.audit...)
-			out.Settled = append(out.Settled, ev.replayed...)
-			ev.candidates, ev.letters, ev.audit, ev.replayed = ev.candidates[:0], ev.letters[:0], ev.audit[:0], ev.replayed[:0]
-		}
-		tally = loose.counts
-		written := make([]*evaluation, 0, len(evaluations))
-		for _, ev := range evaluations {
-			tally.add(ev.counts)
-			if row, dirty := ev.result(); dirty {
-				out.Entities, written = append(out.Entities, row), append(written, ev)
-			}
-		}
-		rows, err := readRows(plan, candidates, lookup)
-		if err != nil {
-			return out, err
-		}
-		room := l.d.opt.MaxOutcome
-		for i := range out.Entities {
-			room -= len(out.Entities[i].Docs) + len(out.Entities[i].Fence)
-		}
-		for i := range out.Letters {
-			room -= len(out.Letters[i].Payload)
-		}
-		if len(batch) == 1 {
-			room += maxOutcomeOfOne - l.d.opt.MaxOutcome
-		}
-		if err = errLargeOutcome; room >= 0 {
-			result, err = settle(plan, candidates, rows, room)
-		}
-		if errors.Is(err, errLargeOutcome) {
-			return out, store.WithClass(err, store.Poison) // of a single record: it will not become smaller
-		}
-		if err != nil {
-			return out, store.WithClass(err, store.Fatal)
-		}
-		for _, r := range batch {
-			if r.bad == nil {
-				evaluations[position[r.Entity]].trail.sent(plan, r)
-			}
-		}
-		for i, ev := range written {
-			if ev.trail.resealed {
-				out.Entities[i].Fence = encodeState(&ev.trail, ev.fence)
-			}
-		}
-		out.Swaps = result.swaps
-		out.Letters = append(out.Letters, result.letters...)
-		out.Settled = append(out.Settled, result.replayed...)
-		letters = out.Letters
-		out.Claims = once.effects()
-		outbox, lastTo = pack(plan, &result, moves, ends, MaxFrame)
-		out.Outbox, out.LastTo = outbox, lastTo
-		crash.At(crash.DecideOutcome, "")
-		return out, nil
-	})
-	decidedSpans(span, batch, result.changes, err)
+		Revision: plan.Revision, Moves: moves, Entities: b.unknown(), Claims: b.claimed, Keys: b.keys, Published: published,
+	}, b.outcome)
+	decidedSpans(span, records, b.result.changes, err)
 	if err != nil {
+		l.unclear(b)
 		return err
 	}
 	crash.At(crash.DecideCommitted, "")
-	l.d.opt.Metrics.decided(plan, tally, result, letters, len(batch), time.Since(start))
-	seen.report(tally, result.causes)
+	l.d.opt.Metrics.decided(plan, b.tally, b.result, b.letters, len(records), time.Since(start))
+	b.seen.report(b.tally, b.result.causes)
+	l.cache.committed(moves)
+	b.remember()
 	l.forget(moves, published)
 	l.mu.Lock()
 	for _, m := range moves {
 		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
 			o.next = m.To
-			if to, ok := lastTo[m.Partition]; ok {
+			if to, ok := b.lastTo[m.Partition]; ok {
 				o.lastTo = to
 			}
 		}
 	}
 	l.mu.Unlock()
-	for i := range outbox {
-		outbox[i].ID = ids[i]
+	for i := range b.outbox {
+		b.outbox[i].ID = ids[i]
 	}
-	l.publish(ctx, moves, outbox)
+	l.publish(ctx, moves, b.outbox)
 	return nil
+}
+
+// unclear drops what is remembered of the partitions of a batch that was not
+// committed, or nobody knows.
+func (l *lane) unclear(b *batch) {
+	if l.cache.unsound.KeepUnclear && b.decided {
+		l.cache.committed(b.moves)
+		b.remember()
+		for _, m := range b.moves {
+			l.cache.partitions[m.Partition.Number].unclear = true
+		}
+		return
+	}
+	l.cache.dropAll(b.moves)
 }
 
 // commitGrace is how long a transaction that is under way at a stop may take
@@ -350,6 +271,9 @@ func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.K
 	rows := make(map[store.Key]*store.Row, len(candidates))
 	keys := make([]store.Key, 0, len(candidates))
 	for i := range candidates {
+		if candidates[i].purge {
+			continue
+		}
 		key := store.Key{Service: p.Services[candidates[i].service].Number, Entity: candidates[i].record.Entity}
 		if _, seen := rows[key]; !seen {
 			rows[key] = nil

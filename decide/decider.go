@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -63,6 +64,11 @@ type Options struct {
 	// MaxUnpublished bounds the decided batches of a lane whose publish is not
 	// acknowledged yet; deciding waits for them. Defaults to 16.
 	MaxUnpublished int
+	// Cache bounds what owners remember of their entities, in bytes, over all lanes.
+	// 0: every decision loads what it needs.
+	Cache int64
+	// Unsound is for tests.
+	Unsound Unsound
 	// Hesitation is how long an owner that was fenced waits before it takes
 	// over again: long enough to hear that the partition is somebody else's by
 	// now. Defaults to 1s.
@@ -210,7 +216,11 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 	}
 	var content canonicaltree.Digest
 	if e.Op == inbox.Upsert {
-		if r.tree, err = canonicaltree.Parse(e.Payload); err != nil {
+		payload := e.Payload
+		if d.opt.Cache > 0 {
+			payload = bytes.Clone(payload) // a document that is remembered must not keep the whole frame
+		}
+		if r.tree, err = canonicaltree.Parse(payload); err != nil {
 			bad("bad_json", err)
 			return
 		}

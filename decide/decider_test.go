@@ -59,7 +59,9 @@ type flow struct {
 	inbox store.Inbox
 	// wrap, if given, stands between the decider and the store.
 	wrap       func(Store) Store
-	maxOutcome int // of the options
+	maxOutcome int   // of the options
+	cache      int64 // likewise
+	metrics    *Metrics
 }
 
 func newFlow(t *testing.T) *flow {
@@ -84,7 +86,7 @@ func newFlow(t *testing.T) *flow {
 	plan.Revision = revision.Number
 	resolved, err := s.ResolveInbox(t.Context(), "weir.inbox", "id", 2, 1)
 	require.NoError(t, err)
-	return &flow{store: s, plan: plan, inbox: resolved}
+	return &flow{store: s, plan: plan, inbox: resolved, cache: 1 << 20, metrics: NewMetrics(prometheus.NewRegistry())}
 }
 
 // owner runs a decider that takes the partitions over.
@@ -103,7 +105,7 @@ func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer,
 	}
 	d, err := New(Options{
 		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
-		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()), Tracer: tracer,
+		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics, Cache: w.cache, Tracer: tracer,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -16,6 +16,10 @@
 // unknown outcome left behind is read from the store, never guessed: after
 // anything but a clean commit the owner takes over again.
 //
+// The owner remembers entities as its decisions left them, and loads what it does
+// not remember. Memory is valid under its token at its offset, which every
+// transaction compares; nobody writes past it.
+//
 // # Parts
 //
 //   - [Plan] is a compiled configuration.

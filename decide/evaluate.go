@@ -59,6 +59,7 @@ type candidate struct {
 	absent  string         // of a retraction: what keeps the entity out; empty when it is deleted
 	force   bool           // pass even when equal
 	resent  *change.Change // of a Resend; all but record is unset then
+	purge   bool           // all rows of the entity go; all but record is unset then
 }
 
 // output is what a projection shows of a document. Most of it is held back, so
@@ -84,11 +85,9 @@ func (o *output) text() ([]byte, error) {
 	return o.written, nil
 }
 
-// evaluation is the state of one entity while the records of a batch are
-// applied to it, in order. It is pure: nothing in it talks to a store.
-type evaluation struct {
-	plan   *Plan
-	stored store.Entity
+// entityState is what deciding needs of an entity: its row, taken apart.
+type entityState struct {
+	stored store.Entity // the row; without Docs where only docs has them
 
 	docs    map[string]canonicaltree.Node // by source
 	fence   fence
@@ -96,12 +95,20 @@ type evaluation struct {
 	version change.Version
 	deleted time.Time
 	current bool // evaluated under the plan's fingerprint
-	dirty   bool // the entity row must be written
-	moved   bool // docs changed
 
 	present bool // merged exists and is complete
 	merged  canonicaltree.Node
 	known   bool // merged and present are those of docs
+}
+
+// evaluation is the state of one entity while the records of a batch are
+// applied to it, in order. It is pure: nothing in it talks to a store.
+type evaluation struct {
+	plan *Plan
+	entityState
+	dirty bool      // the entity row must be written
+	moved bool      // docs changed
+	rows  knownRows // what is known of its dam rows
 
 	touched    projections.Set // scratch
 	candidates []candidate
@@ -125,19 +132,20 @@ type outcomeOf struct {
 }
 
 func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
-	ev := &evaluation{
-		plan: p, stored: e, version: e.Version, deleted: e.Deleted,
-		current: e.Found && p.current(e.Fingerprint),
-		counts:  newCounts(),
-	}
+	s := entityState{stored: e, version: e.Version, deleted: e.Deleted, current: e.Found && p.current(e.Fingerprint)}
 	var err error
-	if ev.trail, ev.fence, err = decodeState(e.Fence); err != nil {
+	if s.trail, s.fence, err = decodeState(e.Fence); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
-	if ev.docs, err = merge.SplitNodes(e.Docs); err != nil {
+	if s.docs, err = merge.SplitNodes(e.Docs); err != nil {
 		return nil, fmt.Errorf("entity %q: stored documents: %w", e.ID, err)
 	}
-	return ev, nil
+	return evaluationOf(p, s), nil
+}
+
+// evaluationOf begins with a state, which it changes.
+func evaluationOf(p *Plan, s entityState) *evaluation {
+	return &evaluation{plan: p, entityState: s, counts: newCounts()}
 }
 
 // apply takes the next record of the entity. An error means that the stored
@@ -162,6 +170,10 @@ func (ev *evaluation) apply(r *record) error {
 		if r.Event != nil {
 			ev.replay(r, fresh) // it died again, as a letter of its own
 		}
+		return nil
+	}
+	if r.Control != nil && r.Control.Action == inbox.Purge {
+		ev.purge(r)
 		return nil
 	}
 	if r.Control != nil {
@@ -256,6 +268,19 @@ func (ev *evaluation) apply(r *record) error {
 // exists tells whether the entity has a row, or gets one by an earlier record
 // of the batch: how records are cut into batches must not show in a decision.
 func (ev *evaluation) exists() bool { return ev.stored.Found || ev.dirty }
+
+// purge forgets the entity, if it is still the tombstone that is to go. Nothing
+// remembers that it was asked for.
+func (ev *evaluation) purge(r *record) {
+	ev.counts.outcomes[outcomeOf{"control", outcomeControl}]++
+	r.outcome, r.stale = outcomeControl, fresh
+	if !ev.exists() || ev.deleted.IsZero() || ev.version != r.Control.Version {
+		return
+	}
+	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, docs: map[string]canonicaltree.Node{}, fence: fence{}}
+	ev.dirty, ev.moved, ev.rows = false, false, nil
+	ev.candidates = append(ev.candidates, candidate{record: r, purge: true})
+}
 
 // set puts a source document in place; an absent one takes it away.
 func (ev *evaluation) set(source string, doc canonicaltree.Node) {

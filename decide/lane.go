@@ -40,6 +40,7 @@ type lane struct {
 	work     chan struct{}
 	producer Producer  // its calls are guarded by work
 	compared time.Time // guarded by work; see stale
+	cache    *cache    // guarded by work
 	most     int       // guarded by work; see decideAll
 
 	mu          sync.Mutex
@@ -67,6 +68,7 @@ func newLane(d *Decider, number int) (*lane, error) {
 	}
 	return &lane{
 		d: d, number: number, producer: producer, most: d.opt.MaxEvents,
+		cache:  newCache(d.opt.Cache/int64(d.opt.Lanes), d.opt.Metrics, d.opt.Unsound),
 		log:    d.opt.Logger.With("stage", "decide", "lane", number),
 		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
 		owned:  map[int32]*ownership{}, published: make(chan struct{}, 1), work: make(chan struct{}, 1),
@@ -118,6 +120,12 @@ func (l *lane) revoked(partition int32) {
 			delete(l.owned, n)
 		}
 	}
+}
+
+func (l *lane) owns(partition int32) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.owned[partition] != nil
 }
 
 // left gives the partitions of larger inboxes, of older generations, that the
@@ -326,6 +334,7 @@ func (l *lane) idle(ctx context.Context) {
 	defer func() { <-l.work }()
 	ctx, cancel := l.stopping(ctx)
 	defer cancel()
+	l.cache.retain(l.owns)
 	if err := l.repair(ctx); err != nil {
 		return // it is tried again at the next tick
 	}
@@ -559,6 +568,7 @@ func (l *lane) close() {
 		}
 	}
 	l.discard(l.d.opt.Limit)
+	l.cache.close()
 	ctx, cancel := context.WithTimeout(l.d.opt.Limit, time.Second)
 	defer cancel()
 	_ = l.producer.Close(ctx) // what it could not send stays in the outbox

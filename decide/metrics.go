@@ -18,6 +18,10 @@ type Metrics struct {
 	fenced    prometheus.Counter
 	seconds   prometheus.Histogram
 	batch     prometheus.Histogram
+
+	cacheUsed                  *prometheus.CounterVec // result
+	cacheEvicted, cacheDropped prometheus.Counter
+	cacheEntities, cacheBytes  prometheus.Gauge
 }
 
 // What an event comes to for a service, the values of label "decision".
@@ -27,6 +31,12 @@ const (
 	DecisionIncomplete = "incomplete" // a required source has no document yet
 	DecisionHeldBack   = "held_back"  // equal to what the service has
 	DecisionSent       = "sent"       // sent on: the projection changed
+)
+
+// Results, the values of label "result".
+const (
+	cacheHit  = "hit"
+	cacheMiss = "miss"
 )
 
 var allDecisions = []string{DecisionPruned, DecisionFiltered, DecisionIncomplete, DecisionHeldBack, DecisionSent}
@@ -64,7 +74,26 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Buckets: prometheus.ExponentialBuckets(1, 2, 13),
 		}),
 	}
-	reg.MustRegister(m.events, m.decisions, m.letters, m.takeOvers, m.fenced, m.seconds, m.batch)
+	m.cacheUsed = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_decide_cache_lookups_total", Help: "Entities that decisions were about: hit (remembered by the owner of the partition) or miss (loaded).",
+	}, []string{"result"})
+	m.cacheEvicted = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_decide_cache_evicted_total", Help: "Entities that the owner's cache had no room for any more.",
+	})
+	m.cacheDropped = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "weir_decide_cache_dropped_total", Help: "Entities that the owner's cache forgot with their partition: taken over, given up, or after anything but a clean commit.",
+	})
+	m.cacheEntities = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_decide_cache_entities", Help: "Entities in the owner's cache.",
+	})
+	m.cacheBytes = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "weir_decide_cache_bytes", Help: "Estimated size of the owner's cache.",
+	})
+	for _, result := range []string{cacheHit, cacheMiss} {
+		m.cacheUsed.WithLabelValues(result)
+	}
+	reg.MustRegister(m.events, m.decisions, m.letters, m.takeOvers, m.fenced, m.seconds, m.batch,
+		m.cacheUsed, m.cacheEvicted, m.cacheDropped, m.cacheEntities, m.cacheBytes)
 	return m
 }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
@@ -20,6 +21,7 @@ type settled struct {
 	causes   []*record       // of changes, and of letters
 	letters  []store.DeadLetter
 	replayed []store.Settled // dead letters whose replay was decided here
+	purged   []string        // entities that go, with their rows
 	// decisions are what the candidates came to, those that were pruned apart.
 	decisions map[decisionOf]int
 }
@@ -36,6 +38,10 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 	order := make([]store.Key, 0, len(rows))
 	for i := range candidates {
 		c := &candidates[i]
+		if c.purge {
+			out.purge(p, c.record.Entity, rows, before)
+			continue
+		}
 		service := p.Services[c.service]
 		key := store.Key{Service: service.Number, Entity: c.record.Entity}
 		row := rows[key]
@@ -122,9 +128,26 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 		if old.Found == row.Found && old.Version == row.Version && old.Refused == row.Refused && sameState(old.Content, row.Content) {
 			continue
 		}
+		row.Version = max(row.Version, old.Version) // as the store has it then
 		out.swaps = append(out.swaps, store.Swap{Key: key, Insert: !old.Found, Old: old.Content, OldRefused: old.Refused, New: row.Content, Refused: row.Refused, Version: row.Version})
 	}
 	return out, nil
+}
+
+// purge takes away the rows of an entity: those that come after it begin anew.
+func (s *settled) purge(p *Plan, entity string, rows map[store.Key]*store.Row, before map[store.Key]store.Row) {
+	for i := range p.Services {
+		key := store.Key{Service: p.Services[i].Number, Entity: entity}
+		if row := rows[key]; row != nil {
+			*row = store.Row{Key: key}
+			if _, seen := before[key]; seen {
+				before[key] = *row
+			}
+		}
+	}
+	if !slices.Contains(s.purged, entity) {
+		s.purged = append(s.purged, entity)
+	}
 }
 
 // sent notes that a candidate became a change.

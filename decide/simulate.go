@@ -2,6 +2,7 @@ package decide
 
 import (
 	"fmt"
+	"maps"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -83,6 +84,10 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 		return Step{}, err
 	}
 	ev.watch.report(ev.counts, result.causes)
+	for _, id := range result.purged {
+		delete(s.entities, id)
+		maps.DeleteFunc(s.rows, func(k store.Key, _ *store.Row) bool { return k.Entity == id })
+	}
 	ev.trail.sent(s.plan, r)
 	if row, dirty := ev.result(); dirty {
 		row.Found = true

@@ -23,6 +23,7 @@ func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
 		return span
 	}
 	switch c := r.Control; {
+	case c != nil && c.Action == inbox.Purge: // housekeeping
 	case c != nil:
 		cause := causeReplay
 		switch {

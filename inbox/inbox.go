@@ -92,6 +92,10 @@ type Replay struct {
 // and what repairs deliveries or tries them again.
 const Deliver = "deliver"
 
+// Housekeeping is the actor of what the pipeline asks of itself when a retention is
+// over.
+const Housekeeping = "housekeeping"
+
 // Action is what a control record asks the owner of an entity to do.
 type Action string
 
@@ -108,6 +112,9 @@ const (
 	// Resend publishes Change once more as it is, with its own version and key: a
 	// log sink's dead letter, which arrives late. No dam row is touched.
 	Resend Action = "resend"
+	// Purge removes the entity with all its dam rows, if it is deleted and still has
+	// Version: what housekeeping asks for when its retention is over.
+	Purge Action = "purge"
 )
 
 // Control is an operator's or deliver's request about one entity, decided by
@@ -116,7 +123,7 @@ type Control struct {
 	ID       string         `json:"id"`                 // unique per request
 	Action   Action         `json:"action"`             //
 	Services []string       `json:"services,omitempty"` // empty: all
-	Version  change.Version `json:"version,omitempty"`  // Refuse: only rows that have this version; Redecide: none that has a newer one, 0 with no Letter: all
+	Version  change.Version `json:"version,omitempty"`  // Refuse: only rows that have this version; Purge: only an entity that has it; Redecide: none that has a newer one, 0 with no Letter: all
 	Force    bool           `json:"force,omitempty"`    // Redecide: pass the dam even when equal
 	Actor    string         `json:"actor,omitempty"`    // who asked
 	Reason   string         `json:"reason,omitempty"`   // why

@@ -99,6 +99,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 		NewProducer:  func() (decide.Producer, error) { return p.newProducer(transport.NoCompression) },
 		ChangesTopic: p.cfg.Kafka.Changes.Topic,
 		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents, MaxOutcome: int(p.cfg.Limits.Memory) / outcomeShare,
+		Cache:      int64(p.cfg.Decide.Cache),
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      limit.ctx,
 		Logger:     p.log, Metrics: p.metrics.decide, Noise: p.noise, Tracer: p.tracer,

@@ -139,12 +139,17 @@ func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, er
 
 // appendControl appends a control record to the inbox.
 func (p *Pipeline) appendControl(ctx context.Context, entity string, c inbox.Control) error {
-	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+	r, err := p.controlRecord(entity, c)
 	if err != nil {
 		return err
 	}
-	return p.append.Append(ctx, []transport.Record{{
+	return p.append.Append(ctx, []transport.Record{r})
+}
+
+func (p *Pipeline) controlRecord(entity string, c inbox.Control) (transport.Record, error) {
+	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+	return transport.Record{
 		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,
 		Headers: []transport.Header{{Key: inbox.Header, Value: head}},
-	}})
+	}, err
 }

@@ -6,16 +6,19 @@ import (
 	"sync"
 	"time"
 
+	"github.com/google/uuid"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 const (
 	// housekeepingPeriod is how often old state is looked for; in between,
 	// what is over its time is kept a little longer.
 	housekeepingPeriod = time.Hour
-	// purgeBatch bounds one purge, so that decisions never wait long for it.
+	// purgeBatch is how many tombstones are asked to go at a time.
 	purgeBatch = 500
 	// tidyAgain is when what failed is tried again.
 	tidyAgain = 10 * time.Minute
@@ -27,11 +30,14 @@ type housekeeper struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	dropped prometheus.Counter // months of the ledger
+	// record makes a control record of the inbox, append appends.
+	record func(entity string, c inbox.Control) (transport.Record, error)
+	append func(ctx context.Context, records []transport.Record) error
 }
 
-// run removes what is over its retention time: tombstones of deleted
-// entities with their dam rows, dead letters and audit rows, every hour, and
-// months of the ledger, once a day (I7).
+// run sees to it that what is over its retention time goes: tombstones of deleted
+// entities with their dam rows, dead letters and audit rows, every hour, and months
+// of the ledger, once a day (I7).
 func (h *housekeeper) run(ctx context.Context) {
 	var ledger sync.WaitGroup
 	defer ledger.Wait()
@@ -40,15 +46,9 @@ func (h *housekeeper) run(ctx context.Context) {
 		pause := housekeepingPeriod
 		now := time.Now()
 		r := h.cfg.Retention
-		for {
-			n, err := h.store.PurgeEntities(ctx, now.Add(-r.Tombstones.D()), purgeBatch)
-			if err != nil && ctx.Err() == nil {
-				pause = tidyAgain
-				h.log.Warn("tombstones stay until the next time", "error", err)
-			}
-			if err != nil || n < purgeBatch {
-				break
-			}
+		if err := h.purge(ctx, now.Add(-r.Tombstones.D())); err != nil && ctx.Err() == nil {
+			pause = tidyAgain
+			h.log.Warn("tombstones stay until the next time", "error", err)
 		}
 		if _, err := h.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D())); err != nil && ctx.Err() == nil {
 			pause = tidyAgain
@@ -60,8 +60,31 @@ func (h *housekeeper) run(ctx context.Context) {
 	}
 }
 
+// purge asks the owners of entities that were deleted before the given time to
+// remove them: an owner decides from memory, and nobody writes past it. Processes
+// that ask the same do no harm.
+func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
+	for after := ""; ; {
+		stones, err := h.store.Tombstones(ctx, before, after, purgeBatch)
+		if err != nil || len(stones) == 0 {
+			return err
+		}
+		records := make([]transport.Record, len(stones))
+		for i, t := range stones {
+			c := inbox.Control{ID: uuid.NewString(), Action: inbox.Purge, Version: t.Version, Actor: inbox.Housekeeping}
+			if records[i], err = h.record(t.Entity, c); err != nil {
+				return err
+			}
+		}
+		if err := h.append(ctx, records); err != nil {
+			return err
+		}
+		after = stones[len(stones)-1].Entity
+	}
+}
+
 // retainClaims drops the months of the ledger that are over, at the time of day
-// that is configured, and at the start: what a night was missed for is made uh.
+// that is configured, and at the start: what a night was missed for is made up.
 // Every process may do it, the first one finds something to do.
 func (h *housekeeper) retainClaims(ctx context.Context) {
 	keys := h.cfg.API.Keys

@@ -107,7 +107,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	p.showZeros()
 	watchers.Go(func() { p.watch(watch) })
 	if p.opt.Roles.Decide {
-		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped}
+		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, record: p.controlRecord, append: p.append.Append}
 		watchers.Go(func() { house.run(watch) })
 	}
 	idle := make(chan struct{})

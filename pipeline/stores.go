@@ -42,7 +42,7 @@ type revisions interface {
 
 // retention is what the housekeeper asks of a store.
 type retention interface {
-	PurgeEntities(ctx context.Context, before time.Time, limit int) (int, error)
+	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
 }

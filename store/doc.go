@@ -20,6 +20,6 @@
 //
 // # Guarantee
 //
-// What Decide, SwapProgress and CompareAndSwap returned without an error is
-// durable: it survives the kill of the process and of the server.
+// What Decide and SwapProgress returned without an error is durable: it survives
+// the kill of the process and of the server.
 package store

@@ -24,17 +24,15 @@ type Class int
 
 const (
 	// Retry: the same may succeed later (connection, serialization, dead-lock,
-	// resources, disk full, a cancelled context). Of Decide and CompareAndSwap
-	// nothing was written; of every other method something may have been, and
-	// calling it again does no harm.
+	// resources, disk full, a cancelled context). Of Decide nothing was written; of
+	// every other method something may have been, and calling it again does no harm.
 	Retry Class = iota
 	// Poison: nothing was written and the same never succeeds: a value that the
 	// database cannot hold. Bisect the batch; the row that remains is a dead letter.
 	Poison
 	// Unknown: it may or may not have been written (connection lost, or a failed
-	// sync, during commit). After Decide take over again; after CompareAndSwap
-	// what was a change may now be a duplicate; any other method is called again
-	// as after Retry.
+	// sync, during commit). After Decide take over again; any other method is called
+	// again as after Retry.
 	Unknown
 	// Fenced: ErrFenced.
 	Fenced

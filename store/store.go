@@ -173,7 +173,8 @@ type Decision struct {
 	Revision int64
 	// Moves must all match their watermarks, else ErrFenced and nothing is written.
 	Moves []Move
-	// Entities are loaded, in this order; no id twice.
+	// Entities are loaded, in this order; no id twice. What an owner knows under its
+	// token need not be.
 	Entities []string
 	// Claims are looked up, and who has which of Keys; without Claims both cost
 	// nothing. Either may hold one more than once.
@@ -196,6 +197,9 @@ type Loaded struct {
 
 // Outcome is what a decision transaction ends with.
 type Outcome struct {
+	// Purged are entities to remove with all their dam rows, before anything else is
+	// written: one of them may be in Entities, and have rows inserted, again.
+	Purged   []string
 	Entities []Entity      // to insert or replace; no id twice
 	Swaps    []Swap        // no key twice; one that does not match makes the whole ErrFenced
 	Outbox   []OutboxFrame // ID is given by the store
@@ -232,49 +236,42 @@ type Decisions interface {
 	// TakeOver writes token into the watermarks of partitions, creating them at
 	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
 	// transaction is either seen whole or can no longer commit. It waits for a
-	// decision under way. The first take-over in a generation ends the older ones of
-	// the partition: their owners are fenced, and taking them over is ErrFenced.
+	// decision under way. The first take-over in a generation ends all older ones,
+	// whatever their partitions, for an entity may be in another one since: their
+	// owners are fenced, and taking them over is ErrFenced.
 	// Answers in the order of partitions; no number twice.
 	TakeOver(ctx context.Context, partitions []Partition, token Token) ([]TakenOver, error)
 
 	// Decide runs one decision transaction: check revision and watermarks, load
-	// entities and decided claims, call decide, write its outcome, commit durably. It gives the ids
-	// of Outcome.Outbox in their order. decide may be called again when the
-	// store repeats a transaction that certainly did not commit. An error of
+	// entities and decided claims, call decide, at most once, write its outcome,
+	// commit durably. It gives the ids of Outcome.Outbox in their order. An error of
 	// decide ends the transaction and is returned as it is.
 	//
-	// decide runs while the watermarks are locked, so it should take well under
-	// a minute, and it must not call the store but by lookup: a store with one
-	// writer would wait for itself. A frame of a partition that is not in Moves, or
-	// a key that is swapped twice, is Fatal.
+	// Where nothing is to be loaded (neither Entities nor Claims) decide may be called
+	// before anything was checked: revision and watermarks are compared by the first
+	// look-up, or else in the transaction that writes the outcome, and nothing is
+	// written unless they match then. So whoever holds the token at that offset may
+	// decide from memory.
+	//
+	// Otherwise, and after a look-up, decide runs while the watermarks are locked, so
+	// it should take well under a minute. It must not call the store but by lookup: a
+	// store with one writer would wait for itself. A frame of a partition that is not
+	// in Moves, or a key that is swapped twice, is Fatal.
 	//
 	// After an error of class Unknown the transaction may have been committed.
+	//
+	// Entities and dam rows are written by nothing else.
 	Decide(ctx context.Context, d Decision, decide func(loaded Loaded, lookup Lookup) (Outcome, error)) ([]int64, error)
 
 	// Discard deletes acknowledged outbox rows without a decision, under the
 	// same watermark check (From and To equal). Calling it again does no harm.
 	Discard(ctx context.Context, moves []Move, published []int64) error
-
-	// CompareAndSwap decides checks on their own, outside of the flow: each is
-	// compared with its row and swapped when it differs, all in one durable
-	// transaction that neither writes nor locks rows that are equal. It gives,
-	// per check, whether it passed. The unknown state equals nothing, so a nil
-	// Content always passes. No key twice in one call; calls from any number of
-	// goroutines and processes are linearizable per key. The version of a row
-	// never goes backwards.
-	CompareAndSwap(ctx context.Context, checks []Check) ([]bool, error)
-
-	// PurgeEntities removes up to limit entities that were deleted before the
-	// given time, oldest first, with their dam rows, and tells how many. A
-	// decision under way on one of them either keeps it or is fenced.
-	PurgeEntities(ctx context.Context, before time.Time, limit int) (int, error)
 }
 
-// Check is one stand-alone dam check.
-type Check struct {
-	Key
-	Content change.Content
-	Version change.Version
+// Tombstone is a deleted entity.
+type Tombstone struct {
+	Entity  string
+	Version change.Version // of the record that deleted it
 }
 
 // Stage names where a record died.
@@ -408,6 +405,9 @@ type Positions interface {
 // Reader answers questions of commands and pages; nothing that decides uses it.
 type Reader interface {
 	Entity(ctx context.Context, id string) (Entity, error) // ErrNotFound
+	// Tombstones gives up to limit entities that were deleted before the given time
+	// and stand after the given id, in the order of ids.
+	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]Tombstone, error)
 	// EntityRows gives the dam rows of one entity with their service names, in
 	// the order of these.
 	EntityRows(ctx context.Context, id string) ([]NamedRow, error)

@@ -88,7 +88,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	for _, warning := range cfg.Warnings() {
 		log.Warn(warning)
 	}
-	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", heedMemory(int64(cfg.Limits.Memory)))
+	log.Debug("the runtime collects garbage rather than to use more memory", "bytes", heedMemory(int64(cfg.Limits.Memory+max(0, cfg.Decide.Cache-cfg.Limits.Memory/4))))
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	opt.Logger, opt.Registry = log, reg

@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"context"
 	"encoding/binary"
 	"fmt"
 	"strconv"
@@ -15,16 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// The tables of the benchmarks: enough rows that the index has three levels.
-const (
-	benchEntities = 40_000
-	benchServices = 5
-)
-
-func benchKey(n int) store.Key {
-	n %= benchEntities * benchServices
-	return store.Key{Service: int32(n % benchServices), Entity: "banana-" + strconv.Itoa(n/benchServices)}
-}
+// Of the tables of the benchmarks: enough rows that the index has three levels.
+const benchEntities = 40_000
 
 // benchContent is a hash's worth of bytes that differs with n.
 func benchContent(n int) change.Content {
@@ -47,79 +38,6 @@ func benchStore(b *testing.B) *Store {
 		require.NoError(b, err)
 	}
 	return s
-}
-
-// BenchmarkCheck compares stand-alone dam checks: CompareAndSwap with batches
-// of 1,000 keys, and the statement that one would write without it, once and
-// with one commit per check. Compare only figures of one run.
-func BenchmarkCheck(b *testing.B) {
-	const batch = 1000
-	s := benchStore(b)
-	var next atomic.Int64 // goes on through all of them, so that a change is one
-	plain := func(ctx context.Context, s *Store, k store.Key, c change.Content) (bool, error) {
-		tag, err := s.pool.Exec(ctx, `UPDATE dam SET content = $3, version = version + 1
-			WHERE entity = $1 AND service = $2 AND content IS DISTINCT FROM $3`, k.Entity, k.Service, []byte(c))
-		return tag.RowsAffected() == 1, err
-	}
-	for _, changes := range []bool{false, true} {
-		name := "duplicates"
-		if changes {
-			name = "changes"
-		}
-		for _, callers := range []int{1, 16} {
-			b.Run(fmt.Sprintf("%s/callers=%d/plain", name, callers), func(b *testing.B) {
-				const each = 100 // statements per iteration, so that both can run the same number of iterations
-				parallel(b, callers, func() error {
-					for range each {
-						n := int(next.Add(1))
-						content := benchContent(0)
-						if changes {
-							content = benchContent(n)
-						}
-						if _, err := plain(b.Context(), s, benchKey(n*7919), content); err != nil {
-							return err
-						}
-					}
-					return nil
-				})
-				b.ReportMetric(float64(b.N)*each/b.Elapsed().Seconds(), "checks/s")
-			})
-			b.Run(fmt.Sprintf("%s/callers=%d/batched", name, callers), func(b *testing.B) {
-				parallel(b, callers, func() error {
-					first := int(next.Add(batch)) - batch
-					checks := make([]store.Check, batch)
-					for i := range checks {
-						content := benchContent(0)
-						if changes {
-							content = benchContent(first + 1)
-						}
-						checks[i] = store.Check{Key: benchKey((first + i) * 7919), Content: content, Version: change.Version(first)}
-					}
-					_, err := s.CompareAndSwap(b.Context(), checks)
-					return err
-				})
-				b.ReportMetric(float64(b.N)*batch/b.Elapsed().Seconds(), "checks/s")
-			})
-		}
-	}
-}
-
-// parallel runs f b.N times from so many callers.
-func parallel(b *testing.B, callers int, f func() error) {
-	var left atomic.Int64
-	left.Store(int64(b.N))
-	var group sync.WaitGroup
-	for range callers {
-		group.Go(func() {
-			for left.Add(-1) >= 0 {
-				if err := f(); err != nil {
-					b.Error(err)
-					return
-				}
-			}
-		})
-	}
-	group.Wait()
 }
 
 // BenchmarkDecide is the database part of decisions: entities of 600 bytes,

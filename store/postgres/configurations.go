@@ -35,7 +35,10 @@ FROM watermarks ORDER BY partition, generation DESC`
 	sqlNewest    = `SELECT coalesce(max(generation), 0) FROM inboxes`
 	sqlOpenInbox = `INSERT INTO inboxes (generation, topic, topic_id, partitions) VALUES ($1, $2, $3, $4)`
 
-	// Decisions under way are waited for, and none of these owners makes another.
+	// Take-overs and decisions under way are waited for, and none of these owners
+	// makes another.
+	sqlLockTakeOvers = `SELECT pg_advisory_xact_lock('watermarks'::regclass::oid::bigint)`
+
 	sqlLockMarks = `SELECT FROM watermarks ORDER BY partition, generation FOR UPDATE`
 	sqlEndMarks  = `UPDATE watermarks SET token = '' WHERE token <> ''`
 	sqlGoOn      = `
@@ -222,7 +225,7 @@ func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint1
 		if err := openInbox(ctx, tx, &renewed, atLeast); err != nil {
 			return err
 		}
-		for _, statement := range []string{sqlLockMarks, sqlEndMarks} {
+		for _, statement := range []string{sqlLockTakeOvers, sqlLockMarks, sqlEndMarks} {
 			if _, err := tx.Exec(ctx, statement); err != nil {
 				return err
 			}

@@ -1,11 +1,7 @@
 package postgres
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -18,8 +14,6 @@ const (
 SELECT k.n, d.content, d.refused, d.version
 FROM unnest($1::text[], $2::int4[]) WITH ORDINALITY AS k(entity, service, n)
 JOIN dam d ON d.entity = k.entity AND d.service = k.service`
-
-	sqlLookupLocked = sqlLookup + ` ORDER BY d.entity, d.service FOR UPDATE OF d`
 
 	// The guard is checked again on the newest version of a row that another
 	// transaction was just writing, so it is a true compare-and-swap.
@@ -41,55 +35,66 @@ WITH done AS (
   RETURNING 1)
 SELECT weir_expect((SELECT count(*) FROM done), $6::int8)`
 
-	// A decision that holds one of these entities is about to bring it back.
-	sqlPurgeEntities = `
-DELETE FROM entities WHERE id = ANY(ARRAY(
-  SELECT id FROM entities WHERE deleted_at < $1 ORDER BY deleted_at LIMIT $2 FOR UPDATE SKIP LOCKED))
-RETURNING id`
+	sqlPurgeEntities = `DELETE FROM entities WHERE id = ANY($1::text[])`
 
 	sqlPurgeRows = `DELETE FROM dam WHERE entity = ANY($1::text[])`
 )
-
-// optimistic is how many times CompareAndSwap tries without locking rows
-// before it compares them.
-const optimistic = 2
 
 // querier is a pool, a connection or a transaction.
 type querier interface {
 	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
-// lookup reads dam rows in the order of keys, by sqlLookup or sqlLookupLocked.
-func lookup(ctx context.Context, q querier, sql string, keys []store.Key) ([]store.Row, error) {
+// lookup reads dam rows in the order of keys.
+func lookup(ctx context.Context, q querier, keys []store.Key) ([]store.Row, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	found := make([]store.Row, len(keys))
-	entities, services := make([]string, len(keys)), make([]int32, len(keys))
-	for i, k := range keys {
-		found[i].Key, entities[i], services[i] = k, k.Entity, k.Service
-	}
-	rows, err := q.Query(ctx, sql, entities, services)
+	found, entities, services := lookedUp(keys)
+	rows, err := q.Query(ctx, sqlLookup, entities, services)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
+	return found, scanRows(rows, found)
+}
+
+// queueLookup is lookup as a part of a pipeline.
+func queueLookup(b *pgx.Batch, keys []store.Key) []store.Row {
+	if len(keys) == 0 {
+		return nil
+	}
+	found, entities, services := lookedUp(keys)
+	b.Queue(sqlLookup, entities, services).Query(func(rows pgx.Rows) error { return scanRows(rows, found) })
+	return found
+}
+
+func lookedUp(keys []store.Key) (found []store.Row, entities []string, services []int32) {
+	found = make([]store.Row, len(keys))
+	entities, services = make([]string, len(keys)), make([]int32, len(keys))
+	for i, k := range keys {
+		found[i].Key, entities[i], services[i] = k, k.Entity, k.Service
+	}
+	return found, entities, services
+}
+
+func scanRows(rows pgx.Rows, found []store.Row) error {
 	var n, version int64
 	for rows.Next() {
 		var content []byte
 		var refused bool
 		if err := rows.Scan(&n, &content, &refused, &version); err != nil {
-			return nil, err
+			return err
 		}
 		r := &found[n-1]
 		r.Found, r.Content, r.Refused, r.Version = true, content, refused, change.Version(version)
 	}
-	return found, rows.Err()
+	return rows.Err()
 }
 
 // Rows implements store.Deliveries.
 func (s *Store) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error) {
-	rows, err := lookup(ctx, s.pool, sqlLookup, keys)
+	rows, err := lookup(ctx, s.pool, keys)
 	return rows, failed("read dam rows", err)
 }
 
@@ -148,113 +153,4 @@ func (c *columns) add(s store.Swap) {
 	c.oldRefused = append(c.oldRefused, s.OldRefused)
 	c.refused = append(c.refused, s.Refused)
 	c.versions = append(c.versions, int64(s.Version))
-}
-
-// CompareAndSwap implements store.Decisions.
-//
-// It reads the rows without locking them. Those that hold the content are held
-// back; the read is the moment of their decision. All others are swapped from
-// what was read, in one transaction; when one of them lost a race, nothing was
-// written, and all that differed are read and swapped again. After two such
-// losses the rows are locked while they are compared, so that it ends whatever
-// the contention.
-func (s *Store) CompareAndSwap(ctx context.Context, checks []store.Check) ([]bool, error) {
-	passed := make([]bool, len(checks))
-	open := make([]int, len(checks))
-	for i := range open {
-		open[i] = i
-	}
-	slices.SortFunc(open, func(a, b int) int { return checks[a].Key.Compare(checks[b].Key) })
-	for i := 1; i < len(open); i++ {
-		if checks[open[i]].Key == checks[open[i-1]].Key {
-			return nil, bug("compare and swap: a key twice in one call")
-		}
-	}
-	for attempt := 0; len(open) > 0; attempt++ {
-		differ, err := s.trySwap(ctx, checks, open, attempt >= optimistic)
-		switch {
-		case err == nil:
-			for _, i := range differ {
-				passed[i] = true
-			}
-			return passed, nil
-		case differ == nil || !lostRace(err):
-			return nil, err
-		}
-		open = differ // the others were equal to what they were compared with
-	}
-	return passed, nil
-}
-
-// lostRace tells whether a swap may simply be tried again at once.
-func lostRace(err error) bool {
-	pg := pgError(err)
-	return errors.Is(err, store.ErrFenced) || pg != nil && pg.Code == codeDeadlock
-}
-
-// trySwap compares the open checks with their rows and swaps those that
-// differ. It gives these even when swapping them failed.
-func (s *Store) trySwap(ctx context.Context, checks []store.Check, open []int, lock bool) (differ []int, err error) {
-	conn, err := s.pool.Acquire(ctx)
-	if err != nil {
-		return nil, failed("compare and swap", err)
-	}
-	defer release(conn)
-	keys := make([]store.Key, len(open))
-	for n, i := range open {
-		keys[n] = checks[i].Key
-	}
-	b, sql := new(pgx.Batch), sqlLookup
-	if lock {
-		if _, err := conn.Exec(ctx, begin); err != nil {
-			return nil, failed("compare and swap", err)
-		}
-		sql = sqlLookupLocked
-	} else {
-		b.Queue(begin)
-	}
-	rows, err := lookup(ctx, conn, sql, keys)
-	if err != nil {
-		return nil, failed("compare and swap", err)
-	}
-	var swaps []store.Swap
-	for n, row := range rows {
-		c := checks[open[n]]
-		// The unknown state equals nothing, not even itself.
-		if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
-			continue
-		}
-		swaps = append(swaps, store.Swap{Key: c.Key, Insert: !row.Found, Old: row.Content, OldRefused: row.Refused, New: c.Content, Version: c.Version})
-		differ = append(differ, open[n])
-	}
-	if len(swaps) == 0 {
-		return nil, nil
-	}
-	if err := queueSwaps(b, swaps); err != nil {
-		return nil, err
-	}
-	queueCommit(b)
-	return differ, failedCommit("compare and swap", conn.SendBatch(ctx, b).Close())
-}
-
-// PurgeEntities implements store.Decisions. A decision that has loaded one of
-// these entities either holds its lock, then it is left alone, or finds its dam
-// rows gone and is fenced.
-func (s *Store) PurgeEntities(ctx context.Context, before time.Time, limit int) (int, error) {
-	var ids []string
-	err := s.inTx(ctx, "purge entities", func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, sqlPurgeEntities, before, limit)
-		if err != nil {
-			return err
-		}
-		if ids, err = pgx.CollectRows(rows, pgx.RowTo[string]); err != nil || len(ids) == 0 {
-			return err
-		}
-		_, err = tx.Exec(ctx, sqlPurgeRows, ids)
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return len(ids), nil
 }

@@ -23,6 +23,8 @@ const (
 	sqlShareRevision = `SELECT pg_advisory_xact_lock_shared('revisions'::regclass::oid::bigint)`
 	sqlRevision      = `SELECT number FROM revisions ORDER BY number DESC LIMIT 1`
 
+	sqlExpectRevision = `SELECT weir_expect((SELECT number FROM revisions ORDER BY number DESC LIMIT 1), $1::int8, '` + codeSuperseded + `')`
+
 	// The watermarks stay locked until the transaction ends; sqlMove moves them.
 	sqlHold = `
 SELECT FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::bytea[]) AS m(generation, partition, origin, token)
@@ -30,10 +32,17 @@ JOIN watermarks w ON w.generation = m.generation AND w.partition = m.partition
 WHERE w.next_offset = m.origin AND w.token = m.token
 FOR UPDATE OF w`
 
+	sqlExpectHeld = `SELECT weir_expect((SELECT count(*) FROM (` + sqlHold + `) AS held), $5::int8)`
+
+	// Compares and moves: a decision that had nothing to load held no lock before.
 	sqlMove = `
-UPDATE watermarks w SET next_offset = m.upto, last_to = coalesce(m.last_to, w.last_to)
-FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::int8[]) AS m(generation, partition, upto, last_to)
-WHERE w.generation = m.generation AND w.partition = m.partition`
+WITH moved AS (
+  UPDATE watermarks w SET next_offset = m.upto, last_to = coalesce(m.last_to, w.last_to)
+  FROM unnest($1::int4[], $2::int4[], $3::int8[], $4::bytea[], $5::int8[], $6::int8[])
+    AS m(generation, partition, origin, token, upto, last_to)
+  WHERE w.generation = m.generation AND w.partition = m.partition AND w.next_offset = m.origin AND w.token = m.token
+  RETURNING 1)
+SELECT weir_expect((SELECT count(*) FROM moved), $7::int8)`
 
 	sqlLoad = `
 SELECT e.id, e.docs, e.fence, e.version, e.fingerprint, e.deleted_at
@@ -58,19 +67,20 @@ DELETE FROM outbox o WHERE id = ANY($1::int8[]) AND EXISTS (
   SELECT FROM unnest($2::int4[], $3::int4[]) AS p(generation, partition)
   WHERE o.partition = p.partition AND o.generation <= p.generation)`
 
-	// One at a time per partition, whatever the generations.
+	// The first take-over in a generation waits for all others under way, and they for
+	// it: it ends the older generations, and none of these may come back.
+	sqlLockGenerations = `
+SELECT CASE WHEN EXISTS (SELECT FROM watermarks WHERE generation >= $1::int4)
+  THEN pg_advisory_xact_lock_shared('watermarks'::regclass::oid::bigint)
+  ELSE pg_advisory_xact_lock('watermarks'::regclass::oid::bigint) END`
+
+	// One at a time per partition.
 	sqlLockPartitions = `SELECT pg_advisory_xact_lock('watermarks'::regclass::oid::int4, p) FROM unnest($1::int4[]) AS p`
 
-	sqlExpectNewest = `
-SELECT weir_expect((
-  SELECT count(*) FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
-  WHERE EXISTS (SELECT FROM watermarks w WHERE w.partition = p.partition AND w.generation > p.generation)), 0)`
+	sqlExpectNewest = `SELECT weir_expect((SELECT count(*) FROM watermarks WHERE generation > $1::int4), 0)`
 
 	// A token that nobody has.
-	sqlEndOlder = `
-UPDATE watermarks w SET token = ''
-FROM unnest($1::int4[], $2::int4[]) AS p(generation, partition)
-WHERE w.partition = p.partition AND w.generation < p.generation AND w.token <> ''`
+	sqlEndOlder = `UPDATE watermarks SET token = '' WHERE generation < $1::int4 AND token <> ''`
 
 	sqlTakeOver = `
 INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
@@ -98,8 +108,8 @@ ORDER BY o.partition, o.generation, o.id`
 // what was committed and cannot change any more. An earlier owner that comes
 // later finds another token.
 //
-// The owner of an older generation is kept out the same way, by sqlEndOlder,
-// before its last_to is read, and cannot take over again.
+// The owners of older generations are kept out the same way, by sqlEndOlder,
+// before last_to is read, and cannot take over again.
 func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
 	if len(partitions) == 0 {
 		return nil, nil
@@ -113,6 +123,7 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 		taken[i].Partition, place[p.Number] = p, i
 	}
 	generations, numbers := partitionArrays(slices.SortedFunc(slices.Values(partitions), comparePartitions))
+	generation := slices.Max(generations)
 
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
@@ -121,9 +132,10 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	defer release(conn)
 	b := new(pgx.Batch)
 	b.Queue(begin)
+	b.Queue(sqlLockGenerations, generation)
 	b.Queue(sqlLockPartitions, numbers)
-	b.Queue(sqlExpectNewest, generations, numbers)
-	b.Queue(sqlEndOlder, generations, numbers)
+	b.Queue(sqlExpectNewest, generation)
+	b.Queue(sqlEndOlder, generation)
 	b.Queue(sqlTakeOver, generations, numbers, token[:]).Query(func(rows pgx.Rows) error {
 		var number int32
 		var next, last int64
@@ -164,29 +176,48 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 	return ids, err
 }
 
+// decide is one round trip where nothing is to be loaded: then the comparison
+// goes with the writes. Else it is one more for what is loaded, and one for each
+// look-up but a first one that comes with nothing loaded.
 func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failed("decide", err)
 	}
 	defer release(conn)
-	loaded, err := startDecision(ctx, conn, d)
-	if err != nil {
-		return nil, err
+	t := decision{conn: conn, d: d}
+	var loaded store.Loaded
+	if len(d.Entities) > 0 || len(d.Claims) > 0 {
+		if loaded, err = t.begin(ctx, func(*pgx.Batch) {}); err != nil {
+			return nil, err
+		}
 	}
-	out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
-		rows, err := lookup(ctx, conn, sqlLookup, keys)
-		return rows, failed("look up dam rows", err)
+	out, err := decide(loaded, func(keys []store.Key) (rows []store.Row, err error) {
+		if t.begun {
+			rows, err = lookup(ctx, conn, keys)
+			return rows, failed("look up dam rows", err)
+		}
+		_, err = t.begin(ctx, func(b *pgx.Batch) { rows = queueLookup(b, keys) })
+		return rows, err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return finishDecision(ctx, conn, d, loaded, out)
+	return t.finish(ctx, loaded, out)
 }
 
-// startDecision is the first round trip: begin, revision, watermarks, entities,
-// claims.
-func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (store.Loaded, error) {
+// decision is a decision transaction.
+type decision struct {
+	conn  *pgxpool.Conn
+	d     store.Decision
+	begun bool
+}
+
+// begin is a round trip: begin, revision, watermarks, entities, claims, and what
+// more queues. Without it finish begins.
+func (t *decision) begin(ctx context.Context, more func(*pgx.Batch)) (store.Loaded, error) {
+	d := t.d
+	t.begun = true
 	var revision, moved int64
 	var claims claimLook
 	entities := make([]store.Entity, len(d.Entities))
@@ -216,7 +247,8 @@ func startDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision) (s
 	if len(d.Claims) > 0 {
 		claims.queue(b, d)
 	}
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
+	more(b)
+	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return store.Loaded{}, failed("decide: begin", err)
 	}
 	switch {
@@ -241,9 +273,11 @@ func queueRevision(b *pgx.Batch, revision *int64) {
 	})
 }
 
-// finishDecision is the last round trip: all writes and COMMIT. Entities come
-// before dam rows, as in PurgeEntities, so that the two cannot dead-lock.
-func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, loaded store.Loaded, out store.Outcome) ([]int64, error) {
+// finish is the last round trip: all writes and COMMIT. Entities come before dam
+// rows. An outcome that was computed before anything was compared is compared here
+// first, by statements that raise an error.
+func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Outcome) ([]int64, error) {
+	d := t.d
 	moved := make([]store.Partition, len(d.Moves))
 	for i, m := range d.Moves {
 		moved[i] = m.Partition
@@ -254,6 +288,16 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, l
 		}
 	}
 	b := new(pgx.Batch)
+	if !t.begun {
+		b.Queue(begin)
+		b.Queue(sqlShareRevision)
+		b.Queue(sqlExpectRevision, d.Revision)
+	}
+	queueMoves(b, d.Moves, out.LastTo)
+	if len(out.Purged) > 0 {
+		b.Queue(sqlPurgeEntities, out.Purged)
+		b.Queue(sqlPurgeRows, out.Purged)
+	}
 	if len(out.Entities) > 0 {
 		queueEntities(b, out.Entities)
 	}
@@ -280,7 +324,6 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, l
 		generations, numbers := partitionArrays(moved)
 		b.Queue(sqlDropOutbox, d.Published, generations, numbers)
 	}
-	queueMoves(b, d.Moves, out.LastTo)
 	queueLetters(b, out.Letters)
 	queueSettled(b, out.Settled)
 	queueAudits(b, out.Audit)
@@ -288,7 +331,7 @@ func finishDecision(ctx context.Context, conn *pgxpool.Conn, d store.Decision, l
 		return nil, err
 	}
 	queueCommit(b)
-	results := conn.SendBatch(ctx, b)
+	results := t.conn.SendBatch(ctx, b)
 	crash.At(crash.DecideWritten, "")
 	if err := results.Close(); err != nil {
 		return nil, failedCommit("decide", err)
@@ -313,59 +356,64 @@ func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int
 		}
 		partitions[i] = m.Partition
 	}
-	var moved int64
+	generations, numbers := partitionArrays(partitions)
 	b := new(pgx.Batch)
 	b.Queue(begin)
-	queueHold(b, moves, &moved)
-	if err := conn.SendBatch(ctx, b).Close(); err != nil {
-		return failed("discard", err)
-	}
-	if moved != int64(len(moves)) {
-		return failed("discard", store.ErrFenced)
-	}
-	generations, numbers := partitionArrays(partitions)
-	b = new(pgx.Batch)
+	queueMoves(b, moves, nil)
 	b.Queue(sqlDropOutbox, published, generations, numbers)
 	queueCommit(b)
 	return failed("discard", conn.SendBatch(ctx, b).Close())
 }
 
-// queueHold queues the comparison of the watermarks, which locks them, in one
-// order for everybody, and counts those that matched.
+// steps are moves as array parameters, sorted: watermarks are locked in one order
+// by everybody.
+type steps struct {
+	generations, numbers []int32
+	from, to             []int64
+	tokens               [][]byte
+	lastTo               []*int64
+}
+
+func (s *steps) add(m *store.Move, lastTo *int64) {
+	s.generations, s.numbers = append(s.generations, int32(m.Partition.Generation)), append(s.numbers, m.Partition.Number)
+	s.from, s.to, s.tokens, s.lastTo = append(s.from, m.From), append(s.to, m.To), append(s.tokens, m.Token[:]), append(s.lastTo, lastTo)
+}
+
+// queueHold queues the comparison of the watermarks, which locks them, and counts
+// those that matched.
 func queueHold(b *pgx.Batch, moves []store.Move, held *int64) {
 	moves = sortMoves(moves)
-	partitions := make([]store.Partition, len(moves))
-	from, tokens := make([]int64, len(moves)), make([][]byte, len(moves))
+	var s steps
 	for i := range moves {
-		partitions[i], from[i], tokens[i] = moves[i].Partition, moves[i].From, moves[i].Token[:]
+		s.add(&moves[i], nil)
 	}
-	generations, numbers := partitionArrays(partitions)
-	b.Queue(sqlHold, generations, numbers, from, tokens).Exec(func(tag pgconn.CommandTag) error {
+	b.Queue(sqlHold, s.generations, s.numbers, s.from, s.tokens).Exec(func(tag pgconn.CommandTag) error {
 		*held = tag.RowsAffected()
 		return nil
 	})
 }
 
-// queueMoves moves watermarks that are held.
+// queueMoves compares the watermarks and moves those that move; one that does not
+// match ends the transaction with ErrFenced.
 func queueMoves(b *pgx.Batch, moves []store.Move, last map[store.Partition]change.Version) {
-	var partitions []store.Partition
-	var to []int64
-	var lastTo []*int64
-	for _, m := range sortMoves(moves) {
-		v, ok := last[m.Partition]
-		if !ok && m.From == m.To {
-			continue
-		}
-		var frame *int64
-		if ok {
+	var held, moved steps
+	moves = sortMoves(moves)
+	for i := range moves {
+		m := &moves[i]
+		if v, ok := last[m.Partition]; ok {
 			n := int64(v)
-			frame = &n
+			moved.add(m, &n)
+		} else if m.From == m.To {
+			held.add(m, nil)
+		} else {
+			moved.add(m, nil)
 		}
-		partitions, to, lastTo = append(partitions, m.Partition), append(to, m.To), append(lastTo, frame)
 	}
-	if len(partitions) > 0 {
-		generations, numbers := partitionArrays(partitions)
-		b.Queue(sqlMove, generations, numbers, to, lastTo)
+	if n := len(held.from); n > 0 {
+		b.Queue(sqlExpectHeld, held.generations, held.numbers, held.from, held.tokens, int64(n))
+	}
+	if n := len(moved.from); n > 0 {
+		b.Queue(sqlMove, moved.generations, moved.numbers, moved.from, moved.tokens, moved.to, moved.lastTo, int64(n))
 	}
 }
 

@@ -9,9 +9,11 @@
 // joins that read a whole table are ruled out, so that stale statistics cannot
 // flip a plan.
 //
-// The decision transaction takes three round trips, each one pipeline: begin, lock
-// and compare the watermarks, load entities; the look-up of dam rows; all writes
-// and COMMIT. Only the watermarks are locked while Go code runs between them.
+// The decision transaction is one round trip, one pipeline, when nothing is to be
+// loaded: begin, compare revision and watermarks, all writes and COMMIT. What is
+// loaded comes before, in two more: begin, lock and compare the watermarks, load
+// entities; the look-up of dam rows. Only the watermarks are locked while Go code
+// runs between them.
 // Since COMMIT is on its way before the answers to the writes are read, a write
 // that did not touch as many rows as it had to raises an error in the server
 // (weir_expect), which makes the server skip COMMIT.

@@ -10,8 +10,12 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// codeMoved is what weir_expect raises.
-const codeMoved = "WF001"
+// What weir_expect raises: a row was moved by somebody else, or another revision
+// is active.
+const (
+	codeMoved      = "WF001"
+	codeSuperseded = "WF002"
+)
 
 const codeDeadlock = "40P01"
 
@@ -29,8 +33,11 @@ func classify(err error) error {
 	if pg == nil || len(pg.Code) != 5 {
 		return err // connection, context: Retry; or sorted already
 	}
-	if pg.Code == codeMoved {
+	switch pg.Code {
+	case codeMoved:
 		return fmt.Errorf("%w: %w", store.ErrFenced, err)
+	case codeSuperseded:
+		return fmt.Errorf("%w: %w", store.ErrSuperseded, err)
 	}
 	switch pg.Code[:2] {
 	case "22", // data exception: NUL in a text, invalid JSON, …

@@ -15,7 +15,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -47,18 +46,16 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			require.NoError(t, err)
 			_, err = s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
 			require.NoError(t, err)
-			decide := func(from int64) error {
+			decide := func(from int64, cut cut) error {
 				_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
 					func(store.Loaded, store.Lookup) (store.Outcome, error) {
-						if from == 1 {
-							proxy.arm(c.cut)
-						}
+						proxy.arm(cut)
 						return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte(marker)}}}, nil
 					})
 				return err
 			}
-			require.NoError(t, decide(0), "warms the statements up")
-			err = decide(1)
+			require.NoError(t, decide(0, never), "warms the statements up")
+			err = decide(1, c.cut)
 			require.Error(t, err)
 			assert.Equal(t, store.Unknown, store.ClassOf(err), "%v", err)
 
@@ -70,28 +67,48 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			}
 			assert.Equal(t, want, taken[0].NextOffset)
 			assert.Len(t, taken[0].Outbox, int(want))
-			assert.ErrorIs(t, decide(1), store.ErrFenced, "and the pool has healed itself")
+			assert.ErrorIs(t, decide(1, never), store.ErrFenced, "and the pool has healed itself")
 		})
 	}
 }
 
-func TestCompareAndSwapConnectionLostAtCommit(t *testing.T) {
+// An owner that has everything in its memory decides in one round trip, one that
+// looks up what it lacks in two, one that loads entities and looks up in three.
+func TestRoundTripsOfADecision(t *testing.T) {
 	direct, location := migrated(t)
 	proxy := newProxy(t, location)
 	s := handle(t, proxy.url)
-	check := func(c string) []store.Check {
-		return []store.Check{{Key: store.Key{Service: 1, Entity: "e"}, Content: change.Content(c), Version: 1}}
+	revision, err := direct.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	_, err = direct.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
+	require.NoError(t, err)
+	next := int64(0)
+	decide := func(entities []string, looks bool) int64 {
+		before := proxy.trips.Load()
+		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: store.Token{1}}}, Entities: entities},
+			func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+				k := store.Key{Service: int32(next), Entity: "e"}
+				if looks {
+					if _, err := lookup([]store.Key{k}); err != nil {
+						return store.Outcome{}, err
+					}
+				}
+				return store.Outcome{Entities: []store.Entity{{ID: "e"}}, Swaps: []store.Swap{{Key: k, Insert: true}},
+					Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("f")}}}, nil
+			})
+		require.NoError(t, err)
+		next++
+		return proxy.trips.Load() - before
 	}
-	_, err := s.CompareAndSwap(t.Context(), check("\x01A"))
-	require.NoError(t, err)
-	_, err = s.CompareAndSwap(t.Context(), check("\x01B"))
-	require.NoError(t, err)
-	proxy.arm(afterCommit)
-	_, err = s.CompareAndSwap(t.Context(), check(marker))
-	assert.Equal(t, store.Unknown, store.ClassOf(err), "%v", err)
-	rows, err := direct.Rows(t.Context(), []store.Key{{Service: 1, Entity: "e"}})
-	require.NoError(t, err)
-	assert.Equal(t, change.Content(marker), rows[0].Content)
+	for range 2 { // the first round prepares the statements
+		decide(nil, false)
+		decide(nil, true)
+		decide([]string{"e"}, true)
+	}
+	assert.EqualValues(t, 1, decide(nil, false))
+	assert.EqualValues(t, 2, decide(nil, true))
+	assert.EqualValues(t, 2, decide([]string{"e"}, false))
+	assert.EqualValues(t, 3, decide([]string{"e"}, true))
 }
 
 // A swap of unknown outcome may be repeated: what did swap has the new token.
@@ -185,10 +202,6 @@ func TestServerKilled(t *testing.T) {
 			_, err := swap(0, 2, 3)
 			return err
 		},
-		"swap": func() error {
-			_, err := s.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Entity: "e"}}})
-			return err
-		},
 	} {
 		err := call()
 		require.Error(t, err, name)
@@ -242,6 +255,7 @@ type proxy struct {
 	listener net.Listener
 	target   string
 	pipes    sync.WaitGroup
+	trips    atomic.Int64 // how often a client spoke after an answer
 }
 
 func newProxy(t *testing.T, location string) *proxy {
@@ -293,6 +307,8 @@ func (p *proxy) pipe(client net.Conn) {
 	}
 	defer server.Close()
 	var swallow atomic.Bool // answers, from now on
+	var answered atomic.Bool
+	answered.Store(true)
 	p.pipes.Go(func() {
 		defer client.Close()
 		buffer, answer := make([]byte, 1<<16), []byte(nil)
@@ -305,8 +321,11 @@ func (p *proxy) pipe(client net.Conn) {
 				if answer = append(answer, buffer[:n]...); bytes.Contains(answer, []byte("COMMIT\x00")) {
 					return // committed, and the client will never know
 				}
-			} else if _, err := client.Write(buffer[:n]); err != nil {
-				return
+			} else {
+				answered.Store(true)
+				if _, err := client.Write(buffer[:n]); err != nil {
+					return
+				}
 			}
 		}
 	})
@@ -317,6 +336,9 @@ func (p *proxy) pipe(client net.Conn) {
 			return
 		}
 		chunk := buffer[:n]
+		if answered.Swap(false) {
+			p.trips.Add(1)
+		}
 		if bytes.Contains(chunk, []byte(marker)) {
 			switch p.take() {
 			case beforeWrites:

@@ -56,12 +56,13 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		require.NoError(t, err)
 	}
 	parameters := map[string]string{
-		sqlLookup: "text[], int4[]", sqlLookupLocked: "text[], int4[]",
-		sqlSwap: "text[], int4[], bytea[], bool[], bytea[], bool[], int8[], int8", sqlInsert: "text[], int4[], bytea[], bool[], int8[], int8",
-		sqlPurgeRows: "text[]",
-		sqlLoad:      "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlMove: "int4[], int4[], int8[], int8[]",
+		sqlLookup: "text[], int4[]",
+		sqlSwap:   "text[], int4[], bytea[], bool[], bytea[], bool[], int8[], int8", sqlInsert: "text[], int4[], bytea[], bool[], int8[], int8",
+		sqlPurgeRows: "text[]", sqlPurgeEntities: "text[]", sqlTombstones: "timestamptz, text, int4",
+		sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
+		sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
 		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
-		sqlTakeOver: "int4[], int4[], bytea", sqlEndOlder: "int4[], int4[]", sqlExpectNewest: "int4[], int4[]",
+		sqlTakeOver:     "int4[], int4[], bytea",
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
 		sqlMovedBound: "text, int8", sqlMoved: "text, int8, int8, int8, text", sqlMovedRest: "text, int8, int8, int8",
 		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
@@ -96,7 +97,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 				assert.Regexp(t, "Index (Only )?Scan using (dead_letters_last|audit_time|jobs_ended) on", plan)
 				assert.NotContains(t, plan, "Sort", "the oldest first")
 			}
-			if sql == sqlHold || sql == sqlMove || sql == sqlSwapProgress {
+			if sql == sqlHold || sql == sqlExpectHeld || sql == sqlMove || sql == sqlSwapProgress {
 				assert.NotContains(t, plan, "Sort", "rows are locked in the order of their keys")
 			}
 			if sql == sqlServiceRows {
@@ -114,36 +115,46 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 	}
 }
 
-// A duplicate is neither written nor locked: while a compare-and-swap of a
-// batch holds its transaction open, others lock the rows that were equal.
+// A duplicate is neither written nor locked: while a decision that looked rows up
+// holds its transaction open, others lock those that were equal.
 func TestDuplicatesAreNotLocked(t *testing.T) {
 	s, url := migrated(t)
 	other := handle(t, url)
 	ctx := t.Context()
-	key := func(e string) store.Key { return store.Key{Service: 1, Entity: e} }
-	check := func(e, content string) store.Check {
-		return store.Check{Key: key(e), Content: change.Content("\x01" + content), Version: 1}
-	}
-	_, err := s.CompareAndSwap(ctx, []store.Check{check("blocked", "A"), check("changed", "A"), check("equal", "A")})
+	revision, err := s.Activate(ctx, []byte("c"), false)
 	require.NoError(t, err)
+	decide := func(change string, entities ...string) error {
+		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number}, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+			var keys []store.Key
+			for _, e := range entities {
+				keys = append(keys, store.Key{Service: 1, Entity: e})
+			}
+			rows, err := lookup(keys)
+			var out store.Outcome
+			for _, r := range rows {
+				if string(r.Content) != change && r.Entity != "equal" || !r.Found {
+					out.Swaps = append(out.Swaps, store.Swap{Key: r.Key, Insert: !r.Found, Old: r.Content, New: []byte(change)})
+				}
+			}
+			return out, err
+		})
+		return err
+	}
+	require.NoError(t, decide("\x01A", "blocked", "changed", "equal"))
 	tuple := func() (place string) { // it changes with every write
 		require.NoError(t, other.pool.QueryRow(ctx, `SELECT concat_ws(' ', ctid, xmin) FROM dam WHERE entity = 'equal'`).Scan(&place))
 		return place
 	}
 	before := tuple()
 
-	// A lock on the last changed row holds the transaction of the batch open.
+	// A lock on the last changed row holds the decision's transaction open.
 	lock, err := other.pool.Begin(ctx)
 	require.NoError(t, err)
 	defer func() { _ = lock.Rollback(ctx) }()
 	_, err = lock.Exec(ctx, `SELECT FROM dam WHERE entity = 'changed' FOR UPDATE`)
 	require.NoError(t, err)
-	done := make(chan []bool, 1)
-	go func() {
-		passed, err := s.CompareAndSwap(ctx, []store.Check{check("equal", "A"), check("changed", "B"), check("blocked", "B")})
-		assert.NoError(t, err)
-		done <- passed
-	}()
+	done := make(chan error, 1)
+	go func() { done <- decide("\x01B", "equal", "changed", "blocked") }()
 	locked := func(entity string) bool {
 		_, err := other.pool.Exec(ctx, `SELECT FROM dam WHERE entity = $1 FOR UPDATE NOWAIT`, entity)
 		return err != nil
@@ -151,7 +162,7 @@ func TestDuplicatesAreNotLocked(t *testing.T) {
 	require.Eventually(t, func() bool { return locked("blocked") }, testPatience, testPoll, "its own change is locked")
 	assert.False(t, locked("equal"), "a duplicate is not")
 	require.NoError(t, lock.Commit(ctx))
-	assert.Equal(t, []bool{false, true, true}, <-done)
+	require.NoError(t, <-done)
 	assert.Equal(t, before, tuple(), "nor written")
 }
 
@@ -161,18 +172,16 @@ func TestDuplicatesAreNotLocked(t *testing.T) {
 func TestSwapsStayInTheirPage(t *testing.T) {
 	s, _ := migrated(t)
 	ctx := t.Context()
-	var checks []store.Check
-	var swaps []store.Swap
+	var inserts, swaps []store.Swap
 	for i := range 500 {
 		key := store.Key{Service: 1, Entity: fmt.Sprintf("%04d", i)}
 		old := change.Content(fmt.Sprintf("\x01%032d", 1))
-		checks = append(checks, store.Check{Key: key, Content: old, Version: 1})
+		inserts = append(inserts, store.Swap{Key: key, Insert: true, New: old, Version: 1})
 		if i%10 == 0 {
 			swaps = append(swaps, store.Swap{Key: key, Old: old, New: change.Content(fmt.Sprintf("\x01%032d", 2)), Version: 2})
 		}
 	}
-	_, err := s.CompareAndSwap(ctx, checks)
-	require.NoError(t, err)
+	swap(t, s, inserts...)
 	var updates, hot int
 	require.NoError(t, s.inTx(ctx, "test", func(tx pgx.Tx) error {
 		b := new(pgx.Batch)
@@ -188,6 +197,16 @@ func TestSwapsStayInTheirPage(t *testing.T) {
 	assert.Equal(t, updates, hot)
 }
 
+// swap writes dam rows by a decision.
+func swap(t *testing.T, s *Store, swaps ...store.Swap) {
+	t.Helper()
+	revision, err := s.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	_, err = s.Decide(t.Context(), store.Decision{Revision: revision.Number},
+		func(store.Loaded, store.Lookup) (store.Outcome, error) { return store.Outcome{Swaps: swaps}, nil })
+	require.NoError(t, err)
+}
+
 // The view shows people what the bytes mean.
 func TestDamRowsView(t *testing.T) {
 	s, _ := migrated(t)
@@ -195,15 +214,11 @@ func TestDamRowsView(t *testing.T) {
 	numbers, err := s.Services(ctx, []string{"acme/ripeness@hook"})
 	require.NoError(t, err)
 	n := numbers["acme/ripeness@hook"]
-	_, err = s.CompareAndSwap(ctx, []store.Check{
-		{Key: store.Key{Service: n, Entity: "a"}, Content: change.Content{2, 0xab, 0xcd}, Version: change.NewVersion(3, 77)},
-		{Key: store.Key{Service: n, Entity: "b"}, Content: change.Retracted(), Version: change.NewVersion(1, 5)},
-		{Key: store.Key{Service: n, Entity: "c"}, Version: change.NewVersion(1, 5)},
-		{Key: store.Key{Service: n, Entity: "d"}, Content: change.Content{2, 0xab, 0xcd}, Version: change.NewVersion(1, 6)},
-	})
-	require.NoError(t, err)
-	_, err = s.pool.Exec(ctx, `UPDATE dam SET refused = true WHERE entity = 'd'`)
-	require.NoError(t, err)
+	swap(t, s,
+		store.Swap{Key: store.Key{Service: n, Entity: "a"}, Insert: true, New: change.Content{2, 0xab, 0xcd}, Version: change.NewVersion(3, 77)},
+		store.Swap{Key: store.Key{Service: n, Entity: "b"}, Insert: true, New: change.Retracted(), Version: change.NewVersion(1, 5)},
+		store.Swap{Key: store.Key{Service: n, Entity: "c"}, Insert: true, Version: change.NewVersion(1, 5)},
+		store.Swap{Key: store.Key{Service: n, Entity: "d"}, Insert: true, New: change.Content{2, 0xab, 0xcd}, Refused: true, Version: change.NewVersion(1, 6)})
 	rows, err := s.pool.Query(ctx, `SELECT concat_ws(' ', service, entity, state, coalesce(scheme::text, '-'), coalesce(hash, '-'), generation, "offset") FROM dam_rows ORDER BY entity`)
 	require.NoError(t, err)
 	lines, err := pgx.CollectRows(rows, pgx.RowTo[string])

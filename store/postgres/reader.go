@@ -2,6 +2,7 @@ package postgres
 
 import (
 	"context"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -25,6 +26,8 @@ WHERE d.entity = $1 ORDER BY s.name`
 SELECT id, docs, fence, version, fingerprint, deleted_at
 FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
 
+	sqlTombstones = `SELECT id, version FROM entities WHERE deleted_at < $1 AND id > $2 ORDER BY id LIMIT $3`
+
 	sqlCountEntities = `SELECT count(*) FROM entities`
 
 	sqlKnownServices = `SELECT name, number FROM services`
@@ -44,6 +47,22 @@ func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
 		return store.Entity{}, failed("read entity", err)
 	}
 	return e, nil
+}
+
+// Tombstones implements store.Reader.
+func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error) {
+	rows, err := s.pool.Query(ctx, sqlTombstones, before, after, max(limit, 0))
+	if err != nil {
+		return nil, failed("page tombstones", err)
+	}
+	stones, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Tombstone, error) {
+		var t store.Tombstone
+		var version int64
+		err := row.Scan(&t.Entity, &version)
+		t.Version = change.Version(version)
+		return t, err
+	})
+	return stones, failed("page tombstones", err)
 }
 
 // EntityRows implements store.Reader.

@@ -1,7 +1,6 @@
 package sqlite
 
 import (
-	"bytes"
 	"context"
 	"database/sql"
 	"errors"
@@ -138,63 +137,4 @@ func (t tx) swap(swaps []store.Swap) error {
 		s := insert[i]
 		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), s.Refused, int64(s.Version)))
 	})
-}
-
-// CompareAndSwap implements store.Decisions. It reads beside the writer first:
-// the checks that are equal are decided by that; only when some differ does it
-// take the write lock, under which it compares these again.
-func (s *Store) CompareAndSwap(ctx context.Context, checks []store.Check) ([]bool, error) {
-	passed := make([]bool, len(checks))
-	if len(checks) == 0 {
-		return passed, nil
-	}
-	keys, open := make([]store.Key, len(checks)), make([]int, len(checks))
-	seen := make(map[store.Key]struct{}, len(checks))
-	for i, c := range checks {
-		keys[i], open[i], seen[c.Key] = c.Key, i, struct{}{}
-	}
-	if len(seen) != len(checks) {
-		return nil, bug("compare and swap: a key twice in one call")
-	}
-	rows, err := s.Rows(ctx, keys)
-	if err != nil {
-		return nil, err
-	}
-	_, open = differing(checks, open, rows)
-	if len(open) == 0 {
-		return passed, nil
-	}
-	keys = keys[:0]
-	for _, i := range open {
-		keys = append(keys, checks[i].Key)
-	}
-	err = s.write(ctx, "compare and swap", func(t tx) error {
-		rows, err := lookup(t.ctx, t.conn, keys)
-		if err != nil {
-			return failed("compare and swap", err)
-		}
-		swaps, differ := differing(checks, open, rows)
-		for _, i := range differ {
-			passed[i] = true
-		}
-		return failed("compare and swap", t.swap(swaps))
-	})
-	if err != nil {
-		return nil, err
-	}
-	return passed, nil
-}
-
-// differing gives the swaps, and the places, of those open checks whose content
-// is not that of their row. The unknown state equals nothing, not even itself.
-func differing(checks []store.Check, open []int, rows []store.Row) (swaps []store.Swap, places []int) {
-	for n, row := range rows {
-		c := checks[open[n]]
-		if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
-			continue
-		}
-		swaps = append(swaps, store.Swap{Key: c.Key, Insert: !row.Found, Old: row.Content, OldRefused: row.Refused, New: c.Content, Version: c.Version})
-		places = append(places, open[n])
-	}
-	return swaps, places
 }

@@ -28,15 +28,18 @@ INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at) VALUES 
 ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version,
        fingerprint = excluded.fingerprint, deleted_at = excluded.deleted_at`
 
+	sqlPurgeEntity = `DELETE FROM entities WHERE id = ?`
+	sqlPurgeRows   = `DELETE FROM dam WHERE entity = ?`
+
 	sqlPutOutbox  = `INSERT INTO outbox (generation, partition, frame) VALUES (?, ?, ?)`
 	sqlDropOutbox = `DELETE FROM outbox WHERE id = ? AND partition = ? AND generation <= ?`
 	sqlReadOutbox = `SELECT id, generation, frame FROM outbox WHERE partition = ? AND generation <= ? ORDER BY generation, id`
 
-	sqlNewer = `SELECT EXISTS (SELECT 1 FROM watermarks WHERE partition = ? AND generation > ?)`
+	sqlNewer = `SELECT EXISTS (SELECT 1 FROM watermarks WHERE generation > ?)`
 
-	// The watermark of a new generation goes on from the one before, whose owner,
-	// if there still is one, must not decide anything more: a token that nobody has.
-	sqlEndOlder = `UPDATE watermarks SET token = x'' WHERE partition = ? AND generation < ?`
+	// The owners of older generations, if there still are any, must not decide
+	// anything more: a token that nobody has.
+	sqlEndOlder = `UPDATE watermarks SET token = x'' WHERE generation < ?`
 
 	sqlTakeOver = `
 INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
@@ -54,26 +57,22 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	}
 	taken := make([]store.TakenOver, len(partitions))
 	numbers := make(map[int32]bool, len(partitions))
+	var generation uint16
 	for i, p := range partitions {
+		generation = max(generation, p.Generation)
 		if numbers[p.Number] {
 			return nil, bug("take over: partition %d twice", p.Number)
 		}
 		taken[i].Partition, numbers[p.Number] = p, true
 	}
 	err := s.write(ctx, "take over", func(t tx) error {
-		err := each(t.ctx, t.conn, sqlNewer, len(partitions), func(i int, statement *sql.Stmt) error {
-			var newer bool
-			err := statement.QueryRowContext(t.ctx, partitions[i].Number, partitions[i].Generation).Scan(&newer)
-			if err == nil && newer {
-				err = store.ErrFenced
-			}
-			return err
-		})
+		var newer bool
+		err := t.conn.QueryRowContext(t.ctx, sqlNewer, generation).Scan(&newer)
+		if err == nil && newer {
+			err = store.ErrFenced
+		}
 		if err == nil {
-			err = each(t.ctx, t.conn, sqlEndOlder, len(partitions), func(i int, statement *sql.Stmt) error {
-				_, err := t.exec(statement, partitions[i].Number, partitions[i].Generation)
-				return err
-			})
+			_, err = t.conn.ExecContext(t.ctx, sqlEndOlder, generation)
 		}
 		if err == nil {
 			err = each(t.ctx, t.conn, sqlTakeOver, len(partitions), func(i int, statement *sql.Stmt) error {
@@ -180,6 +179,15 @@ func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 
 // finish writes the outcome, at now.
 func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, now time.Time) ([]int64, error) {
+	for _, purge := range []string{sqlPurgeEntity, sqlPurgeRows} {
+		err := each(t.ctx, t.conn, purge, len(out.Purged), func(i int, statement *sql.Stmt) error {
+			_, err := t.exec(statement, out.Purged[i])
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
 	if err := t.putEntities(out.Entities); err != nil {
 		return nil, err
 	}
@@ -308,31 +316,4 @@ func scanEntity(row scanner) (store.Entity, error) {
 		e.Deleted = fromMicros(*deleted)
 	}
 	return e, err
-}
-
-// PurgeEntities implements store.Decisions.
-func (s *Store) PurgeEntities(ctx context.Context, before time.Time, limit int) (purged int, err error) {
-	err = s.write(ctx, "purge entities", func(t tx) error {
-		var ids []string
-		rows, err := t.conn.QueryContext(t.ctx, `
-DELETE FROM entities WHERE id IN (SELECT id FROM entities WHERE deleted_at < ? ORDER BY deleted_at LIMIT ?) RETURNING id`, micros(before), max(limit, 0))
-		err = collect(rows, err, func() error {
-			var id string
-			err := rows.Scan(&id)
-			ids = append(ids, id)
-			return err
-		})
-		if err != nil {
-			return failed("purge entities", err)
-		}
-		purged = len(ids)
-		return failed("purge dam rows", each(t.ctx, t.conn, `DELETE FROM dam WHERE entity = ?`, len(ids), func(i int, statement *sql.Stmt) error {
-			_, err := t.exec(statement, ids[i])
-			return err
-		}))
-	})
-	if err != nil {
-		return 0, err
-	}
-	return purged, nil
 }

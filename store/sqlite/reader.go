@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"time"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
@@ -78,6 +79,25 @@ SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id 
 		return nil, failed("page entities", err)
 	}
 	return entities, nil
+}
+
+// Tombstones implements store.Reader.
+func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error) {
+	var stones []store.Tombstone
+	rows, err := s.readers.QueryContext(ctx, `
+SELECT id, version FROM entities WHERE deleted_at < ? AND id > ? ORDER BY id LIMIT ?`, micros(before), after, max(limit, 0))
+	err = collect(rows, err, func() error {
+		var t store.Tombstone
+		var version int64
+		err := rows.Scan(&t.Entity, &version)
+		t.Version = change.Version(version)
+		stones = append(stones, t)
+		return err
+	})
+	if err != nil {
+		return nil, failed("page tombstones", err)
+	}
+	return stones, nil
 }
 
 // CountEntities implements store.Reader.

@@ -141,8 +141,8 @@ var progressTests = []test{
 		token, next = next, token
 
 		third := store.Partition{Generation: 3, Number: 0}
-		f.own(f.a, 'x', third)
 		f.decideTo(revision, p1, 1<<30)
+		f.own(f.a, 'x', third)
 		start := change.NewVersion(3, 0)
 		assert.False(t, f.swap(f.a, revision, to(0, token, next, at(1, start+1, 0))))
 		assert.True(t, f.swap(f.a, revision, to(0, token, next, at(1, start, 0), at(2, version(1<<40), 0))))

@@ -11,72 +11,82 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// fill makes dam rows by CompareAndSwap.
+// fill makes dam rows with one content and version.
 func (f *fixture) fill(service int32, v change.Version, entities ...string) []store.Key {
 	f.Helper()
-	var checks []store.Check
-	var keys []store.Key
-	for _, e := range entities {
-		k := store.Key{Service: service, Entity: e}
-		checks, keys = append(checks, store.Check{Key: k, Content: content("new"), Version: v}), append(keys, k)
+	keys := make([]store.Key, len(entities))
+	for i, e := range entities {
+		keys[i] = store.Key{Service: service, Entity: e}
 	}
-	_, err := f.a.CompareAndSwap(f.ctx(), checks)
-	require.NoError(f, err)
+	f.set(content("new"), v, keys...)
 	return keys
 }
 
+// set makes dam rows, or changes them, by a decision that moves nothing.
+func (f *fixture) set(c change.Content, v change.Version, keys ...store.Key) {
+	f.Helper()
+	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: f.revision()}, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+		rows, err := lookup(keys)
+		var out store.Outcome
+		for _, r := range rows {
+			out.Swaps = append(out.Swaps, store.Swap{Key: r.Key, Insert: !r.Found, Old: r.Content, OldRefused: r.Refused, New: c, Version: v})
+		}
+		return out, err
+	})
+	require.NoError(f, err)
+}
+
 var purgeTests = []test{
-	{"I7 only entities deleted before, with their rows, up to the limit", func(t *testing.T, f *fixture) {
-		revision, service := f.revision(), f.service("s")
-		_, token := f.own(f.a, 'a', p0)
+	{"I7 tombstones of a time page by the bytes of their ids", func(t *testing.T, f *fixture) {
 		now := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
-		entities := []store.Entity{
-			{ID: "alive"}, {ID: "fresh", Deleted: now},
-			{ID: "old-1", Deleted: now.Add(-time.Hour)}, {ID: "old-2", Deleted: now.Add(-2 * time.Hour)}, {ID: "old-3", Deleted: now.Add(-3 * time.Hour)},
-		}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
-			writes(store.Outcome{Entities: entities}))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: f.revision()}, writes(store.Outcome{Entities: []store.Entity{
+			{ID: "alive"}, {ID: "fresh", Deleted: now}, {ID: "z", Deleted: now.Add(-time.Hour), Version: version(7)},
+			{ID: "Z", Deleted: now.Add(-time.Microsecond), Version: version(3)}, {ID: "é", Deleted: now.Add(-3 * time.Hour)},
+		}}))
 		require.NoError(t, err)
-		f.fill(service, version(1), "alive", "fresh", "old-1", "old-2", "old-3")
-		purge := func(limit int) int {
-			n, err := f.b.PurgeEntities(t.Context(), now, limit)
-			require.NoError(t, err)
-			return n
+		want := []store.Tombstone{{Entity: "Z", Version: version(3)}, {Entity: "z", Version: version(7)}, {Entity: "é"}}
+		for _, limit := range []int{1, 2, 3, 10} {
+			var got []store.Tombstone
+			for after := ""; len(got) <= len(want); after = got[len(got)-1].Entity {
+				page, err := f.b.Tombstones(t.Context(), now, after, limit)
+				require.NoError(t, err)
+				if got = append(got, page...); len(page) < limit {
+					break
+				}
+			}
+			assert.Equal(t, want, got, limit)
 		}
-		assert.Equal(t, 0, purge(0))
-		assert.Equal(t, 2, purge(2))
-		assert.False(t, f.row(f.a, store.Key{Service: service, Entity: "old-3"}).Found)
-		assert.True(t, f.row(f.a, store.Key{Service: service, Entity: "old-1"}).Found, "the oldest go first")
-		assert.Equal(t, 1, purge(10))
-		assert.Equal(t, 0, purge(10))
-		got := f.state(f.a)
-		require.Len(t, got.Entities, 2)
-		assert.Equal(t, []string{"alive", "fresh"}, []string{got.Entities[0].ID, got.Entities[1].ID})
-		assert.Len(t, got.Rows, 2)
+		none, err := f.b.Tombstones(t.Context(), now, "", 0)
+		require.NoError(t, err)
+		assert.Empty(t, none)
 	}},
-	{"a decision on a purged entity is fenced, not lost", func(t *testing.T, f *fixture) {
-		revision, service := f.revision(), f.service("s")
+	{"I7 a decision removes entities with all their rows, and may make them again", func(t *testing.T, f *fixture) {
+		revision, service, removed := f.revision(), f.service("s"), f.service("of no configuration any more")
 		_, token := f.own(f.a, 'a', p0)
-		k := store.Key{Service: service, Entity: "e"}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
-			writes(store.Outcome{Entities: []store.Entity{{ID: "e", Deleted: time.Unix(1, 0)}}, Swaps: []store.Swap{{Key: k, Insert: true, New: change.Retracted(), Version: version(0)}}}))
+		f.fill(service, version(1), "again", "gone", "stays")
+		f.fill(removed, version(1), "again", "gone", "stays")
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{
+			{ID: "again", Fence: []byte("old"), Deleted: time.Unix(1, 0)}, {ID: "gone", Deleted: time.Unix(1, 0)}, {ID: "stays"}}}))
 		require.NoError(t, err)
-		var purged error
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"e"}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
-				ctx, cancel := boundedContext(t)
-				defer cancel()
-				_, purged = f.b.PurgeEntities(ctx, time.Unix(2, 0), 10)
-				return store.Outcome{Entities: []store.Entity{{ID: "e"}}, Swaps: []store.Swap{{Key: k, Old: change.Retracted(), New: content("A"), Version: version(1)}}}, nil
-			})
-		_, gone := f.b.Entity(t.Context(), "e")
-		if err == nil { // an implementation with one writer keeps the purge out
-			require.Error(t, purged)
-			require.NoError(t, gone)
-			return
+		out := store.Outcome{
+			Purged:   []string{"again", "gone", "never was"},
+			Entities: []store.Entity{{ID: "again", Version: version(4)}},
+			Swaps:    []store.Swap{{Key: store.Key{Service: service, Entity: "again"}, Insert: true, New: content("A"), Version: version(4)}},
 		}
-		// The purge is committed, whether or not its caller waited for that.
+		before := f.state(f.b)
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 1, To: 5, Token: token}}}, writes(out))
 		require.ErrorIs(t, err, store.ErrFenced)
-		require.ErrorIs(t, gone, store.ErrNotFound)
+		assert.Equal(t, before, f.state(f.b), "as a part of the decision")
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
+		require.NoError(t, err)
+		got := f.state(f.b)
+		require.Len(t, got.Entities, 2)
+		assert.Equal(t, store.Entity{ID: "again", Docs: []byte("{}"), Version: version(4), Found: true}, got.Entities[0])
+		assert.Equal(t, "stays", got.Entities[1].ID)
+		for _, n := range []int32{service, removed} {
+			assert.Equal(t, n == service, f.row(f.b, store.Key{Service: n, Entity: "again"}).Found)
+			assert.False(t, f.row(f.b, store.Key{Service: n, Entity: "gone"}).Found)
+			assert.True(t, f.row(f.b, store.Key{Service: n, Entity: "stays"}).Found)
+		}
 	}},
 }

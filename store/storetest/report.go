@@ -20,10 +20,9 @@ var reportTests = []operatorTest{
 		ids := []string{"A", "B", "Z", "a", "a/1", "b", "é", "\U0001F34C"} // no locale may reorder them
 		f.fill(other, version(3), "A", "AA", "zz")
 		f.fill(one, version(7), ids...)
-		_, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: store.Key{Service: one, Entity: ids[3]}, Version: version(8)}})
-		require.NoError(t, err)
+		f.set(nil, version(8), store.Key{Service: one, Entity: ids[3]})
 		refused := f.row(f.a, store.Key{Service: one, Entity: "b"})
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: f.revision()}, writes(store.Outcome{Swaps: []store.Swap{
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: f.revision()}, writes(store.Outcome{Swaps: []store.Swap{
 			{Key: refused.Key, Old: refused.Content, New: refused.Content, Refused: true, Version: refused.Version},
 		}}))
 		require.NoError(t, err)

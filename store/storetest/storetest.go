@@ -31,7 +31,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
 		{"Decide", decideTests},
 		{"TakeOver", takeOverTests},
 		{"Swap", swapTests},
-		{"CompareAndSwap", compareAndSwapTests},
+		{"Owners", ownerTests},
 		{"Poison", poisonTests},
 		{"Cancel", cancelTests},
 		{"Progress", progressTests},

@@ -62,20 +62,11 @@ var swapTests = []test{
 		require.NoError(t, f.decideSwaps(f.a, revision, 0, token, store.Swap{Key: k, Insert: true, New: content("A"), Refused: true, Version: version(1)}))
 		reads()
 		require.ErrorIs(t, f.decideSwaps(f.a, revision, 1, token, store.Swap{Key: k, Old: content("A"), New: content("B"), Version: version(2)}), store.ErrFenced)
-		passed, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: k, Content: content("A"), Version: version(2)}})
-		require.NoError(t, err)
-		assert.Equal(t, []bool{false}, passed)
-		reads()
 		require.NoError(t, f.decideSwaps(f.a, revision, 1, token, store.Swap{Key: k, Old: content("A"), OldRefused: true, New: content("A"), Version: version(2)}))
 		row.Refused, row.Version = false, version(2)
 		reads()
 		require.NoError(t, f.decideSwaps(f.a, revision, 2, token, store.Swap{Key: k, Old: content("A"), New: content("A"), Refused: true, Version: version(2)}))
 		row.Refused = true
-		reads()
-		passed, err = f.a.CompareAndSwap(t.Context(), []store.Check{{Key: k, Content: content("B"), Version: version(3)}})
-		require.NoError(t, err)
-		assert.Equal(t, []bool{true}, passed)
-		row.Content, row.Refused, row.Version = content("B"), false, version(3)
 		reads()
 	}},
 	{"I3 a lost race rolls the whole transaction back", func(t *testing.T, f *fixture) {
@@ -106,40 +97,6 @@ var swapTests = []test{
 		}
 		require.NoError(t, f.decideSwaps(f.a, revision, 1, token, good...), "and the owner may go on")
 	}},
-	{"a row that another changed between look-up and write fences", func(t *testing.T, f *fixture) {
-		revision := f.revision()
-		_, token := f.own(f.a, 'a', p0)
-		k := store.Key{Service: f.service("s"), Entity: "e"}
-		_, err := f.a.CompareAndSwap(t.Context(), []store.Check{{Key: k, Content: content("A"), Version: version(1)}})
-		require.NoError(t, err)
-		read, proceed := make(chan struct{}), make(chan struct{})
-		var moved error
-		go func() {
-			defer close(proceed)
-			<-read
-			ctx, cancel := boundedContext(t)
-			defer cancel()
-			_, moved = f.b.CompareAndSwap(ctx, []store.Check{{Key: k, Content: content("B"), Version: version(2)}})
-		}()
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
-			func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-				rows, err := lookup([]store.Key{k})
-				close(read)
-				<-proceed
-				return store.Outcome{Swaps: []store.Swap{{Key: k, Old: rows[0].Content, New: content("C"), Version: version(3)}}}, err
-			})
-		if err == nil { // an implementation with one writer keeps the other out
-			require.Error(t, moved)
-			assert.Equal(t, content("C"), f.row(f.b, k).Content)
-			return
-		}
-		// The other is committed, whether or not its caller waited for that.
-		require.ErrorIs(t, err, store.ErrFenced)
-		if moved != nil {
-			assert.Equal(t, store.Unknown, store.ClassOf(moved), "%v", moved)
-		}
-		assert.Equal(t, content("B"), f.row(f.b, k).Content)
-	}},
 	{"the version of a row never goes backwards", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
@@ -153,9 +110,6 @@ var swapTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		swap := store.Swap{Key: store.Key{Service: f.service("s"), Entity: "e"}, Insert: true, New: content("A"), Version: version(9)}
 		err := f.decideSwaps(f.a, revision, 0, token, swap, swap)
-		require.Error(t, err)
-		assert.Equal(t, store.Fatal, store.ClassOf(err))
-		_, err = f.a.CompareAndSwap(t.Context(), []store.Check{{Key: swap.Key, Content: content("A")}, {Key: swap.Key, Content: content("A")}})
 		require.Error(t, err)
 		assert.Equal(t, store.Fatal, store.ClassOf(err))
 	}},

@@ -16,7 +16,7 @@ import (
 
 var takeOverTests = []test{
 	{"new partitions start at 0 in the order asked", func(t *testing.T, f *fixture) {
-		p9 := store.Partition{Generation: 2, Number: 9}
+		p9 := store.Partition{Generation: 1, Number: 9}
 		taken, _ := f.own(f.a, 'a', p9, p1, p0)
 		assert.Equal(t, []store.TakenOver{{Partition: p9}, {Partition: p1}, {Partition: p0}}, taken)
 		none, err := f.a.TakeOver(t.Context(), nil, store.Token{1})
@@ -159,7 +159,7 @@ var takeOverTests = []test{
 		assert.Empty(t, taken[0].Outbox)
 		assert.Equal(t, change.NewVersion(5, 3), taken[0].LastTo)
 	}},
-	{"I5 a new generation ends the older ones", func(t *testing.T, f *fixture) {
+	{"I3 I5 a new generation ends all older ones, also of other partitions", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0, p1)
 		next := store.Partition{Generation: 3, Number: 0}
@@ -174,9 +174,13 @@ var takeOverTests = []test{
 			assert.Equal(t, store.Fenced, store.ClassOf(err))
 		}
 		assert.Equal(t, before, f.state(f.b))
-		move[0].Partition = p1
+		move[0].Partition = p1 // whose entities may be in another one by now
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: move}, writes(store.Outcome{}))
-		require.NoError(t, err, "its other partitions it still has")
+		require.ErrorIs(t, err, store.ErrFenced)
+		for _, older := range []store.Partition{p1, {Generation: 2, Number: 5}} {
+			_, err = f.a.TakeOver(t.Context(), []store.Partition{older}, store.Token{'d'})
+			require.ErrorIs(t, err, store.ErrFenced)
+		}
 		_, err = f.a.TakeOver(t.Context(), []store.Partition{p1, {Generation: 2, Number: 1}}, store.Token{'d'})
 		assert.Equal(t, store.Fatal, store.ClassOf(err), "a number twice is a bug")
 	}},

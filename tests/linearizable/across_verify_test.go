@@ -23,7 +23,7 @@ func TestI3LinearizableAcrossProcesses(t *testing.T) {
 }
 
 func testAcrossProcesses(t *testing.T) {
-	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Writers: 1, Calls: 20, Pace: 20, Together: 4})
+	w := newWorld(t, settings{Seed: rand.Uint64(), Records: 120, Clients: 16, Calls: 20, Pace: 20, Together: 4})
 	t.Logf("seed %d", w.base.Seed)
 	// By this name the server knows which connections are of this test.
 	w.base.URL += fmt.Sprintf("&application_name=weir-linearizable-%x", w.base.Seed)
@@ -110,7 +110,6 @@ func testAcrossProcesses(t *testing.T) {
 	require.Positive(t, cuts, "connections were cut")
 	require.Positive(t, h.open, "calls were cut off by the kill")
 	require.Positive(t, h.fenced, "zombies were fenced")
-	require.Positive(t, h.raced, "checks came in between")
 	require.Positive(t, h.passed)
 }
 

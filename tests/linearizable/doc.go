@@ -1,29 +1,28 @@
 // Package linearizable checks I3 from outside: decisions for one (service,
 // entity) are linearizable across processes.
 //
-// Real processes run package dam over the real store, on a few hot entities.
+// Real processes run package decide over the real store, on a few hot entities.
 // All of them own all partitions of one inbox, as far as each of them knows, so
 // ownership moves at every fence and at every take-over, and there is always a
-// zombie. Beside the decisions clients call the store as deliver and stand-alone
-// checks do: CompareAndSwap, TakeProgress, SwapProgress, Rows. Connections are cut by the server
+// zombie. Owners decide from memory. Beside the decisions clients call the store as
+// deliver does: TakeProgress, SwapProgress, Rows. Connections are cut by the server
 // and a process is killed in the middle of its calls.
 //
 // Every process writes down what it began and what came back, with ticks of one
 // clock that they share. The parent makes one history of it and asks porcupine
 // whether some order of the operations, each between its beginning and its end,
-// explains everything that anybody saw: every answer of CompareAndSwap and of swaps
-// of progress, every
-// row that was read, every refusal and every answer that a watermark gave, and
-// for every inbox record whether it passed the dam. A
-// record is one operation, whoever decided it and however often it was tried.
-// What a killed process began, or what ended with store.Unknown, stays open: it
-// may take effect at any later time or never. What ended with store.Retry is
-// left out, for the store says that it wrote nothing.
+// explains everything that anybody saw: every answer of swaps of progress, every
+// row that was read, every refusal and every answer that a watermark gave, and for
+// every inbox record whether it passed the dam. A record is one operation, whoever
+// decided it and however often it was tried. What a killed process began, or what
+// ended with store.Unknown, stays open: it may take effect at any later time or
+// never. What ended with store.Retry is left out, for the store says that it wrote
+// nothing.
 //
 // Check services (package checks) are held to the same: processes check, confirm
 // and release on PostgreSQL and on one SQLite file, see checkModel. Their clocks
 // stand still, so that the model knows every version.
 //
-// The same test must refuse stores that are broken on purpose, see
+// The same test must refuse stores and owners that are broken on purpose, see
 // broken and blind.
 package linearizable

@@ -14,7 +14,6 @@ type history struct {
 	operations []porcupine.Operation
 	open       int // operations that may or may not have had an effect
 	fenced     int // decisions of a zombie
-	raced      int // decisions that lost a dam row to a check
 	passed     int // inbox records
 	// contradictions need no search: the same version sent with two contents, or
 	// without a record.
@@ -63,11 +62,7 @@ func assemble(logs [][]entry, inbox [][]input, rest []change.Change) (history, e
 				delete(calls, e.Operation)
 				o.Output, o.Return = *e.Output, e.Tick
 				h.operations = append(h.operations, o)
-				switch in, out := o.Input.(input), o.Output.(output); {
-				case in.Kind != advance:
-				case out.Raced:
-					h.raced++
-				case !out.Passed:
+				if o.Input.(input).Kind == advance && !o.Output.(output).Passed {
 					h.fenced++
 				}
 			case nothing:

@@ -14,7 +14,6 @@ type kind string
 
 const (
 	read     kind = "rows"
-	swap     kind = "compare and swap"
 	event    kind = "event"
 	refuse   kind = "refuse"
 	reset    kind = "reset"
@@ -31,11 +30,10 @@ const (
 
 // input is one operation on one entity.
 type input struct {
-	Kind    kind
-	Entity  string
-	Content change.Content // of swap; of event: the projection of its document
-	// Version of swap. Of an inbox record: its position.
-	Version  change.Version
+	Kind     kind
+	Entity   string
+	Content  change.Content // of event: the projection of its document
+	Version  change.Version // of an inbox record: its position
 	Target   change.Version // of refuse: the version that is given up
 	Force    bool           // of redecide
 	Doc      int            // of event: which document, 1 and up
@@ -53,13 +51,10 @@ func progress(p int32) string { return fmt.Sprint("progress ", p) }
 // output is what came back.
 type output struct {
 	Open    bool           // nobody knows whether it passed
-	Passed  bool           // of swap, advance, swapPlace and inbox records
+	Passed  bool           // of advance, swapPlace and inbox records
 	Content change.Content // of an inbox record that passed: what was sent
 	Row     row            // of read
 	Next    int64          // of takeOver: the watermark; of takePlace: the place
-	// Raced: of advance: owner and watermark were right, but a dam row was not,
-	// and nothing was written.
-	Raced bool
 }
 
 // row is a dam row that can be compared; the text of an unknown content is empty.
@@ -93,13 +88,6 @@ func (s state) step(in input, out output) (bool, state) {
 	switch in.Kind {
 	case read:
 		return out.Row == s.row, s
-	case swap:
-		// The unknown state equals nothing, not even itself.
-		differs := !s.Found || content == "" || s.Content == "" || s.Content != content
-		if differs {
-			s.Found, s.Content, s.Refused, s.Version = true, content, false, max(s.Version, in.Version)
-		}
-		return out.Open || out.Passed == differs, s
 	case swapPlace:
 		owner := s.token == in.Old
 		if owner {
@@ -111,10 +99,10 @@ func (s state) step(in input, out output) (bool, state) {
 		return out.Open || out.Next == s.next, s
 	case advance:
 		owner := s.token == in.Token && s.next == in.From
-		if owner && !out.Raced {
+		if owner {
 			s.next = in.To
 		}
-		return out.Open || (out.Passed || out.Raced) == owner, s
+		return out.Open || out.Passed == owner, s
 	}
 	// Records of the inbox, each once and in their order.
 	if in.Version <= s.decided {

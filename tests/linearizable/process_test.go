@@ -58,7 +58,6 @@ type settings struct {
 	Clients  int
 	Calls    int // per client
 	Pace     int // calls of a client while the whole inbox is decided
-	Writers  int // clients that write one entity at a time
 	Service  int32
 	Revision int64
 	Defect   defect
@@ -73,8 +72,6 @@ type process struct {
 	log    func(entry) // any goroutine
 	gather func()      // returns when the processes begin
 	calls  atomic.Int64
-	// writing has room for Writers, per entity.
-	writing [entities]chan struct{}
 
 	mu sync.Mutex
 	// known is, per partition, how much is decided as far as this process knows;
@@ -104,9 +101,6 @@ func (p *process) run(ctx context.Context) error {
 		p.reached[n] = make(chan struct{})
 	}
 	close(p.reached[0])
-	for n := range p.writing {
-		p.writing[n] = make(chan struct{}, p.Writers)
-	}
 	plan, err := plan(p.Service, p.Revision)
 	if err != nil {
 		return err
@@ -115,14 +109,10 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	all, err := contents()
-	if err != nil {
-		return err
-	}
 	decider, err := decide.New(decide.Options{
 		Store: watched{p.store, p}, Plan: plan, Inbox: store.Inbox{Generation: generation, Topic: topicID, TopicID: topicID, Partitions: partitions},
 		NewProducer: func() (decide.Producer, error) { return producer{p}, nil }, ChangesTopic: "changes",
-		MaxEvents: 4, Hesitation: time.Duration(3+2*p.Process) * time.Millisecond,
+		MaxEvents: 4, Cache: 1 << 20, Unsound: decide.Unsound{KeepTakeOver: p.Defect == oldMemory, KeepUnclear: p.Defect == oldMemory}, Hesitation: time.Duration(3+2*p.Process) * time.Millisecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: decide.NewMetrics(prometheus.NewRegistry()),
 	})
 	if err != nil {
@@ -135,7 +125,7 @@ func (p *process) run(ctx context.Context) error {
 	go func() { ended <- decider.Run(deciding) }()
 	work, ctx := errgroup.WithContext(ctx)
 	for n := range p.Clients {
-		c := &client{process: p, number: n, contents: all, random: p.random(n)}
+		c := &client{process: p, number: n, random: p.random(n)}
 		work.Go(func() error { return c.run(ctx) })
 	}
 	for n, records := range log {
@@ -310,14 +300,10 @@ func (w watched) Decide(ctx context.Context, d store.Decision, decide func(store
 		ins[i] = input{Kind: advance, Entity: watermark(m.Partition), Token: m.Token, From: m.From, To: m.To}
 	}
 	end := w.p.begin(owners, ins)
-	begun := false
-	ids, err := w.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-		begun = true
-		return decide(loaded, lookup)
-	})
+	ids, err := w.Store.Decide(ctx, d, decide)
 	outs := make([]output, len(ins))
 	for i := range outs {
-		outs[i] = output{Passed: err == nil, Raced: err != nil && begun}
+		outs[i] = output{Passed: err == nil}
 	}
 	switch {
 	case err == nil || errors.Is(err, store.ErrFenced):

@@ -19,7 +19,7 @@ func TestI3LinearizableEmbedded(t *testing.T) {
 	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
 	require.NoError(t, err)
 	defer s.Close()
-	base, inbox := prepare(t, s, settings{Seed: rand.Uint64(), Records: 120, Clients: 32, Writers: 2, Calls: 16, Pace: 16})
+	base, inbox := prepare(t, s, settings{Seed: rand.Uint64(), Records: 120, Clients: 32, Calls: 16, Pace: 16})
 	t.Logf("seed %d", base.Seed)
 	var ticks atomic.Int64
 	logs := make([][]entry, 2)

@@ -157,7 +157,18 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 			c.Memory.forge(d.Moves)
 		}
 		ids, err = c.Memory.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-			out, err := decide(loaded, lookup)
+			begun := len(d.Entities) > 0 || len(d.Claims) > 0
+			out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
+				begun = true
+				return lookup(keys)
+			})
+			if err == nil && !begun {
+				c.p.w.count("decided from memory")
+				// What may happen meanwhile happens before the request.
+				if err = c.p.w.sleep(ctx, lane.trip()); err == nil {
+					err = c.p.ready()
+				}
+			}
 			if rules.NoOutbox {
 				outbox, out.Outbox = len(out.Outbox), nil
 			}

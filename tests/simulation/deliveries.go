@@ -187,3 +187,17 @@ func (m *Memory) undone(inbox *topic, services []decide.Service) (why string) {
 	})
 	return why
 }
+
+// delivered reports whether all services are past a version.
+func (m *Memory) delivered(partition int32, v change.Version, services []decide.Service) (all bool) {
+	_ = m.look(context.Background(), func(s *state) {
+		past := 0
+		for _, at := range s.progress[partition].places {
+			if at.Position > v && slices.ContainsFunc(services, func(s decide.Service) bool { return s.Number == at.Service }) {
+				past++
+			}
+		}
+		all = past == len(services)
+	})
+	return all
+}

@@ -34,6 +34,11 @@
 //     state that keeps the newest version, and a log without any guard. They
 //     time out with and without effect, refuse changes, pause, and are away or
 //     slow for a while; what may wait for them is often a few changes.
+//   - owners have room for everything in their memory, for one entity or two, or for
+//     nothing. Between the decision that they compute from memory and its request time
+//     passes, and others may come first.
+//   - in every third schedule or so tombstones are asked to go, twice or late, as soon as
+//     everybody has heard of the deletion.
 //   - the gate is shared, small and fails.
 //   - requests come under claims. Each is one event, put into the inbox by one to
 //     three attempts, late or not: it must have one effect. In every fourth

@@ -64,6 +64,8 @@ type state struct {
 	uses      map[store.KeyDigest]store.ClaimID // which of decided has the key
 	progress  map[int32]progress
 	from      []store.Activation
+	// tokenAlone: watermarks are compared by it alone.
+	tokenAlone bool
 }
 
 type mark struct {
@@ -310,10 +312,10 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 			if slices.ContainsFunc(partitions[:i], func(o store.Partition) bool { return o.Number == p.Number }) {
 				return bug("memory: take over: partition %d twice", p.Number)
 			}
-			for known := range s.marks {
-				if known.Number == p.Number && known.Generation > p.Generation {
-					return store.ErrFenced
-				}
+		}
+		for known := range s.marks {
+			if slices.ContainsFunc(partitions, func(p store.Partition) bool { return known.Generation > p.Generation }) {
+				return store.ErrFenced
 			}
 		}
 		for _, p := range partitions {
@@ -323,7 +325,7 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 			}
 			at.token = token
 			for older, was := range s.marks {
-				if older.Number == p.Number {
+				if older.Generation < p.Generation {
 					was.ended = true
 					s.marks[older] = was
 				}
@@ -343,9 +345,32 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 	return taken, err
 }
 
-// Decide implements store.Decisions.
+// Decide implements store.Decisions. With nothing to load it compares as late as it
+// may: at the first look-up, or when it writes.
 func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
-	err = m.run(ctx, func() error {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	held := false
+	defer func() {
+		if held {
+			<-m.lock
+		}
+	}()
+	var loaded store.Loaded
+	// begin locks, compares and loads.
+	begin := func() error {
+		if held {
+			return nil
+		}
+		select {
+		case m.lock <- struct{}{}:
+			held = true
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
 		s := &m.state
 		if n := len(s.revisions); n == 0 || s.revisions[n-1].Number != d.Revision {
 			return store.ErrSuperseded
@@ -361,41 +386,46 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 			entities[i] = s.entities[id]
 			entities[i].ID = id
 		}
-		loaded := s.loaded(d, entities)
-		out, err := m.called(func() (store.Outcome, error) {
-			return decide(loaded, func(keys []store.Key) ([]store.Row, error) {
-				if err := ctx.Err(); err != nil {
-					return nil, err
-				}
-				return s.read(keys)
-			})
-		})
-		if err != nil {
-			return err
-		}
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if err := s.valid(d, out, loaded); err != nil {
-			return err
-		}
-		ids = s.commit(d, out)
+		loaded = s.loaded(d, entities)
 		return nil
+	}
+	if len(d.Entities) > 0 || len(d.Claims) > 0 {
+		if err := begin(); err != nil {
+			return nil, err
+		}
+	}
+	out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		if err := begin(); err != nil {
+			return nil, err
+		}
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return m.state.read(keys)
 	})
-	return ids, err
-}
-
-// called calls back from a transaction.
-func (m *Memory) called(back func() (store.Outcome, error)) (store.Outcome, error) {
-	m.mu.Unlock()
-	defer m.mu.Lock()
-	return back()
+	if err == nil {
+		err = ctx.Err()
+	}
+	if err == nil {
+		err = begin()
+	}
+	if err != nil {
+		return nil, err
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if err := m.state.valid(d, out, loaded); err != nil {
+		return nil, err
+	}
+	return m.state.commit(d, out), nil
 }
 
 // check compares watermarks.
 func (s *state) check(moves []store.Move) error {
 	for _, mv := range moves {
-		if at, ok := s.marks[mv.Partition]; !ok || at.ended || at.next != mv.From || at.token != mv.Token {
+		if at, ok := s.marks[mv.Partition]; !ok || at.ended || at.next != mv.From && !s.tokenAlone || at.token != mv.Token {
 			return store.ErrFenced
 		}
 	}
@@ -422,6 +452,9 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 	}
 	for _, w := range out.Swaps {
 		row := s.rows[w.Key]
+		if slices.Contains(out.Purged, w.Entity) {
+			row = store.Row{}
+		}
 		if row.Found == w.Insert || row.Found && ((row.Content == nil) != (w.Old == nil) || !bytes.Equal(row.Content, w.Old) || row.Refused != w.OldRefused) {
 			return store.ErrFenced
 		}
@@ -460,6 +493,9 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 		}
 		s.marks[mv.Partition] = at
 	}
+	for _, id := range out.Purged {
+		s.purge(id)
+	}
 	for _, e := range out.Entities {
 		e.Found, e.Deleted = true, micros(e.Deleted)
 		if e.Docs = bytes.Clone(e.Docs); len(e.Docs) == 0 {
@@ -491,6 +527,25 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 		s.audits = append(s.audits, a)
 	}
 	return ids
+}
+
+// purge removes an entity with its dam rows.
+func (s *state) purge(id string) {
+	delete(s.entities, id)
+	maps.DeleteFunc(s.rows, func(k store.Key, _ store.Row) bool { return k.Entity == id })
+}
+
+// Tombstones implements store.Reader.
+func (m *Memory) Tombstones(ctx context.Context, before time.Time, after string, limit int) (stones []store.Tombstone, err error) {
+	err = m.look(ctx, func(s *state) {
+		for _, id := range slices.Sorted(maps.Keys(s.entities)) {
+			e := s.entities[id]
+			if id > after && len(stones) < limit && !e.Deleted.IsZero() && e.Deleted.Before(before) {
+				stones = append(stones, store.Tombstone{Entity: id, Version: e.Version})
+			}
+		}
+	})
+	return stones, err
 }
 
 // drop deletes outbox rows of the moved partitions, of their generation or an
@@ -535,53 +590,6 @@ func (s *state) read(keys []store.Key) ([]store.Row, error) {
 		rows[i].Key = k
 	}
 	return rows, nil
-}
-
-// CompareAndSwap implements store.Decisions.
-func (m *Memory) CompareAndSwap(ctx context.Context, checks []store.Check) (passed []bool, err error) {
-	err = m.run(ctx, func() error {
-		keys := make([]store.Key, len(checks))
-		for i, c := range checks {
-			if keys[i] = c.Key; slices.Contains(keys[:i], c.Key) {
-				return bug("memory: compare and swap: a key twice in one call")
-			}
-		}
-		rows, err := m.state.read(keys)
-		if err != nil {
-			return err
-		}
-		passed = make([]bool, len(checks))
-		for i, c := range checks {
-			row := rows[i]
-			if row.Found && c.Content != nil && row.Content != nil && bytes.Equal(row.Content, c.Content) {
-				continue
-			}
-			passed[i], row.Found, row.Content, row.Refused, row.Version = true, true, bytes.Clone(c.Content), false, max(row.Version, c.Version)
-			m.state.rows[c.Key] = row
-		}
-		return nil
-	})
-	return passed, err
-}
-
-// PurgeEntities implements store.Decisions.
-func (m *Memory) PurgeEntities(ctx context.Context, before time.Time, limit int) (purged int, err error) {
-	err = m.run(ctx, func() error {
-		var old []store.Entity
-		for _, e := range m.state.entities {
-			if !e.Deleted.IsZero() && e.Deleted.Before(before) {
-				old = append(old, e)
-			}
-		}
-		slices.SortFunc(old, func(a, b store.Entity) int { return a.Deleted.Compare(b.Deleted) })
-		for _, e := range old[:min(len(old), max(limit, 0))] {
-			purged++
-			delete(m.state.entities, e.ID)
-			maps.DeleteFunc(m.state.rows, func(k store.Key, _ store.Row) bool { return k.Entity == e.ID })
-		}
-		return nil
-	})
-	return purged, err
 }
 
 // Rows implements store.Deliveries.

@@ -25,6 +25,8 @@ type truth struct {
 	order  map[string]int             // by source: the highest sequence
 	last   map[string]*last           // by service
 	want   map[string][]oracle.Change // by service
+	// version is that of the last event that changed docs.
+	version uint64
 }
 
 // heard is an event id with what came under it.
@@ -64,6 +66,18 @@ func (t *truth) redecide(c *inbox.Control, version uint64, services []decide.Ser
 		}
 	}
 	return nil
+}
+
+// purge forgets everything, if it is still the deletion that is to be forgotten, and
+// reports whether it was.
+func (t *truth) purge(c *inbox.Control) bool {
+	if len(t.docs) > 0 || t.version == 0 || t.version != uint64(c.Version) {
+		return false
+	}
+	want := t.want
+	*t = *newTruth()
+	t.want = want
+	return true
 }
 
 // apply lets an event take effect for services. Documents are flat, and their
@@ -110,6 +124,9 @@ func (t *truth) apply(e event, services []decide.Service) error {
 	}
 	if seq != "" {
 		t.order[e.source] = number
+	}
+	if old, had := t.docs[e.source]; had != (doc != nil) || !maps.Equal(old, doc) {
+		t.version = e.version
 	}
 	if delete(t.docs, e.source); doc != nil {
 		t.docs[e.source] = doc
@@ -192,6 +209,13 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 			}
 			if r.Control != nil {
 				if r.Control.Action == inbox.Refuse {
+					continue
+				}
+				if r.Control.Action == inbox.Purge {
+					if t.purge(r.Control) {
+						repairs++ // the other model has no purges
+						w.count("purged")
+					}
 					continue
 				}
 				repairs++

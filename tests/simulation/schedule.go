@@ -3,8 +3,10 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -12,7 +14,10 @@ import (
 // feed writes the events of the sources.
 func (w *world) feed() {
 	d := w.dice("events")
-	seq := 100
+	seq, deletes := 100, 0.06
+	if w.setup.purges > 0 {
+		deletes = 0.3
+	}
 	var sent []transport.Record
 	for i := range w.setup.events {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
@@ -43,7 +48,7 @@ func (w *world) feed() {
 			origin = "XX"
 		}
 		switch {
-		case d.chance(0.06): // a tombstone
+		case d.chance(deletes): // a tombstone
 		case d.chance(0.06):
 			r.Value = fmt.Appendf(nil, `{"id":%q,"op":"delete","event":"e%d"%s}`, entity, i, text)
 		case d.chance(0.2): // no member in the order of the others, and nothing that anybody sees
@@ -53,6 +58,40 @@ func (w *world) feed() {
 		}
 		sent = append(sent, r)
 		w.sources[0].append(r)
+	}
+}
+
+// housekeep asks the owners of their partitions now and then that tombstones go;
+// it may ask twice, as two processes do, and be late. What a retention sees to is
+// seen to here: that everybody has heard of the deletion.
+func (w *world) housekeep() {
+	d := w.dice("housekeeping")
+	var asked sync.WaitGroup
+	defer asked.Wait()
+	for range w.setup.purges {
+		time.Sleep(d.upTo(3 * w.setup.span / time.Duration(w.setup.purges)))
+		stones, _ := w.mem.Tombstones(context.Background(), time.Now(), "", 100)
+		for _, stone := range stones {
+			if !w.mem.delivered(int32(w.inbox.partitionOf([]byte(stone.Entity))), stone.Version, w.plan.Services) {
+				continue
+			}
+			w.count("purge")
+			if w.rules.PurgesPast {
+				_ = w.mem.run(context.Background(), func() error { w.mem.state.purge(stone.Entity); return nil })
+				continue
+			}
+			key, head, value, err := inbox.Encode(inbox.Record{Entity: stone.Entity, Control: &inbox.Control{Action: inbox.Purge, Version: stone.Version, Actor: inbox.Housekeeping}})
+			if err != nil {
+				panic(err) // it keeps the rules of the inbox
+			}
+			for range 1 + d.n(2) {
+				late := d.upTo(w.setup.span / 4)
+				asked.Go(func() {
+					time.Sleep(late)
+					w.inbox.append(transport.Record{Topic: inboxTopic, Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}})
+				})
+			}
+		}
 	}
 }
 
@@ -69,6 +108,9 @@ func (w *world) disturb() {
 			kinds = 11
 		}
 		kind := d.n(kinds)
+		if w.setup.purges > 0 && kind == 6 {
+			kind = 2 // nobody would hear of the deletion again
+		}
 		if w.setup.gentle && kind > 1 {
 			kind %= 2
 		}

@@ -17,6 +17,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -172,7 +173,7 @@ func all(t *testing.T) {
 	}
 	// A simulation in which nothing goes wrong proves nothing.
 	for _, name := range []string{"events", "changes", "crash", "freeze", "restart", "restore", "rebalance",
-		"posted again", "key forgotten", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
+		"posted again", "key forgotten", "purge", "purged", "decided from memory", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
 		"retention", "log made anew", "gap", "fell behind", "caught up", "outage", "reader dies", "reader slow", "deliver begins anew", "dies behind a write",
 		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders", "gate fails",
 		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses"} {
@@ -241,6 +242,10 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"a place passes slices that are not delivered", Rules{PassesSlices: true}},
 		{"a restore leaves the progress as it is", Rules{KeepsProgress: true}},
 		{"a service is live again too early", Rules{LeavesOut: true}},
+		{"the owner keeps its cache after a commit of unknown outcome", Rules{Cache: decide.Unsound{KeepUnclear: true}}},
+		{"the owner keeps its cache when it takes over", Rules{Cache: decide.Unsound{KeepTakeOver: true}}},
+		{"the store compares watermarks by their token alone", Rules{TokenAlone: true}},
+		{"tombstones are purged past their owners", Rules{PurgesPast: true}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			shown, n, used := 0, 0, processor()

@@ -46,6 +46,9 @@ type Rules struct {
 	NewestUnknown   bool // what was delivered before is taken for the newest
 	PassesSlices    bool // the place of every service is that of the one that is farthest
 	KeepsProgress   bool // a restore leaves the progress as it is
+	PurgesPast      bool // tombstones are purged past the owners of their partitions
+	TokenAlone      bool // the store compares watermarks by their token alone
+	Cache           decide.Unsound
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
 
@@ -242,6 +245,8 @@ type setup struct {
 	forgets                                                       bool  // the changes log loses records
 	restores                                                      bool  // the first disturbance is a backup, the last one its restore
 	memory                                                        int64 // of deliver, in bytes
+	cache                                                         int64 // of decide, likewise: often room for one entity, or not all
+	purges                                                        int   // how often tombstones are asked to go
 	outages                                                       []outage
 	span                                                          time.Duration
 }
@@ -317,6 +322,11 @@ func draw(d *dice) setup {
 	if s.bare {
 		s.memory = 64 << 20
 	}
+	s.cache = []int64{1 << 20, 1 << 20, 4500, 9000, 0}[d.n(5)]
+	if !s.restores && d.chance(0.4) {
+		s.purges = 4 + d.n(8)
+		s.span += 2 * time.Second // positions are saved some times a second
+	}
 	for range d.n(4) {
 		begin := d.upTo(s.span)
 		s.outages = append(s.outages, outage{service: d.n(3), begin: begin, end: begin + d.upTo(2*time.Second), slow: d.chance(0.3)})
@@ -386,6 +396,7 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	w.all, w.end = context.WithCancel(context.Background())
 	defer w.end()
 	w.setup = draw(w.dice("setup"))
+	w.mem.state.tokenAlone = rules.TokenAlone
 	w.configuration = f.variants[w.setup.variant]
 	if err := w.open(); err != nil {
 		return Report{Seed: seed, Violation: err}
@@ -399,6 +410,7 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	tasks.Go(w.feed)
 	tasks.Go(w.post)
 	tasks.Go(w.disturb)
+	tasks.Go(w.housekeep)
 	tasks.Wait()
 	w.calm.Store(true)
 	w.note("calm")

@@ -11,7 +11,7 @@ CREATE TABLE entities (
     deleted_at  timestamptz
 ) WITH (fillfactor = 80);
 
-CREATE INDEX entities_deleted ON entities (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX entities_deleted ON entities (id, deleted_at) WHERE deleted_at IS NOT NULL;
 
 CREATE TABLE services (
     number integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -160,10 +160,10 @@ FROM dam d JOIN services s ON s.number = d.service;
 -- Ends a transaction, whose COMMIT may already be on its way in the same
 -- pipeline, when a statement did not touch as many rows as it had to.
 -- +goose StatementBegin
-CREATE FUNCTION weir_expect(actual bigint, expected bigint) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION weir_expect(actual bigint, expected bigint, code text DEFAULT 'WF001') RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     IF actual IS DISTINCT FROM expected THEN
-        RAISE EXCEPTION 'a row was moved by somebody else' USING ERRCODE = 'WF001';
+        RAISE EXCEPTION 'found %, expected %', actual, expected USING ERRCODE = code;
     END IF;
 END
 $$;
@@ -361,6 +361,6 @@ DROP TABLE checks;
 DROP FUNCTION weir_ledger_month(date);
 DROP TABLE ledger_months, ledger_decided, ledger;
 DROP TABLE reports, jobs;
-DROP FUNCTION weir_expect(bigint, bigint);
+DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
 DROP TABLE source_positions, audit, dead_letters, activations, revisions, inboxes, progress, outbox, watermarks, dam, services, entities;

@@ -11,7 +11,7 @@ CREATE TABLE entities (
     deleted_at  INTEGER
 ) STRICT;
 
-CREATE INDEX entities_deleted ON entities (deleted_at) WHERE deleted_at IS NOT NULL;
+CREATE INDEX entities_deleted ON entities (id, deleted_at) WHERE deleted_at IS NOT NULL;
 
 CREATE TABLE services (
     number INTEGER PRIMARY KEY AUTOINCREMENT,

@@ -1,0 +1,298 @@
+package decide
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// cache is what the owner of partitions remembers of their entities, so that a
+// decision about them has nothing to load. What it has of a partition is what
+// the store has for exactly as long as the watermark has the owner's token and the
+// offset up to which it was decided: nobody writes an entity or a dam row but by a
+// decision, and every decision moves the one or finds both. So each is compared
+// twice, here with what the lane owns, and by the store in the transaction that
+// writes. Anything but a clean commit drops what there is of its partitions.
+//
+// It is bounded in bytes; what was not used for longest goes first. Guarded by the
+// lane's work: nothing is loaded while a commit is under way.
+type cache struct {
+	limit, bytes int64
+	partitions   map[int32]*holding
+	ring         remembered // its newer one is the oldest, its older one the newest
+	entities     int
+	metrics      *Metrics
+	unsound      Unsound
+}
+
+// Unsound switches rules of the owner's cache off, for tests that prove that they
+// are needed.
+type Unsound struct {
+	KeepUnclear  bool // it is kept after a commit of unknown outcome
+	KeepTakeOver bool // it is kept when the partition is taken over
+}
+
+// holding is what is remembered of a partition, decided under token up to next.
+type holding struct {
+	token    store.Token
+	next     int64
+	unclear  bool // of an unsound cache
+	entities map[string]*remembered
+}
+
+// remembered is an entity.
+type remembered struct {
+	id        string
+	partition int32
+	state     entityState
+	rows      knownRows
+	size      int64
+
+	older, newer *remembered
+}
+
+func newCache(limit int64, m *Metrics, u Unsound) *cache {
+	c := &cache{limit: limit, partitions: map[int32]*holding{}, metrics: m, unsound: u}
+	c.ring.older, c.ring.newer = &c.ring, &c.ring
+	return c
+}
+
+// begin drops what is not of the tokens and offsets that moves have.
+func (c *cache) begin(moves []store.Move) {
+	for i := range moves {
+		m := &moves[i]
+		h := c.partitions[m.Partition.Number]
+		switch {
+		case h == nil || h.token == m.Token && h.next == m.From:
+			continue
+		case h.unclear || c.unsound.KeepTakeOver:
+			h.token, h.next, h.unclear = m.Token, m.From, false
+		default:
+			c.drop(m.Partition.Number)
+		}
+	}
+}
+
+// take gives what is remembered of an entity, nil when nothing is, and forgets it:
+// whoever takes it may change it.
+func (c *cache) take(partition int32, id string) *remembered {
+	h := c.partitions[partition]
+	if h == nil || h.entities[id] == nil {
+		return nil
+	}
+	r := h.entities[id]
+	c.forget(h, r)
+	return r
+}
+
+func (c *cache) forget(h *holding, r *remembered) {
+	delete(h.entities, r.id)
+	r.older.newer, r.newer.older = r.newer, r.older
+	r.older, r.newer = nil, nil
+	c.grow(-1, -r.size)
+}
+
+func (c *cache) grow(entities int, bytes int64) {
+	c.entities += entities
+	c.bytes += bytes
+	c.metrics.cacheEntities.Add(float64(entities))
+	c.metrics.cacheBytes.Add(float64(bytes))
+}
+
+// committed notes that moves were, so that keep remembers what they left.
+func (c *cache) committed(moves []store.Move) {
+	for i := range moves {
+		m := &moves[i]
+		h := c.partitions[m.Partition.Number]
+		if h == nil {
+			h = &holding{entities: map[string]*remembered{}}
+			c.partitions[m.Partition.Number] = h
+		}
+		h.token, h.next = m.Token, m.To
+	}
+}
+
+// keep remembers an entity of a partition that was committed just now.
+func (c *cache) keep(r *remembered) {
+	if r.size = r.measure(); r.size > c.limit {
+		return
+	}
+	h := c.partitions[r.partition]
+	h.entities[r.id] = r
+	r.older, r.newer = c.ring.older, &c.ring
+	r.older.newer, r.newer.older = r, r
+	c.grow(1, r.size)
+	for c.bytes > c.limit {
+		oldest := c.ring.newer
+		c.forget(c.partitions[oldest.partition], oldest)
+		c.metrics.cacheEvicted.Inc()
+	}
+}
+
+// drop forgets a partition.
+func (c *cache) drop(partition int32) {
+	h := c.partitions[partition]
+	if h == nil {
+		return
+	}
+	c.metrics.cacheDropped.Add(float64(len(h.entities)))
+	for _, r := range h.entities {
+		c.forget(h, r)
+	}
+	delete(c.partitions, partition)
+}
+
+// dropAll forgets the partitions of moves.
+func (c *cache) dropAll(moves []store.Move) {
+	for i := range moves {
+		c.drop(moves[i].Partition.Number)
+	}
+}
+
+// retain forgets the partitions that are not owned any more.
+func (c *cache) retain(owned func(partition int32) bool) {
+	for n := range c.partitions {
+		if !owned(n) && !c.unsound.KeepTakeOver {
+			c.drop(n)
+		}
+	}
+}
+
+// close takes what is left out of the metrics.
+func (c *cache) close() {
+	c.grow(-c.entities, -c.bytes)
+	c.partitions = map[int32]*holding{}
+	c.ring.older, c.ring.newer = &c.ring, &c.ring
+}
+
+// What an entity takes beside its texts, and a byte of JSON with its index: see
+// TestCacheKnowsItsSize.
+const (
+	entityOverhead = 900
+	indexed        = 4
+	fenceFactor    = 4
+	rowSize        = 48
+)
+
+// measure estimates what r takes, in bytes.
+func (r *remembered) measure() int64 {
+	s := &r.state
+	n := entityOverhead + 2*len(r.id) + fenceFactor*len(s.stored.Fence) + rowSize*cap(r.rows)
+	for source, doc := range s.docs {
+		n += len(source) + indexed*len(doc.Raw())
+		if s.known && s.present && len(s.docs) == 1 && &s.merged.Raw()[0] != &doc.Raw()[0] {
+			n += indexed * len(s.merged.Raw())
+		}
+	}
+	if s.known && s.present && len(s.docs) > 1 {
+		n += indexed * len(s.merged.Raw())
+	}
+	return int64(n)
+}
+
+// evaluation goes on from what is remembered, which it changes.
+func (r *remembered) evaluation(p *Plan) *evaluation {
+	ev := evaluationOf(p, r.state)
+	ev.rows = r.rows
+	return ev
+}
+
+// remember makes of a committed evaluation what is remembered of its entity. row is
+// what was written of it, if dirty.
+func (ev *evaluation) remember(partition int32, row store.Entity, dirty bool) (*remembered, error) {
+	r := &remembered{id: ev.stored.ID, partition: partition, state: ev.entityState, rows: ev.rows}
+	s := &r.state
+	if dirty {
+		s.stored = row
+		s.stored.Found = true
+		s.deleted = storedTime(row.Deleted)
+		s.stored.Deleted = s.deleted
+	} else {
+		// Records that do not write the row (dead letters, the same stale one again) may
+		// have left marks in the trail.
+		var err error
+		if s.trail, s.fence, err = decodeState(s.stored.Fence); err != nil {
+			return nil, err
+		}
+	}
+	s.stored.Docs = nil // docs has them
+	s.trail.resealed = false
+	return r, nil
+}
+
+// storedTime is a time as the store gives it back.
+func storedTime(t time.Time) time.Time {
+	if t.IsZero() {
+		return t
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// contentSize is the longest content that is remembered: a scheme and a digest.
+const contentSize = 33
+
+// What stands for the size of a content.
+const (
+	unknownState int8 = -1 // there is none
+	unread       int8 = -2 // it is longer than that: the row is not known
+)
+
+// knownRow is a dam row, or that there is none. It has no pointers: there are many.
+type knownRow struct {
+	version        change.Version
+	service        int32
+	found, refused bool
+	size           int8 // of content; or unknown, or unread
+	content        [contentSize]byte
+}
+
+// knownRows are those of one entity, by service.
+type knownRows []knownRow
+
+func (k knownRows) find(service int32) (at int, found bool) {
+	return slices.BinarySearchFunc(k, service, func(r knownRow, service int32) int { return cmp.Compare(r.service, service) })
+}
+
+// get fills row, which has its key, if it is known. Its content is good until
+// another row is added.
+func (k knownRows) get(row *store.Row) bool {
+	at, known := k.find(row.Service)
+	if !known || k[at].size == unread {
+		return false
+	}
+	r := &k[at]
+	row.Found, row.Refused, row.Version = r.found, r.refused, r.version
+	if r.size >= 0 {
+		row.Content = change.Content(r.content[:r.size:r.size])
+	}
+	return true
+}
+
+// update notes what a row is by now, if it is known.
+func (k knownRows) update(row *store.Row) bool {
+	at, known := k.find(row.Service)
+	if known {
+		k[at].set(row)
+	}
+	return known
+}
+
+// add notes what a row is that is not known.
+func (k *knownRows) add(row *store.Row) {
+	at, _ := k.find(row.Service)
+	var r knownRow
+	r.set(row)
+	*k = slices.Insert(*k, at, r)
+}
+
+func (r *knownRow) set(row *store.Row) {
+	r.service, r.found, r.refused, r.version, r.size = row.Service, row.Found, row.Refused, row.Version, unknownState
+	if len(row.Content) > contentSize {
+		r.size = unread
+	} else if row.Content != nil {
+		r.size = int8(copy(r.content[:], row.Content))
+	}
+}

@@ -1,0 +1,209 @@
+package storetest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// What an owner may rely on that decides from memory.
+var ownerTests = []test{
+	{"I3 what is decided before anything is compared is written only if token, offset and revision match", func(t *testing.T, f *fixture) {
+		revision, service := f.revision(), f.service("s")
+		_, stale := f.own(f.a, 'a', p0, p1)
+		_, token := f.own(f.b, 'b', p0)
+		next, err := f.b.Activate(t.Context(), []byte("other"), false)
+		require.NoError(t, err)
+		before := f.state(f.b)
+		good := store.Move{Partition: p0, From: 0, To: 5, Token: token}
+		for name, c := range map[string]struct {
+			d    store.Decision
+			want error
+		}{
+			"token":         {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: stale}}}, store.ErrFenced},
+			"offset":        {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 4, To: 5, Token: token}}}, store.ErrFenced},
+			"one of two":    {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p1, From: 0, To: 5}, good}}, store.ErrFenced},
+			"nothing moves": {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 0, To: 0, Token: stale}}}, store.ErrFenced},
+			"revision":      {store.Decision{Revision: revision, Moves: []store.Move{good}}, store.ErrSuperseded},
+		} {
+			for _, looks := range []bool{false, true} {
+				_, err := f.a.Decide(t.Context(), c.d, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+					if looks {
+						if _, err := lookup([]store.Key{{Service: service, Entity: "e"}}); err != nil {
+							return store.Outcome{}, err
+						}
+						assert.Fail(t, "it was looked up under a watermark that does not match", name)
+					}
+					return everything(p0, service, version(1)), nil
+				})
+				require.ErrorIs(t, err, c.want, name)
+				assert.Equal(t, before, f.state(f.b), name)
+			}
+		}
+		_, err = f.b.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.Move{good}}, writes(everything(p0, service, version(1))))
+		require.NoError(t, err, "the right owner goes on")
+	}},
+	{"I3 an owner that was taken over from while it decided from memory writes nothing", func(t *testing.T, f *fixture) {
+		revision, service := f.revision(), f.service("s")
+		_, token := f.own(f.a, 'a', p0)
+		var moved error
+		taken := false
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+				ctx, cancel := boundedContext(t)
+				defer cancel()
+				_, moved = f.b.TakeOver(ctx, []store.Partition{p0}, store.Token{'b'})
+				taken = moved == nil
+				return everything(p0, service, version(1)), nil
+			})
+		if !taken { // an implementation with one writer keeps the other out
+			require.NoError(t, err)
+			return
+		}
+		require.ErrorIs(t, err, store.ErrFenced)
+		got := f.state(f.b)
+		assert.Empty(t, got.Entities)
+		assert.Empty(t, got.Rows)
+		assert.Equal(t, int64(0), got.Watermarks[p0])
+	}},
+	{"I3 decisions of owners that take over from one another are linearizable", func(t *testing.T, f *fixture) {
+		history := f.race(false)
+		assert.True(t, porcupine.CheckOperations(lastSeen, history), "the history of %d operations is not linearizable", len(history))
+	}},
+	{"I3 the checker finds an owner that goes on from memory after it was taken over from", func(t *testing.T, f *fixture) {
+		assert.False(t, porcupine.CheckOperations(lastSeen, f.race(true)))
+	}},
+}
+
+// race lets owners of one partition decide contents of four keys, from memory as
+// far as they have it, and take over whenever they are fenced. It records what
+// each decision passed. When it is broken, owners keep their memory then.
+func (f *fixture) race(broken bool) []porcupine.Operation {
+	const owners, rounds, keys = 6, 25, 4
+	revision, service := f.revision(), f.service("s")
+	start := time.Now()
+	histories := make([][]porcupine.Operation, owners)
+	var group sync.WaitGroup
+	for n := range owners {
+		s := turn(n, f.a, f.b)
+		group.Go(func() {
+			random := rand.New(rand.NewPCG(uint64(n), 42))
+			var token store.Token
+			var next int64
+			memory := map[store.Key]store.Row{}
+			for round := 0; round < rounds; {
+				if token == (store.Token{}) {
+					mine := store.Token{byte(n + 1), byte(round), byte(random.Uint32())}
+					taken, err := s.TakeOver(f.ctx(), []store.Partition{p0}, mine)
+					if err != nil && store.ClassOf(err) == store.Retry {
+						continue
+					}
+					if !assert.NoError(f, err) {
+						return
+					}
+					if token, next = mine, taken[0].NextOffset; !broken {
+						clear(memory)
+					}
+				}
+				var offered []input
+				for _, e := range random.Perm(keys)[:1+random.IntN(keys)] {
+					offered = append(offered, input{store.Key{Service: service, Entity: fmt.Sprint("k", e)}, string(content(string(rune('A' + random.IntN(3)))))})
+				}
+				var passed []bool
+				learned := map[store.Key]store.Row{}
+				call := time.Since(start)
+				_, err := s.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: token}}},
+					func(_ store.Loaded, lookup store.Lookup) (out store.Outcome, err error) {
+						var unknown []store.Key
+						for _, in := range offered {
+							if row, known := memory[in.key]; known {
+								learned[in.key] = row
+							} else {
+								unknown = append(unknown, in.key)
+							}
+						}
+						if len(unknown) > 0 {
+							rows, err := lookup(unknown)
+							if err != nil {
+								return out, err
+							}
+							for _, row := range rows {
+								learned[row.Key] = row
+							}
+						}
+						passed = passed[:0]
+						for _, in := range offered {
+							row := learned[in.key]
+							differs := !row.Found || !bytes.Equal(row.Content, []byte(in.content))
+							if passed = append(passed, differs); differs && !broken {
+								out.Swaps = append(out.Swaps, store.Swap{Key: in.key, Insert: !row.Found, Old: row.Content, New: []byte(in.content), Version: version(next)})
+							}
+							row.Found, row.Content = true, []byte(in.content)
+							learned[in.key] = row
+						}
+						return out, nil
+					})
+				back := time.Since(start)
+				if errors.Is(err, store.ErrFenced) || err != nil && store.ClassOf(err) == store.Retry {
+					token = store.Token{}
+					continue
+				}
+				if !assert.NoError(f, err) {
+					return
+				}
+				for i, in := range offered {
+					histories[n] = append(histories[n], porcupine.Operation{ClientId: n, Input: in, Output: passed[i], Call: int64(call), Return: int64(back)})
+				}
+				for k, row := range learned {
+					memory[k] = row
+				}
+				next++
+				round++
+				if random.IntN(4) == 0 { // and fight again
+					token = store.Token{}
+				}
+			}
+		})
+	}
+	group.Wait()
+	return slices.Concat(histories...)
+}
+
+// input is one decision of the model.
+type input struct {
+	key     store.Key
+	content string
+}
+
+// lastSeen is the dam as a sequential machine: per key the last content; what is
+// offered passes when it differs, and is the last content from then on.
+var lastSeen = porcupine.Model{
+	Partition: func(history []porcupine.Operation) [][]porcupine.Operation {
+		byKey := make(map[store.Key][]porcupine.Operation)
+		for _, o := range history {
+			k := o.Input.(input).key
+			byKey[k] = append(byKey[k], o)
+		}
+		var parts [][]porcupine.Operation
+		for _, part := range byKey {
+			parts = append(parts, part)
+		}
+		return parts
+	},
+	Init: func() any { return "" },
+	Step: func(state, in, out any) (bool, any) {
+		c := in.(input).content
+		return out.(bool) == (state.(string) != c), c
+	},
+}
