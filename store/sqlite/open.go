@@ -41,7 +41,8 @@ type Options struct {
 // Store is a store.Store in SQLite.
 type Store struct {
 	path    string
-	writer  *sql.DB // one connection
+	writer  *sql.DB // the connection of writes, and one for Migrate
+	writes  writer
 	readers *sql.DB
 	now     func() time.Time // of claims
 
@@ -75,13 +76,14 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, failed("open", err)
 	}
-	writer.SetMaxOpenConns(1)
+	writer.SetMaxOpenConns(2)
 	readers, err := sql.Open("sqlite", location+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, failed("open", errors.Join(err, writer.Close()))
 	}
 	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
 	s := &Store{path: o.Path, writer: writer, readers: readers, now: time.Now, patience: patience}
+	s.writes.turn = make(chan struct{}, 1)
 	// The first connection creates the file and sets its journal mode.
 	if err := s.patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
 		return nil, failed("open", errors.Join(err, s.Close()))
@@ -109,6 +111,7 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 	}
 	readers.SetMaxOpenConns(1)
 	s := &Store{path: path, writer: readers, readers: readers, now: time.Now, patience: patience}
+	s.writes.turn = make(chan struct{}, 1)
 	if err := s.patiently(ctx, func() error { return s.Ping(ctx) }); err != nil {
 		if logged {
 			err = fmt.Errorf("%w (what was written last is in %s-wal, which can be read only while a process runs, or by who may write in the folder)", err, path)
@@ -127,6 +130,13 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close closes all connections; calls under way end first. It may be called
 // twice.
 func (s *Store) Close() error {
+	s.writes.turn <- struct{}{}
+	if s.writes.conn != nil {
+		s.writes.conn.forget()
+		_ = s.writes.conn.Close()
+		s.writes.conn = nil
+	}
+	<-s.writes.turn
 	return errors.Join(s.readers.Close(), s.writer.Close())
 }
 
