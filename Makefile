@@ -32,7 +32,7 @@ servers-down: ## stop them
 
 # What fails on the network is tried again. Nothing is asked for when all is there.
 modules:
-	@for folder in . bench; do for pause in 5 10 20 40 0; do \
+	@for folder in . tests/bench; do for pause in 5 10 20 40 0; do \
 		if (cd $$folder && go mod download); then break; fi; \
 		if [ $$pause = 0 ]; then exit 1; fi; sleep $$pause; done; done
 
@@ -46,7 +46,7 @@ check: modules
 
 test: check servers ## formatting, vet, and all that is deterministic, with real servers, under the race detector
 	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -vet=off -timeout 60m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
-	cd bench && go test ./...
+	cd tests/bench && go test ./...
 
 test-short: check ## the tests that need neither servers nor processes
 	go test -short -vet=off $(PKG)
@@ -58,7 +58,7 @@ verify: servers ## what searches or measures: SUITE=name for one (scripts/verify
 
 bench: servers ## benchmarks; BENCH=regexp selects
 	eval "$$(scripts/servers env)" && go test -run '^$$' -bench '$(BENCH)' -benchmem -p 1 $(PKG)
-	cd bench && go run .
+	cd tests/bench && go run .
 
 lint: ## golangci-lint with the house rules
 	@command -v golangci-lint >/dev/null || { echo "golangci-lint is not installed: https://golangci-lint.run/docs/welcome/install/"; exit 1; }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/internal/vectors"
+	"github.com/seed-86dfc502/weir/tests/vectors"
 )
 
 // exceptions are files of JSONTestSuite that leave the verdict to the parser

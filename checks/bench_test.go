@@ -8,14 +8,14 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store/postgres"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // BenchmarkChecker asks from many goroutines at a time, on PostgreSQL with
 // 100,000 rows: for what is there, and for something new each time.
 func BenchmarkChecker(b *testing.B) {
-	s, err := postgres.Open(b.Context(), postgres.Options{URL: testservers.Postgres(b), MaxConns: 4})
+	s, err := postgres.Open(b.Context(), postgres.Options{URL: servers.Postgres(b), MaxConns: 4})
 	require.NoError(b, err)
 	defer s.Close()
 	require.NoError(b, s.Migrate(b.Context()))

@@ -20,11 +20,11 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/api/checkhttp"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/client"
-	"github.com/seed-86dfc502/weir/frontdoor"
-	"github.com/seed-86dfc502/weir/frontdoor/checkapi"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 )
 
@@ -35,11 +35,11 @@ const name = "acme/crm@check"
 // keys lets in whoever shows the token.
 type keys struct{}
 
-func (keys) Authenticate(r *http.Request) (access.Principal, error) {
-	if token, _ := access.Bearer(r.Header); token == "secret" {
-		return access.Principal{ID: "acme-1", Tenant: "acme", Verbs: []access.Verb{access.Check}}, nil
+func (keys) Authenticate(r *http.Request) (auth.Principal, error) {
+	if token, _ := auth.Bearer(r.Header); token == "secret" {
+		return auth.Principal{ID: "acme-1", Tenant: "acme", Verbs: []auth.Verb{auth.Check}}, nil
 	}
-	return access.Principal{}, access.ErrUnauthenticated
+	return auth.Principal{}, auth.ErrUnauthenticated
 }
 
 // handler is the API over a SQLite store.
@@ -52,10 +52,10 @@ func handler() (h http.Handler, stop func()) {
 	numbers, err := s.Services(context.Background(), []string{name})
 	must(err)
 	checker := checks.New(checks.Options{Store: s})
-	server := frontdoor.New(frontdoor.Options{Access: keys{}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	checkapi.Mount(server, checkapi.Options{Checker: checker, MaxRows: 10, Find: func(_ context.Context, asked string) (checks.Service, error) {
+	server := api.New(api.Options{Access: keys{}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	checkhttp.Mount(server, checkhttp.Options{Checker: checker, MaxRows: 10, Find: func(_ context.Context, asked string) (checks.Service, error) {
 		if asked != name {
-			return checks.Service{}, checkapi.ErrNoService
+			return checks.Service{}, checkhttp.ErrNoService
 		}
 		return checks.Service{Name: name, Number: numbers[name]}, nil
 	}})

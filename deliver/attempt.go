@@ -15,7 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -48,7 +48,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			}
 		}
 		start := time.Now()
-		ctx, cancel := pause.Outlast(a.work, a.stop, a.w.s.opt.StopGrace)
+		ctx, cancel := wait.WithGrace(a.work, a.stop, a.w.s.opt.StopGrace)
 		crash.At(crash.Writing, a.w.opt.Name)
 		if crash.Enabled {
 			a.dieWriting(ctx, todo)

@@ -9,7 +9,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -258,7 +258,7 @@ func (s *Stage) repair(ctx context.Context, p *partition, to change.Version, whi
 			s.log.Info("what was gone is decided again", "partition", p.number, "entities", len(asked), "services", slices.Sorted(maps.Values(names)))
 			return nil
 		}
-		if !pause.For(ctx, repairPeriod) || p.ctx.Err() != nil {
+		if !wait.Sleep(ctx, repairPeriod) || p.ctx.Err() != nil {
 			return errRevoked
 		}
 	}
@@ -268,7 +268,7 @@ func (s *Stage) repair(ctx context.Context, p *partition, to change.Version, whi
 // are still this process's although nothing moves.
 func (s *Stage) tick() {
 	tokens := time.Now()
-	for pause.For(s.ctx, tickPeriod) {
+	for wait.Sleep(s.ctx, tickPeriod) {
 		if err := s.checkEnds(s.ctx); err != nil && s.ctx.Err() == nil {
 			s.log.Debug("cannot compare the changes log with the store", "error", err)
 		}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 const (
@@ -63,7 +63,7 @@ func (s *Stage) catchUp(p *partition) {
 		}
 		if err != nil && ctx.Err() == nil {
 			s.log.Debug("catching up is interrupted", "partition", p.number, "error", err)
-			pause.For(ctx, 200*time.Millisecond)
+			wait.Sleep(ctx, 200*time.Millisecond)
 		}
 	}
 }

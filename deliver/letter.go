@@ -10,7 +10,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -83,7 +83,7 @@ func (s *Stage) offerLater() {
 		return
 	}
 	asked := map[int64]int64{} // letter to the count with which it was asked for
-	for pause.For(s.ctx, tick) {
+	for wait.Sleep(s.ctx, tick) {
 		still, err := s.offerDue(s.ctx, asked)
 		if err != nil {
 			if s.ctx.Err() == nil {

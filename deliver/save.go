@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -67,7 +67,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 		}
 	}
 	v.s.mu.Unlock()
-	wait := 50 * time.Millisecond
+	pause := 50 * time.Millisecond
 	for failures := 0; len(moved) > 0; failures++ {
 		err := v.save(ctx, moved)
 		if err == nil {
@@ -77,14 +77,14 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 			if v.s.opt.Superseded != nil {
 				v.s.opt.Superseded()
 			}
-			wait = time.Second
+			pause = time.Second
 		} else if failures == 1 {
 			v.s.log.Warn("halted: the store does not take the progress of deliveries; trying again until it does", "error", err)
 		}
-		if !pause.For(patience, wait) {
+		if !wait.Sleep(patience, pause) {
 			return
 		}
-		wait = min(2*wait, 2*time.Second)
+		pause = min(2*pause, 2*time.Second)
 	}
 	v.mu.Lock()
 	close(v.done)

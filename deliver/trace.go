@@ -2,8 +2,8 @@ package deliver
 
 import (
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/tracing"
 )
 
 // endSpan ends the span of a change, if it has one, when it was handled; once.

@@ -12,9 +12,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/tracing/otlptest"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/tracing"
-	"github.com/seed-86dfc502/weir/tracing/otlptest"
 	"github.com/stretchr/testify/require"
 )
 

@@ -11,10 +11,10 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/tracing"
 )
 
 // worker brings the slices of one service, of all partitions, to its sink.
@@ -102,7 +102,7 @@ func (w *worker) run(stop context.Context) {
 // linger lets a batch grow for as long as the sink wants that.
 func (w *worker) linger(stop context.Context) {
 	if w.traits.Linger > 0 {
-		pause.For(stop, w.traits.Linger)
+		wait.Sleep(stop, w.traits.Linger)
 	}
 }
 
@@ -404,9 +404,9 @@ func (w *worker) open(work, stop context.Context) error {
 	if w.opened {
 		return nil
 	}
-	wait := w.backoff()
+	pause := w.backoff()
 	for {
-		ctx, cancel := pause.Outlast(work, stop, w.s.opt.StopGrace)
+		ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
 		err := w.opt.Sink.Open(ctx)
 		cancel()
 		if err == nil {
@@ -416,7 +416,7 @@ func (w *worker) open(work, stop context.Context) error {
 		}
 		e := sinks.Classify(err)
 		w.reportFailure(e, nil)
-		if !e.Await(stop, wait.NextBackOff()) {
+		if !e.Await(stop, pause.NextBackOff()) {
 			return errStopped
 		}
 	}
@@ -437,7 +437,7 @@ func (w *worker) chunk(todo []*delivery) int {
 
 // patiently repeats an operation on the store until it works or stop ends.
 func (s *Stage) patiently(work, stop context.Context, what string, op func() error) error {
-	wait := 50 * time.Millisecond
+	pause := 50 * time.Millisecond
 	for failures := 0; ; failures++ {
 		err := op()
 		if err == nil {
@@ -449,10 +449,10 @@ func (s *Stage) patiently(work, stop context.Context, what string, op func() err
 		if failures == 1 {
 			s.log.Warn("halted: trying again until it works", "doing", what, "error", err)
 		}
-		if !pause.For(stop, wait) {
+		if !wait.Sleep(stop, pause) {
 			return errStopped
 		}
-		wait = min(2*wait, 2*time.Second)
+		pause = min(2*pause, 2*time.Second)
 	}
 }
 

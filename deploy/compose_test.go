@@ -209,7 +209,7 @@ func TestTheConfigurationForComposeIsValid(t *testing.T) {
 func TestTheImageIsBuiltWithTheModulesToolchain(t *testing.T) {
 	dockerfile, err := os.ReadFile("Dockerfile")
 	require.NoError(t, err)
-	for _, module := range []string{"go.mod", "bench/go.mod"} {
+	for _, module := range []string{"go.mod", "tests/bench/go.mod"} {
 		text, err := os.ReadFile(filepath.Join(root, module))
 		require.NoError(t, err)
 		toolchain := regexp.MustCompile(`(?m)^toolchain go(\S+)$`).FindStringSubmatch(string(text))

@@ -11,7 +11,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/gate/gatetest"
-	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // patience bounds every wait.
@@ -38,7 +38,7 @@ func admin(t testing.TB, address string) valkey.Client {
 
 func TestValkeyConformance(t *testing.T) {
 	gatetest.Run(t, func(t testing.TB, ttl time.Duration) gate.Gate {
-		address, prefix := testservers.Valkey(t)
+		address, prefix := servers.Valkey(t)
 		v, err := gate.NewValkey(gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix, TTL: ttl, Timeout: patience})
 		require.NoError(t, err)
 		return v
@@ -46,7 +46,7 @@ func TestValkeyConformance(t *testing.T) {
 }
 
 func TestValkeyGatesShareTheirMarks(t *testing.T) {
-	address, prefix := testservers.Valkey(t)
+	address, prefix := servers.Valkey(t)
 	one := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
 	other := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
 	stranger := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix + "x"})
@@ -63,7 +63,7 @@ func requireSeen(t testing.TB, g gate.Gate, want bool) {
 }
 
 func TestValkeyKeyAndLifetime(t *testing.T) {
-	address, prefix := testservers.Valkey(t)
+	address, prefix := servers.Valkey(t)
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
 	require.NoError(t, v.Mark(t.Context(), []gate.Entry{{Source: "lab", EventID: "e:1", Hash: gate.Hash{1, 31: 9}}}))
 	c := admin(t, address)
@@ -78,7 +78,7 @@ func TestValkeyKeyAndLifetime(t *testing.T) {
 
 // A value that no gate wrote is no mark, and no error either.
 func TestValkeyForeignValues(t *testing.T) {
-	address, prefix := testservers.Valkey(t)
+	address, prefix := servers.Valkey(t)
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{address}, Prefix: prefix})
 	c := admin(t, address)
 	key := prefix + ":1:s:0"
@@ -92,7 +92,7 @@ func TestValkeyForeignValues(t *testing.T) {
 }
 
 func TestValkeyServerKilledPausedFlushed(t *testing.T) {
-	server := testservers.StartOwn(t, "valkey")
+	server := servers.StartOwn(t, "valkey")
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{server.Address}, Timeout: 250 * time.Millisecond})
 	// Its time-out is short, so a call may meet it on a busy machine: the next one is asked then.
 	seen := func() (answer bool) {
@@ -143,7 +143,7 @@ func requireFailsSoon(t testing.TB, g gate.Gate) {
 }
 
 func TestValkeyNotThereAtStart(t *testing.T) {
-	server := testservers.StartOwn(t, "valkey")
+	server := servers.StartOwn(t, "valkey")
 	server.Stop()
 	v := newValkey(t, gate.ValkeyOptions{Addresses: []string{server.Address}})
 	requireFailsSoon(t, v)

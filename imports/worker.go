@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -87,7 +87,7 @@ func (w *Worker) Run(ctx context.Context) {
 		}
 		failing = err != nil
 		if !worked {
-			pause.For(ctx, w.opt.Poll)
+			wait.Sleep(ctx, w.opt.Poll)
 		}
 	}
 }
@@ -337,7 +337,7 @@ func (r *run) rows(s *store.ImportStep, cut *[]row) ([]Row, error) {
 // take repeats the intake until it works, while other attempts at the rows are
 // under way or the inbox is away.
 func (r *run) take(ctx context.Context, rows []Row) ([]Result, error) {
-	wait := 100 * time.Millisecond
+	pause := 100 * time.Millisecond
 	for failures := 0; ; {
 		results, err := r.Intake.Take(ctx, r.i, rows)
 		var busy *errBusy
@@ -351,13 +351,13 @@ func (r *run) take(ctx context.Context, rows []Row) ([]Result, error) {
 		case ctx.Err() != nil, errors.As(err, &gone), store.ClassOf(err) == store.Poison:
 			return nil, err
 		case errors.As(err, &busy):
-			pause.For(ctx, min(busy.wait, r.Lease))
+			wait.Sleep(ctx, min(busy.wait, r.Lease))
 			continue
 		}
 		if failures++; failures == 2 {
 			r.Logger.Warn("halted: the import goes on as soon as that works", "import", r.i.ID, "error", err)
 		}
-		pause.For(ctx, wait)
-		wait = min(2*wait, 2*time.Second)
+		wait.Sleep(ctx, pause)
+		pause = min(2*pause, 2*time.Second)
 	}
 }

@@ -10,9 +10,9 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
-	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/tidwall/gjson"
 )

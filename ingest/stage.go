@@ -13,9 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/parallel"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -183,7 +183,7 @@ func (s *Stage) append(work, stop context.Context, records []transport.Record) e
 	if stop.Err() != nil {
 		return context.Cause(stop)
 	}
-	ctx, cancel := pause.Outlast(work, stop, stopGrace)
+	ctx, cancel := wait.WithGrace(work, stop, stopGrace)
 	defer cancel()
 	return s.opt.Inbox.Append(ctx, records)
 }

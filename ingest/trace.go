@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/tracing"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
 // withTrace adds to what a dead letter keeps the context of the work that made it.

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/tracing"
-	"github.com/seed-86dfc502/weir/tracing/otlptest"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/tracing/otlptest"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )

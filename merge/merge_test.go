@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/internal/vectors"
+	"github.com/seed-86dfc502/weir/tests/vectors"
 )
 
 func parseText(t require.TestingT, text string) canonicaltree.Node {

@@ -13,10 +13,10 @@ import (
 
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/client"
-	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/harness"
 )
 
 // withChecks gives the environment check services, some with rows.

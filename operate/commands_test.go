@@ -10,11 +10,11 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/e2e/harness"
-	"github.com/seed-86dfc502/weir/e2e/model"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -50,8 +50,8 @@ func everyWayWith(t *testing.T, sections string, f func(t *testing.T, new func(s
 			f(t, func(sinks map[string]string) *world {
 				more := sections
 				if w.servers {
-					brokers, prefix := testservers.Kafka(t)
-					more += fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", testservers.Postgres(t), brokers[0], prefix+"weir")
+					brokers, prefix := servers.Kafka(t)
+					more += fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", servers.Postgres(t), brokers[0], prefix+"weir")
 				}
 				made := &world{Project: harness.Simple(t, more, sinks)}
 				if w.running {
@@ -257,7 +257,7 @@ func TestReplaySelections(t *testing.T) {
 		moved := decode[result](t, w.say("replay --json --outdated --wait"))
 		require.EqualValues(t, 4, moved.Entities)
 		w.settle("the backfill", func() error {
-			for _, r := range model.Newest(w.Whole("out/acme.jsonl")) {
+			for _, r := range oracle.Newest(w.Whole("out/acme.jsonl")) {
 				if !strings.Contains(string(r.Doc), "banana") {
 					return fmt.Errorf("%s is still %s", r.Entity, r.Doc)
 				}
@@ -341,7 +341,7 @@ func TestLettersOfDeliveries(t *testing.T) {
 			return harness.ReplaceOnce(t, harness.PatientHookSink(r), "timeout: 5m", "timeout: 5m, mode: "+kind)
 		}
 		w := new(map[string]string{"state": hook(state, "state"), "log": hook(log, "log")})
-		refuse := func(r model.Record) int {
+		refuse := func(r oracle.Record) int {
 			if harness.StateOf(r) == "bad" {
 				return 422
 			}
@@ -394,7 +394,7 @@ func TestLettersOfDeliveries(t *testing.T) {
 // A change of a log sink that is refused once more is a letter once more.
 func TestResentChangeDiesAgain(t *testing.T) {
 	hook := harness.NewReceiver(t)
-	hook.Answers(func(model.Record) int { return 422 })
+	hook.Answers(func(oracle.Record) int { return 422 })
 	p := harness.Simple(t, "", map[string]string{"log": harness.ReplaceOnce(t, harness.PatientHookSink(hook), "timeout: 5m", "timeout: 5m, mode: log")})
 	w := &world{Project: p}
 	w.Append("events.jsonl", harness.Event(1, "A", "bad"))

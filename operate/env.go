@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/checks"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -28,7 +28,7 @@ type Log interface {
 type Env struct {
 	Store store.Operator
 	// Plan is the compiled active configuration.
-	Plan *dam.Plan
+	Plan *decide.Plan
 	// Checks are the check services of that configuration. One with the number 0
 	// has never been asked, and has no rows.
 	Checks []checks.Service

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
 

@@ -10,7 +10,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 )
 

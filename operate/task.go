@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -264,7 +264,7 @@ func (r *runner) run(ctx context.Context) error {
 	if err != nil {
 		if !errors.Is(err, store.ErrFenced) {
 			// How far it came belongs on record, also when the caller has gone.
-			late, cancel := pause.Outlast(context.WithoutCancel(ctx), ctx, lastWrite)
+			late, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, lastWrite)
 			defer cancel()
 			err = errors.Join(err, r.onRecord(late, "cut off"))
 		}
@@ -325,7 +325,7 @@ func (r *runner) save(ctx context.Context, seen int64) (err error) {
 	}
 	r.job.Done += seen
 	// What was appended is worth keeping, also when the caller has just gone.
-	save, cancel := pause.Outlast(context.WithoutCancel(ctx), ctx, lastWrite)
+	save, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, lastWrite)
 	defer cancel()
 	if err := e.Store.SaveJob(save, r.job); err != nil {
 		return err

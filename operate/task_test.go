@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/merge"
@@ -134,12 +134,12 @@ func newEnv(t testing.TB) (*operate.Env, *memoryLog) {
 	require.NoError(t, err)
 	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: source}}})
 	require.NoError(t, err)
-	plan := &dam.Plan{Merge: m, Fingerprint: []byte("now"), Revision: revision.Number, MaxChange: 1 << 20}
+	plan := &decide.Plan{Merge: m, Fingerprint: []byte("now"), Revision: revision.Number, MaxChange: 1 << 20}
 	for i, name := range []string{aService, zService} {
 		p, err := projections.Compile(projections.Spec{Customer: name[:4], Name: "all", Fields: []projections.Field{{Out: "id", Path: "id"}}})
 		require.NoError(t, err)
 		plan.Projections = append(plan.Projections, p)
-		plan.Services = append(plan.Services, dam.Service{Name: name, Number: numbers[name], Projection: i})
+		plan.Services = append(plan.Services, decide.Service{Name: name, Number: numbers[name], Projection: i})
 	}
 	require.NoError(t, plan.Prepare())
 	log := &memoryLog{}

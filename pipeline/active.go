@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // activePeriod is how often a stage asks whether its configuration is still
@@ -98,7 +98,7 @@ func (p *Pipeline) whileActive(ctx context.Context, stage string, renews bool, s
 					break
 				}
 				log.Warn("it cannot start again; trying again", "error", err)
-				if !pause.For(ctx, activePeriod) {
+				if !wait.Sleep(ctx, activePeriod) {
 					return
 				}
 			}

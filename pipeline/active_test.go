@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/stretchr/testify/require"
@@ -25,7 +25,7 @@ func TestAStageThatLostItsProgressStartsAgain(t *testing.T) {
 	require.NoError(t, err)
 	p := &Pipeline{store: s, log: slog.New(slog.DiscardHandler)}
 	// The store lost an activation: this process's revision is not there any more.
-	p.now.Store(newSettings(nil, &dam.Plan{Revision: 2}, []byte("own")))
+	p.now.Store(newSettings(nil, &decide.Plan{Revision: 2}, []byte("own")))
 
 	type run struct {
 		revision int64

@@ -9,18 +9,18 @@ import (
 	"net/http/pprof"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	"github.com/seed-86dfc502/weir/access"
-	"github.com/seed-86dfc502/weir/frontdoor"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
 )
 
 // serve starts a listener and gives its address and the function that ends it.
 // With files of certificates it serves HTTPS.
-func (p *Pipeline) serve(name, address string, files *frontdoor.Certificates, h http.Handler) (net.Addr, func() error, error) {
-	o := frontdoor.ListenOptions{Name: name, Address: address, Files: files, Limits: frontdoor.DefaultLimits, Logger: p.log}
+func (p *Pipeline) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
+	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Logger: p.log}
 	if files != nil {
 		o.Reread = p.sayReread(name+"_certificate", files.Cert)
 	}
-	l, err := frontdoor.Listen(o, h)
+	l, err := api.Listen(o, h)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -44,7 +44,7 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	if a.Off() {
 		return "", func() error { return nil }, nil
 	}
-	p.attempts = access.NewAttempts("admin", p.reg, p.log, nil)
+	p.attempts = auth.NewAttempts("admin", p.reg, p.log, nil)
 	token, metrics := a.Token.Reveal(), a.MetricsToken.Reveal()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
@@ -79,11 +79,11 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 			mux.Handle("/", p.during(p.opt.Page(p)))
 		}
 	}
-	var files *frontdoor.Certificates
+	var files *api.Certificates
 	if a.TLS != nil {
-		files = &frontdoor.Certificates{Cert: a.TLS.Cert, Key: a.TLS.Key}
+		files = &api.Certificates{Cert: a.TLS.Cert, Key: a.TLS.Key}
 	}
-	addr, stop, err := p.serve("admin", a.Listen, files, access.Guard(loopback(a.Listen), mux))
+	addr, stop, err := p.serve("admin", a.Listen, files, auth.Guard(loopback(a.Listen), mux))
 	if err != nil {
 		return "", nil, err
 	}

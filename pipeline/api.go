@@ -5,10 +5,10 @@ import (
 	"log/slog"
 	"net"
 
-	"github.com/seed-86dfc502/weir/access"
-	"github.com/seed-86dfc502/weir/frontdoor"
-	"github.com/seed-86dfc502/weir/frontdoor/events"
-	"github.com/seed-86dfc502/weir/frontdoor/openapi"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/api/openapi"
 )
 
 // serveAPI starts the listener of the API, if the configuration needs it: its
@@ -27,9 +27,9 @@ func (p *Pipeline) serveAPI() (stop func() error, err error) {
 	p.mountImports(server)
 	stopChecks := p.mountChecks(server)
 	a := p.cfg.API
-	var files *frontdoor.Certificates
+	var files *api.Certificates
 	if t := a.TLS; t != nil {
-		files = &frontdoor.Certificates{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA}
+		files = &api.Certificates{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA}
 	}
 	addr, closeListener, err := p.serve("api", a.Listen, files, p.tracer.Requests(server))
 	if err != nil {
@@ -51,14 +51,14 @@ func (p *Pipeline) openKeys() (err error) {
 		return nil
 	}
 	a := p.cfg.API
-	p.keys, err = access.Open(access.Options{
+	p.keys, err = auth.Open(auth.Options{
 		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.sayReread("tokens", a.Tokens),
 	})
 	return err
 }
 
 // newAPI makes the server without routes.
-func (p *Pipeline) newAPI() *frontdoor.Server {
+func (p *Pipeline) newAPI() *api.Server {
 	a := p.cfg.API
 	// A source may take larger requests than the others are.
 	largest := int64(a.MaxBody)
@@ -71,7 +71,7 @@ func (p *Pipeline) newAPI() *frontdoor.Server {
 	if a.AccessLog {
 		lines = p.log
 	}
-	return frontdoor.New(frontdoor.Options{
+	return api.New(api.Options{
 		AccessLog: lines, Access: p.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
 		Ready: p.takes, Registry: p.reg, Logger: p.log,
 	})
@@ -123,7 +123,7 @@ func (p *Pipeline) sayReread(what, path string) func(error) {
 }
 
 // mountEvents takes events for the http sources.
-func (p *Pipeline) mountEvents(server *frontdoor.Server) {
+func (p *Pipeline) mountEvents(server *api.Server) {
 	byPath := map[string]*events.Source{}
 	for _, s := range p.sources() {
 		if s.push != nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // cpu is processor time by who used it: "weir" is this process, the others are
@@ -19,22 +19,22 @@ type cpu map[string]time.Duration
 // ticks of /proc are hundredths of a second on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-func usedCPU(b *testing.B, servers ...string) cpu {
+func usedCPU(b *testing.B, names ...string) cpu {
 	b.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
 		b.Fatal(err)
 	}
 	used := cpu{"weir": time.Duration(u.Utime.Nano() + u.Stime.Nano())}
-	if len(servers) == 0 {
+	if len(names) == 0 {
 		return used
 	}
-	root, err := testservers.Root()
+	root, err := servers.Root()
 	if err != nil {
 		b.Fatal(err)
 	}
 	parents := processes()
-	for _, s := range servers {
+	for _, s := range names {
 		text, err := os.ReadFile(filepath.Join(root, ".run", s+".pid"))
 		if err != nil {
 			continue // it is somewhere else: its time is not ours to see

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -65,9 +65,9 @@ func embeddedWorld(b *testing.B, dir string) world {
 // realWorld is the pipeline with Kafka, PostgreSQL and Valkey, a Kafka topic
 // as source, and sinks of one kind: kafka, postgres or clickhouse.
 func realWorld(b *testing.B, kind string) world {
-	brokers, prefix := testservers.Kafka(b)
-	storeURL := testservers.Postgres(b)
-	valkey, valkeyPrefix := testservers.Valkey(b)
+	brokers, prefix := servers.Kafka(b)
+	storeURL := servers.Postgres(b)
+	valkey, valkeyPrefix := servers.Valkey(b)
 	k := transport.Config{Brokers: brokers, Logger: slog.New(slog.DiscardHandler)}
 	topic := prefix + "source"
 	producer, err := transport.NewProducer(k, transport.ProducerConfig{})
@@ -116,10 +116,10 @@ sources:
 			ensure(b, specs...)
 		}
 	case "postgres":
-		url := testservers.Postgres(b)
+		url := servers.Postgres(b)
 		w.sink = func(i int) string { return fmt.Sprintf(`{postgres: {url: "%s", table: c%d}}`, url, i) }
 	case "clickhouse":
-		dsn, _ := testservers.ClickHouseHTTP(b)
+		dsn, _ := servers.ClickHouseHTTP(b)
 		w.sink = func(i int) string { return fmt.Sprintf(`{clickhouse: {url: "%s", table: c%d}}`, dsn, i) }
 		w.servers = append(w.servers, "chdb")
 	}

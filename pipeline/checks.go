@@ -5,21 +5,21 @@ import (
 	"slices"
 	"time"
 
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/checkhttp"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/frontdoor"
-	"github.com/seed-86dfc502/weir/frontdoor/checkapi"
 )
 
 // mountChecks answers check services, those that a reload adds too. What it
 // gives lets decisions under way end until ctx does.
-func (p *Pipeline) mountChecks(server *frontdoor.Server) (stop func(ctx context.Context)) {
+func (p *Pipeline) mountChecks(server *api.Server) (stop func(ctx context.Context)) {
 	checker := checks.New(checks.Options{
 		Store: p.store, MaxWaiting: max(20_000, 4*p.cfg.API.MaxRows), Timeout: p.cfg.API.Timeout.D(), Metrics: p.checkMetrics,
 	})
 	services := newCheckServices(p.store, p.Config)
-	checkapi.Mount(server, checkapi.Options{
+	checkhttp.Mount(server, checkhttp.Options{
 		Checker: checker, Find: services.find, MaxRows: p.cfg.API.MaxRows, MaxBody: int64(p.cfg.API.MaxBody), MaxEntity: int(p.cfg.Limits.EntityID), Logger: p.log,
 	})
 	return checker.Close
@@ -55,7 +55,7 @@ func (s *checkServices) find(ctx context.Context, name string) (checks.Service, 
 	all := s.config().Checks
 	i := slices.IndexFunc(all, func(c config.Check) bool { return c.Service() == name })
 	if i < 0 {
-		return checks.Service{}, checkapi.ErrNoService
+		return checks.Service{}, checkhttp.ErrNoService
 	}
 	found := checkService(&all[i])
 	var err error

@@ -5,8 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/api/checkhttp"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/frontdoor/checkapi"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/stretchr/testify/require"
 )
@@ -43,5 +43,5 @@ func TestNumbersOfCheckServicesAfterARestore(t *testing.T) {
 	require.NotEqual(t, beta.Number, acme.Number)
 
 	_, err = services.find(t.Context(), "acme/erp@check")
-	require.ErrorIs(t, err, checkapi.ErrNoService)
+	require.ErrorIs(t, err, checkhttp.ErrNoService)
 }

@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
@@ -19,13 +19,13 @@ const recordOverhead = 64 << 10
 // CompilePlan compiles what decisions depend on. numbers gives the store's
 // numbers of the services and revision the active revision; a dry run may make
 // up both.
-func CompilePlan(c *config.Config, numbers map[string]int32, revision int64) (*dam.Plan, error) {
+func CompilePlan(c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
 	mergePlan, err := merge.Compile(c.MergeSpec())
 	if err != nil {
 		return nil, err
 	}
 	fingerprint := c.Fingerprint()
-	p := &dam.Plan{
+	p := &decide.Plan{
 		Merge: mergePlan, Fingerprint: fingerprint[:], Revision: revision,
 		MaxChange: int(c.Limits.Change),
 	}
@@ -42,7 +42,7 @@ func CompilePlan(c *config.Config, numbers map[string]int32, revision int64) (*d
 		if !ok {
 			return nil, fmt.Errorf("service %s has no number", s.Name)
 		}
-		p.Services = append(p.Services, dam.Service{Name: s.Name, Number: number, Projection: s.Projection})
+		p.Services = append(p.Services, decide.Service{Name: s.Name, Number: number, Projection: s.Projection})
 	}
 	return p, p.Prepare()
 }

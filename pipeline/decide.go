@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -30,9 +30,9 @@ func (p *Pipeline) startDecide() part {
 			switch {
 			case ctx.Err() != nil || err == nil:
 				return
-			case errors.Is(err, dam.ErrReread):
+			case errors.Is(err, decide.ErrReread):
 				p.log.Warn("reading the inbox again", "because", err)
-			case errors.Is(err, dam.ErrInboxReplaced):
+			case errors.Is(err, decide.ErrInboxReplaced):
 				p.log.Warn("opening the inbox again", "because", err)
 				p.reopenInbox(ctx)
 			case errors.Is(err, store.ErrSuperseded):
@@ -79,13 +79,13 @@ func (p *Pipeline) reopenInbox(ctx context.Context) {
 
 // decide runs one subscription to the inbox until ctx ends, now is replaced or
 // deciding cannot go on.
-func (p *Pipeline) decide(ctx context.Context, now *settings, plan *dam.Plan) error {
+func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan) error {
 	limit := p.newLimit(p.end.decide.ctx, "decide")
 	defer limit.giveUp()
-	decider, err := dam.New(dam.Options{
+	decider, err := decide.New(decide.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
 		// Frames are compressed already.
-		NewProducer:  func() (dam.Producer, error) { return p.newProducer(transport.NoCompression) },
+		NewProducer:  func() (decide.Producer, error) { return p.newProducer(transport.NoCompression) },
 		ChangesTopic: p.cfg.Kafka.Changes.Topic,
 		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),

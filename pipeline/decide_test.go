@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +24,7 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	}
 	process := func(fingerprint string, revision int64) *Pipeline {
 		p := &Pipeline{store: s, log: slog.New(slog.DiscardHandler)}
-		p.now.Store(newSettings(nil, &dam.Plan{Revision: revision}, []byte(fingerprint)))
+		p.now.Store(newSettings(nil, &decide.Plan{Revision: revision}, []byte(fingerprint)))
 		return p
 	}
 	activate("older")

@@ -5,7 +5,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 const (
@@ -26,13 +26,13 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 	defer ledger.Wait()
 	ledger.Go(func() { p.retainClaims(ctx) })
 	for {
-		wait := housekeepingPeriod
+		pause := housekeepingPeriod
 		now := time.Now()
 		r := p.cfg.Retention
 		for {
 			n, err := p.store.PurgeEntities(ctx, now.Add(-r.Tombstones.D()), purgeBatch)
 			if err != nil && ctx.Err() == nil {
-				wait = tidyAgain
+				pause = tidyAgain
 				p.log.Warn("tombstones stay until the next time", "error", err)
 			}
 			if err != nil || n < purgeBatch {
@@ -40,10 +40,10 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 			}
 		}
 		if _, err := p.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D())); err != nil && ctx.Err() == nil {
-			wait = tidyAgain
+			pause = tidyAgain
 			p.log.Warn("old dead letters and audit rows stay until the next time", "error", err)
 		}
-		if !pause.For(ctx, wait) {
+		if !wait.Sleep(ctx, pause) {
 			return
 		}
 	}
@@ -55,19 +55,19 @@ func (p *Pipeline) housekeep(ctx context.Context) {
 func (p *Pipeline) retainClaims(ctx context.Context) {
 	keys := p.cfg.API.Keys
 	for {
-		wait := untilTimeOfDay(time.Now(), keys.DropAt.D())
+		pause := untilTimeOfDay(time.Now(), keys.DropAt.D())
 		dropped, err := p.store.RetainClaims(ctx, keys.Retention.D())
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
-			wait = min(wait, tidyAgain)
+			pause = min(pause, tidyAgain)
 			p.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
 		case dropped > 0:
 			p.gauges.ledgerDropped.Add(float64(dropped))
 			p.log.Info("dropped idempotency keys that are over their time", "months", dropped)
 		}
-		if !pause.For(ctx, wait) {
+		if !wait.Sleep(ctx, pause) {
 			return
 		}
 	}

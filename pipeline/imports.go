@@ -6,8 +6,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-86dfc502/weir/frontdoor"
-	"github.com/seed-86dfc502/weir/frontdoor/importapi"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/importhttp"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 )
@@ -100,8 +100,8 @@ func (p *Pipeline) importing(ctx context.Context) bool {
 }
 
 // mountImports serves the routes of imports.
-func (p *Pipeline) mountImports(server *frontdoor.Server) {
-	importapi.Mount(server, importapi.Options{
+func (p *Pipeline) mountImports(server *api.Server) {
+	importhttp.Mount(server, importhttp.Options{
 		Store: p.store, MaxFile: int64(p.cfg.API.MaxImport), MaxOpen: p.cfg.API.MaxImports, Logger: p.log, MaxRow: p.maxRow,
 	})
 }

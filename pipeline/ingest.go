@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/edge"
+	"github.com/seed-86dfc502/weir/transport/watermillkafka"
 )
 
 // startIngest starts the first router: one handler per source.
@@ -85,7 +85,7 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 	}
 	if c.Kafka.Window == 1 {
 		// One message in flight per partition is what watermill-kafka does.
-		sub, err := edge.NewSubscriber(k, edge.SubscriberConfig{Group: c.Kafka.Group, SessionTimeout: p.cfg.Kafka.SessionTimeout.D(), OnRecordsLost: p.recordsGone, Limit: p.end.ingest.ctx})
+		sub, err := watermillkafka.NewSubscriber(k, watermillkafka.SubscriberConfig{Group: c.Kafka.Group, SessionTimeout: p.cfg.Kafka.SessionTimeout.D(), OnRecordsLost: p.recordsGone, Limit: p.end.ingest.ctx})
 		if err != nil {
 			return "", nil, nil, err
 		}

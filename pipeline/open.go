@@ -17,22 +17,22 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/frontdoor/events"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/store/sqlite"
-	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )
@@ -87,15 +87,15 @@ type Pipeline struct {
 	decidedGeneration atomic.Uint32
 	closers           []func() error // in the order of opening
 
-	keys     *access.Keyring  // of the API; nil without
-	commands *commands        // those of other processes; nil without Options.Commands
-	attempts *access.Attempts // wrong tokens at the operators' listener; nil before ServeAdmin
+	keys     *auth.Keyring  // of the API; nil without
+	commands *commands      // those of other processes; nil without Options.Commands
+	attempts *auth.Attempts // wrong tokens at the operators' listener; nil before ServeAdmin
 
 	targets sinks.Targets // the clients that sinks share
 
 	ingestMetrics  *ingest.Metrics
 	eventMetrics   *events.Metrics
-	decideMetrics  *dam.Metrics
+	decideMetrics  *decide.Metrics
 	deliverMetrics *deliver.Metrics
 	importMetrics  *imports.Metrics
 	checkMetrics   *checks.Metrics
@@ -146,7 +146,7 @@ func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc
 // closers close.
 func (p *Pipeline) connect(ctx context.Context) (err error) {
 	p.eventMetrics = events.NewMetrics(p.reg)
-	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), dam.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
+	p.ingestMetrics, p.decideMetrics, p.deliverMetrics = ingest.NewMetrics(p.reg), decide.NewMetrics(p.reg), deliver.NewMetrics(p.reg)
 	p.importMetrics = imports.NewMetrics(p.reg)
 	p.checkMetrics = checks.NewMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
@@ -248,7 +248,7 @@ func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
 // maxRecord is the largest record of the internal topics, in bytes: the
 // largest event, change or frame of changes, and what goes with it.
 func (p *Pipeline) maxRecord() int {
-	n := max(dam.MaxFrame, int(p.cfg.Limits.Change))
+	n := max(decide.MaxFrame, int(p.cfg.Limits.Change))
 	for i := range p.cfg.Sources {
 		n = max(n, int(p.cfg.Sources[i].MaxEvent))
 	}

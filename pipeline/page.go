@@ -4,7 +4,7 @@ import (
 	"context"
 	"net/http"
 
-	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -25,7 +25,7 @@ func (p *Pipeline) OwnToken() (token, file string) {
 
 // Attempts gives the limit of wrong tokens of the operators' listener, once
 // ServeAdmin has begun.
-func (p *Pipeline) Attempts() *access.Attempts { return p.attempts }
+func (p *Pipeline) Attempts() *auth.Attempts { return p.attempts }
 
 // during lets h answer while the process runs: the end of the process cancels
 // requests and waits for them, since they work with what it closes.

@@ -11,7 +11,7 @@ import (
 	"sync"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -19,7 +19,7 @@ import (
 // compiled from them. Everything else is Pipeline.cfg for the life of the process.
 type settings struct {
 	cfg      *config.Config
-	plan     *dam.Plan
+	plan     *decide.Plan
 	identity []byte        // of cfg
 	replaced chan struct{} // closed when a reload has replaced these settings
 
@@ -31,13 +31,13 @@ type settings struct {
 	decides, delivers sync.Once
 }
 
-func newSettings(c *config.Config, plan *dam.Plan, identity []byte) *settings {
+func newSettings(c *config.Config, plan *decide.Plan, identity []byte) *settings {
 	s := &settings{cfg: c, plan: plan, identity: identity, replaced: make(chan struct{})}
 	s.adopted.Add(2)
 	return s
 }
 
-func (p *Pipeline) plan() *dam.Plan { return p.now.Load().plan }
+func (p *Pipeline) plan() *decide.Plan { return p.now.Load().plan }
 
 // Config gives the configuration that the process works under. It may be
 // called concurrently.

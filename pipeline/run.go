@@ -10,16 +10,16 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/sketch"
+	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/outbox"
-	"github.com/seed-86dfc502/weir/tracing"
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/edge"
+	"github.com/seed-86dfc502/weir/transport/watermillkafka"
 )
 
 // part is one running stage of the process.
@@ -36,7 +36,7 @@ type part struct {
 // parts are what watchers look at while the stages run.
 type parts struct {
 	mu         sync.Mutex
-	decider    *dam.Decider // nil between two subscriptions
+	decider    *decide.Decider // nil between two subscriptions
 	inboxGroup *transport.Group
 	ingests    []*source
 	deliver    *deliver.Stage    // nil between two subscriptions
@@ -48,9 +48,9 @@ type source struct {
 	name   string
 	shape  ingest.Shape
 	stage  *ingest.Stage
-	group  *transport.Group // Kafka sources
-	edge   *edge.Subscriber // Kafka sources with one message in flight
-	topic  string           // of edge
+	group  *transport.Group           // Kafka sources
+	edge   *watermillkafka.Subscriber // Kafka sources with one message in flight
+	topic  string                     // of edge
 	file   *sources.File
 	push   *sources.Push
 	outbox *outbox.Source

@@ -4,7 +4,7 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-86dfc502/weir/tracing"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
 // flushTimeout is how long the last spans may take at a stop.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
@@ -261,7 +261,7 @@ type still struct {
 }
 
 // deliveries shows what waits to be delivered, and for how long nothing of it was.
-func (g *gauges) deliveries(reached *operate.Reached, services []dam.Service, now time.Time) {
+func (g *gauges) deliveries(reached *operate.Reached, services []decide.Service, now time.Time) {
 	shown, waiting := make(map[string]bool, len(services)), map[delivery]still{}
 	for _, s := range services {
 		var pending int64
@@ -368,7 +368,7 @@ func (p *Pipeline) untilIdle(ctx context.Context) bool {
 // process owns: it has published them then, or is about to and not settled. What
 // others hold may be what a process left that died after its last commit; nothing
 // else tells of it until the partition is taken over, which may take a session.
-func (p *Pipeline) outboxesOwned(ctx context.Context, d *dam.Decider) bool {
+func (p *Pipeline) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
 	outboxes, err := p.store.Outboxes(ctx)
 	if err != nil {
 		return false

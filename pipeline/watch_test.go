@@ -7,7 +7,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -31,7 +31,7 @@ func TestOverdueMonthsOfKeys(t *testing.T) {
 func TestStalledDeliveries(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	g := newGauges(reg)
-	services := []dam.Service{{Name: "fast", Number: 1}, {Name: "stuck", Number: 2}, {Name: "slow", Number: 3}}
+	services := []decide.Service{{Name: "fast", Number: 1}, {Name: "stuck", Number: 2}, {Name: "slow", Number: 3}}
 	begin := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 	at := func(minutes int, decided int64, positions ...int64) {
 		var places []store.ServicePlace

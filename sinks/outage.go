@@ -8,7 +8,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // Outage says what a failure shows about the target as a whole.
@@ -97,7 +97,7 @@ func (m *member) Try(ctx context.Context, n int, attempt func() error) error {
 	// Whoever made the error may hold on to it, so its copy gets the wait.
 	told := *e
 	told.await = func(ctx context.Context) bool {
-		return (told.RetryAfter == 0 || pause.For(ctx, told.RetryAfter)) && m.waitUp(ctx)
+		return (told.RetryAfter == 0 || wait.Sleep(ctx, told.RetryAfter)) && m.waitUp(ctx)
 	}
 	if be, ok := errors.AsType[*BatchError](err); ok {
 		failed := make(map[int]error, len(be.Failed))
@@ -272,5 +272,5 @@ func (e *Error) Await(ctx context.Context, backoff time.Duration) bool {
 	if e.await != nil {
 		return e.await(ctx)
 	}
-	return pause.For(ctx, max(e.RetryAfter, backoff))
+	return wait.Sleep(ctx, max(e.RetryAfter, backoff))
 }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -130,7 +130,7 @@ func (f *File) follow(ctx context.Context, topic string, out chan<- *message.Mes
 			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
 		}
 		said = err != nil
-		if !pause.For(ctx, f.opt.Poll) {
+		if !wait.Sleep(ctx, f.opt.Poll) {
 			return
 		}
 	}
@@ -211,7 +211,7 @@ func (f *File) begin(ctx context.Context, file *os.File) (identity string, offse
 			f.log.Warn("the file cannot be read now; trying again", "path", f.opt.Path, "error", err)
 		}
 		said = err != nil
-		if !pause.For(ctx, f.opt.Poll) {
+		if !wait.Sleep(ctx, f.opt.Poll) {
 			return "", 0, nil
 		}
 		// One without a first line, and another in its place: it gets one look more.

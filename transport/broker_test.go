@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 
-	"github.com/seed-86dfc502/weir/e2e/harness"
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )

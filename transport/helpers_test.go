@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 )
@@ -50,7 +50,7 @@ func embeddedCluster(t testing.TB) cluster {
 
 func realCluster(t testing.TB) cluster {
 	t.Helper()
-	brokers, prefix := testservers.Kafka(t)
+	brokers, prefix := servers.Kafka(t)
 	return cluster{cfg: transport.Config{Brokers: brokers, Logger: quietLog()}, prefix: prefix}
 }
 

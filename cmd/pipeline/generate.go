@@ -5,7 +5,7 @@ import (
 	"os"
 
 	"github.com/dustin/go-humanize"
-	"github.com/seed-86dfc502/weir/generate"
+	"github.com/seed-86dfc502/weir/operate/generate"
 	"github.com/spf13/cobra"
 )
 

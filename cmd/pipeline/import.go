@@ -10,7 +10,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -52,7 +52,7 @@ event ids, are duplicates.`,
 	c.Flags().BoolVar(&f.wait, "wait", false, "work the job off, and end when it does")
 	_ = c.MarkFlagRequired("source")
 	_ = c.RegisterFlagCompletionFunc("format", cobra.FixedCompletions([]string{"jsonl", "csv"}, cobra.ShellCompDirectiveNoFileComp))
-	c.PersistentFlags().StringVar(&f.tenant, "tenant", access.DefaultTenant, "tenant that the job belongs to")
+	c.PersistentFlags().StringVar(&f.tenant, "tenant", auth.DefaultTenant, "tenant that the job belongs to")
 	a.needConfig(c)
 	c.AddCommand(a.importListCommand(&f), a.importShowCommand(&f), a.importCancelCommand(&f), a.importErrorsCommand(&f))
 	return c

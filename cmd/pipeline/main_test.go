@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )

@@ -10,10 +10,10 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/projections"
-	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )

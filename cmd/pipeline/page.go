@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/page"
+	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/pipeline"
 )
 

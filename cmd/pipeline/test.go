@@ -8,7 +8,7 @@ import (
 	"regexp"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/golden"
+	"github.com/seed-86dfc502/weir/operate/golden"
 	"github.com/spf13/cobra"
 )
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"github.com/goccy/go-yaml"
-	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/spf13/cobra"
 )
@@ -62,8 +62,8 @@ func (a *app) tokenNewCommand() *cobra.Command {
 				e.Expires = time.Now().UTC().Add(d.D()).Format(time.RFC3339)
 			}
 			var token string
-			e.ID, token = access.NewToken()
-			e.Hash = access.HashOf(token).String()
+			e.ID, token = auth.NewToken()
+			e.Hash = auth.HashOf(token).String()
 			entry, err := yaml.MarshalWithOptions(map[string][]tokenEntry{"tokens": {e}}, yaml.IndentSequence(true))
 			if err != nil {
 				return err
@@ -209,7 +209,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 			fmt.Fprintln(w, "ID\tTENANT\tMAY\tSOURCES\tSTATE\tEXPIRES")
 			for _, s := range states {
 				tenant := s.Tenant
-				if slices.Contains(s.May, string(access.Check)) && !slices.Contains(cfg.Customers, s.Tenant) {
+				if slices.Contains(s.May, string(auth.Check)) && !slices.Contains(cfg.Customers, s.Tenant) {
 					tenant += " (no customer)"
 				}
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.ID, tenant, strings.Join(s.May, ","),

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-86dfc502/weir/access"
+	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,16 +37,16 @@ func TestTokenNew(t *testing.T) {
 		Entry struct{ ID, Hash string }
 	}
 	require.NoError(t, json.Unmarshal([]byte(out), &made))
-	require.Equal(t, access.HashOf(made.Token).String(), made.Entry.Hash)
+	require.Equal(t, auth.HashOf(made.Token).String(), made.Entry.Hash)
 
-	k, err := access.Open(access.Options{File: file})
+	k, err := auth.Open(auth.Options{File: file})
 	require.NoError(t, err)
 	for _, text := range []string{token, made.Token} {
 		r := &http.Request{Header: http.Header{"Authorization": {"Bearer " + text}}}
 		who, err := k.Authenticate(r)
 		require.NoError(t, err)
-		require.Equal(t, text == token, who.May(access.Ingest, "orders"))
-		require.Equal(t, text == token, who.May(access.Check, "acme/crm@check"))
+		require.Equal(t, text == token, who.May(auth.Ingest, "orders"))
+		require.Equal(t, text == token, who.May(auth.Check, "acme/crm@check"))
 	}
 	held, err := os.ReadFile(file)
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestTokenNew(t *testing.T) {
 	status, out, _ = call(t, "token", "new", "--tenant", "acme", "--may", "check")
 	require.Zero(t, status)
 	text, entry, _ := strings.Cut(out, "\n")
-	_, ok := access.ParseToken(text)
+	_, ok := auth.ParseToken(text)
 	require.True(t, ok, out)
 	require.NoError(t, os.WriteFile(file, []byte(entry), 0o600))
 	status, _, errs = call(t, "token", "check", "-c", main)

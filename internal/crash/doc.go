@@ -12,5 +12,5 @@
 // ends in the given one. WEIR_CRASH_LOG names a file to which every passing is
 // appended as a line: name, place or "-"; and before death "killed" in front.
 //
-// Package crashtest drives it.
+// Package tests/crash drives it.
 package crash

@@ -48,9 +48,9 @@ const (
 	ProgressTaken = "deliver.progress-taken" // partitions are taken over, before anything of them is read
 
 	// Points of the door for posted events.
-	FrontBegun     = "frontdoor.begun"     // keys are claimed, nothing is appended [source]
-	FrontAppended  = "frontdoor.appended"  // in the inbox, the claims have no answer yet [source]
-	FrontCompleted = "frontdoor.completed" // answers are stored, none is sent [source]
+	FrontBegun     = "api.begun"     // keys are claimed, nothing is appended [source]
+	FrontAppended  = "api.appended"  // in the inbox, the claims have no answer yet [source]
+	FrontCompleted = "api.completed" // answers are stored, none is sent [source]
 
 	// Points of operators' commands.
 	JobOpened       = "operate.job-opened"       // a job's row is there, nothing is appended [kind]

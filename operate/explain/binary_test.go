@@ -9,10 +9,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/e2e/harness"
-	"github.com/seed-86dfc502/weir/e2e/model"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/operate/explain"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -129,9 +129,9 @@ func TestServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs servers")
 	}
-	brokers, prefix := testservers.Kafka(t)
+	brokers, prefix := servers.Kafka(t)
 	hook, away := harness.NewReceiver(t), harness.NewReceiver(t)
-	hook.Answers(func(model.Record) int { return 422 })
+	hook.Answers(func(oracle.Record) int { return 422 })
 	away.Down()
 	sinks := map[string]string{"acme": fmt.Sprintf("{kafka: {topic: %sfeed}}", prefix), "hook": harness.PatientHookSink(hook), "away": harness.PatientHookSink(away)}
 	p := harness.Simple(t, "", sinks)
@@ -147,7 +147,7 @@ sources:
     strip: [event, n]
 customers: ["customers/*.yaml"]
 admin: {listen: "127.0.0.1:0"}
-`, testservers.Postgres(t), brokers[0], prefix))
+`, servers.Postgres(t), brokers[0], prefix))
 	c := &harness.Cluster{T: t, Brokers: brokers, Prefix: prefix, Sent: map[string]*kgo.Record{}}
 	var err error
 	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(brokers...))

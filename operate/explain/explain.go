@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/operate"
@@ -121,9 +121,9 @@ type story struct {
 	rows       map[string]store.Row // by service
 	letters    []store.DeadLetter
 	reached    *operate.Reached
-	plan       *dam.Plan
-	inspection *dam.Inspection
-	now        dam.Step // what would be decided now
+	plan       *decide.Plan
+	inspection *decide.Inspection
+	now        decide.Step // what would be decided now
 }
 
 // compile compiles the configuration with the numbers that the rows have, and
@@ -179,7 +179,7 @@ func letterOf(l store.DeadLetter) Letter {
 // sources lists the source documents by precedence, also those of sources that
 // the configuration does not have any more.
 func (s *story) sources() {
-	seen := map[string]*dam.Seen{}
+	seen := map[string]*decide.Seen{}
 	for i := range s.inspection.Seen {
 		seen[s.inspection.Seen[i].Source] = &s.inspection.Seen[i]
 	}
@@ -320,7 +320,7 @@ func (s *story) became(i int, c config.Service, out *Service, row store.Row) str
 		}
 		return "sent"
 	}
-	if e.Action == "" && e.Outcome != dam.TrailMerged {
+	if e.Action == "" && e.Outcome != decide.TrailMerged {
 		word, _, _ := strings.Cut(e.Outcome, ":")
 		return word
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -66,7 +66,7 @@ projections:
 type world struct {
 	t       *testing.T
 	config  *config.Config
-	sim     *dam.Simulator
+	sim     *decide.Simulator
 	records []inbox.Record
 	entity  func(store.Entity) store.Entity
 	rows    func([]store.NamedRow) []store.NamedRow
@@ -86,7 +86,7 @@ func newWorld(t *testing.T) *world {
 	plan, err := pipeline.CompilePlan(c, numbers, 1)
 	require.NoError(t, err)
 	return &world{
-		t: t, config: c, sim: dam.NewSimulator(plan),
+		t: t, config: c, sim: decide.NewSimulator(plan),
 		entity: func(e store.Entity) store.Entity { return e }, rows: func(r []store.NamedRow) []store.NamedRow { return r },
 	}
 }

@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -79,7 +79,7 @@ type Source struct {
 	Mount    string          `json:"mount,omitempty"`
 	Required bool            `json:"required,omitempty"`
 	Document json.RawMessage `json:"document,omitempty"` // absent when it has none
-	Seen     *dam.Seen       `json:"seen,omitempty"`     // what stale events are told by
+	Seen     *decide.Seen    `json:"seen,omitempty"`     // what stale events are told by
 	// Unknown: the configuration does not have this source.
 	Unknown bool `json:"unknown,omitempty"`
 }

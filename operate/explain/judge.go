@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -99,7 +99,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 			verb = "took the entity out of this view" + s.outBecause(out)
 		}
 		say(Sent, "The last event (%s) %s, and %s", name, verb, held)
-	case e.Outcome == dam.TrailNoise:
+	case e.Outcome == decide.TrailNoise:
 		say(Noise, "The last event (%s) is noise: without what is stripped, its document equals the stored one; %s", name, held)
 	case strings.HasPrefix(e.Outcome, "stale"):
 		say(Stale, "The last event (%s) is stale: %s; %s", name, staleBecause(e.Outcome), held)
@@ -109,7 +109,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before; %s", name, held)
 	case became == "pruned":
 		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s); %s", name, s.reads(c), held)
-	case e.Outcome == dam.TrailDead:
+	case e.Outcome == decide.TrailDead:
 		say(UpToDate, "The last event (%s) is a dead letter; %s", name, held)
 	case e.Action != "":
 		say(UpToDate, "The last record (%s) did not change what this service has; %s", name, held)
@@ -207,15 +207,15 @@ func farAs(out *Service) string {
 
 func staleBecause(outcome string) string {
 	switch outcome {
-	case dam.TrailStalePosition:
+	case decide.TrailStalePosition:
 		return "the entity has taken a later place of the same stream"
-	case dam.TrailStaleEventID:
+	case decide.TrailStaleEventID:
 		return "an event with this id and content was taken already"
-	case dam.TrailStaleSequence:
+	case decide.TrailStaleSequence:
 		return "its sequence is lower than one that was taken"
-	case dam.TrailStaleClaim:
+	case decide.TrailStaleClaim:
 		return "its idempotency key had its effect already"
-	case dam.TrailStaleReplay:
+	case decide.TrailStaleReplay:
 		return "it was a dead letter, and something newer of its source came since"
 	}
 	return outcome

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/e2e/harness"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/operate/noise"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -120,9 +120,9 @@ func TestServers(t *testing.T) {
 		t.Skip("needs servers")
 	}
 	t.Parallel()
-	brokers, prefix := testservers.Kafka(t)
+	brokers, prefix := servers.Kafka(t)
 	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n",
-		testservers.Postgres(t), brokers[0], prefix+"weir"), map[string]string{"acme": harness.FileSink("acme")})
+		servers.Postgres(t), brokers[0], prefix+"weir"), map[string]string{"acme": harness.FileSink("acme")})
 	ingest := p.Start("run --role ingest,deliver")
 	deciding := []*harness.Process{p.Start("run --role decide"), p.Start("run --role decide")}
 	for _, run := range append(deciding, ingest) {

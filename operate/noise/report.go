@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/projections"
-	"github.com/seed-86dfc502/weir/sketch"
 )
 
 // Source is what is known of a configured source.

@@ -10,9 +10,9 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
-	"github.com/seed-86dfc502/weir/sketch"
 	"github.com/seed-86dfc502/weir/stripper"
 )
 

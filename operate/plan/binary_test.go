@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/seed-86dfc502/weir/e2e/harness"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/operate/plan"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,8 +109,8 @@ func TestServers(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs servers")
 	}
-	brokers, prefix := testservers.Kafka(t)
-	p := project(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", testservers.Postgres(t), brokers[0], prefix+"weir"))
+	brokers, prefix := servers.Kafka(t)
+	p := project(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", servers.Postgres(t), brokers[0], prefix+"weir"))
 	p.Drain()
 	predicted(t, ask(p, 0, "--against", p.Path("weir.yaml")))
 	predicted(t, ask(p, 3, "--against", p.Path("weir.yaml"), "--detailed-exitcode"))

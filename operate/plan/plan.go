@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
@@ -92,7 +92,7 @@ type computation struct {
 
 // side is a configuration, ready to decide with.
 type side struct {
-	plan  *dam.Plan
+	plan  *decide.Plan
 	strip map[string]*stripper.Rules
 }
 
@@ -262,10 +262,10 @@ func (c *computation) entity(e *store.Entity, rows map[store.Key]store.Row) {
 
 // decide decides an entity, stripped as far as this side strips more than the
 // stored documents were.
-func (s *side) decide(e store.Entity, rows map[store.Key]store.Row) (store.Entity, dam.Step, error) {
+func (s *side) decide(e store.Entity, rows map[store.Key]store.Row) (store.Entity, decide.Step, error) {
 	var err error
 	if len(s.strip) > 0 {
-		e, err = dam.Stripped(e, func(source string, doc canonicaltree.Node) (canonicaltree.Node, error) {
+		e, err = decide.Stripped(e, func(source string, doc canonicaltree.Node) (canonicaltree.Node, error) {
 			rules := s.strip[source]
 			if rules == nil {
 				return doc, nil
@@ -277,7 +277,7 @@ func (s *side) decide(e store.Entity, rows map[store.Key]store.Row) (store.Entit
 			return tree.Root(), nil
 		})
 		if err != nil {
-			return e, dam.Step{}, err
+			return e, decide.Step{}, err
 		}
 	}
 	step, err := s.plan.Preview(e, inbox.Control{Action: inbox.Redecide}, func(keys []store.Key) ([]store.Row, error) {

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/plan"
 	"github.com/seed-86dfc502/weir/pipeline"
@@ -72,7 +72,7 @@ type state struct {
 	t       testing.TB
 	active  *config.Config
 	numbers map[string]int32
-	sim     *dam.Simulator
+	sim     *decide.Simulator
 	ids     []string
 	change  func(*store.NamedRow)
 
@@ -86,7 +86,7 @@ func newState(t testing.TB) *state {
 	}
 	p, err := pipeline.CompilePlan(s.active, s.numbers, 1)
 	require.NoError(t, err)
-	s.sim = dam.NewSimulator(p)
+	s.sim = decide.NewSimulator(p)
 	return s
 }
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/jackc/pgx/v5"
-	"github.com/seed-86dfc502/weir/e2e/harness"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/operate/reconcile"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -26,14 +26,14 @@ type world struct {
 
 const entities = 7
 
-func newWorld(t *testing.T, servers, running bool) *world {
+func newWorld(t *testing.T, real, running bool) *world {
 	w := &world{}
-	w.clickhouse, _ = testservers.ClickHouseHTTP(t)
-	w.target = testservers.Postgres(t)
+	w.clickhouse, _ = servers.ClickHouseHTTP(t)
+	w.target = servers.Postgres(t)
 	more := ""
-	if servers {
-		brokers, prefix := testservers.Kafka(t)
-		more = fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", testservers.Postgres(t), brokers[0], prefix+"weir")
+	if real {
+		brokers, prefix := servers.Kafka(t)
+		more = fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {brokers: [%q], prefix: %q, session_timeout: 1m}\n", servers.Postgres(t), brokers[0], prefix+"weir")
 	}
 	w.Project = harness.Simple(t, more, map[string]string{
 		"click": fmt.Sprintf("{clickhouse: {url: %q, table: shown, linger: 10ms}}", w.clickhouse),
@@ -168,15 +168,15 @@ func (w *world) damage() {
 // decision can repair, and the rest is what the statements remove.
 func TestReconcile(t *testing.T) {
 	for _, way := range []struct {
-		name             string
-		servers, running bool
+		name          string
+		real, running bool
 	}{{"embedded, nobody runs", false, false}, {"embedded, forwarded", false, true}, {"servers", true, true}} {
 		t.Run(way.name, func(t *testing.T) {
 			if testing.Short() {
 				t.Skip("needs servers")
 			}
 			t.Parallel()
-			w := newWorld(t, way.servers, way.running)
+			w := newWorld(t, way.real, way.running)
 			w.settle("everything is delivered", w.inStep)
 			w.damage()
 
@@ -258,7 +258,7 @@ func TestUsage(t *testing.T) {
 		require.Equal(t, 2, pr.Wait(), args)
 		require.Contains(t, pr.Log.String(), says)
 	}
-	w := harness.Simple(t, "", map[string]string{"post": fmt.Sprintf("{postgres: {url: %q, table: shown}}", testservers.Postgres(t))})
+	w := harness.Simple(t, "", map[string]string{"post": fmt.Sprintf("{postgres: {url: %q, table: shown}}", servers.Postgres(t))})
 	pr := w.Start("reconcile --fix")
 	require.Equal(t, 2, pr.Wait(), "it asks, and nobody can answer")
 	require.Contains(t, pr.Log.String(), "--yes")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -46,8 +46,8 @@ type Store interface {
 // Input is one comparison. All fields are needed unless they say a default.
 type Input struct {
 	Store   Store
-	Plan    *dam.Plan
-	Service dam.Service // of the plan
+	Plan    *decide.Plan
+	Service decide.Service // of the plan
 	// Partition returns the inbox partition of an entity.
 	Partition func(entity string) int32
 	Target    sinks.Readable

@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/dam"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -106,14 +106,14 @@ func (t target) Scan(_ context.Context, after string, limit int, visit func(sink
 
 func (target) DeleteStatement(entity string) string { return "DELETE " + entity }
 
-func plan(t testing.TB) *dam.Plan {
+func plan(t testing.TB) *decide.Plan {
 	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "lab"}}})
 	require.NoError(t, err)
 	p, err := projections.Compile(projections.Spec{Customer: "acme", Name: "all", Fields: []projections.Field{{Out: "n", Path: "n"}}})
 	require.NoError(t, err)
-	plan := &dam.Plan{
+	plan := &decide.Plan{
 		Merge: m, Projections: []*projections.Projection{p}, Fingerprint: []byte("f"), Revision: 1, MaxChange: 1 << 20,
-		Services: []dam.Service{{Name: "acme/all@warehouse", Number: 1}},
+		Services: []decide.Service{{Name: "acme/all@warehouse", Number: 1}},
 	}
 	require.NoError(t, plan.Prepare())
 	return plan

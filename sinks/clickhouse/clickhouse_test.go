@@ -12,18 +12,18 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
-// servers are the shared ones; everything here runs on both kinds.
-var servers = map[string]func(testing.TB) (dsn, database string){
-	"current": testservers.ClickHouseHTTP,
-	"old":     testservers.ClickHouseNative,
+// kinds are the shared ones; everything here runs on both kinds.
+var kinds = map[string]func(testing.TB) (dsn, database string){
+	"current": servers.ClickHouseHTTP,
+	"old":     servers.ClickHouseNative,
 }
 
 func onBoth(t *testing.T, f func(t *testing.T, dsn, database string)) {
-	for name, server := range servers {
+	for name, server := range kinds {
 		t.Run(name, func(t *testing.T) {
 			dsn, database := server(t)
 			f(t, dsn, database)
@@ -153,7 +153,7 @@ func TestRefusedAsAWhole(t *testing.T) {
 		})
 	})
 	t.Run("user", func(t *testing.T) {
-		dsn, _ := testservers.ClickHouseNative(t)
+		dsn, _ := servers.ClickHouseNative(t)
 		err := newSink(t, Options{URL: strings.Replace(dsn, "://", "://nobody:hunter2@", 1), Table: "t", Service: service}).Open(t.Context())
 		require.Equal(t, sinks.Pause, classOf(err), "%v", err)
 		require.NotContains(t, err.Error(), "hunter2")
@@ -200,7 +200,7 @@ func TestClassify(t *testing.T) {
 }
 
 func TestConstraintFailsOneRow(t *testing.T) {
-	dsn, _ := testservers.ClickHouseHTTP(t)
+	dsn, _ := servers.ClickHouseHTTP(t)
 	o := Options{URL: dsn, Table: "guarded", Service: service}
 	s := opened(t, o)
 	execute(t, dsn, "ALTER TABLE guarded ADD CONSTRAINT no_seven CHECK entity != 'entity-7'")
@@ -216,7 +216,7 @@ func TestConstraintFailsOneRow(t *testing.T) {
 
 // A constraint that refuses everything refuses the service, not its changes.
 func TestRefusedAlikePauses(t *testing.T) {
-	dsn, _ := testservers.ClickHouseHTTP(t)
+	dsn, _ := servers.ClickHouseHTTP(t)
 	o := Options{URL: dsn, Table: "altered", Service: service}
 	s := opened(t, o)
 	execute(t, dsn, "ALTER TABLE altered ADD CONSTRAINT never CHECK version = 0")
@@ -242,14 +242,14 @@ func TestRefusedAlikePauses(t *testing.T) {
 }
 
 func TestTooManyPartitionsAreSplit(t *testing.T) {
-	dsn, _ := testservers.ClickHouseHTTP(t)
+	dsn, _ := servers.ClickHouseHTTP(t)
 	o := Options{URL: dsn, Table: "scattered", Service: service, PartitionBy: "entity"}
 	require.NoError(t, opened(t, o).Write(t.Context(), batchOf(110, 1)))
 	require.Len(t, current(t, o), 110)
 }
 
 func TestRepeatedBatchAddsNoRows(t *testing.T) {
-	dsn, _ := testservers.ClickHouseHTTP(t)
+	dsn, _ := servers.ClickHouseHTTP(t)
 	s := opened(t, Options{URL: dsn, Table: "repeated"})
 	execute(t, dsn, "SYSTEM STOP MERGES repeated")
 	for range 3 {
@@ -340,7 +340,7 @@ func TestDeleteStatement(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	for name, server := range servers {
+	for name, server := range kinds {
 		dsn, _ := server(b)
 		for table, columns := range map[string][]Column{"whole": nil, "typed": typed} {
 			for _, n := range []int{1000, 10_000} {

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 const service = "acme/ripeness@warehouse"
@@ -26,7 +26,7 @@ var typed = []Column{{Name: "n", Type: "Int64"}, {Name: "label", Path: "text", T
 func TestConformance(t *testing.T) {
 	for _, server := range []struct{ name, scheme string }{{"chdb", ""}, {"clickhouse", "clickhouse://"}} {
 		t.Run(server.name, func(t *testing.T) {
-			own := testservers.StartOwn(t, server.name)
+			own := servers.StartOwn(t, server.name)
 			for _, o := range []Options{
 				{Table: "whole"},
 				{Table: "typed", Columns: typed, PartitionBy: "cityHash64(entity) % 3"},
@@ -40,7 +40,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func target(t testing.TB, o Options, server *testservers.Server) sinktest.Target {
+func target(t testing.TB, o Options, server *servers.Server) sinktest.Target {
 	options, err := clickhouse.ParseDSN(o.URL)
 	require.NoError(t, err)
 	observer, err := clickhouse.Open(options)

@@ -13,15 +13,15 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // Thirty services open and write at the same time, over three connections.
 func TestServicesOfOneServerShareItsConnections(t *testing.T) {
 	const services, most = 30, 3
-	dsn, database := testservers.ClickHouseHTTP(t)
+	dsn, database := servers.ClickHouseHTTP(t)
 	u, err := url.Parse(dsn)
 	require.NoError(t, err)
 	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: u.Scheme, Host: u.Host})

@@ -20,9 +20,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -231,7 +231,7 @@ func newSink(t testing.TB, o Options) *Sink {
 }
 
 func TestConformance(t *testing.T) {
-	brokers, prefix := testservers.Kafka(t)
+	brokers, prefix := servers.Kafka(t)
 	n := &network{}
 	publisher := newPublisher(t, brokers, n)
 	log := newTopic(t, brokers, prefix+"changes", topicMaxBytes)
@@ -257,7 +257,7 @@ func TestConformance(t *testing.T) {
 // Small records that travel in one request with a large one are not refused
 // with it.
 func TestOneLargeRecordIsRefusedAlone(t *testing.T) {
-	brokers, prefix := testservers.Kafka(t)
+	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"small", 10_000)
 	s := newSink(t, Options{Publisher: newPublisher(t, brokers, nil), Topic: log.topic})
 	var batch []change.Change
@@ -279,7 +279,7 @@ func TestOneLargeRecordIsRefusedAlone(t *testing.T) {
 }
 
 func TestMissingTopicPauses(t *testing.T) {
-	brokers, prefix := testservers.Kafka(t)
+	brokers, prefix := servers.Kafka(t)
 	for _, topic := range []string{prefix + "missing", "no/such topic"} {
 		s := newSink(t, Options{Publisher: newPublisher(t, brokers, &network{}), Topic: topic})
 		err := s.Write(t.Context(), []change.Change{sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), []byte(`{}`))})
@@ -291,7 +291,7 @@ func TestMissingTopicPauses(t *testing.T) {
 }
 
 func TestRecord(t *testing.T) {
-	brokers, prefix := testservers.Kafka(t)
+	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"record", topicMaxBytes)
 	publisher := newPublisher(t, brokers, nil)
 	up := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 1), []byte(`{"n":1}`))

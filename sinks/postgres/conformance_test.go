@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 const service = "acme/ripeness@warehouse"
@@ -27,7 +27,7 @@ var typed = []Column{{Name: "n", Type: "bigint"}, {Name: "The Text", Path: "text
 const lifetime = 200 * 365 * 24 * time.Hour
 
 func TestConformance(t *testing.T) {
-	server := testservers.StartOwn(t, "postgres")
+	server := servers.StartOwn(t, "postgres")
 	for _, tc := range []struct {
 		name    string
 		options Options
@@ -44,7 +44,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-func target(o Options, server *testservers.Server) sinktest.Target {
+func target(o Options, server *servers.Server) sinktest.Target {
 	table := newSink(nil, o).table.Sanitize()
 	exec := func(t testing.TB, statement string) { execute(t, o.URL, statement) }
 	tg := sinktest.Target{

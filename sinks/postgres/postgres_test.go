@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 func opened(t testing.TB, o Options) *Sink {
@@ -53,7 +53,7 @@ func TestTypeNames(t *testing.T) {
 }
 
 func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	const base = "service text, entity text, version bigint, is_deleted boolean, key text, changed_at timestamptz, synced_at timestamptz"
 	for name, tc := range map[string]struct {
 		create  []string
@@ -103,7 +103,7 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 }
 
 func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	execute(t, address, `CREATE TABLE own (id bigserial, entity varchar(50), service text, version bigint, is_deleted boolean, key text,
 		changed_at timestamptz, synced_at timestamptz, "N" numeric(12,2), note text DEFAULT 'x', UNIQUE (entity, service))`)
 	s := newSink(t, Options{URL: address, Table: "own", Service: service, Columns: []Column{{Name: "N", Path: "n", Type: "numeric"}}})
@@ -115,7 +115,7 @@ func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
 }
 
 func TestOpenByManyAtOnce(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	failures := make(chan error)
 	for i := range 6 {
 		s := newSink(t, Options{URL: address, Table: "common", Mode: Append, Retention: lifetime, Service: service})
@@ -133,7 +133,7 @@ func TestOpenByManyAtOnce(t *testing.T) {
 }
 
 func TestRefusedAsAWhole(t *testing.T) {
-	admin := testservers.Postgres(t)
+	admin := servers.Postgres(t)
 	parsed, err := url.Parse(admin)
 	require.NoError(t, err)
 	schema := strings.TrimPrefix(parsed.Query().Get("options"), "-csearch_path=")
@@ -197,7 +197,7 @@ func TestNobodyListens(t *testing.T) {
 }
 
 func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	s := opened(t, Options{URL: address, Table: "typed", Columns: []Column{
 		{Name: "n", Type: "smallint"}, {Name: "when", Type: "timestamptz"}, {Name: "tags", Type: "text[]"},
 		{Name: "code", Type: "varchar(3)"}, {Name: "checked", Type: "int"}, {Name: "unique", Type: "int"}, {Name: "parent", Type: "text"},
@@ -256,7 +256,7 @@ func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
 }
 
 func TestNulTextsNeedTheDocumentTypeJSON(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	c := upsert("a", 1, "")
 	c.Doc = []byte(`{"text":"a\u0000b"}`)
 
@@ -271,7 +271,7 @@ func TestNulTextsNeedTheDocumentTypeJSON(t *testing.T) {
 }
 
 func TestServerErrorsThatNobodyKnowsAreBounded(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	s := opened(t, Options{URL: address, Table: "guarded"})
 	execute(t, address, `CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
 		IF NEW.entity = 'entity-7' THEN RAISE EXCEPTION 'no "%", %', NEW.entity, NEW.doc; END IF; RETURN NEW; END $$`)
@@ -290,7 +290,7 @@ func TestServerErrorsThatNobodyKnowsAreBounded(t *testing.T) {
 }
 
 func TestPathsAndTypesOfColumns(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	s := opened(t, Options{URL: address, Table: "typed", Columns: []Column{
 		{Name: "deep", Path: "a.b", Type: "jsonb"}, {Name: "big", Type: "numeric"}, {Name: "text", Type: "text"}, {Name: `od"d`, Path: "x", Type: "int[]"},
 	}})
@@ -310,7 +310,7 @@ func TestPathsAndTypesOfColumns(t *testing.T) {
 }
 
 func TestViewLeavesOutRetractions(t *testing.T) {
-	o := Options{URL: testservers.Postgres(t), Table: "seen"}
+	o := Options{URL: servers.Postgres(t), Table: "seen"}
 	s := opened(t, o)
 	require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x"), upsert("b", 2, "x"), retract("a", 3)}))
 	var entities []string
@@ -319,7 +319,7 @@ func TestViewLeavesOutRetractions(t *testing.T) {
 }
 
 func TestScanPages(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	for _, mode := range []Mode{Upsert, Append} {
 		t.Run(string(mode), func(t *testing.T) {
 			s := opened(t, Options{URL: address, Table: "scanned_" + string(mode), Mode: mode})
@@ -359,7 +359,7 @@ func TestScanPages(t *testing.T) {
 
 // What an operator is told to run removes that entity and no other.
 func TestDeleteStatement(t *testing.T) {
-	s := opened(t, Options{URL: testservers.Postgres(t), Table: "deleted_from"})
+	s := opened(t, Options{URL: servers.Postgres(t), Table: "deleted_from"})
 	id := `o'Neill \ ?`
 	require.NoError(t, s.Write(t.Context(), []change.Change{upsert(id, 1, "x"), upsert("other", 2, "x")}))
 	tag, err := s.pool.Load().Exec(t.Context(), s.DeleteStatement(id))
@@ -368,7 +368,7 @@ func TestDeleteStatement(t *testing.T) {
 }
 
 func TestPartitionsComeAndGo(t *testing.T) {
-	o := Options{URL: testservers.Postgres(t), Table: "history", Mode: Append, Retention: 60 * 24 * time.Hour, Service: service}
+	o := Options{URL: servers.Postgres(t), Table: "history", Mode: Append, Retention: 60 * 24 * time.Hour, Service: service}
 	s := newSink(t, o)
 	now := time.Date(2026, 3, 15, 0, 0, 0, 0, time.UTC)
 	s.present = func() time.Time { return now }
@@ -421,7 +421,7 @@ func TestPartitionsComeAndGo(t *testing.T) {
 
 // What was added to the table after Open refuses the service, not its changes.
 func TestRefusedAlikePauses(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	for name, tc := range map[string]struct{ alter, undo, hint string }{
 		"not null": {"ALTER TABLE altered ADD more int NOT NULL", "ALTER TABLE altered DROP more", `column "more"`},
 		"check":    {"ALTER TABLE altered ADD CONSTRAINT never CHECK (version < 0)", "ALTER TABLE altered DROP CONSTRAINT never", `constraint "never"`},
@@ -447,7 +447,7 @@ func TestRefusedAlikePauses(t *testing.T) {
 }
 
 func TestRefusedInPartOrForSeveralReasonsIsNoPause(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	s := opened(t, Options{URL: address, Table: "mixed", Columns: []Column{{Name: "n", Type: "int"}}})
 	execute(t, address, `ALTER TABLE mixed ADD CONSTRAINT one CHECK (n <> 1), ADD CONSTRAINT two CHECK (n <> 2)`)
 	batch := batchOf(minWhole+1, 1)
@@ -464,7 +464,7 @@ func TestRefusedInPartOrForSeveralReasonsIsNoPause(t *testing.T) {
 
 // Every row's columns are asked for one by one, so only some rows' are.
 func TestColumnsOfManyRefusedRows(t *testing.T) {
-	s := opened(t, Options{URL: testservers.Postgres(t), Table: "many", Columns: []Column{{Name: "n", Type: "int"}}})
+	s := opened(t, Options{URL: servers.Postgres(t), Table: "many", Columns: []Column{{Name: "n", Type: "int"}}})
 	batch := batchOf(2*maxBlamed, 1)
 	for i := range batch {
 		batch[i].Doc = []byte(`{"n":"x"}`)
@@ -486,7 +486,7 @@ func TestColumnsOfManyRefusedRows(t *testing.T) {
 // An operator's default partition that holds rows of a month keeps its partition
 // from being attached: no change is to blame.
 func TestPartitionsThatCannotBeAttachedPause(t *testing.T) {
-	o := Options{URL: testservers.Postgres(t), Table: "kept", Mode: Append, Retention: lifetime}
+	o := Options{URL: servers.Postgres(t), Table: "kept", Mode: Append, Retention: lifetime}
 	s := opened(t, o)
 	c := upsert("a", 1, "x")
 	c.Time = time.Now().AddDate(0, -2, 0)
@@ -504,7 +504,7 @@ func TestPartitionsThatCannotBeAttachedPause(t *testing.T) {
 }
 
 func BenchmarkWrite(b *testing.B) {
-	address := testservers.Postgres(b)
+	address := servers.Postgres(b)
 	for name, o := range map[string]Options{
 		"upsert": {Table: "upsert"}, "upsert typed": {Table: "typed", Columns: typed}, "append": {Table: "append", Mode: Append},
 	} {

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // named is a URL under an application name by which the server tells its connections.
@@ -53,7 +53,7 @@ func deliver(ctx context.Context, work func() error) error {
 // time, over 8, and the store, on the same server, has all of its own.
 func TestServicesOfOneServerShareItsConnections(t *testing.T) {
 	const services, most = 200, 8
-	server := testservers.StartOwn(t, "postgres")
+	server := servers.StartOwn(t, "postgres")
 	var targets sinks.Targets
 	store, err := pgxpool.New(t.Context(), named(t, server.Address, "store")+"&pool_max_conns=8")
 	require.NoError(t, err)
@@ -116,7 +116,7 @@ func TestServicesOfOneServerShareItsConnections(t *testing.T) {
 // Somebody holds a lock on a table that six services write to. Those of other tables
 // go on meanwhile.
 func TestALockedTableHoldsUpItsOwnServicesOnly(t *testing.T) {
-	address := testservers.Postgres(t)
+	address := servers.Postgres(t)
 	var targets sinks.Targets
 	sink := func(table string) *Sink {
 		return opened(t, Options{URL: address, Table: table, Targets: &targets, MaxConnections: 4})

@@ -16,9 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/e2e/harness"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/harness"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

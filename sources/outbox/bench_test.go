@@ -6,8 +6,8 @@ import (
 	"testing"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sources/outbox"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
@@ -21,7 +21,7 @@ func BenchmarkRead(b *testing.B) {
 		entities int
 	}{{"many", 1 << 30}, {"hundred", 100}, {"one", 1}} {
 		b.Run(c.name, func(b *testing.B) {
-			url := testservers.Postgres(b)
+			url := servers.Postgres(b)
 			conn, err := pgx.Connect(b.Context(), url)
 			require.NoError(b, err)
 			_, err = conn.Exec(b.Context(), fmt.Sprintf(`CREATE TABLE outbox (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, entity text NOT NULL, payload jsonb);

@@ -13,8 +13,8 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/seed-86dfc502/weir/internal/pause"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // Headers of the records, beside the members of the headers column and the
@@ -206,9 +206,9 @@ func (s *Source) Close() error {
 
 // follow reads until ctx ends, over one connection after the other.
 func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.Message) {
-	wait := 50 * time.Millisecond
+	pause := 50 * time.Millisecond
 	for ctx.Err() == nil {
-		err := s.session(ctx, topic, out, func() { wait = 50 * time.Millisecond })
+		err := s.session(ctx, topic, out, func() { pause = 50 * time.Millisecond })
 		if ctx.Err() != nil {
 			return
 		}
@@ -216,10 +216,10 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 		if s.state.failed(err) {
 			s.log.Warn("the outbox cannot be read now; trying again until it works", "error", err)
 		}
-		if !pause.For(ctx, wait) {
+		if !wait.Sleep(ctx, pause) {
 			return
 		}
-		wait = min(2*wait, 2*time.Second)
+		pause = min(2*pause, 2*time.Second)
 	}
 }
 
@@ -227,7 +227,7 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 // the database did its work.
 func (s *Source) session(ctx context.Context, topic string, out chan<- *message.Message, well func()) error {
 	// What was begun is finished after a stop too, within a grace.
-	work, cancel := pause.Outlast(context.WithoutCancel(ctx), ctx, s.opt.StopGrace)
+	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.opt.StopGrace)
 	defer cancel()
 	defer context.AfterFunc(s.opt.Limit, cancel)()
 	s.state.begin()

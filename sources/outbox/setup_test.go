@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/sources/outbox"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -109,7 +109,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	if testing.Short() {
 		t.Skip("starts a server of its own")
 	}
-	server := testservers.StartOwn(t, "postgres")
+	server := servers.StartOwn(t, "postgres")
 	a := &app{t: t, url: server.Address}
 	a.conn = a.connect()
 	a.exec(createTable)

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/crash"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -151,7 +151,7 @@ func (t *taker) waiting(work context.Context) (waiting bool, err error) {
 // rest waits until it is time to look again. The error is of the connection.
 func (t *taker) rest(ctx context.Context) error {
 	if t.s.opt.Channel == "" {
-		pause.For(ctx, t.s.opt.Poll)
+		wait.Sleep(ctx, t.s.opt.Poll)
 		return nil
 	}
 	// One notification is as good as many: those that came meanwhile are dropped.

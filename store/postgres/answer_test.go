@@ -7,8 +7,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 const shortAnswer = 300 * time.Millisecond
@@ -24,7 +24,7 @@ func impatient(t *testing.T, url string) *Store {
 // A server that keeps its connections and says nothing is an error that may be
 // tried again, not a wait without an end; it goes on when the server does.
 func TestSilentServerFailsTheCall(t *testing.T) {
-	server := testservers.StartOwn(t, "postgres")
+	server := servers.StartOwn(t, "postgres")
 	s := impatient(t, server.Address)
 	require.NoError(t, s.Migrate(t.Context()))
 	takeOver := func() error {
@@ -48,7 +48,7 @@ func TestSilentServerFailsTheCall(t *testing.T) {
 
 // A migration may take as long as it takes.
 func TestMigrationIsWaitedFor(t *testing.T) {
-	url := testservers.Postgres(t)
+	url := servers.Postgres(t)
 	other, err := pgx.Connect(t.Context(), url)
 	require.NoError(t, err)
 	defer other.Close(t.Context())

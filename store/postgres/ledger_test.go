@@ -18,16 +18,16 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/storetest"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // ordinary gives a URL of a fresh schema as a role that is no superuser, and
 // owns the tables that it makes.
 func ordinary(t testing.TB) string {
 	t.Helper()
-	admin := testservers.Postgres(t)
+	admin := servers.Postgres(t)
 	u, err := url.Parse(admin)
 	require.NoError(t, err)
 	schema := u.Query().Get("options")[len("-csearch_path="):]
@@ -417,7 +417,7 @@ func TestARoleAboveThePoliciesIsWarnedAboutOnce(t *testing.T) {
 	for name, c := range map[string]struct {
 		url      string
 		warnings int
-	}{"superuser": {testservers.Postgres(t), 1}, "ordinary": {ordinary(t), 0}} {
+	}{"superuser": {servers.Postgres(t), 1}, "ordinary": {ordinary(t), 0}} {
 		var log bytes.Buffer
 		s, err := Open(t.Context(), Options{URL: c.url, MaxConns: 4, Logger: slog.New(slog.NewTextHandler(&log, nil))})
 		require.NoError(t, err)

@@ -10,7 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/stretchr/testify/require"
 
-	"github.com/seed-86dfc502/weir/internal/testservers"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // muted is a connection whose writes get lost once it is told so.
@@ -29,7 +29,7 @@ func (m muted) Write(b []byte) (int, error) {
 // A server that no longer answers must not keep Migrate from ending, and the
 // session that may keep the lock must end.
 func TestUnlockEnds(t *testing.T) {
-	config, err := pgx.ParseConfig(testservers.Postgres(t))
+	config, err := pgx.ParseConfig(servers.Postgres(t))
 	require.NoError(t, err)
 	var mute atomic.Bool
 	var session net.Conn

@@ -16,8 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 const (
@@ -150,7 +150,7 @@ func TestABatchThatWasNotPreparedIsRepeated(t *testing.T) {
 // A server that is killed gives errors that a caller may wait out, and goes on
 // where it was, with all that was acknowledged.
 func TestServerKilled(t *testing.T) {
-	server := testservers.StartOwn(t, "postgres")
+	server := servers.StartOwn(t, "postgres")
 	s := handle(t, server.Address)
 	require.NoError(t, s.Migrate(t.Context()))
 	revision, err := s.Activate(t.Context(), []byte("c"), false)

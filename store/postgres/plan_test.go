@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 // analyze makes new statistics of the test's own tables: those of others may be
@@ -258,7 +258,7 @@ func TestFramesAreStoredAsTheyCome(t *testing.T) {
 
 // A build finds tables of another version, or none, before it touches them.
 func TestCheckSchema(t *testing.T) {
-	s := handle(t, testservers.Postgres(t))
+	s := handle(t, servers.Postgres(t))
 	err := s.CheckSchema(t.Context())
 	require.ErrorIs(t, err, store.ErrSchema)
 	assert.Equal(t, store.Fatal, store.ClassOf(err))
@@ -273,7 +273,7 @@ func TestCheckSchema(t *testing.T) {
 
 // Settings that the promise rests on hold whatever the URL or the server say.
 func TestSettingsOfEveryConnection(t *testing.T) {
-	location := testservers.Postgres(t) + "&synchronous_commit=off&plan_cache_mode=auto&application_name=mine"
+	location := servers.Postgres(t) + "&synchronous_commit=off&plan_cache_mode=auto&application_name=mine"
 	s := handle(t, location)
 	for name, want := range map[string]string{"synchronous_commit": "on", "plan_cache_mode": "force_generic_plan", "application_name": "mine"} {
 		var got string

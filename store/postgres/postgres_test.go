@@ -6,9 +6,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
-	"github.com/seed-86dfc502/weir/internal/testservers"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/storetest"
+	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -27,7 +27,7 @@ func handle(t testing.TB, url string) *Store {
 // migrated opens a handle on fresh tables.
 func migrated(t testing.TB) (*Store, string) {
 	t.Helper()
-	url := testservers.Postgres(t)
+	url := servers.Postgres(t)
 	s := handle(t, url)
 	require.NoError(t, s.Migrate(t.Context()))
 	return s, url

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/seed-86dfc502/weir/internal/pause"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -33,7 +33,7 @@ func Frame(ctx context.Context, out chan<- *message.Message, f *transport.Frame,
 		case <-ctx.Done():
 			return late(m, grace)
 		}
-		if !pause.For(ctx, backOff) {
+		if !wait.Sleep(ctx, backOff) {
 			return false
 		}
 		f = redelivered(f)

@@ -1,0 +1,69 @@
+package auth
+
+import (
+	"slices"
+	"strings"
+)
+
+// Verb is something that a principal may do.
+type Verb string
+
+// Verbs.
+const (
+	// Any is for what everybody may do who is let in at all.
+	Any Verb = ""
+	// Ingest: send events to a source; the resource is the source's name.
+	Ingest Verb = "ingest"
+	// Import: load files into a source; the resource is the source's name.
+	Import Verb = "import"
+	// Check: ask for and close decisions; the resource is the service's name.
+	Check Verb = "check"
+)
+
+// DefaultTenant is the tenant of those who show no token of the tokens file.
+const DefaultTenant = "default"
+
+// AllSources in Principal.Sources stands for every source.
+const AllSources = "*"
+
+// Principal is who sends a request. It is a value: nobody changes its lists.
+type Principal struct {
+	// ID of the token, "source:NAME" for a source's own token, "" for nobody:
+	// a caller on a loopback address that showed none. Good for logs.
+	ID string
+	// Tenant whose rows the request reads and writes.
+	Tenant string
+	// Verbs that it may use.
+	Verbs []Verb
+	// Sources that it may use them on; AllSources for every one.
+	Sources []string
+	// Except are sources that AllSources does not stand for.
+	Except []string
+	// AnyCustomer says that it may check the services of every customer, not
+	// only of that with the tenant's name.
+	AnyCustomer bool
+}
+
+// Anonymous reports whether the caller showed no token.
+func (p Principal) Anonymous() bool { return p.ID == "" }
+
+// May reports whether the principal may do what the verb says to a resource:
+// the name of a source for Ingest and Import, of a service for Check. An empty
+// resource asks whether there could be any.
+func (p Principal) May(verb Verb, resource string) bool {
+	if verb == Any {
+		return true
+	}
+	if !slices.Contains(p.Verbs, verb) {
+		return false
+	}
+	switch {
+	case resource == "":
+		return true
+	case verb == Check:
+		customer, _, ok := strings.Cut(resource, "/")
+		return ok && (p.AnyCustomer || customer == p.Tenant)
+	}
+	return slices.Contains(p.Sources, resource) ||
+		slices.Contains(p.Sources, AllSources) && !slices.Contains(p.Except, resource)
+}

@@ -1,0 +1,136 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/api/problem"
+)
+
+type requestKey struct{}
+
+// request is what the server knows of one request.
+type request struct {
+	server *Server
+	id     string
+	route  string
+	share  *share // nil before it is let in
+	held   int64  // bytes of its body that are in memory
+	values int64  // room that it has for what its body becomes, in values
+	seen   seen
+}
+
+func requestOf(r *http.Request) *request {
+	q, _ := r.Context().Value(requestKey{}).(*request)
+	return q
+}
+
+// Work gives the context for a request's effect. It does not end when the
+// client hangs up, but after the configured time, or when the process has no more.
+// A request's values go along.
+func Work(r *http.Request) (context.Context, context.CancelFunc) {
+	o := requestOf(r).server.opt
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), o.Timeout)
+	stop := context.AfterFunc(o.Limit, cancel)
+	return ctx, func() { stop(); cancel() }
+}
+
+// firstPiece is what a body gets of the budget at first; it doubles as the
+// body arrives, so that a slow one holds little more than it has sent.
+const firstPiece = 16 << 10
+
+// ReadBody reads the body of a request that a Server gave to a Handler, of at
+// most limit bytes (0: the server's) and rows rows, or answers why not: 408, 413,
+// 415 (a Content-Encoding), 503 when there is no room for it in memory within the
+// time that a request has, 400. What counts against the budgets, until the handler
+// returns, are its bytes, and the values and rows that it has as JSON: a body of
+// single digits becomes many times its size. To be called once.
+func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (body []byte, ok bool) {
+	q := requestOf(r)
+	deadline := time.Now().Add(q.server.opt.Timeout)
+	ctx, cancel := context.WithDeadline(r.Context(), deadline)
+	defer cancel()
+	if body, ok = q.read(ctx, w, r, limit); !ok {
+		return nil, false
+	}
+	// The request is whole: from here on its client may hang up, see Work.
+	whole, cancel := context.WithDeadline(context.WithoutCancel(r.Context()), deadline)
+	defer cancel()
+	values, room, count := rows.room(body)
+	if most := q.server.opt.mostValues(); values > most {
+		problem.Write(w, problem.Problem{
+			Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the body has more than %d values; send it in parts", most),
+		})
+		return nil, false
+	}
+	if !q.charge(w, count, len(body)) {
+		return nil, false
+	}
+	if !q.expand(whole, room) {
+		Unavailable(w, time.Second, "too many requests are in hand")
+		return nil, false
+	}
+	return body, true
+}
+
+// read reads the body.
+func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Request, limit int64) (body []byte, ok bool) {
+	if limit <= 0 || limit > q.server.opt.MaxBody {
+		limit = q.server.opt.MaxBody
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		hangUp(w, r)
+		w.Header().Set("Accept-Encoding", "identity")
+		problem.Write(w, problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "send the body without Content-Encoding"})
+		return nil, false
+	}
+	if r.ContentLength > limit {
+		tooLarge(w)
+		return nil, false
+	}
+	most := limit + 1 // one more, to see that it is too long
+	if r.ContentLength >= 0 {
+		most = r.ContentLength + 1 // to see its end
+	}
+	for size := min(firstPiece, most); ; size = min(2*size, most) {
+		if !q.hold(ctx, size-int64(cap(body))) {
+			w.Header().Set("Connection", "close")
+			Unavailable(w, time.Second, "too many requests are in hand")
+			return nil, false
+		}
+		body = append(make([]byte, 0, size), body...)
+		for len(body) < cap(body) {
+			n, err := r.Body.Read(body[len(body):cap(body)])
+			body = body[:len(body)+n]
+			switch {
+			case int64(len(body)) > limit:
+				tooLarge(w)
+				return nil, false
+			case errors.Is(err, io.EOF):
+				return body, true
+			case err != nil:
+				unreadable(w, err)
+				return nil, false
+			}
+		}
+	}
+}
+
+func unreadable(w http.ResponseWriter, err error) {
+	w.Header().Set("Connection", "close")
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &large):
+		tooLarge(w)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		problem.Write(w, problem.Problem{Status: http.StatusRequestTimeout, Detail: "the body did not arrive in time"})
+	default:
+		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the body could not be read"})
+	}
+}

@@ -1,0 +1,74 @@
+package checkhttp
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/checks"
+)
+
+// Whatever comes in, it is read or refused, as a batch like one by one, and what
+// is read is within the limits.
+func FuzzDecode(f *testing.F) {
+	for _, body := range []string{
+		`{"entity":"banana-1","payload":{"a":[1,null]},"event_id":"e","sequence":12}`,
+		`[{"entity":"e","hash":"h","sequence":"0/16B"},{"entity":"e","version":17,"outcome":"refused"}]`,
+		"{\"entity\":\"e\",\"version\":1}\n\n[]\nnull\n{",
+		`{"entity":"\u0000","payload":1}`, `{"entity":"e","entity":"e"}`, ``, `[`,
+	} {
+		f.Add([]byte(body))
+	}
+	f.Fuzz(func(t *testing.T, body []byte) {
+		d := decoder{numbers: canonicaltree.Literal, maxEntity: 32}
+		one := func(n canonicaltree.Node) {
+			var refused refusal
+			if r, err := d.check(n); err == nil {
+				require.NotNil(t, r.Content)
+				require.NotEmpty(t, r.Entity)
+				require.LessOrEqual(t, len(r.Entity), 32)
+				require.LessOrEqual(t, len(r.EventID), maxEventID)
+				require.LessOrEqual(t, len(r.Sequence), maxSequence)
+				if payload := n.Get("payload"); payload.Exists() {
+					content, err := checks.Structural(payload.Raw(), canonicaltree.Literal)
+					require.NoError(t, err)
+					require.Equal(t, content, r.Content)
+				}
+			} else {
+				require.ErrorAs(t, err, &refused)
+			}
+			if c, err := d.confirm(n); err == nil {
+				require.NotZero(t, c.Version)
+				require.NotEmpty(t, c.Entity)
+			} else {
+				require.ErrorAs(t, err, &refused)
+			}
+			if r, err := d.release(n); err == nil {
+				require.NotZero(t, r.Version)
+				require.Contains(t, []checks.Outcome{checks.Unknown, checks.Refused}, r.Outcome)
+			} else {
+				require.ErrorAs(t, err, &refused)
+			}
+		}
+		if tree, err := canonicaltree.Parse(body); err == nil {
+			one(tree.Root())
+		}
+		for _, lines := range []bool{false, true} {
+			rows, done, err := rowsOf(lines, body, 5)
+			if err != nil {
+				require.True(t, errors.Is(err, errNoArray) || errors.Is(err, errNoRows) || errors.Is(err, errManyRows), "%v", err)
+				continue
+			}
+			require.NotEmpty(t, rows)
+			require.LessOrEqual(t, len(rows), 5)
+			for _, r := range rows {
+				if r.err == nil {
+					one(r.node)
+				}
+			}
+			done()
+		}
+	})
+}

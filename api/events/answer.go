@@ -1,0 +1,104 @@
+package events
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/problem"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Status is what became of one event.
+type Status string
+
+// Statuses. The first three are final; what is busy is sent again.
+const (
+	Accepted    Status = "accepted"    // durable in the inbox
+	Duplicate   Status = "duplicate"   // accepted before under the same key
+	Skipped     Status = "skipped"     // about no entity, such as a heartbeat of Debezium
+	Invalid     Status = "invalid"     // refused; nothing of it was taken in
+	Conflicting Status = "conflicting" // another event was accepted under the key
+	Busy        Status = "busy"        // another request with the key is under way, or with that of an earlier row of the entity
+)
+
+// Result is the answer to one event, and a row of the answer to a batch.
+type Result struct {
+	// Index is the event's place in its batch, from 0; absent for a single event.
+	Index *int `json:"index,omitempty"`
+	// ID names the claim of the event's key; absent where there is no key.
+	ID      string `json:"id,omitempty"`
+	EventID string `json:"event_id,omitempty"`
+	Entity  string `json:"entity,omitempty"`
+	Status  Status `json:"status"`
+	Reason  string `json:"reason,omitempty"`
+	// Fingerprint of this event, and of the one that the key stands for, in hex,
+	// where they conflict.
+	Fingerprint string `json:"fingerprint,omitempty"`
+	Stored      string `json:"stored_fingerprint,omitempty"`
+}
+
+// Results is the answer to a batch.
+type Results struct {
+	Rows []Result `json:"rows"`
+}
+
+// ReplayedHeader says that an answer is the stored one of an earlier request.
+const ReplayedHeader = "Idempotency-Replayed"
+
+// encode gives the JSON of an answer; structs of this package always have one.
+func encode(v any) []byte {
+	text, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return append(text, '\n')
+}
+
+func send(w http.ResponseWriter, r store.Response, replayed bool) {
+	w.Header().Set("Content-Type", "application/json")
+	if replayed {
+		w.Header().Set(ReplayedHeader, "true")
+	}
+	w.WriteHeader(r.Status)
+	_, _ = w.Write(r.Body)
+}
+
+func invalid(w http.ResponseWriter, r *ingest.Refusal) {
+	problem.Write(w, problem.Problem{
+		Type: problem.Kind("invalid-event"), Title: "The event is refused", Status: http.StatusUnprocessableEntity,
+		Detail: r.Reason, Extensions: map[string]any{"code": r.Code},
+	})
+}
+
+func conflict(w http.ResponseWriter, given, stored [32]byte) {
+	problem.Write(w, problem.Problem{
+		Type: problem.Kind("key-conflict"), Title: "The key stands for another request", Status: http.StatusUnprocessableEntity,
+		Detail:     "an earlier request with this key asked for something else; send new content under a new key",
+		Extensions: map[string]any{"fingerprint": hex.EncodeToString(given[:]), "stored_fingerprint": hex.EncodeToString(stored[:])},
+	})
+}
+
+func busy(w http.ResponseWriter, wait time.Duration) {
+	api.RetryAfter(w, wait)
+	problem.Write(w, problem.Problem{
+		Type: problem.Kind("key-busy"), Title: "The key is busy", Status: http.StatusConflict,
+		Detail: "another request with this key is under way; send it again later for its answer",
+	})
+}
+
+func unavailable(w http.ResponseWriter, format string, args ...any) {
+	api.RetryAfter(w, time.Second)
+	problem.Write(w, problem.Problem{
+		Type: problem.Kind("not-durable"), Title: "Not durable yet", Status: http.StatusServiceUnavailable,
+		Detail: fmt.Sprintf(format, args...) + "; send the request again",
+	})
+}
+
+func refuse(w http.ResponseWriter, status int, detail string) {
+	problem.Write(w, problem.Problem{Status: status, Detail: detail})
+}

@@ -1,0 +1,316 @@
+package events
+
+import (
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Pusher takes events into the inbox; sources.Push is one. The results are in
+// the order of the events; nil says that the event is durable.
+type Pusher interface {
+	Push(ctx context.Context, events ...*message.Message) []error
+}
+
+// Source is a source that takes posted events.
+type Source struct {
+	Name    string
+	Shape   ingest.Shape
+	Push    Pusher
+	MaxBody int64 // bytes of a request
+}
+
+// headers adds to meta the request's headers that the source's locators read.
+func (s *Source) headers(h http.Header, meta message.Metadata) message.Metadata {
+	if meta == nil {
+		meta = message.Metadata{}
+	}
+	for _, name := range []string{
+		s.Shape.Entity.Header, s.Shape.EventID.Header, s.Shape.Operation.Header, s.Shape.Sequence.Header,
+	} {
+		if _, there := meta[name]; there || name == "" {
+			continue
+		}
+		if value := h.Get(name); value != "" {
+			meta.Set(name, value)
+		}
+	}
+	return meta
+}
+
+// Options of a Handler. All fields are needed.
+type Options struct {
+	// Source gives the source at a path, /v1/sources/<path>/events. It may be
+	// called concurrently.
+	Source func(path string) (*Source, bool)
+	Ledger store.Ledger
+	// Lease is how long a request that does not answer keeps others from its keys.
+	Lease time.Duration
+	// Keep is how long a key is remembered.
+	Keep time.Duration
+	// MaxRows bounds a batch.
+	MaxRows int
+	Metrics *Metrics
+	Logger  *slog.Logger
+}
+
+// Handler handles the routes of events. It may be used concurrently.
+type Handler struct {
+	opt     Options
+	ledger  ledger
+	metrics *Metrics
+}
+
+// New makes a handler.
+func New(o Options) *Handler {
+	return &Handler{opt: o, ledger: newLedger(o), metrics: o.Metrics}
+}
+
+// Register adds the routes of h to s.
+func (h *Handler) Register(s *api.Server) {
+	s.Handle("POST /v1/sources/{source}/events", auth.Ingest, h.Events)
+	s.Handle("POST /v1/sources/{source}/events:batch", auth.Ingest, h.Batch)
+}
+
+// Events takes one event, or a batch whose content type says that it is one.
+func (h *Handler) Events(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+	h.serve(w, r, who, false)
+}
+
+// Batch takes a batch.
+func (h *Handler) Batch(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+	h.serve(w, r, who, true)
+}
+
+func (h *Handler) serve(w http.ResponseWriter, r *http.Request, who auth.Principal, batch bool) {
+	path := r.PathValue("source")
+	source, ok := h.opt.Source(path)
+	switch {
+	case ok && !who.May(auth.Ingest, source.Name), !ok && !who.May(auth.Ingest, path):
+		api.Forbidden(w, who)
+		return
+	case !ok:
+		refuse(w, http.StatusNotFound, "there is no source that takes events at this path")
+		return
+	}
+	f := formOf(r.Header, batch)
+	if f == unknown {
+		accept := "application/json, application/cloudevents+json, application/cloudevents-batch+json, application/x-ndjson"
+		if batch {
+			accept = "application/json (an array), application/cloudevents-batch+json, application/x-ndjson"
+		}
+		w.Header().Set("Accept", accept)
+		refuse(w, http.StatusUnsupportedMediaType, "send one of "+accept+", in UTF-8")
+		return
+	}
+	key, err := keyOf(r.Header)
+	if err != nil {
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	body, ok := api.ReadBody(w, r, source.MaxBody, h.rows(f))
+	if !ok {
+		return
+	}
+	ctx, cancel := api.Work(r)
+	defer cancel()
+	if f.batch() {
+		h.many(ctx, w, r, who.Tenant, source, f, body, key)
+	} else {
+		h.single(ctx, w, r, who.Tenant, source, f, body, key)
+	}
+}
+
+// rows says what a body of form f holds.
+func (h *Handler) rows(f form) api.Rows {
+	if f.batch() {
+		return api.Rows{Most: h.opt.MaxRows, Lines: f == lines}
+	}
+	return api.Rows{}
+}
+
+// single takes one event.
+func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Request, tenant string, s *Source, f form, body []byte, key string) {
+	value := body
+	var meta message.Metadata
+	var wrong error
+	switch f {
+	case binary:
+		value, meta, wrong = binaryEvent(r.Header, body)
+	case structured:
+		value, meta, wrong = structuredEvent(body)
+	default:
+		if len(body) == 0 {
+			refuse(w, http.StatusBadRequest, errNoEvent.Error())
+			return
+		}
+	}
+	one := s.prepare(value, s.headers(r.Header, meta), nil, wrong)
+	if key != "" {
+		one.key = requestKey(key)
+	}
+	if err := h.take(ctx, tenant, s, []*row{one}, false); err != nil {
+		ledgerFailed(w)
+		return
+	}
+	crash.At(crash.FrontCompleted, s.Name)
+	switch one.result.Status {
+	case Invalid:
+		invalid(w, one.refusal)
+	case Conflicting:
+		conflict(w, one.event.Fingerprint(), one.claimed.Fingerprint)
+	case Busy:
+		busy(w, one.claimed.Wait)
+	case Duplicate:
+		send(w, one.answer, true)
+	case Accepted, Skipped:
+		if one.key == "" || one.event == nil {
+			one.answer = store.Response{Status: http.StatusAccepted, Body: encode(one.result)}
+		}
+		send(w, one.answer, false)
+	default:
+		unavailable(w, "%v", one.lost)
+	}
+}
+
+// many takes a batch.
+func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Request, tenant string, s *Source, f form, body []byte, key string) {
+	values, err := rowsOf(f, body, h.opt.MaxRows)
+	switch {
+	case errors.Is(err, errTooManyRows):
+		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("a batch has at most %d rows", h.opt.MaxRows))
+		return
+	case err != nil:
+		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	rows := make([]*row, len(values))
+	fingerprint := sha256.New()
+	fingerprint.Write([]byte("weir batch 1"))
+	good := 0
+	for i, value := range values {
+		var meta message.Metadata
+		var wrong error
+		if f == batched {
+			value, meta, wrong = structuredEvent(value)
+		}
+		one := s.prepare(value, s.headers(r.Header, meta), &i, wrong)
+		rows[i] = one
+		// What cannot be read is told apart by its bytes.
+		sum := sha256.Sum256(append([]byte("refused "), values[i]...))
+		if one.event != nil {
+			good++
+			sum = one.event.Fingerprint()
+			if key != "" && one.key == "" {
+				one.key = rowKey(key, i)
+			}
+		}
+		fingerprint.Write(sum[:])
+	}
+	var whole *store.Claimed
+	if key != "" && good > 0 {
+		intent := store.Intent{Key: requestKey(key), Fingerprint: [32]byte(fingerprint.Sum(nil))}
+		claimed, err := h.ledger.begin(ctx, tenant, []store.Intent{intent})
+		if err != nil {
+			ledgerFailed(w)
+			return
+		}
+		switch whole = &claimed[0]; whole.State {
+		case store.ClaimDone:
+			h.metrics.count(s.Name, Duplicate)
+			send(w, whole.Response, true)
+			return
+		case store.ClaimConflict:
+			h.metrics.count(s.Name, Conflicting)
+			conflict(w, intent.Fingerprint, whole.Fingerprint)
+			return
+		case store.ClaimBusy:
+			h.metrics.count(s.Name, Busy)
+			busy(w, whole.Wait)
+			return
+		}
+	}
+	answer, err := h.answer(ctx, tenant, s, rows, whole)
+	if err != nil {
+		if whole != nil {
+			h.abandon(ctx, tenant, []store.ClaimID{whole.ID})
+		}
+		if held := (*busyError)(nil); errors.As(err, &held) {
+			h.metrics.count(s.Name, Busy)
+			busy(w, held.wait)
+			return
+		}
+		if lost := (*lostError)(nil); errors.As(err, &lost) {
+			unavailable(w, "%d of %d events are not known to be durable (%v); those that are count as duplicates then", lost.rows, len(rows), lost.first)
+			return
+		}
+		ledgerFailed(w)
+		return
+	}
+	crash.At(crash.FrontCompleted, s.Name)
+	if wait := busiest(rows); wait > 0 {
+		api.RetryAfter(w, wait)
+	}
+	send(w, answer, false)
+}
+
+// lostError says that rows of a batch are not known to be durable.
+type lostError struct {
+	rows  int
+	first error
+}
+
+func (e *lostError) Error() string { return "events are not known to be durable" }
+
+// answer takes the rows and gives the answer to the batch; it is stored under
+// the claim of the whole request, if there is one: it is final then, since no
+// row is busy.
+func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*row, whole *store.Claimed) (store.Response, error) {
+	if err := h.take(ctx, tenant, s, rows, whole != nil); err != nil {
+		return store.Response{}, err
+	}
+	a := store.Response{Status: http.StatusAccepted}
+	results := Results{Rows: make([]Result, len(rows))}
+	lost := &lostError{}
+	for i, r := range rows {
+		results.Rows[i] = r.result
+		if r.lost != nil {
+			if lost.rows++; lost.first == nil {
+				lost.first = r.lost
+			}
+		}
+		switch r.result.Status {
+		case Accepted, Duplicate, Skipped:
+		default:
+			a.Status = http.StatusMultiStatus
+		}
+	}
+	if lost.rows > 0 {
+		return store.Response{}, lost
+	}
+	a.Body = encode(results)
+	if whole != nil {
+		stored, err := h.ledger.complete(ctx, tenant, []store.Completion{{ID: whole.ID, Response: a}})
+		if err != nil {
+			return store.Response{}, err
+		}
+		a = stored[0]
+	}
+	return a, nil
+}
+
+// ledgerFailed answers a request that the ledger did not serve.
+func ledgerFailed(w http.ResponseWriter) {
+	unavailable(w, "the ledger of idempotency keys did not answer in time")
+}

@@ -1,0 +1,301 @@
+package events_test
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/require"
+)
+
+const ripe = `{"id":"B","event":"e1","n":1,"trace":7}`
+
+func TestAcceptedIsInTheInbox(t *testing.T) {
+	w := newWorld(t, options{})
+	a := w.send(request{body: ripe})
+	require.Equal(t, 202, a.status, a.body)
+	r := w.result(a)
+	require.Equal(t, events.Result{ID: r.ID, EventID: "e1", Entity: "B", Status: events.Accepted}, r)
+	id, err := store.ParseClaimID(r.ID)
+	require.NoError(t, err)
+	key := store.DigestKey("acme", "event:orders:e1")
+	held, err := w.ledger.FindClaim(t.Context(), "acme", "event:orders:e1")
+	require.NoError(t, err)
+	require.Equal(t, []inbox.Event{{
+		Origin: inbox.Origin{Source: "orders"}, EventID: "e1", Op: inbox.Upsert, Claim: id.String(), Entity: "B",
+		Use:     &inbox.Use{Key: key[:], Content: held.Fingerprint[:8], Keep: time.Hour.Milliseconds()},
+		Payload: []byte(`{"id":"B","event":"e1","n":1}`),
+	}}, w.inbox(), "stripped, under its claim")
+	require.Empty(t, a.header.Get(events.ReplayedHeader))
+}
+
+func TestRepetitionIsAnsweredWhatTheFirstWas(t *testing.T) {
+	for name, key := range map[string]string{"event id": "", "header": `"order-7"`} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{})
+			first := w.send(request{body: ripe, key: key})
+			require.Equal(t, 202, first.status)
+			// Other white space, order of members and escapes are the same event.
+			again := w.send(request{body: "{\"\\u006e\" : 1,\n\"trace\":7,\"event\":\"e1\", \"id\":\"\\u0042\"}", key: strings.Trim(key, `"`)})
+			require.Equal(t, first.status, again.status)
+			require.Equal(t, first.body, again.body)
+			require.Equal(t, "true", again.header.Get(events.ReplayedHeader))
+			require.Len(t, w.inbox(), 1)
+			require.EqualValues(t, 1, w.metric("weir_idempotency_replays_total"))
+		})
+	}
+}
+
+func TestAnotherEventUnderAKeyIsAConflict(t *testing.T) {
+	for name, c := range map[string]struct{ first, second request }{
+		"body":       {request{body: ripe}, request{body: strings.Replace(ripe, `"n":1`, `"n":1.0`, 1)}},
+		"header key": {request{body: ripe, key: "k"}, request{body: `{"id":"C","event":"e2"}`, key: "k"}},
+		"operation":  {request{body: ripe}, request{body: ripe, header: http.Header{"X-Operation": {"delete"}}}},
+		"source":     {request{body: ripe, key: "k"}, request{body: ripe, key: "k", path: "plain/events"}},
+		"batch":      {request{body: ripe, key: "k"}, request{body: "[" + ripe + "]", key: "k", path: "orders/events:batch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, options{})
+			require.Equal(t, 202, w.send(c.first).status)
+			a := w.send(c.second)
+			require.Equal(t, 422, a.status, a.body)
+			p := w.problem(a)
+			require.Equal(t, "urn:weir:problem:key-conflict", p.Type)
+			require.Regexp(t, "^[0-9a-f]{64}$", p.Fingerprint)
+			require.Regexp(t, "^[0-9a-f]{64}$", p.Stored)
+			require.NotEqual(t, p.Fingerprint, p.Stored)
+			require.Len(t, w.inbox(), 1)
+			require.EqualValues(t, 1, w.metric("weir_idempotency_conflicts_total"))
+			require.Equal(t, 202, w.send(c.first).status, "the first stays")
+		})
+	}
+}
+
+func TestTenantsHaveKeysOfTheirOwn(t *testing.T) {
+	w := newWorld(t, options{})
+	one, two := w.send(request{body: ripe, key: "k"}), w.send(request{body: ripe, key: "k", tenant: "beta"})
+	require.Equal(t, 202, two.status)
+	require.NotEqual(t, w.result(one).ID, w.result(two).ID)
+	require.Len(t, w.inbox(), 2)
+}
+
+// While the first request is under way its key is busy; afterwards everybody
+// gets its answer.
+func TestBusyKey(t *testing.T) {
+	w := newWorld(t, options{})
+	entered, release := make(chan struct{}), make(chan struct{})
+	var once sync.Once
+	w.setAppends(func(context.Context) error {
+		once.Do(func() { close(entered) })
+		<-release
+		return nil
+	})
+	first := make(chan answer)
+	go func() { first <- w.send(request{body: ripe}) }()
+	<-entered
+	a := w.send(request{body: ripe})
+	require.Equal(t, 409, a.status)
+	require.Equal(t, "urn:weir:problem:key-busy", w.problem(a).Type)
+	require.Regexp(t, `^([1-9]|[1-5]\d|60)$`, a.header.Get("Retry-After"), "until the lease ends at most")
+	require.EqualValues(t, 1, w.metric("weir_idempotency_busy_total"))
+	close(release)
+	require.Equal(t, (<-first).body, w.send(request{body: ripe}).body)
+	require.Len(t, w.inbox(), 1)
+}
+
+func TestTwentyAtOnceOneWinner(t *testing.T) {
+	w := newWorld(t, options{})
+	var mu sync.Mutex
+	statuses := map[int]int{}
+	var all sync.WaitGroup
+	for range 20 {
+		all.Go(func() {
+			a := w.send(request{body: ripe, key: "k"})
+			mu.Lock()
+			defer mu.Unlock()
+			statuses[a.status]++
+		})
+	}
+	all.Wait()
+	require.Equal(t, 20, statuses[202]+statuses[409], "%v", statuses)
+	require.Positive(t, statuses[202])
+	require.Len(t, w.inbox(), 1)
+}
+
+// A client that hangs up does not stop its event; the repetition gets the answer.
+func TestClientHangsUp(t *testing.T) {
+	w := newWorld(t, options{})
+	ctx, hangUp := context.WithCancel(t.Context())
+	w.setAppends(func(ctx context.Context) error {
+		hangUp()
+		return ctx.Err()
+	})
+	require.Equal(t, 202, w.send(request{body: ripe, ctx: ctx}).status)
+	again := w.send(request{body: ripe})
+	require.Equal(t, "true", again.header.Get(events.ReplayedHeader))
+	require.Len(t, w.inbox(), 1)
+}
+
+// What is not durable in time is 503; its claim is given up, so that the next
+// request need not wait, and both append under one claim.
+func TestNotDurableInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{timeout: 300 * time.Millisecond})
+		release := make(chan struct{})
+		w.setAppends(func(context.Context) error { <-release; return nil })
+		a := w.send(request{body: ripe})
+		require.Equal(t, 503, a.status)
+		require.Equal(t, "urn:weir:problem:not-durable", w.problem(a).Type)
+		require.Equal(t, "1", a.header.Get("Retry-After"))
+		close(release)
+		synctest.Wait()
+		require.Len(t, w.inbox(), 1)
+		again := w.send(request{body: ripe})
+		require.Equal(t, 202, again.status)
+		require.Empty(t, again.header.Get(events.ReplayedHeader))
+		got := w.inbox()
+		require.Len(t, got, 2)
+		require.Equal(t, w.result(again).ID, got[0].Claim)
+		require.Equal(t, got[0].Claim, got[1].Claim, "decide applies the first")
+	})
+}
+
+// The answer could not be stored: the event is durable, but nobody is told so
+// before the ledger knows it too.
+func TestAnswerThatIsNotStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(t, options{})
+		w.ledger.set(func() { w.ledger.answers = errors.New("down") })
+		require.Equal(t, 503, w.send(request{body: ripe}).status)
+		w.ledger.set(func() { w.ledger.answers = nil })
+		a := w.send(request{body: ripe})
+		require.Equal(t, 202, a.status)
+		got := w.inbox()
+		require.Len(t, got, 2)
+		require.Equal(t, got[0].Claim, got[1].Claim)
+	})
+}
+
+func TestLedgerDown(t *testing.T) {
+	w := newWorld(t, options{})
+	w.ledger.set(func() { w.ledger.fails = errors.New("down") })
+	a := w.send(request{body: ripe})
+	require.Equal(t, 503, a.status)
+	require.NotEmpty(t, a.header.Get("Retry-After"))
+	require.Empty(t, w.inbox())
+	require.Equal(t, 202, w.send(request{path: "plain/events", body: `{"id":"B"}`}).status, "without a key nothing is asked of the ledger")
+}
+
+// A lease that ended without an answer is taken over: the process that had it died.
+func TestLeaseOfADeadProcess(t *testing.T) {
+	w := newWorld(t, options{})
+	now := time.Now()
+	w.ledger.set(func() { w.ledger.now = func() time.Time { return now } })
+	w.ledger.set(func() { w.ledger.dead = true })
+	require.Equal(t, 503, w.send(request{body: ripe, key: "k"}).status)
+	w.ledger.set(func() { w.ledger.dead = false })
+	require.Equal(t, 409, w.send(request{body: ripe, key: "k"}).status)
+	now = now.Add(time.Minute + time.Second)
+	a := w.send(request{body: ripe, key: "k"})
+	require.Equal(t, 202, a.status)
+	got := w.inbox()
+	require.Len(t, got, 2)
+	require.Equal(t, []string{w.result(a).ID, w.result(a).ID}, []string{got[0].Claim, got[1].Claim})
+}
+
+func TestExpiredKeyIsNew(t *testing.T) {
+	w := newWorld(t, options{})
+	first := w.send(request{body: ripe, key: "k"})
+	other := `{"id":"C","event":"e9"}`
+	require.Equal(t, 422, w.send(request{body: other, key: "k"}).status)
+	w.ledger.set(func() { w.ledger.now = func() time.Time { return time.Now().Add(time.Hour + time.Minute) } })
+	a := w.send(request{body: other, key: "k"})
+	require.Equal(t, 202, a.status)
+	require.NotEqual(t, w.result(first).ID, w.result(a).ID)
+}
+
+// What is wrong is refused, claims nothing, and may be sent right under its key.
+func TestWrongEventsAreRefused(t *testing.T) {
+	w := newWorld(t, options{})
+	for _, c := range []struct{ body, code string }{
+		{`{"id":"B",`, "bad_json"},
+		{`{"id":"B","id":"B"}`, "bad_json"},
+		{`{"event":"e"}`, "no_entity"},
+		{`{"id":"B","event":{}}`, "bad_event_id"},
+		{`{"id":"` + strings.Repeat("x", 65) + `"}`, "bad_entity"},
+		{`{"id":"B","x":"` + strings.Repeat("x", 5000) + `"}`, "oversized"},
+	} {
+		a := w.send(request{body: c.body, key: "k"})
+		require.Equal(t, 422, a.status, a.body)
+		p := w.problem(a)
+		require.Equal(t, "urn:weir:problem:invalid-event", p.Type)
+		require.Equal(t, c.code, p.Code)
+		require.NotContains(t, a.body, "xxx", "no content in a problem")
+	}
+	require.Zero(t, w.ledger.keys())
+	require.Empty(t, w.inbox())
+	require.Equal(t, 202, w.send(request{body: ripe, key: "k"}).status)
+}
+
+func TestRequestsThatAreRefused(t *testing.T) {
+	w := newWorld(t, options{maxRows: 2})
+	big := `{"id":"B","x":"` + strings.Repeat("x", 70<<10) + `"}`
+	for name, c := range map[string]struct {
+		request
+		status int
+	}{
+		"no event":              {request{}, 400},
+		"type":                  {request{kind: "text/plain", body: ripe}, 415},
+		"no type":               {request{kind: "none", body: ripe}, 415},
+		"charset":               {request{kind: "application/json; charset=latin1", body: ripe}, 415},
+		"one event as a batch":  {request{path: "orders/events:batch", body: ripe}, 400},
+		"no JSON as a batch":    {request{path: "orders/events:batch", body: "[{]"}, 400},
+		"empty batch":           {request{path: "orders/events:batch", body: "[]"}, 400},
+		"blank lines":           {request{kind: "application/x-ndjson", body: "\n \n"}, 400},
+		"rows":                  {request{path: "orders/events:batch", body: "[1,2,3]"}, 413},
+		"lines":                 {request{kind: "application/x-ndjson", body: "1\n2\n\n3"}, 413},
+		"body":                  {request{body: big}, 413},
+		"encoding":              {request{body: ripe, header: http.Header{"Content-Encoding": {"gzip"}}}, 415},
+		"source":                {request{path: "nowhere/events", body: ripe}, 404},
+		"source of others":      {request{tenant: "stranger", body: ripe}, 403},
+		"unknown and forbidden": {request{tenant: "stranger", path: "nowhere/events", body: ripe}, 403},
+		"key":                   {request{key: `"open`, body: ripe}, 400},
+		"two keys":              {request{header: http.Header{"Idempotency-Key": {"a", "b"}}, body: ripe}, 400},
+	} {
+		a := w.send(c.request)
+		require.Equal(t, c.status, a.status, "%s: %s", name, a.body)
+		require.NotContains(t, w.problem(a).Detail, "xxx")
+	}
+	require.Empty(t, w.inbox())
+	require.Zero(t, w.ledger.keys())
+}
+
+// Without any key an event is taken in each time.
+func TestNoKey(t *testing.T) {
+	w := newWorld(t, options{})
+	for range 2 {
+		a := w.send(request{path: "plain/events", body: `{"id":"B"}`})
+		require.Equal(t, 202, a.status)
+		require.Equal(t, events.Result{Entity: "B", Status: events.Accepted}, w.result(a))
+	}
+	require.Len(t, w.inbox(), 2)
+	require.Empty(t, w.inbox()[0].Claim)
+	require.Zero(t, w.ledger.keys())
+}
+
+func TestWhatIsAboutNoEntityIsSkipped(t *testing.T) {
+	w := newWorld(t, options{shape: func(s *ingest.Shape) { s.Format = ingest.Debezium }})
+	a := w.send(request{body: `{"ts_ms":1}`, key: "k"})
+	require.Equal(t, 202, a.status)
+	require.Equal(t, events.Result{Status: events.Skipped}, w.result(a))
+	require.Empty(t, w.inbox())
+}

@@ -1,0 +1,8 @@
+package api
+
+// Shares gives how many tokens a server remembers.
+func Shares(s *Server) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.shares)
+}

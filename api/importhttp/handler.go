@@ -1,0 +1,307 @@
+package importhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"net/url"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/api/problem"
+	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Options of a Handler.
+type Options struct {
+	Store store.Imports
+	// MaxRow gives the largest row of a source in bytes; false when there is no
+	// such source.
+	MaxRow func(source string) (int, bool)
+	// MaxFile bounds a file in bytes.
+	MaxFile int64
+	// MaxOpen is how many imports that have not ended a tenant may have.
+	MaxOpen int
+	Logger  *slog.Logger
+}
+
+// Handler serves the routes. It may be used concurrently.
+type Handler struct{ opt Options }
+
+// Mount adds the routes to a server.
+func Mount(s *api.Server, opt Options) {
+	h := &Handler{opt}
+	s.HandleUpload("POST /v1/imports", auth.Import, opt.MaxFile, h.receive)
+	s.Handle("GET /v1/imports", auth.Import, h.list)
+	s.Handle("GET /v1/imports/{id}", auth.Import, h.show)
+	s.HandleUpload("GET /v1/imports/{id}/errors", auth.Import, 0, h.errors)
+	s.Handle("POST /v1/imports/{id}/cancel", auth.Import, h.cancel)
+}
+
+// maxName bounds the name of a file, in bytes.
+const maxName = 255
+
+// receive takes a file.
+func (h *Handler) receive(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+	f, kind, err := fileOf(r)
+	if err != nil {
+		hangUp(w)
+		status := http.StatusBadRequest
+		if kind {
+			w.Header().Set("Accept-Post", "application/x-ndjson, text/csv")
+			status = http.StatusUnsupportedMediaType
+		}
+		problem.Write(w, problem.Problem{Status: status, Detail: err.Error()})
+		return
+	}
+	maxRow, found := h.opt.MaxRow(f.Source)
+	switch {
+	case !who.May(auth.Import, f.Source):
+		hangUp(w)
+		api.Forbidden(w, who)
+		return
+	case !found:
+		hangUp(w)
+		api.NotFound(w, "there is no such source")
+		return
+	}
+	f.Tenant, f.MaxRow, f.MaxSize, f.MaxOpen = who.Tenant, maxRow, h.opt.MaxFile, h.opt.MaxOpen
+	f.Actor = "anonymous"
+	if who.ID != "" {
+		f.Actor = "token " + who.ID
+	}
+	i, fresh, err := imports.Receive(r.Context(), h.opt.Store, f, r.Body)
+	if err != nil {
+		hangUp(w)
+		h.refuse(w, err)
+		return
+	}
+	h.opt.Logger.Info("file to import received", "import", i.ID, "source", i.Source, "bytes", i.Bytes, "new", fresh)
+	w.Header().Set("Location", "/v1/imports/"+i.ID.String())
+	status := http.StatusOK
+	if fresh {
+		status = http.StatusAccepted
+	}
+	send(w, status, imports.JobOf(i))
+}
+
+// parameters of POST /v1/imports.
+var parameters = []string{"source", "format", "delimiter", "types", "empty", "name"}
+
+// fileOf reads what a request says of its file; kind tells that it is its content
+// type that is wrong.
+func fileOf(r *http.Request) (f imports.File, kind bool, err error) {
+	q, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return f, false, errors.New("the query is not readable")
+	}
+	for name, values := range q {
+		if !slices.Contains(parameters, name) || len(values) > 1 {
+			return f, false, fmt.Errorf("the query may have each of %s once", strings.Join(parameters, ", "))
+		}
+	}
+	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
+		return f, true, errors.New("send the file without Content-Encoding")
+	}
+	media, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if c := params["charset"]; err != nil || c != "" && !strings.EqualFold(c, "utf-8") && !strings.EqualFold(c, "us-ascii") {
+		return f, true, errors.New("the content type must be application/x-ndjson or text/csv, in UTF-8")
+	}
+	switch media {
+	case "application/x-ndjson", "application/jsonl", "application/x-jsonlines":
+		f.Format = imports.JSONL
+	case "text/csv":
+		f.Format = imports.CSV
+	case "application/octet-stream":
+		if f.Format, err = imports.ParseFormat(q.Get("format")); err != nil {
+			return f, false, err
+		}
+	default:
+		return f, true, errors.New("the content type must be application/x-ndjson or text/csv")
+	}
+	if given := q.Get("format"); given != "" && given != string(f.Format) {
+		return f, false, errors.New("format and content type contradict each other")
+	}
+	f.Source, f.Name, f.Options.Delimiter = q.Get("source"), q.Get("name"), q.Get("delimiter")
+	if f.Source == "" {
+		return f, false, errors.New("the query must name the source")
+	}
+	if len(f.Name) > maxName {
+		return f, false, fmt.Errorf("the name is longer than %d bytes", maxName)
+	}
+	if f.Options.Types, err = imports.ParseTypes(q.Get("types")); err != nil {
+		return f, false, err
+	}
+	switch q.Get("empty") {
+	case "", "text":
+	case "null":
+		f.Options.EmptyNull = true
+	default:
+		return f, false, errors.New("empty must be text or null")
+	}
+	return f, false, f.Options.Check(f.Format)
+}
+
+// refuse answers a file that was not taken.
+func (h *Handler) refuse(w http.ResponseWriter, err error) {
+	var bad *imports.BadFile
+	var large *http.MaxBytesError
+	switch {
+	case errors.As(err, &bad):
+		problem.Write(w, problem.Problem{
+			Type: problem.Kind("bad-file"), Title: "The file cannot be read", Status: http.StatusUnprocessableEntity, Detail: bad.Reason,
+		})
+	case errors.Is(err, imports.ErrTooLarge), errors.As(err, &large):
+		problem.Write(w, problem.Problem{
+			Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("the file is larger than %d bytes", h.opt.MaxFile),
+		})
+	case errors.Is(err, imports.ErrRead) && errors.Is(err, os.ErrDeadlineExceeded):
+		problem.Write(w, problem.Problem{Status: http.StatusRequestTimeout, Detail: "the file did not keep coming"})
+	case errors.Is(err, imports.ErrRead):
+		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "the file broke off"})
+	case errors.Is(err, store.ErrTooMany):
+		api.RetryAfter(w, time.Minute)
+		problem.Write(w, problem.Problem{
+			Status: http.StatusTooManyRequests,
+			Detail: fmt.Sprintf("the tenant has %d imports that have not ended, which is the limit; wait until one ends, or cancel one", h.opt.MaxOpen),
+		})
+	case errors.Is(err, store.ErrFenced):
+		problem.Write(w, problem.Problem{Status: http.StatusConflict, Detail: "the import was cancelled while its file came in"})
+	default:
+		h.down(w, "a file to import was not taken", err)
+	}
+}
+
+// down answers when the store did not do its part.
+func (h *Handler) down(w http.ResponseWriter, what string, err error) {
+	if !errors.Is(err, context.Canceled) { // the caller went away
+		h.opt.Logger.Warn(what, "error", err)
+	}
+	api.Unavailable(w, time.Second, "the store does not answer; send the request again")
+}
+
+// hangUp ends the connection when the body was not read to its end.
+func hangUp(w http.ResponseWriter) { w.Header().Set("Connection", "close") }
+
+// list answers GET /v1/imports.
+func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+	const most = 100
+	limit, before := most, store.ClaimID{}
+	q := r.URL.Query()
+	var err error
+	if text := q.Get("limit"); text != "" {
+		if limit, err = strconv.Atoi(text); err != nil || limit < 1 || limit > most {
+			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: fmt.Sprintf("limit must be 1 to %d", most)})
+			return
+		}
+	}
+	if text := q.Get("before"); text != "" {
+		if before, err = store.ParseClaimID(text); err != nil {
+			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: "before must be the id of an import"})
+			return
+		}
+	}
+	page, err := h.opt.Store.ListImports(r.Context(), who.Tenant, before, limit)
+	if err != nil {
+		h.down(w, "imports could not be listed", err)
+		return
+	}
+	answer := struct {
+		Imports []imports.Job `json:"imports"`
+		Next    string        `json:"next,omitempty"` // the value of before for the next page
+	}{Imports: []imports.Job{}}
+	for _, i := range page {
+		if who.May(auth.Import, i.Source) {
+			answer.Imports = append(answer.Imports, imports.JobOf(i))
+		}
+	}
+	if len(page) == limit {
+		answer.Next = page[len(page)-1].ID.String()
+	}
+	send(w, http.StatusOK, answer)
+}
+
+// found gives the import that a request names, or answers it.
+func (h *Handler) found(w http.ResponseWriter, r *http.Request, who auth.Principal) (i store.Import, ok bool) {
+	id, err := store.ParseClaimID(r.PathValue("id"))
+	if err == nil {
+		i, err = h.opt.Store.Import(r.Context(), who.Tenant, id)
+	} else {
+		err = store.ErrNotFound
+	}
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && !who.May(auth.Import, i.Source):
+		api.NotFound(w, "there is no such import")
+		return i, false
+	case err != nil:
+		h.down(w, "an import could not be read", err)
+		return i, false
+	}
+	return i, true
+}
+
+// show answers GET /v1/imports/{id}.
+func (h *Handler) show(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+	if i, ok := h.found(w, r, who); ok {
+		send(w, http.StatusOK, imports.JobOf(i))
+	}
+}
+
+// errors answers GET /v1/imports/{id}/errors with a file.
+func (h *Handler) errors(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+	format := imports.JSONL
+	if text := r.URL.Query().Get("format"); text != "" {
+		var err error
+		if format, err = imports.ParseFormat(text); err != nil {
+			problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: err.Error()})
+			return
+		}
+	}
+	i, ok := h.found(w, r, who)
+	if !ok {
+		return
+	}
+	kind := "application/x-ndjson"
+	if format == imports.CSV {
+		kind = "text/csv; charset=utf-8; header=present"
+	}
+	w.Header().Set("Content-Type", kind)
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="import-%s-errors.%s"`, i.ID, format))
+	if err := imports.WriteErrors(r.Context(), h.opt.Store, who.Tenant, i.ID, format, w); err != nil {
+		if r.Context().Err() == nil {
+			h.opt.Logger.Warn("the results of an import were not sent to their end", "import", i.ID, "error", err)
+		}
+		panic(http.ErrAbortHandler) // half a file must not look like one
+	}
+}
+
+// cancel answers POST /v1/imports/{id}/cancel.
+func (h *Handler) cancel(w http.ResponseWriter, r *http.Request, who auth.Principal) {
+	i, ok := h.found(w, r, who)
+	if !ok {
+		return
+	}
+	i, err := h.opt.Store.CancelImport(r.Context(), who.Tenant, i.ID)
+	if err != nil {
+		h.down(w, "an import could not be cancelled", err)
+		return
+	}
+	h.opt.Logger.Info("import cancelled", "import", i.ID, "source", i.Source, "state", i.State, "token", who.ID)
+	send(w, http.StatusOK, imports.JobOf(i))
+}
+
+func send(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // a caller that went away does not matter
+}

@@ -1,0 +1,309 @@
+package importhttp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const maxFile = 10_000
+
+// world is the routes over a real store. The bearer token names the caller.
+type world struct {
+	*testing.T
+	server *httptest.Server
+	store  *sqlite.Store
+	down   bool
+}
+
+var callers = map[string]auth.Principal{
+	"acme":   {ID: "a1", Tenant: "acme", Verbs: []auth.Verb{auth.Import}, Sources: []string{auth.AllSources}},
+	"narrow": {ID: "a2", Tenant: "acme", Verbs: []auth.Verb{auth.Import}, Sources: []string{"registry"}},
+	"zest":   {ID: "z1", Tenant: "zest", Verbs: []auth.Verb{auth.Import}, Sources: []string{auth.AllSources}},
+	"pusher": {ID: "a3", Tenant: "acme", Verbs: []auth.Verb{auth.Ingest}, Sources: []string{auth.AllSources}},
+}
+
+type bearer struct{}
+
+func (bearer) Authenticate(r *http.Request) (auth.Principal, error) {
+	who, ok := callers[strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")]
+	if !ok {
+		return who, auth.ErrUnauthenticated
+	}
+	return who, nil
+}
+
+// failing is a store that is away.
+type failing struct {
+	store.Imports
+	a *world
+}
+
+func (f failing) CreateImport(ctx context.Context, i store.Import, most int) (store.Import, error) {
+	if f.a.down {
+		return i, store.WithClass(errors.New("away"), store.Fatal)
+	}
+	return f.Imports.CreateImport(ctx, i, most)
+}
+
+func newAPI(t *testing.T) *world {
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(t.TempDir(), "state.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	a := &world{T: t, store: s}
+	log := slog.New(slog.DiscardHandler)
+	door := api.New(api.Options{Access: bearer{}, Registry: prometheus.NewRegistry(), Logger: log, MaxBody: 100})
+	Mount(door, Options{
+		Store: failing{s, a}, MaxFile: maxFile, MaxOpen: 3, Logger: log,
+		MaxRow: func(source string) (int, bool) { return 1000, source == "lab" || source == "registry" },
+	})
+	a.server = httptest.NewServer(door)
+	t.Cleanup(a.server.Close)
+	return a
+}
+
+// do sends a request; headers are name and value in turn.
+func (a *world) do(who, method, path string, body io.Reader, headers ...string) (*http.Response, string) {
+	a.Helper()
+	r, err := http.NewRequestWithContext(a.Context(), method, a.server.URL+path, body)
+	require.NoError(a, err)
+	r.Header.Set("Authorization", "Bearer "+who)
+	for n := 0; n < len(headers); n += 2 {
+		r.Header.Set(headers[n], headers[n+1])
+	}
+	resp, err := a.server.Client().Do(r)
+	require.NoError(a, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(a, err)
+	return resp, string(text)
+}
+
+// post sends a file and wants a job.
+func (a *world) post(who, path, kind, body string, status int) imports.Job {
+	a.Helper()
+	resp, text := a.do(who, http.MethodPost, path, strings.NewReader(body), "Content-Type", kind)
+	require.Equal(a, status, resp.StatusCode, text)
+	var j imports.Job
+	require.NoError(a, json.Unmarshal([]byte(text), &j))
+	require.Equal(a, "/v1/imports/"+j.ID, resp.Header.Get("Location"))
+	return j
+}
+
+const jsonl = "application/x-ndjson"
+
+func TestAFileIsOneJob(t *testing.T) {
+	a := newAPI(t)
+	j := a.post("acme", "/v1/imports?source=lab&name=monday.jsonl", jsonl, "{\"a\":1}\n{}\n", http.StatusAccepted)
+	require.Equal(t, "queued", j.State)
+	require.Equal(t, "monday.jsonl", j.Name)
+	require.Equal(t, "token a1", j.Actor)
+	require.EqualValues(t, 11, j.Bytes)
+	require.Equal(t, j.ID, a.post("acme", "/v1/imports?source=lab&format=jsonl", jsonl, "{\"a\":1}\n{}\n", http.StatusOK).ID)
+	require.NotEqual(t, j.ID, a.post("zest", "/v1/imports?source=lab", jsonl, "{\"a\":1}\n{}\n", http.StatusAccepted).ID)
+	c := a.post("acme", "/v1/imports?source=lab&delimiter=%3B&types=n:number&empty=null", "text/csv; charset=UTF-8", "a;n\nx;1\n", http.StatusAccepted)
+	require.Equal(t, "csv", c.Format)
+	require.JSONEq(t, `{"delimiter":";","types":{"n":"number"},"empty_null":true}`, string(c.Options))
+	require.Equal(t, "csv", a.post("acme", "/v1/imports?source=lab&format=csv", "application/octet-stream", "a\nx\n", http.StatusAccepted).Format)
+}
+
+func TestFilesThatAreRefused(t *testing.T) {
+	a := newAPI(t)
+	const ok = "/v1/imports?source=lab"
+	for name, c := range map[string]struct {
+		who, path, kind, body string
+		status                int
+		says                  string
+	}{
+		"no token":        {who: "x", path: ok, kind: jsonl, status: 401},
+		"verb":            {who: "pusher", path: ok, kind: jsonl, status: 403},
+		"source":          {who: "narrow", path: ok, kind: jsonl, status: 403},
+		"secret source":   {who: "narrow", path: "/v1/imports?source=nobody", kind: jsonl, status: 403},
+		"no such source":  {path: "/v1/imports?source=nobody", kind: jsonl, status: 404},
+		"no source":       {path: "/v1/imports", kind: jsonl, status: 400, says: "name the source"},
+		"kind":            {path: ok, kind: "application/json", status: 415},
+		"no kind":         {path: ok, kind: "", status: 415},
+		"charset":         {path: ok, kind: "text/csv; charset=latin1", status: 415},
+		"no format":       {path: ok, kind: "application/octet-stream", status: 400, says: "the format must be"},
+		"contradiction":   {path: ok + "&format=csv", kind: jsonl, status: 400, says: "contradict"},
+		"parameter":       {path: ok + "&sourc=x", kind: jsonl, status: 400, says: "may have each of"},
+		"twice":           {path: ok + "&source=x", kind: jsonl, status: 400, says: "may have each of"},
+		"query":           {path: ok + "&name=%zz", kind: jsonl, status: 400, says: "not readable"},
+		"type":            {path: ok + "&types=a:date", kind: "text/csv", status: 400, says: "type of a column"},
+		"types":           {path: ok + "&types=a", kind: "text/csv", status: 400, says: "column:type"},
+		"delimiter":       {path: ok + "&delimiter=ab", kind: "text/csv", status: 400, says: "delimiter"},
+		"empty":           {path: ok + "&empty=maybe", kind: "text/csv", status: 400, says: "text or null"},
+		"options of csv":  {path: ok + "&empty=null", kind: jsonl, status: 400, says: "options of csv"},
+		"name":            {path: ok + "&name=" + strings.Repeat("x", 300), kind: jsonl, status: 400, says: "name is longer"},
+		"header":          {path: ok, kind: "text/csv", body: "a,a\n", status: 422, says: "another column has the same place"},
+		"no header":       {path: ok, kind: "text/csv", body: "", status: 422, says: "the file is empty"},
+		"size":            {path: ok, kind: jsonl, body: strings.Repeat("{}\n", maxFile/2), status: 413},
+		"everything else": {path: ok + "&format=jsonl", kind: jsonl, body: "{}", status: 202},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if c.who == "" {
+				c.who = "acme"
+			}
+			resp, text := a.do(c.who, http.MethodPost, c.path, strings.NewReader(c.body), "Content-Type", c.kind)
+			require.Equal(t, c.status, resp.StatusCode, text)
+			require.Contains(t, text, c.says)
+			if c.status >= 400 {
+				require.Equal(t, "application/problem+json", resp.Header.Get("Content-Type"))
+			}
+		})
+	}
+	// A body whose size nobody says is bounded as it arrives.
+	resp, text := a.do("acme", http.MethodPost, ok, io.MultiReader(strings.NewReader(strings.Repeat("{}\n", maxFile/2))), "Content-Type", jsonl)
+	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, text)
+	resp, text = a.do("acme", http.MethodPost, ok, strings.NewReader("x"), "Content-Type", jsonl, "Content-Encoding", "gzip")
+	require.Equal(t, http.StatusUnsupportedMediaType, resp.StatusCode, text)
+	a.down = true
+	resp, text = a.do("acme", http.MethodPost, ok, strings.NewReader("{\"a\":2}"), "Content-Type", jsonl)
+	require.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, text)
+	require.NotEmpty(t, resp.Header.Get("Retry-After"))
+	require.NotContains(t, text, "away", "what the store says is not for callers")
+	// Nothing of any of them is left but cancelled jobs.
+	all, err := a.store.ListImports(t.Context(), "acme", store.ClaimID{}, 100)
+	require.NoError(t, err)
+	for _, i := range all {
+		require.Contains(t, []store.ImportState{store.ImportCancelled, store.ImportQueued}, i.State)
+	}
+	n, err := a.store.OpenImports(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 1, n)
+}
+
+// A client that goes away in the middle of its file leaves nothing to do.
+func TestAFileThatBreaksOff(t *testing.T) {
+	a := newAPI(t)
+	conn, err := net.Dial("tcp", a.server.Listener.Addr().String())
+	require.NoError(t, err)
+	_, err = fmt.Fprintf(conn, "POST /v1/imports?source=lab HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer acme\r\nContent-Type: %s\r\nContent-Length: 1000\r\n\r\n{}\n", jsonl)
+	require.NoError(t, err)
+	state := func() store.ImportState {
+		all, err := a.store.ListImports(t.Context(), "acme", store.ClaimID{}, 1)
+		require.NoError(t, err)
+		if len(all) == 0 {
+			return ""
+		}
+		return all[0].State
+	}
+	require.Eventually(t, func() bool { return state() == store.ImportReceiving }, time.Minute, time.Millisecond)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return state() == store.ImportCancelled }, time.Minute, time.Millisecond)
+}
+
+func TestJobsAreSeenByTheirTenant(t *testing.T) {
+	a := newAPI(t)
+	lab := a.post("acme", "/v1/imports?source=lab", jsonl, "{\"a\":1}", http.StatusAccepted)
+	registry := a.post("narrow", "/v1/imports?source=registry", jsonl, "{\"a\":2}", http.StatusAccepted)
+	third := a.post("acme", "/v1/imports?source=registry", jsonl, "{\"a\":3}", http.StatusAccepted)
+	list := func(who, query string) (ids []string, next string) {
+		resp, text := a.do(who, http.MethodGet, "/v1/imports"+query, nil)
+		require.Equal(t, http.StatusOK, resp.StatusCode, text)
+		var got struct {
+			Imports []imports.Job
+			Next    string
+		}
+		require.NoError(t, json.Unmarshal([]byte(text), &got))
+		for _, j := range got.Imports {
+			ids = append(ids, j.ID)
+		}
+		return ids, got.Next
+	}
+	ids, next := list("acme", "?limit=2")
+	require.Equal(t, []string{third.ID, registry.ID}, ids)
+	ids, next = list("acme", "?limit=2&before="+next)
+	require.Equal(t, []string{lab.ID}, ids)
+	require.Empty(t, next)
+	ids, _ = list("narrow", "")
+	require.Equal(t, []string{third.ID, registry.ID}, ids, "of the sources of its token")
+	ids, _ = list("zest", "")
+	require.Empty(t, ids)
+	for _, query := range []string{"?limit=0", "?limit=101", "?limit=x", "?before=x"} {
+		resp, _ := a.do("acme", http.MethodGet, "/v1/imports"+query, nil)
+		require.Equal(t, http.StatusBadRequest, resp.StatusCode, query)
+	}
+	for _, who := range []string{"zest", "narrow"} {
+		for _, request := range []string{"GET /v1/imports/", "GET /v1/imports/%s/errors", "POST /v1/imports/%s/cancel"} {
+			method, path, _ := strings.Cut(request, " ")
+			if !strings.Contains(path, "%s") {
+				path += "%s"
+			}
+			resp, text := a.do(who, method, fmt.Sprintf(path, lab.ID), nil)
+			require.Equal(t, http.StatusNotFound, resp.StatusCode, text)
+		}
+	}
+	for _, id := range []string{"x", "019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071"} {
+		resp, _ := a.do("acme", http.MethodGet, "/v1/imports/"+id, nil)
+		require.Equal(t, http.StatusNotFound, resp.StatusCode)
+	}
+	resp, text := a.do("acme", http.MethodPost, "/v1/imports/"+lab.ID+"/cancel", nil)
+	require.Equal(t, http.StatusOK, resp.StatusCode, text)
+	resp, text = a.do("acme", http.MethodGet, "/v1/imports/"+lab.ID, nil)
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	require.Contains(t, text, `"state":"cancelled"`)
+}
+
+func TestErrorsAreAFile(t *testing.T) {
+	a := newAPI(t)
+	a.post("acme", "/v1/imports?source=lab", jsonl, "{}", http.StatusAccepted)
+	i, err := a.store.TakeImport(t.Context(), time.Hour)
+	require.NoError(t, err)
+	require.NoError(t, a.store.StepImport(t.Context(), store.ImportStep{
+		ID: i.ID, Attempt: i.Attempt, Next: 1, Row: 2, State: store.ImportDone, Counts: store.ImportCounts{Accepted: 1, Invalid: 1},
+		Rows: []store.ImportRow{{Row: 2, Line: 3, Status: "invalid", Reason: `a "reason", with <commas>`}},
+	}))
+	for format, want := range map[string][3]string{
+		"":              {"application/x-ndjson", ".jsonl", `{"row":2,"line":3,"status":"invalid","reason":"a \"reason\", with <commas>"}` + "\n"},
+		"?format=jsonl": {"application/x-ndjson", ".jsonl", `{"row":2,"line":3,"status":"invalid","reason":"a \"reason\", with <commas>"}` + "\n"},
+		"?format=csv":   {"text/csv; charset=utf-8; header=present", ".csv", "row,line,status,reason\n2,3,invalid,\"a \"\"reason\"\", with <commas>\"\n"},
+	} {
+		resp, text := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID.String()+"/errors"+format, nil)
+		require.Equal(t, http.StatusOK, resp.StatusCode)
+		require.Equal(t, want[0], resp.Header.Get("Content-Type"))
+		require.Equal(t, `attachment; filename="import-`+i.ID.String()+"-errors"+want[1]+`"`, resp.Header.Get("Content-Disposition"))
+		require.Equal(t, want[2], text)
+	}
+	resp, _ := a.do("acme", http.MethodGet, "/v1/imports/"+i.ID.String()+"/errors?format=xml", nil)
+	require.Equal(t, http.StatusBadRequest, resp.StatusCode)
+}
+
+// A tenant has so many imports that have not ended, and is told what to do.
+func TestOpenImportsAreBounded(t *testing.T) {
+	a := newAPI(t)
+	var first imports.Job
+	for n := range 3 {
+		first = a.post("acme", "/v1/imports?source=lab", "application/x-ndjson", fmt.Sprint(n), http.StatusAccepted)
+	}
+	resp, body := a.do("acme", http.MethodPost, "/v1/imports?source=lab", strings.NewReader("3"), "Content-Type", "application/x-ndjson")
+	require.Equal(t, http.StatusTooManyRequests, resp.StatusCode, body)
+	require.Equal(t, "60", resp.Header.Get("Retry-After"))
+	require.Contains(t, body, "has 3 imports that have not ended")
+	a.post("zest", "/v1/imports?source=lab", "application/x-ndjson", "3", http.StatusAccepted)
+	resp, body = a.do("acme", http.MethodPost, "/v1/imports/"+first.ID+"/cancel", http.NoBody)
+	require.Equal(t, http.StatusOK, resp.StatusCode, body)
+	a.post("acme", "/v1/imports?source=lab", "application/x-ndjson", "3", http.StatusAccepted)
+}

@@ -1,0 +1,147 @@
+package api
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"golang.org/x/net/netutil"
+)
+
+// Limits of a listener. A client that is slower than these, or larger, loses
+// its connection; the others do not notice.
+type Limits struct {
+	// Header is how long the header of a request may take, and a TLS handshake.
+	Header time.Duration
+	// Read is how long a request may take with its body; uploads have their own.
+	Read time.Duration
+	// Idle is how long a connection waits for its next request.
+	Idle time.Duration
+	// HeaderBytes is the size of a request's header; net/http allows 4 KiB more.
+	HeaderBytes int
+	// Connections that are open at a time; later ones wait to be accepted.
+	Connections int
+}
+
+// DefaultLimits are those of every listener of a process.
+var DefaultLimits = Limits{
+	Header: 5 * time.Second, Read: time.Minute, Idle: 2 * time.Minute,
+	HeaderBytes: 16 << 10, Connections: 4096,
+}
+
+// What one HTTP/2 connection may have: what it sends ahead of who reads it is in
+// memory, beside every budget. Without these a connection may have 250 streams and
+// 1 MiB.
+const (
+	streams          = 64
+	streamWindow     = 64 << 10  // bytes
+	connectionWindow = 256 << 10 // bytes
+)
+
+// ListenOptions of a Listener.
+type ListenOptions struct {
+	Name    string // for the log
+	Address string // host:port
+	// Files, if given, make it an HTTPS listener. They are read again when they
+	// change, of which Reread hears.
+	Files  *Certificates
+	Reread func(error)
+	Limits Limits
+	Logger *slog.Logger
+}
+
+// Listener serves HTTP at an address.
+type Listener struct {
+	server *http.Server
+	addr   net.Addr
+	done   chan struct{}
+}
+
+// Listen starts serving h. It fails when the address is taken or the files are
+// wrong.
+func Listen(o ListenOptions, h http.Handler) (*Listener, error) {
+	var certificates *tls.Config
+	if o.Files != nil {
+		var err error
+		if certificates, err = TLS(*o.Files, o.Reread); err != nil {
+			return nil, fmt.Errorf("%s: %w", o.Name, err)
+		}
+	}
+	listener, err := new(net.ListenConfig).Listen(context.Background(), "tcp", o.Address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: listen on %s: %w", o.Name, o.Address, err)
+	}
+	l := &Listener{addr: listener.Addr(), done: make(chan struct{}), server: &http.Server{
+		Handler: hardened(unambiguous(h)), ReadHeaderTimeout: o.Limits.Header, ReadTimeout: o.Limits.Read, IdleTimeout: o.Limits.Idle,
+		MaxHeaderBytes: o.Limits.HeaderBytes, TLSConfig: certificates,
+		HTTP2: &http.HTTP2Config{
+			MaxConcurrentStreams: streams, MaxReceiveBufferPerStream: streamWindow, MaxReceiveBufferPerConnection: connectionWindow,
+		},
+		DisableGeneralOptionsHandler: true, // no request passes by h
+		// What it has to say is about clients: whoever connects could fill the log.
+		ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
+	}}
+	listener = netutil.LimitListener(listener, o.Limits.Connections)
+	go func() {
+		defer close(l.done)
+		var err error
+		if certificates != nil {
+			err = l.server.ServeTLS(listener, "", "") // the settings have them
+		} else {
+			err = l.server.Serve(listener)
+		}
+		if !errors.Is(err, http.ErrServerClosed) {
+			o.Logger.Error("a listener ended", "listener", o.Name, "error", err)
+		}
+	}()
+	return l, nil
+}
+
+// Addr is where it listens.
+func (l *Listener) Addr() net.Addr { return l.addr }
+
+// Close takes no more connections and waits for requests under way until ctx
+// ends; then it cuts their connections. Their handlers may run on.
+func (l *Listener) Close(ctx context.Context) error {
+	err := l.server.Shutdown(ctx)
+	if err != nil {
+		err = l.server.Close() // whoever is still connected had its time
+	}
+	<-l.done
+	return err
+}
+
+// hardened serves h with what browsers are to know of every answer: other sites
+// do not get it, and where it came by TLS it never comes without.
+func hardened(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Cross-Origin-Resource-Policy", "same-origin")
+		if r.TLS != nil {
+			w.Header().Set("Strict-Transport-Security", "max-age=31536000")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// unambiguous serves h. Nothing that follows a doubtful request on its
+// connection is taken for a request (RFC 9112, section 6.1).
+func unambiguous(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if doubtful(r) {
+			w.Header().Set("Connection", "close")
+		}
+		h.ServeHTTP(w, r)
+	})
+}
+
+// doubtful reports whether a proxy in front might see another end of the request
+// than net/http does: with chunks, beside which a Content-Length is passed over,
+// and in HTTP/1.0, where chunks are.
+func doubtful(r *http.Request) bool {
+	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
+}

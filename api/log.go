@@ -1,0 +1,56 @@
+package api
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+)
+
+// seen is what the log of accesses says of a request beside its answer.
+type seen struct {
+	who      auth.Principal
+	verb     auth.Verb
+	received int64 // bytes of the body that were read
+}
+
+// counted counts what is read of a body.
+type counted struct {
+	io.ReadCloser
+	n *int64
+}
+
+func (c *counted) Read(b []byte) (int, error) {
+	n, err := c.ReadCloser.Read(b)
+	*c.n += int64(n)
+	return n, err
+}
+
+// logAccess writes the line of a request that has ended. It has names that the
+// configuration bounds and numbers: no path, query, header, key or payload, any of
+// which may be secret.
+func (s *Server) logAccess(r *http.Request, q *request, a *answer, took time.Duration, aborted bool) {
+	if s.opt.AccessLog == nil {
+		return
+	}
+	line := []slog.Attr{
+		slog.String("request", q.id), slog.String("route", q.route), slog.Int("status", a.said()),
+		slog.Int64("received", q.seen.received), slog.Int64("sent", a.sent), slog.Duration("took", took),
+	}
+	for _, name := range []struct{ key, value string }{
+		{"tenant", q.seen.who.Tenant}, {"token", q.seen.who.ID}, {"verb", string(q.seen.verb)},
+		{"trace_id", tracing.ID(map[string]string{"traceparent": r.Header.Get("Traceparent")})},
+	} {
+		if name.value != "" {
+			line = append(line, slog.String(name.key, name.value))
+		}
+	}
+	if aborted { // the caller got a part of the answer, or went away
+		line = append(line, slog.Bool("aborted", true))
+	}
+	s.opt.AccessLog.LogAttrs(context.WithoutCancel(r.Context()), slog.LevelInfo, "access", line...)
+}

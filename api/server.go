@@ -1,0 +1,400 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"net/http"
+	"path"
+	"runtime/debug"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/api/problem"
+	"golang.org/x/sync/semaphore"
+	"golang.org/x/time/rate"
+)
+
+// Authenticator tells who sends a request, by its headers alone.
+// auth.Keyring is one.
+type Authenticator interface {
+	Authenticate(r *http.Request) (auth.Principal, error)
+}
+
+// Options of a Server.
+type Options struct {
+	Access Authenticator
+	// Rate is the requests per second that one token may send on the average;
+	// those of two seconds may come at once. Defaults to 2000.
+	Rate int
+	// TenantRows and TenantBytes are what all tokens of a tenant may send together
+	// per second on the average, uploads excepted; 0 is no bound.
+	TenantRows, TenantBytes int64
+	// MaxBody bounds a request's body in bytes, uploads excepted. Defaults to 16 MiB.
+	MaxBody int64
+	// MaxRows is the most rows of a batch. Defaults to 1000.
+	MaxRows int
+	// Timeout bounds the context that Work gives. Defaults to 30s.
+	Timeout time.Duration
+	// Patience is how long in all an answer that is not taken, or an upload that
+	// does not come, may keep its connection waiting; 16 KiB make up for a second.
+	// Defaults to 1m.
+	Patience time.Duration
+	// Limit ends the contexts that Work gives: the process has no more time.
+	// Optional.
+	Limit context.Context
+	// Ready gives why no requests can be taken now, nil when they can. Its error
+	// is not shown to callers. Optional.
+	Ready    func() error
+	Registry prometheus.Registerer
+	Logger   *slog.Logger
+	// AccessLog, if given, gets a line at level info for every request, refused
+	// ones included.
+	AccessLog *slog.Logger
+}
+
+// Handler handles a request of an authenticated caller. It checks that the
+// caller may do what the route does to this resource, see Forbidden.
+type Handler func(w http.ResponseWriter, r *http.Request, who auth.Principal)
+
+// uploadsAtATime are the requests of HandleUpload under way, whose bodies are no
+// part of that budget: each has a piece of a file in memory, for days if its
+// client is that slow. One token may have a quarter of them.
+const uploadsAtATime = 64
+
+// requestsAtATime are the requests under way. Each may have as much in the buffers
+// of its connection as an HTTP/2 stream takes, which the budget of bodies does not
+// know of before it is read. One token may have a quarter of them.
+const requestsAtATime = 2048
+
+// Server serves the routes that it is given. Routes are added before the first
+// request; ServeHTTP and Stop may be called concurrently.
+type Server struct {
+	opt     Options
+	mux     *http.ServeMux
+	metrics metrics
+	bodies  *semaphore.Weighted // bytes
+	values  *semaphore.Weighted
+	uploads *semaphore.Weighted
+	under   *semaphore.Weighted // requests under way
+	stopped atomic.Bool
+	// attempts limits wrong tokens.
+	attempts *auth.Attempts
+
+	mu     sync.Mutex
+	shares map[string]*share // by the principal's ID; guarded by mu
+	quotas map[string]*quota // by the tenant; guarded by mu
+}
+
+// share is what one token may use of the server.
+type share struct {
+	requests *rate.Limiter
+	bodies   *semaphore.Weighted
+	values   *semaphore.Weighted
+	uploads  *semaphore.Weighted
+	under    *semaphore.Weighted
+}
+
+func (o *Options) defaults() {
+	if o.Rate <= 0 {
+		o.Rate = 2000
+	}
+	if o.MaxBody <= 0 {
+		o.MaxBody = 16 << 20
+	}
+	if o.MaxRows <= 0 {
+		o.MaxRows = 1000
+	}
+	if o.Timeout <= 0 {
+		o.Timeout = 30 * time.Second
+	}
+	if o.Patience <= 0 {
+		o.Patience = time.Minute
+	}
+	if o.Limit == nil {
+		o.Limit = context.Background()
+	}
+	if o.Ready == nil {
+		o.Ready = func() error { return nil }
+	}
+}
+
+// New makes a server without routes and registers its metrics.
+func New(o Options) *Server {
+	o.defaults()
+	return &Server{
+		opt: o, mux: http.NewServeMux(), metrics: newMetrics(o.Registry),
+		bodies: semaphore.NewWeighted(bodiesAtATime * o.MaxBody), values: semaphore.NewWeighted(sharesAtATime * o.share()), uploads: semaphore.NewWeighted(uploadsAtATime), under: semaphore.NewWeighted(requestsAtATime), shares: map[string]*share{}, quotas: map[string]*quota{},
+		attempts: auth.NewAttempts("api", o.Registry, o.Logger, nil),
+	}
+}
+
+// Handle serves a pattern of http.ServeMux, which names a method, for
+// principals that may use the verb. The pattern is the label of the route's metrics.
+func (s *Server) Handle(pattern string, verb auth.Verb, h Handler) {
+	s.route(pattern, verb, s.opt.MaxBody, false, h)
+}
+
+// HandleUpload is Handle for bodies that are read as they arrive: they may be of
+// limit bytes and take as long as the client keeps up 16 KiB/s, see
+// Options.Patience. At most 64 are under way, 16 of one token; more are answered 503.
+func (s *Server) HandleUpload(pattern string, verb auth.Verb, limit int64, h Handler) {
+	s.route(pattern, verb, limit, true, h)
+}
+
+// HandleOpen serves a pattern to everybody: what h answers is public, and costs
+// next to nothing.
+func (s *Server) HandleOpen(pattern string, h http.Handler) {
+	s.metrics.expect(pattern)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		requestOf(r).route = pattern
+		hangUp(w, r) // it takes no body
+		h.ServeHTTP(w, r)
+	})
+}
+
+func (s *Server) route(pattern string, verb auth.Verb, limit int64, long bool, h Handler) {
+	s.metrics.expect(pattern)
+	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+		q := requestOf(r)
+		q.route, q.seen.verb = pattern, verb
+		who, ok := s.admit(w, r, verb)
+		if !ok {
+			return
+		}
+		if r.ContentLength > limit {
+			tooLarge(w)
+			return
+		}
+		q.share = s.share(who.ID)
+		if !begin(q.share.under, s.under) {
+			hangUp(w, r)
+			Unavailable(w, time.Second, "too many requests are under way")
+			return
+		}
+		defer end(q.share.under, s.under)
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		if long {
+			if !begin(q.share.uploads, s.uploads) {
+				hangUp(w, r)
+				Unavailable(w, time.Second, "too many uploads are under way")
+				return
+			}
+			defer end(q.share.uploads, s.uploads)
+			r.Body = longBody(w, r.Body, s.opt.Patience)
+		}
+		h(w, r, who)
+	})
+}
+
+// begin takes a place of a token and of all, if there is one.
+func begin(own, all *semaphore.Weighted) bool {
+	if !own.TryAcquire(1) {
+		return false
+	}
+	if !all.TryAcquire(1) {
+		own.Release(1)
+		return false
+	}
+	return true
+}
+
+func end(own, all *semaphore.Weighted) {
+	own.Release(1)
+	all.Release(1)
+}
+
+// admit lets a request of a known route in, or answers it.
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Verb) (who auth.Principal, ok bool) {
+	if s.stopped.Load() {
+		w.Header().Set("Connection", "close")
+		Unavailable(w, time.Second, "the process is stopping")
+		return who, false
+	}
+	if err := s.opt.Ready(); err != nil {
+		hangUp(w, r)
+		Unavailable(w, time.Second, "the process is not ready")
+		return who, false
+	}
+	who, err := s.opt.Access.Authenticate(r)
+	if err != nil {
+		hangUp(w, r)
+		if len(r.Header.Values("Authorization")) > 0 {
+			if wait := s.attempts.Wrong(r); wait > 0 {
+				RetryAfter(w, wait)
+				problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: "too many wrong tokens"})
+				return who, false
+			}
+		}
+		unauthenticated(w)
+		return who, false
+	}
+	requestOf(r).seen.who = who
+	if !who.May(verb, "") {
+		hangUp(w, r)
+		Forbidden(w, who)
+		return who, false
+	}
+	reservation := s.share(who.ID).requests.Reserve()
+	if wait := reservation.Delay(); wait > 0 {
+		reservation.Cancel()
+		hangUp(w, r)
+		RetryAfter(w, wait)
+		problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("a token may send %d requests per second", s.opt.Rate)})
+		return who, false
+	}
+	return who, true
+}
+
+// maxShares bounds the tokens that are remembered; a file may have more.
+const maxShares = 10_000
+
+func (s *Server) share(id string) *share {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if found := s.shares[id]; found != nil {
+		return found
+	}
+	if len(s.shares) >= maxShares {
+		// Whose rate is unused has nothing to remember, and bodies in memory
+		// still count against the server's budget.
+		for id, old := range s.shares {
+			if old.requests.Tokens() >= float64(old.requests.Burst()) {
+				delete(s.shares, id)
+			}
+		}
+	}
+	made := &share{
+		requests: rate.NewLimiter(rate.Limit(s.opt.Rate), 2*s.opt.Rate),
+		bodies:   semaphore.NewWeighted(bodiesAtATime / 4 * s.opt.MaxBody),
+		values:   semaphore.NewWeighted(s.opt.share()),
+		uploads:  semaphore.NewWeighted(uploadsAtATime / 4),
+		under:    semaphore.NewWeighted(requestsAtATime / 4),
+	}
+	s.shares[id] = made
+	return made
+}
+
+// Stop answers every later request with 503. Those under way go on.
+func (s *Server) Stop() { s.stopped.Store(true) }
+
+// ServeHTTP takes a request.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	began := time.Now()
+	q := &request{server: s, id: uuid.Must(uuid.NewV7()).String(), route: unknownRoute}
+	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), pace: pace{s.opt.Patience, s.opt.Patience}}
+	w.Header().Set("Request-Id", q.id)
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.Header().Set("Cache-Control", "no-store")
+	r = r.WithContext(context.WithValue(r.Context(), requestKey{}, q))
+	if s.opt.AccessLog != nil {
+		r.Body = &counted{r.Body, &q.seen.received}
+	}
+	aborted := true
+	defer func() { s.logAccess(r, q, a, time.Since(began), aborted) }()
+	defer func() {
+		q.release()
+		if cause := recover(); cause != nil {
+			if err, ok := cause.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+				panic(cause)
+			}
+			s.opt.Logger.Error("a handler of the API panicked; please report this", "request", q.id, "route", q.route, "stack", string(debug.Stack()))
+			if a.status != 0 {
+				panic(http.ErrAbortHandler) // half an answer must not look like one
+			}
+			problem.Write(a, problem.Problem{Status: http.StatusInternalServerError, Detail: "this is a fault of Weir; the log has it under the request's id"})
+		}
+		s.metrics.count(q.route, a.said(), time.Since(began))
+		aborted = false
+	}()
+	if !s.known(r) {
+		s.unknown(a, r)
+		return
+	}
+	s.mux.ServeHTTP(a, r)
+}
+
+// known reports whether a route takes the request as it is: the mux would
+// redirect one whose path is not clean.
+func (s *Server) known(r *http.Request) bool {
+	_, pattern := s.mux.Handler(r)
+	p := r.URL.EscapedPath()
+	return pattern != "" && strings.HasPrefix(p, "/") && path.Clean(p) == p
+}
+
+// unknown answers a request that no route takes: 404, or 405 where another
+// method would be taken.
+func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
+	hangUp(w, r)
+	h, _ := s.mux.Handler(r)
+	said := &discarded{header: http.Header{}}
+	h.ServeHTTP(said, r)
+	if allow := said.header.Get("Allow"); said.status == http.StatusMethodNotAllowed && allow != "" {
+		w.Header().Set("Allow", allow)
+		problem.Write(w, problem.Problem{Status: http.StatusMethodNotAllowed, Detail: "this path takes " + allow})
+		return
+	}
+	NotFound(w, "there is nothing at this path")
+}
+
+// discarded keeps of an answer its status and header only.
+type discarded struct {
+	header http.Header
+	status int
+}
+
+func (d *discarded) Header() http.Header         { return d.header }
+func (d *discarded) Write(b []byte) (int, error) { return len(b), nil }
+func (d *discarded) WriteHeader(status int)      { d.status = status }
+
+// Forbidden answers a caller that may not do what it asks for: 403, or 401
+// where it has shown no token.
+func Forbidden(w http.ResponseWriter, who auth.Principal) {
+	if who.Anonymous() {
+		unauthenticated(w)
+		return
+	}
+	problem.Write(w, problem.Problem{Status: http.StatusForbidden, Detail: "the token does not give the right to this"})
+}
+
+// NotFound answers 404.
+func NotFound(w http.ResponseWriter, detail string) {
+	problem.Write(w, problem.Problem{Status: http.StatusNotFound, Detail: detail})
+}
+
+// Unavailable answers 503: the request may be sent again after a while.
+func Unavailable(w http.ResponseWriter, after time.Duration, detail string) {
+	RetryAfter(w, after)
+	problem.Write(w, problem.Problem{Status: http.StatusServiceUnavailable, Detail: detail})
+}
+
+func unauthenticated(w http.ResponseWriter) {
+	w.Header().Set("WWW-Authenticate", `Bearer realm="weir"`)
+	problem.Write(w, problem.Problem{Status: http.StatusUnauthorized, Detail: auth.ErrUnauthenticated.Error()})
+}
+
+func tooLarge(w http.ResponseWriter) {
+	w.Header().Set("Connection", "close")
+	problem.Write(w, problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: "the request is larger than the limit"})
+}
+
+// RetryAfter says in whole seconds when to come again, at least one.
+func RetryAfter(w http.ResponseWriter, d time.Duration) {
+	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
+}
+
+// hangUp ends the connection of a request whose body nobody reads: else the
+// server would read on to find the next request.
+func hangUp(w http.ResponseWriter, r *http.Request) {
+	if r.ContentLength != 0 {
+		w.Header().Set("Connection", "close")
+	}
+}

@@ -1,9 +1,0 @@
-package behind
-
-import (
-	"testing"
-
-	"github.com/seed-86dfc502/weir/e2e/harness"
-)
-
-func TestMain(m *testing.M) { harness.Main(m) }

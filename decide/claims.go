@@ -1,0 +1,120 @@
+package decide
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// claims are which claims of a batch had their effect: before it, as the store
+// says, or by a record of it. An attempt of the front door that was given up, or
+// that its process did not outlive, may have put its event into the inbox, and
+// the next one puts it there again; the first record that is decided, whatever
+// becomes of it, is the claim's effect. A ledger that was restored makes another
+// claim for a key that it forgot: then the first record of the key is the effect
+// of both. A nil one is that of a batch without claims.
+type claims struct {
+	before map[store.ClaimID]change.Version
+	uses   map[store.KeyDigest]store.Decided // who had which key before
+	now    map[store.ClaimID]struct{}
+	mine   map[store.KeyDigest]int // in wrote
+	wrote  []store.Decided
+}
+
+// claimsOf gives the claims of a batch and their keys; nil when no record has one.
+func claimsOf(batch []*record) (ids []store.ClaimID, keys []store.KeyDigest) {
+	for _, r := range batch {
+		if r.once != (store.ClaimID{}) {
+			ids = append(ids, r.once)
+		}
+		if r.use.Key != (store.KeyDigest{}) {
+			keys = append(keys, r.use.Key)
+		}
+	}
+	return ids, keys
+}
+
+// newClaims are those of a batch with n claims.
+func newClaims(n int, loaded store.Loaded) *claims {
+	if n == 0 {
+		return nil
+	}
+	return &claims{before: loaded.Decided, uses: loaded.Uses, now: make(map[store.ClaimID]struct{}, n), mine: make(map[store.KeyDigest]int, n)}
+}
+
+// used notes what the record's claim was made for.
+func (r *record) used(u *inbox.Use) error {
+	if u == nil {
+		return nil
+	}
+	if len(u.Key) != len(r.use.Key) || len(u.Content) != len(r.use.Content) || u.Keep < 0 {
+		return fmt.Errorf("%w: the use of a key", inbox.ErrMalformed)
+	}
+	copy(r.use.Key[:], u.Key)
+	copy(r.use.Content[:], u.Content)
+	r.keep = time.Duration(u.Keep) * time.Millisecond
+	return nil
+}
+
+// effect is what a record is to its claim.
+type effect int
+
+const (
+	first       effect = iota // the claim's effect, or it has no claim
+	repeated                  // the claim, or another one for its key, had its effect
+	conflicting               // another claim for its key had an effect with other content
+)
+
+// of tells what r is to its claim, and notes it.
+func (c *claims) of(r *record) effect {
+	if r.once == (store.ClaimID{}) {
+		return first
+	}
+	_, before := c.before[r.once]
+	if _, now := c.now[r.once]; before || now {
+		return repeated
+	}
+	c.now[r.once] = struct{}{}
+	d := store.Decided{ID: r.once, Version: r.version, Use: r.use}
+	found := first
+	if has, ok := c.has(r.use.Key); ok {
+		apart := r.once.Made().Sub(has.ID.Made())
+		switch {
+		case apart.Abs() < r.keep && has.Content == r.use.Content:
+			found, d.Use = repeated, store.Use{}
+		case apart.Abs() < r.keep:
+			found, d.Use = conflicting, store.Use{}
+		case apart < 0: // an earlier use, which comes late
+			d.Use = store.Use{}
+		default:
+			if i, ok := c.mine[r.use.Key]; ok {
+				c.wrote[i].Use = store.Use{}
+			}
+		}
+	}
+	if d.Key != (store.KeyDigest{}) {
+		c.mine[d.Key] = len(c.wrote)
+	}
+	c.wrote = append(c.wrote, d)
+	return found
+}
+
+// has gives the claim that has a key.
+func (c *claims) has(key store.KeyDigest) (store.Decided, bool) {
+	if i, ok := c.mine[key]; ok {
+		return c.wrote[i], true
+	}
+	d, ok := c.uses[key]
+	return d, ok
+}
+
+// effects are the claims that have their effect by the batch.
+func (c *claims) effects() []store.Decided {
+	if c == nil {
+		return nil
+	}
+	return c.wrote
+}

@@ -1,0 +1,340 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/require"
+)
+
+// bananaPlan is the example of the design: two sources, customer one sees
+// ripeness, customer two the id only.
+func bananaPlan(t testing.TB) *Plan {
+	t.Helper()
+	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Mode: merge.Patch}}})
+	require.NoError(t, err)
+	project := func(s projections.Spec) *projections.Projection {
+		p, err := projections.Compile(s)
+		require.NoError(t, err)
+		return p
+	}
+	p := &Plan{
+		Merge: m,
+		Projections: []*projections.Projection{
+			project(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.origin != "XX"`, Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "ripeness", Path: "ripeness_level"}}}),
+			project(projections.Spec{Customer: "two", Name: "list", Fields: []projections.Field{{Out: "banana_id", Path: "id"}}}),
+		},
+		Services: []Service{
+			{Name: "one/ripeness@a", Number: 1, Projection: 0},
+			{Name: "two/list@a", Number: 2, Projection: 1},
+		},
+		Fingerprint: []byte("fingerprint"), Revision: 1, MaxChange: 1 << 20,
+	}
+	require.NoError(t, p.Prepare())
+	return p
+}
+
+// feed applies events written as "source:id payload"; the payload - is a
+// delete, and an empty id is none. It gives one line per step: what was sent.
+func feed(t *testing.T, s *Simulator, events ...string) []string {
+	t.Helper()
+	var lines []string
+	for i, text := range events {
+		head, payload, _ := strings.Cut(text, " ")
+		source, id, _ := strings.Cut(head, ":")
+		e := &inbox.Event{Origin: inbox.Origin{Source: source, Topic: "t", Offset: s.offset}, EventID: id, Op: inbox.Upsert, Payload: []byte(payload)}
+		if payload == "-" {
+			e.Op, e.Payload = inbox.Delete, nil
+		}
+		lines = append(lines, apply(t, s, inbox.Record{Entity: "B-007", Event: e}, fmt.Sprint(i)))
+	}
+	return lines
+}
+
+func apply(t *testing.T, s *Simulator, r inbox.Record, name string) string {
+	t.Helper()
+	step, err := s.Apply(r, time.Unix(1000, 0))
+	require.NoError(t, err, name)
+	line := step.Outcome
+	for _, c := range step.Sent {
+		line += " " + c.Service + "=" + string(c.Op)
+		if c.Op == change.Upsert {
+			line += string(c.Doc)
+		}
+	}
+	for _, l := range step.Letters {
+		line += " dead:" + l.Code
+	}
+	return line
+}
+
+const (
+	both1 = `merged one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1} two/list@a=upsert{"banana_id":"B-007"}`
+	one1  = `merged one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`
+	one2  = `merged one/ripeness@a=upsert{"banana_id":"B-007","ripeness":2}`
+)
+
+// The mistake that this catches: a source field that one customer does not
+// see sends that customer an update.
+func TestBananaExample(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, "merged", "noise", "merged", one2}, feed(t, s,
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1}`,
+		`lab: {"ripeness_level":9}`, // the registry wins: nothing changes for anybody
+		`registry: {"origin":"EC","ripeness_level":1,"id":"B-007"}`,
+		`registry: {"id":"B-007","origin":"CO","ripeness_level":1}`,
+		`registry: {"id":"B-007","origin":"CO","ripeness_level":2}`,
+	))
+}
+
+// I4: what counts is the last thing seen, not everything ever seen.
+func TestI4LastSeen(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	a, b := `registry: {"id":"B-007","ripeness_level":1}`, `registry: {"id":"B-007","ripeness_level":2}`
+	require.Equal(t, []string{both1, one2, one1, one2}, feed(t, s, a, b, a, b))
+	s = NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, "noise", "noise", one2}, feed(t, s, a, a, a, b))
+}
+
+// I5: the fence stands before the noise check. Event 2 is noise; its late
+// repetition after event 3 must not bring its content back.
+func TestI5NoiseIsRememberedByTheFence(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, "noise", one2, "stale", "stale"}, feed(t, s,
+		`registry:e1 {"id":"B-007","ripeness_level":1}`,
+		`registry:e2 {"id":"B-007","ripeness_level":1}`,
+		`registry:e3 {"id":"B-007","ripeness_level":2}`,
+		`registry:e2 {"id":"B-007","ripeness_level":1}`,
+		`registry:e1 {"ripeness_level":1,"id":"B-007"}`,
+	))
+}
+
+// An event id that is used again for other content is another event.
+func TestReusedEventID(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{both1, one2}, feed(t, s,
+		`registry:e1 {"id":"B-007","ripeness_level":1}`,
+		`registry:e1 {"id":"B-007","ripeness_level":2}`,
+	))
+}
+
+// I5: a position that the entity has passed, and an older sequence, are stale.
+func TestI5PositionAndSequence(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	event := func(topic string, offset int64, seq string, level int) string {
+		return apply(t, s, inbox.Record{Entity: "B-007", Event: &inbox.Event{
+			Origin: inbox.Origin{Source: "registry", Topic: topic, Offset: offset}, Sequence: seq, Op: inbox.Upsert,
+			Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
+		}}, topic)
+	}
+	require.Equal(t, both1, event("t", 10, "9", 1))
+	require.Equal(t, one2, event("t", 11, "10", 2), "10 is newer than 9")
+	require.Equal(t, "stale", event("t", 10, "11", 1), "read again")
+	require.Equal(t, "stale", event("t", 12, "9", 1), "an older sequence")
+	require.Equal(t, one1, event("recreated", 0, "12", 1), "a topic with another identity starts at 0")
+}
+
+// A document that stops matching, and a deleted entity, are retracted once;
+// what was never sent is not retracted.
+func TestRetraction(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	require.Equal(t, []string{
+		`merged two/list@a=upsert{"banana_id":"B-007"}`,
+		one1,
+		`merged one/ripeness@a=retract`,
+		`merged two/list@a=retract`,
+		`noise`,
+		both1,
+	}, feed(t, s,
+		`registry: {"id":"B-007","origin":"XX","ripeness_level":1}`,
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1}`,
+		`registry: {"id":"B-007","origin":"XX","ripeness_level":2}`,
+		`registry: -`,
+		`registry: -`,
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1}`,
+	))
+}
+
+// command applies a control record for customer one.
+func command(t *testing.T, s *Simulator, c inbox.Control) string {
+	t.Helper()
+	c.Services = []string{"one/ripeness@a"}
+	return apply(t, s, inbox.Record{Entity: "B-007", Control: &c}, string(c.Action))
+}
+
+// rowOf is the dam row of customer one.
+func rowOf(s *Simulator) store.Row { return *s.rows[store.Key{Service: 1, Entity: "B-007"}] }
+
+// I9: what the target refused is held back, whatever other events come, and nobody
+// is evaluated for it. Any other content passes, also the one before, and with it
+// the refused one may come again.
+func TestI9RefusedContentIsHeldBack(t *testing.T) {
+	const a, b = `registry: {"id":"B-007","ripeness_level":1}`, `registry: {"id":"B-007","ripeness_level":2}`
+	const c = `registry: {"id":"B-007","ripeness_level":2,"n":%d}`
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, a, b)
+	refused := rowOf(s).Version
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused - 1}))
+	require.False(t, rowOf(s).Refused, "another version: no effect")
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}))
+	require.True(t, rowOf(s).Refused)
+	require.Equal(t, []string{"noise"}, feed(t, s, b))
+	for n := range 6 {
+		step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{
+			Origin: inbox.Origin{Source: "registry", Topic: "t", Offset: s.offset}, Op: inbox.Upsert, Payload: fmt.Appendf(nil, strings.TrimPrefix(c, "registry: "), n),
+		}}, time.Unix(1000, 0))
+		require.NoError(t, err)
+		require.Empty(t, step.Sent)
+		require.Equal(t, []string{"one/ripeness@a", "two/list@a"}, step.Pruned)
+	}
+	require.Equal(t, []string{one1}, feed(t, s, a), "the content before passes: the target may hold the refused one")
+	require.False(t, rowOf(s).Refused)
+	require.Equal(t, []string{one2}, feed(t, s, b))
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}))
+	require.False(t, rowOf(s).Refused, "late: the row has moved on")
+}
+
+// The same when the entity is evaluated anew for everybody: an equal content is
+// compared and held back, under another configuration as well.
+func TestI9RefusedContentIsHeldBackWhenEvaluated(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
+	require.Equal(t, "control", apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Redecide}}, "replay"))
+	s.plan.Fingerprint = []byte("another")
+	require.Equal(t, []string{"merged"}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1,"n":1}`))
+	require.True(t, rowOf(s).Refused)
+}
+
+// A retraction that was refused is held back like any other content, and a
+// document that comes passes.
+func TestI9RefusedRetraction(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`, `registry: -`)
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
+	require.True(t, rowOf(s).Content.IsRetracted())
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide}))
+	require.True(t, rowOf(s).Refused)
+	require.Equal(t, []string{both1}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`))
+	require.False(t, rowOf(s).Refused)
+}
+
+// An operator lets a refused content pass: by a replay of its letter, by force, or
+// by a reset. What is in the dam and not refused passes by force only.
+func TestI9WhatLetsRefusedContentPass(t *testing.T) {
+	const a, again = `registry: {"id":"B-007","ripeness_level":1}`, `control one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`
+	for name, c := range map[string]inbox.Control{
+		"replay of the letter": {Action: inbox.Redecide, Letter: 7},
+		"force":                {Action: inbox.Redecide, Force: true},
+		"reset":                {Action: inbox.Reset},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewSimulator(bananaPlan(t))
+			feed(t, s, a)
+			refused := rowOf(s).Version
+			command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused})
+			require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide}), "a replay that is of no letter")
+			if c.Letter != 0 {
+				c.Version = refused
+			}
+			got := command(t, s, c)
+			if c.Action == inbox.Reset {
+				require.Equal(t, "control", got)
+				require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}), "late: the operator has the last word")
+				got = strings.Replace(feed(t, s, a)[0], "merged", "control", 1)
+			}
+			require.Equal(t, again, got)
+			require.False(t, rowOf(s).Refused)
+			require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide, Letter: 7, Version: rowOf(s).Version}), "it is not refused any more")
+		})
+	}
+}
+
+// A letter of what was refused before is overtaken by what was sent since.
+func TestI9AnOldLetterIsObsolete(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	first := rowOf(s).Version
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: first})
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":2}`)
+	command(t, s, inbox.Control{Action: inbox.Refuse, Version: rowOf(s).Version})
+	require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Redecide, Letter: 7, Version: first}))
+	require.True(t, rowOf(s).Refused)
+}
+
+// A log sink's change that is sent again as it was is under way, not refused, until
+// it is refused again.
+func TestI9AResentChangeIsUnderWay(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	step, err := s.Apply(inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry", Topic: "t"}, Op: inbox.Upsert, Payload: []byte(`{"id":"B-007","ripeness_level":1}`)}}, time.Unix(1000, 0))
+	require.NoError(t, err)
+	c := step.Sent[0]
+	for range 2 {
+		command(t, s, inbox.Control{Action: inbox.Refuse, Version: c.Version})
+		require.True(t, rowOf(s).Refused)
+		require.Contains(t, command(t, s, inbox.Control{Action: inbox.Resend, Letter: 7, Change: c.AppendBinary(nil)}), `control one/ripeness@a=upsert`)
+		require.False(t, rowOf(s).Refused)
+	}
+	require.Equal(t, c.Version, rowOf(s).Version)
+}
+
+func TestReset(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	reset := inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Reset, Services: []string{"two/list@a"}}}
+	require.Equal(t, "control", apply(t, s, reset, "reset"))
+	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"}`}, feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`))
+}
+
+func TestRedecide(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry: {"id":"B-007","ripeness_level":1}`)
+	again := func(force bool) string {
+		return apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Force: force}}, "redecide")
+	}
+	require.Equal(t, "control", again(false), "the dam is respected")
+	require.Equal(t, `control one/ripeness@a=upsert{"banana_id":"B-007","ripeness":1}`, again(true))
+}
+
+// One change that is too large for one customer is a dead letter of that
+// customer and stops nobody else.
+func TestOversizedChange(t *testing.T) {
+	p := bananaPlan(t)
+	p.MaxChange = 400
+	s := NewSimulator(p)
+	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"} dead:oversized`},
+		feed(t, s, `registry: {"id":"B-007","ripeness_level":"`+strings.Repeat("x", 400)+`"}`))
+}
+
+// A filter that fails on a document fails for its customer only.
+func TestFilterErrorIsADeadLetterOfItsService(t *testing.T) {
+	p := bananaPlan(t)
+	bad, err := projections.Compile(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.ripeness_level > 3`, Fields: []projections.Field{{Out: "banana_id", Path: "id"}}})
+	require.NoError(t, err)
+	p.Projections[0] = bad
+	require.NoError(t, p.Prepare())
+	s := NewSimulator(p)
+	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"} dead:projection`},
+		feed(t, s, `registry: {"id":"B-007","ripeness_level":"green"}`))
+}
+
+// A record that an earlier assignment of the partition handed out is not
+// decided by the next one: those before it may not have been handed out again yet.
+func TestRecordsOfAnEarlierAssignmentAreLeftOut(t *testing.T) {
+	l := &lane{d: &Decider{}, owned: map[int32]*ownership{3: {next: 7, after: 5, lastTo: 4}}}
+	todo, moves, _ := l.admit([]*record{{part: 3, offset: 10, assignment: 5}, {part: 4, offset: 1, assignment: 9}})
+	require.Empty(t, todo)
+	require.Empty(t, moves)
+	todo, moves, ends := l.admit([]*record{{part: 3, offset: 6, assignment: 6}, {part: 3, offset: 7, assignment: 6}, {part: 3, offset: 8, assignment: 6}})
+	require.Len(t, todo, 2, "what was decided already is left out")
+	require.Equal(t, int64(7), moves[0].From)
+	require.Equal(t, int64(9), moves[0].To)
+	require.Equal(t, frameEnds{moves[0].Partition: 4}, ends)
+}

@@ -1,0 +1,344 @@
+package decide
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/gather"
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// handle decides the frames of one batch. It returns when every one of them is
+// durable, or failed for a reason that the subscription must hear of.
+func (l *lane) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
+	l.work <- struct{}{}
+	defer func() { <-l.work }()
+	ctx, cancel := l.stopping(ctx)
+	defer cancel()
+	n := 0
+	for _, f := range frames {
+		n += len(f.Value)
+	}
+	batch := make([]*record, 0, n)
+	for _, f := range frames {
+		for i := range f.Value {
+			batch = append(batch, &f.Value[i])
+		}
+	}
+	if err := l.decide(ctx, batch); err != nil {
+		if errors.Is(err, store.ErrSuperseded) {
+			l.d.halt(err)
+		}
+		for _, f := range frames {
+			f.Fail(err)
+		}
+	}
+}
+
+// decide brings records, in order per partition, to a durable decision. It
+// goes on until that is done or ctx ends: after a failure that wrote nothing
+// it tries again, after anything else it takes over again first.
+func (l *lane) decide(ctx context.Context, batch []*record) error {
+	pause := 50 * time.Millisecond
+	for failures := 0; ; failures++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		if err := l.repair(ctx); err != nil {
+			return err
+		}
+		if err := l.room(); err != nil {
+			return err
+		}
+		todo, moves, ends := l.admit(batch)
+		if len(todo) == 0 {
+			return nil
+		}
+		err := l.transact(ctx, todo, moves, ends)
+		if err == nil {
+			l.setHalted(nil)
+			return nil
+		}
+		if errors.Is(err, errLargeOutcome) && len(todo) > 1 {
+			return l.halves(ctx, todo)
+		}
+		switch store.ClassOf(err) {
+		case store.Superseded:
+			return err
+		case store.Poison:
+			return l.bisect(ctx, todo, err)
+		case store.Fenced, store.Unknown:
+			l.d.opt.Metrics.fenced.Inc()
+			l.log.Warn("taking over again from the store", "because", err)
+			if store.ClassOf(err) == store.Fenced {
+				// Somebody else may own the partition by now, and the message about
+				// it be under way: taking it back at once would only make both stumble.
+				if !wait.Sleep(ctx, l.d.opt.Hesitation) {
+					return context.Cause(ctx)
+				}
+			}
+			if err := l.reclaim(ctx, partitionsOf(moves)); err != nil {
+				return err
+			}
+		default:
+			if failures == 1 && l.haltedBy() == nil {
+				l.log.Warn("halted: the store does not take decisions; trying again until it does", "error", err)
+			}
+			if failures >= 1 {
+				l.setHalted(err)
+			}
+			if !wait.Sleep(ctx, pause) {
+				return context.Cause(ctx)
+			}
+			pause = min(2*pause, 2*time.Second)
+		}
+		if failures+1 >= tooOften && len(todo) > 1 {
+			// Something about the whole of it may be what the store does not take,
+			// whatever it says. The later half is tried whole again.
+			return l.halves(ctx, todo)
+		}
+	}
+}
+
+// tooOften is after how many failures a batch is halved.
+const tooOften = 5
+
+func partitionsOf(moves []store.Move) []int32 {
+	ps := make([]int32, len(moves))
+	for i, m := range moves {
+		ps[i] = m.Partition.Number
+	}
+	return ps
+}
+
+// admit leaves out records of partitions that are no longer owned, those of an
+// earlier assignment (behind them others may be missing) and those that were
+// decided already, and gives the watermark steps for the rest, and where the
+// newest frames of these partitions end.
+func (l *lane) admit(batch []*record) ([]*record, []store.Move, frameEnds) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	todo := make([]*record, 0, len(batch))
+	at := map[int32]int{}
+	ends := frameEnds{}
+	var moves []store.Move
+	for _, r := range batch {
+		o := l.owned[r.part]
+		if o == nil || r.assignment <= o.after || r.offset < o.next {
+			continue
+		}
+		i, ok := at[r.part]
+		if !ok {
+			i = len(moves)
+			at[r.part] = i
+			moves = append(moves, store.Move{Partition: l.partition(r.part), From: o.next, Token: o.token})
+			ends[moves[i].Partition] = o.lastTo
+		}
+		moves[i].To = r.offset + 1
+		todo = append(todo, r)
+	}
+	return todo, moves, ends
+}
+
+// bisect finds the records that the store cannot hold and makes them dead
+// letters; everything else of the batch is decided as usual.
+func (l *lane) bisect(ctx context.Context, batch []*record, cause error) error {
+	if len(batch) == 1 {
+		r := batch[0]
+		if r.bad != nil {
+			// Not even its dead letter can be stored.
+			return store.WithClass(cause, store.Fatal)
+		}
+		bad := letterOf(r, "poison", "the store cannot hold it: "+cause.Error())
+		r.bad = &bad
+		return l.decide(ctx, batch)
+	}
+	return l.halves(ctx, batch)
+}
+
+// halves decides one half after the other.
+func (l *lane) halves(ctx context.Context, batch []*record) error {
+	half := len(batch) / 2
+	if err := l.decide(ctx, batch[:half]); err != nil {
+		return err
+	}
+	return l.decide(ctx, batch[half:])
+}
+
+// transact runs one decision transaction and publishes what it decided.
+func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move, ends frameEnds) error {
+	plan := l.d.opt.Plan
+	entities := make([]string, 0, len(batch))
+	position := make(map[string]int, len(batch))
+	for _, r := range batch {
+		if r.bad != nil {
+			continue // its entity is not looked at
+		}
+		if _, seen := position[r.Entity]; !seen {
+			position[r.Entity] = len(entities)
+			entities = append(entities, r.Entity)
+		}
+	}
+	claimed, keys := claimsOf(batch)
+	var published []int64
+	l.mu.Lock()
+	for _, m := range moves {
+		if o := l.owned[m.Partition.Number]; o != nil {
+			published = append(published, o.published...)
+		}
+	}
+	l.mu.Unlock()
+
+	var result settled
+	var tally evaluationCounts
+	var letters []store.DeadLetter
+	var outbox []store.OutboxFrame
+	var lastTo frameEnds
+	var seen *watch
+	start := time.Now()
+	within, cancel := l.graceful(ctx)
+	defer cancel()
+	span := l.batchSpan(batch)
+	crash.At(crash.DecideBatch, "")
+	ids, err := l.d.opt.Store.Decide(within, store.Decision{
+		Revision: plan.Revision, Moves: moves, Entities: entities, Claims: claimed, Keys: keys, Published: published,
+	}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+		crash.At(crash.DecideBegun, "")
+		var out store.Outcome
+		seen = newWatch(l.d.opt.Noise)
+		once := newClaims(len(claimed), loaded)
+		evaluations := make([]*evaluation, len(loaded.Entities))
+		for i := range loaded.Entities {
+			ev, err := newEvaluation(plan, loaded.Entities[i])
+			if err != nil {
+				return out, store.WithClass(err, store.Fatal)
+			}
+			ev.watch, ev.claims = seen, once
+			evaluations[i] = ev
+		}
+		var candidates []candidate
+		loose := evaluation{plan: plan, counts: newCounts(), claims: once} // for records that are dead already
+		for _, r := range batch {
+			ev := &loose
+			if r.bad == nil {
+				ev = evaluations[position[r.Entity]]
+			}
+			if err := ev.apply(r); err != nil {
+				return out, store.WithClass(err, store.Fatal)
+			}
+			candidates = append(candidates, ev.candidates...)
+			out.Letters = append(out.Letters, ev.letters...)
+			out.Audit = append(out.Audit, ev.audit...)
+			out.Settled = append(out.Settled, ev.replayed...)
+			ev.candidates, ev.letters, ev.audit, ev.replayed = ev.candidates[:0], ev.letters[:0], ev.audit[:0], ev.replayed[:0]
+		}
+		tally = loose.counts
+		for _, ev := range evaluations {
+			tally.add(ev.counts)
+			if row, dirty := ev.result(); dirty {
+				out.Entities = append(out.Entities, row)
+			}
+		}
+		rows, err := readRows(plan, candidates, lookup)
+		if err != nil {
+			return out, err
+		}
+		room := l.d.opt.MaxOutcome
+		for i := range out.Entities {
+			room -= len(out.Entities[i].Docs) + len(out.Entities[i].Fence)
+		}
+		for i := range out.Letters {
+			room -= len(out.Letters[i].Payload)
+		}
+		if len(batch) == 1 {
+			room += maxOutcomeOfOne - l.d.opt.MaxOutcome
+		}
+		if err = errLargeOutcome; room >= 0 {
+			result, err = settle(plan, candidates, rows, room)
+		}
+		if errors.Is(err, errLargeOutcome) {
+			return out, store.WithClass(err, store.Poison) // of a single record: it will not become smaller
+		}
+		if err != nil {
+			return out, store.WithClass(err, store.Fatal)
+		}
+		out.Swaps = result.swaps
+		out.Letters = append(out.Letters, result.letters...)
+		out.Settled = append(out.Settled, result.replayed...)
+		letters = out.Letters
+		out.Claims = once.effects()
+		outbox, lastTo = pack(plan, &result, moves, ends, MaxFrame)
+		out.Outbox, out.LastTo = outbox, lastTo
+		crash.At(crash.DecideOutcome, "")
+		return out, nil
+	})
+	decidedSpans(span, batch, result.changes, err)
+	if err != nil {
+		return err
+	}
+	crash.At(crash.DecideCommitted, "")
+	l.d.opt.Metrics.decided(plan, tally, result, letters, len(batch), time.Since(start))
+	seen.report(tally, result.causes)
+	l.forget(moves, published)
+	l.mu.Lock()
+	for _, m := range moves {
+		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
+			o.next = m.To
+			if to, ok := lastTo[m.Partition]; ok {
+				o.lastTo = to
+			}
+		}
+	}
+	l.mu.Unlock()
+	for i := range outbox {
+		outbox[i].ID = ids[i]
+	}
+	l.publish(ctx, moves, outbox)
+	return nil
+}
+
+// commitGrace is how long a transaction that is under way at a stop may take
+// to end: to cut it off would only leave its outcome unknown.
+const commitGrace = 5 * time.Second
+
+// graceful gives a context that ends commitGrace after ctx does, or with the
+// decider's limit.
+func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
+	within, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, commitGrace)
+	unlimit := context.AfterFunc(l.d.opt.Limit, cancel)
+	return within, func() { unlimit(); cancel() }
+}
+
+// maxOutcomeOfOne bounds in bytes what is decided of a single record, which cannot
+// be cut: what databases take in one statement (PostgreSQL: 1 GiB), with room.
+const maxOutcomeOfOne = 512 << 20
+
+// errLargeOutcome says that a decision would come to more than it may.
+var errLargeOutcome = errors.New("its changes are more than one decision may have")
+
+// readRows reads the dam row of every key that a candidate has.
+func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.Key]*store.Row, error) {
+	rows := make(map[store.Key]*store.Row, len(candidates))
+	keys := make([]store.Key, 0, len(candidates))
+	for i := range candidates {
+		key := store.Key{Service: p.Services[candidates[i].service].Number, Entity: candidates[i].record.Entity}
+		if _, seen := rows[key]; !seen {
+			rows[key] = nil
+			keys = append(keys, key)
+		}
+	}
+	if len(keys) == 0 {
+		return rows, nil
+	}
+	found, err := lookup(keys)
+	if err != nil {
+		return nil, err
+	}
+	for i := range found {
+		rows[keys[i]] = &found[i]
+	}
+	return rows, nil
+}

@@ -1,0 +1,313 @@
+package decide
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/parallel"
+	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Producer publishes changes. One lane uses one, from one goroutine at a
+// time; transport.Producer is one.
+type Producer interface {
+	// AppendAsync hands records in and calls done once, when all are
+	// acknowledged or with the first error. Records of one partition are
+	// appended in the order of successive calls; after one call failed, no
+	// record of a later one is appended until Reset.
+	AppendAsync(ctx context.Context, records []transport.Record, done func(error))
+	// Reset is called when every done was called, before the records that
+	// failed are handed in again.
+	Reset()
+	// Close waits until ctx ends for what is not acknowledged.
+	Close(ctx context.Context) error
+}
+
+// Store is the part of the store that deciding uses.
+type Store interface {
+	store.Decisions
+	// Watermarks are those of all partitions and generations.
+	Watermarks(ctx context.Context) (map[store.Partition]int64, error)
+}
+
+// Options of a Decider. All fields are needed unless they say a default.
+type Options struct {
+	Store Store
+	Inbox store.Inbox
+	Plan  *Plan
+	// NewProducer makes a producer; called once per lane.
+	NewProducer func() (Producer, error)
+	// ChangesTopic is the changes log, with a partition for each of the inbox: what
+	// inbox partition p decided stands in its partition p.
+	ChangesTopic string
+	// Lanes decide in parallel, each over its own partitions. Defaults to 2.
+	Lanes int
+	// MaxEvents bounds the records of one transaction. Defaults to 1000.
+	MaxEvents int
+	// MaxBytes bounds their payloads. Defaults to 16 MiB.
+	MaxBytes int
+	// MaxOutcome bounds what they are decided to, in bytes: documents, changes and
+	// dead letters. A batch that comes to more is cut. Defaults to 64 MiB.
+	MaxOutcome int
+	// MaxUnpublished bounds the decided batches of a lane whose publish is not
+	// acknowledged yet; deciding waits for them. Defaults to 16.
+	MaxUnpublished int
+	// Hesitation is how long an owner that was fenced waits before it takes
+	// over again: long enough to hear that the partition is somebody else's by
+	// now. Defaults to 1s.
+	Hesitation time.Duration
+	// Limit, if given, ends what a stop lets finish: a transaction, whose outcome
+	// is unknown then, and publishes, which the next owner does again.
+	Limit   context.Context
+	Logger  *slog.Logger
+	Metrics *Metrics
+	// Noise, if given, is told which fields cause suppressed events.
+	Noise *sketch.Board
+	// Tracer makes spans of traced records. Defaults to none: what is traced
+	// elsewhere is not passed on then.
+	Tracer *tracing.Tracer
+}
+
+// ErrReread says that the store's watermark went back behind what this
+// process has read: the subscription must start again from the store.
+var ErrReread = errors.New("the store's watermark went back: reading the inbox again from there")
+
+// ErrInboxReplaced says that the inbox topic is another one than the decider
+// was made for: deleted and created again. Its offsets begin anew, so its
+// versions need a higher generation.
+var ErrInboxReplaced = errors.New("the inbox topic was replaced: a new generation begins")
+
+// Decider is decide for one process. Handle and the methods of
+// transport.PartitionListener may be called from any goroutine.
+type Decider struct {
+	opt   Options
+	lanes []*lane
+	stop  context.Context // done when Run ends
+	halt  context.CancelCauseFunc
+}
+
+// New makes a decider.
+func New(opt Options) (*Decider, error) {
+	opt.Lanes = orDefault(opt.Lanes, 2)
+	opt.MaxEvents = orDefault(opt.MaxEvents, 1000)
+	opt.MaxBytes = orDefault(opt.MaxBytes, 16<<20)
+	opt.MaxOutcome = orDefault(opt.MaxOutcome, 64<<20)
+	opt.MaxUnpublished = orDefault(opt.MaxUnpublished, 16)
+	opt.Hesitation = orDefault(opt.Hesitation, time.Second)
+	if opt.Plan.index == nil {
+		return nil, errors.New("dam: the plan is not prepared")
+	}
+	if opt.ChangesTopic == "" {
+		return nil, errors.New("dam: no changes log")
+	}
+	if opt.Limit == nil {
+		opt.Limit = context.Background()
+	}
+	d := &Decider{opt: opt}
+	d.stop, d.halt = context.WithCancelCause(context.Background())
+	for i := range opt.Lanes {
+		l, err := newLane(d, i)
+		if err != nil {
+			for _, l := range d.lanes {
+				l.close()
+			}
+			return nil, err
+		}
+		d.lanes = append(d.lanes, l)
+	}
+	return d, nil
+}
+
+func orDefault[T int | time.Duration](v, def T) T {
+	if v <= 0 {
+		return def
+	}
+	return v
+}
+
+func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
+
+// heir gives the partition whose owner has this one: itself, unless the inbox has
+// become smaller.
+func (d *Decider) heir(partition int32) int32 {
+	if n := d.opt.Inbox.Partitions; n > 0 {
+		return partition % n
+	}
+	return partition
+}
+
+// Handle is the router's handler: it parses the records of the message's frame,
+// hands them to the lane of their partition and returns when the decision is
+// durable. An error means that the frame must come again.
+func (d *Decider) Handle(msg *message.Message) error {
+	f, ok := transport.FrameOf(msg)
+	if !ok {
+		return errors.New("dam: a message without a frame")
+	}
+	if f.TopicID != d.opt.Inbox.TopicID {
+		d.halt(ErrInboxReplaced)
+		return ErrInboxReplaced
+	}
+	records := make([]record, len(f.Records))
+	parallel.Do(len(records), func(i int) {
+		r := &records[i]
+		d.parse(r, f, i)
+		if d.opt.Tracer != nil {
+			r.span = d.again(d.opt.Tracer.Decide(f.Records[i].Header), r)
+		}
+	})
+	err := d.laneOf(f.Partition).frames.Submit(msg.Context(), records, len(records), f.Bytes)
+	if d.opt.Tracer != nil {
+		for i := range records {
+			d.traced(&records[i], err)
+		}
+	}
+	return err
+}
+
+// parse does everything about the record at i of a frame that needs no state.
+// What cannot be decided becomes a dead letter, in its turn.
+func (d *Decider) parse(r *record, f *transport.Frame, i int) {
+	in := &f.Records[i]
+	r.version = change.NewVersion(d.opt.Inbox.Generation, in.Offset)
+	r.at, r.part, r.offset, r.assignment = in.Time, f.Partition, in.Offset, f.Assignment
+	bad := func(code string, err error) {
+		r.Entity = string(in.Key)
+		l := letterOf(r, code, err.Error())
+		l.Payload = in.Value
+		r.bad = &l
+	}
+	rec, err := inbox.Decode(in.Key, in.HeaderBytes(inbox.Header), in.Value)
+	if err != nil {
+		bad("malformed", err)
+		return
+	}
+	r.Record = rec
+	e := rec.Event
+	if e == nil {
+		return
+	}
+	if e.Claim != "" && e.Replay == nil {
+		if r.once, err = store.ParseClaimID(e.Claim); err != nil {
+			bad("malformed", fmt.Errorf("claim: %w", err))
+			return
+		}
+		if err := r.used(e.Use); err != nil {
+			bad("malformed", err)
+			return
+		}
+	}
+	var content canonicaltree.Digest
+	if e.Op == inbox.Upsert {
+		if r.tree, err = canonicaltree.Parse(e.Payload); err != nil {
+			bad("bad_json", err)
+			return
+		}
+	}
+	if e.EventID != "" {
+		if r.tree != nil {
+			content = r.tree.Root().Sum(canonicaltree.Literal)
+		}
+		r.mark = eventMark(e.EventID, content)
+	}
+	if r.tree != nil {
+		r.tree.Keep()
+	}
+}
+
+// Assigned takes partitions over and gives the offsets to read from.
+// store.ErrRepartitioned for a partition that was added to the inbox: entities
+// keep their partitions, so nothing for it to decide may ever be there.
+func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
+	byLane := map[*lane][]int32{}
+	for _, p := range partitions {
+		if n := d.opt.Inbox.Partitions; n > 0 && p >= n {
+			return nil, fmt.Errorf("partition %d of %s, which was opened with %d: %w", p, topic, n, store.ErrRepartitioned)
+		}
+		byLane[d.laneOf(p)] = append(byLane[d.laneOf(p)], p)
+	}
+	starts := make(map[int32]int64, len(partitions))
+	for l, ps := range byLane {
+		if err := l.assigned(ctx, ps, starts); err != nil {
+			return nil, err
+		}
+	}
+	return starts, nil
+}
+
+// Revoked forgets partitions. What is under way for them is fenced by the
+// store, or durable and published by the next owner.
+func (d *Decider) Revoked(_ string, partitions []int32) {
+	for _, p := range partitions {
+		d.laneOf(p).revoked(p)
+	}
+}
+
+var _ transport.PartitionListener = (*Decider)(nil)
+
+// Run decides until ctx is cancelled, then waits for what is under way. It
+// returns nil then; ErrReread, ErrInboxReplaced or store.ErrSuperseded, wrapped,
+// when deciding cannot go on in this subscription.
+func (d *Decider) Run(ctx context.Context) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	// stop ends retries inside the lanes; ctx ends their loops.
+	context.AfterFunc(ctx, func() { d.halt(nil) })
+	context.AfterFunc(d.stop, cancel)
+	var wg sync.WaitGroup
+	for _, l := range d.lanes {
+		wg.Go(func() { l.frames.Run(ctx, l.handle, idleTick, l.idle) })
+	}
+	wg.Wait()
+	for _, l := range d.lanes {
+		wg.Go(l.close)
+	}
+	wg.Wait()
+	if cause := context.Cause(d.stop); cause != nil && !errors.Is(cause, context.Canceled) {
+		return cause
+	}
+	return nil
+}
+
+// Settled tells whether nothing waits, nothing is being decided and every
+// decided change was published.
+func (d *Decider) Settled() bool {
+	for _, l := range d.lanes {
+		if !l.frames.Idle() || !l.allPublished() {
+			return false
+		}
+	}
+	return true
+}
+
+// Decided gives up to where the partitions that this process owns are decided:
+// the next offset of each.
+func (d *Decider) Decided() map[store.Partition]int64 {
+	next := map[store.Partition]int64{}
+	for _, l := range d.lanes {
+		l.decided(next)
+	}
+	return next
+}
+
+// Halted gives the reason why deciding does not go on at the moment, nil
+// when it does. For readiness.
+func (d *Decider) Halted() error {
+	for _, l := range d.lanes {
+		if err := l.haltedBy(); err != nil {
+			return fmt.Errorf("lane %d: %w", l.number, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,188 @@
+package decide
+
+import (
+	"crypto/sha256"
+	"slices"
+	"time"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+)
+
+// Limits of what an entity remembers per source. Positions: one per partition
+// that ever held the entity, so more than one only after a source topic was
+// re-partitioned or created again. Event ids: enough for a producer that
+// repeats its last few sends; the gate remembers more, for a time.
+const (
+	maxPositions = 8
+	maxEvents    = 8
+)
+
+// fence is what an entity remembers to tell stale events by, per source.
+type fence map[string]*sourceFence
+
+type sourceFence struct {
+	// Positions are the highest seen per stream and partition, oldest first.
+	Positions []position
+	// Events are marks of the last few with an event id, oldest first. A mark
+	// covers id and content: an id that a producer uses again for other content
+	// is another event.
+	Events []string
+	// Sequence is the highest that was taken.
+	Sequence string
+	// Version is the inbox position of the newest that was taken, and At its
+	// time in Unix ms. A replayed dead letter counts at the place where it died,
+	// so that several of one entity can be replayed one after the other; Died is
+	// then when it died, until an event comes that is no replay.
+	Version change.Version
+	At      int64
+	Died    int64
+}
+
+type position struct {
+	Topic     string
+	Partition int32
+	Offset    int64
+}
+
+// eventMark is 96 bits of SHA-256 over event id and content.
+func eventMark(id string, content canonicaltree.Digest) string {
+	h := sha256.New()
+	h.Write(content[:])
+	h.Write([]byte(id))
+	var sum [sha256.Size]byte
+	return string(h.Sum(sum[:0])[:12])
+}
+
+// staleReason says why an event is stale; empty when it is not.
+type staleReason string
+
+const (
+	fresh         staleReason = ""
+	stalePosition staleReason = "position"
+	staleEventID  staleReason = "event_id"
+	staleSequence staleReason = "sequence"
+	staleReplay   staleReason = "replay" // a dead letter that something newer made obsolete
+	staleClaim    staleReason = "claim"  // its claim had its effect already
+)
+
+// clockAllowance is how much the clocks that date a dead letter and an inbox
+// record may differ. Within it nobody can tell which came first.
+const clockAllowance = time.Minute
+
+// check tells whether an event is stale; mark is its eventMark, empty for an
+// event without id. It must run before anything else
+// looks at the event: also an event that changes nothing (noise) is
+// remembered, or its late repetition would undo what came after it.
+func (f fence) check(e *inbox.Event, mark string) staleReason {
+	s := f[e.Source]
+	if s == nil {
+		return fresh
+	}
+	if e.Replay != nil {
+		return s.checkReplay(e, mark)
+	}
+	if e.Topic != "" {
+		for _, p := range s.Positions {
+			if p.Topic == e.Topic && p.Partition == e.Partition && e.Offset <= p.Offset {
+				return stalePosition
+			}
+		}
+	}
+	if mark != "" && slices.Contains(s.Events, mark) {
+		return staleEventID
+	}
+	if e.Sequence != "" && s.Sequence != "" && inbox.CompareSequence(e.Sequence, s.Sequence) < 0 {
+		return staleSequence
+	}
+	return fresh
+}
+
+// checkReplay tells whether something newer of its source was taken since a
+// replayed dead letter died: it was never applied, so its own position says
+// nothing against it, but it must not overwrite what came after it (I5). The
+// first of these that can tell decides:
+//
+//   - the producer's sequence;
+//   - the places in the stream that it came from, when the newest event of the
+//     source came from the same one;
+//   - the times of death, against another letter that was replayed since;
+//   - the places in the inbox, when the event had one;
+//   - the clocks, when they are further apart than clockAllowance. Within it
+//     the event is taken for older: to leave it out is safe.
+func (s *sourceFence) checkReplay(e *inbox.Event, mark string) staleReason {
+	if mark != "" && slices.Contains(s.Events, mark) {
+		return staleEventID
+	}
+	older := func(is bool) staleReason {
+		if is {
+			return staleReplay
+		}
+		return fresh
+	}
+	if e.Sequence != "" && s.Sequence != "" {
+		if order := inbox.CompareSequence(e.Sequence, s.Sequence); order != 0 {
+			return older(order < 0)
+		}
+	}
+	for i, p := range s.Positions {
+		if e.Topic == "" || p.Topic != e.Topic || p.Partition != e.Partition {
+			continue
+		}
+		if e.Offset < p.Offset {
+			return staleReplay
+		}
+		if i == len(s.Positions)-1 {
+			return fresh
+		}
+	}
+	if e.Replay.Died < s.Died {
+		return staleReplay
+	}
+	if e.Replay.Version != 0 && s.Version != 0 {
+		return older(e.Replay.Version < s.Version)
+	}
+	return older(s.Died == 0 && e.Replay.Died <= s.At+clockAllowance.Milliseconds())
+}
+
+// note remembers an event that is not stale; version and at are those of its
+// inbox record.
+func (f fence) note(e *inbox.Event, mark string, version change.Version, at time.Time) {
+	s := f[e.Source]
+	if s == nil {
+		s = &sourceFence{}
+		f[e.Source] = s
+	}
+	switch {
+	case e.Replay == nil:
+		s.Version, s.At, s.Died = version, at.UnixMilli(), 0
+	case e.Replay.Version != 0:
+		s.Version, s.Died = e.Replay.Version, e.Replay.Died
+	default:
+		s.Died = e.Replay.Died
+	}
+	// The last position is that of the newest event, also when it has none.
+	if e.Topic != "" || len(s.Positions) > 0 {
+		was := slices.IndexFunc(s.Positions, func(p position) bool { return p.Topic == e.Topic && p.Partition == e.Partition })
+		offset := e.Offset
+		if was >= 0 {
+			// A replay may be newer by its sequence and yet stand further up.
+			offset = max(offset, s.Positions[was].Offset)
+			s.Positions = slices.Delete(s.Positions, was, was+1)
+		}
+		s.Positions = append(s.Positions, position{e.Topic, e.Partition, offset})
+		if n := len(s.Positions) - maxPositions; n > 0 {
+			s.Positions = slices.Delete(s.Positions, 0, n)
+		}
+	}
+	if mark != "" {
+		s.Events = append(s.Events, mark)
+		if n := len(s.Events) - maxEvents; n > 0 {
+			s.Events = slices.Delete(s.Events, 0, n)
+		}
+	}
+	if e.Sequence != "" {
+		s.Sequence = e.Sequence
+	}
+}

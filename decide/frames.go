@@ -1,0 +1,102 @@
+package decide
+
+import (
+	"bytes"
+	"cmp"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// MaxFrame is how many bytes a frame of the changes log has at most, before
+// compression; only a single change that is larger makes a larger one. The log
+// must take records of that size.
+const MaxFrame = 1 << 20
+
+// frameEnds says by partition where its newest frame ends.
+type frameEnds = map[store.Partition]change.Version
+
+// pack makes the frames of a decision, in the order in which they are published:
+// those of one partition are linked to one another, and the first to what ends
+// says. It also gives where the last ones end. A partition without changes has
+// no frame. limit is MaxFrame but in tests.
+func pack(p *Plan, result *settled, moves []store.Move, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
+	if len(result.changes) == 0 {
+		return nil, nil
+	}
+	byPart := make(map[int32][]int, len(moves))
+	for i, n := range result.parts {
+		byPart[n] = append(byPart[n], i)
+	}
+	w := frameWriter{plan: p, result: result, limit: limit}
+	last := make(frameEnds, len(moves))
+	for _, m := range moves {
+		rest := byPart[m.Partition.Number]
+		if len(rest) == 0 {
+			continue
+		}
+		end := change.NewVersion(m.Partition.Generation, m.To)
+		h := change.Frame{From: change.NewVersion(m.Partition.Generation, m.From), Prev: ends[m.Partition], Revision: p.Revision}
+		for len(rest) > 0 {
+			n := w.fitting(rest)
+			if h.To = end; n < len(rest) {
+				h.To = result.changes[rest[n]].Place()
+			}
+			w.write(m.Partition, h, rest[:n])
+			rest, h.From, h.Prev = rest[n:], h.To, h.To
+		}
+		last[m.Partition] = end
+	}
+	return w.out, last
+}
+
+// frameWriter writes the frames of one decision.
+type frameWriter struct {
+	plan    *Plan
+	result  *settled
+	limit   int
+	out     []store.OutboxFrame
+	builder change.FrameBuilder
+	record  []byte
+}
+
+// fitting tells how many of these changes, which are of one partition and in its
+// order, one frame holds: all those of as many offsets as fit into it, and of one
+// in any case.
+func (w *frameWriter) fitting(rest []int) int {
+	size, fit, of := change.FrameHeader, 0, change.Version(0)
+	for n, i := range rest {
+		c := &w.result.changes[i]
+		if c.Place() != of {
+			of, fit = c.Place(), n
+		}
+		if size += c.FrameSize(); size > w.limit && fit > 0 {
+			return fit
+		}
+	}
+	return len(rest)
+}
+
+// write writes a frame, in parts if it must: then it is of one offset.
+func (w *frameWriter) write(p store.Partition, h change.Frame, changes []int) {
+	number := func(i int) int32 { return w.plan.Services[w.result.services[i]].Number }
+	slices.SortStableFunc(changes, func(a, b int) int { return cmp.Compare(number(a), number(b)) })
+	size := change.FrameHeader
+	for n, i := range changes {
+		c := &w.result.changes[i]
+		if size += c.FrameSize(); size > w.limit && n > 0 {
+			w.end(p, h)
+			h.Part++
+			size = change.FrameHeader + c.FrameSize()
+		}
+		w.builder.Add(number(i), c)
+	}
+	h.Last = true
+	w.end(p, h)
+}
+
+func (w *frameWriter) end(p store.Partition, h change.Frame) {
+	w.record = w.builder.AppendTo(w.record[:0], h)
+	w.out = append(w.out, store.OutboxFrame{Partition: p, Frame: bytes.Clone(w.record)})
+}

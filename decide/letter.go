@@ -1,0 +1,29 @@
+package decide
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// letterOf makes the dead letter of a record. reason holds no payload.
+func letterOf(r *record, code, reason string) store.DeadLetter {
+	l := store.DeadLetter{
+		Stage: store.StageDecide, Code: code, Reason: reason, State: store.LetterOpen,
+		// An id that the database cannot hold must not keep its own letter out.
+		Entity:  strings.ToValidUTF8(strings.ReplaceAll(r.Entity, "\x00", "\uFFFD"), "\uFFFD"),
+		Version: r.version, Offset: r.offset, Part: r.part,
+		DedupKey: fmt.Sprintf("decide/%d/%d/%d", r.version.Generation(), r.part, r.offset),
+	}
+	if e := r.Event; e != nil {
+		l.Source, l.EventID, l.Payload, l.Topic = e.Source, e.EventID, e.Payload, e.Topic
+		if _, head, _, err := inbox.Encode(r.Record); err == nil {
+			// What the event was beside its payload: with it the letter can be replayed.
+			l.Headers, _ = json.Marshal(r.span.Trace().AddTo(map[string]string{inbox.Header: string(head)}))
+		}
+	}
+	return l
+}

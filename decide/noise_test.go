@@ -1,0 +1,115 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/stretchr/testify/require"
+)
+
+// causes are the sets of a source as lines: paths, events, projections.
+func causes(s *sketch.Sketch) (lines []string) {
+	for _, set := range s.Sets() {
+		var paths []string
+		for _, p := range set.Paths {
+			paths = append(paths, p.Pattern())
+		}
+		lines = append(lines, fmt.Sprintf("%s: %d, %d projections, such as %s of %s", strings.Join(paths, "+"), set.Count, set.Projections, set.Example, set.Entity))
+	}
+	return lines
+}
+
+// What an event changed is on the board if, and only if, nobody got anything by
+// it and it was its fields that changed. The mistakes that this catches: fields
+// are blamed that somebody was sent, or that were there for the first time, or
+// that had to be evaluated for another reason.
+func TestSuppressedEventsAreObserved(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	s.board = sketch.NewBoard()
+	feed(t, s,
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1,"seen":{"at":0}}`, // sent
+		`lab: {"weight":1}`, // the source's first: no field of it changed
+		`registry: {"id":"B-007","origin":"EC","ripeness_level":1,"seen":{"at":1}}`, // nobody reads it
+		`registry: {"id":"B-007","origin":"CO","ripeness_level":1,"seen":{"at":1}}`, // read, and held back
+		`registry: {"id":"B-007","origin":"CO","ripeness_level":2,"seen":{"at":2}}`, // sent
+		`registry: {"seen":{"at":2},"id":"B-007","origin":"CO","ripeness_level":2}`, // noise
+		`registry: {"id":"B-007","origin":"XX","ripeness_level":2,"seen":{"at":3}}`, // retracted from one
+		`registry: {"id":"B-007","origin":"XX","ripeness_level":3,"seen":{"at":3}}`, // does not match its filter
+		`registry: {"id":"B-007","origin":"XX","ripeness_level":4,"seen":{"at":4}}`, // the same, both fields
+		`lab: {"weight":2}`,         // of another source, nobody reads it
+		`lab: {"ripeness_level":7}`, // hidden behind the registry's
+	)
+	apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "c1", Action: inbox.Reset, Services: []string{"one/ripeness@a"}}}, "reset")
+	feed(t, s,
+		`lab: {"weight":3}`, // all is evaluated because of the reset
+	)
+	s.plan.Fingerprint = []byte("another")
+	last := feed(t, s,
+		`lab: {"weight":4}`, // all is evaluated because of the configuration
+		`lab: -`,            // a whole document goes
+		`registry: -`,       // this retracts
+	)
+	require.Equal(t, []string{"merged", "merged", "merged two/list@a=retract"}, last)
+	got := s.board.Take()
+	require.Equal(t, []string{
+		"origin: 1, 1 projections, such as origin of B-007",
+		"ripeness_level: 1, 1 projections, such as ripeness_level of B-007",
+		"ripeness_level+seen.at: 1, 1 projections, such as ripeness_level of B-007",
+		"seen.at: 1, 0 projections, such as seen.at of B-007",
+	}, causes(got["registry"]))
+	require.Equal(t, []string{
+		"ripeness_level: 1, 0 projections, such as ripeness_level of B-007",
+		"weight: 1, 0 projections, such as weight of B-007",
+	}, causes(got["lab"]))
+	require.Equal(t, []int64{9, 1}, []int64{got["registry"].Events, got["registry"].Noise})
+	require.Equal(t, []int64{6, 0}, []int64{got["lab"].Events, got["lab"].Noise})
+	require.Len(t, got, 2)
+}
+
+// A change that is too large becomes a dead letter: that is no suppression.
+func TestDeadLettersAreNotSuppressed(t *testing.T) {
+	p := bananaPlan(t)
+	p.MaxChange = 1200
+	s := NewSimulator(p)
+	s.board = sketch.NewBoard()
+	lines := feed(t, s,
+		`registry: {"id":"B-007","ripeness_level":1}`,
+		`registry: {"id":"B-007","ripeness_level":"`+strings.Repeat("x", 2000)+`"}`)
+	require.Equal(t, "merged dead:oversized", lines[1])
+	require.Empty(t, s.board.Take()["registry"].Sets())
+}
+
+// An event that changes very much is looked into no further than needed.
+func TestEventsThatChangeVeryMuch(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	s.board = sketch.NewBoard()
+	doc := func(value int) string {
+		var b strings.Builder
+		for i := range 500 {
+			fmt.Fprintf(&b, `,"f%d":%d`, i, value)
+		}
+		return `registry: {"id":"B-007"` + b.String() + `}`
+	}
+	feed(t, s, doc(1), doc(2))
+	got := s.board.Take()["registry"]
+	require.EqualValues(t, 1, got.Wide)
+	require.Empty(t, got.Sets())
+}
+
+// Of many, a part is observed and stands for all.
+func TestManyAreSampled(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	s.board = sketch.NewBoard()
+	const events = 8000
+	for i := range events {
+		feed(t, s, fmt.Sprintf(`registry: {"id":"B-007","seen":%d}`, i))
+	}
+	got := s.board.Take()["registry"]
+	require.EqualValues(t, events, got.Events)
+	require.InEpsilon(t, events, got.Suppressed, 0.1)
+	require.Len(t, got.Sets(), 1)
+	require.Equal(t, got.Suppressed, got.Sets()[0].Count)
+}

@@ -1,0 +1,277 @@
+package decide
+
+import (
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// I5: a dead letter that comes again was never applied, so its own position says
+// nothing against it; what its source sent since does.
+func TestReplayedEventsAreFencedByWhatCameSince(t *testing.T) {
+	begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+	at := func(minutes int) time.Time { return begin.Add(time.Duration(minutes) * time.Minute) }
+	v := func(offset int64) change.Version { return change.NewVersion(1, offset) }
+	event := func(topic string, offset int64, sequence string) *inbox.Event {
+		return &inbox.Event{Origin: inbox.Origin{Source: "s", Topic: topic, Offset: offset}, Sequence: sequence}
+	}
+	letter := func(e *inbox.Event, version change.Version, died int) *inbox.Event {
+		e.Replay = &inbox.Replay{Letter: 1, Version: version, Died: at(died).UnixMilli()}
+		return e
+	}
+	type taken struct {
+		event   *inbox.Event
+		version change.Version
+		minute  int
+	}
+	for _, c := range []struct {
+		name   string
+		before []taken
+		replay *inbox.Event
+		want   staleReason
+	}{
+		{"nothing was ever taken", nil, letter(event("t", 5, ""), 0, 0), fresh},
+		{"only older ones of the stream", []taken{{event("t", 4, ""), v(10), 0}}, letter(event("t", 5, ""), 0, 1), fresh},
+		{"a newer one of the stream", []taken{{event("t", 6, ""), v(10), 0}}, letter(event("t", 5, ""), 0, 60), staleReplay},
+		{"noted when it died, and nothing since", []taken{{event("t", 5, ""), v(10), 0}}, letter(event("t", 5, ""), v(10), 0), fresh},
+		{"a newer one by an older sequence", []taken{{event("t", 6, "7"), v(10), 0}}, letter(event("t", 5, "8"), 0, 0), fresh},
+		{"an older one by a newer sequence", []taken{{event("t", 4, "9"), v(10), 0}}, letter(event("t", 5, "8"), 0, 0), staleReplay},
+		{"a newer one of a stream that was made again", []taken{{event("t", 9, ""), v(10), 0}, {event("t2", 0, ""), v(12), 5}}, letter(event("t", 5, ""), v(8), 0), staleReplay},
+		{"an older one, by the inbox", []taken{{event("t2", 0, ""), v(7), 0}}, letter(event("t", 5, ""), v(8), 0), fresh},
+		{"a newer one, by the inbox", []taken{{event("t2", 0, ""), v(9), 0}}, letter(event("t", 5, ""), v(8), 0), staleReplay},
+		{"posted, nothing since", []taken{{event("", 0, ""), v(7), 0}}, letter(event("", 0, ""), 0, 2), fresh},
+		{"posted, something since", []taken{{event("", 0, ""), v(7), 5}}, letter(event("", 0, ""), 0, 2), staleReplay},
+		{"posted, and the clocks cannot tell", []taken{{event("", 0, ""), v(7), 0}}, letter(event("", 0, ""), 0, 1), staleReplay},
+		{"two letters of one stream in their order", []taken{{event("t", 4, ""), v(7), 0}, {letter(event("t", 5, ""), 0, 1), v(20), 60}}, letter(event("t", 6, ""), 0, 1), fresh},
+		{"two letters of one stream against their order", []taken{{event("t", 4, ""), v(7), 0}, {letter(event("t", 6, ""), 0, 1), v(20), 60}}, letter(event("t", 5, ""), 0, 1), staleReplay},
+		{"two posted letters in their order", []taken{{event("", 0, ""), v(7), 0}, {letter(event("", 0, ""), 0, 2), v(20), 60}}, letter(event("", 0, ""), 0, 3), fresh},
+		{"two posted letters against their order", []taken{{event("", 0, ""), v(7), 0}, {letter(event("", 0, ""), 0, 3), v(20), 60}}, letter(event("", 0, ""), 0, 2), staleReplay},
+		{"two letters of decide in their order", []taken{{event("t", 4, ""), v(7), 0}, {letter(event("u", 5, ""), v(8), 1), v(20), 60}}, letter(event("w", 6, ""), v(9), 1), fresh},
+		{"a new event after a replay", []taken{{letter(event("", 0, ""), 0, 2), v(20), 60}, {event("", 0, ""), v(21), 61}}, letter(event("", 0, ""), 0, 3), staleReplay},
+		{"a posted one after those of a stream", []taken{{event("t", 4, ""), v(7), 0}, {event("", 0, ""), v(8), 10}}, letter(event("t", 5, ""), 0, 1), staleReplay},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			f := fence{}
+			for _, b := range c.before {
+				require.Equal(t, fresh, f.check(b.event, ""), "what goes before")
+				f.note(b.event, "", b.version, at(b.minute))
+			}
+			f, err := decodeFence(f.encode())
+			require.NoError(t, err)
+			require.Equal(t, c.want, f.check(c.replay, ""))
+		})
+	}
+}
+
+// A replay that is newer by its sequence does not open the way for what stands
+// behind it in the stream and was taken before.
+func TestReplayedEventMovesNoPositionBack(t *testing.T) {
+	of := func(offset int64, sequence string) *inbox.Event {
+		return &inbox.Event{Origin: inbox.Origin{Source: "s", Topic: "t", Offset: offset}, Sequence: sequence}
+	}
+	f := fence{}
+	f.note(of(4, "7"), "", change.NewVersion(1, 1), time.Unix(1, 0))
+	f.note(of(6, ""), "", change.NewVersion(1, 2), time.Unix(2, 0))
+	letter := of(5, "8")
+	letter.Replay = &inbox.Replay{Letter: 1, Died: 1500}
+	require.Equal(t, fresh, f.check(letter, ""))
+	f.note(letter, "", change.NewVersion(1, 9), time.Unix(3, 0))
+	require.Equal(t, stalePosition, f.check(of(6, ""), ""), "it was taken")
+	require.Equal(t, fresh, f.check(of(7, ""), ""))
+}
+
+// Whatever a source sends and whichever of it dies and comes again later, at the
+// end the newest event that was not left out is the one that counts, and a
+// repetition of a replay changes nothing.
+func TestReplaysNeverGoBack(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		begin := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+		f := fence{}
+		newest := int64(-1)
+		var dead []*inbox.Event
+		inboxOffset := int64(0)
+		offer := func(e *inbox.Event) {
+			inboxOffset++
+			if f.check(e, "") != fresh {
+				return
+			}
+			require.GreaterOrEqual(t, e.Offset, newest, "an older event overwrites a newer one")
+			newest = e.Offset
+			f.note(e, "", change.NewVersion(1, inboxOffset), begin.Add(time.Duration(inboxOffset)*time.Second))
+		}
+		for offset := int64(0); offset < int64(rapid.IntRange(1, 20).Draw(t, "events")); offset++ {
+			e := &inbox.Event{Origin: inbox.Origin{Source: "s", Topic: "t", Offset: offset}}
+			if rapid.Bool().Draw(t, "dies") {
+				e.Replay = &inbox.Replay{Letter: offset + 1, Died: begin.Add(time.Duration(inboxOffset) * time.Second).UnixMilli()}
+				if rapid.Bool().Draw(t, "behind the inbox") {
+					inboxOffset++
+					e.Replay.Version = change.NewVersion(1, inboxOffset)
+				}
+				dead = append(dead, e)
+			} else {
+				offer(e)
+			}
+			for range rapid.IntRange(0, 2).Draw(t, "replays") {
+				if len(dead) > 0 {
+					offer(rapid.SampledFrom(dead).Draw(t, "letter"))
+				}
+			}
+		}
+		for _, e := range dead {
+			offer(e)
+		}
+	})
+}
+
+// posted is an event without position.
+func posted(payload string, replay *inbox.Replay) inbox.Record {
+	return inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Payload: []byte(payload), Replay: replay}}
+}
+
+// decideOne applies one record to a stored entity and gives what a decision
+// would write about letters.
+func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, rows map[store.Key]*store.Row) (*evaluation, settled) {
+	t.Helper()
+	ev, err := newEvaluation(p, e)
+	require.NoError(t, err)
+	rec := &record{Record: r, version: change.NewVersion(1, 100), at: time.Unix(1000, 0)}
+	if r.Event != nil {
+		rec = parseAt(t, &Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}, r, 100)
+	}
+	require.NoError(t, ev.apply(rec))
+	found, err := readRows(p, ev.candidates, func(keys []store.Key) ([]store.Row, error) {
+		out := make([]store.Row, len(keys))
+		for i, k := range keys {
+			out[i].Key = k
+			if row := rows[k]; row != nil {
+				out[i] = *row
+			}
+		}
+		return out, nil
+	})
+	require.NoError(t, err)
+	result, err := settle(p, ev.candidates, found, maxOutcomeOfOne)
+	require.NoError(t, err)
+	return ev, result
+}
+
+// I9: the decision says what became of a letter, in its own transaction.
+func TestADecisionSettlesItsLetter(t *testing.T) {
+	p := bananaPlan(t)
+	replay := &inbox.Replay{Letter: 9, Died: 5000, Operation: "op", Actor: "root@host", Reason: "why"}
+	ev, _ := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007"}`, replay), nil)
+	require.Equal(t, []store.Settled{{ID: 9, State: store.LetterReplayed}}, ev.replayed)
+	require.Len(t, ev.audit, 1)
+	require.Equal(t, "root@host", ev.audit[0].Actor)
+	require.JSONEq(t, `{"operation":"op","letter":9,"outcome":"replayed"}`, string(ev.audit[0].Detail))
+
+	row, _ := ev.result()
+	row.Found = true
+	old := *replay
+	old.Letter, old.Died = 10, 4000
+	ev, _ = decideOne(t, p, row, posted(`{"id":"old"}`, &old), nil)
+	require.Equal(t, []store.Settled{{ID: 10, State: store.LetterObsolete}}, ev.replayed)
+	require.Empty(t, ev.candidates)
+
+	ev, _ = decideOne(t, p, row, posted(`{`, &inbox.Replay{Letter: 11}), nil)
+	require.Equal(t, []store.Settled{{ID: 11, State: store.LetterReplayed}}, ev.replayed)
+	require.Len(t, ev.letters, 1, "it died again, and that is a letter of its own")
+	require.Contains(t, string(ev.letters[0].Headers), `\"l\":11`, "which knows how old it is")
+
+	// A letter of a delivery: decided again unless a newer version was.
+	key := store.Key{Service: 1, Entity: "B-007"}
+	for _, c := range []struct {
+		rowVersion change.Version
+		want       store.LetterState
+		sent       int
+	}{{change.NewVersion(1, 7), store.LetterReplayed, 1}, {change.NewVersion(1, 8), store.LetterObsolete, 0}} {
+		r := inbox.Record{Entity: "B-007", Control: &inbox.Control{
+			ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
+		}}
+		_, result := decideOne(t, p, row, r, map[store.Key]*store.Row{key: {Key: key, Found: true, Version: c.rowVersion}})
+		require.Equal(t, []store.Settled{{ID: 12, State: c.want, Version: r.Control.Version}}, result.replayed)
+		require.Len(t, result.changes, c.sent)
+	}
+}
+
+// A forced decision for the sake of one change does nothing when it is repeated,
+// or when the entity has a newer change anyway.
+func TestForcedDecisionAboutOneVersion(t *testing.T) {
+	p := bananaPlan(t)
+	key := store.Key{Service: 1, Entity: "B-007"}
+	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{
+		ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Force: true,
+	}}
+	for version, sent := range map[int64]int{7: 1, 8: 0} {
+		_, result := decideOne(t, p, store.Entity{ID: "B-007"}, r, map[store.Key]*store.Row{
+			key: {Key: key, Found: true, Version: change.NewVersion(1, version), Content: change.Retracted()},
+		})
+		require.Len(t, result.changes, sent)
+		require.Empty(t, result.replayed)
+	}
+}
+
+// A log sink's letter goes out as it was, behind what is newer, and no row moves.
+func TestResendTouchesNoRow(t *testing.T) {
+	p := bananaPlan(t)
+	c := change.Change{Service: "one/ripeness@a", Entity: "B-007", Op: change.Retract, Version: change.NewVersion(1, 7), Content: change.Retracted(), Time: time.Unix(9, 0).UTC()}
+	c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
+	key := store.Key{Service: 1, Entity: "B-007"}
+	rows := map[store.Key]*store.Row{key: {Key: key, Found: true, Version: change.NewVersion(1, 50)}}
+	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "x", Action: inbox.Resend, Letter: 3, Change: c.AppendBinary(nil)}}
+	ev, result := decideOne(t, p, store.Entity{ID: "B-007"}, r, rows)
+	require.Empty(t, result.swaps)
+	require.Equal(t, []store.Settled{{ID: 3, State: store.LetterReplayed}}, ev.replayed)
+	c.Resent = change.NewVersion(1, 100)
+	require.Equal(t, []change.Change{c}, result.changes)
+
+	r.Control.Change = []byte("no change")
+	ev, result = decideOne(t, p, store.Entity{ID: "B-007"}, r, rows)
+	require.Empty(t, result.changes)
+	require.Empty(t, ev.replayed)
+	require.Len(t, ev.letters, 1)
+	r.Entity, r.Control.Change = "other", c.AppendBinary(nil)
+	ev, _ = decideOne(t, p, store.Entity{ID: "other"}, r, rows)
+	require.Len(t, ev.letters, 1, "a change of another entity")
+}
+
+// A preview says what the decision would do, and changes nothing.
+func TestPreviewIsWhatTheDecisionDoes(t *testing.T) {
+	p := bananaPlan(t)
+	ev, result := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007","ripeness_level":2}`, nil), nil)
+	row, _ := ev.result()
+	row.Found = true
+	rows := func(keys []store.Key) ([]store.Row, error) {
+		out := make([]store.Row, len(keys))
+		for i, k := range keys {
+			out[i] = store.Row{Key: k, Found: true, Content: result.changes[k.Service-1].Content, Version: result.changes[0].Version}
+		}
+		return out, nil
+	}
+	held, err := p.Preview(row, inbox.Control{Action: inbox.Redecide}, rows)
+	require.NoError(t, err)
+	require.Empty(t, held.Sent)
+	require.Equal(t, []string{"one/ripeness@a", "two/list@a"}, held.Held)
+	forced, err := p.Preview(row, inbox.Control{Action: inbox.Redecide, Force: true, Services: []string{"two/list@a"}}, rows)
+	require.NoError(t, err)
+	require.Len(t, forced.Sent, 1)
+	require.JSONEq(t, `{"banana_id":"B-007"}`, string(forced.Sent[0].Doc))
+}
+
+// parseAt parses a record as the transport hands it out, at an offset.
+func parseAt(t require.TestingT, d *Decider, r inbox.Record, offset int64) *record {
+	key, head, value, err := inbox.Encode(r)
+	require.NoError(t, err)
+	in := transport.Received{
+		Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: offset, Time: time.Unix(1000, 0).UTC(),
+	}
+	parsed := new(record)
+	d.parse(parsed, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)
+	return parsed
+}

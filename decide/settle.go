@@ -1,0 +1,183 @@
+package decide
+
+import (
+	"bytes"
+	"fmt"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// settled is what the candidates of a batch come to.
+type settled struct {
+	swaps    []store.Swap
+	changes  []change.Change // in the order of the candidates
+	parts    []int32         // the inbox partition that caused each change
+	services []int           // the index of each change's service
+	causes   []*record       // of changes, and of letters
+	letters  []store.DeadLetter
+	replayed []store.Settled // dead letters whose replay was decided here
+	passed   map[int]int     // service index to changes
+	held     map[int]int     // service index to duplicates
+}
+
+// settle compares candidates with dam rows. Candidates of one key are
+// compared one after the other, each with what the one before it left: A,B,A,B
+// are four changes and A,A,A,B are two, also inside one batch (I4). rows holds
+// the row of every key that occurs; it is changed. errLargeOutcome when changes and
+// letters are more than room in bytes.
+func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room int) (settled, error) {
+	out := settled{passed: map[int]int{}, held: map[int]int{}}
+	out.changes, out.parts, out.causes = make([]change.Change, 0, len(rows)), make([]int32, 0, len(rows)), make([]*record, 0, len(rows))
+	before := make(map[store.Key]store.Row, len(rows))
+	order := make([]store.Key, 0, len(rows))
+	for i := range candidates {
+		c := &candidates[i]
+		service := p.Services[c.service]
+		key := store.Key{Service: service.Number, Entity: c.record.Entity}
+		row := rows[key]
+		if row == nil {
+			return settled{}, fmt.Errorf("no dam row was read for service %s", service.Name)
+		}
+		if _, seen := before[key]; !seen {
+			before[key] = *row
+			order = append(order, key)
+		}
+		if c.control != nil {
+			control(c.control, row)
+			continue
+		}
+		if c.resent != nil {
+			// Late by its nature; the row says what the newest is, and keeps it. If it is
+			// this, it is under way again.
+			if row.Version == c.resent.Version {
+				row.Refused = false
+			}
+			resent := *c.resent
+			resent.Trace = c.record.span.Trace()
+			out.changes, out.parts, out.services = append(out.changes, resent), append(out.parts, c.record.part), append(out.services, c.service)
+			out.passed[c.service]++
+			continue
+		}
+		if r := c.record.Control; r != nil && (r.Letter != 0 || r.Version != 0) {
+			// A newer change that was decided since is delivered or a letter itself.
+			overtaken, state := row.Found && row.Version > r.Version, store.LetterReplayed
+			if overtaken {
+				state = store.LetterObsolete
+			}
+			if r.Letter != 0 {
+				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: state, Version: r.Version})
+			}
+			if overtaken {
+				continue
+			}
+		}
+		content, equal, err := compare(p, c, row)
+		if err != nil {
+			return settled{}, err
+		}
+		again := row.Refused && c.record.Control != nil && c.record.Control.Letter != 0
+		if equal && !c.force && !again {
+			out.held[c.service]++
+			continue
+		}
+		if !row.Found && c.output == nil {
+			// Nothing was ever sent, so there is nothing to retract.
+			out.held[c.service]++
+			continue
+		}
+		ch := change.Change{
+			Service: service.Name, Entity: c.record.Entity, Op: change.Upsert, Version: c.record.version,
+			Content: content, Revision: p.Revision, Time: c.record.at,
+			Trace: c.record.span.Trace(),
+		}
+		if c.output == nil {
+			ch.Op = change.Retract
+		} else if ch.Doc, err = c.output.text(); err != nil {
+			return settled{}, err
+		}
+		size := sizeOf(&ch)
+		if room -= size; room < 0 {
+			return settled{}, errLargeOutcome
+		}
+		if size > p.MaxChange {
+			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
+			l.Service, l.Payload = service.Name, ch.Doc
+			l.DedupKey += "/" + service.Name
+			out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)
+			continue
+		}
+		ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
+		out.changes, out.parts, out.services = append(out.changes, ch), append(out.parts, c.record.part), append(out.services, c.service)
+		out.causes = append(out.causes, c.record)
+		out.passed[c.service]++
+		row.Found, row.Content, row.Version, row.Refused = true, content, ch.Version, false
+	}
+	out.swaps = make([]store.Swap, 0, len(out.changes))
+	for _, key := range order {
+		old, row := before[key], rows[key]
+		if old.Found == row.Found && old.Version == row.Version && old.Refused == row.Refused && sameState(old.Content, row.Content) {
+			continue
+		}
+		out.swaps = append(out.swaps, store.Swap{Key: key, Insert: !old.Found, Old: old.Content, OldRefused: old.Refused, New: row.Content, Refused: row.Refused, Version: row.Version})
+	}
+	return out, nil
+}
+
+// changeOverhead is at least what the encoding of a change adds to its
+// document, entity and service.
+const changeOverhead = 256
+
+// sizeOf is at least the size of a change's encoding, in bytes, but for its trace.
+func sizeOf(c *change.Change) int {
+	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
+}
+
+// compare tells whether a candidate equals what the row holds, and gives the
+// content to store. A row of an older hash scheme is compared under that
+// scheme and moves over when it changes.
+func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error) {
+	if !row.Found || row.Content == nil {
+		return c.content, false, nil
+	}
+	scheme := row.Content.Scheme()
+	if c.output == nil || scheme == 0 || scheme == canonicaltree.Scheme {
+		return c.content, bytes.Equal(c.content, row.Content), nil
+	}
+	numbers := p.Projections[p.Services[c.service].Projection].Numbers()
+	doc, err := c.output.text()
+	if err != nil {
+		return nil, false, err
+	}
+	under, err := contentUnder(scheme, doc, numbers)
+	if err != nil {
+		return nil, false, err
+	}
+	return c.content, bytes.Equal(under, row.Content), nil
+}
+
+// control sets a row's state for a refusal or a reset. The version stays: it
+// is that of the last change, and deliveries that are under way are compared with it.
+func control(c *inbox.Control, row *store.Row) {
+	if !row.Found {
+		return
+	}
+	switch c.Action {
+	case inbox.Reset:
+		row.Content, row.Refused = nil, false
+	case inbox.Refuse:
+		// Never back to the delivered content: that is only the least that the sink
+		// holds. An earlier attempt that timed out may have put the refused one there.
+		// A row that was reset meanwhile stays unknown.
+		if row.Version == c.Version && row.Content != nil {
+			row.Refused = true
+		}
+	}
+}
+
+// sameState compares contents where unknown equals unknown.
+func sameState(a, b change.Content) bool {
+	return (a == nil) == (b == nil) && bytes.Equal(a, b)
+}

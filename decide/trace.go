@@ -1,0 +1,115 @@
+package decide
+
+import (
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/store"
+	"go.opentelemetry.io/otel/attribute"
+)
+
+// Why something is decided again, the values of weir.cause.
+const (
+	causeLetter = "dead letter" // one is replayed
+	causeReset  = "reset"
+	causeReplay = "replay" // also a backfill, and what a reconcile found
+	causeRepair = "repair" // by Weir itself: a change was refused, or is gone
+)
+
+// again gives the span of a record: that of the trace which it came with, or one
+// of its own when it has something decided again.
+func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
+	if span != nil || d.opt.Tracer == nil {
+		return span
+	}
+	switch c := r.Control; {
+	case c != nil:
+		cause := causeReplay
+		switch {
+		case c.Letter != 0:
+			cause = causeLetter
+		case c.Actor == inbox.Deliver:
+			cause = causeRepair
+		case c.Action == inbox.Reset:
+			cause = causeReset
+		}
+		span = d.opt.Tracer.Again(cause, c.Trace)
+		span.Set(operation(c.Operation)...)
+	case r.Event != nil && r.Event.Replay != nil:
+		span = d.opt.Tracer.Again(causeLetter, r.Event.Replay.Trace)
+		span.Set(operation(r.Event.Replay.Operation)...)
+	}
+	return span
+}
+
+func operation(id string) []attribute.KeyValue {
+	if id == "" {
+		return nil
+	}
+	return []attribute.KeyValue{tracing.OperationKey.String(id)}
+}
+
+// traced ends the span of a record, if it has one, when the record was handled.
+func (d *Decider) traced(r *record, err error) {
+	s := r.span
+	if s == nil {
+		return
+	}
+	s.Set(d.opt.Tracer.Entity(r.Entity), tracing.VersionKey.String(r.version.String()))
+	if r.Event != nil {
+		s.Set(tracing.SourceKey.String(r.Event.Source))
+	}
+	if err != nil {
+		s.Fail("not decided")
+	}
+	s.End()
+}
+
+// batchSpan starts the span of one decision transaction.
+func (l *lane) batchSpan(batch []*record) *tracing.Span {
+	if l.d.opt.Tracer == nil {
+		return nil
+	}
+	var spans []*tracing.Span
+	for _, r := range batch {
+		if r.span != nil {
+			spans = append(spans, r.span)
+		}
+	}
+	return l.d.opt.Tracer.Batch("decide batch", spans, len(batch))
+}
+
+// decidedSpans notes what became of the traced records of a transaction.
+func decidedSpans(span *tracing.Span, batch []*record, changes []change.Change, err error) {
+	if span == nil {
+		return
+	}
+	defer span.End()
+	if err != nil {
+		switch store.ClassOf(err) {
+		case store.Fenced:
+			span.Fail("fenced")
+		case store.Unknown:
+			span.Fail("outcome unknown")
+		default:
+			span.Fail("nothing written")
+		}
+		return
+	}
+	count := map[*change.Trace]int{}
+	for i := range changes {
+		if t := changes[i].Trace; t != nil {
+			count[t]++
+		}
+	}
+	for _, r := range batch {
+		if r.span == nil {
+			continue
+		}
+		outcome := string(r.outcome)
+		if r.stale != fresh {
+			outcome += ": " + string(r.stale)
+		}
+		r.span.Set(tracing.OutcomeKey.String(outcome), tracing.ChangesKey.Int(count[r.span.Trace()]))
+	}
+}

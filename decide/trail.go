@@ -1,0 +1,375 @@
+package decide
+
+import (
+	"encoding/binary"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/uuid"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/projections"
+)
+
+// Limits of the trail. It is written with every row of an entity, so it is
+// kept small.
+const (
+	trailLength = 8  // records that are remembered
+	trailText   = 36 // bytes of an event id
+	// Which projections were evaluated is remembered for all records up to this
+	// many projections, beyond it for the newest record only.
+	trailWide = 64
+	// Projections beyond this rank are not remembered.
+	trailWidest = 4096
+	// A fingerprint is told from others by its first bytes.
+	trailPrint = 8
+)
+
+// Words of the trail for what became of a record: the outcomes of the metrics,
+// with the reason for stale ones.
+const (
+	TrailNoise         = "noise"
+	TrailMerged        = "merged"
+	TrailStalePosition = "stale: position"
+	TrailStaleEventID  = "stale: event id"
+	TrailStaleSequence = "stale: sequence"
+	TrailStaleReplay   = "stale: replay"
+	TrailStaleClaim    = "stale: claim"
+	TrailControl       = "control"
+	TrailDead          = "dead letter"
+)
+
+// trailWords are stored by their index: only ever append.
+var trailWords = [...]string{"", TrailNoise, TrailMerged, TrailStalePosition, TrailStaleEventID, TrailStaleSequence, TrailControl, TrailDead, TrailStaleReplay, TrailStaleClaim}
+
+// TrailEntry is one record that was decided for an entity.
+type TrailEntry struct {
+	Version change.Version // its position in the inbox
+	Time    time.Time      // its timestamp, milliseconds
+	// Source of an event; the action of a control record.
+	Source string
+	// EventID is empty without one, and cut to 36 bytes.
+	EventID string
+	// Outcome is one of the words above.
+	Outcome string
+
+	set []byte // ranks of projections that were evaluated; nil when that is not kept
+}
+
+// Trail is what an entity remembers of the records that were decided for it,
+// the oldest first. It is for people: no decision reads it. Of stale records
+// in a row only the first is kept, and a dead letter only where something else
+// was written with it.
+type Trail struct {
+	Entries []TrailEntry
+	prefix  []byte // fingerprint, cut, that the sets belong to
+}
+
+// Evaluated tells whether a projection was evaluated at entry i; known is
+// false when that was not kept, or happened under another configuration. A
+// record that is noise or stale evaluates nothing.
+func (t Trail) Evaluated(p *Plan, i, projection int) (evaluated, known bool) {
+	e := t.Entries[i]
+	if e.Outcome != TrailMerged && e.Outcome != TrailControl {
+		return false, true
+	}
+	rank := p.rank[projection]
+	if e.set == nil || !slices.Equal(t.prefix, cut(p.Fingerprint)) || rank/8 >= len(e.set) {
+		return false, false
+	}
+	return e.set[rank/8]&(1<<(rank%8)) != 0, true
+}
+
+func cut(fingerprint []byte) []byte { return fingerprint[:min(trailPrint, len(fingerprint))] }
+
+// trailer is a trail while decide works on it: only its newest entry is taken
+// apart, the older ones stay as they are stored.
+//
+// Stored is the fingerprint, the newest entry, then the older ones, the newest
+// first, each with its length in front. Version and time of an older one are the
+// way back from the entry before it, and its source is left out when it is the same.
+type trailer struct {
+	prefix []byte
+	any    bool // there is a newest entry
+	last   trailed
+	older  []byte
+}
+
+// trailed is an entry as it is stored.
+type trailed struct {
+	word        byte
+	version, ms uint64
+	source      string
+	id          []byte // see packID
+	set         []byte
+}
+
+// note remembers what became of r.
+func (t *trailer) note(r *record, word string) {
+	e := trailed{word: trailWord(word), version: uint64(r.version), ms: uint64(r.at.UnixMilli())}
+	switch {
+	case r.Control != nil:
+		e.source, e.id = string(r.Control.Action), packID(r.Control.ID)
+	case r.Event != nil:
+		e.source, e.id = r.Event.Source, packID(r.Event.EventID)
+	}
+	t.add(e)
+}
+
+// add makes e the newest entry and lets go of the oldest one.
+func (t *trailer) add(e trailed) {
+	if t.any {
+		if len(t.last.set) > trailWide/8 {
+			t.last.set = nil
+		}
+		var scratch [128]byte
+		b := t.last.append(scratch[:0], &e)
+		keep := 0
+		for n := 2; n < trailLength && keep < len(t.older); n++ {
+			size, used := binary.Uvarint(t.older[keep:])
+			if used <= 0 || size > uint64(len(t.older)-keep-used) {
+				break // not a trail: what cannot be read is let go
+			}
+			keep += used + int(size)
+		}
+		older := make([]byte, 0, binary.MaxVarintLen16+len(b)+keep)
+		older = append(binary.AppendUvarint(older, uint64(len(b))), b...)
+		t.older = append(older, t.older[:keep]...)
+	}
+	t.any, t.last = true, e
+}
+
+// append writes an entry, as it stands behind newer.
+func (e *trailed) append(b []byte, newer *trailed) []byte {
+	b = append(b, e.word)
+	b = binary.AppendVarint(b, int64(newer.version-e.version))
+	b = binary.AppendVarint(b, int64(newer.ms-e.ms))
+	if e.source == newer.source {
+		b = append(b, 0)
+	} else {
+		b = appendText(b, e.source)
+	}
+	return appendText(appendText(b, e.id), e.set)
+}
+
+func appendText[T string | []byte](b []byte, s T) []byte {
+	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
+}
+
+// parseTrailed reads an entry that stands behind newer.
+func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
+	if len(b) == 0 || int(b[0]) >= len(trailWords) {
+		return e, nil, false
+	}
+	e.word, b, ok = b[0], b[1:], true
+	back := func() uint64 {
+		n, used := binary.Varint(b)
+		if used <= 0 {
+			ok = false
+			return 0
+		}
+		b = b[used:]
+		return uint64(n)
+	}
+	text := func() []byte {
+		n, used := binary.Uvarint(b)
+		if used <= 0 || n > uint64(len(b)-used) {
+			ok = false
+			return nil
+		}
+		s := b[used : used+int(n) : used+int(n)]
+		b = b[used+int(n):]
+		return s
+	}
+	e.version, e.ms = newer.version-back(), newer.ms-back()
+	if s := text(); len(s) == 0 || string(s) == newer.source {
+		e.source = newer.source
+	} else {
+		e.source = string(s)
+	}
+	e.id, e.set = text(), text()
+	return e, b, ok
+}
+
+// stale remembers a stale record and tells whether the row should be written
+// for it alone: a topic that is read again from its start is all stale, and
+// must not write every row once per record.
+func (t *trailer) stale(r *record, why staleReason) (write bool) {
+	if t.any && strings.HasPrefix(trailWords[t.last.word], "stale: ") {
+		return false
+	}
+	t.note(r, "stale: "+strings.ReplaceAll(string(why), "_", " "))
+	return true
+}
+
+func trailWord(word string) byte { return byte(max(0, slices.Index(trailWords[:], word))) }
+
+// evaluating begins the set of the newest record's projections.
+func (t *trailer) evaluating(p *Plan) {
+	if prefix := cut(p.Fingerprint); !slices.Equal(t.prefix, prefix) {
+		// The sets of the older ones mean nothing under this configuration.
+		entries := t.entries()
+		renewed := trailer{prefix: prefix}
+		for i := len(entries) - 1; i >= 0; i-- {
+			entries[i].set = nil
+			renewed.add(entries[i])
+		}
+		*t = renewed
+	}
+	t.last.set = make([]byte, (min(len(p.Projections), trailWidest)+7)/8)
+}
+
+// evaluated adds a projection to the set.
+func (t *trailer) evaluated(p *Plan, projection int) {
+	if rank := p.rank[projection]; rank < trailWidest {
+		t.last.set[rank/8] |= 1 << (rank % 8)
+	}
+}
+
+// redecided remembers that a control record evaluated all projections; of one
+// that names services, what was sent tells.
+func (t *trailer) redecided(p *Plan, c *inbox.Control) {
+	if len(c.Services) > 0 {
+		return
+	}
+	t.evaluating(p)
+	for i := range p.Projections {
+		t.evaluated(p, i)
+	}
+}
+
+// entries takes all apart, the newest first, as far as they can be read.
+func (t *trailer) entries() []trailed {
+	if !t.any {
+		return nil
+	}
+	all := append(make([]trailed, 0, trailLength), t.last)
+	for b := t.older; len(b) > 0; {
+		size, used := binary.Uvarint(b)
+		if used <= 0 || size > uint64(len(b)-used) {
+			break
+		}
+		e, _, ok := parseTrailed(b[used:used+int(size)], &all[len(all)-1])
+		if !ok {
+			break
+		}
+		all = append(all, e)
+		b = b[used+int(size):]
+	}
+	return all
+}
+
+// trail gives what people see.
+func (t *trailer) trail() Trail {
+	stored := t.entries()
+	out := Trail{prefix: t.prefix, Entries: make([]TrailEntry, len(stored))}
+	for i, e := range stored {
+		out.Entries[len(stored)-1-i] = TrailEntry{
+			Version: change.Version(e.version), Time: time.UnixMilli(int64(e.ms)).UTC(), Source: e.source,
+			EventID: unpackID(e.id), Outcome: trailWords[e.word], set: e.set,
+		}
+	}
+	return out
+}
+
+// packID gives the stored form of an event id: a UUID as 0 and its 16 bytes,
+// any other as it is, cut.
+func packID(id string) []byte {
+	if len(id) == 36 && id[8] == '-' {
+		if u, err := uuid.Parse(id); err == nil && u.String() == id {
+			return append([]byte{0}, u[:]...)
+		}
+	}
+	id = strings.TrimLeft(id, "\x00")
+	if len(id) > trailText {
+		id = id[:trailText]
+		for !utf8.ValidString(id) {
+			id = id[:len(id)-1]
+		}
+	}
+	return []byte(id)
+}
+
+func unpackID(b []byte) string {
+	if len(b) == 17 && b[0] == 0 {
+		return uuid.UUID(b[1:]).String()
+	}
+	return string(b)
+}
+
+var errState = errors.New("what the entity remembers is cut off")
+
+// decodeState reads what an entity remembers, as encodeState wrote it: trail and
+// fence. A trail that cannot be read is let go, for it must not stop a decision.
+func decodeState(stored []byte) (trailer, fence, error) {
+	var t trailer
+	if len(stored) == 0 {
+		return t, fence{}, nil
+	}
+	n, used := binary.Uvarint(stored)
+	if used <= 0 || n > uint64(len(stored)-used) {
+		return t, nil, errState
+	}
+	b := stored[used : used+int(n)]
+	f, err := decodeFence(stored[used+int(n):])
+	if len(b) > 0 && int(b[0]) < len(b) {
+		size := 1 + int(b[0])
+		prefix := b[1:size:size]
+		if last, rest, ok := parseTrailed(b[size:], &trailed{}); ok {
+			t = trailer{prefix: prefix, any: true, last: last, older: rest}
+		}
+	}
+	return t, f, err
+}
+
+// encodeState is the reverse of decodeState: the trail with its length in front,
+// then the fence.
+func encodeState(t *trailer, f fence) []byte {
+	fence := f.encode()
+	var scratch [128]byte
+	b := scratch[:0]
+	n := 0
+	if t.any {
+		b = append(append(b, byte(len(t.prefix))), t.prefix...)
+		b = t.last.append(b, &trailed{})
+		n = len(b) + len(t.older)
+	}
+	out := make([]byte, 0, binary.MaxVarintLen32+n+len(fence))
+	out = binary.AppendUvarint(out, uint64(n))
+	if t.any {
+		out = append(append(out, b...), t.older...)
+	}
+	return append(out, fence...)
+}
+
+// word gives the trail's word for an outcome that is not stale.
+func (o outcome) word() string {
+	switch o {
+	case outcomeNoise:
+		return TrailNoise
+	case outcomeMerged:
+		return TrailMerged
+	case outcomeControl:
+		return TrailControl
+	}
+	return TrailDead
+}
+
+// ranks numbers projections by the order of their names, which is the same in
+// whatever order files list them.
+func ranks(ps []*projections.Projection) []int {
+	name := func(i int) string { return ps[i].Spec().Customer + "/" + ps[i].Spec().Name }
+	order := make([]int, len(ps))
+	for i := range order {
+		order[i] = i
+	}
+	slices.SortFunc(order, func(a, b int) int { return strings.Compare(name(a), name(b)) })
+	rank := make([]int, len(ps))
+	for n, i := range order {
+		rank[i] = n
+	}
+	return rank
+}

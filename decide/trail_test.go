@@ -1,0 +1,179 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+func words(t Trail) []string {
+	var all []string
+	for _, e := range t.Entries {
+		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", e.Version, e.Source, e.EventID, e.Outcome)))
+	}
+	return all
+}
+
+func trailOf(t testing.TB, e store.Entity) Trail {
+	m, _, err := decodeState(e.Fence)
+	require.NoError(t, err)
+	return m.trail()
+}
+
+// The mistake that this catches: nobody can tell later what became of an event.
+func TestTrailTellsWhatBecameOfEvents(t *testing.T) {
+	p := bananaPlan(t)
+	s := NewSimulator(p)
+	feed(t, s,
+		`registry:9f1c9d3e-8c1c-4f7e-9a55-0123456789ab {"id":"B-007","origin":"EC","ripeness_level":1}`,
+		`registry:e2 {"id":"B-007","origin":"EC","ripeness_level":1}`,
+		`registry:e3 {"id":"B-007","origin":"EC","ripeness_level":2}`,
+		`registry:e2 {"id":"B-007","origin":"EC","ripeness_level":1}`,
+		`registry:e2 {"id":"B-007","origin":"EC","ripeness_level":1}`,
+	)
+	apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "c1", Action: inbox.Redecide}}, "redecide")
+	got := trailOf(t, s.entities["B-007"])
+	require.Equal(t, []string{
+		"1:0 registry 9f1c9d3e-8c1c-4f7e-9a55-0123456789ab merged",
+		"1:1 registry e2 noise",
+		"1:2 registry e3 merged",
+		"1:3 registry e2 stale: event id", // the second one in a row is not kept
+		"1:5 redecide c1 control",
+	}, words(got))
+	evaluated := func(i, projection int) [2]bool {
+		e, known := got.Evaluated(p, i, projection)
+		return [2]bool{e, known}
+	}
+	require.Equal(t, [2]bool{true, true}, evaluated(0, 0))
+	require.Equal(t, [2]bool{true, true}, evaluated(0, 1))
+	require.Equal(t, [2]bool{false, true}, evaluated(1, 0))
+	require.Equal(t, [2]bool{true, true}, evaluated(2, 0))
+	require.Equal(t, [2]bool{false, true}, evaluated(2, 1), "customer two reads the id only")
+	require.Equal(t, [2]bool{true, true}, evaluated(4, 1))
+	require.Equal(t, time.Unix(1000, 0).UTC(), got.Entries[4].Time)
+
+	other := bananaPlan(t)
+	other.Fingerprint = []byte("another")
+	_, known := got.Evaluated(other, 2, 0)
+	require.False(t, known)
+	s.plan = other
+	feed(t, s, `registry:e9 {"id":"B-007","origin":"EC","ripeness_level":3}`)
+	got = trailOf(t, s.entities["B-007"])
+	require.Len(t, got.Entries, 6)
+	_, known = got.Evaluated(other, 2, 0)
+	require.False(t, known, "what was evaluated under the other configuration is forgotten")
+	require.Equal(t, [2]bool{true, true}, func() [2]bool { e, k := got.Evaluated(other, 5, 1); return [2]bool{e, k} }())
+}
+
+// Only a stale record after something else writes the row.
+func TestStaleRecordsWriteTheRowOnce(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry:e1 {"id":"B-007"}`, `registry:e2 {"id":"B-008"}`)
+	fence := func() string { return string(s.entities["B-007"].Fence) }
+	before := fence()
+	feed(t, s, `registry:e1 {"id":"B-007"}`)
+	once := fence()
+	require.NotEqual(t, before, once)
+	feed(t, s, `registry:e1 {"id":"B-007"}`, `registry:e2 {"id":"B-008"}`)
+	require.Equal(t, once, fence())
+}
+
+// The trail is bounded, keeps the newest and reads as it was written.
+func TestTrailKeepsTheNewest(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		var tr trailer
+		var want []string
+		var f []byte
+		n := rapid.IntRange(0, 30).Draw(t, "records")
+		version := uint64(rapid.IntRange(1, 3).Draw(t, "generation")) << 48
+		for i := range n {
+			version += uint64(rapid.IntRange(1, 1<<20).Draw(t, "step"))
+			source := rapid.SampledFrom([]string{"registry", "lab", strings.Repeat("long", 60)}).Draw(t, "source")
+			id := rapid.OneOf(rapid.String(), rapid.Just("9f1c9d3e-8c1c-4f7e-9a55-0123456789ab"), rapid.Just("9F1C9D3E-8c1c-4f7e-9a55-0123456789ab")).Draw(t, "id")
+			r := &record{version: change.Version(version), at: time.UnixMilli(rapid.Int64Range(-1e12, 1e13).Draw(t, "ms")).UTC()}
+			r.Event = &inbox.Event{Origin: inbox.Origin{Source: source}, EventID: id}
+			tr.note(r, rapid.SampledFrom([]string{TrailNoise, TrailMerged}).Draw(t, "word"))
+			want = append(want, fmt.Sprint(r.version, r.at, source, unpackID(packID(id)), trailWords[tr.last.word]))
+			if rapid.Bool().Draw(t, "stored") {
+				f = encodeState(&tr, fence{"s": {Sequence: fmt.Sprint(i)}})
+				var back fence
+				var err error
+				tr, back, err = decodeState(f)
+				require.NoError(t, err)
+				require.Equal(t, fmt.Sprint(i), back["s"].Sequence)
+			}
+		}
+		var got []string
+		for _, e := range tr.trail().Entries {
+			got = append(got, fmt.Sprint(e.Version, e.Time, e.Source, e.EventID, e.Outcome))
+		}
+		require.Equal(t, want[max(0, len(want)-trailLength):], got[:len(got):len(got)])
+	})
+}
+
+// A trail that cannot be read stops no decision, a fence that cannot be read does.
+func TestTrailIsOptional(t *testing.T) {
+	known := fence{"s": {Sequence: "5", Positions: []position{{"topic", 3, 1 << 40}, {"", 0, -1}}, Events: []string{"a\x00b"}, Version: 7, At: -1, Died: 1e13}, "t": {}}
+	plain := encodeState(&trailer{}, known)
+	m, f, err := decodeState(plain)
+	require.NoError(t, err)
+	require.Empty(t, m.trail().Entries)
+	require.Equal(t, known, f)
+	_, _, err = decodeState(nil)
+	require.NoError(t, err)
+
+	var tr trailer
+	for i := range 10 {
+		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: "e"}}}, TrailMerged)
+	}
+	whole, tail := encodeState(&tr, known), len(known.encode())
+	for i := 2; i < len(whole)-tail; i++ {
+		broken := append([]byte(nil), whole...)
+		broken[i] ^= 0xFF
+		m, f, err := decodeState(broken)
+		require.NoError(t, err)
+		require.Equal(t, known, f)
+		m.trail()
+		m.note(&record{version: 1, Record: inbox.Record{Event: &inbox.Event{}}}, TrailNoise)
+		encodeState(&m, known)
+	}
+	_, _, err = decodeState(whole[:len(whole)-tail-1])
+	require.ErrorIs(t, err, errState)
+	for i := 1; i < tail; i++ {
+		if _, f, err = decodeState(whole[:len(whole)-i]); err == nil {
+			require.Less(t, len(f), 2, "cut between two sources")
+			continue
+		}
+		require.ErrorIs(t, err, errFence)
+	}
+}
+
+// Many projections: the newest record's are kept.
+func TestTrailOfManyProjections(t *testing.T) {
+	var tr trailer
+	p := &Plan{Fingerprint: []byte("f"), Projections: bananaPlan(t).Projections}
+	for range 50 {
+		p.Projections = append(p.Projections, p.Projections[0], p.Projections[1])
+	}
+	p.rank = ranks(p.Projections)
+	for i := range 2 {
+		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{}}}, TrailMerged)
+		tr.evaluating(p)
+		tr.evaluated(p, 101)
+	}
+	got := tr.trail()
+	_, known := got.Evaluated(p, 0, 101)
+	require.False(t, known)
+	for i, want := range map[int]bool{0: false, 101: true} {
+		evaluated, known := got.Evaluated(p, 1, i)
+		require.True(t, known)
+		require.Equal(t, want, evaluated)
+	}
+}

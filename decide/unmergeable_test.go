@@ -1,0 +1,74 @@
+package decide
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// A document that is as deep as documents may be is too deep under a mount that
+// comes later. The mistake that this catches: the first event or command about its
+// entity stops a whole lane for ever.
+func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
+	w := newFlow(t)
+	deep := func(n int) string {
+		return fmt.Sprintf(`{"id":"deep","x":%s%s}`, strings.Repeat("[", n-1), strings.Repeat("]", n-1))
+	}
+	before, _ := w.owner(t, nil, true)
+	hand(t, before, 0, event(t, "deep", 0, deep(canonicaltree.DefaultDepth)))
+	require.Eventually(t, before.Settled, time.Minute, time.Millisecond)
+
+	next := *w.plan
+	var err error
+	next.Merge, err = merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry", Mount: canonicaltree.Path{"at"}}, {Name: "lab", Mode: merge.Patch}}})
+	require.NoError(t, err)
+	next.Fingerprint = []byte("mounted")
+	require.NoError(t, next.Prepare())
+	revision, err := w.store.Activate(t.Context(), next.Fingerprint, false)
+	require.NoError(t, err)
+	next.Revision, w.plan = revision.Number, &next
+
+	after, _ := w.owner(t, nil, true)
+	redecide := inbox.Record{Entity: "deep", Control: &inbox.Control{Action: inbox.Redecide, Actor: "somebody"}}
+	key, head, value, err := inbox.Encode(redecide)
+	require.NoError(t, err)
+	control := transport.Received{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}, Offset: 2, Time: time.UnixMilli(1)}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		hand(t, after, 0,
+			event(t, "deep", 1, deep(canonicaltree.DefaultDepth)), // noise, under another configuration
+			control,
+			event(t, "other", 3, `{"id":"other"}`),
+			event(t, "deep", 4, deep(3)), // what it needs
+		)
+	}()
+	select {
+	case <-done:
+	case <-time.After(20 * time.Second):
+		require.FailNow(t, "the lane is halted", after.Halted())
+	}
+	letters, err := w.store.ListLetters(t.Context(), store.LetterFilter{})
+	require.NoError(t, err)
+	require.Len(t, letters, 2)
+	for i, l := range letters {
+		require.Equal(t, "merge", l.Code)
+		require.Equal(t, "deep", l.Entity)
+		require.EqualValues(t, i+1, l.Offset)
+	}
+	rows, err := w.store.EntityRows(t.Context(), "other")
+	require.NoError(t, err)
+	require.NotEmpty(t, rows, "the others go on")
+	e, err := w.store.Entity(t.Context(), "deep")
+	require.NoError(t, err)
+	require.JSONEq(t, `{"registry":`+deep(3)+`}`, string(e.Docs))
+	require.Equal(t, next.Fingerprint, e.Fingerprint)
+}

@@ -1,8 +1,0 @@
-package frontdoor
-
-// Shares gives how many tokens a server remembers.
-func Shares(s *Server) int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.shares)
-}

@@ -1,0 +1,36 @@
+// Package wait lets time pass in a way that can be told to stop, and what is told
+// to stop have some.
+package wait
+
+import (
+	"context"
+	"time"
+)
+
+// Sleep returns true after d, or false as soon as ctx ends; false when both are
+// over.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return ctx.Err() == nil
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// WithGrace gives work's context, which ends d after stop does, too: what was begun
+// before a stop may end well, within a grace. The function ends it at once and
+// has to be called.
+func WithGrace(work, stop context.Context, d time.Duration) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancel(work)
+	unhook := context.AfterFunc(stop, func() {
+		t := time.AfterFunc(d, cancel)
+		context.AfterFunc(ctx, func() { t.Stop() })
+	})
+	return ctx, func() {
+		unhook()
+		cancel()
+	}
+}

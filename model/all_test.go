@@ -1,8 +1,0 @@
-//go:build verify
-
-package model
-
-import "testing"
-
-// Every rule of every model holds, and is needed, in the bounds of docs/protocol.md.
-func TestProtocol(t *testing.T) { explore(t) }

@@ -1,0 +1,207 @@
+package golden_test
+
+import (
+	"bytes"
+	"encoding/xml"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate/golden"
+	"github.com/seed-86dfc502/weir/tests/testbinary"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// folder has one configuration per subject, each with its cases.
+const folder = "../../testdata/golden"
+
+func load(t *testing.T, file string) *config.Config {
+	t.Helper()
+	c, err := config.Load(file, func(string) (string, bool) { return "", false }, config.AllowUnsetEnv())
+	require.NoError(t, err)
+	return c
+}
+
+// configurations are those with cases: of testdata/golden and of the examples.
+func configurations(t *testing.T) []string {
+	t.Helper()
+	var files []string
+	for _, pattern := range []string{folder + "/*/weir.yaml", "../../examples/*/weir.yaml"} {
+		found, err := filepath.Glob(pattern)
+		require.NoError(t, err)
+		for _, f := range found {
+			if _, err := os.Stat(filepath.Join(filepath.Dir(f), "tests")); err == nil {
+				files = append(files, f)
+			}
+		}
+	}
+	require.NotEmpty(t, files)
+	return files
+}
+
+// Which mistake each case catches is in testdata/golden/README.md.
+func TestCases(t *testing.T) {
+	for _, file := range configurations(t) {
+		results, err := golden.Run(load(t, file), filepath.Join(filepath.Dir(file), "tests"), nil, false)
+		require.NoError(t, err)
+		for _, r := range results {
+			assert.False(t, r.Failed(), "%s: %s: %s%s", file, r.Name, r.Error, r.Diff)
+		}
+	}
+}
+
+// A case that is listed nowhere is a case that nobody knows the reason of.
+func TestEveryCaseIsListed(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(folder, "README.md"))
+	require.NoError(t, err)
+	listed := map[string]bool{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `([^`]+)` \\|").FindAllSubmatch(text, -1) {
+		listed[string(m[1])] = true
+	}
+	there := map[string]bool{}
+	cases, err := filepath.Glob(folder + "/*/tests/*/" + golden.EventsFile)
+	require.NoError(t, err)
+	for _, c := range cases {
+		name, err := filepath.Rel(folder, filepath.Dir(c))
+		require.NoError(t, err)
+		there[filepath.ToSlash(name)] = true
+	}
+	assert.Equal(t, there, listed)
+}
+
+func TestPatternChoosesCases(t *testing.T) {
+	results, err := golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("^a-"), false)
+	require.NoError(t, err)
+	var names []string
+	for _, r := range results {
+		names = append(names, r.Name)
+	}
+	assert.Equal(t, []string{"a-a-a-b", "a-b-a-b"}, names)
+
+	_, err = golden.Run(load(t, folder+"/banana/weir.yaml"), folder+"/banana/tests", regexp.MustCompile("nothing"), false)
+	assert.ErrorContains(t, err, "no case")
+}
+
+// What cannot be run is said with its line, and hides no other case.
+func TestUnusableCases(t *testing.T) {
+	c := load(t, folder+"/banana/weir.yaml")
+	dir := t.TempDir()
+	write := func(name, text string) {
+		require.NoError(t, os.MkdirAll(filepath.Join(dir, name), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name, golden.EventsFile), []byte(text), 0o644))
+	}
+	write("source", "\n"+`{"source":"nobody","event":{}}`)
+	write("key", `{"source":"lab","evnt":{}}`)
+	write("json", `{"source":"lab"`)
+	write("good", `{"source":"registry","event":{"meta":{"event_id":"r-1"},"banana":{"id":"B-007"}}}`)
+	results, err := golden.Run(c, dir, nil, true)
+	require.NoError(t, err)
+	require.Len(t, results, 4)
+	for i, want := range []struct{ name, err string }{
+		{"good", ""}, {"json", "events.jsonl:1:"}, {"key", "events.jsonl:1:"}, {"source", `events.jsonl:2: there is no source "nobody"`},
+	} {
+		assert.Equal(t, want.name, results[i].Name)
+		assert.Contains(t, results[i].Error, want.err)
+		assert.Equal(t, want.err != "", results[i].Failed())
+	}
+	assert.True(t, results[0].Updated)
+}
+
+// The report holds what JUnit readers count, and is XML whatever a diff holds.
+func TestJUnit(t *testing.T) {
+	var b bytes.Buffer
+	require.NoError(t, golden.WriteJUnit(&b, "weir.yaml", []golden.Result{
+		{Name: "fine", Took: 1500 * time.Millisecond}, {Name: "odd", Diff: "-a\n+\x01]]>\n"}, {Name: "broken", Error: "no such source"},
+	}))
+	var report struct {
+		Tests    int `xml:"tests,attr"`
+		Failures int `xml:"failures,attr"`
+		Errors   int `xml:"errors,attr"`
+		Suites   []struct {
+			Name  string `xml:"name,attr"`
+			Cases []struct {
+				Name    string `xml:"name,attr"`
+				Time    string `xml:"time,attr"`
+				Failure string `xml:"failure"`
+				Error   string `xml:"error"`
+			} `xml:"testcase"`
+		} `xml:"testsuite"`
+	}
+	require.NoError(t, xml.Unmarshal(b.Bytes(), &report))
+	assert.Equal(t, []int{3, 1, 1}, []int{report.Tests, report.Failures, report.Errors})
+	require.Len(t, report.Suites, 1)
+	assert.Equal(t, "weir.yaml", report.Suites[0].Name)
+	cases := report.Suites[0].Cases
+	require.Len(t, cases, 3)
+	assert.Equal(t, "1.500", cases[0].Time)
+	assert.Equal(t, "-a\n+\uFFFD]]>\n", cases[1].Failure)
+	assert.Equal(t, "no such source", cases[2].Error)
+}
+
+// The command itself: a deviation is a diff and exit status 1, --update makes
+// it the expectation.
+func TestCommand(t *testing.T) {
+	dir := t.TempDir()
+	binary, err := testbinary.Build(dir)
+	require.NoError(t, err)
+	pipeline := func(args ...string) (stdout, stderr string, status int) {
+		cmd := exec.CommandContext(t.Context(), binary, args...)
+		var o, e bytes.Buffer
+		cmd.Stdout, cmd.Stderr = &o, &e
+		if err := cmd.Run(); err != nil {
+			require.ErrorAs(t, err, new(*exec.ExitError))
+		}
+		return o.String(), e.String(), cmd.ProcessState.ExitCode()
+	}
+	for _, file := range configurations(t) {
+		stdout, stderr, status := pipeline("test", "-c", file)
+		assert.Zero(t, status, stdout+stderr)
+		assert.NotContains(t, stdout, "FAIL")
+	}
+
+	copied := filepath.Join(dir, "banana")
+	require.NoError(t, os.CopyFS(copied, os.DirFS(folder+"/banana")))
+	expected := filepath.Join(copied, "tests", "a-b-a-b", golden.ExpectedFile)
+	good, err := os.ReadFile(expected)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(expected, []byte(strings.Replace(string(good), "send", "held back", 1)), 0o644))
+	config := filepath.Join(copied, "weir.yaml")
+
+	report := filepath.Join(dir, "report.xml")
+	stdout, stderr, status := pipeline("test", "-c", config, "--junit", report)
+	assert.Equal(t, 1, status)
+	written, err := os.ReadFile(report)
+	require.NoError(t, err)
+	assert.Contains(t, string(written), `<testsuites time=`)
+	assert.Contains(t, string(written), `tests="12" failures="1"`)
+	assert.Contains(t, string(written), "held back customer-1/ripeness@archive")
+	assert.Contains(t, stdout, "FAIL a-b-a-b")
+	assert.Contains(t, stdout, "\n-  held back customer-1/ripeness@archive")
+	assert.Contains(t, stdout, "\n+  send customer-1/ripeness@archive")
+	assert.Contains(t, stdout, "ok   a-a-a-b\n")
+	assert.Equal(t, "error: 1 of 12 cases are not as expected\n", stderr)
+
+	stdout, stderr, status = pipeline("test", "-c", config, "--update")
+	assert.Zero(t, status, stderr)
+	assert.Contains(t, stdout, "updated a-b-a-b\n")
+	again, err := os.ReadFile(expected)
+	require.NoError(t, err)
+	assert.Equal(t, string(good), string(again))
+
+	stdout, _, status = pipeline("test", "-c", config, "--run", "^a-b", "--json")
+	assert.Zero(t, status)
+	assert.JSONEq(t, `[{"name":"a-b-a-b"}]`, stdout)
+
+	_, stderr, status = pipeline("test", "-c", config, "--run", "(")
+	assert.Equal(t, 2, status)
+	assert.Contains(t, stderr, "--run")
+	_, stderr, status = pipeline("test", "-c", config, "--dir", filepath.Join(dir, "nowhere"))
+	assert.Equal(t, 1, status)
+	assert.Contains(t, stderr, "no case in")
+}

@@ -1,0 +1,367 @@
+package page_test
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/cdproto/log"
+	"github.com/chromedp/cdproto/runtime"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+	"github.com/seed-86dfc502/weir/operate/page"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/stretchr/testify/require"
+)
+
+// browser is a real Chromium that fails the test on any error of a page.
+type browser struct {
+	t       *testing.T
+	ctx     context.Context
+	address string
+	mu      sync.Mutex
+	errors  []string // guarded by mu
+}
+
+func newBrowser(t *testing.T, address string) *browser {
+	folder := filepath.Join(t.TempDir(), "browser")
+	t.Cleanup(func() { // processes of the browser may outlive it for a moment, and write there
+		harness.Eventually(t, "the browser's folder is removed", func() error { return os.RemoveAll(folder) })
+	})
+	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]),
+		chromedp.ExecPath("chromium"),
+		chromedp.NoSandbox, // its own sandbox needs rights that tests do not have
+		chromedp.UserDataDir(folder),
+		chromedp.WSURLReadTimeout(2*time.Minute), // a busy machine starts it slowly
+	)
+	allocator, cancel := chromedp.NewExecAllocator(t.Context(), options...)
+	t.Cleanup(cancel)
+	ctx, closeTab := chromedp.NewContext(allocator)
+	b := &browser{t: t, ctx: ctx, address: address}
+	t.Cleanup(func() {
+		_ = chromedp.Cancel(ctx) // waits for it to end
+		closeTab()
+	})
+	require.NoError(t, chromedp.Listen(ctx, func(event any) {
+		var what string
+		switch e := event.(type) {
+		case *runtime.EventExceptionThrown:
+			what = "exception: " + e.ExceptionDetails.Text
+		case *runtime.EventConsoleAPICalled:
+			what = "console: " + e.Type.String()
+		case *log.EventEntryAdded:
+			if e.Entry.Level != log.EntryLevelVerbose && e.Entry.Level != log.EntryLevelInfo {
+				what = e.Entry.Text + " " + e.Entry.URL
+			}
+		}
+		if what != "" {
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			b.errors = append(b.errors, what)
+		}
+	}), "Chromium is needed: make servers installs it")
+	return b
+}
+
+func (b *browser) run(steps ...chromedp.Action[chromedp.Void]) {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 2*harness.Patience)
+	defer cancel()
+	require.NoError(b.t, chromedp.Do(ctx, steps...))
+}
+
+// ask runs an action that gives something.
+func ask[T any](b *browser, action chromedp.Action[T]) T {
+	b.t.Helper()
+	ctx, cancel := context.WithTimeout(b.ctx, 2*harness.Patience)
+	defer cancel()
+	v, err := chromedp.Run(ctx, action)
+	require.NoError(b.t, err)
+	return v
+}
+
+func (b *browser) open(path string) {
+	b.t.Helper()
+	b.run(chromedp.Navigate("http://"+b.address+path), chromedp.WaitReady("main h1"))
+}
+
+func evaluate[T any](b *browser, script string) T {
+	b.t.Helper()
+	return ask(b, chromedp.Evaluate[T](script))
+}
+
+// until waits for a script to give true; while a page is being loaded it may fail.
+func (b *browser) until(what, script string) {
+	b.t.Helper()
+	harness.Eventually(b.t, what, func() error {
+		ctx, cancel := context.WithTimeout(b.ctx, harness.Patience)
+		defer cancel()
+		is, err := chromedp.Run(ctx, chromedp.Evaluate[bool](script))
+		if err == nil && !is {
+			text, _ := chromedp.Run(ctx, chromedp.Evaluate[string]("document.body.innerText"))
+			err = fmt.Errorf("not yet; the page says: %s", text)
+		}
+		return err
+	})
+	b.run(chromedp.WaitReady("main h1"))
+}
+
+// key presses keys, as a person without a mouse does.
+func (b *browser) key(keys string) { b.t.Helper(); b.run(chromedp.KeyEvent(keys)) }
+
+// tabTo moves the focus on until it is on what matches.
+func (b *browser) tabTo(selector string) {
+	b.t.Helper()
+	for range 80 {
+		b.key(kb.Tab)
+		if evaluate[bool](b, fmt.Sprintf("document.activeElement.matches(%q)", selector)) {
+			outline := evaluate[string](b, "getComputedStyle(document.activeElement).outlineStyle")
+			require.NotEqual(b.t, "none", outline, "the focus on %s is seen", selector)
+			return
+		}
+	}
+	require.Fail(b.t, "the keyboard does not reach "+selector)
+}
+
+// healthy checks what holds for every page.
+func (b *browser) healthy(what string) {
+	b.t.Helper()
+	b.mu.Lock()
+	require.Empty(b.t, b.errors, what)
+	b.mu.Unlock()
+	require.True(b.t, evaluate[bool](b, "window.pwned === undefined"), "%s: what events hold was run", what)
+	unnamed := evaluate[[]string](b, `[...document.querySelectorAll("input:not([type=hidden]),select,textarea,button,pre[tabindex]")]
+		.filter((e) => !(e.labels && e.labels.length) && !e.ariaLabel && !e.getAttribute("aria-labelledby") && !e.textContent.trim()).map((e) => e.outerHTML)`)
+	require.Empty(b.t, unnamed, "%s: controls without a name", what)
+}
+
+// faint finds texts of too little contrast (WCAG 2.2, 1.4.3: 4.5 to 1).
+const faint = `(() => {
+	const parse = (c) => c.match(/[\d.]+/g).map(Number);
+	const light = (c) => { const [r, g, b] = c.slice(0, 3).map((v) => { v /= 255; return v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4; }); return 0.2126 * r + 0.7152 * g + 0.0722 * b; };
+	const ground = (e) => { for (; e; e = e.parentElement) { const c = parse(getComputedStyle(e).backgroundColor); if (c.length < 4 || c[3] === 1) return c; } return [255, 255, 255]; };
+	return [...document.querySelectorAll("body *")].filter((e) => !e.disabled && [...e.childNodes].some((n) => n.nodeType === 3 && n.data.trim()) && e.getClientRects().length)
+		.filter((e) => { const a = light(parse(getComputedStyle(e).color)), b = light(ground(e)); return (Math.max(a, b) + 0.05) / (Math.min(a, b) + 0.05) < 4.5; })
+		.map((e) => e.outerHTML.slice(0, 200));
+})()`
+
+const evil = `{"event":"e2","id":"C","state":"<script>window.pwned=1</script></textarea><img src=x onerror=window.pwned=1>"`
+
+// A person signs in, looks at every page in every form, corrects a dead letter
+// and sees it delivered: with a real process and a real browser.
+func TestInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Chromium")
+	}
+	p := harness.Simple(t, "", map[string]string{"acme": harness.FileSink("acme"), "zest": harness.FileSink("zest")})
+	p.Write("events.jsonl", harness.Event(1, "B", "A")+evil+"\n\xff\x00binary\n")
+	run := p.Start("run")
+	b := newBrowser(t, run.Address("admin"))
+	harness.Eventually(t, "the dead letters", func() error { return harness.Want(len(p.Letters()), 2) })
+	harness.Eventually(t, "the first delivery", func() error {
+		return harness.Want(fmt.Sprint(harness.States(p.Whole("out/acme.jsonl"), "B")), "[A]")
+	})
+	text := int64(0)
+	for _, l := range p.Letters() {
+		if p.Letter(l.ID).Payload != nil {
+			text = l.ID
+		}
+	}
+	require.NotZero(t, text)
+	letter := fmt.Sprint("/letters/", text)
+
+	b.open(letter)
+	b.healthy("reading without signing in")
+	require.Zero(t, evaluate[int](b, `document.querySelectorAll("form[method=post]").length`), "nothing can be done here")
+
+	// Signed in by the keyboard alone, with the token that the process left.
+	b.tabTo(".notice a")
+	b.key(kb.Enter)
+	b.until("the form", `location.pathname === "/sign-in"`)
+	b.run(chromedp.WaitReady("input[name=name]"))
+	b.tabTo("input[name=name]")
+	b.key("ann")
+	b.tabTo("input[name=token]")
+	b.key(ownToken(t, p))
+	b.key(kb.Enter)
+	b.until("being signed in", `location.pathname === "/" && document.querySelector(".who").innerText.includes("ann@")`)
+
+	looks(b, letter)
+	keyboard(b)
+
+	// Corrected and brought back.
+	b.open(letter)
+	b.run(chromedp.SetValue("textarea", `{"event":"e2","id":"C","state":"corrected"}`), chromedp.SetValue("form[enctype] input[name=reason]", "a quote was missing"))
+	b.tabTo("form[enctype] button")
+	b.key(kb.Enter)
+	b.until("the edit", `!!document.querySelector(".notice") && document.querySelector(".notice").innerText.includes("is changed")`)
+	b.tabTo("button[value=replay]")
+	b.key(kb.Enter)
+	b.until("the replay", `document.body.innerText.includes("1 dead letter is on the way")`)
+	for _, customer := range []string{"acme", "zest"} {
+		harness.Eventually(t, "the delivery", func() error {
+			return harness.Want(fmt.Sprint(harness.States(p.Whole("out/"+customer+".jsonl"), "C")), "[corrected]")
+		})
+	}
+	harness.Eventually(t, "the letter's state", func() error {
+		b.open(letter)
+		if !strings.Contains(evaluate[string](b, "document.body.innerText"), "replayed") {
+			return fmt.Errorf("it is not replayed yet")
+		}
+		return nil
+	})
+	b.open("/audit")
+	said := evaluate[string](b, "document.body.innerText")
+	for _, want := range []string{"ann@127.0.0.1", "dlq edit", "a quote was missing", "dlq replay"} {
+		require.Contains(t, said, want)
+	}
+
+	// Ticked in the list and discarded.
+	b.open("/letters")
+	b.tabTo("input[name=id]")
+	b.key(" ")
+	b.tabTo("button[value=discard]")
+	b.key(kb.Enter)
+	b.until("the discard", `document.body.innerText.includes("1 dead letter is discarded")`)
+	require.Empty(t, p.Letters())
+
+	// A candidate configuration, and what it would do.
+	candidate := filepath.Join(t.TempDir(), "acme.yaml")
+	was, err := os.ReadFile(p.Path("customers/acme.yaml"))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(candidate, []byte(strings.Replace(string(was), "state: state", "condition: state", 1)), 0o600))
+	b.open("/plan")
+	b.run(chromedp.SetUploadFiles("input[name=main]", []string{p.Path("weir.yaml")}), chromedp.SetUploadFiles("input[name=customers]", []string{candidate, p.Path("customers/zest.yaml")}))
+	b.tabTo("form[enctype] button")
+	b.key(kb.Enter)
+	b.until("the plan", `document.body.innerText.includes("would send 2 updates and 0 retractions")`)
+	b.shoot("plan-result")
+	b.healthy("the plan")
+	run.Terminate()
+	run.Ok()
+}
+
+func ownToken(t *testing.T, p harness.Project) string {
+	files, err := filepath.Glob(p.Path("data/*/control.json"))
+	require.NoError(t, err)
+	require.Len(t, files, 1)
+	text, err := os.ReadFile(files[0])
+	require.NoError(t, err)
+	var control struct{ Token string }
+	require.NoError(t, json.Unmarshal(text, &control))
+	return control.Token
+}
+
+// shoot keeps a picture of the page, for people.
+func (b *browser) shoot(name string) {
+	b.t.Helper()
+	picture := ask(b, chromedp.FullScreenshot(100))
+	folder := filepath.Join("..", "..", "out", "screenshots")
+	require.NoError(b.t, os.MkdirAll(folder, 0o755))
+	require.NoError(b.t, os.WriteFile(filepath.Join(folder, name+".png"), picture, 0o644))
+}
+
+// What is paused stands still, also when an answer was under way.
+func TestPauseInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Chromium")
+	}
+	w := newWorld(t, func(o *page.Options) { o.Token = "" })
+	asked, answer := make(chan struct{}, 1), make(chan struct{})
+	served := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/live/overview" {
+			select {
+			case asked <- struct{}{}:
+			default: // it was asked before
+			}
+			select {
+			case <-answer:
+			case <-r.Context().Done():
+			}
+		}
+		w.page.ServeHTTP(rw, r)
+	}))
+	t.Cleanup(served.Close)
+	b := newBrowser(t, strings.TrimPrefix(served.URL, "http://"))
+	b.open("/")
+	select {
+	case <-asked:
+	case <-time.After(harness.Patience):
+		require.Fail(t, "the page does not ask for newer numbers")
+	}
+	b.tabTo("[data-pause]")
+	b.key(" ")
+	require.Equal(t, "true", evaluate[string](b, `document.querySelector("[data-pause]").getAttribute("aria-pressed")`))
+	close(answer)
+	b.until("the answer", `performance.getEntriesByType("resource").some((e) => e.name.endsWith("/live/overview") && e.responseEnd > 0)`)
+	require.Equal(t, "none", evaluate[string](b, `document.querySelector("[data-live]").dataset.looks || "none"`))
+	b.key(" ")
+	b.until("numbers that move again", `Number(document.querySelector("[data-live]").dataset.looks) >= 1`)
+	b.healthy("going on")
+}
+
+// looks opens every page in each width and colour.
+func looks(b *browser, letter string) {
+	b.t.Helper()
+	pages := map[string]string{
+		"overview": "/", "services": "/services", "letters": "/letters", "letter": letter, "explain": "/explain?entity=B&payload=1",
+		"not-found": "/explain?entity=" + strings.Repeat("nobody", 40), "plan": "/plan", "audit": "/audit", "sign-in": "/sign-in",
+	}
+	for _, width := range []int64{360, 1280} {
+		for _, scheme := range []string{"light", "dark"} {
+			b.run(chromedp.EmulateViewport(width, 800))
+			_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+				Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+			})
+			require.NoError(b.t, err)
+			for name, path := range pages {
+				what := fmt.Sprintf("%s-%d-%s", name, width, scheme)
+				b.open(path)
+				evaluate[int](b, `[...document.querySelectorAll("details")].map((d) => { d.open = true; }).length`)
+				require.LessOrEqual(b.t, evaluate[int64](b, "document.documentElement.scrollWidth"), width, what)
+				dark := evaluate[string](b, "getComputedStyle(document.body).backgroundColor") != "rgb(255, 255, 255)"
+				require.Equal(b.t, scheme == "dark", dark, what)
+				require.Empty(b.t, evaluate[[]string](b, faint), "%s: too little contrast", what)
+				b.shoot(what)
+				b.healthy(what)
+			}
+		}
+	}
+}
+
+// keyboard goes through the overview without a mouse.
+func keyboard(b *browser) {
+	b.t.Helper()
+	b.open("/")
+	b.key(kb.Tab)
+	require.True(b.t, evaluate[bool](b, `document.activeElement.matches(".skip") && document.activeElement.getBoundingClientRect().left >= 0`), "first of all the way past the navigation")
+	b.key(kb.Enter)
+	b.until("the jump", `location.hash === "#main"`)
+	b.open("/")
+	b.until("numbers that move by themselves", `Number(document.querySelector("[data-live]").dataset.looks) >= 2`)
+	b.until("being ready", `document.querySelector("[data-live]").innerText.includes("Ready")`)
+	b.tabTo("[data-pause]")
+	b.key(" ")
+	require.Equal(b.t, "true", evaluate[string](b, `document.querySelector("[data-pause]").getAttribute("aria-pressed")`))
+	b.tabTo(`main a[href="/letters"]`)
+	b.key(kb.Enter)
+	b.until("the letters", `location.pathname === "/letters"`)
+	b.run(chromedp.WaitReady("main h1"))
+	b.tabTo("[data-all]")
+	b.key(kb.Enter)
+	require.Equal(b.t, 2, evaluate[int](b, `document.querySelectorAll("input[name=id]:checked").length`))
+	b.tabTo("button[value=discard-all]")
+	b.key(kb.Enter)
+	b.until("the question", `document.body.innerText.includes("2 open dead letters: discard all of them?")`)
+	b.healthy("the question")
+}

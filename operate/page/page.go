@@ -1,0 +1,276 @@
+package page
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"crypto/subtle"
+	"embed"
+	"errors"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Options say which process a page is about. All fields are needed unless they
+// say otherwise; functions may be called from any goroutine.
+type Options struct {
+	// Config gives the configuration that runs now.
+	Config func() *config.Config
+	Store  store.Operator
+	// Tools gives what actions work with; its Actor is set here.
+	Tools    func(context.Context) (*operate.Env, error)
+	Registry prometheus.Gatherer
+	// Ready gives nil, or why the process does not do its work.
+	Ready func() error
+	// States gives how each service that this process delivers is doing.
+	States func() map[string]deliver.State
+	// Attempts limits wrong tokens.
+	Attempts *auth.Attempts
+	// Token that is configured; when there is one, reading needs it too.
+	Token string
+	// OwnToken signs in as well, if there is one; OwnFile is where it can be read.
+	OwnToken, OwnFile string
+	Logger            *slog.Logger
+	// Beside runs f beside requests. The end of the process ends its context and
+	// waits for it; false, and f is not run, when the process is ending.
+	Beside func(f func(ending context.Context)) bool
+	// Patience is how long a request waits for what it began before it shows how
+	// far that is. Defaults to 2s.
+	Patience time.Duration
+	// Now is the clock of sessions and rates; nil is time.Now.
+	Now func() time.Time
+}
+
+//go:embed templates static
+var files embed.FS
+
+// Bounds of a request, in bytes.
+const (
+	maxForm   = 1 << 20
+	maxEdit   = 16 << 20 // a new payload
+	maxUpload = 8 << 20  // a configuration
+)
+
+// Page is the handler. Made by New; safe for concurrent use. It is to be served
+// behind auth.Guard.
+type Page struct {
+	opt       Options
+	templates map[string]*template.Template
+	sessions  *sessions
+	samples   sampler
+	jobs      jobs
+	handler   http.Handler
+}
+
+// New makes a page. It never fails: its templates are part of the program.
+func New(o Options) *Page {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Patience <= 0 {
+		o.Patience = defaultPatience
+	}
+	p := &Page{
+		opt: o, templates: parse(), sessions: newSessions(o.Now),
+		samples: sampler{registry: o.Registry, now: o.Now}, jobs: jobs{last: map[string]*job{}},
+	}
+	static, err := fs.Sub(files, "static")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	mux := http.NewServeMux()
+	mux.Handle("GET /static/", http.StripPrefix("/static/", http.FileServerFS(static)))
+	mux.HandleFunc("GET /sign-in", p.signInForm)
+	mux.HandleFunc("POST /sign-in", p.signIn)
+	mux.HandleFunc("POST /sign-out", p.writes(maxForm, p.signOut))
+	mux.HandleFunc("GET /{$}", p.reads(p.overview))
+	mux.HandleFunc("GET /live/overview", p.reads(p.overviewLive))
+	mux.HandleFunc("GET /services", p.reads(p.services))
+	mux.HandleFunc("GET /live/services", p.reads(p.servicesLive))
+	mux.HandleFunc("GET /letters", p.reads(p.letters))
+	mux.HandleFunc("GET /letters/{id}", p.reads(p.letter))
+	mux.HandleFunc("GET /letters/{id}/payload", p.reads(p.payload))
+	mux.HandleFunc("POST /letters", p.writes(maxForm, p.actOnLetters))
+	mux.HandleFunc("POST /letters/{id}/edit", p.writes(maxEdit+maxForm, p.editLetter))
+	mux.HandleFunc("GET /explain", p.reads(p.explain))
+	mux.HandleFunc("GET /plan", p.reads(p.planForm))
+	mux.HandleFunc("POST /plan", p.writes(maxUpload+maxForm, p.plan))
+	mux.HandleFunc("GET /jobs/{kind}", p.reads(p.job))
+	mux.HandleFunc("GET /live/jobs/{kind}", p.reads(p.jobLive))
+	mux.HandleFunc("POST /jobs/{kind}/cancel", p.writes(maxForm, p.cancelJob))
+	mux.HandleFunc("GET /audit", p.reads(p.audit))
+	p.handler = mux
+	return p
+}
+
+// policy lets a page load its own style and script, and post to itself.
+const policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; " +
+	"form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
+
+// ServeHTTP answers one request.
+func (p *Page) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	h := w.Header()
+	h.Set("Content-Security-Policy", policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	// no-referrer would make the Origin of our own forms null.
+	h.Set("Referrer-Policy", "same-origin")
+	h.Set("Cache-Control", "no-store")
+	p.handler.ServeHTTP(w, r)
+}
+
+// reads wraps a handler that shows something.
+func (p *Page) reads(f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, ok := p.who(w, r)
+		switch {
+		case !ok:
+		case who == nil && p.opt.Token != "" && strings.HasPrefix(r.URL.Path, "/live/"):
+			http.Error(w, "signed out", http.StatusUnauthorized)
+		case who == nil && p.opt.Token != "":
+			http.Redirect(w, r, "/sign-in?next="+url.QueryEscape(r.URL.RequestURI()), http.StatusSeeOther)
+		default:
+			f(w, r, who)
+		}
+	}
+}
+
+// writes wraps a handler that does something: only for who is signed in, by a
+// form of that session, of a bounded size. A request with a bearer token needs no
+// form: no browser sends one by itself.
+func (p *Page) writes(limit int64, f func(w http.ResponseWriter, r *http.Request, who *session)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		who, ok := p.who(w, r)
+		if !ok {
+			return
+		}
+		if who == nil {
+			p.fail(w, r, http.StatusForbidden, "Sign in first: "+p.how())
+			return
+		}
+		r.Body = http.MaxBytesReader(w, r.Body, limit)
+		err := r.ParseMultipartForm(limit) // #nosec G120 -- the body is bounded, the line before
+		if errors.Is(err, http.ErrNotMultipart) {
+			err = r.ParseForm()
+		}
+		if r.MultipartForm != nil {
+			defer func() { _ = r.MultipartForm.RemoveAll() }()
+		}
+		var large *http.MaxBytesError
+		switch {
+		case errors.As(err, &large):
+			p.fail(w, r, http.StatusRequestEntityTooLarge, "That is too large for the page. The commands take more.")
+		case err != nil:
+			p.fail(w, r, http.StatusBadRequest, "The form cannot be read.")
+		case who.form != "" && !same(r.PostForm.Get("form"), who.form):
+			p.fail(w, r, http.StatusForbidden, "The form is not of this session: load the page again.")
+		default:
+			// The listener's limit is for the request, which is read; the work may take longer.
+			_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
+			f(w, r, who)
+		}
+	}
+}
+
+// same compares in a time that tells nothing of the texts.
+func same(a, b string) bool {
+	x, y := sha256.Sum256([]byte(a)), sha256.Sum256([]byte(b))
+	return subtle.ConstantTimeCompare(x[:], y[:]) == 1
+}
+
+// view is what every template gets.
+type view struct {
+	Title, Section string
+	Who            *session
+	How            string // to sign in; empty when there is no way
+	Notice         string
+	Live           bool // without script the page loads itself again
+	Body           any
+}
+
+var sections = []struct{ Path, Name string }{
+	{"/", "Overview"}, {"/services", "Services"}, {"/letters", "Dead letters"}, {"/explain", "Explain"}, {"/plan", "Plan"}, {"/audit", "Audit"},
+}
+
+func parse() map[string]*template.Template {
+	all := map[string]*template.Template{}
+	base := template.New("").Funcs(functions)
+	base = template.Must(base.ParseFS(files, "templates/layout.html", "templates/live.html"))
+	entries, err := fs.ReadDir(files, "templates")
+	if err != nil {
+		panic(err) // it is embedded
+	}
+	for _, e := range entries {
+		if name, ok := strings.CutSuffix(e.Name(), ".html"); ok && name != "layout" && name != "live" {
+			all[name] = template.Must(template.Must(base.Clone()).ParseFS(files, "templates/"+e.Name()))
+		}
+	}
+	all["live"] = base
+	return all
+}
+
+// show answers with a page.
+func (p *Page) show(w http.ResponseWriter, status int, name string, v view) {
+	if v.Who != nil && v.Notice == "" {
+		v.Notice = v.Who.takeNotice()
+	}
+	if p.canSignIn() {
+		v.How = p.how()
+	}
+	p.render(w, status, name, "layout", v)
+}
+
+// render runs a template into memory first: an answer is whole or an error.
+func (p *Page) render(w http.ResponseWriter, status int, name, part string, data any) {
+	var b bytes.Buffer
+	if err := p.templates[name].ExecuteTemplate(&b, part, data); err != nil {
+		p.opt.Logger.Error("a page cannot be made", "page", name, "error", err)
+		http.Error(w, "this page cannot be made", http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(showMarks(b.Bytes())) // who went away does not need it
+}
+
+// fail answers with a sentence.
+func (p *Page) fail(w http.ResponseWriter, r *http.Request, status int, sentence string) {
+	v := view{Title: http.StatusText(status), Body: sentence}
+	if cookie, err := r.Cookie(cookieName(r)); err == nil {
+		v.Who = p.sessions.find(cookie.Value)
+	}
+	p.show(w, status, "message", v)
+}
+
+// trouble answers with an error: of what was asked for, or of what it needs.
+func (p *Page) trouble(w http.ResponseWriter, r *http.Request, err error) {
+	var no *operate.Impossible
+	switch {
+	case errors.As(err, &no):
+		p.fail(w, r, http.StatusConflict, no.Reason)
+	case errors.Is(err, store.ErrNotFound):
+		p.fail(w, r, http.StatusNotFound, "There is no such thing.")
+	default:
+		p.fail(w, r, http.StatusServiceUnavailable, err.Error())
+	}
+}
+
+// env gives what actions work with, for somebody.
+func (p *Page) env(ctx context.Context, who *session) (*operate.Env, error) {
+	env, err := p.opt.Tools(ctx)
+	if err == nil {
+		env.Actor = who.Actor
+	}
+	return env, err
+}

@@ -1,0 +1,463 @@
+package page_test
+
+import (
+	"archive/zip"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"mime/multipart"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/page"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }
+
+const (
+	token  = "configured-token-0123456789"
+	local  = "http://127.0.0.1:9600"
+	script = `<script>alert(1)</script>`
+)
+
+// world is a page over a real store, without a pipeline.
+type world struct {
+	t     *testing.T
+	store store.Operator
+	opt   page.Options
+	page  *page.Page
+	now   time.Time
+	ready error
+
+	beside sync.WaitGroup
+}
+
+func newWorld(t *testing.T, change func(*page.Options)) *world {
+	dir := t.TempDir()
+	files := map[string]string{
+		"weir.yaml":           harness.SimpleMain,
+		"customers/acme.yaml": "customer: acme\nprojections:\n  all:\n    fields: {id: id, state: state}\n    deliver:\n      out: {file: {path: ../out/acme.jsonl}}\n",
+	}
+	for name, text := range files {
+		require.NoError(t, os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644))
+	}
+	cfg, err := config.Load(filepath.Join(dir, "weir.yaml"), nil)
+	require.NoError(t, err)
+	s, err := sqlite.Open(t.Context(), sqlite.Options{Path: filepath.Join(dir, "state.db")})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	require.NoError(t, s.Migrate(t.Context()))
+	w := &world{t: t, store: s, now: time.Unix(1_700_000_000, 0)}
+	w.opt = page.Options{
+		Config: func() *config.Config { return cfg }, Store: s, Registry: prometheus.NewRegistry(),
+		Tools:    func(context.Context) (*operate.Env, error) { return nil, errors.New("the log is away") },
+		Ready:    func() error { return w.ready },
+		States:   func() map[string]deliver.State { return map[string]deliver.State{"acme/all@out": deliver.StatePaused} },
+		Beside:   func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
+		Patience: harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+	}
+	w.opt.Attempts = auth.NewAttempts("admin", prometheus.NewRegistry(), w.opt.Logger, w.opt.Now)
+	if change != nil {
+		change(&w.opt)
+	}
+	w.page = page.New(w.opt)
+	t.Cleanup(w.beside.Wait) // before the store is closed
+	return w
+}
+
+func (w *world) letter(payload string) int64 {
+	w.t.Helper()
+	require.NoError(w.t, w.store.AddLetters(w.t.Context(), []store.DeadLetter{{
+		Stage: store.StageIngest, Code: "bad_json", Reason: script, Source: "events", Entity: script, EventID: script,
+		Payload: []byte(payload), State: store.LetterOpen, DedupKey: fmt.Sprintf("%p%s", &payload, payload),
+	}}))
+	all, err := w.store.ListLetters(w.t.Context(), store.LetterFilter{})
+	require.NoError(w.t, err)
+	return all[len(all)-1].ID
+}
+
+// asks changes a request.
+type asks func(*http.Request)
+
+func header(name, value string) asks { return func(r *http.Request) { r.Header.Set(name, value) } }
+
+func (w *world) do(method, path string, body io.Reader, as ...asks) *http.Response {
+	w.t.Helper()
+	r := httptest.NewRequestWithContext(w.t.Context(), method, local+path, body)
+	for _, f := range as {
+		f(r)
+	}
+	answer := httptest.NewRecorder()
+	auth.Guard(true, w.page).ServeHTTP(answer, r)
+	return answer.Result()
+}
+
+func (w *world) get(path string, as ...asks) (status int, body string) {
+	w.t.Helper()
+	resp := w.do("GET", path, nil, as...)
+	return resp.StatusCode, text(w.t, resp)
+}
+
+func text(t *testing.T, resp *http.Response) string {
+	t.Helper()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func (w *world) post(path string, form url.Values, as ...asks) *http.Response {
+	w.t.Helper()
+	as = append([]asks{header("Content-Type", "application/x-www-form-urlencoded")}, as...)
+	return w.do("POST", path, strings.NewReader(form.Encode()), as...)
+}
+
+var formToken = regexp.MustCompile(`name="form" value="([A-Z2-7]+)"`)
+
+// signIn gives what makes a request one of a session, and its form's token.
+func (w *world) signIn(secret string) (asks, string) {
+	w.t.Helper()
+	resp := w.post("/sign-in", url.Values{"name": {"ann"}, "token": {secret}, "next": {"/letters"}})
+	require.Equal(w.t, http.StatusSeeOther, resp.StatusCode, text(w.t, resp))
+	require.Equal(w.t, "/letters", resp.Header.Get("Location"))
+	require.Len(w.t, resp.Cookies(), 1)
+	cookie := resp.Cookies()[0]
+	require.True(w.t, cookie.HttpOnly)
+	require.Equal(w.t, http.SameSiteStrictMode, cookie.SameSite)
+	require.Equal(w.t, int((8 * time.Hour).Seconds()), cookie.MaxAge)
+	as := func(r *http.Request) { r.AddCookie(cookie) }
+	status, body := w.get("/letters", as)
+	require.Equal(w.t, 200, status)
+	found := formToken.FindStringSubmatch(body)
+	require.NotNil(w.t, found, body)
+	return as, found[1]
+}
+
+var bearer = header("Authorization", "Bearer "+token)
+
+// pages are all that can be read.
+var pages = []string{"/", "/live/overview", "/services", "/live/services", "/letters", "/letters/1", "/letters/1/payload", "/explain", "/explain?entity=B", "/plan", "/audit"}
+
+func TestWhatComesFromEventsIsEscaped(t *testing.T) {
+	w := newWorld(t, nil)
+	payload := `{"x":"` + script + `</textarea>` + script + `"}`
+	id := w.letter(payload)
+	require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: script, Action: script, Reason: script, Entity: script, Service: script, Detail: []byte(`{"x":"` + script + `"}`)}}))
+	w.ready = errors.New(script)
+	as, _ := w.signIn(token)
+	for _, path := range []string{"/", "/live/overview", "/letters", fmt.Sprint("/letters/", id), "/audit", "/explain?entity=" + url.QueryEscape(script), "/letters?entity=" + url.QueryEscape(script), "/letters?code=" + url.QueryEscape(`"`+script)} {
+		resp := w.do("GET", path, nil, as)
+		body := text(t, resp)
+		require.Equal(t, 200, resp.StatusCode, path)
+		require.NotContains(t, body, script, path)
+		require.NotContains(t, body, "</textarea><script", path)
+		require.Contains(t, body, "&lt;script&gt;", path)
+		require.Contains(t, resp.Header.Get("Content-Security-Policy"), "default-src 'none'; style-src 'self'; script-src 'self';")
+		require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
+		require.Equal(t, "no-store", resp.Header.Get("Cache-Control"))
+	}
+	resp := w.do("GET", fmt.Sprint("/letters/", id, "/payload"), nil, as)
+	require.Equal(t, payload, text(t, resp))
+	require.Equal(t, "application/octet-stream", resp.Header.Get("Content-Type"))
+	require.Contains(t, resp.Header.Get("Content-Disposition"), "attachment")
+
+	binary := w.letter("\xff\x00\x01BIN")
+	_, body := w.get(fmt.Sprint("/letters/", binary), as)
+	require.Contains(t, body, "ff 00 01 42 49 4e")
+	require.NotContains(t, body, "<textarea")
+	require.Contains(t, body, `type="file"`)
+}
+
+// A text whose marks turn it around looks like another: they are shown, and such a
+// payload is not edited where they cannot be seen.
+func TestMarksOfDirectionAreShown(t *testing.T) {
+	w := newWorld(t, nil)
+	const marked, shown = "a\u202Eb\u2066c", "a[U+202E]b[U+2066]c"
+	id := w.letter(`{"x":"` + marked + `"}`)
+	require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: marked, Action: marked, Reason: marked, Entity: marked, Service: marked, Detail: []byte(`{"x":"` + marked + `"}`)}}))
+	as, _ := w.signIn(token)
+	for _, path := range []string{fmt.Sprint("/letters/", id), "/audit", "/explain?entity=" + url.QueryEscape(marked), "/letters?entity=" + url.QueryEscape(marked)} {
+		_, body := w.get(path, as)
+		written := regexp.MustCompile(`<[^>]*>`).ReplaceAllString(body, "")
+		require.NotContains(t, written, "\u202E", path)
+		require.NotContains(t, written, "\u2066", path)
+	}
+	_, body := w.get(fmt.Sprint("/letters/", id), as)
+	require.Contains(t, body, shown)
+	require.NotContains(t, body, "<textarea")
+	require.Contains(t, body, `type="file"`)
+	_, body = w.get("/letters?entity="+url.QueryEscape(marked), as)
+	require.Contains(t, body, `value="`+marked+`"`, "a field sends what it was given")
+	resp := w.do("GET", fmt.Sprint("/letters/", id, "/payload"), nil, as)
+	require.Contains(t, text(t, resp), marked, "saved it is as it was")
+}
+
+// parts makes a form with files.
+func parts(t *testing.T, fields map[string]string, files map[string][2]string) (io.Reader, asks) {
+	var b bytes.Buffer
+	m := multipart.NewWriter(&b)
+	for name, value := range fields {
+		require.NoError(t, m.WriteField(name, value))
+	}
+	for field, file := range files {
+		w, err := m.CreateFormFile(field, file[0])
+		require.NoError(t, err)
+		_, err = io.WriteString(w, file[1])
+		require.NoError(t, err)
+	}
+	require.NoError(t, m.Close())
+	return &b, header("Content-Type", m.FormDataContentType())
+}
+
+func TestEditing(t *testing.T) {
+	w := newWorld(t, nil)
+	id := w.letter("{\n\"a\":1}")
+	as, form := w.signIn(token)
+	path := fmt.Sprint("/letters/", id)
+	seen := func() string {
+		_, body := w.get(path, as)
+		return regexp.MustCompile(`name="seen" value="([0-9a-f]+)"`).FindStringSubmatch(body)[1]
+	}
+	edit := func(want int, fields map[string]string, files map[string][2]string) {
+		t.Helper()
+		fields["form"] = form
+		body, kind := parts(t, fields, files)
+		resp := w.do("POST", path+"/edit", body, kind, as)
+		require.Equal(t, want, resp.StatusCode, text(t, resp))
+	}
+	payload := func() string {
+		l, err := w.store.Letter(t.Context(), id)
+		require.NoError(t, err)
+		return string(l.Payload)
+	}
+	first := seen()
+	edit(303, map[string]string{"seen": first, "payload": "{\r\n\"a\":2}", "reason": "a typo"}, nil)
+	require.Equal(t, "{\n\"a\":2}", payload(), "newlines are as they were")
+	edit(409, map[string]string{"seen": first, "payload": "{}"}, nil)
+	require.Equal(t, "{\n\"a\":2}", payload(), "what somebody else changed is not written over unseen")
+	edit(303, map[string]string{"seen": seen()}, map[string][2]string{"file": {"x", "\xff\r\n\x00"}})
+	require.Equal(t, "\xff\r\n\x00", payload(), "a file is taken as it is")
+	edit(413, map[string]string{"seen": seen()}, map[string][2]string{"file": {"x", strings.Repeat("x", 18<<20)}})
+	edit(400, map[string]string{"seen": seen()}, nil)
+	edit(409, map[string]string{"seen": seen(), "payload": "x", "reason": strings.Repeat("x", 501)}, nil)
+	audits, err := w.store.Audits(t.Context(), 0, 10)
+	require.NoError(t, err)
+	require.Len(t, audits, 2)
+	require.Equal(t, "a typo", audits[0].Reason)
+	l, err := w.store.Letter(t.Context(), id)
+	require.NoError(t, err)
+	require.Equal(t, "{\n\"a\":1}", string(l.Original))
+}
+
+func TestManyLetters(t *testing.T) {
+	w := newWorld(t, nil)
+	for i := range 120 {
+		w.letter(fmt.Sprint("{", i))
+	}
+	as, form := w.signIn(token)
+	_, body := w.get("/letters", as)
+	require.Equal(t, 50, strings.Count(body, `type="checkbox"`))
+	next := regexp.MustCompile(`href="(/letters\?[^"]+)">Next`).FindStringSubmatch(body)
+	require.NotNil(t, next)
+	_, body = w.get(strings.ReplaceAll(next[1], "&amp;", "&"), as)
+	require.Contains(t, body, `href="/letters/51"`)
+	all := url.Values{"form": {form}, "do": {"discard-all"}, "code": {"bad_json"}, "reason": {"broken producer"}}
+	body = text(t, w.post("/letters", all, as))
+	require.Contains(t, body, "120 open dead letters, code bad_json: discard all of them?")
+	counts, err := w.store.CountLetters(t.Context())
+	require.NoError(t, err)
+	require.EqualValues(t, 120, counts[store.StageIngest], "it was only asked")
+	all.Set("sure", "yes")
+	require.Contains(t, text(t, w.post("/letters", all, as)), "120 dead letters are discarded")
+	counts, err = w.store.CountLetters(t.Context())
+	require.NoError(t, err)
+	require.Zero(t, counts[store.StageIngest])
+	for _, values := range []url.Values{{"do": {"discard"}}, {"do": {"x"}}, {"do": {"replay"}, "id": {"x"}}} {
+		values.Set("form", form)
+		require.Equal(t, 400, w.post("/letters", values, as).StatusCode)
+	}
+	resp := w.post("/letters", url.Values{"form": {form}, "do": {"replay"}, "id": {"1"}}, as)
+	require.Equal(t, 503, resp.StatusCode)
+	require.Contains(t, text(t, resp), "the log is away")
+}
+
+func TestAuditPagesBackwards(t *testing.T) {
+	w := newWorld(t, nil)
+	_, body := w.get("/audit", bearer)
+	require.Contains(t, body, "No operator's actions.")
+	const n = 357
+	for i := range n {
+		require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: "a", Action: fmt.Sprintf("act-%d-", i), Detail: []byte("{}")}}))
+	}
+	var seen []string
+	for path := "/audit"; path != ""; {
+		status, body := w.get(path, bearer)
+		require.Equal(t, 200, status)
+		seen = append(seen, regexp.MustCompile(`act-\d+-`).FindAllString(body, -1)...)
+		path = ""
+		if older := regexp.MustCompile(`href="(/audit\?[^"]+)"`).FindStringSubmatch(body); older != nil {
+			path = older[1]
+		}
+	}
+	require.Len(t, seen, n)
+	for i, s := range seen {
+		require.Equal(t, fmt.Sprintf("act-%d-", n-1-i), s)
+	}
+}
+
+func zipped(t *testing.T, files map[string]string) string {
+	var b bytes.Buffer
+	z := zip.NewWriter(&b)
+	for name, text := range files {
+		f, err := z.Create(name)
+		require.NoError(t, err)
+		_, err = io.WriteString(f, text)
+		require.NoError(t, err)
+	}
+	require.NoError(t, z.Close())
+	return b.String()
+}
+
+func TestUploads(t *testing.T) {
+	t.Setenv("WEIR_PAGE_SECRET", "topsecret_variable")
+	folder := t.TempDir()
+	t.Setenv("TMPDIR", folder)
+	secret := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(secret, []byte("topsecret_file"), 0o600))
+	w := newWorld(t, nil)
+	w.letter("{")
+	require.NoError(t, func() error { _, err := w.store.Activate(t.Context(), []byte("another"), false); return err }())
+	as, form := w.signIn(token)
+	upload := func(want int, files map[string][2]string) string {
+		t.Helper()
+		body, kind := parts(t, map[string]string{"form": form, "folder": "customers"}, files)
+		resp := w.do("POST", "/plan", body, kind, as)
+		answer := text(t, resp)
+		require.Equal(t, want, resp.StatusCode, answer)
+		require.NotContains(t, answer, "topsecret")
+		require.NotContains(t, answer, folder)
+		left, err := os.ReadDir(folder)
+		require.NoError(t, err)
+		require.Empty(t, left, "nothing stays")
+		return answer
+	}
+	customer := "customer: acme\nprojections: {all: {fields: {id: id}, deliver: {out: {file: {path: out.jsonl}}}}}\n"
+	for _, c := range []struct {
+		name  string
+		want  int
+		says  string
+		files map[string][2]string
+	}{
+		{"a main file and a customer", 200, "acme/all@out", map[string][2]string{"main": {"weir.yaml", harness.SimpleMain}, "customers": {"acme.yaml", customer}}},
+		{"a zip", 200, "acme/all@out", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"in/weir.yaml": harness.SimpleMain, "in/customers/a.yaml": customer, "in/readme.txt": "x"})}}},
+		{"no file", 422, "Choose one main file", nil},
+		{"no zip", 422, "no zip file", map[string][2]string{"main": {"c.zip", "PK"}}},
+		{"no main file in it", 422, "no weir.yaml", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"a.yaml": customer})}}},
+		{"two main files", 422, "several weir.yaml", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"a/weir.yaml": "", "b/weir.yaml": ""})}}},
+		{"a name that leads out", 422, "leads out", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"../weir.yaml": harness.SimpleMain})}}},
+		{"a zip that unpacks to too much", 422, "at most 2000 files and 32 MiB", map[string][2]string{"main": {"c.zip", zipped(t, map[string]string{"weir.yaml": strings.Repeat("#", 33<<20)})}}},
+		{"too large", 413, "too large", map[string][2]string{"main": {"weir.yaml", strings.Repeat("#", 10<<20)}}},
+		{"a fault", 422, "weir.yaml:", map[string][2]string{"main": {"weir.yaml", "sources: {}\nnonsense: 1\n"}}},
+		{"a customer elsewhere", 422, "leads out", map[string][2]string{"main": {"weir.yaml", strings.Replace(harness.SimpleMain, "customers/*.yaml", filepath.Dir(secret)+"/*", 1)}}},
+		// What is said about a source names the place that its document comes from.
+		{"a secret file", 200, "takes its document from another place", map[string][2]string{"main": {"weir.yaml", strings.Replace(harness.SimpleMain, "entity: id", "entity: id\n    payload: ${file:"+secret+"}", 1)}, "customers": {"acme.yaml", customer}}},
+		{"a secret variable", 200, "takes its document from another place", map[string][2]string{"main": {"weir.yaml", strings.Replace(harness.SimpleMain, "entity: id", "entity: id\n    payload: ${WEIR_PAGE_SECRET:-other}", 1)}, "customers": {"acme.yaml", customer}}},
+	} {
+		require.Contains(t, upload(c.want, c.files), c.says, c.name)
+	}
+}
+
+func TestServicesAndOverview(t *testing.T) {
+	w := newWorld(t, nil)
+	deliveries := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_deliveries_total", Help: "x"}, []string{"service", "outcome"})
+	w.opt.Registry.(*prometheus.Registry).MustRegister(deliveries)
+	deliveries.WithLabelValues("acme/all@out", "delivered").Add(1000)
+	_, body := w.get("/services", bearer)
+	require.Contains(t, body, `<span class="bad">paused</span>`)
+	require.Contains(t, body, `data-label="sent">1,000</td>`)
+	require.Contains(t, body, `data-label="sent per second">–</td>`, "one look gives no rate")
+	w.now = w.now.Add(2 * time.Second)
+	deliveries.WithLabelValues("acme/all@out", "delivered").Add(50)
+	_, body = w.get("/live/services", bearer)
+	require.Contains(t, body, `data-label="sent per second">25</td>`)
+	w.ready = errors.New("the store does not answer")
+	_, body = w.get("/", bearer)
+	require.Contains(t, body, "Not ready")
+	require.Contains(t, body, "the store does not answer")
+	w.now = w.now.Add(time.Hour)
+	_, body = w.get("/live/services", bearer)
+	require.Contains(t, body, `data-label="sent per second">–</td>`, "an old look says nothing of now")
+}
+
+// The overview tells of the API where the process serves it; a service that
+// callers deliver is not among those that the process delivers.
+func TestOverviewOfTheAPI(t *testing.T) {
+	w := newWorld(t, func(o *page.Options) {
+		cfg := *o.Config()
+		cfg.Checks = config.Checks{{Customer: "acme", Name: "crm"}}
+		o.Config = func() *config.Config { return &cfg }
+	})
+	registry := w.opt.Registry.(*prometheus.Registry)
+	imported := imports.NewMetrics(registry)
+	_, body := w.get("/", bearer)
+	require.NotContains(t, body, "<h2>API</h2>", "there is none")
+
+	everybody, err := auth.Open(auth.Options{Loopback: true})
+	require.NoError(t, err)
+	api := api.New(api.Options{Access: everybody, Registry: registry, Logger: slog.New(slog.DiscardHandler)})
+	api.Handle("POST /well", auth.Ingest, func(http.ResponseWriter, *http.Request, auth.Principal) {})
+	api.Handle("POST /wrong", auth.Ingest, func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) { w.WriteHeader(422) })
+	api.Handle("POST /later", auth.Ingest, func(w http.ResponseWriter, _ *http.Request, _ auth.Principal) { w.WriteHeader(503) })
+	events.NewMetrics(registry).Expect("events")
+	checks.NewMetrics(registry).Expect("acme/crm@check")
+	shown := func(name string) string {
+		row := regexp.MustCompile(`>` + name + `</th><td class="n">[^<]*</td><td class="n">([^<]*)</td>`).FindStringSubmatch(body)
+		require.NotNil(t, row, "%s in %s", name, body)
+		return row[1]
+	}
+	_, body = w.get("/", bearer)
+	for _, name := range []string{"answered", "refused", "failed", "repeated", "undecided", "imports done", "imports failed"} {
+		require.Equal(t, "0", shown(name), name)
+	}
+
+	for path, times := range map[string]int{"/well": 3, "/wrong": 2, "/later": 1} {
+		for range times {
+			r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://127.0.0.1:9601"+path, nil)
+			api.ServeHTTP(httptest.NewRecorder(), r)
+		}
+	}
+	imported.Open(4)
+	_, body = w.get("/live/overview", bearer)
+	require.Equal(t, []string{"3", "2", "1"}, []string{shown("answered"), shown("refused"), shown("failed")})
+	require.Contains(t, body, `<p>4 <span class="weak">imports queued or running`)
+
+	for _, path := range []string{"/services", "/live/services"} {
+		_, body = w.get(path, bearer)
+		require.Contains(t, body, "acme/all@out", path)
+		require.NotContains(t, body, "acme/crm@check", path)
+	}
+}

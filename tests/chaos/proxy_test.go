@@ -1,0 +1,304 @@
+//go:build verify
+
+package chaos
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/stretchr/testify/require"
+)
+
+// weather is what a proxy does to its connections.
+type weather struct {
+	cut      bool          // connections are reset, also new ones
+	halfOpen bool          // whatever is sent is swallowed, also the end of a connection
+	latency  time.Duration // of every byte, each way
+	rate     int           // bytes a second, each way; 0: no limit
+}
+
+// proxy passes connections to a server on. Its methods may be called from any
+// goroutine.
+type proxy struct {
+	listener net.Listener
+	upstream string
+	running  sync.WaitGroup
+
+	mu      sync.Mutex
+	weather weather
+	links   map[*link]bool
+	closed  bool
+}
+
+// link is one connection through a proxy.
+type link struct {
+	client, server net.Conn
+	forgotten      atomic.Bool // half-open: nothing passes any more, not even the end
+	unheard        atomic.Bool // half-open: the client said something since
+}
+
+// newProxy listens at an address, until the test ends, for connections to upstream.
+func newProxy(t testing.TB, listen, upstream string) *proxy {
+	l, err := net.Listen("tcp", listen)
+	require.NoError(t, err)
+	p := &proxy{listener: l, upstream: upstream, links: map[*link]bool{}}
+	p.running.Go(p.accept)
+	t.Cleanup(p.close)
+	return p
+}
+
+func (p *proxy) address() string { return p.listener.Addr().String() }
+
+// set changes the weather. Connections that were half-open stay so for the
+// client, which is told nothing; the server loses them as when its keepalives
+// have run out.
+func (p *proxy) set(w weather) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.weather = w
+	for l := range p.links {
+		switch {
+		case w.cut:
+			l.reset()
+		case w.halfOpen:
+			l.forgotten.Store(true)
+		case l.forgotten.Load():
+			_ = l.server.Close()
+		}
+	}
+}
+
+// unheard counts the connections on which a client waits for an answer that
+// will not come.
+func (p *proxy) unheard() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for l := range p.links {
+		if l.unheard.Load() {
+			n++
+		}
+	}
+	return n
+}
+
+func (p *proxy) now() weather {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.weather
+}
+
+func (p *proxy) close() {
+	p.mu.Lock()
+	p.closed = true
+	for l := range p.links {
+		l.reset()
+	}
+	p.mu.Unlock()
+	_ = p.listener.Close()
+	p.running.Wait()
+}
+
+func (p *proxy) accept() {
+	for {
+		client, err := p.listener.Accept()
+		if err != nil {
+			return // closed
+		}
+		p.running.Go(func() { p.connect(client) })
+	}
+}
+
+// connect serves one client until both ends are gone.
+func (p *proxy) connect(client net.Conn) {
+	server, err := net.Dial("tcp", p.upstream)
+	if err != nil {
+		abort(client)
+		return
+	}
+	l := &link{client: client, server: server}
+	p.mu.Lock()
+	if p.closed || p.weather.cut {
+		p.mu.Unlock()
+		l.reset()
+		return
+	}
+	l.forgotten.Store(p.weather.halfOpen)
+	p.links[l] = true
+	p.mu.Unlock()
+	var pumps sync.WaitGroup
+	pumps.Go(func() { p.pump(l, client, server) })
+	pumps.Go(func() { p.pump(l, server, client) })
+	pumps.Wait()
+	p.mu.Lock()
+	delete(p.links, l)
+	p.mu.Unlock()
+}
+
+func (l *link) reset() {
+	abort(l.client)
+	abort(l.server)
+}
+
+// abort ends a connection with a reset.
+func abort(c net.Conn) {
+	_ = c.(*net.TCPConn).SetLinger(0)
+	_ = c.Close()
+}
+
+// parcel is what was read at once.
+type parcel struct {
+	bytes []byte
+	at    time.Time
+}
+
+// pump passes on what from sends, and its end.
+func (p *proxy) pump(l *link, from, to net.Conn) {
+	queue := make(chan parcel, 256)
+	go func() {
+		defer close(queue)
+		for {
+			buffer := make([]byte, 16<<10)
+			n, err := from.Read(buffer)
+			if n > 0 {
+				queue <- parcel{buffer[:n], time.Now()}
+			}
+			if err != nil {
+				return
+			}
+		}
+	}()
+	for next := range queue {
+		w := p.now()
+		wait := time.Until(next.at.Add(w.latency))
+		if w.rate > 0 {
+			wait += time.Duration(len(next.bytes)) * time.Second / time.Duration(w.rate)
+		}
+		if wait > 0 {
+			<-time.After(wait)
+		}
+		if l.forgotten.Load() {
+			if from == l.client {
+				l.unheard.Store(true)
+			}
+			continue
+		}
+		if _, err := to.Write(next.bytes); err != nil {
+			_ = from.Close() // and what is still in the queue fails likewise
+		}
+	}
+	_ = from.Close()
+	if !l.forgotten.Load() {
+		_ = to.Close()
+	}
+}
+
+// echo is a server that says back what it hears.
+func echo(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = l.Close()
+		running.Wait()
+	})
+	return l.Addr().String()
+}
+
+// The proxy does to a connection what its weather says; a half-open one gets
+// neither answer nor end, also when the weather is fair again.
+func TestProxy(t *testing.T) {
+	p := newProxy(t, "127.0.0.1:0", echo(t))
+	// dial returns when the proxy has the connection: what the weather is then
+	// counts, not what it is when the listener's queue is looked at.
+	dial := func() net.Conn {
+		c, err := net.Dial("tcp", p.address())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })
+		harness.Eventually(t, "the proxy has the connection", func() error {
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			for l := range p.links {
+				if l.client.RemoteAddr().String() == c.LocalAddr().String() {
+					return nil
+				}
+			}
+			return harness.ErrNotYet
+		})
+		return c
+	}
+	say := func(c net.Conn) {
+		_, err := io.WriteString(c, "hello\n")
+		require.NoError(t, err)
+	}
+	hears := func(c net.Conn) {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(harness.Patience)))
+		line, err := bufio.NewReader(c).ReadString('\n')
+		require.NoError(t, err)
+		require.Equal(t, "hello\n", line)
+	}
+	silent := func(c net.Conn) {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(100*time.Millisecond)))
+		_, err := c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	}
+	before := dial()
+	say(before)
+	hears(before)
+
+	for _, w := range []weather{{latency: 50 * time.Millisecond}, {rate: 100}} {
+		p.set(w)
+		start := time.Now()
+		say(before)
+		hears(before)
+		require.GreaterOrEqual(t, time.Since(start), 100*time.Millisecond, "%+v", w)
+	}
+
+	p.set(weather{halfOpen: true})
+	during := dial()
+	for _, c := range []net.Conn{before, during} {
+		say(c)
+		silent(c)
+	}
+	p.set(weather{})
+	for _, c := range []net.Conn{before, during} {
+		silent(c)
+		say(c)
+		silent(c)
+	}
+	after := dial()
+	say(after)
+	hears(after)
+
+	p.set(weather{cut: true})
+	_, err := after.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ECONNRESET)
+	if c, err := net.Dial("tcp", p.address()); err == nil {
+		_, err = c.Read(make([]byte, 1))
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		_ = c.Close()
+	}
+	p.set(weather{})
+	again := dial()
+	say(again)
+	hears(again)
+}

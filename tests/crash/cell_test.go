@@ -1,0 +1,80 @@
+package crash
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/stretchr/testify/require"
+)
+
+// cell is one kill.
+type cell struct {
+	on, point, place string
+	nth              int
+	// door is where the events come by HTTP, in files to import, and in a table.
+	door bool
+	// command is what an operator asks for when the pipeline has drained and
+	// stopped; it is what dies. Empty: the pipeline dies.
+	command []string
+}
+
+func (c cell) spec(nth int) string {
+	place := ""
+	if c.place != "" {
+		place = "@" + c.place
+	}
+	return fmt.Sprintf("%s%s:%d", c.point, place, nth)
+}
+
+// first is where the process dies before the one that is to die in take-over,
+// so that there is something to take over.
+func (c cell) first() string {
+	switch c.point {
+	case crash.TakenOver, crash.RepublishHalf, crash.Republished:
+		return crash.PublishHalf + ":1"
+	}
+	return ""
+}
+
+// world makes a fresh world for a cell.
+func (c cell) world(t testing.TB) *world {
+	if !c.door {
+		return newWorld(t, c.on)
+	}
+	after := "delete"
+	if (c.on == onSQLite) == (c.nth == 1) {
+		after = "mark"
+	}
+	return newDoor(t, c.on, after)
+}
+
+// run makes one kill and gives what is wrong afterwards.
+func (c cell) run(t *testing.T) map[string]tally {
+	w := c.world(t)
+	if c.command != nil {
+		return c.operate(w)
+	}
+	for nth := c.nth; ; nth = (nth + 1) / 2 {
+		// How often a point is passed depends on how the batches fall. A run
+		// that ended before the wanted passing is repeated in a fresh world.
+		if first := c.first(); first != "" {
+			e := w.run(first)
+			require.True(t, e.diedAt(crash.PublishHalf), "it did not die at %s\n%s", first, harness.Tail(e.log, 40))
+		}
+		run := w.run
+		if c.door {
+			run = w.serve
+		}
+		e := run(c.spec(nth))
+		if e.diedAt(c.point) {
+			break
+		}
+		require.Zero(t, e.code, "it ended by itself before %s\n%s", c.spec(nth), harness.Tail(e.log, 60))
+		require.Greater(t, nth, 1, "%s is never passed", c.spec(nth))
+		w = c.world(t)
+	}
+	w.drain()
+	return w.compare()
+}

@@ -1,0 +1,41 @@
+package crash
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/stretchr/testify/require"
+)
+
+// I1: a process that dies between its last commit and the publish leaves nothing
+// to take in and nothing to decide. What it owes stands in the outbox alone; the
+// next one that runs until it is idle is not idle before it has sent that, however
+// long it waits for the partition.
+func TestDrainOfAnOutboxAlone(t *testing.T) {
+	for _, on := range []string{onPostgres, onSQLite} {
+		t.Run(on, func(t *testing.T) {
+			t.Parallel()
+			all := events()
+			last := len(all) - 1
+			w := newWorldOf(t, on, all[:last])
+			// Kafka keeps the partitions for the dead for so long.
+			w.write("weir.yaml", harness.ReplaceOnce(t, w.read("weir.yaml"), "session_timeout: 1s", "session_timeout: 5s"))
+			w.drain()
+			if on == onPostgres {
+				w.send(all[last:])
+			} else {
+				w.writeSources(all)
+			}
+			e := w.command("", "run", "--until-idle", "--role", "ingest") // and its source knows that
+			require.Zero(t, e.code, harness.Tail(e.log, 60))
+			e = w.run(crash.DecideCommitted + ":1")
+			require.True(t, e.diedAt(crash.DecideCommitted))
+			w.drain()
+			for sink, found := range w.compare() {
+				require.True(t, found.zero(), "%s: %s", sink, strings.Join(found.notes, "; "))
+			}
+		})
+	}
+}

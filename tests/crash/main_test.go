@@ -1,0 +1,17 @@
+package crash
+
+import (
+	"flag"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+)
+
+func TestMain(m *testing.M) {
+	// A world mostly waits: for leases, and for groups to know that a member
+	// died. What the command line says holds.
+	if err := flag.Set("test.parallel", "4"); err != nil {
+		panic(err)
+	}
+	harness.Main(m, "crash")
+}

@@ -1,0 +1,329 @@
+package crash
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/stretchr/testify/require"
+)
+
+// tally is what is wrong in one sink.
+type tally struct {
+	lost, duplicate, stale, disorder int
+	notes                            []string
+}
+
+func (t *tally) count(n *int, format string, args ...any) {
+	*n++
+	t.notes = append(t.notes, fmt.Sprintf(format, args...))
+}
+
+func (t *tally) add(o tally) {
+	t.lost, t.duplicate, t.stale, t.disorder = t.lost+o.lost, t.duplicate+o.duplicate, t.stale+o.stale, t.disorder+o.disorder
+	t.notes = append(t.notes, o.notes...)
+}
+
+func (t tally) String() string {
+	return fmt.Sprintf("%d / %d / %d / %d", t.lost, t.duplicate, t.stale, t.disorder)
+}
+
+func (t tally) zero() bool { return t.lost+t.duplicate+t.stale+t.disorder == 0 }
+
+// changes are the changes of one service by entity.
+type changes map[string][]oracle.Change
+
+func (c changes) find(r oracle.Record) (oracle.Change, bool) {
+	for _, w := range c[r.Entity] {
+		if w.Version == r.Version {
+			return w, true
+		}
+	}
+	return oracle.Change{}, false
+}
+
+// same tells whether a record has the content of a change.
+func same(w oracle.Change, r oracle.Record) bool {
+	if w.Op != r.Op || w.Op == "retract" {
+		return w.Op == r.Op
+	}
+	doc, err := oracle.Decode(r.Doc)
+	return err == nil && oracle.Equal(doc, w.Doc)
+}
+
+// arrivals looks at records in the order of their arrival. byKey: the receiver
+// knows a repetition by its key, so that it has no effect.
+func (t *tally) arrivals(want changes, got []oracle.Record, byKey bool) {
+	keys := map[string]oracle.Record{}
+	versions := map[string]bool{}
+	newest := map[string]uint64{}
+	for _, r := range got {
+		if old, again := keys[r.Key]; again {
+			switch {
+			case old.Version != r.Version || old.Entity != r.Entity || !bytes.Equal(old.Doc, r.Doc):
+				t.count(&t.stale, "key %s has two contents", r.Key)
+			case !byKey:
+				t.count(&t.duplicate, "%s %d is there twice", r.Entity, r.Version)
+			}
+			continue
+		}
+		keys[r.Key] = r
+		version := fmt.Sprint(r.Entity, "/", r.Version)
+		if versions[version] {
+			t.count(&t.duplicate, "%s %d has two keys", r.Entity, r.Version)
+		}
+		versions[version] = true
+		if r.Version < newest[r.Entity] {
+			t.count(&t.disorder, "%s %d came after %d", r.Entity, r.Version, newest[r.Entity])
+		}
+		newest[r.Entity] = max(newest[r.Entity], r.Version)
+		if w, ok := want.find(r); !ok {
+			t.count(&t.duplicate, "%s %d is no change", r.Entity, r.Version)
+		} else if !same(w, r) {
+			t.count(&t.stale, "%s %d has another content: %s", r.Entity, r.Version, r.Doc)
+		}
+	}
+}
+
+// complete looks whether every change arrived.
+func (t *tally) complete(want changes, got []oracle.Record) {
+	there := map[string]bool{}
+	for _, r := range got {
+		there[fmt.Sprint(r.Entity, "/", r.Version)] = true
+	}
+	for entity, all := range want {
+		for _, w := range all {
+			if !there[fmt.Sprint(entity, "/", w.Version)] {
+				t.count(&t.lost, "%s %d", entity, w.Version)
+			}
+		}
+	}
+}
+
+// newest looks at what a state sink has: one record per entity.
+func (t *tally) newest(want changes, got []oracle.Record) {
+	by := map[string]oracle.Record{}
+	for _, r := range got {
+		if _, again := by[r.Entity]; again {
+			t.count(&t.duplicate, "%s is there twice", r.Entity)
+		}
+		by[r.Entity] = r
+		if len(want[r.Entity]) == 0 {
+			t.count(&t.duplicate, "%s %d is no change", r.Entity, r.Version)
+		}
+	}
+	for entity, all := range want {
+		w := all[len(all)-1]
+		switch r, there := by[entity]; {
+		case !there && w.Op == "retract":
+		case !there:
+			t.count(&t.lost, "%s %d", entity, w.Version)
+		case r.Version != w.Version || !same(w, r):
+			t.count(&t.stale, "%s: %s %d %s, want %s %d %s", entity, r.Op, r.Version, r.Doc, w.Op, w.Version, oracle.Text(w.Doc))
+		}
+	}
+}
+
+// expected is what every service must see, by the inbox. That in turn is held
+// against the sources: every event is there, and where a source's events
+// end is what its order says.
+func (w *world) expected() oracle.Expected {
+	var inbox []oracle.Event
+	taken := map[string]bool{}
+	for _, r := range w.inbox() {
+		var head struct {
+			Kind      string `json:"k"`
+			Source    string `json:"s"`
+			Topic     string `json:"t"`
+			Partition int32  `json:"p"`
+			Offset    int64  `json:"o"`
+			EventID   string `json:"i"`
+		}
+		require.Len(w.t, r.Headers, 1)
+		require.NoError(w.t, json.Unmarshal(r.Headers[0].Value, &head))
+		if head.Kind != "e" {
+			continue
+		}
+		at := place(head.Source, head.Partition, head.Offset)
+		if w.door {
+			at = head.Source + "/" + head.EventID
+		}
+		e, known := w.sent[at]
+		require.True(w.t, known, "the inbox has an event that nobody sent: %+v", head)
+		taken[e.json] = true
+		inbox = append(inbox, oracle.Event{
+			Source: head.Source, Stream: head.Topic, Partition: head.Partition, Offset: head.Offset,
+			Version: 1<<48 | uint64(r.Offset), Key: e.entity, Value: []byte(e.json),
+		})
+	}
+	refused := int64(0)
+	if w.door {
+		refused = 1 // the row of the outbox that has no entity
+	}
+	require.Equal(w.t, refused, w.count("SELECT count(*) FROM dead_letters WHERE stage <> 'deliver'"), "dead letters of ingest")
+	var ideal []oracle.Event
+	for i, e := range events() {
+		require.True(w.t, taken[e.json], "event %d is not in the inbox: %s", i, e.json)
+		ideal = append(ideal, oracle.Event{Source: e.source, Version: uint64(i), Key: e.entity, Value: []byte(e.json)})
+	}
+	want, err := oracle.Run(described(), inbox)
+	require.NoError(w.t, err)
+	byOrder, err := oracle.Run(described(), ideal)
+	require.NoError(w.t, err)
+	for entity, all := range byOrder[service("file")] {
+		a, got := all[len(all)-1], want[service("file")][entity]
+		require.NotEmpty(w.t, got, "%s never got through", entity)
+		b := got[len(got)-1]
+		require.True(w.t, a.Op == b.Op && oracle.Equal(a.Doc, b.Doc), "%s ends as %s %s, want %s %s", entity, b.Op, oracle.Text(b.Doc), a.Op, oracle.Text(a.Doc))
+	}
+	return want
+}
+
+// compare holds all sinks against the model.
+func (w *world) compare() map[string]tally {
+	want := w.expected()
+	found := map[string]tally{}
+	look := func(sink string, f func(t *tally, want changes)) {
+		t := tally{}
+		f(&t, want[service(sink)])
+		found[sink] = t
+	}
+	log := func(got []oracle.Record, byKey bool) func(t *tally, want changes) {
+		return func(t *tally, want changes) {
+			t.arrivals(want, got, byKey)
+			t.complete(want, got)
+		}
+	}
+	look("clickhouse", func(t *tally, want changes) { t.newest(want, w.warehouse()) })
+	look("upsert", func(t *tally, want changes) { t.newest(want, w.rows("crash_view", "entity", service("upsert"))) })
+	look("append", log(w.rows("crash_history", "seq", service("append")), false))
+	look("kafka", log(w.feed(), true))
+	look("file", log(w.lines(), false))
+	look("webhook", func(t *tally, want changes) {
+		accepting := changes{}
+		for entity, all := range want {
+			if !refused(entity) {
+				accepting[entity] = all
+			}
+		}
+		w.hook.mu.Lock()
+		accepted := append([]oracle.Record(nil), w.hook.accepted...)
+		w.hook.mu.Unlock()
+		t.arrivals(accepting, accepted, true)
+		var kept []oracle.Record
+		for _, r := range oracle.Newest(accepted) {
+			kept = append(kept, r)
+		}
+		t.newest(accepting, kept)
+		w.letters(t, want)
+	})
+	return found
+}
+
+// letters looks at the entities that the webhook refuses: the newest change
+// of each must be a dead letter, and its dam row refused, or what an operator made
+// of it since.
+func (w *world) letters(t *tally, want changes) {
+	rows, buried := map[string]uint64{}, map[string]bool{}
+	require.NoError(w.t, w.query("SELECT entity, state, version FROM dam_rows WHERE service = '"+service("webhook")+"' AND entity LIKE 'R-%'", func(scan func(...any) error) error {
+		var entity, state string
+		var version int64
+		err := scan(&entity, &state, &version)
+		rows[entity] = uint64(version)
+		if state != w.refusedAs {
+			t.count(&t.lost, "%s %d was refused and its row does not say so: %s", entity, version, state)
+		}
+		return err
+	}))
+	require.NoError(w.t, w.query("SELECT entity, version FROM dead_letters WHERE state = 'open' AND stage = 'deliver'", func(scan func(...any) error) error {
+		var entity string
+		var version int64
+		err := scan(&entity, &version)
+		if !refused(entity) {
+			t.count(&t.lost, "%s %d is a dead letter", entity, version)
+		}
+		buried[fmt.Sprint(entity, "/", uint64(version))] = true
+		return err
+	}))
+	for entity := range want {
+		if refused(entity) && !buried[fmt.Sprint(entity, "/", rows[entity])] {
+			t.count(&t.lost, "%s %d was refused and is no dead letter", entity, rows[entity])
+		}
+	}
+}
+
+func (w *world) warehouse() []oracle.Record {
+	options, err := clickhouse.ParseDSN(w.clickhouse)
+	require.NoError(w.t, err)
+	conn, err := clickhouse.Open(options)
+	require.NoError(w.t, err)
+	defer conn.Close()
+	rows, err := conn.Query(w.t.Context(), "SELECT entity, version, doc FROM crash_view FINAL WHERE is_deleted = 0")
+	require.NoError(w.t, err)
+	defer rows.Close()
+	var all []oracle.Record
+	for rows.Next() {
+		r := oracle.Record{Op: "upsert"}
+		var doc string
+		require.NoError(w.t, rows.Scan(&r.Entity, &r.Version, &doc))
+		r.Doc = json.RawMessage(doc)
+		all = append(all, r)
+	}
+	require.NoError(w.t, rows.Err())
+	return all
+}
+
+// rows reads a table of the PostgreSQL sinks.
+func (w *world) rows(table, order, service string) []oracle.Record {
+	var all []oracle.Record
+	err := w.postgres(w.target, "SELECT entity, version, is_deleted, key, doc::text FROM "+table+" WHERE service = '"+service+"' ORDER BY "+order, func(scan func(...any) error) error {
+		r := oracle.Record{Op: "upsert"}
+		var version int64
+		var deleted bool
+		var doc *string
+		err := scan(&r.Entity, &version, &deleted, &r.Key, &doc)
+		r.Version = uint64(version)
+		if deleted {
+			r.Op = "retract"
+		} else if doc != nil {
+			r.Doc = json.RawMessage(*doc)
+		}
+		all = append(all, r)
+		return err
+	})
+	if pg := (*pgconn.PgError)(nil); errors.As(err, &pg) && pg.Code == "42P01" {
+		return nil // no table: everything is lost
+	}
+	require.NoError(w.t, err)
+	return all
+}
+
+func (w *world) feed() []oracle.Record {
+	var all []oracle.Record
+	for _, r := range harness.ReadTopic(w.t, w.brokers, w.prefix+"feed") {
+		var rec oracle.Record
+		require.NoError(w.t, json.Unmarshal(r.Value, &rec))
+		all = append(all, rec)
+	}
+	return all
+}
+
+func (w *world) lines() []oracle.Record {
+	f, err := os.Open(w.path("out/view.jsonl"))
+	require.NoError(w.t, err)
+	defer f.Close()
+	var all []oracle.Record
+	for s := bufio.NewScanner(f); s.Scan(); {
+		var r oracle.Record
+		require.NoError(w.t, json.Unmarshal(s.Bytes(), &r), "a torn line")
+		all = append(all, r)
+	}
+	return all
+}

@@ -1,0 +1,365 @@
+package docs
+
+import (
+	"context"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/tests/testbinary"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const root = "../.."
+
+// commandTime bounds one command of a page, on however busy a machine.
+const commandTime = 10 * time.Minute
+
+var bin string // folder of the binary under test
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "weir-doctest")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		bin = filepath.Join(dir, "bin")
+		if err := os.Mkdir(bin, 0o755); err != nil {
+			panic(err)
+		}
+		if _, err := testbinary.Build(bin); err != nil {
+			panic(err)
+		}
+		return m.Run()
+	}())
+}
+
+// pages are the files that users read, by their path from the root.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	read := func(path string) {
+		text, err := os.ReadFile(filepath.Join(root, path))
+		require.NoError(t, err)
+		found[path] = string(text)
+	}
+	for _, name := range []string{"README.md", "CHANGELOG.md", "examples/README.md", "testdata/golden/README.md"} {
+		read(name)
+	}
+	require.NoError(t, fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(path, ".md") {
+			read(path)
+		}
+		return err
+	}))
+	return found
+}
+
+// shell runs a command line in dir, with the binary on the path.
+func shell(t *testing.T, dir, line string) (output string, ok bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; "+line)
+	cmd.Dir = dir
+	cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, ctx.Err(), line)
+	return string(out), err == nil
+}
+
+// A newcomer who types what the pages say gets what the pages say.
+func TestConsoleBlocks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs every command of the pages")
+	}
+	for name, text := range pages(t) {
+		found, _, err := blocks(text)
+		require.NoError(t, err, name)
+		if !slices.ContainsFunc(found, func(b block) bool { return strings.HasPrefix(b.info, "console") }) {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir := t.TempDir()
+			for _, folder := range []string{"examples", "testdata/golden", "scripts", "deploy"} {
+				require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
+			}
+			for _, b := range found {
+				words := strings.Fields(b.info)
+				if len(words) == 0 || words[0] != "console" {
+					continue
+				}
+				cs, err := b.commands()
+				require.NoError(t, err, name)
+				for i, c := range cs {
+					switch {
+					case slices.Contains(words, "servers"), slices.Contains(words, "make"):
+						plausible(t, name, c)
+						continue
+					}
+					out, ok := shell(t, dir, c.text)
+					fails := slices.Contains(words, "fails") && i == len(cs)-1
+					require.Equal(t, !fails, ok, "%s:%d: $ %s\n%s", name, c.line, c.text, out)
+					require.Empty(t, missing(c.output, out), "%s:%d: $ %s\nprinted\n%s", name, c.line, c.text, out)
+				}
+			}
+		})
+	}
+}
+
+// exists tells whether a command line names a command with flags that exist,
+// and what was printed about it.
+func exists(t *testing.T, line string) (ok bool, output string) {
+	t.Helper()
+	out, ok := shell(t, root, line+" --help")
+	// A group of commands prints its help for any word behind its name.
+	if group := regexp.MustCompile(`(?m)^  (pipeline[a-z ]*) \[command\]$`).FindStringSubmatch(out); group != nil {
+		rest := strings.Fields(strings.TrimPrefix(strings.Join(strings.Fields(line), " "), group[1]))
+		ok = ok && (len(rest) == 0 || strings.HasPrefix(rest[0], "-"))
+	}
+	return ok, out
+}
+
+// plausible checks a command that is not run.
+func plausible(t *testing.T, page string, c command) {
+	t.Helper()
+	words := strings.Fields(c.text)
+	for len(words) > 0 && strings.Contains(words[0], "=") {
+		words = words[1:] // settings in front of a command
+	}
+	require.NotEmpty(t, words)
+	switch words[0] {
+	case "pipeline", "bin/pipeline":
+		ok, out := exists(t, "pipeline "+strings.Join(words[1:], " "))
+		assert.True(t, ok, "%s:%d: %s: %s", page, c.line, c.text, out)
+	case "make":
+		targets := slices.DeleteFunc(words[1:], func(w string) bool { return strings.Contains(w, "=") })
+		out, ok := shell(t, root, "make -n "+strings.Join(targets, " "))
+		assert.True(t, ok, "%s:%d: %s: %s", page, c.line, c.text, out)
+	case "curl", "printf": // into curl
+		assert.Regexp(t, `http://127\.0\.0\.1:960[01]/(v1/sources/\w+/events(:batch)?|v1/services/[\w%@/]+/(check|confirm|release)(:batch)?|v1/imports(\?source=\w+)?|healthz|readyz|metrics)'?$`, c.text, "%s:%d", page, c.line)
+	case "docker", "export":
+	case "cp":
+		assert.FileExists(t, filepath.Join(root, words[1]), "%s:%d", page, c.line)
+	default:
+		t.Errorf("%s:%d: nobody checks %q", page, c.line, c.text)
+	}
+}
+
+var (
+	span    = regexp.MustCompile("`([^`]+)`")
+	heading = regexp.MustCompile(`^#+ (.*)`)
+	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
+)
+
+// Commands in running text exist, with their flags; those that are said to be
+// missing do not.
+func TestCommandsInText(t *testing.T) {
+	for name, text := range pages(t) {
+		found, prose, err := blocks(text)
+		require.NoError(t, err, name)
+		for _, b := range found {
+			assert.NotContains(t, []string{"sh", "bash", "shell"}, b.info, "%s:%d: mark it console, so that it is tested", name, b.line)
+			if !strings.HasPrefix(b.info, "console") {
+				assert.NotRegexp(t, `(?m)^\$ `, b.text, "%s:%d: mark it console, so that it is tested", name, b.line)
+			}
+		}
+		later := false
+		for i, l := range prose {
+			if m := heading.FindStringSubmatch(l); m != nil {
+				later = m[1] == "Not there yet"
+			}
+			for _, m := range span.FindAllStringSubmatch(l, -1) {
+				if line := m[1]; strings.HasPrefix(line, "pipeline ") {
+					ok, out := exists(t, line)
+					assert.Equal(t, !later, ok, "%s:%d: %s: %s", name, i+1, line, out)
+				}
+			}
+		}
+	}
+}
+
+// The configurations that pages show are accepted: a block that begins with
+// the name of its file belongs to the page's configuration.
+func TestShownConfigurations(t *testing.T) {
+	for name, text := range pages(t) {
+		found, _, err := blocks(text)
+		require.NoError(t, err, name)
+		dir := t.TempDir()
+		for _, b := range found {
+			file := regexp.MustCompile(`^# ([\w/.]+\.yaml)`).FindStringSubmatch(b.text)
+			if b.info == "yaml" && file != nil {
+				path := filepath.Join(dir, file[1])
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(b.text), 0o644))
+			}
+		}
+		if _, err := os.Stat(filepath.Join(dir, "weir.yaml")); err == nil {
+			out, ok := shell(t, dir, "pipeline validate -c weir.yaml")
+			assert.True(t, ok, "%s: %s", name, out)
+		}
+	}
+}
+
+// anchor is the name that a heading gets on GitHub.
+func anchor(heading string) string {
+	s := strings.ToLower(strings.ReplaceAll(heading, "`", ""))
+	s = regexp.MustCompile(`[^\p{L}\p{N}_ -]`).ReplaceAllString(s, "")
+	return strings.ReplaceAll(s, " ", "-")
+}
+
+func TestLinks(t *testing.T) {
+	all := pages(t)
+	anchors := map[string][]string{}
+	for name, text := range all {
+		_, prose, err := blocks(text)
+		require.NoError(t, err, name)
+		for _, l := range prose {
+			if m := heading.FindStringSubmatch(l); m != nil {
+				anchors[name] = append(anchors[name], anchor(m[1]))
+			}
+		}
+	}
+	for name, text := range all {
+		_, prose, _ := blocks(text)
+		for i, l := range prose {
+			for _, m := range link.FindAllStringSubmatch(l, -1) {
+				if strings.Contains(m[1], "://") {
+					continue
+				}
+				path, fragment, _ := strings.Cut(m[1], "#")
+				target := name
+				if path != "" {
+					target = filepath.ToSlash(filepath.Join(filepath.Dir(name), path))
+					_, err := os.Stat(filepath.Join(root, target))
+					assert.NoError(t, err, "%s:%d", name, i+1)
+				}
+				if fragment != "" && strings.HasSuffix(target, ".md") {
+					assert.Contains(t, anchors[target], fragment, "%s:%d", name, i+1)
+				}
+			}
+		}
+	}
+}
+
+// generated tells folders that hold no source: servers and tests write and
+// remove files there while others look.
+func generated(path string, d fs.DirEntry) bool {
+	return d.IsDir() && path != root && (strings.HasPrefix(d.Name(), ".") || d.Name() == "out" || d.Name() == "bin")
+}
+
+// The tests that docs/architecture.md and docs/guarantees.md call as witnesses exist.
+func TestNamedTestsExist(t *testing.T) {
+	there := map[string]bool{}
+	require.NoError(t, filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if d != nil && generated(path, d) {
+			return fs.SkipDir
+		}
+		if err != nil || !strings.HasSuffix(path, "_test.go") {
+			return err
+		}
+		text, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`(?m)^func ((?:Test|Fuzz|Benchmark)\w+)\(`).FindAllStringSubmatch(string(text), -1) {
+			there[m[1]] = true
+		}
+		return err
+	}))
+	for name, text := range pages(t) {
+		for _, m := range regexp.MustCompile("`(?:[a-z/]+\\.)?((?:Test|Fuzz|Benchmark)\\w+)").FindAllStringSubmatch(text, -1) {
+			assert.True(t, there[m[1]], "%s: there is no %s", name, m[1])
+		}
+	}
+}
+
+// The page of evidence has what each suite does and a row for its last run, and
+// pages name no other suite.
+func TestSuites(t *testing.T) {
+	out, ok := shell(t, root, "scripts/verify list")
+	require.True(t, ok, out)
+	suites := strings.Fields(out)
+	all := pages(t)
+	var described, ran []string
+	for _, m := range regexp.MustCompile("(?m)^\\| (?:`(\\w+)`|(\\w+)) \\|").FindAllStringSubmatch(all["docs/evidence.md"], -1) {
+		if m[1] != "" {
+			described = append(described, m[1])
+		} else if m[2] != "suite" {
+			ran = append(ran, m[2])
+		}
+	}
+	assert.Equal(t, suites, described)
+	assert.Equal(t, suites, ran)
+	for name, text := range all {
+		for _, m := range regexp.MustCompile(`SUITE=(\w+)`).FindAllStringSubmatch(text, -1) {
+			assert.Contains(t, suites, m[1], name)
+		}
+	}
+}
+
+// The page of metrics lists every metric with its labels, and no other.
+func TestMetrics(t *testing.T) {
+	text := pages(t)["docs/metrics.md"]
+	listed := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(weir_\\w+)` \\| (\\w+) \\|([^|]*)\\|").FindAllStringSubmatch(text, -1) {
+		listed[m[1]] = strings.TrimSpace(m[2] + " " + strings.ReplaceAll(strings.TrimSpace(m[3]), "`", ""))
+	}
+	assert.Equal(t, registered(t), listed)
+}
+
+// The story of make run: what each customer gets, and that a second time
+// nothing is sent.
+func TestQuickstart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the pipeline as a process")
+	}
+	dir := t.TempDir()
+	for _, folder := range []string{"examples", "scripts"} {
+		require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
+	}
+	run := "PIPELINE=" + filepath.Join(bin, "pipeline") + " EVENTS=2000 ENTITIES=200 bash scripts/quickstart"
+	out, ok := shell(t, dir, run)
+	require.True(t, ok, out)
+	assert.Empty(t, missing([]string{
+		`Step 1. …`,
+		`out customer-1 {"entity":"B-007","op":"upsert","doc":{"banana_id":"B-007","ripeness_level":2}}`,
+		`out customer-2 {"entity":"B-007","op":"upsert","doc":{"banana_id":"B-007"}}`,
+		`Step 2. …`,
+		`out customer-1 {"entity":"B-007","op":"upsert","doc":{"banana_id":"B-007","ripeness_level":3}}`,
+		`out customer-2 nothing`,
+		`sum … customer-1: 1 sent, 0 held back; customer-2: 0 sent, 1 held back`,
+		`Step 3. …`,
+		`out customer-1 nothing`,
+		`out customer-2 nothing`,
+		`Step 4. …`,
+		`out customer-1 {"entity":"B-007","op":"retract"}`,
+		`out customer-2 {"entity":"B-007","op":"retract"}`,
+		`2,000 events read`,
+		`… duplicates …`,
+		`What next`,
+	}, out), out)
+
+	_, next, _ := strings.Cut(out, "What next\n")
+	for l := range strings.Lines(next) {
+		if line, _, _ := strings.Cut(strings.TrimSpace(l), "   "); strings.HasPrefix(l, "  ") {
+			out, ok := shell(t, dir, line)
+			assert.True(t, ok, "%s\n%s", line, out)
+		}
+	}
+
+	before, err := os.ReadFile(filepath.Join(dir, "out/quickstart/stream/out/customer-02.jsonl"))
+	require.NoError(t, err)
+	out, ok = shell(t, dir, run)
+	require.True(t, ok, out)
+	assert.Empty(t, missing([]string{"This was told before … 0 new events, 0 changes delivered.", "… nothing was sent to anybody."}, out), out)
+	after, err := os.ReadFile(filepath.Join(dir, "out/quickstart/stream/out/customer-02.jsonl"))
+	require.NoError(t, err)
+	assert.Equal(t, string(before), string(after))
+}

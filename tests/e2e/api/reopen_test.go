@@ -1,0 +1,61 @@
+package api
+
+import (
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/stretchr/testify/require"
+)
+
+// I12: while another configuration is active the doors of the older one are
+// closed; after a roll-back they open again, in the same process, and know the
+// keys that they knew.
+func TestDoorsOpenAgainAfterARollBack(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs the whole pipeline, with servers")
+	}
+	t.Parallel()
+	w := newWorld(t, onServers, "30s", "30d").start()
+	door := w.ins[0]
+	q := keyed("k1", "A", "s1")
+	first := w.post(door, q)
+	w.id(first)
+	w.wants(1)
+
+	read := func(name string) string {
+		text, err := os.ReadFile(w.p.Path(name))
+		require.NoError(t, err)
+		return string(text)
+	}
+	w.p.Write("new.yaml", harness.ReplaceOnce(t, read("weir.yaml"), "customers/*.yaml", "new/*.yaml"))
+	w.p.Write("new/acme.yaml", harness.ReplaceOnce(t, read("customers/acme.yaml"), "state: state", "state: state, now: id"))
+	newer := w.p.StartAs("new.yaml", "run --role decide,deliver")
+	newer.Ready(200)
+	door.Says("another configuration is active: this stage stops")
+	newer.Terminate()
+	require.Zero(t, newer.Wait())
+
+	back := w.p.StartAs("weir.yaml", "run --role decide --activate")
+	back.Ready(200)
+	door.Says(`msg="this configuration is active" stage=ingest`)
+	addresses := regexp.MustCompile(`msg="taking events" address=(\S+)`).FindAllStringSubmatch(door.Log.String(), -1)
+	require.Len(t, addresses, 2)
+	var again answer
+	harness.Eventually(t, "the door takes requests", func() error {
+		var err error
+		again, err = try(t.Context(), addresses[1][1], q)
+		if err == nil && again.status == 503 {
+			err = fmt.Errorf("503 %s", again.body)
+		}
+		return err
+	})
+	require.Equal(t, answer{202, first.body, true, ""}, again)
+	require.NotContains(t, strings.ToLower(door.Log.String()), "panic")
+	back.Terminate()
+	require.Zero(t, back.Wait())
+	require.Equal(t, []string{"s1"}, w.states("A"))
+}

@@ -1,0 +1,162 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// I1, I3, I4: the first events of many entities come from two sources at the
+// same moment, into two processes: every merged document is complete in the end,
+// and the sinks have the model's changes and no others.
+func TestFirstEventsFromTwoSourcesAtOnce(t *testing.T) {
+	const entities = 400
+	c := harness.NewCluster(t)
+	hook := harness.NewReceiver(t)
+	topics := []string{c.Prefix + "registry", c.Prefix + "lab"}
+	p := onServers(t, c, hook, fmt.Sprintf("  registry: {kafka: {topic: %q}, entity: key}\n  lab: {kafka: {topic: %q}, entity: key, mount: lab}", topics[0], topics[1]))
+	c.Topics(4, topics...)
+	events := func(prefix string, n int) {
+		var all []*kgo.Record
+		for e := range n {
+			id := fmt.Sprint(prefix, e)
+			all = append(all, harness.Record(topics[0], id, fmt.Sprintf(`{"id":%q,"state":"s%d"}`, id, e)),
+				harness.Record(topics[1], id, fmt.Sprintf(`{"level":%d}`, e)))
+		}
+		c.Send(all...)
+	}
+	a, b := p.Start("run"), p.Start("run")
+	warm := 0
+	harness.Eventually(t, "both processes take in and decide", func() error {
+		events(fmt.Sprint("warm", warm, "-"), 20)
+		warm++
+		for _, pr := range []*harness.Process{a, b} {
+			require.False(t, pr.Ended(), harness.Tail(pr.Log.String(), 60))
+			if pr.Metric("weir_events_total") == 0 || pr.Metric("weir_ingested_total") == 0 {
+				return harness.ErrNotYet
+			}
+		}
+		return nil
+	})
+	events("E", entities)
+	config := viewOfAll(oracle.Source{Name: "registry", Entity: "key"}, oracle.Source{Name: "lab", Entity: "key", Mount: "lab"})
+	harness.Eventually(t, "the sinks agree with the model", func() error { return agrees(c, hook, config) })
+	newest := oracle.Newest(c.Rows("history", "acme/all@history", "seq"))
+	for e := range entities {
+		var doc struct {
+			ID, State string
+			Level     *int
+		}
+		require.NoError(t, json.Unmarshal(newest[fmt.Sprint("E", e)].Doc, &doc))
+		require.Equal(t, fmt.Sprint("E", e), doc.ID)
+		require.Equal(t, fmt.Sprint("s", e), doc.State)
+		require.NotNil(t, doc.Level)
+		require.Equal(t, e, *doc.Level)
+	}
+	for _, pr := range []*harness.Process{a, b} {
+		pr.Terminate()
+		pr.Ok()
+	}
+}
+
+// I5, I7: deleted, purged, created again, and then the source's topic is read
+// from its start once more with an empty gate: nothing old comes back to an
+// entity that exists. One that was purged and not created again counts as new, as
+// docs/guarantees.md says; also then versions go on growing and the last word is
+// the same.
+func TestReadAgainAfterAPurge(t *testing.T) {
+	c := harness.NewCluster(t)
+	hook := harness.NewReceiver(t)
+	topic := c.Prefix + "events"
+	p := onServers(t, c, hook, fmt.Sprintf("  events: {kafka: {topic: %q}, entity: key, event_id: header:ce_id}", topic))
+	// In the process: it is empty at every start.
+	text, err := os.ReadFile(p.Path("weir.yaml"))
+	require.NoError(t, err)
+	p.Write("weir.yaml", harness.ReplaceOnce(t, string(text), "gate: {valkey", "gate: {memory: {}}\n#"))
+	c.Topics(1, topic)
+	serial := 0
+	say := func(entity, state string) {
+		serial++
+		r := harness.Record(topic, entity, fmt.Sprintf(`{"id":%q,"state":%q}`, entity, state))
+		if state == "" {
+			r.Value = nil
+		}
+		r.Headers = []kgo.RecordHeader{{Key: "ce_id", Value: fmt.Appendf(nil, "e%d", serial)}}
+		c.Send(r)
+	}
+	history := func() []oracle.Record { return c.Rows("history", "acme/all@history", "seq") }
+	for _, e := range []string{"again", "gone", "stays"} {
+		say(e, "A")
+		say(e, "B")
+	}
+	say("again", "")
+	say("gone", "")
+	p.Drain()
+	require.Equal(t, []string{"A", "B", "-"}, harness.States(history(), "again"))
+	require.Equal(t, []string{"A", "B", "-"}, harness.States(history(), "gone"))
+
+	// The retention is at least an hour, so their time of deletion is moved.
+	exec(t, c.Store, "UPDATE entities SET deleted_at = deleted_at - interval '40 days' WHERE deleted_at IS NOT NULL")
+	run := p.Start("run")
+	harness.Eventually(t, "the purge", func() error {
+		return harness.Want(number(t, c.Store, "SELECT (SELECT count(*) FROM entities WHERE id <> 'stays') + (SELECT count(*) FROM dam WHERE entity <> 'stays')"), 0)
+	})
+	say("again", "C")
+	harness.Eventually(t, "the new one", func() error { return harness.Want(len(harness.States(history(), "again")), 4) })
+	run.Terminate()
+	run.Ok()
+
+	client := kadm.NewClient(c.Kafka)
+	groups, err := client.ListGroups(t.Context())
+	require.NoError(t, err)
+	reset := 0
+	for _, group := range groups.Groups() {
+		if !strings.HasPrefix(group, c.Prefix) {
+			continue // another test's, which may end at any time
+		}
+		offsets, err := client.FetchOffsets(t.Context(), group)
+		require.NoError(t, err)
+		if at, ok := offsets.Lookup(topic, 0); ok {
+			require.Positive(t, at.At)
+			var back kadm.Offsets
+			back.AddOffset(topic, 0, 0, -1)
+			// Only a group without members takes it: one that could not leave in time is
+			// a member for a while yet.
+			harness.Eventually(t, "the offset is set back", func() error { return client.CommitAllOffsets(t.Context(), group, back) })
+			reset++
+		}
+	}
+	require.Equal(t, 1, reset, "one group reads the source")
+	s := p.Drain()
+	require.EqualValues(t, serial, s.Read, "all of it came again")
+	require.EqualValues(t, 2+4, s.Stale, "of stays and of again")
+
+	rows := history()
+	require.Equal(t, []string{"A", "B"}, harness.States(rows, "stays"))
+	require.Equal(t, []string{"A", "B", "-", "C"}, harness.States(rows, "again"))
+	require.Equal(t, []string{"A", "B", "-", "A", "B", "-"}, harness.States(rows, "gone"))
+	last := map[string]uint64{}
+	for _, r := range rows {
+		require.Greater(t, r.Version, last[r.Entity], r.Entity)
+		last[r.Entity] = r.Version
+	}
+	newest := oracle.Newest(hook.Received())
+	require.Equal(t, "B", harness.StateOf(newest["stays"]))
+	require.Equal(t, "C", harness.StateOf(newest["again"]))
+	require.Equal(t, "retract", newest["gone"].Op)
+	// From here on both are as any other.
+	say("again", "C")
+	say("again", "D")
+	say("gone", "E")
+	p.Drain()
+	require.Equal(t, []string{"A", "B", "-", "C", "D"}, harness.States(history(), "again"))
+	require.Equal(t, []string{"A", "B", "-", "A", "B", "-", "E"}, harness.States(history(), "gone"))
+}

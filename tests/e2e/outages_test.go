@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/tests/servers"
+	"github.com/stretchr/testify/require"
+)
+
+// I1, I2, I8: while the store is down the process halts, lives, is not ready,
+// and goes on by itself; nothing is lost, repeated or guessed.
+func TestStoreOutage(t *testing.T) {
+	const entities = 30
+	store := servers.StartOwn(t, "postgres")
+	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
+	run := p.Start("run")
+	p.Append("events.jsonl", harness.Many(entities, 0, 10))
+	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r9") })
+	run.Ready(200)
+
+	// In the middle of work: the events are there when the server dies.
+	p.Append("events.jsonl", harness.Many(entities, 10, 60))
+	store.Kill()
+	run.Ready(503)
+	status, _ := run.Get("/healthz")
+	require.Equal(t, 200, status)
+	p.Append("events.jsonl", harness.Many(entities, 60, 70))
+	require.False(t, run.Ended())
+
+	store.Start()
+	harness.Eventually(t, "the work after", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r69") })
+	run.Ready(200)
+	run.Terminate()
+	run.Ok()
+	require.Empty(t, p.Letters())
+	require.NoError(t, oracle.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
+}
+
+// I1, I4: without the gate's server events pass unchecked, and are counted;
+// repetitions are then caught by the entity's own memory. A server that is slow,
+// as on a busy machine, is not one that is away: the gate waits for it here.
+func TestGateOutage(t *testing.T) {
+	const entities = 20
+	valkey := servers.StartOwn(t, "valkey")
+	p := harness.Simple(t, fmt.Sprintf("gate: {valkey: {address: %q, timeout: 1m}}\n", valkey.Address), map[string]string{"acme": harness.FileSink("acme")})
+	run := p.Start("run")
+	p.Append("events.jsonl", harness.Many(entities, 0, 2)+harness.Many(entities, 1, 2))
+	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r1") })
+	harness.Eventually(t, "the gate stops repetitions", func() error {
+		return harness.Want(run.Metric("weir_ingested_total", `outcome="repeated"`), entities)
+	})
+	require.Zero(t, run.Metric("weir_gate_unchecked_total"))
+
+	valkey.Kill()
+	p.Append("events.jsonl", harness.Many(entities, 2, 4)+harness.Many(entities, 2, 4))
+	harness.Eventually(t, "the work meanwhile", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r3") })
+	harness.Eventually(t, "everything is counted", func() error {
+		return harness.Want(run.Metric("weir_gate_unchecked_total"), 4*entities)
+	})
+	run.Ready(200)
+
+	valkey.Start()
+	p.Append("events.jsonl", harness.Many(entities, 4, 5))
+	harness.Eventually(t, "the work after", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r4") })
+	run.Terminate()
+	run.Ok()
+	require.NoError(t, oracle.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
+}
+
+// I12: a later configuration fences the process that runs an earlier one; the
+// earlier one does not come back by a mere restart. The session is long for the
+// reason that rolling gives.
+func TestOneConfigurationAtATime(t *testing.T) {
+	c := harness.NewCluster(t)
+	hook := harness.NewReceiver(t)
+	main := fmt.Sprintf(`
+store: {postgres: {url: %q}}
+kafka: {brokers: [%q], prefix: %q, session_timeout: 20s}
+sources:
+  events: {kafka: {topic: %q}, entity: key}
+customers: [FILES]
+admin: {listen: "127.0.0.1:0"}
+`, c.Store, c.Brokers[0], c.Prefix+"weir", c.Prefix+"events")
+	customer := `
+customer: acme
+projections:
+  all:
+    fields: {%s}
+    deliver: {out: ` + harness.PatientHookSink(hook) + `}
+`
+	p := harness.NewProject(t, map[string]string{
+		"old.yaml": strings.Replace(main, "FILES", "old/*.yaml", 1), "old/acme.yaml": fmt.Sprintf(customer, "id: id"),
+		"new.yaml": strings.Replace(main, "FILES", "new/*.yaml", 1), "new/acme.yaml": fmt.Sprintf(customer, "id: id, state: state"),
+	})
+	c.Topics(4, c.Prefix+"events")
+	serial := 0
+	say := func(entity, state string) {
+		serial++
+		c.Send(harness.Record(c.Prefix+"events", entity, fmt.Sprintf(`{"id":%q,"state":%q}`, entity, state)))
+	}
+	arrives := func(entity, state string) {
+		t.Helper()
+		harness.Eventually(t, entity+" "+state, func() error {
+			s := harness.States(hook.Received(), entity)
+			if len(s) == 0 || s[len(s)-1] != state {
+				return fmt.Errorf("%s has %v", entity, s)
+			}
+			return nil
+		})
+	}
+	before := p.StartAs("old.yaml", "run")
+	say("X", "A")
+	arrives("X", "") // the old view shows no state
+	before.Ready(200)
+
+	after := p.StartAs("new.yaml", "run")
+	after.Ready(200)
+	// The earlier process notices at the next decision that it would make.
+	for i := range 40 {
+		say(fmt.Sprint("Z", i), "A")
+	}
+	before.Ready(503)
+	status, _ := before.Get("/healthz")
+	require.Equal(t, 200, status)
+	say("X", "A")
+	arrives("X", "A")
+	for i := range 40 {
+		// Whoever decided first: the new view is what counts in the end, and only
+		// one of the two may have decided under it.
+		say(fmt.Sprint("Z", i), "B")
+	}
+	for i := range 40 {
+		arrives(fmt.Sprint("Z", i), "B")
+	}
+
+	again := p.StartAs("old.yaml", "run")
+	require.Equal(t, 1, again.Wait())
+	require.Contains(t, again.Log.String(), "--activate")
+	require.False(t, after.Ended())
+
+	back := p.StartAs("old.yaml", "run", "--activate")
+	back.Ready(200)
+	for i := range 40 {
+		say(fmt.Sprint("Z", i), "C")
+	}
+	after.Ready(503)
+	before.Ready(200)
+	for _, pr := range []*harness.Process{before, after, back} {
+		pr.Terminate()
+	}
+	for _, pr := range []*harness.Process{before, after, back} {
+		pr.Ok()
+	}
+}

@@ -1,0 +1,213 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	osexec "os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// guarded is a pipeline whose API wants tokens.
+type guarded struct {
+	harness.Project
+	run     *harness.Process
+	secrets []string // no log may show them
+}
+
+func newGuarded(t *testing.T) *guarded {
+	return &guarded{Project: harness.NewProject(t, map[string]string{
+		"weir.yaml": `
+sources:
+  orders: {http: {}, entity: id, event_id: event, mount: orders}
+  lab: {http: {token: "the-lab-has-its-own-token"}, entity: id, event_id: event, mount: lab}
+customers: ["customers/*.yaml"]
+admin: {listen: "127.0.0.1:0"}
+api: {listen: "127.0.0.1:0", tokens: tokens.yaml}
+log: {level: debug}
+`,
+		"customers/acme.yaml": "customer: acme\nchecks: {crm: {}}\n",
+		"customers/beta.yaml": "customer: beta\nchecks: {crm: {}}\n",
+	}), secrets: []string{"the-lab-has-its-own-token", "hunter2"}}
+}
+
+// token makes one; its entry is added to the file.
+func (g *guarded) token(flags string) string {
+	g.T.Helper()
+	args := append([]string{"token", "new", "--file", g.Path("tokens.yaml")}, strings.Fields(flags)...)
+	cmd := osexec.Command(harness.Binary(g.T), args...)
+	var out, errs bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errs
+	require.NoError(g.T, cmd.Run(), errs.String())
+	token := strings.TrimSpace(out.String())
+	g.secrets = append(g.secrets, token)
+	return token
+}
+
+// post sends JSON and gives the status of the answer.
+func (g *guarded) post(path, token, body string) int {
+	g.T.Helper()
+	r, err := http.NewRequest(http.MethodPost, "http://"+g.run.Address("ingest")+path, strings.NewReader(body))
+	require.NoError(g.T, err)
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	require.NoError(g.T, err)
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(g.T, err)
+	return resp.StatusCode
+}
+
+func (g *guarded) await(what string, want int, path, token, body string) {
+	g.T.Helper()
+	harness.Eventually(g.T, what, func() error { return harness.Want(g.post(path, token, body), want) })
+}
+
+const (
+	toOrders = "/v1/sources/orders/events"
+	toLab    = "/v1/sources/lab/events"
+	anEvent  = `{"event":"e1","id":"X","password":"hunter2"}`
+	aCheck   = `{"entity":"X","payload":{"password":"hunter2"},"event_id":"c1"}`
+)
+
+// I11: a token does what it is for, on what it is for, and nothing else; tokens
+// come and go while the process runs.
+func TestTokensOfTenants(t *testing.T) {
+	g := newGuarded(t)
+	first := g.token("--tenant acme --may ingest,check --source orders")
+	other := g.token("--tenant beta --may check")
+	g.run = g.Start("run")
+	g.run.Ready(http.StatusOK)
+
+	for _, c := range []struct {
+		name, path, token, body string
+		status                  int
+	}{
+		{"own source", toOrders, first, anEvent, 202},
+		{"own service", "/v1/services/acme%2Fcrm@check/check", first, aCheck, 200},
+		{"own service, two segments", "/v1/services/acme/crm@check/check", first, aCheck, 200},
+		{"the source's token", toLab, "the-lab-has-its-own-token", anEvent, 202},
+		{"no token, although on loopback", toOrders, "", anEvent, 401},
+		{"a token of nobody", toOrders, first[:len(first)-4] + "AAAA", anEvent, 401},
+		{"another source", toLab, first, anEvent, 403},
+		{"another tenant's service", "/v1/services/beta%2Fcrm@check/check", first, aCheck, 403},
+		{"another tenant's service, two segments", "/v1/services/beta/crm@check/check", first, aCheck, 403},
+		{"a verb that it has not", toOrders, other, anEvent, 403},
+		{"an import without the right to it", "/v1/imports?source=orders", first, "{}", 403},
+		{"the source's token elsewhere", toOrders, "the-lab-has-its-own-token", anEvent, 403},
+		{"the source's token for a check", "/v1/services/acme%2Fcrm@check/check", "the-lab-has-its-own-token", aCheck, 403},
+	} {
+		assert.Equal(t, c.status, g.post(c.path, c.token, c.body), c.name)
+	}
+
+	second := g.token("--tenant acme --may ingest --source orders")
+	g.await("the second token", 202, toOrders, second, anEvent)
+	assert.Equal(t, 202, g.post(toOrders, first, anEvent), "both are valid while one replaces the other")
+
+	// A wrong file changes nothing, and is told.
+	text, err := os.ReadFile(g.Path("tokens.yaml"))
+	require.NoError(t, err)
+	good := string(text)
+	g.Replace("tokens.yaml", good+"  - id: NOT AN ID\n")
+	harness.Eventually(t, "the wrong file is told", func() error {
+		if err := harness.Want(g.post(toOrders, first, anEvent), 202); err != nil {
+			return err
+		}
+		return harness.Want(g.run.Metric("weir_file_refused", `file="tokens"`), 1)
+	})
+	require.Equal(t, 1, strings.Count(g.run.Log.String(), "a file that changed cannot be used"))
+
+	entries := strings.SplitAfter(good, "  - id: ")
+	require.Len(t, entries, 4)
+	g.Replace("tokens.yaml", "tokens:\n  - id: "+entries[3])
+	g.await("the first token is gone", 401, toOrders, first, anEvent)
+	assert.Equal(t, 202, g.post(toOrders, second, anEvent))
+	harness.Eventually(t, "the file is a good one again", func() error {
+		return harness.Want(g.run.Metric("weir_file_refused", `file="tokens"`), 0)
+	})
+
+	g.run.Terminate()
+	g.run.Ok()
+	for _, secret := range g.secrets {
+		assert.NotContains(t, g.run.Log.String(), secret, "the log of all levels shows no token and no payload")
+	}
+}
+
+// A process does not start with a file of tokens that it cannot use, and says
+// where it is wrong.
+func TestWrongTokensKeepAProcessFromStarting(t *testing.T) {
+	g := newGuarded(t)
+	g.Write("tokens.yaml", "tokens:\n  - id: a\n    hash: weir_a_hunter2\n    tenant: acme\n    may: [check]\n")
+	run := g.Start("run")
+	require.Equal(t, 2, run.Wait())
+	require.Contains(t, run.Log.String(), "tokens.yaml:3:11: tokens[0].hash: is not a hash")
+	require.NotContains(t, run.Log.String(), "hunter2", "it may be the token itself")
+}
+
+// The process itself, as it is configured, against clients that play foul; what
+// each shape may do is told by the tests of package api.
+func TestHostileClientsOfAProcess(t *testing.T) {
+	g := newGuarded(t)
+	token := g.token("--tenant acme --may ingest --source orders")
+	g.run = g.Start("run")
+	g.run.Ready(http.StatusOK)
+	head := "POST " + toOrders + " HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nAuthorization: Bearer " + token + "\r\n"
+	hidden := head + "Content-Length: 25\r\n\r\n" + `{"event":"h","id":"hide"}`
+	raw := func(text string) string {
+		c, err := net.Dial("tcp", g.run.Address("ingest"))
+		require.NoError(t, err)
+		defer c.Close()
+		require.NoError(t, c.SetDeadline(time.Now().Add(harness.Patience)))
+		_, _ = io.WriteString(c, text)
+		answer, err := io.ReadAll(c)
+		var slow net.Error
+		if err != nil && assert.ErrorAs(t, err, &slow) {
+			require.False(t, slow.Timeout(), "the process kept the connection: %.100q", answer)
+		}
+		return string(answer)
+	}
+	// A process that is held up between connection and request ends the connection
+	// without an answer: then the client was too slow for it.
+	answered := func(text string) (answer string) {
+		harness.Eventually(t, "an answer", func() error {
+			if answer = raw(text); answer == "" {
+				return harness.ErrNotYet
+			}
+			return nil
+		})
+		return answer
+	}
+	var slow []net.Conn
+	for range 300 {
+		c, err := net.Dial("tcp", g.run.Address("ingest"))
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = io.WriteString(c, head+"Content-Length: 1000000\r\n\r\n{")
+		require.NoError(t, err)
+		slow = append(slow, c)
+	}
+	chunk := fmt.Sprintf("%x\r\n%s\r\n0\r\n\r\n", len(anEvent), anEvent)
+	both := answered(head + "Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n" + chunk + hidden)
+	assert.Equal(t, 1, strings.Count(both, "HTTP/1.1 "), both)
+	assert.Contains(t, both, "HTTP/1.1 202 ")
+	assert.Contains(t, answered(head+"Content-Length: 0\r\nContent-Length: 99\r\n\r\n"+hidden), "HTTP/1.1 400 ")
+	assert.Contains(t, []string{"", "HTTP/1.1 431"}, firstWords(raw(head+strings.Repeat("X-Flood: aaaaaaaa\r\n", 5000))))
+	assert.Equal(t, 202, g.post(toOrders, token, anEvent), "while hundreds send their bodies slowly")
+	require.Len(t, slow, 300)
+	taken := g.run.Metric("weir_ingested_total", `source="orders"`)
+	require.Equal(t, 1.0, taken, "the same event twice, and no hidden one")
+}
+
+func firstWords(answer string) string { return answer[:min(12, len(answer))] }

@@ -1,0 +1,105 @@
+package e2e
+
+import (
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/stretchr/testify/require"
+)
+
+// late is by how much a stop may be longer than shutdown.timeout because the
+// machine is busy: the process or the test may have been held up meanwhile. What
+// hangs in these tests does so for much longer.
+const late = 30 * time.Second
+
+// I1, I7: a sink that hangs does not keep the process from ending in time.
+func TestTerminateWhileASinkHangs(t *testing.T) {
+	const entities = 20
+	hung, fine := harness.NewReceiver(t), harness.NewReceiver(t)
+	hung.Answers(func(oracle.Record) int { return 0 })
+	p := harness.Simple(t, "shutdown: {timeout: 12s}\n", map[string]string{"hung": harness.ReplaceOnce(t, harness.HookSink(hung), "timeout: 1s", "timeout: 5m"), "fine": harness.PatientHookSink(fine)})
+	p.Write("events.jsonl", harness.Many(entities, 0, 5))
+	run := p.Start("run")
+	harness.Eventually(t, "the others have everything", func() error { return harness.Settled(fine.Received(), entities, "r4") })
+	harness.Eventually(t, "the bad one hangs", func() error {
+		if len(hung.Rejected()) == 0 {
+			return harness.ErrNotYet
+		}
+		return nil
+	})
+	start := time.Now()
+	run.Terminate()
+	run.Ok()
+	require.Less(t, time.Since(start), 12*time.Second+late)
+	hung.Answers(nil)
+	p.Drain()
+	want := p.Expected("hung", "fine")
+	for customer, r := range map[string]*harness.Receiver{"hung": hung, "fine": fine} {
+		require.NoError(t, oracle.CheckState(want, customer+"/all@out", oracle.Newest(r.Received())))
+	}
+}
+
+// A second signal ends the process at once, whatever it waits for.
+func TestSecondSignal(t *testing.T) {
+	hung := harness.NewReceiver(t)
+	hung.Answers(func(oracle.Record) int { return 0 })
+	p := harness.Simple(t, "shutdown: {timeout: 5m}\n", map[string]string{"hung": harness.ReplaceOnce(t, harness.HookSink(hung), "timeout: 1s", "timeout: 5m")})
+	p.Write("events.jsonl", harness.Event(1, "X", "A"))
+	run := p.Start("run")
+	harness.Eventually(t, "it hangs", func() error {
+		if len(hung.Rejected()) == 0 {
+			return harness.ErrNotYet
+		}
+		return nil
+	})
+	run.Terminate()
+	run.Says("stopping: finishing what is in hand")
+	run.Terminate()
+	require.Equal(t, 128+int(syscall.SIGTERM), run.Wait())
+	require.Contains(t, run.Log.String(), "stopped at once by a second signal")
+
+	hung.Answers(nil)
+	p.Drain()
+	require.Equal(t, []string{"A"}, harness.States(hung.Received(), "X"))
+}
+
+// Every fault of a configuration is said at once, and the exit status is that
+// of wrong usage.
+func TestWrongConfiguration(t *testing.T) {
+	p := harness.NewProject(t, map[string]string{
+		"weir.yaml": `
+sources:
+  events: {file: {path: events.jsonl}, entitty: id}
+  other: {file: {path: other.jsonl}, entity: id, mode: sometimes}
+customers: ["customers/*.yaml"]
+shutdown: {timeout: 5}
+`,
+		"customers/acme.yaml": `
+customer: acme
+projections:
+  all:
+    when: doc.a ==
+    fields: {id: "id.."}
+    deliver: {out: {file: {path: out.jsonl}}}
+`,
+	})
+	for _, command := range []string{"run", "run --until-idle", "validate", "test", "migrate", "dlq list"} {
+		pr := p.Start(command)
+		require.Equal(t, 2, pr.Wait(), command)
+		require.Empty(t, pr.Out.String(), command)
+		for _, fault := range []string{
+			"weir.yaml:3:", "entitty", "weir.yaml:4:", "sometimes", "weir.yaml:6:", "acme.yaml:5:", "acme.yaml:6:",
+		} {
+			require.Contains(t, pr.Log.String(), fault, command)
+		}
+		require.GreaterOrEqual(t, strings.Count(strings.TrimSpace(pr.Log.String()), "\n"), 4)
+	}
+	for _, command := range []string{"run --no-such-flag", "run --role cook", "dlq show", "dlq show x", "no-such-command"} {
+		require.Equal(t, 2, p.Start(command).Wait(), command)
+	}
+	require.Equal(t, 2, p.StartAs("missing.yaml", "run").Wait())
+}

@@ -1,0 +1,368 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/tracing/otlptest"
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+const (
+	theirTrace   = "4bf92f3577b34da6a3ce929d0e0e4736"
+	theirSpan    = "00f067aa0ba902b7"
+	theirContext = "00-" + theirTrace + "-" + theirSpan + "-01"
+)
+
+// hook is a customer's endpoint that also keeps what traces are passed on, by
+// entity, and the bodies.
+type hook struct {
+	*harness.Receiver
+	server *httptest.Server
+
+	mu      sync.Mutex
+	headers map[string]http.Header
+	bodies  map[string][]byte
+}
+
+func newHook(t *testing.T) *hook {
+	h := &hook{Receiver: harness.NewReceiver(t), headers: map[string]http.Header{}, bodies: map[string][]byte{}}
+	h.server = httptest.NewServer(h)
+	t.Cleanup(h.server.Close)
+	return h
+}
+
+func (h *hook) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return
+	}
+	req.Body = io.NopCloser(bytes.NewReader(body))
+	var record struct{ Entity string }
+	_ = json.Unmarshal(body, &record) // the receiver checks it
+	h.mu.Lock()
+	h.headers[record.Entity], h.bodies[record.Entity] = req.Header.Clone(), body
+	h.mu.Unlock()
+	h.Receiver.ServeHTTP(w, req) // checks the signature
+}
+
+func tracedProject(t *testing.T, h *hook, tracing string) harness.Project {
+	p := harness.NewProject(t, map[string]string{
+		"weir.yaml": `
+sources: {registry: {http: {}, entity: id, event_id: event, strip: [event]}}
+customers: ["customers/*.yaml"]
+admin: {listen: "127.0.0.1:0"}
+api: {listen: "127.0.0.1:0"}
+` + tracing,
+		"customers/acme.yaml": fmt.Sprintf(`
+customer: acme
+projections:
+  all:
+    fields: {id: id, state: state}
+    deliver:
+      hook: {webhook: {url: %q, secret: %q}}
+      feed: {kafka: {topic: feed}}
+      archive: {file: {path: ../out/archive.jsonl}}
+`, h.server.URL, harness.WebhookSecret),
+	})
+	b, err := embedded.Start(t.Context(), embedded.Options{Dir: p.Path("data/kafka")})
+	require.NoError(t, err)
+	defer b.Close()
+	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "feed")
+	require.NoError(t, err)
+	return p
+}
+
+func post(t *testing.T, run *harness.Process, event, traceparent string) {
+	t.Helper()
+	run.Ready(http.StatusOK)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+run.Address("ingest")+"/v1/sources/registry/events", strings.NewReader(event))
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	if traceparent != "" {
+		req.Header.Set("traceparent", traceparent)
+		req.Header.Set("tracestate", "vendor=1")
+	}
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusAccepted, resp.StatusCode, "%s", body)
+}
+
+// settle waits until every sink has so many changes, and ends the process.
+func settle(t *testing.T, run *harness.Process, changes int) {
+	t.Helper()
+	harness.Eventually(t, "deliveries", func() error {
+		if n := run.Metric("weir_deliveries_total", `outcome="delivered"`); n != float64(3*changes) {
+			return fmt.Errorf("%v", n)
+		}
+		return nil
+	})
+	run.Terminate()
+	run.Ok()
+}
+
+// traceHeaders are the headers of a record that belong to traces; the others
+// are checked to be those that it must have.
+func traceHeaders(t *testing.T, r *kgo.Record, others ...string) map[string]string {
+	t.Helper()
+	found := map[string]string{}
+	var rest []string
+	for _, h := range r.Headers {
+		if h.Key == change.TraceParentHeader || h.Key == change.TraceStateHeader {
+			found[h.Key] = string(h.Value)
+		} else {
+			rest = append(rest, h.Key)
+		}
+	}
+	slices.Sort(rest)
+	slices.Sort(others)
+	require.Equal(t, others, rest)
+	return found
+}
+
+var feedHeaders = []string{"_watermill_message_uuid", "weir-key", "weir-op", "weir-service", "weir-version"}
+
+// One event, from the request that brought it to the requests that it causes,
+// is one trace; events whose producer did not sample them are none of it.
+func TestTraceOfOneEvent(t *testing.T) {
+	spans, h := otlptest.New(t), newHook(t)
+	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 0, service_name: weir-test}\n", spans.URL()))
+	run := p.Start("run")
+	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
+	post(t, run, `{"event":"e2","id":"B-008","state":"green"}`, theirContext[:len(theirContext)-1]+"0")
+	post(t, run, `{"event":"e3","id":"B-009","state":"green"}`, "")
+	// The last spans have a short time at a stop: those that there are to be, are
+	// awaited before; more must not come.
+	spans.Await(func(otlptest.Span) bool { return true }, 1+1+3+4)
+	settle(t, run, 3)
+	all := spans.Spans()
+	below := func(id, name string) (found []otlptest.Span) {
+		for _, s := range all {
+			if s.Parent == id && s.Name == name {
+				require.Equal(t, theirTrace, s.Trace)
+				require.Equal(t, "vendor=1", s.State)
+				require.Equal(t, "weir-test", s.Service)
+				require.False(t, s.Failed, s.Failure)
+				found = append(found, s)
+			}
+		}
+		return found
+	}
+	ingests := below(theirSpan, "ingest")
+	require.Len(t, ingests, 1)
+	const hash = "0fe2cd5573ee1982"
+	require.Equal(t, map[string]string{"weir.source": "registry", "weir.outcome": "taken", "weir.entity.hash": hash}, ingests[0].Attributes)
+	decides := below(ingests[0].ID, "decide")
+	require.Len(t, decides, 1)
+	version := decides[0].Attributes["weir.version"]
+	require.NotEmpty(t, version)
+	require.Equal(t, map[string]string{
+		"weir.source": "registry", "weir.outcome": "merged", "weir.changes": "3", "weir.version": version, "weir.entity.hash": hash,
+	}, decides[0].Attributes)
+	delivers := map[string]otlptest.Span{}
+	for _, s := range below(decides[0].ID, "deliver") {
+		service := s.Attributes["weir.service"]
+		delivers[service] = s
+		require.Equal(t, map[string]string{
+			"weir.service": service, "weir.outcome": "delivered", "weir.version": version, "weir.entity.hash": hash,
+		}, s.Attributes)
+	}
+	require.Len(t, delivers, 3)
+	contextOf := func(s otlptest.Span) string { return "00-" + s.Trace + "-" + s.ID + "-01" }
+
+	// Batches are linked with it, and everything else is about other events.
+	batches := 0
+	for _, s := range all {
+		switch s.Name {
+		case "decide batch":
+			require.Equal(t, []string{decides[0].ID}, s.Links)
+			require.Equal(t, []string{s.ID}, decides[0].Links)
+			batches++
+		case "deliver batch":
+			d := delivers[s.Attributes["weir.service"]]
+			require.Equal(t, []string{d.ID}, s.Links)
+			require.Equal(t, []string{s.ID}, d.Links)
+			batches++
+		}
+	}
+	require.Equal(t, 4, batches)
+	require.Len(t, all, 1+1+3+batches, "the other two events are not traced")
+
+	// The context on its way: beside the data, never in it.
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	require.Equal(t, contextOf(delivers["acme/all@hook"]), h.headers["B-007"].Get("traceparent"))
+	require.Equal(t, "vendor=1", h.headers["B-007"].Get("tracestate"))
+	for _, entity := range []string{"B-008", "B-009"} {
+		require.NotEmpty(t, h.headers[entity])
+		require.Empty(t, h.headers[entity].Values("traceparent"), entity)
+		require.Empty(t, h.headers[entity].Values("tracestate"), entity)
+	}
+	require.NotContains(t, string(h.bodies["B-007"]), theirTrace)
+	require.NotContains(t, string(h.bodies["B-007"]), "vendor")
+	for topic, want := range map[string]struct {
+		context string
+		others  []string
+	}{
+		"weir.inbox": {contextOf(ingests[0]), []string{inbox.Header}},
+		"feed":       {contextOf(delivers["acme/all@feed"]), feedHeaders},
+	} {
+		records := p.EmbeddedTopic(topic)
+		require.Len(t, records, 3, topic)
+		for _, r := range records {
+			headers := traceHeaders(t, r, want.others...)
+			if string(r.Key) == "B-007" {
+				require.Equal(t, map[string]string{"traceparent": want.context, "tracestate": "vendor=1"}, headers, topic)
+			} else {
+				require.Empty(t, headers, topic)
+			}
+		}
+	}
+	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
+	require.Len(t, changes, 3*3, "of three services")
+	for _, c := range changes {
+		if c.Entity == "B-007" {
+			require.Equal(t, &change.Trace{Parent: contextOf(decides[0]), State: "vendor=1"}, c.Trace)
+		} else {
+			require.Nil(t, c.Trace, c.Entity)
+		}
+	}
+}
+
+// What is sent again has a trace of its own that says why, linked with the one
+// that it repeats if that is known; a replay of what nobody traced is traced by
+// chance, here never.
+func TestTracesOfWhatIsSentAgain(t *testing.T) {
+	spans, h := otlptest.New(t), newHook(t)
+	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 0}\n", spans.URL()))
+	h.Answers(func(oracle.Record) int { return http.StatusBadRequest })
+	run := p.Start("run")
+	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
+	post(t, run, `{"event":"e2","id":"B-008","state":"green"}`, "")
+	harness.Eventually(t, "dead letters", func() error { return harness.Want(len(p.Letters()), 2) })
+	h.Answers(nil)
+	p.Start("dlq replay --all --yes --wait --reason again").Ok()
+	harness.Eventually(t, "both of them", func() error { return harness.Want(len(h.Received()), 2) })
+	spans.Await(func(s otlptest.Span) bool { return s.Attributes["weir.cause"] == "repair" }, 1)
+	again := spans.Await(func(s otlptest.Span) bool { return s.Attributes["weir.cause"] == "dead letter" }, 1)
+	spans.Below(again[0].ID, "deliver", 1)
+	run.Terminate()
+	run.Ok()
+
+	all := spans.Spans()
+	byID := map[string]otlptest.Span{}
+	for _, s := range all {
+		byID[s.ID] = s
+	}
+	causes := map[string]int{}
+	for _, s := range all {
+		cause := s.Attributes["weir.cause"]
+		if cause == "" {
+			continue
+		}
+		require.Equal(t, "decide", s.Name)
+		require.Empty(t, s.Parent)
+		require.NotEqual(t, theirTrace, s.Trace)
+		require.NotEmpty(t, s.Links)
+		original := byID[s.Links[0]]
+		require.Equal(t, theirTrace, original.Trace, "it repeats what was traced")
+		causes[cause+" of "+original.Name]++
+		require.Equal(t, cause == "dead letter", s.Attributes["weir.operation"] != "", "an operator's has the id of the operation")
+		if cause == "dead letter" {
+			require.Equal(t, "1", s.Attributes["weir.changes"])
+			delivered := spans.Below(s.ID, "deliver", 1)
+			require.Equal(t, "delivered", delivered[0].Attributes["weir.outcome"])
+			require.Equal(t, s.Trace, delivered[0].Trace)
+		}
+	}
+	require.Equal(t, map[string]int{"repair of deliver": 1, "dead letter of deliver": 1}, causes)
+
+	// By chance always: the whole replay is traced, and each of its spans names it.
+	more := otlptest.New(t)
+	main, err := os.ReadFile(p.Path("weir.yaml"))
+	require.NoError(t, err)
+	p.Write("weir.yaml", strings.NewReplacer(spans.URL(), more.URL(), "sample: 0", "sample: 1").Replace(string(main)))
+	run = p.Start("run")
+	run.Ready(http.StatusOK)
+	p.Start("replay --all --force --wait").Ok()
+	more.Await(func(s otlptest.Span) bool { return s.Attributes["weir.cause"] == "replay" }, 2)
+	run.Terminate()
+	run.Ok()
+	replayed := 0
+	for _, s := range more.Spans() {
+		if s.Attributes["weir.cause"] == "replay" {
+			require.Regexp(t, `^job-\d+$`, s.Attributes["weir.operation"])
+			require.Equal(t, "3", s.Attributes["weir.changes"])
+			replayed++
+		}
+	}
+	require.Equal(t, 2, replayed)
+}
+
+// Off by default: a context that comes in goes nowhere.
+func TestTracingIsOffByDefault(t *testing.T) {
+	h := newHook(t)
+	p := tracedProject(t, h, "")
+	run := p.Start("run")
+	post(t, run, `{"event":"e1","id":"B-007","state":"green"}`, theirContext)
+	_, metrics := run.Get("/metrics")
+	require.NotContains(t, metrics, "weir_trace_spans_total")
+	settle(t, run, 1)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	require.NotEmpty(t, h.headers["B-007"])
+	require.Empty(t, h.headers["B-007"].Values("traceparent"))
+	for topic, others := range map[string][]string{"weir.inbox": {inbox.Header}, "feed": feedHeaders} {
+		records := p.EmbeddedTopic(topic)
+		require.Len(t, records, 1, topic)
+		require.Empty(t, traceHeaders(t, records[0], others...), topic)
+		require.NotContains(t, string(records[0].Value), theirTrace, topic)
+	}
+	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
+	require.Len(t, changes, 3, "of three services")
+	for _, c := range changes {
+		require.Nil(t, c.Trace)
+	}
+}
+
+// A receiver of traces that is away costs spans and nothing else: not the
+// events, and not the end of the process.
+func TestReceiverOfTracesIsAway(t *testing.T) {
+	h := newHook(t)
+	p := tracedProject(t, h, fmt.Sprintf("tracing: {otlp: {endpoint: %q}, sample: 1}\n", "http://"+harness.FreeAddress(t)))
+	run := p.Start("run")
+	for i := range 20 {
+		post(t, run, fmt.Sprintf(`{"event":"e%d","id":"B-%d","state":"green"}`, i, i), "")
+	}
+	harness.Eventually(t, "dropped spans", func() error {
+		if run.Metric("weir_trace_spans_total", `outcome="dropped"`) == 0 {
+			return fmt.Errorf("none yet")
+		}
+		return nil
+	})
+	settle(t, run, 20)
+	require.Len(t, h.Received(), 20)
+	require.Equal(t, 1, strings.Count(run.Log.String(), "the receiver of traces does not take spans"))
+}

@@ -1,0 +1,169 @@
+package harness
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// InboxHead is the header of an inbox record, as far as it tells where an
+// event came from.
+type InboxHead struct {
+	Kind      string `json:"k"`
+	Source    string `json:"s"`
+	Topic     string `json:"t"`
+	Partition int32  `json:"p"`
+	Offset    int64  `json:"o"`
+	EventID   string `json:"i"`
+}
+
+// EmbeddedInbox reads the whole inbox of a project whose process has ended.
+func (p Project) EmbeddedInbox() []*kgo.Record {
+	p.T.Helper()
+	return p.EmbeddedTopic("weir.inbox")
+}
+
+// EmbeddedTopic reads a whole topic of a project whose process has ended.
+func (p Project) EmbeddedTopic(name string) []*kgo.Record {
+	p.T.Helper()
+	b, err := embedded.Start(p.T.Context(), embedded.Options{Dir: p.Path("data/kafka")})
+	require.NoError(p.T, err)
+	defer b.Close()
+	return ReadTopic(p.T, b.Addrs(), name)
+}
+
+// Changes returns the changes that records of the changes log hold; their services
+// are the store's numbers.
+func Changes(t testing.TB, records []*kgo.Record) (all []change.Change) {
+	t.Helper()
+	for _, r := range records {
+		f, err := change.ParseFrame(r.Value)
+		require.NoError(t, err)
+		for i := range f.Slices {
+			for c, err := range f.Slices[i].All(strconv.Itoa(int(f.Slices[i].Service))) {
+				require.NoError(t, err)
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// ReadTopic reads a topic from its start to its present end, partition by partition.
+func ReadTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), Patience)
+	defer cancel()
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	require.NoError(t, err)
+	defer client.Close()
+	admin := kadm.NewClient(client)
+	ends, err := admin.ListEndOffsets(ctx, topic)
+	require.NoError(t, err)
+	require.NoError(t, ends.Error())
+	starts, err := admin.ListStartOffsets(ctx, topic)
+	require.NoError(t, err)
+	missing := map[int32]bool{}
+	ends.Each(func(o kadm.ListedOffset) {
+		if s, _ := starts.Lookup(topic, o.Partition); s.Offset < o.Offset {
+			missing[o.Partition] = true
+		}
+	})
+	var all []*kgo.Record
+	for len(missing) > 0 {
+		f := client.PollFetches(ctx)
+		require.NoError(t, f.Err0())
+		f.EachRecord(func(r *kgo.Record) {
+			all = append(all, r)
+			if end, _ := ends.Lookup(topic, r.Partition); r.Offset+1 >= end.Offset {
+				delete(missing, r.Partition)
+			}
+		})
+	}
+	return all
+}
+
+// Original finds the event of an inbox record as its source wrote it.
+type Original func(h InboxHead) (key string, headers map[string]string, value []byte)
+
+// ModelEvents turns inbox records into the model's events. generation is the
+// inbox's. Control records are left out; tests that cause them do not use the model.
+func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Original) []oracle.Event {
+	t.Helper()
+	events := make([]oracle.Event, 0, len(records))
+	for _, r := range records {
+		require.NotEmpty(t, r.Headers)
+		require.Equal(t, "weir", r.Headers[0].Key)
+		for _, more := range r.Headers[1:] {
+			require.Contains(t, []string{"traceparent", "tracestate"}, more.Key)
+		}
+		var h InboxHead
+		require.NoError(t, json.Unmarshal(r.Headers[0].Value, &h))
+		if h.Kind != "e" {
+			continue
+		}
+		key, headers, value := find(h)
+		events = append(events, oracle.Event{
+			Source: h.Source, Stream: h.Topic, Partition: h.Partition, Offset: h.Offset,
+			Version: generation<<48 | uint64(r.Offset), Key: key, Headers: headers, Value: value,
+		})
+	}
+	return events
+}
+
+// Lines gives the events of file sources by their offset, and checks at the
+// end that none is missing in the inbox.
+type Lines struct {
+	T    testing.TB
+	All  map[string]map[int64]string // source to offset to line
+	Seen map[string]map[int64]bool
+}
+
+// ReadLines reads the files of file sources: source to path.
+func ReadLines(t testing.TB, files map[string]string) *Lines {
+	l := &Lines{t, map[string]map[int64]string{}, map[string]map[int64]bool{}}
+	for source, path := range files {
+		text, err := os.ReadFile(path)
+		require.NoError(t, err)
+		l.All[source], l.Seen[source] = map[int64]string{}, map[int64]bool{}
+		offset := int64(0)
+		for line := range strings.Lines(string(text)) {
+			l.All[source][offset] = strings.TrimRight(line, "\n")
+			offset += int64(len(line))
+		}
+	}
+	return l
+}
+
+// Find is an Original.
+func (l *Lines) Find(h InboxHead) (string, map[string]string, []byte) {
+	line, ok := l.All[h.Source][h.Offset]
+	require.True(l.T, ok, "source %s has no line at %d", h.Source, h.Offset)
+	l.Seen[h.Source][h.Offset] = true
+	return "", nil, []byte(line)
+}
+
+// Complete checks that every line is in the inbox, or one like it that the
+// gate took for the same.
+func (l *Lines) Complete() {
+	l.T.Helper()
+	for source, all := range l.All {
+		taken := map[string]bool{}
+		for offset := range l.Seen[source] {
+			taken[all[offset]] = true
+		}
+		for offset, line := range all {
+			require.True(l.T, taken[line], "source %s: the line at %d is not in the inbox", source, offset)
+		}
+	}
+}

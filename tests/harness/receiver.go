@@ -1,0 +1,128 @@
+package harness
+
+import (
+	"encoding/base64"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// WebhookSecret signs all webhooks of the tests.
+var WebhookSecret = "whsec_" + base64.StdEncoding.EncodeToString([]byte(strings.Repeat("banana", 5)))
+
+// Receiver is a customer's endpoint. It checks every signature and keeps what
+// it answered 2xx, in order.
+type Receiver struct {
+	T       testing.TB
+	Address string
+	Server  *httptest.Server
+	Hook    *standardwebhooks.Webhook
+	Release chan struct{} // ends hanging requests
+
+	Mu       sync.Mutex
+	Answer   func(oracle.Record) int // status; 0 hangs
+	Accepted []oracle.Record
+	Refused  []oracle.Record
+	News     chan struct{} // capacity 1: something arrived
+}
+
+// NewReceiver makes one that listens until the test ends.
+func NewReceiver(t testing.TB) *Receiver {
+	hook, err := standardwebhooks.NewWebhook(WebhookSecret)
+	require.NoError(t, err)
+	r := &Receiver{T: t, Address: FreeAddress(t), Hook: hook, Release: make(chan struct{}), News: make(chan struct{}, 1)}
+	r.Up()
+	t.Cleanup(func() {
+		close(r.Release)
+		r.Down()
+	})
+	return r
+}
+
+// Up listens, at the same address as before: nobody else is given it meanwhile.
+func (r *Receiver) Up() {
+	l, err := net.Listen("tcp", r.Address)
+	require.NoError(r.T, err)
+	r.Server = &httptest.Server{Listener: l, Config: &http.Server{Handler: r}}
+	r.Server.Start()
+}
+
+// Down refuses connections.
+func (r *Receiver) Down() {
+	if r.Server != nil {
+		r.Server.CloseClientConnections()
+		r.Server.Close()
+		r.Server = nil
+	}
+}
+
+// URL is where webhooks go.
+func (r *Receiver) URL() string { return "http://" + r.Address + "/hook" }
+
+// Answers sets what is answered from now on; nil accepts.
+func (r *Receiver) Answers(f func(oracle.Record) int) {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	r.Answer = f
+}
+
+// Received are the accepted records, in order.
+func (r *Receiver) Received() []oracle.Record {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return append([]oracle.Record(nil), r.Accepted...)
+}
+
+// Rejected are the records that were not accepted, in order.
+func (r *Receiver) Rejected() []oracle.Record {
+	r.Mu.Lock()
+	defer r.Mu.Unlock()
+	return append([]oracle.Record(nil), r.Refused...)
+}
+
+func (r *Receiver) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, err := io.ReadAll(req.Body)
+	if err != nil {
+		return // the sender was killed
+	}
+	var rec oracle.Record
+	if !assert.NoError(r.T, json.Unmarshal(body, &rec)) || !assert.NoError(r.T, r.Hook.Verify(body, req.Header)) ||
+		!assert.Equal(r.T, rec.Key, req.Header.Get("Idempotency-Key")) || !assert.Equal(r.T, rec.Key, req.Header.Get("webhook-id")) {
+		w.WriteHeader(http.StatusBadRequest)
+		return
+	}
+	r.Mu.Lock()
+	status := http.StatusNoContent
+	if r.Answer != nil {
+		status = r.Answer(rec)
+	}
+	switch {
+	case status/100 == 2:
+		r.Accepted = append(r.Accepted, rec)
+	default:
+		r.Refused = append(r.Refused, rec)
+	}
+	r.Mu.Unlock()
+	select {
+	case r.News <- struct{}{}:
+	default:
+	}
+	if status == 0 {
+		select {
+		case <-r.Release:
+		case <-req.Context().Done():
+		}
+		return
+	}
+	w.WriteHeader(status)
+}

@@ -1,0 +1,57 @@
+//go:build verify && linux
+
+package limits
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/stretchr/testify/require"
+)
+
+// I1, I2, I8: when the disk of the embedded broker and of SQLite fills up under
+// load, Weir halts, says why, and goes on by itself when there is room again.
+func TestDiskFull(t *testing.T) {
+	onSmallDisk(t, 256<<20, func(t *testing.T, disk smallDisk) {
+		p := harness.Simple(t, fmt.Sprintf("data_dir: %q\n", disk.dir+"/data"), map[string]string{"acme": harness.FileSink("acme")})
+		run := p.Start("run")
+		p.Append("events.jsonl", heavy(0, 1000))
+		arrive(t, p, 1000)
+		run.Ready(200)
+
+		// The events fill the disk down to the reserve of the broker, 64 MiB.
+		disk.leave(72 << 20)
+		run.Ready(200)
+		p.Append("events.jsonl", heavy(1000, 9000))
+		halts(t, run)
+		status, _ := run.Get("/healthz")
+		require.Equal(t, 200, status)
+
+		disk.clear()
+		run.Ready(200)
+		run.Says("going on")
+		arrive(t, p, 9000)
+
+		// Not a byte is left, and the process is killed.
+		disk.leave(0)
+		p.Append("events.jsonl", heavy(9000, 10000))
+		run.Ready(503)
+		run.Kill()
+		again := p.Start("run")
+		harness.Eventually(t, "a start on a full disk ends, or halts", func() error {
+			return harness.Want(again.Ended() || strings.Contains(again.Log.String(), "disk is full"), true)
+		})
+		again.Kill()
+		disk.clear()
+		run = p.Start("run")
+		arrive(t, p, 10000)
+		run.Terminate()
+		run.Ok()
+		require.NoError(t, os.Symlink(disk.dir+"/data", p.Path("data")))
+		require.NoError(t, oracle.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
+	})
+}

@@ -1,0 +1,9 @@
+package limits
+
+import (
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+)
+
+func TestMain(m *testing.M) { harness.Main(m) }

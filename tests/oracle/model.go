@@ -1,0 +1,429 @@
+package oracle
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Config is the part of a configuration that the model knows.
+type Config struct {
+	Sources    []Source // the strongest first
+	Required   []string
+	Strip      map[string][]string // source to patterns: names, *, **
+	Projection []Projection
+}
+
+// Source says how events of a source are read: a path of names joined by dots,
+// header:NAME, or key.
+type Source struct {
+	Name, Entity, EventID, Payload, Operation, Sequence string
+	Patch                                               bool
+	Mount                                               string
+}
+
+// Projection is the view of some services.
+type Projection struct {
+	Services []string
+	When     func(doc any) bool // nil: every document
+	Fields   []Field
+}
+
+// Field shows the value at From as To, or a constant. From may be a list's
+// members: list.#.name.
+type Field struct {
+	To, From       string
+	Const, Default any
+}
+
+// Event is one record of the inbox with the event as its source wrote it.
+type Event struct {
+	Source    string
+	Stream    string // identity of the source's stream; empty when it has no positions
+	Partition int32
+	Offset    int64
+	Version   uint64 // of the inbox record
+	Key       string // of a Kafka record
+	Headers   map[string]string
+	Value     []byte // nil: a null value
+}
+
+// Change is what a service must see.
+type Change struct {
+	Version uint64
+	Op      string // upsert or retract
+	Doc     any
+}
+
+// Expected is every change in order, by service and entity.
+type Expected map[string]map[string][]Change
+
+type entity struct {
+	docs  map[string]any
+	fence map[string]*seen
+	last  map[string]*Change // by service
+}
+
+type seen struct {
+	offsets  map[string]int64
+	ids      []string
+	sequence string
+}
+
+// remembered event ids per source and entity.
+const remembered = 8
+
+// Run applies events in order. An error means that an event is not what the
+// model can read: tests give it no broken ones.
+func Run(c Config, events []Event) (Expected, error) {
+	entities := map[string]*entity{}
+	out := Expected{}
+	for _, e := range events {
+		if err := c.apply(entities, out, e); err != nil {
+			return nil, fmt.Errorf("version %d: %w", e.Version, err)
+		}
+	}
+	return out, nil
+}
+
+func (c Config) apply(entities map[string]*entity, out Expected, e Event) error {
+	s := c.source(e.Source)
+	if s == nil {
+		return fmt.Errorf("unknown source %q", e.Source)
+	}
+	id, payload, eventID, sequence, err := c.read(s, e)
+	if err != nil {
+		return err
+	}
+	en := entities[id]
+	if en == nil {
+		en = &entity{docs: map[string]any{}, fence: map[string]*seen{}, last: map[string]*Change{}}
+		entities[id] = en
+	}
+	if !en.admit(e, eventID, Text(payload), sequence) {
+		return nil
+	}
+	switch {
+	case payload == nil:
+		delete(en.docs, s.Name)
+	case s.Patch:
+		en.docs[s.Name] = patched(en.docs[s.Name], payload.value)
+	default:
+		en.docs[s.Name] = payload.value
+	}
+	doc, present := c.merged(en.docs)
+	for _, p := range c.Projection {
+		next := Change{Version: e.Version, Op: "retract"}
+		if present && (p.When == nil || p.When(doc)) {
+			next.Op, next.Doc = "upsert", p.project(doc)
+		}
+		for _, service := range p.Services {
+			last := en.last[service]
+			if last == nil && next.Op == "retract" || last != nil && last.Op == next.Op && Equal(last.Doc, next.Doc) {
+				continue
+			}
+			en.last[service] = &next
+			if out[service] == nil {
+				out[service] = map[string][]Change{}
+			}
+			out[service][id] = append(out[service][id], next)
+		}
+	}
+	return nil
+}
+
+func (c Config) source(name string) *Source {
+	for i := range c.Sources {
+		if c.Sources[i].Name == name {
+			return &c.Sources[i]
+		}
+	}
+	return nil
+}
+
+// present wraps a document, so that JSON null is not the absence of one.
+type present struct{ value any }
+
+func (c Config) read(s *Source, e Event) (id string, payload *present, eventID, sequence string, err error) {
+	var value any
+	if e.Value != nil {
+		if value, err = Decode(e.Value); err != nil {
+			return "", nil, "", "", err
+		}
+	}
+	text := func(path string) string {
+		if path == "key" {
+			return e.Key
+		}
+		if name, ok := strings.CutPrefix(path, "header:"); ok {
+			return e.Headers[name]
+		}
+		if v, ok := at(value, path); ok && v != nil && path != "" {
+			return fmt.Sprint(v)
+		}
+		return ""
+	}
+	id, eventID, sequence = text(s.Entity), text(s.EventID), text(s.Sequence)
+	if e.Value == nil {
+		return e.Key, nil, eventID, sequence, nil
+	}
+	if op := strings.ToLower(text(s.Operation)); op == "delete" {
+		return id, nil, eventID, sequence, nil
+	}
+	doc := value
+	if s.Payload != "" {
+		doc, _ = at(value, s.Payload)
+		if doc == nil {
+			return id, nil, eventID, sequence, nil
+		}
+	}
+	for _, pattern := range c.Strip[s.Name] {
+		strip(doc, strings.Split(pattern, "."))
+	}
+	return id, &present{doc}, eventID, sequence, nil
+}
+
+// admit tells whether an event is newer than what the entity has seen of its
+// source, and remembers it.
+func (en *entity) admit(e Event, id, content, sequence string) bool {
+	s := en.fence[e.Source]
+	if s == nil {
+		s = &seen{offsets: map[string]int64{}}
+		en.fence[e.Source] = s
+	}
+	place := fmt.Sprintf("%s/%d", e.Stream, e.Partition)
+	mark := id + "\x00" + content
+	offset, known := s.offsets[place]
+	switch {
+	case e.Stream != "" && known && e.Offset <= offset,
+		id != "" && slices.Contains(s.ids, mark),
+		sequence != "" && s.sequence != "" && older(sequence, s.sequence):
+		return false
+	}
+	if e.Stream != "" {
+		s.offsets[place] = e.Offset
+	}
+	if id != "" {
+		s.ids = append(s.ids, mark)
+		s.ids = s.ids[max(0, len(s.ids)-remembered):]
+	}
+	if sequence != "" {
+		s.sequence = sequence
+	}
+	return true
+}
+
+// older compares whole numbers by value and anything else by its bytes.
+func older(a, b string) bool {
+	if strings.Trim(a, "0123456789") == "" && strings.Trim(b, "0123456789") == "" {
+		a, b = strings.TrimLeft(a, "0"), strings.TrimLeft(b, "0")
+		if len(a) != len(b) {
+			return len(a) < len(b)
+		}
+	}
+	return a < b
+}
+
+// strip removes what pattern matches from v, in place.
+func strip(v any, pattern []string) {
+	name, rest := pattern[0], pattern[1:]
+	if name == "**" {
+		strip(v, rest)
+		for _, below := range children(v) {
+			strip(below, pattern)
+		}
+		return
+	}
+	if len(rest) == 0 {
+		if m, ok := v.(map[string]any); ok {
+			if name == "*" {
+				clear(m)
+			}
+			delete(m, name)
+		}
+		return
+	}
+	if m, ok := v.(map[string]any); ok && name != "*" {
+		if below, ok := m[name]; ok {
+			strip(below, rest)
+		}
+		return
+	}
+	if name == "*" {
+		for _, below := range children(v) {
+			strip(below, rest)
+		}
+	}
+}
+
+func children(v any) []any {
+	switch v := v.(type) {
+	case []any:
+		return v
+	case map[string]any:
+		var all []any
+		for _, below := range v {
+			all = append(all, below)
+		}
+		return all
+	}
+	return nil
+}
+
+// patched is RFC 7386. Nothing of target is changed in place.
+func patched(target, patch any) any {
+	p, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	out := map[string]any{}
+	if t, ok := target.(map[string]any); ok {
+		for name, v := range t {
+			out[name] = v
+		}
+	}
+	for name, v := range p {
+		if v == nil {
+			delete(out, name)
+		} else {
+			out[name] = patched(out[name], v)
+		}
+	}
+	return out
+}
+
+// merged lays the documents over one another, the strongest on top.
+func (c Config) merged(docs map[string]any) (doc any, complete bool) {
+	for _, name := range c.Required {
+		if _, ok := docs[name]; !ok {
+			return nil, false
+		}
+	}
+	for _, s := range c.Sources {
+		d, ok := docs[s.Name]
+		if !ok {
+			continue
+		}
+		if s.Mount != "" {
+			steps := strings.Split(s.Mount, ".")
+			for _, step := range slices.Backward(steps) {
+				d = map[string]any{step: d}
+			}
+		}
+		if !complete {
+			doc, complete = d, true
+		} else {
+			doc = over(doc, d)
+		}
+	}
+	return doc, complete
+}
+
+func over(strong, weak any) any {
+	s, ok1 := strong.(map[string]any)
+	w, ok2 := weak.(map[string]any)
+	if !ok1 || !ok2 {
+		return strong
+	}
+	out := map[string]any{}
+	for name, v := range w {
+		out[name] = v
+	}
+	for name, v := range s {
+		if below, ok := w[name]; ok {
+			out[name] = over(v, below)
+		} else {
+			out[name] = v
+		}
+	}
+	return out
+}
+
+func (p Projection) project(doc any) any {
+	out := map[string]any{}
+	for _, f := range p.Fields {
+		v, ok := f.Const, f.Const != nil
+		if !ok {
+			v, ok = at(doc, f.From)
+		}
+		if (!ok || v == nil) && f.Default != nil {
+			v, ok = f.Default, true
+		}
+		if !ok {
+			continue
+		}
+		steps := strings.Split(f.To, ".")
+		m := out
+		for _, step := range steps[:len(steps)-1] {
+			if m[step] == nil {
+				m[step] = map[string]any{}
+			}
+			m = m[step].(map[string]any)
+		}
+		m[steps[len(steps)-1]] = v
+	}
+	return out
+}
+
+// at finds a value; list.#.name gives the names of a list's members.
+func at(v any, path string) (any, bool) {
+	if list, name, ok := strings.Cut(path, ".#."); ok {
+		v, _ := at(v, list)
+		members, ok := v.([]any)
+		if !ok {
+			return nil, false
+		}
+		found := []any{}
+		for _, m := range members {
+			if x, ok := at(m, name); ok {
+				found = append(found, x)
+			}
+		}
+		return found, true
+	}
+	for _, step := range strings.Split(path, ".") {
+		m, ok := v.(map[string]any)
+		if !ok {
+			return nil, false
+		}
+		if v, ok = m[step]; !ok {
+			return nil, false
+		}
+	}
+	return v, true
+}
+
+// At is the value at a path, nil when there is none: for filters.
+func At(doc any, path string) any {
+	v, _ := at(doc, path)
+	return v
+}
+
+// Decode reads JSON and keeps numbers as they are written.
+func Decode(b []byte) (any, error) {
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	var v any
+	err := d.Decode(&v)
+	return v, err
+}
+
+// Text is one text for equal documents.
+func Text(v any) string {
+	if p, ok := v.(*present); ok {
+		if p == nil {
+			return ""
+		}
+		v = p.value
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err) // only decoded JSON comes here
+	}
+	return string(b)
+}
+
+// Equal compares by structure, numbers as they are written.
+func Equal(a, b any) bool { return Text(a) == Text(b) }

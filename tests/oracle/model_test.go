@@ -1,0 +1,159 @@
+package oracle_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/stretchr/testify/require"
+)
+
+var config = oracle.Config{
+	Sources: []oracle.Source{
+		{Name: "registry", Entity: "m.id", EventID: "m.event", Payload: "d", Operation: "m.op", Sequence: "m.seq"},
+		{Name: "lab", Entity: "id", Patch: true, Mount: "lab"},
+		{Name: "extra", Entity: "id"},
+	},
+	Required: []string{"registry"},
+	Strip:    map[string][]string{"registry": {"at", "**.trace"}},
+	Projection: []oracle.Projection{
+		{Services: []string{"one"}, Fields: []oracle.Field{{To: "banana_id", From: "id"}, {To: "ripe.level", From: "lab.level"}, {To: "kind", Const: "banana"}}},
+		{Services: []string{"two"}, When: func(d any) bool { return oracle.At(d, "origin") == "EC" },
+			Fields: []oracle.Field{{To: "id", From: "id"}, {To: "weight", From: "weight", Default: json.Number("0")}}},
+	},
+}
+
+// stream numbers events: source, then the value.
+func stream(lines ...string) []oracle.Event {
+	var events []oracle.Event
+	for i := 0; i < len(lines); i += 2 {
+		events = append(events, oracle.Event{Source: lines[i], Stream: lines[i], Offset: int64(i), Version: uint64(100 + i/2), Value: []byte(lines[i+1])})
+	}
+	return events
+}
+
+func registry(seq int, doc string) string {
+	return fmt.Sprintf(`{"m":{"id":"B","event":"e%d","seq":%d},"d":%s}`, seq, seq, doc)
+}
+
+// changes of one service as text, one per line.
+func changes(t *testing.T, service string, events []oracle.Event) []string {
+	t.Helper()
+	want, err := oracle.Run(config, events)
+	require.NoError(t, err)
+	var all []string
+	for _, c := range want[service]["B"] {
+		if c.Op == "retract" {
+			all = append(all, fmt.Sprint(c.Version, " retract"))
+		} else {
+			all = append(all, fmt.Sprint(c.Version, " ", oracle.Text(c.Doc)))
+		}
+	}
+	return all
+}
+
+func TestBananaExample(t *testing.T) {
+	events := stream(
+		"lab", `{"id":"B","level":1}`,
+		"registry", registry(1, `{"id":"B","origin":"EC","at":1}`),
+		"lab", `{"id":"B","level":2}`,
+		"registry", registry(2, `{"at":2,"origin":"EC","id":"B","x":{"trace":9}}`),
+		"lab", `{"id":"B","level":null}`,
+	)
+	require.Equal(t, []string{
+		`101 {"banana_id":"B","kind":"banana","ripe":{"level":1}}`,
+		`102 {"banana_id":"B","kind":"banana","ripe":{"level":2}}`,
+		`104 {"banana_id":"B","kind":"banana"}`,
+	}, changes(t, "one", events))
+	require.Equal(t, []string{`101 {"id":"B","weight":0}`}, changes(t, "two", events))
+}
+
+func TestFilterDeleteAndReturn(t *testing.T) {
+	require.Equal(t, []string{
+		`101 {"id":"B","weight":1}`, `102 retract`, `103 {"id":"B","weight":1.0}`, `104 retract`, `106 {"id":"B","weight":1}`,
+	}, changes(t, "two", stream(
+		"registry", registry(1, `{"id":"B","origin":"XX"}`),
+		"registry", registry(2, `{"id":"B","origin":"EC","weight":1}`),
+		"registry", registry(3, `{"id":"B","origin":"XX"}`),
+		"registry", registry(4, `{"id":"B","origin":"EC","weight":1.0}`),
+		"registry", `{"m":{"id":"B","event":"e5","seq":5,"op":"delete"}}`,
+		"extra", `{"id":"B","origin":"EC"}`,
+		"registry", registry(6, `{"id":"B","weight":1}`),
+	)))
+}
+
+func TestFence(t *testing.T) {
+	doc := func(w int) string { return fmt.Sprintf(`{"id":"B","origin":"EC","weight":%d}`, w) }
+	events := stream("registry", registry(5, doc(1)), "registry", registry(4, doc(2)), "registry", registry(5, doc(1)), "registry", registry(6, doc(3)))
+	events[3].Offset = 0 // seen position
+	require.Equal(t, []string{`100 {"id":"B","weight":1}`}, changes(t, "two", events))
+}
+
+func TestPrecedence(t *testing.T) {
+	require.Equal(t, []string{`101 {"id":"B","weight":5}`, `102 {"id":"B","weight":7}`}, changes(t, "two", stream(
+		"extra", `{"id":"other-id-never-shows","weight":5}`,
+		"registry", registry(1, `{"id":"B","origin":"EC","weight":5}`),
+		"registry", registry(2, `{"id":"B","origin":"EC","weight":7}`),
+		"extra", `{"id":"B","weight":6}`,
+	)))
+}
+
+// What a broken pipeline leaves behind is told from what a right one does.
+func TestDoctoredOutputsAreCaught(t *testing.T) {
+	doc := func(w string) string { return fmt.Sprintf(`{"id":"B","origin":"EC","weight":%s}`, w) }
+	want, err := oracle.Run(config, stream(
+		"registry", registry(1, doc("1")), "registry", registry(2, doc("2")), "registry", registry(3, doc("1")),
+		"registry", `{"m":{"id":"B","event":"e4","seq":4,"op":"delete"}}`, "registry", registry(5, doc("3")),
+	))
+	require.NoError(t, err)
+	var good []oracle.Record
+	for _, c := range want["two"]["B"] {
+		r := oracle.Record{Service: "two", Entity: "B", Op: c.Op, Version: c.Version, Key: fmt.Sprint("k", c.Version)}
+		if c.Op == "upsert" {
+			r.Doc = []byte(oracle.Text(c.Doc))
+		}
+		good = append(good, r)
+	}
+	require.Len(t, good, 5)
+	require.NoError(t, oracle.CheckLog(want, "two", good))
+	require.NoError(t, oracle.CheckState(want, "two", oracle.Newest(good)))
+	require.NoError(t, oracle.CheckAttempts(want, "two", append(good, good...)))
+
+	change := func(i int, f func(*oracle.Record)) []oracle.Record {
+		c := slices.Clone(good)
+		f(&c[i])
+		return c
+	}
+	invented := oracle.Record{Service: "two", Entity: "C", Op: "upsert", Version: 9, Key: "c", Doc: []byte(`{}`)}
+	both := map[string][]oracle.Record{
+		"marker before effect: the last change is lost": good[:4],
+		"invented entity":                      append(slices.Clone(good), invented),
+		"another document":                     change(4, func(r *oracle.Record) { r.Doc = []byte(`{"id":"B","weight":4}`) }),
+		"another number literal":               change(4, func(r *oracle.Record) { r.Doc = []byte(`{"id":"B","weight":3.0}`) }),
+		"another version":                      change(4, func(r *oracle.Record) { r.Version = 105 }),
+		"a retraction instead":                 change(4, func(r *oracle.Record) { r.Op = "retract" }),
+		"more than the projection":             change(4, func(r *oracle.Record) { r.Doc = []byte(`{"id":"B","weight":3,"secret":1}`) }),
+		"nothing at all":                       nil,
+		"a stale document under a new version": change(4, func(r *oracle.Record) { r.Doc = good[0].Doc }),
+	}
+	logOnly := map[string][]oracle.Record{
+		"dropped in the middle":         slices.Delete(slices.Clone(good), 1, 2),
+		"delivered twice":               append(slices.Clone(good), good[4]),
+		"repeated under another key":    append(slices.Clone(good), change(4, func(r *oracle.Record) { r.Key = "again" })[4]),
+		"stale overwrite":               {good[0], good[2], good[1], good[3], good[4]},
+		"a suppression too many: A,B,A": {good[0], good[1], good[3], good[4]},
+		"another service's":             change(1, func(r *oracle.Record) { r.Service = "one" }),
+	}
+	for name, bad := range both {
+		require.Error(t, oracle.CheckLog(want, "two", bad), name)
+		require.Error(t, oracle.CheckState(want, "two", oracle.Newest(bad)), name)
+	}
+	for name, bad := range logOnly {
+		require.Error(t, oracle.CheckLog(want, "two", bad), name)
+	}
+	require.Error(t, oracle.CheckState(want, "two", map[string]oracle.Record{"B": good[3]}), "a stale retraction stays")
+	require.Error(t, oracle.CheckAttempts(want, "two", []oracle.Record{invented}))
+	require.Error(t, oracle.CheckAttempts(want, "two", change(4, func(r *oracle.Record) { r.Key = good[0].Key })), "one key, two contents")
+}

@@ -1,0 +1,105 @@
+//go:build verify
+
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/tests/servers"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+)
+
+// I1, I10: changes of a dead customer expire in the changes log. When the customer
+// is back, Weir says which are gone, and sends every entity as it is now. The
+// other services notice nothing.
+func TestChangesExpiredUnderADeadSink(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	run := w.run()
+	w.say(2)
+	w.agree(run)
+	w.Receiver.Down()
+	expires(w, run)
+}
+
+// The same of a customer that never had anything: its place is that of the first change.
+func TestChangesExpiredUnderASinkThatNeverWorked(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	w.Receiver.Down()
+	expires(w, w.run())
+}
+
+// expires has changes that the hook cannot take removed from the log.
+func expires(w *world, run *harness.Process) {
+	t := w.t()
+	topic := w.Prefix + "weir.changes"
+	others := func(want oracle.Expected) error {
+		return errors.Join(
+			oracle.CheckState(want, current, oracle.Newest(w.Rows("acme_current", current, "entity"))),
+			oracle.CheckLog(want, history, w.Rows("acme_history", history, "seq")),
+			oracle.CheckLog(want, feed, w.Feed()),
+		)
+	}
+	// A record holds what one decision changed. Each of three is about entities of
+	// its own, so that all of them are wanted: nothing is left out for something newer.
+	for n := range 3 {
+		w.send(w.Kafka, w.share(n, 3))
+		harness.Eventually(t, "all is decided and published", func() error {
+			want, err := w.expected()
+			if err != nil {
+				return err
+			}
+			decided := 0
+			for _, entities := range want {
+				for _, changes := range entities {
+					decided += len(changes)
+				}
+			}
+			published := len(harness.Changes(t, harness.ReadTopic(t, w.Brokers, topic)))
+			return errors.Join(others(want), harness.Want(published, decided))
+		})
+	}
+	stop(run)
+	before := len(w.Receiver.Received())
+	gone := w.removeRecords(topic, 1)
+
+	w.Receiver.Up()
+	run = w.run()
+	gone.Each(func(o kadm.Offset) { run.Says(fmt.Sprintf("partition=%d wanted_offset=", o.Partition)) }) // counted by then
+	require.NotZero(t, run.Metric("weir_records_gone_total", topic))
+	gone.Each(func(o kadm.Offset) {
+		harness.Eventually(t, "what was gone is decided again", func() error {
+			return harness.Want(decidedAgain(o.Partition).MatchString(run.Log.String()), true)
+		})
+	})
+	require.EqualValues(t, len(gone[topic]), run.Metric("weir_delivery_gaps_total"), "of the hook alone, once a partition")
+	want, err := w.expected()
+	require.NoError(t, err)
+	harness.Eventually(t, "every entity is delivered as it is now", func() error {
+		newest := oracle.Newest(w.Receiver.Received()[before:])
+		for entity, changes := range want[hook] {
+			last := changes[len(changes)-1]
+			if got, ok := newest[entity]; !ok || string(got.Doc) != oracle.Text(last.Doc) || got.Version < last.Version {
+				return fmt.Errorf("%s has %s, want %s", entity, got.Doc, oracle.Text(last.Doc))
+			}
+		}
+		return nil
+	})
+	stop(run)
+	require.NoError(t, others(want))
+	w.say(1)
+	w.drain()
+	require.Empty(t, w.Letters())
+}
+
+// decidedAgain is what is said when entities of a partition were decided again.
+func decidedAgain(partition int32) *regexp.Regexp {
+	return regexp.MustCompile(fmt.Sprintf(`msg="what was gone is decided again" stage=deliver partition=%d entities=[1-9]\d* services=\[%s\]\n`, partition, hook))
+}

@@ -1,0 +1,61 @@
+package recovery
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/stretchr/testify/require"
+)
+
+// I1, I2: the store is put back while everything is in one process: the file of
+// the state is older than the broker's data.
+func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
+	t.Parallel()
+	hook := harness.NewReceiver(t)
+	p := harness.Simple(t, "", map[string]string{"file": harness.FileSink("file"), "hook": harness.PatientHookSink(hook)})
+	agree := func() {
+		t.Helper()
+		want := p.Expected("file", "hook")
+		require.NoError(t, oracle.CheckLog(want, "file/all@out", p.Records("out/file.jsonl")))
+		require.NoError(t, oracle.CheckAttempts(want, "hook/all@out", hook.Received()))
+		require.NoError(t, oracle.CheckState(want, "hook/all@out", oracle.Newest(hook.Received())))
+	}
+	copyState := func(from, to string) {
+		old, err := filepath.Glob(p.Path(filepath.Join(to, "state.db*")))
+		require.NoError(t, err)
+		for _, name := range old {
+			require.NoError(t, os.Remove(name))
+		}
+		all, err := filepath.Glob(p.Path(filepath.Join(from, "state.db*")))
+		require.NoError(t, err)
+		require.NotEmpty(t, all)
+		for _, name := range all {
+			text, err := os.ReadFile(name)
+			require.NoError(t, err)
+			p.Write(filepath.Join(to, filepath.Base(name)), string(text))
+		}
+	}
+	p.Append("events.jsonl", harness.Many(entities, 0, 3))
+	p.Drain()
+	copyState("data", "backup")
+	p.Append("events.jsonl", harness.Many(entities, 3, 6))
+	p.Drain()
+	agree()
+	before := len(hook.Received())
+
+	copyState("backup", "data")
+	again := p.Start("run --until-idle")
+	again.Ok()
+	require.Contains(t, again.Log.String(), "the store is behind the inbox")
+	require.Greater(t, len(hook.Received()), before, "what the store forgot is delivered again")
+	agree()
+	p.Append("events.jsonl", harness.Many(entities, 6, 7))
+	again = p.Start("run --until-idle")
+	again.Ok()
+	require.NotContains(t, again.Log.String(), "the store is behind the inbox")
+	agree()
+	require.Empty(t, p.Letters())
+}

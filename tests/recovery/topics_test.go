@@ -1,0 +1,195 @@
+//go:build verify
+
+package recovery
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/seed-86dfc502/weir/tests/harness"
+	"github.com/seed-86dfc502/weir/tests/servers"
+	"github.com/stretchr/testify/require"
+)
+
+// windows are the two transports of a source.
+var windows = map[string]int{"windowed": 100, "one at a time": 1}
+
+// I1, I5: the inbox is deleted and made anew under a running process, and gets
+// more records than the old one had. Versions go on growing: a new generation.
+func TestInboxRecreatedUnderARunningProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	run := w.run()
+	w.say(2)
+	w.agree(run)
+	w.keep()
+	w.remove(w.inbox())
+	w.create(w.inbox(), 4, nil)
+	w.generation++
+	w.say(5)
+	w.agree(run)
+	run.Says("the inbox topic is another one than before")
+	run.Ready(200)
+	stop(run)
+	w.say(1)
+	w.drain()
+	require.NoError(t, w.check())
+	require.Empty(t, w.Letters())
+}
+
+// I1, I5: the same between two runs. What only the old inbox held and was not
+// decided is lost, and that is said.
+func TestInboxRecreatedBetweenRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	w.say(2)
+	w.drain()
+	require.NoError(t, w.check())
+	w.keep()
+
+	ingest := w.Start("run --role ingest")
+	ingest.Ready(200)
+	lost := w.round()
+	w.send(w.Kafka, lost)
+	harness.Eventually(t, "they are in the inbox", func() error {
+		_, err := w.expected()
+		return err
+	})
+	stop(ingest)
+	w.remove(w.inbox())
+	w.create(w.inbox(), 4, nil)
+	w.generation++
+
+	ingest = w.Start("run --role ingest")
+	w.say(5) // further than the old watermarks
+	ingest.Says("records that only the old one held and that were not decided are lost")
+	harness.Eventually(t, "they are in the new inbox", func() error {
+		_, err := w.expected(lost...)
+		return err
+	})
+	require.NotZero(t, ingest.Metric("weir_records_gone_total", w.inbox()))
+	stop(ingest)
+	require.NotContains(t, w.drain().Log.String(), "are lost", "once")
+	require.NoError(t, w.check(lost...))
+	require.Empty(t, w.Letters())
+}
+
+// I1, I5: a source topic that is deleted and made anew begins at offset 0, and
+// goes beyond what was committed. Its events are neither seen nor stale.
+func TestSourceTopicRecreated(t *testing.T) {
+	t.Parallel()
+	for name, window := range windows {
+		t.Run("between runs, "+name, func(t *testing.T) {
+			w := newWorld(t, servers.Postgres(t), window)
+			w.say(2)
+			w.drain()
+			require.NoError(t, w.check())
+			w.recreateSource()
+			w.say(5)
+			w.drain()
+			require.NoError(t, w.check())
+		})
+		t.Run("under a running process, "+name, func(t *testing.T) {
+			w := newWorld(t, servers.Postgres(t), window)
+			run := w.run()
+			w.say(2)
+			w.agree(run)
+			w.recreateSource()
+			w.say(5)
+			w.agree(run)
+			require.Zero(t, run.Metric("weir_events_total", `outcome="stale"`))
+			stop(run)
+		})
+	}
+}
+
+func (w *world) recreateSource() {
+	w.remove(w.source())
+	w.create(w.source(), 2, nil)
+}
+
+// I1: partitions that are added to a source are read from their start, with
+// what they hold by the time they are noticed. An entity's events may come from
+// another partition then, and are not stale.
+func TestPartitionsAddedToASource(t *testing.T) {
+	t.Parallel()
+	for name, window := range windows {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, servers.Postgres(t), window)
+			run := w.run()
+			w.say(2)
+			w.agree(run)
+			w.grow(w.source(), 5)
+			w.say(3)
+			moved := map[int32]bool{}
+			for _, r := range w.sent[w.topicID(w.source())] {
+				moved[r.Partition] = true
+			}
+			require.Len(t, moved, 5)
+			w.agree(run)
+			require.Zero(t, run.Metric("weir_events_total", `outcome="stale"`))
+			stop(run)
+		})
+	}
+}
+
+// grow adds partitions to a topic; the client of the tests uses them at once.
+func (w *world) grow(topic string, partitions int) {
+	w.t().Helper()
+	done, err := w.Admin.UpdatePartitions(w.t().Context(), partitions, topic)
+	require.NoError(w.t(), errors.Join(err, done.Error()))
+	w.Kafka.PurgeTopicsFromClient(topic)
+	harness.Eventually(w.t(), "the partitions of "+topic, func() error {
+		topics, err := w.Admin.ListTopics(w.t().Context(), topic)
+		return errors.Join(err, harness.Want(len(topics[topic].Partitions), partitions), topics.Error())
+	})
+}
+
+// I3, I5: the inbox's partitions decide who decides what and in which order, so
+// their number is fixed. Weir does not start with another one.
+func TestInboxRepartitionedBetweenRuns(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	w.say(1)
+	w.drain()
+	require.NoError(t, w.check())
+	w.grow(w.inbox(), 8)
+	refused := w.Start("run")
+	require.Equal(t, 1, refused.Wait())
+	require.Contains(t, refused.Log.String(), fmt.Sprintf("topic %s has 8 partitions, 4 configured", w.inbox()))
+
+	text := harness.ReplaceOnce(t, w.yaml, "inbox: {partitions: 4}", "inbox: {partitions: 8}")
+	w.Write("weir.yaml", text)
+	refused = w.Start("run")
+	require.Equal(t, 1, refused.Wait())
+	require.Contains(t, refused.Log.String(), "re-partitioned")
+
+	// The way out: another topic.
+	w.keep()
+	w.Write("weir.yaml", harness.ReplaceOnce(t, text, "inbox: {partitions: 8}", fmt.Sprintf("inbox: {partitions: 8, topic: %q}", w.inbox()+"2")))
+	w.inboxName, w.generation = w.inbox()+"2", 2
+	w.say(3)
+	w.drain()
+	require.NoError(t, w.check())
+}
+
+// I3, I5: partitions that are added to the inbox under a running process: no
+// entity moves, and the process ends with a clear message, not with a loss.
+func TestInboxRepartitionedUnderARunningProcess(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	run := w.run()
+	w.say(1)
+	w.agree(run)
+	w.grow(w.inbox(), 8)
+	harness.Eventually(t, "the process ends", func() error {
+		w.say(1)
+		return harness.Want(run.Ended(), true)
+	})
+	require.Equal(t, 1, run.Wait())
+	require.Contains(t, run.Log.String(), "re-partitioned")
+	for _, r := range harness.ReadTopic(t, w.Brokers, w.inbox()) {
+		require.Less(t, r.Partition, int32(4), "an entity moved to a partition that nobody decides")
+	}
+}

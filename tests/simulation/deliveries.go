@@ -1,0 +1,189 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// diceOf gives the dice of one kind of call, of one service if it has a number.
+func (c *client) diceOf(what string, service int32) *dice {
+	what = fmt.Sprint(what, " ", service)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	d := c.calls[what]
+	if d == nil {
+		if c.calls == nil {
+			c.calls = map[string]*dice{}
+		}
+		d = c.p.w.dice(c.name + " " + what)
+		c.calls[what] = d
+	}
+	return d
+}
+
+func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
+	err = c.call(ctx, c.diceOf("read rows", keys[0].Service), "read rows", store.Retry, func() (err error) { rows, err = c.Memory.Rows(ctx, keys); return err })
+	if err != nil {
+		return nil, err
+	}
+	if c.p.w.rules.NewestUnknown {
+		for i := range rows {
+			rows[i].Version = 0
+		}
+	}
+	return rows, nil
+}
+
+func (c *client) Look(ctx context.Context) (look store.Look, err error) {
+	err = c.call(ctx, c.diceOf("look", 0), "look", store.Retry, func() (err error) { look, err = c.Memory.Look(ctx); return err })
+	if err != nil {
+		return store.Look{}, err
+	}
+	for p, at := range look.Marks {
+		if c.p.w.rules.NoLinks {
+			at.LastTo = 0
+		}
+		look.Marks[p] = at
+	}
+	return look, nil
+}
+
+func (c *client) TakeProgress(ctx context.Context, partitions []int32, token store.Token) (taken []store.Progress, err error) {
+	err = c.call(ctx, c.diceOf("take progress", partitions[0]), "take progress", store.Unknown, func() (err error) {
+		taken, err = c.Memory.TakeProgress(ctx, partitions, token)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.p.w.traced {
+		for i := range taken {
+			c.p.w.note("%s: takes progress %d: %v", c.p.name, taken[i].Partition, taken[i].Places)
+		}
+	}
+	return taken, nil
+}
+
+func (c *client) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) (swapped []bool, err error) {
+	rules := c.p.w.rules
+	if rules.PassesSlices {
+		swaps = slices.Clone(swaps)
+		for i := range swaps {
+			swaps[i].Places = farthest(swaps[i].Places)
+		}
+	}
+	err = c.call(ctx, c.diceOf("swap progress", 0), "swap progress", store.Unknown, func() (err error) {
+		if rules.NoToken {
+			c.Memory.forgeProgress(swaps)
+		}
+		swapped, err = c.Memory.SwapProgress(ctx, revision, swaps)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if c.p.w.traced {
+		for i := range swaps {
+			c.p.w.note("%s: progress %d: %v %v", c.p.name, swaps[i].Partition, swaps[i].Places, swapped[i])
+		}
+	}
+	return swapped, nil
+}
+
+// farthest gives every service the place of the one that is farthest.
+func farthest(places []store.ServicePlace) []store.ServicePlace {
+	places = slices.Clone(places)
+	var far store.Place
+	for _, p := range places {
+		if p.Position > far.Position {
+			far = p.Place
+		}
+	}
+	for i := range places {
+		places[i].Place = far
+	}
+	return places
+}
+
+// forgeProgress makes tokens match.
+func (m *Memory) forgeProgress(swaps []store.ProgressSwap) {
+	_ = m.run(context.Background(), func() error {
+		for _, s := range swaps {
+			row := m.state.progress[s.Partition]
+			row.token, row.session = s.Old, m.session
+			m.state.progress[s.Partition] = row
+		}
+		return nil
+	})
+}
+
+func (c *client) AllProgress(ctx context.Context) (all []store.Progress, err error) {
+	err = c.call(ctx, c.diceOf("read progress", 0), "read progress", store.Retry, func() (err error) { all, err = c.Memory.AllProgress(ctx); return err })
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+func (c *client) Outbox(ctx context.Context, partition int32) (frames [][]byte, err error) {
+	err = c.call(ctx, c.diceOf("read outbox", partition), "read outbox", store.Retry, func() (err error) { frames, err = c.Memory.Outbox(ctx, partition); return err })
+	if err != nil {
+		return nil, err
+	}
+	return frames, nil
+}
+
+func (c *client) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, err error) {
+	err = c.call(ctx, c.diceOf("read moved", 0), "read moved", store.Retry, func() (err error) {
+		rows, err = c.Memory.Moved(ctx, from, to, after, limit)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return rows, nil
+}
+
+// putBack is Restore; progress may stay as it is, which breaks the rule that it
+// goes back, too.
+func (m *Memory) putBack(s Snapshot, keepProgress bool) {
+	_ = m.run(context.Background(), func() error {
+		kept := m.state.progress
+		m.state = s.state.clone()
+		if keepProgress {
+			m.state.progress = kept
+			return nil
+		}
+		m.session++
+		return nil
+	})
+}
+
+// undone says what of the inbox is not decided, or which place is below the last
+// frame that was decided; empty when all is done.
+func (m *Memory) undone(inbox *topic, services []decide.Service) (why string) {
+	_ = m.run(context.Background(), func() error {
+		marks := m.state.newest()
+		for p := range inbox.parts {
+			if at := marks[int32(p)].Watermark.Offset(); at < inbox.end(p) {
+				why = fmt.Sprintf("partition %d of the inbox is decided to %d of %d", p, at, inbox.end(p))
+			}
+		}
+		for p, at := range marks {
+			row := m.state.progress[p]
+			for _, s := range services {
+				i := slices.IndexFunc(row.places, func(sp store.ServicePlace) bool { return sp.Service == s.Number })
+				if at.LastTo > 0 && (i < 0 || row.places[i].Position < at.LastTo) {
+					why = fmt.Sprintf("the place of %s in partition %d is not at %v: %v", s.Name, p, at.LastTo, row.places)
+				}
+			}
+		}
+		return nil
+	})
+	return why
+}

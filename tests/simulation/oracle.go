@@ -1,0 +1,563 @@
+package simulation
+
+import (
+	"bytes"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+)
+
+// truth is what an inbox means, worked out record by record without any of the
+// product's rules in code. It says of one entity at a time what package
+// e2e/model says, and what a repair of the log does as well.
+type truth struct {
+	docs   map[string]map[string]any  // by source
+	places map[string]int64           // by source and partition
+	marks  map[string][]heard         // by source: the last event ids with their content
+	order  map[string]int             // by source: the highest sequence
+	last   map[string]*last           // by service
+	want   map[string][]oracle.Change // by service
+}
+
+// heard is an event id with what came under it.
+type heard struct {
+	id  string
+	doc map[string]any
+}
+
+type last struct {
+	version uint64
+	doc     map[string]any // nil: retracted
+}
+
+// event is an event as its source wrote it.
+type event struct {
+	source, place string
+	offset        int64
+	version       uint64
+	value         []byte
+}
+
+func newTruth() *truth {
+	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]heard{},
+		order: map[string]int{}, last: map[string]*last{}, want: map[string][]oracle.Change{}}
+}
+
+// redecide sends what services have once more if the log lost it, and nothing
+// newer was decided since.
+func (t *truth) redecide(c *inbox.Control, version uint64, services []decide.Service) error {
+	if c.Action != inbox.Redecide || !c.Force || c.Version == 0 {
+		return fmt.Errorf("a control record that nobody should have made: %+v", c)
+	}
+	ripe, list := t.views()
+	for _, s := range services {
+		if l := t.last[s.Name]; l != nil && l.version <= uint64(c.Version) && slices.Contains(c.Services, s.Name) {
+			t.send(s.Name, version, viewOf(s.Name, ripe, list))
+		}
+	}
+	return nil
+}
+
+// apply lets an event take effect for services. Documents are flat, and their
+// values scalars.
+func (t *truth) apply(e event, services []decide.Service) error {
+	var doc map[string]any
+	var id, seq string
+	if e.value != nil {
+		v, err := oracle.Decode(e.value)
+		if err != nil {
+			return err
+		}
+		doc = v.(map[string]any)
+		id, _ = doc["event"].(string)
+		seq, _ = doc["seq"].(string)
+		gone := doc["op"] == "delete"
+		for _, stripped := range []string{"event", "seq", "op"} {
+			delete(doc, stripped)
+		}
+		if gone {
+			doc = nil
+		}
+	}
+	// Has it been seen?
+	if e.place != "" {
+		if old, ok := t.places[e.place]; ok && e.offset <= old {
+			return nil
+		}
+	}
+	seen := func(m heard) bool { return m.id == id && maps.Equal(m.doc, doc) }
+	if id != "" && slices.ContainsFunc(t.marks[e.source], seen) {
+		return nil
+	}
+	number, _ := strconv.Atoi(seq)
+	if seq != "" && number < t.order[e.source] {
+		return nil
+	}
+	if e.place != "" {
+		t.places[e.place] = e.offset
+	}
+	if id != "" {
+		t.marks[e.source] = append(t.marks[e.source], heard{id, doc})
+		t.marks[e.source] = t.marks[e.source][max(0, len(t.marks[e.source])-8):]
+	}
+	if seq != "" {
+		t.order[e.source] = number
+	}
+	if delete(t.docs, e.source); doc != nil {
+		t.docs[e.source] = doc
+	}
+	ripe, list := t.views()
+	for _, s := range services {
+		next := viewOf(s.Name, ripe, list)
+		l := t.last[s.Name]
+		if l == nil && next == nil || l != nil && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
+			continue
+		}
+		t.send(s.Name, e.version, next)
+	}
+	return nil
+}
+
+// views gives what the documents are to the customers; nil is a retraction.
+func (t *truth) views() (ripe, list map[string]any) {
+	merged := map[string]any{}
+	for _, source := range []string{"lab", "registry"} { // the stronger one last
+		for name, v := range t.docs[source] {
+			merged[name] = v
+		}
+	}
+	pick := func(names ...string) map[string]any {
+		out := map[string]any{}
+		for i := 0; i < len(names); i += 2 {
+			if v, ok := merged[names[i+1]]; ok {
+				out[names[i]] = v
+			}
+		}
+		return out
+	}
+	if len(t.docs) > 0 {
+		list = pick("banana_id", "id", "weight", "weight")
+		if merged["origin"] != "XX" {
+			ripe = pick("banana_id", "id", "ripeness", "ripeness_level", "weight", "weight")
+		}
+	}
+	return ripe, list
+}
+
+func viewOf(service string, ripe, list map[string]any) map[string]any {
+	if service == dumbService {
+		return list
+	}
+	return ripe
+}
+
+// send is a change that a service must have.
+func (t *truth) send(service string, version uint64, doc map[string]any) {
+	t.last[service] = &last{version: version, doc: doc}
+	c := oracle.Change{Version: version, Op: "retract"}
+	if doc != nil {
+		c.Op, c.Doc = "upsert", doc
+	}
+	t.want[service] = append(t.want[service], c)
+}
+
+// compared is how often the oracle is compared with the other model: every
+// so-many-th schedule.
+const compared = 4
+
+// expected works out what each service must have seen, from the inbox. A refusal
+// changes nothing of that: what was refused is held back like what was taken.
+// Without repairs of the log it must be what the end-to-end tests' model says.
+func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
+	entities := map[string]*truth{}
+	var events []oracle.Event
+	repairs := 0
+	claims, keys := map[string]bool{}, map[string]use{}
+	w.dead = map[place]bool{}
+	for p, part := range w.inbox.parts {
+		for offset, rec := range part {
+			r := records[p][offset]
+			t := entities[r.Entity]
+			if t == nil {
+				t = newTruth()
+				entities[r.Entity] = t
+			}
+			if r.Control != nil {
+				if r.Control.Action == inbox.Refuse {
+					continue
+				}
+				repairs++
+				if err := t.redecide(r.Control, uint64(change.NewVersion(1, int64(offset))), w.plan.Services); err != nil {
+					return nil, err
+				}
+				continue
+			}
+			e := event{source: r.Event.Source, version: uint64(change.NewVersion(1, int64(offset))), value: rec.Value}
+			if o := r.Event.Origin; o.Topic != "" {
+				e.place, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
+				e.value = w.sources[0].parts[o.Partition][o.Offset].Value // not what ingest made of it
+			}
+			if claim := r.Event.Claim; claim != "" {
+				if claims[claim] {
+					continue // the same request once more
+				}
+				claims[claim] = true
+				if u := r.Event.Use; u != nil {
+					mine := use{content: string(u.Content), made: madeAt(claim)}
+					had, known := keys[string(u.Key)]
+					if known && abs(mine.made-had.made) < u.Keep {
+						if mine.content != had.content {
+							w.dead[place{r.Entity, e.version}] = true
+						}
+						continue // the same key once more
+					}
+					if !known || mine.made > had.made {
+						keys[string(u.Key)] = mine
+					}
+				}
+			}
+			if err := t.apply(e, w.plan.Services); err != nil {
+				return nil, err
+			}
+			events = append(events, oracle.Event{Source: e.source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset,
+				Version: e.version, Key: r.Entity, Value: e.value})
+		}
+	}
+	want := oracle.Expected{}
+	for id, t := range entities {
+		for service, changes := range t.want {
+			if want[service] == nil {
+				want[service] = map[string][]oracle.Change{}
+			}
+			want[service][id] = changes
+		}
+	}
+	if repairs == 0 && w.seed%compared == 0 {
+		other, err := oracle.Run(w.model, events)
+		if err != nil {
+			return nil, err
+		}
+		if a, b := fmt.Sprint(want), fmt.Sprint(other); a != b {
+			return nil, fmt.Errorf("the oracles differ:\n%s\n%s", a, b)
+		}
+	}
+	return want, nil
+}
+
+// use is the claim that a key has, and what for.
+type use struct {
+	content string
+	made    int64 // Unix time in ms
+}
+
+// madeAt reads when a UUID of version 7 was made, in ms.
+func madeAt(claim string) int64 {
+	ms, err := strconv.ParseInt(strings.ReplaceAll(claim, "-", "")[:12], 16, 64)
+	if err != nil {
+		panic(err) // it is one of post's
+	}
+	return ms
+}
+
+func abs(n int64) int64 { return max(n, -n) }
+
+func header(e entry, key string) []byte {
+	for _, h := range e.Headers {
+		if h.Key == key {
+			return h.Value
+		}
+	}
+	return nil
+}
+
+// decoded reads the inbox.
+func (w *world) decoded() ([][]inbox.Record, error) {
+	records := make([][]inbox.Record, len(w.inbox.parts))
+	for p, part := range w.inbox.parts {
+		for _, rec := range part {
+			r, err := inbox.Decode(rec.Key, header(rec, inbox.Header), rec.Value)
+			if err != nil {
+				return nil, err
+			}
+			records[p] = append(records[p], r)
+		}
+	}
+	return records, nil
+}
+
+// check compares what customers have with what they must have, and gives how
+// many changes these are.
+func (w *world) check() (changes int, err error) {
+	if n := w.faults["gap"]; n > 0 && w.faults["retention"]+w.faults["log made anew"] == 0 {
+		return 0, fmt.Errorf("operators were told of %d gaps of a log that lost nothing", n)
+	}
+	records, err := w.decoded()
+	if err != nil {
+		return 0, err
+	}
+	if err := w.taken(records); err != nil {
+		return 0, err
+	}
+	want, err := w.expected(records)
+	if err != nil {
+		return 0, err
+	}
+	for i, service := range w.plan.Services {
+		for _, cs := range want[service.Name] {
+			changes += len(cs)
+		}
+		if err := w.holds(want, w.sinks[i]); err != nil {
+			return changes, err
+		}
+	}
+	if err := w.rowsRefused(records); err != nil {
+		return changes, err
+	}
+	return changes, w.buried()
+}
+
+// holds checks one customer.
+func (w *world) holds(want oracle.Expected, c *customer) error {
+	if err := oracle.CheckAttempts(want, c.service, c.distinct()); err != nil {
+		return fmt.Errorf("attempt: %w", err)
+	}
+	// What the customer does not want, or may have or not.
+	fate := map[place]verdict{}
+	for _, r := range c.attempts {
+		fate[place{r.Entity, r.Version}] = w.verdict(c.service, r.Key)
+	}
+	if c.service == stateService {
+		if c.back != nil && !w.rules.NoVersionCheck {
+			return c.back
+		}
+		for id, cs := range want[c.service] {
+			newest := cs[len(cs)-1]
+			f, known := fate[place{id, newest.Version}]
+			if f != welcome {
+				continue // it may hold any older one, or this one
+			}
+			one := oracle.Expected{c.service: {id: cs}}
+			got := map[string]oracle.Record{}
+			if r, ok := c.newest[id]; ok {
+				got[id] = r
+			}
+			if err := oracle.CheckState(one, c.service, got); err != nil {
+				return err
+			}
+			if !known {
+				return fmt.Errorf("%s, entity %s: lost: %s %d was never sent", c.service, id, newest.Op, newest.Version)
+			}
+		}
+		return nil
+	}
+	wanted := oracle.Expected{c.service: {}}
+	for id, cs := range want[c.service] {
+		wanted[c.service][id] = slices.DeleteFunc(slices.Clone(cs), func(m oracle.Change) bool {
+			at := place{id, m.Version}
+			return fate[at] != welcome || w.told(c.service, id, m.Version)
+		})
+	}
+	var got []oracle.Record
+	seen := map[string]bool{}
+	for _, r := range c.records {
+		// A sink without a guard gets a change again when its process died before
+		// its place was saved. Its first effect must still stand in its place.
+		if c.service == dumbService && !w.setup.gentle && seen[r.Key] {
+			continue
+		}
+		seen[r.Key] = true
+		if w.told(c.service, r.Entity, r.Version) {
+			continue // a late request of an earlier owner may bring it yet
+		}
+		switch w.verdict(c.service, r.Key) {
+		case welcome:
+			got = append(got, r)
+		case refused:
+			return fmt.Errorf("%s, entity %s: version %d was refused and is there", c.service, r.Entity, r.Version)
+		}
+	}
+	return oracle.CheckLog(wanted, c.service, got)
+}
+
+// place is where a change stands.
+type place struct {
+	entity  string
+	version uint64
+}
+
+// distinct gives the attempts without repetitions of the same bytes.
+func (c *customer) distinct() []oracle.Record {
+	var all []oracle.Record
+	for _, r := range c.attempts {
+		same := func(o oracle.Record) bool {
+			return o.Key == r.Key && o.Version == r.Version && o.Entity == r.Entity && o.Op == r.Op && bytes.Equal(o.Doc, r.Doc)
+		}
+		if !slices.ContainsFunc(all, same) {
+			all = append(all, r)
+		}
+	}
+	return all
+}
+
+// buried checks that what a log sink refused is a dead letter. After a restore
+// the store may have forgotten it.
+func (w *world) buried() error {
+	if w.restore {
+		return nil
+	}
+	for _, c := range w.sinks {
+		for _, r := range c.attempts {
+			if c.service == stateService || w.verdict(c.service, r.Key) == welcome {
+				continue
+			}
+			if w.told(c.service, r.Entity, r.Version) {
+				continue
+			}
+			if _, ok := w.mem.state.keys["deliver/"+c.service+"/"+r.Key]; !ok {
+				return fmt.Errorf("%s, entity %s: version %d failed and is no dead letter", c.service, r.Entity, r.Version)
+			}
+		}
+	}
+	return nil
+}
+
+// rowsRefused checks that no delivery became a dead letter before that was in the
+// inbox, that decide made those that it must, and that nothing else became
+// one.
+func (w *world) rowsRefused(records [][]inbox.Record) error {
+	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 {
+		return nil
+	}
+	refusals := map[string]map[place]bool{} // by service
+	for _, part := range records {
+		for _, r := range part {
+			if c := r.Control; c != nil && c.Action == inbox.Refuse {
+				for _, s := range c.Services {
+					if refusals[s] == nil {
+						refusals[s] = map[place]bool{}
+					}
+					refusals[s][place{r.Entity, uint64(c.Version)}] = true
+				}
+			}
+		}
+	}
+	dead := maps.Clone(w.dead)
+	for _, l := range w.mem.state.letters {
+		if at := (place{l.Entity, uint64(l.Version)}); l.Code == "key_conflict" && dead[at] {
+			delete(dead, at)
+			continue
+		}
+		if l.Stage != store.StageDeliver {
+			return fmt.Errorf("a dead letter of %s: %s: %s", l.Stage, l.Code, l.Reason)
+		}
+		if !refusals[l.Service][place{l.Entity, uint64(l.Version)}] {
+			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a refusal", l.Service, l.Entity, l.Version)
+		}
+	}
+	for at := range dead {
+		if w.restore {
+			break // the store may have forgotten it, and nothing came that would show this
+		}
+		return fmt.Errorf("entity %s: version %d has another content under a used key and is no dead letter", at.entity, at.version)
+	}
+	return nil
+}
+
+// taken checks that every event of the sources is in the inbox, in the order of
+// its source and entity.
+func (w *world) taken(records [][]inbox.Record) error {
+	type origin struct {
+		partition int32
+		offset    int64
+	}
+	type lane struct {
+		partition int32
+		entity    string
+	}
+	places := map[origin]bool{}   // origins in the inbox
+	highest := map[lane]int64{}   // the highest origin so far
+	contents := map[string]bool{} // event ids with content
+	for _, part := range records {
+		for _, r := range part {
+			if r.Event == nil {
+				continue
+			}
+			o := r.Event.Origin
+			if o.Topic == "" {
+				continue
+			}
+			source := w.sources[0].parts[o.Partition][o.Offset]
+			place, lane := origin{o.Partition, o.Offset}, lane{o.Partition, r.Entity}
+			// A repetition that the gate let through late is the fence's business.
+			repeated := bytes.Contains(source.Value, []byte(`"event"`)) && contents[string(source.Value)]
+			if !places[place] && !repeated {
+				if o.Offset < highest[lane] {
+					return fmt.Errorf("ingest, entity %s: event %v is out of order", r.Entity, place)
+				}
+				highest[lane] = o.Offset
+			}
+			places[place] = true
+			contents[string(source.Value)] = true
+		}
+	}
+	for p, part := range w.sources[0].parts {
+		for offset, rec := range part {
+			again := rec.Value != nil && bytes.Contains(rec.Value, []byte(`"event"`)) && contents[string(rec.Value)]
+			if place := (origin{int32(p), int64(offset)}); !places[place] && !again {
+				return fmt.Errorf("ingest, entity %s: lost: event %v %s", rec.Key, place, rec.Value)
+			}
+		}
+	}
+	if len(w.sources) == 1 {
+		return nil
+	}
+	return w.pushed()
+}
+
+// pushed checks events without positions: each is in the inbox at least once,
+// and for the first time in its order.
+func (w *world) pushed() error {
+	first := map[string]int{} // event to its place among those of its entity
+	deletes := map[string]int{}
+	for _, part := range w.inbox.parts {
+		for i, rec := range part {
+			if !strings.Contains(string(header(rec, inbox.Header)), `"s":"lab"`) {
+				continue
+			}
+			name := string(rec.Value)
+			if _, again := first[name]; !again && rec.Value != nil {
+				first[name] = i
+			}
+			if rec.Value == nil {
+				deletes[string(rec.Key)]++
+			}
+		}
+	}
+	before := map[string]int{}
+	for _, rec := range w.sources[1].parts[0] {
+		id := string(rec.Key)
+		if strings.Contains(string(rec.Value), `"op"`) {
+			if deletes[id]--; deletes[id] < 0 {
+				return fmt.Errorf("ingest, entity %s: lost: a pushed delete", id)
+			}
+			continue
+		}
+		place, ok := first[string(rec.Value)]
+		if !ok {
+			return fmt.Errorf("ingest, entity %s: lost: %s", id, rec.Value)
+		}
+		if last, ok := before[id]; ok && place < last {
+			return fmt.Errorf("ingest, entity %s: %s is out of order", id, rec.Value)
+		}
+		before[id] = place
+	}
+	return nil
+}

@@ -1,0 +1,294 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// process is one run of the pipeline: all three stages, wired as package
+// pipeline does it, around the product's own code.
+type process struct {
+	w    *world
+	slot int
+	name string
+	ctx  context.Context // ends with the process
+	kill context.CancelFunc
+	dead atomic.Bool // nothing of it takes effect any more
+
+	built   chan struct{} // closed when every stage runs
+	stopped sync.Once
+	stops   []func() // in order, for an end in order
+	decider atomic.Pointer[decide.Decider]
+	stage   atomic.Pointer[deliver.Stage]
+
+	mu      sync.Mutex
+	members []*member    // guarded by mu
+	frozen  atomic.Int64 // nothing of it happens until then, in nanoseconds since the schedule began
+}
+
+// start fills a slot that is empty.
+func (w *world) start(slot int) {
+	w.mu.Lock()
+	if w.slots[slot] != nil || w.over {
+		w.mu.Unlock()
+		return
+	}
+	w.births++
+	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births), built: make(chan struct{})}
+	p.ctx, p.kill = context.WithCancel(w.all)
+	w.slots[slot] = p
+	w.mu.Unlock()
+	w.note("%s starts", p.name)
+	p.ingest()
+	p.decide()
+	p.deliver()
+	close(p.built)
+}
+
+// loop runs f in the background; the function it gives ends f and waits.
+func (p *process) loop(f func(context.Context)) (stop func()) {
+	ctx, cancel := context.WithCancel(p.ctx)
+	done := make(chan struct{})
+	p.w.spawn(func() { defer close(done); f(ctx) })
+	return func() { cancel(); <-done }
+}
+
+func (p *process) join(g *group, listener transport.PartitionListener, handle map[string]func(*message.Message) error) *member {
+	m := g.join(p, listener, handle)
+	p.mu.Lock()
+	p.members = append(p.members, m)
+	p.mu.Unlock()
+	return m
+}
+
+func (p *process) client(name string) *client {
+	name = p.name + " store " + name
+	return &client{Memory: p.w.mem, p: p, name: name, dice: p.w.dice(name)}
+}
+
+const grace = 2 * time.Second
+
+func (p *process) ingest() {
+	handle := map[string]func(*message.Message) error{}
+	for _, shape := range p.w.shapes {
+		d := p.w.dice(p.name + " ingest " + shape.Source)
+		stage := ingest.New(ingest.Options{
+			Shape: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
+			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
+		})
+		handle[shape.Source] = stage.Handle
+	}
+	m := p.join(p.w.ingests, nil, handle)
+	p.stops = append(p.stops, func() { m.leave(grace) })
+}
+
+// decide keeps a subscription to the inbox, as package pipeline does.
+func (p *process) decide() {
+	p.stops = append(p.stops, p.loop(func(ctx context.Context) {
+		for n := 0; ctx.Err() == nil; n++ {
+			if err := p.subscription(ctx, n); err != nil && !errors.Is(err, decide.ErrReread) {
+				p.w.note("%s: decide: %v", p.name, err)
+			}
+		}
+	}))
+}
+
+func (p *process) subscription(ctx context.Context, n int) error {
+	run, lane, db := int64(n), 0, p.client("decide")
+	for i := range p.w.setup.lanes {
+		db.lanes = append(db.lanes, &laneLink{w: p.w, dice: p.w.dice(p.name+" lane", run, int64(i))})
+	}
+	d, err := decide.New(decide.Options{
+		Store: db, Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
+		Inbox:        store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
+		ChangesTopic: changesTopic, Hesitation: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.frame/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
+		NewProducer: func() (decide.Producer, error) {
+			lane++
+			return &producer{p: p, link: db.lanes[lane-1], dice: p.w.dice(p.name+" producer", run, int64(lane))}, nil
+		},
+	})
+	if err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	stop := p.loop(func(ctx context.Context) { ended <- d.Run(ctx) })
+	defer stop()
+	m := p.join(p.w.decides, d, map[string]func(*message.Message) error{inboxTopic: d.Handle})
+	p.decider.Store(d)
+	defer p.decider.Store(nil)
+	select {
+	case <-ctx.Done():
+		m.leave(grace)
+		return nil
+	case err = <-ended:
+	case err = <-m.failed:
+	}
+	m.leave(0)
+	return err
+}
+
+// deliver keeps a stage and its subscription to the changes log, as package
+// pipeline does.
+func (p *process) deliver() {
+	p.stops = append(p.stops, p.loop(func(ctx context.Context) {
+		for n := 0; ctx.Err() == nil; n++ {
+			if err := p.outlet(ctx, n); err != nil {
+				p.w.note("%s: deliver: %v", p.name, err)
+				if errors.Is(err, deliver.ErrLost) {
+					p.w.count("deliver begins anew")
+				}
+			}
+		}
+	}))
+}
+
+func (p *process) outlet(ctx context.Context, n int) error {
+	name := fmt.Sprint(p.name, " deliver ", n)
+	var services []deliver.Service
+	for i, service := range p.w.plan.Services {
+		services = append(services, deliver.Service{
+			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.sinks[i], dice: p.w.dice(name + " " + service.Name)},
+			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
+		})
+	}
+	controls := &appender{p, p.w.dice(name + " control")}
+	stage := deliver.New(deliver.Options{
+		Services: services, Revision: p.w.plan.Revision, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
+		Control: func(ctx context.Context, entity string, c inbox.Control) error {
+			if p.w.rules.ForgetsRefusals && c.Action == inbox.Refuse {
+				return nil
+			}
+			return p.control(ctx, controls, entity, c)
+		},
+		Partition: func(entity string) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
+		Memory:    p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
+	})
+	ended := make(chan error, 1)
+	stop := p.loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
+	m := p.join(p.w.outs, stage, map[string]func(*message.Message) error{changesTopic: stage.Handle})
+	p.stage.Store(stage)
+	defer p.stage.Store(nil)
+	var err error
+	select {
+	case <-ctx.Done():
+		m.finish(grace)
+		stop() // what is in the hands of the sinks is the partitions' last
+		m.giveBack()
+		return nil
+	case err = <-ended:
+	case err = <-m.failed:
+	}
+	stop()
+	m.leave(0)
+	return err
+}
+
+// attempts is how often deliver tries a change whose failure may be its own.
+const attempts = 3
+
+func (p *process) control(ctx context.Context, a *appender, entity string, c inbox.Control) error {
+	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
+	if err != nil {
+		return err
+	}
+	return a.Append(ctx, []transport.Record{{Topic: inboxTopic, Key: key, Value: value,
+		Headers: []transport.Header{{Key: inbox.Header, Value: head}}}})
+}
+
+// ready waits while the process is frozen and says whether it is alive.
+func (p *process) ready() error {
+	p.thaw()
+	if p.dead.Load() {
+		return errDead
+	}
+	return nil
+}
+
+// freeze stops everything that the process does for a while; it does not know.
+func (p *process) freeze(d time.Duration) {
+	p.frozen.Store(int64(time.Since(p.w.began) + d))
+}
+
+func (p *process) frozenFor() time.Duration {
+	until := time.Duration(p.frozen.Load())
+	if until == 0 {
+		return 0
+	}
+	return until - time.Since(p.w.began)
+}
+
+func (p *process) thaw() {
+	for {
+		wait := p.frozenFor()
+		if wait <= 0 || p.dead.Load() {
+			return
+		}
+		time.Sleep(wait + 1)
+	}
+}
+
+// all gives the members that the process has been.
+func (p *process) all() []*member {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]*member(nil), p.members...)
+}
+
+// crash ends the process at once. The groups learn of it after a time-out, and
+// another one takes its slot.
+func (p *process) crash() {
+	if p.dead.Swap(true) {
+		return
+	}
+	w := p.w
+	w.note("%s dies", p.name)
+	w.mu.Lock()
+	w.faults["crash"]++
+	w.mu.Unlock()
+	p.kill()
+	d := w.dice(p.name + " crash")
+	w.spawn(func() {
+		time.Sleep(d.upTo(time.Second))
+		for _, m := range p.all() {
+			m.g.evict(m)
+		}
+	})
+	w.spawn(func() {
+		time.Sleep(d.upTo(1500 * time.Millisecond))
+		w.empty(p)
+		w.start(p.slot)
+	})
+}
+
+func (w *world) empty(p *process) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.slots[p.slot] == p {
+		w.slots[p.slot] = nil
+	}
+}
+
+// shutdown ends the process in order.
+func (p *process) shutdown() {
+	p.stopped.Do(func() {
+		<-p.built
+		for _, stop := range p.stops {
+			stop()
+		}
+		p.dead.Store(true)
+		p.kill()
+		p.w.note("%s has stopped", p.name)
+	})
+}

@@ -1,0 +1,186 @@
+package simulation
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// feed writes the events of the sources.
+func (w *world) feed() {
+	d := w.dice("events")
+	seq := 100
+	var sent []transport.Record
+	for i := range w.setup.events {
+		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.events)))
+		entity := fmt.Sprint("B-", d.n(w.setup.entities))
+		if d.chance(0.35) && w.setup.variant.lab {
+			value := fmt.Appendf(nil, `{"id":%q,"weight":%d,"n":%d}`, entity, 1+d.n(3), i)
+			if d.chance(0.1) {
+				value = fmt.Appendf(nil, `{"id":%q,"op":"delete","n":%d}`, entity, i)
+			}
+			w.sources[1].append(transport.Record{Topic: "lab", Key: []byte(entity), Value: value})
+			continue
+		}
+		if len(sent) > 0 && d.chance(0.15) { // the producer repeats itself
+			w.sources[0].append(sent[d.n(len(sent))])
+			continue
+		}
+		r := transport.Record{Topic: "registry", Key: []byte(entity)}
+		seq += 1 + d.n(3)
+		number, text := seq, ""
+		if w.setup.sequences {
+			if d.chance(0.15) { // late
+				number -= d.n(8)
+			}
+			text = fmt.Sprintf(`,"seq":"%d"`, number)
+		}
+		origin := "EC"
+		if d.chance(0.12) {
+			origin = "XX"
+		}
+		switch {
+		case d.chance(0.06): // a tombstone
+		case d.chance(0.06):
+			r.Value = fmt.Appendf(nil, `{"id":%q,"op":"delete","event":"e%d"%s}`, entity, i, text)
+		case d.chance(0.2): // no member in the order of the others, and nothing that anybody sees
+			r.Value = fmt.Appendf(nil, `{"note":%d,"origin":%q,"event":"e%d","ripeness_level":%d,"id":%q%s}`, d.n(9), origin, i, 1+d.n(3), entity, text)
+		default:
+			r.Value = fmt.Appendf(nil, `{"id":%q,"origin":%q,"ripeness_level":%d,"event":"e%d"%s}`, entity, origin, 1+d.n(3), i, text)
+		}
+		sent = append(sent, r)
+		w.sources[0].append(r)
+	}
+}
+
+// disturb does what servers and operators do to processes.
+func (w *world) disturb() {
+	d := w.dice("disturbances")
+	var backup Snapshot
+	var saved bool
+	had := make([]map[string]oracle.Record, len(w.sinks))
+	for n := range w.setup.disturbances {
+		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.disturbances)))
+		kinds := 7
+		if w.setup.forgets {
+			kinds = 11
+		}
+		kind := d.n(kinds)
+		if w.setup.gentle && kind > 1 {
+			kind %= 2
+		}
+		if w.setup.restores && n == 0 {
+			kind = 5
+		} else if w.setup.restores && n == w.setup.disturbances-1 {
+			kind = 6
+		}
+		if w.setup.bare && (kind == 4 || kind == 6) {
+			kind = 2
+		}
+		switch kind {
+		case 0:
+			w.count("rebalance")
+			w.decides.stir()
+		case 1:
+			w.count("rebalance")
+			w.ingests.stir()
+			if !w.setup.polite() {
+				w.outs.stir()
+			}
+		case 2:
+			if p := w.pick(d); p != nil {
+				p.crash()
+			}
+		case 3:
+			if p := w.pick(d); p != nil {
+				w.restart(p, d.upTo(time.Second))
+			}
+		case 4:
+			if p := w.pick(d); p != nil {
+				w.hang(p, d.upTo(3*time.Second), d.upTo(time.Second))
+			}
+		case 5:
+			backup, _ = w.mem.Snapshot(context.Background())
+			saved = true
+			for i, c := range w.sinks {
+				had[i] = c.backup()
+			}
+			w.note("backup")
+		case 6:
+			if saved && !w.setup.gentle {
+				w.count("restore")
+				w.note("restore")
+				w.mem.putBack(backup, w.rules.KeepsProgress)
+				for i, c := range w.sinks {
+					if w.setup.sameDatabase {
+						c.putBack(had[i])
+					}
+				}
+				w.mu.Lock()
+				w.restore = true
+				w.mu.Unlock()
+			}
+		case 7, 8, 9:
+			part := d.n(w.setup.inboxParts)
+			n := w.changes.forget(part, 1+d.n(8))
+			w.note("%d records of %s/%d are gone", n, changesTopic, part)
+			if n > 0 {
+				w.count("retention")
+			}
+		case 10:
+			w.count("log made anew")
+			w.note("%s is made anew", changesTopic)
+			w.changes.again()
+			w.outs.anew()
+		}
+	}
+}
+
+func (w *world) count(fault string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.faults[fault]++
+}
+
+func (w *world) pick(d *dice) *process {
+	live := w.live()
+	if len(live) == 0 {
+		return nil
+	}
+	return live[d.n(len(live))]
+}
+
+// restart ends a process in order and starts another one later.
+func (w *world) restart(p *process, pause time.Duration) {
+	w.count("restart")
+	w.empty(p)
+	w.spawn(func() {
+		p.shutdown()
+		time.Sleep(pause)
+		w.start(p.slot)
+	})
+}
+
+// hang freezes a process for longer than its groups wait for it.
+func (w *world) hang(p *process, length, timeout time.Duration) {
+	w.count("freeze")
+	w.note("%s freezes for %v", p.name, length)
+	p.freeze(length)
+	members := p.all()
+	if timeout >= length {
+		return
+	}
+	w.spawn(func() {
+		time.Sleep(timeout)
+		for _, m := range members {
+			m.g.evict(m)
+		}
+		time.Sleep(length - timeout + time.Millisecond)
+		for _, m := range members {
+			m.g.rejoin(m)
+		}
+	})
+}

@@ -1,0 +1,573 @@
+package simulation
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/stripper"
+	"github.com/seed-86dfc502/weir/tests/oracle"
+)
+
+// Rules switches rules of the protocol off, one by one, in what surrounds the
+// product's code. The zero value keeps all of them. A checker that finds
+// nothing under a broken rule is worth nothing.
+type Rules struct {
+	NoWatermark     bool // the store takes decisions of owners that lost their partitions
+	MarkerFirst     bool // publishes are acknowledged before they took effect
+	NoOutbox        bool // the duty to publish is not stored with the decision
+	TokenOnly       bool // a take-over writes its token and does not give the outbox
+	NoKeyCheck      bool // the log sink does not skip known keys
+	NoVersionCheck  bool // the state sink takes what comes last for newest
+	AckFirst        bool // messages are acknowledged when they are handed out
+	GateFirst       bool // the gate marks an event when it is asked for it
+	SplitDecision   bool // the watermark moves although the decision is lost
+	ForgetsRefusals bool // refusals get lost on their way to the inbox
+	ForgetsClaims   bool // which claims had their effect is not stored
+	ForgetsKeys     bool // which keys these claims were made for is not stored
+	EarlyAnswer     bool // a sink's answer comes before the effect, so that the place does, too
+	NoToken         bool // the store does not compare the token of a progress row
+	NoLinks         bool // nobody sees that frames are missing
+	NewestUnknown   bool // what was delivered before is taken for the newest
+	PassesSlices    bool // the place of every service is that of the one that is farthest
+	KeepsProgress   bool // a restore leaves the progress as it is
+	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
+}
+
+// Report says what a schedule was and what it found.
+type Report struct {
+	Seed      uint64
+	Events    int // in the sources
+	Records   int // in the inbox
+	Changes   int // that services must have seen
+	Faults    map[string]int
+	Trace     uint64   // digest of all effects with their virtual times, of a traced run
+	Lines     []string // the effects themselves
+	Violation error
+}
+
+var errDead = errors.New("the process is dead")
+
+// Fixture is what does not depend on a seed: compiled once, shared by any
+// number of schedules at the same time.
+type Fixture struct {
+	variants map[variant]configuration
+	decide   *decide.Metrics
+	deliver  *deliver.Metrics
+	ingest   *ingest.Metrics
+}
+
+// variant says which services and sources a schedule has.
+type variant struct{ log, state, dumb, lab bool }
+
+// configuration is a variant, compiled.
+type configuration struct {
+	plan   *decide.Plan
+	shapes []ingest.Shape
+	model  oracle.Config
+}
+
+const (
+	inboxTopic   = "inbox"
+	changesTopic = "changes"
+)
+
+// Services of the simulated configuration. The first two see the same view.
+const (
+	logService   = "one/ripeness@log"
+	stateService = "one/ripeness@state"
+	dumbService  = "two/list@dumb"
+)
+
+// NewFixture compiles the configurations.
+func NewFixture() (*Fixture, error) {
+	reg := prometheus.NewRegistry()
+	f := &Fixture{variants: map[variant]configuration{},
+		decide: decide.NewMetrics(reg), deliver: deliver.NewMetrics(reg), ingest: ingest.NewMetrics(reg)}
+	for bits := range 1 << 4 {
+		v := variant{log: bits&1 > 0, state: bits&2 > 0, dumb: bits&4 > 0, lab: bits&8 > 0}
+		if bits&7 == 0 {
+			continue
+		}
+		c, err := v.compile()
+		if err != nil {
+			return nil, err
+		}
+		f.variants[v] = c
+	}
+	return f, nil
+}
+
+// compile makes the configuration: one source or two, up to two projections and
+// three services, as the product has it and as the other model does.
+func (v variant) compile() (c configuration, err error) {
+	sources := []string{"registry"}
+	if v.lab {
+		sources = append(sources, "lab")
+	}
+	drop := []string{"event", "seq", "op"}
+	strip, err := stripper.Compile(drop)
+	if err != nil {
+		return c, err
+	}
+	var spec merge.Spec
+	c.model.Strip = map[string][]string{}
+	for _, source := range sources {
+		spec.Sources = append(spec.Sources, merge.Source{Name: source})
+		c.model.Sources = append(c.model.Sources, oracle.Source{Name: source, Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"})
+		c.model.Strip[source] = drop
+		c.shapes = append(c.shapes, ingest.Shape{
+			Source: source, Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
+			Operation: ingest.Locator{Path: "op"}, Sequence: ingest.Locator{Path: "seq"},
+			IsDelete: func(op string) bool { return op == "delete" }, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256,
+		})
+	}
+	c.plan = &decide.Plan{Fingerprint: []byte("configuration"), Revision: 1, MaxChange: 1 << 20}
+	if c.plan.Merge, err = merge.Compile(spec); err != nil {
+		return c, err
+	}
+	add := func(p projections.Spec, other oracle.Projection, services ...string) error {
+		compiled, err := projections.Compile(p)
+		if err != nil || len(services) == 0 {
+			return err
+		}
+		for _, name := range services {
+			c.plan.Services = append(c.plan.Services, decide.Service{Name: name, Number: int32(len(c.plan.Services) + 1),
+				Projection: len(c.plan.Projections)})
+		}
+		c.plan.Projections = append(c.plan.Projections, compiled)
+		for _, f := range p.Fields {
+			other.Fields = append(other.Fields, oracle.Field{To: f.Out, From: f.Path})
+		}
+		other.Services = services
+		c.model.Projection = append(c.model.Projection, other)
+		return nil
+	}
+	var ripe, list []string
+	if v.log {
+		ripe = append(ripe, logService)
+	}
+	if v.state {
+		ripe = append(ripe, stateService)
+	}
+	if v.dumb {
+		list = append(list, dumbService)
+	}
+	err = add(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.origin != "XX"`,
+		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "ripeness", Path: "ripeness_level"}, {Out: "weight", Path: "weight"}}},
+		oracle.Projection{When: func(doc any) bool { return oracle.At(doc, "origin") != "XX" }}, ripe...)
+	if err != nil {
+		return c, err
+	}
+	err = add(projections.Spec{Customer: "two", Name: "list",
+		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "weight", Path: "weight"}}}, oracle.Projection{}, list...)
+	if err != nil {
+		return c, err
+	}
+	return c, c.plan.Prepare()
+}
+
+// world is one schedule. What is mutable has a lock that is never held while
+// virtual time passes.
+type world struct {
+	*Fixture
+	configuration
+	*reuse
+	seed   uint64
+	rules  Rules
+	traced bool
+	began  time.Time // in virtual time
+	setup  setup
+	log    *slog.Logger
+
+	mem     *Memory
+	gate    gate.Gate
+	sources []*topic
+	inbox   *topic
+	changes *topic
+	ingests *group
+	decides *group
+	outs    *group
+	sinks   []*customer // as plan.Services
+
+	running atomic.Bool // the groups give partitions to whoever joins
+	calm    atomic.Bool // no more faults
+	flying  atomic.Int64
+	readers atomic.Int64    // of the changes log that are open
+	all     context.Context // ends with the schedule
+	end     context.CancelFunc
+
+	mu      sync.Mutex
+	points  int
+	crashAt map[int]bool
+	slots   []*process // guarded by mu; the living process of each slot, nil while there is none
+	births  int
+	faults  map[string]int
+	trace   uint64
+	lines   []string
+	restore bool           // a restore happened
+	dead    map[place]bool // records that decide must have made dead letters
+	gaps    []missing      // guarded by mu; what operators were told of
+	over    bool           // no more processes
+}
+
+// setup is what a seed draws at first.
+type setup struct {
+	variant                                                       variant
+	processes, registryParts, inboxParts, lanes, entities, events int
+	requests, maxEvents, maxBatch, frame                          int
+	fault                                                         float64 // chance of a failure per call
+	crashes, disturbances                                         int
+	gentle                                                        bool // nothing happens to processes and deliveries: even a sink without guard must be exact
+	bare                                                          bool // processes die, but nothing of them lands later: a state without guard never goes back
+	sameDatabase                                                  bool // what state customers have goes back with the store
+	refusals                                                      bool
+	guarded                                                       bool
+	sequences                                                     bool
+	forgets                                                       bool  // the changes log loses records
+	restores                                                      bool  // the first disturbance is a backup, the last one its restore
+	memory                                                        int64 // of deliver, in bytes
+	outages                                                       []outage
+	span                                                          time.Duration
+}
+
+// outage is a while in which the sink of a service fails or is slow.
+type outage struct {
+	service    int
+	begin, end time.Duration
+	slow       bool
+}
+
+// polite: no process goes on with a partition of the changes log that another has.
+func (s *setup) polite() bool { return s.gentle || s.bare }
+
+// draw draws a schedule. Most are short and dense: a few events that meet a few
+// faults show what a long schedule shows, for a fraction of its cost. Some are
+// long, for what takes many steps.
+func draw(d *dice) setup {
+	s := setup{
+		processes: 2, registryParts: 1 + d.n(2), inboxParts: 1, lanes: 1,
+		maxEvents: 1 + d.n(8), maxBatch: 1 + d.n(6), frame: 1 + d.n(8),
+		gentle: d.chance(0.2), refusals: d.chance(0.4), guarded: d.chance(0.5), sequences: d.chance(0.4),
+	}
+	if d.chance(0.03) {
+		s.variant = variant{true, true, true, true}
+		s.processes += d.n(2)
+		s.inboxParts, s.lanes = 1+d.n(2), 1+d.n(2)
+		s.entities, s.events = 1+d.n(4), 5+d.n(26)
+		s.requests = d.n(1 + s.events/2)
+		s.fault = []float64{0, 0.02, 0.06, 0.15}[d.n(4)]
+		s.crashes, s.disturbances = d.n(4), d.n(8)
+		s.span = time.Duration(200+d.n(3000)) * time.Millisecond
+	} else {
+		switch n := d.n(4); {
+		case n == 0 || n == 1 && s.gentle:
+			s.variant.state = true
+		case n == 1:
+			s.variant.log, s.variant.state = true, true
+		case n == 2 && !s.gentle:
+			s.variant.log = true
+		default:
+			s.variant.dumb = true
+		}
+		s.variant.lab = d.chance(0.3)
+		s.registryParts = 1
+		s.entities, s.events, s.requests = 1+d.n(2), 2+d.n(4), d.n(4)
+		if d.chance(0.25) {
+			s.events += d.n(6)
+		}
+		if d.chance(0.2) {
+			s.inboxParts, s.lanes = 2, 1+d.n(2)
+		}
+		s.fault = []float64{0.02, 0.06, 0.1, 0.15}[d.n(4)]
+		s.crashes, s.disturbances = d.n(2), 2+d.n(2)
+		s.span = time.Duration(50+d.n(800)) * time.Millisecond
+	}
+	if s.gentle {
+		s.crashes = 0
+	}
+	s.sameDatabase = d.chance(0.5)
+	if s.variant == (variant{state: true, lab: s.variant.lab}) && !s.gentle && d.chance(0.4) {
+		// Changes pile up, many of one entity, and come one by one after a death.
+		s.bare, s.entities, s.frame, s.maxBatch = true, 1, 1+d.n(2), 8
+		s.events, s.crashes = s.events+4+d.n(4), 1+d.n(3)
+		begin := d.upTo(s.span / 2)
+		s.outages = append(s.outages, outage{begin: begin, end: begin + d.upTo(s.span/2)})
+	}
+	s.forgets = !s.gentle && d.chance(0.2)
+	s.restores = !s.gentle && !s.bare && d.chance(0.2)
+	if s.memory = 64 << 20; d.chance(0.6) {
+		s.memory = int64(1 + d.n(3000))
+	}
+	if s.bare {
+		s.memory = 64 << 20
+	}
+	for range d.n(4) {
+		begin := d.upTo(s.span)
+		s.outages = append(s.outages, outage{service: d.n(3), begin: begin, end: begin + d.upTo(2*time.Second), slow: d.chance(0.3)})
+	}
+	return s
+}
+
+// note adds an effect to the trace. Back-off in nanoseconds does not show in it.
+func (w *world) note(format string, args ...any) {
+	if !w.traced {
+		return
+	}
+	line := fmt.Sprintf("%v ", time.Since(w.began).Round(time.Microsecond)) + fmt.Sprintf(format, args...)
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(line))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.trace += h.Sum64() // effects at one instant have no order
+	w.lines = append(w.lines, line)
+}
+
+// fault draws whether a call of an actor fails now.
+func (w *world) fault(d *dice, name string, factor float64) bool {
+	hit := d.chance(w.setup.fault * factor)
+	if !hit || w.calm.Load() {
+		return false
+	}
+	w.mu.Lock()
+	w.faults[name]++
+	w.mu.Unlock()
+	return true
+}
+
+// point is a place where the process may die: before and after every effect.
+func (w *world) point(p *process) {
+	w.mu.Lock()
+	w.points++
+	hit := w.crashAt[w.points] && !w.calm.Load()
+	w.mu.Unlock()
+	if hit {
+		p.crash()
+	}
+}
+
+// Runner runs schedules one after the other inside one bubble of
+// testing/synctest.
+type Runner struct {
+	f     *Fixture
+	reuse reuse
+}
+
+// Runner makes a runner. It must be called inside the bubble.
+func (f *Fixture) Runner() *Runner { return &Runner{f: f} }
+
+// Close ends what the runner kept; the bubble can end then.
+func (r *Runner) Close() { r.reuse.close() }
+
+// Run runs one schedule, checks it and, when traced, writes down what took
+// effect. It returns when everything of the schedule has ended: schedules have
+// nothing in common but the runner's idle goroutines and timers.
+func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
+	// Every schedule begins at a whole second of virtual time.
+	time.Sleep(time.Until(time.Now().Truncate(time.Second).Add(time.Second)))
+	f := r.f
+	w := &world{Fixture: f, reuse: &r.reuse, began: time.Now(), seed: seed, rules: rules, traced: traced, mem: NewMemory(), faults: map[string]int{}, crashAt: map[int]bool{}}
+	w.log = slog.New(&journal{w: w})
+	w.all, w.end = context.WithCancel(context.Background())
+	defer w.end()
+	w.setup = draw(w.dice("setup"))
+	w.configuration = f.variants[w.setup.variant]
+	if err := w.open(); err != nil {
+		return Report{Seed: seed, Violation: err}
+	}
+	for i := range w.slots {
+		w.start(i)
+	}
+	w.running.Store(true)
+	w.balance()
+	var tasks sync.WaitGroup
+	tasks.Go(w.feed)
+	tasks.Go(w.post)
+	tasks.Go(w.disturb)
+	tasks.Wait()
+	w.calm.Store(true)
+	w.note("calm")
+	// Whatever was lost stays lost; what is late must come now.
+	for i := range w.slots {
+		w.start(i)
+	}
+	w.balance()
+	drained := w.drain()
+	report := Report{Seed: seed, Events: w.events(), Records: w.inbox.size()}
+	w.mu.Lock()
+	report.Trace, report.Lines = w.trace, slices.Clone(w.lines)
+	w.mu.Unlock()
+	w.stop()
+	if n := w.working(); n > 0 && drained == nil {
+		drained = fmt.Errorf("%d functions still run after the end", n)
+	}
+	if n := w.readers.Load(); n > 0 && drained == nil {
+		drained = fmt.Errorf("%d readers of the changes log are still open after the end", n)
+	}
+	report.Faults = w.faults
+	if drained != nil {
+		report.Violation = drained
+		return report
+	}
+	report.Changes, report.Violation = w.check()
+	return report
+}
+
+// balance lets every group give its partitions.
+func (w *world) balance() {
+	for _, g := range []*group{w.ingests, w.decides, w.outs} {
+		g.balance()
+	}
+}
+
+// open makes what processes share.
+func (w *world) open() error {
+	s := w.setup
+	ctx := context.Background()
+	if _, err := w.mem.Activate(ctx, w.plan.Fingerprint, false); err != nil {
+		return err
+	}
+	names := make([]string, len(w.plan.Services))
+	for i, service := range w.plan.Services {
+		names[i] = service.Name
+		w.sinks = append(w.sinks, newCustomer(w, service.Name))
+	}
+	numbers, err := w.mem.Services(ctx, names)
+	if err != nil {
+		return err
+	}
+	for _, service := range w.plan.Services {
+		if numbers[service.Name] != service.Number {
+			return fmt.Errorf("service %s has number %d", service.Name, numbers[service.Name])
+		}
+	}
+	w.inbox = newTopic(inboxTopic, "id-inbox", s.inboxParts)
+	w.changes = newTopic(changesTopic, "id-changes", s.inboxParts)
+	if _, err := w.mem.ResolveInbox(ctx, inboxTopic, w.inbox.id, int32(s.inboxParts), 1); err != nil {
+		return err
+	}
+	// The laboratory pushes: its events have no positions.
+	w.sources = []*topic{newTopic("registry", "id-registry", s.registryParts)}
+	if s.variant.lab {
+		w.sources = append(w.sources, newTopic("lab", "", 1))
+	}
+	memory, err := gate.NewMemory(gate.MemoryOptions{Entries: 10})
+	if err != nil {
+		return err
+	}
+	w.gate = memory
+	w.ingests = newGroup(w, "ingest", w.sources)
+	w.decides = newGroup(w, "decide", []*topic{w.inbox})
+	w.outs = newGroup(w, "deliver", []*topic{w.changes})
+	w.slots = make([]*process, s.processes)
+	d := w.dice("crashes")
+	for range s.crashes {
+		w.crashAt[10+d.n(10+12*s.events)] = true
+	}
+	return nil
+}
+
+func (w *world) traits(service string) sinks.Traits {
+	t := sinks.Traits{Kind: sinks.Log, MaxBatch: w.setup.maxBatch, Guarded: w.setup.guarded}
+	switch service {
+	case stateService:
+		t.Kind = sinks.State
+		t.Guarded = t.Guarded && !w.setup.polite()
+	case dumbService:
+		t.Guarded = false
+	}
+	return t
+}
+
+// live gives the living processes.
+func (w *world) live() []*process {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	var all []*process
+	for _, p := range w.slots {
+		if p != nil {
+			all = append(all, p)
+		}
+	}
+	return all
+}
+
+// patience is how much virtual time the end of all work may take.
+const patience = 10 * time.Minute
+
+// drain waits until everything that was sent has arrived.
+func (w *world) drain() error {
+	var why string
+	for deadline := time.Now().Add(patience); time.Now().Before(deadline); {
+		if why = w.busy(); why == "" {
+			return nil
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
+	return fmt.Errorf("lost: not done after %v without faults: %s", patience, why)
+}
+
+// busy says what is not done; empty when all is.
+func (w *world) busy() string {
+	for _, g := range []*group{w.ingests, w.decides, w.outs} {
+		if why := g.behind(); why != "" {
+			return why
+		}
+	}
+	if n := w.flying.Load(); n > 0 {
+		return fmt.Sprint(n, " requests are under way")
+	}
+	for _, p := range w.live() {
+		if d := p.decider.Load(); d == nil || !d.Settled() {
+			return "decided changes of " + p.name + " are not published"
+		}
+		switch s := p.stage.Load(); {
+		case s == nil:
+			return p.name + " delivers nothing"
+		case !s.Idle():
+			return "changes are in the hands of services of " + p.name
+		case len(s.Behind()) > 0:
+			return fmt.Sprint("services of ", p.name, " are behind: ", s.Behind())
+		}
+	}
+	return w.mem.undone(w.inbox, w.plan.Services)
+}
+
+func (w *world) events() int {
+	n := 0
+	for _, s := range w.sources {
+		n += s.size()
+	}
+	return n
+}
+
+// stop ends all processes at once: nothing is left to do.
+func (w *world) stop() {
+	w.mu.Lock()
+	w.over = true
+	w.mu.Unlock()
+	for _, p := range w.live() {
+		p.dead.Store(true)
+	}
+	w.end()
+	// Whatever still sleeps wakes up once more and ends: virtual time stands still
+	// when the bubble's first goroutine has returned.
+	time.Sleep(time.Minute)
+}
+
+var _ store.Store = (*client)(nil)
