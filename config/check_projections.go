@@ -172,7 +172,7 @@ func (l *loader) checkDelivery(doc *document, p *Projection, d *Delivery, path s
 	}
 	switch {
 	case d.Kafka != nil:
-		l.checkCluster(doc, member(path, "kafka"), &d.Kafka.Cluster)
+		l.checkReached(doc, member(path, "kafka"), &d.Kafka.Cluster)
 		checkTopic(doc, path+".kafka.topic", d.Kafka.Topic)
 	case d.Webhook != nil:
 		l.checkWebhook(doc, d, path+".webhook")

@@ -37,7 +37,7 @@ func (l *loader) checkSources() {
 		switch {
 		case s.Kafka != nil:
 			kafka := member(path, "kafka")
-			l.checkCluster(l.main, kafka, &s.Kafka.Cluster)
+			l.checkReached(l.main, kafka, &s.Kafka.Cluster)
 			checkTopic(l.main, member(kafka, "topic"), s.Kafka.Topic)
 			at := l.main.at(member(kafka, "topic"))
 			reader := clusterOf(&s.Kafka.Cluster) + " " + s.Kafka.Topic + " " + s.Kafka.Group

@@ -1,11 +1,9 @@
 package config
 
-// Kafka carries the inbox and the changes: servers (Brokers) or the broker
-// inside the process (Embedded), at most one of them.
+// Kafka carries the inbox and the changes. Without Brokers they are tables of the
+// SQLite file.
 type Kafka struct {
 	Cluster `yaml:",inline"`
-	// Embedded runs a broker inside the process.
-	Embedded *Embedded `yaml:"embedded" oneof:"optional"`
 	// ClientID is the name that the servers log.
 	ClientID string `yaml:"client_id" default:"weir"`
 	// Prefix of the internal topics and the consumer groups: <prefix>.inbox,
@@ -27,22 +25,13 @@ type Kafka struct {
 // Cluster says how a Kafka cluster is reached.
 type Cluster struct {
 	// Brokers are addresses, host:port, of some of the servers.
-	Brokers []string `yaml:"brokers" oneof:"optional"`
+	Brokers []string `yaml:"brokers"`
 	// TLS, if given (also as {}), encrypts the connections.
 	TLS *TLS `yaml:"tls"`
 	// SASL authenticates.
 	SASL *SASL `yaml:"sasl"`
 	// Insecure allows connections that are not encrypted to other machines.
 	Insecure bool `yaml:"insecure" default:"false"`
-}
-
-// Embedded is the broker inside the process.
-type Embedded struct {
-	// Dir is the folder of its logs. Defaults to kafka in the data folder.
-	Dir string `yaml:"dir" path:"true"`
-	// Reserve is how much of the disk stays free: below it the broker takes
-	// nothing more and Weir halts until there is room.
-	Reserve Size `yaml:"reserve" default:"64MiB" range:"1MiB..1024GiB"`
 }
 
 // Inbox is the internal topic of all events, keyed by entity.

@@ -293,6 +293,9 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		}
 	}
 	l.mu.Unlock()
+	if len(ids) == 0 {
+		return nil // the store has published them, or there are none
+	}
 	for i := range outbox {
 		outbox[i].ID = ids[i]
 	}

@@ -70,7 +70,7 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return p.attempts.Admit(w, r, token) })
 	}
 	if p.commands != nil {
-		if p.cfg.Kafka.Embedded != nil {
+		if IsEmbedded(p.cfg) {
 			p.commands.token = randomToken()
 		}
 		mux.HandleFunc("POST "+commandsPath, p.serveCommand)

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -46,12 +45,12 @@ const (
 	reloadTimeout = time.Minute
 	// maxCommand bounds a command with its standard input, in bytes.
 	maxCommand = 64 << 20
-	// controlFile is beside the embedded broker's lock: how to reach the process
-	// that has it.
-	controlFile = "control.json"
+	// controlSuffix names the file beside the SQLite file with the logs that says how
+	// to reach the process that has it open.
+	controlSuffix = ".control"
 )
 
-// control is what controlFile holds.
+// control is what such a file holds.
 type control struct {
 	Address string `json:"address"`
 	Token   string `json:"token"`
@@ -61,7 +60,7 @@ type control struct {
 // commands serves commands of other processes.
 type commands struct {
 	token string // this process's own; random
-	file  string // where it is written; empty without embedded broker
+	file  string // where it is written; empty with servers
 
 	ctx    context.Context // ends them
 	cancel context.CancelFunc
@@ -103,15 +102,12 @@ func (c *commands) end() error {
 	return nil
 }
 
-// controlPath is where an embedded process says how it is reached.
-func (p *Pipeline) controlPath() string { return filepath.Join(p.cfg.Kafka.Embedded.Dir, controlFile) }
-
 // announce writes how this process is reached, readable by its user alone.
 func (p *Pipeline) announce(address net.Addr) error {
-	if p.cfg.Kafka.Embedded == nil {
+	if !IsEmbedded(p.cfg) {
 		return nil
 	}
-	p.commands.file = p.controlPath()
+	p.commands.file = controlPath(p.cfg)
 	text, err := json.Marshal(control{Address: dialable(address.String()), Token: p.commands.token, PID: os.Getpid()})
 	if err != nil {
 		return err

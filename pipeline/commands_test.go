@@ -31,7 +31,7 @@ import (
 func listening(t *testing.T, admin config.Admin, run Executor) (p *Pipeline, address string) {
 	t.Helper()
 	admin.Listen = "127.0.0.1:0"
-	cfg := &config.Config{Admin: admin, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}}
+	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), commands: newCommands(), opt: Options{Commands: run}}
 	p.gauges = newGauges(p.reg)
 	address, stop, err := p.ServeAdmin()
@@ -210,14 +210,14 @@ func TestDialable(t *testing.T) {
 
 // What is half a file, or somebody else's, leads nowhere.
 func TestWhatIsNoWayIn(t *testing.T) {
-	cfg := &config.Config{Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}}
+	cfg := &config.Config{Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	require.Nil(t, findRunning(cfg))
 	for _, text := range []string{"", "{", `{"address":"x"}`, `{"token":"x"}`} {
-		require.NoError(t, os.WriteFile(filepath.Join(cfg.Kafka.Embedded.Dir, controlFile), []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(controlPath(cfg), []byte(text), 0o600))
 		require.Nil(t, findRunning(cfg), text)
 	}
 	text, err := json.Marshal(control{Address: "a", Token: "b", PID: 1})
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(cfg.Kafka.Embedded.Dir, controlFile), text, 0o600))
+	require.NoError(t, os.WriteFile(controlPath(cfg), text, 0o600))
 	require.NotNil(t, findRunning(cfg))
 }

@@ -9,7 +9,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // startDecide starts the second router and keeps it: when the store went back
@@ -84,8 +83,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	defer limit.giveUp()
 	decider, err := decide.New(decide.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
-		// Frames are compressed already.
-		NewProducer:  func() (decide.Producer, error) { return p.newProducer(transport.NoCompression) },
+		NewProducer:  p.logs.NewProducer,
 		ChangesTopic: p.cfg.Kafka.Changes.Topic,
 		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
@@ -101,7 +99,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	topic := p.cfg.Kafka.Inbox.Topic
 	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", min(p.cfg.Kafka.Window, p.cfg.Decide.BatchEvents), topic)
 	gc.Listener, gc.OnRewind = decider, p.storeBehind
-	group, err := transport.NewGroup(ctx, p.kafka, gc)
+	group, err := p.logs.NewGroup(ctx, gc)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	stopStage := loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
 	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", deliverFrame, topic)
 	gc.Listener = stage
-	group, err := transport.NewGroup(ctx, p.kafka, gc)
+	group, err := p.logs.NewGroup(ctx, gc)
 	if err != nil {
 		stopStage()
 		limit.giveUp()
@@ -113,11 +113,11 @@ type changesLog struct {
 }
 
 // NewReader implements deliver.Log.
-func (l changesLog) NewReader() deliver.Reader { return transport.NewReader(l.p.kafka, l.topic, 0) }
+func (l changesLog) NewReader() deliver.Reader { return l.p.logs.NewReader(l.topic) }
 
 // Offsets implements deliver.Log.
 func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
-	return l.p.admin.Offsets(ctx, l.topic)
+	return l.p.logs.Offsets(ctx, l.topic)
 }
 
 // partitionOf returns the inbox partition of an entity, which is that of its
@@ -132,7 +132,7 @@ func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) 
 	if err != nil {
 		return err
 	}
-	return p.append.Append(ctx, []transport.Record{{
+	return p.logs.Append(ctx, []transport.Record{{
 		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,
 		Headers: []transport.Header{{Key: inbox.Header, Value: head}},
 	}})

@@ -1,7 +1,7 @@
 // Package pipeline wires the stages together: it turns a configuration into
 // running routers and nothing else. What a stage does stands in its package.
 //
-// [Open] connects store, gate and Kafka (or starts the embedded ones), creates
+// [Open] connects store, gate and logs (Kafka, or tables of the SQLite file), creates
 // topics and tables, and compiles the configuration. Run starts the stages of
 // the process's roles, each as one Watermill router, and ends them in the order
 // of the flow, so that what is in hand is finished.

@@ -13,7 +13,6 @@ import (
 	"io"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -57,7 +56,7 @@ type Running struct {
 // while it has not said so. A process removes what an earlier one left behind
 // when it opens the folder.
 func findRunning(c *config.Config) *Running {
-	text, err := os.ReadFile(filepath.Join(c.Kafka.Embedded.Dir, controlFile))
+	text, err := os.ReadFile(controlPath(c))
 	if err != nil {
 		return nil
 	}
@@ -129,7 +128,7 @@ func RunningAt(c *config.Config) (*Running, error) {
 	if c.Admin.Off() {
 		return nil, errors.New("the operators' listener is off: send the process SIGHUP instead")
 	}
-	if c.Kafka.Embedded != nil {
+	if IsEmbedded(c) {
 		if r := findRunning(c); r != nil {
 			return r, nil
 		}

@@ -34,7 +34,6 @@ import (
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
 // Roles are the stages that a process runs.
@@ -76,13 +75,11 @@ type Pipeline struct {
 	activation sync.RWMutex
 	reloading  sync.Mutex
 
-	broker *embedded.Broker // nil with servers
-	kafka  transport.Config
-	admin  *transport.Admin
-	store  store.Operator
-	gate   gate.Gate
-	inbox  atomic.Pointer[store.Inbox] // replaced when the topic is
-	append *transport.Producer         // to the inbox
+	kafka transport.Config // of the cluster; none without brokers
+	logs  logs             // inbox and changes
+	store store.Operator
+	gate  gate.Gate
+	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
 	// decidedGeneration is the newest generation that has a watermark.
 	decidedGeneration atomic.Uint32
 	closers           []func() error // in the order of opening
@@ -150,13 +147,13 @@ func (p *Pipeline) connect(ctx context.Context) (err error) {
 	p.importMetrics = imports.NewMetrics(p.reg)
 	p.checkMetrics = checks.NewMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
-	if err := p.openKafka(ctx); err != nil {
-		return fmt.Errorf("kafka: %w", err)
-	}
 	if p.store, err = OpenStore(ctx, p.cfg, p.log); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	p.closers = append(p.closers, p.store.Close)
+	if err := p.openLogs(); err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
 	return nil
 }
 
@@ -189,7 +186,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	if err := p.openTopics(ctx); err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+		return nil, fmt.Errorf("logs: %w", err)
 	}
 	if err := p.activate(ctx); err != nil {
 		return nil, err
@@ -200,35 +197,6 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		p.closers = append(p.closers, p.commands.end)
 	}
 	return p, nil
-}
-
-func (p *Pipeline) openKafka(ctx context.Context) error {
-	k := p.cfg.Kafka
-	var err error
-	if e := k.Embedded; e != nil {
-		p.broker, err = embedded.Start(ctx, embedded.Options{Dir: e.Dir, SyncWrites: true, Reserve: int64(e.Reserve), Logger: p.log})
-		if err != nil {
-			return err
-		}
-		p.closers = append(p.closers, p.broker.Close)
-		// The folder is this process's now: what leads to an earlier one is stale.
-		if err := os.Remove(filepath.Join(e.Dir, controlFile)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		p.kafka = transport.Config{Brokers: p.broker.Addrs(), ClientID: k.ClientID, Logger: p.log}
-	} else if p.kafka, err = p.cluster(k.Cluster); err != nil {
-		return err
-	}
-	if p.admin, err = transport.NewAdmin(p.kafka); err != nil {
-		return err
-	}
-	p.closers = append(p.closers, func() error { p.admin.Close(); return nil })
-	p.append, err = p.newProducer(transport.Snappy)
-	if err != nil {
-		return err
-	}
-	p.closers = append(p.closers, p.closeProducer(p.append))
-	return nil
 }
 
 // closeProducer gives the closer of a producer whose callers have ended.
@@ -350,10 +318,13 @@ func (p *Pipeline) topicSpecs(c *config.Config) []transport.TopicSpec {
 // generation.
 func (p *Pipeline) openTopics(ctx context.Context) error {
 	k := p.cfg.Kafka
-	if err := p.admin.EnsureTopics(ctx, p.topicSpecs(p.Config())); err != nil {
+	if err := p.logs.Ensure(ctx, p.topicSpecs(p.Config())); err != nil {
 		return err
 	}
-	id, err := p.admin.TopicID(ctx, k.Inbox.Topic)
+	if err := p.keepChanges(ctx); err != nil {
+		return err
+	}
+	id, err := p.logs.TopicID(ctx, k.Inbox.Topic)
 	if err != nil {
 		return err
 	}
@@ -389,7 +360,7 @@ func (p *Pipeline) generation() uint16 {
 // store that was lost or replaced must not give out versions that customers have
 // seen already.
 func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
-	last, err := p.admin.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
+	last, err := p.logs.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return 0, err
 	}

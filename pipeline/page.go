@@ -15,12 +15,12 @@ import (
 func (p *Pipeline) Store() store.Operator { return p.store }
 
 // OwnToken gives the token that this process made at its start and the file that
-// it is in, once ServeAdmin has begun; empty without embedded broker.
+// it is in, once ServeAdmin has begun; empty with servers.
 func (p *Pipeline) OwnToken() (token, file string) {
 	if p.commands == nil || p.commands.token == "" {
 		return "", ""
 	}
-	return p.commands.token, p.controlPath()
+	return p.commands.token, controlPath(p.cfg)
 }
 
 // Attempts gives the limit of wrong tokens of the operators' listener, once

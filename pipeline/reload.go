@@ -164,7 +164,7 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 		return Reloaded{}, &ReloadRefused{err}
 	}
 	// Topics that nobody uses do no harm when the activation fails.
-	if err := p.admin.EnsureTopics(ctx, p.topicSpecs(next)); err != nil {
+	if err := p.logs.Ensure(ctx, p.topicSpecs(next)); err != nil {
 		return Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
 	now := newSettings(next, plan, identity)

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"errors"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/config"
@@ -68,6 +69,6 @@ func TestWhichProcessIsAsked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:9600", r.Address)
 	require.Equal(t, "0123456789abcdef", r.Token)
-	_, err = RunningAt(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}})
+	_, err = RunningAt(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}})
 	require.ErrorContains(t, err, "no process runs")
 }

@@ -37,7 +37,7 @@ type part struct {
 type parts struct {
 	mu         sync.Mutex
 	decider    *decide.Decider // nil between two subscriptions
-	inboxGroup *transport.Group
+	inboxGroup group
 	ingests    []*source
 	deliver    *deliver.Stage    // nil between two subscriptions
 	imports    []*imports.Worker // none unless the process runs ingest
@@ -112,6 +112,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	watchers.Go(func() { p.watch(watch) })
 	if p.opt.Roles.Decide {
 		watchers.Go(func() { p.housekeep(watch) })
+		watchers.Go(func() { p.trim(watch) })
 	}
 	idle := make(chan struct{})
 	if p.opt.UntilIdle {

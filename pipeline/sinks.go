@@ -112,7 +112,7 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 // certificate.
 func (p *Pipeline) sinkProducer(c config.Cluster) (*sinks.Lease[*transport.Producer], error) {
 	if len(c.Brokers) == 0 {
-		c = p.cfg.Kafka.Cluster // without brokers: the embedded one
+		c = p.cfg.Kafka.Cluster
 	}
 	cluster, identity := p.kafka, ""
 	if len(c.Brokers) > 0 {

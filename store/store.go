@@ -225,7 +225,8 @@ type Decisions interface {
 
 	// Decide runs one decision transaction: check revision and watermarks, load
 	// entities and decided claims, call decide, write its outcome, commit durably. It gives the ids
-	// of Outcome.Outbox in their order. decide may be called again when the
+	// of Outcome.Outbox in their order; none where the changes log is in the store: the
+	// frames stand in it, published by the commit. decide may be called again when the
 	// store repeats a transaction that certainly did not commit. An error of
 	// decide ends the transaction and is returned as it is.
 	//
