@@ -66,6 +66,6 @@ func (k keyed) Publish(topic string, messages ...*message.Message) error {
 	return k.Publisher.Publish(topic, messages...)
 }
 
-func TestConformanceEmbedded(t *testing.T) { suite(t, embeddedCluster(t)) }
+func TestConformanceFake(t *testing.T) { suite(t, fakeCluster(t)) }
 
 func TestConformanceRealKafka(t *testing.T) { suite(t, realCluster(t)) }

@@ -15,7 +15,7 @@ import (
 )
 
 func TestListenersOffsetsWin(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
 	g := c.group(t, transport.GroupConfig{})
@@ -88,7 +88,7 @@ func TestListenerMayBlock(t *testing.T) {
 }
 
 func TestListenerIsCancelledWhenTheGroupCloses(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	entered := make(chan struct{})
 	enter := sync.OnceFunc(func() { close(entered) })
@@ -106,7 +106,7 @@ func TestListenerIsCancelledWhenTheGroupCloses(t *testing.T) {
 }
 
 func TestListenersErrorEndsTheSubscription(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
 	fatal := errors.New("the store is of another generation")
