@@ -22,6 +22,10 @@ type Kafka struct {
 	Window int `yaml:"window" default:"1000" range:"1..100000"`
 }
 
+// Embedded reports whether inbox and changes log are tables of the SQLite file, which
+// one process at a time has then.
+func (k *Kafka) Embedded() bool { return len(k.Brokers) == 0 }
+
 // Cluster says how a Kafka cluster is reached.
 type Cluster struct {
 	// Brokers are addresses, host:port, of some of the servers.

@@ -69,14 +69,10 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	if a.Pprof {
 		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return p.attempts.Admit(w, r, token) })
 	}
-	if p.commands != nil {
-		if IsEmbedded(p.cfg) {
-			p.commands.token = randomToken()
-		}
-		mux.HandleFunc("POST "+commandsPath, p.serveCommand)
-		mux.HandleFunc("POST "+reloadPath, p.serveReload)
+	if p.control != nil {
+		p.control.Register(mux, p.attempts)
 		if p.opt.Page != nil {
-			mux.Handle("/", p.during(p.opt.Page(p)))
+			mux.Handle("/", p.control.During(p.opt.Page(p)))
 		}
 	}
 	var files *api.Certificates
@@ -87,8 +83,8 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if p.commands != nil {
-		if err := p.announce(addr); err != nil {
+	if p.control != nil {
+		if err := p.control.Announce(addr); err != nil {
 			return "", nil, errors.Join(fmt.Errorf("admin: %w", err), stop())
 		}
 	}

@@ -1,11 +1,18 @@
 package pipeline
 
 import (
+	"context"
+	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/stretchr/testify/require"
 )
 
@@ -13,6 +20,28 @@ const (
 	adminToken   = "0123456789abcdef"
 	metricsToken = "metrics-0123456789"
 )
+
+// listening is a pipeline of which only the operators' listener runs.
+func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipeline, address string) {
+	t.Helper()
+	admin.Listen = "127.0.0.1:0"
+	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
+	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), opt: Options{Commands: run}}
+	p.control = control.New(control.Options{Config: cfg, Execute: run, Tools: p.Tools, Reload: p.Reload})
+	p.gauges = newGauges(p.reg)
+	address, stop, err := p.ServeAdmin()
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, p.control.Close())
+		require.NoError(t, stop())
+	})
+	return p, address
+}
+
+func echo(_ context.Context, c control.Command, _ func(context.Context) (*operate.Env, error), out, _ io.Writer) int {
+	fmt.Fprint(out, c.Args)
+	return 7
+}
 
 // asked sends a request to the operators' listener.
 func asked(t *testing.T, method, address, path string, change func(*http.Request)) (status int, body string) {
@@ -40,9 +69,9 @@ func TestTheWholeAdminListenerIsGuarded(t *testing.T) {
 	for name, admin := range map[string]config.Admin{"without a token": {}, "with one": {Token: config.NewSecret(adminToken), Pprof: true}} {
 		t.Run(name, func(t *testing.T) {
 			_, address := listening(t, admin, echo)
-			for _, path := range []string{"/healthz", "/readyz", "/metrics", "/debug/pprof/", commandsPath, reloadPath, "/"} {
+			for _, path := range []string{"/healthz", "/readyz", "/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath, "/"} {
 				method := http.MethodGet
-				if path == commandsPath || path == reloadPath {
+				if path == control.CommandsPath || path == control.ReloadPath {
 					method = http.MethodPost
 				}
 				for what, c := range map[string]struct {
@@ -104,7 +133,7 @@ func TestMetricsHaveATokenOfTheirOwn(t *testing.T) {
 		status, body := asked(t, http.MethodGet, address, "/metrics", shows(metricsToken))
 		require.Equal(t, 200, status)
 		require.Contains(t, body, "weir_wrong_tokens_total")
-		for _, path := range []string{commandsPath, reloadPath} {
+		for _, path := range []string{control.CommandsPath, control.ReloadPath} {
 			status, _ = asked(t, http.MethodPost, address, path, shows(metricsToken))
 			require.Equal(t, 401, status, path)
 		}
@@ -115,9 +144,9 @@ func TestMetricsHaveATokenOfTheirOwn(t *testing.T) {
 // why a process is not ready is told to who may know.
 func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
 	_, address := listening(t, config.Admin{Token: config.NewSecret(adminToken), Pprof: true}, echo) // which stays unready
-	paths := []string{"/metrics", "/debug/pprof/", commandsPath, reloadPath}
+	paths := []string{"/metrics", "/debug/pprof/", control.CommandsPath, control.ReloadPath}
 	method := func(path string) string {
-		if path == commandsPath || path == reloadPath {
+		if path == control.CommandsPath || path == control.ReloadPath {
 			return http.MethodPost
 		}
 		return http.MethodGet

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/transport"
@@ -25,7 +27,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
-		Log: changesLog{p, topic}, Control: p.control, Partition: p.partitionOf, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
+		Log: changesLog{p, topic}, Control: p.appendControl, Partition: p.partitionOf, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
 		Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
 	})
@@ -87,23 +89,32 @@ const (
 
 // deliveries makes the services of settings, with their sinks.
 func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
-	var made []deliver.Service
+	var services []deliver.Service
+	made := p.sinks(now.cfg)
 	for i, s := range now.cfg.Services() {
-		sink, err := p.newSink(s)
+		sink, err := made.New(s)
 		if err != nil {
 			err = fmt.Errorf("service %s: %w", s.Name, err)
-			for _, m := range made {
+			for _, m := range services {
 				err = errors.Join(err, m.Sink.Close())
 			}
 			return nil, err
 		}
 		retry := s.Delivery.Retry
-		made = append(made, deliver.Service{
+		services = append(services, deliver.Service{
 			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink,
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.Later.D()},
 		})
 	}
-	return made, nil
+	return services, nil
+}
+
+// sinks makes sinks of this process, for a configuration that it works under.
+func (p *Pipeline) sinks(c *config.Config) *assemble.Sinks {
+	return &assemble.Sinks{
+		Config: c, Logger: p.log, Targets: &p.targets, Cluster: p.kafka,
+		CloseProducer: func(producer *transport.Producer) error { return p.closeProducer(producer)() },
+	}
 }
 
 // changesLog is the deliver.Log of a topic.
@@ -126,8 +137,8 @@ func (p *Pipeline) partitionOf(entity string) int32 {
 	return transport.PartitionOf([]byte(entity), int32(p.cfg.Kafka.Inbox.Partitions))
 }
 
-// control appends a control record to the inbox.
-func (p *Pipeline) control(ctx context.Context, entity string, c inbox.Control) error {
+// appendControl appends a control record to the inbox.
+func (p *Pipeline) appendControl(ctx context.Context, entity string, c inbox.Control) error {
 	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
 	if err != nil {
 		return err

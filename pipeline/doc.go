@@ -1,5 +1,6 @@
-// Package pipeline wires the stages together: it turns a configuration into
-// running routers and nothing else. What a stage does stands in its package.
+// Package pipeline runs one process: it starts the stages, monitors them, reloads
+// the configuration and shuts down. What a stage does stands in its package; what
+// a configuration means stands in package assemble.
 //
 // [Open] connects store, gate and logs (Kafka, or tables of the SQLite file), creates
 // topics and tables, and compiles the configuration. Run starts the stages of

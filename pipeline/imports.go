@@ -8,6 +8,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/importhttp"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 )
@@ -22,7 +23,7 @@ func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, 
 	shapes := map[string]*ingest.Shape{}
 	for i := range p.cfg.Sources {
 		c := &p.cfg.Sources[i]
-		shape, err := CompileShape(p.cfg, c)
+		shape, err := assemble.Shape(p.cfg, c)
 		if err != nil {
 			return nil, err
 		}

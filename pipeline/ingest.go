@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/sources"
@@ -26,7 +27,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 	}
 	for i := range p.cfg.Sources {
 		c := &p.cfg.Sources[i]
-		shape, err := CompileShape(p.cfg, c)
+		shape, err := assemble.Shape(p.cfg, c)
 		if err != nil {
 			return fail(err)
 		}
@@ -79,7 +80,7 @@ func (p *Pipeline) subscriber(ctx context.Context, c *config.Source, s *source) 
 	}
 	k := p.kafka
 	if len(c.Kafka.Brokers) > 0 {
-		if k, err = p.cluster(c.Kafka.Cluster); err != nil {
+		if k, _, err = assemble.Cluster(p.cfg, c.Kafka.Cluster, p.log); err != nil {
 			return "", nil, nil, err
 		}
 	}

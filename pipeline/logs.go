@@ -3,16 +3,16 @@ package pipeline
 import (
 	"context"
 	"errors"
-	"os"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
-	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
@@ -102,7 +102,7 @@ func (l fileLogs) NewProducer() (decide.Producer, error) { return l.Logs, nil }
 
 // openLogs opens the inbox and the changes log; the store is open.
 func (p *Pipeline) openLogs() error {
-	if file, ok := p.store.(*sqlite.Store); ok && IsEmbedded(p.cfg) {
+	if file, ok := p.store.(*sqlite.Store); ok && p.cfg.Kafka.Embedded() {
 		l, err := embedded.Open(file, p.cfg.Store.SQLite.Path, p.log)
 		if err != nil {
 			return err
@@ -110,13 +110,10 @@ func (p *Pipeline) openLogs() error {
 		p.logs = fileLogs{l}
 		p.closers = append(p.closers, l.Release)
 		// The file is this process's now: what leads to an earlier one is stale.
-		if err := os.Remove(controlPath(p.cfg)); err != nil && !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		return nil
+		return control.RemoveStale(p.cfg)
 	}
 	var err error
-	if p.kafka, err = p.cluster(p.cfg.Kafka.Cluster); err != nil {
+	if p.kafka, _, err = assemble.Cluster(p.cfg, p.cfg.Kafka.Cluster, p.log); err != nil {
 		return err
 	}
 	admin, err := transport.NewAdmin(p.kafka)
@@ -140,15 +137,6 @@ func (p *Pipeline) keepChanges(ctx context.Context) error {
 		return l.KeepChanges(ctx, p.cfg.Kafka.Changes.Topic)
 	}
 	return nil
-}
-
-// IsEmbedded reports whether the logs of a configuration are in its SQLite file, so
-// that one process at a time has them.
-func IsEmbedded(c *config.Config) bool { return len(c.Kafka.Brokers) == 0 }
-
-// controlPath is where an embedded process says how it is reached.
-func controlPath(c *config.Config) string {
-	return c.Store.SQLite.Path + controlSuffix
 }
 
 // trimEvery is how often an embedded process looks for records that are over their

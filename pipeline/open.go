@@ -2,23 +2,18 @@ package pipeline
 
 import (
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
-	"strconv"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
@@ -29,10 +24,9 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/store/postgres"
-	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -56,7 +50,7 @@ type Options struct {
 	Load func() (*config.Config, error)
 	// Commands, if given, runs commands that other processes send to the
 	// operators' listener.
-	Commands Executor
+	Commands control.Executor
 	// Page, if given together with Commands, makes the operators' page, when
 	// ServeAdmin begins.
 	Page func(*Pipeline) http.Handler
@@ -84,9 +78,9 @@ type Pipeline struct {
 	decidedGeneration atomic.Uint32
 	closers           []func() error // in the order of opening
 
-	keys     *auth.Keyring  // of the API; nil without
-	commands *commands      // those of other processes; nil without Options.Commands
-	attempts *auth.Attempts // wrong tokens at the operators' listener; nil before ServeAdmin
+	keys     *auth.Keyring   // of the API; nil without
+	control  *control.Server // nil without Options.Commands
+	attempts *auth.Attempts  // wrong tokens at the operators' listener; nil before ServeAdmin
 
 	targets sinks.Targets // the clients that sinks share
 
@@ -108,33 +102,6 @@ type Pipeline struct {
 // openTimeout bounds connecting and creating topics and tables.
 const openTimeout = time.Minute
 
-// OpenStore opens the store of a configuration.
-func OpenStore(ctx context.Context, c *config.Config, log *slog.Logger) (store.Operator, error) {
-	if p := c.Store.Postgres; p != nil {
-		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
-	}
-	// The folder may be the default one, which nobody was asked to make.
-	if err := os.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {
-		return nil, err
-	}
-	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})
-}
-
-// writable asks access(2) whether this user may write.
-const writable = 2
-
-// OpenStoreToRead opens the store of a configuration as OpenStore does, or, where
-// this user may only read a SQLite file or its folder, for reading alone.
-func OpenStoreToRead(ctx context.Context, c *config.Config, log *slog.Logger) (store.Operator, error) {
-	if file := c.Store.SQLite; file != nil {
-		mayWrite := func(path string) bool { return syscall.Access(path, writable) == nil }
-		if !mayWrite(file.Path) || !mayWrite(filepath.Dir(file.Path)) {
-			return sqlite.Open(ctx, sqlite.Options{Path: file.Path, ReadOnly: true})
-		}
-	}
-	return OpenStore(ctx, c, log)
-}
-
 func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
 }
@@ -147,7 +114,7 @@ func (p *Pipeline) connect(ctx context.Context) (err error) {
 	p.importMetrics = imports.NewMetrics(p.reg)
 	p.checkMetrics = checks.NewMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
-	if p.store, err = OpenStore(ctx, p.cfg, p.log); err != nil {
+	if p.store, err = assemble.Store(ctx, p.cfg, p.log); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	p.closers = append(p.closers, p.store.Close)
@@ -177,7 +144,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if err := p.store.Migrate(ctx); err != nil {
 		return nil, fmt.Errorf("store: %w", err)
 	}
-	if p.gate, err = openGate(p.cfg); err != nil {
+	if p.gate, err = assemble.Gate(p.cfg); err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
 	p.gate = gate.Under(p.gate, p.generation)
@@ -192,9 +159,9 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	if p.opt.Commands != nil {
-		p.commands = newCommands()
+		p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Tools: p.Tools, Reload: p.Reload})
 		// First to end: it works with everything else.
-		p.closers = append(p.closers, p.commands.end)
+		p.closers = append(p.closers, p.control.Close)
 	}
 	return p, nil
 }
@@ -213,112 +180,16 @@ func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
 	}
 }
 
-// maxRecord is the largest record of the internal topics, in bytes: the
-// largest event, change or frame of changes, and what goes with it.
-func (p *Pipeline) maxRecord() int {
-	n := max(decide.MaxFrame, int(p.cfg.Limits.Change))
-	for i := range p.cfg.Sources {
-		n = max(n, int(p.cfg.Sources[i].MaxEvent))
-	}
-	return n + recordOverhead
-}
-
-// newProducer makes a producer of the internal topics. It does not linger: what
-// comes while a request is under way makes up the next one anyway.
+// newProducer makes a producer of the internal topics.
 func (p *Pipeline) newProducer(codec transport.Compression) (*transport.Producer, error) {
-	// Adding partitions to the inbox must not move entities.
-	fixed := map[string]int{p.cfg.Kafka.Inbox.Topic: p.cfg.Kafka.Inbox.Partitions}
-	return transport.NewProducer(p.kafka, transport.ProducerConfig{MaxRecordBytes: p.maxRecord(), Partitions: fixed, Compression: codec, Linger: -1})
-}
-
-// cluster turns the configuration of a cluster into a transport's.
-func (p *Pipeline) cluster(c config.Cluster) (transport.Config, error) {
-	t := transport.Config{Brokers: c.Brokers, ClientID: p.cfg.Kafka.ClientID, Logger: p.log}
-	if c.SASL != nil {
-		t.SASL = transport.SASL{Mechanism: c.SASL.Mechanism, User: c.SASL.Username, Password: c.SASL.Password.Reveal()}
-	}
-	var err error
-	t.TLS, err = clientTLS(c.TLS)
-	return t, err
-}
-
-// clientTLS gives the settings of a TLS client; nil for nil.
-func clientTLS(c *config.TLS) (*tls.Config, error) {
-	t, _, err := loadTLS(c)
-	return t, err
-}
-
-// loadTLS gives the settings of a TLS client, and a text that no other settings
-// have: it changes with the content of the files.
-func loadTLS(c *config.TLS) (t *tls.Config, identity string, err error) {
-	if c == nil {
-		return nil, "none", nil
-	}
-	files := map[string][]byte{}
-	for _, path := range []string{c.CA, c.Cert, c.Key} {
-		if path == "" {
-			continue
-		}
-		if files[path], err = os.ReadFile(path); err != nil {
-			return nil, "", fmt.Errorf("tls: %w", err)
-		}
-	}
-	t = &tls.Config{MinVersion: tls.VersionTLS12, ServerName: c.ServerName}
-	if c.CA != "" {
-		t.RootCAs = x509.NewCertPool()
-		if !t.RootCAs.AppendCertsFromPEM(files[c.CA]) {
-			return nil, "", fmt.Errorf("tls: %s holds no certificate in PEM form", c.CA)
-		}
-	}
-	if c.Cert != "" {
-		pair, err := tls.X509KeyPair(files[c.Cert], files[c.Key])
-		if err != nil {
-			return nil, "", fmt.Errorf("tls: %w", err)
-		}
-		t.Certificates = []tls.Certificate{pair}
-	}
-	return t, sinks.ClientKey("tls", files[c.CA], files[c.Cert], files[c.Key], c.ServerName), nil
-}
-
-func openGate(c *config.Config) (gate.Gate, error) {
-	if v := c.Gate.Valkey; v != nil {
-		t, err := clientTLS(v.TLS)
-		if err != nil {
-			return nil, err
-		}
-		return gate.NewValkey(gate.ValkeyOptions{
-			Addresses: v.Address, Username: v.Username, Password: v.Password.Reveal(), TLS: t, DB: v.DB,
-			Prefix: v.Prefix, TTL: c.Gate.TTL.D(), Timeout: v.Timeout.D(),
-		})
-	}
-	return gate.NewMemory(gate.MemoryOptions{Entries: c.Gate.Memory.MaxEntries, TTL: c.Gate.TTL.D()})
-}
-
-// topicSpecs are the inbox and the changes log of a configuration. What inbox
-// partition p decided stands in partition p of the log.
-func (p *Pipeline) topicSpecs(c *config.Config) []transport.TopicSpec {
-	k := c.Kafka
-	topic := func(name string, replication int, retention time.Duration) transport.TopicSpec {
-		return transport.TopicSpec{
-			Name: name, Partitions: int32(k.Inbox.Partitions), Replication: int16(replication),
-			Configs: map[string]string{
-				"retention.ms":      strconv.FormatInt(retention.Milliseconds(), 10),
-				"max.message.bytes": strconv.Itoa(p.maxRecord() + recordOverhead),
-				"cleanup.policy":    "delete",
-			},
-		}
-	}
-	inbox := topic(k.Inbox.Topic, k.Inbox.Replication, k.Inbox.Retention.D())
-	changes := topic(k.Changes.Topic, k.Changes.Replication, k.Changes.Retention.D())
-	changes.Grow = true // a server may have made it by itself
-	return []transport.TopicSpec{inbox, changes}
+	return assemble.Producer(p.cfg, p.kafka, codec)
 }
 
 // openTopics creates the inbox and the changes log and finds the inbox's
 // generation.
 func (p *Pipeline) openTopics(ctx context.Context) error {
 	k := p.cfg.Kafka
-	if err := p.logs.Ensure(ctx, p.topicSpecs(p.Config())); err != nil {
+	if err := p.logs.Ensure(ctx, assemble.Topics(p.Config())); err != nil {
 		return err
 	}
 	if err := p.keepChanges(ctx); err != nil {
@@ -375,7 +246,7 @@ func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
 
 // activate makes the configuration the active one and compiles it.
 func (p *Pipeline) activate(ctx context.Context) error {
-	numbers, err := p.store.Services(ctx, serviceNames(p.cfg))
+	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
@@ -387,7 +258,7 @@ func (p *Pipeline) activate(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	plan, err := CompilePlan(p.cfg, numbers, revision.Number)
+	plan, err := assemble.Plan(p.cfg, numbers, revision.Number)
 	if err != nil {
 		return err
 	}

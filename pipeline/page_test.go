@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/stretchr/testify/require"
 )
 
@@ -18,9 +19,10 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 	began := make(chan struct{})
 	var token, file string
 	cfg := &config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
-	p := &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), commands: newCommands()}
+	p := &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry()}
+	p.control = control.New(control.Options{Config: cfg, Execute: echo})
 	p.opt = Options{Commands: echo, Page: func(p *Pipeline) http.Handler {
-		token, file = p.OwnToken()
+		token, file = p.Control().OwnToken()
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
 				close(began)
@@ -31,7 +33,7 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 	}}
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
-	require.Equal(t, p.commands.token, token)
+	require.Len(t, token, 64)
 	require.FileExists(t, file)
 	get := func(path string) (int, string) {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
@@ -57,7 +59,7 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 		slow <- status
 	}()
 	<-began
-	require.NoError(t, p.commands.end(), "it cancels the request and waits for it")
+	require.NoError(t, p.control.Close(), "it cancels the request and waits for it")
 	require.Equal(t, 200, <-slow)
 	status, _ = get("/")
 	require.Equal(t, 503, status)

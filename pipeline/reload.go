@@ -9,9 +9,13 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -66,30 +70,8 @@ func (p *Pipeline) latest() *settings {
 	return p.now.Load()
 }
 
-// Reloaded says what a reload did.
-type Reloaded struct {
-	// Changed is false when the files say what is in force already.
-	Changed  bool     `json:"changed"`
-	Revision int64    `json:"revision"`
-	Services int      `json:"services"` // that are delivered
-	Checks   int      `json:"checks"`   // check services
-	Added    []string `json:"added"`    // of both kinds
-	Removed  []string `json:"removed"`  // of both kinds; their state is kept
-	// GivenUp are the stages that did not stop within shutdown.timeout: what they
-	// had under way comes again.
-	GivenUp []string `json:"given_up,omitempty"`
-	// Pending: the stages are still going over to it.
-	Pending bool `json:"pending,omitempty"`
-}
-
-// ReloadRefused is the error of a reload that changed nothing because of what
-// the files say. The process goes on with what it had.
-type ReloadRefused struct{ Err error }
-
-const refusedPrefix = "the new configuration is refused: "
-
-func (e *ReloadRefused) Error() string { return refusedPrefix + e.Err.Error() }
-func (e *ReloadRefused) Unwrap() error { return e.Err }
+// reloadTimeout bounds a reload.
+const reloadTimeout = time.Minute
 
 // Reload reads the configuration again, makes it the active one and lets the
 // stages of this process go over to it between two batches; ingest goes on
@@ -98,78 +80,86 @@ func (e *ReloadRefused) Unwrap() error { return e.Err }
 // under the new one, or after a minute, or when ctx ends: then they do it later. Other processes
 // are fenced from then on, until they are given the same configuration.
 //
-// Nothing is changed when the error is a *ReloadRefused. Any other error is one
+// Nothing is changed when the error is a *control.ReloadRefused. Any other error is one
 // of store or log, and the reload can be tried again. It may be called
 // concurrently while Run runs; one reload follows the other.
-func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (Reloaded, error) {
+func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
 	p.reloading.Lock()
 	defer p.reloading.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, errors.New("the reload took longer than "+reloadTimeout.String()))
 	defer cancel()
-	if p.commands != nil { // its end comes before that of what a reload needs
-		if !p.commands.begin() {
-			return Reloaded{}, errors.New("the process is ending")
-		}
-		defer p.commands.active.Done()
-		defer context.AfterFunc(p.commands.ctx, cancel)()
+	var r control.Reloaded
+	reload := func(ctx context.Context) (err error) {
+		r, err = p.reload(ctx, rollBack)
+		return err
 	}
-	r, err := p.reload(ctx, rollBack)
+	var err error
+	if p.control != nil { // its end comes before that of what a reload needs
+		err = p.control.Do(ctx, reload)
+	} else {
+		err = reload(ctx)
+	}
+	if errors.Is(err, control.ErrEnding) {
+		return control.Reloaded{}, err
+	}
 	if err != nil {
 		p.gauges.refused.Set(1)
 		p.log.Error("the configuration was not reloaded; going on with what was in force", "error", err)
-		return Reloaded{}, err
+		return control.Reloaded{}, err
 	}
 	p.gauges.refused.Set(0)
 	p.log.Info("the configuration was reloaded", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
 	return r, nil
 }
 
-func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) {
+func (p *Pipeline) reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
 	if p.opt.Load == nil || !p.health.started.Load() {
-		return Reloaded{}, errors.New("this process takes no configuration now: it is starting")
+		return control.Reloaded{}, errors.New("this process takes no configuration now: it is starting")
 	}
 	next, err := p.opt.Load()
 	if err != nil {
-		return Reloaded{}, &ReloadRefused{err}
+		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
 	if fixed := mainChanges(p.cfg, next); len(fixed) > 0 {
-		return Reloaded{}, &ReloadRefused{fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
+		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
 	}
 	if p.opt.Roles.Ingest && p.keys == nil && next.NeedsAPI() {
-		return Reloaded{}, &ReloadRefused{fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
+		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
 	}
 	old := p.now.Load()
-	after := serviceNames(next)
-	r := Reloaded{Services: len(after), Checks: len(next.Checks), Revision: old.plan.Revision}
-	served, serves := append(serviceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
+	after := assemble.ServiceNames(next)
+	r := control.Reloaded{Services: len(after), Checks: len(next.Checks), Revision: old.plan.Revision}
+	served, serves := append(assemble.ServiceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
 	r.Added, r.Removed = without(serves, served), without(served, serves)
 	_, active, err := p.activeNow(ctx)
 	if err != nil {
-		return Reloaded{}, fmt.Errorf("store: %w", err)
+		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
 	identity := next.Identity()
 	if reflect.DeepEqual(settled(old.cfg), settled(next)) && slices.Equal(active.Fingerprint, identity) {
 		r.Revision = active.Number
 		return r, nil
 	}
-	if err := p.checkSinks(next); err != nil {
-		return Reloaded{}, &ReloadRefused{err}
+	// What fails with their secrets and certificates now would stop all deliveries later.
+	candidates := assemble.Sinks{Config: next, Logger: p.log, Cluster: p.kafka}
+	if err := candidates.Check(); err != nil {
+		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
 	numbers, err := p.store.Services(ctx, after)
 	if err != nil {
-		return Reloaded{}, fmt.Errorf("store: %w", err)
+		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
-	plan, err := CompilePlan(next, numbers, active.Number+1)
+	plan, err := assemble.Plan(next, numbers, active.Number+1)
 	if err != nil {
-		return Reloaded{}, &ReloadRefused{err}
+		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
 	// Topics that nobody uses do no harm when the activation fails.
-	if err := p.logs.Ensure(ctx, p.topicSpecs(next)); err != nil {
-		return Reloaded{}, fmt.Errorf("kafka: %w", err)
+	if err := p.logs.Ensure(ctx, assemble.Topics(next)); err != nil {
+		return control.Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
 	now := newSettings(next, plan, identity)
 	if err := p.switchTo(ctx, old, now, rollBack); err != nil {
-		return Reloaded{}, err
+		return control.Reloaded{}, err
 	}
 	r.Changed, r.Revision = true, plan.Revision
 	p.showZeros()
@@ -184,12 +174,12 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (Reloaded, error) 
 
 // auditReload notes a reload. Who asked is not known beyond the process's user:
 // a signal has no name.
-func (p *Pipeline) auditReload(ctx context.Context, r Reloaded) error {
+func (p *Pipeline) auditReload(ctx context.Context, r control.Reloaded) error {
 	detail, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return p.store.AddAudits(ctx, []store.Audit{{Actor: Actor(), Action: "reload", Detail: detail}})
+	return p.store.AddAudits(ctx, []store.Audit{{Actor: operate.Actor(), Action: "reload", Detail: detail}})
 }
 
 // switchTo activates the new settings and tells the stages.
@@ -198,7 +188,7 @@ func (p *Pipeline) switchTo(ctx context.Context, old, now *settings, rollBack bo
 	defer p.activation.Unlock()
 	revision, err := p.store.Activate(ctx, now.identity, rollBack)
 	if errors.Is(err, store.ErrSuperseded) {
-		return &ReloadRefused{fmt.Errorf("this configuration was replaced by a later one; pipeline reload --activate goes back to it: %w", err)}
+		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; pipeline reload --activate goes back to it: %w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
@@ -235,23 +225,6 @@ func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) bool {
 		p.log.Warn("the new configuration is active; the stages are still going over to it")
 		return false
 	}
-}
-
-// checkSinks makes the sinks of a configuration, with their secrets and
-// certificates, and opens none: what fails now would stop all deliveries later.
-func (p *Pipeline) checkSinks(next *config.Config) error {
-	bare := &Pipeline{cfg: next, log: p.log, kafka: p.kafka}
-	var errs []error
-	for _, s := range next.Services() {
-		sink, err := bare.newSink(s)
-		if err == nil {
-			err = sink.Close()
-		}
-		if err != nil {
-			errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
-		}
-	}
-	return errors.Join(errs...)
 }
 
 // mainChanges names the keys of the main file that differ, other than where

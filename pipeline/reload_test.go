@@ -3,10 +3,10 @@ package pipeline
 import (
 	"errors"
 	"net/http"
-	"path/filepath"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/stretchr/testify/require"
 )
 
@@ -37,12 +37,12 @@ func TestWhatAReloadCannotChange(t *testing.T) {
 // A reload needs a token, also where nothing else does, and says what was wrong.
 func TestAskingForAReload(t *testing.T) {
 	p, address := listening(t, config.Admin{}, echo)
-	resp, err := http.Post("http://"+address+reloadPath, "", nil)
+	resp, err := http.Post("http://"+address+control.ReloadPath, "", nil)
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	require.Equal(t, http.StatusUnauthorized, resp.StatusCode)
 
-	running, err := RunningAt(p.cfg)
+	running, err := control.At(p.cfg)
 	require.NoError(t, err)
 	_, err = running.Reload(t.Context(), false)
 	require.ErrorContains(t, err, "it is starting")
@@ -50,25 +50,11 @@ func TestAskingForAReload(t *testing.T) {
 	wrong := errors.New("acme.yaml:7: nonsense")
 	p.opt.Load = func() (*config.Config, error) { return nil, wrong }
 	_, err = running.Reload(t.Context(), false)
-	var refused *ReloadRefused
+	var refused *control.ReloadRefused
 	require.ErrorAs(t, err, &refused)
 	require.EqualError(t, err, "the new configuration is refused: acme.yaml:7: nonsense", "said once")
 
-	require.NoError(t, p.commands.end())
+	require.NoError(t, p.control.Close())
 	_, err = running.Reload(t.Context(), false)
 	require.ErrorContains(t, err, "ending")
-}
-
-func TestWhichProcessIsAsked(t *testing.T) {
-	servers := func(a config.Admin) *config.Config { return &config.Config{Admin: a} }
-	_, err := RunningAt(servers(config.Admin{Listen: "off"}))
-	require.ErrorContains(t, err, "SIGHUP")
-	_, err = RunningAt(servers(config.Admin{Listen: "127.0.0.1:9600"}))
-	require.ErrorContains(t, err, "SIGHUP")
-	r, err := RunningAt(servers(config.Admin{Listen: "0.0.0.0:9600", Token: config.NewSecret("0123456789abcdef")}))
-	require.NoError(t, err)
-	require.Equal(t, "127.0.0.1:9600", r.Address)
-	require.Equal(t, "0123456789abcdef", r.Token)
-	_, err = RunningAt(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}})
-	require.ErrorContains(t, err, "no process runs")
 }

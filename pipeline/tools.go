@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"time"
+	"slices"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -80,11 +82,11 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	if !p.cfg.DecidesLike(active.Fingerprint) {
 		return fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
-	numbers, err := p.store.Services(ctx, serviceNames(p.cfg))
+	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	plan, err := CompilePlan(p.cfg, numbers, active.Number)
+	plan, err := assemble.Plan(p.cfg, numbers, active.Number)
 	if err != nil {
 		return err
 	}
@@ -102,7 +104,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	if !bytes.HasPrefix(active.Fingerprint, p.plan().Fingerprint) {
 		return nil, fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
-	kinds, err := p.sinkKinds()
+	kinds, err := assemble.SinkKinds(p.Config())
 	if err != nil {
 		return nil, err
 	}
@@ -119,37 +121,27 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 			if c == nil {
 				return ingest.Shape{}, &operate.Impossible{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			}
-			return CompileShape(p.cfg, c)
+			return assemble.Shape(p.cfg, c)
 		},
 		IsLog:  func(service string) bool { return kinds[service] == sinks.Log },
 		Target: p.openTarget,
 	}, nil
 }
 
-// sinkKinds asks sinks that are made, and not opened, what they keep.
-func (p *Pipeline) sinkKinds() (map[string]sinks.Kind, error) {
-	kinds := map[string]sinks.Kind{}
-	bare := &Pipeline{cfg: p.cfg, log: p.log}
-	for _, s := range p.services() {
-		switch {
-		case s.Delivery.Kind != "":
-			kinds[s.Name] = sinks.Kind(s.Delivery.Kind)
-			continue
-		case s.Delivery.Kafka != nil:
-			kinds[s.Name] = sinks.Log
-			continue
-		}
-		s.Delivery = withoutSecrets(s.Delivery)
-		sink, err := bare.makeSink(s)
-		if err != nil {
-			return nil, fmt.Errorf("service %s: %w", s.Name, err)
-		}
-		kinds[s.Name] = sink.Traits().Kind
-		if err := sink.Close(); err != nil {
-			return nil, fmt.Errorf("service %s: %w", s.Name, err)
-		}
+// openTarget opens the target of a service to be read.
+func (p *Pipeline) openTarget(ctx context.Context, service string) (*operate.Target, error) {
+	i := slices.IndexFunc(p.services(), func(s config.Service) bool { return s.Name == service })
+	if i < 0 {
+		return nil, &operate.Impossible{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
 	}
-	return kinds, nil
+	target, forgets, err := p.sinks(p.Config()).Target(ctx, p.services()[i])
+	if errors.Is(err, assemble.ErrUnreadable) {
+		return nil, &operate.Impossible{Reason: fmt.Sprintf("the target of %s %s", service, err)}
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &operate.Target{Readable: target, Forgets: forgets}, nil
 }
 
 // DecideUntilIdle decides what the inbox holds and returns when nothing is left
@@ -173,7 +165,3 @@ func (p *Pipeline) DecideUntilIdle(ctx context.Context) error {
 	}
 	return errors.Join(err, running.stop())
 }
-
-// toolsTimeout bounds how long a command waits for a process that starts or
-// ends meanwhile.
-const toolsTimeout = 10 * time.Second

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
@@ -16,7 +17,7 @@ func (p *Pipeline) openTracing() error {
 	if c == nil {
 		return nil
 	}
-	t, err := clientTLS(c.OTLP.TLS)
+	t, _, err := assemble.ClientTLS(c.OTLP.TLS)
 	if err != nil {
 		return err
 	}

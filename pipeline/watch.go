@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
@@ -139,7 +140,7 @@ func (p *Pipeline) blocked() (reason string, err error) {
 // a series that was not there before is no increase to Prometheus.
 func (p *Pipeline) showZeros() {
 	if p.opt.Roles.Decide {
-		p.decideMetrics.Expect(serviceNames(p.Config()))
+		p.decideMetrics.Expect(assemble.ServiceNames(p.Config()))
 	}
 	if p.opt.Roles.Ingest {
 		all := p.Config().Checks

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
@@ -50,7 +51,7 @@ func (a *app) read(options ...config.Option) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := pipeline.Check(c); err != nil {
+	if err := assemble.Check(c); err != nil {
 		return nil, err
 	}
 	return c, nil
@@ -94,7 +95,7 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s store.
 			return fmt.Errorf("store: %w", err) // a folder that this user may not look into
 		}
 	}
-	s, err := pipeline.OpenStoreToRead(ctx, c, logger(c, a.err))
+	s, err := assemble.StoreToRead(ctx, c, logger(c, a.err))
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -238,7 +237,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 			}
 			// The store alone is enough, and two processes may have it open.
 			return a.withStore(ctx, func(s store.Operator) error {
-				env := &operate.Env{Store: s, Actor: pipeline.Actor()}
+				env := &operate.Env{Store: s, Actor: operate.Actor()}
 				n, err := env.DiscardLetters(ctx, l, f.reason)
 				if err != nil {
 					return err
@@ -281,7 +280,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 				return err
 			}
 			return a.withStoreOf(ctx, cfg, func(s store.Operator) error {
-				env := &operate.Env{Store: s, Actor: pipeline.Actor()}
+				env := &operate.Env{Store: s, Actor: operate.Actor()}
 				l, err := env.Editable(ctx, id)
 				if err != nil {
 					return err

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store"
 	"golang.org/x/term"
 )
@@ -35,8 +36,8 @@ type served struct {
 // executor runs commands of other processes in this one, with its open store
 // and log. It logs which command and whose, and no argument: they may hold what
 // is for the audit alone.
-func (a *app) executor(cfg *config.Config, log *slog.Logger) pipeline.Executor {
-	return func(ctx context.Context, c pipeline.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
+func (a *app) executor(cfg *config.Config, log *slog.Logger) control.Executor {
+	return func(ctx context.Context, c control.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
 		s := &app{
 			out: out, err: err, in: bytes.NewReader(c.Stdin), env: a.env,
 			served: &served{config: cfg, tools: tools, actor: c.Actor, terminal: c.Terminal},
@@ -95,8 +96,8 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 	if err != nil {
 		return errors.Join(err, tools.Close())
 	}
-	env.Actor = pipeline.Actor()
-	if pipeline.IsEmbedded(cfg) {
+	env.Actor = operate.Actor()
+	if cfg.Kafka.Embedded() {
 		env.Decide = tools.DecideUntilIdle
 	}
 	return errors.Join(a.with(env, f), tools.Close())
@@ -144,8 +145,8 @@ func (w afterProgress) Write(b []byte) (int, error) {
 }
 
 // forward hands the command line to the process that has the data folder open.
-func (a *app) forward(ctx context.Context, running *pipeline.Running, input string) error {
-	c := pipeline.Command{Args: a.args, Actor: pipeline.Actor(), Terminal: a.terminal()}
+func (a *app) forward(ctx context.Context, running *control.Running, input string) error {
+	c := control.Command{Args: a.args, Actor: operate.Actor(), Terminal: a.terminal()}
 	if input != "" {
 		r, err := a.open(input)
 		if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/imports"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
@@ -69,7 +70,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 		return wrong(fmt.Errorf("source %s finds the entity in a column of its table, which a file has not: import into another source", f.source))
 	}
 	x := imports.File{
-		Tenant: f.tenant, Source: f.source, Format: imports.FormatOf(path), Name: f.name, Actor: pipeline.Actor(),
+		Tenant: f.tenant, Source: f.source, Format: imports.FormatOf(path), Name: f.name, Actor: operate.Actor(),
 		MaxRow: int(source.MaxEvent), MaxSize: int64(cfg.API.MaxImport),
 		Options: imports.Options{Delimiter: f.delimiter, EmptyNull: f.emptyNull},
 	}

@@ -10,7 +10,7 @@ import (
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/imports"
-	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -172,7 +172,7 @@ taken in. The same file imported again goes on behind what was accepted.`,
 				if err != nil {
 					return err
 				}
-				if err := s.AddAudits(cmd.Context(), []store.Audit{{Actor: pipeline.Actor(), Action: "import cancel", Detail: detail}}); err != nil {
+				if err := s.AddAudits(cmd.Context(), []store.Audit{{Actor: operate.Actor(), Action: "import cancel", Detail: detail}}); err != nil {
 					return err
 				}
 				if i, err = s.CancelImport(cmd.Context(), f.tenant, i.ID); err != nil {

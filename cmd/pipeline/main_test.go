@@ -14,7 +14,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -206,7 +206,7 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 		"completion bash": exitUsage, "replay": exitUsage, "--reason=private replay --all": exitFailed, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
 	} {
 		var out, errs bytes.Buffer
-		status := run(t.Context(), pipeline.Command{Args: strings.Fields(line), Actor: "me@here", Terminal: true},
+		status := run(t.Context(), control.Command{Args: strings.Fields(line), Actor: "me@here", Terminal: true},
 			func(context.Context) (*operate.Env, error) { return nil, asked }, &out, &errs)
 		require.Equal(t, want, status, "%s: %s", line, errs.String())
 		require.Empty(t, out.String(), line)
@@ -216,7 +216,7 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 	require.NotContains(t, log.String(), "private")
 	// The audit must name somebody.
 	var errs bytes.Buffer
-	require.Equal(t, exitUsage, run(t.Context(), pipeline.Command{Args: []string{"replay", "--all"}}, nil, io.Discard, &errs))
+	require.Equal(t, exitUsage, run(t.Context(), control.Command{Args: []string{"replay", "--all"}}, nil, io.Discard, &errs))
 	require.Contains(t, errs.String(), "who asks")
 }
 

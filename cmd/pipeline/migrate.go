@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/spf13/cobra"
 )
 
@@ -20,7 +20,7 @@ func (a *app) migrateCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := pipeline.OpenStore(cmd.Context(), cfg, logger(cfg, a.err))
+			s, err := assemble.Store(cmd.Context(), cfg, logger(cfg, a.err))
 			if err != nil {
 				return fmt.Errorf("store: %w", err)
 			}

@@ -12,9 +12,9 @@ import (
 // operatorsPage makes the page of a process that runs.
 func operatorsPage(reg *prometheus.Registry, log *slog.Logger) func(*pipeline.Pipeline) http.Handler {
 	return func(p *pipeline.Pipeline) http.Handler {
-		token, file := p.OwnToken()
+		token, file := p.Control().OwnToken()
 		return page.New(page.Options{
-			Config: p.Config, Store: p.Store(), Tools: p.Tools, Registry: reg, Ready: p.Ready, States: p.ServiceStates, Beside: p.Beside,
+			Config: p.Config, Store: p.Store(), Tools: p.Tools, Registry: reg, Ready: p.Ready, States: p.ServiceStates, Beside: p.Control().RunInBackground,
 			Attempts: p.Attempts(), Token: p.Config().Admin.Token.Reveal(), OwnToken: token, OwnFile: file, Logger: log,
 		})
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
 )
 
@@ -28,12 +29,12 @@ func (a *app) reloadCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			running, err := pipeline.RunningAt(cfg)
+			running, err := control.At(cfg)
 			if err != nil {
 				return err
 			}
 			done, err := running.Reload(cmd.Context(), activate)
-			var refused *pipeline.ReloadRefused
+			var refused *control.ReloadRefused
 			if errors.As(err, &refused) {
 				return &usageError{err}
 			}
@@ -51,7 +52,7 @@ func (a *app) reloadCommand() *cobra.Command {
 	return a.needConfig(c)
 }
 
-func (a *app) printReloaded(r pipeline.Reloaded) {
+func (a *app) printReloaded(r control.Reloaded) {
 	if !r.Changed {
 		fmt.Fprintf(a.out, "Nothing has changed: revision %d, %s.\n", r.Revision, countServices(r))
 		return
@@ -74,7 +75,7 @@ func (a *app) printReloaded(r pipeline.Reloaded) {
 	}
 }
 
-func countServices(r pipeline.Reloaded) string {
+func countServices(r control.Reloaded) string {
 	text := fmt.Sprintf("%d services", r.Services)
 	if r.Checks > 0 {
 		text += fmt.Sprintf(" and %d check services", r.Checks)

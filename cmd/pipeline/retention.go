@@ -6,7 +6,7 @@ import (
 	"text/tabwriter"
 	"time"
 
-	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/spf13/cobra"
 )
@@ -64,7 +64,7 @@ func (a *app) retentionCommand() *cobra.Command {
 						if err != nil {
 							return err
 						}
-						if err := s.AddAudits(ctx, []store.Audit{{Actor: pipeline.Actor(), Action: "retention", Detail: detail}}); err != nil {
+						if err := s.AddAudits(ctx, []store.Audit{{Actor: operate.Actor(), Action: "retention", Detail: detail}}); err != nil {
 							return err
 						}
 					}

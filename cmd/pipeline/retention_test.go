@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +28,7 @@ func TestRetentionDropsMonthsThatAreOver(t *testing.T) {
 	cfg, err := config.Load(main, func(string) (string, bool) { return "", false })
 	require.NoError(t, err)
 	claim := func(key string) {
-		s, err := pipeline.OpenStore(t.Context(), cfg, logger(cfg, t.Output()))
+		s, err := assemble.Store(t.Context(), cfg, logger(cfg, t.Output()))
 		require.NoError(t, err)
 		_, err = s.BeginClaims(t.Context(), "acme", []store.Intent{{Key: key}}, time.Minute, time.Hour)
 		require.NoError(t, err)

@@ -19,6 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 )
@@ -81,7 +82,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	opt.Logger, opt.Registry = log, reg
 	opt.Load = func() (*config.Config, error) { return a.read() }
 	var p *pipeline.Pipeline // serves commands only when it is open
-	opt.Commands = func(ctx context.Context, c pipeline.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
+	opt.Commands = func(ctx context.Context, c control.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
 		return a.executor(p.Config(), log)(ctx, c, tools, out, err)
 	}
 	opt.Page = operatorsPage(reg, log)

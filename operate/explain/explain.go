@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
@@ -16,7 +17,6 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -137,7 +137,7 @@ func (s *story) compile() error {
 		}
 	}
 	var err error
-	if s.plan, err = pipeline.CompilePlan(s.in.Config, numbers, 1); err != nil {
+	if s.plan, err = assemble.Plan(s.in.Config, numbers, 1); err != nil {
 		return err
 	}
 	if s.inspection, err = s.plan.Inspect(s.entity); err != nil {

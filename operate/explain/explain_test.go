@@ -13,12 +13,12 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/explain"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -83,7 +83,7 @@ func newWorld(t *testing.T) *world {
 	for i, s := range c.Services() {
 		numbers[s.Name] = int32(i + 1)
 	}
-	plan, err := pipeline.CompilePlan(c, numbers, 1)
+	plan, err := assemble.Plan(c, numbers, 1)
 	require.NoError(t, err)
 	return &world{
 		t: t, config: c, sim: decide.NewSimulator(plan),

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	udiff "github.com/aymanbagabas/go-udiff"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -121,13 +121,13 @@ func Play(c *config.Config, events []byte) (string, error) {
 	for i, s := range c.Services() {
 		numbers[s.Name] = int32(i + 1)
 	}
-	plan, err := pipeline.CompilePlan(c, numbers, 1)
+	plan, err := assemble.Plan(c, numbers, 1)
 	if err != nil {
 		return "", err
 	}
 	shapes := map[string]*ingest.Shape{}
 	for i := range c.Sources {
-		shape, err := pipeline.CompileShape(c, &c.Sources[i])
+		shape, err := assemble.Shape(c, &c.Sources[i])
 		if err != nil {
 			return "", err
 		}

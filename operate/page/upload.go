@@ -15,10 +15,10 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/plan"
-	"github.com/seed-86dfc502/weir/pipeline"
 )
 
 // Bounds of an uploaded configuration, once it is unpacked.
@@ -150,7 +150,7 @@ func load(folder string, r *http.Request) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	return c, pipeline.Check(c)
+	return c, assemble.Check(c)
 }
 
 func read(h *multipart.FileHeader) ([]byte, error) {

@@ -8,12 +8,12 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/stripper"
 )
@@ -102,7 +102,7 @@ func (c *computation) side(cfg *config.Config) (*side, error) {
 			c.numbers[s.Name] = -int32(len(c.numbers)) - 1
 		}
 	}
-	p, err := pipeline.CompilePlan(cfg, c.numbers, 1)
+	p, err := assemble.Plan(cfg, c.numbers, 1)
 	if err != nil {
 		return nil, err
 	}

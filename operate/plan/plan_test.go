@@ -12,12 +12,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/operate/plan"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
 )
@@ -84,7 +84,7 @@ func newState(t testing.TB) *state {
 	for i, x := range s.active.Services() {
 		s.numbers[x.Name] = int32(i + 1)
 	}
-	p, err := pipeline.CompilePlan(s.active, s.numbers, 1)
+	p, err := assemble.Plan(s.active, s.numbers, 1)
 	require.NoError(t, err)
 	s.sim = decide.NewSimulator(p)
 	return s

@@ -51,7 +51,7 @@ func pages(t *testing.T) map[string]string {
 		require.NoError(t, err)
 		found[path] = string(text)
 	}
-	for _, name := range []string{"README.md", "CHANGELOG.md", "examples/README.md", "testdata/golden/README.md"} {
+	for _, name := range []string{"README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "examples/README.md", "testdata/golden/README.md"} {
 		read(name)
 	}
 	require.NoError(t, fs.WalkDir(os.DirFS(root), "docs", func(path string, _ fs.DirEntry, err error) error {

@@ -9,10 +9,10 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
-	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/sources/outbox"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -94,9 +94,9 @@ func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	a := newApplication(t, "")
 	c, err := config.Load(a.Path("weir.yaml"), func(string) (string, bool) { return "", false })
 	require.NoError(t, err)
-	shape, err := pipeline.CompileShape(c, &c.Sources[0])
+	shape, err := assemble.Shape(c, &c.Sources[0])
 	require.NoError(t, err)
-	plan, err := pipeline.CompilePlan(c, map[string]int32{"acme/all@out": 1}, 1)
+	plan, err := assemble.Plan(c, map[string]int32{"acme/all@out": 1}, 1)
 	require.NoError(t, err)
 	decide := decide.NewSimulator(plan)
 	outcome := func(f *transport.Frame, i int) string {

@@ -129,10 +129,14 @@ func (c *client) content(last row) change.Content {
 	return change.Hashed(canonicaltree.Scheme, own)
 }
 
-// progress takes the progress of a partition, or swaps what it took, whoever did
-// that since.
+// progressRows is how many rows of progress there are. A few clients contend for each: with
+// all at one, somebody else would take it before every swap.
+const progressRows = 16
+
+// progress takes the progress of the client's partition, or swaps what it took,
+// whoever did that since.
 func (c *client) progress(ctx context.Context) error {
-	partition := int32(c.random.IntN(partitions))
+	partition := int32(c.number % progressRows)
 	in := input{Kind: takePlace, Entity: progress(partition), Token: c.token()}
 	old, held := c.held[partition]
 	if !held || c.random.IntN(4) == 0 {

@@ -1,4 +1,4 @@
-package pipeline
+package assemble
 
 import (
 	"log/slog"
@@ -25,9 +25,8 @@ func TestTheLargestRecordsHaveAProducer(t *testing.T) {
 	c := loadExample(t, "banana")
 	c.Limits.Change = most(config.Limits{}, "Change")
 	c.Sources[0].MaxEvent = most(config.Source{}, "MaxEvent")
-	p := &Pipeline{cfg: c, log: slog.New(slog.DiscardHandler), kafka: transport.Config{Brokers: []string{"127.0.0.1:1"}}}
-	producer, err := p.newProducer(transport.Snappy)
+	producer, err := Producer(c, transport.Config{Brokers: []string{"127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler)}, transport.Snappy)
 	require.NoError(t, err)
 	require.NoError(t, producer.Close(t.Context()))
-	require.Less(t, p.maxRecord()+2*recordOverhead, 100<<20, "socket.request.max.bytes of Kafka's servers")
+	require.Less(t, MaxRecord(c)+2*recordOverhead, 100<<20, "socket.request.max.bytes of Kafka's servers")
 }

@@ -1,11 +1,13 @@
-package pipeline
+package assemble
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/sinks"
 )
 
 // Check finds what only the sinks themselves can tell of their settings:
@@ -13,15 +15,14 @@ import (
 // secrets: URLs are checked by the configuration and are not looked at here.
 // Its error is a *config.Faults with every fault.
 func Check(c *config.Config) error {
-	// Nothing is connected: makers of sinks only look at what they are given.
-	p := &Pipeline{cfg: c, log: slog.New(slog.DiscardHandler)}
+	made := &Sinks{Config: c, Logger: slog.New(slog.DiscardHandler)}
 	var faults []config.Fault
 	for _, s := range c.Services() {
 		if s.Delivery.Kafka != nil {
 			continue // its settings are checked by the configuration
 		}
 		s.Delivery = withoutSecrets(s.Delivery)
-		sink, err := p.makeSink(s)
+		sink, err := made.make(s)
 		if err == nil {
 			err = sink.Close()
 		}
@@ -62,4 +63,30 @@ func withoutSecrets(d *config.Delivery) *config.Delivery {
 		copied.Postgres = &k
 	}
 	return &copied
+}
+
+// SinkKinds asks sinks that are made, and not opened, what they keep, by service.
+func SinkKinds(c *config.Config) (map[string]sinks.Kind, error) {
+	kinds := map[string]sinks.Kind{}
+	made := &Sinks{Config: c, Logger: slog.New(slog.DiscardHandler)}
+	for _, s := range c.Services() {
+		switch {
+		case s.Delivery.Kind != "":
+			kinds[s.Name] = sinks.Kind(s.Delivery.Kind)
+			continue
+		case s.Delivery.Kafka != nil:
+			kinds[s.Name] = sinks.Log
+			continue
+		}
+		s.Delivery = withoutSecrets(s.Delivery)
+		sink, err := made.make(s)
+		if err != nil {
+			return nil, fmt.Errorf("service %s: %w", s.Name, err)
+		}
+		kinds[s.Name] = sink.Traits().Kind
+		if err := sink.Close(); err != nil {
+			return nil, fmt.Errorf("service %s: %w", s.Name, err)
+		}
+	}
+	return kinds, nil
 }

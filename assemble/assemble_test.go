@@ -1,14 +1,11 @@
-package pipeline
+package assemble
 
 import (
 	"os"
 	"path/filepath"
 	"testing"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -19,16 +16,16 @@ func loadExample(t *testing.T, name string) *config.Config {
 	return c
 }
 
-func TestCompilePlanAndSinksOfTheExamples(t *testing.T) {
+func TestPlanAndSinksOfTheExamples(t *testing.T) {
 	for _, name := range []string{"banana", "production"} {
 		c := loadExample(t, name)
 		numbers := map[string]int32{}
-		_, err := CompilePlan(c, numbers, 1)
+		_, err := Plan(c, numbers, 1)
 		require.ErrorContains(t, err, "has no number")
 		for i, s := range c.Services() {
 			numbers[s.Name] = int32(i + 1)
 		}
-		plan, err := CompilePlan(c, numbers, 1)
+		plan, err := Plan(c, numbers, 1)
 		require.NoError(t, err)
 		require.Len(t, plan.Services, len(c.Services()))
 		require.NoError(t, Check(c))
@@ -48,21 +45,4 @@ func TestCheckAsksTheSinks(t *testing.T) {
 	require.NotEmpty(t, faults.List)
 	require.Contains(t, faults.List[0].Problem, "Strin")
 	require.NotZero(t, faults.List[0].Line)
-}
-
-func TestSummaryReadsTheCounters(t *testing.T) {
-	reg := prometheus.NewRegistry()
-	ingest.NewMetrics(reg)
-	deliver.NewMetrics(reg)
-	s, err := Summarize(reg)
-	require.NoError(t, err)
-	require.Zero(t, s.Read)
-	counter := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_decisions_total", Help: "x"}, []string{"service", "decision"})
-	reg.MustRegister(counter)
-	counter.WithLabelValues("acme/a@x", "passed").Add(2)
-	counter.WithLabelValues("acme/b@x", "held").Add(3)
-	counter.WithLabelValues("zest/a@x", "pruned").Add(5)
-	s, err = Summarize(reg)
-	require.NoError(t, err)
-	require.Equal(t, []CustomerSummary{{Customer: "acme", Evaluated: 5, Held: 3, Passed: 2}, {Customer: "zest", Pruned: 5}}, s.Customers)
 }

@@ -1,4 +1,4 @@
-package pipeline
+package assemble
 
 import (
 	"fmt"
@@ -16,10 +16,10 @@ import (
 // its document, in bytes.
 const recordOverhead = 64 << 10
 
-// CompilePlan compiles what decisions depend on. numbers gives the store's
+// Plan compiles what decisions depend on. numbers gives the store's
 // numbers of the services and revision the active revision; a dry run may make
 // up both.
-func CompilePlan(c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
+func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
 	mergePlan, err := merge.Compile(c.MergeSpec())
 	if err != nil {
 		return nil, err
@@ -47,8 +47,8 @@ func CompilePlan(c *config.Config, numbers map[string]int32, revision int64) (*d
 	return p, p.Prepare()
 }
 
-// CompileShape says how events of a source are taken apart.
-func CompileShape(c *config.Config, s *config.Source) (ingest.Shape, error) {
+// Shape says how events of a source are taken apart.
+func Shape(c *config.Config, s *config.Source) (ingest.Shape, error) {
 	rules, err := stripper.Compile(s.Strip)
 	if err != nil {
 		return ingest.Shape{}, fmt.Errorf("source %s: %w", s.Name, err)
@@ -72,7 +72,8 @@ func CompileShape(c *config.Config, s *config.Source) (ingest.Shape, error) {
 	return shape, nil
 }
 
-func serviceNames(c *config.Config) []string {
+// ServiceNames returns the names of all services in the order of the files.
+func ServiceNames(c *config.Config) []string {
 	var names []string
 	for _, s := range c.Services() {
 		names = append(names, s.Name)

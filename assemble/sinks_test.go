@@ -1,4 +1,4 @@
-package pipeline
+package assemble
 
 import (
 	"crypto/tls"
@@ -44,12 +44,12 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 		return seen[string(own.Certificate[0])]
 	}
 
-	p := &Pipeline{cfg: loadExample(t, "banana"), log: slog.New(slog.DiscardHandler)}
+	p := &Sinks{Config: loadExample(t, "banana"), Logger: slog.New(slog.DiscardHandler), Targets: &sinks.Targets{}}
 	cluster := func(c *config.ServerTLS) config.Cluster {
 		return config.Cluster{Brokers: brokers.ListenAddrs(), TLS: &config.TLS{CA: server.Cert, Cert: c.Cert, Key: c.Key, ServerName: "weir.invalid"}}
 	}
 	write := func(topic string, c *config.ServerTLS) sinks.Sink {
-		s, err := p.newSink(config.Service{Name: "acme/a@" + topic, Delivery: &config.Delivery{Kafka: &config.KafkaSink{Cluster: cluster(c), Topic: topic}}})
+		s, err := p.New(config.Service{Name: "acme/a@" + topic, Delivery: &config.Delivery{Kafka: &config.KafkaSink{Cluster: cluster(c), Topic: topic}}})
 		require.NoError(t, err)
 		require.NoError(t, s.Open(t.Context()))
 		require.NoError(t, s.Write(t.Context(), []change.Change{sinktest.Change("acme/a@"+topic, "e", change.NewVersion(1, 1), []byte(`{}`))}))
@@ -65,7 +65,7 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 	require.Equal(t, before, connections(one))
 
 	client := func(c config.Cluster) *transport.Producer {
-		lease, err := p.sinkProducer(c)
+		lease, err := p.producer(c)
 		require.NoError(t, err)
 		producer, err := lease.Client()
 		require.NoError(t, err)

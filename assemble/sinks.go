@@ -1,8 +1,10 @@
-package pipeline
+package assemble
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -14,9 +16,23 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// newSink makes the sink of a service; it does not connect yet.
-func (p *Pipeline) newSink(s config.Service) (sinks.Sink, error) {
-	sink, err := p.makeSink(s)
+// Sinks makes the sinks of a configuration; none of them connects before it is
+// opened. Its methods may be called concurrently.
+type Sinks struct {
+	Config *config.Config
+	Logger *slog.Logger
+	// Targets are the clients that the sinks share; nil: each has its own.
+	Targets *sinks.Targets
+	// Cluster is the main cluster, for sinks that name none.
+	Cluster transport.Config
+	// CloseProducer ends a producer whose sinks are closed; nil waits for what
+	// is under way, however long that takes.
+	CloseProducer func(*transport.Producer) error
+}
+
+// New makes the sink of a service.
+func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
+	sink, err := a.make(s)
 	if err != nil {
 		return nil, err
 	}
@@ -24,6 +40,22 @@ func (p *Pipeline) newSink(s config.Service) (sinks.Sink, error) {
 		return ofKind{sink, sinks.Kind(kind)}, nil
 	}
 	return sink, nil
+}
+
+// Check makes and closes the sinks of all services: it finds what opening them
+// would fail by without a server.
+func (a *Sinks) Check() error {
+	var errs []error
+	for _, s := range a.Config.Services() {
+		sink, err := a.New(s)
+		if err == nil {
+			err = sink.Close()
+		}
+		if err != nil {
+			errs = append(errs, fmt.Errorf("service %s: %w", s.Name, err))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ofKind feeds a sink as the configuration wants it: a log sink may be told
@@ -40,7 +72,7 @@ func (k ofKind) Traits() sinks.Traits {
 	return t
 }
 
-func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
+func (a *Sinks) make(s config.Service) (sinks.Sink, error) {
 	d := s.Delivery
 	switch {
 	case d.File != nil:
@@ -55,17 +87,17 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		for name, value := range w.Headers {
 			headers[name] = value.Reveal()
 		}
-		t, identity, err := loadTLS(w.TLS)
+		t, identity, err := ClientTLS(w.TLS)
 		if err != nil {
 			return nil, err
 		}
 		return webhook.New(webhook.Options{
 			URL: w.URL.Reveal(), Secrets: secrets, Headers: headers, Kind: sinks.Kind(w.Mode),
 			Timeout: w.Timeout.D(), Concurrency: w.Concurrency, DenyPrivate: w.DenyPrivate, TLS: t, TLSIdentity: identity,
-			Service: s.Name, Targets: &p.targets, MaxConnections: w.MaxConnections,
+			Service: s.Name, Targets: a.Targets, MaxConnections: w.MaxConnections,
 		})
 	case d.Kafka != nil:
-		producer, err := p.sinkProducer(d.Kafka.Cluster)
+		producer, err := a.producer(d.Kafka.Cluster)
 		if err != nil {
 			return nil, err
 		}
@@ -75,7 +107,7 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		}
 		sink, err := kafka.New(kafka.Options{
 			Publisher: transport.NewPublisher(client), Release: producer.Close, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
-			MaxMessageBytes: int(p.cfg.Limits.Change) + recordOverhead, Concurrency: kafkaInFlight,
+			MaxMessageBytes: int(a.Config.Limits.Change) + recordOverhead, Concurrency: kafkaInFlight,
 		})
 		if err != nil {
 			return nil, errors.Join(err, producer.Close())
@@ -90,7 +122,7 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		return clickhouse.New(clickhouse.Options{
 			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Columns: columns, CreateTable: &c.Create,
 			PartitionBy: c.PartitionBy, MaxBatch: c.MaxBatch, Linger: c.Linger.D(),
-			Targets: &p.targets, MaxConnections: c.MaxConnections,
+			Targets: a.Targets, MaxConnections: c.MaxConnections,
 		})
 	case d.Postgres != nil:
 		c := d.Postgres
@@ -100,39 +132,41 @@ func (p *Pipeline) makeSink(s config.Service) (sinks.Sink, error) {
 		}
 		return postgres.New(postgres.Options{
 			URL: c.URL.Reveal(), Table: c.Table, Service: s.Name, Mode: postgres.Mode(c.Mode), Columns: columns,
-			CreateTable: &c.Create, Retention: c.Retention.D(), Logger: p.log,
-			Targets: &p.targets, MaxConnections: c.MaxConnections,
+			CreateTable: &c.Create, Retention: c.Retention.D(), Logger: a.Logger,
+			Targets: a.Targets, MaxConnections: c.MaxConnections,
 		})
 	}
 	return nil, fmt.Errorf("service %s has no sink", s.Name)
 }
 
-// sinkProducer returns a service's share in the producer of a cluster. Two services
+// producer returns a service's share in the producer of a cluster. Two services
 // have one only if they reach it in the same way, as the same user and under the same
 // certificate.
-func (p *Pipeline) sinkProducer(c config.Cluster) (*sinks.Lease[*transport.Producer], error) {
+func (a *Sinks) producer(c config.Cluster) (*sinks.Lease[*transport.Producer], error) {
 	if len(c.Brokers) == 0 {
-		c = p.cfg.Kafka.Cluster
+		c = a.Config.Kafka.Cluster
 	}
-	cluster, identity := p.kafka, ""
+	cluster, identity := a.Cluster, ""
 	if len(c.Brokers) > 0 {
-		files := c.TLS
-		c.TLS = nil // read once: the key is that of the certificates that are used
 		var err error
-		if cluster, err = p.cluster(c); err != nil {
-			return nil, err
-		}
-		if cluster.TLS, identity, err = loadTLS(files); err != nil {
+		if cluster, identity, err = Cluster(a.Config, c, a.Logger); err != nil {
 			return nil, err
 		}
 	}
-	return sinks.Share(&p.targets, sinks.ClientConfig[*transport.Producer]{
-		Key: sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity, p.maxRecord()),
+	return sinks.Share(a.Targets, sinks.ClientConfig[*transport.Producer]{
+		Key: sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity, MaxRecord(a.Config)),
 		Open: func() (*transport.Producer, error) {
-			return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: p.maxRecord()})
+			return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(a.Config)})
 		},
-		Close: func(producer *transport.Producer) error { return p.closeProducer(producer)() },
+		Close: a.closeProducer,
 	}), nil
+}
+
+func (a *Sinks) closeProducer(producer *transport.Producer) error {
+	if a.CloseProducer != nil {
+		return a.CloseProducer(producer)
+	}
+	return producer.Close(context.Background())
 }
 
 // kafkaInFlight is how many records a Kafka sink has in flight: the windowed

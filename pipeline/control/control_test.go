@@ -1,4 +1,4 @@
-package pipeline
+package control
 
 import (
 	"bytes"
@@ -22,26 +22,36 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api"
+	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
-// listening is a pipeline of which only the operators' listener runs.
-func listening(t *testing.T, admin config.Admin, run Executor) (p *Pipeline, address string) {
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// listening is a server behind an operators' listener.
+func listening(t *testing.T, admin config.Admin, run Executor) (s *Server, listens string) {
 	t.Helper()
-	admin.Listen = "127.0.0.1:0"
 	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
-	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), commands: newCommands(), opt: Options{Commands: run}}
-	p.gauges = newGauges(p.reg)
-	address, stop, err := p.ServeAdmin()
+	s = New(Options{Config: cfg, Execute: run})
+	mux := http.NewServeMux()
+	s.Register(mux, auth.NewAttempts("admin", prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil))
+	o := api.ListenOptions{Name: "admin", Address: "127.0.0.1:0", Limits: api.DefaultLimits, Logger: slog.New(slog.DiscardHandler)}
+	if c := admin.TLS; c != nil {
+		o.Files = &api.Certificates{Cert: c.Cert, Key: c.Key}
+	}
+	l, err := api.Listen(o, mux)
 	require.NoError(t, err)
+	require.NoError(t, s.Announce(l.Addr()))
 	t.Cleanup(func() {
-		require.NoError(t, p.commands.end())
-		require.NoError(t, p.commands.end(), "twice does no harm")
-		require.NoError(t, stop())
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Close(), "twice does no harm")
+		require.NoError(t, l.Close(context.Background()))
 	})
-	return p, address
+	return s, l.Addr().String()
 }
 
 func echo(_ context.Context, c Command, _ func(context.Context) (*operate.Env, error), out, errs io.Writer) int {
@@ -51,8 +61,8 @@ func echo(_ context.Context, c Command, _ func(context.Context) (*operate.Env, e
 }
 
 func TestForwardedCommand(t *testing.T) {
-	p, _ := listening(t, config.Admin{}, echo)
-	r := findRunning(p.cfg)
+	s, _ := listening(t, config.Admin{}, echo)
+	r := Find(s.opt.Config)
 	require.NotNil(t, r)
 	var out, errs bytes.Buffer
 	status, err := r.Forward(t.Context(), Command{Args: []string{"replay", "--all"}, Stdin: []byte("in"), Actor: "me@here"}, &out, &errs)
@@ -66,14 +76,14 @@ func TestForwardedCommand(t *testing.T) {
 func TestWhoMaySendCommands(t *testing.T) {
 	ran := 0
 	configured := "0123456789abcdef"
-	p, address := listening(t, config.Admin{Token: config.NewSecret(configured)}, func(context.Context, Command, func(context.Context) (*operate.Env, error), io.Writer, io.Writer) int {
+	s, listens := listening(t, config.Admin{Token: config.NewSecret(configured)}, func(context.Context, Command, func(context.Context) (*operate.Env, error), io.Writer, io.Writer) int {
 		ran++
 		return 0
 	})
-	info, err := os.Stat(p.commands.file)
+	info, err := os.Stat(s.file)
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
-	own := p.commands.token
+	own := s.token
 	require.Len(t, own, 64)
 	const js = "application/json"
 	for _, c := range []struct {
@@ -92,7 +102,7 @@ func TestWhoMaySendCommands(t *testing.T) {
 		{"too large", "POST", own, js, `{"args":["` + strings.Repeat("x", maxCommand) + `"]}`, 413},
 	} {
 		before := ran
-		req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+address+commandsPath, strings.NewReader(c.body))
+		req, err := http.NewRequestWithContext(t.Context(), c.method, "http://"+listens+CommandsPath, strings.NewReader(c.body))
 		require.NoError(t, err)
 		if c.token != "" {
 			req.Header.Set("Authorization", "Bearer "+c.token)
@@ -112,10 +122,10 @@ func TestWhoMaySendCommands(t *testing.T) {
 
 // Without a token of any kind nobody is let in: an empty one is none.
 func TestNoTokenLetsNobodyIn(t *testing.T) {
-	p, address := listening(t, config.Admin{}, echo)
-	p.commands.token = ""
+	s, listens := listening(t, config.Admin{}, echo)
+	s.token = ""
 	for _, header := range []string{"", "Bearer ", "Bearer x"} {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+address+commandsPath, strings.NewReader(`{"args":["x"]}`))
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+listens+CommandsPath, strings.NewReader(`{"args":["x"]}`))
 		require.NoError(t, err)
 		req.Header.Set("Content-Type", "application/json")
 		req.Header.Set("Authorization", header)
@@ -131,7 +141,7 @@ func TestNoTokenLetsNobodyIn(t *testing.T) {
 func TestACommandEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 	for _, caller := range []bool{true, false} {
 		begun, ended := make(chan struct{}), make(chan struct{})
-		p, _ := listening(t, config.Admin{}, func(ctx context.Context, _ Command, _ func(context.Context) (*operate.Env, error), out, _ io.Writer) int {
+		s, _ := listening(t, config.Admin{}, func(ctx context.Context, _ Command, _ func(context.Context) (*operate.Env, error), out, _ io.Writer) int {
 			fmt.Fprint(out, "working")
 			close(begun)
 			<-ctx.Done()
@@ -141,7 +151,7 @@ func TestACommandEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		answered := make(chan error, 1)
-		r := findRunning(p.cfg)
+		r := Find(s.opt.Config)
 		go func() {
 			status, err := r.Forward(ctx, Command{Args: []string{"x"}}, io.Discard, io.Discard)
 			if err == nil && status != 1 {
@@ -156,7 +166,7 @@ func TestACommandEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 			<-ended
 			continue
 		}
-		require.NoError(t, p.commands.end())
+		require.NoError(t, s.Close())
 		select {
 		case <-ended:
 		default:
@@ -165,7 +175,7 @@ func TestACommandEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 		require.NoError(t, <-answered)
 		_, err := r.Forward(t.Context(), Command{Args: []string{"x"}}, io.Discard, io.Discard)
 		require.ErrorContains(t, err, "the process is ending")
-		require.NoFileExists(t, p.commands.file)
+		require.NoFileExists(t, s.file)
 	}
 }
 
@@ -188,12 +198,12 @@ func certificate(t *testing.T) *config.ServerTLS {
 
 // With TLS the token goes to nobody but who shows the configured certificate.
 func TestForwardKnowsTheCertificate(t *testing.T) {
-	p, _ := listening(t, config.Admin{TLS: certificate(t)}, echo)
-	r := findRunning(p.cfg)
+	s, _ := listening(t, config.Admin{TLS: certificate(t)}, echo)
+	r := Find(s.opt.Config)
 	status, err := r.Forward(t.Context(), Command{Args: []string{"x"}}, io.Discard, io.Discard)
 	require.NoError(t, err)
 	require.Equal(t, 7, status)
-	other := *p.cfg
+	other := *s.opt.Config
 	other.Admin.TLS = certificate(t)
 	r.cfg = &other
 	_, err = r.Forward(t.Context(), Command{Args: []string{"x"}}, io.Discard, io.Discard)
@@ -211,13 +221,27 @@ func TestDialable(t *testing.T) {
 // What is half a file, or somebody else's, leads nowhere.
 func TestWhatIsNoWayIn(t *testing.T) {
 	cfg := &config.Config{Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
-	require.Nil(t, findRunning(cfg))
+	require.Nil(t, Find(cfg))
 	for _, text := range []string{"", "{", `{"address":"x"}`, `{"token":"x"}`} {
-		require.NoError(t, os.WriteFile(controlPath(cfg), []byte(text), 0o600))
-		require.Nil(t, findRunning(cfg), text)
+		require.NoError(t, os.WriteFile(path(cfg), []byte(text), 0o600))
+		require.Nil(t, Find(cfg), text)
 	}
-	text, err := json.Marshal(control{Address: "a", Token: "b", PID: 1})
+	text, err := json.Marshal(address{Address: "a", Token: "b", PID: 1})
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(controlPath(cfg), text, 0o600))
-	require.NotNil(t, findRunning(cfg))
+	require.NoError(t, os.WriteFile(path(cfg), text, 0o600))
+	require.NotNil(t, Find(cfg))
+}
+
+func TestWhichProcessIsAsked(t *testing.T) {
+	servers := func(a config.Admin) *config.Config { return &config.Config{Admin: a} }
+	_, err := At(servers(config.Admin{Listen: "off"}))
+	require.ErrorContains(t, err, "SIGHUP")
+	_, err = At(servers(config.Admin{Listen: "127.0.0.1:9600"}))
+	require.ErrorContains(t, err, "SIGHUP")
+	r, err := At(servers(config.Admin{Listen: "0.0.0.0:9600", Token: config.NewSecret("0123456789abcdef")}))
+	require.NoError(t, err)
+	require.Equal(t, "127.0.0.1:9600", r.Address)
+	require.Equal(t, "0123456789abcdef", r.Token)
+	_, err = At(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}})
+	require.ErrorContains(t, err, "no process runs")
 }

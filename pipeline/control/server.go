@@ -1,4 +1,4 @@
-package pipeline
+package control
 
 import (
 	"context"
@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 )
 
@@ -39,10 +41,9 @@ type Frame struct {
 }
 
 const (
-	commandsPath = "/v1/commands"
-	reloadPath   = "/v1/reload"
-	// reloadTimeout bounds a reload.
-	reloadTimeout = time.Minute
+	// CommandsPath and ReloadPath are the routes of the operators' listener.
+	CommandsPath = "/v1/commands"
+	ReloadPath   = "/v1/reload"
 	// maxCommand bounds a command with its standard input, in bytes.
 	maxCommand = 64 << 20
 	// controlSuffix names the file beside the SQLite file with the logs that says how
@@ -50,74 +51,138 @@ const (
 	controlSuffix = ".control"
 )
 
-// control is what such a file holds.
-type control struct {
+// address is what that file holds.
+type address struct {
 	Address string `json:"address"`
 	Token   string `json:"token"`
 	PID     int    `json:"pid"`
 }
 
-// commands serves commands of other processes.
-type commands struct {
-	token string // this process's own; random
-	file  string // where it is written; empty with servers
+// Options of a Server. All fields are needed unless they say otherwise.
+type Options struct {
+	Config *config.Config
+	// Execute runs a command with what Tools makes.
+	Execute Executor
+	Tools   func(context.Context) (*operate.Env, error)
+	// Reload reads the configuration again; its error may be a *ReloadRefused.
+	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
+}
 
-	ctx    context.Context // ends them
+// Server takes commands and reloads from other processes, and lets handlers and
+// goroutines work with what the process has open: Close ends them first. It may
+// be used concurrently.
+type Server struct {
+	opt   Options
+	token string // this process's own; random; empty with servers
+	file  string // where it is written; empty before Announce and with servers
+
+	ctx    context.Context // ends what works with the process
 	cancel context.CancelFunc
 	mu     sync.Mutex
 	closed bool           // guarded by mu
 	active sync.WaitGroup // grows under mu and only while not closed
 }
 
-func newCommands() *commands {
-	c := &commands{}
-	c.ctx, c.cancel = context.WithCancel(context.Background())
-	return c
-}
-
-// begin counts a command in; false when the process ends.
-func (c *commands) begin() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return false
+// New makes a server. A process without servers gets a token of its own.
+func New(o Options) *Server {
+	s := &Server{opt: o}
+	s.ctx, s.cancel = context.WithCancel(context.Background())
+	if o.Config.Kafka.Embedded() {
+		s.token = randomToken()
 	}
-	c.active.Add(1)
-	return true
+	return s
 }
 
-// end cancels what runs and waits for it. It may be called twice.
-func (c *commands) end() error {
-	c.mu.Lock()
-	c.closed = true
-	c.mu.Unlock()
-	c.cancel()
-	c.active.Wait()
-	if c.file == "" {
+// ErrEnding says that the process takes nothing more.
+var ErrEnding = errors.New("the process is ending")
+
+// enter counts one more user in. Its context ends with ctx and with the process,
+// which waits for leave. ErrEnding when the process is ending.
+func (s *Server) enter(ctx context.Context) (entered context.Context, leave func(), err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil, nil, ErrEnding
+	}
+	s.active.Add(1)
+	entered, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(s.ctx, cancel)
+	return entered, func() {
+		stop()
+		cancel()
+		s.active.Done()
+	}, nil
+}
+
+// Cancel ends what is under way, and does not wait for it.
+func (s *Server) Cancel() { s.cancel() }
+
+// Close cancels what is under way and waits for it. It may be called twice.
+func (s *Server) Close() error {
+	s.mu.Lock()
+	s.closed = true
+	s.mu.Unlock()
+	s.cancel()
+	s.active.Wait()
+	if s.file == "" {
 		return nil
 	}
-	if err := os.Remove(c.file); err != nil && !errors.Is(err, os.ErrNotExist) {
+	return remove(s.file)
+}
+
+// path is where a process without servers says how it is reached.
+func path(c *config.Config) string { return c.Store.SQLite.Path + controlSuffix }
+
+// RemoveStale removes what an earlier process left; for the one that has the
+// data folder open now.
+func RemoveStale(c *config.Config) error { return remove(path(c)) }
+
+func remove(file string) error {
+	if err := os.Remove(file); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
 }
 
-// announce writes how this process is reached, readable by its user alone.
-func (p *Pipeline) announce(address net.Addr) error {
-	if !IsEmbedded(p.cfg) {
+// OwnToken returns the token that this process made for its own user, and the
+// file that it is in; empty with servers.
+func (s *Server) OwnToken() (token, file string) {
+	if s.token == "" {
+		return "", ""
+	}
+	return s.token, path(s.opt.Config)
+}
+
+// Announce writes how this process is reached, readable by its user alone.
+func (s *Server) Announce(listening net.Addr) error {
+	if !s.opt.Config.Kafka.Embedded() {
 		return nil
 	}
-	p.commands.file = controlPath(p.cfg)
-	text, err := json.Marshal(control{Address: dialable(address.String()), Token: p.commands.token, PID: os.Getpid()})
+	s.file = path(s.opt.Config)
+	text, err := json.Marshal(address{Address: dialable(listening.String()), Token: s.token, PID: os.Getpid()})
 	if err != nil {
 		return err
 	}
 	// Whole or not at all: a reader must not see half of it.
-	temporary := p.commands.file + ".new"
+	temporary := s.file + ".new"
 	if err := os.WriteFile(temporary, append(text, '\n'), 0o600); err != nil {
 		return err
 	}
-	return os.Rename(temporary, p.commands.file)
+	return os.Rename(temporary, s.file)
+}
+
+// Register mounts the routes. Both need a token, the process's own or the
+// configured one, whether or not anything else of the listener does.
+func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
+	admitted := func(h http.HandlerFunc) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			if attempts.Admit(w, r, s.token, s.opt.Config.Admin.Token.Reveal()) {
+				h(w, r)
+			}
+		}
+	}
+	mux.HandleFunc("POST "+CommandsPath, admitted(s.serveCommand))
+	mux.HandleFunc("POST "+ReloadPath, admitted(s.serveReload))
 }
 
 // dialable gives the address to connect to for one that is listened on.
@@ -136,12 +201,9 @@ func dialable(listening string) string {
 }
 
 // serveCommand answers POST /v1/commands: it runs a command and streams its
-// outputs as lines of JSON (Frame), the exit status last. There is always a
-// token, and the content type keeps forms of web pages out.
-func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
-	if !p.mayCommand(w, r) {
-		return
-	}
+// outputs as lines of JSON (Frame), the exit status last. The content type keeps
+// forms of web pages out.
+func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "the content type must be application/json", http.StatusUnsupportedMediaType)
 		return
@@ -164,39 +226,28 @@ func (p *Pipeline) serveCommand(w http.ResponseWriter, r *http.Request) {
 	// The listener's limit is for requests; a command may take as long as it does,
 	// and the deadline would end it as if its caller had gone.
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{})
-	if !p.commands.begin() {
-		http.Error(w, "the process is ending", http.StatusServiceUnavailable)
+	ctx, leave, err := s.enter(r.Context())
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
-	defer p.commands.active.Done()
-	// The caller's connection and this process's end both end the command.
-	ctx, cancel := context.WithCancel(r.Context())
-	defer cancel()
-	defer context.AfterFunc(p.commands.ctx, cancel)()
+	defer leave()
 	w.Header().Set("Content-Type", "application/x-ndjson")
 	w.Header().Set("Cache-Control", "no-store")
 	// The caller hears at once that it was understood, whenever the first output comes.
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	frames := &frames{w: w}
-	status := p.opt.Commands(ctx, c, p.Tools, frameWriter{frames, false}, frameWriter{frames, true})
+	status := s.opt.Execute(ctx, c, s.opt.Tools, frameWriter{frames, false}, frameWriter{frames, true})
 	frames.send(Frame{Exit: &status})
-}
-
-// mayCommand tells whether a request has one of the tokens, and answers it if not.
-func (p *Pipeline) mayCommand(w http.ResponseWriter, r *http.Request) bool {
-	return p.attempts.Admit(w, r, p.commands.token, p.cfg.Admin.Token.Reveal())
 }
 
 // serveReload answers POST /v1/reload: a Reloaded as JSON, or a text and the
 // status 422 when the configuration is refused. With ?activate=true an earlier
 // configuration may replace the active one.
-func (p *Pipeline) serveReload(w http.ResponseWriter, r *http.Request) {
-	if !p.mayCommand(w, r) {
-		return
-	}
+func (s *Server) serveReload(w http.ResponseWriter, r *http.Request) {
 	// It goes on when the caller goes away: half of a reload helps nobody.
-	done, err := p.Reload(context.WithoutCancel(r.Context()), r.URL.Query().Get("activate") == "true")
+	done, err := s.opt.Reload(context.WithoutCancel(r.Context()), r.URL.Query().Get("activate") == "true")
 	var refused *ReloadRefused
 	switch {
 	case errors.As(err, &refused):

@@ -1,4 +1,4 @@
-package pipeline
+package control
 
 import (
 	"bufio"
@@ -14,54 +14,26 @@ import (
 	"net/http"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/seed-86dfc502/weir/config"
 )
 
-// Reach gives either tools of this process's own, or, when another process has
-// the data folder open, how to forward a command to that one. It waits a moment
-// for a process that is just starting or ending.
-func Reach(ctx context.Context, opt Options) (*Pipeline, *Running, error) {
-	deadline := time.Now().Add(toolsTimeout)
-	for {
-		p, err := OpenTools(ctx, opt)
-		if !errors.Is(err, ErrInUse) {
-			return p, nil, err
-		}
-		if opt.Config.Admin.Off() {
-			return nil, nil, fmt.Errorf("%w; a command reaches that process by its operators' listener, which is off: set admin.listen, or stop the process first", err)
-		}
-		if r := findRunning(opt.Config); r != nil {
-			return nil, r, nil
-		}
-		if time.Now().After(deadline) {
-			return nil, nil, fmt.Errorf("%w, which has not said how to reach it: it may still be starting, or run without admin.listen", err)
-		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
-			return nil, nil, context.Cause(ctx)
-		}
-	}
-}
-
 // Running is a process that has the data folder open.
 type Running struct {
-	control
+	address
 	cfg *config.Config
 }
 
-// findRunning reads how to reach the process that has the data folder open; nil
+// Find reads how to reach the process that has the data folder open; nil
 // while it has not said so. A process removes what an earlier one left behind
 // when it opens the folder.
-func findRunning(c *config.Config) *Running {
-	text, err := os.ReadFile(controlPath(c))
+func Find(c *config.Config) *Running {
+	text, err := os.ReadFile(path(c))
 	if err != nil {
 		return nil
 	}
 	r := &Running{cfg: c}
-	if json.Unmarshal(text, &r.control) != nil || r.Address == "" || r.Token == "" {
+	if json.Unmarshal(text, &r.address) != nil || r.Address == "" || r.Token == "" {
 		return nil
 	}
 	return r
@@ -85,7 +57,7 @@ func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (
 		return 0, err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+r.Address+commandsPath, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+r.Address+CommandsPath, bytes.NewReader(body))
 	if err != nil {
 		return 0, err
 	}
@@ -121,15 +93,15 @@ func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (
 	}
 }
 
-// RunningAt finds the process to ask for a reload: the one that has the data
+// At finds the process to ask for a reload: the one that has the data
 // folder open, or, with servers, the one at the configuration's operators'
 // listener, which is asked with the configured token.
-func RunningAt(c *config.Config) (*Running, error) {
+func At(c *config.Config) (*Running, error) {
 	if c.Admin.Off() {
 		return nil, errors.New("the operators' listener is off: send the process SIGHUP instead")
 	}
-	if IsEmbedded(c) {
-		if r := findRunning(c); r != nil {
+	if c.Kafka.Embedded() {
+		if r := Find(c); r != nil {
 			return r, nil
 		}
 		return nil, errors.New("no process runs with this data folder")
@@ -137,7 +109,7 @@ func RunningAt(c *config.Config) (*Running, error) {
 	if c.Admin.Token.IsZero() {
 		return nil, errors.New("a process takes a reload with admin.token only, and there is none: send it SIGHUP instead")
 	}
-	return &Running{control: control{Address: dialable(c.Admin.Listen), Token: c.Admin.Token.Reveal()}, cfg: c}, nil
+	return &Running{address: address{Address: dialable(c.Admin.Listen), Token: c.Admin.Token.Reveal()}, cfg: c}, nil
 }
 
 // Reload asks the process to read its configuration again. A *ReloadRefused
@@ -148,7 +120,7 @@ func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err
 		return done, err
 	}
 	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s://%s%s?activate=%t", scheme, r.Address, reloadPath, rollBack), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s://%s%s?activate=%t", scheme, r.Address, ReloadPath, rollBack), nil)
 	if err != nil {
 		return done, err
 	}

@@ -1,0 +1,59 @@
+package assemble
+
+import (
+	"log/slog"
+	"strconv"
+	"time"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Cluster says how a cluster is reached, and gives an identity as ClientTLS does.
+func Cluster(c *config.Config, of config.Cluster, log *slog.Logger) (cluster transport.Config, tlsIdentity string, err error) {
+	cluster = transport.Config{Brokers: of.Brokers, ClientID: c.Kafka.ClientID, Logger: log}
+	if of.SASL != nil {
+		cluster.SASL = transport.SASL{Mechanism: of.SASL.Mechanism, User: of.SASL.Username, Password: of.SASL.Password.Reveal()}
+	}
+	cluster.TLS, tlsIdentity, err = ClientTLS(of.TLS)
+	return cluster, tlsIdentity, err
+}
+
+// MaxRecord returns the size of the largest record of the internal topics, in
+// bytes: the largest event, change or frame of changes, and what goes with it.
+func MaxRecord(c *config.Config) int {
+	n := max(decide.MaxFrame, int(c.Limits.Change))
+	for i := range c.Sources {
+		n = max(n, int(c.Sources[i].MaxEvent))
+	}
+	return n + recordOverhead
+}
+
+// Producer makes a producer of the internal topics. It does not linger: what
+// comes while a request is under way makes up the next one anyway.
+func Producer(c *config.Config, cluster transport.Config, codec transport.Compression) (*transport.Producer, error) {
+	// Adding partitions to the inbox must not move entities.
+	fixed := map[string]int{c.Kafka.Inbox.Topic: c.Kafka.Inbox.Partitions}
+	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec, Linger: -1})
+}
+
+// Topics are the inbox and the changes log of a configuration. What inbox
+// partition p decided stands in partition p of the log.
+func Topics(c *config.Config) []transport.TopicSpec {
+	k := c.Kafka
+	topic := func(name string, replication int, retention time.Duration) transport.TopicSpec {
+		return transport.TopicSpec{
+			Name: name, Partitions: int32(k.Inbox.Partitions), Replication: int16(replication),
+			Configs: map[string]string{
+				"retention.ms":      strconv.FormatInt(retention.Milliseconds(), 10),
+				"max.message.bytes": strconv.Itoa(MaxRecord(c) + recordOverhead),
+				"cleanup.policy":    "delete",
+			},
+		}
+	}
+	inbox := topic(k.Inbox.Topic, k.Inbox.Replication, k.Inbox.Retention.D())
+	changes := topic(k.Changes.Topic, k.Changes.Replication, k.Changes.Retention.D())
+	changes.Grow = true // a server may have made it by itself
+	return []transport.TopicSpec{inbox, changes}
+}

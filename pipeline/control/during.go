@@ -1,0 +1,46 @@
+package control
+
+import (
+	"context"
+	"net/http"
+)
+
+// During lets h answer while the process runs: its end cancels requests and waits
+// for them, since they work with what it closes.
+func (s *Server) During(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		ctx, leave, err := s.enter(r.Context())
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		defer leave()
+		h.ServeHTTP(w, r.WithContext(ctx))
+	})
+}
+
+// RunInBackground runs f on a goroutine of its own. The end of the process ends
+// its context and waits for it, since it works with what that closes; false, and
+// f is not run, when the process is ending.
+func (s *Server) RunInBackground(f func(ending context.Context)) bool {
+	ctx, leave, err := s.enter(context.Background())
+	if err != nil {
+		return false
+	}
+	go func() {
+		defer leave()
+		f(ctx)
+	}()
+	return true
+}
+
+// Do runs f here, under the same rules. ErrEnding, and f is not run, when the
+// process is ending.
+func (s *Server) Do(ctx context.Context, f func(ctx context.Context) error) error {
+	ctx, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	return f(ctx)
+}

@@ -1,0 +1,26 @@
+package control
+
+// Reloaded says what a reload did.
+type Reloaded struct {
+	// Changed is false when the files say what is in force already.
+	Changed  bool     `json:"changed"`
+	Revision int64    `json:"revision"`
+	Services int      `json:"services"` // that are delivered
+	Checks   int      `json:"checks"`   // check services
+	Added    []string `json:"added"`    // of both kinds
+	Removed  []string `json:"removed"`  // of both kinds; their state is kept
+	// GivenUp are the stages that did not stop within shutdown.timeout: what they
+	// had under way comes again.
+	GivenUp []string `json:"given_up,omitempty"`
+	// Pending: the stages are still going over to it.
+	Pending bool `json:"pending,omitempty"`
+}
+
+// ReloadRefused is the error of a reload that changed nothing because of what
+// the files say. The process goes on with what it had.
+type ReloadRefused struct{ Err error }
+
+const refusedPrefix = "the new configuration is refused: "
+
+func (e *ReloadRefused) Error() string { return refusedPrefix + e.Err.Error() }
+func (e *ReloadRefused) Unwrap() error { return e.Err }
