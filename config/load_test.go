@@ -17,7 +17,7 @@ import (
 const smallMain = `
 sources:
   registry: {http: {}, entity: id}
-  lab: {kafka: {topic: lab}, entity: key, mount: lab}
+  lab: {kafka: {brokers: ["127.0.0.1:9092"], topic: lab}, entity: key, mount: lab}
 customers: [acme.yaml]
 `
 
