@@ -1,0 +1,251 @@
+package embedded_test
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"go.uber.org/goleak"
+
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/seed-86dfc502/weir/transport/logtest"
+)
+
+// childPath makes the test binary a process that appends to logs of its own until it
+// is killed.
+const childPath = "WEIR_TEST_EMBEDDED_PATH"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(childPath); path != "" {
+		fmt.Fprintln(os.Stderr, appendUntilKilled(path))
+		os.Exit(1)
+	}
+	// Watermill's suite joins subscribers by channels that nobody reads in the end.
+	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))
+}
+
+// world is a file with its logs.
+type world struct {
+	*embedded.Logs
+	file *sqlite.Store
+	path string
+}
+
+func open(t testing.TB, path string) world {
+	t.Helper()
+	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, file.Close()) })
+	require.NoError(t, file.Migrate(t.Context()))
+	logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, logs.Release()) })
+	return world{logs, file, path}
+}
+
+func fresh(t testing.TB) world {
+	t.Helper()
+	return open(t, filepath.Join(t.TempDir(), "state.db"))
+}
+
+func (w world) Make(ctx context.Context, topic string, partitions int32) error {
+	return w.Ensure(ctx, topic, partitions, false)
+}
+
+func (w world) NewGroup(ctx context.Context, gc transport.GroupConfig) (logtest.Group, error) {
+	return w.Logs.NewGroup(ctx, gc)
+}
+
+func (w world) NewReader(topic string) logtest.Reader { return w.Logs.NewReader(topic) }
+
+func TestLogs(t *testing.T) {
+	logtest.Run(t, "", func(t *testing.T) logtest.Logs { return fresh(t) })
+}
+
+// suitePubSub gives Watermill's suite a group for each of its topics, which keeps
+// its positions: whoever subscribes next goes on there.
+type suitePubSub struct {
+	w      world
+	mu     sync.Mutex
+	groups map[string]*embedded.Group // guarded by mu
+}
+
+func (s *suitePubSub) Publish(topic string, messages ...*message.Message) error {
+	records := make([]transport.Record, len(messages))
+	for i, m := range messages {
+		m.Metadata.Set(transport.KeyMetadata, string(m.Payload)) // one payload, one partition
+		records[i] = transport.FromMessage(topic, m)
+	}
+	if err := s.w.Ensure(context.Background(), topic, 8, false); err != nil {
+		return err
+	}
+	return s.w.Append(context.Background(), records)
+}
+
+func (s *suitePubSub) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := s.w.Ensure(ctx, topic, 8, false); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[topic]
+	if g == nil {
+		var err error
+		if g, err = s.w.Logs.NewGroup(ctx, transport.GroupConfig{
+			ID: topic, Topics: []string{topic}, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
+		}); err != nil {
+			return nil, err
+		}
+		s.groups[topic] = g
+	}
+	return g.Subscriber().Subscribe(ctx, topic)
+}
+
+func (s *suitePubSub) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, g := range s.groups {
+		_ = g.Close() // it returns nil
+		delete(s.groups, topic)
+	}
+	return nil
+}
+
+// Of Watermill's own suite, what a file with one reader of a topic can have.
+func TestWatermill(t *testing.T) {
+	features := tests.Features{Persistent: true, GuaranteedOrder: true}
+	run := func(name string, test func(t *testing.T, tctx tests.TestContext, c tests.PubSubConstructor)) {
+		t.Run(name, func(t *testing.T) {
+			s := &suitePubSub{w: fresh(t), groups: map[string]*embedded.Group{}}
+			test(t, tests.TestContext{TestID: tests.NewTestID(), Features: features}, func(*testing.T) (message.Publisher, message.Subscriber) { return s, s })
+			require.NoError(t, s.Close())
+		})
+	}
+	run("resend on error", tests.TestResendOnError)
+	run("no ack", tests.TestNoAck)
+	run("message context", tests.TestMessageCtx)
+	run("subscription context", tests.TestSubscribeCtx)
+}
+
+func appendUntilKilled(path string) error {
+	ctx := context.Background()
+	file, err := sqlite.Open(ctx, sqlite.Options{Path: path})
+	if err != nil {
+		return err
+	}
+	if err := file.Migrate(ctx); err != nil {
+		return err
+	}
+	logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	if err := logs.Ensure(ctx, "topic", 1, false); err != nil {
+		return err
+	}
+	for i := 0; ; i++ {
+		if err := logs.Append(ctx, []transport.Record{{Topic: "topic", Key: []byte("k"), Value: []byte(strconv.Itoa(i))}}); err != nil {
+			return err
+		}
+		fmt.Println(i)
+	}
+}
+
+// I1: what was acknowledged survives kill -9 in the middle of appends, and while the
+// process lives nobody else gets its logs.
+func TestKilledInTheMiddleOfAppends(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), childPath+"="+path)
+	child.Stderr = os.Stderr
+	out, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	acked := -1
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		acked, err = strconv.Atoi(strings.TrimSpace(lines.Text()))
+		require.NoError(t, err)
+		if acked == 25 {
+			file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+			require.NoError(t, err)
+			_, err = embedded.Open(file, path, slog.New(slog.DiscardHandler))
+			require.ErrorIs(t, err, embedded.ErrInUse)
+			require.ErrorContains(t, err, strconv.Itoa(child.Process.Pid))
+			require.NoError(t, file.Close())
+			require.NoError(t, child.Process.Kill())
+		}
+	}
+	require.Error(t, child.Wait(), "it was killed")
+	require.GreaterOrEqual(t, acked, 25)
+
+	w := open(t, path)
+	start, end, err := w.Offsets(t.Context(), "topic")
+	require.NoError(t, err)
+	require.Greater(t, end[0], int64(acked))
+	next := 0
+	require.NoError(t, w.Scan(t.Context(), "topic", start, end, func(r transport.Scanned) error {
+		require.Equal(t, strconv.Itoa(next), string(r.Value))
+		next++
+		return nil
+	}))
+	require.EqualValues(t, end[0], next)
+}
+
+// A file that was made anew has another log, and one that was not has the same.
+func TestIdentity(t *testing.T) {
+	w := fresh(t)
+	_, err := w.TopicID(t.Context(), "topic")
+	require.ErrorIs(t, err, kerr.UnknownTopicOrPartition)
+	require.NoError(t, w.Make(t.Context(), "topic", 4))
+	require.NoError(t, w.Make(t.Context(), "topic", 4), "it is there")
+	require.ErrorIs(t, w.Make(t.Context(), "topic", 5), transport.ErrPartitionCount)
+	id, err := w.TopicID(t.Context(), "topic")
+	require.NoError(t, err)
+	require.NoError(t, w.Release())
+	again, err := open(t, w.path).TopicID(t.Context(), "topic")
+	require.NoError(t, err)
+	require.Equal(t, id, again)
+	other := fresh(t)
+	require.NoError(t, other.Make(t.Context(), "topic", 4))
+	anew, err := other.TopicID(t.Context(), "topic")
+	require.NoError(t, err)
+	require.NotEqual(t, id, anew)
+}
+
+// An appender waits for room; what it was told is not there is appended once.
+func TestAppendAsyncStopsAtAFailure(t *testing.T) {
+	w := fresh(t)
+	require.NoError(t, w.Make(t.Context(), "topic", 1))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	record := []transport.Record{{Topic: "topic", Value: []byte("x")}}
+	w.AppendAsync(ended, record, note)
+	w.AppendAsync(t.Context(), record, note)
+	w.Reset()
+	w.AppendAsync(t.Context(), record, note)
+	require.ErrorIs(t, errs[0], context.Canceled)
+	require.ErrorIs(t, errs[1], transport.ErrBroken)
+	require.NoError(t, errs[2])
+	_, end, err := w.Offsets(t.Context(), "topic")
+	require.NoError(t, err)
+	require.EqualValues(t, 1, end[0])
+}
