@@ -7,6 +7,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 
+	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -133,6 +134,7 @@ func (p *partition) run() {
 			cancel()
 			if acked {
 				p.s.g.acknowledged(p.number, f.Last()+1)
+				crash.At(crash.Acknowledged, p.s.g.gc.ID)
 				break
 			}
 			if !sending || !p.backOff(nacks) {
@@ -242,6 +244,7 @@ func (p *partition) fetch() bool {
 				g.lost(p.number, p.at, records[0].Offset)
 			}
 			p.waiting = records
+			crash.At(crash.Fetched, g.gc.ID)
 			return true
 		}
 		if store.ClassOf(err) == store.Fatal {
