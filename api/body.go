@@ -23,7 +23,7 @@ type request struct {
 	share  *share // nil before it is let in
 	held   int64  // bytes of its body that are in memory
 	values int64  // room that it has for what its body becomes, in values
-	seen   seen
+	seen   bodySeen
 }
 
 func requestOf(r *http.Request) *request {
@@ -72,7 +72,7 @@ func ReadBody(w http.ResponseWriter, r *http.Request, limit int64, rows Rows) (b
 	if !q.charge(w, count, len(body)) {
 		return nil, false
 	}
-	if !q.expand(whole, room) {
+	if !q.acquireValues(whole, room) {
 		Unavailable(w, time.Second, "too many requests are in hand")
 		return nil, false
 	}
@@ -85,7 +85,7 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		limit = q.server.opt.MaxBody
 	}
 	if e := r.Header.Get("Content-Encoding"); e != "" && !strings.EqualFold(e, "identity") {
-		hangUp(w, r)
+		closeConnection(w, r)
 		w.Header().Set("Accept-Encoding", "identity")
 		problem.Write(w, problem.Problem{Status: http.StatusUnsupportedMediaType, Detail: "send the body without Content-Encoding"})
 		return nil, false
@@ -99,7 +99,7 @@ func (q *request) read(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		most = r.ContentLength + 1 // to see its end
 	}
 	for size := min(firstPiece, most); ; size = min(2*size, most) {
-		if !q.hold(ctx, size-int64(cap(body))) {
+		if !q.acquireBytes(ctx, size-int64(cap(body))) {
 			w.Header().Set("Connection", "close")
 			Unavailable(w, time.Second, "too many requests are in hand")
 			return nil, false

@@ -334,5 +334,5 @@ type everybody struct{}
 
 func (everybody) Authenticate(r *http.Request) (auth.Principal, error) {
 	token, _ := auth.Bearer(r.Header)
-	return auth.Principal{ID: token, Tenant: "acme", Verbs: []auth.Verb{auth.Check}}, nil
+	return auth.Principal{ID: token, Tenant: "acme", Permissions: []auth.Permission{auth.Check}}, nil
 }

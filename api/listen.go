@@ -132,16 +132,16 @@ func hardened(h http.Handler) http.Handler {
 // connection is taken for a request (RFC 9112, section 6.1).
 func unambiguous(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if doubtful(r) {
+		if ambiguous(r) {
 			w.Header().Set("Connection", "close")
 		}
 		h.ServeHTTP(w, r)
 	})
 }
 
-// doubtful reports whether a proxy in front might see another end of the request
+// ambiguous reports whether a proxy in front might see another end of the request
 // than net/http does: with chunks, beside which a Content-Length is passed over,
 // and in HTTP/1.0, where chunks are.
-func doubtful(r *http.Request) bool {
+func ambiguous(r *http.Request) bool {
 	return r.ProtoMajor == 1 && (r.ProtoMinor == 0 || len(r.TransferEncoding) > 0)
 }

@@ -11,10 +11,10 @@ import (
 	"github.com/seed-86dfc502/weir/internal/tracing"
 )
 
-// seen is what the log of accesses says of a request beside its answer.
-type seen struct {
+// bodySeen is what the log of accesses says of a request beside its answer.
+type bodySeen struct {
 	who      auth.Principal
-	verb     auth.Verb
+	verb     auth.Permission
 	received int64 // bytes of the body that were read
 }
 
@@ -33,12 +33,12 @@ func (c *counted) Read(b []byte) (int, error) {
 // logAccess writes the line of a request that has ended. It has names that the
 // configuration bounds and numbers: no path, query, header, key or payload, any of
 // which may be secret.
-func (s *Server) logAccess(r *http.Request, q *request, a *answer, took time.Duration, aborted bool) {
+func (s *Server) logAccess(r *http.Request, q *request, a *statusRecorder, took time.Duration, aborted bool) {
 	if s.opt.AccessLog == nil {
 		return
 	}
 	line := []slog.Attr{
-		slog.String("request", q.id), slog.String("route", q.route), slog.Int("status", a.said()),
+		slog.String("request", q.id), slog.String("route", q.route), slog.Int("status", a.statusSent()),
 		slog.Int64("received", q.seen.received), slog.Int64("sent", a.sent), slog.Duration("took", took),
 	}
 	for _, name := range []struct{ key, value string }{

@@ -139,14 +139,14 @@ func New(o Options) *Server {
 
 // Handle serves a pattern of http.ServeMux, which names a method, for
 // principals that may use the verb. The pattern is the label of the route's metrics.
-func (s *Server) Handle(pattern string, verb auth.Verb, h Handler) {
+func (s *Server) Handle(pattern string, verb auth.Permission, h Handler) {
 	s.route(pattern, verb, s.opt.MaxBody, false, h)
 }
 
 // HandleUpload is Handle for bodies that are read as they arrive: they may be of
 // limit bytes and take as long as the client keeps up 16 KiB/s, see
 // Options.Patience. At most 64 are under way, 16 of one token; more are answered 503.
-func (s *Server) HandleUpload(pattern string, verb auth.Verb, limit int64, h Handler) {
+func (s *Server) HandleUpload(pattern string, verb auth.Permission, limit int64, h Handler) {
 	s.route(pattern, verb, limit, true, h)
 }
 
@@ -156,12 +156,12 @@ func (s *Server) HandleOpen(pattern string, h http.Handler) {
 	s.metrics.expect(pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		requestOf(r).route = pattern
-		hangUp(w, r) // it takes no body
+		closeConnection(w, r) // it takes no body
 		h.ServeHTTP(w, r)
 	})
 }
 
-func (s *Server) route(pattern string, verb auth.Verb, limit int64, long bool, h Handler) {
+func (s *Server) route(pattern string, verb auth.Permission, limit int64, long bool, h Handler) {
 	s.metrics.expect(pattern)
 	s.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		q := requestOf(r)
@@ -176,7 +176,7 @@ func (s *Server) route(pattern string, verb auth.Verb, limit int64, long bool, h
 		}
 		q.share = s.share(who.ID)
 		if !begin(q.share.under, s.under) {
-			hangUp(w, r)
+			closeConnection(w, r)
 			Unavailable(w, time.Second, "too many requests are under way")
 			return
 		}
@@ -184,7 +184,7 @@ func (s *Server) route(pattern string, verb auth.Verb, limit int64, long bool, h
 		r.Body = http.MaxBytesReader(w, r.Body, limit)
 		if long {
 			if !begin(q.share.uploads, s.uploads) {
-				hangUp(w, r)
+				closeConnection(w, r)
 				Unavailable(w, time.Second, "too many uploads are under way")
 				return
 			}
@@ -213,20 +213,20 @@ func end(own, all *semaphore.Weighted) {
 }
 
 // admit lets a request of a known route in, or answers it.
-func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Verb) (who auth.Principal, ok bool) {
+func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Permission) (who auth.Principal, ok bool) {
 	if s.stopped.Load() {
 		w.Header().Set("Connection", "close")
 		Unavailable(w, time.Second, "the process is stopping")
 		return who, false
 	}
 	if err := s.opt.Ready(); err != nil {
-		hangUp(w, r)
+		closeConnection(w, r)
 		Unavailable(w, time.Second, "the process is not ready")
 		return who, false
 	}
 	who, err := s.opt.Access.Authenticate(r)
 	if err != nil {
-		hangUp(w, r)
+		closeConnection(w, r)
 		if len(r.Header.Values("Authorization")) > 0 {
 			if wait := s.attempts.Wrong(r); wait > 0 {
 				RetryAfter(w, wait)
@@ -239,14 +239,14 @@ func (s *Server) admit(w http.ResponseWriter, r *http.Request, verb auth.Verb) (
 	}
 	requestOf(r).seen.who = who
 	if !who.May(verb, "") {
-		hangUp(w, r)
+		closeConnection(w, r)
 		Forbidden(w, who)
 		return who, false
 	}
 	reservation := s.share(who.ID).requests.Reserve()
 	if wait := reservation.Delay(); wait > 0 {
 		reservation.Cancel()
-		hangUp(w, r)
+		closeConnection(w, r)
 		RetryAfter(w, wait)
 		problem.Write(w, problem.Problem{Status: http.StatusTooManyRequests, Detail: fmt.Sprintf("a token may send %d requests per second", s.opt.Rate)})
 		return who, false
@@ -290,7 +290,7 @@ func (s *Server) Stop() { s.stopped.Store(true) }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{server: s, id: uuid.Must(uuid.NewV7()).String(), route: unknownRoute}
-	a := &answer{ResponseWriter: w, control: http.NewResponseController(w), pace: pace{s.opt.Patience, s.opt.Patience}}
+	a := &statusRecorder{ResponseWriter: w, control: http.NewResponseController(w), pace: pace{s.opt.Patience, s.opt.Patience}}
 	w.Header().Set("Request-Id", q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
@@ -312,7 +312,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			problem.Write(a, problem.Problem{Status: http.StatusInternalServerError, Detail: "this is a fault of Weir; the log has it under the request's id"})
 		}
-		s.metrics.count(q.route, a.said(), time.Since(began))
+		s.metrics.count(q.route, a.statusSent(), time.Since(began))
 		aborted = false
 	}()
 	if !s.known(r) {
@@ -333,7 +333,7 @@ func (s *Server) known(r *http.Request) bool {
 // unknown answers a request that no route takes: 404, or 405 where another
 // method would be taken.
 func (s *Server) unknown(w http.ResponseWriter, r *http.Request) {
-	hangUp(w, r)
+	closeConnection(w, r)
 	h, _ := s.mux.Handler(r)
 	said := &discarded{header: http.Header{}}
 	h.ServeHTTP(said, r)
@@ -391,9 +391,9 @@ func RetryAfter(w http.ResponseWriter, d time.Duration) {
 	w.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(d.Seconds())))))
 }
 
-// hangUp ends the connection of a request whose body nobody reads: else the
+// closeConnection ends the connection of a request whose body nobody reads: else the
 // server would read on to find the next request.
-func hangUp(w http.ResponseWriter, r *http.Request) {
+func closeConnection(w http.ResponseWriter, r *http.Request) {
 	if r.ContentLength != 0 {
 		w.Header().Set("Connection", "close")
 	}

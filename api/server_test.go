@@ -33,8 +33,8 @@ func (a anybody) Authenticate(r *http.Request) (auth.Principal, error) {
 }
 
 var callers = anybody{
-	"alice": {ID: "alice", Tenant: "acme", Verbs: []auth.Verb{auth.Ingest}, Sources: []string{"orders"}},
-	"bob":   {ID: "bob", Tenant: "beta", Verbs: []auth.Verb{auth.Check}},
+	"alice": {ID: "alice", Tenant: "acme", Permissions: []auth.Permission{auth.Ingest}, Sources: []string{"orders"}},
+	"bob":   {ID: "bob", Tenant: "beta", Permissions: []auth.Permission{auth.Check}},
 }
 
 // newServer gives a server with one route that echoes bodies and one that panics.

@@ -48,15 +48,15 @@ func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.P
 }
 
 // Shape says how events of a source are taken apart.
-func Shape(c *config.Config, s *config.Source) (ingest.Shape, error) {
+func Shape(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	rules, err := stripper.Compile(s.Strip)
 	if err != nil {
-		return ingest.Shape{}, fmt.Errorf("source %s: %w", s.Name, err)
+		return ingest.Extractor{}, fmt.Errorf("source %s: %w", s.Name, err)
 	}
 	locator := func(l config.Locator) ingest.Locator {
 		return ingest.Locator{Path: l.Path, Header: l.Header, Key: l.Key}
 	}
-	shape := ingest.Shape{
+	shape := ingest.Extractor{
 		Source: s.Name, Entity: locator(s.Entity), EventID: locator(s.EventID), Operation: locator(s.Operation),
 		Sequence: locator(s.Sequence), Payload: s.Payload.Path, IsDelete: s.IsDelete, Strip: rules,
 		Format:   ingest.Format(s.Format),

@@ -37,7 +37,7 @@ type keys struct{}
 
 func (keys) Authenticate(r *http.Request) (auth.Principal, error) {
 	if token, _ := auth.Bearer(r.Header); token == "secret" {
-		return auth.Principal{ID: "acme-1", Tenant: "acme", Verbs: []auth.Verb{auth.Check}}, nil
+		return auth.Principal{ID: "acme-1", Tenant: "acme", Permissions: []auth.Permission{auth.Check}}, nil
 	}
 	return auth.Principal{}, auth.ErrUnauthenticated
 }

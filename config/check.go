@@ -52,7 +52,7 @@ func (l *loader) checkMerge() {
 		for i, v := range values {
 			path := element(member("merge", key), i)
 			switch {
-			case !l.main.known(path):
+			case !l.main.known(path) || l.main.bad["sources"]:
 			case !slices.Contains(names, v):
 				l.main.fault(path, "is not a source", "one of "+strings.Join(names, ", "))
 			case seen[v]:

@@ -3,6 +3,7 @@ package config
 import (
 	"encoding/base64"
 	"errors"
+	"fmt"
 	"regexp"
 	"slices"
 	"strings"
@@ -44,6 +45,7 @@ func (l *loader) checkProjection(i int) {
 		spec.When = ""
 	}
 	if len(p.Fields) > 0 {
+		l.checkNotations(doc, p.Fields, member(path, "fields"), true)
 		_, err := projections.Compile(spec)
 		var bad *projections.CompileError
 		if errors.As(err, &bad) {
@@ -63,6 +65,37 @@ func (l *loader) checkProjection(i int) {
 	}
 }
 
+// checkNotations finds paths of fields that can only be mistakes. Those at the
+// top begin at the merged document.
+func (l *loader) checkNotations(doc *document, fields Fields, path string, top bool) {
+	for _, f := range fields {
+		key := member(path, f.Out)
+		at := key
+		if doc.has(member(key, "path")) {
+			at = member(key, "path")
+		}
+		if doc.known(at) {
+			m := checkNotation(f.Path)
+			if rest, isDoc := strings.CutPrefix(f.Path, "doc."); m == nil && top && isDoc && !l.mounted("doc") && !strings.Contains(f.Path, `\`) {
+				m = &mistake{problem: "begins with doc, which names the document in a filter; a path begins inside it",
+					fix: fmt.Sprintf(`write %s; write \%s for a member named doc`, rest, f.Path)}
+			}
+			if m != nil {
+				doc.mistake(doc.at(at), at, *m)
+			}
+		}
+		l.checkNotations(doc, f.Each, member(key, "each"), false)
+	}
+}
+
+// mounted reports whether a source is mounted at, or below, a member of the root.
+func (l *loader) mounted(name string) bool {
+	return slices.ContainsFunc(l.config.Sources, func(s Source) bool {
+		mount := s.MountPath()
+		return len(mount) > 0 && mount[0] == name
+	})
+}
+
 // projectionFault reports a fault of a projection where it stands in the file.
 func (l *loader) projectionFault(doc *document, p *Projection, path string, f projections.Fault) {
 	at := member(path, "fields")
@@ -80,7 +113,9 @@ func (l *loader) projectionFault(doc *document, p *Projection, path string, f pr
 	case f.Part == "when":
 		at = member(path, "when")
 	case f.Part == "out" || len(f.Field) == 0:
-		doc.faultKey(at, f.Msg, f.Want)
+		if !doc.bad[at] {
+			doc.add(doc.keyAt(at), at, "", mistake{problem: f.Msg, fix: f.Want})
+		}
 		return
 	case doc.has(member(at, f.Part)):
 		at = member(at, f.Part)
@@ -88,7 +123,7 @@ func (l *loader) projectionFault(doc *document, p *Projection, path string, f pr
 	if doc.values[at].unresolved {
 		return
 	}
-	doc.faultAt(doc.within(at, f.Line, f.Column), at, f.Msg, f.Want)
+	doc.mistake(doc.within(at, f.Line, f.Column), at, mistake{problem: f.Msg, fix: f.Want})
 }
 
 // checkReads finds fields and filters that read what no source provides.
@@ -225,6 +260,10 @@ func checkColumns(doc *document, p *Projection, path string, columns Columns, re
 		at := member(path+".columns", c.Name)
 		if slices.Contains(reserved, c.Name) {
 			doc.faultKey(at, "is a column that every table has", "another name")
+			continue
+		}
+		if p := member(at, "path"); checkNotation(c.Path) != nil && doc.known(p) {
+			doc.mistake(doc.at(p), p, *checkNotation(c.Path))
 			continue
 		}
 		// Paths with more than names are for the sink to judge.

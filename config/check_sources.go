@@ -26,7 +26,7 @@ func (l *loader) checkSources() {
 		l.checkFormat(s, path)
 		if s.Outbox != nil {
 			l.checkOutbox(s, path)
-		} else if l.main.has(path) && !l.main.has(member(path, "entity")) {
+		} else if at := member(path, "entity"); l.main.has(path) && !l.main.has(at) && !l.main.bad[at] {
 			l.main.faultKey(path, "lacks entity", "a gjson path, header:NAME or key")
 		}
 		l.checkStrip(s, path)
@@ -84,6 +84,9 @@ func (l *loader) checkLocators(s *Source, path string) {
 		{"sequence", s.Sequence, true, false},
 	} {
 		p := member(path, at.key)
+		if m := checkNotation(at.locator.Path); m != nil && l.main.known(p) {
+			l.main.mistake(l.main.at(p), p, *m)
+		}
 		switch {
 		case at.locator.Key && !at.byKey:
 			l.main.fault(p, "cannot be the record's key", `a gjson path; a member of that name is written \key`)
@@ -149,6 +152,13 @@ func (l *loader) checkFormat(s *Source, path string) {
 
 // checkStrip reports what package stripper finds in the patterns.
 func (l *loader) checkStrip(s *Source, path string) {
+	for i, pattern := range s.Strip {
+		p := element(member(path, "strip"), i)
+		if m := checkNotation(pattern); m != nil && l.main.known(p) {
+			m.fix = strings.ReplaceAll(m.fix, ".#", ".*")
+			l.main.mistake(l.main.at(p), p, *m)
+		}
+	}
 	_, err := stripper.Compile(s.Strip)
 	var bad *stripper.CompileError
 	if !errors.As(err, &bad) {
@@ -156,7 +166,7 @@ func (l *loader) checkStrip(s *Source, path string) {
 	}
 	for _, f := range bad.Faults {
 		if p := element(member(path, "strip"), f.Index); l.main.known(p) {
-			l.main.fault(p, f.Msg, f.Want)
+			l.main.mistake(l.main.at(p), p, mistake{problem: f.Msg, fix: f.Want})
 		}
 	}
 }
@@ -167,6 +177,10 @@ func (l *loader) checkMount(i int, path string) {
 	s := &l.config.Sources[i]
 	p := member(path, "mount")
 	if !l.main.known(p) {
+		return
+	}
+	if m := checkNotation(s.Mount); m != nil {
+		l.main.mistake(l.main.at(p), p, *m)
 		return
 	}
 	mount := s.MountPath()

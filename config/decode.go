@@ -1,7 +1,6 @@
 package config
 
 import (
-	"cmp"
 	"encoding"
 	"errors"
 	"fmt"
@@ -167,13 +166,13 @@ func (d *decoder) entries(n ast.Node, path, want string) ([]entry, bool) {
 		case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.NullNode:
 			text = k.GetToken().Value
 		default:
-			d.doc.add(d.doc.place(key), path, "", "has a key that is not a plain name", "a name")
+			d.doc.add(d.doc.place(key), path, "", mistake{problem: "has a key that is not a plain name", want: "a name"})
 			continue
 		}
 		p := member(path, text)
 		at := d.doc.place(key)
 		if seen[text] {
-			d.doc.add(at, p, "", fmt.Sprintf("key is already set in line %d", d.doc.keys[p].Line), "each key once")
+			d.doc.add(at, p, "", mistake{problem: fmt.Sprintf("key is already set in line %d", d.doc.keys[p].Line), want: "each key once"})
 			continue
 		}
 		seen[text] = true
@@ -203,22 +202,24 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 	}
 	d.mark(path, n)
 	d.setPosition(v, path)
-	given := map[string]bool{}
+	given, meant := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
 		m, found := find(members, e.key)
 		if !found {
-			d.unknownKey(e, members)
+			meant[d.unknownKey(e, members)] = true
 			continue
 		}
 		given[e.key] = true
 		d.decode(e.node, v.FieldByIndex(m.index), e.path, m.tag)
 	}
-	d.exactlyOne(members, given, path)
+	d.exactlyOne(members, given, meant, path)
 	for _, m := range members {
 		if given[m.name] {
 			continue
 		}
-		if m.tag.Get("required") == "true" {
+		if meant[m.name] { // under a misspelt name: what follows from its lack is no fault
+			d.doc.bad[member(path, m.name)] = true
+		} else if m.tag.Get("required") == "true" {
 			d.doc.faultKey(path, "lacks "+m.name, describe(m))
 		}
 		d.absent(v.FieldByIndex(m.index), m.tag)
@@ -274,8 +275,9 @@ func (d *decoder) absent(v reflect.Value, tag reflect.StructTag) {
 }
 
 // unknownKey reports a key that has no meaning, with the one that was probably
-// meant. The value is not shown: it may be a secret under a misspelt name.
-func (d *decoder) unknownKey(e entry, members []memberOf) {
+// meant, and returns that. The value is not shown: it may be a secret under a
+// misspelt name.
+func (d *decoder) unknownKey(e entry, members []memberOf) (meant string) {
 	nearest, best := "", 1+max(2, utf8.RuneCountInString(e.key)/3)
 	names := make([]string, len(members))
 	for i, m := range members {
@@ -289,12 +291,13 @@ func (d *decoder) unknownKey(e entry, members []memberOf) {
 		want = fmt.Sprintf("%q", nearest)
 	}
 	d.doc.faultKey(e.path, "unknown key", want)
+	return nearest
 }
 
 // exactlyOne checks the members that exclude one another.
-func (d *decoder) exactlyOne(members []memberOf, given map[string]bool, path string) {
+func (d *decoder) exactlyOne(members []memberOf, given, meant map[string]bool, path string) {
 	var group, set []string
-	required := false
+	required, misspelt := false, false
 	for _, m := range members {
 		rule, ok := m.tag.Lookup("oneof")
 		if !ok {
@@ -305,12 +308,13 @@ func (d *decoder) exactlyOne(members []memberOf, given map[string]bool, path str
 		if given[m.name] {
 			set = append(set, m.name)
 		}
+		misspelt = misspelt || meant[m.name]
 	}
 	switch {
 	case len(set) > 1:
 		d.doc.faultKey(member(path, set[1]), fmt.Sprintf("excludes %s, which is set too", set[0]),
 			"only one of "+strings.Join(group, ", "))
-	case len(set) == 0 && required:
+	case len(set) == 0 && required && !misspelt: // one typo is one fault
 		d.doc.faultKey(path, "has none of "+strings.Join(group, ", "), "exactly one of them")
 	}
 }
@@ -399,7 +403,10 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 	case written.unresolved: // nothing is known about the value
 		return
 	case m != nil:
-		d.doc.fault(path, m.problem, cmp.Or(m.want, want))
+		if m.want == "" && m.fix == "" {
+			m.want = want
+		}
+		d.doc.mistake(d.doc.at(path), path, *m)
 		return
 	}
 	d.limits(v, path, tag)
@@ -437,7 +444,7 @@ func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string,
 	}
 	d.doc.values[path] = s
 	for _, p := range problems {
-		d.doc.fault(path, p.problem, p.want)
+		d.doc.mistake(d.doc.at(path), path, p)
 	}
 	return text, isText, len(problems) == 0
 }
@@ -546,6 +553,9 @@ func describe(m memberOf) string {
 		return strings.ReplaceAll(words, "|", " or ")
 	}
 	if name := m.tag.Get("yaml"); name != "" && m.typ.Kind() == reflect.Slice {
+		if strings.HasSuffix(name, ",single") {
+			return describe(memberOf{typ: m.typ.Elem()})
+		}
 		if _, named := keyField(m.typ.Elem()); !named {
 			return "a list, like [a, b]"
 		}

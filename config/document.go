@@ -275,27 +275,36 @@ func (d *document) fault(path, problem, want string) {
 
 // faultAt is fault with a place of its own. A value has one fault: the first.
 func (d *document) faultAt(at Position, path, problem, want string) {
+	d.mistake(at, path, mistake{problem: problem, want: want})
+}
+
+// mistake is faultAt with either kind of hint.
+func (d *document) mistake(at Position, path string, m mistake) {
 	if d.bad[path] {
 		return
 	}
 	d.bad[path] = true
-	d.add(at, path, d.values[path].raw, problem, want)
+	d.add(at, path, d.values[path].raw, m)
 }
 
 // faultKey reports a problem with a key, or with the lack of one inside it.
 func (d *document) faultKey(path, problem, want string) {
-	at, ok := d.keys[path]
-	if !ok {
-		at = d.at(path)
-	}
 	if !d.bad[path] {
-		d.add(at, path, "", problem, want)
+		d.add(d.keyAt(path), path, "", mistake{problem: problem, want: want})
 	}
 }
 
-func (d *document) add(at Position, path, value, problem, want string) {
+// keyAt gives where the key of a path stands.
+func (d *document) keyAt(path string) Position {
+	if at, ok := d.keys[path]; ok {
+		return at
+	}
+	return d.at(path)
+}
+
+func (d *document) add(at Position, path, value string, m mistake) {
 	d.faults.add(Fault{File: at.File, Line: at.Line, Column: at.Column,
-		Path: path, Value: value, Problem: problem, Want: want})
+		Path: path, Value: value, Problem: m.problem, Want: m.want, Fix: m.fix})
 }
 
 // has reports whether the file has a key.

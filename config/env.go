@@ -28,7 +28,7 @@ func (d *decoder) expand(text string) (expanded string, unresolved bool, problem
 		case strings.HasPrefix(after, "{"):
 			reference, behind, closed := strings.Cut(after[1:], "}")
 			if !closed {
-				return text, true, append(problems, mistake{"has a reference that does not end", "${NAME}, or $${ for the characters themselves"})
+				return text, true, append(problems, mistake{problem: "has a reference that does not end", want: "${NAME}, or $${ for the characters themselves"})
 			}
 			rest = behind
 			value, m := d.resolve(reference)
@@ -54,7 +54,7 @@ func (d *decoder) expand(text string) (expanded string, unresolved bool, problem
 func (d *decoder) resolve(reference string) (string, *mistake) {
 	if path, isFile := strings.CutPrefix(reference, "file:"); isFile {
 		if path == "" {
-			return "", &mistake{"has a reference that names no file", "${file:/path/of/secret}"}
+			return "", &mistake{problem: "has a reference that names no file", want: "${file:/path/of/secret}"}
 		}
 		if d.noFiles {
 			return "", &mistake{}
@@ -66,11 +66,11 @@ func (d *decoder) resolve(reference string) (string, *mistake) {
 		case d.allowUnset:
 			return "", &mistake{}
 		}
-		return "", &mistake{fmt.Sprintf("the file %s cannot be read", path), "a readable file"}
+		return "", &mistake{problem: fmt.Sprintf("the file %s cannot be read", path), want: "a readable file"}
 	}
 	name, fallback, hasFallback := strings.Cut(reference, ":-")
 	if !envName.MatchString(name) {
-		return "", &mistake{"has a reference that is not a name", "${NAME}, ${NAME:-default} or ${file:/path}, or $${ for the characters themselves"}
+		return "", &mistake{problem: "has a reference that is not a name", want: "${NAME}, ${NAME:-default} or ${file:/path}, or $${ for the characters themselves"}
 	}
 	value, set := d.env(name)
 	switch {
@@ -81,5 +81,5 @@ func (d *decoder) resolve(reference string) (string, *mistake) {
 	case d.allowUnset:
 		return "", &mistake{}
 	}
-	return "", &mistake{fmt.Sprintf("environment variable %s is not set", name), fmt.Sprintf("%s set, or ${%s:-default}", name, name)}
+	return "", &mistake{problem: fmt.Sprintf("environment variable %s is not set", name), fix: fmt.Sprintf("set %s, or write ${%s:-default}", name, name)}
 }

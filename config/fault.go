@@ -19,13 +19,15 @@ type Fault struct {
 	// Value as it is written in the file, "***" for a secret; empty where the
 	// problem is not with a value.
 	Value string `json:"value,omitempty"`
-	// Problem says what is wrong, Want what would be right.
+	// Problem says what is wrong. Want names what would be right, Fix says in a
+	// sentence what to do; one of the two is empty.
 	Problem string `json:"problem"`
 	Want    string `json:"want,omitempty"`
+	Fix     string `json:"fix,omitempty"`
 }
 
 // String gives the fault as one line: file:line:column: path: problem: value
-// "x"; want ….
+// "x"; want …, or what to do.
 func (f Fault) String() string {
 	var b strings.Builder
 	b.WriteString(f.File)
@@ -39,10 +41,17 @@ func (f Fault) String() string {
 	if f.Value != "" {
 		fmt.Fprintf(&b, ": value %q", f.Value)
 	}
-	if f.Want != "" {
-		b.WriteString("; want " + f.Want)
+	return b.String() + hint(f.Want, f.Fix)
+}
+
+func hint(want, fix string) string {
+	switch {
+	case fix != "":
+		return "; " + fix
+	case want != "":
+		return "; want " + want
 	}
-	return b.String()
+	return ""
 }
 
 // Faults is the error of Load: all problems, by file and line. It marshals to

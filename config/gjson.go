@@ -13,7 +13,7 @@ var closing = map[byte]byte{'(': ')', '[': ']', '{': '}'}
 func checkGJSON(path string) *mistake {
 	want := `a gjson path, like "banana.id" or "items.#.id"`
 	if strings.TrimSpace(path) == "" {
-		return &mistake{"is empty", want}
+		return &mistake{problem: "is empty", want: want}
 	}
 	var open []byte
 	empty := true // the step so far
@@ -22,7 +22,7 @@ func checkGJSON(path string) *mistake {
 		switch {
 		case c == '\\':
 			if i+1 == len(path) {
-				return &mistake{"ends in a backslash", want}
+				return &mistake{problem: "ends in a backslash", want: want}
 			}
 			i++
 			empty = false
@@ -30,14 +30,14 @@ func checkGJSON(path string) *mistake {
 		case c == '"' && len(open) > 0:
 			end := strings.IndexByte(path[i+1:], '"')
 			if end < 0 {
-				return &mistake{"has a quote that does not end", want}
+				return &mistake{problem: "has a quote that does not end", want: want}
 			}
 			i += end + 1
 		case c == '(' || c == '[' || c == '{':
 			open = append(open, closing[c])
 		case c == ')' || c == ']' || c == '}':
 			if len(open) == 0 || open[len(open)-1] != c {
-				return &mistake{"has brackets that do not match", want}
+				return &mistake{problem: "has brackets that do not match", want: want}
 			}
 			open = open[:len(open)-1]
 		case c == '@' && empty && len(open) == 0:
@@ -46,11 +46,11 @@ func checkGJSON(path string) *mistake {
 				modifier = modifier[:end]
 			}
 			if !gjson.ModifierExists(modifier, nil) {
-				return &mistake{"uses a modifier that gjson does not have", want}
+				return &mistake{problem: "uses a modifier that gjson does not have", want: want}
 			}
 		case (c == '.' || c == '|') && len(open) == 0:
 			if empty {
-				return &mistake{"has an empty step", want}
+				return &mistake{problem: "has an empty step", want: want}
 			}
 			empty = true
 			continue
@@ -59,9 +59,9 @@ func checkGJSON(path string) *mistake {
 	}
 	switch {
 	case len(open) > 0:
-		return &mistake{"has brackets that do not match", want}
+		return &mistake{problem: "has brackets that do not match", want: want}
 	case empty:
-		return &mistake{"has an empty step", want}
+		return &mistake{problem: "has an empty step", want: want}
 	}
 	return nil
 }

@@ -9,10 +9,11 @@ import (
 	"time"
 )
 
-// mistake is what is wrong with a text, and what would be right.
-type mistake struct{ problem, want string }
+// mistake is what is wrong with a text, and what would be right: a thing that is
+// wanted, or a sentence that says what to do.
+type mistake struct{ problem, want, fix string }
 
-func (m *mistake) Error() string { return m.problem + "; want " + m.want }
+func (m *mistake) Error() string { return m.problem + hint(m.want, m.fix) }
 
 // masked stands for every secret that is printed.
 const masked = "***"
@@ -96,21 +97,21 @@ func (d *Duration) UnmarshalText(text []byte) error {
 	s := string(text)
 	want := `a duration with a unit, like "500ms", "10s", "24h" or "30d"`
 	if _, err := strconv.ParseFloat(s, 64); err == nil {
-		return &mistake{"has no unit", want}
+		return &mistake{problem: "has no unit", want: want}
 	}
 	var total time.Duration
 	rest := s
 	if days, after, found := strings.Cut(s, "d"); found {
 		n, err := strconv.ParseUint(days, 10, 63)
 		if err != nil || n > uint64(math.MaxInt64/day) {
-			return &mistake{"is not a duration", want}
+			return &mistake{problem: "is not a duration", want: want}
 		}
 		total, rest = time.Duration(n)*day, after
 	}
 	if rest != "" || s == "" {
 		t, err := time.ParseDuration(rest)
 		if err != nil || t < 0 || strings.HasPrefix(rest, "+") || total > math.MaxInt64-t {
-			return &mistake{"is not a duration", want}
+			return &mistake{problem: "is not a duration", want: want}
 		}
 		total += t
 	}
@@ -147,7 +148,7 @@ func (s Size) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 func (s *Size) UnmarshalText(text []byte) error {
 	want := `a size with a unit, like "512B", "64KB" or "8MiB"`
 	if _, err := strconv.ParseFloat(string(text), 64); err == nil {
-		return &mistake{"has no unit", want}
+		return &mistake{problem: "has no unit", want: want}
 	}
 	for _, u := range units {
 		number, found := strings.CutSuffix(string(text), u.name)
@@ -161,7 +162,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 		*s = Size(n) * Size(u.bytes)
 		return nil
 	}
-	return &mistake{"is not a size", want}
+	return &mistake{problem: "is not a size", want: want}
 }
 
 // JSON is a value of a file as compact JSON; nil is an absent one.
@@ -206,7 +207,7 @@ func (t TimeOfDay) MarshalText() ([]byte, error) { return []byte(t.String()), ni
 func (t *TimeOfDay) UnmarshalText(text []byte) error {
 	at, err := time.Parse("15:04", string(text))
 	if err != nil {
-		return &mistake{"is not a time of day", `hours and minutes in UTC, like "03:00"`}
+		return &mistake{problem: "is not a time of day", want: `hours and minutes in UTC, like "03:00"`}
 	}
 	*t = TimeOfDay(at.Sub(at.Truncate(day)))
 	return nil

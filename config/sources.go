@@ -214,7 +214,7 @@ func (l *Locator) UnmarshalText(text []byte) error {
 	case s == "key":
 		*l = Locator{Key: true}
 	case isHeader && strings.TrimSpace(name) == "":
-		return &mistake{"names no header", "header:NAME"}
+		return &mistake{problem: "names no header", want: "header:NAME"}
 	case isHeader:
 		*l = Locator{Header: name}
 	default:

@@ -42,7 +42,7 @@ type Instant time.Time
 func (i *Instant) UnmarshalText(text []byte) error {
 	at, err := time.Parse(time.RFC3339, string(text))
 	if err != nil {
-		return &mistake{"is not a time", `a time of RFC 3339, like "2027-01-31T00:00:00Z"`}
+		return &mistake{problem: "is not a time", want: `a time of RFC 3339, like "2027-01-31T00:00:00Z"`}
 	}
 	*i = Instant(at)
 	return nil

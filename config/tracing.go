@@ -47,9 +47,9 @@ func (s *Share) UnmarshalText(text []byte) error {
 	f, err := strconv.ParseFloat(string(text), 64)
 	switch want := "a number from 0 to 1, like 0.01"; {
 	case err != nil:
-		return &mistake{"is not a number", want}
+		return &mistake{problem: "is not a number", want: want}
 	case !(f >= 0 && f <= 1): // no number at all is neither
-		return &mistake{"is out of range", want}
+		return &mistake{problem: "is out of range", want: want}
 	}
 	*s = Share(f)
 	return nil

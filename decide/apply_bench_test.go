@@ -21,7 +21,7 @@ func BenchmarkApply(b *testing.B) {
 	b.Run("observed", func(b *testing.B) { benchmarkApply(b, sketch.NewBoard()) })
 }
 
-func benchmarkApply(b *testing.B, board *sketch.Board) {
+func benchmarkApply(b *testing.B, board *sketch.Collector) {
 	p := bananaPlan(b)
 	seen := newWatch(board)
 	var e store.Entity

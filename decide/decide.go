@@ -236,10 +236,11 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 			ev.candidates, ev.letters, ev.audit, ev.replayed = ev.candidates[:0], ev.letters[:0], ev.audit[:0], ev.replayed[:0]
 		}
 		tally = loose.counts
+		written := make([]*evaluation, 0, len(evaluations))
 		for _, ev := range evaluations {
 			tally.add(ev.counts)
 			if row, dirty := ev.result(); dirty {
-				out.Entities = append(out.Entities, row)
+				out.Entities, written = append(out.Entities, row), append(written, ev)
 			}
 		}
 		rows, err := readRows(plan, candidates, lookup)
@@ -264,6 +265,16 @@ func (l *lane) transact(ctx context.Context, batch []*record, moves []store.Move
 		}
 		if err != nil {
 			return out, store.WithClass(err, store.Fatal)
+		}
+		for _, r := range batch {
+			if r.bad == nil {
+				evaluations[position[r.Entity]].trail.sent(plan, r)
+			}
+		}
+		for i, ev := range written {
+			if ev.trail.resealed {
+				out.Entities[i].Fence = encodeState(&ev.trail, ev.fence)
+			}
 		}
 		out.Swaps = result.swaps
 		out.Letters = append(out.Letters, result.letters...)

@@ -73,7 +73,7 @@ type Options struct {
 	Logger  *slog.Logger
 	Metrics *Metrics
 	// Noise, if given, is told which fields cause suppressed events.
-	Noise *sketch.Board
+	Noise *sketch.Collector
 	// Tracer makes spans of traced records. Defaults to none: what is traced
 	// elsewhere is not passed on then.
 	Tracer *tracing.Tracer

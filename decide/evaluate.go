@@ -34,6 +34,7 @@ type record struct {
 	span       *tracing.Span     // nil unless it is traced
 	outcome    outcome           // of the last attempt to decide it
 	stale      staleReason       // why, if the outcome is that
+	sent       []int             // services, by index, that it sent something to; of the last attempt
 }
 
 // outcome is what became of a record.
@@ -55,6 +56,7 @@ type candidate struct {
 	control *inbox.Control
 	content change.Content // offered content
 	output  *output        // nil for a retraction
+	absent  string         // of a retraction: what keeps the entity out; empty when it is deleted
 	force   bool           // pass even when equal
 	resent  *change.Change // of a Resend; all but record is unset then
 }
@@ -113,7 +115,8 @@ type evaluation struct {
 
 type evaluationCounts struct {
 	outcomes map[outcomeOf]int
-	pruned   map[int]int // service index to evaluations saved
+	// decisions about services that are not evaluated: pruned, or incomplete.
+	decisions map[decisionOf]int
 }
 
 type outcomeOf struct {
@@ -140,6 +143,7 @@ func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
 // apply takes the next record of the entity. An error means that the stored
 // state cannot be worked with; a record that is at fault becomes a dead letter.
 func (ev *evaluation) apply(r *record) error {
+	r.sent = nil
 	switch ev.claims.of(r) {
 	case conflicting:
 		ev.letters = append(ev.letters, letterOf(r, "key_conflict", "another event was taken in under its idempotency key before the store was restored"))
@@ -162,7 +166,9 @@ func (ev *evaluation) apply(r *record) error {
 	}
 	if r.Control != nil {
 		ev.count(r, outcomeControl)
-		ev.dirty = ev.exists()
+		if r.Control.Action != inbox.Refuse { // which says nothing that the entity must know
+			ev.dirty = ev.exists()
+		}
 		return ev.control(r)
 	}
 	e := r.Event
@@ -224,10 +230,15 @@ func (ev *evaluation) apply(r *record) error {
 		ev.plan.index.TouchedBy(before, after, &ev.touched)
 	}
 	letters, evaluated := len(ev.letters), 0
+	apart := DecisionPruned
+	if !present && len(ev.docs) > 0 {
+		apart = DecisionIncomplete
+		ev.trail.last.word = trailWord(TrailIncomplete)
+	}
 	for p := range ev.plan.Projections {
 		if !all && !ev.touched.Has(p) {
 			for _, s := range ev.plan.servicesOf[p] {
-				ev.counts.pruned[s]++
+				ev.counts.decisions[decisionOf{s, apart}]++
 			}
 			continue
 		}
@@ -292,7 +303,12 @@ func (ev *evaluation) offer(r *record, projection int, services []int, force boo
 		if match {
 			c.content = change.Hashed(canonicaltree.Scheme, digest)
 			c.output = &output{projection: p, doc: ev.merged}
+		} else {
+			c.absent = DecisionFiltered
+			ev.trail.filteredOut(ev.plan, projection)
 		}
+	} else if len(ev.docs) > 0 {
+		c.absent = DecisionIncomplete
 	}
 	for _, s := range services {
 		c.service = s
@@ -363,11 +379,14 @@ func (ev *evaluation) has(service string) bool {
 	return ok
 }
 
-// onRecord writes the audit row of a control record. A part of an operator's
-// request that only decides again has none of its own: the request has one, and
-// the decision shows in what is sent.
+// onRecord writes the audit row of a control record: what people did. A part of an
+// operator's request that only decides again has none of its own: the request has
+// one, and the decision shows in what is sent.
 func (ev *evaluation) onRecord(r *record) {
 	c := r.Control
+	if c.Actor == inbox.Deliver {
+		return
+	}
 	if c.Operation != "" && c.Letter == 0 && c.Action == inbox.Redecide && !c.Force {
 		return
 	}
@@ -436,7 +455,9 @@ func (ev *evaluation) count(r *record, o outcome) {
 	}
 	ev.counts.outcomes[outcomeOf{source, o}]++
 	r.outcome, r.stale = o, fresh
-	if o != outcomeStale {
+	// What deliver says of a refusal is in the row and the dead letter; one per
+	// service would leave no room for events.
+	if o != outcomeStale && (r.Control == nil || r.Control.Action != inbox.Refuse) {
 		ev.trail.note(r, o.word())
 	}
 }

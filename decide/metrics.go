@@ -20,12 +20,22 @@ type Metrics struct {
 	batch     prometheus.Histogram
 }
 
-// Decisions, the values of label "decision".
+// What an event comes to for a service, the values of label "decision".
 const (
-	DecisionPassed = "passed" // sent on: the projection changed
-	DecisionHeld   = "held"   // evaluated, and equal to what the service has
-	DecisionPruned = "pruned" // not evaluated: nothing that it reads changed
+	DecisionPruned     = "pruned"     // not evaluated: nothing that it reads changed
+	DecisionFiltered   = "filtered"   // its filter, or a deletion, keeps the entity out, and it has nothing of it
+	DecisionIncomplete = "incomplete" // a required source has no document yet
+	DecisionHeldBack   = "held_back"  // equal to what the service has
+	DecisionSent       = "sent"       // sent on: the projection changed
 )
+
+var allDecisions = []string{DecisionPruned, DecisionFiltered, DecisionIncomplete, DecisionHeldBack, DecisionSent}
+
+// decisionOf is what events came to for a service, by its index.
+type decisionOf struct {
+	service  int
+	decision string
+}
 
 // NewMetrics registers them with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
@@ -34,7 +44,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Name: "weir_events_total", Help: "Inbox records by source and what became of them: stale, noise, merged, control, dead.",
 		}, []string{"source", "outcome"}),
 		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_decisions_total", Help: "Decisions by service: passed (changed), held (equal), pruned (not evaluated).",
+			Name: "weir_decisions_total", Help: "Decisions by service: pruned (not evaluated), filtered (kept out), incomplete (a required source is missing), held_back (equal), sent (changed).",
 		}, []string{"service", "decision"}),
 		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decide_dead_letters_total", Help: "Records and projections that could not be decided, by reason.",
@@ -62,22 +72,22 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // first increment is seen as one.
 func (m *Metrics) Expect(services []string) {
 	for _, s := range services {
-		for _, d := range []string{DecisionPassed, DecisionHeld, DecisionPruned} {
+		for _, d := range allDecisions {
 			m.decisions.WithLabelValues(s, d)
 		}
 	}
 }
 
 func newCounts() evaluationCounts {
-	return evaluationCounts{outcomes: map[outcomeOf]int{}, pruned: map[int]int{}}
+	return evaluationCounts{outcomes: map[outcomeOf]int{}, decisions: map[decisionOf]int{}}
 }
 
 func (c evaluationCounts) add(o evaluationCounts) {
 	for k, n := range o.outcomes {
 		c.outcomes[k] += n
 	}
-	for k, n := range o.pruned {
-		c.pruned[k] += n
+	for k, n := range o.decisions {
+		c.decisions[k] += n
 	}
 }
 
@@ -85,14 +95,10 @@ func (m *Metrics) decided(p *Plan, tally evaluationCounts, s settled, letters []
 	for k, n := range tally.outcomes {
 		m.events.WithLabelValues(k.source, string(k.outcome)).Add(float64(n))
 	}
-	for i, n := range s.passed {
-		m.decisions.WithLabelValues(p.Services[i].Name, DecisionPassed).Add(float64(n))
-	}
-	for i, n := range s.held {
-		m.decisions.WithLabelValues(p.Services[i].Name, DecisionHeld).Add(float64(n))
-	}
-	for i, n := range tally.pruned {
-		m.decisions.WithLabelValues(p.Services[i].Name, DecisionPruned).Add(float64(n))
+	for _, decisions := range []map[decisionOf]int{tally.decisions, s.decisions} {
+		for k, n := range decisions {
+			m.decisions.WithLabelValues(p.Services[k.service].Name, k.decision).Add(float64(n))
+		}
 	}
 	for _, l := range letters {
 		m.letters.WithLabelValues(l.Code).Inc()

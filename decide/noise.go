@@ -13,7 +13,7 @@ import (
 // computed, and nothing is counted before the commit. A nil watch collects
 // nothing.
 type watch struct {
-	board *sketch.Board
+	board *sketch.Collector
 	rates map[string]int64 // by source
 	noted []noted
 }
@@ -27,7 +27,7 @@ type noted struct {
 	weight        int64
 }
 
-func newWatch(b *sketch.Board) *watch {
+func newWatch(b *sketch.Collector) *watch {
 	if b == nil {
 		return nil
 	}

@@ -29,11 +29,7 @@ func (p *Plan) Preview(e store.Entity, c inbox.Control, rows store.Lookup) (Step
 		return Step{}, err
 	}
 	step := Step{Outcome: string(outcomeControl), Sent: result.changes, Letters: append(ev.letters, result.letters...)}
-	for i, service := range p.Services {
-		if result.held[i] > 0 {
-			step.Held = append(step.Held, service.Name)
-		}
-	}
+	step.apart(p, &ev.counts, &result)
 	return step, nil
 }
 

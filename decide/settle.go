@@ -2,6 +2,7 @@ package decide
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -19,8 +20,8 @@ type settled struct {
 	causes   []*record       // of changes, and of letters
 	letters  []store.DeadLetter
 	replayed []store.Settled // dead letters whose replay was decided here
-	passed   map[int]int     // service index to changes
-	held     map[int]int     // service index to duplicates
+	// decisions are what the candidates came to, those that were pruned apart.
+	decisions map[decisionOf]int
 }
 
 // settle compares candidates with dam rows. Candidates of one key are
@@ -29,7 +30,7 @@ type settled struct {
 // the row of every key that occurs; it is changed. errLargeOutcome when changes and
 // letters are more than room in bytes.
 func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room int) (settled, error) {
-	out := settled{passed: map[int]int{}, held: map[int]int{}}
+	out := settled{decisions: map[decisionOf]int{}}
 	out.changes, out.parts, out.causes = make([]change.Change, 0, len(rows)), make([]int32, 0, len(rows)), make([]*record, 0, len(rows))
 	before := make(map[store.Key]store.Row, len(rows))
 	order := make([]store.Key, 0, len(rows))
@@ -58,7 +59,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 			resent := *c.resent
 			resent.Trace = c.record.span.Trace()
 			out.changes, out.parts, out.services = append(out.changes, resent), append(out.parts, c.record.part), append(out.services, c.service)
-			out.passed[c.service]++
+			out.sent(c)
 			continue
 		}
 		if r := c.record.Control; r != nil && (r.Letter != 0 || r.Version != 0) {
@@ -80,12 +81,12 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 		}
 		again := row.Refused && c.record.Control != nil && c.record.Control.Letter != 0
 		if equal && !c.force && !again {
-			out.held[c.service]++
+			out.decisions[decisionOf{c.service, cmp.Or(c.absent, DecisionHeldBack)}]++
 			continue
 		}
 		if !row.Found && c.output == nil {
 			// Nothing was ever sent, so there is nothing to retract.
-			out.held[c.service]++
+			out.decisions[decisionOf{c.service, cmp.Or(c.absent, DecisionFiltered)}]++
 			continue
 		}
 		ch := change.Change{
@@ -112,7 +113,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 		ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
 		out.changes, out.parts, out.services = append(out.changes, ch), append(out.parts, c.record.part), append(out.services, c.service)
 		out.causes = append(out.causes, c.record)
-		out.passed[c.service]++
+		out.sent(c)
 		row.Found, row.Content, row.Version, row.Refused = true, content, ch.Version, false
 	}
 	out.swaps = make([]store.Swap, 0, len(out.changes))
@@ -124,6 +125,12 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 		out.swaps = append(out.swaps, store.Swap{Key: key, Insert: !old.Found, Old: old.Content, OldRefused: old.Refused, New: row.Content, Refused: row.Refused, Version: row.Version})
 	}
 	return out, nil
+}
+
+// sent notes that a candidate became a change.
+func (s *settled) sent(c *candidate) {
+	s.decisions[decisionOf{c.service, DecisionSent}]++
+	c.record.sent = append(c.record.sent, c.service)
 }
 
 // changeOverhead is at least what the encoding of a change adds to its

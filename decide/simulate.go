@@ -21,7 +21,7 @@ type Simulator struct {
 	claims   map[store.ClaimID]change.Version
 	uses     map[store.KeyDigest]store.Decided
 	offset   int64
-	board    *sketch.Board // as Options.Noise
+	board    *sketch.Collector // as Options.Noise
 }
 
 // NewSimulator starts with an empty state. plan must be prepared.
@@ -34,10 +34,11 @@ type Step struct {
 	Outcome string // stale, noise, merged, control or dead
 	// Sent are the changes that passed, in the order of the services.
 	Sent []change.Change
-	// Held are the services whose projection was evaluated and is equal to
-	// what they have; Pruned those that were not evaluated.
-	Held, Pruned []string
-	Letters      []store.DeadLetter
+	// Held are the services whose projection is equal to what they have; Filtered
+	// those that have nothing of the entity and are to have nothing, Incomplete those
+	// that wait for a required source; Pruned those that were not evaluated.
+	Held, Filtered, Incomplete, Pruned []string
+	Letters                            []store.DeadLetter
 }
 
 // Apply decides one record; at is its timestamp.
@@ -82,6 +83,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 		return Step{}, err
 	}
 	ev.watch.report(ev.counts, result.causes)
+	ev.trail.sent(s.plan, r)
 	if row, dirty := ev.result(); dirty {
 		row.Found = true
 		s.entities[rec.Entity] = row
@@ -101,18 +103,24 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	for k := range ev.counts.outcomes {
 		step.Outcome = string(k.outcome)
 	}
-	for i, service := range s.plan.Services {
-		if result.held[i] > 0 {
-			step.Held = append(step.Held, service.Name)
-		}
-		if ev.counts.pruned[i] > 0 {
-			step.Pruned = append(step.Pruned, service.Name)
+	step.apart(s.plan, &ev.counts, &result)
+	return step, nil
+}
+
+// apart fills in the services that nothing was sent to, in their order.
+func (s *Step) apart(p *Plan, counts *evaluationCounts, result *settled) {
+	for i, service := range p.Services {
+		for decision, names := range map[string]*[]string{
+			DecisionHeldBack: &s.Held, DecisionFiltered: &s.Filtered, DecisionIncomplete: &s.Incomplete, DecisionPruned: &s.Pruned,
+		} {
+			if of := (decisionOf{i, decision}); result.decisions[of]+counts.decisions[of] > 0 {
+				*names = append(*names, service.Name)
+			}
 		}
 	}
-	return step, nil
 }
 
 // String is for messages of tests.
 func (s Step) String() string {
-	return fmt.Sprintf("%s: sent %d, held back %v, pruned %v", s.Outcome, len(s.Sent), s.Held, s.Pruned)
+	return fmt.Sprintf("%s: sent %d, held back %v, filtered %v, incomplete %v, pruned %v", s.Outcome, len(s.Sent), s.Held, s.Filtered, s.Incomplete, s.Pruned)
 }

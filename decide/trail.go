@@ -40,10 +40,12 @@ const (
 	TrailStaleClaim    = "stale: claim"
 	TrailControl       = "control"
 	TrailDead          = "dead letter"
+	// TrailIncomplete is a merged event whose entity still lacks a required source.
+	TrailIncomplete = "incomplete"
 )
 
 // trailWords are stored by their index: only ever append.
-var trailWords = [...]string{"", TrailNoise, TrailMerged, TrailStalePosition, TrailStaleEventID, TrailStaleSequence, TrailControl, TrailDead, TrailStaleReplay, TrailStaleClaim}
+var trailWords = [...]string{"", TrailNoise, TrailMerged, TrailStalePosition, TrailStaleEventID, TrailStaleSequence, TrailControl, TrailDead, TrailStaleReplay, TrailStaleClaim, TrailIncomplete}
 
 // TrailEntry is one record that was decided for an entity.
 type TrailEntry struct {
@@ -57,6 +59,10 @@ type TrailEntry struct {
 	Outcome string
 
 	set []byte // ranks of projections that were evaluated; nil when that is not kept
+
+	kept     bool // what follows is known
+	filtered []byte
+	sent     []byte
 }
 
 // Trail is what an entity remembers of the records that were decided for it,
@@ -80,7 +86,49 @@ func (t Trail) Evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 	if e.set == nil || !slices.Equal(t.prefix, cut(p.Fingerprint)) || rank/8 >= len(e.set) {
 		return false, false
 	}
-	return e.set[rank/8]&(1<<(rank%8)) != 0, true
+	return hasRank(e.set, rank), true
+}
+
+// Decided returns what entry i came to for a service, given by its index: a
+// decision, or empty where that is not kept, or happened under another
+// configuration. A record that is noise or stale decides nothing: pruned.
+func (t Trail) Decided(p *Plan, i, service int) string {
+	e := t.Entries[i]
+	projection := p.Services[service].Projection
+	evaluated, known := t.Evaluated(p, i, projection)
+	switch {
+	case e.kept && hasNumber(e.sent, p.Services[service].Number):
+		return DecisionSent
+	case e.Outcome == TrailIncomplete:
+		return DecisionIncomplete
+	case !known:
+		return ""
+	case !evaluated:
+		return DecisionPruned
+	case !e.kept:
+		return ""
+	case hasRank(e.filtered, p.rank[projection]):
+		return DecisionFiltered
+	}
+	return DecisionHeldBack
+}
+
+func hasRank(set []byte, rank int) bool { return rank/8 < len(set) && set[rank/8]&(1<<(rank%8)) != 0 }
+
+// hasNumber looks for a number in a list that sent wrote.
+func hasNumber(list []byte, number int32) bool {
+	at := int64(0)
+	for len(list) > 0 {
+		step, used := binary.Uvarint(list)
+		if used <= 0 {
+			return false
+		}
+		if at += int64(step); at == int64(number) {
+			return true
+		}
+		list = list[used:]
+	}
+	return false
 }
 
 func cut(fingerprint []byte) []byte { return fingerprint[:min(trailPrint, len(fingerprint))] }
@@ -96,6 +144,8 @@ type trailer struct {
 	any    bool // there is a newest entry
 	last   trailed
 	older  []byte
+	// resealed says that it changed after it was encoded.
+	resealed bool
 }
 
 // trailed is an entry as it is stored.
@@ -105,7 +155,17 @@ type trailed struct {
 	source      string
 	id          []byte // see packID
 	set         []byte
+	// kept says that the next two are known: the ranks of projections that the filter
+	// kept the entity out of, and the services that something was sent to, as the
+	// differences of their ascending numbers.
+	kept     bool
+	filtered []byte
+	sent     []byte
 }
+
+// trailKept marks, in the byte of an entry's word, one with what is kept of its
+// services.
+const trailKept = 0x80
 
 // note remembers what became of r.
 func (t *trailer) note(r *record, word string) {
@@ -122,8 +182,8 @@ func (t *trailer) note(r *record, word string) {
 // add makes e the newest entry and lets go of the oldest one.
 func (t *trailer) add(e trailed) {
 	if t.any {
-		if len(t.last.set) > trailWide/8 {
-			t.last.set = nil
+		if len(t.last.set) > trailWide/8 || len(t.last.sent) > trailWide {
+			t.last.set, t.last.kept, t.last.filtered, t.last.sent = nil, false, nil, nil
 		}
 		var scratch [128]byte
 		b := t.last.append(scratch[:0], &e)
@@ -144,7 +204,11 @@ func (t *trailer) add(e trailed) {
 
 // append writes an entry, as it stands behind newer.
 func (e *trailed) append(b []byte, newer *trailed) []byte {
-	b = append(b, e.word)
+	word := e.word
+	if e.kept {
+		word |= trailKept
+	}
+	b = append(b, word)
 	b = binary.AppendVarint(b, int64(newer.version-e.version))
 	b = binary.AppendVarint(b, int64(newer.ms-e.ms))
 	if e.source == newer.source {
@@ -152,7 +216,11 @@ func (e *trailed) append(b []byte, newer *trailed) []byte {
 	} else {
 		b = appendText(b, e.source)
 	}
-	return appendText(appendText(b, e.id), e.set)
+	b = appendText(appendText(b, e.id), e.set)
+	if e.kept {
+		b = appendText(appendText(b, e.filtered), e.sent)
+	}
+	return b
 }
 
 func appendText[T string | []byte](b []byte, s T) []byte {
@@ -161,10 +229,10 @@ func appendText[T string | []byte](b []byte, s T) []byte {
 
 // parseTrailed reads an entry that stands behind newer.
 func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
-	if len(b) == 0 || int(b[0]) >= len(trailWords) {
+	if len(b) == 0 || int(b[0]&^trailKept) >= len(trailWords) {
 		return e, nil, false
 	}
-	e.word, b, ok = b[0], b[1:], true
+	e.word, e.kept, b, ok = b[0]&^trailKept, b[0]&trailKept != 0, b[1:], true
 	back := func() uint64 {
 		n, used := binary.Varint(b)
 		if used <= 0 {
@@ -191,6 +259,9 @@ func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
 		e.source = string(s)
 	}
 	e.id, e.set = text(), text()
+	if e.kept {
+		e.filtered, e.sent = text(), text()
+	}
 	return e, b, ok
 }
 
@@ -214,12 +285,56 @@ func (t *trailer) evaluating(p *Plan) {
 		entries := t.entries()
 		renewed := trailer{prefix: prefix}
 		for i := len(entries) - 1; i >= 0; i-- {
-			entries[i].set = nil
+			entries[i].set, entries[i].filtered = nil, nil
 			renewed.add(entries[i])
 		}
 		*t = renewed
 	}
 	t.last.set = make([]byte, (min(len(p.Projections), trailWidest)+7)/8)
+	t.last.kept = true
+}
+
+// filteredOut notes that the filter of a projection keeps the entity out.
+func (t *trailer) filteredOut(p *Plan, projection int) {
+	rank := p.rank[projection]
+	if !t.last.kept || rank >= trailWidest {
+		return
+	}
+	if short := rank/8 + 1 - len(t.last.filtered); short > 0 {
+		t.last.filtered = append(t.last.filtered, make([]byte, short)...)
+	}
+	t.last.filtered[rank/8] |= 1 << (rank % 8)
+}
+
+// sent notes which services a record sent something to, once that is settled.
+func (t *trailer) sent(p *Plan, r *record) {
+	if len(r.sent) == 0 || !t.any {
+		return
+	}
+	numbers := make([]int32, 0, len(r.sent))
+	for _, s := range r.sent {
+		numbers = append(numbers, p.Services[s].Number)
+	}
+	slices.Sort(numbers)
+	var list []byte
+	at := int32(0)
+	for _, n := range slices.Compact(numbers) {
+		list = binary.AppendUvarint(list, uint64(n-at))
+		at = n
+	}
+	if t.last.version == uint64(r.version) {
+		t.last.kept, t.last.sent, t.resealed = true, list, true
+		return
+	}
+	entries := t.entries()
+	renewed := trailer{prefix: t.prefix, resealed: true}
+	for i := len(entries) - 1; i >= 0; i-- {
+		if entries[i].version == uint64(r.version) {
+			entries[i].kept, entries[i].sent = true, list
+		}
+		renewed.add(entries[i])
+	}
+	*t = renewed
 }
 
 // evaluated adds a projection to the set.
@@ -233,6 +348,7 @@ func (t *trailer) evaluated(p *Plan, projection int) {
 // that names services, what was sent tells.
 func (t *trailer) redecided(p *Plan, c *inbox.Control) {
 	if len(c.Services) > 0 {
+		t.last.kept = true
 		return
 	}
 	t.evaluating(p)
@@ -269,7 +385,7 @@ func (t *trailer) trail() Trail {
 	for i, e := range stored {
 		out.Entries[len(stored)-1-i] = TrailEntry{
 			Version: change.Version(e.version), Time: time.UnixMilli(int64(e.ms)).UTC(), Source: e.source,
-			EventID: unpackID(e.id), Outcome: trailWords[e.word], set: e.set,
+			EventID: unpackID(e.id), Outcome: trailWords[e.word], set: e.set, kept: e.kept, filtered: e.filtered, sent: e.sent,
 		}
 	}
 	return out

@@ -160,6 +160,7 @@ func (a *attempt) done(changes []change.Change) {
 		a.w.m.age.Observe(time.Since(c.Time).Seconds())
 	}
 	a.wait.Reset()
+	a.w.condition.delivered()
 	a.w.recovered()
 }
 
@@ -177,7 +178,7 @@ func (a *attempt) dropSuperseded(todo []change.Change) ([]change.Change, error) 
 	for _, c := range todo {
 		if newer := rows[c.Entity].Version; newer > c.Version {
 			a.w.m.overtaken.Inc()
-			a.w.leftOutEntity(c.Entity, newer)
+			a.w.leftOut(c.Entity, newer)
 			a.w.recordOutcome(&c, OutcomeOvertaken)
 			continue
 		}
@@ -294,15 +295,16 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 		return err
 	}
 	crash.At(crash.Refused, w.opt.Name)
-	code := "refused"
+	code, later := "refused", time.Duration(0)
 	if e.Class != sinks.Reject {
-		code = codeGaveUp
+		code, later = codeGaveUp, w.opt.Retry.Later
 	}
 	letter := store.DeadLetter{
 		Stage: store.StageDeliver, Code: code, Reason: e.Error(), State: store.LetterOpen,
 		Service: c.Service, Entity: c.Entity, Version: c.Version,
 		Payload: c.AppendRecord(nil),
 		Place:   c.Place(),
+		Later:   later,
 		// One letter stands for a content that the target does not take, however often
 		// it is offered. A log sink is owed each change.
 		DedupKey: "deliver/" + c.Service + "/" + hex.EncodeToString(c.Content) + "/" + c.Entity,
@@ -320,6 +322,7 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	}
 	crash.At(crash.Buried, w.opt.Name)
 	w.m.dead.Inc()
+	w.condition.refuse(e)
 	w.recordOutcome(&c, OutcomeDead)
 	return nil
 }

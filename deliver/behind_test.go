@@ -202,6 +202,27 @@ func TestWhatIsGoneFromTheLogIsDecidedAgain(t *testing.T) {
 	require.EqualValues(t, 1, p.metric("weir_delivery_gaps_total", service))
 }
 
+// The inbox got another number of partitions meanwhile: what is gone is still of
+// the partition in which it was decided.
+func TestWhatIsGoneOfAnOlderInboxIsDecidedAgain(t *testing.T) {
+	w := newWorld(t, service)
+	moved := func(o *deliver.Options) {
+		o.Partition = func(_ string, v change.Version) int32 { return int32(v.Generation()) - 1 } // the next one's is number 1
+	}
+	p := w.start(map[string]sinks.Traits{service: state}, moved)
+	p.publish(of(service, "a", 0))
+	p.delivered()
+	require.NoError(t, p.stop())
+	w.publish(of(service, "b", 1))
+	w.publish(of(service, "c", 2))
+	w.log.cut(2)
+	p = w.start(map[string]sinks.Traits{service: state}, moved)
+	requests := map[string]bool{}
+	require.Eventually(t, func() bool { return p.moveOn(requests) }, patience, time.Millisecond)
+	p.delivered()
+	require.Equal(t, []string{"redecide b"}, p.order())
+}
+
 // A log that was made anew ends below what was decided: nothing that comes tells
 // of it.
 func TestALogThatEndsTooEarly(t *testing.T) {

@@ -28,94 +28,128 @@ const (
 	tokenPeriod  = 10 * time.Second
 )
 
-// bridgeTail finds what is missing between fed, to where the tail was handed on,
-// and a frame. over says that the frame itself is to be passed over.
-func (s *Stage) bridgeTail(ctx context.Context, p *partition, fed change.Version, f *logged) (over bool, err error) {
-	free, err := p.onlyOne(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer free()
-	found, err := s.inOutbox(ctx, p, fed, f.offset)
-	if err != nil {
-		return false, err
-	}
-	if found != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if !p.gone && p.feed.judge(found.Frame) == follows {
-			s.feedLive(p, found)
-		}
-		return false, nil
-	}
-	later, err := s.later(ctx, p, fed, f.offset+1)
-	if err != nil {
-		return false, err
-	}
-	if later {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		p.feed.next = f.offset + 1
-		p.edits++
-		return true, nil
-	}
-	if err := s.repair(ctx, p, f.Prev, func(c *cursor) (change.Version, bool) { return max(p.feed.fed, c.feed.fed, c.floor), c.live }); err != nil {
-		return false, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if p.feed.fed < f.Prev {
-		p.feed = feed{fed: f.Prev, next: f.offset}
-		p.edits++
-	}
-	return false, nil
+// follower is what frames are handed to in the order of a partition's log: the
+// tail, which feeds every live service, or one service that is behind.
+type follower struct {
+	s *Stage
+	p *partition
+	c *cursor // nil: the tail
+	// was is where c was when the work began. Once c is elsewhere, live or sent back,
+	// what the work finds is not for it any more.
+	was *feed
 }
 
-// bridgeBehind is bridgeTail for one service that is behind, while it is where it was.
-func (s *Stage) bridgeBehind(ctx context.Context, p *partition, c *cursor, was *feed, f *logged) (over bool, err error) {
-	free, err := p.onlyOne(ctx)
+func (s *Stage) tail(p *partition) follower { return follower{s: s, p: p} }
+
+func (s *Stage) behind(c *cursor, was *feed) follower { return follower{s: s, p: c.p, c: c, was: was} }
+
+// at is where the follower is. The caller of it and of the other methods holds
+// the stage's mutex.
+func (l follower) at() *feed {
+	if l.c == nil {
+		return &l.p.feed
+	}
+	return &l.c.feed
+}
+
+// stands reports whether what was found for the follower is still for it.
+func (l follower) stands() bool {
+	return !l.p.gone && (l.c == nil || !l.c.live && l.c.feed == *l.was)
+}
+
+// move sets where the follower is, without anything handed on.
+func (l follower) move(to feed) {
+	*l.at() = to
+	l.moved()
+}
+
+func (l follower) moved() {
+	if l.c != nil {
+		*l.was = l.c.feed
+	}
+	l.p.edits++
+	l.p.poke()
+	l.s.saver.poke()
+}
+
+// hand hands on a frame of the outbox if it follows; what the log has is read
+// from next on.
+func (l follower) hand(f *logged, next int64) {
+	if !l.stands() || l.at().judge(f.Frame) != follows {
+		return
+	}
+	if l.c == nil {
+		l.s.feedLive(l.p, f)
+	} else {
+		l.s.giveBehind(l.c, f)
+	}
+	l.at().next = next
+	l.moved()
+}
+
+// affected returns the position of a service, and whether what is gone before the
+// follower was for it.
+func (l follower) affected(c *cursor) (change.Version, bool) {
+	if l.c != nil {
+		return max(c.feed.fed, c.floor), c == l.c
+	}
+	return max(l.p.feed.fed, c.feed.fed, c.floor), c.live
+}
+
+// bridge finds what is missing between fed, to where a follower was handed on,
+// and a frame. over says that the frame itself is to be passed over.
+func (s *Stage) bridge(ctx context.Context, l follower, fed change.Version, f *logged) (over bool, err error) {
+	free, err := l.p.onlyOne(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, p, was.fed, f.offset)
+	found, err := s.inOutbox(ctx, l.p, fed, f.offset)
 	if err != nil {
 		return false, err
 	}
 	if found != nil {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if !p.gone && !c.live && c.feed == *was && c.feed.judge(found.Frame) == follows {
-			s.giveBehind(c, found)
-			c.feed.next = f.offset
-			*was = c.feed
-		}
+		l.hand(found, f.offset)
 		return false, nil
 	}
-	later, err := s.later(ctx, p, was.fed, f.offset+1)
+	later, err := s.later(ctx, l.p, fed, f.offset+1)
 	if err != nil {
 		return false, err
 	}
-	if later {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if c.feed == *was {
-			c.feed.next = f.offset + 1
-			*was = c.feed
-		}
-		return true, nil
-	}
-	if err := s.repair(ctx, p, f.Prev, func(o *cursor) (change.Version, bool) { return max(o.feed.fed, o.floor), o == c }); err != nil {
-		return false, err
+	if !later {
+		return false, s.repair(ctx, l, f.Prev, f.offset)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if c.feed == *was && was.fed < f.Prev {
-		c.feed = feed{fed: f.Prev, next: f.offset}
-		*was = c.feed
-		p.edits++
+	if l.stands() {
+		to := *l.at()
+		to.next = f.offset + 1
+		l.move(to)
 	}
-	return false, nil
+	return true, nil
+}
+
+// bridgeEnd brings a follower that has read all of a log, which ends at end, to a
+// position that it should have reached by that: by the outbox, or else by a repair.
+func (s *Stage) bridgeEnd(ctx context.Context, l follower, fed, to change.Version, end int64) error {
+	free, err := l.p.onlyOne(ctx)
+	if err != nil {
+		return err
+	}
+	defer free()
+	found, err := s.inOutbox(ctx, l.p, fed, max(0, end-1))
+	if err != nil {
+		return err
+	}
+	if found != nil {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		l.hand(found, end)
+		return nil
+	}
+	return s.repair(ctx, l, to, end)
 }
 
 // onlyOne waits until nobody else looks into a gap of p.
@@ -191,15 +225,30 @@ func (s *Stage) later(ctx context.Context, p *partition, fed change.Version, fro
 }
 
 // repair asks for a decision about each entity that has a change below to and at
-// or above the place of a service in its newest state, and returns when none is
-// left. which says whose places count and what they are, under the stage's mutex.
-func (s *Stage) repair(ctx context.Context, p *partition, to change.Version, which func(*cursor) (change.Version, bool)) error {
+// or above the place of a service in its newest state. When none is left it moves the
+// follower there, and to a record of the log.
+func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next int64) error {
+	if err := s.redecideGone(ctx, l, to); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if l.stands() && l.at().fed < to {
+		l.move(feed{fed: to, next: next})
+	}
+	return nil
+}
+
+// redecideGone returns when no service that the follower stands for has a newest
+// change between its place and to.
+func (s *Stage) redecideGone(ctx context.Context, l follower, to change.Version) error {
+	p := l.p
 	s.mu.Lock()
 	from := to
 	places := map[int32]change.Version{}
 	names := map[int32]string{}
 	for _, c := range p.cursors {
-		at, concerned := which(c)
+		at, concerned := l.affected(c)
 		if concerned && at < to {
 			places[c.w.opt.Number], names[c.w.opt.Number] = at, c.w.opt.Name
 			from = min(from, at)
@@ -236,7 +285,7 @@ func (s *Stage) repair(ctx context.Context, p *partition, to change.Version, whi
 			after = rows[len(rows)-1].Entity
 			for _, row := range rows {
 				at, concerned := places[row.Service]
-				if !concerned || row.Version < at || row.Content == nil || s.opt.Partition(row.Entity) != p.number {
+				if !concerned || row.Version < at || row.Content == nil || s.opt.Partition(row.Entity, row.Version) != p.number {
 					continue
 				}
 				left++
@@ -304,69 +353,24 @@ func (s *Stage) checkEnds(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if len(rows) > 0 {
-			if err := s.fromOutbox(ctx, p, start[p.number], end[p.number]); err != nil {
-				return err
-			}
-			continue
-		}
-		last := look.Marks[p.number].LastTo
+		to := look.Marks[p.number].LastTo
 		s.mu.Lock()
-		gone := !p.gone && p.feed.fed < last && p.feed.from(start[p.number], end[p.number]) >= end[p.number]
+		fed := p.feed.fed
+		ended := !p.gone && fed < to && p.feed.from(start[p.number], end[p.number]) >= end[p.number]
+		if len(rows) > 0 {
+			// Their owner publishes them, and nothing is gone. But a restored outbox may
+			// hold what was published long ago, into a log that has it no more: what has
+			// not moved since the tick before is handed out from there.
+			ended = ended && p.stuck != nil && *p.stuck == fed
+			p.stuck, to = &fed, 0
+		}
 		s.mu.Unlock()
-		if !gone {
+		if !ended {
 			continue
 		}
-		free, err := p.onlyOne(ctx)
-		if err != nil {
+		if err := s.bridgeEnd(ctx, s.tail(p), fed, to, end[p.number]); err != nil {
 			return err
 		}
-		err = s.repair(ctx, p, last, func(c *cursor) (change.Version, bool) { return max(p.feed.fed, c.feed.fed, c.floor), c.live })
-		if err == nil {
-			s.mu.Lock()
-			if p.feed.fed < last {
-				p.feed = feed{fed: last, next: end[p.number]}
-				p.edits++
-				p.poke()
-			}
-			s.mu.Unlock()
-			s.saver.poke()
-		}
-		free()
-		if err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// fromOutbox hands out what stands in the outbox alone and has not moved since the
-// tick before: a restored one may hold what its owner published long ago, into a
-// log that has it no more.
-func (s *Stage) fromOutbox(ctx context.Context, p *partition, start, end int64) error {
-	s.mu.Lock()
-	fed := p.feed.fed
-	still := !p.gone && p.stuck != nil && *p.stuck == fed && p.feed.from(start, end) >= end
-	p.stuck = &fed
-	s.mu.Unlock()
-	if !still {
-		return nil
-	}
-	free, err := p.onlyOne(ctx)
-	if err != nil {
-		return err
-	}
-	defer free()
-	found, err := s.inOutbox(ctx, p, fed, max(0, end-1))
-	if found == nil || err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !p.gone && p.feed.judge(found.Frame) == follows {
-		s.feedLive(p, found)
-		p.feed.next = end
-		s.saver.poke()
 	}
 	return nil
 }

@@ -5,13 +5,10 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 const (
-	// joinNearby is how many records behind the tail a service lets the tail wait.
-	joinNearby = 64
 	// joinPatience is how long the tail waits for it at most.
 	joinPatience = 2 * time.Second
 	// readPatience is how long a read of what should be there may take.
@@ -93,7 +90,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		if !c.canTake() {
 			continue
 		}
-		if p.feed.next-c.feed.next <= joinNearby {
+		if p.feed.next-c.feed.next <= max(1, s.opt.Nearby/4) {
 			joining = true
 		}
 		if low == nil || c.feed.offset() < low.feed.offset() {
@@ -178,7 +175,7 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 			full := c.live || !c.canTake() && c.feed.next > f.offset
 			s.mu.Unlock()
 			if missing {
-				over, err := s.bridgeBehind(ctx, p, c, &was, f)
+				over, err := s.bridge(ctx, s.behind(c, &was), was.fed, f)
 				if err != nil {
 					return err
 				}
@@ -217,11 +214,15 @@ func (s *Stage) giveBehind(c *cursor, f *logged) {
 // what was passed over there counts now, or the log is another one than before, or
 // what is missing is not in it any more.
 func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
+	p := c.p
+	s.mu.Lock()
+	// All of it stood in the log or the outbox before the log's end was read.
+	to := p.feed.fed
+	s.mu.Unlock()
 	starts, ends, err := s.opt.Log.Offsets(ctx)
 	if err != nil {
 		return err
 	}
-	p := c.p
 	start, end := starts[p.number], ends[p.number]
 	s.mu.Lock()
 	if c.live || p.gone {
@@ -229,57 +230,21 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 		return nil
 	}
 	was := c.feed
-	fed := was.fed
-	if c.feed.from(start, end) < end {
+	if was.from(start, end) < end {
 		// There are records: it goes on, at what is not done for sure.
-		next := c.feed.offset()
+		next := was.offset()
 		if n := len(c.pending); n > 0 {
 			next = c.pending[n-1].record
 		}
-		c.feed = feed{fed: fed, next: next}
+		c.feed = feed{fed: was.fed, next: next}
 		s.mu.Unlock()
 		return nil
 	}
-	if start < end && (c.lap == nil || *c.lap != fed) {
-		c.feed, c.lap = feed{fed: fed, next: start}, &fed
+	if start < end && (c.lap == nil || *c.lap != was.fed) {
+		c.feed, c.lap = feed{fed: was.fed, next: start}, &was.fed
 		s.mu.Unlock()
 		return nil
 	}
 	s.mu.Unlock()
-	return s.endBehind(ctx, p, c, was, end)
-}
-
-// endBehind brings a service that is behind to where the tail is, when nothing of
-// what is between is in the log.
-func (s *Stage) endBehind(ctx context.Context, p *partition, c *cursor, was feed, end int64) error {
-	free, err := p.onlyOne(ctx)
-	if err != nil {
-		return err
-	}
-	defer free()
-	found, err := s.inOutbox(ctx, p, was.fed, max(0, end-1))
-	if err != nil {
-		return err
-	}
-	s.mu.Lock()
-	to := p.feed.fed
-	if found != nil && !p.gone && !c.live && c.feed == was && c.feed.judge(found.Frame) == follows {
-		s.giveBehind(c, found)
-		c.feed.next = end
-	}
-	s.mu.Unlock()
-	if found != nil {
-		return nil
-	}
-	if err := s.repair(ctx, p, to, func(o *cursor) (change.Version, bool) { return max(o.feed.fed, o.floor), o == c }); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if c.feed == was && was.fed < to {
-		c.feed = feed{fed: to, next: end}
-		p.edits++
-		s.saver.poke()
-	}
-	return nil
+	return s.bridgeEnd(ctx, s.behind(c, &was), was.fed, to, end)
 }

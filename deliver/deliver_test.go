@@ -209,14 +209,14 @@ func TestPauseAndGoOn(t *testing.T) {
 	p, s := only(t, state)
 	s.answer(func([]change.Change) error { return refuse(sinks.Pause, false) })
 	p.publish(of(service, "X", 0))
-	require.Eventually(t, func() bool { return p.stage.States()[service] == deliver.StatePaused }, patience, time.Millisecond)
+	require.Eventually(t, func() bool { return p.stage.Conditions()[service].State == deliver.StatePaused }, patience, time.Millisecond)
 	require.Eventually(t, func() bool { return len(s.attempts()) > 5 }, patience, time.Millisecond, "it is probed")
 	require.EqualValues(t, 1, p.metric("weir_service_paused", ""))
 	require.Empty(t, p.letters())
 	require.False(t, p.stage.Idle())
 	s.answer(nil)
 	p.delivered()
-	require.Equal(t, deliver.StateRunning, p.stage.States()[service])
+	require.Equal(t, deliver.StateRunning, p.stage.Conditions()[service].State)
 	require.Eventually(t, p.stage.Idle, patience, time.Millisecond)
 }
 

@@ -214,8 +214,8 @@ func (w *world) AddLetters(ctx context.Context, letters []store.DeadLetter) erro
 	return w.store.AddLetters(ctx, letters)
 }
 
-func (w *world) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error) {
-	return w.store.ListLetters(ctx, f)
+func (w *world) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
+	return w.store.DueLetters(ctx, services, after, limit)
 }
 
 func (w *world) Letter(ctx context.Context, id int64) (store.DeadLetter, error) {
@@ -356,7 +356,7 @@ func (w *world) start(traits map[string]sinks.Traits, with ...func(*deliver.Opti
 	opt := deliver.Options{
 		Revision: 1, Superseded: func() { p.superseded.Add(1) },
 		Store: recording{w.store, w}, Log: w.log, Control: w.control,
-		Partition: func(string) int32 { return 0 },
+		Partition: func(string, change.Version) int32 { return 0 },
 		StopGrace: 10 * time.Millisecond, Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(p.reg),
 	}
 	for name, t := range traits {

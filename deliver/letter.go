@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/google/uuid"
@@ -54,21 +55,8 @@ func ChangeOf(l store.DeadLetter) (change.Change, error) {
 	return c, nil
 }
 
-const (
-	// laterMax is the longest wait before what was given up is offered again.
-	laterMax = 24 * time.Hour
-	// laterTick is at most how often letters are looked through for it.
-	laterTick = time.Minute
-)
-
-// later is how long what was given up count times waits for its next turn.
-func (r *Retry) later(count int64) time.Duration {
-	wait := min(r.Later, laterMax)
-	for ; count > 1 && wait < laterMax; count-- {
-		wait *= 2
-	}
-	return min(wait, laterMax)
-}
+// laterTick is at most how often due letters are looked for.
+const laterTick = time.Minute
 
 // offerLater offers again, now and then, what was given up. It ends with the stage.
 func (s *Stage) offerLater() {
@@ -95,13 +83,16 @@ func (s *Stage) offerLater() {
 	}
 }
 
+// duePage is how many due letters are read at a time.
+const duePage = 1000
+
 // offerDue asks for a decision about each letter of this process's partitions that
 // is due and that asked does not have yet. It returns what asked is now.
 func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]int64, error) {
+	takers, names := s.takers()
 	still := map[int64]int64{}
-	filter := store.LetterFilter{Stage: store.StageDeliver, Code: codeGaveUp, State: store.LetterOpen, Limit: 1000}
-	for {
-		letters, err := s.opt.Store.ListLetters(ctx, filter)
+	for after := int64(0); len(names) > 0; {
+		letters, err := s.opt.Store.DueLetters(ctx, names, after, duePage)
 		if err != nil {
 			return nil, err
 		}
@@ -111,37 +102,44 @@ func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]
 				still[l.ID] = l.Count
 				continue
 			}
-			w := s.owner(l)
-			if w == nil || time.Since(l.Last) < w.opt.Retry.later(l.Count) {
+			if !s.owns(l) {
 				continue
 			}
-			if err := s.offer(ctx, w, l); err != nil {
+			if err := s.offer(ctx, takers[l.Service], l); err != nil {
 				return nil, err
 			}
 			asked[l.ID], still[l.ID] = l.Count, l.Count
 		}
-		if len(letters) < filter.Limit {
-			return still, nil
+		if len(letters) < duePage {
+			break
 		}
-		filter.AfterID = letters[len(letters)-1].ID
+		after = letters[len(letters)-1].ID
 	}
+	return still, nil
 }
 
-// owner returns the worker whose turn it is to offer a letter again, nil when it
-// is not this process's, or its sink takes nothing now.
-func (s *Stage) owner(l *store.DeadLetter) *worker {
+// takers returns the workers that offer letters again and whose sinks take
+// something now, by name.
+func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if p := s.parts[s.opt.Partition(l.Entity)]; p == nil || p.gone {
-		return nil
-	}
+	takers = map[string]*worker{}
 	for _, w := range s.workers {
 		// One that failed last and has nothing in hand may well take something.
-		if w.opt.Name == l.Service && w.opt.Retry.Later > 0 && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
-			return w
+		if w.opt.Retry.Later > 0 && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
+			takers[w.opt.Name] = w
+			names = append(names, w.opt.Name)
 		}
 	}
-	return nil
+	return takers, names
+}
+
+// owns reports whether it is this process that offers a letter again.
+func (s *Stage) owns(l *store.DeadLetter) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.parts[s.opt.Partition(l.Entity, math.MaxUint64)] // where the request goes
+	return p != nil && !p.gone
 }
 
 // offer asks for a letter to be offered again, as an operator's replay does: a

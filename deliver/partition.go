@@ -152,10 +152,6 @@ type slice struct {
 	inHand   bool           // guarded by the stage's mutex
 }
 
-// nearby is how many records of the log a service may be behind the one that is
-// farthest and still be fed by the tail from the start.
-const nearby = 256
-
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Places,
@@ -185,7 +181,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 			at = farthest
 		}
 		c.floor, c.feed = at.Position, feed{fed: at.Position, next: at.Offset}
-		c.live = at.Offset+nearby >= farthest.Offset
+		c.live = at.Offset+s.opt.Nearby >= farthest.Offset
 		if c.live && (at.Offset < p.feed.next || at.Offset == p.feed.next && at.Position < p.feed.fed) {
 			p.feed = c.feed
 		}
@@ -313,7 +309,7 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 		case v == gap:
 			fed := p.feed.fed
 			s.mu.Unlock()
-			over, err := s.bridgeTail(ctx, p, fed, f)
+			over, err := s.bridge(ctx, s.tail(p), fed, f)
 			if over || err != nil {
 				return err
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -33,7 +34,7 @@ var ErrLost = errors.New("the progress of a partition is not this process's any 
 type Store interface {
 	store.Deliveries
 	AddLetters(ctx context.Context, letters []store.DeadLetter) error
-	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
+	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error)
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
 }
 
@@ -89,11 +90,17 @@ type Options struct {
 	Log        Log
 	// Control appends a control record to the inbox and returns when it is durable.
 	Control func(ctx context.Context, entity string, c inbox.Control) error
-	// Partition returns the inbox partition of an entity.
-	Partition func(entity string) int32
+	// Partition returns the inbox partition in which a version of an entity was
+	// decided: another generation of the inbox may have had another number of them.
+	// Of a generation that is not known, it is that of the newest.
+	Partition func(entity string, version change.Version) int32
 	// Memory is how many bytes of changes may wait for sinks, over all services.
 	// Defaults to 64 MiB.
 	Memory int64
+	// Nearby is how many records of the log a service may be behind the one that is
+	// farthest and still be fed by the tail at a take-over. The tail waits a moment
+	// for one that is a quarter of it behind. Defaults to 256.
+	Nearby int64
 	// StopGrace is how long a write that is under way at a shutdown may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
@@ -148,6 +155,9 @@ func New(opt Options) *Stage {
 	}
 	if opt.Memory <= 0 {
 		opt.Memory = 64 << 20
+	}
+	if opt.Nearby <= 0 {
+		opt.Nearby = 256
 	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
@@ -327,15 +337,6 @@ func (s *Stage) Handle(msg *message.Message) error {
 		}
 	}
 	return nil
-}
-
-// States returns how each service is doing, by name.
-func (s *Stage) States() map[string]State {
-	states := make(map[string]State, len(s.workers))
-	for _, w := range s.workers {
-		states[w.opt.Name] = w.state.Load().(State)
-	}
-	return states
 }
 
 // Behind returns the number of partitions in which each service that is behind is

@@ -27,6 +27,8 @@ type worker struct {
 	wakeUp chan struct{} // capacity 1: queue grew
 	state  atomic.Value
 
+	condition condition
+
 	// Guarded by the stage's mutex.
 	queue []*slice // that wait
 	held  int64    // bytes of those that wait or are in hand
@@ -336,7 +338,7 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
 			w.m.overtaken.Inc()
 			w.recordOutcome(c, OutcomeOvertaken)
-			w.leftOut(v.slice.c.p, rows[c.Entity].Version)
+			w.leftOut(c.Entity, rows[c.Entity].Version)
 			v.done = true
 			w.endSpan(v, nil)
 			continue
@@ -359,20 +361,13 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 	}), nil
 }
 
-// leftOut notes that a change was left out for a newer one, which was decided at
-// a version: a store whose watermark is below that forgot it.
-func (w *worker) leftOut(p *partition, newer change.Version) {
+// leftOut notes that a change was left out for a newer one of its entity, which was
+// decided at a version: a store whose watermark of that partition is below forgot it.
+func (w *worker) leftOut(entity string, newer change.Version) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
-	p.floor = max(p.floor, newer+1)
-}
-
-func (w *worker) leftOutEntity(entity string, newer change.Version) {
-	w.s.mu.Lock()
-	p := w.s.parts[w.s.opt.Partition(entity)]
-	w.s.mu.Unlock()
-	if p != nil {
-		w.leftOut(p, newer)
+	if p := w.s.parts[w.s.opt.Partition(entity, newer)]; p != nil {
+		p.floor = max(p.floor, newer+1)
 	}
 }
 
@@ -464,6 +459,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *change.Trace) {
 		state = StatePaused
 	}
 	w.m.failures.WithLabelValues(w.opt.Name, e.Class.String()).Inc()
+	w.condition.failed(e)
 	if w.state.Swap(state) == state {
 		return
 	}
@@ -482,6 +478,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *change.Trace) {
 
 // recovered notes that the sink takes changes.
 func (w *worker) recovered() {
+	w.condition.recovered()
 	if w.state.Swap(StateRunning) != StateRunning {
 		w.m.paused.Set(0)
 		w.log.Info("delivering again")

@@ -52,13 +52,13 @@ func newWorld(t *testing.T) *world {
 	w := &world{T: t, store: s, reg: prometheus.NewRegistry(), claims: map[string]bool{}}
 	rules, err := stripper.Compile(nil)
 	require.NoError(t, err)
-	shape := &ingest.Shape{
+	shape := &ingest.Extractor{
 		Source: "lab", Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
 		IsDelete: func(string) bool { return false }, Strip: rules, MaxEvent: 1 << 20, MaxEntity: 100,
 	}
 	w.taker = &Taker{
 		Ledger: s, Inbox: w, Topic: "weir.inbox", Lease: time.Minute, Keep: time.Hour,
-		Shape: func(source string) (*ingest.Shape, error) {
+		Shape: func(source string) (*ingest.Extractor, error) {
 			if source != shape.Source {
 				return nil, &GoneError{"there is no source " + source}
 			}

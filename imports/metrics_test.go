@@ -32,7 +32,7 @@ func TestEndsAreCounted(t *testing.T) {
 	require.Equal(t, map[string]float64{"done": 1, "failed": 0}, ended())
 
 	w.file(JSONL, Options{}, `{"id":"b"}`)
-	worker.opt.Intake = &Taker{Shape: func(string) (*ingest.Shape, error) { return nil, &GoneError{"there is no source lab"} }}
+	worker.opt.Intake = &Taker{Shape: func(string) (*ingest.Extractor, error) { return nil, &GoneError{"there is no source lab"} }}
 	w.step(worker)
 	require.Equal(t, map[string]float64{"done": 1, "failed": 1}, ended())
 }

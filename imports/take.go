@@ -54,7 +54,7 @@ type Taker struct {
 	Topic  string // of the inbox
 	// Shape gives how the events of a source are taken apart. It is called for
 	// every chunk, concurrently.
-	Shape func(source string) (*ingest.Shape, error)
+	Shape func(source string) (*ingest.Extractor, error)
 	// Lease is how long a claim is kept from others; Keep how long it is known.
 	Lease, Keep time.Duration
 }
@@ -94,7 +94,7 @@ func (t *Taker) Take(ctx context.Context, i store.Import, rows []Row) ([]Result,
 		if x.result.Status != "" {
 			continue
 		}
-		x.event.Under(x.claim.ID, i.Tenant, x.key, t.Keep)
+		x.event.WithClaim(x.claim.ID, i.Tenant, x.key, t.Keep)
 		key, head, value, err := inbox.Encode(x.event.Record())
 		if err != nil {
 			return nil, errors.Join(err, t.abandon(ctx, i, all))
@@ -124,7 +124,7 @@ func (t *Taker) Take(ctx context.Context, i store.Import, rows []Row) ([]Result,
 }
 
 // prepare takes the rows apart; those that are invalid have their results.
-func prepare(shape *ingest.Shape, job string, rows []Row, results []Result) []*intake {
+func prepare(shape *ingest.Extractor, job string, rows []Row, results []Result) []*intake {
 	prepared := make([]*ingest.Prepared, len(rows))
 	one := func(n int) {
 		r := &rows[n]

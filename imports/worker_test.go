@@ -304,7 +304,7 @@ func TestAnImportThatCannotGoOn(t *testing.T) {
 	w := newWorld(t)
 	i := w.file(JSONL, Options{}, `{"id":"a"}`)
 	other := w.worker()
-	other.opt.Intake = &Taker{Shape: func(string) (*ingest.Shape, error) { return nil, &GoneError{"there is no source lab"} }}
+	other.opt.Intake = &Taker{Shape: func(string) (*ingest.Extractor, error) { return nil, &GoneError{"there is no source lab"} }}
 	w.step(other)
 	got := w.found(i)
 	require.Equal(t, store.ImportFailed, got.State)

@@ -3,9 +3,10 @@
 // entity, so that everything about one entity stands in one partition in one
 // order.
 //
-// A record's Kafka value is the stripped payload (nil for a delete) or, for a
-// control record, its JSON form. Everything else travels in one header as
-// compact JSON, so that the payload's bytes stay as ingest wrote them.
+// A record's Kafka value is the stripped payload (nil for a delete), or the change
+// that a control record carries. Everything else travels in one header as compact
+// JSON, so that the payload's bytes stay as ingest wrote them, and a change that
+// was small enough to be published is small enough to come back.
 package inbox
 
 import (
@@ -124,7 +125,7 @@ type Control struct {
 	Operation string `json:"operation,omitempty"`
 	// Letter is the dead letter that is replayed by this, 0 for none.
 	Letter int64  `json:"letter,omitempty"`
-	Change []byte `json:"change,omitempty"` // Resend: the change in its binary form
+	Change []byte `json:"-"` // Resend: the change in its binary form
 	// Trace is the context of the work that this repeats or repairs, nil unless
 	// that is known and traced.
 	Trace *change.Trace `json:"trace,omitempty"`
@@ -144,8 +145,14 @@ const (
 )
 
 type header struct {
-	Kind string `json:"k"`
+	Kind    string   `json:"k"`
+	Control *Control `json:"ctl,omitempty"`
 	Event
+}
+
+type controlHeader struct {
+	Kind    string   `json:"k"`
+	Control *Control `json:"ctl"`
 }
 
 // ErrMalformed is what Decode returns, wrapped, for a record that no Encode made.
@@ -165,8 +172,8 @@ func Encode(r Record) (key, head, value []byte, err error) {
 		head, err = json.Marshal(header{Kind: kindEvent, Event: *r.Event})
 		value = r.Event.Payload
 	case r.Control != nil && r.Event == nil:
-		head = []byte(`{"k":"` + kindControl + `"}`)
-		value, err = json.Marshal(r.Control)
+		head, err = json.Marshal(controlHeader{kindControl, r.Control})
+		value = r.Control.Change
 	default:
 		err = fmt.Errorf("%w: neither event nor control", ErrMalformed)
 	}
@@ -205,9 +212,11 @@ func Decode(key, head, value []byte) (Record, error) {
 		}
 		r.Event = &e
 	case kindControl:
-		r.Control = new(Control)
-		if err := json.Unmarshal(value, r.Control); err != nil {
-			return Record{}, fmt.Errorf("%w: control: %w", ErrMalformed, err)
+		if h.Control == nil {
+			return Record{}, fmt.Errorf("%w: a control record without one", ErrMalformed)
+		}
+		if r.Control = h.Control; len(value) > 0 {
+			r.Control.Change = value
 		}
 	default:
 		return Record{}, fmt.Errorf("%w: kind %q", ErrMalformed, h.Kind)

@@ -50,6 +50,14 @@ func TestControlComesBack(t *testing.T) {
 	got, err := Decode(key, head, value)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+
+	want.Control.Action, want.Control.Change = Resend, []byte("\x00{a change, as it was published}")
+	key, head, value, err = Encode(want)
+	require.NoError(t, err)
+	require.Equal(t, want.Control.Change, value, "not a byte larger")
+	got, err = Decode(key, head, value)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
 }
 
 // Values that the store cannot hold, and records that break the rules, are
@@ -72,7 +80,8 @@ func TestRefused(t *testing.T) {
 		"broken header":     {"e", "{", "{}"},
 		"unknown kind":      {"e", `{"k":"x"}`, "{}"},
 		"unknown operation": {"e", `{"k":"e","op":"merge"}`, "{}"},
-		"broken control":    {"e", `{"k":"c"}`, "{"},
+		"broken control":    {"e", `{"k":"c","ctl":[]}`, ""},
+		"no control":        {"e", `{"k":"c"}`, "{}"},
 	} {
 		_, err := Decode([]byte(m[0]), []byte(m[1]), []byte(m[2]))
 		require.ErrorIs(t, err, ErrMalformed, name)

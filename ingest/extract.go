@@ -27,8 +27,8 @@ type Locator struct {
 
 func (l Locator) isZero() bool { return l == Locator{} }
 
-// Shape says how events of a source are taken apart.
-type Shape struct {
+// Extractor says how events of a source are taken apart.
+type Extractor struct {
 	Source    string
 	Entity    Locator
 	EventID   Locator
@@ -50,7 +50,7 @@ type Shape struct {
 
 // values is how many values an event may have: a million, or more where larger
 // events are allowed. A shorter event cannot have more.
-func (s *Shape) values() int { return max(1<<20, s.MaxEvent/8) }
+func (s *Extractor) values() int { return max(1<<20, s.MaxEvent/8) }
 
 // maxID bounds event ids and sequences, in bytes.
 const maxID = 1024
@@ -87,8 +87,8 @@ func RefusalOf(err error) *Refusal {
 	return r
 }
 
-// take takes the event at i of a frame apart.
-func (s *Shape) take(f *transport.Frame, i int) extracted {
+// try takes the event at i of a frame apart.
+func (s *Extractor) try(f *transport.Frame, i int) extracted {
 	ev := &f.Records[i]
 	x, err := s.extract(ev, nil)
 	if err == nil {
@@ -115,7 +115,7 @@ func (s *Shape) take(f *transport.Frame, i int) extracted {
 
 // extract takes an event apart, without its place in a stream. It writes the
 // digest of the whole value to sum, if that is not nil.
-func (s *Shape) extract(ev *transport.Received, sum *canonicaltree.Digest) (extracted, error) {
+func (s *Extractor) extract(ev *transport.Received, sum *canonicaltree.Digest) (extracted, error) {
 	value := ev.Value
 	e := &inbox.Event{Origin: inbox.Origin{Source: s.Source}, Op: inbox.Upsert}
 	null := value == nil
@@ -243,7 +243,7 @@ func locate(what string, l Locator, ev *transport.Received, value []byte) (strin
 
 // checkEntity refuses an entity id that the inbox or the store cannot hold; an
 // empty one is nothing to it.
-func (s *Shape) checkEntity(id string) error {
+func (s *Extractor) checkEntity(id string) error {
 	switch {
 	case len(id) > s.MaxEntity:
 		return refuse("bad_entity", "the entity id is %d bytes long, the limit is %d", len(id), s.MaxEntity)
@@ -253,10 +253,10 @@ func (s *Shape) checkEntity(id string) error {
 	return nil
 }
 
-// Take takes the event at i of a frame apart without gate or inbox: the record
+// Extract takes the event at i of a frame apart without gate or inbox: the record
 // that would be appended, without entity if the source's format skips it, or the
 // dead letter. For tests of configurations and dry runs.
-func (s *Shape) Take(f *transport.Frame, i int) (inbox.Record, *store.DeadLetter) {
-	x := s.take(f, i)
+func (s *Extractor) Extract(f *transport.Frame, i int) (inbox.Record, *store.DeadLetter) {
+	x := s.try(f, i)
 	return x.record, x.letter
 }

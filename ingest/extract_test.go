@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func shape(t testing.TB) ingest.Shape {
+func shape(t testing.TB) ingest.Extractor {
 	rules, err := stripper.Compile([]string{"updated_at", "**.trace_id"})
 	require.NoError(t, err)
-	return ingest.Shape{
+	return ingest.Extractor{
 		Source: "registry", Entity: ingest.Locator{Path: "m.id"}, EventID: ingest.Locator{Path: "m.event"},
 		Operation: ingest.Locator{Path: "m.op"}, Sequence: ingest.Locator{Path: "m.seq"}, Payload: "d",
 		IsDelete: func(op string) bool { return op == "delete" || op == "true" }, Strip: rules, MaxEvent: 200, MaxEntity: 16,
@@ -24,10 +24,10 @@ func shape(t testing.TB) ingest.Shape {
 }
 
 // take takes the event of a message apart that stands at offset 42 of T1/3.
-func take(s ingest.Shape, m *message.Message) (inbox.Record, *store.DeadLetter) {
+func take(s ingest.Extractor, m *message.Message) (inbox.Record, *store.DeadLetter) {
 	ev := transport.ReceivedOf(m)
 	ev.Offset = 42
-	return s.Take(frame(ev), 0)
+	return s.Extract(frame(ev), 0)
 }
 
 // frame is one of partition 3 of a source's topic.
@@ -36,14 +36,14 @@ func frame(records ...transport.Received) *transport.Frame {
 }
 
 func TestTakeApart(t *testing.T) {
-	headers := func(s *ingest.Shape) {
+	headers := func(s *ingest.Extractor) {
 		s.Entity, s.EventID, s.Sequence = ingest.Locator{Key: true}, ingest.Locator{Header: "ce_id"}, ingest.Locator{Header: "seq"}
 	}
 	cases := []struct {
 		name    string
 		value   string // "null record" for a null value
 		meta    map[string]string
-		shape   func(*ingest.Shape)
+		shape   func(*ingest.Extractor)
 		want    inbox.Event
 		code    string // of the dead letter
 		payload string
@@ -64,7 +64,7 @@ func TestTakeApart(t *testing.T) {
 			want: inbox.Event{Entity: "B", EventID: "e", Sequence: "9", Op: inbox.Delete}},
 		{name: "key and headers", value: `{"d":{}}`, shape: headers, meta: map[string]string{transport.KeyMetadata: "B", "ce_id": "e"},
 			want: inbox.Event{Entity: "B", EventID: "e", Op: inbox.Upsert}, payload: `{}`},
-		{name: "whole value", value: `{"m":{"id":"B"}}`, shape: func(s *ingest.Shape) { s.Payload = "" },
+		{name: "whole value", value: `{"m":{"id":"B"}}`, shape: func(s *ingest.Extractor) { s.Payload = "" },
 			want: inbox.Event{Entity: "B", Op: inbox.Upsert}, payload: `{"m":{"id":"B"}}`},
 
 		{name: "no JSON", value: `{"m":`, code: "bad_json"},
@@ -73,7 +73,7 @@ func TestTakeApart(t *testing.T) {
 		{name: "not UTF-8", value: "{\"m\":{\"id\":\"B\"},\"d\":\"\xff\"}", code: "bad_json"},
 		{name: "too large", value: `{"m":{"id":"B"},"d":"` + strings.Repeat("x", 200) + `"}`, code: "oversized"},
 		{name: "too many values", value: `{"m":{"id":"B"},"d":[` + strings.Repeat("0,", 1<<20) + `0]}`,
-			shape: func(s *ingest.Shape) { s.MaxEvent = 8 << 20 }, code: "too_many_values"},
+			shape: func(s *ingest.Extractor) { s.MaxEvent = 8 << 20 }, code: "too_many_values"},
 		{name: "no entity", value: `{"m":{},"d":{}}`, code: "no_entity"},
 		{name: "empty entity", value: `{"m":{"id":""},"d":{}}`, code: "no_entity"},
 		{name: "null entity", value: `{"m":{"id":null},"d":{}}`, code: "no_entity"},
@@ -161,7 +161,7 @@ func TestNameOfALetter(t *testing.T) {
 	} {
 		s := shape(t)
 		s.ByUUID = c.byUUID
-		_, letter := s.Take(transport.NewFrame("t", c.topicID, 3, 1, []transport.Received{{Value: []byte("["), Offset: 6}, ev}), 1)
+		_, letter := s.Extract(transport.NewFrame("t", c.topicID, 3, 1, []transport.Received{{Value: []byte("["), Offset: 6}, ev}), 1)
 		require.Equal(t, c.want, letter.DedupKey, name)
 	}
 }

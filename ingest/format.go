@@ -42,7 +42,7 @@ func (c *content) release() {
 
 // open finds entity, operation and payload in a value; root is absent for a
 // null record.
-func (s *Shape) open(ev *transport.Received, root canonicaltree.Node) (content, error) {
+func (s *Extractor) open(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	switch s.Format {
 	case Debezium:
 		return s.debezium(ev, root)
@@ -61,7 +61,7 @@ const (
 
 // debezium takes a change event out of its envelope. What is no row, such as a
 // heartbeat, is skipped.
-func (s *Shape) debezium(ev *transport.Received, root canonicaltree.Node) (content, error) {
+func (s *Extractor) debezium(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	envelope := withoutSchema(root)
 	switch envelope.Kind() {
 	case canonicaltree.Invalid, canonicaltree.Null:
@@ -146,7 +146,7 @@ const (
 
 // maxwell takes a row out of an event of Maxwell. Changes of the schema, and
 // the beginning and the end of a bootstrap, are skipped.
-func (s *Shape) maxwell(ev *transport.Received, root canonicaltree.Node) (content, error) {
+func (s *Extractor) maxwell(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	switch root.Kind() {
 	case canonicaltree.Invalid, canonicaltree.Null:
 		return s.tombstone(ev)
@@ -179,7 +179,7 @@ func (s *Shape) maxwell(ev *transport.Received, root canonicaltree.Node) (conten
 // entityOf finds the entity of a row. old is what the row was before, as far as
 // the event tells: one event cannot move a row from one entity to another, for
 // the document of the earlier one would stay.
-func (s *Shape) entityOf(c *content, ev *transport.Received, row, old canonicaltree.Node) (err error) {
+func (s *Extractor) entityOf(c *content, ev *transport.Received, row, old canonicaltree.Node) (err error) {
 	if c.entity, err = s.entityIn(ev, row); err != nil {
 		return err
 	}
@@ -197,7 +197,7 @@ func (s *Shape) entityOf(c *content, ev *transport.Received, row, old canonicalt
 
 // entityOfDeleted finds the entity of a row that is gone: in what it was, or in
 // the record's key.
-func (s *Shape) entityOfDeleted(c *content, ev *transport.Received, row canonicaltree.Node) (err error) {
+func (s *Extractor) entityOfDeleted(c *content, ev *transport.Received, row canonicaltree.Node) (err error) {
 	if c.entity, err = s.entityIn(ev, row); err != nil {
 		return err
 	}
@@ -218,7 +218,7 @@ func (s *Shape) entityOfDeleted(c *content, ev *transport.Received, row canonica
 // entity. It is skipped also if events have a sequence and it has none: a
 // connector that sends its last events again sends a tombstone again too, and
 // nothing would tell that it is older than a row that was created since.
-func (s *Shape) tombstone(ev *transport.Received) (c content, err error) {
+func (s *Extractor) tombstone(ev *transport.Received) (c content, err error) {
 	c.op = inbox.Delete
 	if !s.Sequence.isZero() && (s.Sequence.Header == "" || ev.Header(s.Sequence.Header) == "") {
 		return content{skip: true}, nil
@@ -235,7 +235,7 @@ func (s *Shape) tombstone(ev *transport.Received) (c content, err error) {
 }
 
 // entityIn finds the entity in a row; empty when it is not there.
-func (s *Shape) entityIn(ev *transport.Received, row canonicaltree.Node) (string, error) {
+func (s *Extractor) entityIn(ev *transport.Received, row canonicaltree.Node) (string, error) {
 	if s.Entity.Key {
 		return s.entityInKey(ev)
 	}
@@ -245,7 +245,7 @@ func (s *Shape) entityIn(ev *transport.Received, row canonicaltree.Node) (string
 // entityInKey finds the entity in the record's key: at the entity's path if the
 // key holds columns, or the key itself if that is what is configured. Empty
 // when it is not there.
-func (s *Shape) entityInKey(ev *transport.Received) (string, error) {
+func (s *Extractor) entityInKey(ev *transport.Received) (string, error) {
 	text := ev.Key
 	var key canonicaltree.Node
 	if tree, err := canonicaltree.Parse(text); err == nil {
@@ -316,7 +316,7 @@ func checkAvailable(row canonicaltree.Node) error {
 }
 
 // plain finds everything where the locators say.
-func (s *Shape) plain(ev *transport.Received, root canonicaltree.Node) (content, error) {
+func (s *Extractor) plain(ev *transport.Received, root canonicaltree.Node) (content, error) {
 	c := content{op: inbox.Upsert, payload: root, meta: ev.Value}
 	entity := s.Entity
 	if !root.Exists() {

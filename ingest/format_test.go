@@ -38,10 +38,10 @@ type formatCase struct {
 	Value     json.RawMessage   `json:"value"`
 }
 
-func (c formatCase) shape(t testing.TB) ingest.Shape {
+func (c formatCase) shape(t testing.TB) ingest.Extractor {
 	rules, err := stripper.Compile(c.Strip)
 	require.NoError(t, err)
-	return ingest.Shape{
+	return ingest.Extractor{
 		Source: "crm", Format: c.Format, Entity: locator(c.Entity), EventID: locator(c.EventID), Sequence: locator(c.Sequence),
 		Operation: locator(c.Operation), IsDelete: func(op string) bool { return op == "d" },
 		Strip: rules, MaxEvent: 1 << 20, MaxEntity: 64,

@@ -26,7 +26,7 @@ type Prepared struct {
 // a null value; meta holds its headers and, under transport.KeyMetadata, its key.
 // The error is a *Refusal. Neither value nor meta may be changed afterwards. It
 // may be called concurrently.
-func (s *Shape) Prepare(value []byte, meta message.Metadata) (*Prepared, error) {
+func (s *Extractor) Prepare(value []byte, meta message.Metadata) (*Prepared, error) {
 	msg := message.NewMessage("", value)
 	if meta != nil {
 		msg.Metadata = meta
@@ -58,10 +58,10 @@ func (p *Prepared) Skipped() bool { return p.x.skipped }
 // spelling of escapes do not count.
 func (p *Prepared) Fingerprint() [32]byte { return p.fingerprint }
 
-// Under puts the event under a claim for a tenant's key that is known for keep:
+// WithClaim puts the event under a claim for a tenant's key that is known for keep:
 // decide lets it have its effect once, and the gate, which could forget it
 // earlier, is not asked.
-func (p *Prepared) Under(claim store.ClaimID, tenant, key string, keep time.Duration) {
+func (p *Prepared) WithClaim(claim store.ClaimID, tenant, key string, keep time.Duration) {
 	digest := store.DigestKey(tenant, key)
 	p.x.record.Event.Claim = claim.String()
 	p.x.record.Event.Use = &inbox.Use{Key: digest[:], Content: p.fingerprint[:len(store.Use{}.Content)], Keep: keep.Milliseconds()}
@@ -72,7 +72,7 @@ func (p *Prepared) Under(claim store.ClaimID, tenant, key string, keep time.Dura
 func (p *Prepared) Record() inbox.Record { return p.x.record }
 
 // fingerprint hashes length-prefixed parts, so that no two lists of them meet.
-func (s *Shape) fingerprint(ev *transport.Received, value canonicaltree.Digest) (sum [32]byte) {
+func (s *Extractor) fingerprint(ev *transport.Received, value canonicaltree.Digest) (sum [32]byte) {
 	h := sha256.New()
 	part := func(text string) {
 		var n [8]byte

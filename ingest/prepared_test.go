@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func prepared(t *testing.T, s ingest.Shape, value string, meta message.Metadata) *ingest.Prepared {
+func prepared(t *testing.T, s ingest.Extractor, value string, meta message.Metadata) *ingest.Prepared {
 	t.Helper()
 	p, err := s.Prepare([]byte(value), meta)
 	require.NoError(t, err)
@@ -31,7 +31,7 @@ func TestFingerprint(t *testing.T) {
 	require.Equal(t, want, prepared(t, s, " {\"d\":{\"trace_id\":1, \"\\u006e\":1},\n\"m\":{\"event\":\"e\",\"id\":\"\\u0042\"}}", message.Metadata{"other": "x"}).Fingerprint())
 
 	seen := map[[32]byte]string{want: "the same"}
-	other := func(name string, s ingest.Shape, value string, meta message.Metadata) {
+	other := func(name string, s ingest.Extractor, value string, meta message.Metadata) {
 		got := prepared(t, s, value, meta).Fingerprint()
 		require.Empty(t, seen[got], name)
 		seen[got] = name
@@ -77,7 +77,7 @@ func TestStageTakesThePreparedEvent(t *testing.T) {
 		p := prepared(t, s, event("e1", "B", `{"a":1,"updated_at":2}`), nil)
 		require.Equal(t, "B", p.Entity())
 		require.Equal(t, "e1", p.EventID())
-		p.Under(claim, "acme", "event:registry:e1", time.Hour)
+		p.WithClaim(claim, "acme", "event:registry:e1", time.Hour)
 		// The stage does not look at the value any more.
 		w.takeFrame(frame(transport.Received{Value: []byte("not JSON"), Context: ingest.WithPrepared(context.Background(), p)}))
 	}

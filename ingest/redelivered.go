@@ -13,7 +13,7 @@ import (
 // headers returns what a dead letter keeps of an event beside its value: the key,
 // that the value is null, and the headers that the shape reads, as a JSON object;
 // nil when the event has none of them.
-func (s *Shape) headers(ev *transport.Received) []byte {
+func (s *Extractor) headers(ev *transport.Received) []byte {
 	kept := map[string]string{}
 	if ev.Key != nil {
 		kept[transport.KeyMetadata] = string(ev.Key)
@@ -37,7 +37,7 @@ func (s *Shape) headers(ev *transport.Received) []byte {
 // Redelivered takes a dead letter of this source's ingest apart once more, as it was
 // or as it was edited, with the position that it had: the record to append, or
 // the letter that it would become now.
-func (s *Shape) Redelivered(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
+func (s *Extractor) Redelivered(l store.DeadLetter) (inbox.Record, *store.DeadLetter) {
 	msg := message.NewMessage("", l.Payload)
 	if len(l.Headers) > 0 {
 		_ = json.Unmarshal(l.Headers, &msg.Metadata) // this package wrote them
@@ -50,7 +50,7 @@ func (s *Shape) Redelivered(l store.DeadLetter) (inbox.Record, *store.DeadLetter
 	}
 	ev := transport.ReceivedOf(msg)
 	ev.Offset = l.Offset
-	x := s.take(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0)
+	x := s.try(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0)
 	if x.skipped {
 		l.Code, l.Reason = "skipped", "as it is now it is about no row: discard it"
 		x.letter = &l

@@ -26,11 +26,11 @@ type Letters interface {
 
 // Options of a Stage. All fields are needed unless they say a default.
 type Options struct {
-	Shape   Shape
-	Gate    gate.Gate
-	Inbox   transport.Appender
-	Topic   string // the inbox topic
-	Letters Letters
+	Extractor Extractor
+	Gate      gate.Gate
+	Inbox     transport.Appender
+	Topic     string // the inbox topic
+	Letters   Letters
 	// Limit, if given, ends what a shutdown lets finish: its events come again.
 	Limit   context.Context
 	Logger  *slog.Logger
@@ -46,6 +46,7 @@ type Stage struct {
 	m        *sourceMetrics
 	inFlight atomic.Int64 // frames
 	gateDown atomic.Bool  // the gate failed when it was asked last
+	gateMute atomic.Bool  // it took no marks when it was given some last
 }
 
 // New makes a stage.
@@ -54,8 +55,8 @@ func New(opt Options) *Stage {
 		opt.Limit = context.Background()
 	}
 	return &Stage{
-		opt: opt, m: opt.Metrics.of(opt.Shape.Source),
-		log: opt.Logger.With("stage", "ingest", "source", opt.Shape.Source),
+		opt: opt, m: opt.Metrics.of(opt.Extractor.Source),
+		log: opt.Logger.With("stage", "ingest", "source", opt.Extractor.Source),
 	}
 }
 
@@ -94,7 +95,7 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 	ev := &f.Records[i]
 	x, ok := preparedOf(ev)
 	if !ok {
-		x = s.opt.Shape.take(f, i)
+		x = s.opt.Extractor.try(f, i)
 	}
 	if s.opt.Tracer == nil {
 		return x
@@ -102,7 +103,7 @@ func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracte
 	if ev.Context != nil {
 		ctx = ev.Context
 	}
-	x.span = s.opt.Tracer.Ingest(ctx, s.opt.Shape.Source, ev.Header)
+	x.span = s.opt.Tracer.Ingest(ctx, s.opt.Extractor.Source, ev.Header)
 	if x.letter != nil && x.span != nil {
 		x.letter.Headers = withTrace(x.letter.Headers, x.span.Trace())
 	}
@@ -130,16 +131,16 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 		}
 	}
 	if len(letters) > 0 {
-		if err := s.patiently(stop, "store dead letters", func() error { return s.opt.Letters.AddLetters(work, letters) }); err != nil {
+		if err := s.retry(stop, "store dead letters", func() error { return s.opt.Letters.AddLetters(work, letters) }); err != nil {
 			return err
 		}
 		for _, l := range letters {
 			s.m.dead(l.Code)
 		}
 	}
-	crash.At(crash.IngestBatch, s.opt.Shape.Source)
+	crash.At(crash.IngestBatch, s.opt.Extractor.Source)
 	fresh = s.unseen(work, fresh)
-	crash.At(crash.GateChecked, s.opt.Shape.Source)
+	crash.At(crash.GateChecked, s.opt.Extractor.Source)
 	if len(fresh) == 0 {
 		return nil
 	}
@@ -159,20 +160,24 @@ func (s *Stage) takeIn(work, stop context.Context, events []extracted) error {
 			marks = append(marks, x.gate)
 		}
 	}
-	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Shape.Source) {
+	if crash.Enabled && len(records) > 1 && crash.Due(crash.AppendHalf, s.opt.Extractor.Source) {
 		_ = s.opt.Inbox.Append(work, records[:len(records)/2])
 		crash.Die()
 	}
-	if err := s.patiently(stop, "append to the inbox", func() error { return s.append(work, stop, records) }); err != nil {
+	if err := s.retry(stop, "append to the inbox", func() error { return s.append(work, stop, records) }); err != nil {
 		return err
 	}
-	crash.At(crash.Appended, s.opt.Shape.Source)
+	crash.At(crash.Appended, s.opt.Extractor.Source)
 	s.m.taken.Add(float64(len(fresh)))
 	if len(marks) > 0 {
 		// A mark that is lost only costs work later on.
-		s.gateAnswered(s.opt.Gate.Mark(work, marks))
+		err := s.opt.Gate.Mark(work, marks)
+		if err != nil {
+			s.m.unmarked.Add(float64(len(marks)))
+		}
+		s.gateMarked(err)
 	}
-	crash.At(crash.Marked, s.opt.Shape.Source)
+	crash.At(crash.Marked, s.opt.Extractor.Source)
 	return nil
 }
 
@@ -240,8 +245,19 @@ func (s *Stage) gateAnswered(err error) {
 	}
 }
 
-// patiently repeats op until it works or stop ends.
-func (s *Stage) patiently(stop context.Context, what string, op func() error) error {
+// gateMarked is apart from gateAnswered: a gate may answer and take nothing.
+func (s *Stage) gateMarked(err error) {
+	switch mute := err != nil; {
+	case s.gateDown.Load(), s.gateMute.Swap(mute) == mute: // the first was said already
+	case mute:
+		s.log.Warn("the gate takes no marks; what repeats these events passes", "error", err)
+	default:
+		s.log.Info("the gate takes marks again")
+	}
+}
+
+// retry repeats op until it works or stop ends.
+func (s *Stage) retry(stop context.Context, what string, op func() error) error {
 	wait := 50 * time.Millisecond
 	for failures := 0; ; failures++ {
 		err := op()
@@ -270,6 +286,7 @@ type Metrics struct {
 	ingested  *prometheus.CounterVec // source, outcome
 	letters   *prometheus.CounterVec // source, code
 	unchecked *prometheus.CounterVec // source
+	unmarked  *prometheus.CounterVec // source
 }
 
 // Outcomes, the values of label "outcome".
@@ -292,14 +309,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		unchecked: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_gate_unchecked_total", Help: "Events that passed because the gate did not answer.",
 		}, []string{"source"}),
+		unmarked: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_gate_unmarked_total", Help: "Events that were taken in and that the gate did not take note of, so that a repetition passes it.",
+		}, []string{"source"}),
 	}
-	reg.MustRegister(m.ingested, m.letters, m.unchecked)
+	reg.MustRegister(m.ingested, m.letters, m.unchecked, m.unmarked)
 	return m
 }
 
 type sourceMetrics struct {
-	taken, repeated, skipped, unchecked prometheus.Counter
-	dead                                func(code string)
+	taken, repeated, skipped, unchecked, unmarked prometheus.Counter
+	dead                                          func(code string)
 }
 
 func (m *Metrics) of(source string) *sourceMetrics {
@@ -309,6 +329,7 @@ func (m *Metrics) of(source string) *sourceMetrics {
 		repeated:  m.ingested.WithLabelValues(source, OutcomeRepeated),
 		skipped:   m.ingested.WithLabelValues(source, OutcomeSkipped),
 		unchecked: m.unchecked.WithLabelValues(source),
+		unmarked:  m.unmarked.WithLabelValues(source),
 		dead: func(code string) {
 			dead.Inc()
 			m.letters.WithLabelValues(source, code).Inc()

@@ -1,6 +1,7 @@
 package ingest_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -43,7 +44,9 @@ type world struct {
 	appends  func(context.Context) error // nil works
 	lettered func() error
 	gateDown bool
-	asked    func() // before the gate answers; nil does nothing
+	gateMute bool         // it answers and takes no marks
+	log      bytes.Buffer // of the stage; none writes while a test reads
+	asked    func()       // before the gate answers; nil does nothing
 	offset   int64
 	parents  []string // traceparent of the events that are handed in next, by their places
 	traces   []string // of each record: the headers behind the first
@@ -124,6 +127,12 @@ func (g watchedGate) Mark(ctx context.Context, entries []gate.Entry) error {
 	if err := g.w.down(); err != nil {
 		return err
 	}
+	g.w.mu.Lock()
+	mute := g.w.gateMute
+	g.w.mu.Unlock()
+	if mute {
+		return errDown
+	}
 	g.w.note(fmt.Sprint("mark ", len(entries)))
 	return g.Memory.Mark(ctx, entries)
 }
@@ -140,8 +149,8 @@ func newWorldWith(t *testing.T, with func(*ingest.Options)) *world {
 	require.NoError(t, err)
 	w.gate = watchedGate{memory, w}
 	opt := ingest.Options{
-		Shape: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
-		Logger: slog.New(slog.DiscardHandler), Metrics: ingest.NewMetrics(w.reg),
+		Extractor: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
+		Logger: slog.New(slog.NewTextHandler(&w.log, nil)), Metrics: ingest.NewMetrics(w.reg),
 	}
 	with(&opt)
 	w.stage = ingest.New(opt)
@@ -250,6 +259,29 @@ func TestGateDownLetsThroughAndCounts(t *testing.T) {
 	w.mu.Unlock()
 	w.take(event("1", "B", `1`))
 	require.Len(t, w.entities(), 3)
+}
+
+// The mistake that this catches: a Valkey that only reads was "not answering" and
+// "answering again" with every batch, 99 lines for 50, and in no metric.
+func TestAGateThatTakesNoMarksIsSaidOnceAndCounted(t *testing.T) {
+	w := newWorld(t)
+	w.mu.Lock()
+	w.gateMute = true
+	w.mu.Unlock()
+	for i := range 50 {
+		w.take(event(fmt.Sprint(i), "B", `1`), event(fmt.Sprint(i, "b"), "C", `1`))
+	}
+	require.Len(t, w.entities(), 100)
+	require.EqualValues(t, 100, w.metric("weir_gate_unmarked_total", "registry"))
+	require.EqualValues(t, 0, w.metric("weir_gate_unchecked_total", "registry"), "it was asked, and answered")
+	require.Equal(t, 1, strings.Count(w.log.String(), "the gate"), w.log.String())
+	w.mu.Lock()
+	w.gateMute = false
+	w.mu.Unlock()
+	w.take(event("x", "B", `2`))
+	w.take(event("y", "B", `3`))
+	require.Equal(t, 2, strings.Count(w.log.String(), "the gate"), w.log.String())
+	require.Contains(t, w.log.String(), "takes marks again")
 }
 
 // many are so many events of as many entities, and what the inbox has of them.

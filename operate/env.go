@@ -39,7 +39,7 @@ type Env struct {
 	Log    Log
 	// Shape says how events of a source are taken apart; an error for a source
 	// that the configuration does not have.
-	Shape func(source string) (ingest.Shape, error)
+	Shape func(source string) (ingest.Extractor, error)
 	// IsLog tells whether a service's sink keeps every change (sinks.Log).
 	IsLog func(service string) bool
 	// Target opens a service's target for reading, without changing anything
@@ -88,11 +88,6 @@ func (e *Env) send(ctx context.Context, records []inbox.Record) error {
 		return nil
 	}
 	return e.Append.Append(ctx, out)
-}
-
-// Partition returns the inbox partition of an entity.
-func (e *Env) Partition(entity string) int32 {
-	return transport.PartitionOf([]byte(entity), e.Inbox.Partitions)
 }
 
 const waitPoll = 100 * time.Millisecond

@@ -14,6 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // Letters says which open dead letters: those with IDs, or those that Filter
@@ -23,7 +25,7 @@ type Letters struct {
 	Filter store.LetterFilter
 }
 
-// letterPage is how many letters are in memory at a time, with their payloads.
+// letterPage is how many letters are listed at a time, without their payloads.
 const letterPage = 100
 
 // walkLetters hands ids to f, a page at a time, in ascending order.
@@ -103,10 +105,8 @@ type LetterReplay struct {
 func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry bool, f func(LetterReplay)) error {
 	operation := uuid.NewString()
 	return e.walkLetters(ctx, l, func(ids []int64) error {
-		var records []inbox.Record
-		var sent []int64
-		results := make([]LetterReplay, 0, len(ids))
-		for _, id := range ids {
+		var batch replayBatch
+		for i, id := range ids {
 			record, way, err := e.again(ctx, id, operation, reason)
 			result := LetterReplay{ID: id, Entity: record.Entity, Way: way}
 			var no *Impossible
@@ -115,31 +115,90 @@ func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry b
 				result.Refused = no.Reason
 			case err != nil:
 				return err
-			default:
-				records, sent = append(records, record), append(sent, id)
 			}
-			results = append(results, result)
-		}
-		if !dry && len(records) > 0 {
-			detail, err := json.Marshal(map[string]any{"operation": operation, "letters": sent})
-			if err != nil {
-				return err
+			batch.add(result, record)
+			if batch.bytes < replayBytes && i < len(ids)-1 {
+				continue
 			}
-			// On record first: what follows may be cut off when it has taken effect.
-			if err := e.audit(ctx, store.Audit{Action: "dlq replay", Reason: reason, Detail: detail}); err != nil {
-				return err
+			if !dry {
+				if err := e.replayBatch(ctx, &batch, operation, reason); err != nil {
+					return err
+				}
 			}
-			crash.At(crash.LettersReplay, "")
-			if err := e.send(ctx, records); err != nil {
-				return fmt.Errorf("append to the inbox: %w", err)
+			for _, r := range batch.results {
+				f(r)
 			}
-			crash.At(crash.LettersReplayed, "")
-		}
-		for _, r := range results {
-			f(r)
+			batch = replayBatch{}
 		}
 		return ctx.Err()
 	})
+}
+
+// replayBytes is about how much of letters is in memory at a time, and appended at once.
+const replayBytes = 16 << 20
+
+// replayBatch is what is appended at once.
+type replayBatch struct {
+	results []LetterReplay
+	records []inbox.Record
+	of      []int // of each record: its place in results
+	bytes   int
+}
+
+func (b *replayBatch) add(result LetterReplay, record inbox.Record) {
+	b.results = append(b.results, result)
+	if result.Refused != "" {
+		return
+	}
+	b.records, b.of = append(b.records, record), append(b.of, len(b.results)-1)
+	if record.Event != nil {
+		b.bytes += len(record.Event.Payload)
+	} else {
+		b.bytes += len(record.Control.Change)
+	}
+}
+
+// replayBatch appends records of letters. One that the inbox does not take for its
+// size is refused, and keeps no other back.
+func (e *Env) replayBatch(ctx context.Context, b *replayBatch, operation, reason string) error {
+	if len(b.records) == 0 {
+		return nil
+	}
+	sent := make([]int64, len(b.of))
+	for i, n := range b.of {
+		sent[i] = b.results[n].ID
+	}
+	detail, err := json.Marshal(map[string]any{"operation": operation, "letters": sent})
+	if err != nil {
+		return err
+	}
+	// On record first: what follows may be cut off when it has taken effect.
+	if err := e.audit(ctx, store.Audit{Action: "dlq replay", Reason: reason, Detail: detail}); err != nil {
+		return err
+	}
+	crash.At(crash.LettersReplay, "")
+	err = e.send(ctx, b.records)
+	if tooLarge(err) {
+		// Which one is found by sending each alone. What was appended already is
+		// decided once more, to the same end.
+		for i, record := range b.records {
+			if err = e.send(ctx, []inbox.Record{record}); tooLarge(err) {
+				b.results[b.of[i]].Refused, err = fmt.Sprintf("the inbox does not take it: %s", err), nil
+			} else if err != nil {
+				break
+			}
+		}
+	}
+	if err != nil {
+		return fmt.Errorf("append to the inbox: %w", err)
+	}
+	crash.At(crash.LettersReplayed, "")
+	return nil
+}
+
+// tooLarge reports whether an append failed for the size of a record alone.
+func tooLarge(err error) bool {
+	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
 }
 
 // LetterStates gives the states of letters, after Wait.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -168,4 +169,39 @@ func TestManyLetters(t *testing.T) {
 	states, err := e.LetterStates(t.Context(), []int64{1, 2, 250, 999})
 	require.NoError(t, err)
 	require.Equal(t, map[int64]store.LetterState{1: store.LetterOpen, 2: store.LetterDiscarded, 250: store.LetterDiscarded}, states)
+}
+
+// I9: the mistake that this catches: the change of a dead letter came back as
+// base64, a third larger than when it was published, and one that was too large
+// ended the replay of all others of its page.
+func TestLargeLettersComeBackAndOneThatIsTooLargeKeepsNoOtherBack(t *testing.T) {
+	e, log := newEnv(t)
+	const largest = 8 << 20
+	log.most = largest + 64<<10
+	large := func(entity string, bytes int) int64 {
+		c := change.Change{Service: zService, Entity: entity, Op: change.Upsert, Version: change.NewVersion(1, 7), Content: change.Content{1, 2}, Revision: 4, Time: time.UnixMilli(1_700_000_000_123).UTC()}
+		c.Doc = fmt.Appendf(nil, `{"text":%q}`, strings.Repeat("x", bytes))
+		c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
+		headers, err := json.Marshal(deliver.LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content})
+		require.NoError(t, err)
+		return bury(t, e, store.DeadLetter{Stage: store.StageDeliver, Service: zService, Entity: entity, Version: c.Version, Payload: c.AppendRecord(nil), Headers: headers, Reason: entity})
+	}
+	ids := []int64{large("A", 7<<20), large("B", 1), large("C", 9<<20), large("D", 1), large("E", 7<<20)}
+	got := replay(t, e, operate.Letters{IDs: ids}, false)
+	refused := map[string]bool{}
+	for i, r := range got {
+		require.Equal(t, ids[i], r.ID)
+		refused[r.Entity] = r.Refused != ""
+	}
+	require.Equal(t, map[string]bool{"A": false, "B": false, "C": true, "D": false, "E": false}, refused)
+	asked := log.asked(t)
+	require.Zero(t, asked["C"])
+	for _, entity := range []string{"A", "B", "D", "E"} {
+		require.Positive(t, asked[entity], entity)
+	}
+	for _, r := range log.decoded(t) {
+		c, _, err := change.Decode(r.Control.Change)
+		require.NoError(t, err)
+		require.Equal(t, r.Entity, c.Entity)
+	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Reached is how far the deliveries of all services are, in every process, as one
@@ -14,12 +15,29 @@ type Reached struct {
 	// Marks are how far decisions are, by partition of the inbox.
 	Marks  map[int32]store.Mark
 	places map[int32][]store.ServicePlace // by partition
+	layout transport.Layout
 }
 
 // ProgressStore is what ReadReached reads of a store.
 type ProgressStore interface {
 	Look(ctx context.Context) (store.Look, error)
 	AllProgress(ctx context.Context) ([]store.Progress, error)
+	InboxStore
+}
+
+// InboxStore is what ReadLayout reads of a store.
+type InboxStore interface {
+	Inboxes(ctx context.Context) ([]store.Inbox, error)
+}
+
+// ReadLayout reads how many partitions the generations of the inbox have.
+func ReadLayout(ctx context.Context, s InboxStore) (transport.Layout, error) {
+	inboxes, err := s.Inboxes(ctx)
+	layout := make(transport.Layout, len(inboxes))
+	for _, i := range inboxes {
+		layout[i.Generation] = i.Partitions
+	}
+	return layout, err
 }
 
 // ReadReached looks how far deliveries are. What it says is delivered took effect
@@ -33,23 +51,39 @@ func ReadReached(ctx context.Context, s ProgressStore) (*Reached, error) {
 	if err != nil {
 		return nil, err
 	}
-	r := &Reached{Marks: look.Marks, places: make(map[int32][]store.ServicePlace, len(rows))}
+	layout, err := ReadLayout(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	r := &Reached{Marks: look.Marks, layout: layout, places: make(map[int32][]store.ServicePlace, len(rows))}
 	for i := range rows {
 		r.places[rows[i].Partition] = rows[i].Places
 	}
 	return r, nil
 }
 
+// Partition returns the partition in which a version of an entity was decided: that
+// of its generation of the inbox, which may have had another number of partitions.
+func (r *Reached) Partition(entity string, version change.Version) int32 {
+	return r.layout.PartitionOf([]byte(entity), version.Generation())
+}
+
 // Position returns the position of a service in a partition: every change of it
 // with a lower version took effect, is a dead letter, or needed no delivery.
 func (r *Reached) Position(partition, service int32) change.Version {
+	return r.Place(partition, service).Position
+}
+
+// Place is Position with the first record of the changes log that may hold a change
+// at or above it.
+func (r *Reached) Place(partition, service int32) store.Place {
 	places := r.places[partition]
 	i, found := slices.BinarySearchFunc(places, service, func(p store.ServicePlace, service int32) int { return int(p.Service) - int(service) })
 	if found {
-		return places[i].Position
+		return places[i].Place
 	}
 	// Nothing of a new service stands below what was saved before it came.
-	return store.Top(places)
+	return store.Place{Position: store.Top(places)}
 }
 
 // Waiting returns how many changes of a service wait in a partition, at most: 0

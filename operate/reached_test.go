@@ -8,6 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 )
 
@@ -17,7 +18,10 @@ type progress struct {
 	err  error
 }
 
-func (p progress) Look(context.Context) (store.Look, error)              { return p.look, p.err }
+func (p progress) Look(context.Context) (store.Look, error) { return p.look, p.err }
+func (p progress) Inboxes(context.Context) ([]store.Inbox, error) {
+	return []store.Inbox{{Generation: 1, Partitions: 2}, {Generation: 2, Partitions: 4}}, nil
+}
 func (p progress) AllProgress(context.Context) ([]store.Progress, error) { return p.rows, nil }
 
 // What waits is counted from places, of all partitions and generations.
@@ -49,6 +53,11 @@ func TestWhatWaitsFollowsFromPlaces(t *testing.T) {
 	require.Zero(t, r.Position(2, 1))
 	require.EqualValues(t, 30, r.Waiting(0, 3))
 	require.Zero(t, r.Waiting(3, 3))
+	for _, entity := range []string{"a", "b", "c", "d"} { // each was decided in a partition of its generation's
+		require.Equal(t, transport.PartitionOf([]byte(entity), 2), r.Partition(entity, v(1, 9)))
+		require.Equal(t, transport.PartitionOf([]byte(entity), 4), r.Partition(entity, v(2, 9)))
+		require.Equal(t, r.Partition(entity, v(2, 9)), r.Partition(entity, v(7, 9)), "of the newest, if it is not known")
+	}
 
 	away := errors.New("away")
 	_, err = operate.ReadReached(t.Context(), progress{err: away})

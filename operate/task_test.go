@@ -40,6 +40,7 @@ type memoryLog struct {
 	records []transport.Scanned
 	calls   int
 	refuse  int // 0: never
+	most    int // bytes of key, value and headers; 0: any
 	before  func(call int)
 }
 
@@ -57,6 +58,11 @@ func (l *memoryLog) Append(_ context.Context, records []transport.Record) error 
 	defer l.mu.Unlock()
 	if l.refuse > 0 && l.calls > l.refuse {
 		return errAway
+	}
+	for _, r := range records {
+		if n := len(r.Key) + len(r.Value) + len(r.Headers[0].Value); l.most > 0 && n > l.most {
+			return fmt.Errorf("a record of %d bytes: %w", n, transport.ErrTooLarge)
+		}
 	}
 	for _, r := range records {
 		l.records = append(l.records, transport.Scanned{Record: r, Offset: int64(len(l.records)), Time: time.Now()})
@@ -145,9 +151,9 @@ func newEnv(t testing.TB) (*operate.Env, *memoryLog) {
 	log := &memoryLog{}
 	return &operate.Env{
 		Store: s, Plan: plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox"}, Append: log, Log: log, Actor: "me@here",
-		Shape: func(name string) (ingest.Shape, error) {
+		Shape: func(name string) (ingest.Extractor, error) {
 			rules, err := stripper.Compile(nil)
-			return ingest.Shape{Source: name, Entity: ingest.Locator{Path: "id"}, Strip: rules, MaxEvent: 1000, MaxEntity: 100}, err
+			return ingest.Extractor{Source: name, Entity: ingest.Locator{Path: "id"}, Strip: rules, MaxEvent: 1000, MaxEntity: 100}, err
 		},
 		IsLog: func(service string) bool { return service == zService },
 	}, log

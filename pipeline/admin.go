@@ -49,16 +49,8 @@ func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := p.Ready(); err != nil {
-			known, _ := p.attempts.Known(r, token)
-			w.WriteHeader(http.StatusServiceUnavailable)
-			// The reason may name servers: it is for those who may ask.
-			if token == "" || known {
-				_, _ = fmt.Fprintln(w, "not ready:", err)
-			}
-			return
-		}
-		_, _ = fmt.Fprintln(w, "ready")
+		known, _ := p.attempts.Known(r, token)
+		p.serveHealth(w, token == "" || known)
 	})
 	exposition := promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {

@@ -158,7 +158,7 @@ func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
 	}
 	status, body := asked(t, http.MethodGet, address, "/readyz", shows("wrong"))
 	require.Equal(t, 503, status)
-	require.Empty(t, body)
+	require.JSONEq(t, `{"level":"down"}`, body, "why is for those who may ask")
 	for _, path := range paths {
 		status, _ := asked(t, method(path), address, path, shows("wrong"))
 		require.Equal(t, 429, status, path)
@@ -166,5 +166,5 @@ func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
 	status, _ = asked(t, http.MethodGet, address, "/metrics", shows(adminToken))
 	require.Equal(t, 200, status)
 	_, body = asked(t, http.MethodGet, address, "/readyz", shows(adminToken))
-	require.Equal(t, "not ready: starting\n", body)
+	require.JSONEq(t, `{"level":"down","error":"starting","do":"wait; its log says what for"}`, body)
 }

@@ -128,7 +128,7 @@ func (p *Pipeline) mountEvents(server *api.Server) {
 	for _, s := range p.sources() {
 		if s.push != nil {
 			c := p.cfg.Sources.Find(s.name).HTTP
-			byPath[c.Path] = &events.Source{Name: s.name, Shape: s.shape, Push: s.push, MaxBody: int64(c.MaxBody)}
+			byPath[c.Path] = &events.Source{Name: s.name, Extractor: s.shape, Push: s.push, MaxBody: int64(c.MaxBody)}
 			p.eventMetrics.Expect(s.name)
 		}
 	}

@@ -110,7 +110,7 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 	if total != nil {
 		b.StartTimer()
 	}
-	look(20*time.Millisecond, func() bool { return p.health.started.Load() && p.idle(b.Context()) })
+	look(20*time.Millisecond, func() bool { return p.health.started.Load() && len(p.waits(b.Context())) == 0 })
 	if total != nil {
 		b.StopTimer()
 		total.add(time.Since(start), before, usedCPU(b, w.servers...), summary())
@@ -131,7 +131,7 @@ func (t *run) add(took time.Duration, before, after cpu, sum Summary) {
 	}
 	t.events += sum.Noise + sum.Merged
 	for _, c := range sum.Customers {
-		t.passed += c.Passed
+		t.passed += c.Sent
 		t.sent += c.Delivered
 	}
 }

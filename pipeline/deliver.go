@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -16,6 +18,10 @@ import (
 // and the stage behind it, which has all services. The part fails with
 // deliver.ErrLost when it has to start again from what the store says.
 func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
+	layout, err := operate.ReadLayout(ctx, p.store)
+	if err != nil {
+		return part{}, err
+	}
 	limit := p.newLimit(p.end.deliver.ctx, "deliver")
 	now := p.now.Load()
 	services, err := p.deliveries(now)
@@ -27,7 +33,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
-		Log: changesLog{p, topic}, Control: p.appendControl, Partition: p.partitionOf, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
+		Log: changesLog{p, topic}, Control: p.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
 		Logger: p.log, Metrics: p.deliverMetrics, Tracer: p.tracer,
 	})
@@ -129,12 +135,6 @@ func (l changesLog) NewReader() deliver.Reader { return l.p.logs.NewReader(l.top
 // Offsets implements deliver.Log.
 func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
 	return l.p.logs.Offsets(ctx, l.topic)
-}
-
-// partitionOf returns the inbox partition of an entity, which is that of its
-// changes, too.
-func (p *Pipeline) partitionOf(entity string) int32 {
-	return transport.PartitionOf([]byte(entity), int32(p.cfg.Kafka.Inbox.Partitions))
 }
 
 // appendControl appends a control record to the inbox.

@@ -20,7 +20,7 @@ const stalledImport = 24 * time.Hour
 // newImportWorkers makes n workers of this process, or of a command. may, if
 // given, tells whether they may begin something now.
 func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
-	shapes := map[string]*ingest.Shape{}
+	shapes := map[string]*ingest.Extractor{}
 	for i := range p.cfg.Sources {
 		c := &p.cfg.Sources[i]
 		shape, err := assemble.Shape(p.cfg, c)
@@ -34,7 +34,7 @@ func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, 
 		Store: p.store,
 		Intake: &imports.Taker{
 			Ledger: p.store, Inbox: p.logs, Topic: p.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
-			Shape: func(source string) (*ingest.Shape, error) {
+			Shape: func(source string) (*ingest.Extractor, error) {
 				if shape := shapes[source]; shape != nil {
 					return shape, nil
 				}

@@ -32,7 +32,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 			return fail(err)
 		}
 		stage := ingest.New(ingest.Options{
-			Shape: shape, Gate: p.gate, Inbox: p.logs, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
+			Extractor: shape, Gate: p.gate, Inbox: p.logs, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
 			Limit: p.end.ingest.ctx, Logger: p.log, Metrics: p.ingestMetrics, Tracer: p.tracer,
 		})
 		s := &source{name: c.Name, shape: shape, stage: stage}

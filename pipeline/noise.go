@@ -67,6 +67,6 @@ func (p *Pipeline) writeNoise(ctx context.Context) {
 	p.log.Debug("which fields cause suppressed events was not written down", "error", err)
 	if store.ClassOf(err) == store.Retry {
 		// It certainly was not; of unknown outcome it might be counted twice.
-		p.noise.Return(taken)
+		p.noise.Restore(taken)
 	}
 }

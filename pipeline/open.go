@@ -91,10 +91,11 @@ type Pipeline struct {
 	importMetrics  *imports.Metrics
 	checkMetrics   *checks.Metrics
 	gauges         *gauges
-	noise          *sketch.Board   // nil unless the process runs decide
-	tracer         *tracing.Tracer // nil unless the configuration wants traces
+	noise          *sketch.Collector // nil unless the process runs decide
+	tracer         *tracing.Tracer   // nil unless the configuration wants traces
 
 	health health
+	left   atomic.Pointer[[]Wait] // of UntilIdle; see Waits
 	parts  parts
 	end    *ending
 }

@@ -46,7 +46,7 @@ type parts struct {
 // source is one running source.
 type source struct {
 	name   string
-	shape  ingest.Shape
+	shape  ingest.Extractor
 	stage  *ingest.Stage
 	group  *transport.Group           // Kafka sources
 	edge   *watermillkafka.Subscriber // Kafka sources with one message in flight
@@ -68,7 +68,10 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	if p.control != nil { // an operator's command, or a reload, must not keep a stage
 		defer context.AfterFunc(p.end.ingest.ctx, p.control.Cancel)()
 	}
-	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, p.close)
+	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, func() error {
+		p.lookAgain()
+		return p.close()
+	})
 }
 
 // work starts the stages and gives those that run when it is time to stop them.

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/decide"
 )
 
 // Summary is what a process did since it started, from its own counters.
@@ -17,18 +18,27 @@ type Summary struct {
 	Merged    int64             `json:"merged"`      // changed an entity
 	Dead      int64             `json:"dead_letters"`
 	Customers []CustomerSummary `json:"customers"`
+	// Left is what a run until idle stopped before; empty when it was done.
+	Left []Wait `json:"left,omitempty"`
 }
 
 // CustomerSummary sums the services of one customer.
 type CustomerSummary struct {
-	Customer  string `json:"customer"`
-	Evaluated int64  `json:"evaluated"` // projections evaluated: passed and held back
-	Pruned    int64  `json:"pruned"`    // not evaluated: nothing that the projection reads changed
-	Held      int64  `json:"held_back"` // evaluated and equal to what the customer has
-	Passed    int64  `json:"passed"`    // let through
-	Delivered int64  `json:"delivered"` // took effect at a sink
-	Coalesced int64  `json:"coalesced"` // replaced by a newer change before they were sent
-	Dead      int64  `json:"dead_letters"`
+	Customer   string `json:"customer"`
+	Pruned     int64  `json:"pruned"`     // not evaluated: nothing that the projection reads changed
+	Filtered   int64  `json:"filtered"`   // kept out by the filter, and the customer has nothing of it
+	Incomplete int64  `json:"incomplete"` // a required source has no document yet
+	Held       int64  `json:"held_back"`  // equal to what the customer has: a duplicate
+	Sent       int64  `json:"sent"`       // changed for the customer, so sent on
+	Delivered  int64  `json:"delivered"`  // took effect at a sink
+	Coalesced  int64  `json:"coalesced"`  // replaced by a newer change before they were delivered
+	Dead       int64  `json:"dead_letters"`
+}
+
+// Add adds what another customer got.
+func (c *CustomerSummary) Add(o CustomerSummary) {
+	c.Pruned, c.Filtered, c.Incomplete, c.Held = c.Pruned+o.Pruned, c.Filtered+o.Filtered, c.Incomplete+o.Incomplete, c.Held+o.Held
+	c.Sent, c.Delivered, c.Coalesced, c.Dead = c.Sent+o.Sent, c.Delivered+o.Delivered, c.Coalesced+o.Coalesced, c.Dead+o.Dead
 }
 
 // Summarize reads the counters of a registry.
@@ -86,14 +96,16 @@ func (s *Summary) add(name string, labels map[string]string, n int64, c *Custome
 		s.Dead += n
 	case "weir_decisions_total":
 		switch labels["decision"] {
-		case "passed":
-			c.Passed += n
-			c.Evaluated += n
-		case "held":
+		case decide.DecisionSent:
+			c.Sent += n
+		case decide.DecisionHeldBack:
 			c.Held += n
-			c.Evaluated += n
-		case "pruned":
+		case decide.DecisionPruned:
 			c.Pruned += n
+		case decide.DecisionFiltered:
+			c.Filtered += n
+		case decide.DecisionIncomplete:
+			c.Incomplete += n
 		}
 	case "weir_deliveries_total":
 		switch labels["outcome"] {

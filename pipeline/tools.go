@@ -116,10 +116,10 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	plan.Revision = active.Number
 	return &operate.Env{
 		Store: p.store, Plan: &plan, Checks: checked, Inbox: *p.inbox.Load(), Append: p.logs, Log: p.logs,
-		Shape: func(source string) (ingest.Shape, error) {
+		Shape: func(source string) (ingest.Extractor, error) {
 			c := p.cfg.Sources.Find(source)
 			if c == nil {
-				return ingest.Shape{}, &operate.Impossible{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
+				return ingest.Extractor{}, &operate.Impossible{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			}
 			return assemble.Shape(p.cfg, c)
 		},

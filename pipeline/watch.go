@@ -32,6 +32,7 @@ type gauges struct {
 	ready     prometheus.Gauge
 	blocked   *prometheus.GaugeVec // reason
 	stalled   *prometheus.GaugeVec // service; seconds
+	health    *prometheus.GaugeVec // service; rank of a level
 	shown     map[string]bool      // services of pending; of the watcher alone
 	still     map[delivery]still   // what waits; of the watcher alone
 	refused   prometheus.Gauge
@@ -62,10 +63,11 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		inboxLag:  vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
 		pending:   vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
 		stalled:   vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
+		health:    vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service"),
 		sourceLag: vec("weir_source_lag", "Records of a Kafka source that are not taken in yet.", "source"),
 		outbox:    vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
 		oldest:    vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
-		letters:   vec("weir_dead_letters", "Open dead letters by stage.", "stage"),
+		letters:   vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
 		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic.",
 		}, []string{"topic"}),
@@ -159,10 +161,7 @@ func (p *Pipeline) showZeros() {
 	}
 }
 
-const (
-	watchPeriod = 5 * time.Second
-	idlePeriod  = 150 * time.Millisecond
-)
+const watchPeriod = 5 * time.Second
 
 // watch keeps the gauges current and looks after the store.
 func (p *Pipeline) watch(ctx context.Context) {
@@ -202,6 +201,13 @@ func (p *Pipeline) look(running context.Context) {
 			p.gauges.blocked.WithLabelValues(reason).Set(1)
 		}
 	}
+	p.gauges.health.Reset()
+	for name := range p.Conditions() {
+		p.gauges.health.WithLabelValues(name).Set(0)
+	}
+	for _, s := range p.Health().Services {
+		p.gauges.health.WithLabelValues(s.Service).Set(float64(s.Level.Rank()))
+	}
 	if lags, err := p.inboxLag(ctx); err == nil {
 		for n, lag := range lags {
 			p.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
@@ -237,7 +243,7 @@ func (p *Pipeline) look(running context.Context) {
 		p.gauges.ledgerOverdue.Set(overdue(stats.Months, p.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
 	}
 	if counts, err := p.store.CountLetters(ctx); err == nil {
-		for _, stage := range []store.Stage{store.StageIngest, store.StageDecide, store.StageDeliver} {
+		for _, stage := range store.Stages {
 			p.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
 		}
 	}
@@ -292,13 +298,6 @@ func overdue(months []store.LedgerMonth, keep time.Duration, now time.Time) time
 	return max(0, now.Sub(months[0].End().Add(keep)))
 }
 
-func sum(m map[string]int64) (n int64) {
-	for _, v := range m {
-		n += v
-	}
-	return n
-}
-
 func (p *Pipeline) sources() []*source {
 	p.parts.mu.Lock()
 	defer p.parts.mu.Unlock()
@@ -335,27 +334,6 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	return lags, nil
 }
 
-// untilIdle returns true when nothing is left to do, false when ctx ended. It
-// looks along the flow twice: deliver may have put something into the inbox
-// after it was looked at.
-func (p *Pipeline) untilIdle(ctx context.Context) bool {
-	tick := time.NewTicker(idlePeriod)
-	defer tick.Stop()
-	for quiet := 0; quiet < 2; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
-			return false
-		}
-		if p.idle(ctx) {
-			quiet++
-		} else {
-			quiet = 0
-		}
-	}
-	return true
-}
-
 // outboxesOwned tells whether every outbox with rows is of a partition that this
 // process owns: it has published them then, or is about to and not settled. What
 // others hold may be what a process left that died after its last commit; nothing
@@ -372,67 +350,4 @@ func (p *Pipeline) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
 		}
 	}
 	return true
-}
-
-func (p *Pipeline) idle(ctx context.Context) bool {
-	if p.importing(ctx) {
-		return false
-	}
-	for _, s := range p.sources() {
-		switch {
-		case s.file != nil && !s.file.Drained(), s.outbox != nil && !s.outbox.Drained(), s.push != nil && !s.push.Drained(), !s.stage.Idle():
-			return false
-		case s.group != nil:
-			if byTopic, err := s.group.PendingByTopic(ctx); err != nil || sum(byTopic) > 0 {
-				return false
-			}
-		case s.edge != nil:
-			if drained, err := s.edge.Drained(ctx, s.topic); err != nil || !drained {
-				return false
-			}
-		}
-	}
-	if p.opt.Roles.Decide {
-		p.parts.mu.Lock()
-		d := p.parts.decider
-		p.parts.mu.Unlock()
-		if d == nil {
-			return false
-		}
-		lags, err := p.inboxLag(ctx)
-		if err != nil {
-			return false
-		}
-		for _, lag := range lags {
-			if lag > 0 {
-				return false
-			}
-		}
-		if !d.Settled() || !p.outboxesOwned(ctx, d) {
-			return false
-		}
-	}
-	if p.opt.Roles.Deliver {
-		if stage := p.stage(); stage == nil || !stage.Idle() {
-			return false
-		}
-		reached, err := operate.ReadReached(ctx, p.store)
-		if err != nil {
-			return false
-		}
-		for _, s := range p.plan().Services {
-			if reached.Pending(s.Number) > 0 {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// ServiceStates tells how each service's delivery is doing.
-func (p *Pipeline) ServiceStates() map[string]deliver.State {
-	if stage := p.stage(); stage != nil {
-		return stage.States()
-	}
-	return map[string]deliver.State{}
 }

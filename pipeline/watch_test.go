@@ -82,6 +82,8 @@ func (p places7) Look(context.Context) (store.Look, error) {
 	return store.Look{Marks: map[int32]store.Mark{7: p.mark}}, nil
 }
 
+func (p places7) Inboxes(context.Context) ([]store.Inbox, error) { return nil, nil }
+
 func (p places7) AllProgress(context.Context) ([]store.Progress, error) {
 	return []store.Progress{{Partition: 7, Places: p.places}}, nil
 }

@@ -176,7 +176,7 @@ func (o *output) place(names []string, f *field) bool {
 // parseOut splits an output path into names.
 func parseOut(out string) ([]string, *pathFault) {
 	if !utf8.ValidString(out) {
-		return nil, &pathFault{0, "is not valid UTF-8", "names of members must be"}
+		return nil, &pathFault{0, "is not valid UTF-8", "write it in UTF-8"}
 	}
 	var names []string
 	var name strings.Builder

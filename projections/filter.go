@@ -62,16 +62,21 @@ func compileFilter(text string) (*filter, []Fault) {
 	}
 	tree, err := parser.ParseWithConfig(text, check)
 	if err != nil {
-		return nil, []Fault{filterFault(err, `see "Filter" in docs/projections.md`)}
+		f := filterFault(err, `see "Filter" in docs/projections.md`)
+		if f.Msg == `unexpected token Operator("=")` {
+			f.Want = "write == to compare"
+		}
+		return nil, []Fault{f}
 	}
-	v := &validator{source: tree.Source}
+	v := &validator{source: tree.Source, refused: map[ast.Node]bool{}}
 	ast.Walk(&tree.Node, v)
 	v.loops(tree.Node)
+	v.condition(tree.Node)
 	if len(v.faults) > 0 {
 		return nil, v.faults
 	}
 	if _, err := checker.Check(tree, check); err != nil {
-		return nil, []Fault{filterFault(err, "the filter is a condition on doc, such as doc.origin == \"EC\"")}
+		return nil, []Fault{filterFault(err, wantCondition)}
 	}
 
 	t := &translator{paths: make(map[ast.Node][]step)}
@@ -97,6 +102,9 @@ func filterFault(err error, want string) Fault {
 	}
 	return f
 }
+
+// wantCondition is what to do about a filter that is none.
+const wantCondition = `write a condition on doc, such as doc.origin == "EC"`
 
 // match evaluates the filter.
 func (f *filter) match(doc canonicaltree.Node) (bool, *FilterError) {

@@ -100,8 +100,8 @@ func TestFilterErrors(t *testing.T) {
 
 func TestFilterFaults(t *testing.T) {
 	for when, want := range map[string]string{
-		`doc.n +`: `when 1:7: unexpected token`, "doc.n == 1 and\n  foo": `when 2:3: unknown name foo`, `1 + 2`: `expected bool, but got int`,
-		`"a"`: `expected bool, but got string`, `"a" < 1`: `1:5: invalid operation`, `now() > 1`: `1:1: now() depends on time`,
+		`doc.n +`: `when 1:7: unexpected token`, "doc.n == 1 and\n  foo": `when 2:3: unknown name foo`, `1 + 2`: `1:3: is a number or a text, which is neither true nor false`,
+		`"a"`: `1:1: is a text, which is neither`, `"a" < 1`: `1:5: invalid operation`, `now() > 1`: `1:1: now() depends on time`,
 		`date(doc.s) > date("2020-01-01")`: `date() depends on time`, `timezone("UTC") == 1`: `time zones`, `duration("1s") == doc.n`: `depends on time`,
 		`len(keys(doc.o)) == 1`: `in no certain order`, `doc.o | values() == 1`: `in no certain order`, `::now() == 1`: `depends on time`,
 		`repeat(doc.s, 9) == ""`: `repeat() is not offered`, `foo(1)`: `unknown function foo()`, `doc.foo() == 1`: `calls a value`,

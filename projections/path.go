@@ -65,7 +65,7 @@ func parsePath(text string) (path, *pathFault) {
 	case text == "":
 		return path{}, &pathFault{0, "is empty", "name a member, or @this for the whole value"}
 	case !utf8.ValidString(text):
-		return path{}, &pathFault{0, "is not valid UTF-8", "no member has such a name"}
+		return path{}, &pathFault{0, "is not valid UTF-8", "write it in UTF-8: no other member can be there"}
 	case text == "@this":
 		return path{}, nil
 	}

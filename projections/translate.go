@@ -13,6 +13,8 @@ import (
 type validator struct {
 	source file.Source
 	faults []Fault
+	// refused are the nodes that condition found.
+	refused map[ast.Node]bool
 }
 
 func (v *validator) fault(node ast.Node, msg, want string) {
@@ -34,6 +36,9 @@ func (v *validator) Visit(node *ast.Node) {
 		if !offered(n.Name) {
 			v.refuse(n, n.Name)
 		}
+		if p := predicateOf(n); p != nil {
+			v.condition(p.Node)
+		}
 	case *ast.CallNode:
 		switch callee := n.Callee.(type) {
 		case *ast.IdentifierNode:
@@ -43,11 +48,79 @@ func (v *validator) Visit(node *ast.Node) {
 		}
 	case *ast.BinaryNode:
 		v.binary(n)
+	case *ast.UnaryNode:
+		if n.Operator == "not" || n.Operator == "!" {
+			v.condition(n.Node)
+		}
+	case *ast.ConditionalNode:
+		v.condition(n.Cond)
 	}
+}
+
+// condition refuses a node that is asked whether it is true and whose values are
+// something else, whatever the document. What the document alone decides is none
+// of it.
+func (v *validator) condition(node ast.Node) {
+	what := ""
+	switch n := node.(type) {
+	case *ast.IntegerNode, *ast.FloatNode:
+		what = "a number"
+	case *ast.StringNode:
+		what = "a text"
+	case *ast.ArrayNode, *ast.SliceNode:
+		what = "a list"
+	case *ast.MapNode:
+		what = "an object"
+	case *ast.UnaryNode:
+		if n.Operator == "-" || n.Operator == "+" {
+			what = "a number"
+		}
+	case *ast.BinaryNode:
+		switch n.Operator {
+		case "+":
+			what = "a number or a text"
+		case "-", "*", "/", "%", "**", "^":
+			what = "a number"
+		case "..":
+			what = "a list"
+		case "??":
+			v.condition(n.Left)
+			v.condition(n.Right)
+		}
+	case *ast.ConditionalNode:
+		v.condition(n.Exp1)
+		v.condition(n.Exp2)
+	case *ast.ChainNode:
+		v.condition(n.Node)
+	case *ast.SequenceNode:
+		v.condition(n.Nodes[len(n.Nodes)-1])
+	case *ast.VariableDeclaratorNode:
+		v.condition(n.Expr)
+	case *ast.BuiltinNode:
+		what = results[n.Name]
+	}
+	if what != "" && !v.refused[node] {
+		v.refused[node] = true
+		v.fault(node, "is "+what+", which is neither true nor false", "compare it with something, such as doc.count > 1")
+	}
+}
+
+// results are what functions give that never give a condition.
+var results = map[string]string{
+	"len": "a number", "abs": "a number", "ceil": "a number", "floor": "a number", "round": "a number",
+	"int": "a number", "float": "a number", "indexOf": "a number", "lastIndexOf": "a number", "count": "a number",
+	"sum": "a number", "mean": "a number", "median": "a number", "findIndex": "a number", "findLastIndex": "a number",
+	"type": "a text", "string": "a text", "trim": "a text", "trimPrefix": "a text", "trimSuffix": "a text",
+	"upper": "a text", "lower": "a text", "replace": "a text", "join": "a text",
+	"split": "a list", "filter": "a list", "map": "a list", "sortBy": "a list", "take": "a list", "reverse": "a list",
+	"concat": "a list", "flatten": "a list", "uniq": "a list", "sort": "a list", "groupBy": "an object",
 }
 
 func (v *validator) binary(n *ast.BinaryNode) {
 	switch n.Operator {
+	case "and", "&&", "or", "||":
+		v.condition(n.Left)
+		v.condition(n.Right)
 	case "matches":
 		if _, constant := n.Right.(*ast.StringNode); !constant {
 			v.fault(n, "matches a pattern that is not a constant", `write the pattern as a string, such as doc.id matches "^B-"`)
@@ -232,15 +305,23 @@ func (t *translator) builtin(node *ast.Node, n *ast.BuiltinNode) {
 		return
 	}
 	n.Arguments[0] = call("list", n.Arguments[0])
+	if p := predicateOf(n); p != nil {
+		p.Node = asBool(p.Node)
+	}
+}
+
+// predicateOf returns the condition of a function that loops over an array; nil
+// where it has none.
+func predicateOf(n *ast.BuiltinNode) *ast.PredicateNode {
 	switch n.Name {
 	case "map", "sum", "groupBy", "sortBy", "reduce":
-		return // their predicates give values, not conditions
+		return nil // their predicates give values
 	}
-	if len(n.Arguments) > 1 {
-		if p, ok := n.Arguments[1].(*ast.PredicateNode); ok {
-			p.Node = asBool(p.Node)
-		}
+	if !predicates[n.Name] || len(n.Arguments) < 2 {
+		return nil
 	}
+	p, _ := n.Arguments[1].(*ast.PredicateNode)
+	return p
 }
 
 // asBool makes node a condition, in which null is false. Type information is

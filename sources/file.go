@@ -59,6 +59,7 @@ type File struct {
 	opt     FileOptions
 	log     *slog.Logger
 	drained atomic.Bool
+	failing atomic.Pointer[error]
 
 	mu     sync.Mutex
 	stop   []context.CancelFunc
@@ -83,6 +84,17 @@ func NewFile(opt FileOptions) *File {
 // Drained reports whether a complete file was read to its end and every line
 // acknowledged.
 func (f *File) Drained() bool { return f.drained.Load() }
+
+// Failing returns why the file cannot be read at the moment, nil when it can.
+func (f *File) Failing() error {
+	if err := f.failing.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
+// Path returns the path of the file.
+func (f *File) Path() string { return f.opt.Path }
 
 // Subscribe starts reading. topic is only a name for the frames.
 // The channel is closed when ctx ends or Close is called.
@@ -120,6 +132,7 @@ func (f *File) follow(ctx context.Context, topic string, out chan<- *message.Mes
 	said := false
 	for {
 		err := f.read(ctx, topic, out)
+		f.failing.Store(&err)
 		if ctx.Err() != nil || f.drained.Load() {
 			if f.drained.Load() {
 				<-ctx.Done() // the router takes a closed channel for a failure
@@ -162,6 +175,7 @@ func (f *File) read(ctx context.Context, topic string, out chan<- *message.Messa
 		return err
 	}
 	defer file.Close()
+	f.failing.Store(nil)
 	identity, offset, err := f.begin(ctx, file)
 	if err != nil || identity == "" {
 		return err

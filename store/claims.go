@@ -90,6 +90,10 @@ type ClaimRow struct {
 	LeasedUntil time.Time
 	Answered    bool
 	Response    Response // when Answered
+	// Earlier says that the row is Answered and its last attempt began under an
+	// earlier generation of the inbox than the newest; Lost, that its claim was not
+	// decided either, so that what it answered for may be lost with the inbox.
+	Earlier, Lost bool
 }
 
 // Expired tells whether the row is over its time, so that its key is new.
@@ -104,6 +108,7 @@ func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) Claimed {
 	switch {
 	case r.Fingerprint != fingerprint:
 		c.State = ClaimConflict
+	case r.Lost: // another attempt may begin at once
 	case r.Answered:
 		c.State, c.Response = ClaimDone, r.Response
 	case r.LeasedUntil.After(now):

@@ -93,7 +93,8 @@ type Imports interface {
 	// SealImport completes the file of i, which CreateImport gave. If the tenant
 	// has another import of the same fingerprint, source, format and options that
 	// was not cancelled and did not fail, this one is removed and that one is given;
-	// otherwise it is queued.
+	// otherwise it is queued. One that a worker began under an earlier generation of
+	// the inbox is another: what it took in may be lost.
 	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
 	// that was sealed or removed, gives what the first gave.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)

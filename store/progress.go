@@ -6,6 +6,7 @@ import (
 	"errors"
 	"math"
 	"slices"
+	"sync/atomic"
 
 	"github.com/seed-86dfc502/weir/change"
 )
@@ -63,11 +64,69 @@ type Activation struct {
 	From      change.Version
 }
 
-// Look is what a frame is judged by, read in one snapshot.
+// StaleActivations returns those of all that no frame is judged by any more, by the
+// places that the partitions have. A frame that ends at or below the lowest place of
+// its partition is skipped, whether it counts or not. Of the activations at or below
+// that place the newest rejects every other frame that an older one would: one of an
+// earlier revision, since it ends above, and one of a later, if it begins below.
+func StaleActivations(all []Activation, rows []Progress) []Activation {
+	newest := make(map[int32]Activation, len(rows)) // at or below the lowest place
+	lowest := make(map[int32]change.Version, len(rows))
+	for i := range rows {
+		for _, p := range rows[i].Places {
+			if low, known := lowest[rows[i].Partition]; !known || p.Position < low {
+				lowest[rows[i].Partition] = p.Position
+			}
+		}
+	}
+	for _, a := range all {
+		if low, known := lowest[a.Partition]; known && a.From <= low && a.Revision > newest[a.Partition].Revision {
+			newest[a.Partition] = a
+		}
+	}
+	var stale []Activation
+	for _, a := range all {
+		if a.Revision < newest[a.Partition].Revision {
+			stale = append(stale, a)
+		}
+	}
+	return stale
+}
+
+// Look is what a frame is judged by, read in one snapshot. It is read-only: callers
+// may share it.
 type Look struct {
-	Active      int64 // the newest revision; 0 without any
-	Marks       map[int32]Mark
-	Activations []Activation // of partitions that had a watermark then
+	Active int64 // the newest revision; 0 without any
+	Marks  map[int32]Mark
+	// Activations are of partitions that had a watermark then, without those that
+	// were stale at the last one.
+	Activations []Activation
+}
+
+// LookCache keeps the activations that a look found for the next one: they change
+// with the newest revision alone. The zero value is ready; it may be used concurrently.
+type LookCache struct {
+	kept atomic.Pointer[keptActivations]
+}
+
+type keptActivations struct {
+	of          Revision
+	activations []Activation
+}
+
+// Kept returns activations and the newest revision when they were read; the zero
+// one before the first Keep. They stand as long as it is the newest: a store that
+// went back and activated again has another time of activation under its number.
+func (c *LookCache) Kept() (of Revision, activations []Activation) {
+	if k := c.kept.Load(); k != nil {
+		return k.of, k.activations
+	}
+	return Revision{}, nil
+}
+
+// Keep keeps what was read in one snapshot.
+func (c *LookCache) Keep(of Revision, activations []Activation) {
+	c.kept.Store(&keptActivations{of, activations})
 }
 
 // Counts reports whether a frame that revision decided in partition, of

@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -122,4 +123,26 @@ func FuzzPlacesCodec(f *testing.F) {
 		require.NoError(t, err)
 		require.Equal(t, places, again)
 	})
+}
+
+// What a look kept stands for one activation: not for another one that a restored
+// store made under the same number.
+func TestActivationsAreKeptOfOneActivation(t *testing.T) {
+	var c LookCache
+	of, kept := c.Kept()
+	require.True(t, of.Same(Revision{}), "a store without revisions has no activations")
+	require.Empty(t, kept)
+	at := time.UnixMicro(1)
+	found := []Activation{{Revision: 2, Partition: 1, From: 3}}
+	c.Keep(Revision{Number: 2, Fingerprint: []byte("f"), Activated: at}, found)
+	of, kept = c.Kept()
+	require.Equal(t, found, kept)
+	require.True(t, of.Same(Revision{Number: 2, Fingerprint: []byte("f"), Activated: at.UTC()}))
+	for _, other := range []Revision{
+		{Number: 3, Fingerprint: []byte("f"), Activated: at},
+		{Number: 2, Fingerprint: []byte("g"), Activated: at},
+		{Number: 2, Fingerprint: []byte("f"), Activated: at.Add(time.Microsecond)},
+	} {
+		require.False(t, of.Same(other))
+	}
 }

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"time"
 
@@ -36,6 +37,11 @@ type Revision struct {
 	Activated   time.Time
 }
 
+// Same reports whether both are one activation.
+func (r Revision) Same(o Revision) bool {
+	return r.Number == o.Number && r.Activated.Equal(o.Activated) && bytes.Equal(r.Fingerprint, o.Fingerprint)
+}
+
 // Inbox is one generation of the inbox topic.
 type Inbox struct {
 	Generation uint16
@@ -56,12 +62,15 @@ type Configurations interface {
 	// KnownInbox gives the generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
+	// Inboxes returns all generations of the inbox, in their order.
+	Inboxes(ctx context.Context) ([]Inbox, error)
 	// ResolveInbox gives the generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). What the inbox before it held and
-	// nobody decided may be lost: claims of the ledger that were not decided lose
-	// their responses, so that their requests, sent again, are taken in again, under
-	// the same claims. A known identity with another number of partitions is
+	// nobody decided may be lost: claims of the ledger that were begun before and not
+	// decided lose their responses, so that their requests, sent again, are taken in
+	// again, under the same claims. That costs nothing here: each is found out when
+	// its key is begun again. A known identity with another number of partitions is
 	// ErrRepartitioned.
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (Inbox, error)
 	// Services gives the numbers of service names, registering new ones. A
@@ -274,6 +283,9 @@ const (
 	StageDeliver Stage = "deliver"
 )
 
+// Stages are all of them, in the order of the flow.
+var Stages = []Stage{StageIngest, StageDecide, StageDeliver}
+
 // LetterState is what became of a dead letter.
 type LetterState string
 
@@ -316,7 +328,13 @@ type DeadLetter struct {
 	// Place is where the delivery stood that failed, 0 for other letters: a letter
 	// that is written again with a higher one died again, see AddLetters.
 	Place change.Version
+	// Later is how long after its first death it is due, see DueLetters; with each
+	// further one the wait doubles, up to LaterMax. 0: never. Written only.
+	Later time.Duration
 }
+
+// LaterMax is the longest wait until a dead letter is due.
+const LaterMax = 24 * time.Hour
 
 // LetterFilter selects dead letters; zero fields select all.
 type LetterFilter struct {
@@ -330,6 +348,10 @@ type LetterFilter struct {
 	Limit   int   // 0: 100
 }
 
+// CountedLetters bounds what CountLetters counts of a stage: it is asked every few
+// seconds, however many there are.
+const CountedLetters = 10_000
+
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
 	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
@@ -340,9 +362,13 @@ type DeadLetters interface {
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters gives one page in ascending id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
+	// DueLetters returns a page of the open letters of services that are due, in
+	// ascending id from after on, without Payload and Original. It reads no others.
+	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
 	// Letter gives one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
-	// CountLetters counts the open ones; a stage without any has no entry.
+	// CountLetters counts the open ones, of each stage at most CountedLetters and one
+	// more, which stands for all that there are; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
 	// Prune removes dead letters that died last, and audit rows that were written,
 	// before the given times, and tells how many of both.

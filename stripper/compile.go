@@ -149,7 +149,7 @@ func parse(pattern string) ([]step, *Fault) {
 		return nil, &Fault{Msg: "is empty", Want: "name a member, such as updated_at"}
 	}
 	if !utf8.ValidString(pattern) {
-		return nil, &Fault{Msg: "is not valid UTF-8", Want: "no member has such a name"}
+		return nil, &Fault{Msg: "is not valid UTF-8", Want: "write it in UTF-8: no other member can be there"}
 	}
 	var steps []step
 	var text []byte

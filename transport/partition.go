@@ -1,6 +1,11 @@
 package transport
 
-import "github.com/twmb/franz-go/pkg/kgo"
+import (
+	"maps"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
 
 // PartitionOf returns the partition that a record with a key goes to in a topic
 // of so many partitions: what Producer and every Kafka client with the default
@@ -8,4 +13,17 @@ import "github.com/twmb/franz-go/pkg/kgo"
 func PartitionOf(key []byte, partitions int32) int32 {
 	p := kgo.StickyKeyPartitioner(nil).ForTopic("")
 	return int32(p.Partition(&kgo.Record{Key: key}, int(partitions)))
+}
+
+// Layout is how many partitions a topic has in each of its generations.
+type Layout map[uint16]int32
+
+// PartitionOf is PartitionOf in a generation; in the newest, if it is not known.
+// The layout must not be empty.
+func (l Layout) PartitionOf(key []byte, generation uint16) int32 {
+	partitions, known := l[generation]
+	if !known {
+		partitions = l[slices.Max(slices.Collect(maps.Keys(l)))]
+	}
+	return PartitionOf(key, partitions)
 }

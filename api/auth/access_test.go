@@ -19,12 +19,12 @@ import (
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestMay(t *testing.T) {
-	acme := auth.Principal{ID: "a", Tenant: "acme", Verbs: []auth.Verb{auth.Ingest, auth.Check}, Sources: []string{"orders"}}
-	all := auth.Principal{ID: "b", Tenant: "beta", Verbs: []auth.Verb{auth.Ingest, auth.Import}, Sources: []string{auth.AllSources}, Except: []string{"own"}}
-	every := auth.Principal{Tenant: auth.DefaultTenant, Verbs: []auth.Verb{auth.Check}, AnyCustomer: true}
+	acme := auth.Principal{ID: "a", Tenant: "acme", Permissions: []auth.Permission{auth.Ingest, auth.Check}, Sources: []string{"orders"}}
+	all := auth.Principal{ID: "b", Tenant: "beta", Permissions: []auth.Permission{auth.Ingest, auth.Import}, Sources: []string{auth.AllSources}, Except: []string{"own"}}
+	every := auth.Principal{Tenant: auth.DefaultTenant, Permissions: []auth.Permission{auth.Check}, AnyCustomer: true}
 	for _, c := range []struct {
 		who      auth.Principal
-		verb     auth.Verb
+		verb     auth.Permission
 		resource string
 		may      bool
 	}{
@@ -170,7 +170,7 @@ func TestKeyring(t *testing.T) {
 
 	who, err := k.Authenticate(request(first))
 	require.NoError(t, err)
-	require.Equal(t, auth.Principal{ID: one, Tenant: "acme", Verbs: []auth.Verb{auth.Ingest}, Sources: []string{"orders"}, Except: []string{"lab", "mill", "yard"}}, who)
+	require.Equal(t, auth.Principal{ID: one, Tenant: "acme", Permissions: []auth.Permission{auth.Ingest}, Sources: []string{"orders"}, Except: []string{"lab", "mill", "yard"}}, who)
 	_, err = k.Authenticate(request(second))
 	require.NoError(t, err)
 	who, err = k.Authenticate(request("lab-token-0123456789"))

@@ -69,7 +69,7 @@ func Open(o Options) (*Keyring, error) {
 		k.sources = append(k.sources, own{source, HashOf(token)})
 		k.nobody.Except = append(k.nobody.Except, source)
 	}
-	k.nobody.Tenant, k.nobody.Verbs = DefaultTenant, []Verb{Ingest, Import, Check}
+	k.nobody.Tenant, k.nobody.Permissions = DefaultTenant, []Permission{Ingest, Import, Check}
 	k.nobody.Sources, k.nobody.AnyCustomer = []string{AllSources}, true
 	if o.File == "" {
 		return k, nil
@@ -98,7 +98,7 @@ func (o *Options) read() (map[string]entry, error) {
 			from: time.Time(t.NotBefore), until: time.Time(t.Expires),
 		}
 		for _, verb := range t.May {
-			e.who.Verbs = append(e.who.Verbs, Verb(verb))
+			e.who.Permissions = append(e.who.Permissions, Permission(verb))
 		}
 		// LoadTokens has checked the form.
 		raw, _ := hex.DecodeString(strings.TrimPrefix(t.Hash.Reveal(), "sha256:"))
@@ -148,7 +148,7 @@ func (k *Keyring) Authenticate(r *http.Request) (Principal, error) {
 	if len(sources) == 0 {
 		return Principal{}, ErrUnauthenticated
 	}
-	return Principal{ID: "source:" + sources[0], Tenant: DefaultTenant, Verbs: []Verb{Ingest}, Sources: sources}, nil
+	return Principal{ID: "source:" + sources[0], Tenant: DefaultTenant, Permissions: []Permission{Ingest}, Sources: sources}, nil
 }
 
 // local reports whether a request without a token is one of this machine's own

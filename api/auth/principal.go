@@ -5,19 +5,19 @@ import (
 	"strings"
 )
 
-// Verb is something that a principal may do.
-type Verb string
+// Permission is something that a principal may do.
+type Permission string
 
 // Verbs.
 const (
 	// Any is for what everybody may do who is let in at all.
-	Any Verb = ""
+	Any Permission = ""
 	// Ingest: send events to a source; the resource is the source's name.
-	Ingest Verb = "ingest"
+	Ingest Permission = "ingest"
 	// Import: load files into a source; the resource is the source's name.
-	Import Verb = "import"
+	Import Permission = "import"
 	// Check: ask for and close decisions; the resource is the service's name.
-	Check Verb = "check"
+	Check Permission = "check"
 )
 
 // DefaultTenant is the tenant of those who show no token of the tokens file.
@@ -33,8 +33,8 @@ type Principal struct {
 	ID string
 	// Tenant whose rows the request reads and writes.
 	Tenant string
-	// Verbs that it may use.
-	Verbs []Verb
+	// Permissions that it may use.
+	Permissions []Permission
 	// Sources that it may use them on; AllSources for every one.
 	Sources []string
 	// Except are sources that AllSources does not stand for.
@@ -50,11 +50,11 @@ func (p Principal) Anonymous() bool { return p.ID == "" }
 // May reports whether the principal may do what the verb says to a resource:
 // the name of a source for Ingest and Import, of a service for Check. An empty
 // resource asks whether there could be any.
-func (p Principal) May(verb Verb, resource string) bool {
+func (p Principal) May(verb Permission, resource string) bool {
 	if verb == Any {
 		return true
 	}
-	if !slices.Contains(p.Verbs, verb) {
+	if !slices.Contains(p.Permissions, verb) {
 		return false
 	}
 	switch {

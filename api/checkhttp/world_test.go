@@ -44,11 +44,11 @@ func (k tokens) Authenticate(r *http.Request) (auth.Principal, error) {
 }
 
 var callers = tokens{
-	"acme": {ID: "acme-1", Tenant: "acme", Verbs: []auth.Verb{auth.Check}},
-	"beta": {ID: "beta-1", Tenant: "beta", Verbs: []auth.Verb{auth.Check}},
+	"acme": {ID: "acme-1", Tenant: "acme", Permissions: []auth.Permission{auth.Check}},
+	"beta": {ID: "beta-1", Tenant: "beta", Permissions: []auth.Permission{auth.Check}},
 	// A caller on a loopback address, without api.tokens.
-	"":       {Tenant: auth.DefaultTenant, Verbs: []auth.Verb{auth.Check}, AnyCustomer: true},
-	"sender": {ID: "acme-2", Tenant: "acme", Verbs: []auth.Verb{auth.Ingest}, Sources: []string{auth.AllSources}},
+	"":       {Tenant: auth.DefaultTenant, Permissions: []auth.Permission{auth.Check}, AnyCustomer: true},
+	"sender": {ID: "acme-2", Tenant: "acme", Permissions: []auth.Permission{auth.Ingest}, Sources: []string{auth.AllSources}},
 }
 
 // maxBody is so small that a server reads what is left of a larger body before it

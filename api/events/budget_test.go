@@ -84,7 +84,7 @@ func TestHostileBodiesKeepWithinTheBudget(t *testing.T) {
 		"array":  {path: "plain/events:batch", body: "[" + strings.ReplaceAll(strings.TrimSpace(lines), "\n", ",") + "]"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, options{maxBody: largest, maxRows: rows, timeout: time.Second, shape: func(s *ingest.Shape) { s.MaxEvent = largest }})
+			w := newWorld(t, options{maxBody: largest, maxRows: rows, timeout: time.Second, shape: func(s *ingest.Extractor) { s.MaxEvent = largest }})
 			away, back := context.WithCancel(t.Context())
 			defer back()
 			w.setAppends(func(ctx context.Context) error {

@@ -53,7 +53,7 @@ func TestCloudEventModes(t *testing.T) {
 
 // Locators see attributes as they see the headers of Kafka's binding.
 func TestCloudEventAttributesAreMetadata(t *testing.T) {
-	w := newWorld(t, options{shape: func(s *ingest.Shape) {
+	w := newWorld(t, options{shape: func(s *ingest.Extractor) {
 		s.Entity, s.EventID = ingest.Locator{Header: "ce_subject"}, ingest.Locator{Header: "ce_id"}
 		s.Operation, s.Sequence = ingest.Locator{Header: "ce_operation"}, ingest.Locator{Header: "ce_rank"}
 	}})
@@ -74,7 +74,7 @@ func TestCloudEventAttributesAreMetadata(t *testing.T) {
 // What stands in data is JSON, whichever JSON its type says: a text of digits is
 // no number, and a text that looks like an object is none.
 func TestCloudEventDataIsJSONByItsSuffixToo(t *testing.T) {
-	w := newWorld(t, options{shape: func(s *ingest.Shape) {
+	w := newWorld(t, options{shape: func(s *ingest.Extractor) {
 		s.Entity, s.EventID = ingest.Locator{Header: "ce_subject"}, ingest.Locator{Header: "ce_id"}
 	}})
 	for n, c := range []struct{ kind, data string }{

@@ -17,21 +17,21 @@ func RowsOf(inLines bool, body []byte, limit int) ([][]byte, error) {
 	return rowsOf(array, body, limit)
 }
 
-// Together joins calls.
-type Together struct{ t *together[int, string] }
+// Coalescer joins calls.
+type Coalescer struct{ t *coalescer[int, string] }
 
 // NewTogether makes one of do; key may be nil.
-func NewTogether(do func(context.Context, string, []int) ([]string, error), key func(int) string) Together {
-	return Together{&together[int, string]{do: do, key: key}}
+func NewTogether(do func(context.Context, string, []int) ([]string, error), key func(int) string) Coalescer {
+	return Coalescer{&coalescer[int, string]{do: do, key: key}}
 }
 
 // Call is one call.
-func (t Together) Call(ctx context.Context, tenant string, in []int) ([]string, error) {
+func (t Coalescer) Call(ctx context.Context, tenant string, in []int) ([]string, error) {
 	return t.t.call(ctx, tenant, in)
 }
 
 // Waiting counts the calls that nobody has given up.
-func (t Together) Waiting(tenant string) (n int) {
+func (t Coalescer) Waiting(tenant string) (n int) {
 	t.t.mu.Lock()
 	defer t.t.mu.Unlock()
 	if l := t.t.lines[tenant]; l != nil {

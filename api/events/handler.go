@@ -25,10 +25,10 @@ type Pusher interface {
 
 // Source is a source that takes posted events.
 type Source struct {
-	Name    string
-	Shape   ingest.Shape
-	Push    Pusher
-	MaxBody int64 // bytes of a request
+	Name      string
+	Extractor ingest.Extractor
+	Push      Pusher
+	MaxBody   int64 // bytes of a request
 }
 
 // headers adds to meta the request's headers that the source's locators read.
@@ -37,7 +37,7 @@ func (s *Source) headers(h http.Header, meta message.Metadata) message.Metadata 
 		meta = message.Metadata{}
 	}
 	for _, name := range []string{
-		s.Shape.Entity.Header, s.Shape.EventID.Header, s.Shape.Operation.Header, s.Shape.Sequence.Header,
+		s.Extractor.Entity.Header, s.Extractor.EventID.Header, s.Extractor.Operation.Header, s.Extractor.Sequence.Header,
 	} {
 		if _, there := meta[name]; there || name == "" {
 			continue

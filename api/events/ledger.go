@@ -14,8 +14,8 @@ import (
 type ledger struct {
 	store     store.Ledger
 	keep      time.Duration
-	begins    *together[store.Intent, store.Claimed]
-	completes *together[store.Completion, store.Response]
+	begins    *coalescer[store.Intent, store.Claimed]
+	completes *coalescer[store.Completion, store.Response]
 	log       *slog.Logger
 	down      *atomic.Bool // the last call failed
 }
@@ -23,13 +23,13 @@ type ledger struct {
 func newLedger(o Options) ledger {
 	return ledger{
 		store: o.Ledger, keep: o.Keep, log: o.Logger, down: new(atomic.Bool),
-		begins: &together[store.Intent, store.Claimed]{
+		begins: &coalescer[store.Intent, store.Claimed]{
 			do: func(ctx context.Context, tenant string, in []store.Intent) ([]store.Claimed, error) {
 				return o.Ledger.BeginClaims(ctx, tenant, in, o.Lease, o.Keep)
 			},
 			key: func(i store.Intent) string { return i.Key },
 		},
-		completes: &together[store.Completion, store.Response]{do: o.Ledger.CompleteClaims},
+		completes: &coalescer[store.Completion, store.Response]{do: o.Ledger.CompleteClaims},
 	}
 }
 

@@ -293,7 +293,7 @@ func TestNoKey(t *testing.T) {
 }
 
 func TestWhatIsAboutNoEntityIsSkipped(t *testing.T) {
-	w := newWorld(t, options{shape: func(s *ingest.Shape) { s.Format = ingest.Debezium }})
+	w := newWorld(t, options{shape: func(s *ingest.Extractor) { s.Format = ingest.Debezium }})
 	a := w.send(request{body: `{"ts_ms":1}`, key: "k"})
 	require.Equal(t, 202, a.status)
 	require.Equal(t, events.Result{Status: events.Skipped}, w.result(a))

@@ -35,7 +35,7 @@ func (s *Source) prepare(value []byte, meta message.Metadata, index *int, wrong 
 		r.refuse(wrong)
 		return r
 	}
-	shape := s.Shape
+	shape := s.Extractor
 	identity, cloud := meta[ceIdentity]
 	if cloud && identity != "" && shape.EventID == (ingest.Locator{}) {
 		shape.EventID = ingest.Locator{Header: ceIdentity}
@@ -101,7 +101,7 @@ func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*ro
 			continue
 		}
 		if r.key != "" {
-			r.event.Under(r.claimed.ID, tenant, r.key, h.ledger.keep)
+			r.event.WithClaim(r.claimed.ID, tenant, r.key, h.ledger.keep)
 		}
 		m := message.NewMessage("", r.value)
 		m.Metadata = r.meta

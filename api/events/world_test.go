@@ -57,7 +57,7 @@ func (keyring) Authenticate(r *http.Request) (auth.Principal, error) {
 	if token == "" {
 		return auth.Principal{}, auth.ErrUnauthenticated
 	}
-	who := auth.Principal{ID: token, Tenant: token, Verbs: []auth.Verb{auth.Ingest}, Sources: []string{auth.AllSources}}
+	who := auth.Principal{ID: token, Tenant: token, Permissions: []auth.Permission{auth.Ingest}, Sources: []string{auth.AllSources}}
 	if token == "stranger" {
 		who.Sources = []string{"elsewhere"}
 	}
@@ -119,7 +119,7 @@ func (w *world) setAppends(f func(context.Context) error) {
 
 // options of a world.
 type options struct {
-	shape   func(*ingest.Shape)
+	shape   func(*ingest.Extractor)
 	maxRows int
 	maxBody int64
 	timeout time.Duration
@@ -142,7 +142,7 @@ func newWorld(t *testing.T, o options) *world {
 	metrics := ingest.NewMetrics(prometheus.NewRegistry())
 	found := map[string]*events.Source{}
 	for _, name := range []string{"orders", "plain"} {
-		shape := ingest.Shape{
+		shape := ingest.Extractor{
 			Source: name, Entity: ingest.Locator{Path: "id"}, Operation: ingest.Locator{Header: "x-operation"},
 			IsDelete: func(op string) bool { return op == "delete" }, Strip: rules, MaxEvent: 4 << 10, MaxEntity: 64,
 		}
@@ -154,11 +154,11 @@ func newWorld(t *testing.T, o options) *world {
 		}
 		push := sources.NewPush(sources.PushOptions{Name: name})
 		stage := ingest.New(ingest.Options{
-			Shape: shape, Gate: noGate{t}, Inbox: w, Topic: "weir.inbox", Letters: w,
+			Extractor: shape, Gate: noGate{t}, Inbox: w, Topic: "weir.inbox", Letters: w,
 			Logger: slog.New(slog.DiscardHandler), Metrics: metrics,
 		})
 		w.run(push, stage)
-		found[name] = &events.Source{Name: name, Shape: shape, Push: push, MaxBody: o.maxBody}
+		found[name] = &events.Source{Name: name, Extractor: shape, Push: push, MaxBody: o.maxBody}
 	}
 	w.door = api.Options{
 		Access: keyring{}, Timeout: o.timeout, Rate: 1_000_000, MaxBody: o.maxBody, MaxRows: o.maxRows,

@@ -38,10 +38,10 @@ type world struct {
 }
 
 var callers = map[string]auth.Principal{
-	"acme":   {ID: "a1", Tenant: "acme", Verbs: []auth.Verb{auth.Import}, Sources: []string{auth.AllSources}},
-	"narrow": {ID: "a2", Tenant: "acme", Verbs: []auth.Verb{auth.Import}, Sources: []string{"registry"}},
-	"zest":   {ID: "z1", Tenant: "zest", Verbs: []auth.Verb{auth.Import}, Sources: []string{auth.AllSources}},
-	"pusher": {ID: "a3", Tenant: "acme", Verbs: []auth.Verb{auth.Ingest}, Sources: []string{auth.AllSources}},
+	"acme":   {ID: "a1", Tenant: "acme", Permissions: []auth.Permission{auth.Import}, Sources: []string{auth.AllSources}},
+	"narrow": {ID: "a2", Tenant: "acme", Permissions: []auth.Permission{auth.Import}, Sources: []string{"registry"}},
+	"zest":   {ID: "z1", Tenant: "zest", Permissions: []auth.Permission{auth.Import}, Sources: []string{auth.AllSources}},
+	"pusher": {ID: "a3", Tenant: "acme", Permissions: []auth.Permission{auth.Ingest}, Sources: []string{auth.AllSources}},
 }
 
 type bearer struct{}

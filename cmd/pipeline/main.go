@@ -3,7 +3,8 @@
 // customer only when that customer's projection really changed.
 //
 // Results go to standard output, errors and logs to standard error. Exit
-// status: 0 ok, 1 failed, 2 wrong usage or configuration.
+// status: 0 ok, 1 failed, 2 wrong usage or configuration, 3 a run until idle that
+// stopped with work left.
 package main
 
 import (
@@ -24,6 +25,7 @@ const (
 	exitOK     = 0
 	exitFailed = 1
 	exitUsage  = 2
+	exitLeft   = 3
 )
 
 // usageError is a fault of the command line or of the configuration.
@@ -36,6 +38,11 @@ func (e *usageError) Unwrap() error { return e.err }
 type exitError struct{ status int }
 
 func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.status) }
+
+// leftError says that a run until idle stopped with work left.
+type leftError struct{ what string }
+
+func (e *leftError) Error() string { return "Stopped: " + e.what }
 
 // app is what all commands share.
 type app struct {
@@ -90,6 +97,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	}
 	var usage *usageError
 	var said *exitError
+	var left *leftError
 	switch {
 	case err == nil:
 		return exitOK
@@ -98,6 +106,9 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	case errors.As(err, &usage):
 		fmt.Fprintln(a.err, err)
 		return exitUsage
+	case errors.As(err, &left):
+		fmt.Fprintln(a.err, err)
+		return exitLeft
 	}
 	fmt.Fprintln(a.err, "error:", err)
 	return exitFailed

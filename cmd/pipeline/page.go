@@ -14,7 +14,7 @@ func operatorsPage(reg *prometheus.Registry, log *slog.Logger) func(*pipeline.Pi
 	return func(p *pipeline.Pipeline) http.Handler {
 		token, file := p.Control().OwnToken()
 		return page.New(page.Options{
-			Config: p.Config, Store: p.Store(), Tools: p.Tools, Registry: reg, Ready: p.Ready, States: p.ServiceStates, Beside: p.Control().RunInBackground,
+			Config: p.Config, Store: p.Store(), Tools: p.Tools, Registry: reg, Health: p.Health, Conditions: p.Conditions, Beside: p.Control().RunInBackground,
 			Attempts: p.Attempts(), Token: p.Config().Admin.Token.Reveal(), OwnToken: token, OwnFile: file, Logger: log,
 		})
 	}

@@ -185,7 +185,7 @@ func (a *app) reconcileService(ctx context.Context, env *operate.Env, name strin
 	}
 	defer target.Close()
 	in := reconcile.Input{
-		Store: env.Store, Plan: env.Plan, Service: service, Partition: env.Partition, Target: target, Forgets: target.Forgets, Samples: f.samples,
+		Store: env.Store, Plan: env.Plan, Service: service, Target: target, Forgets: target.Forgets, Samples: f.samples,
 	}
 	if env.Progress != nil {
 		in.Progress = func(rows int64) { env.Progress(rows, 0) }

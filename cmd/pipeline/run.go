@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -27,11 +28,13 @@ import (
 func (a *app) runCommand() *cobra.Command {
 	var role string
 	var untilIdle, activate bool
+	var timeout time.Duration
 	c := &cobra.Command{
 		Use:   "run",
 		Short: "Run the pipeline until it is stopped",
 		Long: "Run the pipeline until it is stopped: SIGTERM or SIGINT finish what is in hand, a second signal ends at once.\n" +
 			"SIGHUP reads the customers' files again, as pipeline reload does.\n" +
+			"With --until-idle, who waits for what is said on standard error; a run that stops before all is done ends with status 3.\n" +
 			"Several processes with the same configuration share the work.",
 		Example: "  pipeline run -c weir.yaml\n  pipeline run -c weir.yaml --until-idle\n  pipeline run -c weir.yaml --role decide,deliver",
 		Args:    cobra.NoArgs,
@@ -44,11 +47,20 @@ func (a *app) runCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.run(cmd.Context(), cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: untilIdle, Activate: activate})
+			ctx, cancel := cmd.Context(), func() {}
+			switch {
+			case timeout < 0 || timeout > 0 && !untilIdle:
+				return &usageError{errors.New("--timeout: goes with --until-idle, and is a time like 30s or 5m")}
+			case timeout > 0:
+				ctx, cancel = context.WithTimeout(ctx, timeout)
+			}
+			defer cancel()
+			return a.run(ctx, cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: untilIdle, Activate: activate})
 		},
 	}
 	c.Flags().StringVar(&role, "role", "ingest,decide,deliver", "stages that this process runs, separated by commas")
 	c.Flags().BoolVar(&untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
+	c.Flags().DurationVar(&timeout, "timeout", 0, "with --until-idle: stop after this time, with status 3 if work is left")
 	c.Flags().BoolVar(&activate, "activate", false, "let this configuration replace a later one (a roll-back)")
 	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"ingest", "decide", "deliver"}, cobra.ShellCompDirectiveNoFileComp))
 	return a.needConfig(c)
@@ -94,6 +106,9 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	p, err = pipeline.Open(ctx, opt)
 	if err != nil && ctx.Err() != nil {
 		log.Info("stopped before it was running")
+		if opt.UntilIdle {
+			return &leftError{"it was not running yet"}
+		}
 		return nil
 	}
 	var faults *config.Faults
@@ -110,7 +125,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	if address != "" {
 		log.Info("serving metrics and probes", "address", address)
 	}
-	stopProgress := a.progress(reg)
+	stopProgress := a.progress(reg, p.Waits)
 	stopReloads := reloads(hangups, p)
 	err = p.Run(ctx)
 	stopReloads()
@@ -123,19 +138,59 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	if e != nil {
 		return errors.Join(err, e)
 	}
+	s.Left = p.Waits()
+	if len(s.Left) > 0 && err == nil {
+		err = &leftError{pipeline.WaitText(s.Left)}
+	}
 	if a.json {
-		return errors.Join(err, a.printJSON(s))
+		if e := a.printJSON(s); e != nil {
+			return errors.Join(err, e)
+		}
+		return err
 	}
 	a.summary(cfg, s, time.Since(start))
 	return err
 }
 
-// progress shows one line that is written over and over while standard
-// error is a terminal.
-func (a *app) progress(reg *prometheus.Registry) (stop func()) {
+// sayWaits writes a line whenever it is something else that a run waits for. What
+// goes on by itself is no reason to say anything.
+func (a *app) sayWaits(waits func() []pipeline.Wait) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(waitsAfter)
+		defer tick.Stop()
+		said := ""
+		for {
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+			if text := pipeline.WaitText(stuck(waits())); text != said {
+				if said = text; text != "" {
+					fmt.Fprintln(a.err, "waiting:", text)
+				}
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// waitsAfter is after what time a run says what it waits for.
+const waitsAfter = 2 * time.Second
+
+// stuck are the waits that do not go on.
+func stuck(waits []pipeline.Wait) []pipeline.Wait {
+	return slices.DeleteFunc(slices.Clone(waits), func(w pipeline.Wait) bool { return w.Because == "" })
+}
+
+// progress shows one line that is written over and over while standard error is a
+// terminal; elsewhere it says what is waited for.
+func (a *app) progress(reg *prometheus.Registry, waits func() []pipeline.Wait) (stop func()) {
 	f, ok := a.err.(*os.File)
 	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return func() {}
+		return a.sayWaits(waits)
 	}
 	quit, done := make(chan struct{}), make(chan struct{})
 	go func() {
@@ -143,6 +198,7 @@ func (a *app) progress(reg *prometheus.Registry) (stop func()) {
 		tick := time.NewTicker(time.Second)
 		defer tick.Stop()
 		var last int64
+		start := time.Now()
 		for {
 			select {
 			case <-tick.C:
@@ -154,12 +210,15 @@ func (a *app) progress(reg *prometheus.Registry) (stop func()) {
 			if err != nil {
 				continue
 			}
-			var held, pruned, delivered int64
+			var sum pipeline.CustomerSummary
 			for _, c := range s.Customers {
-				held, pruned, delivered = held+c.Held, pruned+c.Pruned, delivered+c.Delivered
+				sum.Add(c)
 			}
-			fmt.Fprintf(f, "\r\033[K%s events (%s/s) · %s not touched · %s held back · %s delivered",
-				humanize.Comma(s.Read), humanize.Comma(s.Read-last), humanize.Comma(pruned), humanize.Comma(held), humanize.Comma(delivered))
+			fmt.Fprintf(f, "\r\033[K%s (%s/s) · %s pruned · %s held back · %s delivered", plural(s.Read, "event", "events"),
+				humanize.Comma(s.Read-last), humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
+			if text := pipeline.WaitText(stuck(waits())); text != "" && time.Since(start) >= waitsAfter {
+				fmt.Fprint(f, " · waiting: ", text)
+			}
 			last = s.Read
 		}
 	}()
@@ -169,38 +228,45 @@ func (a *app) progress(reg *prometheus.Registry) (stop func()) {
 // summary tells a newcomer what happened.
 func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration) {
 	n := humanize.Comma
-	fmt.Fprintf(a.out, "\nDone in %s.\n\n", took.Round(10*time.Millisecond))
+	if len(s.Left) > 0 {
+		fmt.Fprintf(a.out, "\nStopped after %s with work left: %s.\n\n", took.Round(10*time.Millisecond), pipeline.WaitText(s.Left))
+	} else {
+		fmt.Fprintf(a.out, "\nDone in %s.\n\n", took.Round(10*time.Millisecond))
+	}
 	var sum pipeline.CustomerSummary
 	for _, c := range s.Customers {
-		sum.Pruned, sum.Held, sum.Passed = sum.Pruned+c.Pruned, sum.Held+c.Held, sum.Passed+c.Passed
-		sum.Delivered, sum.Coalesced = sum.Delivered+c.Delivered, sum.Coalesced+c.Coalesced
+		sum.Add(c)
 	}
 	if s.Read == 0 {
-		fmt.Fprintln(a.out, "No new events: the sources hold nothing that was not taken in before.")
-		if sum.Delivered == 0 {
+		if len(s.Left) == 0 {
+			fmt.Fprintln(a.out, "No new events: the sources hold nothing that was not taken in before.")
+		}
+		if sum.Delivered == 0 && len(s.Left) == 0 {
 			fmt.Fprintln(a.out, "So nothing was sent to anybody.")
 		}
 	} else {
-		fmt.Fprintf(a.out, "%12s events read\n", n(s.Read))
+		fmt.Fprintf(a.out, "%12s %s read\n", n(s.Read), plain(s.Read, "event", "events"))
 		fmt.Fprintf(a.out, "%12s stopped at the gate: the same event was taken in before\n", n(s.Repeated))
 		fmt.Fprintf(a.out, "%12s stale: seen before, or older than what the entity has\n", n(s.Stale))
 		fmt.Fprintf(a.out, "%12s noise: nothing changed that matters to anybody\n", n(s.Noise))
 		fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
 	}
 	if s.Dead > 0 {
-		fmt.Fprintf(a.out, "%12s dead letters: pipeline dlq list -c %s\n", n(s.Dead), a.config)
+		fmt.Fprintf(a.out, "%12s %s: pipeline dlq list -c %s\n", n(s.Dead), plain(s.Dead, "dead letter", "dead letters"), a.config)
 	}
 	switch {
-	case sum.Pruned+sum.Held+sum.Passed+sum.Delivered > 0:
+	case sum.Pruned+sum.Filtered+sum.Incomplete+sum.Held+sum.Sent+sum.Delivered+sum.Dead > 0:
 		a.customers(s.Customers, sum)
-	case s.Read > 0:
+	case s.Read > 0 && len(s.Left) == 0:
 		fmt.Fprintln(a.out, "\nNothing new in them, so nothing was sent to anybody.")
 	}
 	dirs := map[string]bool{}
 	for _, service := range cfg.Services() {
 		if f := service.Delivery.File; f != nil && !dirs[filepath.Dir(f.Path)] {
 			dirs[filepath.Dir(f.Path)] = true
-			fmt.Fprintf(a.out, "\nOutput: %s\n", filepath.Dir(f.Path))
+			if _, err := os.Stat(f.Path); err == nil {
+				fmt.Fprintf(a.out, "\nOutput: %s\n", filepath.Dir(f.Path))
+			}
 		}
 	}
 }
@@ -210,9 +276,9 @@ func (a *app) customers(customers []pipeline.CustomerSummary, sum pipeline.Custo
 	n := humanize.Comma
 	fmt.Fprintln(a.out, "\nWhat the changed entities meant for each customer:")
 	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(w, "customer\tnot touched\theld back\tto send\tdelivered\t")
+	fmt.Fprintln(w, "customer\tpruned\tfiltered\tincomplete\theld back\tsent\tdelivered\t")
 	row := func(name string, c pipeline.CustomerSummary) {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t\n", name, n(c.Pruned), n(c.Held), n(c.Passed), n(c.Delivered))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t\n", name, n(c.Pruned), n(c.Filtered), n(c.Incomplete), n(c.Held), n(c.Sent), n(c.Delivered))
 	}
 	for _, c := range customers {
 		row(c.Customer, c)
@@ -221,13 +287,32 @@ func (a *app) customers(customers []pipeline.CustomerSummary, sum pipeline.Custo
 		row("all", sum)
 	}
 	_ = w.Flush()
-	fmt.Fprint(a.out, "\nnot touched: nothing changed that the projection reads, so it was not evaluated\n"+
-		"held back:   evaluated, and the same as what the customer has: a duplicate\n"+
-		"to send:     changed for this customer, so it was let through\n")
+	fmt.Fprint(a.out, "\n"+outcomes)
 	if sum.Coalesced > 0 {
-		fmt.Fprintf(a.out, "%s changes were left out because a newer one of the same entity replaced them.\n", n(sum.Coalesced))
+		fmt.Fprintf(a.out, "%s left out because a newer one of the same entity replaced %s.\n", plural(sum.Coalesced, "change was", "changes were"), plain(sum.Coalesced, "it", "them"))
 	}
-	if all := sum.Pruned + sum.Held + sum.Passed; all > 0 {
-		fmt.Fprintf(a.out, "Of %s possible sends %s were duplicates (%.0f %%).\n", n(all), n(all-sum.Passed), 100*float64(all-sum.Passed)/float64(all))
+	if all := sum.Pruned + sum.Held + sum.Sent; all > 0 {
+		saved := sum.Pruned + sum.Held
+		fmt.Fprintf(a.out, "Of %s %s would have told the customer nothing new (%.0f %%): %s pruned, %s.\n", plural(all, "possible send", "possible sends"), n(saved),
+			100*float64(saved)/float64(all), n(sum.Pruned), plural(sum.Held, "duplicate held back", "duplicates held back"))
 	}
+}
+
+// outcomes are what an event comes to for a service, in the words of the metrics.
+const outcomes = `pruned:     nothing changed that the projection reads, so it was not evaluated
+filtered:   the filter keeps it out, and the customer has nothing of it
+incomplete: a required source has no document of it yet
+held back:  the same as what the customer has: a duplicate
+sent:       changed for this customer, so it was sent on
+`
+
+// plural writes a number with the word for it.
+func plural(n int64, one, many string) string { return humanize.Comma(n) + " " + plain(n, one, many) }
+
+// plain is the word for a number.
+func plain(n int64, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }

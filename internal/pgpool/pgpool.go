@@ -3,13 +3,15 @@
 //
 // When a call is given up, pgx asks the server, on a connection of its own, to
 // cancel it, and waits for the end of both for up to 15 s; closing a pool waits
-// for all of that. A process that stops has no such time.
+// for all of that. A process that stops has no such time. It also drops the
+// connections to a server that has become read-only.
 package pgpool
 
 import (
 	"context"
 	"net"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -24,6 +26,9 @@ const grace = 500 * time.Millisecond
 // still works. Behind one that was cut off without a word it would last as long as
 // the system waits for its peer, with the caller and a place of the pool.
 const pingTimeout = 5 * time.Second
+
+// readOnly is the SQLSTATE of a write on a server, or in a transaction, that only reads.
+const readOnly = "25006"
 
 // Pool is a pgxpool.Pool with another Close. It may be used concurrently.
 type Pool struct {
@@ -53,10 +58,24 @@ func New(ctx context.Context, config *pgxpool.Config) (*Pool, error) {
 			closing(pc)
 		}
 	}
+	var made atomic.Pointer[pgxpool.Pool]
+	told := config.ConnConfig.OnPgError
+	config.ConnConfig.OnPgError = func(pc *pgconn.PgConn, err *pgconn.PgError) bool {
+		if err.Code == readOnly {
+			// After a fail-over: what was the primary answers, and takes nothing. A
+			// connection to it would be used until the end of its time.
+			if pool := made.Load(); pool != nil {
+				pool.Reset()
+			}
+			return false
+		}
+		return told == nil || told(pc, err)
+	}
 	pool, err := pgxpool.NewWithConfig(ctx, config)
 	if err != nil {
 		return nil, err
 	}
+	made.Store(pool)
 	return &Pool{pool, c}, nil
 }
 

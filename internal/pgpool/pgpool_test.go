@@ -9,9 +9,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgproto3"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 )
@@ -130,4 +132,42 @@ func TestIdleConnectionToASilentServer(t *testing.T) {
 		pool.Close()
 		require.Less(t, time.Since(start), 10*time.Second)
 	})
+}
+
+// After a fail-over the server that was the primary answers and takes nothing. The
+// mistake that this catches: the pool kept its connections to it, one after the
+// other, and every call that got one failed.
+func TestConnectionsToAServerThatOnlyReadsAreDropped(t *testing.T) {
+	ctx := t.Context()
+	config, err := pgxpool.ParseConfig(servers.Postgres(t))
+	require.NoError(t, err)
+	config.MaxConns = 4
+	pool, err := pgpool.New(ctx, config)
+	require.NoError(t, err)
+	t.Cleanup(pool.Close)
+	pids := map[uint32]bool{}
+	all := make([]*pgxpool.Conn, config.MaxConns)
+	for i := range all {
+		all[i], err = pool.Acquire(ctx)
+		require.NoError(t, err)
+		pids[all[i].Conn().PgConn().PID()] = true
+		// What a demotion does to a session.
+		_, err = all[i].Exec(ctx, "SET default_transaction_read_only = on")
+		require.NoError(t, err)
+	}
+	for _, conn := range all {
+		conn.Release()
+	}
+	_, err = pool.Exec(ctx, "CREATE TABLE written ()")
+	var failed *pgconn.PgError
+	require.ErrorAs(t, err, &failed)
+	require.Equal(t, "25006", failed.Code)
+	for range 2 * len(all) {
+		_, err := pool.Exec(ctx, "CREATE TABLE IF NOT EXISTS written ()")
+		require.NoError(t, err, "all of the others were dropped with it")
+	}
+	conn, err := pool.Acquire(ctx)
+	require.NoError(t, err)
+	require.False(t, pids[conn.Conn().PgConn().PID()])
+	conn.Release()
 }

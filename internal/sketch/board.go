@@ -39,19 +39,19 @@ const (
 	sparse = 16
 )
 
-// Board is where the deciding goroutines of a process write what they see.
+// Collector is where the deciding goroutines of a process write what they see.
 // All methods may be called from any goroutine.
-type Board struct {
+type Collector struct {
 	mu      sync.Mutex
 	summary Summary
 	seen    map[string]int // observations since the last Take
 }
 
 // NewBoard makes an empty one.
-func NewBoard() *Board { return &Board{summary: Summary{}, seen: map[string]int{}} }
+func NewBoard() *Collector { return &Collector{summary: Summary{}, seen: map[string]int{}} }
 
 // Rate tells one of how many events of a source to observe now.
-func (b *Board) Rate(source string) int64 {
+func (b *Collector) Rate(source string) int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.seen[source] < dense {
@@ -68,7 +68,7 @@ func Selected(version uint64, rate int64) bool {
 }
 
 // Count adds events that were decided, noise being those that changed nothing.
-func (b *Board) Count(source string, events, noise int64) {
+func (b *Collector) Count(source string, events, noise int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	s := b.of(source)
@@ -77,14 +77,14 @@ func (b *Board) Count(source string, events, noise int64) {
 }
 
 // Observe adds a suppressed event.
-func (b *Board) Observe(source string, o Observation) {
+func (b *Collector) Observe(source string, o Observation) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.seen[source]++
 	b.of(source).Add(o)
 }
 
-func (b *Board) of(source string) *Sketch {
+func (b *Collector) of(source string) *Sketch {
 	s := b.summary[source]
 	if s == nil {
 		s = &Sketch{}
@@ -94,7 +94,7 @@ func (b *Board) of(source string) *Sketch {
 }
 
 // Take gives what came since the last Take, and begins anew; nil when nothing came.
-func (b *Board) Take() Summary {
+func (b *Collector) Take() Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if len(b.summary) == 0 {
@@ -105,8 +105,8 @@ func (b *Board) Take() Summary {
 	return taken
 }
 
-// Return puts back what could not be written down.
-func (b *Board) Return(taken Summary) {
+// Restore puts back what could not be written down.
+func (b *Collector) Restore(taken Summary) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.summary.Merge(taken)

@@ -266,7 +266,7 @@ func TestBoard(t *testing.T) {
 	require.Nil(t, b.Take())
 	require.EqualValues(t, 1, b.Rate("lab"))
 	b.Count("lab", 1, 0)
-	b.Return(taken)
+	b.Restore(taken)
 	taken = b.Take()
 	assert.EqualValues(t, 5001, taken["lab"].Events)
 	assert.EqualValues(t, 7, taken["lab"].Noise)

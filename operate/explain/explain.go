@@ -18,7 +18,6 @@ import (
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Store is what explain reads of a store.
@@ -277,7 +276,7 @@ func (s *story) service(c config.Service) (Service, error) {
 		default:
 			out.Last.Hash = row.Content.String()
 		}
-		partition := transport.PartitionOf([]byte(s.Entity), int32(s.in.Config.Kafka.Inbox.Partitions))
+		partition := s.reached.Partition(s.Entity, row.Version)
 		at := s.reached.Position(partition, row.Service)
 		out.Position, out.Behind = versionOf(at), s.reached.Waiting(partition, row.Service)
 		out.Pending = row.Content != nil && !row.Refused && row.Version >= at

@@ -180,6 +180,10 @@ func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 	return []store.Progress{row}, nil
 }
 
+func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {
+	return []store.Inbox{{Generation: 1, Partitions: int32(w.config.Kafka.Inbox.Partitions)}}, nil
+}
+
 func (w *world) Partition(string) int32 { return 3 }
 func (w *world) Generation() uint16     { return 1 }
 func (w *world) Bounds(context.Context, int32) (int64, int64, error) {
@@ -250,7 +254,7 @@ func TestVerdicts(t *testing.T) {
 			w.event("registry", "e2", "2", "")
 		}, list, explain.Sent, "The last event (registry e2, 1:1) took the entity out of this view (all sources have deleted it), and the retraction with version 1:1 is delivered.", "delivered"},
 		"not complete": {func(w *world) { w.event("lab", "", "", `{"sugar":3}`) }, list, explain.NeverSent,
-			"Nothing was sent: the entity is not complete, since the required source registry has no document.", "pruned"},
+			"Nothing was sent: the entity is not complete, since the required source registry has no document.", "incomplete"},
 		"pending": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":2}`)

@@ -125,7 +125,7 @@ func Play(c *config.Config, events []byte) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	shapes := map[string]*ingest.Shape{}
+	shapes := map[string]*ingest.Extractor{}
 	for i := range c.Sources {
 		shape, err := assemble.Shape(c, &c.Sources[i])
 		if err != nil {
@@ -159,7 +159,7 @@ func Play(c *config.Config, events []byte) (string, error) {
 	return out.String(), nil
 }
 
-func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Shape, n int, e event) error {
+func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Extractor, n int, e event) error {
 	// Times and places are made up, the same at every run.
 	at := time.Date(2026, 1, 1, 0, 0, n, 0, time.UTC)
 	r := transport.Received{Value: append([]byte{}, e.Event...), Offset: int64(n), Time: at} // empty without one, not null
@@ -172,7 +172,7 @@ func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Shape, n int,
 	if string(e.Event) == "null" {
 		r.Value = nil
 	}
-	record, letter := shape.Take(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
+	record, letter := shape.Extract(transport.NewFrame(e.Source, e.Source, 0, 0, []transport.Received{r}), 0)
 	if letter != nil {
 		fmt.Fprintf(out, "%d %s: dead letter at ingest, %s: %s\n", n, e.Source, letter.Code, letter.Reason)
 		return nil
@@ -195,6 +195,12 @@ func play(out *strings.Builder, s *decide.Simulator, shape *ingest.Shape, n int,
 	}
 	for _, service := range step.Held {
 		fmt.Fprintf(out, "  held back %s\n", service)
+	}
+	for _, service := range step.Filtered {
+		fmt.Fprintf(out, "  filtered %s\n", service)
+	}
+	for _, service := range step.Incomplete {
+		fmt.Fprintf(out, "  incomplete %s\n", service)
 	}
 	for _, service := range step.Pruned {
 		fmt.Fprintf(out, "  pruned %s\n", service)

@@ -2,9 +2,12 @@ package page
 
 import (
 	"net/http"
+	"slices"
 	"time"
 
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate"
 )
 
 // count is one number of a stage with its rate.
@@ -23,8 +26,7 @@ type stage struct {
 }
 
 type overviewBody struct {
-	Ready   bool
-	NotYet  string // why not
+	Health  operate.Health
 	Stages  []stage
 	API     *stage  // nil where the process does not serve it
 	Letters []count // open, by stage
@@ -33,10 +35,7 @@ type overviewBody struct {
 
 // overviewNow looks at the process.
 func (p *Page) overviewNow() (overviewBody, error) {
-	b := overviewBody{Ready: true}
-	if err := p.opt.Ready(); err != nil {
-		b.Ready, b.NotYet = false, err.Error()
-	}
+	b := overviewBody{Health: p.opt.Health()}
 	now, before, err := p.samples.look()
 	if err != nil {
 		return b, err
@@ -58,9 +57,11 @@ func (p *Page) overviewNow() (overviewBody, error) {
 			Name: "Decide", What: "each customer's view is compared", Waiting: now.InboxLag, WaitingFor: "inbox records not decided yet",
 			Counts: []count{
 				of("records", "decided, of events and of operators", func(n *numbers) float64 { return total(n.Events) }),
-				of("pruned", "not evaluated: nothing that the view reads changed", func(n *numbers) float64 { return n.Decisions["pruned"] }),
-				of("held back", "evaluated, and equal to what the customer has", func(n *numbers) float64 { return n.Decisions["held"] }),
-				of("passed", "changed for the customer", func(n *numbers) float64 { return n.Decisions["passed"] }),
+				of("pruned", "not evaluated: nothing that the view reads changed", func(n *numbers) float64 { return n.Decisions[decide.DecisionPruned] }),
+				of("filtered", "the filter keeps it out, and the customer has nothing of it", func(n *numbers) float64 { return n.Decisions[decide.DecisionFiltered] }),
+				of("incomplete", "a required source has no document of it yet", func(n *numbers) float64 { return n.Decisions[decide.DecisionIncomplete] }),
+				of("held back", "equal to what the customer has", func(n *numbers) float64 { return n.Decisions[decide.DecisionHeldBack] }),
+				of("sent", "changed for the customer", func(n *numbers) float64 { return n.Decisions[decide.DecisionSent] }),
 			},
 		},
 		{
@@ -113,21 +114,23 @@ func (p *Page) overviewLive(w http.ResponseWriter, r *http.Request, _ *session) 
 
 // serviceRow is one service.
 type serviceRow struct {
-	Name                 string
-	Delivers             bool // in this process
-	State                deliver.State
-	Behind               bool // it catches up apart from the others
-	Sent, Held, Pruned   float64
-	SentRate             rate
-	Pending              float64
-	Reported             bool
-	Age                  time.Duration // from an event's entry to its delivery, mean
-	Aged                 bool
-	Failures             float64
-	FailuresPerMinute    rate
-	Dead                 float64
-	FailedShare          float64 // of attempts, 0 to 1
-	Attempted, Attention bool
+	Name              string
+	Delivers          bool                  // in this process
+	Health            operate.ServiceHealth // zero where all is well
+	State             deliver.State
+	Behind            bool // it catches up apart from the others
+	Delivered, Held   float64
+	Pruned, Filtered  float64
+	DeliveredRate     rate
+	Pending           float64
+	Reported          bool
+	Age               time.Duration // from an event's entry to its delivery, mean
+	Aged              bool
+	Failures          float64
+	FailuresPerMinute rate
+	Dead              float64
+	FailedShare       float64 // of attempts, 0 to 1
+	Attempted         bool
 }
 
 func (p *Page) servicesNow() ([]serviceRow, error) {
@@ -135,19 +138,23 @@ func (p *Page) servicesNow() ([]serviceRow, error) {
 	if err != nil {
 		return nil, err
 	}
-	states := p.opt.States()
+	conditions, health := p.opt.Conditions(), map[string]operate.ServiceHealth{}
+	for _, s := range p.opt.Health().Services {
+		health[s.Service] = s
+	}
 	per := now.against(before)
 	var rows []serviceRow
 	for _, c := range p.opt.Config().Services() {
 		s := now.service(c.Name)
 		row := serviceRow{
-			Name: c.Name, Sent: s.Delivered["delivered"], Held: s.Decisions["held"], Pruned: s.Decisions["pruned"],
+			Name: c.Name, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
+			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
 			Behind: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
-			SentRate:          per(func(n *numbers) float64 { return n.service(c.Name).Delivered["delivered"] }),
+			DeliveredRate:     per(func(n *numbers) float64 { return n.service(c.Name).Delivered["delivered"] }),
 			FailuresPerMinute: per(func(n *numbers) float64 { return 60 * n.service(c.Name).Failures }),
 		}
-		row.State, row.Delivers = states[c.Name]
-		row.Attention = row.Delivers && row.State != deliver.StateRunning
+		condition, delivers := conditions[c.Name]
+		row.State, row.Delivers, row.Health = condition.State, delivers, health[c.Name]
 		// The age of late, where something was delivered of late.
 		sum, n := s.AgeSum, s.AgeCount
 		if before != nil {
@@ -163,6 +170,7 @@ func (p *Page) servicesNow() ([]serviceRow, error) {
 		}
 		rows = append(rows, row)
 	}
+	slices.SortStableFunc(rows, func(a, b serviceRow) int { return b.Health.Level.Rank() - a.Health.Level.Rank() })
 	return rows, nil
 }
 

@@ -32,10 +32,10 @@ type Options struct {
 	// Tools gives what actions work with; its Actor is set here.
 	Tools    func(context.Context) (*operate.Env, error)
 	Registry prometheus.Gatherer
-	// Ready gives nil, or why the process does not do its work.
-	Ready func() error
+	// Health says how the process and its services are doing.
+	Health func() operate.Health
 	// States gives how each service that this process delivers is doing.
-	States func() map[string]deliver.State
+	Conditions func() map[string]deliver.Condition
 	// Attempts limits wrong tokens.
 	Attempts *auth.Attempts
 	// Token that is configured; when there is one, reading needs it too.

@@ -53,6 +53,8 @@ type world struct {
 	now   time.Time
 	ready error
 
+	conditions map[string]deliver.Condition
+
 	beside sync.WaitGroup
 }
 
@@ -73,13 +75,16 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
 	w := &world{t: t, store: s, now: time.Unix(1_700_000_000, 0)}
+	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
 	w.opt = page.Options{
 		Config: func() *config.Config { return cfg }, Store: s, Registry: prometheus.NewRegistry(),
-		Tools:    func(context.Context) (*operate.Env, error) { return nil, errors.New("the log is away") },
-		Ready:    func() error { return w.ready },
-		States:   func() map[string]deliver.State { return map[string]deliver.State{"acme/all@out": deliver.StatePaused} },
-		Beside:   func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
-		Patience: harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Tools: func(context.Context) (*operate.Env, error) { return nil, errors.New("the log is away") },
+		Health: func() operate.Health {
+			return operate.HealthOf("store", w.ready, w.conditions, w.now)
+		},
+		Conditions: func() map[string]deliver.Condition { return w.conditions },
+		Beside:     func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
+		Patience:   harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	}
 	w.opt.Attempts = auth.NewAttempts("admin", prometheus.NewRegistry(), w.opt.Logger, w.opt.Now)
 	if change != nil {
@@ -397,20 +402,26 @@ func TestServicesAndOverview(t *testing.T) {
 	w.opt.Registry.(*prometheus.Registry).MustRegister(deliveries)
 	deliveries.WithLabelValues("acme/all@out", "delivered").Add(1000)
 	_, body := w.get("/services", bearer)
-	require.Contains(t, body, `<span class="bad">paused</span>`)
-	require.Contains(t, body, `data-label="sent">1,000</td>`)
-	require.Contains(t, body, `data-label="sent per second">–</td>`, "one look gives no rate")
+	require.Contains(t, body, `<span class="bad" title="401 Unauthorized">paused</span>`)
+	require.Contains(t, body, `data-label="delivered">1,000</td>`)
+	require.Contains(t, body, `data-label="delivered per second">–</td>`, "one look gives no rate")
 	w.now = w.now.Add(2 * time.Second)
 	deliveries.WithLabelValues("acme/all@out", "delivered").Add(50)
 	_, body = w.get("/live/services", bearer)
-	require.Contains(t, body, `data-label="sent per second">25</td>`)
+	require.Contains(t, body, `data-label="delivered per second">25</td>`)
+	_, body = w.get("/", bearer)
+	require.Contains(t, body, `<span class="warn">Degraded</span>`)
+	require.NotContains(t, body, ">Ready<")
+	for _, told := range []string{"down, paused", "401 Unauthorized", "2023-11-14 21:13:20", "check address and credentials"} {
+		require.Contains(t, body, told)
+	}
 	w.ready = errors.New("the store does not answer")
 	_, body = w.get("/", bearer)
 	require.Contains(t, body, "Not ready")
 	require.Contains(t, body, "the store does not answer")
 	w.now = w.now.Add(time.Hour)
 	_, body = w.get("/live/services", bearer)
-	require.Contains(t, body, `data-label="sent per second">–</td>`, "an old look says nothing of now")
+	require.Contains(t, body, `data-label="delivered per second">–</td>`, "an old look says nothing of now")
 }
 
 // The overview tells of the API where the process serves it; a service that

@@ -242,7 +242,7 @@ func (c *computation) entity(e *store.Entity, rows map[store.Key]store.Row) {
 			s.Samples = append(s.Samples, c.sample(*e, x, rows))
 		}
 	}
-	for _, name := range step.Held {
+	for _, name := range slices.Concat(step.Held, step.Filtered, step.Incomplete) {
 		s := c.services[name]
 		if _, ok := rows[store.Key{Service: c.numbers[name], Entity: e.ID}]; ok {
 			s.Unchanged++

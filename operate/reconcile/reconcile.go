@@ -48,9 +48,7 @@ type Input struct {
 	Store   Store
 	Plan    *decide.Plan
 	Service decide.Service // of the plan
-	// Partition returns the inbox partition of an entity.
-	Partition func(entity string) int32
-	Target    sinks.Readable
+	Target  sinks.Readable
 	// Forgets: the target drops old rows by itself, so a missing one says nothing.
 	Forgets bool
 	// Page is how many rows are read at a time. Defaults to 500.
@@ -206,7 +204,7 @@ func (c *comparison) standing(row *store.Row) Verdict {
 		return Unknown
 	case row.Refused:
 		return Refused
-	case row.Version >= c.reached.Position(c.Partition(row.Entity), row.Service):
+	case row.Version >= c.reached.Position(c.reached.Partition(row.Entity, row.Version), row.Service):
 		return Pending
 	}
 	return InStep

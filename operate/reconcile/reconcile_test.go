@@ -63,6 +63,10 @@ func (w *world) Look(context.Context) (store.Look, error) {
 	return store.Look{Marks: map[int32]store.Mark{0: {Watermark: v(1 << 20), LastTo: v(1 << 20)}}}, nil
 }
 
+func (w *world) Inboxes(context.Context) ([]store.Inbox, error) {
+	return []store.Inbox{{Generation: 1, Partitions: 1}}, nil
+}
+
 func (w *world) AllProgress(context.Context) ([]store.Progress, error) {
 	w.tick()
 	return []store.Progress{{Places: []store.ServicePlace{{Service: 1, Place: store.Place{Position: w.at}}}}}, nil
@@ -123,14 +127,12 @@ func (w *world) compare(t testing.TB, page int) (Result, []string) {
 	p := plan(t)
 	var repaired []string
 	r, err := Compare(context.Background(), Input{
-		Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Page: page, Samples: 100,
+		Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: page, Samples: 100,
 		Repair: func(id string) error { repaired = append(repaired, id); return nil },
 	})
 	require.NoError(t, err)
 	return r, repaired
 }
-
-func one(string) int32 { return 0 }
 
 func v(offset int64) change.Version { return change.NewVersion(1, offset) }
 
@@ -251,7 +253,7 @@ func TestVerdicts(t *testing.T) {
 func TestForgottenRowsAreNoDrift(t *testing.T) {
 	p := plan(t)
 	w := &world{rows: map[string]store.Row{"e": row("e", 5, hashed(`1`))}, at: v(6)}
-	r, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Forgets: true})
+	r, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Forgets: true})
 	require.NoError(t, err)
 	assert.Zero(t, r.Drift())
 	assert.EqualValues(t, 1, r.Expired)
@@ -276,7 +278,7 @@ func TestPagesDoNotMatter(t *testing.T) {
 		}
 		p := plan(&testing.T{})
 		r, err := Compare(context.Background(), Input{
-			Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Page: rapid.IntRange(1, 7).Draw(t, "page"),
+			Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: rapid.IntRange(1, 7).Draw(t, "page"),
 		})
 		if err != nil || r.Missing != missing || r.Extra != extra || r.InStep != both || r.Rows != missing+both {
 			t.Fatalf("%+v (%v), want missing %d, extra %d, in step %d", r, err, missing, extra, both)
@@ -356,7 +358,7 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 		}
 		p := plan(&testing.T{})
 		r, err := Compare(context.Background(), Input{
-			Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: target{w: w}, Page: rapid.IntRange(1, 4).Draw(t, "page"), Samples: 10,
+			Store: w, Plan: p, Service: p.Services[0], Target: target{w: w}, Page: rapid.IntRange(1, 4).Draw(t, "page"), Samples: 10,
 		})
 		if err != nil || r.Drift() != 0 {
 			t.Fatalf("%+v (%v)", r, err)
@@ -368,10 +370,10 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 func TestTargetOutOfOrder(t *testing.T) {
 	p := plan(t)
 	w := &world{}
-	_, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: disordered{target{w: w}}, Page: 2})
+	_, err := Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: disordered{target{w: w}}, Page: 2})
 	require.Error(t, err)
 	assert.ErrorContains(t, err, "order")
-	_, err = Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Partition: one, Target: broken{target{w: w}}})
+	_, err = Compare(t.Context(), Input{Store: w, Plan: p, Service: p.Services[0], Target: broken{target{w: w}}})
 	require.ErrorIs(t, err, errAway)
 }
 

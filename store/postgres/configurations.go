@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -29,6 +30,7 @@ SELECT DISTINCT ON (partition) $1::int8, partition, generation::int8 << 48 | nex
 FROM watermarks ORDER BY partition, generation DESC`
 
 	sqlInbox     = `SELECT generation, partitions FROM inboxes WHERE topic = $1 AND topic_id = $2`
+	sqlInboxes   = `SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation`
 	sqlNewest    = `SELECT coalesce(max(generation), 0) FROM inboxes`
 	sqlOpenInbox = `INSERT INTO inboxes (generation, topic, topic_id, partitions) VALUES ($1, $2, $3, $4)`
 
@@ -66,13 +68,48 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 			return err
 		}
 		active.Activated = active.Activated.UTC()
-		_, err = tx.Exec(ctx, sqlActivateFrom, active.Number)
-		return err
+		if _, err = tx.Exec(ctx, sqlActivateFrom, active.Number); err != nil {
+			return err
+		}
+		return dropActivations(ctx, tx)
 	})
 	if err != nil {
 		return store.Revision{}, err
 	}
 	return active, nil
+}
+
+// dropActivations deletes those that no place needs any more. Places only grow
+// meanwhile.
+func dropActivations(ctx context.Context, tx pgx.Tx) error {
+	rows, err := tx.Query(ctx, sqlAllProgress)
+	if err != nil {
+		return err
+	}
+	progress, err := pgx.CollectRows(rows, scanProgress)
+	if err != nil {
+		return err
+	}
+	var all []store.Activation
+	var a store.Activation
+	var position int64
+	if rows, err = tx.Query(ctx, sqlActivations); err != nil {
+		return err
+	}
+	if _, err = pgx.ForEachRow(rows, []any{&a.Revision, &a.Partition, &position}, func() error {
+		a.From = change.Version(position)
+		all = append(all, a)
+		return nil
+	}); err != nil {
+		return err
+	}
+	var revisions []int64
+	var partitions []int32
+	for _, a := range store.StaleActivations(all, progress) {
+		revisions, partitions = append(revisions, a.Revision), append(partitions, a.Partition)
+	}
+	_, err = tx.Exec(ctx, sqlDropActivations, revisions, partitions)
+	return err
 }
 
 // Active implements store.Configurations.
@@ -103,6 +140,18 @@ func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.In
 	return inbox, nil
 }
 
+// Inboxes implements store.Configurations.
+func (s *Store) Inboxes(ctx context.Context) ([]store.Inbox, error) {
+	rows, err := s.pool.Query(ctx, sqlInboxes)
+	if err != nil {
+		return nil, failed("inboxes", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i store.Inbox, err error) {
+		return i, row.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
+	})
+	return all, failed("inboxes", err)
+}
+
 // ResolveInbox implements store.Configurations.
 func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error) {
 	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
@@ -130,10 +179,8 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 			return bug("no generation is left after %d", newest)
 		}
 		inbox.Generation = uint16(next)
-		if _, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions); err != nil || newest == 0 {
-			return err
-		}
-		return reopenClaims(ctx, tx)
+		_, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions)
+		return err
 	})
 	if err != nil {
 		return store.Inbox{}, err

@@ -40,7 +40,8 @@ INSERT INTO import_chunks (import, n, body) SELECT id, $2, $4 FROM i`
 	sqlSameImport = `
 SELECT ` + importColumns + ` FROM imports
 WHERE tenant = $2 AND fingerprint = $3 AND source = $4 AND format = $5 AND options = $6 AND id <> $1
-AND state IN ('queued', 'running', 'done') ORDER BY id LIMIT 1`
+AND state IN ('queued', 'running', 'done')
+AND coalesce(generation >= (SELECT max(generation) FROM inboxes), true) ORDER BY id LIMIT 1`
 
 	sqlSealImport = `
 UPDATE imports SET state = 'queued', fingerprint = $2, sealed = nextval('import_seals'), updated_at = now()
@@ -50,7 +51,8 @@ WHERE id = $1 RETURNING ` + importColumns
 	// row that another worker takes meanwhile is skipped, or no longer meets the
 	// conditions, which the server checks again once it has the lock.
 	sqlTakeImport = `
-UPDATE imports SET state = 'running', attempt = attempt + 1, lease_until = clock_timestamp() + $1, updated_at = now()
+UPDATE imports SET state = 'running', attempt = attempt + 1,
+	generation = coalesce(generation, (SELECT max(generation) FROM inboxes), 0), lease_until = clock_timestamp() + $1, updated_at = now()
 WHERE id = (
 	SELECT i.id FROM imports i
 	WHERE i.state IN ('queued', 'running') AND (i.lease_until IS NULL OR i.lease_until <= clock_timestamp())

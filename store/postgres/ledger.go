@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -59,11 +60,14 @@ const (
 	lease      = `now() + $2::int8 * interval '1 microsecond'`
 	expired    = `now() - $3::int8 * interval '1 microsecond'`
 
+	// What has no row under a lost inbox is of before it, see ClaimRow.Lost.
+	newestInbox = `(SELECT coalesce(max(generation), 0) FROM inboxes)`
+
 	sqlLedgerNow = `SELECT now(), coalesce((SELECT max(month) FROM ledger_months WHERE open), '0001-01-01')`
 
 	sqlInsertClaims = `
-INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until)
-SELECT t.month, k.tenant, k.key, ` + newClaimID + `, k.fingerprint, t.made, ` + lease + `
+INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until, generation)
+SELECT t.month, k.tenant, k.key, ` + newClaimID + `, k.fingerprint, t.made, ` + lease + `, ` + newestInbox + `
 FROM ` + openMonth + ` AS t,
      (SELECT $1::text AS tenant, u.* FROM unnest($4::text[], $5::bytea[], $6::bytea[]) WITH ORDINALITY AS u(key, fingerprint, random, n) OFFSET 0) AS k
 WHERE t.month >= ` + thisMonth + ` AND NOT EXISTS (
@@ -72,7 +76,7 @@ WHERE t.month >= ` + thisMonth + ` AND NOT EXISTS (
 ORDER BY k.n
 ON CONFLICT DO NOTHING`
 
-	claimColumns = `l.id, l.fingerprint, l.made_at, l.leased_until, l.status, l.body`
+	claimColumns = `l.id, l.fingerprint, l.made_at, l.leased_until, l.status, l.body, l.status IS NOT NULL AND l.generation < ` + newestInbox
 
 	sqlReadClaims = `
 SELECT k.n, l.month, ` + claimColumns + `
@@ -81,14 +85,15 @@ JOIN ledger l ON l.tenant = k.tenant AND l.key = k.key
 AND l.month >= date_trunc('month', (` + expired + `) AT TIME ZONE 'UTC')::date`
 
 	sqlResumeClaims = `
-UPDATE ledger l SET leased_until = ` + lease + `
-FROM unnest($3::uuid[], $4::date[], $5::timestamptz[]) AS k(id, month, leased_until)
-WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND l.leased_until = k.leased_until AND coalesce(l.status, 0) = 0
+UPDATE ledger l SET leased_until = ` + lease + `, generation = ` + newestInbox + `, status = NULL, body = NULL
+FROM unnest($3::uuid[], $4::date[], $5::timestamptz[], $6::bool[]) AS k(id, month, leased_until, lost)
+WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND l.leased_until = k.leased_until
+AND (coalesce(l.status, 0) = 0 OR k.lost AND l.generation < ` + newestInbox + `)
 RETURNING l.id`
 
 	sqlReplaceClaims = `
 UPDATE ledger l SET id = ` + newClaimID + `, fingerprint = k.fingerprint, made_at = t.made,
-       leased_until = ` + lease + `, status = NULL, body = NULL
+       leased_until = ` + lease + `, generation = ` + newestInbox + `, status = NULL, body = NULL
 FROM ` + openMonth + ` AS t, unnest($3::uuid[], $4::date[], $5::bytea[], $6::bytea[]) AS k(id, month, fingerprint, random)
 WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.month AND t.month >= ` + thisMonth + `
 RETURNING l.id`
@@ -123,14 +128,7 @@ ORDER BY m.month`
 
 	sqlOldestClaim = `SELECT min(made_at) FROM ledger WHERE status IS NULL AND leased_until > now()`
 
-	// In the order of the ids, as the other statements that change rows.
-	sqlReopenClaims = `
-WITH lost AS MATERIALIZED (
-  SELECT l.id, l.month FROM ledger l
-  WHERE l.status IS NOT NULL AND NOT EXISTS (SELECT FROM ledger_decided d WHERE d.id = l.id)
-  ORDER BY l.id FOR UPDATE OF l)
-UPDATE ledger l SET status = NULL, body = NULL, leased_until = least(l.leased_until, now())
-FROM lost WHERE l.id = lost.id AND l.month = lost.month`
+	sqlKnownDecided = `SELECT d.id FROM unnest($1::uuid[]) AS k(id) JOIN ledger_decided d ON d.id = k.id`
 
 	// What was decided goes to the open month as well, under the same lock: so
 	// a key has its effect once beyond the months, too. A claim that lost its key to
@@ -200,6 +198,9 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 			}
 			continue
 		}
+		if err := s.markLost(ctx, pending); err != nil {
+			return nil, err
+		}
 		var resume, replace, again []*pendingClaim
 		for _, p := range pending {
 			switch {
@@ -216,11 +217,11 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 				}
 			}
 		}
-		lost, err := s.takeClaims(ctx, tenant, resume, replace, leaseFor, answers)
+		changed, err := s.takeClaims(ctx, tenant, resume, replace, leaseFor, answers)
 		if err != nil {
 			return nil, err
 		}
-		if pending = append(again, lost...); len(pending) == 0 {
+		if pending = append(again, changed...); len(pending) == 0 {
 			return answers, nil
 		}
 		slices.SortFunc(pending, func(a, b *pendingClaim) int { return strings.Compare(a.Key, b.Key) })
@@ -260,9 +261,38 @@ func (s *Store) insertClaims(ctx context.Context, tenant string, pending []*pend
 	return now, month, err
 }
 
+// markLost finds out which responses were given for what a lost inbox took with
+// it: those of before the newest one whose claims were not decided.
+func (s *Store) markLost(ctx context.Context, pending []*pendingClaim) error {
+	earlier := map[store.ClaimID]*store.ClaimRow{}
+	for _, p := range pending {
+		if p.row != nil && p.row.Earlier {
+			earlier[p.row.ID] = p.row
+		}
+	}
+	if len(earlier) == 0 {
+		return nil
+	}
+	ids := uuids(slices.Collect(maps.Keys(earlier)))
+	for _, row := range earlier {
+		row.Lost = true
+	}
+	return s.inOneTrip(ctx, "begin claims", func(b *pgx.Batch) {
+		b.Queue(sqlPipeline)
+		b.Queue(sqlKnownDecided, ids).Query(func(rows pgx.Rows) error {
+			var id [16]byte
+			_, err := pgx.ForEachRow(rows, []any{&id}, func() error {
+				earlier[id].Lost = false
+				return nil
+			})
+			return err
+		})
+	})
+}
+
 // takeClaims resumes and replaces rows that insertClaims found, unless they were
 // changed since, and gives those of which they were.
-func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace []*pendingClaim, leaseFor time.Duration, answers []store.Claimed) (lost []*pendingClaim, err error) {
+func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace []*pendingClaim, leaseFor time.Duration, answers []store.Claimed) (changed []*pendingClaim, err error) {
 	for _, kind := range []struct {
 		claims []*pendingClaim
 		state  store.ClaimState
@@ -273,15 +303,16 @@ func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace [
 		slices.SortFunc(kind.claims, func(a, b *pendingClaim) int { return bytes.Compare(a.row.ID[:], b.row.ID[:]) })
 		n := len(kind.claims)
 		ids, months, leases := make([][16]byte, n), make([]time.Time, n), make([]time.Time, n)
-		fingerprints, random := make([][]byte, n), make([][]byte, n)
+		fingerprints, random, lost := make([][]byte, n), make([][]byte, n), make([]bool, n)
 		for i, p := range kind.claims {
+			lost[i] = p.row.Lost
 			ids[i], months[i], leases[i] = p.row.ID, p.month, p.row.LeasedUntil
 			fingerprints[i], random[i] = p.Fingerprint[:], p.random
 		}
 		taken := make(map[[10]byte]store.ClaimID, n) // by the end of the id, which identifies it as well
 		err := s.ledgerTrip(ctx, "begin claims", tenant, func(b *pgx.Batch) {
 			if kind.state == store.ClaimResumed {
-				b.Queue(sqlResumeClaims, tenant, leaseFor.Microseconds(), ids, months, leases).Query(collectTaken(taken))
+				b.Queue(sqlResumeClaims, tenant, leaseFor.Microseconds(), ids, months, leases, lost).Query(collectTaken(taken))
 			} else {
 				b.Queue(sqlLedgerShared) // the open month stays so
 				b.Queue(sqlReplaceClaims, tenant, leaseFor.Microseconds(), ids, months, fingerprints, random).Query(collectTaken(taken))
@@ -297,13 +328,13 @@ func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace [
 			}
 			id, ok := taken[end]
 			if !ok {
-				lost = append(lost, p)
+				changed = append(changed, p)
 				continue
 			}
 			answers[p.place] = store.Claimed{State: kind.state, ID: id, Fingerprint: p.Fingerprint}
 		}
 	}
-	return lost, nil
+	return changed, nil
 }
 
 func collectTaken(taken map[[10]byte]store.ClaimID) func(pgx.Rows) error {
@@ -323,7 +354,7 @@ func scanClaim(row pgx.Row, before ...any) (*store.ClaimRow, error) {
 	var id [16]byte
 	var fingerprint []byte
 	var status *int32
-	if err := row.Scan(append(before, &id, &fingerprint, &c.Made, &c.LeasedUntil, &status, &c.Response.Body)...); err != nil {
+	if err := row.Scan(append(before, &id, &fingerprint, &c.Made, &c.LeasedUntil, &status, &c.Response.Body, &c.Earlier)...); err != nil {
 		return nil, err
 	}
 	c.ID = id

@@ -57,7 +57,7 @@ func TestLedgerPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 			{"insert", sqlInsertClaims, "text, int8, int8, text[], bytea[], bytea[]", "_key"},
 			{"read", sqlReadClaims, "text, text[], int8", "_key"},
 			{"find", sqlFindClaim, "text, text", "_key"},
-			{"resume", sqlResumeClaims, "text, int8, uuid[], date[], timestamptz[]", "_id"},
+			{"resume", sqlResumeClaims, "text, int8, uuid[], date[], timestamptz[], bool[]", "_id"},
 			{"replace", sqlReplaceClaims, "text, int8, uuid[], date[], bytea[], bytea[]", "_id"},
 			{"complete", sqlCompleteClaims, "text, uuid[], date[], int4[], bytea[]", "_id"},
 			{"other responses", sqlOtherResponses, "text, uuid[], date[], int4[], bytea[]", "_id"},

@@ -87,15 +87,6 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 	return stats, err
 }
 
-// reopenClaims takes the responses of claims that were not decided, see
-// store.Configurations.ResolveInbox.
-func reopenClaims(ctx context.Context, tx pgx.Tx) error {
-	b := new(pgx.Batch)
-	b.Queue(sqlPipeline)
-	b.Queue(sqlReopenClaims)
-	return tx.SendBatch(ctx, b).Close()
-}
-
 // errMonthOver ends a decision about claims before it began: its month must be
 // opened first.
 var errMonthOver = store.WithClass(errors.New("a month of the ledger began"), store.Retry)

@@ -484,3 +484,25 @@ func TestAKeyIsNotClaimedAnewInAMonthThatIsOver(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, store.ClaimDone, again[0].State)
 }
+
+// I1: the mistake that this catches: to open a new inbox every claim was touched in
+// one statement, which with a grown ledger took longer than any start waits.
+func TestANewInboxTouchesNoClaim(t *testing.T) {
+	s, url := ledger(t)
+	_, err := s.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
+	require.NoError(t, err)
+	id := start(t, s, "acme", "k1")
+	_, err = s.CompleteClaims(t.Context(), "acme", []store.Completion{{ID: id, Response: store.Response{Status: 202}}})
+	require.NoError(t, err)
+	held, err := pgx.Connect(t.Context(), url)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, held.Close(context.Background())) }()
+	for _, statement := range []string{"BEGIN", `SELECT set_config('weir.pipeline', 'on', true)`, `SELECT FROM ledger FOR UPDATE`} {
+		_, err := held.Exec(t.Context(), statement)
+		require.NoError(t, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	_, err = s.ResolveInbox(ctx, "inbox", "second", 1, 1)
+	require.NoError(t, err, "it waits for nobody's claim")
+}

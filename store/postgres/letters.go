@@ -12,11 +12,12 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place)
-VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15)
+INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place, due_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, now() + nullif($16::float8, 0) * interval '1 second')
 ON CONFLICT (dedup_key) DO UPDATE
 SET last_at = now(), count = dead_letters.count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
-    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open'
+    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open',
+    due_at = now() + nullif(least($16::float8 * 2 ^ least(dead_letters.count, 32), $17), 0) * interval '1 second'
 WHERE excluded.place > dead_letters.place`
 
 	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
@@ -27,8 +28,16 @@ WHERE id > $1 AND ($2 = '' OR stage = $2) AND ($3 = '' OR source = $3) AND ($4 =
 AND ($5 = '' OR entity = $5) AND ($6 = '' OR code = $6) AND ($7 = '' OR state = $7)
 ORDER BY id LIMIT $8`
 
+	sqlDueLetters = `
+SELECT ` + letterHead + ` FROM dead_letters
+WHERE state = 'open' AND service = ANY($1::text[]) AND due_at <= now() AND id > $2
+ORDER BY id LIMIT $3`
+
 	sqlLetter       = `SELECT ` + letterHead + `, payload, original FROM dead_letters WHERE id = $1`
-	sqlCountLetters = `SELECT stage, count(*) FROM dead_letters WHERE state = 'open' GROUP BY stage`
+	sqlCountLetters = `
+SELECT s.stage, few.n FROM unnest($1::text[]) AS s(stage)
+CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM dead_letters d WHERE d.state = 'open' AND d.stage = s.stage LIMIT $2) AS one) AS few
+WHERE few.n > 0`
 
 	sqlAddAudit = `INSERT INTO audit (actor, action, reason, entity, service, detail) VALUES ($1, $2, $3, $4, $5, $6::text::json)`
 	sqlAudits   = `SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > $1 ORDER BY id LIMIT $2`
@@ -44,7 +53,7 @@ func queueLetters(b *pgx.Batch, letters []store.DeadLetter) {
 	for _, l := range letters {
 		b.Queue(sqlAddLetter, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service),
 			store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place))
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Seconds(), store.LaterMax.Seconds())
 	}
 }
 
@@ -75,14 +84,21 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	rows, err := s.pool.Query(ctx, sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+}
+
+// DueLetters implements store.DeadLetters.
+func (s *Store) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
+	return s.letters(ctx, "read due dead letters", sqlDueLetters, services, after, limit)
+}
+
+func (s *Store) letters(ctx context.Context, what, sql string, args ...any) ([]store.DeadLetter, error) {
+	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
-		return nil, failed("list dead letters", err)
+		return nil, failed(what, err)
 	}
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.DeadLetter, error) {
-		return scanLetter(row)
-	})
-	return letters, failed("list dead letters", err)
+	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.DeadLetter, error) { return scanLetter(row) })
+	return letters, failed(what, err)
 }
 
 // Letter implements store.DeadLetters.
@@ -110,7 +126,7 @@ func scanLetter(row pgx.Row, more ...any) (store.DeadLetter, error) {
 // CountLetters implements store.DeadLetters.
 func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := make(map[store.Stage]int64)
-	rows, err := s.pool.Query(ctx, sqlCountLetters)
+	rows, err := s.pool.Query(ctx, sqlCountLetters, store.Stages, store.CountedLetters+1)
 	if err != nil {
 		return nil, failed("count dead letters", err)
 	}
@@ -129,11 +145,11 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 // long that the server seems to be silent, and each that succeeded stays done.
 const prunePage = 10_000
 
-// The oldest have the lowest ids, so a page is near the start of the index.
+// The index by time says at once that there is nothing to do.
 const (
-	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE last_at < $1 ORDER BY id LIMIT $2))`
-	sqlPruneAudit   = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY id LIMIT $2))`
-	sqlPruneJobs    = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY id LIMIT $2))`
+	sqlPruneLetters = `DELETE FROM dead_letters WHERE id = ANY(ARRAY(SELECT id FROM dead_letters WHERE last_at < $1 ORDER BY last_at LIMIT $2))`
+	sqlPruneAudit   = `DELETE FROM audit WHERE id = ANY(ARRAY(SELECT id FROM audit WHERE time < $1 ORDER BY time LIMIT $2))`
+	sqlPruneJobs    = `DELETE FROM jobs WHERE id = ANY(ARRAY(SELECT id FROM jobs WHERE state <> 'open' AND updated_at < $1 ORDER BY updated_at LIMIT $2))`
 )
 
 // Prune implements store.DeadLetters.

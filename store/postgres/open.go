@@ -67,6 +67,7 @@ type Store struct {
 	checkPatience string
 	// movedStride is movedStride, but in tests.
 	movedStride int
+	looked      store.LookCache
 }
 
 var _ store.Store = (*Store)(nil)

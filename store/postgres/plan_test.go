@@ -44,6 +44,10 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		`INSERT INTO dam (entity, service, content, version) SELECT 'banana-' || n, n % 5, '\x01', 1 FROM generate_series(1, 200000) n`,
 		`INSERT INTO entities (id, docs, version) SELECT 'banana-' || n, '{}', 1 FROM generate_series(1, 20000) n`,
 		`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
+		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, place)
+		 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
+		`INSERT INTO audit (actor, action, reason, entity, service) SELECT '', '', '', '', '' FROM generate_series(1, 20000) n`,
+		`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
 		`INSERT INTO progress (partition, token, places, top, session) SELECT n, '', '', 0, now() FROM generate_series(0, 63) n`,
 		`INSERT INTO activations (revision, partition, position) SELECT r, n, 0 FROM generate_series(0, 63) n, generate_series(1, 100) r`,
@@ -60,6 +64,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlTakeOver: "int4[], int4[], bytea", sqlEndOlder: "int4[], int4[]", sqlExpectNewest: "int4[], int4[]",
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
 		sqlMovedBound: "text, int8", sqlMoved: "text, int8, int8, int8, text", sqlMovedRest: "text, int8, int8, int8",
+		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
 		sqlEntityRows: "text", sqlPageEntities: "text, int4", sqlServiceRows: "text, int4, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
@@ -86,6 +91,10 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 			if sql == sqlMovedBound {
 				assert.Contains(t, plan, "Scan using dam_pkey")
 				assert.NotContains(t, plan, "Sort", "the order of the key")
+			}
+			if sql == sqlPruneLetters || sql == sqlPruneAudit || sql == sqlPruneJobs {
+				assert.Regexp(t, "Index (Only )?Scan using (dead_letters_last|audit_time|jobs_ended) on", plan)
+				assert.NotContains(t, plan, "Sort", "the oldest first")
 			}
 			if sql == sqlHold || sql == sqlMove || sql == sqlSwapProgress {
 				assert.NotContains(t, plan, "Sort", "rows are locked in the order of their keys")

@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -13,15 +15,21 @@ import (
 )
 
 const (
-	// Kinds of rows: 0 a mark, 1 an activation, 2 the newest revision.
+	// Kinds of rows: 0 a mark, 1 an activation, 2 the newest revision. Activations come
+	// only if the newest revision is not the one that the caller has them of.
 	sqlLook = `
-SELECT * FROM (
+WITH newest AS (SELECT number, activated_at, fingerprint FROM revisions ORDER BY number DESC LIMIT 1)
+SELECT marks.*, NULL::timestamptz, NULL::bytea FROM (
   SELECT DISTINCT ON (partition) 0, partition, generation::int8 << 48 | next_offset, last_to
   FROM watermarks ORDER BY partition, generation DESC) AS marks
 UNION ALL
-SELECT 1, partition, position, revision FROM activations
+SELECT 1, partition, position, revision, NULL::timestamptz, NULL::bytea FROM activations
+WHERE NOT EXISTS (SELECT FROM newest WHERE number = $1 AND activated_at = $2 AND fingerprint = $3)
 UNION ALL
-SELECT 2, 0, 0, coalesce(max(number), 0) FROM revisions`
+SELECT 2, 0, 0, number, activated_at, fingerprint FROM newest`
+
+	sqlActivations     = `SELECT revision, partition, position FROM activations`
+	sqlDropActivations = `DELETE FROM activations WHERE (revision, partition) IN (SELECT * FROM unnest($1::int8[], $2::int4[]))`
 
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, places, top, session)
@@ -77,27 +85,38 @@ const movedStride = 50_000
 
 // Look implements store.Deliveries.
 func (s *Store) Look(ctx context.Context) (store.Look, error) {
-	rows, err := s.pool.Query(ctx, sqlLook)
+	known, activations := s.looked.Kept()
+	rows, err := s.pool.Query(ctx, sqlLook, known.Number, known.Activated, notNil(known.Fingerprint))
 	if err != nil {
 		return store.Look{}, failed("look", err)
 	}
 	l := store.Look{Marks: map[int32]store.Mark{}}
+	var newest store.Revision
+	var found []store.Activation
 	var kind, partition int32
 	var position, other int64
-	_, err = pgx.ForEachRow(rows, []any{&kind, &partition, &position, &other}, func() error {
+	var activated *time.Time
+	var fingerprint []byte
+	_, err = pgx.ForEachRow(rows, []any{&kind, &partition, &position, &other, &activated, &fingerprint}, func() error {
 		switch kind {
 		case 0:
 			l.Marks[partition] = store.Mark{Watermark: change.Version(position), LastTo: change.Version(other)}
 		case 1:
-			l.Activations = append(l.Activations, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
+			found = append(found, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
 		default:
-			l.Active = other
+			newest = store.Revision{Number: other, Fingerprint: bytes.Clone(fingerprint), Activated: activated.UTC()}
 		}
 		return nil
 	})
 	if err != nil {
 		return store.Look{}, failed("look", err)
 	}
+	l.Active = newest.Number
+	if !newest.Same(known) {
+		activations = found
+		s.looked.Keep(newest, found)
+	}
+	l.Activations = activations
 	return l, nil
 }
 

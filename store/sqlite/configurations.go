@@ -48,12 +48,38 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 		if err == nil {
 			_, err = t.conn.ExecContext(t.ctx, sqlActivateFrom, active.Number)
 		}
+		if err == nil {
+			err = t.dropActivations()
+		}
 		return failed("activate", err)
 	})
 	if err != nil {
 		return store.Revision{}, err
 	}
 	return active, nil
+}
+
+// dropActivations deletes those that no place needs any more.
+func (t tx) dropActivations() error {
+	all, err := activations(t.ctx, t.conn)
+	if err != nil {
+		return err
+	}
+	var progress []store.Progress
+	rows, err := t.conn.QueryContext(t.ctx, sqlAllProgress)
+	if err = collect(rows, err, func() error {
+		p, err := scanProgress(rows)
+		progress = append(progress, p)
+		return err
+	}); err != nil {
+		return err
+	}
+	for _, a := range store.StaleActivations(all, progress) {
+		if _, err := t.conn.ExecContext(t.ctx, sqlDropActivation, a.Revision, a.Partition); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Active implements store.Configurations.
@@ -89,6 +115,18 @@ func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.In
 	return inbox, nil
 }
 
+// Inboxes implements store.Configurations.
+func (s *Store) Inboxes(ctx context.Context) (all []store.Inbox, err error) {
+	rows, err := s.readers.QueryContext(ctx, `SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation`)
+	err = collect(rows, err, func() error {
+		var i store.Inbox
+		err := rows.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
+		all = append(all, i)
+		return err
+	})
+	return all, failed("inboxes", err)
+}
+
 // ResolveInbox implements store.Configurations.
 func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error) {
 	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
@@ -115,9 +153,6 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 		inbox.Generation = uint16(next)
 		_, err = t.conn.ExecContext(t.ctx, `INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (?, ?, ?, ?, ?)`,
 			next, topic, topicID, partitions, micros(time.Now()))
-		if err == nil && newest > 0 {
-			err = t.reopenClaims(s.now())
-		}
 		return failed("resolve inbox", err)
 	})
 	if err != nil {

@@ -30,7 +30,8 @@ WHERE id = ?1 AND state = 'receiving' AND chunks = ?2`
 	sqlSameImport = `
 SELECT ` + importColumns + ` FROM imports
 WHERE tenant = ?2 AND fingerprint = ?3 AND source = ?4 AND format = ?5 AND options = ?6 AND id <> ?1
-AND state IN ('queued', 'running', 'done') ORDER BY id LIMIT 1`
+AND state IN ('queued', 'running', 'done')
+AND coalesce(generation >= (SELECT max(generation) FROM inboxes), true) ORDER BY id LIMIT 1`
 
 	sqlSealImport = `
 UPDATE imports SET state = 'queued', fingerprint = ?2, updated_at = ?3,
@@ -39,7 +40,8 @@ WHERE id = ?1 RETURNING ` + importColumns
 
 	// Of each source the one that was sealed first is looked at, and no other.
 	sqlTakeImport = `
-UPDATE imports SET state = 'running', attempt = attempt + 1, lease_until = ?2, updated_at = ?1
+UPDATE imports SET state = 'running', attempt = attempt + 1,
+	generation = coalesce(generation, (SELECT max(generation) FROM inboxes), 0), lease_until = ?2, updated_at = ?1
 WHERE id = (
 	SELECT i.id FROM imports i
 	WHERE i.state IN ('queued', 'running') AND (i.lease_until IS NULL OR i.lease_until <= ?1)

@@ -45,6 +45,7 @@ CREATE TABLE $ledger (
     fingerprint  BLOB    NOT NULL,
     made_at      INTEGER NOT NULL,
     leased_until INTEGER NOT NULL,
+    generation   INTEGER NOT NULL DEFAULT 0, -- the newest inbox when the last attempt began
     status       INTEGER, -- of the response; null until there is one
     body         BLOB,
     UNIQUE (tenant, key)
@@ -59,17 +60,18 @@ CREATE TABLE $decided (
 ) WITHOUT ROWID`
 	sqlMakeUse = `CREATE UNIQUE INDEX $decided_use ON $decided (key)`
 
-	claimColumns = `id, fingerprint, made_at, leased_until, status, body`
+	newestInbox  = `(SELECT coalesce(max(generation), 0) FROM inboxes)`
+	claimColumns = `id, fingerprint, made_at, leased_until, status, body, status IS NOT NULL AND generation < ` + newestInbox
 
 	sqlMonths      = `SELECT month FROM ledger_months ORDER BY month DESC`
 	sqlClaim       = `SELECT ` + claimColumns + ` FROM $ledger WHERE tenant = ? AND key = ?`
-	sqlInsertClaim = `INSERT INTO $ledger (tenant, key, id, fingerprint, made_at, leased_until) VALUES (?, ?, ?, ?, ?, ?)`
+	sqlInsertClaim = `INSERT INTO $ledger (tenant, key, id, fingerprint, made_at, leased_until, generation) VALUES (?, ?, ?, ?, ?, ?, ` + newestInbox + `)`
 
 	sqlReplaceClaim = `
-UPDATE $ledger SET id = ?3, fingerprint = ?4, made_at = ?5, leased_until = ?6, status = NULL, body = NULL
+UPDATE $ledger SET id = ?3, fingerprint = ?4, made_at = ?5, leased_until = ?6, generation = ` + newestInbox + `, status = NULL, body = NULL
 WHERE tenant = ?1 AND key = ?2`
 
-	sqlLeaseClaim = `UPDATE $ledger SET leased_until = ? WHERE tenant = ? AND id = ?`
+	sqlLeaseClaim = `UPDATE $ledger SET leased_until = ?, generation = ` + newestInbox + `, status = NULL, body = NULL WHERE tenant = ? AND id = ?`
 
 	// The second answer is that of whoever was first.
 	sqlCompleteClaim = `
@@ -77,11 +79,6 @@ UPDATE $ledger SET status = coalesce(status, ?3), body = coalesce(body, ?4)
 WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
 
 	sqlAbandonClaim = `UPDATE $ledger SET leased_until = ?3 WHERE tenant = ?1 AND id = ?2 AND status IS NULL AND leased_until > ?3`
-
-	sqlReopenClaims = `
-UPDATE $ledger SET status = NULL, body = NULL, leased_until = min(leased_until, ?)
-WHERE status IS NOT NULL`
-	sqlNotDecided = ` AND id NOT IN (SELECT id FROM $decided)` // of each month
 
 	sqlLoadDecided = `SELECT version FROM $decided WHERE id = ?`
 	sqlLoadUse     = `SELECT id, version, content FROM $decided WHERE key = ?`
@@ -125,6 +122,7 @@ type beginning struct {
 	now, until, made time.Time // made: of new claims
 	keep             time.Duration
 	open             ledgerMonth
+	months           []ledgerMonth // the newest first: open
 	live             []ledgerMonth // that may hold a claim which is not expired, the newest first: open
 }
 
@@ -138,7 +136,7 @@ func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error)
 	if err != nil {
 		return nil, err
 	}
-	b := &beginning{tx: t, now: now, until: now.Add(lease), made: now, keep: keep, open: months[0]}
+	b := &beginning{tx: t, now: now, until: now.Add(lease), made: now, keep: keep, open: months[0], months: months}
 	if b.made.Before(first) {
 		b.made = first
 	}
@@ -206,6 +204,11 @@ func (b *beginning) begin(tenant string, intent store.Intent) (store.Claimed, er
 			replace = replace || m == b.open
 			continue
 		}
+		if row.Earlier {
+			if row.Lost, err = b.undecided(row.ID); err != nil {
+				return store.Claimed{}, err
+			}
+		}
 		claimed := row.Claimed(intent.Fingerprint, b.now)
 		if claimed.State == store.ClaimResumed {
 			err = b.exec(m, sqlLeaseClaim, micros(b.until), tenant, row.ID[:])
@@ -219,6 +222,23 @@ func (b *beginning) begin(tenant string, intent store.Intent) (store.Claimed, er
 	}
 	err := b.exec(b.open, statement, tenant, intent.Key, id[:], intent.Fingerprint[:], micros(b.made), micros(b.until))
 	return store.Claimed{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}, err
+}
+
+// undecided tells whether no decision had the claim's effect. What was decided
+// stands in the month in which it was.
+func (b *beginning) undecided(id store.ClaimID) (bool, error) {
+	for _, m := range b.months {
+		statement, err := b.statement(m, sqlLoadDecided)
+		if err != nil {
+			return false, err
+		}
+		var version int64
+		err = statement.QueryRowContext(b.ctx, id[:]).Scan(&version)
+		if !errors.Is(err, sql.ErrNoRows) {
+			return false, err
+		}
+	}
+	return true, nil
 }
 
 // newClaimID makes a UUIDv7 (RFC 9562, section 5.7).
@@ -236,7 +256,7 @@ func scanClaim(row scanner) (*store.ClaimRow, error) {
 	var id, fingerprint []byte
 	var made, leased int64
 	var status *int64
-	if err := row.Scan(&id, &fingerprint, &made, &leased, &status, &c.Response.Body); err != nil {
+	if err := row.Scan(&id, &fingerprint, &made, &leased, &status, &c.Response.Body, &c.Earlier); err != nil {
 		return nil, err
 	}
 	copy(c.ID[:], id)
@@ -427,25 +447,6 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 		return nil
 	})
 	return stats, err
-}
-
-// reopenClaims takes the responses of claims that were not decided, see
-// store.Configurations.ResolveInbox.
-func (t tx) reopenClaims(now time.Time) error {
-	months, err := ledgerMonths(t.ctx, t.conn)
-	if err != nil {
-		return err
-	}
-	var decided string
-	for _, m := range months {
-		decided += m.sql(sqlNotDecided)
-	}
-	for _, m := range months {
-		if _, err := t.conn.ExecContext(t.ctx, m.sql(sqlReopenClaims)+decided, micros(now)); err != nil {
-			return err
-		}
-	}
-	return nil
 }
 
 // loadDecided looks claims and keys up in a decision, in all months: what was

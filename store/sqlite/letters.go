@@ -13,11 +13,12 @@ import (
 
 const (
 	sqlAddLetter = `
-INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place)
-VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)
+INSERT INTO dead_letters (created_at, last_at, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, headers, dedup_key, place, due_at)
+VALUES (?1, ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?1 + nullif(?17, 0))
 ON CONFLICT (dedup_key) DO UPDATE
 SET last_at = excluded.last_at, count = count + 1, code = excluded.code, reason = excluded.reason, version = excluded.version,
-    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open'
+    payload = excluded.payload, headers = excluded.headers, place = excluded.place, state = 'open',
+    due_at = ?1 + nullif(min(?17 * (1.0 * (1 << min(count, 32))), ?18), 0)
 WHERE excluded.place > place`
 
 	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
@@ -27,6 +28,11 @@ SELECT ` + letterHead + ` FROM dead_letters
 WHERE id > ?1 AND (?2 = '' OR stage = ?2) AND (?3 = '' OR source = ?3) AND (?4 = '' OR service = ?4)
 AND (?5 = '' OR entity = ?5) AND (?6 = '' OR code = ?6) AND (?7 = '' OR state = ?7)
 ORDER BY id LIMIT ?8`
+
+	sqlDueLetters = `
+SELECT ` + letterHead + ` FROM dead_letters
+WHERE state = 'open' AND service IN (SELECT value FROM json_each(?1)) AND due_at <= ?2 AND id > ?3
+ORDER BY id LIMIT ?4`
 
 	sqlLetter = `SELECT ` + letterHead + `, payload, original, original IS NOT NULL FROM dead_letters WHERE id = ?`
 
@@ -44,7 +50,7 @@ func (t tx) addLetters(letters []store.DeadLetter) error {
 		l := &letters[i]
 		_, err := t.exec(statement, now, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source),
 			store.Legible(l.Service), store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
-			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place))
+			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Microseconds(), store.LaterMax.Microseconds())
 		return err
 	})
 }
@@ -82,17 +88,26 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	var letters []store.DeadLetter
-	rows, err := s.readers.QueryContext(ctx, sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+}
+
+// DueLetters implements store.DeadLetters.
+func (s *Store) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
+	names, err := json.Marshal(services)
+	if err != nil {
+		return nil, err
+	}
+	return s.letters(ctx, "read due dead letters", sqlDueLetters, string(names), micros(time.Now()), after, limit)
+}
+
+func (s *Store) letters(ctx context.Context, what, query string, args ...any) (letters []store.DeadLetter, err error) {
+	rows, err := s.readers.QueryContext(ctx, query, args...)
 	err = collect(rows, err, func() error {
 		l, err := scanLetter(rows)
 		letters = append(letters, l)
 		return err
 	})
-	if err != nil {
-		return nil, failed("list dead letters", err)
-	}
-	return letters, nil
+	return letters, failed(what, err)
 }
 
 // Letter implements store.DeadLetters.
@@ -121,19 +136,19 @@ func scanLetter(row scanner, more ...any) (store.DeadLetter, error) {
 	return l, err
 }
 
+const sqlCountLetters = `SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE state = 'open' AND stage = ? LIMIT ?)`
+
 // CountLetters implements store.DeadLetters.
 func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := make(map[store.Stage]int64)
-	rows, err := s.readers.QueryContext(ctx, `SELECT stage, count(*) FROM dead_letters WHERE state = 'open' GROUP BY stage`)
-	err = collect(rows, err, func() error {
-		var stage store.Stage
+	for _, stage := range store.Stages {
 		var n int64
-		err := rows.Scan(&stage, &n)
-		counts[stage] = n
-		return err
-	})
-	if err != nil {
-		return nil, failed("count dead letters", err)
+		if err := s.readers.QueryRowContext(ctx, sqlCountLetters, stage, store.CountedLetters+1).Scan(&n); err != nil {
+			return nil, failed("count dead letters", err)
+		}
+		if n > 0 {
+			counts[stage] = n
+		}
 	}
 	return counts, nil
 }
@@ -142,17 +157,24 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 // for it.
 const prunePage = 2000
 
+// The index by time says at once that there is nothing to do.
+const (
+	sqlPruneLetters = `DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE last_at < ? ORDER BY last_at LIMIT ?)`
+	sqlPruneAudit   = `DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE time < ? ORDER BY time LIMIT ?)`
+	sqlPruneJobs    = `DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state <> 'open' AND updated_at < ? ORDER BY updated_at LIMIT ?)`
+)
+
 // Prune implements store.DeadLetters.
 func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error) {
-	a, err := s.pruned(ctx, `DELETE FROM dead_letters WHERE id IN (SELECT id FROM dead_letters WHERE last_at < ? ORDER BY id LIMIT ?)`, letters)
+	a, err := s.pruned(ctx, sqlPruneLetters, letters)
 	if err != nil {
 		return a, err
 	}
-	b, err := s.pruned(ctx, `DELETE FROM audit WHERE id IN (SELECT id FROM audit WHERE time < ? ORDER BY id LIMIT ?)`, audit)
+	b, err := s.pruned(ctx, sqlPruneAudit, audit)
 	if err != nil {
 		return a + b, err
 	}
-	_, err = s.pruned(ctx, `DELETE FROM jobs WHERE id IN (SELECT id FROM jobs WHERE state <> 'open' AND updated_at < ? ORDER BY id LIMIT ?)`, audit)
+	_, err = s.pruned(ctx, sqlPruneJobs, audit)
 	return a + b, err
 }
 

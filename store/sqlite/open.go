@@ -48,6 +48,7 @@ type Store struct {
 	now     func() time.Time // of claims
 
 	patience time.Duration // patience, but in tests of many writers
+	looked   store.LookCache
 }
 
 var _ store.Store = (*Store)(nil)

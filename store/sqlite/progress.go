@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -14,8 +15,9 @@ const (
 SELECT partition, generation << 48 | next_offset, last_to FROM watermarks w
 WHERE generation = (SELECT max(generation) FROM watermarks n WHERE n.partition = w.partition)`
 
-	sqlActivations = `SELECT revision, partition, position FROM activations`
-	sqlNewest      = `SELECT coalesce(max(number), 0) FROM revisions`
+	sqlActivations    = `SELECT revision, partition, position FROM activations`
+	sqlNewest         = `SELECT coalesce(max(number), 0) FROM revisions`
+	sqlDropActivation = `DELETE FROM activations WHERE revision = ? AND partition = ?`
 
 	sqlTakeProgress = `
 INSERT INTO progress (partition, token, places, top) VALUES (?1, ?2, x'', 0)
@@ -55,21 +57,39 @@ func (s *Store) Look(ctx context.Context) (store.Look, error) {
 		if err != nil {
 			return err
 		}
-		rows, err = t.QueryContext(ctx, sqlActivations)
-		err = collect(rows, err, func() error {
-			err := rows.Scan(&other, &partition, &position)
-			l.Activations = append(l.Activations, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
-			return err
-		})
-		if err != nil {
+		newest, err := scanRevision(t.QueryRowContext(ctx, sqlActive))
+		if err != nil && !errors.Is(err, sql.ErrNoRows) {
 			return err
 		}
-		return t.QueryRowContext(ctx, sqlNewest).Scan(&l.Active)
+		l.Active = newest.Number
+		known, kept := s.looked.Kept()
+		if l.Activations = kept; !newest.Same(known) {
+			if l.Activations, err = activations(ctx, t); err == nil {
+				s.looked.Keep(newest, l.Activations)
+			}
+			return err
+		}
+		return nil
 	})
 	if err != nil {
 		return store.Look{}, err
 	}
 	return l, nil
+}
+
+func activations(ctx context.Context, t interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+}) (all []store.Activation, err error) {
+	rows, err := t.QueryContext(ctx, sqlActivations)
+	err = collect(rows, err, func() error {
+		var a store.Activation
+		var position int64
+		err := rows.Scan(&a.Revision, &a.Partition, &position)
+		a.From = change.Version(position)
+		all = append(all, a)
+		return err
+	})
+	return all, err
 }
 
 // TakeProgress implements store.Deliveries.

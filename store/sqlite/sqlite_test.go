@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -95,4 +96,27 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 		})
 	require.NoError(t, err)
 	assert.Greater(t, later[0], ids[0])
+}
+
+// I7: what is asked every few seconds, or every hour, finds its rows by an index,
+// however many stay. The mistake that this catches: a whole table read to find
+// that nothing is over its time.
+func TestCountingAndPruningUseTheIndex(t *testing.T) {
+	s, _ := migrated(t)
+	for statement, index := range map[string]string{
+		sqlCountLetters: "dead_letters_open", sqlPruneLetters: "dead_letters_last", sqlPruneAudit: "audit_time", sqlPruneJobs: "jobs_ended",
+	} {
+		rows, err := s.readers.QueryContext(t.Context(), "EXPLAIN QUERY PLAN "+statement, 1, 1)
+		var plan []string
+		require.NoError(t, collect(rows, err, func() error {
+			var id, parent, unused int
+			var detail string
+			err := rows.Scan(&id, &parent, &unused, &detail)
+			plan = append(plan, detail)
+			return err
+		}))
+		assert.Contains(t, strings.Join(plan, "\n"), index, statement)
+		assert.NotContains(t, strings.Join(plan, "\n"), "SCAN dead_letters", statement)
+		assert.NotContains(t, strings.Join(plan, "\n"), "TEMP B-TREE", statement)
+	}
 }

@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -97,6 +98,10 @@ var configurationTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, store.Inbox{Generation: known.Generation, Topic: "inbox", TopicID: "A", Partitions: 4}, known)
 		assert.NotZero(t, known.Generation)
+		all, err := f.b.Inboxes(t.Context())
+		require.NoError(t, err)
+		assert.Contains(t, all, known)
+		assert.True(t, slices.IsSortedFunc(all, func(a, b store.Inbox) int { return int(a.Generation) - int(b.Generation) }))
 		_, err = f.b.KnownInbox(t.Context(), "inbox", "never resolved")
 		require.ErrorIs(t, err, store.ErrNotFound)
 		_, err = f.b.ResolveInbox(t.Context(), "inbox", "A", 5, 1)

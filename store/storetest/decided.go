@@ -2,6 +2,8 @@ package storetest
 
 import (
 	"encoding/binary"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -146,6 +148,30 @@ var decidedTests = []ledgerTest{
 		now := f.begin(f.a, "acme", intent("busy", "x"), claimLease, keepClaims)
 		assert.Equal(t, store.ClaimBusy, now.State, "an attempt that is under way keeps its lease")
 		assert.Equal(t, busy.ID, now.ID)
+	}},
+	{"I1 what was on its way when the inbox was replaced is taken in again, though it was answered afterwards", func(t *testing.T, f *ledgerFixture) {
+		// The mistake that this catches: appended to the old inbox, answered after
+		// the claims were looked through for the new one.
+		_, err := f.a.ResolveInbox(t.Context(), "inbox", "first", 1, 1)
+		require.NoError(t, err)
+		late := f.begin(f.a, "acme", intent("late", "x"), claimLease, keepClaims)
+		_, err = f.b.ResolveInbox(t.Context(), "inbox", "second", 1, 1)
+		require.NoError(t, err)
+		f.complete(f.a, "acme", late.ID, 202, `{}`)
+		var callers sync.WaitGroup
+		states := make([]store.ClaimState, 8)
+		for i := range states {
+			callers.Go(func() {
+				got, err := turn(i, f.a, f.b).BeginClaims(t.Context(), "acme", []store.Intent{intent("late", "x")}, claimLease, keepClaims)
+				if assert.NoError(t, err) {
+					assert.Equal(t, late.ID, got[0].ID)
+					states[i] = got[0].State
+				}
+			})
+		}
+		callers.Wait()
+		slices.Sort(states)
+		assert.Equal(t, append(slices.Repeat([]store.ClaimState{store.ClaimBusy}, len(states)-1), store.ClaimResumed), states, "one of them, at once")
 	}},
 	{"what was decided is known after a key was claimed anew", func(t *testing.T, f *ledgerFixture) {
 		revision := f.revision()

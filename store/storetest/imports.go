@@ -206,6 +206,30 @@ var importTests = []operatorTest{
 			assert.NotEqual(t, ended.ID, f.file(f.a, lab(), "of", string(end)).ID, end)
 		}
 	}},
+	{"I1 the same file is another import once the inbox is another that a worker had begun to fill", func(t *testing.T, f *operatorFixture) {
+		// The mistake that this catches: the inbox was lost with the rows of a file,
+		// the file is imported again, and the answer is the old import, which is done.
+		resolve := func(identity string) {
+			t.Helper()
+			_, err := f.b.ResolveInbox(t.Context(), "inbox", identity, 1, 1)
+			require.NoError(t, err)
+		}
+		resolve("first")
+		waits := f.file(f.a, lab(), "one")
+		resolve("second")
+		assert.Equal(t, waits.ID, f.file(f.b, lab(), "one").ID, "nothing of it was in the old one")
+		taken := f.take(f.a, longLease)
+		require.Equal(t, waits.ID, taken.ID)
+		assert.Equal(t, waits.ID, f.file(f.b, lab(), "one").ID)
+		require.NoError(t, f.b.StepImport(t.Context(), step(taken, store.ImportDone)))
+		assert.Equal(t, waits.ID, f.file(f.b, lab(), "one").ID)
+		resolve("third")
+		again := f.file(f.b, lab(), "one")
+		assert.NotEqual(t, waits.ID, again.ID)
+		assert.Equal(t, store.ImportQueued, again.State)
+		assert.Equal(t, again.ID, f.file(f.a, lab(), "one").ID)
+		assert.Equal(t, again.ID, f.take(f.a, longLease).ID)
+	}},
 	{"of the same file sealed many times at once one stays", func(t *testing.T, f *operatorFixture) {
 		ids := make([]store.ClaimID, 8)
 		var callers sync.WaitGroup

@@ -53,6 +53,46 @@ var letterTests = []test{
 		_, err = f.b.Letter(t.Context(), listed[0].ID+1)
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
+	{"a letter is due after a wait that doubles with every death", func(t *testing.T, f *fixture) {
+		letter := func(service, key string, place int64, later time.Duration) store.DeadLetter {
+			return store.DeadLetter{Stage: store.StageDeliver, Code: "gave_up", Service: service, Entity: "e", DedupKey: key, Place: version(place), Later: later, Payload: []byte("p")}
+		}
+		die := func(letters ...store.DeadLetter) { require.NoError(t, f.a.AddLetters(t.Context(), letters)) }
+		due := func(after int64, limit int, services ...string) (keys []string, last int64) {
+			page, err := f.b.DueLetters(t.Context(), services, after, limit)
+			require.NoError(t, err)
+			for _, l := range page {
+				keys, last = append(keys, l.DedupKey), l.ID
+				assert.Nil(t, l.Payload)
+				assert.Equal(t, store.LetterOpen, l.State)
+			}
+			return keys, last
+		}
+		const soon = time.Microsecond
+		die(letter("a", "never", 1, 0), letter("a", "hour", 1, time.Hour), letter("a", "1", 1, soon), letter("a", "2", 1, soon), letter("b", "3", 1, soon), letter("c", "4", 1, soon))
+		all := func() (keys []string) { keys, _ = due(0, 100, "a", "b", "none"); return keys }
+		require.Eventually(t, func() bool { return len(all()) == 3 }, time.Minute, time.Millisecond)
+		assert.Equal(t, []string{"1", "2", "3"}, all())
+		page, last := due(0, 2, "a", "b")
+		assert.Equal(t, []string{"1", "2"}, page)
+		page, _ = due(last, 2, "a", "b")
+		assert.Equal(t, []string{"3"}, page)
+		none, _ := due(0, 9)
+		assert.Empty(t, none)
+
+		die(letter("a", "1", 1, time.Hour))
+		assert.Len(t, all(), 3, "it did not die again")
+		die(letter("a", "1", 2, time.Hour), letter("b", "3", 2, 0))
+		assert.Equal(t, []string{"2"}, all())
+		for place := range int64(30) {
+			die(letter("a", "2", 2+place, 20*soon))
+		}
+		assert.Empty(t, all(), "the wait of 20 microseconds has doubled thirty times")
+		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{letter("a", "5", 1, soon)}))
+		require.Eventually(t, func() bool { return len(all()) == 1 }, time.Minute, time.Millisecond)
+		f.settle(f.revision(), f.list(store.LetterFilter{Service: "a"})[4].ID, store.LetterReplayed)
+		assert.Empty(t, all(), "only open ones")
+	}},
 	{"I9 the same letter again is a no-op, also after it was replayed", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		require.NoError(t, f.a.AddLetters(t.Context(), append(letters(), letters()...)))
@@ -144,6 +184,16 @@ var letterTests = []test{
 		counts, err := f.b.CountLetters(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageIngest: 122, store.StageDecide: 1, store.StageDeliver: 1}, counts, "open ones")
+	}},
+	{"I7 however many letters there are, few are counted", func(t *testing.T, f *fixture) {
+		many := make([]store.DeadLetter, store.CountedLetters+100)
+		for i := range many {
+			many[i] = store.DeadLetter{Stage: store.StageDecide, DedupKey: fmt.Sprint("many-", i)}
+		}
+		require.NoError(t, f.a.AddLetters(t.Context(), append(many, store.DeadLetter{Stage: store.StageDeliver, DedupKey: "one"})))
+		counts, err := f.b.CountLetters(t.Context())
+		require.NoError(t, err)
+		assert.Equal(t, map[store.Stage]int64{store.StageDecide: store.CountedLetters + 1, store.StageDeliver: 1}, counts)
 	}},
 	{"I7 old letters and audit rows are pruned, newer ones stay", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))

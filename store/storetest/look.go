@@ -18,6 +18,7 @@ func (f *fixture) look(s store.Store) store.Look {
 	f.Helper()
 	l, err := s.Look(f.ctx())
 	require.NoError(f, err)
+	l.Activations = slices.Clone(l.Activations)
 	slices.SortFunc(l.Activations, compareActivations)
 	return l
 }
@@ -59,6 +60,58 @@ var lookTests = []test{
 		_, err = f.a.Activate(t.Context(), []byte("first"), false)
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, activations, f.look(f.b).Activations)
+	}},
+	{"an activation drops those that no place needs any more, and keeps how the others judge", func(t *testing.T, f *fixture) {
+		activate := func(name string) int64 {
+			r, err := f.b.Activate(t.Context(), []byte(name), false)
+			require.NoError(t, err)
+			return r.Number
+		}
+		service, late := f.service("s"), f.service("late")
+		first := activate("0")
+		_, token := f.own(f.a, 'a', p0, p1)
+		_, err := f.a.TakeProgress(t.Context(), []int32{0}, store.Token{'p'})
+		require.NoError(t, err)
+		revision := first
+		var all []store.Activation // of partition 0
+		decide := func(from int64) {
+			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: from, To: from + 10, Token: token}}},
+				writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(from + 10)}}))
+			require.NoError(t, err)
+		}
+		for i := range int64(6) {
+			decide(10 * i)
+			if i == 4 {
+				done, err := f.a.SwapProgress(t.Context(), revision, []store.ProgressSwap{{Old: store.Token{'p'}, Progress: store.Progress{
+					Token: store.Token{'q'}, Places: []store.ServicePlace{{Service: service, Place: store.Place{Position: version(45)}}, {Service: late, Place: store.Place{Position: version(25)}}},
+				}}})
+				require.NoError(t, err)
+				require.Equal(t, []bool{true}, done)
+			}
+			before := f.look(f.a)
+			revision = activate(fmt.Sprint(i + 1))
+			all = append(all, store.Activation{Revision: revision, Partition: 0, From: version(10 * (i + 1))})
+			if i < 4 {
+				require.Greater(t, len(f.look(f.a).Activations), len(before.Activations), "there are no places yet")
+			}
+		}
+		var kept []store.Activation
+		look := f.look(f.a)
+		for _, a := range look.Activations {
+			if a.Partition == 0 {
+				kept = append(kept, a)
+			}
+		}
+		assert.Equal(t, all[1:], kept, "of those at or below the lowest place, 25, the newest")
+		assert.Len(t, look.Activations, len(kept)+6, "a partition without places keeps all")
+		whole := store.Look{Active: look.Active, Marks: look.Marks, Activations: all}
+		for revision := range look.Active + 1 {
+			for from := range int64(60) {
+				for to := max(from+1, 26); to <= 60; to++ {
+					require.Equal(t, whole.Counts(0, revision, version(from), version(to)), look.Counts(0, revision, version(from), version(to)), "revision %d, from %d to %d", revision, from, to)
+				}
+			}
+		}
 	}},
 	{"a decision under way is not seen, and waits for nobody who looks", func(t *testing.T, f *fixture) {
 		revision := f.revision()

@@ -124,7 +124,7 @@ func TestRefusedDocumentIsHeldBack(t *testing.T) {
 	}
 	for _, service := range []string{"acme", "zest"} {
 		count("weir_decisions_total", `service="`+service+`/all@out"`, `decision="pruned"`)(6)
-		count("weir_decisions_total", `service="`+service+`/all@out"`, `decision="held"`)(0)
+		count("weir_decisions_total", `service="`+service+`/all@out"`, `decision="held_back"`)(0)
 	}
 	require.Len(t, hook.Rejected(), 2)
 	say("X", "A") // what the customer has, as far as is known: sent again, to be sure

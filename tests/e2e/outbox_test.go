@@ -100,7 +100,7 @@ func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	require.NoError(t, err)
 	decide := decide.NewSimulator(plan)
 	outcome := func(f *transport.Frame, i int) string {
-		record, letter := shape.Take(f, i)
+		record, letter := shape.Extract(f, i)
 		require.Nil(t, letter)
 		require.Equal(t, inbox.Upsert, record.Event.Op)
 		step, err := decide.Apply(record, time.Now())

@@ -188,7 +188,7 @@ type Summary struct {
 	Customer []struct {
 		Customer  string `json:"customer"`
 		Held      int64  `json:"held_back"`
-		Passed    int64  `json:"passed"`
+		Sent      int64  `json:"sent"`
 		Delivered int64  `json:"delivered"`
 	} `json:"customers"`
 }

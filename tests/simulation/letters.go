@@ -18,6 +18,7 @@ func (s *state) addLetters(letters []store.DeadLetter) {
 				again := &s.letters[i]
 				again.Last, again.Count, again.Code, again.Reason = now(), again.Count+1, store.Legible(l.Code), store.Legible(l.Reason)
 				again.Version, again.Place, again.State = l.Version, l.Place, store.LetterOpen
+				again.Later = l.Later
 				again.Payload, again.Headers = append([]byte{}, l.Payload...), bytes.Clone(l.Headers)
 			}
 			continue
@@ -62,7 +63,22 @@ func (m *Memory) ListLetters(ctx context.Context, f store.LetterFilter) (page []
 		for _, l := range m.state.letters {
 			if len(page) < f.Limit && l.ID > f.AfterID && is(string(f.Stage), string(l.Stage)) && is(f.Source, l.Source) &&
 				is(f.Service, l.Service) && is(f.Entity, l.Entity) && is(f.Code, l.Code) && is(string(f.State), string(l.State)) {
-				l.Payload, l.Original = nil, nil
+				l.Payload, l.Original, l.Later = nil, nil, 0
+				page = append(page, l)
+			}
+		}
+		return nil
+	})
+	return page, err
+}
+
+// DueLetters implements store.DeadLetters.
+func (m *Memory) DueLetters(ctx context.Context, services []string, after int64, limit int) (page []store.DeadLetter, err error) {
+	err = m.run(ctx, func() error {
+		for _, l := range m.state.letters {
+			wait := min(l.Later<<min(l.Count-1, 20), store.LaterMax)
+			if len(page) < limit && l.ID > after && l.Later > 0 && l.State == store.LetterOpen && slices.Contains(services, l.Service) && !now().Before(l.Last.Add(wait)) {
+				l.Payload, l.Original, l.Later = nil, nil, 0
 				page = append(page, l)
 			}
 		}

@@ -174,6 +174,13 @@ func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool) (
 		for part, at := range s.newest() {
 			s.from = append(s.from, store.Activation{Revision: active.Number, Partition: part, From: at.Watermark})
 		}
+		var rows []store.Progress
+		for part := range s.progress {
+			rows = append(rows, s.progressOf(part))
+		}
+		for _, stale := range store.StaleActivations(s.from, rows) {
+			s.from = slices.DeleteFunc(s.from, func(a store.Activation) bool { return a == stale })
+		}
 		return nil
 	})
 	return active, err
@@ -198,6 +205,12 @@ func (s *state) inbox(topic, id string) (store.Inbox, bool) {
 		return store.Inbox{}, false
 	}
 	return s.inboxes[i], true
+}
+
+// Inboxes implements store.Configurations.
+func (m *Memory) Inboxes(ctx context.Context) (all []store.Inbox, err error) {
+	err = m.look(ctx, func(s *state) { all = slices.Clone(s.inboxes) })
+	return all, err
 }
 
 // KnownInbox implements store.Configurations.

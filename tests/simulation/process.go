@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
@@ -85,7 +86,7 @@ func (p *process) ingest() {
 	for _, shape := range p.w.shapes {
 		d := p.w.dice(p.name + " ingest " + shape.Source)
 		stage := ingest.New(ingest.Options{
-			Shape: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
+			Extractor: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
 			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
 		})
 		handle[shape.Source] = stage.Handle
@@ -172,7 +173,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 			}
 			return p.control(ctx, controls, entity, c)
 		},
-		Partition: func(entity string) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
+		Partition: func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
 		Memory:    p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
 	})
 	ended := make(chan error, 1)

@@ -78,7 +78,7 @@ type variant struct{ log, state, dumb, lab bool }
 // configuration is a variant, compiled.
 type configuration struct {
 	plan   *decide.Plan
-	shapes []ingest.Shape
+	shapes []ingest.Extractor
 	model  oracle.Config
 }
 
@@ -131,7 +131,7 @@ func (v variant) compile() (c configuration, err error) {
 		spec.Sources = append(spec.Sources, merge.Source{Name: source})
 		c.model.Sources = append(c.model.Sources, oracle.Source{Name: source, Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"})
 		c.model.Strip[source] = drop
-		c.shapes = append(c.shapes, ingest.Shape{
+		c.shapes = append(c.shapes, ingest.Extractor{
 			Source: source, Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
 			Operation: ingest.Locator{Path: "op"}, Sequence: ingest.Locator{Path: "seq"},
 			IsDelete: func(op string) bool { return op == "delete" }, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256,

@@ -87,7 +87,8 @@ CREATE TABLE revisions (
 
 -- From which position on a revision decides in a partition: the watermark when it
 -- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number.
+-- frames from those of a lost one of the same number. Those that no place needs any
+-- more are deleted by the next activation.
 CREATE TABLE activations (
     revision  bigint  NOT NULL,
     partition integer NOT NULL,
@@ -116,10 +117,13 @@ CREATE TABLE dead_letters (
     state      text    NOT NULL DEFAULT 'open',
     original   bytea,
     dedup_key  bytea   NOT NULL UNIQUE,
-    place      bigint  NOT NULL -- where the delivery stood that failed last; 0 for other letters
+    place      bigint  NOT NULL, -- where the delivery stood that failed last; 0 for other letters
+    due_at     timestamptz -- when it is to be offered again; NULL: never
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
+CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
+CREATE INDEX dead_letters_last ON dead_letters (last_at);
 
 CREATE TABLE audit (
     id      bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -131,6 +135,7 @@ CREATE TABLE audit (
     service text NOT NULL,
     detail  json
 );
+CREATE INDEX audit_time ON audit (time);
 
 CREATE TABLE source_positions (
     source      text   NOT NULL,
@@ -182,6 +187,7 @@ CREATE TABLE jobs (
 
 -- The same work is open once.
 CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
+CREATE INDEX jobs_ended ON jobs (updated_at) WHERE state <> 'open';
 
 -- Bounded summaries that all processes add to.
 CREATE TABLE reports (
@@ -202,6 +208,7 @@ CREATE TABLE ledger (
     fingerprint  bytea            NOT NULL,
     made_at      timestamptz      NOT NULL,
     leased_until timestamptz      NOT NULL,
+    generation   integer          NOT NULL DEFAULT 0, -- the newest inbox when the last attempt began
     status       int4, -- of the response; null until there is one
     body         bytea
 ) PARTITION BY RANGE (month);
@@ -307,7 +314,8 @@ CREATE TABLE imports (
     updated_at  timestamptz NOT NULL DEFAULT now(),
     sealed      bigint,                                 -- the order of completed files
     attempt     bigint      NOT NULL DEFAULT 0,
-    lease_until timestamptz
+    lease_until timestamptz,
+    generation  integer                                 -- the newest inbox when a worker began; null before
 );
 CREATE SEQUENCE import_seals;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');

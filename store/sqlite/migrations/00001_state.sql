@@ -89,7 +89,8 @@ CREATE TABLE revisions (
 
 -- From which position on a revision decides in a partition: the watermark when it
 -- was activated. A revision that decided nothing keeps its rows: they tell its
--- frames from those of a lost one of the same number.
+-- frames from those of a lost one of the same number. Those that no place needs any
+-- more are deleted by the next activation.
 CREATE TABLE activations (
     revision  INTEGER NOT NULL,
     partition INTEGER NOT NULL,
@@ -118,10 +119,13 @@ CREATE TABLE dead_letters (
     state      TEXT    NOT NULL DEFAULT 'open',
     original   BLOB,
     dedup_key  BLOB    NOT NULL UNIQUE,
-    place      INTEGER NOT NULL -- where the delivery stood that failed last; 0 for other letters
+    place      INTEGER NOT NULL, -- where the delivery stood that failed last; 0 for other letters
+    due_at     INTEGER -- when it is to be offered again; NULL: never
 ) STRICT;
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
+CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
+CREATE INDEX dead_letters_last ON dead_letters (last_at);
 
 CREATE TABLE audit (
     id      INTEGER PRIMARY KEY AUTOINCREMENT,
@@ -133,6 +137,7 @@ CREATE TABLE audit (
     service TEXT NOT NULL,
     detail  TEXT
 ) STRICT;
+CREATE INDEX audit_time ON audit (time);
 
 CREATE TABLE source_positions (
     source      TEXT    NOT NULL,
@@ -174,6 +179,7 @@ CREATE TABLE jobs (
 
 -- The same work is open once.
 CREATE UNIQUE INDEX jobs_open ON jobs (kind, key) WHERE state = 'open';
+CREATE INDEX jobs_ended ON jobs (updated_at) WHERE state <> 'open';
 
 -- Bounded summaries that all processes add to.
 CREATE TABLE reports (
@@ -229,7 +235,8 @@ CREATE TABLE imports (
     updated_at  INTEGER NOT NULL,
     sealed      INTEGER,                       -- the order of completed files
     attempt     INTEGER NOT NULL DEFAULT 0,
-    lease_until INTEGER
+    lease_until INTEGER,
+    generation  INTEGER                        -- the newest inbox when a worker began; null before
 ) STRICT;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
 CREATE INDEX imports_tenant ON imports (tenant, id);

@@ -15,26 +15,26 @@ const leastRate = 16 << 10
 // may not be slow for that.
 type pace struct{ most, left time.Duration }
 
-// earned is what n bytes earn.
-func earned(n int) time.Duration { return time.Duration(n) * time.Second / leastRate }
+// timeEarned is what n bytes earn.
+func timeEarned(n int) time.Duration { return time.Duration(n) * time.Second / leastRate }
 
 // passed notes that n bytes took until now, since began.
 func (p *pace) passed(began time.Time, n int) {
-	p.left = min(p.most, p.left-time.Since(began)+earned(n))
+	p.left = min(p.most, p.left-time.Since(began)+timeEarned(n))
 }
 
-// paced is a body whose connection's deadline moves on with what arrives.
-type paced struct {
+// pacedBody is a body whose connection's deadline moves on with what arrives.
+type pacedBody struct {
 	io.ReadCloser
 	control *http.ResponseController
 	pace    pace
 }
 
 func longBody(w http.ResponseWriter, body io.ReadCloser, patience time.Duration) io.ReadCloser {
-	return &paced{ReadCloser: body, control: http.NewResponseController(w), pace: pace{patience, patience}}
+	return &pacedBody{ReadCloser: body, control: http.NewResponseController(w), pace: pace{patience, patience}}
 }
 
-func (p *paced) Read(b []byte) (int, error) {
+func (p *pacedBody) Read(b []byte) (int, error) {
 	began := time.Now()
 	// Where deadlines cannot be set the server's own holds.
 	_ = p.control.SetReadDeadline(began.Add(p.pace.left))
@@ -43,9 +43,9 @@ func (p *paced) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// answer remembers the status, and moves the connection's deadline on with what
-// the client takes: one that does not read its answer does not keep it.
-type answer struct {
+// statusRecorder remembers the status, and moves the connection's deadline on with what
+// the client takes: one that does not read its statusRecorder does not keep it.
+type statusRecorder struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	pace    pace
@@ -53,15 +53,15 @@ type answer struct {
 	sent    int64 // bytes of the body
 }
 
-// said is the status that the caller got.
-func (a *answer) said() int {
+// statusSent is the status that the caller got.
+func (a *statusRecorder) statusSent() int {
 	if a.status == 0 {
 		return http.StatusOK // as net/http answers for a handler that says nothing
 	}
 	return a.status
 }
 
-func (a *answer) WriteHeader(status int) {
+func (a *statusRecorder) WriteHeader(status int) {
 	if a.status == 0 && status >= 200 {
 		a.status = status
 	}
@@ -69,12 +69,12 @@ func (a *answer) WriteHeader(status int) {
 	a.ResponseWriter.WriteHeader(status)
 }
 
-func (a *answer) Write(b []byte) (int, error) {
+func (a *statusRecorder) Write(b []byte) (int, error) {
 	if a.status == 0 {
 		a.status = http.StatusOK
 	}
 	began := time.Now()
-	_ = a.control.SetWriteDeadline(began.Add(a.pace.left + earned(len(b))))
+	_ = a.control.SetWriteDeadline(began.Add(a.pace.left + timeEarned(len(b))))
 	n, err := a.ResponseWriter.Write(b)
 	a.sent += int64(n)
 	a.pace.passed(began, n)
@@ -82,4 +82,4 @@ func (a *answer) Write(b []byte) (int, error) {
 }
 
 // Unwrap is for http.ResponseController.
-func (a *answer) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *statusRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }

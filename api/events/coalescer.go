@@ -5,10 +5,10 @@ import (
 	"sync"
 )
 
-// together joins calls that arrive at the same time into one, so that requests
+// coalescer joins calls that arrive at the same time into one, so that requests
 // share a transaction of the ledger and its fsync. Calls of one tenant are
 // joined, never those of two. A call's result is as if it had been made alone.
-type together[In, Out any] struct {
+type coalescer[In, Out any] struct {
 	// do is the joined call; its results are in the order of in.
 	do func(ctx context.Context, tenant string, in []In) ([]Out, error)
 	// key names what may be in a joined call once only; optional.
@@ -40,7 +40,7 @@ type call[In, Out any] struct {
 
 // call waits for its turn and its results, or for the end of ctx: then what it
 // asked for may still happen.
-func (t *together[In, Out]) call(ctx context.Context, tenant string, in []In) ([]Out, error) {
+func (t *coalescer[In, Out]) call(ctx context.Context, tenant string, in []In) ([]Out, error) {
 	c := &call[In, Out]{ctx: ctx, in: in, done: make(chan struct{})}
 	t.mu.Lock()
 	if t.lines == nil {
@@ -71,7 +71,7 @@ func (t *together[In, Out]) call(ctx context.Context, tenant string, in []In) ([
 }
 
 // work makes joined calls until none waits.
-func (t *together[In, Out]) work(tenant string, l *line[In, Out]) {
+func (t *coalescer[In, Out]) work(tenant string, l *line[In, Out]) {
 	for {
 		t.mu.Lock()
 		calls := t.next(l)
@@ -89,7 +89,7 @@ func (t *together[In, Out]) work(tenant string, l *line[In, Out]) {
 }
 
 // next takes the calls that go together now, oldest first.
-func (t *together[In, Out]) next(l *line[In, Out]) (calls []*call[In, Out]) {
+func (t *coalescer[In, Out]) next(l *line[In, Out]) (calls []*call[In, Out]) {
 	var rest []*call[In, Out]
 	keys := map[string]bool{}
 	n := 0
@@ -116,7 +116,7 @@ func (t *together[In, Out]) next(l *line[In, Out]) (calls []*call[In, Out]) {
 }
 
 // run makes one joined call, which ends when all that wait for it have gone.
-func (t *together[In, Out]) run(tenant string, calls []*call[In, Out]) {
+func (t *coalescer[In, Out]) run(tenant string, calls []*call[In, Out]) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(calls[0].ctx))
 	defer cancel()
 	var left sync.WaitGroup

@@ -1,0 +1,126 @@
+package decide
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/merge"
+	"github.com/stretchr/testify/require"
+)
+
+// history is what each remembered record came to for each service.
+func history(t *testing.T, s *Simulator, entity string) []string {
+	t.Helper()
+	trail := trailOf(t, s.entities[entity])
+	lines := make([]string, len(trail.Entries))
+	for i := range trail.Entries {
+		lines[i] = trail.Entries[i].Outcome
+		for service := range s.plan.Services {
+			lines[i] += " " + trail.Decided(s.plan, i, service)
+		}
+	}
+	return lines
+}
+
+// The mistake that this catches: an entity that a filter keeps out, or that lacks a
+// required source, is called a duplicate of what the customer has, which is nothing.
+func TestOnlyWhatACustomerHasIsHeldBack(t *testing.T) {
+	p := bananaPlan(t)
+	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Mode: merge.Patch}}, Required: []string{"registry"}})
+	require.NoError(t, err)
+	p.Merge = m
+	s := NewSimulator(p)
+	step := func(source, payload string) Step {
+		e := &inbox.Event{Origin: inbox.Origin{Source: source, Topic: "t", Offset: s.offset}, Op: inbox.Upsert, Payload: []byte(payload)}
+		if payload == "" {
+			e.Op, e.Payload = inbox.Delete, nil
+		}
+		found, err := s.Apply(inbox.Record{Entity: "B-007", Event: e}, time.Unix(1000, 0))
+		require.NoError(t, err)
+		return found
+	}
+	both := []string{"one/ripeness@a", "two/list@a"}
+	require.Equal(t, both, step("lab", `{"sugar":1}`).Incomplete)
+
+	excluded := step("registry", `{"id":"B-007","origin":"XX"}`)
+	require.Equal(t, both[:1], excluded.Filtered)
+	require.Len(t, excluded.Sent, 1)
+	excluded = step("registry", `{"id":"B-007","origin":"XX","ripeness_level":2}`)
+	require.Equal(t, both[:1], excluded.Filtered)
+	require.Equal(t, both[1:], excluded.Pruned)
+	require.Empty(t, excluded.Held)
+
+	require.Len(t, step("registry", `{"id":"B-007","origin":"EC","ripeness_level":2}`).Sent, 1)
+	require.Equal(t, both[:1], step("registry", `{"id":"B-007","origin":"CO","ripeness_level":2}`).Held)
+	require.Len(t, step("registry", ``).Sent, 2, "retracted: the required source has nothing any more")
+	require.Equal(t, both, step("lab", `{"sugar":2}`).Incomplete)
+
+	require.Equal(t, []string{
+		"incomplete incomplete incomplete",
+		"merged filtered sent",
+		"merged filtered pruned",
+		"merged sent pruned",
+		"merged held_back pruned",
+		"incomplete sent sent",
+		"incomplete incomplete incomplete",
+	}, history(t, s, "B-007"))
+}
+
+// What deliver says of the refusals of services leaves the history to events, and the
+// audit to people.
+func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
+	s := NewSimulator(bananaPlan(t))
+	feed(t, s, `registry:e1 {"id":"B-007"}`)
+	before := s.entities["B-007"]
+	for i := range 20 {
+		apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{
+			ID: fmt.Sprint(i), Action: inbox.Refuse, Services: []string{"two/list@a"}, Version: before.Version, Actor: inbox.Deliver,
+		}}, "refuse")
+	}
+	require.Equal(t, []string{"merged sent sent"}, history(t, s, "B-007"))
+	require.Equal(t, before, s.entities["B-007"], "nothing of it is written to the entity")
+
+	refused := &record{Record: inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Refuse, Services: []string{"two/list@a"}, Version: 1, Actor: inbox.Deliver}}}
+	asked := &record{Record: inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Reset, Actor: "alice"}}}
+	ev, err := newEvaluation(s.plan, before)
+	require.NoError(t, err)
+	require.NoError(t, ev.apply(refused))
+	require.NoError(t, ev.apply(asked))
+	require.Len(t, ev.audit, 1)
+	require.Equal(t, "alice", ev.audit[0].Actor)
+}
+
+// A batch that decides several records of an entity keeps for each what it sent, and
+// what one service too many is known of is let go rather than guessed.
+func TestHistoryOfManyServices(t *testing.T) {
+	p := bananaPlan(t)
+	for i := range 100 {
+		p.Services = append(p.Services, Service{Name: fmt.Sprintf("two/list@b%d", i), Number: int32(1000 + i), Projection: 1})
+	}
+	require.NoError(t, p.Prepare())
+	s := NewSimulator(p)
+	feed(t, s, `registry:e1 {"id":"B-007"}`)
+	first := trailOf(t, s.entities["B-007"])
+	require.Equal(t, DecisionSent, first.Decided(p, 0, 101))
+	feed(t, s, `registry:e2 {"id":"B-007","ripeness_level":2}`)
+	second := trailOf(t, s.entities["B-007"])
+	require.Empty(t, second.Decided(p, 0, 101), "of an older record so many are not kept")
+	require.Equal(t, DecisionSent, second.Decided(p, 1, 0))
+	require.Equal(t, DecisionPruned, second.Decided(p, 1, 101))
+
+	var tr trailer
+	for i := range 3 {
+		r := &record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: fmt.Sprint(i)}}}
+		tr.note(r, TrailMerged)
+		tr.evaluating(p)
+		tr.evaluated(p, 0)
+	}
+	tr.sent(p, &record{version: change.NewVersion(1, int64(1)), sent: []int{0}})
+	tr.sent(p, &record{version: change.NewVersion(1, int64(2)), sent: []int{0}})
+	found := tr.trail()
+	require.Equal(t, []string{DecisionHeldBack, DecisionSent, DecisionSent},
+		[]string{found.Decided(p, 0, 0), found.Decided(p, 1, 0), found.Decided(p, 2, 0)})
+}

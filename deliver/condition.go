@@ -1,0 +1,116 @@
+package deliver
+
+import (
+	"errors"
+	"io/fs"
+	"net"
+	"os"
+	"strings"
+	"sync"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// Condition is how the delivery of a service is doing, as far as this process has
+// seen it.
+type Condition struct {
+	State State
+	// Refused is how many changes became dead letters since one was delivered last.
+	Refused int64
+	// Since is when it left StateRunning, or the first of those was refused; zero
+	// when nothing is wrong.
+	Since time.Time
+	// Error is what its sink said last, at most 300 bytes, Cause the innermost part of
+	// it: "connection refused". Both are empty when nothing is wrong.
+	Error, Cause string
+}
+
+// condition is what a worker notes. Safe for concurrent use.
+type condition struct {
+	mu                   sync.Mutex
+	failing, refusing    time.Time // since when; zero: not
+	refused              int64
+	failure, refusal     string
+	failureOf, refusalOf string // their causes
+}
+
+func (c *condition) failed(e *sinks.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.failing.IsZero() {
+		c.failing = time.Now()
+	}
+	c.failure, c.failureOf = shortened(e.Error()), Cause(e)
+}
+
+func (c *condition) recovered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.failing, c.failure, c.failureOf = time.Time{}, "", ""
+}
+
+func (c *condition) refuse(e *sinks.Error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.refusing.IsZero() {
+		c.refusing = time.Now()
+	}
+	c.refused++
+	c.refusal, c.refusalOf = shortened(e.Error()), Cause(e)
+}
+
+func (c *condition) delivered() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.refused, c.refusing, c.refusal, c.refusalOf = 0, time.Time{}, "", ""
+}
+
+func (c *condition) now(state State) Condition {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if state != StateRunning {
+		return Condition{State: state, Refused: c.refused, Since: c.failing, Error: c.failure, Cause: c.failureOf}
+	}
+	return Condition{State: state, Refused: c.refused, Since: c.refusing, Error: c.refusal, Cause: c.refusalOf}
+}
+
+// Cause is what went wrong, without who asked whom for what.
+func Cause(err error) string {
+	var network *net.OpError
+	var path *fs.PathError
+	var call *os.SyscallError
+	switch {
+	case errors.As(err, &network):
+		if errors.As(network.Err, &call) {
+			return call.Err.Error()
+		}
+		return network.Err.Error()
+	case errors.As(err, &path):
+		return path.Err.Error()
+	}
+	return shortened(err.Error())
+}
+
+const maxCondition = 300
+
+func shortened(s string) string {
+	if s = strings.Join(strings.Fields(s), " "); len(s) > maxCondition {
+		s = s[:maxCondition]
+		for !utf8.ValidString(s) {
+			s = s[:len(s)-1]
+		}
+		s += "…"
+	}
+	return s
+}
+
+// Conditions returns how each service is doing, by name.
+func (s *Stage) Conditions() map[string]Condition {
+	all := make(map[string]Condition, len(s.workers))
+	for _, w := range s.workers {
+		all[w.opt.Name] = w.condition.now(w.state.Load().(State))
+	}
+	return all
+}

@@ -1,0 +1,35 @@
+package pipeline
+
+import (
+	"encoding/json"
+	"net/http"
+	"time"
+
+	"github.com/seed-86dfc502/weir/operate"
+)
+
+// Health returns how the process and its services are doing.
+func (p *Pipeline) Health() operate.Health {
+	reason, err := p.blocked()
+	if e := p.Ready(); e != nil && err == nil {
+		reason, err = "starting", e
+	}
+	return operate.HealthOf(reason, err, p.Conditions(), time.Now())
+}
+
+// serveHealth answers /readyz: 200 while the process does its work, whatever its
+// services meet, else 503. Errors may name servers: they are for those who may ask.
+func (p *Pipeline) serveHealth(w http.ResponseWriter, whole bool) {
+	h := p.Health()
+	if !whole {
+		h = operate.Health{Level: h.Level}
+	}
+	w.Header().Set("Content-Type", "application/json")
+	if h.Level == operate.LevelDown {
+		w.WriteHeader(http.StatusServiceUnavailable)
+	}
+	encoder := json.NewEncoder(w)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	_ = encoder.Encode(h)
+}

@@ -1,0 +1,353 @@
+package pipeline
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate"
+)
+
+// Wait is something that keeps a run from being idle.
+type Wait struct {
+	// For is the service that changes wait for, or source NAME, inbox, imports.
+	For string `json:"for"`
+	// What waits there, in words; Changes how many of them are changes of a service.
+	What    string `json:"what"`
+	Changes int64  `json:"changes,omitempty"`
+	// Because says why it does not go on; empty when it does.
+	Because string `json:"because,omitempty"`
+
+	service int32
+}
+
+// String gives a sentence without its full stop.
+func (w Wait) String() string {
+	s := w.What
+	if w.Changes > 0 {
+		s = fmt.Sprintf("%d changes wait for %s", w.Changes, w.For)
+		if w.Changes == 1 {
+			s = "1 change waits for " + w.For
+		}
+	}
+	if w.Because != "" {
+		s += " (" + w.Because + ")"
+	}
+	return s
+}
+
+// WaitText joins the first of waits, those that do not go on before the others.
+func WaitText(waits []Wait) string {
+	const most = 3
+	sorted := slices.Clone(waits)
+	slices.SortStableFunc(sorted, func(a, b Wait) int {
+		return strings.Compare(fmt.Sprint(a.Because == ""), fmt.Sprint(b.Because == ""))
+	})
+	var parts []string
+	for _, w := range sorted[:min(most, len(sorted))] {
+		parts = append(parts, w.String())
+	}
+	if more := len(sorted) - most; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, "; ")
+}
+
+// Waits returns what kept a run with UntilIdle from ending when it was looked at
+// last; none before the first look, and when nothing does. After Run it is what is
+// left.
+func (p *Pipeline) Waits() []Wait {
+	if w := p.left.Load(); w != nil {
+		return *w
+	}
+	return nil
+}
+
+// waits looks along the flow for what is left to do. An error of a server is a
+// reason to wait.
+func (p *Pipeline) waits(ctx context.Context) []Wait {
+	if p.importing(ctx) {
+		return []Wait{{For: "imports", What: "an import is under way"}}
+	}
+	var all []Wait
+	for _, s := range p.sources() {
+		if w, waiting := s.waits(ctx); waiting {
+			all = append(all, w)
+		}
+	}
+	if p.opt.Roles.Decide {
+		if w, waiting := p.inboxWaits(ctx, true); waiting {
+			all = append(all, w)
+		}
+	}
+	if p.opt.Roles.Deliver {
+		stage := p.stage()
+		found := p.serviceWaits(ctx, p.Conditions())
+		if stage == nil || len(found) == 0 && !stage.Idle() {
+			found = append(found, Wait{For: "deliver", What: "deliveries are under way"})
+		}
+		all = append(all, found...)
+	}
+	return all
+}
+
+// waits says what a source has left.
+func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
+	w = Wait{For: "source " + s.name, What: "source " + s.name + " is being read"}
+	switch {
+	case s.file != nil && s.file.Failing() != nil:
+		w.What, w.Because = fmt.Sprintf("source %s waits for its file %s", s.name, s.file.Path()), deliver.Cause(s.file.Failing())
+		return w, true
+	case s.outbox != nil && s.outbox.Failing() != nil:
+		w.What, w.Because = fmt.Sprintf("source %s waits for its database", s.name), deliver.Cause(s.outbox.Failing())
+		return w, true
+	case s.file != nil && !s.file.Drained(), s.outbox != nil && !s.outbox.Drained(), s.push != nil && !s.push.Drained(), !s.stage.Idle():
+		return w, true
+	case s.group != nil:
+		byTopic, err := s.group.PendingByTopic(ctx)
+		if err != nil {
+			w.Because = deliver.Cause(err)
+			return w, true
+		}
+		n := sum(byTopic)
+		w.What = fmt.Sprintf("%s of source %s to be taken in", counted(n, "record waits", "records wait"), s.name)
+		return w, n > 0
+	case s.edge != nil:
+		drained, err := s.edge.Drained(ctx, s.topic)
+		if err != nil {
+			w.Because = deliver.Cause(err)
+		}
+		return w, err != nil || !drained
+	}
+	return w, false
+}
+
+// inboxWaits says what is not decided yet; running: by this process, now.
+func (p *Pipeline) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
+	w = Wait{For: "inbox", What: "the inbox is being decided"}
+	p.parts.mu.Lock()
+	d := p.parts.decider
+	p.parts.mu.Unlock()
+	if _, err := p.blocked(); err != nil {
+		w.Because = deliver.Cause(err)
+	}
+	lags, err := p.inboxLag(ctx)
+	if err != nil {
+		if w.Because == "" {
+			w.Because = deliver.Cause(err)
+		}
+		return w, true
+	}
+	var lag int64
+	for _, n := range lags {
+		lag += n
+	}
+	if lag > 0 {
+		w.What = counted(lag, "record of the inbox waits", "records of the inbox wait") + " to be decided"
+		return w, true
+	}
+	return w, running && (d == nil || !d.Settled() || !p.outboxesOwned(ctx, d))
+}
+
+// serviceWaits says which services have changes to be delivered, the one that has
+// waited longest for its sink first.
+func (p *Pipeline) serviceWaits(ctx context.Context, conditions map[string]deliver.Condition) []Wait {
+	reached, err := operate.ReadReached(ctx, p.store)
+	if err != nil {
+		return []Wait{{For: "store", What: "the store does not say what is delivered", Because: deliver.Cause(err)}}
+	}
+	var all []Wait
+	for _, s := range p.plan().Services {
+		if n := reached.Pending(s.Number); n > 0 {
+			w := Wait{For: s.Name, What: "changes wait for " + s.Name, service: s.Number}
+			if c := conditions[s.Name]; c.State != deliver.StateRunning {
+				w.Because = c.Cause
+			}
+			all = append(all, w)
+		}
+	}
+	return all
+}
+
+// Conditions returns how each service's delivery is doing.
+func (p *Pipeline) Conditions() map[string]deliver.Condition {
+	if stage := p.stage(); stage != nil {
+		return stage.Conditions()
+	}
+	return map[string]deliver.Condition{}
+}
+
+// count fills in how many changes wait for the services of waits, as the changes
+// log has them. What cannot be read in time stays in words.
+func (p *Pipeline) count(ctx context.Context, waits []Wait) {
+	reached, err := operate.ReadReached(ctx, p.store)
+	if err != nil {
+		return
+	}
+	_, ends, err := p.logs.Offsets(ctx, p.cfg.Kafka.Changes.Topic)
+	if err != nil {
+		return
+	}
+	found := map[int32]int64{}
+	reader := changesLog{p, p.cfg.Kafka.Changes.Topic}.NewReader()
+	defer reader.Close()
+	for partition, end := range ends {
+		after := map[int32]change.Version{} // services that wait here
+		from := end
+		for _, w := range waits {
+			if w.service != 0 && reached.Waiting(partition, w.service) > 0 {
+				place := reached.Place(partition, w.service)
+				after[w.service], from = place.Position, min(from, place.Offset)
+			}
+		}
+		for len(after) > 0 && from < end {
+			records, err := reader.Read(ctx, partition, from)
+			if err != nil {
+				return
+			}
+			for _, r := range records {
+				for service, n := range waitingIn(r.Value, after) {
+					found[service] += n
+				}
+				from = r.Offset + 1
+			}
+		}
+	}
+	for i := range waits {
+		waits[i].Changes = found[waits[i].service]
+	}
+}
+
+// waitingIn counts, by service, the changes of a frame at or above a position.
+func waitingIn(record []byte, after map[int32]change.Version) map[int32]int64 {
+	f, err := change.ParseFrameHeader(record)
+	if err != nil {
+		return nil
+	}
+	found := map[int32]int64{}
+	for i := range f.Slices {
+		s := &f.Slices[i]
+		position, wanted := after[s.Service]
+		switch {
+		case !wanted || f.To <= position:
+		case f.From >= position || f.Open() != nil:
+			found[s.Service] += int64(s.Count)
+		default:
+			for c, err := range s.All("") {
+				if err == nil && c.Place() >= position {
+					found[s.Service]++
+				}
+			}
+		}
+	}
+	return found
+}
+
+// Idleness is looked at often, and what waits is counted seldom: counting reads the
+// changes log.
+const (
+	idlePeriod  = 150 * time.Millisecond
+	countPeriod = 2 * time.Second
+)
+
+// untilIdle returns true when nothing is left to do, false when ctx ended. It
+// looks along the flow twice: deliver may have put something into the inbox
+// after it was looked at.
+func (p *Pipeline) untilIdle(ctx context.Context) bool {
+	p.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
+	tick := time.NewTicker(idlePeriod)
+	defer tick.Stop()
+	last := time.Now().Add(-countPeriod / 2)
+	for quiet := 0; quiet < 2; {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return false
+		}
+		waits := p.waits(ctx)
+		if len(waits) > 0 && time.Since(last) >= countPeriod {
+			within, cancel := context.WithTimeout(ctx, countPeriod)
+			p.count(within, waits)
+			cancel()
+			last = time.Now()
+		} else {
+			keepCounts(waits, p.Waits())
+		}
+		if ctx.Err() != nil { // what was found then is of no use
+			return false
+		}
+		p.left.Store(&waits)
+		if quiet++; len(waits) > 0 {
+			quiet = 0
+		}
+	}
+	return true
+}
+
+// keepCounts shows between two counts what the first of them gave.
+func keepCounts(waits, before []Wait) {
+	known := map[string]int64{}
+	for _, w := range before {
+		known[w.For] = w.Changes
+	}
+	for i := range waits {
+		waits[i].Changes = known[waits[i].For]
+	}
+}
+
+// lookAgain finds what is left after the stages have ended: what they finished on
+// their way out is not.
+func (p *Pipeline) lookAgain() {
+	before := p.Waits()
+	if len(before) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.end.closing(), countPeriod)
+	defer cancel()
+	why := map[string]string{}
+	var left []Wait
+	for _, w := range before {
+		why[w.For] = w.Because
+		if strings.HasPrefix(w.For, "source ") || w.For == "imports" || w.For == "start" {
+			left = append(left, w)
+		}
+	}
+	if p.opt.Roles.Decide {
+		if w, waiting := p.inboxWaits(ctx, false); waiting {
+			w.Because = why[w.For]
+			left = append(left, w)
+		}
+	}
+	if p.opt.Roles.Deliver {
+		services := p.serviceWaits(ctx, nil)
+		p.count(ctx, services)
+		for i := range services {
+			services[i].Because = why[services[i].For]
+		}
+		left = append(left, services...)
+	}
+	if ctx.Err() == nil {
+		p.left.Store(&left)
+	}
+}
+
+// counted writes a number with the words for it.
+func counted(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return fmt.Sprintf("%d %s", n, many)
+}
+
+// sum adds the values of a map.
+func sum(m map[string]int64) (n int64) {
+	for v := range maps.Values(m) {
+		n += v
+	}
+	return n
+}
