@@ -93,7 +93,7 @@ func (h *hook) topic(p harness.Project, name string) []*kgo.Record {
 	if name == "feed" {
 		return harness.ReadTopic(p.T, h.brokers, name)
 	}
-	return p.EmbeddedTopic(name)
+	return p.Log(name)
 }
 
 func post(t *testing.T, run *harness.Process, event, traceparent string) {
@@ -244,7 +244,7 @@ func TestTraceOfOneEvent(t *testing.T) {
 			}
 		}
 	}
-	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
+	changes := harness.Changes(t, p.Log("weir.changes"))
 	require.Len(t, changes, 3*3, "of three services")
 	for _, c := range changes {
 		if c.Entity == "B-007" {
@@ -344,7 +344,7 @@ func TestTracingIsOffByDefault(t *testing.T) {
 		require.Empty(t, traceHeaders(t, records[0], others...), topic)
 		require.NotContains(t, string(records[0].Value), theirTrace, topic)
 	}
-	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
+	changes := harness.Changes(t, p.Log("weir.changes"))
 	require.Len(t, changes, 3, "of three services")
 	for _, c := range changes {
 		require.Nil(t, c.Trace)

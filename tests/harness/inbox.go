@@ -30,15 +30,18 @@ type InboxHead struct {
 	EventID   string `json:"i"`
 }
 
-// EmbeddedInbox reads the whole inbox of a project whose process has ended.
-func (p Project) EmbeddedInbox() []*kgo.Record {
+// Inbox reads the whole inbox of a project whose process has ended.
+func (p Project) Inbox() []*kgo.Record {
 	p.T.Helper()
-	return p.EmbeddedTopic("weir.inbox")
+	return p.Log("weir.inbox")
 }
 
-// EmbeddedTopic reads a whole topic of a project whose process has ended.
-func (p Project) EmbeddedTopic(name string) []*kgo.Record {
+// Log reads a whole log of a project whose process has ended.
+func (p Project) Log(name string) []*kgo.Record {
 	p.T.Helper()
+	if p.Brokers != nil {
+		return ReadTopic(p.T, p.Brokers, p.Prefix+name)
+	}
 	return ReadLog(p.T, p.Path("data/state.db"), name)
 }
 

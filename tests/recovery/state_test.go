@@ -10,12 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I1, I2: the store is put back while everything is in one process: the file of
-// the state is older than the broker's data.
+// I1, I2: the file of the state is put back, and is older than what brokers have.
 func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 	t.Parallel()
 	hook := harness.NewReceiver(t)
-	p := harness.Simple(t, "", map[string]string{"file": harness.FileSink("file"), "hook": harness.PatientHookSink(hook)})
+	p := harness.SimpleOnBrokers(t, "session_timeout: 1s", map[string]string{"file": harness.FileSink("file"), "hook": harness.PatientHookSink(hook)})
 	agree := func() {
 		t.Helper()
 		want := p.Expected("file", "hook")
