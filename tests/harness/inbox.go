@@ -39,8 +39,8 @@ func (p Project) Inbox() []*kgo.Record {
 // Log reads a whole log of a project whose process has ended.
 func (p Project) Log(name string) []*kgo.Record {
 	p.T.Helper()
-	if p.Brokers != nil {
-		return ReadTopic(p.T, p.Brokers, p.Prefix+name)
+	if p.LogBrokers != nil {
+		return ReadTopic(p.T, p.LogBrokers, p.LogPrefix+name)
 	}
 	return ReadLog(p.T, p.Path("data/state.db"), name)
 }

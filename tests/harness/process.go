@@ -26,10 +26,10 @@ const Poll = 20 * time.Millisecond
 type Project struct {
 	T   testing.TB
 	Dir string
-	// Brokers, if given, have its logs, whose names begin with Prefix. Else they are
+	// LogBrokers, if given, have its logs, whose names begin with LogPrefix. Else they are
 	// in the SQLite file.
-	Brokers []string
-	Prefix  string
+	LogBrokers []string
+	LogPrefix  string
 }
 
 // NewProject makes a project in a folder of its own: file name to text.

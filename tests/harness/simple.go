@@ -41,7 +41,7 @@ func Simple(t testing.TB, more string, sinks map[string]string) Project {
 func SimpleOnBrokers(t testing.TB, kafka string, sinks map[string]string) Project {
 	brokers, prefix := servers.Kafka(t)
 	p := Simple(t, fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, %s}\n", brokers[0], prefix+"weir", kafka), sinks)
-	p.Brokers, p.Prefix = brokers, prefix
+	p.LogBrokers, p.LogPrefix = brokers, prefix
 	return p
 }
 
