@@ -106,7 +106,7 @@ func (a *Sinks) make(s config.Service) (sinks.Sink, error) {
 			return nil, errors.Join(err, producer.Close())
 		}
 		sink, err := kafka.New(kafka.Options{
-			Publisher: transport.NewPublisher(client), Release: producer.Close, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
+			Producer: client, Release: producer.Close, Topic: d.Kafka.Topic, Tombstones: d.Kafka.Tombstones,
 			MaxMessageBytes: int(a.Config.Limits.Change) + recordOverhead, Concurrency: kafkaInFlight,
 		})
 		if err != nil {

@@ -28,7 +28,7 @@ func (l *lane) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 			batch = append(batch, &f.Value[i])
 		}
 	}
-	if err := l.decide(ctx, batch); err != nil {
+	if err := l.decideAll(ctx, batch); err != nil {
 		if errors.Is(err, store.ErrSuperseded) {
 			l.d.halt(err)
 		}
@@ -36,6 +36,20 @@ func (l *lane) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 			f.Fail(err)
 		}
 	}
+}
+
+// decideAll decides as many records at a time as were decided to no more than
+// MaxOutcome lately: how much one comes to depends on how many services it changes.
+func (l *lane) decideAll(ctx context.Context, batch []*record) error {
+	for len(batch) > 0 {
+		n := min(len(batch), l.most)
+		if err := l.decide(ctx, batch[:n]); err != nil {
+			return err
+		}
+		l.most = min(l.most+l.most/8+1, l.d.opt.MaxEvents)
+		batch = batch[n:]
+	}
+	return nil
 }
 
 // decide brings records, in order per partition, to a durable decision. It
@@ -63,6 +77,7 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 			return nil
 		}
 		if errors.Is(err, errLargeOutcome) && len(todo) > 1 {
+			l.most = max(1, len(todo)/2)
 			return l.halves(ctx, todo)
 		}
 		switch store.ClassOf(err) {

@@ -83,10 +83,10 @@ type Options struct {
 // process has read: the subscription must start again from the store.
 var ErrReread = errors.New("the store's watermark went back: reading the inbox again from there")
 
-// ErrInboxReplaced says that the inbox topic is another one than the decider
-// was made for: deleted and created again. Its offsets begin anew, so its
-// versions need a higher generation.
-var ErrInboxReplaced = errors.New("the inbox topic was replaced: a new generation begins")
+// ErrInboxReplaced says that the inbox is another one than the decider was made
+// for: its topic was deleted and created again, so that its offsets begin anew and
+// its versions need a higher generation; or somebody has opened one.
+var ErrInboxReplaced = errors.New("the inbox was replaced: a new generation begins")
 
 // Decider is decide for one process. Handle and the methods of
 // transport.PartitionListener may be called from any goroutine.
@@ -255,6 +255,21 @@ func (d *Decider) Revoked(_ string, partitions []int32) {
 }
 
 var _ transport.PartitionListener = (*Decider)(nil)
+
+// endIfReplaced ends Run where somebody has opened a newer generation of the inbox:
+// no partition of this one can be taken over any more.
+func (d *Decider) endIfReplaced(ctx context.Context) {
+	marks, err := d.opt.Store.Watermarks(ctx)
+	if err != nil {
+		return // the next attempt asks again
+	}
+	for p := range marks {
+		if p.Generation > d.opt.Inbox.Generation {
+			d.halt(ErrInboxReplaced)
+			return
+		}
+	}
+}
 
 // Run decides until ctx is cancelled, then waits for what is under way. It
 // returns nil then; ErrReread, ErrInboxReplaced or store.ErrSuperseded, wrapped,

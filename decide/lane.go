@@ -3,6 +3,7 @@ package decide
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -39,6 +40,7 @@ type lane struct {
 	work     chan struct{}
 	producer Producer  // its calls are guarded by work
 	compared time.Time // guarded by work; see stale
+	most     int       // guarded by work; see decideAll
 
 	mu          sync.Mutex
 	owned       map[int32]*ownership
@@ -64,7 +66,7 @@ func newLane(d *Decider, number int) (*lane, error) {
 		return nil, err
 	}
 	return &lane{
-		d: d, number: number, producer: producer,
+		d: d, number: number, producer: producer, most: d.opt.MaxEvents,
 		log:    d.opt.Logger.With("stage", "decide", "lane", number),
 		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
 		owned:  map[int32]*ownership{}, published: make(chan struct{}, 1), work: make(chan struct{}, 1),
@@ -147,6 +149,9 @@ func (l *lane) takeOver(ctx context.Context, partitions []int32) (map[int32]*own
 		var token store.Token
 		rand.Read(token[:])
 		found, err := l.d.opt.Store.TakeOver(ctx, parts, token)
+		if errors.Is(err, store.ErrFenced) {
+			l.d.endIfReplaced(ctx)
+		}
 		if err != nil {
 			return err
 		}

@@ -77,12 +77,18 @@ func refuse(code, format string, args ...any) error {
 	return &Refusal{code, fmt.Sprintf(format, args...)}
 }
 
+// Codes of an event that cannot be read at all, and of one that is too large.
+const (
+	BadJSON   = "bad_json"
+	Oversized = "oversized"
+)
+
 // RefusalOf returns the reason of an error of this package; what is not refused by
 // name is a document that cannot be read.
 func RefusalOf(err error) *Refusal {
 	var r *Refusal
 	if !errors.As(err, &r) {
-		r = &Refusal{"bad_json", err.Error()}
+		r = &Refusal{BadJSON, err.Error()}
 	}
 	return r
 }

@@ -9,7 +9,12 @@ import (
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
+
+// outcomeShare is the part of the memory that the documents of one decision may
+// take; with what stands beside them they take several times that.
+const outcomeShare = 16
 
 // startDecide starts the second router and keeps it: when the store went back
 // behind what was read, or another configuration took over, the subscription
@@ -26,14 +31,18 @@ func (p *Pipeline) startDecide() part {
 				now, plan = next, next.plan
 				continue
 			}
+			var cut *transport.TruncatedError
 			switch {
 			case ctx.Err() != nil || err == nil:
 				return
+			case errors.As(err, &cut):
+				p.log.Warn("opening the inbox again", "because", err)
+				p.reopenInbox(ctx, cut)
 			case errors.Is(err, decide.ErrReread):
 				p.log.Warn("reading the inbox again", "because", err)
 			case errors.Is(err, decide.ErrInboxReplaced):
 				p.log.Warn("opening the inbox again", "because", err)
-				p.reopenInbox(ctx)
+				p.reopenInbox(ctx, nil)
 			case errors.Is(err, store.ErrSuperseded):
 				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
 				p.health.superseded.Store(true)
@@ -57,12 +66,12 @@ func (p *Pipeline) startDecide() part {
 	return part{failed: failed, stop: func() error { stop(); return nil }}
 }
 
-// reopenInbox finds the generation of an inbox topic that was created again,
-// for as long as that takes.
-func (p *Pipeline) reopenInbox(ctx context.Context) {
+// reopenInbox finds the generation of an inbox that was replaced, for as long as
+// that takes.
+func (p *Pipeline) reopenInbox(ctx context.Context, cut *transport.TruncatedError) {
 	wait := time.Second
 	for {
-		err := p.openTopics(ctx)
+		err := p.openTopics(ctx, cut)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
@@ -85,7 +94,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
 		NewProducer:  p.logs.NewProducer,
 		ChangesTopic: p.cfg.Kafka.Changes.Topic,
-		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents,
+		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents, MaxOutcome: int(p.cfg.Limits.Memory) / outcomeShare,
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      limit.ctx,
 		Logger:     p.log, Metrics: p.decideMetrics, Noise: p.noise, Tracer: p.tracer,
@@ -98,7 +107,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	defer stopDecider()
 	topic := p.cfg.Kafka.Inbox.Topic
 	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", min(p.cfg.Kafka.Window, p.cfg.Decide.BatchEvents), topic)
-	gc.Listener, gc.OnRewind = decider, p.storeBehind
+	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, p.storeBehind, true
 	group, err := p.logs.NewGroup(ctx, gc)
 	if err != nil {
 		return err

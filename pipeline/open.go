@@ -14,7 +14,6 @@ import (
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/events"
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
@@ -153,7 +152,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if err := p.openTracing(); err != nil {
 		return nil, err
 	}
-	if err := p.openTopics(ctx); err != nil {
+	if err := p.openTopics(ctx, nil); err != nil {
 		return nil, fmt.Errorf("logs: %w", err)
 	}
 	if err := p.activate(ctx); err != nil {
@@ -187,62 +186,15 @@ func (p *Pipeline) newProducer(codec transport.Compression) (*transport.Producer
 }
 
 // openTopics creates the inbox and the changes log and finds the inbox's
-// generation.
-func (p *Pipeline) openTopics(ctx context.Context) error {
-	k := p.cfg.Kafka
+// generation; cut says what is known of how it became shorter, nil if nothing.
+func (p *Pipeline) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
 	if err := p.logs.Ensure(ctx, assemble.Topics(p.Config())); err != nil {
 		return err
 	}
 	if err := p.keepChanges(ctx); err != nil {
 		return err
 	}
-	id, err := p.logs.TopicID(ctx, k.Inbox.Topic)
-	if err != nil {
-		return err
-	}
-	var newest uint16
-	if _, err := p.store.KnownInbox(ctx, k.Inbox.Topic, id); errors.Is(err, store.ErrNotFound) {
-		if err := p.sayReplaced(ctx); err != nil {
-			return err
-		}
-		if newest, err = p.newestGeneration(ctx); err != nil {
-			return err
-		}
-	} else if err != nil {
-		return err
-	}
-	found, err := p.store.ResolveInbox(ctx, k.Inbox.Topic, id, int32(k.Inbox.Partitions), newest+1)
-	if err == nil {
-		p.inbox.Store(&found)
-	}
-	return err
-}
-
-// generation is that of the inbox that events go to. A process that does not decide
-// learns of a new one from the watermarks.
-func (p *Pipeline) generation() uint16 {
-	newest := uint16(p.decidedGeneration.Load())
-	if inbox := p.inbox.Load(); inbox != nil {
-		newest = max(newest, inbox.Generation)
-	}
-	return newest
-}
-
-// newestGeneration is the highest generation that the changes log knows of: a
-// store that was lost or replaced must not give out versions that customers have
-// seen already.
-func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
-	last, err := p.logs.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
-	if err != nil {
-		return 0, err
-	}
-	var newest uint16
-	for _, r := range last {
-		if f, err := change.ParseFrameHeader(r.Value); err == nil {
-			newest = max(newest, f.To.Generation())
-		}
-	}
-	return newest, nil
+	return p.openInbox(ctx, cut)
 }
 
 // activate makes the configuration the active one and compiles it.

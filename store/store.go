@@ -59,12 +59,12 @@ type Configurations interface {
 	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
 	// Active gives the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
-	// KnownInbox gives the generation of the inbox topic with this identity,
+	// KnownInbox gives the newest generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
 	// Inboxes returns all generations of the inbox, in their order.
 	Inboxes(ctx context.Context) ([]Inbox, error)
-	// ResolveInbox gives the generation of the inbox topic with this identity.
+	// ResolveInbox gives the newest generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). What the inbox before it held and
 	// nobody decided may be lost: claims of the ledger that were begun before and not
@@ -73,6 +73,11 @@ type Configurations interface {
 	// its key is begun again. A known identity with another number of partitions is
 	// ErrRepartitioned.
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (Inbox, error)
+	// RenewInbox opens a new generation of the topic that inbox is of, at least
+	// atLeast: its partitions go on at their watermarks, those in from at these
+	// offsets, and whoever owned them is fenced. When inbox is not the newest of its
+	// identity any more, nothing is written and the newest is given.
+	RenewInbox(ctx context.Context, inbox Inbox, atLeast uint16, from map[int32]int64) (Inbox, error)
 	// Services gives the numbers of service names, registering new ones. A
 	// number never changes and is never used again.
 	Services(ctx context.Context, names []string) (map[string]int32, error)

@@ -19,6 +19,9 @@ import (
 // partitions, so Weir does not.
 var ErrPartitionCount = errors.New("partition count differs")
 
+// ErrNoTopicIDs is the error where the brokers give topics no identity.
+var ErrNoTopicIDs = errors.New("the brokers give topics no identity, so that one that was deleted and created again could not be told from the one before: Weir needs brokers with topic ids (Kafka 2.8 or later, and inter.broker.protocol.version 2.8 or later)")
+
 // TopicSpec describes a topic that must exist.
 type TopicSpec struct {
 	Name        string
@@ -170,6 +173,9 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 	if d.Err != nil {
 		return "", fmt.Errorf("topic %s: %w", topic, d.Err)
 	}
+	if d.ID == (kadm.TopicID{}) {
+		return "", fmt.Errorf("topic %s: %w", topic, ErrNoTopicIDs)
+	}
 	return d.ID.String(), nil
 }
 
@@ -304,6 +310,8 @@ func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) erro
 			errs = append(errs, fmt.Errorf("topic %s may not be read by this user: %w", t, kerr.TopicAuthorizationFailed))
 		case d.Err != nil && !kerr.IsRetriable(d.Err):
 			errs = append(errs, fmt.Errorf("topic %s: %w", t, d.Err))
+		case d.Err == nil && d.ID == (kadm.TopicID{}):
+			errs = append(errs, fmt.Errorf("topic %s: %w", t, ErrNoTopicIDs))
 		}
 	}
 	return errors.Join(errs...)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -81,6 +83,17 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	if err != nil {
 		untell()
 		return nil, err
+	}
+
+	if g.gc.FailOnTruncation {
+		for t, at := range starts {
+			if err := truncated(t, at, logs[t]); err != nil {
+				untell()
+				g.fail(err)
+				<-ctx.Done() // Close ends the session
+				return nil, ctx.Err()
+			}
+		}
 	}
 
 	var tells []func()
@@ -330,6 +343,8 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, kerr.OffsetOutOfRange):
 		g.outOfRange(topicPartition{topic, partition})
+	case errors.As(err, &loss) && g.gc.FailOnTruncation:
+		g.lostRecords(topicPartition{topic, partition}, loss)
 	case errors.As(err, &loss):
 		g.moved(topicPartition{topic, partition}, loss.ConsumedTo, loss.ResetTo)
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
@@ -341,6 +356,44 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 		if g.quiet.allow("fetch " + topic + err.Error()) {
 			g.log.Error("cannot fetch; trying again", "topic", topic, "partition", partition, "err", err)
 		}
+	}
+}
+
+// TruncatedError says that a topic holds less than was read of it: its broker lost
+// records that it had acknowledged, or its data was put back.
+type TruncatedError struct {
+	Topic, TopicID string
+	Partition      int32
+	Wanted         int64 // where reading was to go on
+	End            int64 // of the topic
+	// Kept is up to where the records are those that were read; 0 where that is
+	// not known.
+	Kept int64
+}
+
+// Error says what is shorter than it was.
+func (e *TruncatedError) Error() string {
+	return fmt.Sprintf("topic %s, partition %d, ends at %d, and was read up to %d: records are lost that were acknowledged", e.Topic, e.Partition, e.End, e.Wanted)
+}
+
+// truncated compares where partitions of a topic are to start with their ends.
+func truncated(topic string, at map[int32]int64, log topicLog) error {
+	for _, p := range slices.Sorted(maps.Keys(at)) {
+		if end, known := log.end[p]; known && at[p] > end {
+			return &TruncatedError{Topic: topic, TopicID: log.id, Partition: p, Wanted: at[p], End: end}
+		}
+	}
+	return nil
+}
+
+// lostRecords ends the group after the brokers said that what was read last is not
+// in the topic any more.
+func (g *Group) lostRecords(tp topicPartition, loss *kgo.ErrDataLoss) {
+	g.mu.Lock()
+	a := g.assignments[tp]
+	g.mu.Unlock()
+	if a != nil {
+		g.fail(&TruncatedError{Topic: tp.topic, TopicID: a.topicID, Partition: tp.partition, Wanted: loss.ConsumedTo, End: loss.ResetTo, Kept: loss.ResetTo})
 	}
 }
 

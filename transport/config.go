@@ -22,6 +22,8 @@ type Config struct {
 	SASL     SASL         // zero: no authentication
 	ClientID string       // shown in the broker's logs and quotas. Defaults to "weir"
 	Logger   *slog.Logger // Defaults to slog.Default()
+	// more are options of tests.
+	more []kgo.Opt
 }
 
 // SASL authenticates to the brokers.
@@ -63,6 +65,7 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 		kgo.DialTimeout(5 * time.Second),
 		kgo.RetryBackoffFn(retryBackoff),
 	}
+	opts = append(opts, c.more...)
 	if c.TLS != nil {
 		opts = append(opts, kgo.DialTLSConfig(c.TLS.Clone()))
 	}

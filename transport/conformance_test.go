@@ -44,7 +44,7 @@ func suite(t *testing.T, c cluster) {
 			// The suite waits for 15 s, so others must not wait that long for a member.
 			SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
 		})
-		return keyed{transport.NewPublisher(producer)}, &suiteSubscriber{g.Subscriber(), g, admin}
+		return keyed{producer}, &suiteSubscriber{g.Subscriber(), g, admin}
 	}
 	features.GenerateTopicFunc = func(tctx tests.TestContext) string {
 		return c.prefix + "topic-" + string(tctx.TestID)
@@ -55,16 +55,20 @@ func suite(t *testing.T, c cluster) {
 	}, withGroup)
 }
 
-// keyed gives each message its payload as the key, so that messages of one
+// keyed is a message.Publisher that gives each message its payload as the key, so that messages of one
 // payload, whose order the suite checks, share a partition.
-type keyed struct{ message.Publisher }
+type keyed struct{ p *transport.Producer }
 
 func (k keyed) Publish(topic string, messages ...*message.Message) error {
-	for _, m := range messages {
-		m.Metadata.Set(transport.KeyMetadata, string(m.Payload))
+	records := make([]transport.Record, len(messages))
+	for i, m := range messages {
+		records[i] = transport.FromMessage(topic, m)
+		records[i].Key = m.Payload
 	}
-	return k.Publisher.Publish(topic, messages...)
+	return k.p.Append(context.Background(), records)
 }
+
+func (keyed) Close() error { return nil }
 
 func TestConformanceFake(t *testing.T) { suite(t, fakeCluster(t)) }
 

@@ -32,9 +32,9 @@
 // out before is marked as Redelivered, whole frames or the first records of one:
 // after a restart the borders may be others.
 //
-// # Publishers
+// # Producers
 //
 // A [Producer] appends records with all acknowledgements, idempotent, in order
 // per partition, and never gives up a record before a later one of the same
-// partition. Publisher is its message.Publisher face.
+// partition.
 package transport

@@ -1,5 +1,7 @@
 package transport
 
+import "github.com/twmb/franz-go/pkg/kgo"
+
 // Held returns the bytes that all partitions hold, waiting and in work.
 func (g *Group) Held() int64 { return g.held.Load() }
 
@@ -14,4 +16,10 @@ func (g *Group) Waiting() int {
 		a.mu.Unlock()
 	}
 	return n
+}
+
+// With returns a configuration whose clients have more options.
+func (c Config) With(more ...kgo.Opt) Config {
+	c.more = more
+	return c
 }

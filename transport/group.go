@@ -39,6 +39,10 @@ type GroupConfig struct {
 	// the offset it wanted and the one where it goes on, which is the oldest
 	// there is, never the newest. It is also logged. It must not block.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
+	// FailOnTruncation ends the group with a TruncatedError where a topic has become
+	// shorter than Listener starts, or lost records that were read, and where it is
+	// another topic of the name; else the group goes on at the oldest record.
+	FailOnTruncation bool
 	// OnRewind, if not nil, is called when Listener returns an offset below the one
 	// that the group has committed: what was acknowledged is read again. It
 	// must not block.

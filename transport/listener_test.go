@@ -9,7 +9,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -120,4 +122,46 @@ func TestListenersErrorEndsTheSubscription(t *testing.T) {
 	require.False(t, open)
 	_, err := g.Subscriber().Subscribe(t.Context(), topic)
 	require.ErrorIs(t, err, fatal)
+}
+
+// The mistake that this catches: a log that had become shorter than what was read of
+// it was read on from its oldest record, and what is appended to it next stands
+// where something else was decided.
+func TestAShorterLogEndsTheGroupThatMustNotPassOverIt(t *testing.T) {
+	c := fakeCluster(t)
+	topic := c.topic(t, "topic", 2)
+	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 40)
+	ends, err := c.admin(t).EndOffsets(t.Context(), topic)
+	require.NoError(t, err)
+	id, err := c.admin(t).TopicID(t.Context(), topic)
+	require.NoError(t, err)
+	listener := &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
+		return map[int32]int64{0: ends[0], 1: ends[1] + 1}, nil
+	}}
+	g := c.group(t, transport.GroupConfig{Listener: listener, FailOnTruncation: true, OnRecordsLost: func(string, int32, int64, int64) { t.Error("it goes on nowhere") }})
+	subscribe(t, g, topic)
+	<-g.Failed()
+	var cut *transport.TruncatedError
+	require.ErrorAs(t, g.Err(), &cut)
+	require.Equal(t, &transport.TruncatedError{Topic: topic, TopicID: id, Partition: 1, Wanted: ends[1] + 1, End: ends[1]}, cut)
+	require.NoError(t, g.Close())
+	require.ElementsMatch(t, []int32{0, 1}, listener.revoked, "each assignment is followed by its end")
+}
+
+// Without identities a topic that was made anew under its name is taken for the one
+// of before: the watermark is not its own. The mistake that this catches: all zeros
+// were an identity like any other.
+func TestBrokersWithoutTopicIDsAreRefused(t *testing.T) {
+	c := fakeCluster(t)
+	topic := c.topic(t, "topic", 1)
+	old := c.cfg.With(kgo.MaxVersions(kversion.V2_7_0()))
+	admin, err := transport.NewAdmin(old)
+	require.NoError(t, err)
+	defer admin.Close()
+	_, err = admin.TopicID(t.Context(), topic)
+	require.ErrorIs(t, err, transport.ErrNoTopicIDs)
+	require.ErrorContains(t, err, topic)
+	_, err = transport.NewGroup(t.Context(), old, transport.GroupConfig{ID: "group", Topics: []string{topic}})
+	require.ErrorIs(t, err, transport.ErrNoTopicIDs)
+	require.ErrorIs(t, admin.CheckReadable(t.Context(), topic), transport.ErrNoTopicIDs)
 }

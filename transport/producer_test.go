@@ -277,14 +277,16 @@ func TestTopicGrows(t *testing.T) {
 	})
 }
 
-func TestPublisherKeepsKeysAndNulls(t *testing.T) {
+func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 	c := faulty(t, func(int) int16 { return 0 })
-	pub := transport.NewPublisher(c.producer(t, transport.ProducerConfig{}))
+	p := c.producer(t, transport.ProducerConfig{})
 	m := message.NewMessage("id", []byte("payload"))
 	m.Metadata = message.Metadata{transport.KeyMetadata: "", "a": "b"}
 	null := message.NewMessage("", nil)
 	null.Metadata.Set(transport.NullMetadata, "1")
-	require.NoError(t, pub.Publish("other", m, null, message.NewMessage("", nil)))
+	require.NoError(t, p.Append(t.Context(), []transport.Record{
+		transport.FromMessage("other", m), transport.FromMessage("other", null), transport.FromMessage("other", message.NewMessage("", nil)),
+	}))
 	ch := subscribe(t, c.group(t, transport.GroupConfig{FrameRecords: 1}), "other")
 	next := func() *message.Message {
 		m := receive(t, ch)
@@ -296,8 +298,6 @@ func TestPublisherKeepsKeysAndNulls(t *testing.T) {
 	require.Equal(t, m.Metadata, got.Metadata)
 	require.Equal(t, message.Metadata{transport.NullMetadata: "1"}, next().Metadata)
 	require.Empty(t, next().Metadata)
-	require.NoError(t, pub.Close())
-	require.ErrorIs(t, pub.Publish("other", m), transport.ErrClosed)
 }
 
 // Who appends many records learns which of them are not acknowledged.

@@ -3,7 +3,6 @@ package transport
 import (
 	"context"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -58,5 +57,3 @@ type Appender interface {
 	// same time are not ordered against each other.
 	Append(ctx context.Context, records []Record) error
 }
-
-var _ message.Publisher = (*Publisher)(nil)

@@ -29,11 +29,17 @@ type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
+// malformed says that a row of a batch cannot be read.
+type malformed string
+
+func (m malformed) Error() string { return string(m) }
+
 func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
 var (
 	errForm     = errors.New("send application/json")
 	errForms    = errors.New("send application/json, an array, or application/x-ndjson")
+	errNoJSON   = errors.New("the body is not JSON")
 	errNoArray  = errors.New("the body is no JSON array")
 	errNoRows   = errors.New("the request has no rows")
 	errManyRows = errors.New("too many rows")
@@ -80,7 +86,7 @@ func rowsOf(lines bool, body []byte, limit int) (rows []row, done func(), err er
 			}
 			tree, err := canonicaltree.Parse(line)
 			if err != nil {
-				rows = append(rows, row{err: refuse("the line is not JSON: %v", err)})
+				rows = append(rows, row{err: malformed("the line is not JSON: " + err.Error())})
 				continue
 			}
 			trees = append(trees, tree)
@@ -89,7 +95,7 @@ func rowsOf(lines bool, body []byte, limit int) (rows []row, done func(), err er
 	} else {
 		tree, err := canonicaltree.Parse(body)
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", errNoArray, err)
+			return nil, nil, fmt.Errorf("%w: %w", errNoJSON, err)
 		}
 		trees = append(trees, tree)
 		switch root := tree.Root(); {

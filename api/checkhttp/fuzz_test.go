@@ -58,7 +58,7 @@ func FuzzDecode(f *testing.F) {
 		for _, lines := range []bool{false, true} {
 			rows, done, err := rowsOf(lines, body, 5)
 			if err != nil {
-				require.True(t, errors.Is(err, errNoArray) || errors.Is(err, errNoRows) || errors.Is(err, errManyRows), "%v", err)
+				require.True(t, errors.Is(err, errNoJSON) || errors.Is(err, errNoArray) || errors.Is(err, errNoRows) || errors.Is(err, errManyRows), "%v", err)
 				continue
 			}
 			require.NotEmpty(t, rows)

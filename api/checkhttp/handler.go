@@ -209,8 +209,11 @@ func (a *routes) serveBatch(w http.ResponseWriter, lines bool, body []byte, ask 
 	case errors.Is(err, errManyRows):
 		problem.Write(w, problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("a batch has at most %d rows", a.MaxRows)})
 		return
-	case err != nil:
+	case errors.Is(err, errNoJSON):
 		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: err.Error()})
+		return
+	case err != nil:
+		problem.Write(w, problem.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()})
 		return
 	}
 	defer done()
@@ -265,7 +268,10 @@ func answers[R, T any](a *routes, rows []row, decode func(canonicaltree.Node) (R
 // problemOf tells a caller about an error.
 func (a *routes) problemOf(err error) problem.Problem {
 	var refused refusal
+	var unread malformed
 	switch {
+	case errors.As(err, &unread):
+		return problem.Problem{Type: problem.Kind("invalid-check"), Title: "The request cannot be read", Status: http.StatusBadRequest, Detail: err.Error()}
 	case errors.As(err, &refused), errors.Is(err, checks.ErrEntity):
 		return problem.Problem{Type: problem.Kind("invalid-check"), Title: "The request is refused", Status: http.StatusUnprocessableEntity, Detail: err.Error()}
 	case errors.Is(err, checks.ErrNeverGiven):

@@ -68,9 +68,18 @@ func send(w http.ResponseWriter, r store.Response, replayed bool) {
 	_, _ = w.Write(r.Body)
 }
 
+// invalid answers an event that is refused: 400 where it cannot be read, 413 where it
+// is too large, else 422.
 func invalid(w http.ResponseWriter, r *ingest.Refusal) {
+	status := http.StatusUnprocessableEntity
+	switch r.Code {
+	case ingest.BadJSON:
+		status = http.StatusBadRequest
+	case ingest.Oversized:
+		status = http.StatusRequestEntityTooLarge
+	}
 	problem.Write(w, problem.Problem{
-		Type: problem.Kind("invalid-event"), Title: "The event is refused", Status: http.StatusUnprocessableEntity,
+		Type: problem.Kind("invalid-event"), Title: "The event is refused", Status: status,
 		Detail: r.Reason, Extensions: map[string]any{"code": r.Code},
 	})
 }

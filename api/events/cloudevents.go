@@ -108,7 +108,7 @@ func headerText(s string) (string, error) {
 func structuredEvent(text []byte) (value []byte, meta message.Metadata, err error) {
 	tree, err := canonicaltree.Parse(text)
 	if err != nil {
-		return nil, nil, wrong("%v", err)
+		return nil, nil, err
 	}
 	defer tree.Release()
 	root := tree.Root()

@@ -63,6 +63,7 @@ func isJSON(kind string) bool {
 
 var (
 	errNoEvent     = errors.New("the request has no event")
+	errNoJSON      = errors.New("the body is not JSON")
 	errNoArray     = errors.New("the body is no JSON array of events")
 	errTooManyRows = errors.New("too many rows")
 )
@@ -85,7 +86,7 @@ func rowsOf(f form, body []byte, limit int) (rows [][]byte, err error) {
 	} else {
 		tree, err := canonicaltree.Parse(body)
 		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoArray, err)
+			return nil, fmt.Errorf("%w: %w", errNoJSON, err)
 		}
 		defer tree.Release()
 		root := tree.Root()

@@ -191,8 +191,11 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 	case errors.Is(err, errTooManyRows):
 		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("a batch has at most %d rows", h.opt.MaxRows))
 		return
-	case err != nil:
+	case errors.Is(err, errNoJSON):
 		refuse(w, http.StatusBadRequest, err.Error())
+		return
+	case err != nil:
+		refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
 	rows := make([]*row, len(values))

@@ -226,16 +226,19 @@ func TestExpiredKeyIsNew(t *testing.T) {
 // What is wrong is refused, claims nothing, and may be sent right under its key.
 func TestWrongEventsAreRefused(t *testing.T) {
 	w := newWorld(t, options{})
-	for _, c := range []struct{ body, code string }{
-		{`{"id":"B",`, "bad_json"},
-		{`{"id":"B","id":"B"}`, "bad_json"},
-		{`{"event":"e"}`, "no_entity"},
-		{`{"id":"B","event":{}}`, "bad_event_id"},
-		{`{"id":"` + strings.Repeat("x", 65) + `"}`, "bad_entity"},
-		{`{"id":"B","x":"` + strings.Repeat("x", 5000) + `"}`, "oversized"},
+	for _, c := range []struct {
+		body, code string
+		status     int
+	}{
+		{`{"id":"B",`, "bad_json", 400},
+		{`{"id":"B","id":"B"}`, "bad_json", 400},
+		{`{"event":"e"}`, "no_entity", 422},
+		{`{"id":"B","event":{}}`, "bad_event_id", 422},
+		{`{"id":"` + strings.Repeat("x", 65) + `"}`, "bad_entity", 422},
+		{`{"id":"B","x":"` + strings.Repeat("x", 5000) + `"}`, "oversized", 413},
 	} {
 		a := w.send(request{body: c.body, key: "k"})
-		require.Equal(t, 422, a.status, a.body)
+		require.Equal(t, c.status, a.status, a.body)
 		p := w.problem(a)
 		require.Equal(t, "urn:weir:problem:invalid-event", p.Type)
 		require.Equal(t, c.code, p.Code)
@@ -257,10 +260,10 @@ func TestRequestsThatAreRefused(t *testing.T) {
 		"type":                  {request{kind: "text/plain", body: ripe}, 415},
 		"no type":               {request{kind: "none", body: ripe}, 415},
 		"charset":               {request{kind: "application/json; charset=latin1", body: ripe}, 415},
-		"one event as a batch":  {request{path: "orders/events:batch", body: ripe}, 400},
+		"one event as a batch":  {request{path: "orders/events:batch", body: ripe}, 422},
 		"no JSON as a batch":    {request{path: "orders/events:batch", body: "[{]"}, 400},
-		"empty batch":           {request{path: "orders/events:batch", body: "[]"}, 400},
-		"blank lines":           {request{kind: "application/x-ndjson", body: "\n \n"}, 400},
+		"empty batch":           {request{path: "orders/events:batch", body: "[]"}, 422},
+		"blank lines":           {request{kind: "application/x-ndjson", body: "\n \n"}, 422},
 		"rows":                  {request{path: "orders/events:batch", body: "[1,2,3]"}, 413},
 		"lines":                 {request{kind: "application/x-ndjson", body: "1\n2\n\n3"}, 413},
 		"body":                  {request{body: big}, 413},

@@ -159,7 +159,7 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 	switch {
 	case errors.As(err, &bad):
 		problem.Write(w, problem.Problem{
-			Type: problem.Kind("bad-file"), Title: "The file cannot be read", Status: http.StatusUnprocessableEntity, Detail: bad.Reason,
+			Type: problem.Kind("bad-file"), Title: "The file is refused", Status: http.StatusUnprocessableEntity, Detail: bad.Reason,
 		})
 	case errors.Is(err, imports.ErrTooLarge), errors.As(err, &large):
 		problem.Write(w, problem.Problem{

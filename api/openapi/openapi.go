@@ -5,7 +5,9 @@
 package openapi
 
 import (
+	"bytes"
 	_ "embed"
+	"encoding/json"
 	"net/http"
 
 	"github.com/goccy/go-yaml"
@@ -20,14 +22,27 @@ func JSON() ([]byte, error) { return yaml.YAMLToJSON(document) }
 // Pattern is where the document is served.
 const Pattern = "GET /v1/openapi.json"
 
-// Handler serves the document.
+// written is the server's address in the document.
+const written = `"http://127.0.0.1:9601"`
+
+// Handler serves the document, with the address that it is asked for at as that of
+// the server.
 func Handler() (http.Handler, error) {
 	text, err := JSON()
 	if err != nil {
 		return nil, err
 	}
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		scheme := "http"
+		if r.TLS != nil {
+			scheme = "https"
+		}
+		address, err := json.Marshal(scheme + "://" + r.Host)
+		if err != nil {
+			address = []byte(written)
+		}
 		w.Header().Set("Content-Type", "application/json")
-		_, _ = w.Write(text)
+		w.Header().Set("Vary", "Host")
+		_, _ = w.Write(bytes.Replace(text, []byte(written), address, 1))
 	}), nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/operate"
@@ -18,6 +19,7 @@ const reachTime = 20 * time.Second
 
 func (a *app) explainCommand() *cobra.Command {
 	var in explain.Input
+	var full bool
 	c := &cobra.Command{
 		Use:   "explain",
 		Short: "Tell why a customer did or did not get an update: one entity, stage by stage",
@@ -34,11 +36,15 @@ func (a *app) explainCommand() *cobra.Command {
 			if in.Entity == "" {
 				return &usageError{errors.New("--entity is needed (see pipeline explain --help)")}
 			}
-			return a.explain(cmd.Context(), in)
+			if !full && a.served == nil && !isTerminal(a.out) {
+				full, a.args = true, append(slices.Clone(a.args), "--full") // also where the command is forwarded to
+			}
+			return a.explain(cmd.Context(), in, full)
 		},
 	}
 	c.Flags().StringVar(&in.Entity, "entity", "", "the entity's id")
 	c.Flags().StringVar(&in.Service, "service", "", "only this service, customer/projection@sink or customer/name@check")
+	c.Flags().BoolVar(&full, "full", false, "cut nothing to the width of a screen; so it is wherever the output is no terminal")
 	c.Flags().BoolVar(&in.Payload, "payload", false, "with the payloads of the events, as long as the inbox keeps them")
 	a.completeServices(c, true)
 	return a.needConfig(c)
@@ -46,7 +52,7 @@ func (a *app) explainCommand() *cobra.Command {
 
 // explain reads store and inbox where they can be reached as other commands
 // reach them, else the store alone.
-func (a *app) explain(ctx context.Context, in explain.Input) error {
+func (a *app) explain(ctx context.Context, in explain.Input, full bool) error {
 	reaching, cancel := context.WithCancel(ctx)
 	defer cancel()
 	timer := time.AfterFunc(reachTime, cancel)
@@ -60,7 +66,7 @@ func (a *app) explain(ctx context.Context, in explain.Input) error {
 		reached = true
 		in := in
 		in.Store, in.Inbox = env.Store, explain.Kafka{Inbox: env.Inbox, Log: env.Log}
-		return a.tell(reaching, in)
+		return a.tell(reaching, in, full)
 	})
 	var usage *usageError
 	var said *exitError
@@ -70,11 +76,11 @@ func (a *app) explain(ctx context.Context, in explain.Input) error {
 	in.NoInbox = err.Error()
 	return a.withStore(ctx, func(s store.Operator) error {
 		in.Store = s
-		return a.tell(ctx, in)
+		return a.tell(ctx, in, full)
 	})
 }
 
-func (a *app) tell(ctx context.Context, in explain.Input) error {
+func (a *app) tell(ctx context.Context, in explain.Input, full bool) error {
 	var err error
 	if in.Config, err = a.load(); err != nil {
 		return err
@@ -89,7 +95,7 @@ func (a *app) tell(ctx context.Context, in explain.Input) error {
 	if a.json {
 		err = a.printJSON(x)
 	} else {
-		err = x.Write(a.out)
+		err = x.Write(a.out, full)
 	}
 	if err == nil && !x.Found && len(x.Checks) == 0 {
 		err = fmt.Errorf("entity %q is not stored", in.Entity)

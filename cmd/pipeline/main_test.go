@@ -236,7 +236,7 @@ func TestImportIntoAnOutboxIsRefused(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "c.yaml"), []byte("customer: acme\nchecks: {crm: {}}\n"), 0o644))
 	status, out, errs := call(t, "validate", "-c", file)
 	require.Zero(t, status, errs)
-	require.Contains(t, out, "0 services, 1 check services")
+	require.Contains(t, out, "0 services, 1 check service")
 	status, _, errs = call(t, "import", "-c", file, "--source", "db", "rows.jsonl")
 	require.Equal(t, exitUsage, status, errs)
 	require.Contains(t, errs, "import into another source")

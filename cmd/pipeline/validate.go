@@ -3,22 +3,34 @@ package main
 import (
 	"fmt"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/spf13/cobra"
 )
 
 func (a *app) validateCommand() *cobra.Command {
+	var resolve bool
 	c := &cobra.Command{
 		Use:   "validate",
 		Short: "Check configuration and projections, all faults at once",
 		Long: "Check configuration and projections: every fault with file, line, column, the value and what would be right.\n" +
-			"Needs no network, and no secrets: references to variables that are not set are accepted.",
-		Example: "  pipeline validate -c weir.yaml",
+			"Needs no network, and no secrets: references to variables that are not set are accepted.\n\n" +
+			"With --resolve variables must be set, files be there, and store, gate, Kafka, sources and targets answer. Nothing is\n" +
+			"changed there, and nothing sent. Status 1 when one does not answer.",
+		Example: "  pipeline validate -c weir.yaml\n  pipeline validate -c weir.yaml --resolve",
 		Args:    cobra.NoArgs,
-		RunE: func(*cobra.Command, []string) error {
-			cfg, err := a.load(config.AllowUnsetEnv())
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var options []config.Option
+			if !resolve {
+				options = append(options, config.AllowUnsetEnv())
+			}
+			cfg, err := a.load(options...)
 			if err != nil {
 				return err
+			}
+			var found []assemble.Reached
+			if resolve {
+				found = assemble.Resolve(cmd.Context(), cfg)
 			}
 			for _, warning := range cfg.Warnings() {
 				fmt.Fprintln(a.err, "warning:", warning)
@@ -32,16 +44,46 @@ func (a *app) validateCommand() *cobra.Command {
 				for i := range cfg.Checks {
 					checks[i] = cfg.Checks[i].Service()
 				}
-				return a.printJSON(map[string]any{"file": cfg.File, "sources": len(cfg.Sources), "customers": len(cfg.Customers), "projections": len(cfg.Projections), "services": names, "checks": checks})
+				all := map[string]any{"file": cfg.File, "sources": len(cfg.Sources), "customers": len(cfg.Customers), "projections": len(cfg.Projections), "services": names, "checks": checks, "resolved": found}
+				if !resolve {
+					delete(all, "resolved")
+				}
+				if err := a.printJSON(all); err != nil {
+					return err
+				}
+				return unresolved(found)
 			}
-			fmt.Fprintf(a.out, "%s is fine: %d sources, %d customers, %d projections, %d services",
-				cfg.File, len(cfg.Sources), len(cfg.Customers), len(cfg.Projections), len(services))
+			counted := func(n int, one, many string) string { return plural(int64(n), one, many) }
+			fmt.Fprintf(a.out, "%s is fine: %s, %s, %s, %s", cfg.File, counted(len(cfg.Sources), "source", "sources"), counted(len(cfg.Customers), "customer", "customers"),
+				counted(len(cfg.Projections), "projection", "projections"), counted(len(services), "service", "services"))
 			if len(cfg.Checks) > 0 {
-				fmt.Fprintf(a.out, ", %d check services", len(cfg.Checks))
+				fmt.Fprintf(a.out, ", %s", counted(len(cfg.Checks), "check service", "check services"))
 			}
 			fmt.Fprintln(a.out)
-			return nil
+			for _, r := range found {
+				if r.Error == "" {
+					fmt.Fprintf(a.out, "%s: ok\n", r.What)
+				} else {
+					fmt.Fprintf(a.out, "%s: %s\n", r.What, r.Error)
+				}
+			}
+			return unresolved(found)
 		},
 	}
+	c.Flags().BoolVar(&resolve, "resolve", false, "also look whether variables are set, files are there, and servers and targets answer")
 	return a.needConfig(c)
+}
+
+// unresolved is the error for what does not answer.
+func unresolved(found []assemble.Reached) error {
+	n := int64(0)
+	for _, r := range found {
+		if r.Error != "" {
+			n++
+		}
+	}
+	if n == 0 {
+		return nil
+	}
+	return fmt.Errorf("%s not answer, or %s not there", plural(n, "thing does", "things do"), plain(n, "is", "are"))
 }

@@ -73,7 +73,7 @@ func TestCheckStandings(t *testing.T) {
 			require.Equal(t, []explain.Check{c.want}, x.Checks, "those that were asked")
 			require.False(t, x.Found)
 			var text bytes.Buffer
-			require.NoError(t, x.Write(&text))
+			require.NoError(t, x.Write(&text, false))
 			require.Contains(t, text.String(), "Check services\n  "+crm+": "+string(c.want.Standing)+"\n    version 100")
 			_, answer := ask(c.row, "A")
 			require.Equal(t, c.same, answer.Decision)

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -70,6 +69,9 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
+	letters = slices.DeleteFunc(letters, func(l store.DeadLetter) bool {
+		return in.Service != "" && l.Service != "" && l.Service != in.Service
+	})
 	x := &Explanation{Entity: in.Entity, Events: []Event{}, Sources: []Source{}, Services: []Service{}}
 	for _, l := range letters {
 		x.Letters = append(x.Letters, letterOf(l))
@@ -107,6 +109,11 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	}
 	x.Complete, x.Current = s.inspection.Complete, s.inspection.Current
 	s.events(ctx)
+	if in.Service != "" { // what was asked for others alone is no part of its story
+		s.Events = slices.DeleteFunc(s.Events, func(e Event) bool {
+			return e.Record != nil && len(e.Record.Services) > 0 && !slices.Contains(e.Record.Services, in.Service)
+		})
+	}
 	s.sources()
 	s.merged()
 	return x, s.services()
@@ -284,18 +291,23 @@ func (s *story) service(c config.Service) (Service, error) {
 			return l.Service == c.Name && l.Version == row.Version
 		})
 	}
-	var newest *store.DeadLetter
+	out.WouldSend = slices.ContainsFunc(s.now.Sent, func(x change.Change) bool { return x.Service == c.Name })
+	var decided change.Version // the newest event that is known to have been decided for the service
+	for i := range s.Events {
+		became := s.became(i, c, &out, row)
+		out.Events = append(out.Events, became)
+		if slices.Contains([]string{"sent", "delivered", "held back", "filtered", "refused"}, became) {
+			decided = max(decided, change.Version(s.Events[i].version))
+		}
+	}
+	var newest *store.DeadLetter // unless something was decided since
 	for i := range s.letters {
 		if l := &s.letters[i]; l.Service == c.Name {
 			out.Letters = append(out.Letters, l.ID)
-			if newest == nil || cmp.Compare(l.Version, newest.Version) >= 0 {
+			if (row.Refused || l.Version >= decided) && (newest == nil || l.Version >= newest.Version) {
 				newest = l
 			}
 		}
-	}
-	out.WouldSend = slices.ContainsFunc(s.now.Sent, func(x change.Change) bool { return x.Service == c.Name })
-	for i := range s.Events {
-		out.Events = append(out.Events, s.became(i, c, &out, row))
 	}
 	s.judge(&out, c, row, sent, newest)
 	return out, nil
@@ -319,20 +331,19 @@ func (s *story) became(i int, c config.Service, out *Service, row store.Row) str
 		}
 		return "sent"
 	}
-	if e.Action == "" && e.Outcome != decide.TrailMerged {
+	if e.Action == "" && e.Outcome != decide.TrailMerged && e.Outcome != decide.TrailIncomplete {
 		word, _, _ := strings.Cut(e.Outcome, ":")
 		return word
 	}
-	evaluated, known := s.inspection.Trail.Evaluated(s.plan, i, c.Projection)
-	switch {
-	case !known && e.Action != "":
-		return e.Action
-	case !known:
-		return "?"
-	case !evaluated:
-		return "pruned"
-	case !sent || uint64(row.Version) < e.version:
-		return "held back"
+	if e.Record != nil && len(e.Record.Services) > 0 && !slices.Contains(e.Record.Services, c.Name) {
+		return "-" // it was about others
 	}
-	return "evaluated" // sent or held back then: what was sent since hides it
+	service := slices.IndexFunc(s.plan.Services, func(p decide.Service) bool { return p.Name == c.Name })
+	switch decision := s.inspection.Trail.Decided(s.plan, e.entry, service); {
+	case decision != "":
+		return strings.ReplaceAll(decision, "_", " ")
+	case e.Action != "":
+		return e.Action
+	}
+	return "?"
 }

@@ -244,7 +244,7 @@ func TestVerdicts(t *testing.T) {
 			w.event("registry", "e1", "", first)
 		}, ripe, explain.Stale, "is stale: an event with this id and content was taken already;", "stale"},
 		"filter keeps it out": {func(w *world) { w.event("registry", "e1", "1", `{"id":"B-007","origin":"PH"}`) }, ripe, explain.NeverSent,
-			`Nothing was ever sent: the filter (doc.origin in ["EC", "CO"]) does not let the document through, so there is nothing to retract.`, "held back"},
+			`Nothing was ever sent: the filter (doc.origin in ["EC", "CO"]) does not let the document through, so there is nothing to retract.`, "filtered"},
 		"retracted": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
@@ -289,7 +289,18 @@ func TestVerdicts(t *testing.T) {
 		"another one was reset": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Reset, Services: []string{hook}}})
-		}, ripe, explain.Sent, "The last event (registry e1, 1:0) changed this view", "reset"},
+		}, ripe, explain.Sent, "The last event (registry e1, 1:0) changed this view", "delivered"},
+		"refused long ago, and back since": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", `{"id":"B-007","origin":"EC","level":{}}`)
+			w.event("registry", "e3", "3", `{"id":"B-007","origin":"CO","level":{}}`)
+			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDecide, Code: "projection", Reason: "no answer", Service: ripe, Entity: "B-007", Version: change.NewVersion(1, 1)}}
+		}, ripe, explain.HeldBack, "The last event (registry e3, 1:2) changed the entity, but this view of it is the same as what was sent before", "held back"},
+		"filtered": {func(w *world) {
+			w.event("registry", "e1", "1", first)
+			w.event("registry", "e2", "2", `{"id":"B-007","origin":"PH","level":1}`)
+			w.event("registry", "e3", "3", `{"id":"B-007","origin":"PH","level":2}`)
+		}, ripe, explain.HeldBack, `The last event (registry e3, 1:2) changed the entity, which the filter (doc.origin in ["EC", "CO"]) keeps out of this view, as before; the retraction with version 1:1 is delivered.`, "filtered"},
 		"replayed": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.decide(inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "r", Action: inbox.Redecide}})
@@ -324,7 +335,7 @@ func TestVerdicts(t *testing.T) {
 			} else {
 				require.Equal(t, c.lastEvent, s.Events[len(s.Events)-1])
 			}
-			require.NoError(t, x.Write(&bytes.Buffer{}))
+			require.NoError(t, x.Write(&bytes.Buffer{}, false))
 		})
 	}
 }
@@ -353,7 +364,7 @@ func TestHumanForm(t *testing.T) {
 	w.dead = []store.DeadLetter{{ID: 7, Created: noon, Last: noon.Add(time.Hour), Count: 2, Stage: store.StageDeliver, Code: "refused", Reason: "the receiver answered 422 Unprocessable Entity", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
 	w.first = 1
 	var out bytes.Buffer
-	require.NoError(t, w.explain(nil).Write(&out))
+	require.NoError(t, w.explain(nil).Write(&out, false))
 	for line := range strings.Lines(out.String()) {
 		require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimRight(line, "\n")), 100, line)
 	}
@@ -417,7 +428,7 @@ func TestUnknownEntityAndService(t *testing.T) {
 	require.False(t, x.Found)
 	require.Len(t, x.Letters, 1)
 	var out bytes.Buffer
-	require.NoError(t, x.Write(&out))
+	require.NoError(t, x.Write(&out, false))
 	require.Contains(t, out.String(), `There is no entity "B-007"`)
 	require.Contains(t, out.String(), "merge: too deep")
 

@@ -49,13 +49,14 @@ type Event struct {
 	Source  string    `json:"source,omitempty"` // of an event
 	Action  string    `json:"action,omitempty"` // of a control record
 	EventID string    `json:"event_id,omitempty"`
-	// Outcome is noise, merged, control, dead letter, or stale with its reason.
+	// Outcome is noise, merged, incomplete, control, dead letter, or stale with its reason.
 	Outcome string `json:"outcome"`
 	// Record is what the inbox still has of it; Gone says why it has nothing.
 	Record *Record `json:"record,omitempty"`
 	Gone   string  `json:"gone,omitempty"`
 
 	version uint64
+	entry   int // of the trail
 }
 
 // Record is a record of the inbox.
@@ -68,6 +69,8 @@ type Record struct {
 	Size      int    `json:"size"` // of the payload, in bytes
 	Actor     string `json:"actor,omitempty"`
 	Reason    string `json:"reason,omitempty"`
+	// Services that a control record is about; empty: all.
+	Services []string `json:"services,omitempty"`
 	// Payload is set when it was asked for.
 	Payload json.RawMessage `json:"payload,omitempty"`
 }
@@ -123,8 +126,9 @@ const (
 // Service is the entity as one service sees it.
 type Service struct {
 	Service string `json:"service"`
-	// Events has an entry for each of Explanation.Events: sent, delivered, held
-	// back, pruned, evaluated, dead letter, refused, noise, stale, or ? where it is not kept.
+	// Events has an entry for each of Explanation.Events: pruned, filtered, incomplete,
+	// held back, sent, delivered (sent, and the newest), refused, dead letter, noise,
+	// stale, - where it was about other services, or ? where it is not kept.
 	Events []string `json:"events"`
 	Filter string   `json:"filter,omitempty"` // empty: all documents
 	// Match: the filter lets the document through.

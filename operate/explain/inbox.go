@@ -79,8 +79,8 @@ const inboxTime = 15 * time.Second
 
 // events lists the trail, with the records that are still in the inbox.
 func (s *story) events(ctx context.Context) {
-	for _, t := range s.inspection.Trail.Entries {
-		e := Event{Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, version: uint64(t.Version)}
+	for i, t := range s.inspection.Trail.Entries {
+		e := Event{entry: i, Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, version: uint64(t.Version)}
 		if t.Outcome == "control" {
 			e.Source, e.Action = "", t.Source
 		}
@@ -142,7 +142,7 @@ func (s *story) fill(e *Event, r *inbox.Record) {
 	case r.Control != nil:
 		c := r.Control
 		e.EventID = c.ID
-		e.Record = &Record{Actor: c.Actor, Reason: c.Reason}
+		e.Record = &Record{Actor: c.Actor, Reason: c.Reason, Services: c.Services}
 	default:
 		v := r.Event
 		e.EventID = v.EventID // whole

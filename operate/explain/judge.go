@@ -2,6 +2,7 @@ package explain
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -107,6 +108,10 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		say(HeldBack, "The last record (%s) decided again, and this view is the same as what was sent before; %s", name, held)
 	case became == "held back":
 		say(HeldBack, "The last event (%s) changed the entity, but this view of it is the same as what was sent before; %s", name, held)
+	case became == "filtered":
+		say(HeldBack, "The last event (%s) changed the entity, which the filter (%s) keeps out of this view, as before; %s", name, flat(out.Filter), held)
+	case became == "incomplete":
+		say(HeldBack, "The last event (%s) changed the entity, which is not complete, since the required %s no document; %s", name, names(s.Missing), held)
 	case became == "pruned":
 		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s); %s", name, s.reads(c), held)
 	case e.Outcome == decide.TrailDead:
@@ -156,10 +161,22 @@ func (e Event) describe() string {
 	if e.Action != "" {
 		what = e.Action
 	}
-	if e.EventID != "" {
-		what += " " + shown(e.EventID)
+	if id := e.shownID(); id != "" {
+		what += " " + id
 	}
 	return what
+}
+
+// jobPart is the id of a control record that a job made: its number, and what of it.
+var jobPart = regexp.MustCompile(`^job-(\d+)(/|$)`)
+
+// shownID is the event's id for people; of what a job asked for the job, by the
+// number that commands take.
+func (e Event) shownID() string {
+	if m := jobPart.FindStringSubmatch(e.EventID); m != nil && e.Action != "" {
+		return "job " + m[1]
+	}
+	return shown(e.EventID)
 }
 
 // place describes an event with its place in the inbox.

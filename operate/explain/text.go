@@ -18,10 +18,11 @@ const (
 	maxLines = 40 // parts of the merged document
 )
 
-// Write writes the explanation for people: lines of at most 100 characters,
-// services side by side. The error is that of w.
-func (x *Explanation) Write(w io.Writer) error {
-	p := &printer{w: bufio.NewWriter(w)}
+// Write writes the explanation for people: lines of at most 100 characters, up to
+// three services side by side, more below one another. Full cuts nothing, for files
+// and other programs. The error is that of w.
+func (x *Explanation) Write(w io.Writer, full bool) error {
+	p := &printer{w: bufio.NewWriter(w), full: full}
 	if !x.Found {
 		if len(x.Checks) > 0 {
 			p.line("No source brought an entity %q; check services were asked about it. Looked at:", x.Entity)
@@ -50,10 +51,21 @@ func (x *Explanation) Write(w io.Writer) error {
 	return p.w.Flush()
 }
 
-type printer struct{ w *bufio.Writer }
+type printer struct {
+	w    *bufio.Writer
+	full bool
+}
 
 func (p *printer) line(format string, args ...any) {
-	fmt.Fprintf(p.w, "%s\n", strings.TrimRight(cutTo(fmt.Sprintf(format, args...), width), " "))
+	fmt.Fprintf(p.w, "%s\n", strings.TrimRight(p.cut(fmt.Sprintf(format, args...), width), " "))
+}
+
+// cut shortens a text to n characters, unless all is wanted.
+func (p *printer) cut(s string, n int) string {
+	if p.full {
+		return s
+	}
+	return cutTo(s, n)
 }
 
 // wrap breaks a text at spaces into lines.
@@ -83,14 +95,14 @@ func (p *printer) table(head []string, rows [][]string) {
 	widths := make([]int, len(head))
 	for _, r := range append([][]string{head}, rows...) {
 		for i, c := range r {
-			widths[i] = max(widths[i], min(utf8.RuneCountInString(c), 36))
+			widths[i] = max(widths[i], utf8.RuneCountInString(p.cut(c, 36)))
 		}
 	}
 	for _, r := range append([][]string{head}, rows...) {
 		line := " "
 		for i, c := range r {
 			if i < len(r)-1 {
-				c = pad(cutTo(c, widths[i]), widths[i]+1)
+				c = pad(p.cut(c, widths[i]), widths[i]+1)
 			}
 			line += " " + c
 		}
@@ -183,7 +195,7 @@ func (x *Explanation) events(p *printer) {
 		} else if e.Gone != "" {
 			from = "gone"
 		}
-		rows = append(rows, []string{e.Version, clock(e.Time), e.Outcome, cutTo(shown(source), 16), cutTo(shown(e.EventID), 18), size, from})
+		rows = append(rows, []string{e.Version, clock(e.Time), e.Outcome, p.cut(shown(source), 16), p.cut(e.shownID(), 18), size, from})
 	}
 	p.table([]string{"VERSION", "TIME", "OUTCOME", "SOURCE", "EVENT", "BYTES", "AT SOURCE"}, dropEmpty(rows))
 	for _, e := range x.Events {
@@ -260,7 +272,7 @@ func (x *Explanation) merged(p *printer) {
 		if path == "" {
 			path = "(the whole)"
 		}
-		rows = append(rows, []string{path, cutTo(plain(part.Value), 36), part.Source, over})
+		rows = append(rows, []string{path, p.cut(plain(part.Value), 36), part.Source, over})
 	}
 	p.table([]string{"PATH", "VALUE", "SOURCE", ""}, rows)
 	if n := len(x.Merged.Parts) + x.Merged.More - len(parts); n > 0 {
@@ -273,18 +285,29 @@ func (x *Explanation) side(p *printer) {
 	labels := make([]string, len(x.Events))
 	label := len("would be sent")
 	for i, e := range x.Events {
-		labels[i] = e.Version + " " + cutTo(e.describe(), 20)
+		labels[i] = e.Version + " " + p.cut(e.describe(), 20)
 		label = max(label, utf8.RuneCountInString(labels[i]))
 	}
-	label = min(label, 30)
+	if len(x.Services) > maxSide {
+		x.below(p, labels)
+		return
+	}
+	if !p.full {
+		label = min(label, 30)
+	}
 	per := max(1, (width-2-label)/(cellMin+2))
 	for at := 0; at < len(x.Services); at += per {
 		group := x.Services[at:min(at+per, len(x.Services))]
 		cell := min(cellMax, (width-2-label)/len(group)-2)
+		for _, s := range group {
+			if p.full {
+				cell = max(cell, utf8.RuneCountInString(s.Service), utf8.RuneCountInString(plain(s.View)), utf8.RuneCountInString(s.Fault)+7)
+			}
+		}
 		row := func(name string, f func(s *Service) string) {
-			line := "  " + pad(cutTo(name, label), label)
+			line := "  " + pad(p.cut(name, label), label)
 			for i := range group {
-				line += "  " + pad(cutTo(f(&group[i]), cell), cell)
+				line += "  " + pad(p.cut(f(&group[i]), cell), cell)
 			}
 			p.line("%s", line)
 		}
@@ -351,6 +374,34 @@ func (x *Explanation) side(p *printer) {
 		})
 		row("verdict", func(s *Service) string { return string(s.Verdict) })
 	}
+}
+
+// maxSide is how many services stand side by side.
+const maxSide = 3
+
+// below shows a row per service: what the events came to for it, each under its
+// version, and how it stands.
+func (x *Explanation) below(p *printer, labels []string) {
+	p.line("")
+	p.line("Services")
+	for i, l := range labels {
+		p.line("  [%d] %s", i+1, l)
+	}
+	head := []string{"SERVICE", "VERDICT", "LAST SENT"}
+	for i := range labels {
+		head = append(head, fmt.Sprintf("[%d]", i+1))
+	}
+	rows := make([][]string, len(x.Services))
+	for i := range x.Services {
+		s := &x.Services[i]
+		last := "never"
+		if s.Last != nil {
+			last = s.Last.Version + " " + s.Last.State
+		}
+		rows[i] = append([]string{s.Service, string(s.Verdict), last}, s.Events...)
+	}
+	wide := &printer{w: p.w, full: true} // a name that is cut is no name
+	wide.table(head, rows)
 }
 
 func (x *Explanation) letters(p *printer) {

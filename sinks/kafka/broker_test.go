@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,8 +14,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	wmkafka "github.com/ThreeDotsLabs/watermill-kafka/v3/pkg/kafka"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -27,11 +26,11 @@ import (
 )
 
 const (
-	topicMaxBytes     = 2_500_000
-	publisherMaxBytes = 8 << 20
+	topicMaxBytes    = 2_500_000
+	producerMaxBytes = 8 << 20
 )
 
-// network dials for a publisher and can be cut.
+// network dials for a producer and can be cut.
 type network struct {
 	mu    sync.Mutex
 	cut   bool
@@ -67,35 +66,42 @@ func (n *network) up() {
 	n.cut = false
 }
 
-// marshaler follows transport's metadata: key and null value.
-type marshaler struct{}
+// client is a producer of another library, whose network can be cut.
+type client struct{ sarama.SyncProducer }
 
-func (marshaler) Marshal(topic string, msg *message.Message) (*sarama.ProducerMessage, error) {
-	out := &sarama.ProducerMessage{Topic: topic}
-	for k, v := range msg.Metadata {
-		switch k {
-		case transport.KeyMetadata:
-			out.Key = sarama.StringEncoder(v)
-		case transport.NullMetadata:
-		default:
-			out.Headers = append(out.Headers, sarama.RecordHeader{Key: []byte(k), Value: []byte(v)})
+func (c client) Append(_ context.Context, records []transport.Record) error {
+	messages := make([]*sarama.ProducerMessage, len(records))
+	for i, r := range records {
+		messages[i] = &sarama.ProducerMessage{Topic: r.Topic, Key: sarama.ByteEncoder(r.Key)}
+		if r.Value != nil {
+			messages[i].Value = sarama.ByteEncoder(r.Value)
+		}
+		for _, h := range r.Headers {
+			messages[i].Headers = append(messages[i].Headers, sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
 		}
 	}
-	if msg.Metadata.Get(transport.NullMetadata) == "" {
-		out.Value = sarama.ByteEncoder(msg.Payload)
+	var all sarama.ProducerErrors
+	if err := c.SendMessages(messages); errors.As(err, &all) {
+		failed := map[int]error{}
+		for _, one := range all {
+			failed[slices.Index(messages, one.Msg)] = one.Err
+		}
+		return &transport.AppendError{Failed: failed}
+	} else if err != nil {
+		return err
 	}
-	return out, nil
+	return nil
 }
 
-// newPublisher makes one that gives up soon, as an outage asks for; without a
+// newProducer makes one that gives up soon, as an outage asks for; without a
 // network that can be cut it waits out what a busy broker takes.
-func newPublisher(t testing.TB, brokers []string, n *network) message.Publisher {
+func newProducer(t testing.TB, brokers []string, n *network) transport.Appender {
 	t.Helper()
 	c := sarama.NewConfig()
 	c.Producer.Return.Successes = true
 	c.Producer.Idempotent = true
 	c.Producer.RequiredAcks = sarama.WaitForAll
-	c.Producer.MaxMessageBytes = publisherMaxBytes
+	c.Producer.MaxMessageBytes = producerMaxBytes
 	c.Producer.Retry.Max = 2
 	c.Net.MaxOpenRequests = 1
 	c.Metadata.Retry.Max = 1
@@ -105,10 +111,10 @@ func newPublisher(t testing.TB, brokers []string, n *network) message.Publisher 
 		c.Producer.Retry.Max, c.Metadata.Retry.Max = 200, 100
 	}
 	c.Metadata.AllowAutoTopicCreation = false
-	p, err := wmkafka.NewPublisher(wmkafka.PublisherConfig{Brokers: brokers, Marshaler: marshaler{}, OverwriteSaramaConfig: c}, nil)
+	p, err := sarama.NewSyncProducer(brokers, c)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return p
+	return client{p}
 }
 
 // topicLog reads a topic from its beginning, further at each call.
@@ -233,13 +239,13 @@ func newSink(t testing.TB, o Options) *Sink {
 func TestConformance(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	n := &network{}
-	publisher := newPublisher(t, brokers, n)
+	producer := newProducer(t, brokers, n)
 	log := newTopic(t, brokers, prefix+"changes", topicMaxBytes)
 	sinktest.Run(t, sinktest.Target{
 		Kind: sinks.Log,
 		Busy: true, // a broker that is late for its controller is no leader for a while
 		New: func(t testing.TB) sinks.Sink {
-			return newSink(t, Options{Publisher: publisher, Topic: log.topic, MaxMessageBytes: publisherMaxBytes})
+			return newSink(t, Options{Producer: producer, Topic: log.topic, MaxMessageBytes: producerMaxBytes})
 		},
 		Log: log.changes,
 		BadChange: func(c change.Change) change.Change {
@@ -259,7 +265,7 @@ func TestConformance(t *testing.T) {
 func TestOneLargeRecordIsRefusedAlone(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"small", 10_000)
-	s := newSink(t, Options{Publisher: newPublisher(t, brokers, nil), Topic: log.topic})
+	s := newSink(t, Options{Producer: newProducer(t, brokers, nil), Topic: log.topic})
 	var batch []change.Change
 	for i := range int64(60) {
 		n := 3000
@@ -281,7 +287,7 @@ func TestOneLargeRecordIsRefusedAlone(t *testing.T) {
 func TestMissingTopicPauses(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	for _, topic := range []string{prefix + "missing", "no/such topic"} {
-		s := newSink(t, Options{Publisher: newPublisher(t, brokers, &network{}), Topic: topic})
+		s := newSink(t, Options{Producer: newProducer(t, brokers, &network{}), Topic: topic})
 		err := s.Write(t.Context(), []change.Change{sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), []byte(`{}`))})
 		require.Error(t, err)
 		e := sinks.Classify(err)
@@ -293,11 +299,11 @@ func TestMissingTopicPauses(t *testing.T) {
 func TestRecord(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"record", topicMaxBytes)
-	publisher := newPublisher(t, brokers, nil)
+	producer := newProducer(t, brokers, nil)
 	up := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 1), []byte(`{"n":1}`))
 	down := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 2), nil)
-	require.NoError(t, newSink(t, Options{Publisher: publisher, Topic: log.topic}).Write(t.Context(), []change.Change{up, down}))
-	require.NoError(t, newSink(t, Options{Publisher: publisher, Topic: log.topic, Tombstones: true}).Write(t.Context(), []change.Change{down}))
+	require.NoError(t, newSink(t, Options{Producer: producer, Topic: log.topic}).Write(t.Context(), []change.Change{up, down}))
+	require.NoError(t, newSink(t, Options{Producer: producer, Topic: log.topic, Tombstones: true}).Write(t.Context(), []change.Change{down}))
 	records := log.records(t)
 	require.Len(t, records, 3)
 	require.Equal(t, string(up.AppendRecord(nil)), string(records[0].Value))

@@ -14,14 +14,14 @@
 //	weir-op        upsert or retract
 //
 // It is a log sink: every change is published. A Write publishes in rounds, each
-// of them one call of the publisher: first the first change of every entity,
+// of them one call of the producer: first the first change of every entity,
 // when these are acknowledged the second ones, and so on. So an entity has one
 // record in flight, and no order of the records within a call is relied on.
 //
 // # Guarantee
 //
 // At least once, in order per entity. A change that deliver sees confirmed was
-// acknowledged as the publisher is configured, which must be by all in-sync
+// acknowledged as the producer is configured, which must be by all in-sync
 // replicas, with an idempotent producer.
 //
 // A repetition (after a lost acknowledgement, a crash before the confirm) is a
@@ -43,7 +43,7 @@
 // is refused is published once more, alone, and only what is refused then is a
 // dead letter.
 //
-// The publisher knows no contexts. A Write whose context ends leaves the
+// A call of the producer is not cancelled. A Write whose context ends leaves the
 // records behind that are on their way; they may be appended later, before
 // those of the next Write, which waits for them.
 //

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"strconv"
 
-	"github.com/ThreeDotsLabs/watermill/message"
-
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
@@ -27,22 +25,18 @@ const (
 	defaultMaxMessageBytes = 1 << 20
 
 	maxBytes = 16 << 20
-	// recordOverhead is more than what framing and the publisher's own headers
-	// add to a record, in bytes.
+	// recordOverhead is more than what framing adds to a record, in bytes.
 	recordOverhead = 256
 )
 
 // Options configure a sink. Zero values mean the defaults.
 type Options struct {
-	// Publisher publishes to Kafka: one record per message, its key in
-	// transport.KeyMetadata, a null value where transport.NullMetadata says so,
-	// all other metadata as headers; it returns when the records are acknowledged
-	// by all in-sync replicas. If it does not say with a transport.AppendError
-	// which ones failed, all of a call are taken to have. It must allow concurrent
+	// Producer appends to Kafka. If it does not say with a transport.AppendError
+	// which records failed, all of a call are taken to have. It must allow concurrent
 	// calls. The sink does not close it. Required.
-	Publisher message.Publisher
+	Producer transport.Appender
 
-	// Release is called by the first Close: the sink needs its publisher no more.
+	// Release is called by the first Close: the sink needs its producer no more.
 	// Defaults to none.
 	Release func() error
 
@@ -57,7 +51,7 @@ type Options struct {
 	Concurrency int
 
 	// MaxMessageBytes refuses larger records before they are sent, and must not
-	// be more than the publisher takes. Defaults to 1 MiB.
+	// be more than the producer takes. Defaults to 1 MiB.
 	MaxMessageBytes int
 
 	// Check is called by Open and tells whether the topic can be written to.
@@ -68,7 +62,7 @@ type Options struct {
 // Sink publishes changes. It implements sinks.Sink.
 type Sink struct {
 	opts Options
-	// turn is held, when full, by the one call of the publisher that is under way.
+	// turn is held, when full, by the one call of the producer that is under way.
 	turn chan struct{}
 }
 
@@ -83,8 +77,8 @@ func New(opts Options) (*Sink, error) {
 		opts.MaxMessageBytes = defaultMaxMessageBytes
 	}
 	switch {
-	case opts.Publisher == nil:
-		return nil, errors.New("publisher: must be set")
+	case opts.Producer == nil:
+		return nil, errors.New("producer: must be set")
 	case opts.Topic == "":
 		return nil, errors.New("topic: must be set")
 	case opts.Concurrency < 0:
@@ -113,7 +107,7 @@ func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.Concurrency, MaxBytes: maxBytes}
 }
 
-// Close calls Options.Release: the publisher is its owner's.
+// Close calls Options.Release: the producer is its owner's.
 func (s *Sink) Close() error {
 	release := s.opts.Release
 	s.opts.Release = nil
@@ -137,22 +131,22 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 func (s *Sink) publish(ctx context.Context, changes []change.Change, batch []int) map[int]*sinks.Error {
 	failed := map[int]*sinks.Error{}
 	fit := make([]int, 0, len(batch))
-	msgs := make([]*message.Message, 0, len(batch))
+	records := make([]transport.Record, 0, len(batch))
 	for _, i := range batch {
-		msg := s.message(&changes[i])
-		if n := size(msg); n > s.opts.MaxMessageBytes {
+		record := s.record(&changes[i])
+		if n := size(&record); n > s.opts.MaxMessageBytes {
 			failed[i] = &sinks.Error{Class: sinks.Reject, Op: "publish",
 				Err: fmt.Errorf("a record of %d bytes is larger than max_message_bytes, %d", n, s.opts.MaxMessageBytes)}
 			continue
 		}
-		fit, msgs = append(fit, i), append(msgs, msg)
+		fit, records = append(fit, i), append(records, record)
 	}
-	first := s.attempt(ctx, msgs...)
+	first := s.attempt(ctx, records)
 	for n, i := range fit {
 		e := first[n]
-		if e != nil && e.Class == sinks.Reject && len(msgs) > 1 {
+		if e != nil && e.Class == sinks.Reject && len(records) > 1 {
 			// It may be another record of the same request that was meant.
-			e = s.attempt(ctx, s.message(&changes[i]))[0]
+			e = s.attempt(ctx, records[n:n+1])[0]
 		}
 		if e != nil {
 			failed[i] = e
@@ -161,37 +155,38 @@ func (s *Sink) publish(ctx context.Context, changes []change.Change, batch []int
 	return failed
 }
 
-// attempt publishes messages in one call, after one that an earlier Write left
-// behind, and gives the failures by index.
-func (s *Sink) attempt(ctx context.Context, msgs ...*message.Message) map[int]*sinks.Error {
-	if len(msgs) == 0 {
+// attempt appends records in one call, after one that an earlier Write left
+// behind, and returns the failures by index.
+func (s *Sink) attempt(ctx context.Context, records []transport.Record) map[int]*sinks.Error {
+	if len(records) == 0 {
 		return nil
 	}
 	select {
 	case s.turn <- struct{}{}:
 	case <-ctx.Done():
-		return all(len(msgs), &sinks.Error{Class: sinks.Retry, Op: "publish", Err: context.Cause(ctx)})
+		return all(len(records), &sinks.Error{Class: sinks.Retry, Op: "publish", Err: context.Cause(ctx)})
 	}
 	result := make(chan error, 1)
 	go func() {
-		err := s.opts.Publisher.Publish(s.opts.Topic, msgs...)
+		// A call that its caller no longer waits for goes on: see the package.
+		err := s.opts.Producer.Append(context.WithoutCancel(ctx), records)
 		<-s.turn
 		result <- err
 	}()
 	select {
 	case err := <-result:
-		return failures(len(msgs), err)
+		return failures(len(records), err)
 	case <-ctx.Done():
 	}
 	select {
 	case err := <-result: // what is known is told
-		return failures(len(msgs), err)
+		return failures(len(records), err)
 	default:
-		return all(len(msgs), &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: context.Cause(ctx)})
+		return all(len(records), &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: context.Cause(ctx)})
 	}
 }
 
-// failures gives what became of each message of a call: what the publisher
+// failures gives what became of each record of a call: what the producer
 // says, or, if it does not tell them apart, the same for all.
 func failures(n int, err error) map[int]*sinks.Error {
 	if err == nil {
@@ -216,28 +211,26 @@ func all(n int, e *sinks.Error) map[int]*sinks.Error {
 	return failed
 }
 
-// message makes a change's record.
-func (s *Sink) message(c *change.Change) *message.Message {
-	msg := message.NewMessage(c.Key, nil)
-	msg.Metadata[transport.KeyMetadata] = c.Entity
-	msg.Metadata[ServiceHeader] = c.Service
-	msg.Metadata[VersionHeader] = strconv.FormatUint(uint64(c.Version), 10)
-	msg.Metadata[KeyHeader] = c.Key
-	msg.Metadata[OpHeader] = string(c.Op)
-	c.Trace.AddTo(msg.Metadata)
-	if s.opts.Tombstones && c.Op == change.Retract {
-		msg.Metadata[transport.NullMetadata] = "1"
-		return msg
+// record makes a change's record.
+func (s *Sink) record(c *change.Change) transport.Record {
+	r := transport.Record{Topic: s.opts.Topic, Key: []byte(c.Entity), Headers: make([]transport.Header, 0, 6)}
+	r.Headers = append(r.Headers,
+		transport.Header{Key: ServiceHeader, Value: []byte(c.Service)},
+		transport.Header{Key: VersionHeader, Value: strconv.AppendUint(nil, uint64(c.Version), 10)},
+		transport.Header{Key: KeyHeader, Value: []byte(c.Key)},
+		transport.Header{Key: OpHeader, Value: []byte(c.Op)})
+	r.Headers = transport.WithTrace(r.Headers, c.Trace)
+	if !s.opts.Tombstones || c.Op != change.Retract {
+		r.Value = c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128))
 	}
-	msg.Payload = c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128))
-	return msg
+	return r
 }
 
 // size is an upper bound of a record's size on the wire, in bytes.
-func size(msg *message.Message) int {
-	n := len(msg.Payload) + recordOverhead
-	for k, v := range msg.Metadata {
-		n += len(k) + len(v) + 10
+func size(r *transport.Record) int {
+	n := len(r.Key) + len(r.Value) + recordOverhead
+	for _, h := range r.Headers {
+		n += len(h.Key) + len(h.Value) + 10
 	}
 	return n
 }

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/IBM/sarama"
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"go.uber.org/goleak"
@@ -30,8 +29,8 @@ func upsert(entity string, n int64) change.Change {
 	return sinktest.Change("s/p@k", entity, change.NewVersion(1, n), fmt.Appendf(nil, `{"n":%d}`, n))
 }
 
-// slowPublisher keeps records back until they are let through.
-type slowPublisher struct {
+// slowProducer keeps records back until they are let through.
+type slowProducer struct {
 	arrived chan string   // the key of each record that came
 	pass    chan struct{} // one for each record to let through
 
@@ -39,22 +38,31 @@ type slowPublisher struct {
 	published []string
 }
 
-func (p *slowPublisher) Publish(_ string, msgs ...*message.Message) error {
-	p.arrived <- msgs[0].UUID
+func (p *slowProducer) Append(_ context.Context, records []transport.Record) error {
+	key := keyOf(records[0])
+	p.arrived <- key
 	<-p.pass
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.published = append(p.published, msgs[0].UUID)
+	p.published = append(p.published, key)
 	return nil
 }
 
-func (p *slowPublisher) Close() error { return nil }
+func keyOf(r transport.Record) string { return headersOf(r.Headers)[KeyHeader] }
+
+func headersOf(headers []transport.Header) map[string]string {
+	m := map[string]string{}
+	for _, h := range headers {
+		m[h.Key] = string(h.Value)
+	}
+	return m
+}
 
 // A record that a cancelled Write left behind must not come after a later one
 // of its entity.
 func TestLeftBehindRecordKeepsItsPlace(t *testing.T) {
-	p := &slowPublisher{arrived: make(chan string, 10), pass: make(chan struct{}, 10)}
-	s := newSink(t, Options{Publisher: p, Topic: "t", Concurrency: 2})
+	p := &slowProducer{arrived: make(chan string, 10), pass: make(chan struct{}, 10)}
+	s := newSink(t, Options{Producer: p, Topic: "t", Concurrency: 2})
 	first, second := upsert("a", 1), upsert("a", 2)
 	ctx, cancel := context.WithCancel(t.Context())
 	result := make(chan error, 1)
@@ -83,8 +91,8 @@ func TestLeftBehindRecordKeepsItsPlace(t *testing.T) {
 
 // What cancelled Writes leave behind stays within the limit.
 func TestLeftBehindRecordsAreBounded(t *testing.T) {
-	p := &slowPublisher{arrived: make(chan string, 100), pass: make(chan struct{})}
-	s := newSink(t, Options{Publisher: p, Topic: "t", Concurrency: 3})
+	p := &slowProducer{arrived: make(chan string, 100), pass: make(chan struct{})}
+	s := newSink(t, Options{Producer: p, Topic: "t", Concurrency: 3})
 	for n := range int64(10) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Millisecond)
 		require.Error(t, s.Write(ctx, []change.Change{upsert(fmt.Sprint(n), n)}))
@@ -102,27 +110,25 @@ type refusing struct {
 	published []string
 }
 
-func (p *refusing) Publish(_ string, msgs ...*message.Message) error {
-	for _, m := range msgs {
-		if p.bad[m.UUID] {
+func (p *refusing) Append(_ context.Context, records []transport.Record) error {
+	for _, r := range records {
+		if p.bad[keyOf(r)] {
 			failed := map[int]error{}
-			for i, m := range msgs {
+			for i, r := range records {
 				if i%2 == 0 {
 					failed[i] = kerr.MessageTooLarge
 				} else {
-					p.published = append(p.published, m.UUID)
+					p.published = append(p.published, keyOf(r))
 				}
 			}
 			return fmt.Errorf("publish: %w", &transport.AppendError{Failed: failed})
 		}
 	}
-	for _, m := range msgs {
-		p.published = append(p.published, m.UUID)
+	for _, r := range records {
+		p.published = append(p.published, keyOf(r))
 	}
 	return nil
 }
-
-func (p *refusing) Close() error { return nil }
 
 // What was refused with others is published once more alone; what was
 // acknowledged is not, and only what is refused then has failed.
@@ -133,7 +139,7 @@ func TestRefusedIsPublishedOnceMoreAlone(t *testing.T) {
 	}
 	bad, later := batch[2], upsert("2", 9)
 	p := &refusing{bad: map[string]bool{bad.Key: true}}
-	err := newSink(t, Options{Publisher: p, Topic: "t"}).Write(t.Context(), append(batch, later))
+	err := newSink(t, Options{Producer: p, Topic: "t"}).Write(t.Context(), append(batch, later))
 	var be *sinks.BatchError
 	require.ErrorAs(t, err, &be)
 	require.Len(t, be.Failed, 1)
@@ -142,8 +148,8 @@ func TestRefusedIsPublishedOnceMoreAlone(t *testing.T) {
 }
 
 func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
-	p := &slowPublisher{arrived: make(chan string, 1), pass: make(chan struct{}, 1)}
-	s := newSink(t, Options{Publisher: p, Topic: "t", MaxMessageBytes: 2000})
+	p := &slowProducer{arrived: make(chan string, 1), pass: make(chan struct{}, 1)}
+	s := newSink(t, Options{Producer: p, Topic: "t", MaxMessageBytes: 2000})
 	p.pass <- struct{}{}
 	large := sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), fmt.Appendf(nil, "%q", strings.Repeat("x", 2000)))
 	err := s.Write(t.Context(), []change.Change{large, upsert("a", 2)})
@@ -158,24 +164,25 @@ func TestTooLargeIsRefusedBeforeItIsSent(t *testing.T) {
 // the value.
 func TestTraceIsPassedOn(t *testing.T) {
 	for _, tombstones := range []bool{false, true} {
-		s := newSink(t, Options{Publisher: &slowPublisher{}, Topic: "t", Tombstones: tombstones})
+		s := newSink(t, Options{Producer: &slowProducer{}, Topic: "t", Tombstones: tombstones})
 		for _, doc := range []string{`{"n":1}`, ""} {
 			c := sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), []byte(doc))
 			if doc == "" {
 				c = sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), nil)
 			}
-			plain := s.message(&c)
+			plain := s.record(&c)
 			c.Trace = &change.Trace{Parent: "00-a-b-01"}
-			traced := s.message(&c)
+			traced := s.record(&c)
 			c.Trace = &change.Trace{Parent: "00-a-b-01", State: "vendor=1"}
-			stated := s.message(&c)
-			require.Equal(t, plain.Payload, traced.Payload)
-			require.Equal(t, plain.Payload, stated.Payload)
-			require.NotContains(t, plain.Metadata, "traceparent")
-			plain.Metadata["traceparent"] = "00-a-b-01"
-			require.Equal(t, plain.Metadata, traced.Metadata)
-			plain.Metadata["tracestate"] = "vendor=1"
-			require.Equal(t, plain.Metadata, stated.Metadata)
+			stated := s.record(&c)
+			require.Equal(t, plain.Value, traced.Value)
+			require.Equal(t, plain.Value, stated.Value)
+			want := headersOf(plain.Headers)
+			require.NotContains(t, want, "traceparent")
+			want["traceparent"] = "00-a-b-01"
+			require.Equal(t, want, headersOf(traced.Headers))
+			want["tracestate"] = "vendor=1"
+			require.Equal(t, want, headersOf(stated.Headers))
 		}
 	}
 }
@@ -206,7 +213,7 @@ func TestClassify(t *testing.T) {
 
 func TestOpenChecksTheTopic(t *testing.T) {
 	cause := fmt.Errorf("describe: %w", sarama.ErrUnknownTopicOrPartition)
-	s := newSink(t, Options{Publisher: &slowPublisher{}, Topic: "t", Check: func(context.Context) error { return cause }})
+	s := newSink(t, Options{Producer: &slowProducer{}, Topic: "t", Check: func(context.Context) error { return cause }})
 	err := s.Open(t.Context())
 	require.ErrorIs(t, err, cause)
 	require.Equal(t, sinks.Pause, sinks.Classify(err).Class)
@@ -216,12 +223,12 @@ func TestOpenChecksTheTopic(t *testing.T) {
 }
 
 func TestOptionsAreChecked(t *testing.T) {
-	p := &slowPublisher{}
+	p := &slowProducer{}
 	for name, o := range map[string]Options{
-		"publisher: ":         {Topic: "t"},
-		"topic: ":             {Publisher: p},
-		"concurrency: ":       {Publisher: p, Topic: "t", Concurrency: -1},
-		"max_message_bytes: ": {Publisher: p, Topic: "t", MaxMessageBytes: -1},
+		"producer: ":          {Topic: "t"},
+		"topic: ":             {Producer: p},
+		"concurrency: ":       {Producer: p, Topic: "t", Concurrency: -1},
+		"max_message_bytes: ": {Producer: p, Topic: "t", MaxMessageBytes: -1},
 	} {
 		_, err := New(o)
 		require.ErrorContains(t, err, name)

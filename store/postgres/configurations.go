@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"maps"
 	"math"
 	"slices"
 
@@ -29,10 +30,19 @@ INSERT INTO activations (revision, partition, position)
 SELECT DISTINCT ON (partition) $1::int8, partition, generation::int8 << 48 | next_offset
 FROM watermarks ORDER BY partition, generation DESC`
 
-	sqlInbox     = `SELECT generation, partitions FROM inboxes WHERE topic = $1 AND topic_id = $2`
 	sqlInboxes   = `SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation`
+	sqlInbox     = `SELECT generation, partitions FROM inboxes WHERE topic = $1 AND topic_id = $2 ORDER BY generation DESC LIMIT 1`
 	sqlNewest    = `SELECT coalesce(max(generation), 0) FROM inboxes`
 	sqlOpenInbox = `INSERT INTO inboxes (generation, topic, topic_id, partitions) VALUES ($1, $2, $3, $4)`
+
+	// Decisions under way are waited for, and none of these owners makes another.
+	sqlLockMarks = `SELECT FROM watermarks ORDER BY partition, generation FOR UPDATE`
+	sqlEndMarks  = `UPDATE watermarks SET token = '' WHERE token <> ''`
+	sqlGoOn      = `
+INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
+SELECT $2::int4, w.partition, coalesce(f.next, w.next_offset), w.last_to, ''
+FROM watermarks w LEFT JOIN unnest($3::int4[], $4::int8[]) AS f(partition, next) ON f.partition = w.partition
+WHERE w.generation = $1`
 
 	sqlServices    = `SELECT name, number FROM services WHERE name = ANY($1::text[])`
 	sqlAddServices = `INSERT INTO services (name) SELECT unnest($1::text[]) RETURNING name, number`
@@ -170,22 +180,60 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 		if !errors.Is(err, pgx.ErrNoRows) {
 			return err
 		}
-		var newest int
-		if err := tx.QueryRow(ctx, sqlNewest).Scan(&newest); err != nil {
-			return err
-		}
-		next := max(newest+1, int(atLeast))
-		if next > math.MaxInt16 {
-			return bug("no generation is left after %d", newest)
-		}
-		inbox.Generation = uint16(next)
-		_, err = tx.Exec(ctx, sqlOpenInbox, next, topic, topicID, partitions)
-		return err
+		return openInbox(ctx, tx, &inbox, atLeast)
 	})
 	if err != nil {
 		return store.Inbox{}, err
 	}
 	return inbox, nil
+}
+
+// openInbox gives inbox a generation above all others. The caller holds the lock.
+func openInbox(ctx context.Context, tx pgx.Tx, inbox *store.Inbox, atLeast uint16) error {
+	var newest int
+	if err := tx.QueryRow(ctx, sqlNewest).Scan(&newest); err != nil {
+		return err
+	}
+	next := max(newest+1, int(atLeast))
+	if next > math.MaxInt16 {
+		return bug("no generation is left after %d", newest)
+	}
+	inbox.Generation = uint16(next)
+	_, err := tx.Exec(ctx, sqlOpenInbox, next, inbox.Topic, inbox.TopicID, inbox.Partitions)
+	return err
+}
+
+// RenewInbox implements store.Configurations.
+func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (store.Inbox, error) {
+	renewed := inbox
+	numbers := slices.Sorted(maps.Keys(from))
+	next := make([]int64, len(numbers))
+	for i, n := range numbers {
+		next[i] = from[n]
+	}
+	err := s.inTx(ctx, "renew inbox", func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, sqlLockInboxes); err != nil {
+			return err
+		}
+		err := tx.QueryRow(ctx, sqlInbox, inbox.Topic, inbox.TopicID).Scan(&renewed.Generation, &renewed.Partitions)
+		if err != nil || renewed.Generation != inbox.Generation {
+			return err
+		}
+		if err := openInbox(ctx, tx, &renewed, atLeast); err != nil {
+			return err
+		}
+		for _, statement := range []string{sqlLockMarks, sqlEndMarks} {
+			if _, err := tx.Exec(ctx, statement); err != nil {
+				return err
+			}
+		}
+		_, err = tx.Exec(ctx, sqlGoOn, int32(inbox.Generation), int32(renewed.Generation), numbers, next)
+		return err
+	})
+	if err != nil {
+		return store.Inbox{}, err
+	}
+	return renewed, nil
 }
 
 // Services implements store.Configurations.

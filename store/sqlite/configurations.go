@@ -12,6 +12,15 @@ import (
 )
 
 const (
+	sqlInbox    = `SELECT generation, partitions FROM inboxes WHERE topic = ? AND topic_id = ? ORDER BY generation DESC LIMIT 1`
+	sqlEndMarks = `UPDATE watermarks SET token = x'' WHERE token <> x''`
+	sqlGoOn     = `
+INSERT INTO watermarks (generation, partition, next_offset, last_to, token)
+SELECT ?2, partition, next_offset, last_to, x'' FROM watermarks WHERE generation = ?1`
+	sqlGoOnFrom = `UPDATE watermarks SET next_offset = ?3 WHERE generation = ?1 AND partition = ?2`
+)
+
+const (
 	sqlActive = `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT 1`
 
 	sqlActivateFrom = `
@@ -104,7 +113,7 @@ func scanRevision(row scanner) (store.Revision, error) {
 // KnownInbox implements store.Configurations.
 func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.Inbox, error) {
 	inbox := store.Inbox{Topic: topic, TopicID: topicID}
-	err := s.readers.QueryRowContext(ctx, `SELECT generation, partitions FROM inboxes WHERE topic = ? AND topic_id = ?`, topic, topicID).
+	err := s.readers.QueryRowContext(ctx, sqlInbox, topic, topicID).
 		Scan(&inbox.Generation, &inbox.Partitions)
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.Inbox{}, store.ErrNotFound
@@ -132,7 +141,7 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 	inbox := store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
 	err := s.write(ctx, "resolve inbox", func(t tx) error {
 		var known int32
-		err := t.conn.QueryRowContext(t.ctx, `SELECT generation, partitions FROM inboxes WHERE topic = ? AND topic_id = ?`, topic, topicID).Scan(&inbox.Generation, &known)
+		err := t.conn.QueryRowContext(t.ctx, sqlInbox, topic, topicID).Scan(&inbox.Generation, &known)
 		if err == nil {
 			if known != partitions {
 				return store.WithClass(failed("resolve inbox", store.ErrRepartitioned), store.Fatal)
@@ -142,23 +151,60 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 		if !errors.Is(err, sql.ErrNoRows) {
 			return failed("resolve inbox", err)
 		}
-		var newest int
-		if err := t.conn.QueryRowContext(t.ctx, `SELECT coalesce(max(generation), 0) FROM inboxes`).Scan(&newest); err != nil {
-			return failed("resolve inbox", err)
-		}
-		next := max(newest+1, int(atLeast))
-		if next > math.MaxInt16 {
-			return bug("no generation is left after %d", newest)
-		}
-		inbox.Generation = uint16(next)
-		_, err = t.conn.ExecContext(t.ctx, `INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (?, ?, ?, ?, ?)`,
-			next, topic, topicID, partitions, micros(time.Now()))
-		return failed("resolve inbox", err)
+		return failed("resolve inbox", t.openInbox(&inbox, atLeast))
 	})
 	if err != nil {
 		return store.Inbox{}, err
 	}
 	return inbox, nil
+}
+
+// openInbox gives inbox a generation above all others.
+func (t tx) openInbox(inbox *store.Inbox, atLeast uint16) error {
+	var newest int
+	if err := t.conn.QueryRowContext(t.ctx, `SELECT coalesce(max(generation), 0) FROM inboxes`).Scan(&newest); err != nil {
+		return err
+	}
+	next := max(newest+1, int(atLeast))
+	if next > math.MaxInt16 {
+		return bug("no generation is left after %d", newest)
+	}
+	inbox.Generation = uint16(next)
+	_, err := t.conn.ExecContext(t.ctx, `INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (?, ?, ?, ?, ?)`,
+		next, inbox.Topic, inbox.TopicID, inbox.Partitions, micros(time.Now()))
+	return err
+}
+
+// RenewInbox implements store.Configurations.
+func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (store.Inbox, error) {
+	const operation = "renew inbox"
+	renewed := inbox
+	err := s.write(ctx, operation, func(t tx) error {
+		renewed = inbox
+		err := t.conn.QueryRowContext(t.ctx, sqlInbox, inbox.Topic, inbox.TopicID).Scan(&renewed.Generation, &renewed.Partitions)
+		if err != nil || renewed.Generation != inbox.Generation {
+			return failed(operation, err)
+		}
+		if err := t.openInbox(&renewed, atLeast); err != nil {
+			return failed(operation, err)
+		}
+		if _, err := t.once(sqlEndMarks); err != nil {
+			return failed(operation, err)
+		}
+		if _, err := t.once(sqlGoOn, inbox.Generation, renewed.Generation); err != nil {
+			return failed(operation, err)
+		}
+		for n, next := range from {
+			if _, err := t.once(sqlGoOnFrom, renewed.Generation, n, next); err != nil {
+				return failed(operation, err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return store.Inbox{}, err
+	}
+	return renewed, nil
 }
 
 // Services implements store.Configurations.

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -111,6 +112,44 @@ var configurationTests = []test{
 		_, err = f.a.ResolveInbox(t.Context(), "inbox", "F", 4, 1)
 		require.Error(t, err, "no generation is left")
 		assert.Equal(t, store.Fatal, store.ClassOf(err))
+	}},
+	{"RenewInbox: I5 a new generation of the same topic goes on where the old one is, and ends its owners", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		first, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, 1)
+		require.NoError(t, err)
+		_, token := f.own(f.a, 'x', p0, p1)
+		move := func(s store.Store, p store.Partition, from, to int64, token store.Token) error {
+			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p, From: from, To: to, Token: token}}},
+				writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p, Frame: []byte("frame")}}, LastTo: map[store.Partition]change.Version{p: version(to)}}))
+			return err
+		}
+		require.NoError(t, move(f.a, p0, 0, 100, token))
+		require.NoError(t, move(f.a, p1, 0, 7, token))
+		renewed, err := f.b.RenewInbox(t.Context(), first, 5, map[int32]int64{0: 40})
+		require.NoError(t, err)
+		assert.Equal(t, store.Inbox{Generation: 5, Topic: "inbox", TopicID: "A", Partitions: 2}, renewed)
+		require.ErrorIs(t, move(f.a, p1, 7, 8, token), store.ErrFenced, "the owner of before")
+		_, err = f.a.TakeOver(t.Context(), []store.Partition{p1}, store.Token{'y'})
+		require.ErrorIs(t, err, store.ErrFenced, "its generation is over")
+		for range 2 { // also when another process was faster
+			again, err := f.a.RenewInbox(t.Context(), first, 9, map[int32]int64{0: 1, 1: 1})
+			require.NoError(t, err)
+			assert.Equal(t, renewed, again)
+		}
+		known, err := f.a.KnownInbox(t.Context(), "inbox", "A")
+		require.NoError(t, err)
+		assert.Equal(t, renewed, known)
+		resolved, err := f.a.ResolveInbox(t.Context(), "inbox", "A", 2, 1)
+		require.NoError(t, err)
+		assert.Equal(t, renewed, resolved)
+		n0, n1 := store.Partition{Generation: 5, Number: 0}, store.Partition{Generation: 5, Number: 1}
+		taken, token := f.own(f.b, 'z', n0, n1)
+		assert.EqualValues(t, []int64{40, 7}, []int64{taken[0].NextOffset, taken[1].NextOffset})
+		assert.Equal(t, []change.Version{version(100), version(7)}, []change.Version{taken[0].LastTo, taken[1].LastTo}, "frames go on from the last one")
+		assert.Len(t, taken[0].Outbox, 1, "what the old generation left is published")
+		require.NoError(t, move(f.b, n0, 40, 41, token))
+		_, err = f.b.RenewInbox(t.Context(), store.Inbox{Generation: 1, Topic: "inbox", TopicID: "never resolved"}, 1, nil)
+		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
 	{"I11 numbers of services are stable across handles", func(t *testing.T, f *fixture) {
 		none, err := f.a.Services(t.Context(), nil)

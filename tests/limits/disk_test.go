@@ -112,7 +112,7 @@ func halts(t *testing.T, run *harness.Process) {
 // I1, I2, I8: when the disk of SQLite fills up under load, Weir halts, says why,
 // and goes on by itself when there is room again.
 func TestDiskFullOfTheStore(t *testing.T) {
-	onSmallDisk(t, 16<<20, func(t *testing.T, disk smallDisk) {
+	onSmallDisk(t, 64<<20, func(t *testing.T, disk smallDisk) {
 		p := harness.Simple(t, fmt.Sprintf("store: {sqlite: {path: %q}}\n", disk.dir+"/state.db"), map[string]string{"acme": harness.FileSink("acme")})
 		run := p.Start("run")
 		p.Append("events.jsonl", heavy(0, 1000))

@@ -3,10 +3,12 @@
 package recovery
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
@@ -192,4 +194,33 @@ func TestInboxRepartitionedUnderARunningProcess(t *testing.T) {
 	for _, r := range harness.ReadTopic(t, w.Brokers, w.inbox()) {
 		require.Less(t, r.Partition, int32(4), "an entity moved to a partition that nobody decides")
 	}
+}
+
+// I1, I5: the inbox is shorter than what was decided of it, as after an unclean
+// election, or with the folder of a broker put back. The mistake that this catches:
+// new events were acknowledged, stood below the watermark and were dropped as
+// decided; and those above got versions that others had.
+func TestInboxShorterThanItsWatermarks(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, servers.Postgres(t), 100)
+	w.say(2)
+	w.drain()
+	require.NoError(t, w.check())
+	w.keep()
+	conn, err := pgx.Connect(t.Context(), w.Store)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, conn.Close(context.Background())) }()
+	// As if it had been longer: no broker can be asked to forget the end of a log.
+	_, err = conn.Exec(t.Context(), "UPDATE watermarks SET next_offset = next_offset + 1000")
+	require.NoError(t, err)
+	w.generation++
+	run := w.run()
+	run.Says("the inbox is shorter than what was decided of it")
+	require.NotZero(t, run.Metric("weir_records_gone_total", w.inbox()))
+	w.say(3)
+	w.agree(run)
+	stop(run)
+	require.NotContains(t, w.drain().Log.String(), "shorter", "once")
+	require.NoError(t, w.check())
+	require.Empty(t, w.Letters())
 }

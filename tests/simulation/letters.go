@@ -105,7 +105,7 @@ func (m *Memory) CountLetters(ctx context.Context) (map[store.Stage]int64, error
 	counts := map[store.Stage]int64{}
 	err := m.run(ctx, func() error {
 		for _, l := range m.state.letters {
-			if l.State == store.LetterOpen {
+			if l.State == store.LetterOpen && counts[l.Stage] <= store.CountedLetters {
 				counts[l.Stage]++
 			}
 		}

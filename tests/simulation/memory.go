@@ -200,11 +200,12 @@ func (m *Memory) Active(ctx context.Context) (active store.Revision, err error) 
 }
 
 func (s *state) inbox(topic, id string) (store.Inbox, bool) {
-	i := slices.IndexFunc(s.inboxes, func(i store.Inbox) bool { return i.Topic == topic && i.TopicID == id })
-	if i < 0 {
-		return store.Inbox{}, false
+	for _, i := range slices.Backward(s.inboxes) { // the newest
+		if i.Topic == topic && i.TopicID == id {
+			return i, true
+		}
 	}
-	return s.inboxes[i], true
+	return store.Inbox{}, false
 }
 
 // Inboxes implements store.Configurations.
@@ -235,18 +236,53 @@ func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partit
 			inbox = known
 			return nil
 		}
-		next := max(1, int(atLeast))
-		for _, i := range m.state.inboxes {
-			next = max(next, int(i.Generation)+1)
-		}
-		if next > math.MaxInt16 {
-			return bug("memory: no generation is left")
-		}
-		inbox = store.Inbox{Generation: uint16(next), Topic: topic, TopicID: topicID, Partitions: partitions}
-		m.state.inboxes = append(m.state.inboxes, inbox)
-		return nil
+		inbox = store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
+		return m.state.openInbox(&inbox, atLeast)
 	})
 	return inbox, err
+}
+
+// openInbox gives inbox a generation above all others.
+func (s *state) openInbox(inbox *store.Inbox, atLeast uint16) error {
+	next := max(1, int(atLeast))
+	for _, i := range s.inboxes {
+		next = max(next, int(i.Generation)+1)
+	}
+	if next > math.MaxInt16 {
+		return bug("memory: no generation is left")
+	}
+	inbox.Generation = uint16(next)
+	s.inboxes = append(s.inboxes, *inbox)
+	return nil
+}
+
+// RenewInbox implements store.Configurations.
+func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (renewed store.Inbox, err error) {
+	err = m.run(ctx, func() error {
+		var known bool
+		if renewed, known = m.state.inbox(inbox.Topic, inbox.TopicID); !known {
+			return store.ErrNotFound
+		}
+		if renewed.Generation != inbox.Generation {
+			return nil
+		}
+		if err := m.state.openInbox(&renewed, atLeast); err != nil {
+			return err
+		}
+		for p, at := range maps.Clone(m.state.marks) {
+			was := at
+			was.ended = true
+			m.state.marks[p] = was
+			if p.Generation == inbox.Generation {
+				if next, ok := from[p.Number]; ok {
+					at.next = next
+				}
+				m.state.marks[store.Partition{Generation: renewed.Generation, Number: p.Number}] = mark{next: at.next, lastTo: at.lastTo}
+			}
+		}
+		return nil
+	})
+	return renewed, err
 }
 
 // Services implements store.Configurations.

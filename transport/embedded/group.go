@@ -181,6 +181,10 @@ func (g *Group) start(ctx context.Context) (at, ends []int64, err error) {
 		return nil, nil, err
 	}
 	for p, next := range wanted {
+		if next > ends[p] && g.gc.FailOnTruncation {
+			g.revoked(all)
+			return nil, nil, &transport.TruncatedError{Topic: g.topic, TopicID: g.log.ID(), Partition: p, Wanted: next, End: ends[p]}
+		}
 		if start := at[p]; next < start || next > ends[p] {
 			g.lost(p, next, start)
 			continue

@@ -156,6 +156,19 @@ func notThere(t *testing.T, f *fixture) {
 	_, frame := f.receive(f.subscribe(g))
 	require.EqualValues(t, 0, frame.First(), "the oldest, never the newest")
 	require.Equal(t, lost{11, 0}, <-told)
+	require.NoError(t, g.Close())
+
+	g = f.group(transport.GroupConfig{Listener: &listener{at: map[int32]int64{0: 11}}, FailOnTruncation: true})
+	f.subscribe(g)
+	select {
+	case <-g.Failed():
+	case <-time.After(patience):
+		require.FailNow(t, "it did not fail")
+	}
+	var truncated *transport.TruncatedError
+	require.ErrorAs(t, g.Err(), &truncated)
+	require.EqualValues(t, 11, truncated.Wanted)
+	require.EqualValues(t, 10, truncated.End)
 }
 
 func grace(t *testing.T, f *fixture) {

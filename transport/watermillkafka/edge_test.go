@@ -75,7 +75,7 @@ func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
 	p, err := transport.NewProducer(cfg, transport.ProducerConfig{Linger: time.Millisecond, Compression: transport.NoCompression})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
-	return transport.NewPublisher(p)
+	return publisher{p}
 }
 
 type suiteSubscriber struct {
@@ -88,6 +88,19 @@ func (s suiteSubscriber) SubscribeInitialize(topic string) error {
 	defer cancel()
 	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
 }
+
+// publisher is the message.Publisher of a producer.
+type publisher struct{ p *transport.Producer }
+
+func (p publisher) Publish(topic string, messages ...*message.Message) error {
+	records := make([]transport.Record, len(messages))
+	for i, m := range messages {
+		records[i] = transport.FromMessage(topic, m)
+	}
+	return p.p.Append(context.Background(), records)
+}
+
+func (publisher) Close() error { return nil }
 
 // keyed gives each message its payload as the key: the order that the suite
 // checks is per payload.

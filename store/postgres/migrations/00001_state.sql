@@ -74,9 +74,9 @@ CREATE TABLE inboxes (
     topic      text    NOT NULL,
     topic_id   text    NOT NULL,
     partitions integer NOT NULL,
-    opened_at  timestamptz NOT NULL DEFAULT now(),
-    UNIQUE (topic, topic_id)
+    opened_at  timestamptz NOT NULL DEFAULT now()
 );
+CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
 
 -- The active revision is the one with the highest number.
 CREATE TABLE revisions (

@@ -76,9 +76,9 @@ CREATE TABLE inboxes (
     topic      TEXT    NOT NULL,
     topic_id   TEXT    NOT NULL,
     partitions INTEGER NOT NULL,
-    opened_at  INTEGER NOT NULL,
-    UNIQUE (topic, topic_id)
+    opened_at  INTEGER NOT NULL
 ) STRICT;
+CREATE INDEX inboxes_identity ON inboxes (topic, topic_id, generation); -- a topic may have several, see RenewInbox
 
 -- The active revision is the one with the highest number.
 CREATE TABLE revisions (

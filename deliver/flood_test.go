@@ -1,0 +1,204 @@
+package deliver_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"runtime"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/stretchr/testify/require"
+)
+
+// floodStore has decided everything, in all partitions, and takes every place.
+type floodStore struct {
+	deliver.Store
+	partitions int32
+
+	mu   sync.Mutex
+	rows map[int32]store.Progress
+}
+
+func (m *floodStore) Look(context.Context) (store.Look, error) {
+	look := store.Look{Active: 1, Marks: map[int32]store.Mark{}}
+	for p := range m.partitions {
+		look.Marks[p] = store.Mark{Watermark: at(1 << 40)}
+	}
+	return look, nil
+}
+
+func (m *floodStore) TakeProgress(_ context.Context, partitions []int32, token store.Token) (taken []store.Progress, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, p := range partitions {
+		m.rows[p] = store.Progress{Partition: p, Token: token, Places: m.rows[p].Places}
+		taken = append(taken, m.rows[p])
+	}
+	return taken, nil
+}
+
+func (m *floodStore) SwapProgress(_ context.Context, _ int64, swaps []store.ProgressSwap) ([]bool, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	done := make([]bool, len(swaps))
+	for i, s := range swaps {
+		m.rows[s.Partition], done[i] = s.Progress, true
+	}
+	return done, nil
+}
+
+func (m *floodStore) AllProgress(context.Context) (all []store.Progress, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for _, row := range m.rows {
+		all = append(all, row)
+	}
+	return all, nil
+}
+
+func (m *floodStore) Outbox(context.Context, int32) ([][]byte, error) { return nil, nil }
+
+// blocked is a sink that holds what it is given until it is let go.
+type blocked struct {
+	traits  sinks.Traits
+	arrived chan []change.Change
+	pass    chan struct{} // closed: it holds nothing any more
+}
+
+func (b *blocked) Traits() sinks.Traits       { return b.traits }
+func (b *blocked) Open(context.Context) error { return nil }
+func (b *blocked) Close() error               { return nil }
+func (b *blocked) Write(ctx context.Context, changes []change.Change) error {
+	b.arrived <- append([]change.Change(nil), changes...)
+	select {
+	case <-b.pass:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// flood is a stage with sinks that hold, and all of a changes log's partitions.
+type flood struct {
+	stage *deliver.Stage
+	sinks []*blocked
+	like  change.Change // of which all differ in entity, version and key alone
+
+	assignment uint64
+	next       map[int32]int64 // inbox offset, by partition
+}
+
+func newFlood(t *testing.T, services int, partitions int32, memory int64, traits sinks.Traits) *flood {
+	m := &flood{like: of("", "", 0), next: map[int32]int64{}}
+	opt := deliver.Options{
+		Revision: 1, Store: &floodStore{partitions: partitions, rows: map[int32]store.Progress{}}, Log: &changesLog{}, Memory: memory,
+		Control:   func(context.Context, string, inbox.Control) error { return nil },
+		Partition: func(string, change.Version) int32 { return 0 },
+		StopGrace: time.Millisecond, Logger: slog.New(slog.DiscardHandler), Metrics: deliver.NewMetrics(prometheus.NewRegistry()),
+	}
+	for i := range services {
+		s := &blocked{traits: traits, arrived: make(chan []change.Change, 1<<16), pass: make(chan struct{})}
+		m.sinks = append(m.sinks, s)
+		opt.Services = append(opt.Services, deliver.Service{Name: fmt.Sprintf("c%d/all@out", i), Number: int32(i + 1), Sink: s})
+	}
+	m.stage = deliver.New(opt)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- m.stage.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+	all := make([]int32, partitions)
+	for p := range all {
+		all[p] = int32(p)
+	}
+	_, err := m.stage.Assigned(t.Context(), "changes", all)
+	require.NoError(t, err)
+	m.assignment = transport.NextAssignment()
+	return m
+}
+
+// handle hands in the next frame of a partition, with changes of so many entities
+// for every service.
+func (m *flood) handle(ctx context.Context, partition int32, entities int) error {
+	n := m.next[partition]
+	m.next[partition]++
+	var b change.FrameBuilder
+	for i := range m.sinks {
+		for e := range entities {
+			c := m.like
+			c.Entity, c.Version = fmt.Sprintf("%d/%d/%d", partition, n, e), at(n)
+			c.Key = c.Entity
+			b.Add(int32(i+1), &c)
+		}
+	}
+	f := change.Frame{From: at(n), To: at(n + 1), Prev: at(n), Revision: 1, Last: true}
+	if n == 0 {
+		f.Prev = 0 // there is none before it
+	}
+	record := transport.Received{Offset: n, Value: b.AppendTo(nil, f), Time: time.UnixMilli(1)}
+	return m.stage.Handle(transport.NewMessage(ctx, transport.NewFrame("changes", "id", partition, m.assignment, []transport.Received{record})))
+}
+
+// With a million changes that wait for sinks, goroutines are of partitions and
+// services.
+func TestGoroutinesAreNotOfChanges(t *testing.T) {
+	const services, partitions, perFrame = 20, 8, 1000
+	before := runtime.NumGoroutine()
+	m := newFlood(t, services, partitions, 4<<30, sinks.Traits{Kind: sinks.Log, MaxBatch: 500, Guarded: true})
+	for n := range int32(50) {
+		require.NoError(t, m.handle(t.Context(), n%partitions, perFrame))
+	}
+	got := make([]int, services)
+	for i, s := range m.sinks {
+		got[i] = len(<-s.arrived) // each has a write under way
+	}
+	require.False(t, m.stage.Idle())
+	require.LessOrEqual(t, runtime.NumGoroutine()-before, 100+10*services, "of 1,000,000 changes")
+	for i, s := range m.sinks {
+		close(s.pass)
+		for got[i] < 50*perFrame {
+			got[i] += len(<-s.arrived)
+		}
+		require.Equal(t, 50*perFrame, got[i])
+	}
+}
+
+// What waits of all partitions goes out in one write: a table gets one statement.
+func TestABatchIsOfAllPartitions(t *testing.T) {
+	const partitions = 8
+	m := newFlood(t, 2, partitions, 0, sinks.Traits{Kind: sinks.State, MaxBatch: 1000, Guarded: true})
+	require.NoError(t, m.handle(t.Context(), 0, 1))
+	for _, s := range m.sinks {
+		require.Len(t, <-s.arrived, 1)
+	}
+	for range 3 {
+		for p := range int32(partitions) {
+			require.NoError(t, m.handle(t.Context(), p, 10))
+		}
+	}
+	for _, s := range m.sinks {
+		close(s.pass)
+		batch := <-s.arrived
+		require.Len(t, batch, 3*partitions*10)
+		of := map[string]int{}
+		for _, c := range batch {
+			of[c.Entity[:1]]++
+		}
+		require.Len(t, of, partitions)
+	}
+	require.Eventually(t, m.stage.Idle, patience, time.Millisecond)
+	for _, s := range m.sinks {
+		require.Empty(t, s.arrived, "nothing was left for another one")
+	}
+}
