@@ -233,7 +233,9 @@ func TestWhatIsNoWayIn(t *testing.T) {
 }
 
 func TestWhichProcessIsAsked(t *testing.T) {
-	servers := func(a config.Admin) *config.Config { return &config.Config{Admin: a, Kafka: config.Kafka{Cluster: config.Cluster{Brokers: []string{"127.0.0.1:9092"}}}} }
+	servers := func(a config.Admin) *config.Config {
+		return &config.Config{Admin: a, Kafka: config.Kafka{Cluster: config.Cluster{Brokers: []string{"127.0.0.1:9092"}}}}
+	}
 	_, err := At(servers(config.Admin{Listen: "off"}))
 	require.ErrorContains(t, err, "SIGHUP")
 	_, err = At(servers(config.Admin{Listen: "127.0.0.1:9600"}))
