@@ -126,6 +126,7 @@ func TestDiskFullOfTheStore(t *testing.T) {
 		arrive(t, p, 5000)
 		run.Terminate()
 		run.Ok()
+		require.NoError(t, os.Symlink(disk.dir, p.Path("data")))
 		require.NoError(t, oracle.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
 	})
 }
