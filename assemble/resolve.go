@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"log/slog"
-	"path/filepath"
 	"strings"
 	"sync"
 	"time"
@@ -66,8 +65,6 @@ func Resolve(ctx context.Context, c *config.Config) []Reached {
 			}
 			return reach.Topic(ctx, of, c.Kafka.Inbox.Topic, true)
 		})
-	} else if e := c.Kafka.Embedded; e != nil {
-		ask("kafka", func(context.Context) error { return reach.Folder(filepath.Join(e.Dir, "x")) })
 	}
 	for i := range c.Sources {
 		if a, ok := c.Sources[i].Input.(reach.Asked); ok {

@@ -116,8 +116,22 @@ func (l *loader) checkKafka() {
 			l.main.fault(path, "is no replica at all", "-1 for the servers' default, or 1 and more")
 		}
 	}
-	if k.Embedded != nil && (k.Inbox.Replication > 1 || k.Changes.Replication > 1) {
-		l.main.faultKey("kafka.embedded", "keeps one replica only", "replication of -1 or 1")
+	if len(k.Brokers) > 0 || l.main.has("kafka.brokers") {
+		return
+	}
+	if k.Inbox.Replication > 1 || k.Changes.Replication > 1 {
+		l.main.faultKey("kafka", "asks for replicas, and has no brokers that could keep any", "brokers, or a replication of -1 or 1")
+	}
+	if l.config.Store.Postgres != nil && l.config.Store.SQLite == nil {
+		l.main.faultKey("store.postgres", "is without a place for inbox and changes log: without brokers they are tables of the SQLite file", "kafka.brokers, or store.sqlite")
+	}
+}
+
+// checkReached checks how the cluster of a source or a sink is reached.
+func (l *loader) checkReached(doc *document, path string, c *Cluster) {
+	l.checkCluster(doc, path, c)
+	if len(c.Brokers) == 0 && len(l.config.Kafka.Brokers) == 0 && !doc.has(member(path, "brokers")) && !l.main.has("kafka.brokers") {
+		doc.faultKey(path, "names no brokers, and the main kafka key has none either", "brokers in one of the two")
 	}
 }
 

@@ -92,7 +92,7 @@ func (c *Checker) URL(key string, secret Secret, want string, schemes ...string)
 func (c *Checker) Database(key string, secret Secret) { checkDatabase(c.doc, c.path(key), secret) }
 
 // Cluster checks how a Kafka cluster is reached, whose keys are those of the kind.
-func (c *Checker) Cluster(cluster *Cluster) { c.l.checkCluster(c.doc, c.kind, cluster) }
+func (c *Checker) Cluster(cluster *Cluster) { c.l.checkReached(c.doc, c.kind, cluster) }
 
 // Topic checks the name of a topic.
 func (c *Checker) Topic(key, topic string) { checkTopic(c.doc, c.path(key), topic) }

@@ -4,13 +4,14 @@ package config
 // Load, so any number of goroutines may use it.
 type Config struct {
 	// DataDir is the folder of everything that is kept without servers: the
-	// SQLite file and the embedded broker's logs. Relative to the main file.
+	// SQLite file. Relative to the main file.
 	DataDir string `yaml:"data_dir" default:"data" path:"true"`
 	// Store holds what Weir must remember. Defaults to SQLite in the data folder.
 	Store Store `yaml:"store"`
 	// Gate recognises events that were taken in before. Defaults to memory.
 	Gate Gate `yaml:"gate"`
-	// Kafka carries the inbox and the changes. Defaults to the embedded broker.
+	// Kafka carries the inbox and the changes. Defaults to tables of
+	// the SQLite file.
 	Kafka Kafka `yaml:"kafka"`
 	// Sources are the streams of events, by name.
 	Sources Sources `yaml:"sources" required:"true"`

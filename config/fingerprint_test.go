@@ -14,6 +14,7 @@ import (
 
 const mainFile = `
 store: {postgres: {url: "${STORE}"}}
+kafka: {brokers: ["127.0.0.1:9092"]}
 sources:
   registry:
     file: {path: registry.jsonl}

@@ -2,12 +2,10 @@ package config
 
 import "slices"
 
-// Kafka carries the inbox and the changes: servers (Brokers) or the broker
-// inside the process (Embedded), at most one of them.
+// Kafka carries the inbox and the changes. Without Brokers they are tables of the
+// SQLite file.
 type Kafka struct {
 	Cluster `yaml:",inline"`
-	// Embedded runs a broker inside the process.
-	Embedded *Embedded `yaml:"embedded" oneof:"optional"`
 	// ClientID is the name that the servers log.
 	ClientID string `yaml:"client_id" default:"weir"`
 	// Prefix of the internal topics and the consumer groups: <prefix>.inbox,
@@ -26,10 +24,14 @@ type Kafka struct {
 	Window int `yaml:"window" default:"1000" range:"1..100000"`
 }
 
+// Embedded reports whether inbox and changes log are tables of the SQLite file, which
+// one process at a time has then.
+func (k *Kafka) Embedded() bool { return len(k.Brokers) == 0 }
+
 // Cluster says how a Kafka cluster is reached.
 type Cluster struct {
 	// Brokers are addresses, host:port, of some of the servers.
-	Brokers []string `yaml:"brokers" oneof:"optional"`
+	Brokers []string `yaml:"brokers"`
 	// TLS, if given (also as {}), encrypts the connections.
 	TLS *TLS `yaml:"tls"`
 	// SASL authenticates.
@@ -43,15 +45,6 @@ func (c *Cluster) SortedBrokers() []string {
 	brokers := slices.Clone(c.Brokers)
 	slices.Sort(brokers)
 	return brokers
-}
-
-// Embedded is the broker inside the process.
-type Embedded struct {
-	// Dir is the folder of its logs. Defaults to kafka in the data folder.
-	Dir string `yaml:"dir" path:"true"`
-	// Reserve is how much of the disk stays free: below it the broker takes
-	// nothing more and Weir halts until there is room.
-	Reserve Size `yaml:"reserve" default:"64MiB" range:"1MiB..1024GiB"`
 }
 
 // Inbox is the internal topic of all events, keyed by entity.

@@ -166,14 +166,6 @@ func (l *loader) derive() {
 		d := &decoder{doc: l.main}
 		d.absent(reflect.ValueOf(c.Gate.Memory).Elem(), "")
 	}
-	if c.Kafka.Embedded == nil && len(c.Kafka.Brokers) == 0 {
-		c.Kafka.Embedded = &Embedded{}
-		d := &decoder{doc: l.main}
-		d.absent(reflect.ValueOf(c.Kafka.Embedded).Elem(), "")
-	}
-	if e := c.Kafka.Embedded; e != nil {
-		orElse(&e.Dir, filepath.Join(c.DataDir, "kafka"))
-	}
 	if !l.main.has("decide.cache") {
 		c.Decide.Cache = c.Limits.Memory / cacheShare
 	}

@@ -22,7 +22,7 @@ import (
 const smallMain = `
 sources:
   registry: {http: {}, entity: id}
-  lab: {kafka: {topic: lab}, entity: key, mount: lab}
+  lab: {kafka: {brokers: ["127.0.0.1:9092"], topic: lab}, entity: key, mount: lab}
 customers: [acme.yaml]
 `
 
@@ -53,7 +53,7 @@ func TestDefaults(t *testing.T) {
 	require.Nil(t, c.Gate.Valkey)
 	require.Equal(t, 1_000_000, c.Gate.Memory.MaxEntries)
 	require.Equal(t, 24*time.Hour, c.Gate.TTL.D())
-	require.Equal(t, filepath.Join(dir, "data/kafka"), c.Kafka.Embedded.Dir)
+	require.Empty(t, c.Kafka.Brokers)
 	require.Equal(t, "weir.inbox", c.Kafka.Inbox.Topic)
 	require.Equal(t, "weir.changes", c.Kafka.Changes.Topic)
 	require.Equal(t, "weir", c.Kafka.Group)
@@ -111,7 +111,7 @@ admin: {listen: off}
 	require.Equal(t, "/var/lib/weir/state.db", c.Store.SQLite.Path)
 	require.Empty(t, c.Gate.Valkey.Prefix)
 	require.True(t, c.Admin.Off())
-	require.Equal(t, filepath.Join(filepath.Dir(filepath.Dir(c.File)), "data/kafka"), c.Kafka.Embedded.Dir)
+	require.Equal(t, filepath.Join(filepath.Dir(filepath.Dir(c.File)), "data"), c.DataDir)
 	require.True(t, loadSmall(t, `admin: {listen: ""}`).Admin.Off())
 }
 

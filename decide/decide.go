@@ -226,6 +226,9 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Mo
 		}
 	}
 	l.mu.Unlock()
+	if len(ids) == 0 {
+		return nil // the store has published them, or there are none
+	}
 	for i := range b.outbox {
 		b.outbox[i].ID = ids[i]
 	}

@@ -451,7 +451,7 @@ func TestInterruptReachesTheProcess(t *testing.T) {
 	w.run.Ready(200)
 	w.run.Terminate()
 	w.run.Ok()
-	require.NoFileExists(t, w.Path("data/kafka/control.json"))
+	require.NoFileExists(t, w.Path("data/state.db.control"))
 }
 
 // A process ends in order while it runs somebody's command.
@@ -489,12 +489,12 @@ func TestNoWayIn(t *testing.T) {
 	require.Empty(t, decode[[]auditRow](t, w.say("audit --json")), "the store alone needs nobody")
 	run.Kill()
 
-	require.NoError(t, os.MkdirAll(filepath.Dir(w.Path("data/kafka/control.json")), 0o700))
-	w.Write("data/kafka/control.json", `{"address":"127.0.0.1:1","token":"stale","pid":1}`)
+	require.NoError(t, os.MkdirAll(filepath.Dir(w.Path("data/state.db.control")), 0o700))
+	w.Write("data/state.db.control", `{"address":"127.0.0.1:1","token":"stale","pid":1}`)
 	require.EqualValues(t, 1, decode[result](t, w.say("replay --json --all")).Entities, "nobody runs, so nobody is asked")
 	w.run = w.Start("run")
 	w.run.Ready(200)
-	info, err := os.Stat(w.Path("data/kafka/control.json"))
+	info, err := os.Stat(w.Path("data/state.db.control"))
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
 	require.EqualValues(t, 1, decode[result](t, w.say("replay --json --all")).Entities)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -24,7 +25,7 @@ const (
 func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipeline, address string) {
 	t.Helper()
 	admin.Listen = "127.0.0.1:0"
-	cfg := &config.Config{Admin: admin, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}}
+	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), opt: Options{Commands: run}}
 	p.control = control.New(control.Options{Config: cfg, Execute: run, Tools: p.Tools, Reload: p.Reload})
 	p.gauges = newGauges(p.reg)

@@ -95,8 +95,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	defer limit.giveUp()
 	decider, err := decide.New(decide.Options{
 		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
-		// Frames are compressed already.
-		NewProducer:  func() (decide.Producer, error) { return p.newProducer(transport.NoCompression) },
+		NewProducer:  p.logs.NewProducer,
 		ChangesTopic: p.cfg.Kafka.Changes.Topic,
 		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents, MaxOutcome: int(p.cfg.Limits.Memory) / outcomeShare,
 		Cache:      int64(p.cfg.Decide.Cache),
@@ -113,7 +112,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	topic := p.cfg.Kafka.Inbox.Topic
 	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", min(p.cfg.Kafka.Window, p.cfg.Decide.BatchEvents), topic)
 	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, p.storeBehind, true
-	group, err := transport.NewGroup(ctx, p.kafka, gc)
+	group, err := p.logs.NewGroup(ctx, gc)
 	if err != nil {
 		return err
 	}

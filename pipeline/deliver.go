@@ -41,7 +41,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	stopStage := loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
 	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", deliverFrame, topic)
 	gc.Listener = stage
-	group, err := transport.NewGroup(ctx, p.kafka, gc)
+	group, err := p.logs.NewGroup(ctx, gc)
 	if err != nil {
 		stopStage()
 		limit.giveUp()
@@ -130,11 +130,11 @@ type changesLog struct {
 }
 
 // NewReader implements deliver.Log.
-func (l changesLog) NewReader() deliver.Reader { return transport.NewReader(l.p.kafka, l.topic, 0) }
+func (l changesLog) NewReader() deliver.Reader { return l.p.logs.NewReader(l.topic) }
 
 // Offsets implements deliver.Log.
 func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
-	return l.p.admin.Offsets(ctx, l.topic)
+	return l.p.logs.Offsets(ctx, l.topic)
 }
 
 // appendControl appends a control record to the inbox.
@@ -143,7 +143,7 @@ func (p *Pipeline) appendControl(ctx context.Context, entity string, c inbox.Con
 	if err != nil {
 		return err
 	}
-	return p.append.Append(ctx, []transport.Record{r})
+	return p.logs.Append(ctx, []transport.Record{r})
 }
 
 func (p *Pipeline) controlRecord(entity string, c inbox.Control) (transport.Record, error) {

@@ -19,7 +19,7 @@ import (
 // new one where the topic is another one, or holds less than was decided of it.
 func (p *Pipeline) openInbox(ctx context.Context, cut *transport.TruncatedError) error {
 	k := p.cfg.Kafka
-	id, err := p.admin.TopicID(ctx, k.Inbox.Topic)
+	id, err := p.logs.TopicID(ctx, k.Inbox.Topic)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (p *Pipeline) openInbox(ctx context.Context, cut *transport.TruncatedError)
 // that compare versions ignore for ever. Decided again under the same configuration
 // it is the same, and keeps its versions.
 func (p *Pipeline) renewForked(ctx context.Context, inbox store.Inbox) (store.Inbox, error) {
-	last, err := p.admin.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
+	last, err := p.logs.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return inbox, err
 	}
@@ -145,7 +145,7 @@ func (p *Pipeline) renewShorter(ctx context.Context, inbox store.Inbox, cut *tra
 		return inbox, err
 	}
 	// After the watermarks: what they are behind was there then.
-	starts, ends, err := p.admin.AvailableOffsets(ctx, inbox.Topic)
+	starts, ends, err := p.logs.AvailableOffsets(ctx, inbox.Topic)
 	if err != nil {
 		return inbox, err
 	}
@@ -200,7 +200,7 @@ func (p *Pipeline) generation() uint16 {
 // store that was lost or replaced must not give out versions that customers have
 // seen already.
 func (p *Pipeline) newestGeneration(ctx context.Context) (uint16, error) {
-	last, err := p.admin.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
+	last, err := p.logs.ReadLast(ctx, p.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return 0, err
 	}

@@ -33,7 +33,7 @@ func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, 
 	opt := imports.WorkerOptions{
 		Store: p.store,
 		Intake: &imports.Taker{
-			Ledger: p.store, Inbox: p.append, Topic: p.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
+			Ledger: p.store, Inbox: p.logs, Topic: p.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
 			Shape: func(source string) (*ingest.Extractor, error) {
 				if shape := shapes[source]; shape != nil {
 					return shape, nil

@@ -35,7 +35,7 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 			return fail(err)
 		}
 		stage := ingest.New(ingest.Options{
-			Extractor: shape, Gate: p.gate, Inbox: p.append, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
+			Extractor: shape, Gate: p.gate, Inbox: p.logs, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
 			Limit: p.end.ingest.ctx, Logger: p.log, Metrics: p.metrics.ingest, Tracer: p.tracer,
 		})
 		opened, err := opener.Open(ctx, c)

@@ -21,7 +21,6 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
 // Roles are the stages that a process runs.
@@ -61,13 +60,11 @@ type Pipeline struct {
 	active    activation
 	reloading sync.Mutex
 
-	broker *embedded.Broker // nil with servers
-	kafka  transport.Config
-	admin  *transport.Admin
-	store  database
-	gate   gate.Gate
-	inbox  atomic.Pointer[store.Inbox] // replaced when the topic is
-	append *transport.Producer         // to the inbox
+	kafka transport.Config // of the cluster; none without brokers
+	logs  logs             // inbox and changes
+	store database
+	gate  gate.Gate
+	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
 	// decidedGeneration is the newest generation that has a watermark.
 	decidedGeneration atomic.Uint32
 	closers           []func() error // in the order of opening
@@ -102,14 +99,14 @@ func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc
 func (p *Pipeline) connect(ctx context.Context) (err error) {
 	p.metrics = newStageMetrics(p.reg)
 	p.gauges = newGauges(p.reg)
-	if err := p.openKafka(ctx); err != nil {
-		return fmt.Errorf("kafka: %w", err)
-	}
 	if p.store, err = assemble.Store(ctx, p.cfg, p.log); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
 	p.closers = append(p.closers, p.store.Close)
 	p.active.store = p.store
+	if err := p.openLogs(); err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
 	return nil
 }
 
@@ -144,7 +141,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	if err := p.openTopics(ctx, nil); err != nil {
-		return nil, fmt.Errorf("kafka: %w", err)
+		return nil, fmt.Errorf("logs: %w", err)
 	}
 	if err := p.activate(ctx); err != nil {
 		return nil, err
@@ -155,35 +152,6 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		p.closers = append(p.closers, p.control.Close)
 	}
 	return p, nil
-}
-
-func (p *Pipeline) openKafka(ctx context.Context) error {
-	k := p.cfg.Kafka
-	var err error
-	if e := k.Embedded; e != nil {
-		p.broker, err = embedded.Start(ctx, embedded.Options{Dir: e.Dir, SyncWrites: true, Reserve: int64(e.Reserve), Logger: p.log})
-		if err != nil {
-			return err
-		}
-		p.closers = append(p.closers, p.broker.Close)
-		// The folder is this process's now: what leads to an earlier one is stale.
-		if err := control.RemoveStale(p.cfg); err != nil {
-			return err
-		}
-		p.kafka = transport.Config{Brokers: p.broker.Addrs(), ClientID: k.ClientID, Logger: p.log}
-	} else if p.kafka, _, err = assemble.Cluster(p.cfg, k.Cluster, p.log); err != nil {
-		return err
-	}
-	if p.admin, err = transport.NewAdmin(p.kafka); err != nil {
-		return err
-	}
-	p.closers = append(p.closers, func() error { p.admin.Close(); return nil })
-	p.append, err = p.newProducer(transport.Snappy)
-	if err != nil {
-		return err
-	}
-	p.closers = append(p.closers, p.closeProducer(p.append))
-	return nil
 }
 
 // closeProducer gives the closer of a producer whose callers have ended.
@@ -208,7 +176,10 @@ func (p *Pipeline) newProducer(codec transport.Compression) (*transport.Producer
 // openTopics creates the inbox and the changes log and finds the inbox's
 // generation; cut says what is known of how it became shorter, nil if nothing.
 func (p *Pipeline) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
-	if err := p.admin.EnsureTopics(ctx, assemble.Topics(p.Config())); err != nil {
+	if err := p.logs.Ensure(ctx, assemble.Topics(p.Config())); err != nil {
+		return err
+	}
+	if err := p.keepChanges(ctx); err != nil {
 		return err
 	}
 	return p.openInbox(ctx, cut)

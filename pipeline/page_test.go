@@ -4,6 +4,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -17,7 +18,7 @@ import (
 func TestPageEndsBeforeTheProcess(t *testing.T) {
 	began := make(chan struct{})
 	var token, file string
-	cfg := &config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}}
+	cfg := &config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	p := &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry()}
 	p.control = control.New(control.Options{Config: cfg, Execute: echo})
 	p.opt = Options{Commands: echo, Page: func(p *Pipeline) http.Handler {

@@ -129,7 +129,7 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (control.Reloaded,
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
 	// Topics that nobody uses do no harm when the activation fails.
-	if err := p.admin.EnsureTopics(ctx, assemble.Topics(next)); err != nil {
+	if err := p.logs.Ensure(ctx, assemble.Topics(next)); err != nil {
 		return control.Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
 	now := newSettings(next, plan, identity)

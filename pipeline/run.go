@@ -35,7 +35,7 @@ type part struct {
 type parts struct {
 	mu         sync.Mutex
 	decider    *decide.Decider // nil between two subscriptions
-	inboxGroup *transport.Group
+	inboxGroup group
 	ingests    []*source
 	deliver    *deliver.Stage    // nil between two subscriptions
 	imports    []*imports.Worker // none unless the process runs ingest
@@ -107,8 +107,9 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	p.showZeros()
 	watchers.Go(func() { p.watch(watch) })
 	if p.opt.Roles.Decide {
-		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, record: p.controlRecord, append: p.append.Append}
+		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, record: p.controlRecord, append: p.logs.Append}
 		watchers.Go(func() { house.run(watch) })
+		watchers.Go(func() { p.trim(watch) })
 	}
 	idle := make(chan struct{})
 	if p.opt.UntilIdle {

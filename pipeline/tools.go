@@ -25,13 +25,13 @@ var ErrNothingRan = errors.New("nothing has run with this configuration yet")
 // ErrNotActive says that another configuration than this one is active.
 var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (pipeline reload)")
 
-// ErrInUse says that another process has the data folder open.
+// ErrInUse says that another process has the logs of the SQLite file open.
 var ErrInUse = embedded.ErrInUse
 
 // OpenTools connects what operators' commands need: store, cluster, inbox and
 // the compiled configuration, which must be the active one. It creates nothing
-// and activates nothing. ErrInUse when another process has the folder of the
-// embedded broker open, ErrNothingRan, ErrNotActive. Close ends it; Run must not
+// and activates nothing. ErrInUse when another process has the logs of the SQLite
+// file open, ErrNothingRan, ErrNotActive. Close ends it; Run must not
 // be called.
 func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: prometheus.NewRegistry(), end: newEnding(opt.Config.Shutdown.Timeout.D()),
@@ -43,8 +43,8 @@ func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 			err = errors.Join(err, p.close())
 		}
 	}()
-	if e := p.cfg.Kafka.Embedded; e != nil {
-		if _, err := os.Stat(e.Dir); errors.Is(err, os.ErrNotExist) {
+	if file := p.cfg.Store.SQLite; file != nil {
+		if _, err := os.Stat(file.Path); errors.Is(err, os.ErrNotExist) {
 			return nil, ErrNothingRan
 		}
 	}
@@ -62,11 +62,11 @@ func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 // findState finds the inbox and compiles the configuration, which must be active.
 func (p *Pipeline) findState(ctx context.Context) error {
 	topic := p.cfg.Kafka.Inbox.Topic
-	id, err := p.admin.TopicID(ctx, topic)
+	id, err := p.logs.TopicID(ctx, topic)
 	if errors.Is(err, kerr.UnknownTopicOrPartition) {
 		return ErrNothingRan
 	} else if err != nil {
-		return fmt.Errorf("kafka: %w", err)
+		return fmt.Errorf("logs: %w", err)
 	}
 	found, err := p.store.KnownInbox(ctx, topic, id)
 	if errors.Is(err, store.ErrNotFound) {
@@ -114,7 +114,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	plan := *p.active.plan()
 	plan.Revision = active.Number
 	return &operate.Env{
-		Store: p.store, Plan: &plan, Checks: checked, Inbox: *p.inbox.Load(), Append: p.append, Log: p.admin,
+		Store: p.store, Plan: &plan, Checks: checked, Inbox: *p.inbox.Load(), Append: p.logs, Log: p.logs,
 		Shape: func(source string) (ingest.Extractor, error) {
 			c := p.cfg.Sources.Find(source)
 			if c == nil {
@@ -164,7 +164,3 @@ func (p *Pipeline) DecideUntilIdle(ctx context.Context) error {
 	}
 	return errors.Join(err, running.stop())
 }
-
-// IsEmbedded tells whether the log of a configuration is in its data folder, so
-// that one process at a time has it.
-func IsEmbedded(c *config.Config) bool { return c.Kafka.Embedded != nil }

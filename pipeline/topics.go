@@ -62,7 +62,7 @@ func (h *topicHealth) saw(faults []*transport.TopicFault, now time.Time) (begun 
 func (p *Pipeline) lookAtTopics(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
 	defer cancel()
-	faults, err := p.admin.Faults(ctx, p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic)
+	faults, err := p.logs.Faults(ctx, p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return // Kafka is away as a whole: who asked it says so
 	}
@@ -89,7 +89,7 @@ func (p *Pipeline) lookAtTopics(ctx context.Context) {
 	if len(again) == 0 {
 		return
 	}
-	if err := p.admin.EnsureTopics(ctx, again); err != nil {
+	if err := p.logs.Ensure(ctx, again); err != nil {
 		p.log.Warn("the topic cannot be made yet; trying again", "error", err)
 		return
 	}

@@ -184,7 +184,7 @@ func (p *Pipeline) count(ctx context.Context, waits []Wait) {
 	if err != nil {
 		return
 	}
-	_, ends, err := p.admin.Offsets(ctx, p.cfg.Kafka.Changes.Topic)
+	_, ends, err := p.logs.Offsets(ctx, p.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return
 	}

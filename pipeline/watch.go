@@ -18,6 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
 // gauges are what the pipeline as a whole shows beside its stages' counters.
@@ -43,14 +44,13 @@ type gauges struct {
 	ledgerOverdue prometheus.Gauge
 	ledgerDropped prometheus.Counter
 	files         *prometheus.GaugeVec // file
-	free          prometheus.Gauge     // nil without embedded broker
 }
 
 // What keeps a process from its work, the values of label "reason".
 const (
 	blockedSuperseded = "superseded" // another configuration is active
 	blockedStore      = "store"      // it does not answer
-	blockedDisk       = "disk"       // the embedded broker has no room
+	blockedDisk       = "disk"       // of the SQLite file, is full
 	blockedHalted     = "halted"     // a decision cannot be made
 	blockedSource     = "source"     // the database of an outbox does not answer
 	blockedTopic      = "topic"      // an internal topic takes no record
@@ -117,10 +117,10 @@ func (p *Pipeline) blocked() (reason string, err error) {
 	if err := p.health.storeDown.Load(); err != nil && *err != nil {
 		return blockedStore, *err
 	}
-	if p.broker != nil {
-		if err := p.broker.Full(); err != nil {
-			return blockedDisk, err
-		}
+	if err := p.logs.Failing(); errors.Is(err, embedded.ErrFull) {
+		return blockedDisk, err
+	} else if err != nil {
+		return blockedStore, err
 	}
 	p.parts.mu.Lock()
 	d := p.parts.decider
@@ -171,10 +171,6 @@ const watchPeriod = 5 * time.Second
 
 // watch keeps the gauges current and looks after the store.
 func (p *Pipeline) watch(ctx context.Context) {
-	if p.broker != nil {
-		p.gauges.free = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_embedded_free_bytes", Help: "Room on the disk of the embedded broker above what it keeps in reserve, in bytes."})
-		p.reg.MustRegister(p.gauges.free)
-	}
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
@@ -218,11 +214,6 @@ func (p *Pipeline) look(running context.Context) {
 	}
 	for _, s := range p.Health().Services {
 		p.gauges.health.WithLabelValues(s.Service).Set(float64(s.Level.Rank()))
-	}
-	if p.gauges.free != nil {
-		if room, ok := p.broker.Room(); ok {
-			p.gauges.free.Set(float64(room))
-		}
 	}
 	if lags, err := p.inboxLag(ctx); err == nil {
 		for n, lag := range lags {
@@ -335,7 +326,7 @@ func (p *Pipeline) stage() *deliver.Stage {
 
 // inboxLag is what the store's watermarks are behind the inbox, by partition.
 func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
-	starts, ends, err := p.admin.AvailableOffsets(ctx, p.cfg.Kafka.Inbox.Topic)
+	starts, ends, err := p.logs.AvailableOffsets(ctx, p.cfg.Kafka.Inbox.Topic)
 	if err != nil {
 		return nil, err
 	}

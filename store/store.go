@@ -244,7 +244,8 @@ type Decisions interface {
 
 	// Decide runs one decision transaction: check revision and watermarks, load
 	// entities and decided claims, call decide, at most once, write its outcome,
-	// commit durably. It gives the ids of Outcome.Outbox in their order. An error of
+	// commit durably. It gives the ids of Outcome.Outbox in their order; none where the
+	// changes log is in the store: the commit has published them. An error of
 	// decide ends the transaction and is returned as it is.
 	//
 	// Where nothing is to be loaded (neither Entities nor Claims) decide may be called

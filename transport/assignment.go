@@ -61,7 +61,7 @@ func recordSize(r *kgo.Record) int64 {
 		return 0
 	}
 	v := Received{Key: r.Key, Value: r.Value, Headers: r.Headers}
-	return int64(v.size())
+	return int64(v.Size())
 }
 
 // recordOverhead is what a record costs in memory beyond its size: kgo's

@@ -8,10 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
 func TestOffsetOutOfRange(t *testing.T) { onBoth(t, offsetOutOfRange) }
@@ -89,7 +89,7 @@ func offsetOutOfRange(t *testing.T, c cluster) {
 // A group that has committed nothing is told what is gone if it had begun to read
 // it; otherwise it begins with what it finds.
 func TestGoneBeforeAnythingWasCommitted(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 2)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 40)
 	adm := kadm.NewClient(rawClient(t, c))
@@ -130,7 +130,7 @@ func TestGoneBeforeAnythingWasCommitted(t *testing.T) {
 
 // The commit of the old topic must not skip records of the new one.
 func TestTopicCreatedAgain(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) cluster{"embedded": embeddedCluster, "real": realCluster} {
+	for name, start := range map[string]func(testing.TB) cluster{"fake": fakeCluster, "real": realCluster} {
 		t.Run(name, func(t *testing.T) {
 			c := start(t)
 			topic := c.topic(t, "topic", 1)
@@ -165,10 +165,10 @@ func TestTopicCreatedAgain(t *testing.T) {
 func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
 	dir := t.TempDir()
 	at := netip.MustParseAddrPort(harness.FreeAddress(t)) // nobody else gets it in between
-	options := embedded.Options{Dir: dir, Port: int(at.Port()), Logger: quietLog()}
-	b, err := embedded.Start(t.Context(), options)
+	options := []kfake.Opt{kfake.DataDir(dir), kfake.Ports(int(at.Port())), kfake.GroupMinSessionTimeout(time.Second)}
+	b, err := kfake.NewCluster(options...)
 	require.NoError(t, err)
-	c := cluster{cfg: transport.Config{Brokers: b.Addrs(), Logger: quietLog()}}
+	c := cluster{cfg: transport.Config{Brokers: b.ListenAddrs(), Logger: quietLog()}}
 	topic := c.topic(t, "topic", 1)
 	id, err := c.admin(t).TopicID(t.Context(), topic)
 	require.NoError(t, err)
@@ -182,14 +182,14 @@ func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
 	held := receive(t, ch)
 	require.Eventually(t, func() bool { return pending(t, g)[topic] == 1 }, patience, 20*time.Millisecond)
 
-	require.NoError(t, b.Close())
+	b.Close()
 	appended := make(chan error, 1)
 	go func() { // waits for the broker
 		appended <- p.Append(context.Background(), []transport.Record{{Topic: topic, Value: []byte("10")}})
 	}()
-	b, err = embedded.Start(t.Context(), options)
+	b, err = kfake.NewCluster(options...)
 	require.NoError(t, err)
-	defer func() { require.NoError(t, b.Close()) }()
+	defer func() { b.Close() }()
 	require.NoError(t, <-appended)
 	held.Ack()
 	// The member is told to join anew, before or after it got the new message:

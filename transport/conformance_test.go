@@ -70,6 +70,6 @@ func (k keyed) Publish(topic string, messages ...*message.Message) error {
 
 func (keyed) Close() error { return nil }
 
-func TestConformanceEmbedded(t *testing.T) { suite(t, embeddedCluster(t)) }
+func TestConformanceFake(t *testing.T) { suite(t, fakeCluster(t)) }
 
 func TestConformanceRealKafka(t *testing.T) { suite(t, realCluster(t)) }

@@ -58,9 +58,9 @@ func (r *Received) HeaderBytes(name string) []byte {
 	return nil
 }
 
-// size is what a record costs in memory and, give or take some bytes per
+// Size is what a record costs in memory and, give or take some bytes per
 // field, on the wire.
-func (r *Received) size() int {
+func (r *Received) Size() int {
 	n := len(r.Key) + len(r.Value) + 32
 	for _, h := range r.Headers {
 		n += len(h.Key) + len(h.Value) + 12
@@ -80,7 +80,7 @@ func (f *Frame) UUID(i int) string {
 func NewFrame(topic, topicID string, partition int32, assignment uint64, records []Received) *Frame {
 	f := &Frame{Topic: topic, TopicID: topicID, Partition: partition, Assignment: assignment, Records: records}
 	for i := range records {
-		f.Bytes += records[i].size()
+		f.Bytes += records[i].Size()
 	}
 	return f
 }

@@ -14,7 +14,7 @@ import (
 
 // onEach runs a test on both kinds of clusters.
 func onEach(t *testing.T, test func(t *testing.T, c cluster)) {
-	t.Run("embedded", func(t *testing.T) { test(t, embeddedCluster(t)) })
+	t.Run("fake", func(t *testing.T) { test(t, fakeCluster(t)) })
 	t.Run("real", func(t *testing.T) { test(t, realCluster(t)) })
 }
 
@@ -109,7 +109,7 @@ func TestOneFrameInFlightPerPartition(t *testing.T) {
 }
 
 func TestBordersOfFrames(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	p := c.producer(t, transport.ProducerConfig{})
 	text := func(n int) string { return string(make([]byte, n)) }
 	for name, test := range map[string]struct {
@@ -199,7 +199,7 @@ func TestNackBringsTheSameRecordsAgain(t *testing.T) {
 // A second subscription of the same assignment begins at the first record that
 // the first did not acknowledge in time.
 func TestAckAfterTheSubscriptionEnded(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	p := c.producer(t, transport.ProducerConfig{})
 	g := c.group(t, transport.GroupConfig{Topics: []string{topic}, FrameRecords: 2})
@@ -225,7 +225,7 @@ func TestAckAfterTheSubscriptionEnded(t *testing.T) {
 }
 
 func TestContextsEndWithTheAssignment(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 2)
 	p := c.producer(t, transport.ProducerConfig{})
 	revoked := make(chan error, 2)
@@ -343,7 +343,7 @@ func pendingBut(t *testing.T, g *transport.Group, but int32) int64 {
 // The budget is for whoever needs it: partitions that are idle leave it to a
 // busy one, whose next frames are there when the one in work is acknowledged.
 func TestNextFramesWaitReady(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 64)
 	p := c.producer(t, transport.ProducerConfig{})
 	g := c.group(t, transport.GroupConfig{FrameRecords: 100, BufferBytes: 4 << 20})

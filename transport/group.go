@@ -67,7 +67,8 @@ type GroupConfig struct {
 	FetchPartitionBytes int32
 }
 
-func (c *GroupConfig) setDefaults() error {
+// SetDefaults fills in what is not set, and fails on what cannot be.
+func (c *GroupConfig) SetDefaults() error {
 	if c.ID == "" {
 		return errors.New("consumer group without an ID")
 	}
@@ -159,7 +160,7 @@ type Group struct {
 // NewGroup checks that the topics exist and may be read, and prepares the
 // member; it joins at the first Subscribe. ctx bounds the check only.
 func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
-	if err := gc.setDefaults(); err != nil {
+	if err := gc.SetDefaults(); err != nil {
 		return nil, err
 	}
 	opts, err := NewClientOpts(cfg)

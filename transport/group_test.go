@@ -75,7 +75,7 @@ func TestRebalanceWithAFrameInWork(t *testing.T) {
 }
 
 func TestCommitOnClose(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
 
@@ -95,7 +95,7 @@ func TestCommitOnClose(t *testing.T) {
 }
 
 func TestFrameInFlightMayFinishWhileClosing(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 4)
 	g := c.group(t, transport.GroupConfig{CommitInterval: time.Hour, CloseTimeout: time.Minute, FrameRecords: 2})
@@ -115,7 +115,7 @@ func TestFrameInFlightMayFinishWhileClosing(t *testing.T) {
 }
 
 func TestUndecodableMessage(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	raw := rawClient(t, c)
 	value := []byte{0xff, 0x00, '{'}
@@ -160,7 +160,7 @@ func TestUndecodableMessage(t *testing.T) {
 }
 
 func TestNackDuringShutdown(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 3)
 	g := c.group(t, transport.GroupConfig{CloseTimeout: time.Hour, FrameRecords: 1})
@@ -179,7 +179,7 @@ func TestNackDuringShutdown(t *testing.T) {
 
 // A frame that waits for its back-off does not hold up a shutdown.
 func TestShutdownDuringBackOff(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 3)
 	g := c.group(t, transport.GroupConfig{CloseTimeout: time.Hour, NackMin: time.Hour, NackMax: time.Hour})
@@ -248,7 +248,7 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 }
 
 func TestSlowTopicDoesNotStopTheOthers(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	slow, fast, unread := c.topic(t, "slow", 2), c.topic(t, "fast", 2), c.topic(t, "unread", 2)
 	p := c.producer(t, transport.ProducerConfig{})
 	value := make([]byte, 10_000)
@@ -285,7 +285,7 @@ func TestSlowTopicDoesNotStopTheOthers(t *testing.T) {
 }
 
 func TestTopicsAreSubscribedOnce(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
 	subscribe(t, g, topic)
@@ -294,7 +294,7 @@ func TestTopicsAreSubscribedOnce(t *testing.T) {
 }
 
 func TestMissingTopicIsAPlainError(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	_, err := transport.NewGroup(t.Context(), c.cfg, transport.GroupConfig{ID: "g", Topics: []string{"a", "b"}})
 	require.ErrorContains(t, err, "topic a does not exist")
 	require.ErrorContains(t, err, "topic b does not exist")

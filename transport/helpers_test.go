@@ -11,11 +11,11 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"go.uber.org/goleak"
 
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 )
 
 func TestMain(m *testing.M) {
@@ -40,12 +40,12 @@ type cluster struct {
 	prefix string
 }
 
-func embeddedCluster(t testing.TB) cluster {
+func fakeCluster(t testing.TB) cluster {
 	t.Helper()
-	b, err := embedded.Start(t.Context(), embedded.Options{Dir: t.TempDir(), Logger: quietLog()})
+	b, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second))
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	return cluster{cfg: transport.Config{Brokers: b.Addrs(), Logger: quietLog()}}
+	t.Cleanup(b.Close)
+	return cluster{cfg: transport.Config{Brokers: b.ListenAddrs(), Logger: quietLog()}}
 }
 
 func realCluster(t testing.TB) cluster {

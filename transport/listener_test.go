@@ -17,7 +17,7 @@ import (
 )
 
 func TestListenersOffsetsWin(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
 	g := c.group(t, transport.GroupConfig{})
@@ -90,7 +90,7 @@ func TestListenerMayBlock(t *testing.T) {
 }
 
 func TestListenerIsCancelledWhenTheGroupCloses(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	entered := make(chan struct{})
 	enter := sync.OnceFunc(func() { close(entered) })
@@ -108,7 +108,7 @@ func TestListenerIsCancelledWhenTheGroupCloses(t *testing.T) {
 }
 
 func TestListenersErrorEndsTheSubscription(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
 	fatal := errors.New("the store is of another generation")
@@ -128,7 +128,7 @@ func TestListenersErrorEndsTheSubscription(t *testing.T) {
 // it was read on from its oldest record, and what is appended to it next stands
 // where something else was decided.
 func TestAShorterLogEndsTheGroupThatMustNotPassOverIt(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 2)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 40)
 	ends, err := c.admin(t).EndOffsets(t.Context(), topic)
@@ -152,7 +152,7 @@ func TestAShorterLogEndsTheGroupThatMustNotPassOverIt(t *testing.T) {
 // of before: the watermark is not its own. The mistake that this catches: all zeros
 // were an identity like any other.
 func TestBrokersWithoutTopicIDsAreRefused(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	old := c.cfg.With(kgo.MaxVersions(kversion.V2_7_0()))
 	admin, err := transport.NewAdmin(old)

@@ -15,9 +15,9 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// onBoth runs a test on the embedded broker and on a server.
+// onBoth runs a test on the fake of a broker and on a server.
 func onBoth(t *testing.T, test func(t *testing.T, c cluster)) {
-	for name, open := range map[string]func(testing.TB) cluster{"embedded": embeddedCluster, "kafka": realCluster} {
+	for name, open := range map[string]func(testing.TB) cluster{"fake": fakeCluster, "kafka": realCluster} {
 		t.Run(name, func(t *testing.T) { test(t, open(t)) })
 	}
 }
@@ -190,7 +190,7 @@ func TestReaderReadsWhatIsCommitted(t *testing.T) {
 
 // Who cannot be reached, or does not exist, is not a log that ends.
 func TestReaderSaysWhatIsWrong(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	require.NoError(t, l.Close())

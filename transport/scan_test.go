@@ -18,7 +18,7 @@ import (
 // A scan gives every record of its ranges once, in the order of the partition,
 // and ends; what came later is not in it.
 func TestScan(t *testing.T) {
-	for name, open := range map[string]func(testing.TB) cluster{"embedded": embeddedCluster, "kafka": realCluster} {
+	for name, open := range map[string]func(testing.TB) cluster{"fake": fakeCluster, "kafka": realCluster} {
 		t.Run(name, func(t *testing.T) {
 			if name == "kafka" && testing.Short() {
 				t.Skip("needs a server")
@@ -82,7 +82,7 @@ func TestScan(t *testing.T) {
 
 // A scan ends when retention removes the rest of its range meanwhile, to the end.
 func TestScanOfWhatIsRemovedMeanwhile(t *testing.T) {
-	c := embeddedCluster(t)
+	c := fakeCluster(t)
 	topic := c.topic(t, "removed", 1)
 	p, err := transport.NewProducer(c.cfg, transport.ProducerConfig{})
 	require.NoError(t, err)

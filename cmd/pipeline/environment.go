@@ -98,7 +98,7 @@ func (a *app) operating(ctx context.Context, input string, f func(a *app, env *o
 		return errors.Join(err, tools.Close())
 	}
 	env.Actor = operate.Actor()
-	if pipeline.IsEmbedded(cfg) {
+	if cfg.Kafka.Embedded() {
 		env.Decide = tools.DecideUntilIdle
 	}
 	return errors.Join(a.with(env, f), tools.Close())

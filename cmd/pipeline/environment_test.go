@@ -59,7 +59,7 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 	ended := make(chan int, 1)
 	go func() { ended <- process.execute(ctx, []string{"run", "-c", main}) }()
 	require.Eventually(t, func() bool {
-		_, err := os.Stat(filepath.Join(dir, "data", "kafka", "control.json"))
+		_, err := os.Stat(filepath.Join(dir, "data", "state.db.control"))
 		return err == nil
 	}, 3*time.Minute, 10*time.Millisecond)
 

@@ -252,7 +252,7 @@ func TestInABrowser(t *testing.T) {
 }
 
 func ownToken(t *testing.T, p harness.Project) string {
-	files, err := filepath.Glob(p.Path("data/*/control.json"))
+	files, err := filepath.Glob(p.Path("data/*.control"))
 	require.NoError(t, err)
 	require.Len(t, files, 1)
 	text, err := os.ReadFile(files[0])

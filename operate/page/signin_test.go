@@ -61,10 +61,10 @@ func TestReadingIsOpenWithoutAConfiguredToken(t *testing.T) {
 }
 
 func TestOwnTokenSignsIn(t *testing.T) {
-	w := newWorld(t, func(o *page.Options) { o.Token, o.OwnToken, o.OwnFile = "", "own-token", "data/kafka/control.json" })
+	w := newWorld(t, func(o *page.Options) { o.Token, o.OwnToken, o.OwnFile = "", "own-token", "data/state.db.control" })
 	w.letter("{")
 	_, body := w.get("/sign-in")
-	require.Contains(t, body, "data/kafka/control.json")
+	require.Contains(t, body, "data/state.db.control")
 	w.signIn("own-token")
 }
 

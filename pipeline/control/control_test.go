@@ -35,7 +35,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // listening is a server behind an operators' listener.
 func listening(t *testing.T, admin config.Admin, run Executor) (s *Server, listens string) {
 	t.Helper()
-	cfg := &config.Config{Admin: admin, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}}
+	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	s = New(Options{Config: cfg, Execute: run})
 	mux := http.NewServeMux()
 	s.Register(mux, auth.NewAttempts("admin", prometheus.NewRegistry(), slog.New(slog.DiscardHandler), nil))
@@ -220,20 +220,22 @@ func TestDialable(t *testing.T) {
 
 // What is half a file, or somebody else's, leads nowhere.
 func TestWhatIsNoWayIn(t *testing.T) {
-	cfg := &config.Config{Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}}
+	cfg := &config.Config{Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	require.Nil(t, Find(cfg))
 	for _, text := range []string{"", "{", `{"address":"x"}`, `{"token":"x"}`} {
-		require.NoError(t, os.WriteFile(filepath.Join(cfg.Kafka.Embedded.Dir, controlFile), []byte(text), 0o600))
+		require.NoError(t, os.WriteFile(path(cfg), []byte(text), 0o600))
 		require.Nil(t, Find(cfg), text)
 	}
 	text, err := json.Marshal(address{Address: "a", Token: "b", PID: 1})
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(cfg.Kafka.Embedded.Dir, controlFile), text, 0o600))
+	require.NoError(t, os.WriteFile(path(cfg), text, 0o600))
 	require.NotNil(t, Find(cfg))
 }
 
 func TestWhichProcessIsAsked(t *testing.T) {
-	servers := func(a config.Admin) *config.Config { return &config.Config{Admin: a} }
+	servers := func(a config.Admin) *config.Config {
+		return &config.Config{Admin: a, Kafka: config.Kafka{Cluster: config.Cluster{Brokers: []string{"127.0.0.1:9092"}}}}
+	}
 	_, err := At(servers(config.Admin{Listen: "off"}))
 	require.ErrorContains(t, err, "SIGHUP")
 	_, err = At(servers(config.Admin{Listen: "127.0.0.1:9600"}))
@@ -242,6 +244,6 @@ func TestWhichProcessIsAsked(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:9600", r.Address)
 	require.Equal(t, "0123456789abcdef", r.Token)
-	_, err = At(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Kafka: config.Kafka{Embedded: &config.Embedded{Dir: t.TempDir()}}})
+	_, err = At(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}})
 	require.ErrorContains(t, err, "no process runs")
 }

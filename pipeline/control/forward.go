@@ -100,7 +100,7 @@ func At(c *config.Config) (*Running, error) {
 	if c.Admin.Off() {
 		return nil, errors.New("the operators' listener is off: send the process SIGHUP instead")
 	}
-	if c.Kafka.Embedded != nil {
+	if c.Kafka.Embedded() {
 		if r := Find(c); r != nil {
 			return r, nil
 		}

@@ -12,7 +12,6 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -47,12 +46,12 @@ const (
 	ReloadPath   = "/v1/reload"
 	// maxCommand bounds a command with its standard input, in bytes.
 	maxCommand = 64 << 20
-	// controlFile is beside the embedded broker's lock: how to reach the process
-	// that has it.
-	controlFile = "control.json"
+	// controlSuffix names the file beside the SQLite file with the logs that says how
+	// to reach the process that has it open.
+	controlSuffix = ".control"
 )
 
-// address is what controlFile holds.
+// address is what that file holds.
 type address struct {
 	Address string `json:"address"`
 	Token   string `json:"token"`
@@ -88,7 +87,7 @@ type Server struct {
 func New(o Options) *Server {
 	s := &Server{opt: o}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
-	if o.Config.Kafka.Embedded != nil {
+	if o.Config.Kafka.Embedded() {
 		s.token = randomToken()
 	}
 	return s
@@ -132,7 +131,7 @@ func (s *Server) Close() error {
 }
 
 // path is where a process without servers says how it is reached.
-func path(c *config.Config) string { return filepath.Join(c.Kafka.Embedded.Dir, controlFile) }
+func path(c *config.Config) string { return c.Store.SQLite.Path + controlSuffix }
 
 // RemoveStale removes what an earlier process left; for the one that has the
 // data folder open now.
@@ -156,7 +155,7 @@ func (s *Server) OwnToken() (token, file string) {
 
 // Announce writes how this process is reached, readable by its user alone.
 func (s *Server) Announce(listening net.Addr) error {
-	if s.opt.Config.Kafka.Embedded == nil {
+	if !s.opt.Config.Kafka.Embedded() {
 		return nil
 	}
 	s.file = path(s.opt.Config)

@@ -88,8 +88,10 @@ func TestDiskFull(t *testing.T) {
 	_, err = s.TakeOver(t.Context(), []store.Partition{crashPartition}, store.Token{1})
 	require.NoError(t, err)
 	limit := func(pages int) {
-		_, err := s.writer.ExecContext(t.Context(), fmt.Sprint("PRAGMA max_page_count = ", pages))
-		require.NoError(t, err)
+		require.NoError(t, s.write(t.Context(), "limit", func(t tx) error {
+			_, err := t.conn.ExecContext(t.ctx, fmt.Sprint("PRAGMA max_page_count = ", pages))
+			return err
+		}))
 	}
 	decide := func() error {
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: crashPartition, To: 1, Token: store.Token{1}}}},

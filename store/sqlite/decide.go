@@ -137,7 +137,7 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 		if err := ctx.Err(); err != nil {
 			return failed("decide", err)
 		}
-		ids, err = t.finish(d, loaded, out, s.now())
+		ids, err = t.finish(d, loaded, out, s.changes, s.now())
 		crash.At(crash.DecideWritten, "")
 		return failed("decide", err)
 	})
@@ -178,7 +178,7 @@ func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 }
 
 // finish writes the outcome, at now.
-func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, now time.Time) ([]int64, error) {
+func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, changes *Log, now time.Time) ([]int64, error) {
 	for _, purge := range []string{sqlPurgeEntity, sqlPurgeRows} {
 		err := each(t.ctx, t.conn, purge, len(out.Purged), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, out.Purged[i])
@@ -197,19 +197,7 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, now
 	moved := func(p store.Partition) bool {
 		return slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == p })
 	}
-	ids := make([]int64, len(out.Outbox))
-	err := each(t.ctx, t.conn, sqlPutOutbox, len(out.Outbox), func(i int, statement *sql.Stmt) error {
-		o := out.Outbox[i]
-		if !moved(o.Partition) {
-			return bug("decide: a frame of partition %v, whose watermark this decision does not hold", o.Partition)
-		}
-		result, err := statement.ExecContext(t.ctx, o.Partition.Generation, o.Partition.Number, notNil(o.Frame))
-		if err != nil {
-			return err
-		}
-		ids[i], err = result.LastInsertId()
-		return err
-	})
+	ids, err := t.putFrames(changes, out.Outbox, moved, now)
 	if err != nil {
 		return nil, err
 	}
@@ -237,6 +225,33 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, now
 		return nil, err
 	}
 	return ids, t.addAudits(out.Audit)
+}
+
+// putFrames writes the frames of a decision: to the changes log, if it is in this
+// file, and else to the outbox.
+func (t tx) putFrames(changes *Log, frames []store.OutboxFrame, moved func(store.Partition) bool, now time.Time) ([]int64, error) {
+	for i := range frames {
+		if !moved(frames[i].Partition) {
+			return nil, bug("decide: a frame of partition %v, whose watermark this decision does not hold", frames[i].Partition)
+		}
+	}
+	if changes != nil && len(frames) > 0 {
+		rows := make([]LogFrame, len(frames))
+		for i, o := range frames {
+			rows[i] = LogFrame{Partition: o.Partition.Number, Records: 1, Body: o.Frame}
+		}
+		return nil, t.append(changes, rows, now)
+	}
+	ids := make([]int64, len(frames))
+	return ids, each(t.ctx, t.conn, sqlPutOutbox, len(frames), func(i int, statement *sql.Stmt) error {
+		o := &frames[i]
+		result, err := statement.ExecContext(t.ctx, o.Partition.Generation, o.Partition.Number, notNil(o.Frame))
+		if err != nil {
+			return err
+		}
+		ids[i], err = result.LastInsertId()
+		return err
+	})
 }
 
 // Discard implements store.Decisions.

@@ -13,6 +13,9 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
+// ErrFull says that the file cannot grow.
+var ErrFull = errors.New("the disk is full")
+
 // primary gives the primary result code of err (sqlite.org/rescode.html).
 func primary(err error) (code int, ok bool) {
 	var e *sqlite.Error
@@ -34,7 +37,7 @@ func classify(err error) error {
 	}
 	switch code {
 	case sqlite3.SQLITE_FULL:
-		return store.WithClass(fmt.Errorf("the disk is full, nothing was written: %w", err), store.Retry)
+		return store.WithClass(fmt.Errorf("%w, nothing was written: %w", ErrFull, err), store.Retry)
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
 		return store.WithClass(err, store.Poison)
 	case sqlite3.SQLITE_ERROR, // no such table, syntax

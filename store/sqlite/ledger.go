@@ -103,7 +103,6 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 		if err != nil {
 			return failed("begin claims", err)
 		}
-		defer b.close()
 		for i, intent := range intents {
 			if answers[i], err = b.begin(tenant, intent); err != nil {
 				return failed("begin claims", err)
@@ -125,7 +124,6 @@ type beginning struct {
 	open             ledgerMonth
 	months           []ledgerMonth // the newest first: open
 	live             []ledgerMonth // that may hold a claim which is not expired, the newest first: open
-	prepared         map[string]*sql.Stmt
 }
 
 // ledger begins to claim in the month of now.
@@ -138,7 +136,7 @@ func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error)
 	if err != nil {
 		return nil, err
 	}
-	b := &beginning{tx: t, now: now, until: now.Add(lease), made: now, keep: keep, open: months[0], months: months, prepared: map[string]*sql.Stmt{}}
+	b := &beginning{tx: t, now: now, until: now.Add(lease), made: now, keep: keep, open: months[0], months: months}
 	if b.made.Before(first) {
 		b.made = first
 	}
@@ -175,23 +173,9 @@ func (t tx) makeMonth(m ledgerMonth) error {
 	return err
 }
 
-func (b *beginning) close() {
-	for _, statement := range b.prepared {
-		_ = statement.Close()
-	}
-}
-
-// statement prepares a statement on a month's tables, once.
+// statement prepares a statement on a month's tables.
 func (b *beginning) statement(m ledgerMonth, text string) (*sql.Stmt, error) {
-	text = m.sql(text)
-	if s := b.prepared[text]; s != nil {
-		return s, nil
-	}
-	s, err := b.conn.PrepareContext(b.ctx, text)
-	if err == nil {
-		b.prepared[text] = s
-	}
-	return s, err
+	return b.conn.PrepareContext(b.ctx, m.sql(text))
 }
 
 func (b *beginning) exec(m ledgerMonth, text string, args ...any) error {

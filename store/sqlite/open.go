@@ -41,8 +41,10 @@ type Options struct {
 // Store is a store.Store in SQLite.
 type Store struct {
 	path    string
-	writer  *sql.DB // one connection
+	writer  *sql.DB // the connection of writes, and one for Migrate
+	writes  writer
 	readers *sql.DB
+	changes *Log             // where decisions put their frames; nil: the outbox
 	now     func() time.Time // of claims
 
 	patience time.Duration // patience, but in tests of many writers
@@ -61,28 +63,33 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		return openReadOnly(ctx, o.Path)
 	}
 	// SQLite would make it readable to all; the files beside it get the same mode.
+	fresh := ""
 	if f, err := os.OpenFile(o.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
 		_ = f.Close() // nothing was written
+		// Only a file that has nothing in it yet can be made to give pages back.
+		fresh = "_pragma=auto_vacuum(INCREMENTAL)&"
 	} else if !errors.Is(err, fs.ErrExist) {
 		return nil, failed("open", err)
 	}
-	location := locate(o.Path, url.Values{"_pragma": {
+	settings := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyMilliseconds), // first: the next ones may have to wait
 		"journal_mode(WAL)",
 		"synchronous(FULL)",
 		"fullfsync(1)", // where fsync alone does not reach the disk
-	}})
-	writer, err := sql.Open("sqlite", location+"&_txlock=immediate")
+	}}
+	writer, err := sql.Open("sqlite", locate(o.Path, fresh, settings)+"&_txlock=immediate")
 	if err != nil {
 		return nil, failed("open", err)
 	}
-	writer.SetMaxOpenConns(1)
-	readers, err := sql.Open("sqlite", location+"&_pragma=query_only(1)")
+	writer.SetMaxOpenConns(2)
+	readers, err := sql.Open("sqlite", locate(o.Path, "", settings)+"&_pragma=query_only(1)")
 	if err != nil {
 		return nil, failed("open", errors.Join(err, writer.Close()))
 	}
 	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
+	readers.SetMaxIdleConns(max(4, runtime.GOMAXPROCS(0))) // to open one costs more than most reads
 	s := &Store{path: o.Path, writer: writer, readers: readers, now: time.Now, patience: patience}
+	s.writes.turn = make(chan struct{}, 1)
 	// The first connection creates the file and sets its journal mode.
 	if err := s.patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
 		return nil, failed("open", errors.Join(err, s.Close()))
@@ -90,9 +97,10 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// locate gives the name of the file with settings, as the driver takes it.
-func locate(path string, settings url.Values) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
+// locate gives the name of the file with settings, as the driver takes it; those of
+// first, if any, come before the others.
+func locate(path, first string, settings url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + first + settings.Encode()
 }
 
 func openReadOnly(ctx context.Context, path string) (*Store, error) {
@@ -104,12 +112,13 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 		// the file -shm.
 		settings.Set("immutable", "1")
 	}
-	readers, err := sql.Open("sqlite", locate(path, settings))
+	readers, err := sql.Open("sqlite", locate(path, "", settings))
 	if err != nil {
 		return nil, failed("open", err)
 	}
 	readers.SetMaxOpenConns(1)
 	s := &Store{path: path, writer: readers, readers: readers, now: time.Now, patience: patience}
+	s.writes.turn = make(chan struct{}, 1)
 	if err := s.patiently(ctx, func() error { return s.Ping(ctx) }); err != nil {
 		if logged {
 			err = fmt.Errorf("%w (what was written last is in %s-wal, which can be read only while a process runs, or by who may write in the folder)", err, path)
@@ -128,6 +137,13 @@ func (s *Store) Ping(ctx context.Context) error {
 // Close closes all connections; calls under way end first. It may be called
 // twice.
 func (s *Store) Close() error {
+	s.writes.turn <- struct{}{}
+	if s.writes.conn != nil {
+		s.writes.conn.forget()
+		_ = s.writes.conn.Close()
+		s.writes.conn = nil
+	}
+	<-s.writes.turn
 	return errors.Join(s.readers.Close(), s.writer.Close())
 }
 

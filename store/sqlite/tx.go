@@ -4,57 +4,245 @@ import (
 	"context"
 	"database/sql"
 	"database/sql/driver"
+	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	sqlite3 "modernc.org/sqlite/lib"
+
+	"github.com/seed-86dfc502/weir/store"
 )
 
-// tx is a write transaction on the one connection that writes. Its statements
+// tx is a write in a transaction of the one connection that writes. Its statements
 // run to their end whatever the caller's context says, which saves a goroutine
-// per statement; the context is looked at before the transaction, before its
-// commit, and where callers of store methods compute.
+// per statement; the context is looked at before the write, before it is taken
+// into the transaction, and where callers of store methods compute.
 type tx struct {
-	conn *sql.Conn
+	conn *writeConn
 	ctx  context.Context
+	g    *group
 }
 
-// write runs f in a transaction that holds the file's write lock. An error of
-// f comes back as it is.
+// afterCommit has f called once what t wrote is durable. f must not block.
+func (t tx) afterCommit(f func()) { t.g.committed = append(t.g.committed, f) }
+
+// writer gathers writes: those that wait for the connection while another one works
+// go into its transaction, and the last of them commits for all. Each runs on its
+// caller's goroutine, inside a savepoint, so that one which fails takes no other along.
+type writer struct {
+	turn    chan struct{} // capacity 1: held by who works on the connection
+	waiting atomic.Int32  // who want the turn
+	conn    *writeConn    // guarded by turn; nil: to be opened
+	open    *group        // guarded by turn; the transaction under way, nil without one
+}
+
+// group is one transaction.
+type group struct {
+	began     time.Time
+	members   int
+	committed []func()
+	done      chan struct{} // closed when it ended
+	err       error         // valid then: why nothing of it was written
+}
+
+// What a transaction gathers is bounded by how many writes are under way at the
+// same time, and by these where there is no end of them.
+const (
+	maxGroup    = 256
+	maxGroupAge = 50 * time.Millisecond
+)
+
+const savepoint = "w"
+
+// write runs f in a transaction that holds the file's write lock, and returns when
+// that is durable. An error of f comes back as it is, and then nothing of f is
+// written.
 func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error) error {
-	conn, err := s.writer.Conn(ctx)
-	if err != nil {
-		return failed(operation, err)
+	w := &s.writes
+	w.waiting.Add(1)
+	select {
+	case w.turn <- struct{}{}:
+		w.waiting.Add(-1)
+	case <-ctx.Done():
+		w.waiting.Add(-1)
+		go s.commitLeft() // whoever counted on this write to commit
+		return failed(operation, ctx.Err())
 	}
-	t := tx{conn: conn, ctx: context.WithoutCancel(ctx)}
-	committed := false
-	defer func() {
-		if !committed {
-			if _, err := conn.ExecContext(t.ctx, "ROLLBACK"); err != nil {
-				// None was open, or it is in an unknown state: the pool opens another.
-				_ = conn.Raw(func(any) error { return driver.ErrBadConn })
-			}
+	g, err := s.join(ctx, operation, f)
+	if err != nil {
+		return err
+	}
+	<-g.done
+	switch {
+	case g.err == nil:
+		return nil
+	case errors.Is(g.err, errTakenAlong):
+		return failed(operation, g.err)
+	}
+	return failedCommit(operation, g.err)
+}
+
+// join runs f in the transaction that is open, or in a new one. The caller has the
+// turn, which is given on.
+func (s *Store) join(ctx context.Context, operation string, f func(tx tx) error) (*group, error) {
+	w := &s.writes
+	defer s.passOn() // also when f panics
+	first := w.open == nil
+	if first {
+		if err := s.begin(ctx); err != nil {
+			return nil, failed(operation, err)
 		}
-		_ = conn.Close() // gives it back
+	}
+	g := w.open
+	t := tx{conn: w.conn, ctx: context.WithoutCancel(ctx), g: g}
+	hooks := len(g.committed)
+	if !first {
+		if _, err := t.conn.ExecContext(t.ctx, "SAVEPOINT "+savepoint); err != nil {
+			return nil, failed(operation, err)
+		}
+	}
+	kept := false
+	defer func() {
+		if !kept {
+			g.committed = g.committed[:hooks]
+			s.undo(t, first)
+		}
 	}()
-	err = s.patiently(ctx, func() error {
-		_, err := conn.ExecContext(ctx, "BEGIN IMMEDIATE")
+	if err := f(t); err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, failed(operation, err)
+	}
+	if !first {
+		if _, err := t.conn.ExecContext(t.ctx, "RELEASE "+savepoint); err != nil {
+			return nil, failed(operation, err)
+		}
+	}
+	kept = true
+	g.members++
+	return g, nil
+}
+
+// begin opens a transaction. The caller has the turn.
+func (s *Store) begin(ctx context.Context) error {
+	w := &s.writes
+	if w.conn == nil {
+		conn, err := s.writer.Conn(ctx)
+		if err != nil {
+			return err
+		}
+		w.conn = &writeConn{Conn: conn, prepared: map[string]*sql.Stmt{}}
+	}
+	if len(w.conn.prepared) > maxPrepared {
+		w.conn.forget()
+	}
+	err := s.patiently(ctx, func() error {
+		_, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 		return err
 	})
 	if err != nil {
-		return failed(operation, err)
-	}
-	if err := f(t); err != nil {
+		s.rollback() // the context may have ended when it had begun
 		return err
 	}
-	if err := ctx.Err(); err != nil {
-		return failed(operation, err)
-	}
-	if _, err := conn.ExecContext(t.ctx, "COMMIT"); err != nil {
-		return failedCommit(operation, err)
-	}
-	committed = true
+	w.open = &group{began: time.Now(), done: make(chan struct{})}
 	return nil
+}
+
+// undo takes one write out of its transaction. Where that cannot be done, since the
+// database has rolled all of it back, the others have failed too.
+func (s *Store) undo(t tx, first bool) {
+	if first {
+		s.writes.open = nil
+		s.rollback()
+		return
+	}
+	_, err := t.conn.ExecContext(t.ctx, "ROLLBACK TO "+savepoint)
+	if err == nil {
+		_, err = t.conn.ExecContext(t.ctx, "RELEASE "+savepoint)
+	}
+	if err != nil { // SQLite rolls everything back where a disk is full, for instance
+		s.writes.open = nil
+		s.rollback()
+		t.g.err = store.WithClass(errTakenAlong, store.Retry)
+		close(t.g.done)
+	}
+}
+
+var errTakenAlong = errors.New("another write of the same transaction failed, nothing was written")
+
+// passOn gives the turn to the next one, who works in the same transaction, or
+// commits if there is none.
+func (s *Store) passOn() {
+	w := &s.writes
+	if g := w.open; g != nil && (w.waiting.Load() == 0 || g.members >= maxGroup || time.Since(g.began) > maxGroupAge) {
+		s.commit(g)
+	}
+	<-w.turn
+}
+
+// commitLeft commits a transaction whose last write was waited for in vain.
+func (s *Store) commitLeft() {
+	s.writes.turn <- struct{}{}
+	s.passOn()
+}
+
+// commit ends a transaction. The caller has the turn.
+func (s *Store) commit(g *group) {
+	w := &s.writes
+	w.open = nil
+	if _, g.err = w.conn.ExecContext(context.Background(), "COMMIT"); g.err != nil {
+		s.rollback()
+	} else {
+		for _, f := range g.committed {
+			f()
+		}
+	}
+	close(g.done)
+}
+
+// rollback ends whatever is open on the connection. One that is in an unknown state
+// is replaced by the next transaction. The caller has the turn.
+func (s *Store) rollback() {
+	w := &s.writes
+	if _, err := w.conn.ExecContext(context.Background(), "ROLLBACK"); err != nil {
+		// None was open, or worse.
+		w.conn.forget()
+		_ = w.conn.Raw(func(any) error { return driver.ErrBadConn })
+		_ = w.conn.Close()
+		w.conn = nil
+	}
+}
+
+// writeConn is the connection that writes, with the statements that it has prepared.
+type writeConn struct {
+	*sql.Conn
+	prepared map[string]*sql.Stmt
+}
+
+// PrepareContext prepares a statement once. It must not be closed.
+func (c *writeConn) PrepareContext(ctx context.Context, query string) (*sql.Stmt, error) {
+	if statement := c.prepared[query]; statement != nil {
+		return statement, nil
+	}
+	statement, err := c.Conn.PrepareContext(ctx, query)
+	if err == nil {
+		c.prepared[query] = statement
+	}
+	return statement, err
+}
+
+// maxPrepared bounds the statements that are kept from one transaction to the next:
+// those of the ledger's months have names of their own.
+const maxPrepared = 200
+
+// forget closes the statements.
+func (c *writeConn) forget() {
+	for _, statement := range c.prepared {
+		_ = statement.Close()
+	}
+	clear(c.prepared)
 }
 
 // patiently repeats f, which waits a little itself, while another handle has
@@ -101,7 +289,9 @@ func each(ctx context.Context, p preparer, query string, n int, run func(i int, 
 	if err != nil {
 		return err
 	}
-	defer func() { _ = statement.Close() }()
+	if _, keeps := p.(*writeConn); !keeps {
+		defer func() { _ = statement.Close() }()
+	}
 	for i := range n {
 		if err := run(i, statement); err != nil {
 			return err

@@ -23,7 +23,6 @@ import (
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/tests/servers"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -248,10 +247,7 @@ func (w *world) inbox() []*kgo.Record {
 	if w.on == onPostgres {
 		return harness.ReadTopic(w.t, w.brokers, w.prefix+"weir.inbox")
 	}
-	b, err := embedded.Start(w.t.Context(), embedded.Options{Dir: w.path("data/kafka")})
-	require.NoError(w.t, err)
-	defer b.Close()
-	return harness.ReadTopic(w.t, b.Addrs(), "weir.inbox")
+	return harness.ReadLog(w.t, w.path("data/state.db"), "weir.inbox")
 }
 
 // query runs a query on the state's database.

@@ -3,38 +3,40 @@ package e2e
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// feed is a project whose one source reads a topic of the broker in the process.
+// feed is a project whose one source reads a topic of a fake of a broker.
 type feed struct {
 	harness.Project
-	topic string
+	brokers []string
+	topic   string
 }
 
 func newFeed(t *testing.T, topic, source string) feed {
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	brokers := broker.ListenAddrs()
 	p := harness.NewProject(t, map[string]string{
-		"weir.yaml": fmt.Sprintf("sources:\n  crm:\n    kafka: {topic: %s}\n%s\ncustomers: [acme.yaml]\nadmin: {listen: \"127.0.0.1:0\"}\n", topic, source),
+		"weir.yaml": fmt.Sprintf("sources:\n  crm:\n    kafka: {brokers: [%q], topic: %s}\n%s\ncustomers: [acme.yaml]\nadmin: {listen: \"127.0.0.1:0\"}\n", brokers[0], topic, source),
 		"acme.yaml": "customer: acme\nprojections:\n  all:\n    fields: {id: id, state: state}\n    deliver:\n      out: {file: {path: out/acme.jsonl}}\n",
 	})
-	f := feed{p, topic}
+	f := feed{p, brokers, topic}
 	f.produce()
 	return f
 }
 
-// produce appends records, alternately a key and a value; "" is none. No
-// process may run.
+// produce appends records, alternately a key and a value; "" is none.
 func (f feed) produce(keysAndValues ...string) {
 	f.T.Helper()
-	b, err := embedded.Start(f.T.Context(), embedded.Options{Dir: f.Path("data/kafka"), SyncWrites: true})
-	require.NoError(f.T, err)
-	defer b.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
 	require.NoError(f.T, err)
 	defer client.Close()
 	if len(keysAndValues) == 0 {

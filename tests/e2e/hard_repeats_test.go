@@ -191,7 +191,7 @@ projections:
 	}
 	config.Strip = map[string][]string{"numbered": {"event", "n"}, "plain": {"event", "n"}}
 	input := harness.ReadLines(t, map[string]string{"numbered": p.Path("numbered.jsonl"), "plain": p.Path("plain.jsonl")})
-	want, err := oracle.Run(config, harness.ModelEvents(t, 1, p.EmbeddedInbox(), input.Find))
+	want, err := oracle.Run(config, harness.ModelEvents(t, 1, p.Inbox(), input.Find))
 	require.NoError(t, err)
 	input.Complete()
 	require.NoError(t, oracle.CheckLog(want, "acme/all@out", p.Records("out/acme.jsonl")))

@@ -18,9 +18,8 @@ import (
 	"github.com/seed-86dfc502/weir/internal/tracing/otlptest"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
-	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -33,6 +32,7 @@ const (
 // hook is a customer's endpoint that also keeps what traces are passed on, by
 // entity, and the bodies.
 type hook struct {
+	brokers []string // of the topic feed
 	*harness.Receiver
 	server *httptest.Server
 
@@ -63,6 +63,10 @@ func (h *hook) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 }
 
 func tracedProject(t *testing.T, h *hook, tracing string) harness.Project {
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "feed"))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	h.brokers = broker.ListenAddrs()
 	p := harness.NewProject(t, map[string]string{
 		"weir.yaml": `
 sources: {registry: {http: {}, entity: id, event_id: event, strip: [event]}}
@@ -77,19 +81,19 @@ projections:
     fields: {id: id, state: state}
     deliver:
       hook: {webhook: {url: %q, secret: %q}}
-      feed: {kafka: {topic: feed}}
+      feed: {kafka: {brokers: [%q], topic: feed}}
       archive: {file: {path: ../out/archive.jsonl}}
-`, h.server.URL, harness.WebhookSecret),
+`, h.server.URL, harness.WebhookSecret, h.brokers[0]),
 	})
-	b, err := embedded.Start(t.Context(), embedded.Options{Dir: p.Path("data/kafka")})
-	require.NoError(t, err)
-	defer b.Close()
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
-	require.NoError(t, err)
-	defer client.Close()
-	_, err = kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, "feed")
-	require.NoError(t, err)
 	return p
+}
+
+// topic reads a log of a project whose process has ended, or the topic of its feed.
+func (h *hook) topic(p harness.Project, name string) []*kgo.Record {
+	if name == "feed" {
+		return harness.ReadTopic(p.T, h.brokers, name)
+	}
+	return p.Log(name)
 }
 
 func post(t *testing.T, run *harness.Process, event, traceparent string) {
@@ -142,7 +146,7 @@ func traceHeaders(t *testing.T, r *kgo.Record, others ...string) map[string]stri
 	return found
 }
 
-var feedHeaders = []string{"_watermill_message_uuid", "weir-key", "weir-op", "weir-service", "weir-version"}
+var feedHeaders = []string{"weir-key", "weir-op", "weir-service", "weir-version"}
 
 // One event, from the request that brought it to the requests that it causes,
 // is one trace; events whose producer did not sample them are none of it.
@@ -229,7 +233,7 @@ func TestTraceOfOneEvent(t *testing.T) {
 		"weir.inbox": {contextOf(ingests[0]), []string{inbox.Header}},
 		"feed":       {contextOf(delivers["acme/all@feed"]), feedHeaders},
 	} {
-		records := p.EmbeddedTopic(topic)
+		records := h.topic(p, topic)
 		require.Len(t, records, 3, topic)
 		for _, r := range records {
 			headers := traceHeaders(t, r, want.others...)
@@ -240,7 +244,7 @@ func TestTraceOfOneEvent(t *testing.T) {
 			}
 		}
 	}
-	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
+	changes := harness.Changes(t, p.Log("weir.changes"))
 	require.Len(t, changes, 3*3, "of three services")
 	for _, c := range changes {
 		if c.Entity == "B-007" {
@@ -335,12 +339,12 @@ func TestTracingIsOffByDefault(t *testing.T) {
 	require.NotEmpty(t, h.headers["B-007"])
 	require.Empty(t, h.headers["B-007"].Values("traceparent"))
 	for topic, others := range map[string][]string{"weir.inbox": {inbox.Header}, "feed": feedHeaders} {
-		records := p.EmbeddedTopic(topic)
+		records := h.topic(p, topic)
 		require.Len(t, records, 1, topic)
 		require.Empty(t, traceHeaders(t, records[0], others...), topic)
 		require.NotContains(t, string(records[0].Value), theirTrace, topic)
 	}
-	changes := harness.Changes(t, p.EmbeddedTopic("weir.changes"))
+	changes := harness.Changes(t, p.Log("weir.changes"))
 	require.Len(t, changes, 3, "of three services")
 	for _, c := range changes {
 		require.Nil(t, c.Trace)

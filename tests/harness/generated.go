@@ -50,7 +50,7 @@ func Generated() oracle.Config {
 
 // Generate makes a project with generated events and six customers.
 func Generate(t testing.TB, seed, entities, events int) Project {
-	p := Project{t, t.TempDir()}
+	p := Project{T: t, Dir: t.TempDir()}
 	out, err := exec.Command(Binary(t), "generate", p.Dir, "--seed", fmt.Sprint(seed), "--entities", fmt.Sprint(entities),
 		"--events", fmt.Sprint(events), "--customers", "6").CombinedOutput()
 	require.NoError(t, err, string(out))
@@ -89,7 +89,7 @@ func CheckGenerated(p Project) {
 	p.T.Helper()
 	input := ReadLines(p.T, map[string]string{"registry": p.Path("registry.jsonl"), "lab": p.Path("lab.jsonl"), "market": p.Path("market.jsonl")})
 	config := Generated()
-	want, err := oracle.Run(config, ModelEvents(p.T, 1, p.EmbeddedInbox(), input.Find))
+	want, err := oracle.Run(config, ModelEvents(p.T, 1, p.Inbox(), input.Find))
 	require.NoError(p.T, err)
 	input.Complete()
 	for i, v := range config.Projection {

@@ -3,13 +3,16 @@ package harness
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
 	"testing"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -27,19 +30,19 @@ type InboxHead struct {
 	EventID   string `json:"i"`
 }
 
-// EmbeddedInbox reads the whole inbox of a project whose process has ended.
-func (p Project) EmbeddedInbox() []*kgo.Record {
+// Inbox reads the whole inbox of a project whose process has ended.
+func (p Project) Inbox() []*kgo.Record {
 	p.T.Helper()
-	return p.EmbeddedTopic("weir.inbox")
+	return p.Log("weir.inbox")
 }
 
-// EmbeddedTopic reads a whole topic of a project whose process has ended.
-func (p Project) EmbeddedTopic(name string) []*kgo.Record {
+// Log reads a whole log of a project whose process has ended.
+func (p Project) Log(name string) []*kgo.Record {
 	p.T.Helper()
-	b, err := embedded.Start(p.T.Context(), embedded.Options{Dir: p.Path("data/kafka")})
-	require.NoError(p.T, err)
-	defer b.Close()
-	return ReadTopic(p.T, b.Addrs(), name)
+	if p.LogBrokers != nil {
+		return ReadTopic(p.T, p.LogBrokers, p.LogPrefix+name)
+	}
+	return ReadLog(p.T, p.Path("data/state.db"), name)
 }
 
 // Changes returns the changes that records of the changes log hold; their services
@@ -56,6 +59,25 @@ func Changes(t testing.TB, records []*kgo.Record) (all []change.Change) {
 			}
 		}
 	}
+	return all
+}
+
+// ReadLog reads a whole log of a SQLite file whose process has ended.
+func ReadLog(t testing.TB, path, name string) []*kgo.Record {
+	t.Helper()
+	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	defer file.Close()
+	logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	defer func() { require.NoError(t, logs.Release()) }()
+	start, end, err := logs.Offsets(t.Context(), name)
+	require.NoError(t, err)
+	var all []*kgo.Record
+	require.NoError(t, logs.Scan(t.Context(), name, start, end, func(r transport.Scanned) error {
+		all = append(all, &kgo.Record{Topic: name, Partition: r.Partition, Offset: r.Offset, Key: r.Key, Value: r.Value, Headers: r.Headers, Timestamp: r.Time})
+		return nil
+	}))
 	return all
 }
 

@@ -26,11 +26,15 @@ const Poll = 20 * time.Millisecond
 type Project struct {
 	T   testing.TB
 	Dir string
+	// LogBrokers, if given, have its logs, whose names begin with LogPrefix. Else they are
+	// in the SQLite file.
+	LogBrokers []string
+	LogPrefix  string
 }
 
 // NewProject makes a project in a folder of its own: file name to text.
 func NewProject(t testing.TB, files map[string]string) Project {
-	p := Project{t, t.TempDir()}
+	p := Project{T: t, Dir: t.TempDir()}
 	for name, text := range files {
 		p.Write(name, text)
 	}

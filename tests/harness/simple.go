@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/seed-86dfc502/weir/tests/oracle"
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,6 +34,15 @@ func Simple(t testing.TB, more string, sinks map[string]string) Project {
 			"customer: %s\nprojections:\n  all:\n    fields: {id: id, state: state}\n    deliver:\n      out: %s\n", customer, sink)
 	}
 	return NewProject(t, files)
+}
+
+// SimpleOnBrokers is Simple with its logs on servers; kafka is what else is said of
+// them, in YAML.
+func SimpleOnBrokers(t testing.TB, kafka string, sinks map[string]string) Project {
+	brokers, prefix := servers.Kafka(t)
+	p := Simple(t, fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, %s}\n", brokers[0], prefix+"weir", kafka), sinks)
+	p.LogBrokers, p.LogPrefix = brokers, prefix
+	return p
 }
 
 // FileSink is the delivery to the file out/NAME.jsonl, in YAML.
@@ -119,7 +129,7 @@ func SimpleModel(customers ...string) oracle.Config {
 func (p Project) Expected(customers ...string) oracle.Expected {
 	p.T.Helper()
 	input := ReadLines(p.T, map[string]string{"events": p.Path("events.jsonl")})
-	want, err := oracle.Run(SimpleModel(customers...), ModelEvents(p.T, 1, p.EmbeddedInbox(), input.Find))
+	want, err := oracle.Run(SimpleModel(customers...), ModelEvents(p.T, 1, p.Inbox(), input.Find))
 	require.NoError(p.T, err)
 	input.Complete()
 	return want

@@ -63,7 +63,7 @@ func TestFifthOfTheStreamBroken(t *testing.T) {
 	for offset := range broken {
 		delete(input.All["events"], offset) // found in the inbox, it would fail the test
 	}
-	want, err := oracle.Run(harness.SimpleModel("acme"), harness.ModelEvents(t, 1, p.EmbeddedInbox(), input.Find))
+	want, err := oracle.Run(harness.SimpleModel("acme"), harness.ModelEvents(t, 1, p.Inbox(), input.Find))
 	require.NoError(t, err)
 	input.Complete()
 	require.NoError(t, oracle.CheckLog(want, "acme/all@out", p.Records("out/acme.jsonl")))

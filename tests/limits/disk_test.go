@@ -3,8 +3,6 @@
 package limits
 
 import (
-	"bytes"
-	"context"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -16,7 +14,9 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/transport"
@@ -112,7 +112,7 @@ func halts(t *testing.T, run *harness.Process) {
 // I1, I2, I8: when the disk of SQLite fills up under load, Weir halts, says why,
 // and goes on by itself when there is room again.
 func TestDiskFullOfTheStore(t *testing.T) {
-	onSmallDisk(t, 16<<20, func(t *testing.T, disk smallDisk) {
+	onSmallDisk(t, 64<<20, func(t *testing.T, disk smallDisk) {
 		p := harness.Simple(t, fmt.Sprintf("store: {sqlite: {path: %q}}\n", disk.dir+"/state.db"), map[string]string{"acme": harness.FileSink("acme")})
 		run := p.Start("run")
 		p.Append("events.jsonl", heavy(0, 1000))
@@ -126,55 +126,64 @@ func TestDiskFullOfTheStore(t *testing.T) {
 		arrive(t, p, 5000)
 		run.Terminate()
 		run.Ok()
+		require.NoError(t, os.Symlink(disk.dir, p.Path("data")))
 		require.NoError(t, oracle.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
 	})
 }
 
-// I1: the pair of broker and producer that is inside the process loses nothing
-// at the very end of a disk either, where no reserve is kept: what is
-// acknowledged is there.
-func TestDiskFullWithoutReserve(t *testing.T) {
+// I1: the logs lose nothing at the very end of a disk: what is acknowledged is there.
+func TestDiskFullOfTheLogs(t *testing.T) {
 	onSmallDisk(t, 8<<20, func(t *testing.T, disk smallDisk) {
-		quiet := slog.New(slog.DiscardHandler)
-		b, err := embedded.Start(t.Context(), embedded.Options{Dir: disk.dir + "/kafka", SyncWrites: true, Reserve: -1, Logger: quiet})
+		path := disk.dir + "/state.db"
+		file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
 		require.NoError(t, err)
-		defer func() { require.NoError(t, b.Close()) }()
-		k := transport.Config{Brokers: b.Addrs(), Logger: quiet}
-		a, err := transport.NewAdmin(k)
+		defer func() { require.NoError(t, file.Close()) }()
+		require.NoError(t, file.Migrate(t.Context()))
+		logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
 		require.NoError(t, err)
-		defer a.Close()
-		require.NoError(t, a.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: "topic", Partitions: 4}}))
-		p, err := transport.NewProducer(k, transport.ProducerConfig{Linger: -1, Compression: transport.NoCompression})
-		require.NoError(t, err)
-		defer func() { require.NoError(t, p.Close(context.WithoutCancel(t.Context()))) }()
+		require.NoError(t, logs.Ensure(t.Context(), "topic", 4, false))
 
-		// Batches of records that go to all partitions; whatever fails is tried
-		// again, as it was, until there is room.
-		acked, failures := 0, 0
-		for next := 0; next < 400; next++ {
+		// Batches of records that go to all partitions; whatever fails is tried again, as
+		// it was, until there is room.
+		acked, full := 0, false
+		random := rand.NewChaCha8([32]byte{})
+		for next := range 200 {
 			var batch []transport.Record
 			for i := range 10 {
-				key := fmt.Sprintf("%d-%d", next, i)
-				batch = append(batch, transport.Record{Topic: "topic", Key: []byte(key), Value: bytes.Repeat([]byte{byte(next)}, 2000)})
+				value := make([]byte, 2000)
+				_, _ = random.Read(value) // it cannot fail
+				batch = append(batch, transport.Record{Topic: "topic", Key: fmt.Appendf(nil, "%d-%d", next, i), Value: value})
 			}
 			if next == 20 {
-				disk.leave(30 << 10)
+				disk.leave(0)
 			}
-			for p.Append(t.Context(), batch) != nil {
-				if failures++; failures == 5 {
-					disk.clear()
+			appended := make(chan error, 1)
+			go func() { appended <- logs.Append(t.Context(), batch) }()
+			for waiting := true; waiting; {
+				select {
+				case err := <-appended:
+					require.NoError(t, err)
+					waiting = false
+				case <-time.After(20 * time.Millisecond):
+					if err := logs.Failing(); err != nil && !full {
+						require.ErrorIs(t, err, embedded.ErrFull)
+						full = true
+						disk.clear()
+					}
 				}
-				require.Less(t, failures, 100)
 			}
 			acked += len(batch)
-			if failures > 0 && next > 60 {
+			if full && next > 60 {
 				break
 			}
 		}
-		require.Equal(t, 5, failures, "the disk was never full")
+		require.True(t, full, "the disk was never full")
+		require.NoError(t, logs.Failing())
+		require.NoError(t, logs.Release())
 		there := map[string]bool{}
-		for _, r := range harness.ReadTopic(t, b.Addrs(), "topic") {
+		for _, r := range harness.ReadLog(t, path, "topic") {
 			require.Len(t, r.Value, 2000)
+			require.False(t, there[string(r.Key)], "twice")
 			there[string(r.Key)] = true
 		}
 		require.Len(t, there, acked)

@@ -96,7 +96,7 @@ func TestLargeEventsFromAFile(t *testing.T) {
 			delete(input.All["events"], offset)
 		}
 	}
-	want, err := oracle.Run(largeModel(), harness.ModelEvents(t, 1, p.EmbeddedInbox(), input.Find))
+	want, err := oracle.Run(largeModel(), harness.ModelEvents(t, 1, p.Inbox(), input.Find))
 	require.NoError(t, err)
 	input.Complete()
 	checkLarge(t, p, c, want)

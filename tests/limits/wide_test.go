@@ -59,7 +59,7 @@ func wide(t *testing.T, n int) {
 	t.Logf("%d members: %d MiB of events in %.1f s", n, text.Len()>>20, time.Since(start).Seconds())
 
 	input := harness.ReadLines(t, map[string]string{"events": p.Path("events.jsonl")})
-	want, err := oracle.Run(config, harness.ModelEvents(t, 1, p.EmbeddedInbox(), input.Find))
+	want, err := oracle.Run(config, harness.ModelEvents(t, 1, p.Inbox(), input.Find))
 	require.NoError(t, err)
 	input.Complete()
 	for customer, changes := range map[string][2]int{"few": {2, 1}, "whole": {3, 3}, "names": {1, 2}} {

@@ -10,12 +10,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// I1, I2: the store is put back while everything is in one process: the file of
-// the state is older than the broker's data.
+// I1, I2: the file of the state is put back, and is older than what brokers have.
 func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 	t.Parallel()
 	hook := harness.NewReceiver(t)
-	p := harness.Simple(t, "", map[string]string{"file": harness.FileSink("file"), "hook": harness.PatientHookSink(hook)})
+	p := harness.SimpleOnBrokers(t, "session_timeout: 1s", map[string]string{"file": harness.FileSink("file"), "hook": harness.PatientHookSink(hook)})
 	agree := func() {
 		t.Helper()
 		want := p.Expected("file", "hook")
@@ -57,5 +56,44 @@ func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 	again.Ok()
 	require.NotContains(t, again.Log.String(), "the store is behind the inbox")
 	agree()
+	require.Empty(t, p.Letters())
+}
+
+// I1: the one file of a process without brokers is put back, logs and state. What was
+// taken in since is read again from its source. Under another name of the inbox it
+// gets versions above all that the target has seen, so the target takes it.
+func TestFileOfLogsAndStatePutBack(t *testing.T) {
+	t.Parallel()
+	hook := harness.NewReceiver(t)
+	p := harness.Simple(t, "", map[string]string{"hook": harness.PatientHookSink(hook)})
+	p.Append("events.jsonl", harness.Many(entities, 0, 3))
+	p.Drain()
+	backup, err := os.ReadFile(p.Path("data/state.db"))
+	require.NoError(t, err)
+	require.NoFileExists(t, p.Path("data/state.db-wal"), "the copy is the whole of it")
+	p.Append("events.jsonl", harness.Many(entities, 3, 6))
+	p.Drain()
+	before := hook.Received()
+
+	p.Write("data/state.db", string(backup))
+	text, err := os.ReadFile(p.Path("weir.yaml"))
+	require.NoError(t, err)
+	p.Write("weir.yaml", string(text)+"kafka: {inbox: {topic: weir.inbox.restored}}\n")
+	p.Append("events.jsonl", harness.Many(entities, 6, 7))
+	p.Drain()
+	after := hook.Received()[len(before):]
+	require.NotEmpty(t, after)
+	highest := map[string]uint64{}
+	for _, r := range before {
+		highest[r.Entity] = max(highest[r.Entity], r.Version)
+	}
+	for _, r := range after {
+		require.Greater(t, r.Version, highest[r.Entity], "a version that the target knows is not given again")
+	}
+	newest := oracle.Newest(hook.Received())
+	require.Len(t, newest, entities)
+	for _, r := range newest {
+		require.Equal(t, "r6", harness.StateOf(r))
+	}
 	require.Empty(t, p.Letters())
 }

@@ -1,19 +1,25 @@
-// Package embedded is the Kafka-compatible broker that runs inside the process
-// when no cluster is configured: kfake, one broker, loopback only, data on
-// disk.
+// Package embedded keeps the inbox and the changes log as tables of the SQLite
+// file that has the state, for a process without brokers.
 //
-// What is acknowledged is on disk when SyncWrites is set, and survives kill -9
-// either way, because the operating system has it; without SyncWrites a power
-// failure can take the last records. Topic identities, offsets, consumer
-// groups and their commits survive a restart too.
+// # Model
 //
-// While the disk has less than a reserve free, no records are taken: producers
-// wait and go on when there is room again; reading goes on meanwhile.
+// [Logs] is a place of topics. A topic is a log of package sqlite: what is appended
+// in one go to a partition is one row. The process that has the file open for its
+// logs holds a lock beside it, so there is one, which owns every partition.
 //
-// Limits. One process, one broker, no replication. An fsync that fails is not
-// noticed. A quota is noticed in the middle of a write only, which fails then;
-// the free space is known on Linux, macOS and FreeBSD. The folder is locked
-// against a second process here, since kfake itself takes no lock. Old segments
-// go by retention only, checked once a minute; a partition's last segment goes
-// when all of it is old.
+//	Append ──▶ row ──commit──▶ wake ──▶ frame ──Ack──▶ next frame
+//	              decisions append theirs in the transaction that decides
+//
+// A [Group] hands out the frames of one topic as Watermill messages, of each
+// partition one at a time, like a transport.Group. It keeps no positions: those of
+// decide and deliver are in the same file, and a transport.PartitionListener returns
+// them.
+//
+// # Guarantee
+//
+// An append is acknowledged after the commit that makes it durable, in the order of
+// the partition and without gaps between offsets. A commit that fails is not
+// acknowledged: it is repeated until the file takes it or the caller gives up, and
+// [Logs.Failing] says so meanwhile. Delivery is at least once, in order. A row whose
+// checksum does not match is never handed out.
 package embedded

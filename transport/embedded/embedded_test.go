@@ -4,205 +4,248 @@ import (
 	"bufio"
 	"context"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/pubsub/tests"
 	"github.com/stretchr/testify/require"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"go.uber.org/goleak"
 
+	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/seed-86dfc502/weir/transport/logtest"
 )
 
-// childDir makes the test binary a process that writes to a broker of its own
-// until it is killed.
-const childDir = "WEIR_TEST_EMBEDDED_DIR"
+// childPath makes the test binary a process that appends to logs of its own until it
+// is killed.
+const childPath = "WEIR_TEST_EMBEDDED_PATH"
 
 func TestMain(m *testing.M) {
-	if dir := os.Getenv(childDir); dir != "" {
-		if err := write(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		return
+	if path := os.Getenv(childPath); path != "" {
+		fmt.Fprintln(os.Stderr, appendUntilKilled(path))
+		os.Exit(1)
 	}
-	goleak.VerifyTestMain(m)
+	// Watermill's suite joins subscribers by channels that nobody reads in the end.
+	const multiplier = "github.com/ThreeDotsLabs/watermill/internal/subscriber.(*multiplier).Subscribe"
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction(multiplier+".func2"), goleak.IgnoreAnyFunction(multiplier+".func3"))
 }
 
-func quietLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
+// world is a file with its logs.
+type world struct {
+	*embedded.Logs
+	file *sqlite.Store
+	path string
+}
 
-// write appends numbers and prints each after its acknowledgement.
-func write(dir string) error {
+func open(t testing.TB, path string) world {
+	t.Helper()
+	file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, file.Close()) })
+	require.NoError(t, file.Migrate(t.Context()))
+	logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, logs.Release()) })
+	return world{logs, file, path}
+}
+
+func fresh(t testing.TB) world {
+	t.Helper()
+	return open(t, filepath.Join(t.TempDir(), "state.db"))
+}
+
+func (w world) Make(ctx context.Context, topic string, partitions int32) error {
+	return w.Ensure(ctx, topic, partitions, false)
+}
+
+func (w world) NewGroup(ctx context.Context, gc transport.GroupConfig) (logtest.Group, error) {
+	return w.Logs.NewGroup(ctx, gc)
+}
+
+func (w world) NewReader(topic string) logtest.Reader { return w.Logs.NewReader(topic) }
+
+func TestLogs(t *testing.T) {
+	logtest.Run(t, "", func(t *testing.T) logtest.Logs { return fresh(t) })
+}
+
+// suitePubSub gives Watermill's suite a group for each of its topics, which keeps
+// its positions: whoever subscribes next goes on there.
+type suitePubSub struct {
+	w      world
+	mu     sync.Mutex
+	groups map[string]*embedded.Group // guarded by mu
+}
+
+func (s *suitePubSub) Publish(topic string, messages ...*message.Message) error {
+	records := make([]transport.Record, len(messages))
+	for i, m := range messages {
+		m.Metadata.Set(transport.KeyMetadata, string(m.Payload)) // one payload, one partition
+		records[i] = transport.FromMessage(topic, m)
+	}
+	if err := s.w.Ensure(context.Background(), topic, 8, false); err != nil {
+		return err
+	}
+	return s.w.Append(context.Background(), records)
+}
+
+func (s *suitePubSub) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	if err := s.w.Ensure(ctx, topic, 8, false); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[topic]
+	if g == nil {
+		var err error
+		if g, err = s.w.Logs.NewGroup(ctx, transport.GroupConfig{
+			ID: topic, Topics: []string{topic}, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
+		}); err != nil {
+			return nil, err
+		}
+		s.groups[topic] = g
+	}
+	return g.Subscriber().Subscribe(ctx, topic)
+}
+
+func (s *suitePubSub) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for topic, g := range s.groups {
+		_ = g.Close() // it returns nil
+		delete(s.groups, topic)
+	}
+	return nil
+}
+
+// Of Watermill's own suite, what a file with one reader of a topic can have.
+func TestWatermill(t *testing.T) {
+	features := tests.Features{Persistent: true, GuaranteedOrder: true}
+	run := func(name string, test func(t *testing.T, tctx tests.TestContext, c tests.PubSubConstructor)) {
+		t.Run(name, func(t *testing.T) {
+			s := &suitePubSub{w: fresh(t), groups: map[string]*embedded.Group{}}
+			test(t, tests.TestContext{TestID: tests.NewTestID(), Features: features}, func(*testing.T) (message.Publisher, message.Subscriber) { return s, s })
+			require.NoError(t, s.Close())
+		})
+	}
+	run("resend on error", tests.TestResendOnError)
+	run("no ack", tests.TestNoAck)
+	run("message context", tests.TestMessageCtx)
+	run("subscription context", tests.TestSubscribeCtx)
+}
+
+func appendUntilKilled(path string) error {
 	ctx := context.Background()
-	b, err := embedded.Start(ctx, embedded.Options{Dir: dir, SyncWrites: true})
+	file, err := sqlite.Open(ctx, sqlite.Options{Path: path})
 	if err != nil {
 		return err
 	}
-	cfg := transport.Config{Brokers: b.Addrs(), Logger: quietLog()}
-	a, err := transport.NewAdmin(cfg)
+	if err := file.Migrate(ctx); err != nil {
+		return err
+	}
+	logs, err := embedded.Open(file, path, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	if err := a.EnsureTopics(ctx, []transport.TopicSpec{{Name: "topic", Partitions: 1}}); err != nil {
-		return err
-	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...))
-	if err != nil {
-		return err
-	}
-	var commit kadm.Offsets
-	commit.AddOffset("topic", 0, 7, -1)
-	if err := kadm.NewClient(cl).CommitAllOffsets(ctx, "group", commit); err != nil {
-		return err
-	}
-	id, err := a.TopicID(ctx, "topic")
-	if err != nil {
-		return err
-	}
-	fmt.Println(id)
-	p, err := transport.NewProducer(cfg, transport.ProducerConfig{Linger: -1})
-	if err != nil {
+	if err := logs.Ensure(ctx, "topic", 1, false); err != nil {
 		return err
 	}
 	for i := 0; ; i++ {
-		if err := p.Append(ctx, []transport.Record{{Topic: "topic", Value: []byte(strconv.Itoa(i))}}); err != nil {
+		if err := logs.Append(ctx, []transport.Record{{Topic: "topic", Key: []byte("k"), Value: []byte(strconv.Itoa(i))}}); err != nil {
 			return err
 		}
 		fmt.Println(i)
 	}
 }
 
-func start(t *testing.T, o embedded.Options) (*embedded.Broker, transport.Config, *transport.Admin) {
-	t.Helper()
-	o.Logger = quietLog()
-	b, err := embedded.Start(t.Context(), o)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	cfg := transport.Config{Brokers: b.Addrs(), Logger: quietLog()}
-	a, err := transport.NewAdmin(cfg)
-	require.NoError(t, err)
-	t.Cleanup(a.Close)
-	return b, cfg, a
-}
-
-func TestKilledInTheMiddleOfWrites(t *testing.T) {
-	dir := t.TempDir()
-	child := exec.Command(os.Args[0])
-	child.Env = append(os.Environ(), childDir+"="+dir)
+// I1: what was acknowledged survives kill -9 in the middle of appends, and while the
+// process lives nobody else gets its logs.
+func TestKilledInTheMiddleOfAppends(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	child := exec.CommandContext(t.Context(), os.Args[0])
+	child.Env = append(os.Environ(), childPath+"="+path)
 	child.Stderr = os.Stderr
 	out, err := child.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, child.Start())
-	t.Cleanup(func() { _ = child.Process.Kill() }) // when the test ends early
-	lines := bufio.NewScanner(out)
-	require.True(t, lines.Scan())
-	id := lines.Text()
 	acked := -1
-	for acked < 50 && lines.Scan() {
-		acked, err = strconv.Atoi(lines.Text())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() {
+		acked, err = strconv.Atoi(strings.TrimSpace(lines.Text()))
 		require.NoError(t, err)
-	}
-	_, err = embedded.Start(t.Context(), embedded.Options{Dir: dir})
-	require.ErrorIs(t, err, embedded.ErrInUse)
-	require.ErrorContains(t, err, strconv.Itoa(child.Process.Pid))
-
-	require.NoError(t, child.Process.Kill())
-	for lines.Scan() { // what it had printed before
-		if n, err := strconv.Atoi(lines.Text()); err == nil {
-			acked = n
+		if acked == 25 {
+			file, err := sqlite.Open(t.Context(), sqlite.Options{Path: path})
+			require.NoError(t, err)
+			_, err = embedded.Open(file, path, slog.New(slog.DiscardHandler))
+			require.ErrorIs(t, err, embedded.ErrInUse)
+			require.ErrorContains(t, err, strconv.Itoa(child.Process.Pid))
+			require.NoError(t, file.Close())
+			require.NoError(t, child.Process.Kill())
 		}
 	}
-	require.Error(t, child.Wait())
+	require.Error(t, child.Wait(), "it was killed")
+	require.GreaterOrEqual(t, acked, 25)
 
-	_, cfg, a := start(t, embedded.Options{Dir: dir})
-	now, err := a.TopicID(t.Context(), "topic")
-	require.NoError(t, err)
-	require.Equal(t, id, now)
-	end, err := a.EndOffsets(t.Context(), "topic")
+	w := open(t, path)
+	start, end, err := w.Offsets(t.Context(), "topic")
 	require.NoError(t, err)
 	require.Greater(t, end[0], int64(acked))
-	last, err := a.ReadLast(t.Context(), "topic")
-	require.NoError(t, err)
-	require.Equal(t, strconv.FormatInt(end[0]-1, 10), string(last[0].Value))
-	lag, err := a.Lag(t.Context(), "group", "topic")
-	require.NoError(t, err)
-	require.EqualValues(t, 7, lag[0].Committed)
-
-	p, err := transport.NewProducer(cfg, transport.ProducerConfig{})
-	require.NoError(t, err)
-	require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: "topic", Value: []byte("more")}}))
-	require.NoError(t, p.Close(t.Context()))
+	next := 0
+	require.NoError(t, w.Scan(t.Context(), "topic", start, end, func(r transport.Scanned) error {
+		require.Equal(t, strconv.Itoa(next), string(r.Value))
+		next++
+		return nil
+	}))
+	require.EqualValues(t, end[0], next)
 }
 
-func TestOneProcessPerFolder(t *testing.T) {
-	dir := t.TempDir()
-	b, _, _ := start(t, embedded.Options{Dir: dir})
-	_, err := embedded.Start(t.Context(), embedded.Options{Dir: dir})
-	require.ErrorIs(t, err, embedded.ErrInUse)
-	require.ErrorContains(t, err, strconv.Itoa(os.Getpid()))
-	require.NoError(t, b.Close())
-	start(t, embedded.Options{Dir: dir})
+// A file that was made anew has another log, and one that was not has the same.
+func TestIdentity(t *testing.T) {
+	w := fresh(t)
+	_, err := w.TopicID(t.Context(), "topic")
+	require.ErrorIs(t, err, kerr.UnknownTopicOrPartition)
+	require.NoError(t, w.Make(t.Context(), "topic", 4))
+	require.NoError(t, w.Make(t.Context(), "topic", 4), "it is there")
+	require.ErrorIs(t, w.Make(t.Context(), "topic", 5), transport.ErrPartitionCount)
+	id, err := w.TopicID(t.Context(), "topic")
+	require.NoError(t, err)
+	require.NoError(t, w.Release())
+	again, err := open(t, w.path).TopicID(t.Context(), "topic")
+	require.NoError(t, err)
+	require.Equal(t, id, again)
+	other := fresh(t)
+	require.NoError(t, other.Make(t.Context(), "topic", 4))
+	anew, err := other.TopicID(t.Context(), "topic")
+	require.NoError(t, err)
+	require.NotEqual(t, id, anew)
 }
 
-// Package limits shows on a small disk that producers go on afterwards.
-func TestReserveIsNotTouched(t *testing.T) {
-	b, cfg, a := start(t, embedded.Options{Dir: t.TempDir(), Reserve: 1 << 60})
-	require.ErrorIs(t, b.Full(), embedded.ErrFull)
-	require.NoError(t, a.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: "topic", Partitions: 1}}))
-	client, err := kgo.NewClient(kgo.SeedBrokers(b.Addrs()...), kgo.RecordRetries(1))
+// An appender waits for room; what it was told is not there is appended once.
+func TestAppendAsyncStopsAtAFailure(t *testing.T) {
+	w := fresh(t)
+	require.NoError(t, w.Make(t.Context(), "topic", 1))
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	var errs []error
+	note := func(err error) { errs = append(errs, err) }
+	record := []transport.Record{{Topic: "topic", Value: []byte("x")}}
+	w.AppendAsync(ended, record, note)
+	w.AppendAsync(t.Context(), record, note)
+	w.Reset()
+	w.AppendAsync(t.Context(), record, note)
+	require.ErrorIs(t, errs[0], context.Canceled)
+	require.ErrorIs(t, errs[1], transport.ErrBroken)
+	require.NoError(t, errs[2])
+	_, end, err := w.Offsets(t.Context(), "topic")
 	require.NoError(t, err)
-	defer client.Close()
-	err = client.ProduceSync(t.Context(), &kgo.Record{Topic: "topic", Value: []byte("x")}).FirstErr()
-	require.ErrorIs(t, err, kerr.KafkaStorageError)
-	end, err := a.EndOffsets(t.Context(), "topic")
-	require.NoError(t, err)
-	require.Zero(t, end[0])
-
-	p, err := transport.NewProducer(cfg, transport.ProducerConfig{})
-	require.NoError(t, err)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, p.Append(ctx, []transport.Record{{Topic: "topic", Value: []byte("x")}}), context.DeadlineExceeded, "a producer waits")
-	require.Error(t, p.Close(ctx))
-
-	free, _, _ := start(t, embedded.Options{Dir: t.TempDir(), Reserve: -1})
-	require.NoError(t, free.Full())
-}
-
-func TestRetentionBoundsTheDisk(t *testing.T) {
-	dir := t.TempDir()
-	_, cfg, a := start(t, embedded.Options{Dir: dir, RetentionBytes: 200_000, SegmentBytes: 100_000, RetentionCheck: 20 * time.Millisecond})
-	require.NoError(t, a.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: "topic", Partitions: 1}}))
-	p, err := transport.NewProducer(cfg, transport.ProducerConfig{Compression: transport.NoCompression, Linger: -1})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, p.Close(context.Background())) }()
-	for range 200 {
-		require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: "topic", Value: make([]byte, 20_000)}}))
-	}
-	require.Eventually(t, func() bool {
-		var size int64
-		err := filepath.WalkDir(dir, func(_ string, d fs.DirEntry, err error) error {
-			if err != nil || d.IsDir() {
-				return nil //nolint:nilerr // files go while we walk
-			}
-			if info, err := d.Info(); err == nil {
-				size += info.Size()
-			}
-			return nil
-		})
-		require.NoError(t, err)
-		start, end, err := a.Offsets(t.Context(), "topic")
-		require.NoError(t, err)
-		require.EqualValues(t, 200, end[0])
-		return size < 500_000 && start[0] > 180
-	}, time.Minute, 20*time.Millisecond)
+	require.EqualValues(t, 1, end[0])
 }

@@ -45,6 +45,24 @@ CREATE TABLE outbox (
 ) STRICT;
 CREATE INDEX outbox_partition ON outbox (partition, generation, id);
 
+-- The logs, where no brokers are configured: inbox and changes log.
+CREATE TABLE logs (
+    number     INTEGER PRIMARY KEY CHECK (number BETWEEN 1 AND 7),
+    name       TEXT    NOT NULL UNIQUE,
+    id         TEXT    NOT NULL, -- of this log: one that is made anew has another one
+    partitions INTEGER NOT NULL
+) STRICT;
+
+-- What one write appended to a partition of a log.
+CREATE TABLE frames (
+    place    INTEGER PRIMARY KEY, -- log << 59 | partition << 44 | offset of the first record
+    records  INTEGER NOT NULL,
+    time     INTEGER NOT NULL, -- milliseconds since 1970
+    checksum INTEGER NOT NULL, -- CRC-32C of place, records and body
+    form     INTEGER NOT NULL, -- of body; 0 is the value of one record
+    body     BLOB    NOT NULL
+) STRICT;
+
 -- How far the deliveries of each partition are: one row, swapped whole.
 CREATE TABLE progress (
     partition INTEGER PRIMARY KEY,
@@ -257,6 +275,8 @@ DROP TABLE activations;
 DROP TABLE revisions;
 DROP TABLE inboxes;
 DROP TABLE progress;
+DROP TABLE frames;
+DROP TABLE logs;
 DROP TABLE outbox;
 DROP TABLE watermarks;
 DROP TABLE dam;

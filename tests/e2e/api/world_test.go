@@ -18,8 +18,9 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m, "crash") }
 
-// The two ways to run Weir.
+// The ways to run Weir.
 const (
+	onBrokers = "brokers"  // one process, its state in a file, its logs on brokers
 	embedded  = "embedded" // everything in one process
 	onServers = "servers"  // PostgreSQL, Kafka and Valkey; any number of processes
 )
@@ -46,7 +47,11 @@ admin: {listen: "127.0.0.1:0"}
 // newWorld makes a deployment and starts nothing.
 func newWorld(t testing.TB, on, lease, retention string) *world {
 	backing := "kafka: {session_timeout: 3s, inbox: {partitions: 2}}"
-	if on == onServers {
+	switch on {
+	case onBrokers:
+		brokers, prefix := servers.Kafka(t)
+		backing = fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, session_timeout: 3s, inbox: {partitions: 2}}", brokers[0], prefix+"weir")
+	case onServers:
 		brokers, prefix := servers.Kafka(t)
 		valkey, keys := servers.Valkey(t)
 		backing = fmt.Sprintf("store: {postgres: {url: %q}}\ngate: {valkey: {address: %q, prefix: %q}}\n"+
@@ -63,7 +68,7 @@ func newWorld(t testing.TB, on, lease, retention string) *world {
 // start starts the deployment with two doors where there can be two.
 func (w *world) start() *world {
 	w.t.Helper()
-	if w.on == embedded {
+	if w.on != onServers {
 		w.all = w.p.Start("run")
 		w.ins = []*harness.Process{w.all}
 	} else {
@@ -82,7 +87,7 @@ func (w *world) start() *world {
 func (w *world) door(env ...string) *harness.Process {
 	w.t.Helper()
 	command := "run --role ingest"
-	if w.on == embedded {
+	if w.on != onServers {
 		command = "run"
 	}
 	return w.p.StartEnv(env, command)

@@ -18,7 +18,7 @@ func TestMain(m *testing.M) { harness.Main(m, "crash") }
 
 // onePartition keeps all events in one order, so that one batch holds everything
 // that came before it.
-const onePartition = "kafka: {session_timeout: 1s, inbox: {partitions: 1}}\n"
+const onePartition = "session_timeout: 1s, inbox: {partitions: 1}"
 
 // The customers are so many, and the states so large, that the changes of each
 // event are a frame of their own, and all events come in one batch nevertheless:
@@ -27,13 +27,14 @@ const stateBytes = decide.MaxFrame / 5
 
 var customers = []string{"acme", "bolt", "cord", "dent"}
 
-// project is one whose customers each have a file.
+// project is one whose customers each have a file, and whose logs are on brokers: what
+// is published in one commit with the decision cannot be torn.
 func project(t *testing.T) harness.Project {
 	sinks := map[string]string{}
 	for _, c := range customers {
 		sinks[c] = harness.FileSink(c)
 	}
-	return harness.Simple(t, onePartition, sinks)
+	return harness.SimpleOnBrokers(t, onePartition, sinks)
 }
 
 // event is one about X, whose state is text of one letter.
@@ -88,7 +89,7 @@ func states(t *testing.T, frames []*kgo.Record) string {
 // published returns the states of the frames in the changes log.
 func published(t *testing.T, p harness.Project) string {
 	t.Helper()
-	return states(t, p.EmbeddedTopic("weir.changes"))
+	return states(t, p.Log("weir.changes"))
 }
 
 // finish drains the project and checks the log sinks: A, B, A, each once.

@@ -1,0 +1,394 @@
+package sqlite
+
+import (
+	"context"
+	"crypto/rand"
+	"database/sql"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// ErrPartitions is the error of OpenLog for a log that has another number of
+// partitions.
+var ErrPartitions = errors.New("the log has another number of partitions")
+
+// ErrDamaged says that the file holds something else than what was written.
+var ErrDamaged = errors.New("the file is damaged")
+
+// Log is one log of the file: partitions of records, numbered from 0 without gaps.
+// What is appended in one go stands in one row. All methods may be called
+// concurrently.
+type Log struct {
+	s          *Store
+	number     int64
+	id         string
+	partitions int32
+
+	mu      sync.Mutex
+	ends    []int64       // guarded by mu; where each partition ends, as far as this handle has seen
+	changed chan struct{} // guarded by mu; closed and replaced when ends grew
+}
+
+// LogFrame is a row of a log: records of one partition that were appended together.
+type LogFrame struct {
+	Partition int32
+	First     int64     // offset of the first record; given by the log
+	Time      time.Time // UTC, milliseconds; given by the log
+	Records   int
+	// Form says what Body is: 0 is the value of the one record that there is, any
+	// other what the caller made of the records.
+	Form int
+	Body []byte
+}
+
+// A place orders the rows of all logs: by log, partition and offset.
+const (
+	offsetBits    = 44
+	partitionBits = 15
+	maxPartitions = 1 << partitionBits
+)
+
+func (l *Log) place(partition int32, offset int64) int64 {
+	return l.number<<(offsetBits+partitionBits) | int64(partition)<<offsetBits | offset
+}
+
+func offsetOf(place int64) int64 { return place & (1<<offsetBits - 1) }
+
+func partitionOf(place int64) int32 { return int32(place >> offsetBits & (maxPartitions - 1)) }
+
+const (
+	sqlFindLog = `SELECT number, id, partitions FROM logs WHERE name = ?`
+	sqlMakeLog = `INSERT INTO logs (number, name, id, partitions) VALUES ((SELECT coalesce(max(number), 0) + 1 FROM logs), ?, ?, ?)`
+	sqlGrowLog = `UPDATE logs SET partitions = ? WHERE name = ?`
+
+	sqlPutFrame  = `INSERT INTO frames (place, records, time, checksum, form, body) VALUES (?, ?, ?, ?, ?, ?)`
+	sqlLastFrame = `SELECT place, records FROM frames WHERE place BETWEEN ? AND ? ORDER BY place DESC LIMIT 1`
+	// From the row that holds the second offset on.
+	sqlReadFrames = `
+SELECT place, records, time, checksum, form, body FROM frames
+WHERE place BETWEEN coalesce((SELECT max(place) FROM frames WHERE place BETWEEN ?1 AND ?2), ?1) AND ?3
+ORDER BY place`
+	sqlFirstFrame = `SELECT place, time FROM frames WHERE place BETWEEN ? AND ? ORDER BY place LIMIT 1`
+	sqlDropFrames = `DELETE FROM frames WHERE place IN (SELECT place FROM frames WHERE place BETWEEN ? AND ? ORDER BY place LIMIT ?)`
+)
+
+// OpenLog opens a log, and makes one that is not there. One with another number of
+// partitions is ErrPartitions, unless it may grow: then it gets those that it lacks,
+// and more are fine.
+func (s *Store) OpenLog(ctx context.Context, name string, partitions int32, grow bool) (*Log, error) {
+	if partitions < 1 || partitions > maxPartitions {
+		return nil, bug("open log %s: %d partitions", name, partitions)
+	}
+	err := s.write(ctx, "open log", func(t tx) error {
+		var number int64
+		var id string
+		var have int32
+		err := t.conn.QueryRowContext(t.ctx, sqlFindLog, name).Scan(&number, &id, &have)
+		switch {
+		case errors.Is(err, sql.ErrNoRows):
+			var random [16]byte
+			rand.Read(random[:])
+			_, err = t.conn.ExecContext(t.ctx, sqlMakeLog, name, hex.EncodeToString(random[:]), partitions)
+		case err != nil, have == partitions, grow && have > partitions:
+		case grow:
+			_, err = t.conn.ExecContext(t.ctx, sqlGrowLog, partitions, name)
+		default:
+			err = store.WithClass(fmt.Errorf("%w: %s has %d, %d configured", ErrPartitions, name, have, partitions), store.Fatal)
+		}
+		return failed("open log", err)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.FindLog(ctx, name)
+}
+
+// FindLog opens a log that is there; store.ErrNotFound.
+func (s *Store) FindLog(ctx context.Context, name string) (*Log, error) {
+	l := &Log{s: s, changed: make(chan struct{})}
+	if err := s.readers.QueryRowContext(ctx, sqlFindLog, name).Scan(&l.number, &l.id, &l.partitions); err != nil {
+		return nil, failed("open log", err)
+	}
+	_, ends, err := l.Bounds(ctx)
+	l.ends = ends
+	return l, err
+}
+
+// KeepChanges makes l the log that decisions write their frames to, in their own
+// transactions: there is no outbox then, and Decide gives no ids. Call it before
+// the first decision.
+func (s *Store) KeepChanges(l *Log) { s.changes = l }
+
+// ID is the log's identity: one that is made anew has another one.
+func (l *Log) ID() string { return l.id }
+
+// Partitions is how many there are.
+func (l *Log) Partitions() int32 { return l.partitions }
+
+// Append appends frames, those of a partition in their order, and returns when they
+// are durable: all or none. It sets their First and Time.
+func (l *Log) Append(ctx context.Context, frames []LogFrame) error {
+	if len(frames) == 0 {
+		return nil
+	}
+	return l.s.write(ctx, "append", func(t tx) error {
+		return failed("append", t.append(l, frames, l.s.now()))
+	})
+}
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// sum is the checksum of a row.
+func sum(place int64, records int, body []byte) int64 {
+	var head [16]byte
+	binary.BigEndian.PutUint64(head[:8], uint64(place))
+	binary.BigEndian.PutUint64(head[8:], uint64(records))
+	return int64(crc32.Update(crc32.Checksum(head[:], castagnoli), castagnoli, body))
+}
+
+// append appends frames to a log, at now.
+func (t tx) append(l *Log, frames []LogFrame, now time.Time) error {
+	now = now.UTC().Truncate(time.Millisecond)
+	next := make(map[int32]int64, l.partitions)
+	ended := func(p int32) (int64, error) {
+		if end, ok := next[p]; ok {
+			return end, nil
+		}
+		last, err := t.conn.PrepareContext(t.ctx, sqlLastFrame)
+		if err != nil {
+			return 0, err
+		}
+		var place, records int64
+		err = last.QueryRowContext(t.ctx, l.place(p, 0), l.place(p+1, 0)-1).Scan(&place, &records)
+		if errors.Is(err, sql.ErrNoRows) {
+			return 0, nil
+		}
+		return offsetOf(place) + records, err
+	}
+	err := each(t.ctx, t.conn, sqlPutFrame, len(frames), func(i int, statement *sql.Stmt) error {
+		f := &frames[i]
+		if f.Partition < 0 || f.Partition >= l.partitions || f.Records < 1 {
+			return bug("append %d records to partition %d of %d", f.Records, f.Partition, l.partitions)
+		}
+		first, err := ended(f.Partition)
+		if err != nil {
+			return err
+		}
+		f.First, f.Time = first, now
+		place := l.place(f.Partition, first)
+		_, err = statement.ExecContext(t.ctx, place, f.Records, now.UnixMilli(), sum(place, f.Records, f.Body), f.Form, notNil(f.Body))
+		next[f.Partition] = first + int64(f.Records)
+		return err
+	})
+	if err == nil {
+		t.afterCommit(func() { l.grew(next) })
+	}
+	return err
+}
+
+// grew wakes whoever waits for records.
+func (l *Log) grew(ends map[int32]int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for p, end := range ends {
+		l.ends[p] = max(l.ends[p], end)
+	}
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// End returns where a partition ends, as far as this handle has appended to it, and
+// what is closed when one of the partitions grows.
+func (l *Log) End(partition int32) (end int64, grows <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ends[partition], l.changed
+}
+
+// Read returns frames of a partition: the one that holds offset, or the next one
+// that is there, and those behind it, until they have so many bytes; at least one
+// if there is one. An error of class Fatal that wraps ErrDamaged says that a row is
+// not what was written.
+func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int) ([]LogFrame, error) {
+	var frames []LogFrame
+	size := 0
+	rows, err := l.s.readers.QueryContext(ctx, sqlReadFrames, l.place(partition, 0), l.place(partition, offset), l.place(partition+1, 0)-1)
+	err = collect(rows, err, func() error {
+		var place, milliseconds, checksum int64
+		f := LogFrame{Partition: partition}
+		if err := rows.Scan(&place, &f.Records, &milliseconds, &checksum, &f.Form, &f.Body); err != nil {
+			return err
+		}
+		f.First, f.Time = offsetOf(place), time.UnixMilli(milliseconds).UTC()
+		if sum(place, f.Records, f.Body) != checksum {
+			return store.WithClass(fmt.Errorf("%w: log %d, partition %d, offset %d", ErrDamaged, l.number, partition, f.First), store.Fatal)
+		}
+		if f.First+int64(f.Records) > offset { // only the first one may end before
+			frames = append(frames, f)
+			size += len(f.Body)
+		}
+		if size >= bytes {
+			return errEnough
+		}
+		return nil
+	})
+	if err != nil && !errors.Is(err, errEnough) {
+		return nil, failed("read log", err)
+	}
+	return frames, nil
+}
+
+var errEnough = errors.New("enough")
+
+// Bounds returns where each partition begins and ends: between are the records that
+// it has.
+func (l *Log) Bounds(ctx context.Context) (starts, ends []int64, err error) {
+	starts, ends = make([]int64, l.partitions), make([]int64, l.partitions)
+	err = l.s.read(ctx, "read the bounds of a log", func(conn *sql.Tx) error {
+		return each(ctx, conn, sqlLastFrame, int(l.partitions), func(i int, last *sql.Stmt) error {
+			from, to := l.place(int32(i), 0), l.place(int32(i)+1, 0)-1
+			var place, other int64
+			err := last.QueryRowContext(ctx, from, to).Scan(&place, &other)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			} else if err != nil {
+				return err
+			}
+			ends[i] = offsetOf(place) + other
+			err = conn.QueryRowContext(ctx, sqlFirstFrame, from, to).Scan(&place, &other)
+			starts[i] = offsetOf(place)
+			return err
+		})
+	})
+	return starts, ends, err
+}
+
+// At returns the offset of the first frame of a partition that was appended at a
+// time or later, and the end if there is none.
+func (l *Log) At(ctx context.Context, partition int32, at time.Time) (int64, error) {
+	found := int64(0)
+	err := l.s.read(ctx, "find a time in a log", func(conn *sql.Tx) error {
+		last := l.place(partition+1, 0) - 1
+		low, high := l.place(partition, 0), l.place(partition, 0)
+		var place, other int64
+		err := conn.QueryRowContext(ctx, sqlLastFrame, low, last).Scan(&place, &other)
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		high = place + other
+		// All rows before low are older; the first one at high or later is not.
+		for low < high {
+			middle := low + (high-low)/2
+			err := conn.QueryRowContext(ctx, sqlFirstFrame, middle, last).Scan(&place, &other)
+			switch {
+			case errors.Is(err, sql.ErrNoRows): // inside the last row
+				high = middle
+			case err != nil:
+				return err
+			case other < at.UnixMilli():
+				low = place + 1
+			default:
+				high = middle
+			}
+		}
+		err = conn.QueryRowContext(ctx, sqlFirstFrame, low, last).Scan(&place, &other)
+		if errors.Is(err, sql.ErrNoRows) {
+			err = conn.QueryRowContext(ctx, sqlLastFrame, l.place(partition, 0), last).Scan(&place, &other)
+			found = offsetOf(place) + other
+			return err
+		}
+		found = offsetOf(place)
+		return err
+	})
+	return found, err
+}
+
+// How many rows and pages one transaction of Trim takes: others wait for it.
+const (
+	trimRows  = 200
+	trimPages = 500
+)
+
+// Trim deletes what was appended before a time, of each partition up to its offset in
+// below, exclusive, and never its newest frame, which says where it ends. Then it
+// gives the pages that are free back to the file system, but for a tenth of the file,
+// which the next records take. It reports how many frames it deleted.
+func (l *Log) Trim(ctx context.Context, before time.Time, below []int64) (int, error) {
+	trimmed := 0
+	for p := range l.partitions {
+		to, err := l.At(ctx, p, before)
+		if err != nil {
+			return trimmed, err
+		}
+		var place, records int64
+		err = l.s.readers.QueryRowContext(ctx, sqlLastFrame, l.place(p, 0), l.place(p+1, 0)-1).Scan(&place, &records)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		} else if err != nil {
+			return trimmed, failed("trim log", err)
+		}
+		if to = min(to, offsetOf(place), below[p]); to <= 0 {
+			continue
+		}
+		// The row that holds the record before to may hold to as well.
+		var holds int64
+		err = l.s.readers.QueryRowContext(ctx, sqlLastFrame, l.place(p, 0), l.place(p, to)-1).Scan(&holds, &records)
+		if errors.Is(err, sql.ErrNoRows) {
+			continue
+		} else if err != nil {
+			return trimmed, failed("trim log", err)
+		}
+		last := holds
+		if offsetOf(holds)+records > to {
+			last--
+		}
+		for more := true; more; {
+			err := l.s.write(ctx, "trim log", func(t tx) error {
+				return failed("trim log", each(t.ctx, t.conn, sqlDropFrames, 1, func(_ int, statement *sql.Stmt) error {
+					n, err := t.exec(statement, l.place(p, 0), last, trimRows)
+					trimmed += int(n)
+					more = n == trimRows
+					return err
+				}))
+			})
+			if err != nil {
+				return trimmed, err
+			}
+		}
+	}
+	return trimmed, l.s.vacuum(ctx)
+}
+
+// vacuum gives free pages back, but for a tenth of the file.
+func (s *Store) vacuum(ctx context.Context) error {
+	for more := true; more; {
+		err := s.write(ctx, "vacuum", func(t tx) error {
+			var free, pages int
+			err := t.conn.QueryRowContext(t.ctx, `PRAGMA freelist_count`).Scan(&free)
+			if err == nil {
+				err = t.conn.QueryRowContext(t.ctx, `PRAGMA page_count`).Scan(&pages)
+			}
+			give := min(free-pages/10, trimPages)
+			if more = give > 0; err == nil && more {
+				// It gives back a page with every step of its rows.
+				rows, e := t.conn.QueryContext(t.ctx, fmt.Sprintf(`PRAGMA incremental_vacuum(%d)`, give))
+				err = collect(rows, e, func() error { return nil })
+			}
+			more = more && give == trimPages
+			return failed("vacuum", err)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,303 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+func openLog(t testing.TB, s *Store, partitions int32) *Log {
+	t.Helper()
+	l, err := s.OpenLog(t.Context(), "log", partitions, false)
+	require.NoError(t, err)
+	return l
+}
+
+func frameOf(body string) []LogFrame { return []LogFrame{{Records: 1, Body: []byte(body)}} }
+
+// bodies reads all that a partition holds.
+func bodies(t testing.TB, l *Log, partition int32) (all []string) {
+	t.Helper()
+	for at := int64(0); ; {
+		frames, err := l.Read(t.Context(), partition, at, 1)
+		require.NoError(t, err)
+		if len(frames) == 0 {
+			return all
+		}
+		for _, f := range frames {
+			all = append(all, string(f.Body))
+			at = f.First + int64(f.Records)
+		}
+	}
+}
+
+// together has writes wait until all of them do, so that one transaction takes
+// them, and returns how each ended, and the transactions.
+func together(s *Store, writes ...func(t tx) error) (errs []error, groups map[*group]bool) {
+	errs, groups = make([]error, len(writes)), map[*group]bool{}
+	s.writes.turn <- struct{}{}
+	var wg sync.WaitGroup
+	for i, f := range writes {
+		wg.Go(func() {
+			errs[i] = s.write(context.Background(), "test", func(t tx) error {
+				groups[t.g] = true // writes have turns
+				return f(t)
+			})
+		})
+		for s.writes.waiting.Load() <= int32(i) { // they take their turns in the order in which they came
+			time.Sleep(time.Millisecond)
+		}
+	}
+	<-s.writes.turn
+	wg.Wait()
+	return errs, groups
+}
+
+func appending(s *Store, l *Log, body string) func(t tx) error {
+	return func(t tx) error { return t.append(l, frameOf(body), s.now()) }
+}
+
+// What waits together is one transaction, and one of it that fails takes no other
+// along.
+func TestWritesThatWaitTogether(t *testing.T) {
+	s, _ := migrated(t)
+	l := openLog(t, s, 1)
+	errs, groups := together(s, appending(s, l, "0"), appending(s, l, "1"), appending(s, l, "2"))
+	require.NoError(t, errors.Join(errs...))
+	require.Len(t, groups, 1)
+	require.Equal(t, []string{"0", "1", "2"}, bodies(t, l, 0))
+
+	failure := errors.New("mine")
+	for at := range 3 {
+		t.Run(fmt.Sprint("failure at ", at), func(t *testing.T) {
+			l, err := s.OpenLog(t.Context(), t.Name(), 1, false)
+			require.NoError(t, err)
+			writes := []func(t tx) error{appending(s, l, "0"), appending(s, l, "1"), appending(s, l, "2")}
+			writes[at] = func(t tx) error { return errors.Join(t.append(l, frameOf("x"), s.now()), failure) }
+			errs, _ := together(s, writes...)
+			want := []string{"0", "1", "2"}
+			for i := range errs {
+				if i == at {
+					require.ErrorIs(t, errs[i], failure)
+				} else {
+					require.NoError(t, errs[i])
+				}
+			}
+			require.Equal(t, append(want[:at:at], want[at+1:]...), bodies(t, l, 0))
+			end, _ := l.End(0)
+			require.EqualValues(t, 2, end)
+		})
+	}
+}
+
+// A write that panics is taken out like one that fails, and the connection serves
+// the next one.
+func TestWriteThatPanics(t *testing.T) {
+	s, _ := migrated(t)
+	l := openLog(t, s, 1)
+	require.Panics(t, func() {
+		_ = s.write(t.Context(), "test", func(t tx) error {
+			if err := t.append(l, frameOf("x"), s.now()); err != nil {
+				return err
+			}
+			panic("a bug")
+		})
+	})
+	require.NoError(t, l.Append(t.Context(), frameOf("y")))
+	require.Equal(t, []string{"y"}, bodies(t, l, 0))
+}
+
+// Who has counted on a later write to commit is not left waiting when that one is
+// called off.
+func TestTheLastOfATransactionGivesUp(t *testing.T) {
+	s, _ := migrated(t)
+	l := openLog(t, s, 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	called := make(chan error, 1)
+	err := s.write(t.Context(), "first", func(t tx) error {
+		go func() { called <- s.write(ctx, "second", func(tx) error { return nil }) }()
+		for s.writes.waiting.Load() == 0 {
+			time.Sleep(time.Millisecond)
+		}
+		time.AfterFunc(time.Millisecond, cancel) // about when this one hands over
+		return t.append(l, frameOf("x"), s.now())
+	})
+	require.NoError(t, err)
+	<-called // whichever way it ended
+	require.Equal(t, []string{"x"}, bodies(t, l, 0))
+}
+
+// A disk that fills up fails the write that met it, perhaps the others of its
+// transaction, and nobody is told that something is there which is not.
+func TestDiskFullAmongWritesThatWaitTogether(t *testing.T) {
+	s, _ := migrated(t)
+	l := openLog(t, s, 1)
+	limit := func(pages int) {
+		require.NoError(t, s.write(t.Context(), "limit", func(t tx) error {
+			_, err := t.conn.ExecContext(t.ctx, fmt.Sprint("PRAGMA max_page_count = ", pages))
+			return err
+		}))
+	}
+	limit(1) // SQLite takes the present size
+	large := func(t tx) error {
+		return failed("append", t.append(l, frameOf(string(make([]byte, 1<<20))), s.now()))
+	}
+	errs, _ := together(s, appending(s, l, "0"), large, appending(s, l, "2"))
+	require.ErrorIs(t, errs[1], ErrFull)
+	var want []string
+	for i, err := range errs {
+		if err == nil {
+			want = append(want, fmt.Sprint(i))
+		} else {
+			assert.Equal(t, store.Retry, store.ClassOf(err), "%v", err)
+		}
+	}
+	require.Equal(t, want, bodies(t, l, 0))
+	limit(1 << 20)
+	require.NoError(t, l.Append(t.Context(), frameOf("more")))
+	require.Equal(t, append(want, "more"), bodies(t, l, 0))
+}
+
+// I1: a decision's frames are in the log when its watermark has moved, and never
+// otherwise. There is nothing to publish.
+func TestDecisionsWriteToTheLog(t *testing.T) {
+	s, path := migrated(t)
+	l, err := s.OpenLog(t.Context(), "changes", 2, true)
+	require.NoError(t, err)
+	s.KeepChanges(l)
+	revision, err := s.Activate(t.Context(), []byte("c"), false)
+	require.NoError(t, err)
+	p := store.Partition{Generation: 1, Number: 1}
+	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
+	require.NoError(t, err)
+	decide := func(from, to int64, token store.Token, fail error) error {
+		ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p, From: from, To: to, Token: token}}},
+			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+				return store.Outcome{
+					Outbox: []store.OutboxFrame{{Partition: p, Frame: fmt.Append(nil, from)}},
+					LastTo: map[store.Partition]change.Version{p: change.NewVersion(1, to)},
+				}, fail
+			})
+		require.Empty(t, ids, "nothing is to be published")
+		return err
+	}
+	grown := func() <-chan struct{} { _, c := l.End(1); return c }
+	before := grown()
+	require.NoError(t, decide(0, 3, store.Token{1}, nil))
+	<-before
+	require.ErrorIs(t, decide(3, 5, store.Token{2}, nil), store.ErrFenced)
+	mine := errors.New("mine")
+	require.ErrorIs(t, decide(3, 5, store.Token{1}, mine), mine)
+	require.NoError(t, decide(3, 5, store.Token{1}, nil))
+	require.Equal(t, []string{"0", "3"}, bodies(t, l, 1))
+	frames, err := s.Outbox(t.Context(), 1)
+	require.NoError(t, err)
+	require.Empty(t, frames)
+
+	// Another handle, after a restart, goes on behind them.
+	again := open(t, path)
+	found, err := again.FindLog(t.Context(), "changes")
+	require.NoError(t, err)
+	require.NoError(t, found.Append(t.Context(), []LogFrame{{Partition: 1, Records: 1, Body: []byte("later")}}))
+	require.Equal(t, []string{"0", "3", "later"}, bodies(t, found, 1))
+	taken, err := again.TakeOver(t.Context(), []store.Partition{p}, store.Token{3})
+	require.NoError(t, err)
+	require.Empty(t, taken[0].Outbox)
+	require.EqualValues(t, 5, taken[0].NextOffset)
+}
+
+// A row that is not what was written is not handed out: whoever reads it is told.
+func TestDamagedRow(t *testing.T) {
+	for name, change := range map[string]string{
+		"a bit of the body": `UPDATE frames SET body = x'6f6f66'`,
+		"the count":         `UPDATE frames SET records = 2`,
+		"the place":         `UPDATE frames SET place = place + 1`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := migrated(t)
+			l := openLog(t, s, 1)
+			require.NoError(t, l.Append(t.Context(), frameOf("foo")))
+			_, err := s.writer.ExecContext(t.Context(), change)
+			require.NoError(t, err)
+			_, err = l.Read(t.Context(), 0, 0, 1)
+			require.ErrorIs(t, err, ErrDamaged)
+			require.Equal(t, store.Fatal, store.ClassOf(err))
+		})
+	}
+}
+
+// Retention deletes what is over its time, but for the newest frame and what is not
+// decided, and the file becomes smaller.
+func TestTrim(t *testing.T) {
+	s, path := migrated(t)
+	l := openLog(t, s, 2)
+	began := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+	for i := range 500 {
+		s.now = func() time.Time { return began.Add(time.Duration(i) * time.Second) }
+		require.NoError(t, l.Append(t.Context(), []LogFrame{{Partition: 0, Records: 10, Form: 1, Body: make([]byte, 20_000)}, {Partition: 1, Records: 1, Body: []byte("x")}}))
+	}
+	size := func() int64 {
+		_, err := s.writer.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
+		require.NoError(t, err)
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		return info.Size()
+	}
+	starts := func() []int64 {
+		starts, ends, err := l.Bounds(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, []int64{5000, 500}, ends)
+		return starts
+	}
+	full := size()
+	require.Greater(t, full, int64(500*20_000))
+	at, err := l.At(t.Context(), 0, began.Add(100*time.Second))
+	require.NoError(t, err)
+	require.EqualValues(t, 1000, at)
+
+	n, err := l.Trim(t.Context(), began.Add(100*time.Second), []int64{995, math.MaxInt64})
+	require.NoError(t, err)
+	require.Equal(t, 99+100, n, "the frame of 990 to 999 holds what is not decided")
+	require.Equal(t, []int64{990, 100}, starts())
+	frames, err := l.Read(t.Context(), 0, 0, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 990, frames[0].First, "a read goes on with the oldest")
+
+	_, err = l.Trim(t.Context(), began.Add(time.Hour), []int64{math.MaxInt64, 0})
+	require.NoError(t, err)
+	require.Equal(t, []int64{4990, 100}, starts(), "the newest stays, and what is not to be deleted")
+	require.Less(t, size(), full/10)
+	require.NoError(t, l.Append(t.Context(), frameOf("next")))
+	frames, err = l.Read(t.Context(), 0, 5000, 1)
+	require.NoError(t, err)
+	require.EqualValues(t, 5000, frames[0].First, "offsets go on")
+}
+
+func TestPartitionsOfALog(t *testing.T) {
+	s, _ := migrated(t)
+	l := openLog(t, s, 4)
+	_, err := s.OpenLog(t.Context(), "log", 5, false)
+	require.ErrorIs(t, err, ErrPartitions)
+	grown, err := s.OpenLog(t.Context(), "log", 6, true)
+	require.NoError(t, err)
+	require.EqualValues(t, 6, grown.Partitions())
+	require.Equal(t, l.ID(), grown.ID())
+	more, err := s.OpenLog(t.Context(), "log", 2, true)
+	require.NoError(t, err)
+	require.EqualValues(t, 6, more.Partitions())
+	require.Equal(t, store.Fatal, store.ClassOf(grown.Append(t.Context(), []LogFrame{{Partition: 6, Records: 1}})))
+	_, err = s.FindLog(t.Context(), "none")
+	require.ErrorIs(t, err, store.ErrNotFound)
+}

@@ -1,0 +1,231 @@
+package embedded
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/gofrs/flock"
+	"github.com/twmb/franz-go/pkg/kerr"
+
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// ErrInUse is the error of a file whose logs another process has open.
+var ErrInUse = errors.New("in use")
+
+// ErrFull says that the disk has no room for more.
+var ErrFull = sqlite.ErrFull
+
+// lockSuffix names the file beside the database that is locked while its logs are
+// open. It holds the number of the process.
+const lockSuffix = ".pid"
+
+// Logs are the topics of a file. All methods may be called concurrently.
+type Logs struct {
+	file *sqlite.Store
+	log  *slog.Logger
+	lock *flock.Flock
+
+	mu      sync.Mutex
+	open    map[string]*sqlite.Log // guarded by mu
+	failing error                  // guarded by mu; of the last append, nil if it is durable
+	broken  bool                   // guarded by mu; AppendAsync is refused
+}
+
+// Open takes the logs of a file, which is open as file at path. The error is an
+// ErrInUse, naming the process, when another one has them. Close gives them back,
+// and leaves the file open.
+func Open(file *sqlite.Store, path string, log *slog.Logger) (*Logs, error) {
+	lock := flock.New(path+lockSuffix, flock.SetPermissions(0o600))
+	got, err := lock.TryLock()
+	if err != nil {
+		return nil, fmt.Errorf("lock %s: %w", path, err)
+	}
+	if !got {
+		pid := "unknown"
+		if text, err := os.ReadFile(path + lockSuffix); err == nil && len(text) > 0 {
+			pid = strings.TrimSpace(string(text))
+		}
+		return nil, fmt.Errorf("%s is %w by process %s", path, ErrInUse, pid)
+	}
+	if err := os.WriteFile(path+lockSuffix, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
+		return nil, errors.Join(err, lock.Unlock())
+	}
+	return &Logs{file: file, log: log, lock: lock, open: map[string]*sqlite.Log{}}, nil
+}
+
+// Release gives the logs back. It may be called twice.
+func (l *Logs) Release() error { return l.lock.Unlock() }
+
+// Ensure opens a topic, and makes one that is not there; see sqlite.Store.OpenLog.
+func (l *Logs) Ensure(ctx context.Context, topic string, partitions int32, grow bool) error {
+	opened, err := l.file.OpenLog(ctx, topic, partitions, grow)
+	if errors.Is(err, sqlite.ErrPartitions) {
+		err = fmt.Errorf("%w: %w", transport.ErrPartitionCount, err)
+	}
+	if err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.open[topic] == nil { // its readers wait at the one that is appended to
+		l.open[topic] = opened
+	}
+	return nil
+}
+
+// KeepChanges makes a topic that was ensured the log that decisions write their
+// frames to; see sqlite.Store.KeepChanges.
+func (l *Logs) KeepChanges(ctx context.Context, topic string) error {
+	log, err := l.topic(ctx, topic)
+	if err == nil {
+		l.file.KeepChanges(log)
+	}
+	return err
+}
+
+// topic opens a topic that is there. The error is Kafka's own without one.
+func (l *Logs) topic(ctx context.Context, name string) (*sqlite.Log, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if log := l.open[name]; log != nil {
+		return log, nil
+	}
+	log, err := l.file.FindLog(ctx, name)
+	if errors.Is(err, store.ErrNotFound) {
+		err = fmt.Errorf("topic %s: %w", name, kerr.UnknownTopicOrPartition)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.open[name] = log
+	return log, nil
+}
+
+// TopicID returns a topic's identity: that of a file which was made anew is another.
+func (l *Logs) TopicID(ctx context.Context, topic string) (string, error) {
+	log, err := l.topic(ctx, topic)
+	if err != nil {
+		return "", err
+	}
+	return log.ID(), nil
+}
+
+// Failing returns why the last append is not durable yet; nil when it is.
+func (l *Logs) Failing() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.failing
+}
+
+func (l *Logs) setFailing(err error) {
+	l.mu.Lock()
+	was := l.failing
+	l.failing = err
+	l.mu.Unlock()
+	switch {
+	case was == nil && err != nil:
+		l.log.Warn("halted: the log takes nothing; trying again until it does", "error", err)
+	case was != nil && err == nil:
+		l.log.Info("going on: the log takes records again")
+	}
+}
+
+var _ transport.Appender = (*Logs)(nil)
+
+// Append implements transport.Appender. It repeats what the file did not take until
+// ctx ends; then its outcome is unknown.
+func (l *Logs) Append(ctx context.Context, records []transport.Record) error {
+	for len(records) > 0 {
+		topic := records[0].Topic
+		n := slices.IndexFunc(records, func(r transport.Record) bool { return r.Topic != topic })
+		if n < 0 {
+			n = len(records)
+		}
+		if err := l.append(ctx, topic, records[:n]); err != nil {
+			return fmt.Errorf("append to %s: %w", topic, err)
+		}
+		records = records[n:]
+	}
+	return nil
+}
+
+func (l *Logs) append(ctx context.Context, topic string, records []transport.Record) error {
+	log, err := l.topic(ctx, topic)
+	if err != nil {
+		return err
+	}
+	parts := map[int32][]*transport.Record{}
+	for i := range records {
+		r := &records[i]
+		p := r.Partition
+		if !r.Pinned {
+			p = 0
+			if r.Key != nil {
+				p = transport.PartitionOf(r.Key, log.Partitions())
+			}
+		}
+		parts[p] = append(parts[p], r)
+	}
+	var rows []sqlite.LogFrame
+	for p, records := range parts {
+		rows = append(rows, pack(records, p)...)
+	}
+	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 2*time.Second) {
+		err := log.Append(ctx, rows)
+		if err == nil {
+			l.setFailing(nil)
+			return nil
+		}
+		if c := store.ClassOf(err); c == store.Poison || c == store.Fatal {
+			return err
+		}
+		if ctx.Err() != nil {
+			return err
+		}
+		l.setFailing(err)
+		if !wait.Sleep(ctx, pause) {
+			return err
+		}
+	}
+}
+
+// AppendAsync appends like Append, and calls done before it returns. After one call
+// failed, every later one does, until Reset.
+func (l *Logs) AppendAsync(ctx context.Context, records []transport.Record, done func(error)) {
+	l.mu.Lock()
+	broken := l.broken
+	l.mu.Unlock()
+	if broken {
+		done(transport.ErrBroken)
+		return
+	}
+	err := l.Append(ctx, records)
+	if err != nil {
+		l.mu.Lock()
+		l.broken = true
+		l.mu.Unlock()
+	}
+	done(err)
+}
+
+// Reset ends the state after an AppendAsync that failed.
+func (l *Logs) Reset() {
+	l.mu.Lock()
+	l.broken = false
+	l.mu.Unlock()
+}
+
+// Close is for callers of AppendAsync: nothing is under way when that has returned.
+func (l *Logs) Close(context.Context) error { return nil }

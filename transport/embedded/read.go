@@ -1,0 +1,210 @@
+package embedded
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Offsets returns the oldest offset and the end of every partition of a topic.
+func (l *Logs) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
+	log, err := l.topic(ctx, topic)
+	if err != nil {
+		return nil, nil, err
+	}
+	starts, ends, err := log.Bounds(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	start, end = make(map[int32]int64, len(starts)), make(map[int32]int64, len(ends))
+	for p := range starts {
+		start[int32(p)], end[int32(p)] = starts[p], ends[p]
+	}
+	return start, end, nil
+}
+
+// EndOffsets returns the offset behind the newest record of every partition.
+func (l *Logs) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
+	_, end, err := l.Offsets(ctx, topic)
+	return end, err
+}
+
+// OffsetsAt returns, for every partition of a topic, the offset of the first record
+// at or after a time; the end of the partition when there is none.
+func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
+	log, err := l.topic(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	offsets := make(map[int32]int64, log.Partitions())
+	for p := range log.Partitions() {
+		if offsets[p], err = log.At(ctx, p, at); err != nil {
+			return nil, err
+		}
+	}
+	return offsets, nil
+}
+
+// ReadLast returns the newest record of every partition that has one, by partition.
+func (l *Logs) ReadLast(ctx context.Context, topic string) ([]transport.LastRecord, error) {
+	_, end, err := l.Offsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	log, err := l.topic(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	var last []transport.LastRecord
+	for p := range log.Partitions() {
+		if end[p] == 0 {
+			continue
+		}
+		records, err := read(ctx, log, p, end[p]-1, 1)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range records {
+			last = append(last, transport.LastRecord{Record: recordOf(topic, &r), Partition: p, Offset: r.Offset, Time: r.Time})
+		}
+	}
+	return last, nil
+}
+
+func recordOf(topic string, r *transport.Received) transport.Record {
+	return transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
+}
+
+// Scan reads the records of a topic's partitions from the offsets in from up to, not
+// including, those in to, and hands them to f in the order of their partition. A
+// partition without an entry in both is left out, and what retention removed is
+// passed over. An error of f ends it and is returned as it is.
+func (l *Logs) Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error {
+	log, err := l.topic(ctx, topic)
+	if err != nil {
+		return err
+	}
+	for p, at := range from {
+		for last, ok := to[p]; ok && at < last; {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			records, err := read(ctx, log, p, at, scanBytes)
+			if err != nil {
+				return err
+			}
+			if len(records) == 0 {
+				break
+			}
+			for i := range records {
+				r := &records[i]
+				if r.Offset >= last {
+					break
+				}
+				if err := f(transport.Scanned{Record: recordOf(topic, r), Partition: p, Offset: r.Offset, Time: r.Time}); err != nil {
+					return err
+				}
+			}
+			at = records[len(records)-1].Offset + 1
+		}
+	}
+	return nil
+}
+
+const scanBytes = 1 << 20
+
+// read returns records of a partition from offset on, without waiting for any: those
+// of rows of so many bytes, at least one row.
+func read(ctx context.Context, log *sqlite.Log, partition int32, offset int64, bytes int) ([]transport.Received, error) {
+	rows, err := log.Read(ctx, partition, offset, bytes)
+	if err != nil {
+		return nil, err
+	}
+	var records []transport.Received
+	for i := range rows {
+		unpacked, err := unpack(&rows[i])
+		if err != nil {
+			return nil, err
+		}
+		if skip := offset - rows[i].First; i == 0 && skip > 0 {
+			unpacked = unpacked[skip:]
+		}
+		if records == nil {
+			records = unpacked
+		} else {
+			records = append(records, unpacked...)
+		}
+	}
+	return records, nil
+}
+
+// Reader reads partitions of one topic at offsets that its caller names, like a
+// transport.Reader.
+type Reader struct {
+	logs  *Logs
+	topic string
+}
+
+// NewReader returns a reader of a topic.
+func (l *Logs) NewReader(topic string) *Reader { return &Reader{l, topic} }
+
+// readerBytes bounds what one Read returns, as rows.
+const readerBytes = 1 << 20
+
+// Read returns records of a partition from offset on, at least one. It waits for them
+// until ctx ends, and returns its error then. Where retention took records away it
+// goes on with the oldest that there is.
+func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error) {
+	log, err := r.logs.topic(ctx, r.topic)
+	if err != nil {
+		return nil, err
+	}
+	for {
+		_, grows := log.End(partition)
+		records, err := read(ctx, log, partition, offset, readerBytes)
+		if err != nil {
+			return nil, err
+		}
+		if len(records) > 0 {
+			if got := records[0].Offset; got > offset {
+				r.logs.log.Warn("records that were still wanted are gone from the log; going on at the oldest",
+					"topic", r.topic, "partition", partition, "wanted", offset, "got", got)
+			}
+			for i := range records {
+				records[i].Redelivered = true
+			}
+			return records, nil
+		}
+		select {
+		case <-grows:
+		case <-ctx.Done():
+			return nil, fmt.Errorf("read %s, partition %d from %d: %w", r.topic, partition, offset, ctx.Err())
+		}
+	}
+}
+
+// Close does nothing: there is no connection.
+func (r *Reader) Close() {}
+
+// Trim deletes what was appended to a topic before a time and gives the space back.
+// Of each partition it deletes no record from its offset in below on, where that is
+// given: nil is no limit.
+func (l *Logs) Trim(ctx context.Context, topic string, before time.Time, below map[int32]int64) error {
+	log, err := l.topic(ctx, topic)
+	if err != nil {
+		return err
+	}
+	limits := make([]int64, log.Partitions())
+	for p := range limits {
+		limits[p] = math.MaxInt64
+		if below != nil {
+			limits[p] = below[int32(p)]
+		}
+	}
+	_, err = log.Trim(ctx, before, limits)
+	return err
+}

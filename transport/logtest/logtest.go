@@ -1,0 +1,172 @@
+// Package logtest is the conformance suite of what the stages need of a log. It
+// runs against topics of a cluster and against tables of the SQLite file.
+package logtest
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Logs is what is tested.
+type Logs interface {
+	transport.Appender
+	// Make makes a topic.
+	Make(ctx context.Context, topic string, partitions int32) error
+	TopicID(ctx context.Context, topic string) (string, error)
+	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
+	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
+	ReadLast(ctx context.Context, topic string) ([]transport.LastRecord, error)
+	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
+	NewGroup(ctx context.Context, gc transport.GroupConfig) (Group, error)
+	NewReader(topic string) Reader
+}
+
+// Group reads a topic.
+type Group interface {
+	Subscriber() message.Subscriber
+	Failed() <-chan struct{}
+	Err() error
+	Close() error
+}
+
+// Reader reads partitions at offsets that its caller names.
+type Reader interface {
+	Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error)
+	Close()
+}
+
+// patience bounds every wait.
+const patience = time.Minute
+
+// Run runs the suite. prefix begins the names of topics and groups.
+func Run(t *testing.T, prefix string, open func(t *testing.T) Logs) {
+	for name, test := range map[string]func(t *testing.T, f *fixture){
+		"a record comes back as it was appended":                      comesBack,
+		"offsets have no gaps, and a key keeps its partition":         offsets,
+		"frames are in order, bounded, and one is in flight":          inOrder,
+		"a frame that is refused comes again, and is marked":          refused,
+		"a subscription begins where its listener says":               begins,
+		"what a listener wants and is not there is reported":          notThere,
+		"an end of the subscription gives what is in flight a grace":  grace,
+		"a listener that fails ends the subscription":                 listenerFails,
+		"the next subscription goes on behind what was acknowledged":  goesOn,
+		"a reader goes where it is told, and waits at the end":        reader,
+		"a scan, the newest records and the offsets of a time":        looks,
+		"appends at the same time stand whole, each in its own order": concurrent,
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &fixture{t: t, Logs: open(t), topic: fmt.Sprintf("%slog-%d", prefix, time.Now().UnixNano())}
+			test(t, f)
+		})
+	}
+}
+
+type fixture struct {
+	t *testing.T
+	Logs
+	topic string
+}
+
+// with makes the topic, and fills its first partition with numbers from 0 on, in
+// appends of so many records.
+func (f *fixture) with(partitions int32, appends, records int) {
+	f.t.Helper()
+	require.NoError(f.t, f.Make(f.t.Context(), f.topic, partitions))
+	for i := range appends {
+		f.fill(i*records, records)
+	}
+}
+
+func (f *fixture) fill(from, n int) {
+	f.t.Helper()
+	records := make([]transport.Record, n)
+	for i := range records {
+		records[i] = transport.Record{Topic: f.topic, Key: []byte("k"), Value: []byte(strconv.Itoa(from + i)), Pinned: true}
+	}
+	require.NoError(f.t, f.Append(f.within(), records))
+}
+
+func (f *fixture) within() context.Context {
+	ctx, cancel := context.WithTimeout(f.t.Context(), patience)
+	f.t.Cleanup(cancel)
+	return ctx
+}
+
+// group opens a group with times that a test can wait for.
+func (f *fixture) group(gc transport.GroupConfig) Group {
+	f.t.Helper()
+	gc.ID, gc.Topics = f.topic+"-group", []string{f.topic}
+	gc.SessionTimeout, gc.HeartbeatInterval, gc.RebalanceTimeout = 30*time.Second, 100*time.Millisecond, 10*time.Second
+	gc.CommitInterval, gc.NackMin, gc.NackMax = 50*time.Millisecond, time.Millisecond, 10*time.Millisecond
+	if gc.CloseTimeout == 0 {
+		gc.CloseTimeout = 300 * time.Millisecond
+	}
+	g, err := f.NewGroup(f.within(), gc)
+	require.NoError(f.t, err)
+	f.t.Cleanup(func() { _ = g.Close() })
+	return g
+}
+
+func (f *fixture) subscribe(g Group) <-chan *message.Message {
+	f.t.Helper()
+	ch, err := g.Subscriber().Subscribe(f.t.Context(), f.topic)
+	require.NoError(f.t, err)
+	return ch
+}
+
+func (f *fixture) receive(ch <-chan *message.Message) (*message.Message, *transport.Frame) {
+	f.t.Helper()
+	select {
+	case m, ok := <-ch:
+		require.True(f.t, ok, "the channel was closed")
+		frame, ok := transport.FrameOf(m)
+		require.True(f.t, ok)
+		require.NotEmpty(f.t, frame.Records)
+		return m, frame
+	case <-time.After(patience):
+		require.FailNow(f.t, "no message")
+		return nil, nil
+	}
+}
+
+func values(f *transport.Frame) (all []string) {
+	for i := range f.Records {
+		all = append(all, string(f.Records[i].Value))
+	}
+	return all
+}
+
+func numbers(from, to int) (all []string) {
+	for i := from; i < to; i++ {
+		all = append(all, strconv.Itoa(i))
+	}
+	return all
+}
+
+// listener says where to begin.
+type listener struct {
+	at  map[int32]int64
+	err error
+
+	mu      sync.Mutex
+	revoked []int32
+}
+
+func (l *listener) Assigned(context.Context, string, []int32) (map[int32]int64, error) {
+	return l.at, l.err
+}
+
+func (l *listener) Revoked(_ string, partitions []int32) {
+	l.mu.Lock()
+	l.revoked = append(l.revoked, partitions...)
+	l.mu.Unlock()
+}
