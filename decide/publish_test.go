@@ -264,7 +264,9 @@ func TestAnotherInboxIsNotDecided(t *testing.T) {
 	w := newFlow(t)
 	d, _ := w.single(t, &held{at: true}, 0)
 	f := transport.NewFrame("weir.inbox", "another", 0, transport.LastAssignment()+1, []transport.Received{event(t, "A", 0, `{}`)})
-	require.ErrorIs(t, d.Handle(transport.NewMessage(t.Context(), f)), ErrInboxReplaced)
+	ended, end := context.WithCancel(t.Context())
+	end() // it would wait for a decision
+	require.ErrorIs(t, d.Handle(transport.NewMessage(ended, f)), ErrInboxReplaced)
 	_, err := d.Assigned(t.Context(), "weir.inbox", []int32{2})
 	require.ErrorIs(t, err, store.ErrRepartitioned)
 }

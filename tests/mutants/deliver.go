@@ -153,11 +153,6 @@ var deliverMutants = []mutant{
 		in: "./deliver", test: "TestAServiceWhoseSinkIsAwayFallsBehind",
 	},
 	{
-		rule: "what waits for a service that falls behind is read again", file: "deliver/partition.go",
-		old: "next = feed{fed: at.Position, next: at.Offset}", new: "_ = at",
-		in: "./deliver", test: "TestAServiceWhoseSinkIsAwayFallsBehind",
-	},
-	{
 		rule: "places outlive the configuration without their service", file: "deliver/partition.go",
 		old: "p.parked = append(p.parked, sp)", new: "_ = sp",
 		in: "./deliver", test: "TestAServiceThatComesBack",
