@@ -35,7 +35,7 @@ var storeMutants = []mutant{
 	{
 		rule: "acknowledged outbox rows are deleted in the decision", file: "store/sqlite/decide.go",
 		old: "if err := t.drop(d.Moves, d.Published); err != nil {", new: "if err := t.drop(d.Moves, nil); err != nil {",
-		in: "./store/sqlite", test: "TestConformance/Decide",
+		in: "./store/sqlite", test: "TestConformance/TakeOver/the_outbox",
 	},
 	{
 		rule: "a decision is of the active revision", file: "store/sqlite/decide.go",
