@@ -11,7 +11,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help modules build run servers servers-down check lint audit test test-short verify bench clean
+.PHONY: help modules build run servers servers-down check lint audit test test-short mutants verify bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
@@ -50,6 +50,11 @@ test: check servers ## formatting, vet, and all that is deterministic, with real
 
 test-short: check ## the tests that need neither servers nor processes
 	go test -short -vet=off $(PKG)
+
+MUTANTS ?=
+
+mutants: servers ## small faults in the protocol's code, each with the test that must find it; MUTANTS=regexp selects
+	eval "$$(scripts/servers env)" && MUTANTS='$(MUTANTS)' go run ./tests/mutants
 
 SUITE ?=
 

@@ -248,6 +248,7 @@ func TestI9WhatLetsRefusedContentPass(t *testing.T) {
 			if c.Action == inbox.Reset {
 				require.Equal(t, "control", got)
 				require.Equal(t, "control", command(t, s, inbox.Control{Action: inbox.Refuse, Version: refused}), "late: the operator has the last word")
+				require.False(t, rowOf(s).Refused)
 				got = strings.Replace(feed(t, s, a)[0], "merged", "control", 1)
 			}
 			require.Equal(t, again, got)
@@ -309,8 +310,12 @@ func TestOversizedChange(t *testing.T) {
 	p := bananaPlan(t)
 	p.MaxChange = 400
 	s := NewSimulator(p)
-	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"} dead:oversized`},
-		feed(t, s, `registry: {"id":"B-007","ripeness_level":"`+strings.Repeat("x", 400)+`"}`))
+	large := `registry: {"id":"B-007","ripeness_level":"` + strings.Repeat("x", 400) + `"}`
+	require.Equal(t, []string{`merged two/list@a=upsert{"banana_id":"B-007"} dead:oversized`}, feed(t, s, large))
+
+	s = NewSimulator(p)
+	small := `registry: {"id":"B-007","ripeness_level":1}`
+	require.Equal(t, []string{both1, "merged dead:oversized", "merged"}, feed(t, s, small, large, small), "the customer has the small one still")
 }
 
 // A filter that fails on a document fails for its customer only.

@@ -286,6 +286,7 @@ func TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash(t *testing.T) {
 	republished.Headers = []transport.Header{{Key: change.RepublishedHeader, Value: []byte("1")}}
 	newest := w.decide(of(service, "a", 4))
 	w.log.append(republished)
+	require.Eventually(t, func() bool { return p.place(service).Position == at(4) }, patience, time.Millisecond)
 	w.log.append(newest)
 	p.delivered()
 	require.NotContains(t, s.has(), "a:3")
@@ -424,7 +425,12 @@ func TestAFrameOfANewerRevisionIsNotDelivered(t *testing.T) {
 	p.delivered()
 	p.activate(2)
 	p.publish(of(service, "b", 1))
-	require.ErrorIs(t, <-p.errs, store.ErrSuperseded)
+	select {
+	case err := <-p.errs:
+		require.ErrorIs(t, err, store.ErrSuperseded)
+	case <-time.After(patience):
+		require.FailNow(t, "it is delivered")
+	}
 	require.Positive(t, p.superseded.Load())
 	require.Equal(t, []string{"a:0"}, s.has())
 }

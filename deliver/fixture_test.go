@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 const service = "acme/all@out"
 
 // patience bounds every wait.
-const patience = 60 * time.Second
+const patience = 30 * time.Second
 
 // sink keeps what it was given and answers as told.
 type sink struct {

@@ -73,7 +73,9 @@ func TestAnEntityEndsAtAFailure(t *testing.T) {
 		case 1:
 			return failure(sinks.Reject), false
 		case 2:
-			return failure(sinks.RetryBounded), false
+			e := failure(sinks.RetryBounded)
+			e.Ambiguous = true
+			return e, false
 		}
 		return nil, false
 	})

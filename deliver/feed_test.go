@@ -1,0 +1,74 @@
+package deliver
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// A feed takes each position once, after the one before it, and the parts of one
+// position all or none, in their order.
+func TestAFeedFollowsItsFrames(t *testing.T) {
+	f := feed{fed: 10, next: 5}
+	whole := func(prev, from, to change.Version) *change.Frame {
+		return &change.Frame{Prev: prev, From: from, To: to, Last: true}
+	}
+	part := func(n int, to change.Version, last bool) *change.Frame {
+		return &change.Frame{Prev: 12, From: 12, To: to, Part: n, Last: last}
+	}
+	require.Equal(t, repeated, f.judge(whole(8, 8, 10)))
+	require.Equal(t, gap, f.judge(whole(11, 11, 12)), "what it links to was not handed on")
+	require.Equal(t, follows, f.judge(whole(10, 10, 12)))
+	require.Equal(t, follows, f.judge(whole(9, 9, 12)), "other borders: it overlaps")
+	require.Equal(t, repeated, f.judge(part(1, 13, true)), "its first part was not seen")
+
+	start, fed := f.pass(whole(10, 10, 12), 5)
+	require.Equal(t, []any{int64(5), change.Version(10)}, []any{start, fed})
+	require.Equal(t, []any{change.Version(12), int64(6)}, []any{f.fed, f.offset()})
+
+	start, fed = f.pass(part(0, 13, false), 6)
+	require.Equal(t, []any{int64(6), change.Version(12)}, []any{start, fed})
+	require.Equal(t, change.Version(12), f.fed, "the position moves with the last part")
+	require.Equal(t, int64(6), f.offset(), "and until then begins again at the first")
+	require.Equal(t, repeated, f.judge(part(2, 13, true)), "not in its turn")
+	require.Equal(t, repeated, f.judge(part(1, 14, true)), "of another decision")
+	require.Equal(t, follows, f.judge(part(1, 13, true)))
+	start, _ = f.pass(part(1, 13, true), 7)
+	require.Equal(t, int64(6), start)
+	require.Equal(t, []any{change.Version(13), int64(8)}, []any{f.fed, f.offset()})
+}
+
+// Who asks for a look while one is under way gets the next: the one that is under
+// way may have begun before the frame was read.
+func TestALookBeginsAfterItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begun, release := int64(0), make(chan struct{})
+		l := looks{read: func(context.Context) (store.Look, error) {
+			begun++
+			look := store.Look{Active: begun}
+			<-release
+			return look, nil
+		}}
+		got := make([]int64, 3)
+		var callers sync.WaitGroup
+		for i := range got {
+			callers.Go(func() {
+				look, err := l.look(t.Context())
+				if err == nil {
+					got[i] = look.Active
+				}
+			})
+			synctest.Wait()
+		}
+		release <- struct{}{}
+		release <- struct{}{}
+		callers.Wait()
+		require.Equal(t, []int64{1, 2, 2}, got)
+	})
+}

@@ -1,0 +1,139 @@
+package deliver_test
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// What is missing before a frame may be committed and not published yet: then it is
+// taken from the outbox, and nothing is asked for.
+func TestWhatIsNotPublishedYetIsTakenFromTheOutbox(t *testing.T) {
+	w := newWorld(t, service)
+	w.publish(of(service, "a", 0))
+	late := w.decide(of(service, "b", 1))
+	_, err := w.store.Decide(t.Context(), store.Decision{
+		Revision: 1, Moves: []store.Move{{Partition: w.part, From: w.next, To: w.next, Token: w.token}},
+	}, func(store.Loaded, store.Lookup) (store.Outcome, error) {
+		return store.Outcome{Outbox: []store.OutboxFrame{{Partition: w.part, Frame: late.Value}}}, nil
+	})
+	require.NoError(t, err)
+	w.publish(of(service, "c", 2))
+	p := w.start(map[string]sinks.Traits{service: logOf(10)})
+	require.Eventually(t, func() bool { return len(p.sinks[service].has()) >= 3 || len(p.order()) > 0 }, patience, time.Millisecond)
+	require.Equal(t, []string{"a:0", "b:1", "c:2"}, p.sinks[service].has())
+	require.Empty(t, p.order())
+}
+
+// counted counts how often whose changes are gone is looked for.
+type counted struct {
+	recording
+	scans *atomic.Int32
+}
+
+func (c counted) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
+	if after == "" {
+		c.scans.Add(1)
+	}
+	return c.recording.Moved(ctx, from, to, after, limit)
+}
+
+// Nothing behind a gap is delivered before what is gone was decided again: the
+// position would say of it that it took effect.
+func TestThePositionWaitsForWhatIsGone(t *testing.T) {
+	w := newWorld(t, service)
+	w.publish(of(service, "a", 0))
+	w.publish(of(service, "b", 1))
+	w.log.cut(1)
+	var scans atomic.Int32
+	p := w.start(map[string]sinks.Traits{service: state}, func(o *deliver.Options) { o.Store = counted{recording{w.store, w}, &scans} })
+	s := p.sinks[service]
+	require.Eventually(t, func() bool { return scans.Load() > 1 || len(s.has()) > 0 }, patience, time.Millisecond)
+	require.Empty(t, s.has())
+	require.Equal(t, []string{"redecide a"}, p.order())
+	require.True(t, p.moveOn(map[string]bool{}))
+	p.delivered()
+	require.Equal(t, []string{"b:1", "a:2"}, s.has())
+}
+
+// forgetful is a store whose first saved place has its effect without an answer.
+type forgetful struct {
+	recording
+	answered *atomic.Bool
+}
+
+func (f forgetful) SwapProgress(ctx context.Context, revision int64, swaps []store.ProgressSwap) ([]bool, error) {
+	done, err := f.recording.SwapProgress(ctx, revision, swaps)
+	if err == nil && !f.answered.Swap(true) {
+		return nil, store.WithClass(errors.New("the connection is gone"), store.Unknown)
+	}
+	return done, err
+}
+
+// A save whose answer is lost is looked for in the store: what is there was this
+// process's, and it goes on.
+func TestASaveWhoseAnswerIsLost(t *testing.T) {
+	w := newWorld(t, service)
+	var answered atomic.Bool
+	p := w.start(map[string]sinks.Traits{service: logOf(10)}, func(o *deliver.Options) { o.Store = forgetful{recording{w.store, w}, &answered} })
+	for i := range int64(2) {
+		p.publish(of(service, "a", i))
+		require.Eventually(t, func() bool {
+			select {
+			case <-p.ended:
+				return true
+			default:
+				return p.place(service).Position >= p.prev
+			}
+		}, patience, time.Millisecond)
+	}
+	require.True(t, answered.Load())
+	require.Equal(t, []string{"a:0", "a:1"}, p.sinks[service].has())
+	require.NoError(t, p.stop())
+}
+
+// A frame with other borders, of a store that was put back and decided again, is
+// taken from the position on.
+func TestAFrameThatOverlapsIsTakenInPart(t *testing.T) {
+	p, s := only(t, logOf(10))
+	changes, names := many(0, 3)
+	p.publish(changes[:2]...)
+	p.delivered()
+	p.decide(changes[2])
+	p.log.append(p.encode(change.Frame{From: at(1), To: at(3), Prev: at(1), Revision: 1}, changes[1:]...))
+	p.delivered()
+	require.Equal(t, names, s.has())
+}
+
+// blind is a store that does not say whose the rows are.
+type blind struct{ recording }
+
+func (blind) AllProgress(context.Context) ([]store.Progress, error) {
+	return nil, errors.New("no answer")
+}
+
+// Whoever cannot save what it did, since the row is another's, has lost the partition.
+func TestASwapThatFailsEndsTheOwner(t *testing.T) {
+	w := newWorld(t, service)
+	p := w.start(map[string]sinks.Traits{service: logOf(10)}, func(o *deliver.Options) { o.Store = blind{recording{w.store, w}} })
+	p.publish(of(service, "a", 0))
+	p.delivered()
+	next := w.start(map[string]sinks.Traits{service: logOf(10)})
+	p.publish(of(service, "a", 1))
+	next.delivered()
+	select {
+	case <-p.ended:
+	case <-time.After(patience):
+		require.FailNow(t, "it goes on")
+	}
+	require.ErrorIs(t, p.stop(), deliver.ErrLost)
+}

@@ -1,0 +1,160 @@
+package main
+
+// The way from the log to the sinks.
+var deliverMutants = []mutant{
+	{
+		rule: "what is below the position is skipped, also inside a frame that overlaps", file: "deliver/worker.go",
+		old: "if c.Place() < sl.below {", new: "if false {",
+		in: "./deliver", test: "TestAFrameThatOverlapsIsTakenInPart",
+	},
+	{
+		rule: "what is below the position is skipped", file: "deliver/partition.go",
+		old: "case of.To <= f.fed:", new: "case false:",
+		in: "./deliver", test: "TestAFeedFollowsItsFrames",
+	},
+	{
+		rule: "prev is looked at", file: "deliver/partition.go",
+		old: "case of.Part == 0 && of.Prev > f.fed:", new: "case false:",
+		in: "./deliver", test: "TestAFeedFollowsItsFrames",
+	},
+	{
+		rule: "the last part counts only after the first", file: "deliver/partition.go",
+		old: "case of.Part > 0 && (of.Part != f.part || of.To != f.to):", new: "case false:",
+		in: "./deliver", test: "TestAFeedFollowsItsFrames",
+	},
+	{
+		rule: "parts of another frame do not go on from these", file: "deliver/partition.go",
+		old: "(of.Part != f.part || of.To != f.to)", new: "(of.Part != f.part)",
+		in: "./deliver", test: "TestAFeedFollowsItsFrames",
+	},
+	{
+		rule: "the position moves with the last part", file: "deliver/partition.go",
+		old: "if of.Last {", new: "if true {",
+		in: "./deliver", test: "TestAFeedFollowsItsFrames",
+	},
+	{
+		rule: "the place in the log stays at the first part", file: "deliver/partition.go",
+		old: "if f.part > 0 {", new: "if false {",
+		in: "./deliver", test: "TestAFeedFollowsItsFrames",
+	},
+	{
+		rule: "effect, then position", file: "deliver/worker.go",
+		old: "return v.done\n", new: "return true\n",
+		in: "./deliver", test: "TestStopWhileTheSinkIsAway",
+	},
+	{
+		rule: "what is done of a frame is saved before the next write", file: "deliver/worker.go",
+		old: "if !w.traits.Guarded {\n\t\t\t// Chunk", new: "if false {\n\t\t\t// Chunk",
+		in: "./deliver", test: "TestThePlaceMovesWithinAFrame",
+	},
+	{
+		rule: "dead letter, then position", file: "deliver/attempt.go",
+		old: "return w.s.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})", new: "return nil",
+		in: "./deliver", test: "TestRefusedChangeIsFoundByBisection",
+	},
+	{
+		rule: "the row remembers the refused content", file: "deliver/attempt.go",
+		old: "Action: inbox.Refuse, Services: []string{c.Service}, Version: c.Version,", new: "Action: inbox.Refuse, Services: []string{c.Service},",
+		in: "./deliver", test: "TestRefusedChangeIsFoundByBisection",
+	},
+	{
+		rule: "bisection delivers its second half", file: "deliver/attempt.go",
+		old: "todo = todo[half:]", new: "todo = nil",
+		in: "./deliver", test: "TestRefusedChangeIsFoundByBisection",
+	},
+	{
+		rule: "attempts are bounded", file: "deliver/attempt.go",
+		old: ">= a.w.opt.Retry.Attempts", new: "> a.w.opt.Retry.Attempts",
+		in: "./deliver", test: "TestBoundedAttemptsEndInALetter",
+	},
+	{
+		rule: "a target that fails for everything is away", file: "deliver/attempt.go",
+		old: "return a.rounds <= awayRounds", new: "return false",
+		in: "./deliver", test: "TestATargetThatFailsForEverythingIsAway",
+	},
+	{
+		rule: "one letter stands for a content", file: "deliver/attempt.go",
+		old: "hex.EncodeToString(c.Content)", new: "hex.EncodeToString([]byte(c.Key))",
+		in: "./deliver", test: "TestI9OneLetterForAContent",
+	},
+	{
+		rule: "newest only, when it is tried again", file: "deliver/attempt.go",
+		old: "newer > c.Version {", new: "newer > c.Version && false {",
+		in: "./deliver", test: "TestRetryLeavesOutWhatWasOvertaken",
+	},
+	{
+		rule: "newest only, for what may have been in hand before", file: "deliver/worker.go",
+		old: "if v.slice.redelivered && rows[c.Entity].Version > c.Version {", new: "if false {",
+		in: "./deliver", test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
+	},
+	{
+		rule: "what a take-over published may have been in hand before", file: "deliver/partition.go",
+		old: " || r.HeaderBytes(change.RepublishedHeader) != nil", new: "",
+		in: "./deliver", test: "TestAnOlderChangeDoesNotComeBehindTheNewerOneAfterACrash",
+	},
+	{
+		rule: "a state sink gets the newest of what is in hand", file: "deliver/worker.go",
+		old: "if n == v {\n\t\t\treturn false", new: "if n == v || true {\n\t\t\treturn false",
+		in: "./deliver", test: "TestAFrameIsCoalescedAsAWhole",
+	},
+	{
+		rule: "the token of the row of a partition", file: "deliver/save.go",
+		old: "if !done[i] {\n\t\t\tif !p.gone {", new: "if !done[i] {\n\t\t\tif false {",
+		in: "./deliver", test: "TestASwapThatFailsEndsTheOwner",
+	},
+	{
+		rule: "a swap of unknown outcome is resolved by the row's token", file: "deliver/save.go",
+		old: "p.token, p.saved, p.stored = t.token, t.places, t.edits", new: "p.saved, p.stored = t.places, t.edits",
+		in: "./deliver", test: "TestASaveWhoseAnswerIsLost",
+	},
+	{
+		rule: "frames above the watermark do not count", file: "deliver/partition.go",
+		old: "f.counts = look.Counts(p.number, f.Revision, f.From, f.To)", new: "f.counts = true || look.Counts(p.number, f.Revision, f.From, f.To)",
+		in: "./deliver", test: "TestAFrameOfALostFutureIsPassedOver",
+	},
+	{
+		rule: "the watermark is read after the frame", file: "deliver/save.go",
+		old: "f := l.next\n", new: "f := l.flying\n",
+		in: "./deliver", test: "TestALookBeginsAfterItsCaller",
+	},
+	{
+		rule: "an old process takes no newer frame", file: "deliver/partition.go",
+		old: "} else if f.Revision > s.opt.Revision && s.opt.Superseded != nil {", new: "} else if false {",
+		in: "./deliver", test: "TestAFrameOfANewerRevisionIsNotDelivered",
+	},
+	{
+		rule: "the repair looks at the outbox", file: "deliver/bridge.go",
+		old: "if f.Prev <= fed && f.To > fed && f.Part == 0 && f.Last {", new: "if false {",
+		in: "./deliver", test: "TestWhatIsNotPublishedYetIsTakenFromTheOutbox",
+	},
+	{
+		rule: "the repair reads the log to its end first", file: "deliver/bridge.go",
+		old: "if !later {", new: "if !later || true {",
+		in: "./deliver", test: "TestALaterFrameThatGoesOn",
+	},
+	{
+		rule: "the repair asks for what is missing", file: "deliver/bridge.go",
+		old: "if err := s.redecideGone(ctx, l, to); err != nil {", new: "if err := ctx.Err(); err != nil {",
+		in: "./deliver", test: "TestWhatIsGoneFromTheLogIsDecidedAgain",
+	},
+	{
+		rule: "the position waits until what is missing is decided", file: "deliver/bridge.go",
+		old: "if left == 0 {", new: "if true {",
+		in: "./deliver", test: "TestThePositionWaitsForWhatIsGone",
+	},
+	{
+		rule: "the log's end is compared with the last to", file: "deliver/bridge.go",
+		old: "p.feed.fed < look.Marks[p.number].LastTo {", new: "false {",
+		in: "./deliver", test: "TestALogThatEndsTooEarly",
+	},
+	{
+		rule: "who is behind joins where it is itself", file: "deliver/catchup.go",
+		old: "c.feed.fed > p.feed.fed || c.feed.fed == p.feed.fed && p.feed.part == 0", new: "true",
+		in: "./deliver", test: "TestAServiceWhoseSinkIsAwayFallsBehind",
+	},
+	{
+		rule: "places outlive the configuration without their service", file: "deliver/partition.go",
+		old: "p.parked = append(p.parked, sp)", new: "_ = sp",
+		in: "./deliver", test: "TestAServiceThatComesBack",
+	},
+}

@@ -1,0 +1,90 @@
+package main
+
+// The ends: ingest, its gate, and the sinks.
+var edgeMutants = []mutant{
+	{
+		rule: "the mark comes after the append", file: "ingest/stage.go",
+		old: `if err := s.retry(stop, "append to the inbox"`, new: "_ = s.opt.Gate.Mark(work, marks)\n\t" + `if err := s.retry(stop, "append to the inbox"`,
+		in: "./ingest", test: "TestMarkComesAfterTheAppend",
+	},
+	{
+		rule: "a gate that is away lets everything through", file: "ingest/stage.go",
+		old: "s.m.unchecked.Add(float64(len(ask)))\n\t\treturn events", new: "s.m.unchecked.Add(float64(len(ask)))\n\t\treturn nil",
+		in: "./ingest", test: "TestGateDownLetsThroughAndCounts",
+	},
+	{
+		rule: "an id with other content in one frame is another event", file: "ingest/stage.go",
+		old: "known = last == x.gate.Hash", new: "known = true || last == x.gate.Hash",
+		in: "./ingest", test: "TestRepetitionInOneFrame",
+	},
+	{
+		rule: "no append begins after the partition is somebody else's", file: "ingest/stage.go",
+		old: "if stop.Err() != nil {\n\t\treturn context.Cause(stop)\n\t}\n\tctx, cancel", new: "ctx, cancel",
+		in: "./ingest", test: "TestAFrameWhoseMessageHasEnded",
+	},
+	{
+		rule: "an event that cannot be taken in is a letter before its frame is done", file: "ingest/stage.go",
+		old: "return s.opt.Letters.AddLetters(work, letters) }); err != nil {", new: "return s.opt.Letters.AddLetters(work, letters) }); false {",
+		in: "./ingest", test: "TestLettersThatCannotBeStoredHoldUpTheirFrame",
+	},
+	{
+		rule: "an event under a claim does not ask the gate", file: "ingest/prepared.go",
+		old: `p.x.gate.EventID = ""`, new: "_ = p.x.gate",
+		in: "./ingest", test: "TestStageTakesThePreparedEvent",
+	},
+	{
+		rule: "an id with other content passes the gate", file: "gate/memory.go",
+		old: "mk.hash == entries[i].Hash && ", new: "",
+		in: "./gate", test: "TestMemoryConformance",
+	},
+	{
+		rule: "a later mark of an id replaces the earlier one", file: "gate/memory.go",
+		old: "mk.hash, mk.expires = entries[i].Hash, now.Add(m.ttl)", new: "mk.expires = now.Add(m.ttl)",
+		in: "./gate", test: "TestMemoryConformance",
+	},
+	{
+		rule: "a mark ends at its time", file: "gate/memory.go",
+		old: " && now.Before(mk.expires)\n", new: " && (true || now.Before(mk.expires))\n",
+		in: "./gate", test: "TestMemoryForgetsAtItsTime",
+	},
+	{
+		rule: "marks are of a generation of the inbox", file: "gate/generation.go",
+		old: "e.Source = prefix + e.Source", new: "_ = prefix",
+		in: "./gate", test: "TestMarksAreOfAGeneration",
+	},
+	{
+		rule: "a file sink skips keys that it has", file: "sinks/file/file.go",
+		old: "if inBatch[k] || s.keys.has(k) {", new: "if inBatch[k] {",
+		in: "./sinks/file", test: "TestConformance",
+	},
+	{
+		rule: "a file sink answers when its lines are durable", file: "sinks/file/file.go",
+		old: "\t\terr = s.f.Sync()", new: "\t\t_ = s.f",
+		in: "./sinks/file", test: "TestFailedSync",
+	},
+	{
+		rule: "what a failed write left is cut off before the next", file: "sinks/file/file.go",
+		old: "return errors.Join(err, s.takeBack())", new: "return err",
+		in: "./sinks/file", test: "TestFullDisk",
+	},
+	{
+		rule: "nothing of an entity is sent behind a failure", file: "sinks/internal/fanout/fanout.go",
+		old: "r.skip(lane[n+1:], err)\n\t\t\treturn", new: "r.skip(nil, err)",
+		in: "./sinks/internal/fanout", test: "TestAnEntityEndsAtAFailure",
+	},
+	{
+		rule: "a failure of the target ends all entities", file: "sinks/internal/fanout/fanout.go",
+		old: "if halt && r.halt == nil {", new: "if halt && false {",
+		in: "./sinks/internal/fanout", test: "TestAHaltEndsAllEntities",
+	},
+	{
+		rule: "what was not sent is not ambiguous", file: "sinks/internal/fanout/fanout.go",
+		old: "e.Ambiguous = false", new: "_ = e.Ambiguous",
+		in: "./sinks/internal/fanout", test: "TestAnEntityEndsAtAFailure",
+	},
+	{
+		rule: "one change of every entity in a round", file: "sinks/internal/fanout/fanout.go",
+		old: "batch[i] = lane[n]", new: "batch[i] = lane[0]",
+		in: "./sinks/internal/fanout", test: "TestRoundsTakeOneChangeOfEveryEntity",
+	},
+}

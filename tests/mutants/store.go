@@ -1,0 +1,120 @@
+package main
+
+// What the stores compare and write. PostgreSQL's need a server.
+var storeMutants = []mutant{
+	{
+		rule: "token in the watermark row", file: "store/sqlite/decide.go",
+		old: "AND next_offset = ? AND token = ?", new: "AND next_offset = ? AND (token = ? OR 1)",
+		in: "./store/sqlite", test: "TestConformance/Decide",
+	},
+	{
+		rule: "a decision begins where the one before it ended", file: "store/sqlite/decide.go",
+		old: "AND next_offset = ? AND token = ?", new: "AND (next_offset = ? OR 1) AND token = ?",
+		in: "./store/sqlite", test: "TestConformance/Decide",
+	},
+	{
+		rule: "a take-over writes its token", file: "store/sqlite/decide.go",
+		old: "DO UPDATE SET token = excluded.token", new: "DO UPDATE SET token = watermarks.token",
+		in: "./store/sqlite", test: "TestConformance/TakeOver/Discard",
+	},
+	{
+		rule: "a take-over reads the outboxes of older generations", file: "store/sqlite/decide.go",
+		old: "WHERE partition = ? AND generation <= ? ORDER", new: "WHERE partition = ? AND generation = ? ORDER",
+		in: "./decide", test: "TestWhatAnOlderInboxLeftIsPublished",
+	},
+	{
+		rule: "a take-over ends the owners of older generations", file: "store/sqlite/decide.go",
+		old: "SET token = x''", new: "SET token = token",
+		in: "./store/sqlite", test: "TestConformance/TakeOver",
+	},
+	{
+		rule: "an older generation takes nothing over", file: "store/sqlite/decide.go",
+		old: "if err == nil && newer {", new: "if false {",
+		in: "./store/sqlite", test: "TestConformance/TakeOver",
+	},
+	{
+		rule: "acknowledged outbox rows are deleted in the decision", file: "store/sqlite/decide.go",
+		old: "if err := t.drop(d.Moves, d.Published); err != nil {", new: "if err := t.drop(d.Moves, nil); err != nil {",
+		in: "./store/sqlite", test: "TestConformance/TakeOver/the_outbox",
+	},
+	{
+		rule: "a decision is of the active revision", file: "store/sqlite/decide.go",
+		old: "if revision != d.Revision {", new: "if false {",
+		in: "./store/sqlite", test: "TestConformance/Decide",
+	},
+	{
+		rule: "a dam row is swapped only from what was read", file: "store/sqlite/dam.go",
+		old: "AND content IS ?6 AND", new: "AND (content IS ?6 OR 1) AND",
+		in: "./store/sqlite", test: "TestConformance/Swap",
+	},
+	{
+		rule: "a swap that does not match fences the decision", file: "store/sqlite/dam.go",
+		old: "if err == nil && n != 1 {", new: "if false {",
+		in: "./store/sqlite", test: "TestConformance/Swap",
+	},
+	{
+		rule: "the token of the row of a partition", file: "store/sqlite/progress.go",
+		old: "WHERE partition = ?1 AND token = ?2", new: "WHERE partition = ?1 AND (token = ?2 OR 1)",
+		in: "./store/sqlite", test: "TestConformance/Progress",
+	},
+	{
+		rule: "no position passes the watermark", file: "store/sqlite/progress.go",
+		old: "store.Top(swaps[i].Places) <= change.Version(watermark) && ", new: "",
+		in: "./store/sqlite", test: "TestConformance/Progress",
+	},
+	{
+		rule: "the watermark is not below one under which a change was left out", file: "store/sqlite/progress.go",
+		old: " && swaps[i].Floor <= change.Version(watermark)", new: "",
+		in: "./store/sqlite", test: "TestConformance/Progress",
+	},
+	{
+		rule: "positions are of the active revision", file: "store/sqlite/progress.go",
+		old: "(active != revision || active == 0)", new: "false",
+		in: "./store/sqlite", test: "TestConformance/Progress",
+	},
+	{
+		rule: "whose changes are gone is found from the position on", file: "store/sqlite/progress.go",
+		old: "WHERE entity > ?1 AND version >= ?2", new: "WHERE entity > ?1 AND version > ?2",
+		in: "./store/sqlite", test: "TestConformance/Moved",
+	},
+	{
+		rule: "frames above the watermark do not count", file: "store/progress.go",
+		old: "to > l.Marks[partition].Watermark ||", new: "",
+		in: "./store", test: "TestCounts",
+	},
+	{
+		rule: "frames of a revision that is not active yet do not count", file: "store/progress.go",
+		old: " || revision > l.Active {", new: " {",
+		in: "./store", test: "TestCounts",
+	},
+	{
+		rule: "frames from before their revision was in force do not count", file: "store/progress.go",
+		old: "a.Revision <= revision && a.From > from || ", new: "",
+		in: "./store", test: "TestCounts",
+	},
+	{
+		rule: "frames of a revision that was not in force any more do not count", file: "store/progress.go",
+		old: " || a.Revision > revision && a.From < to) {", new: ") {",
+		in: "./store", test: "TestCounts",
+	},
+	{
+		rule: "token in the watermark row (PostgreSQL)", file: "store/postgres/decide.go",
+		old: "WHERE w.next_offset = m.origin AND w.token = m.token", new: "WHERE w.next_offset = m.origin",
+		in: "./store/postgres", test: "TestConformance/Decide",
+	},
+	{
+		rule: "a take-over writes its token (PostgreSQL)", file: "store/postgres/decide.go",
+		old: "DO UPDATE SET token = excluded.token", new: "DO UPDATE SET token = watermarks.token",
+		in: "./store/postgres", test: "TestConformance/TakeOver/Discard",
+	},
+	{
+		rule: "the token of the row of a partition (PostgreSQL)", file: "store/postgres/progress.go",
+		old: "p.token = s.old AND ", new: "",
+		in: "./store/postgres", test: "TestConformance/Progress",
+	},
+	{
+		rule: "no position passes the watermark (PostgreSQL)", file: "store/postgres/progress.go",
+		old: "greatest(s.top, s.floor) <= coalesce", new: "s.floor <= coalesce",
+		in: "./store/postgres", test: "TestConformance/Progress",
+	},
+}
