@@ -64,7 +64,7 @@ func TestWaysBack(t *testing.T) {
 	dry := replay(t, e, operate.Letters{IDs: ids}, true)
 	require.Zero(t, log.calls)
 	all := replay(t, e, operate.Letters{Filter: store.LetterFilter{}}, false)
-	require.Equal(t, dry, all, "a dry run says what will be")
+	require.EqualExportedValues(t, dry, all, "a dry run says what will be")
 	for i, way := range []operate.Way{operate.AsEvent, operate.AsEvent, operate.AsDecision, operate.AsDecision, operate.AsChange} {
 		require.Equal(t, way, all[i].Way)
 		require.Empty(t, all[i].Refused)

@@ -26,7 +26,7 @@ func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipel
 	t.Helper()
 	admin.Listen = "127.0.0.1:0"
 	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
-	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), opt: Options{Commands: run}}
+	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), opt: Options{Commands: run}, logs: clusterLogs{}}
 	p.control = control.New(control.Options{Config: cfg, Execute: run, Tools: p.Tools, Reload: p.Reload})
 	p.gauges = newGauges(p.reg)
 	address, stop, err := p.ServeAdmin()
