@@ -65,7 +65,7 @@ projections:
 			require.NotContains(t, r.Error, "\n")
 		}
 	}
-	require.Equal(t, []string{"store", "kafka", "source there", "acme/p@hook", "acme/p@out"}, answered)
+	require.Equal(t, []string{"store", "source there", "acme/p@hook", "acme/p@out"}, answered)
 	require.Len(t, failed, 7)
 	for what, why := range map[string]string{
 		"gate": "refused", "source missing": "no such file", "acme/p@gone": "refused", "acme/p@table": "refused",
