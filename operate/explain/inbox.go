@@ -31,7 +31,7 @@ type Log interface {
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
 }
 
-// Kafka is the inbox in a cluster, or in the embedded broker.
+// Kafka is the inbox in a cluster, or in the SQLite file.
 type Kafka struct {
 	Inbox store.Inbox // its current generation
 	Log   Log
