@@ -31,7 +31,7 @@ func requestOf(r *http.Request) *request {
 	return q
 }
 
-// Work gives the context for a request's effect. It does not end when the
+// Work returns the context for a request's effect. It does not end when the
 // client hangs up, but after the configured time, or when the process has no more.
 // A request's values go along.
 func Work(r *http.Request) (context.Context, context.CancelFunc) {

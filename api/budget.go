@@ -39,7 +39,7 @@ func (o *Options) share() int64 {
 	return max(o.mostValues(), o.MaxBody/BytesPerValue) + rowValues*int64(o.MaxRows)
 }
 
-// Budget gives the most memory in bytes that bodies, and what they become, have
+// Budget returns the most memory in bytes that bodies, and what they become, have
 // at a time in a server of these options.
 func (o Options) Budget() int64 {
 	o.defaults()
@@ -55,7 +55,7 @@ type Rows struct {
 	Lines bool
 }
 
-// room gives the values of a body, and what it needs of the budget of values.
+// room returns the values of a body, and what it needs of the budget of values.
 func (r Rows) room(body []byte) (values, room int64, count int) {
 	all, rows := canonicaltree.Values(body)
 	if r.Lines {

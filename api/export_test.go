@@ -1,6 +1,6 @@
 package api
 
-// Shares gives how many tokens a server remembers.
+// Shares returns how many tokens a server remembers.
 func Shares(s *Server) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()

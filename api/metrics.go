@@ -29,7 +29,7 @@ func newMetrics(reg prometheus.Registerer) metrics {
 	return metrics{registered(reg, m.requests), registered(reg, m.seconds)}
 }
 
-// registered gives the collector that reg has: a stage that stopped and starts
+// registered returns the collector that reg has: a stage that stopped and starts
 // again in the same process makes its server again, and counts on.
 func registered[C prometheus.Collector](reg prometheus.Registerer, c C) C {
 	err := reg.Register(c)

@@ -15,7 +15,7 @@ type quota struct{ rows, bytes *rate.Limiter }
 // maxTenants bounds the tenants that are remembered.
 const maxTenants = 10_000
 
-// quota gives that of a tenant.
+// quota returns that of a tenant.
 func (s *Server) quota(tenant string) *quota {
 	if s.opt.TenantRows <= 0 && s.opt.TenantBytes <= 0 {
 		return nil

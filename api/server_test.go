@@ -37,7 +37,7 @@ var callers = anybody{
 	"bob":   {ID: "bob", Tenant: "beta", Permissions: []auth.Permission{auth.Check}},
 }
 
-// newServer gives a server with one route that echoes bodies and one that panics.
+// newServer returns a server with one route that echoes bodies and one that panics.
 func newServer(t *testing.T, o api.Options) (*api.Server, *prometheus.Registry) {
 	t.Helper()
 	reg := prometheus.NewRegistry()

@@ -20,7 +20,7 @@ type Certificates struct {
 	ClientCA string
 }
 
-// TLS gives the settings of a listener: TLS 1.2 or later, Go's choice of
+// TLS returns the settings of a listener: TLS 1.2 or later, Go's choice of
 // ciphers, HTTP/2 and HTTP/1.1. The files are read again when they change;
 // connections that are open keep what they began with. tell hears of later
 // readings, as reread.Open says.

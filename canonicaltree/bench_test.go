@@ -114,7 +114,7 @@ const (
 	anyOrder order = "shuffled"
 )
 
-// samples gives documents of one form: the same content for every order and
+// samples returns documents of one form: the same content for every order and
 // seed.
 func samples(form func(int) any, by order, seed uint64) [][]byte {
 	r := rand.New(rand.NewPCG(seed, seed))

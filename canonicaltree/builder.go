@@ -32,7 +32,7 @@ type source struct {
 	shift uint32
 }
 
-// NewBuilder gives a Builder that expects a text of about size bytes.
+// NewBuilder returns a Builder that expects a text of about size bytes.
 func NewBuilder(size int) *Builder {
 	t := trees.Get().(*Tree)
 	t.clear()
@@ -137,7 +137,7 @@ func (b *Builder) End() {
 	t.stack = t.stack[:len(t.stack)-1]
 }
 
-// Tree gives what was built, which must be one value. The Builder must not be
+// Tree returns what was built, which must be one value. The Builder must not be
 // used afterwards. The error is a [*LimitError] if the value is nested deeper
 // than [DefaultDepth] or its text is too large, as Parse would find, and a
 // [*SyntaxError] if a name was given twice in one object.

@@ -55,7 +55,7 @@ func Sum(data []byte, numbers Numbers) (Digest, error) {
 // cannot lend its own.
 var buffers = sync.Pool{New: func() any { return new([]byte) }}
 
-// Sum gives the digest of the value: of a Tree's root the same as [Sum] of its
+// Sum returns the digest of the value: of a Tree's root the same as [Sum] of its
 // document. An absent value has the digest of an empty encoding, which no value
 // shares.
 func (n Node) Sum(numbers Numbers) Digest {

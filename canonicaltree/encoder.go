@@ -29,7 +29,7 @@ type level struct {
 
 var encoders = sync.Pool{New: func() any { return new(Encoder) }}
 
-// NewEncoder gives an empty Encoder.
+// NewEncoder returns an empty Encoder.
 func NewEncoder(numbers Numbers) *Encoder {
 	e := encoders.Get().(*Encoder)
 	e.Reset(numbers)
@@ -41,7 +41,7 @@ func (e *Encoder) Reset(numbers Numbers) {
 	e.numbers, e.encoding, e.open, e.named, e.deep = numbers, e.encoding[:0], e.open[:0], -1, false
 }
 
-// Release gives e back for reuse. It must not be used afterwards.
+// Release returns e back for reuse. It must not be used afterwards.
 func (e *Encoder) Release() {
 	if cap(e.encoding) <= pooledBytes {
 		encoders.Put(e)
@@ -80,7 +80,7 @@ func (e *Encoder) BeginObject() { e.begin(tagObject) }
 // BeginArray opens an array.
 func (e *Encoder) BeginArray() { e.begin(tagArray) }
 
-// Len gives the number of values in the array or object that was opened last.
+// Len returns the number of values in the array or object that was opened last.
 func (e *Encoder) Len() int { return e.open[len(e.open)-1].count }
 
 // End closes the array or object that was opened last.
@@ -104,7 +104,7 @@ func (e *Encoder) Discard() {
 	e.encoding, e.named = e.encoding[:l.start], -1
 }
 
-// Sum gives the digest of the one value that was added. The error is a
+// Sum returns the digest of the one value that was added. The error is a
 // [*LimitError] if the value is nested deeper than [DefaultDepth], as [Parse]
 // would find in its text; there is no text, so its offset is 0.
 func (e *Encoder) Sum() (Digest, error) {
@@ -140,7 +140,7 @@ func tooDeep(n Node, level int) bool {
 	return level+n.depth() > DefaultDepth
 }
 
-// depth gives the number of arrays and objects inside one another, n included.
+// depth returns the number of arrays and objects inside one another, n included.
 func (n Node) depth() int {
 	var ends []uint32 // of those that are open
 	deepest := 0

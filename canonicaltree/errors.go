@@ -13,7 +13,7 @@ type SyntaxError struct {
 	Msg string
 }
 
-// Error gives the message and the offset.
+// Error returns the message and the offset.
 func (e *SyntaxError) Error() string {
 	return fmt.Sprintf("json: %s at offset %d", e.Msg, e.Offset)
 }
@@ -29,7 +29,7 @@ type LimitError struct {
 	Offset int64
 }
 
-// Error gives the limit, its value and the offset.
+// Error returns the limit, its value and the offset.
 func (e *LimitError) Error() string {
 	return fmt.Sprintf("json: %s limit of %d exceeded at offset %d", e.Limit, e.Max, e.Offset)
 }

@@ -134,7 +134,7 @@ func drawString(t *rapid.T, text string) string {
 	return string(append(s, '"'))
 }
 
-// change gives a copy of v that differs from it in one place, also by number
+// change returns a copy of v that differs from it in one place, also by number
 // value.
 func (v *value) change(t *rapid.T) *value {
 	c := *v

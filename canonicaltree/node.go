@@ -22,7 +22,7 @@ const (
 	Object
 )
 
-// String gives the kind's name in lower case.
+// String returns the kind's name in lower case.
 func (k Kind) String() string {
 	names := [...]string{"invalid", "null", "false", "true", "number", "string", "array", "object"}
 	if int(k) < len(names) {
@@ -42,7 +42,7 @@ type Node struct {
 // Exists reports whether there is a value. A null exists.
 func (n Node) Exists() bool { return n.t != nil }
 
-// Kind gives the value's type, Invalid if it is absent.
+// Kind returns the value's type, Invalid if it is absent.
 func (n Node) Kind() Kind {
 	if n.t == nil {
 		return Invalid
@@ -50,7 +50,7 @@ func (n Node) Kind() Kind {
 	return n.t.nodes[n.i].kind
 }
 
-// Raw gives the bytes of the value as they stand in the document, without the
+// Raw returns the bytes of the value as they stand in the document, without the
 // white space around it. They are the document's own: do not modify them. It is
 // nil for an absent value.
 func (n Node) Raw() []byte {
@@ -61,7 +61,7 @@ func (n Node) Raw() []byte {
 	return n.t.data[v.start:v.end:v.end]
 }
 
-// Len gives the number of members of an object or elements of an array, 0 for
+// Len returns the number of members of an object or elements of an array, 0 for
 // anything else.
 func (n Node) Len() int {
 	if n.Kind() < Array {
@@ -70,7 +70,7 @@ func (n Node) Len() int {
 	return int(n.t.nodes[n.i].count)
 }
 
-// Text gives the unescaped content of a string, and false for anything else.
+// Text returns the unescaped content of a string, and false for anything else.
 func (n Node) Text() (string, bool) {
 	if n.Kind() != String {
 		return "", false
@@ -78,7 +78,7 @@ func (n Node) Text() (string, bool) {
 	return string(n.t.textOf(&n.t.nodes[n.i])), true
 }
 
-// Get gives the member of that unescaped name, the zero Node if n is not an
+// Get returns the member of that unescaped name, the zero Node if n is not an
 // object that has it. It does not allocate. It looks through small objects and
 // searches larger ones by halves.
 func (n Node) Get(name string) Node { return get(n, name) }
@@ -115,7 +115,7 @@ func get[T string | []byte](n Node, name T) Node {
 	return Node{}
 }
 
-// ranked gives child k of a container that is flat or has a table: of an object
+// ranked returns child k of a container that is flat or has a table: of an object
 // by name, of an array by index.
 func (t *Tree) ranked(i, k uint32) uint32 {
 	v := &t.nodes[i]
@@ -125,7 +125,7 @@ func (t *Tree) ranked(i, k uint32) uint32 {
 	return i + 1 + k
 }
 
-// At gives element i of an array, counted from 0, the zero Node if there is
+// At returns element i of an array, counted from 0, the zero Node if there is
 // none.
 func (n Node) At(i int) Node {
 	if n.Kind() != Array || i < 0 || i >= n.Len() {
@@ -142,7 +142,7 @@ func (n Node) At(i int) Node {
 	return Node{t, c}
 }
 
-// Name gives the unescaped name of a member, and nil for anything else. It is not
+// Name returns the unescaped name of a member, and nil for anything else. It is not
 // a copy: do not modify it, nor use it after the Tree's release.
 func (n Node) Name() []byte {
 	if n.t == nil || n.t.nodes[n.i].flags&isMember == 0 {
@@ -183,7 +183,7 @@ func (n Node) SortedChildren() iter.Seq[Node] {
 	}
 }
 
-// ValueAt gives the value of n's document whose first byte stands at offset, in
+// ValueAt returns the value of n's document whose first byte stands at offset, in
 // bytes from the beginning of the document; the zero Node if none does.
 func (n Node) ValueAt(offset int) Node {
 	if n.t == nil {
@@ -278,7 +278,7 @@ func (w *walker) step() {
 	}
 }
 
-// name gives the unescaped name of the child, which must be a member.
+// name returns the unescaped name of the child, which must be a member.
 func (w *walker) name() []byte { return w.t.nameOf(&w.t.nodes[w.child]) }
 
 // AppendCanonical appends the value as compact JSON with its members sorted and
@@ -363,7 +363,7 @@ func appendQuoted[T string | []byte](dst []byte, s T) []byte {
 	return append(dst, '"')
 }
 
-// commonPrefix gives the number of bytes that a and b begin with alike.
+// commonPrefix returns the number of bytes that a and b begin with alike.
 func commonPrefix(a, b []byte) int {
 	n := min(len(a), len(b))
 	i := 0

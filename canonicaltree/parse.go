@@ -225,7 +225,7 @@ func (t *Tree) list(i uint32, isUnordered bool) error {
 	return nil
 }
 
-// keyOf gives the first eight bytes of a name as a number: names are ordered as
+// keyOf returns the first eight bytes of a name as a number: names are ordered as
 // their keys where those differ. A shorter name is filled up with zero bytes.
 func keyOf(name []byte) uint64 {
 	return keyAt(name, 0, len(name))

@@ -20,7 +20,7 @@ func special(w uint64) uint64 {
 	return ((w - ones*0x20) | ((w ^ ones*'"') - ones) | ((w ^ ones*'\\') - ones)) &^ w & highs
 }
 
-// simpleEnd gives the offset of the quote that ends the string whose content
+// simpleEnd returns the offset of the quote that ends the string whose content
 // starts at i, if all before it is ASCII without escapes and not at the very end
 // of the document; -1 says to look closer with scanString.
 func simpleEnd(data []byte, i int) int {
@@ -37,7 +37,7 @@ func simpleEnd(data []byte, i int) int {
 	return -1
 }
 
-// plainRun gives the offset of the first special byte at or after i, or the
+// plainRun returns the offset of the first special byte at or after i, or the
 // length of data, and whether the bytes before it are all ASCII.
 func plainRun(data []byte, i int) (end int, ascii bool) {
 	var seen uint64
@@ -227,7 +227,7 @@ func skipDigits(data []byte, i int) int {
 	return i
 }
 
-// skipSpace gives the offset of the first byte at or after i that is not white
+// skipSpace returns the offset of the first byte at or after i that is not white
 // space. Most often that is i.
 func skipSpace(data []byte, i int) int {
 	if i < len(data) && data[i] <= ' ' {

@@ -38,7 +38,7 @@ const (
 
 var streams = sync.Pool{New: func() any { return new(stream) }}
 
-// streamSum gives the digest of data, or false if the index has to look.
+// streamSum returns the digest of data, or false if the index has to look.
 func streamSum(data []byte, numbers Numbers) (d Digest, ok bool) {
 	if len(data) == 0 || len(data) > streamBytes {
 		return Digest{}, false
@@ -63,7 +63,7 @@ func streamSum(data []byte, numbers Numbers) (d Digest, ok bool) {
 	return d, ok
 }
 
-// space gives the offset of the first byte at or after i that is not white space.
+// space returns the offset of the first byte at or after i that is not white space.
 func (s *stream) space(i int) int {
 	if s.data[i] <= ' ' {
 		return skipSpaces(s.data, i)
@@ -267,7 +267,7 @@ func (s *stream) head(head, p int, tag byte, count int) int {
 	return p + len(h) - 1
 }
 
-// name gives the name of the member that starts at start in dst.
+// name returns the name of the member that starts at start in dst.
 func (s *stream) name(start int) []byte {
 	switch n := int(s.dst[start] & 31); n {
 	case 24:

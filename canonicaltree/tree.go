@@ -107,12 +107,12 @@ func ParseLimits(data []byte, l Limits) (*Tree, error) {
 	return t, nil
 }
 
-// Root gives the document's value. It always exists.
+// Root returns the document's value. It always exists.
 func (t *Tree) Root() Node {
 	return Node{t, 0}
 }
 
-// Release gives the index back for reuse. Neither t nor any of its Nodes may be
+// Release returns the index back for reuse. Neither t nor any of its Nodes may be
 // used afterwards. Calling it is optional, and at most once.
 func (t *Tree) Release() {
 	t.data = nil
@@ -147,7 +147,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// nameOf gives the unescaped name of a member.
+// nameOf returns the unescaped name of a member.
 func (t *Tree) nameOf(n *node) []byte {
 	if n.flags&nameEscaped != 0 {
 		return t.text[n.name : n.name+n.nameLen]
@@ -155,7 +155,7 @@ func (t *Tree) nameOf(n *node) []byte {
 	return t.data[n.name : n.name+n.nameLen]
 }
 
-// textOf gives the unescaped content of a string.
+// textOf returns the unescaped content of a string.
 func (t *Tree) textOf(n *node) []byte {
 	if n.flags&escaped != 0 {
 		return t.text[n.order : n.order+n.count]

@@ -1,6 +1,6 @@
 package canonicaltree
 
-// Values gives how many values data holds as JSON, and how many of them are
+// Values returns how many values data holds as JSON, and how many of them are
 // elements or members of an outermost array or object, without parsing it and
 // without memory. Both are never too low for a document that Parse takes, and
 // hardly too high (by the number of empty arrays and objects). So a caller knows

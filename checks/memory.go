@@ -55,7 +55,7 @@ const (
 
 var errMemory = store.WithClass(errors.New("checks: a stored row has a memory that this build cannot read"), store.Fatal)
 
-// encode gives the stored form: format, flags, sequence with its length, events
+// encode returns the stored form: format, flags, sequence with its length, events
 // of 20 bytes each, oldest first.
 func (m *memory) encode() []byte {
 	b := make([]byte, 0, 4+len(m.sequence)+len(m.events)*(len(mark{})+8))
@@ -101,7 +101,7 @@ func decodeMemory(b []byte) (memory, error) {
 	return m, nil
 }
 
-// find gives the version that an event was answered with.
+// find returns the version that an event was answered with.
 func (m *memory) find(k mark) (change.Version, bool) {
 	for _, e := range m.events {
 		if e.mark == k {
@@ -138,7 +138,7 @@ func current(row *store.CheckRow, m *memory) change.Version {
 	return row.Version
 }
 
-// same tells whether a row need not be written.
+// same reports whether a row need not be written.
 func same(a, b *store.CheckRow) bool {
 	return a.Found == b.Found && a.Version == b.Version && a.DeliveredVersion == b.DeliveredVersion &&
 		equal(a.Content, b.Content) && equal(a.Delivered, b.Delivered) && bytes.Equal(a.Memory, b.Memory)

@@ -49,7 +49,7 @@ func (b *book) last() *handedOut {
 	return &b.passes[len(b.passes)-1]
 }
 
-// check gives what must be answered.
+// check returns what must be answered.
 func (b *book) check(content, id string, sequence int, clock uint64) (d Decision, version uint64, again bool) {
 	at := slices.IndexFunc(b.seen, func(s sighting) bool { return id != "" && s.id == id && s.content == content })
 	free := at >= 0 && b.seen[at].free

@@ -57,13 +57,13 @@ func ResetRows(ctx context.Context, s store.CheckRows, rows []store.CheckRow) (c
 	return changed, nil
 }
 
-// CountResets gives how many of the rows ResetRows would change.
+// CountResets returns how many of the rows ResetRows would change.
 func CountResets(rows []store.CheckRow) (int, error) {
 	next, err := toReset(rows)
 	return len(next), err
 }
 
-// toReset gives the rows that a reset changes, as they are after it.
+// toReset returns the rows that a reset changes, as they are after it.
 func toReset(rows []store.CheckRow) (next []store.CheckRow, err error) {
 	for i := range rows {
 		r, err := Reset(rows[i])

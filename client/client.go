@@ -112,7 +112,7 @@ func (e *Error) Is(target error) bool {
 	return target == ErrUnknownVersion && e.Type == "urn:weir:problem:unknown-version"
 }
 
-// Temporary tells whether the same request may succeed later: 429 and 503.
+// Temporary reports whether the same request may succeed later: 429 and 503.
 func (e *Error) Temporary() bool {
 	return e.Status == http.StatusTooManyRequests || e.Status == http.StatusServiceUnavailable
 }

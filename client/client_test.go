@@ -72,7 +72,7 @@ func must(err error) {
 	}
 }
 
-// serve gives the address of an API.
+// serve returns the address of an API.
 func serve() (address string, stop func()) {
 	h, closeStore := handler()
 	listener := httptest.NewServer(h)
@@ -83,7 +83,7 @@ func serve() (address string, stop func()) {
 	}
 }
 
-// through gives a client whose requests pass by something before the API.
+// through returns a client whose requests pass by something before the API.
 func through(t *testing.T, before func(n int, w http.ResponseWriter, r *http.Request, next http.Handler)) *client.Client {
 	t.Helper()
 	h, stop := handler()

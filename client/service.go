@@ -32,7 +32,7 @@ type Check struct {
 	Sequence string
 }
 
-// MarshalJSON gives the request's form.
+// MarshalJSON returns the request's form.
 func (c Check) MarshalJSON() ([]byte, error) {
 	r := struct {
 		Entity   string `json:"entity"`
@@ -112,7 +112,7 @@ type Service struct {
 	path   string
 }
 
-// Service gives the service of a name: customer/name@check.
+// Service returns the service of a name: customer/name@check.
 func (c *Client) Service(name string) *Service {
 	return &Service{client: c, path: "v1/services/" + url.PathEscape(name) + "/"}
 }

@@ -62,7 +62,7 @@ func (l *lane) newBatch(records []*record, moves []store.Move, ends frameEnds) *
 	return b
 }
 
-// unknown gives the entities to load.
+// unknown returns the entities to load.
 func (b *batch) unknown() []string {
 	ids := make([]string, 0, len(b.subjects))
 	for i := range b.subjects {
@@ -204,7 +204,7 @@ func (b *batch) known(ask store.Lookup) store.Lookup {
 	}
 }
 
-// of gives the subject with an id, which may be that of the last one.
+// of returns the subject with an id, which may be that of the last one.
 func (b *batch) of(id string, last *subject) *subject {
 	if last != nil && last.id == id {
 		return last

@@ -76,7 +76,7 @@ func (c *cache) begin(moves []store.Move) {
 	}
 }
 
-// take gives what is remembered of an entity, nil when nothing is, and forgets it:
+// take returns what is remembered of an entity, nil when nothing is, and forgets it:
 // whoever takes it may change it.
 func (c *cache) take(partition int32, id string) *remembered {
 	h := c.partitions[partition]

@@ -18,7 +18,7 @@ func moveOf(partition int32, token byte, from, to int64) []store.Move {
 	return []store.Move{{Partition: store.Partition{Generation: 1, Number: partition}, Token: store.Token{token}, From: from, To: to}}
 }
 
-// counted gives what a metric of a cache has come to.
+// counted returns what a metric of a cache has come to.
 func counted(t *testing.T, c prometheus.Collector) float64 {
 	t.Helper()
 	reg := prometheus.NewRegistry()

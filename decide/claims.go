@@ -24,7 +24,7 @@ type claims struct {
 	wrote  []store.Decided
 }
 
-// claimsOf gives the claims of a batch and their keys; nil when no record has one.
+// claimsOf returns the claims of a batch and their keys; nil when no record has one.
 func claimsOf(batch []*record) (ids []store.ClaimID, keys []store.KeyDigest) {
 	for _, r := range batch {
 		if r.once != (store.ClaimID{}) {
@@ -102,7 +102,7 @@ func (c *claims) of(r *record) effect {
 	return found
 }
 
-// has gives the claim that has a key.
+// has returns the claim that has a key.
 func (c *claims) has(key store.KeyDigest) (store.Decided, bool) {
 	if i, ok := c.mine[key]; ok {
 		return c.wrote[i], true

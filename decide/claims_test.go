@@ -213,7 +213,7 @@ func TestAKeyHasOneEffect(t *testing.T) {
 	})
 }
 
-// claimAt gives the id of a claim that was made at a time.
+// claimAt returns the id of a claim that was made at a time.
 func claimAt(made time.Time, n int) (id store.ClaimID) {
 	binary.BigEndian.PutUint64(id[:], uint64(made.UnixMilli())<<16)
 	id[6], id[8], id[15] = 0x70, 0x80, byte(n)

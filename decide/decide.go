@@ -254,7 +254,7 @@ func (l *lane) unclear(b *batch) {
 // to end: to cut it off would only leave its outcome unknown.
 const commitGrace = 5 * time.Second
 
-// graceful gives a context that ends commitGrace after ctx does, or with the
+// graceful returns a context that ends commitGrace after ctx does, or with the
 // decider's limit.
 func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, commitGrace)

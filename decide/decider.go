@@ -144,7 +144,7 @@ func orDefault[T int | time.Duration](v, def T) T {
 
 func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
 
-// heir gives the partition whose owner has this one: itself, unless the inbox has
+// heir returns the partition whose owner has this one: itself, unless the inbox has
 // become smaller.
 func (d *Decider) heir(partition int32) int32 {
 	if n := d.opt.Inbox.Partitions; n > 0 {
@@ -305,7 +305,7 @@ func (d *Decider) Run(ctx context.Context) error {
 	return nil
 }
 
-// Settled tells whether nothing waits, nothing is being decided and every
+// Settled reports whether nothing waits, nothing is being decided and every
 // decided change was published.
 func (d *Decider) Settled() bool {
 	for _, l := range d.lanes {
@@ -326,7 +326,7 @@ func (d *Decider) Decided() map[store.Partition]int64 {
 	return next
 }
 
-// Halted gives the reason why deciding does not go on at the moment, nil
+// Halted returns the reason why deciding does not go on at the moment, nil
 // when it does. For readiness.
 func (d *Decider) Halted() error {
 	for _, l := range d.lanes {

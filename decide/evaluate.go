@@ -265,7 +265,7 @@ func (ev *evaluation) apply(r *record) error {
 	return nil
 }
 
-// exists tells whether the entity has a row, or gets one by an earlier record
+// exists reports whether the entity has a row, or gets one by an earlier record
 // of the batch: how records are cut into batches must not show in a decision.
 func (ev *evaluation) exists() bool { return ev.stored.Found || ev.dirty }
 

@@ -71,7 +71,7 @@ const (
 // record may differ. Within it nobody can tell which came first.
 const clockAllowance = time.Minute
 
-// check tells whether an event is stale; mark is its eventMark, empty for an
+// check reports whether an event is stale; mark is its eventMark, empty for an
 // event without id. It must run before anything else
 // looks at the event: also an event that changes nothing (noise) is
 // remembered, or its late repetition would undo what came after it.
@@ -99,7 +99,7 @@ func (f fence) check(e *inbox.Event, mark string) staleReason {
 	return fresh
 }
 
-// checkReplay tells whether something newer of its source was taken since a
+// checkReplay reports whether something newer of its source was taken since a
 // replayed dead letter died: it was never applied, so its own position says
 // nothing against it, but it must not overwrite what came after it (I5). The
 // first of these that can tell decides:

@@ -95,7 +95,7 @@ func viewOf(p *projections.Projection, doc canonicaltree.Node, present bool) (Vi
 	return View{Match: true, Content: change.Hashed(canonicaltree.Scheme, digest), Doc: text}, err
 }
 
-// Stripped gives a stored entity with source documents that edit has changed;
+// Stripped returns a stored entity with source documents that edit has changed;
 // it gets each, and answers with the same or with what takes its place.
 func Stripped(e store.Entity, edit func(source string, doc canonicaltree.Node) (canonicaltree.Node, error)) (store.Entity, error) {
 	docs, err := merge.SplitNodes(e.Docs)
@@ -115,7 +115,7 @@ func Stripped(e store.Entity, edit func(source string, doc canonicaltree.Node) (
 	return e, nil
 }
 
-// Stored gives an entity and its dam rows as a store would hold them; Found is
+// Stored returns an entity and its dam rows as a store would hold them; Found is
 // false for one that was never written.
 func (s *Simulator) Stored(entity string) (store.Entity, []store.NamedRow) {
 	var rows []store.NamedRow

@@ -128,7 +128,7 @@ func (l *lane) owns(partition int32) bool {
 	return l.owned[partition] != nil
 }
 
-// left gives the partitions of larger inboxes, of older generations, that the
+// left returns the partitions of larger inboxes, of older generations, that the
 // owner of these has to take over as well: nobody else ends their owners and
 // publishes what those left.
 func (l *lane) left(ctx context.Context, partitions []int32) (left []int32, err error) {
@@ -539,7 +539,7 @@ func (l *lane) haltedBy() error {
 	return l.halted
 }
 
-// stopping gives a context that also ends with the decider.
+// stopping returns a context that also ends with the decider.
 func (l *lane) stopping(ctx context.Context) (context.Context, context.CancelFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	unhook := context.AfterFunc(l.d.stop, func() { cancel(gather.ErrStopped) })

@@ -60,12 +60,12 @@ func (p *Plan) Prepare() error {
 	return nil
 }
 
-// current tells whether an entity was last evaluated under this plan.
+// current reports whether an entity was last evaluated under this plan.
 func (p *Plan) current(fingerprint []byte) bool {
 	return bytes.Equal(fingerprint, p.Fingerprint)
 }
 
-// contentUnder gives the content of a projected document under a hash scheme:
+// contentUnder returns the content of a projected document under a hash scheme:
 // a row that was written under an old scheme is compared under that one, so
 // that an upgrade re-sends nothing.
 func contentUnder(scheme uint8, doc []byte, numbers canonicaltree.Numbers) (change.Content, error) {

@@ -33,7 +33,7 @@ func (p *Plan) Preview(e store.Entity, c inbox.Control, rows store.Lookup) (Step
 	return step, nil
 }
 
-// Service gives a service of the plan by its name.
+// Service returns a service of the plan by its name.
 func (p *Plan) Service(name string) (Service, bool) {
 	i, ok := p.byName[name]
 	if !ok {
@@ -42,5 +42,5 @@ func (p *Plan) Service(name string) (Service, bool) {
 	return p.Services[i], true
 }
 
-// Current tells whether an entity's services were last evaluated under this plan.
+// Current reports whether an entity's services were last evaluated under this plan.
 func (p *Plan) Current(e store.Entity) bool { return p.current(e.Fingerprint) }

@@ -165,7 +165,7 @@ func sizeOf(c *change.Change) int {
 	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
 }
 
-// compare tells whether a candidate equals what the row holds, and gives the
+// compare reports whether a candidate equals what the row holds, and gives the
 // content to store. A row of an older hash scheme is compared under that
 // scheme and moves over when it changes.
 func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error) {

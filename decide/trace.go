@@ -16,7 +16,7 @@ const (
 	causeRepair = "repair" // by Weir itself: a change was refused, or is gone
 )
 
-// again gives the span of a record: that of the trace which it came with, or one
+// again returns the span of a record: that of the trace which it came with, or one
 // of its own when it has something decided again.
 func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
 	if span != nil || d.opt.Tracer == nil {

@@ -74,7 +74,7 @@ type Trail struct {
 	prefix  []byte // fingerprint, cut, that the sets belong to
 }
 
-// Evaluated tells whether a projection was evaluated at entry i; known is
+// Evaluated reports whether a projection was evaluated at entry i; known is
 // false when that was not kept, or happened under another configuration. A
 // record that is noise or stale evaluates nothing.
 func (t Trail) Evaluated(p *Plan, i, projection int) (evaluated, known bool) {
@@ -265,7 +265,7 @@ func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
 	return e, b, ok
 }
 
-// stale remembers a stale record and tells whether the row should be written
+// stale remembers a stale record and reports whether the row should be written
 // for it alone: a topic that is read again from its start is all stale, and
 // must not write every row once per record.
 func (t *trailer) stale(r *record, why staleReason) (write bool) {
@@ -378,7 +378,7 @@ func (t *trailer) entries() []trailed {
 	return all
 }
 
-// trail gives what people see.
+// trail returns what people see.
 func (t *trailer) trail() Trail {
 	stored := t.entries()
 	out := Trail{prefix: t.prefix, Entries: make([]TrailEntry, len(stored))}
@@ -391,7 +391,7 @@ func (t *trailer) trail() Trail {
 	return out
 }
 
-// packID gives the stored form of an event id: a UUID as 0 and its 16 bytes,
+// packID returns the stored form of an event id: a UUID as 0 and its 16 bytes,
 // any other as it is, cut.
 func packID(id string) []byte {
 	if len(id) == 36 && id[8] == '-' {
@@ -461,7 +461,7 @@ func encodeState(t *trailer, f fence) []byte {
 	return append(out, fence...)
 }
 
-// word gives the trail's word for an outcome that is not stale.
+// word returns the trail's word for an outcome that is not stale.
 func (o outcome) word() string {
 	switch o {
 	case outcomeNoise:

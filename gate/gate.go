@@ -47,7 +47,7 @@ type Gate interface {
 	// Mark remembers entries. It is called when they are durable in the inbox. A
 	// later mark of the same id replaces the earlier one.
 	Mark(ctx context.Context, entries []Entry) error
-	// Ping tells whether the gate answers.
+	// Ping reports whether the gate answers.
 	Ping(ctx context.Context) error
 	Close() error
 }

@@ -52,7 +52,7 @@ type mark struct {
 	expires time.Time
 }
 
-// NewMemory gives an empty gate. Its error names the option that is wrong.
+// NewMemory returns an empty gate. Its error names the option that is wrong.
 func NewMemory(o MemoryOptions) (*Memory, error) {
 	if o.TTL == 0 {
 		o.TTL = DefaultTTL

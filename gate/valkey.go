@@ -197,7 +197,7 @@ func (v *Valkey) do(ctx context.Context, op string, f func(context.Context, valk
 	return fmt.Errorf("valkey gate: %s: %w", op, err)
 }
 
-// connect gives the client, after making it when there is none yet. Waiting
+// connect returns the client, after making it when there is none yet. Waiting
 // for another goroutine that makes it ends with ctx; making it does not, see
 // ValkeyOptions.Timeout.
 func (v *Valkey) connect(ctx context.Context) (valkey.Client, error) {
@@ -228,7 +228,7 @@ func (v *Valkey) connect(ctx context.Context) (valkey.Client, error) {
 	return client, nil
 }
 
-// state gives what is known without connecting; ok false when it is time to
+// state returns what is known without connecting; ok false when it is time to
 // connect.
 func (v *Valkey) state() (client valkey.Client, err error, ok bool) {
 	v.mu.Lock()

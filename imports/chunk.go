@@ -47,7 +47,7 @@ func (c *chunk) full() bool {
 	return len(c.bytes) >= chunkBytes || c.rows >= chunkRows || c.events >= chunkEvents
 }
 
-// encoded gives what rowsOf reads, until the next add or reset.
+// encoded returns what rowsOf reads, until the next add or reset.
 func (c *chunk) encoded() []byte {
 	if len(c.bytes) == 0 {
 		c.bytes = append(c.bytes, chunkVersion)

@@ -58,7 +58,7 @@ type member struct {
 	places  map[string]*member // members by name
 }
 
-// size gives the bytes of an object whose cells are null.
+// size returns the bytes of an object whose cells are null.
 func (m *member) size() int {
 	if m.column >= 0 {
 		return len("null")
@@ -107,7 +107,7 @@ func newDecoder(header []byte, o Options) (*decoder, error) {
 	return d, nil
 }
 
-// newBuffer gives a buffer that encoding/csv reads from itself: it makes none of
+// newBuffer returns a buffer that encoding/csv reads from itself: it makes none of
 // its own over one that is large enough.
 func newBuffer(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, piece) }
 
@@ -173,7 +173,7 @@ func (d *decoder) record(text []byte) ([]string, error) {
 	return r.Read()
 }
 
-// decode gives a record as a JSON object, appended to dst. The error is the
+// decode returns a record as a JSON object, appended to dst. The error is the
 // reason, without payload.
 func (d *decoder) decode(dst, text []byte) ([]byte, error) {
 	if !utf8.Valid(text) {
@@ -235,7 +235,7 @@ func (d *decoder) cell(dst []byte, c column, text string) ([]byte, error) {
 	return jsontext.AppendQuote(dst, text)
 }
 
-// shown gives a column's name for a message.
+// shown returns a column's name for a message.
 func shown(name string) string {
 	const most = 64
 	if r := []rune(name); len(r) > most {
@@ -244,7 +244,7 @@ func shown(name string) string {
 	return strconv.Quote(name)
 }
 
-// reasonOf gives what is wrong with a record, without its text.
+// reasonOf returns what is wrong with a record, without its text.
 func reasonOf(err error) string {
 	switch {
 	case errors.Is(err, csv.ErrBareQuote):

@@ -40,7 +40,7 @@ type row struct {
 	text  []byte
 }
 
-// next gives the next row, without line end for JSONL and as it stands for CSV;
+// next returns the next row, without line end for JSONL and as it stands for CSV;
 // io.EOF after the last. text is valid until the next call of next with the same
 // buffer, to which it is appended. Blank lines between rows are skipped.
 func (c *cutter) next(buffer []byte) (row, error) {
@@ -139,7 +139,7 @@ const (
 	broken                   // behind a wrong quote
 )
 
-// scan goes on with part and tells whether its end is within quotes.
+// scan goes on with part and reports whether its end is within quotes.
 func (q *quoting) scan(part []byte) (open bool) {
 	s := q.state
 	for _, b := range part {

@@ -130,7 +130,7 @@ func (w *world) found(i store.Import) store.Import {
 	return got
 }
 
-// errorsOf gives the error file as lines.
+// errorsOf returns the error file as lines.
 func (w *world) errorsOf(i store.Import, f Format) []string {
 	w.Helper()
 	var b strings.Builder

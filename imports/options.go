@@ -85,7 +85,7 @@ func (o Options) Check(f Format) error {
 	return nil
 }
 
-// Encode gives the options as JSON, always the same text for the same options.
+// Encode returns the options as JSON, always the same text for the same options.
 func (o Options) Encode() []byte {
 	if o.Delimiter == "," {
 		o.Delimiter = ""

@@ -47,7 +47,7 @@ func JobOf(i store.Import) Job {
 	}
 }
 
-// Ended tells whether nothing more happens to an import.
+// Ended reports whether nothing more happens to an import.
 func Ended(i store.Import) bool {
 	switch i.State {
 	case store.ImportDone, store.ImportCancelled, store.ImportFailed:

@@ -29,7 +29,7 @@ func (e *GoneError) Error() string { return e.Reason }
 type WorkerOptions struct {
 	Store  store.Imports
 	Intake Intake
-	// May tells whether work may be taken now; optional.
+	// May reports whether work may be taken now; optional.
 	May func() bool
 	// Lease is how long an import is kept from other workers after the last sign
 	// of life; a third of it lies between two. Defaults to 30s.
@@ -67,7 +67,7 @@ func NewWorker(opt WorkerOptions) *Worker {
 	return &Worker{opt: opt}
 }
 
-// Idle tells whether the worker found nothing to do when it looked last.
+// Idle reports whether the worker found nothing to do when it looked last.
 func (w *Worker) Idle() bool { return w.idle.Load() }
 
 // Run works until ctx ends. The chunk under way is then given up: another worker
@@ -209,7 +209,7 @@ func (r *run) beat(ctx context.Context, lost context.CancelCauseFunc) {
 	}
 }
 
-// release gives the lease back, as well as it can: it ends by itself.
+// release returns the lease back, as well as it can: it ends by itself.
 func (r *run) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()

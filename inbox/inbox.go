@@ -165,7 +165,7 @@ type controlHeader struct {
 // ErrMalformed is what Decode returns, wrapped, for a record that no Encode made.
 var ErrMalformed = errors.New("malformed inbox record")
 
-// Encode gives key, header value and value of r. It fails only for a record
+// Encode returns key, header value and value of r. It fails only for a record
 // that breaks the rules above.
 func Encode(r Record) (key, head, value []byte, err error) {
 	if r.Entity == "" || strings.ContainsRune(r.Entity, 0) {

@@ -18,7 +18,7 @@ func (l layer) isObject() bool {
 	return len(l.mount) > 0 || l.value.Kind() == canonicaltree.Object
 }
 
-// get gives the layer one member down.
+// get returns the layer one member down.
 func (l layer) get(name []byte) (layer, bool) {
 	if len(l.mount) > 0 {
 		if l.mount[0] != string(name) {
@@ -113,7 +113,7 @@ func build(b *canonicaltree.Builder, layers []layer) {
 	b.End()
 }
 
-// objects gives the layers that are objects. It does not change its argument.
+// objects returns the layers that are objects. It does not change its argument.
 func objects(layers []layer) []layer {
 	if !slices.ContainsFunc(layers, func(l layer) bool { return !l.isObject() }) {
 		return layers

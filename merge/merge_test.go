@@ -40,7 +40,7 @@ func parsed(t require.TestingT, texts map[string][]byte) map[string]canonicaltre
 	return nodes
 }
 
-// composed gives the text of the merged document.
+// composed returns the text of the merged document.
 func composed(t require.TestingT, p *Plan, texts map[string][]byte) (doc []byte, complete bool) {
 	node, complete, err := p.Compose(parsed(t, texts))
 	require.NoError(t, err)
@@ -461,7 +461,7 @@ func requireParsed(t require.TestingT, text []byte, got canonicaltree.Node) {
 	}
 }
 
-// find gives the value at path; objects alone are entered.
+// find returns the value at path; objects alone are entered.
 func find(v canonicaltree.Node, path canonicaltree.Path) canonicaltree.Node {
 	for _, name := range path {
 		v = v.Get(name)

@@ -14,16 +14,16 @@ type SourceError struct {
 	Err    error
 }
 
-// Error gives the source and the cause.
+// Error returns the source and the cause.
 func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
 
-// Unwrap gives the cause: [ErrUnknownSource], or a limit of the new document.
+// Unwrap returns the cause: [ErrUnknownSource], or a limit of the new document.
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // ErrUnknownSource is the cause when a Plan does not have the source.
 var ErrUnknownSource = errors.New("not declared")
 
-// NextNode gives a source's document after an event. stored is the document so
+// NextNode returns a source's document after an event. stored is the document so
 // far, absent if there is none; event is the event's value, absent on a delete.
 // The result is absent after a delete; else it is stored, event, or the root of a
 // tree that was put together from both and does not refer to them.

@@ -25,7 +25,7 @@ const (
 	Patch
 )
 
-// String gives the mode as it is written in a configuration.
+// String returns the mode as it is written in a configuration.
 func (m Mode) String() string {
 	switch m {
 	case Replace:
@@ -78,7 +78,7 @@ type SpecError struct {
 	Faults []Fault
 }
 
-// Error gives one line for each fault.
+// Error returns one line for each fault.
 func (e *SpecError) Error() string {
 	lines := make([]string, len(e.Faults))
 	for i, f := range e.Faults {

@@ -38,7 +38,7 @@ func (e *Env) scope(t Task) scope {
 	return s
 }
 
-// walks tells whether a task goes through the selected entities: not when all
+// walks reports whether a task goes through the selected entities: not when all
 // are selected and only check services are meant, which know entities of their own.
 func (s *scope) walks(t Task) bool { return s.fed || !t.Select.All }
 

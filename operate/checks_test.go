@@ -19,7 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/tests/harness"
 )
 
-// withChecks gives the environment check services, some with rows.
+// withChecks returns the environment check services, some with rows.
 func withChecks(t testing.TB, e *operate.Env, rows map[string][]string) {
 	t.Helper()
 	names := []string{"acme/crm@check", "acme/web@check", "zest/crm@check"}
@@ -40,7 +40,7 @@ func withChecks(t testing.TB, e *operate.Env, rows map[string][]string) {
 	e.Checks = append(e.Checks, checks.Service{Name: "zest/never@check"})
 }
 
-// unknown gives the entities whose rows are unknown.
+// unknown returns the entities whose rows are unknown.
 func unknown(t testing.TB, e *operate.Env, service string) (ids []string) {
 	t.Helper()
 	i := slices.IndexFunc(e.Checks, func(c checks.Service) bool { return c.Name == service })
@@ -169,7 +169,7 @@ func TestCheckResetGoesOn(t *testing.T) {
 	require.Empty(t, jobs)
 }
 
-// crm gives the way to a check service of a process.
+// crm returns the way to a check service of a process.
 func (w *world) crm(pr *harness.Process) *client.Service {
 	w.T.Helper()
 	c, err := client.New(client.Options{URL: "http://" + pr.Address("ingest"), Attempts: 20, MaxBackoff: time.Second})

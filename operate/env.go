@@ -40,7 +40,7 @@ type Env struct {
 	// Shape says how events of a source are taken apart; an error for a source
 	// that the configuration does not have.
 	Shape func(source string) (ingest.Extractor, error)
-	// IsLog tells whether a service's sink keeps every change (sinks.Log).
+	// IsLog reports whether a service's sink keeps every change (sinks.Log).
 	IsLog func(service string) bool
 	// Target opens a service's target for reading, without changing anything
 	// there; close it. An *Impossible for a sink that cannot be read back.
@@ -65,7 +65,7 @@ type Target struct {
 // tries and however often: an unknown service, a letter that is no event.
 type Impossible struct{ Reason string }
 
-// Error gives the reason.
+// Error returns the reason.
 func (e *Impossible) Error() string { return e.Reason }
 
 func impossible(format string, args ...any) error {

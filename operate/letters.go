@@ -206,7 +206,7 @@ func tooLarge(err error) bool {
 	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
 }
 
-// LetterStates gives the states of letters, after Wait.
+// LetterStates returns the states of letters, after Wait.
 func (e *Env) LetterStates(ctx context.Context, ids []int64) (map[int64]store.LetterState, error) {
 	states := make(map[int64]store.LetterState, len(ids))
 	if len(ids) == 0 {
@@ -297,7 +297,7 @@ func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Reco
 	return inbox.Record{Entity: l.Entity, Control: &c}, AsChange, nil
 }
 
-// traceOf gives the context of the work that made a letter, nil unless it was traced.
+// traceOf returns the context of the work that made a letter, nil unless it was traced.
 func traceOf(l store.DeadLetter) *change.Trace {
 	if l.Stage == store.StageDeliver {
 		var beside deliver.LetterHeaders
@@ -367,7 +367,7 @@ func (e *Env) DiscardLetters(ctx context.Context, l Letters, reason string) (n i
 	return n, err
 }
 
-// Editable gives an open letter whose payload may be replaced: that of an event.
+// Editable returns an open letter whose payload may be replaced: that of an event.
 // What died on its way to a service follows from the state and the
 // configuration, and a hand-made document would be in neither.
 func (e *Env) Editable(ctx context.Context, id int64) (store.DeadLetter, error) {

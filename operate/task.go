@@ -59,7 +59,7 @@ type Parameters struct {
 	Reason   string     `json:"reason,omitempty"`
 }
 
-// Resume gives the task that a job's row describes. A list of ids is not in the
+// Resume returns the task that a job's row describes. A list of ids is not in the
 // row, so such a job goes on only when the same list is given again.
 func Resume(j store.Job) (Task, error) {
 	var p Parameters

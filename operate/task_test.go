@@ -103,7 +103,7 @@ func (l *memoryLog) Scan(_ context.Context, _ string, from, to map[int32]int64, 
 	return nil
 }
 
-// decoded gives what is in the log.
+// decoded returns what is in the log.
 func (l *memoryLog) decoded(t require.TestingT) []inbox.Record {
 	l.mu.Lock()
 	defer l.mu.Unlock()

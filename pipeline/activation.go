@@ -40,7 +40,7 @@ func (a *activation) config() *config.Config {
 	return a.first
 }
 
-// current gives the settings and the active revision, never one from before
+// current returns the settings and the active revision, never one from before
 // and one from after a reload.
 func (a *activation) current(ctx context.Context) (*settings, store.Revision, error) {
 	a.mu.RLock()
@@ -49,14 +49,14 @@ func (a *activation) current(ctx context.Context) (*settings, store.Revision, er
 	return a.now.Load(), active, err
 }
 
-// latest gives the settings, after a reload that is just switching.
+// latest returns the settings, after a reload that is just switching.
 func (a *activation) latest() *settings {
 	a.mu.RLock()
 	defer a.mu.RUnlock()
 	return a.now.Load()
 }
 
-// await gives the active revision when it is this process's
+// await returns the active revision when it is this process's
 // configuration again, false when ctx ended. A store that failed over without
 // its last commits may have lost the activation itself: no process would go on
 // then, so it is made once more, as a restart would.

@@ -78,7 +78,7 @@ func (p *Pipeline) newAPI() *api.Server {
 	})
 }
 
-// takes gives why no requests can be taken now. What keeps only the stage of
+// takes returns why no requests can be taken now. What keeps only the stage of
 // decisions from its work does not, since the inbox holds what it has not decided
 // yet, nor does a source that is not the callers', or a topic: what takes no record
 // may be one partition.
@@ -92,7 +92,7 @@ func (p *Pipeline) takes() error {
 	return nil
 }
 
-// sourceTokens gives the tokens of the sources that have one of their own.
+// sourceTokens returns the tokens of the sources that have one of their own.
 func (p *Pipeline) sourceTokens() map[string]string {
 	all := map[string]string{}
 	for i := range p.cfg.Sources {
@@ -110,7 +110,7 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// sayReread gives what hears of later readings of a file that the process lives by.
+// sayReread returns what hears of later readings of a file that the process lives by.
 func (p *Pipeline) sayReread(what, path string) func(error) {
 	refused := p.gauges.files.WithLabelValues(what)
 	return func(err error) {

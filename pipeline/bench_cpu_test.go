@@ -46,7 +46,7 @@ func usedCPU(b *testing.B, names ...string) cpu {
 	return used
 }
 
-// processes gives the children of every process.
+// processes returns the children of every process.
 func processes() map[int][]int {
 	children := map[int][]int{}
 	folders, _ := filepath.Glob("/proc/[0-9]*")
@@ -60,7 +60,7 @@ func processes() map[int][]int {
 	return children
 }
 
-// stat gives the fields of /proc/PID/stat behind the name: state, parent, …
+// stat returns the fields of /proc/PID/stat behind the name: state, parent, …
 func stat(pid int) []string {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
 	if err != nil {

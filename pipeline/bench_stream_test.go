@@ -70,7 +70,7 @@ func newStream(w workload, entities, services int) *stream {
 	return &stream{w: w, r: rand.New(rand.NewPCG(1, 2)), services: services, entities: make([][benchFields]uint32, entities)}
 }
 
-// first gives every entity its first event.
+// first returns every entity its first event.
 func (s *stream) first() []event {
 	events := make([]event, len(s.entities))
 	for i := range s.entities {
@@ -82,7 +82,7 @@ func (s *stream) first() []event {
 	return events
 }
 
-// more gives n further events.
+// more returns n further events.
 func (s *stream) more(n int) []event {
 	events := make([]event, n)
 	for i := range events {
@@ -115,7 +115,7 @@ func (s *stream) event(entity int) event {
 	return event{key, []byte(b.String())}
 }
 
-// customers gives the files of the customers, with one service each; sink
+// customers returns the files of the customers, with one service each; sink
 // gives the sink of each.
 func (s *stream) customers(sink func(i int) string) map[string]string {
 	files := map[string]string{}

@@ -63,7 +63,7 @@ func (s *checkServices) find(ctx context.Context, name string) (checks.Service, 
 	return found, err
 }
 
-// number gives the number of a service, which gets one if it has none.
+// number returns the number of a service, which gets one if it has none.
 func (s *checkServices) number(ctx context.Context, name string) (int32, error) {
 	select {
 	case s.turn <- struct{}{}:
@@ -90,7 +90,7 @@ func (s *checkServices) number(ctx context.Context, name string) (int32, error) 
 	return registered[name], nil
 }
 
-// checkServices gives the check services of the configuration. One that was
+// checkServices returns the check services of the configuration. One that was
 // never asked has the number 0.
 func (p *Pipeline) checkServices(ctx context.Context) ([]checks.Service, error) {
 	known, err := p.store.KnownServices(ctx)
@@ -106,7 +106,7 @@ func (p *Pipeline) checkServices(ctx context.Context) ([]checks.Service, error) 
 	return all, nil
 }
 
-// checkService gives a check service without its number.
+// checkService returns a check service without its number.
 func checkService(c *config.Check) checks.Service {
 	s := checks.Service{Name: c.Service(), Numbers: canonicaltree.Literal}
 	if c.Numbers == config.Decimal {

@@ -70,7 +70,7 @@ func (e *ending) run(log *slog.Logger, work func() ([]part, error), closing func
 	return o.say(log, e.timeout)
 }
 
-// closing gives the limit of what is closed after the stages.
+// closing returns the limit of what is closed after the stages.
 func (e *ending) closing() context.Context {
 	if e == nil {
 		return context.Background()

@@ -18,7 +18,7 @@ import (
 const stalledImport = 24 * time.Hour
 
 // newImportWorkers makes n workers of this process, or of a command. may, if
-// given, tells whether they may begin something now.
+// given, reports whether they may begin something now.
 func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
 	shapes := map[string]*ingest.Extractor{}
 	for i := range p.cfg.Sources {
@@ -87,7 +87,7 @@ func (p *Pipeline) pruneImports(ctx context.Context) {
 	}
 }
 
-// importing tells whether there is an import that this process, or another one,
+// importing reports whether there is an import that this process, or another one,
 // has yet to work off.
 func (p *Pipeline) importing(ctx context.Context) bool {
 	p.parts.mu.Lock()

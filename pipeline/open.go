@@ -154,7 +154,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	return p, nil
 }
 
-// closeProducer gives the closer of a producer whose callers have ended.
+// closeProducer returns the closer of a producer whose callers have ended.
 func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
 	return func() error {
 		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())

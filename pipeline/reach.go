@@ -13,7 +13,7 @@ import (
 // ends meanwhile.
 const toolsTimeout = 10 * time.Second
 
-// Reach gives either tools of this process's own, or, when another process has
+// Reach returns either tools of this process's own, or, when another process has
 // the data folder open, how to forward a command to that one. It waits a moment
 // for a process that is just starting or ending.
 func Reach(ctx context.Context, opt Options) (*Pipeline, *control.Running, error) {

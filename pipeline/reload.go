@@ -158,7 +158,7 @@ func (p *Pipeline) auditReload(ctx context.Context, r control.Reloaded) error {
 }
 
 // awaitAdopted waits until the stages of this process work under the settings,
-// and tells whether they do.
+// and reports whether they do.
 func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) bool {
 	if !p.opt.Roles.Decide {
 		now.decides.Do(now.adopted.Done)

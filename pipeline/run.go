@@ -142,7 +142,7 @@ func startingFailed(ctx context.Context, stage string, err error) error {
 	return fmt.Errorf("%s: %w", stage, err)
 }
 
-// merged gives the first failure of any part; it looks for one until ctx ends.
+// merged returns the first failure of any part; it looks for one until ctx ends.
 func merged(ctx context.Context, running []part) <-chan error {
 	first := make(chan error, len(running))
 	for _, r := range running {

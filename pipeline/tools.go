@@ -96,7 +96,7 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	return nil
 }
 
-// Tools gives the environment of operators' commands, for a pipeline that runs
+// Tools returns the environment of operators' commands, for a pipeline that runs
 // or one of OpenTools. ErrNotActive when another configuration took over.
 func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	active, err := p.store.Active(ctx)

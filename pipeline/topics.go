@@ -22,7 +22,7 @@ type topicHealth struct {
 	missing map[string]bool // of the monitor alone; seen missing at the look before
 }
 
-// blocked gives why internal topics have taken no record for too long, nil if they do.
+// blocked returns why internal topics have taken no record for too long, nil if they do.
 func (h *topicHealth) blocked(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()

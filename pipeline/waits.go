@@ -26,7 +26,7 @@ type Wait struct {
 	service int32
 }
 
-// String gives a sentence without its full stop.
+// String returns a sentence without its full stop.
 func (w Wait) String() string {
 	s := w.What
 	if w.Changes > 0 {

@@ -99,7 +99,7 @@ type health struct {
 	storeDown  atomic.Pointer[error]
 }
 
-// Ready gives nil when the process does its work, else why not.
+// Ready returns nil when the process does its work, else why not.
 func (p *Pipeline) Ready() error {
 	if !p.health.started.Load() {
 		return errors.New("starting")
@@ -108,7 +108,7 @@ func (p *Pipeline) Ready() error {
 	return err
 }
 
-// blocked gives what keeps the process from its work, the first reason that
+// blocked returns what keeps the process from its work, the first reason that
 // there is; nil when nothing does.
 func (p *Pipeline) blocked() (reason string, err error) {
 	if p.health.superseded.Load() || p.health.outdated.Load() {
@@ -348,7 +348,7 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	return lags, nil
 }
 
-// outboxesOwned tells whether every outbox with rows is of a partition that this
+// outboxesOwned reports whether every outbox with rows is of a partition that this
 // process owns: it has published them then, or is about to and not settled. What
 // others hold may be what a process left that died after its last commit; nothing
 // else tells of it until the partition is taken over, which may take a session.

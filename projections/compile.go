@@ -68,7 +68,7 @@ func Compile(spec Spec) (*Projection, error) {
 // Numbers says when two outputs of the projection are the same.
 func (p *Projection) Numbers() canonicaltree.Numbers { return p.spec.Numbers }
 
-// Spec gives what the projection was compiled from. It must not be changed.
+// Spec returns what the projection was compiled from. It must not be changed.
 func (p *Projection) Spec() Spec { return p.spec }
 
 type compiler struct {
@@ -139,7 +139,7 @@ func (c *compiler) field(f Field, here []int, fault func(part, msg, want string)
 	return compiled
 }
 
-// byName gives outputs, and those of their groups, in the order of the bytes of
+// byName returns outputs, and those of their groups, in the order of the bytes of
 // their names.
 func byName(outputs []*output) []*output {
 	sorted := slices.SortedFunc(slices.Values(outputs), func(a, b *output) int { return strings.Compare(a.name, b.name) })
@@ -201,7 +201,7 @@ func parseOut(out string) ([]string, *pathFault) {
 	return names, nil
 }
 
-// key gives a step as it stands in a canonicaltree.Path.
+// key returns a step as it stands in a canonicaltree.Path.
 func (s step) key() string {
 	if s.index >= 0 {
 		return strconv.Itoa(s.index)

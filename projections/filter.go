@@ -126,7 +126,7 @@ func (f *filter) match(doc canonicaltree.Node) (bool, *FilterError) {
 	return match, nil
 }
 
-// reads gives the paths that the filter uses.
+// reads returns the paths that the filter uses.
 func (f *filter) reads() []canonicaltree.Path {
 	paths := make([]canonicaltree.Path, len(f.slots))
 	for i := range f.slots {

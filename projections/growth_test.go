@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// crowd gives n projections of 8 fields, of which eight at most read the same path, and two documents that differ at changes of those paths.
+// crowd returns n projections of 8 fields, of which eight at most read the same path, and two documents that differ at changes of those paths.
 func crowd(t testing.TB, n, changes int) (*Index, canonicaltree.Node, canonicaltree.Node) {
 	var ps []*Projection
 	for i := range n {

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// ReadSet gives the paths that the fields and the filter read, none of them
+// ReadSet returns the paths that the fields and the filter read, none of them
 // below another, in order. A difference between two documents at a path that is
 // neither one of them, nor above, nor below one changes neither the output nor
 // whether the filter matches. The empty path means that everything is read; no
@@ -87,7 +87,7 @@ func readsOf(outputs []*output, above string, base canonicaltree.Path, yield fun
 	return true
 }
 
-// prefix gives the path that steps certainly stay below: up to the first hash.
+// prefix returns the path that steps certainly stay below: up to the first hash.
 func prefix(steps []step) canonicaltree.Path {
 	path := canonicaltree.Path{}
 	for _, s := range steps {
@@ -180,7 +180,7 @@ func (s *Set) Add(i int) {
 // Has reports whether projection i is in the set.
 func (s *Set) Has(i int) bool { return i < len(s.marks) && s.round > 0 && s.marks[i] == s.round }
 
-// List gives the projections in the set, in no certain order, until it changes.
+// List returns the projections in the set, in no certain order, until it changes.
 func (s *Set) List() []int { return s.list }
 
 // Touched adds to set the projections whose read-set p meets: p is one of its

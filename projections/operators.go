@@ -33,7 +33,7 @@ var scalars = map[string]bool{
 
 func offered(name string) bool { return predicates[name] || scalars[name] }
 
-// library gives the scalar functions under their names: null as the first
+// library returns the scalar functions under their names: null as the first
 // argument gives null, and errors name types instead of values.
 func library() map[string]func(...any) (any, error) {
 	fns := make(map[string]func(...any) (any, error), len(scalars))
@@ -103,7 +103,7 @@ func typeOf(v any) string {
 	return "value"
 }
 
-// get gives a member by its name or an element by its index, which counts from
+// get returns a member by its name or an element by its index, which counts from
 // the end when it is negative, and null for anything that is not there.
 func get(base, key any) any {
 	switch base := base.(type) {
@@ -137,7 +137,7 @@ func get(base, key any) any {
 	return v.Index(i).Interface()
 }
 
-// list gives an array to loop over: null is empty.
+// list returns an array to loop over: null is empty.
 func list(v any) (any, error) {
 	if v == nil {
 		return []any{}, nil
@@ -148,7 +148,7 @@ func list(v any) (any, error) {
 	return v, nil
 }
 
-// sliced gives what can be cut: of null, an empty array.
+// sliced returns what can be cut: of null, an empty array.
 func sliced(v any) any {
 	if v == nil {
 		return []any{}

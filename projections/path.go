@@ -190,7 +190,7 @@ func scanQuery(text string, at int) (part, *pathFault) {
 	return part{complex: true, end: end}, nil
 }
 
-// balanced gives the end of the bracket that opens at at, behind its close.
+// balanced returns the end of the bracket that opens at at, behind its close.
 func balanced(text string, at int) (int, *pathFault) {
 	var open []byte
 	for i := at; i < len(text); i++ {

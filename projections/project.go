@@ -113,7 +113,7 @@ func (w *writer) field(f *field, doc canonicaltree.Node) bool {
 	return true
 }
 
-// value gives what the field shows, before omitEmpty, and whether it is an array
+// value returns what the field shows, before omitEmpty, and whether it is an array
 // whose elements are to be projected.
 func (r *reader) value(f *field, doc canonicaltree.Node) (v canonicaltree.Node, mapped bool) {
 	if v = f.constant; !v.Exists() {
@@ -142,7 +142,7 @@ func empty(v canonicaltree.Node) bool {
 	return false
 }
 
-// read gives what the field's path selects in doc, which may be a value of a
+// read returns what the field's path selects in doc, which may be a value of a
 // tree of its own.
 func (r *reader) read(f *field, doc canonicaltree.Node) canonicaltree.Node {
 	v, hashed := follow(doc, f.path.steps)

@@ -72,7 +72,7 @@ func drawText(t *rapid.T, v any) string {
 	return string(text)
 }
 
-// drawChange gives a value that differs from v in a few places at most.
+// drawChange returns a value that differs from v in a few places at most.
 func drawChange(t *rapid.T, v any, depth int) any {
 	if depth > 0 && rapid.IntRange(0, 4).Draw(t, "deeper") > 0 {
 		switch v := v.(type) {

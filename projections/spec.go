@@ -55,7 +55,7 @@ type Fault struct {
 	Want         string // what would be right
 }
 
-// String gives the fault in one line.
+// String returns the fault in one line.
 func (f Fault) String() string {
 	var b strings.Builder
 	for i, index := range f.Field {
@@ -87,7 +87,7 @@ type CompileError struct {
 	Faults         []Fault
 }
 
-// Error gives one line for each fault.
+// Error returns one line for each fault.
 func (e *CompileError) Error() string {
 	lines := make([]string, len(e.Faults))
 	for i, f := range e.Faults {
@@ -104,7 +104,7 @@ type FilterError struct {
 	Msg            string
 }
 
-// Error gives the place in the filter and the reason.
+// Error returns the place in the filter and the reason.
 func (e *FilterError) Error() string {
 	return fmt.Sprintf("projection %s/%s: when %d:%d: %s", e.Customer, e.Name, e.Line, e.Column, e.Msg)
 }
@@ -118,10 +118,10 @@ type ValueError struct {
 	Err            error // of canonicaltree.Parse
 }
 
-// Error gives the field and the reason.
+// Error returns the field and the reason.
 func (e *ValueError) Error() string {
 	return fmt.Sprintf("projection %s/%s: field %s: the path gives a text that is not JSON: %v", e.Customer, e.Name, e.Out, e.Err)
 }
 
-// Unwrap gives the error of canonicaltree.Parse.
+// Unwrap returns the error of canonicaltree.Parse.
 func (e *ValueError) Unwrap() error { return e.Err }

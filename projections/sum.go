@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// Sum gives the digest of what [Projection.Project] gives for doc, without
+// Sum returns the digest of what [Projection.Project] gives for doc, without
 // writing it: canonicaltree.Sum of that text under [Projection.Numbers]. The
 // values are hashed where they stand in doc's tree; it does not allocate once it
 // is warm, unless the filter does or a path needs gjson. Errors are those of

@@ -81,7 +81,7 @@ const (
 	Pause
 )
 
-// String gives the class's word for logs and metrics.
+// String returns the class's word for logs and metrics.
 func (c Class) String() string {
 	switch c {
 	case Retry:
@@ -137,7 +137,7 @@ func (e *BatchError) Error() string {
 	return "no change failed"
 }
 
-// Classify gives the *Error in err's chain; an error that no sink classified
+// Classify returns the *Error in err's chain; an error that no sink classified
 // counts as Retry and ambiguous, which loses nothing.
 func Classify(err error) *Error {
 	var e *Error

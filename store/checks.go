@@ -38,7 +38,7 @@ type CheckRows interface {
 	SwapCheckRows(ctx context.Context, rows []CheckRow) ([]bool, error)
 }
 
-// SortCheckRows gives the places of rows in the order of their keys, and
+// SortCheckRows returns the places of rows in the order of their keys, and
 // whether no key is in them twice. For implementations.
 func SortCheckRows(rows []CheckRow) (order []int, distinct bool) {
 	order = make([]int, len(rows))

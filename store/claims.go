@@ -49,7 +49,7 @@ func claimable(text string, most int) bool {
 	return text != "" && len(text) <= most && utf8.ValidString(text) && strings.IndexByte(text, 0) < 0
 }
 
-// SortDecided gives decided claims in the order of their ids, in which every
+// SortDecided returns decided claims in the order of their ids, in which every
 // decision writes them, and whether none is in it twice, nor a key.
 func SortDecided(claims []Decided) (sorted []Decided, distinct bool) {
 	sorted = slices.SortedFunc(slices.Values(claims), func(a, b Decided) int { return bytes.Compare(a.ID[:], b.ID[:]) })
@@ -65,7 +65,7 @@ func SortDecided(claims []Decided) (sorted []Decided, distinct bool) {
 	return sorted, true
 }
 
-// Taken gives those of the keys of claims that another claim had, in the order
+// Taken returns those of the keys of claims that another claim had, in the order
 // of claims.
 func Taken(claims []Decided, had map[KeyDigest]Decided) (keys []KeyDigest) {
 	for _, c := range claims {
@@ -96,7 +96,7 @@ type ClaimRow struct {
 	Earlier, Lost bool
 }
 
-// Expired tells whether the row is over its time, so that its key is new.
+// Expired reports whether the row is over its time, so that its key is new.
 func (r *ClaimRow) Expired(now time.Time, keep time.Duration) bool {
 	return !r.Made.After(now.Add(-keep))
 }
@@ -120,7 +120,7 @@ func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) Claimed {
 // ClaimAll claims the keys of items, in their order, with begin, which takes
 // no key twice. Of items with one key the first does; found tells what the ledger
 // has under its key. The others are what the ledger would say of them if they came
-// after it: follows tells whether one has the content of the first, which stands
+// after it: follows reports whether one has the content of the first, which stands
 // under the key; where other content stands there, found says so, or has the claim
 // of that content.
 func ClaimAll[T any](items []T, intent func(T) Intent, begin func([]Intent) ([]Claimed, error), found func(T, Claimed), follows func(item, first T, same bool)) error {

@@ -18,7 +18,7 @@ func (k Key) Compare(o Key) int {
 	return cmp.Compare(k.Service, o.Service)
 }
 
-// SortSwaps gives swaps in the order of their keys, and whether no key is in
+// SortSwaps returns swaps in the order of their keys, and whether no key is in
 // them twice.
 func SortSwaps(swaps []Swap) (sorted []Swap, distinct bool) {
 	sorted = slices.Clone(swaps)

@@ -98,7 +98,7 @@ type Imports interface {
 	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
 	// that was sealed or removed, gives what the first gave.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)
-	// TakeImport gives the import that nothing was done about for the longest time,
+	// TakeImport returns the import that nothing was done about for the longest time,
 	// of those that are queued, or running under a lease that is over, a new lease,
 	// skipping what other workers hold; ErrNotFound.
 	// Of a source one import at a time is worked on, in the order of sealing.
@@ -113,7 +113,7 @@ type Imports interface {
 	StepImport(ctx context.Context, s ImportStep) error
 	// CancelImport ends one that is not at its end and gives it as it is then.
 	CancelImport(ctx context.Context, tenant string, id ClaimID) (Import, error)
-	// Import gives one; ErrNotFound, also for one of another tenant.
+	// Import returns one; ErrNotFound, also for one of another tenant.
 	Import(ctx context.Context, tenant string, id ClaimID) (Import, error)
 	// ListImports pages through a tenant's, the latest first; before may be zero.
 	ListImports(ctx context.Context, tenant string, before ClaimID, limit int) ([]Import, error)

@@ -17,7 +17,7 @@ import (
 // carries its id, and decide lets each claim have its effect once.
 type ClaimID [16]byte
 
-// String gives the text form of a UUID (RFC 9562, section 4).
+// String returns the text form of a UUID (RFC 9562, section 4).
 func (id ClaimID) String() string { return uuid.UUID(id).String() }
 
 // Made is when the claim was made, to the millisecond, by the store's clock.
@@ -137,7 +137,7 @@ type Ledger interface {
 	// AbandonClaims ends the leases of claims without response, so that the next
 	// request need not wait. Others are passed over.
 	AbandonClaims(ctx context.Context, tenant string, ids []ClaimID) error
-	// FindClaim gives the newest claim of a key that is kept, without claiming
+	// FindClaim returns the newest claim of a key that is kept, without claiming
 	// anything: done, busy, or resumed when the next Begin would resume it.
 	// ErrNotFound.
 	FindClaim(ctx context.Context, tenant, key string) (Claimed, error)
@@ -155,7 +155,7 @@ type Ledger interface {
 // KeyDigest stands for a key of a tenant.
 type KeyDigest [16]byte
 
-// DigestKey gives the digest of a tenant's key: the first half of the SHA-256 of
+// DigestKey returns the digest of a tenant's key: the first half of the SHA-256 of
 // the length of the tenant in 8 bytes, the tenant, and the key.
 func DigestKey(tenant, key string) KeyDigest {
 	text := binary.BigEndian.AppendUint64(make([]byte, 0, 8+len(tenant)+len(key)), uint64(len(tenant)))

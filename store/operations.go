@@ -57,13 +57,13 @@ type Job struct {
 
 // Jobs keeps them. Finished jobs are removed by Prune, together with audit rows.
 type Jobs interface {
-	// OpenJob gives the open job of j's Kind and Key, for the caller to go on
+	// OpenJob returns the open job of j's Kind and Key, for the caller to go on
 	// with, or makes one from j. Either way the caller has the turn now.
 	OpenJob(ctx context.Context, j Job) (Job, error)
 	// SaveJob writes Cursor, Done, Total and State. ErrFenced when another caller
 	// has the turn, or the job was finished.
 	SaveJob(ctx context.Context, j Job) error
-	// ListJobs gives jobs of a kind, or all when it is empty, the latest first;
+	// ListJobs returns jobs of a kind, or all when it is empty, the latest first;
 	// state may be empty as well.
 	ListJobs(ctx context.Context, kind string, state JobState, limit int) ([]Job, error)
 }

@@ -21,7 +21,7 @@ func Pack(b []byte) ([]byte, error) {
 	return e.EncodeAll(b, nil), nil
 }
 
-// Unpack gives what Pack was given.
+// Unpack returns what Pack was given.
 func Unpack(b []byte) ([]byte, error) {
 	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
 	if err != nil {
@@ -35,7 +35,7 @@ func Unpack(b []byte) ([]byte, error) {
 	return whole, nil
 }
 
-// PackImportRows gives the results of one chunk as one value.
+// PackImportRows returns the results of one chunk as one value.
 func PackImportRows(rows []ImportRow) ([]byte, error) {
 	text, err := json.Marshal(rows)
 	if err != nil {

@@ -22,7 +22,7 @@ type Reports interface {
 	// repeats a transaction that certainly did not commit. An error of f ends it
 	// and is in the chain of the one returned. Neither kind nor name is empty.
 	UpdateReport(ctx context.Context, kind, name string, f func(body []byte) ([]byte, error)) error
-	// ListReports gives all reports of a kind in the order of their names.
+	// ListReports returns all reports of a kind in the order of their names.
 	ListReports(ctx context.Context, kind string) ([]Report, error)
 	// PruneReports removes the reports of a kind that were last updated before
 	// the given time, and tells how many.

@@ -25,7 +25,7 @@ type Store interface {
 	Migrate(ctx context.Context) error
 	// CheckSchema fails with ErrSchema when the tables are not those of this build.
 	CheckSchema(ctx context.Context) error
-	// Ping tells whether the store answers.
+	// Ping reports whether the store answers.
 	Ping(ctx context.Context) error
 	Close() error
 }
@@ -57,14 +57,14 @@ type Configurations interface {
 	// active once and a later one replaced it, the answer is ErrSuperseded
 	// unless force (a roll-back is an operator's decision, not a restart's).
 	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
-	// Active gives the active revision; ErrNotFound before the first Activate.
+	// Active returns the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
-	// KnownInbox gives the newest generation of the inbox topic with this identity,
+	// KnownInbox returns the newest generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
 	// Inboxes returns all generations of the inbox, in their order.
 	Inboxes(ctx context.Context) ([]Inbox, error)
-	// ResolveInbox gives the newest generation of the inbox topic with this identity.
+	// ResolveInbox returns the newest generation of the inbox topic with this identity.
 	// An identity that is not known opens a new generation, higher than every
 	// known one and at least atLeast (1 or more). What the inbox before it held and
 	// nobody decided may be lost: claims of the ledger that were begun before and not
@@ -78,7 +78,7 @@ type Configurations interface {
 	// offsets, and whoever owned them is fenced. When inbox is not the newest of its
 	// identity any more, nothing is written and the newest is given.
 	RenewInbox(ctx context.Context, inbox Inbox, atLeast uint16, from map[int32]int64) (Inbox, error)
-	// Services gives the numbers of service names, registering new ones. A
+	// Services returns the numbers of service names, registering new ones. A
 	// number never changes and is never used again.
 	Services(ctx context.Context, names []string) (map[string]int32, error)
 }
@@ -362,12 +362,12 @@ type DeadLetters interface {
 	// letter is never refused for its content: in its texts, what a database
 	// cannot hold becomes U+FFFD; Payload, Headers and DedupKey stay as they are.
 	AddLetters(ctx context.Context, letters []DeadLetter) error
-	// ListLetters gives one page in ascending id, without Payload and Original.
+	// ListLetters returns one page in ascending id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
 	// DueLetters returns a page of the open letters of services that are due, in
 	// ascending id from after on, without Payload and Original. It reads no others.
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
-	// Letter gives one, complete; ErrNotFound.
+	// Letter returns one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
 	// CountLetters counts the open ones, of each stage at most CountedLetters and one
 	// more, which stands for all that there are; a stage without any has no entry.
@@ -409,7 +409,7 @@ type Reader interface {
 	// Tombstones gives up to limit entities that were deleted before the given time
 	// and stand after the given id, in the order of ids.
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]Tombstone, error)
-	// EntityRows gives the dam rows of one entity with their service names, in
+	// EntityRows returns the dam rows of one entity with their service names, in
 	// the order of these.
 	EntityRows(ctx context.Context, id string) ([]NamedRow, error)
 	Watermarks(ctx context.Context) (map[Partition]int64, error)
@@ -422,7 +422,7 @@ type Reader interface {
 	Entities(ctx context.Context, after string, limit int) ([]Entity, error)
 	// CountEntities counts them all; it reads an index or the whole table.
 	CountEntities(ctx context.Context) (int64, error)
-	// KnownServices gives the numbers of all service names that were ever
+	// KnownServices returns the numbers of all service names that were ever
 	// registered; unlike Services it registers nothing.
 	KnownServices(ctx context.Context) (map[string]int32, error)
 }

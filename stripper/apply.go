@@ -18,7 +18,7 @@ func (r *Rules) Apply(dst []byte, doc canonicaltree.Node) (out []byte, changed b
 	return appendStripped(dst, doc, r.root), true
 }
 
-// Strip gives doc without the stripped members as a tree of its own, whose text
+// Strip returns doc without the stripped members as a tree of its own, whose text
 // is what Apply gives, without that text being parsed; nil if nothing matches. The
 // error is a *[canonicaltree.LimitError]: doc is nested deeper than the default
 // limit. It may be called from any number of goroutines.
@@ -31,7 +31,7 @@ func (r *Rules) Strip(doc canonicaltree.Node) (*canonicaltree.Tree, error) {
 	return b.Tree()
 }
 
-// Sum gives the digest of doc without the stripped members: what is stripped is
+// Sum returns the digest of doc without the stripped members: what is stripped is
 // left out while hashing, and nothing is written. It does not allocate once it is
 // warm, but for patterns of more than eight alternatives at one place. It may be
 // called from any number of goroutines. The error is that of Strip.
@@ -97,7 +97,7 @@ func below(c composer, v canonicaltree.Node, states []*state, name []byte, isMem
 	compose(c, v, advance(buf[:0], states, name, isMember), sorted)
 }
 
-// index gives the step to an element.
+// index returns the step to an element.
 func index(i int) []byte { return strconv.AppendInt(nil, int64(i), 10) }
 
 // Covers reports whether a value at p is stripped from every document, because

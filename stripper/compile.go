@@ -42,7 +42,7 @@ type CompileError struct {
 	Faults []Fault
 }
 
-// Error gives one line for each fault.
+// Error returns one line for each fault.
 func (e *CompileError) Error() string {
 	lines := make([]string, len(e.Faults))
 	for i, f := range e.Faults {

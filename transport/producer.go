@@ -108,10 +108,10 @@ type AppendError struct {
 	Failed map[int]error
 }
 
-// first gives the failure of the foremost record.
+// first returns the failure of the foremost record.
 func (e *AppendError) first() error { return e.Failed[slices.Min(slices.Collect(maps.Keys(e.Failed)))] }
 
-// Error gives the failure of the foremost record and how many there are.
+// Error returns the failure of the foremost record and how many there are.
 func (e *AppendError) Error() string {
 	if len(e.Failed) == 1 {
 		return e.first().Error()
@@ -119,7 +119,7 @@ func (e *AppendError) Error() string {
 	return fmt.Sprintf("%d records failed, the first: %v", len(e.Failed), e.first())
 }
 
-// Unwrap gives the failure of the foremost record.
+// Unwrap returns the failure of the foremost record.
 func (e *AppendError) Unwrap() error { return e.first() }
 
 // NewProducer does not touch the network yet.
@@ -255,7 +255,7 @@ func (p *Producer) Reset() {
 	p.mu.Unlock()
 }
 
-// Broken gives why AppendAsync is refused, nil if it is not.
+// Broken returns why AppendAsync is refused, nil if it is not.
 func (p *Producer) Broken() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()

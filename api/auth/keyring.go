@@ -116,7 +116,7 @@ func (k *Keyring) Refresh() {
 	}
 }
 
-// Authenticate gives the principal behind a request, or ErrUnauthenticated. It
+// Authenticate returns the principal behind a request, or ErrUnauthenticated. It
 // looks at headers only. A token that is unknown, wrong, expired or not valid
 // yet takes the same work.
 func (k *Keyring) Authenticate(r *http.Request) (Principal, error) {

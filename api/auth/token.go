@@ -19,10 +19,10 @@ const (
 // Hash is the SHA-256 of a token's text.
 type Hash [sha256.Size]byte
 
-// HashOf gives the hash of a token's text.
+// HashOf returns the hash of a token's text.
 func HashOf(text string) Hash { return sha256.Sum256([]byte(text)) }
 
-// String gives the form of the tokens file: "sha256:" and hexadecimal digits.
+// String returns the form of the tokens file: "sha256:" and hexadecimal digits.
 func (h Hash) String() string { return "sha256:" + hex.EncodeToString(h[:]) }
 
 // NewToken makes a token: its id, for the file and for logs, and its text, for
@@ -62,7 +62,7 @@ func validID(id string) bool {
 	return id != "" && len(id) <= 63
 }
 
-// Bearer gives the token of a request (RFC 6750, section 2.1). A request with
+// Bearer returns the token of a request (RFC 6750, section 2.1). A request with
 // several Authorization headers shows none: two readers could disagree on which.
 func Bearer(h http.Header) (token string, ok bool) {
 	all := h.Values("Authorization")

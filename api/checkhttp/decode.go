@@ -45,7 +45,7 @@ var (
 	errManyRows = errors.New("too many rows")
 )
 
-// linesOf tells whether a request holds one JSON value per line.
+// linesOf reports whether a request holds one JSON value per line.
 func linesOf(h http.Header, batch bool) (lines bool, err error) {
 	kind, params, err := mime.ParseMediaType(h.Get("Content-Type"))
 	known := err == nil && (params["charset"] == "" || strings.EqualFold(params["charset"], "utf-8"))

@@ -153,7 +153,7 @@ func TestLoad(t *testing.T) {
 		float64(requests)/elapsed.Seconds(), ((processorTime(t) - used) / time.Duration(requests)).Round(time.Microsecond))
 }
 
-// later gives the later of two moments.
+// later returns the later of two moments.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -161,7 +161,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// processorTime gives what this process has used.
+// processorTime returns what this process has used.
 func processorTime(t *testing.T) time.Duration {
 	t.Helper()
 	var u syscall.Rusage

@@ -124,7 +124,7 @@ type answer struct {
 	body   string
 }
 
-// member gives a member of the body.
+// member returns a member of the body.
 func (a answer) member(name string) any {
 	a.Helper()
 	var all map[string]any
@@ -132,7 +132,7 @@ func (a answer) member(name string) any {
 	return all[name]
 }
 
-// version gives the version in the body.
+// version returns the version in the body.
 func (a answer) version() string {
 	a.Helper()
 	decoder := json.NewDecoder(strings.NewReader(a.body))
@@ -144,7 +144,7 @@ func (a answer) version() string {
 	return v.String()
 }
 
-// rows gives the rows of a batch.
+// rows returns the rows of a batch.
 func (a answer) rows() []map[string]any {
 	a.Helper()
 	require.Equal(a, http.StatusOK, a.status, a.body)

@@ -50,7 +50,7 @@ type Results struct {
 // ReplayedHeader says that an answer is the stored one of an earlier request.
 const ReplayedHeader = "Idempotency-Replayed"
 
-// encode gives the JSON of an answer; structs of this package always have one.
+// encode returns the JSON of an answer; structs of this package always have one.
 func encode(v any) []byte {
 	text, err := json.Marshal(v)
 	if err != nil {

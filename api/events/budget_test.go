@@ -23,7 +23,7 @@ func heap() uint64 {
 	return sample[0].Value.Uint64()
 }
 
-// peak gives the most that the heap grew by while f ran.
+// peak returns the most that the heap grew by while f ran.
 func peak(f func()) uint64 {
 	defer debug.SetGCPercent(debug.SetGCPercent(10))
 	runtime.GC()

@@ -197,7 +197,7 @@ func mediaJSON(text string) bool {
 	return err == nil && isJSON(kind)
 }
 
-// contentOf gives the data, nil when there is none, and the attributes as
+// contentOf returns the data, nil when there is none, and the attributes as
 // metadata: ce_id, ce_source and so on.
 func contentOf(e *event.Event) (value []byte, meta message.Metadata, err error) {
 	if err := e.Validate(); err != nil {

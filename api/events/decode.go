@@ -24,7 +24,7 @@ const (
 	batched         // a JSON array of CloudEvents
 )
 
-// batch tells whether requests of the form hold any number of events.
+// batch reports whether requests of the form hold any number of events.
 func (f form) batch() bool { return f == array || f == lines || f == batched }
 
 // formOf tells the form of a request to the route of single events, or of batches.

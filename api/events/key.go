@@ -15,7 +15,7 @@ const maxKey = 255
 
 var errKey = errors.New(`Idempotency-Key must be one string of 1 to 255 visible ASCII characters, in quotes or bare; a bare one has no quotes, commas and backslashes`)
 
-// keyOf gives the idempotency key of a request, "" when it has none. The draft
+// keyOf returns the idempotency key of a request, "" when it has none. The draft
 // wants a String of RFC 9651; many clients send the text without quotes, which
 // names the same key.
 func keyOf(h http.Header) (string, error) {

@@ -231,7 +231,7 @@ func (h *Handler) list(w http.ResponseWriter, r *http.Request, who auth.Principa
 	send(w, http.StatusOK, answer)
 }
 
-// found gives the import that a request names, or answers it.
+// found returns the import that a request names, or answers it.
 func (h *Handler) found(w http.ResponseWriter, r *http.Request, who auth.Principal) (i store.Import, ok bool) {
 	id, err := store.ParseClaimID(r.PathValue("id"))
 	if err == nil {

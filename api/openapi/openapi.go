@@ -16,7 +16,7 @@ import (
 //go:embed openapi.yaml
 var document []byte
 
-// JSON gives the document. It is the same at every call.
+// JSON returns the document. It is the same at every call.
 func JSON() ([]byte, error) { return yaml.YAMLToJSON(document) }
 
 // Pattern is where the document is served.

@@ -7,7 +7,7 @@ import (
 	"net/http"
 )
 
-// Kind gives the type of a problem that its status alone does not tell:
+// Kind returns the type of a problem that its status alone does not tell:
 // "urn:weir:problem:" and the word.
 func Kind(word string) string { return "urn:weir:problem:" + word }
 
@@ -26,7 +26,7 @@ type Problem struct {
 	Extensions map[string]any
 }
 
-// MarshalJSON gives the object of RFC 9457, section 3.
+// MarshalJSON returns the object of RFC 9457, section 3.
 func (p Problem) MarshalJSON() ([]byte, error) {
 	all := map[string]any{}
 	maps.Copy(all, p.Extensions)

@@ -116,7 +116,7 @@ func quiet(c *config.Config, w io.Writer) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, &slog.HandlerOptions{Level: level}))
 }
 
-// visible gives a text that came from elsewhere as it may stand in a table on a
+// visible returns a text that came from elsewhere as it may stand in a table on a
 // terminal: quoted where it holds what does not print, or is no UTF-8.
 func visible(s string) string {
 	if harmless(s) == s && !strings.ContainsAny(s, "\t\n") {
@@ -125,7 +125,7 @@ func visible(s string) string {
 	return strconv.Quote(s)
 }
 
-// harmless gives a text of several lines without what would steer a terminal.
+// harmless returns a text of several lines without what would steer a terminal.
 func harmless(s string) string {
 	var b strings.Builder
 	for len(s) > 0 {

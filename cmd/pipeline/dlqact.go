@@ -65,7 +65,7 @@ func (f *letterFlags) add(a *app, c *cobra.Command) *cobra.Command {
 	return a.needConfig(c)
 }
 
-// letters gives the selection of a command line.
+// letters returns the selection of a command line.
 func (f *letterFlags) letters(args []string) (operate.Letters, error) {
 	if err := checkLetterWords(f.stage, ""); err != nil {
 		return operate.Letters{}, err
@@ -329,7 +329,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 	return a.needConfig(c)
 }
 
-// edited gives the new payload, from a file or from an editor. Of a larger one
+// edited returns the new payload, from a file or from an editor. Of a larger one
 // than limit it gives enough to be refused.
 func (a *app) edited(ctx context.Context, file string, old []byte, limit int) ([]byte, error) {
 	if file != "" {

@@ -185,7 +185,7 @@ func (a *app) open(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// seekable gives what open gives, spooled to a temporary file if it cannot be
+// seekable returns what open gives, spooled to a temporary file if it cannot be
 // read twice.
 func (a *app) seekable(name string) (io.ReadSeeker, func(), error) {
 	r, err := a.open(name)
@@ -210,7 +210,7 @@ func (a *app) seekable(name string) (io.ReadSeeker, func(), error) {
 	return f, remove, nil
 }
 
-// terminal tells whether somebody watches standard error.
+// terminal reports whether somebody watches standard error.
 func (a *app) terminal() bool {
 	if a.served != nil {
 		return a.served.terminal

@@ -60,7 +60,7 @@ event ids, are duplicates.`,
 	return c
 }
 
-// file gives what the flags say of a file, checked.
+// file returns what the flags say of a file, checked.
 func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error) {
 	wrong := func(err error) (imports.File, error) { return imports.File{}, &usageError{err} }
 	source := cfg.Sources.Find(f.source)
@@ -168,7 +168,7 @@ func (a *app) receiveFile(ctx context.Context, s store.Imports, file imports.Fil
 	return i, fresh, err
 }
 
-// sizeOf gives the size of a regular file, else 0.
+// sizeOf returns the size of a regular file, else 0.
 func sizeOf(in io.Reader) int64 {
 	if f, ok := in.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode().IsRegular() {
@@ -213,7 +213,7 @@ func (a *app) workOff(ctx context.Context, cfg *config.Config, s store.Imports, 
 // waitPeriod is how often the end of an import is looked for.
 const waitPeriod = 200 * time.Millisecond
 
-// waitForImport gives an import as it is at its end, and shows how far it is.
+// waitForImport returns an import as it is at its end, and shows how far it is.
 func (a *app) waitForImport(ctx context.Context, s store.Imports, i store.Import) (store.Import, error) {
 	show, stop := a.progressOf()
 	defer stop()

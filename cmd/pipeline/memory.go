@@ -30,7 +30,7 @@ func heedMemory(configured int64) (limit int64) {
 	return limit
 }
 
-// memoryLimit gives nine tenths of the least limit of the process's control group
+// memoryLimit returns nine tenths of the least limit of the process's control group
 // (version 2) and those around it; 0 where there is none.
 func memoryLimit(root fs.FS) int64 {
 	text, err := fs.ReadFile(root, "proc/self/cgroup")

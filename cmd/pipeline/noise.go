@@ -112,7 +112,7 @@ func (a *app) noise(ctx context.Context, chosen []string, top int) error {
 	})
 }
 
-// noiseSources gives the chosen sources, all when none is.
+// noiseSources returns the chosen sources, all when none is.
 func noiseSources(cfg *config.Config, chosen []string) ([]noise.Source, error) {
 	for _, name := range chosen {
 		if cfg.Sources.Find(name) == nil {

@@ -113,7 +113,7 @@ func (a *app) reconcile(ctx context.Context, f *reconcileFlags) error {
 	})
 }
 
-// readableServices gives those of the chosen services, all when there are none,
+// readableServices returns those of the chosen services, all when there are none,
 // whose targets can be read back, and the others.
 func readableServices(cfg *config.Config, chosen []string) (readable, others []string, err error) {
 	wanted := map[string]bool{}

@@ -50,7 +50,7 @@ func (f *taskFlags) add(a *app, c *cobra.Command, checks bool) {
 	a.completeServices(c, checks)
 }
 
-// named gives the services of a configuration, and check services after them.
+// named returns the services of a configuration, and check services after them.
 func named(cfg *config.Config, checks bool) []config.Service {
 	all := cfg.Services()
 	if checks {
@@ -138,7 +138,7 @@ func (f *taskFlags) task(kind operate.Kind, cfg *config.Config, now time.Time) (
 	return t, nil
 }
 
-// listed gives the list of entities, nil for a selection without one.
+// listed returns the list of entities, nil for a selection without one.
 func (f *taskFlags) listed(a *app) (list io.ReadSeeker, done func(), err error) {
 	switch {
 	case len(f.entities) > 0:
@@ -149,7 +149,7 @@ func (f *taskFlags) listed(a *app) (list io.ReadSeeker, done func(), err error) 
 	return nil, func() {}, nil
 }
 
-// chosen gives the services that flags name, for a reset check services too; nil
+// chosen returns the services that flags name, for a reset check services too; nil
 // when none limits them.
 func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, error) {
 	if len(f.services)+len(f.customers)+len(f.projections) == 0 {
@@ -307,7 +307,7 @@ func (a *app) task(ctx context.Context, kind operate.Kind, f *taskFlags) error {
 	})
 }
 
-// resumed gives the task of an unfinished job.
+// resumed returns the task of an unfinished job.
 func resumed(ctx context.Context, env *operate.Env, kind operate.Kind, id int64, t operate.Task) (operate.Task, error) {
 	jobs, err := env.Store.ListJobs(ctx, string(kind), store.JobOpen, 1000)
 	if err != nil {

@@ -33,7 +33,7 @@ func terminal(t *testing.T) (person, program *os.File) {
 	return person, program
 }
 
-// read gives what the person sees until it matches.
+// read returns what the person sees until it matches.
 func read(t *testing.T, person *os.File, pattern string) string {
 	t.Helper()
 	text := ""

@@ -2,7 +2,7 @@
 
 package crash
 
-// Enabled tells whether the points are compiled in.
+// Enabled reports whether the points are compiled in.
 const Enabled = false
 
 // At is passing a point at a place; the place may be empty.

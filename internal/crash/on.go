@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Enabled tells whether the points are compiled in.
+// Enabled reports whether the points are compiled in.
 const Enabled = true
 
 // plan is what the environment says. It is read once and belongs to the process, as its

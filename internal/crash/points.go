@@ -75,7 +75,7 @@ const (
 	ImportStepped    = "imports.stepped"     // the step is written
 )
 
-// ImportPoints gives those of imports, in their order.
+// ImportPoints returns those of imports, in their order.
 func ImportPoints() []string {
 	return []string{ImportReceiving, ImportSealed, ImportTaken, ImportClaimed, ImportAppendHalf, ImportAppended, ImportCompleted, ImportStepped}
 }
@@ -88,28 +88,28 @@ const (
 	OutboxCommitted = "sources.outbox-committed" // after the commit
 )
 
-// OutboxPoints gives those of an outbox table, in their order.
+// OutboxPoints returns those of an outbox table, in their order.
 func OutboxPoints() []string {
 	return []string{OutboxLocked, OutboxSettling, OutboxSettled, OutboxCommitted}
 }
 
-// OperatorPoints gives those of operators' commands, but for [CheckPoints].
+// OperatorPoints returns those of operators' commands, but for [CheckPoints].
 func OperatorPoints() []string {
 	return []string{JobOpened, JobAppending, JobAppended, JobSaved, JobEnded, LettersReplay, LettersReplayed}
 }
 
-// CheckPoints gives those of the reset of check services.
+// CheckPoints returns those of the reset of check services.
 func CheckPoints() []string { return []string{ChecksReset} }
 
-// FrontPoints gives those of the door for posted events.
+// FrontPoints returns those of the door for posted events.
 func FrontPoints() []string { return []string{FrontBegun, FrontAppended, FrontCompleted} }
 
-// All gives every point, in the order of the crash matrix.
+// All returns every point, in the order of the crash matrix.
 func All() []string {
 	return slices.Concat(Points(), FrontPoints(), ImportPoints(), OutboxPoints(), OperatorPoints(), CheckPoints())
 }
 
-// Points gives all of them that the flow passes, in its order.
+// Points returns all of them that the flow passes, in its order.
 func Points() []string {
 	return []string{
 		Migrating, MigrateHalf, Migrated,

@@ -53,7 +53,7 @@ func open[T any](paths []string, load func() (T, error), tell func(error), now f
 	return v, nil
 }
 
-// Get gives the value as the files had it a second ago at the latest, or when
+// Get returns the value as the files had it a second ago at the latest, or when
 // they were good the last time.
 func (v *Value[T]) Get() T {
 	last := v.checked.Load()
@@ -90,7 +90,7 @@ func (v *Value[T]) refresh() {
 	}
 }
 
-// look gives what tells one content of the files from another.
+// look returns what tells one content of the files from another.
 func (v *Value[T]) look() (seen []os.FileInfo, fresh bool, err error) {
 	for _, path := range v.paths {
 		info, err := os.Stat(path)

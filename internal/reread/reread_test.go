@@ -50,7 +50,7 @@ func (w *world) write(text string) {
 	require.NoError(w.t, os.Chtimes(w.path, w.now, w.now))
 }
 
-// after gives the value after a time.
+// after returns the value after a time.
 func (w *world) after(d time.Duration) string {
 	w.now = w.now.Add(d)
 	return w.value.Get()

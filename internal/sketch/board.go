@@ -19,7 +19,7 @@ func (s Summary) Merge(other Summary) {
 	}
 }
 
-// MergeInto gives the stored form of what stored holds, nil for nothing, and this
+// MergeInto returns the stored form of what stored holds, nil for nothing, and this
 // one together. The error says that stored is no summary.
 func (s Summary) MergeInto(stored []byte) ([]byte, error) {
 	all := Summary{}
@@ -60,7 +60,7 @@ func (b *Collector) Rate(source string) int64 {
 	return sparse
 }
 
-// Selected tells whether an event is among one of rate, by its version: the same
+// Selected reports whether an event is among one of rate, by its version: the same
 // event always is, and neighbours are not alike.
 func Selected(version uint64, rate int64) bool {
 	// Fibonacci hashing: the upper bits are spread evenly.
@@ -93,7 +93,7 @@ func (b *Collector) of(source string) *Sketch {
 	return s
 }
 
-// Take gives what came since the last Take, and begins anew; nil when nothing came.
+// Take returns what came since the last Take, and begins anew; nil when nothing came.
 func (b *Collector) Take() Summary {
 	b.mu.Lock()
 	defer b.mu.Unlock()

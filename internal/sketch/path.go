@@ -88,7 +88,7 @@ func digits(s string) bool {
 	return s != ""
 }
 
-// Covers tells whether what p names is q, or holds it.
+// Covers reports whether what p names is q, or holds it.
 func (p Path) Covers(q Path) bool {
 	if len(p) > len(q) {
 		return false
@@ -101,7 +101,7 @@ func (p Path) Covers(q Path) bool {
 	return true
 }
 
-// Meets tells whether something that p names can be what a fixed path leads to,
+// Meets reports whether something that p names can be what a fixed path leads to,
 // or hold it, or be held by it.
 func (p Path) Meets(fixed canonicaltree.Path) bool {
 	for i := range min(len(p), len(fixed)) {

@@ -87,7 +87,7 @@ func (s *Sketch) learn(paths []Path) {
 	}
 }
 
-// general gives paths, whose names are known, in the form that they have now: in
+// general returns paths, whose names are known, in the form that they have now: in
 // order, none twice, none below another.
 func (s *Sketch) general(paths []Path) []Path {
 	all := make([]Path, len(paths))
@@ -183,7 +183,7 @@ func (s *Sketch) Merge(other *Sketch) {
 	}
 }
 
-// Sets gives all sets, those with the highest counts first.
+// Sets returns all sets, those with the highest counts first.
 func (s *Sketch) Sets() []Set {
 	all := make([]Set, 0, len(s.sets))
 	for _, set := range s.sets {
@@ -218,7 +218,7 @@ type stored struct {
 	Sets       []Set `json:"sets"`
 }
 
-// MarshalJSON gives the form that is stored.
+// MarshalJSON returns the form that is stored.
 func (s *Sketch) MarshalJSON() ([]byte, error) {
 	return json.Marshal(stored{s.Events, s.Noise, s.Suppressed, s.Wide, s.Sets()})
 }

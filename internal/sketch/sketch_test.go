@@ -20,7 +20,7 @@ func parse(t testing.TB, text string) canonicaltree.Node {
 	return tree.Root()
 }
 
-// located gives the patterns of all differences of two documents.
+// located returns the patterns of all differences of two documents.
 func located(t testing.TB, before, after string) (patterns []string) {
 	a := parse(t, before)
 	canonicaltree.Diff(a, parse(t, after), func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {

@@ -20,7 +20,7 @@ func Sleep(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// WithGrace gives work's context, which ends d after stop does, too: what was begun
+// WithGrace returns work's context, which ends d after stop does, too: what was begun
 // before a stop may end well, within a grace. The function ends it at once and
 // has to be called.
 func WithGrace(work, stop context.Context, d time.Duration) (context.Context, context.CancelFunc) {

@@ -19,9 +19,9 @@ type Inbox interface {
 	Partition(entity string) int32
 	// Generation that the records are of.
 	Generation() uint16
-	// Bounds gives the oldest offset that is there, and the end.
+	// Bounds returns the oldest offset that is there, and the end.
 	Bounds(ctx context.Context, partition int32) (start, end int64, err error)
-	// Record gives the record at an offset; nil when there is none.
+	// Record returns the record at an offset; nil when there is none.
 	Record(ctx context.Context, partition int32, offset int64) (*inbox.Record, error)
 }
 

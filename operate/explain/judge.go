@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// judge gives verdict and sentence of a service. newest is its newest open dead
+// judge returns verdict and sentence of a service. newest is its newest open dead
 // letter, nil without one.
 func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, newest *store.DeadLetter) {
 	say := func(v Verdict, format string, args ...any) {

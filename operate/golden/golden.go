@@ -42,7 +42,7 @@ type Result struct {
 	Took time.Duration `json:"-"`
 }
 
-// Failed tells whether the case is not as expected or could not be run.
+// Failed reports whether the case is not as expected or could not be run.
 func (r Result) Failed() bool { return r.Diff != "" || r.Error != "" }
 
 // Run runs the cases below dir whose name matches pattern (nil: all), in the

@@ -41,11 +41,11 @@ func (p *Page) audit(w http.ResponseWriter, r *http.Request, who *session) {
 	p.show(w, http.StatusOK, "audit", view{Title: "Audit", Section: "/audit", Who: who, Body: b})
 }
 
-// auditsBefore gives the last rows with smaller ids, the latest first, and
+// auditsBefore returns the last rows with smaller ids, the latest first, and
 // whether there are older ones. The store pages upwards, so the place to begin is
 // searched for: ids have gaps, and old rows are removed.
 func (p *Page) auditsBefore(ctx context.Context, before int64) (rows []store.Audit, more bool, err error) {
-	// short tells whether less than a page of rows is between after and before, and
+	// short reports whether less than a page of rows is between after and before, and
 	// reads them.
 	short := func(after int64) bool {
 		var e error

@@ -57,7 +57,7 @@ func filterOf(v url.Values) (filter, error) {
 	return f, nil
 }
 
-// store gives the filter of the store; without its page.
+// store returns the filter of the store; without its page.
 func (f filter) store() store.LetterFilter {
 	s := store.LetterFilter{Stage: store.Stage(f.Stage), Source: f.Source, Service: f.Service, Entity: f.Entity, Code: f.Code}
 	if f.State != "all" {
@@ -66,7 +66,7 @@ func (f filter) store() store.LetterFilter {
 	return s
 }
 
-// Query gives the filter as part of an address.
+// Query returns the filter as part of an address.
 func (f filter) Query(after int64) string {
 	v := url.Values{}
 	set := func(name, value string) {
@@ -141,7 +141,7 @@ type letterBody struct {
 	Seen     string // hash of the payload that is edited
 }
 
-// isText tells whether a payload comes back from a text field as it was, but for
+// isText reports whether a payload comes back from a text field as it was, but for
 // the newlines, which a browser writes in its own way.
 func isText(b []byte) bool {
 	return utf8.Valid(b) && !slices.ContainsFunc(b, func(c byte) bool { return c < ' ' && c != '\t' && c != '\n' || c == 0x7F })
@@ -201,7 +201,7 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", id), Section: "/letters", Who: who, Body: b})
 }
 
-// payload gives the bytes as they are, to be saved and never shown.
+// payload returns the bytes as they are, to be saved and never shown.
 func (p *Page) payload(w http.ResponseWriter, r *http.Request, _ *session) {
 	id, err := letterID(r)
 	var l store.DeadLetter

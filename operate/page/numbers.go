@@ -161,7 +161,7 @@ type sampler struct {
 	looks    []*numbers // the oldest first; guarded by mu
 }
 
-// look gives the numbers now and those to take rates against: the latest that is
+// look returns the numbers now and those to take rates against: the latest that is
 // at least rateSpan old, else the oldest; nil when there is none yet.
 func (s *sampler) look() (now, before *numbers, err error) {
 	s.mu.Lock()
@@ -191,7 +191,7 @@ type rate struct {
 	PerSecond float64
 }
 
-// against gives a function that takes rates of what f picks.
+// against returns a function that takes rates of what f picks.
 func (n *numbers) against(before *numbers) func(f func(*numbers) float64) rate {
 	return func(f func(*numbers) float64) rate {
 		if before == nil {

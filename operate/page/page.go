@@ -273,7 +273,7 @@ func (p *Page) trouble(w http.ResponseWriter, r *http.Request, err error) {
 	}
 }
 
-// env gives what actions work with, for somebody.
+// env returns what actions work with, for somebody.
 func (p *Page) env(ctx context.Context, who *session) (*operate.Env, error) {
 	env, err := p.opt.Tools(ctx)
 	if err == nil {

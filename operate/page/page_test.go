@@ -147,7 +147,7 @@ func (w *world) post(path string, form url.Values, as ...asks) *http.Response {
 
 var formToken = regexp.MustCompile(`name="form" value="([A-Z2-7]+)"`)
 
-// signIn gives what makes a request one of a session, and its form's token.
+// signIn returns what makes a request one of a session, and its form's token.
 func (w *world) signIn(secret string) (asks, string) {
 	w.t.Helper()
 	resp := w.post("/sign-in", url.Values{"name": {"ann"}, "token": {secret}, "next": {"/letters"}})

@@ -248,7 +248,7 @@ func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.Held) err
 	return c.found(ctx, verdict, row, h)
 }
 
-// sameDocument tells whether the target's document is the delivered one, as far
+// sameDocument reports whether the target's document is the delivered one, as far
 // as that can be told.
 func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.Held) (bool, error) {
 	if h.Doc == nil || row.Content.Scheme() != canonicaltree.Scheme {

@@ -185,7 +185,7 @@ func (s *Server) Register(mux *http.ServeMux, attempts *auth.Attempts) {
 	mux.HandleFunc("POST "+ReloadPath, admitted(s.serveReload))
 }
 
-// dialable gives the address to connect to for one that is listened on.
+// dialable returns the address to connect to for one that is listened on.
 func dialable(listening string) string {
 	host, port, err := net.SplitHostPort(listening)
 	if err != nil {

@@ -67,7 +67,7 @@ func target(t testing.TB, o Options, server *servers.Server) sinktest.Target {
 	return tg
 }
 
-// toggle gives two switches of which each may be used twice.
+// toggle returns two switches of which each may be used twice.
 func toggle(off, on func()) (first, second func()) {
 	isOff := false
 	return func() {

@@ -130,7 +130,7 @@ func converterOf(t string) (convert converter, nullable bool, err error) {
 	return nil, false, fmt.Errorf("%q is not a type that this sink writes", t)
 }
 
-// number gives a number's literal, also out of a string, which is how JSON
+// number returns a number's literal, also out of a string, which is how JSON
 // often carries numbers that JavaScript would spoil.
 func number(v gjson.Result) (string, error) {
 	switch v.Type {

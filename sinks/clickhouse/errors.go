@@ -73,7 +73,7 @@ type refused struct {
 func (r *refused) Error() string { return r.text }
 func (r *refused) Unwrap() error { return r.err }
 
-// classify sorts an error. sent tells whether rows may have reached the server.
+// classify sorts an error. sent reports whether rows may have reached the server.
 // A failure of class Reject or RetryBounded may be that of a single row.
 func classify(op string, err error, sent bool) *sinks.Error {
 	if classified, ok := errors.AsType[*sinks.Error](err); ok {
@@ -123,7 +123,7 @@ func classify(op string, err error, sent bool) *sinks.Error {
 	return e
 }
 
-// ofRow tells whether a smaller batch may find the row that is to blame.
+// ofRow reports whether a smaller batch may find the row that is to blame.
 func ofRow(e *sinks.Error) bool {
 	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
 }

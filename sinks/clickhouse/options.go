@@ -165,7 +165,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	return config, nil
 }
 
-// beyondKey gives the columns in an expression that are not in the sorting key.
+// beyondKey returns the columns in an expression that are not in the sorting key.
 func beyondKey(expression string) (foreign []string) {
 	for _, match := range names.FindAllStringSubmatch(literals.ReplaceAllString(expression, "''"), -1) {
 		if match[2] == "" && match[1] != "service" && match[1] != "entity" {

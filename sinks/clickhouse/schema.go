@@ -115,7 +115,7 @@ func (s *Sink) createStatement(v version) string {
 		s.name(""), strings.Join(columns, ", "), engine, partition, settings)
 }
 
-// columnTypes gives the columns that can be written, with their types.
+// columnTypes returns the columns that can be written, with their types.
 func (s *Sink) columnTypes(ctx context.Context, conn driver.Conn, suffix string) (map[string]string, error) {
 	rows, err := conn.Query(ctx, `SELECT name, type FROM system.columns
 WHERE database = ? AND table = ? AND default_kind NOT IN ('MATERIALIZED', 'ALIAS')`, s.database, s.table+suffix)

@@ -66,7 +66,7 @@ func New(o Options) (*Sink, error) {
 	return s, nil
 }
 
-// Traits gives the sink's kind and limits.
+// Traits returns the sink's kind and limits.
 func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{
 		Kind:     sinks.State,
@@ -111,7 +111,7 @@ func (s *Sink) connected(ctx context.Context, work func() error) error {
 	return err
 }
 
-// Close gives the service's share in the pool back. The last sink of a target closes
+// Close returns the service's share in the pool back. The last sink of a target closes
 // the pool, and a Write or Scan under way fails then.
 func (s *Sink) Close() error {
 	s.session.Store(nil)
@@ -171,7 +171,7 @@ func (s *Sink) columns(op change.Op) []string {
 	return columns
 }
 
-// content gives the columns that hold the document.
+// content returns the columns that hold the document.
 func (s *Sink) content() []Column {
 	if len(s.options.Columns) > 0 {
 		return s.options.Columns
@@ -218,7 +218,7 @@ func (s *Sink) rows(changes []change.Change, failed map[int]error) (upserts, ret
 	return upserts, retractions, nil
 }
 
-// convert gives the values of the typed columns; its error names all that do not fit.
+// convert returns the values of the typed columns; its error names all that do not fit.
 func (s *Sink) convert(doc []byte, trial []column.Interface) ([]any, error) {
 	values, errs := make([]any, len(trial)), []error(nil)
 	for i, c := range s.options.Columns {
@@ -320,7 +320,7 @@ func (w *writer) insert(ctx context.Context, columns []string, rows []row) error
 	return nil
 }
 
-// interruptible gives a context that ends with ctx until settled is called, and
+// interruptible returns a context that ends with ctx until settled is called, and
 // never afterwards. The client library watches a batch's context from a
 // goroutine that may still see it end after the batch is done, and would then
 // close a connection that is back in the pool.

@@ -120,7 +120,7 @@ func nothingWhole(ctx context.Context, r *bufio.Reader, at, next int64) error {
 	}
 }
 
-// holdsRecord tells whether a whole record stands behind a NUL of the line.
+// holdsRecord reports whether a whole record stands behind a NUL of the line.
 func holdsRecord(line []byte) bool {
 	for _, rest, more := bytes.Cut(line, []byte{0}); more; {
 		var part []byte
@@ -161,13 +161,13 @@ func (s *Sink) repairEnd(at int64, rest []byte) (int64, error) {
 	return end + 1, nil
 }
 
-// startsRecord tells whether b may be a record or the beginning of one.
+// startsRecord reports whether b may be a record or the beginning of one.
 func startsRecord(b []byte) bool {
 	n := min(len(b), len(recordStart))
 	return string(b[:n]) == recordStart[:n]
 }
 
-// recordKey gives the key of a whole record.
+// recordKey returns the key of a whole record.
 func recordKey(line []byte) (key, bool) {
 	if !startsRecord(line) || !gjson.ValidBytes(line) {
 		return key{}, false

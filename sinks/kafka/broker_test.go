@@ -149,7 +149,7 @@ func newTopic(t testing.TB, brokers []string, name string, maxBytes int) *topicL
 	return &topicLog{topic: name, client: client, admin: admin, next: map[int32]int64{}, known: map[string]bool{}}
 }
 
-// endOffsets gives those of a topic: a broker learns of a topic a little later, and
+// endOffsets returns those of a topic: a broker learns of a topic a little later, and
 // a busy one is no leader for a while.
 func endOffsets(t testing.TB, admin *kadm.Client, topic string) (ends kadm.ListedOffsets) {
 	t.Helper()
@@ -161,7 +161,7 @@ func endOffsets(t testing.TB, admin *kadm.Client, topic string) (ends kadm.Liste
 	return ends
 }
 
-// records gives everything that stands in the topic now.
+// records returns everything that stands in the topic now.
 func (l *topicLog) records(t testing.TB) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)

@@ -39,7 +39,7 @@ func classify(err error) *sinks.Error {
 	return e
 }
 
-// brokerCode gives the error code of the Kafka protocol in err's chain.
+// brokerCode returns the error code of the Kafka protocol in err's chain.
 func brokerCode(err error) (sarama.KError, bool) {
 	var code sarama.KError
 	if errors.As(err, &code) {

@@ -54,7 +54,7 @@ type Options struct {
 	// be more than the producer takes. Defaults to 1 MiB.
 	MaxMessageBytes int
 
-	// Check is called by Open and tells whether the topic can be written to.
+	// Check is called by Open and reports whether the topic can be written to.
 	// Defaults to none: a wrong topic shows at the first change.
 	Check func(ctx context.Context) error
 }
@@ -186,7 +186,7 @@ func (s *Sink) attempt(ctx context.Context, records []transport.Record) map[int]
 	}
 }
 
-// failures gives what became of each record of a call: what the producer
+// failures returns what became of each record of a call: what the producer
 // says, or, if it does not tell them apart, the same for all.
 func failures(n int, err error) map[int]*sinks.Error {
 	if err == nil {

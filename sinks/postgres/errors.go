@@ -97,7 +97,7 @@ func classify(op string, err error) *sinks.Error {
 	return e
 }
 
-// ofRow tells whether a smaller batch may find the row that is to blame.
+// ofRow reports whether a smaller batch may find the row that is to blame.
 func ofRow(e *sinks.Error) bool {
 	return e.Class == sinks.Reject || e.Class == sinks.RetryBounded
 }

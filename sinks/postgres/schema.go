@@ -63,7 +63,7 @@ func (s *Sink) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
 	})
 }
 
-// lookUp gives the oid of the table or of a sibling, 0 if there is none.
+// lookUp returns the oid of the table or of a sibling, 0 if there is none.
 func (s *Sink) lookUp(ctx context.Context, tx pgx.Tx, suffix string) (oid uint32, err error) {
 	err = tx.QueryRow(ctx, "SELECT coalesce(to_regclass($1)::oid, 0)", s.sibling(suffix)).Scan(&oid)
 	return oid, err
@@ -161,7 +161,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT a
 	return wrong, nil
 }
 
-// checkColumn gives what is wrong with a column, or nothing. Types are compared
+// checkColumn returns what is wrong with a column, or nothing. Types are compared
 // without their modifiers: varchar(10) and varchar(20) both fit varchar(10).
 func checkColumn(ctx context.Context, tx pgx.Tx, oid uint32, c Column, base bool) (string, error) {
 	var wanted uint32

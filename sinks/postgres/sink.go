@@ -51,7 +51,7 @@ func New(o Options) (*Sink, error) {
 	return s, nil
 }
 
-// Traits gives the sink's kind and limits.
+// Traits returns the sink's kind and limits.
 func (s *Sink) Traits() sinks.Traits {
 	kind := sinks.State
 	if s.options.Mode == Append {
@@ -99,7 +99,7 @@ func (s *Sink) connected(ctx context.Context, work func() error) error {
 	return err
 }
 
-// Close gives the service's share in the pool back. The last sink of a target closes
+// Close returns the service's share in the pool back. The last sink of a target closes
 // the pool: a Write or Scan under way keeps its connection until it is done.
 func (s *Sink) Close() error {
 	s.pool.Store(nil)

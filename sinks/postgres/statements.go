@@ -26,7 +26,7 @@ func (s *Sink) sibling(suffix string) string {
 	return name.Sanitize()
 }
 
-// content gives the columns that hold the document.
+// content returns the columns that hold the document.
 func (s *Sink) content() []Column {
 	if len(s.options.Columns) > 0 {
 		return s.options.Columns

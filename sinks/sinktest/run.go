@@ -49,13 +49,13 @@ func newSuite(target Target) *suite {
 	return &suite{Target: target, token: rand.Text()[:8]}
 }
 
-// entity gives a name that no other check has used on this target.
+// entity returns a name that no other check has used on this target.
 func (s *suite) entity(label string) string {
 	s.names++
 	return fmt.Sprintf("%s-%d-%s", s.token, s.names, label)
 }
 
-// version gives the next version, higher than all before.
+// version returns the next version, higher than all before.
 func (s *suite) version() change.Version {
 	s.offset++
 	return change.NewVersion(1, s.offset)

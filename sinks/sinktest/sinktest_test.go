@@ -55,7 +55,7 @@ func failures(t *testing.T, c check, s *suite) []string {
 	return r.failures
 }
 
-// caught gives the names of the checks that fail for a kind with a fault. The
+// caught returns the names of the checks that fail for a kind with a fault. The
 // random sequences are left out: rapid would keep their failures as files.
 func caught(t *testing.T, kind sinks.Kind, f faults) (names []string) {
 	target := newMemory(kind, f).target()

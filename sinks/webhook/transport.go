@@ -72,7 +72,7 @@ func denyPrivate(_, address string, _ syscall.RawConn) error {
 	return nil
 }
 
-// public tells whether an address may be anybody's, after the IANA registries
+// public reports whether an address may be anybody's, after the IANA registries
 // of special-purpose addresses (RFC 6890).
 func public(a netip.Addr) bool {
 	if !a.IsGlobalUnicast() || a.IsPrivate() {

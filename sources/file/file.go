@@ -199,7 +199,7 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 	return nil
 }
 
-// begin gives the identity of an open file and where to go on in it; none for one
+// begin returns the identity of an open file and where to go on in it; none for one
 // that ended without a first line. It waits for the first line, and for the store,
 // with the file open: under its path it may be found no more.
 func (f *Source) begin(ctx context.Context, file *os.File) (identity string, offset int64, err error) {
@@ -321,7 +321,7 @@ func blank(line []byte) bool {
 	return true
 }
 
-// identify gives an identity made from the file's first line; empty while
+// identify returns an identity made from the file's first line; empty while
 // there is no complete one.
 func (f *Source) identify(file *os.File) (string, error) {
 	if f.opt.Complete {
@@ -351,7 +351,7 @@ func identityOf(line []byte) string {
 	return "file-" + hex.EncodeToString(sum[:8])
 }
 
-// resume gives the position to go on at. A file that became shorter is written
+// resume returns the position to go on at. A file that became shorter is written
 // anew under the same first line: each time it gets an identity of its own,
 // first-2, first-3, …, and the latest one counts, also when the file has grown
 // beyond an earlier one's position since.

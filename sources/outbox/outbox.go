@@ -139,7 +139,7 @@ type SetupError struct{ Err error }
 func (e *SetupError) Error() string { return "outbox: " + e.Err.Error() }
 func (e *SetupError) Unwrap() error { return e.Err }
 
-// Check tells whether the table can be read as it is configured: a *SetupError
+// Check reports whether the table can be read as it is configured: a *SetupError
 // says what is wrong with it, any other error that the database did not answer.
 func (s *Source) Check(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
@@ -170,7 +170,7 @@ func classify(err error) error {
 	return err
 }
 
-// Drained tells whether the last look at the table found nothing that waits.
+// Drained reports whether the last look at the table found nothing that waits.
 func (s *Source) Drained() bool { return s.drained.Load() }
 
 // Failing tells why rows are not read at present; nil while they are.
@@ -305,7 +305,7 @@ func (s *state) well(log *slog.Logger) {
 	s.err, s.since = nil, time.Time{}
 }
 
-// failed notes a failure and tells whether it is news.
+// failed notes a failure and reports whether it is news.
 func (s *state) failed(err error) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

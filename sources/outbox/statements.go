@@ -35,7 +35,7 @@ func newStatements(opt Options) *statements {
 
 func quote(name string) string { return pgx.Identifier{name}.Sanitize() }
 
-// column gives a column of the table under an alias, as text; NULL when it is
+// column returns a column of the table under an alias, as text; NULL when it is
 // not configured.
 func column(alias, name string) string {
 	if name == "" {
@@ -100,7 +100,7 @@ func (s *Source) describe(ctx context.Context, conn *pgxpool.Conn) (*table, erro
 	return t, nil
 }
 
-// types gives the types of the columns that are configured.
+// types returns the types of the columns that are configured.
 func (s *Source) types(ctx context.Context, conn *pgxpool.Conn, oid uint32) (map[string]string, error) {
 	rows, err := conn.Query(ctx, `SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped`, oid)
 	if err != nil {

@@ -197,7 +197,7 @@ func (t *taker) record(r row, offset int64) transport.Received {
 	return v
 }
 
-// members gives the members of a JSON object as text: strings unescaped, other
+// members returns the members of a JSON object as text: strings unescaped, other
 // values as they are written. Names that Weir uses are its own.
 func members(object string) map[string]string {
 	var values map[string]json.RawMessage

@@ -468,7 +468,7 @@ func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.
 	return found, nil
 }
 
-// claimArrays gives ids in their order, with their months.
+// claimArrays returns ids in their order, with their months.
 func claimArrays(claims []store.ClaimID) (ids [][16]byte, months []time.Time) {
 	claims = slices.SortedFunc(slices.Values(claims), func(a, b store.ClaimID) int { return bytes.Compare(a[:], b[:]) })
 	ids, months = make([][16]byte, len(claims)), make([]time.Time, len(claims))

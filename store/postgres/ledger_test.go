@@ -23,7 +23,7 @@ import (
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
-// ordinary gives a URL of a fresh schema as a role that is no superuser, and
+// ordinary returns a URL of a fresh schema as a role that is no superuser, and
 // owns the tables that it makes.
 func ordinary(t testing.TB) string {
 	t.Helper()

@@ -126,7 +126,7 @@ func scanJob(row pgx.Row) (store.Job, error) {
 	return j, err
 }
 
-// objectOr gives a JSON object as text, the empty one for nil.
+// objectOr returns a JSON object as text, the empty one for nil.
 func objectOr(b []byte) string {
 	if len(b) == 0 {
 		return "{}"

@@ -288,7 +288,7 @@ func (p *proxy) arm(c cut) {
 	p.mu.Unlock()
 }
 
-// take gives the cut and disarms.
+// take returns the cut and disarms.
 func (p *proxy) take() cut {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -16,7 +16,7 @@ import (
 // ErrFull says that the file cannot grow.
 var ErrFull = errors.New("the disk is full")
 
-// primary gives the primary result code of err (sqlite.org/rescode.html).
+// primary returns the primary result code of err (sqlite.org/rescode.html).
 func primary(err error) (code int, ok bool) {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {

@@ -149,7 +149,7 @@ func (t tx) ledger(now time.Time, lease, keep time.Duration) (*beginning, error)
 	return b, nil
 }
 
-// openMonth gives the months, the newest first, which is that of now or later:
+// openMonth returns the months, the newest first, which is that of now or later:
 // it is made if it is not there yet.
 func (t tx) openMonth(now time.Time) ([]ledgerMonth, error) {
 	months, err := ledgerMonths(t.ctx, t.conn)
@@ -224,7 +224,7 @@ func (b *beginning) begin(tenant string, intent store.Intent) (store.Claimed, er
 	return store.Claimed{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}, err
 }
 
-// undecided tells whether no decision had the claim's effect. What was decided
+// undecided reports whether no decision had the claim's effect. What was decided
 // stands in the month in which it was.
 func (b *beginning) undecided(id store.ClaimID) (bool, error) {
 	for _, m := range b.months {
@@ -268,7 +268,7 @@ func scanClaim(row scanner) (*store.ClaimRow, error) {
 	return &c, nil
 }
 
-// ledgerMonths gives the months that have tables, the newest first.
+// ledgerMonths returns the months that have tables, the newest first.
 func ledgerMonths(ctx context.Context, q querier) (months []ledgerMonth, err error) {
 	rows, err := q.QueryContext(ctx, sqlMonths)
 	err = collect(rows, err, func() error {

@@ -97,7 +97,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	return s, nil
 }
 
-// locate gives the name of the file with settings, as the driver takes it; those of
+// locate returns the name of the file with settings, as the driver takes it; those of
 // first, if any, come before the others.
 func locate(path, first string, settings url.Values) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + first + settings.Encode()

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// letters gives five dead letters that differ in all that a filter knows.
+// letters returns five dead letters that differ in all that a filter knows.
 func letters() []store.DeadLetter {
 	return []store.DeadLetter{
 		{Stage: store.StageIngest, Code: "bad_json", Source: "lab", EventID: "1", Topic: "t-1", Part: 3, Offset: 77, Payload: []byte("{"), Headers: []byte(`{"h":"1"}`), DedupKey: "ingest/lab/t-1/3/77", Reason: "cut off"},

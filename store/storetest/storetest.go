@@ -66,7 +66,7 @@ type fixture struct {
 	a, b store.Store
 }
 
-// turn gives the handle of the i-th of several calls: both in turn.
+// turn returns the handle of the i-th of several calls: both in turn.
 func turn[S any](i int, a, b S) S {
 	if i%2 == 1 {
 		return b
@@ -126,7 +126,7 @@ func (f *fixture) claim(key string) store.ClaimID {
 	return got[0].ID
 }
 
-// writes gives a callback that writes out whatever it finds.
+// writes returns a callback that writes out whatever it finds.
 func writes(out store.Outcome) func(store.Loaded, store.Lookup) (store.Outcome, error) {
 	return func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil }
 }

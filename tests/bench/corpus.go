@@ -29,7 +29,7 @@ var corpora = []corpus{
 
 const documents = 64 // of each corpus, so that branch predictors learn none by heart
 
-// sample gives documents of one form, with sorted members or shuffled ones.
+// sample returns documents of one form, with sorted members or shuffled ones.
 func (c corpus) sample(shuffled bool) [][]byte {
 	var r *rand.Rand
 	if shuffled {

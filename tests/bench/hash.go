@@ -25,7 +25,7 @@ type contender struct {
 	same bool
 }
 
-// contenders gives fresh ones, the first four in the order of main.go: their
+// contenders returns fresh ones, the first four in the order of main.go: their
 // buffers are their own.
 func contenders() []contender {
 	return []contender{

@@ -7,7 +7,7 @@ import (
 	"github.com/seed-86dfc502/weir/projections"
 )
 
-// crowd gives the index of n projections of 8 fields. At most 8 of them read the
+// crowd returns the index of n projections of 8 fields. At most 8 of them read the
 // same path.
 func crowd(n int) (*projections.Index, error) {
 	ps := make([]*projections.Projection, n)
@@ -24,7 +24,7 @@ func crowd(n int) (*projections.Index, error) {
 	return projections.NewIndex(ps), nil
 }
 
-// pairs gives two documents of 20 objects with 16 members each that differ at the
+// pairs returns two documents of 20 objects with 16 members each that differ at the
 // given number of paths.
 func pairs(changed int) (before, after canonicaltree.Node, err error) {
 	doc := func(value func(part, v int) string) (canonicaltree.Node, error) {

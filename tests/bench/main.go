@@ -39,7 +39,7 @@ func processorTime() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// measure gives the median time that each run takes per document.
+// measure returns the median time that each run takes per document.
 func measure(runs []run, docs [][]byte, rounds int, turn time.Duration) ([]time.Duration, error) {
 	took := make([][]time.Duration, len(runs))
 	batches := make([]int, len(runs)) // of all documents, in a turn

@@ -21,7 +21,7 @@ var paths = []string{
 
 const fields = 8
 
-// selection gives the output names and paths of customer c.
+// selection returns the output names and paths of customer c.
 func selection(c int) (names, selected []string) {
 	for k := range fields {
 		path := paths[(c*5+k*3)%len(paths)]

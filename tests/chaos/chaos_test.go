@@ -73,7 +73,7 @@ func (w *world) round(faults []fault) {
 	w.settle()
 }
 
-// acts gives what begins a fault, and what ends it if it has a length.
+// acts returns what begins a fault, and what ends it if it has a length.
 func (w *world) acts(f fault) (begin, end func()) {
 	server, net := w.servers[f.target], w.nets[f.target]
 	under := func(bad weather) (func(), func()) {

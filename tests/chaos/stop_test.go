@@ -53,7 +53,7 @@ func TestStopWhileAServerIsSilent(t *testing.T) {
 const tooShort = "the time for stopping was too short"
 
 // stopWhileSilent stops a process under load while a server says nothing, and
-// tells whether the stop was cut short.
+// reports whether the stop was cut short.
 func (w *world) stopWhileSilent(target string, timeout time.Duration) bool {
 	const margin = 30 * time.Second // of a machine that is busy
 	pr := w.run()

@@ -121,7 +121,7 @@ func (w *world) stop(processes ...*harness.Process) {
 	}
 }
 
-// wasRunning tells whether a process came so far that it has to go on by
+// wasRunning reports whether a process came so far that it has to go on by
 // itself whatever happens. Before, it fails at once when a server is away.
 func wasRunning(pr *harness.Process) bool { return strings.Contains(pr.Log.String(), "msg=running ") }
 

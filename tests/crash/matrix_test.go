@@ -57,7 +57,7 @@ func places(on, point string) []string {
 	return []string{""}
 }
 
-// matrix gives the cells. usual is how often each point is passed in a run
+// matrix returns the cells. usual is how often each point is passed in a run
 // without a kill, door the same of a world with a door.
 func matrix(on string, usual, door map[string]int) []cell {
 	var all []cell
@@ -73,7 +73,7 @@ func matrix(on string, usual, door map[string]int) []cell {
 	return append(append(all, operatorCells(on)...), doorCells(on, door)...)
 }
 
-// operatorCells gives the cells in which a command dies.
+// operatorCells returns the cells in which a command dies.
 func operatorCells(on string) []cell {
 	var all []cell
 	for _, point := range crash.OperatorPoints() {
@@ -109,7 +109,7 @@ func doorPassings() (own, further []passing) {
 	return own, further
 }
 
-// doorCells gives the cells of a world with a door. usual is how often points
+// doorCells returns the cells of a world with a door. usual is how often points
 // are passed in a run without a kill, by "point place".
 func doorCells(on string, usual map[string]int) []cell {
 	own, further := doorPassings()

@@ -49,7 +49,7 @@ func (c changes) find(r oracle.Record) (oracle.Change, bool) {
 	return oracle.Change{}, false
 }
 
-// same tells whether a record has the content of a change.
+// same reports whether a record has the content of a change.
 func same(w oracle.Change, r oracle.Record) bool {
 	if w.Op != r.Op || w.Op == "retract" {
 		return w.Op == r.Op

@@ -225,7 +225,7 @@ func ended(t testing.TB, cmd *exec.Cmd, log, output string) end {
 	return e
 }
 
-// diedAt tells whether the process died at the point, by what it wrote before.
+// diedAt reports whether the process died at the point, by what it wrote before.
 func (e end) diedAt(point string) bool {
 	for _, p := range e.passed {
 		if strings.HasPrefix(p, "killed "+point+" ") {

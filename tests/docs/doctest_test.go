@@ -116,7 +116,7 @@ func TestConsoleBlocks(t *testing.T) {
 	}
 }
 
-// exists tells whether a command line names a command with flags that exist,
+// exists reports whether a command line names a command with flags that exist,
 // and what was printed about it.
 func exists(t *testing.T, line string) (ok bool, output string) {
 	t.Helper()

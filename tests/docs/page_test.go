@@ -20,7 +20,7 @@ type command struct {
 	output []string
 }
 
-// blocks gives the fenced blocks of a page and the page without them, whose
+// blocks returns the fenced blocks of a page and the page without them, whose
 // lines keep their numbers.
 func blocks(page string) (found []block, prose []string, err error) {
 	var open *block
@@ -59,7 +59,7 @@ func (b block) commands() (found []command, err error) {
 	return found, nil
 }
 
-// missing gives the first line of want that output does not have behind the
+// missing returns the first line of want that output does not have behind the
 // one before it; empty when all are there. White space counts as one blank.
 func missing(want []string, output string) string {
 	lines := strings.Split(output, "\n")

@@ -14,7 +14,7 @@ import (
 // binary is the pipeline under test, built by Main.
 var binary string
 
-// Binary gives the path of the pipeline under test. With -short the test is
+// Binary returns the path of the pipeline under test. With -short the test is
 // skipped: a process for each would be most of its time.
 func Binary(t testing.TB) string {
 	t.Helper()
@@ -45,7 +45,7 @@ func runTests(m *testing.M, tags []string) int {
 	return Ended(m.Run(), goleak.IgnoreAnyFunction("net/http.(*persistConn).readLoop"), goleak.IgnoreAnyFunction("net/http.(*persistConn).writeLoop"))
 }
 
-// Ended gives the exit status of tests that ended with a code: 1 if they passed
+// Ended returns the exit status of tests that ended with a code: 1 if they passed
 // and left goroutines other than those that may stay. Those of libraries end a
 // moment after what they belong to was closed, which is no short one on a busy
 // machine; what was left for good is there after any time.

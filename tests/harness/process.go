@@ -137,7 +137,7 @@ func (p Project) start(env []string, config, command string, args []string) *Pro
 	return pr
 }
 
-// Tail gives the last lines of a text.
+// Tail returns the last lines of a text.
 func Tail(s string, lines int) string {
 	all := strings.Split(strings.TrimSpace(s), "\n")
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
@@ -172,7 +172,7 @@ func (pr *Process) Kill() {
 // Terminate sends SIGTERM.
 func (pr *Process) Terminate() { _ = pr.Cmd.Process.Signal(syscall.SIGTERM) }
 
-// Ended tells whether the process is gone.
+// Ended reports whether the process is gone.
 func (pr *Process) Ended() bool {
 	select {
 	case <-pr.Done:

@@ -77,7 +77,7 @@ func Many(entities, from, to int) string {
 	return b.String()
 }
 
-// Settled tells whether the newest of records has the state for all of
+// Settled reports whether the newest of records has the state for all of
 // entities E0, E1, ….
 func Settled(records []oracle.Record, entities int, state string) error {
 	newest := oracle.Newest(records)
@@ -184,7 +184,7 @@ func (p Project) Whole(name string) []oracle.Record {
 	return p.RecordsUpTo(name, true)
 }
 
-// Want gives an error that says so when got is not want.
+// Want returns an error that says so when got is not want.
 func Want[T comparable](got, want T) error {
 	if got != want {
 		return fmt.Errorf("%v, want %v", got, want)

@@ -60,7 +60,7 @@ func requireLinearizable(t *testing.T, h history) {
 	}
 }
 
-// effect tells whether an operation of a kind changed the dam row, or a token.
+// effect reports whether an operation of a kind changed the dam row, or a token.
 type effect struct {
 	kind      kind
 	effective bool

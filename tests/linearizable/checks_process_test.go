@@ -222,7 +222,7 @@ func (c *checkClient) call(ctx context.Context) error {
 	return nil
 }
 
-// choose gives the next call: what follows from the last answer, or chance.
+// choose returns the next call: what follows from the last answer, or chance.
 func (c *checkClient) choose() (targets []int, kind askKind, ins []ask) {
 	if len(c.next) > 0 {
 		in := c.next[0]

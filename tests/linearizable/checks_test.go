@@ -209,7 +209,7 @@ func TestChecksWithoutCompareAreFound(t *testing.T) {
 	}
 }
 
-// failing gives how far the longest explanation of each entity comes that is
+// failing returns how far the longest explanation of each entity comes that is
 // not complete.
 func failing(info porcupine.LinearizationInfo) []string {
 	var lines []string

@@ -82,7 +82,7 @@ type state struct {
 	next  int64
 }
 
-// step applies an operation, and tells whether what came back is possible.
+// step applies an operation, and reports whether what came back is possible.
 func (s state) step(in input, out output) (bool, state) {
 	content := string(in.Content)
 	switch in.Kind {

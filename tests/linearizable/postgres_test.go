@@ -119,7 +119,7 @@ func follow[E any](out io.Reader, each func(E)) error {
 	}
 }
 
-// wait gives the error of a process that ended by itself.
+// wait returns the error of a process that ended by itself.
 func (c *child) wait() error {
 	return errors.Join(<-c.read, c.command.Wait())
 }

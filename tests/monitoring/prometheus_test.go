@@ -94,7 +94,7 @@ type sample struct {
 	Value  [2]any // time, number as text
 }
 
-// query gives the series of an expression now.
+// query returns the series of an expression now.
 func (p *prometheus) query(expression string) []sample {
 	p.t.Helper()
 	var answer struct{ Result []sample }

@@ -185,7 +185,7 @@ func (c Config) read(s *Source, e Event) (id string, payload *present, eventID, 
 	return id, &present{doc}, eventID, sequence, nil
 }
 
-// admit tells whether an event is newer than what the entity has seen of its
+// admit reports whether an event is newer than what the entity has seen of its
 // source, and remembers it.
 func (en *entity) admit(e Event, id, content, sequence string) bool {
 	s := en.fence[e.Source]

@@ -21,14 +21,14 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
-// PostgresAdminURL gives the URL of the shared PostgreSQL as its superuser, without a schema of the
+// PostgresAdminURL returns the URL of the shared PostgreSQL as its superuser, without a schema of the
 // test's own. Use it to look at the server, not to make tables.
 func PostgresAdminURL(t testing.TB) string {
 	t.Helper()
 	return lookup(t, "WEIR_TEST_POSTGRES_URL")
 }
 
-// Postgres gives a URL of the shared PostgreSQL whose search_path is one empty schema of this test's
+// Postgres returns a URL of the shared PostgreSQL whose search_path is one empty schema of this test's
 // own. The schema is dropped after the test, which must have closed its connections by then.
 func Postgres(t testing.TB) string {
 	t.Helper()
@@ -58,7 +58,7 @@ func Postgres(t testing.TB) string {
 	return own.String()
 }
 
-// Valkey gives the host:port of the shared Valkey and a prefix for this test's keys. The keys under
+// Valkey returns the host:port of the shared Valkey and a prefix for this test's keys. The keys under
 // the prefix are deleted after the test.
 func Valkey(t testing.TB) (address, prefix string) {
 	t.Helper()
@@ -89,7 +89,7 @@ func Valkey(t testing.TB) (address, prefix string) {
 	return address, prefix
 }
 
-// Kafka gives the brokers of the shared Kafka and a prefix for the names of this test's topics,
+// Kafka returns the brokers of the shared Kafka and a prefix for the names of this test's topics,
 // groups and transactional ids. Topics and groups under the prefix are deleted after the test; the
 // consumers of a group must have left it by then, or their session must end soon.
 func Kafka(t testing.TB) (brokers []string, prefix string) {
@@ -162,7 +162,7 @@ func deleteGroups(ctx context.Context, admin *kadm.Client, groups []string) erro
 	return nil
 }
 
-// ClickHouseHTTP gives the DSN (http://host:port/database) of a current ClickHouse engine, for the
+// ClickHouseHTTP returns the DSN (http://host:port/database) of a current ClickHouse engine, for the
 // HTTP protocol, and the name of an empty database of this test's own, which the DSN selects and
 // which is dropped after the test. It runs one statement at a time.
 func ClickHouseHTTP(t testing.TB) (dsn, database string) {

@@ -16,7 +16,7 @@ import (
 // would otherwise hang on a lock which another session of that test still holds.
 const setupTimeout = 2 * time.Minute
 
-// lookup gives the value of a WEIR_TEST_… variable.
+// lookup returns the value of a WEIR_TEST_… variable.
 func lookup(t testing.TB, variable string) string {
 	t.Helper()
 	if testing.Short() {
@@ -52,7 +52,7 @@ func valueIn(environment, variable string) string {
 	return ""
 }
 
-// Root gives the absolute path of the repository: the nearest folder at or above the working
+// Root returns the absolute path of the repository: the nearest folder at or above the working
 // directory that holds go.mod. The working directory of a test is its package.
 func Root() (string, error) {
 	folder, err := os.Getwd()
@@ -71,7 +71,7 @@ func Root() (string, error) {
 	}
 }
 
-// uniqueName gives a name that no other test has; it is a valid identifier in every server.
+// uniqueName returns a name that no other test has; it is a valid identifier in every server.
 func uniqueName() string { return "weir_test_" + strings.ToLower(rand.Text()[:16]) }
 
 // setup runs f, which prepares something, and fails the test when f fails.

@@ -66,7 +66,7 @@ func (l *laneLink) settle(ctx context.Context) error {
 	return l.w.sleep(ctx, until)
 }
 
-// of gives the lane that has a partition.
+// of returns the lane that has a partition.
 func (c *client) of(p store.Partition) *laneLink { return c.lanes[int(p.Number)%len(c.lanes)] }
 
 // outcome of a call that fails.

@@ -51,7 +51,7 @@ func (c *customer) apply(r oracle.Record) {
 	c.records = append(c.records, r)
 }
 
-// backup gives what a state customer has, for putBack.
+// backup returns what a state customer has, for putBack.
 func (c *customer) backup() map[string]oracle.Record {
 	c.mu.Lock()
 	defer c.mu.Unlock()

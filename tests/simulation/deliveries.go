@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// diceOf gives the dice of one kind of call, of one service if it has a number.
+// diceOf returns the dice of one kind of call, of one service if it has a number.
 func (c *client) diceOf(what string, service int32) *dice {
 	what = fmt.Sprint(what, " ", service)
 	c.mu.Lock()
@@ -95,7 +95,7 @@ func (c *client) SwapProgress(ctx context.Context, revision int64, swaps []store
 	return swapped, nil
 }
 
-// farthest gives every service the place of the one that is farthest.
+// farthest returns every service the place of the one that is farthest.
 func farthest(places []store.ServicePlace) []store.ServicePlace {
 	places = slices.Clone(places)
 	var far store.Place

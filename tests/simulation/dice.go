@@ -14,7 +14,7 @@ type dice struct {
 	r  rand.PCG
 }
 
-// dice gives the dice of an actor, which is named by text and numbers.
+// dice returns the dice of an actor, which is named by text and numbers.
 func (w *world) dice(name string, numbers ...int64) *dice {
 	// FNV-1a over the parts.
 	const offset, prime = 14695981039346656037, 1099511628211
@@ -36,7 +36,7 @@ func (d *dice) draw() uint64 {
 	return d.r.Uint64()
 }
 
-// n gives a number from 0 to n-1.
+// n returns a number from 0 to n-1.
 func (d *dice) n(n int) int {
 	high, _ := bits.Mul64(d.draw(), uint64(n)) // as good as even: n is small
 	return int(high)
@@ -44,7 +44,7 @@ func (d *dice) n(n int) int {
 
 func (d *dice) chance(p float64) bool { return float64(d.draw()>>11)/(1<<53) < p }
 
-// upTo gives a duration to the nanosecond, so that no two are equal.
+// upTo returns a duration to the nanosecond, so that no two are equal.
 func (d *dice) upTo(limit time.Duration) time.Duration { return 1 + time.Duration(d.n(int(limit))) }
 
 // trip is how long a request or its answer is under way: mostly short.

@@ -90,7 +90,7 @@ func (g *group) rejoin(m *member) {
 	}
 }
 
-// balance gives partitions to members: those of members that left, and some
+// balance returns partitions to members: those of members that left, and some
 // more for no reason.
 func (g *group) balance() {
 	calm := g.w.calm.Load()
@@ -212,7 +212,7 @@ func (m *member) finish(grace time.Duration) {
 	}
 }
 
-// holds gives the assignments of a member that gets no more.
+// holds returns the assignments of a member that gets no more.
 func (m *member) holds() (held []*assignment) {
 	g := m.g
 	g.mu.Lock()

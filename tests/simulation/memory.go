@@ -33,7 +33,7 @@ type Memory struct {
 
 var _ store.Store = (*Memory)(nil)
 
-// NewMemory gives an empty store. Inside a bubble of testing/synctest it must
+// NewMemory returns an empty store. Inside a bubble of testing/synctest it must
 // be made there.
 func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
@@ -244,7 +244,7 @@ func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partit
 	return inbox, err
 }
 
-// openInbox gives inbox a generation above all others.
+// openInbox returns inbox a generation above all others.
 func (s *state) openInbox(inbox *store.Inbox, atLeast uint16) error {
 	next := max(1, int(atLeast))
 	for _, i := range s.inboxes {

@@ -143,7 +143,7 @@ func (t *truth) apply(e event, services []decide.Service) error {
 	return nil
 }
 
-// views gives what the documents are to the customers; nil is a retraction.
+// views returns what the documents are to the customers; nil is a retraction.
 func (t *truth) views() (ripe, list map[string]any) {
 	merged := map[string]any{}
 	for _, source := range []string{"lab", "registry"} { // the stronger one last
@@ -417,7 +417,7 @@ type place struct {
 	version uint64
 }
 
-// distinct gives the attempts without repetitions of the same bytes.
+// distinct returns the attempts without repetitions of the same bytes.
 func (c *customer) distinct() []oracle.Record {
 	var all []oracle.Record
 	for _, r := range c.attempts {

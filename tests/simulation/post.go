@@ -76,7 +76,7 @@ func (w *world) post() {
 	}
 }
 
-// claim gives a UUIDv7 of this schedule, made so much later than now.
+// claim returns a UUIDv7 of this schedule, made so much later than now.
 func (d *dice) claim(later time.Duration) uuid.UUID {
 	var id uuid.UUID
 	binary.BigEndian.PutUint64(id[:8], d.draw())

@@ -241,7 +241,7 @@ func (p *process) thaw() {
 	}
 }
 
-// all gives the members that the process has been.
+// all returns the members that the process has been.
 func (p *process) all() []*member {
 	p.mu.Lock()
 	defer p.mu.Unlock()

@@ -83,7 +83,7 @@ func once(t *testing.T, f *Fixture, seed uint64, traced bool) (report Report) {
 	return report
 }
 
-// inARow gives n seeds, one after the other.
+// inARow returns n seeds, one after the other.
 func inARow(first uint64, n int) func() (uint64, bool) {
 	next, end := first, first+uint64(n)
 	return func() (uint64, bool) { next++; return next - 1, next <= end }
@@ -196,7 +196,7 @@ func child(t *testing.T, file string, first uint64, stride int) (d done, err err
 	return d, json.Unmarshal(text, &d)
 }
 
-// processor gives the processor time that this process has used.
+// processor returns the processor time that this process has used.
 func processor() time.Duration {
 	var u syscall.Rusage
 	if syscall.Getrusage(syscall.RUSAGE_SELF, &u) != nil {

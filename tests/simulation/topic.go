@@ -78,7 +78,7 @@ func (t *topic) from(part int, offset int64, n int) ([]entry, int64) {
 	return there[:min(n, len(there))], offset
 }
 
-// start gives the offset that a consumer begins at that wants a record which may
+// start returns the offset that a consumer begins at that wants a record which may
 // be gone, or be one of another log of this name; and the log's end and identity.
 func (t *topic) start(part int, wanted int64) (start, end int64, id string) {
 	t.mu.Lock()

@@ -506,7 +506,7 @@ func (w *world) traits(service string) sinks.Traits {
 	return t
 }
 
-// live gives the living processes.
+// live returns the living processes.
 func (w *world) live() []*process {
 	w.mu.Lock()
 	defer w.mu.Unlock()

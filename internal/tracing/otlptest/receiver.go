@@ -155,7 +155,7 @@ func (r *Receiver) Requests() ([]http.Header, []string) {
 	return slices.Clone(r.requests), slices.Clone(r.paths)
 }
 
-// Below gives the spans with a name below the span id, when there are so many,
+// Below returns the spans with a name below the span id, when there are so many,
 // and waits for them.
 func (r *Receiver) Below(id, name string, many int) []Span {
 	r.t.Helper()

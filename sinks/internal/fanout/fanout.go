@@ -93,7 +93,7 @@ func (r *round) step(ctx context.Context, lanes [][]int, n int, send SendMany) {
 	}
 }
 
-// byEntity gives the indexes of each entity's changes, in order.
+// byEntity returns the indexes of each entity's changes, in order.
 func byEntity(changes []change.Change) [][]int {
 	lane := make(map[string]int, len(changes))
 	var lanes [][]int
@@ -139,7 +139,7 @@ func (r *round) run(ctx context.Context, lane []int, send Send) {
 	}
 }
 
-// stopped gives what keeps further changes from being sent, if anything does.
+// stopped returns what keeps further changes from being sent, if anything does.
 func (r *round) stopped(ctx context.Context) *sinks.Error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -149,7 +149,7 @@ type answer struct {
 	wait     string // Retry-After
 }
 
-// busy tells whether rows of a batch are to be sent again.
+// busy reports whether rows of a batch are to be sent again.
 func (a answer) busy() bool {
 	return a.status == http.StatusMultiStatus && strings.Contains(a.body, `"status":"busy"`)
 }

@@ -46,7 +46,7 @@ func run(p harness.Project, command string) *harness.Process {
 	return pr
 }
 
-// service gives the way to a check service of a process.
+// service returns the way to a check service of a process.
 func service(t *testing.T, pr *harness.Process, name string) *client.Service {
 	t.Helper()
 	c, err := client.New(client.Options{URL: "http://" + pr.Address("ingest"), Attempts: 20, MaxBackoff: time.Second})

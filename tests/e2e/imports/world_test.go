@@ -93,7 +93,7 @@ func check(p harness.Project, source string) {
 	}
 }
 
-// again tells whether the repetition of the first row is an event of its own: in a
+// again reports whether the repetition of the first row is an event of its own: in a
 // source whose events have no ids it is.
 var again = map[string]int{"lab": 0, "orders": 1}
 

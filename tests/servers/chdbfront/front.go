@@ -120,7 +120,7 @@ func (f *front) answer(r *http.Request) ([]byte, error) {
 	return output, err
 }
 
-// statementOf gives what the engine is to run for a request. The caller calls done after that.
+// statementOf returns what the engine is to run for a request. The caller calls done after that.
 func (f *front) statementOf(r *http.Request, parameters url.Values) (statement []byte, done func(), err error) {
 	body, err := bodyOf(r, parameters)
 	if err != nil {
@@ -157,7 +157,7 @@ func (f *front) insertFromFile(into, settings string, rows io.Reader) (statement
 		into, inText.Replace(file.Name()), settings), done, nil
 }
 
-// bodyOf gives the body without the compression that the request names.
+// bodyOf returns the body without the compression that the request names.
 func bodyOf(r *http.Request, parameters url.Values) (io.Reader, error) {
 	var body io.Reader = r.Body
 	if r.Header.Get("Content-Encoding") == "gzip" {
