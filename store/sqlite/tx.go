@@ -35,6 +35,8 @@ type writer struct {
 	waiting atomic.Int32  // who want the turn
 	conn    *writeConn    // guarded by turn; nil: to be opened
 	open    *group        // guarded by turn; the transaction under way, nil without one
+
+	full atomic.Pointer[error] // see Full
 }
 
 // group is one transaction.
@@ -55,11 +57,27 @@ const (
 
 const savepoint = "w"
 
+// Full returns the error of the last write, if that found no room, else nil.
+func (s *Store) Full() error {
+	if err := s.writes.full.Load(); err != nil {
+		return *err
+	}
+	return nil
+}
+
 // write runs f in a transaction that holds the file's write lock, and returns when
 // that is durable. An error of f comes back as it is, and then nothing of f is
 // written.
-func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error) error {
+func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error) (err error) {
 	w := &s.writes
+	defer func() {
+		switch {
+		case err == nil:
+			w.full.Store(nil)
+		case errors.Is(err, ErrFull):
+			w.full.Store(&err)
+		}
+	}()
 	w.waiting.Add(1)
 	select {
 	case w.turn <- struct{}{}:

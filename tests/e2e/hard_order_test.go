@@ -75,7 +75,7 @@ func number(t *testing.T, url, query string) (n int64) {
 // times, while the others come in behind it: they apply in their order.
 func TestPatchesWhileTheStoreRefusesTheFirst(t *testing.T) {
 	url := servers.Postgres(t)
-	p := patched(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", url), "file: {path: events.jsonl}")
+	p := patched(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", url)+harness.OnBrokers(t, ""), "file: {path: events.jsonl}")
 	p.Write("events.jsonl", patches[0]+"\n")
 	p.Start("migrate").Ok()
 	// A sequence is not rolled back with the transaction: it counts the refusals.

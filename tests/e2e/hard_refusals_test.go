@@ -127,7 +127,7 @@ func TestOneSinkDownTheOtherRefusesAVersion(t *testing.T) {
 func TestPoisonRowInABatchOfAThousand(t *testing.T) {
 	const entities = 1000
 	url := servers.Postgres(t)
-	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\nkafka: {inbox: {partitions: 1}}\n", url), map[string]string{"acme": harness.FileSink("acme")})
+	p := harness.SimpleOnBrokers(t, "inbox: {partitions: 1}", fmt.Sprintf("store: {postgres: {url: %q}}\n", url), map[string]string{"acme": harness.FileSink("acme")})
 	p.Start("migrate").Ok()
 	// Ingest takes in no id that PostgreSQL is known to refuse, so a constraint stands in.
 	exec(t, url, "ALTER TABLE entities ADD CONSTRAINT poison CHECK (id <> 'E617')")

@@ -17,7 +17,7 @@ import (
 func TestSilentStoreIsNotReady(t *testing.T) {
 	const entities = 20
 	store := servers.StartOwn(t, "postgres")
-	p := harness.Simple(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
+	p := harness.SimpleOnBrokers(t, "", fmt.Sprintf("store: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
 	run := p.Start("run")
 	p.Append("events.jsonl", harness.Many(entities, 0, 5))
 	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r4") })

@@ -13,7 +13,7 @@ import (
 // not answer ends in order, as a deployment that is taken back expects.
 func TestTerminateWhileStarting(t *testing.T) {
 	for _, more := range []string{
-		"store: {postgres: {url: \"postgres://weir@%s/weir?sslmode=disable\"}}\n",
+		"store: {postgres: {url: \"postgres://weir@%s/weir?sslmode=disable\"}}\nkafka: {brokers: [\"127.0.0.1:9\"]}\n",
 		"kafka: {brokers: [%q]}\n",
 	} {
 		silent, err := net.Listen("tcp", "127.0.0.1:0")

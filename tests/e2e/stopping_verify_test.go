@@ -67,7 +67,7 @@ func TestTerminateWhileKafkaIsDown(t *testing.T) {
 func TestTerminateWhileTheStoreIsDown(t *testing.T) {
 	const entities = 30
 	store := servers.StartOwn(t, "postgres")
-	p := harness.Simple(t, fmt.Sprintf("shutdown: {timeout: 12s}\nstore: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
+	p := harness.SimpleOnBrokers(t, "", fmt.Sprintf("shutdown: {timeout: 12s}\nstore: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
 	run := p.Start("run")
 	p.Append("events.jsonl", harness.Many(entities, 0, 10))
 	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r9") })

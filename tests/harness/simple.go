@@ -37,12 +37,19 @@ func Simple(t testing.TB, more string, sinks map[string]string) Project {
 }
 
 // SimpleOnBrokers is Simple with its logs on servers; kafka is what else is said of
-// them, in YAML.
-func SimpleOnBrokers(t testing.TB, kafka string, sinks map[string]string) Project {
+// them, more what else stands in the file, in YAML.
+func SimpleOnBrokers(t testing.TB, kafka, more string, sinks map[string]string) Project {
 	brokers, prefix := servers.Kafka(t)
-	p := Simple(t, fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, %s}\n", brokers[0], prefix+"weir", kafka), sinks)
+	p := Simple(t, fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, %s}\n", brokers[0], prefix+"weir", kafka)+more, sinks)
 	p.LogBrokers, p.LogPrefix = brokers, prefix
 	return p
+}
+
+// OnBrokers is the kafka key of a project whose logs are on servers, which a store on
+// PostgreSQL needs; kafka is what else it says, in YAML.
+func OnBrokers(t testing.TB, kafka string) string {
+	brokers, prefix := servers.Kafka(t)
+	return fmt.Sprintf("kafka: {brokers: [%q], prefix: %q, %s}\n", brokers[0], prefix+"weir", kafka)
 }
 
 // FileSink is the delivery to the file out/NAME.jsonl, in YAML.

@@ -23,7 +23,7 @@ func TestHotEntityOnPostgres(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs PostgreSQL")
 	}
-	hotEntity(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t)))
+	hotEntity(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t))+harness.OnBrokers(t, ""))
 }
 
 // hotEntity feeds slices of events about many entities, each among as many

@@ -52,8 +52,9 @@ admin: {listen: "127.0.0.1:0"}
 		require.NoError(t, err)
 		require.Equal(t, http.StatusAccepted, status)
 		disk.leave(0)
-		run.Ready(503)
 		event = []byte(large(2, "M", 1<<20))
+		_, _ = post(20 * time.Millisecond) // that the disk is full shows when something is written
+		run.Ready(503)
 		var half int64
 		for n := range posts {
 			if status, err := post(20 * time.Millisecond); err == nil {

@@ -14,7 +14,7 @@ import (
 func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 	t.Parallel()
 	hook := harness.NewReceiver(t)
-	p := harness.SimpleOnBrokers(t, "session_timeout: 1s", map[string]string{"file": harness.FileSink("file"), "hook": harness.PatientHookSink(hook)})
+	p := harness.SimpleOnBrokers(t, "session_timeout: 1s", "", map[string]string{"file": harness.FileSink("file"), "hook": harness.PatientHookSink(hook)})
 	agree := func() {
 		t.Helper()
 		want := p.Expected("file", "hook")

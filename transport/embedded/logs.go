@@ -122,11 +122,15 @@ func (l *Logs) TopicID(ctx context.Context, topic string) (string, error) {
 	return log.ID(), nil
 }
 
-// Failing returns why the last append is not durable yet; nil when it is.
+// Failing returns why the last append is not durable yet, or why the file took
+// nothing of late; nil when it does.
 func (l *Logs) Failing() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.failing
+	if l.failing != nil {
+		return l.failing
+	}
+	return l.file.Full()
 }
 
 func (l *Logs) setFailing(err error) {

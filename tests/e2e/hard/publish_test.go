@@ -34,7 +34,7 @@ func project(t *testing.T) harness.Project {
 	for _, c := range customers {
 		sinks[c] = harness.FileSink(c)
 	}
-	return harness.SimpleOnBrokers(t, onePartition, sinks)
+	return harness.SimpleOnBrokers(t, onePartition, "", sinks)
 }
 
 // event is one about X, whose state is text of one letter.
