@@ -51,7 +51,7 @@ type Options struct {
 	// Limit ends the contexts that Work gives: the process has no more time.
 	// Optional.
 	Limit context.Context
-	// Ready gives why no requests can be taken now, nil when they can. Its error
+	// Ready returns why no requests can be taken now, nil when they can. Its error
 	// is not shown to callers. Optional.
 	Ready    func() error
 	Registry prometheus.Registerer

@@ -41,7 +41,7 @@ func (e *Encoder) Reset(numbers Numbers) {
 	e.numbers, e.encoding, e.open, e.named, e.deep = numbers, e.encoding[:0], e.open[:0], -1, false
 }
 
-// Release returns e back for reuse. It must not be used afterwards.
+// Release returns e for reuse. It must not be used afterwards.
 func (e *Encoder) Release() {
 	if cap(e.encoding) <= pooledBytes {
 		encoders.Put(e)

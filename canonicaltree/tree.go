@@ -112,7 +112,7 @@ func (t *Tree) Root() Node {
 	return Node{t, 0}
 }
 
-// Release returns the index back for reuse. Neither t nor any of its Nodes may be
+// Release returns the index for reuse. Neither t nor any of its Nodes may be
 // used afterwards. Calling it is optional, and at most once.
 func (t *Tree) Release() {
 	t.data = nil

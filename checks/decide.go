@@ -169,7 +169,7 @@ type Released struct {
 	Version change.Version
 }
 
-// Release returns a version back that could not be sent. The events that it
+// Release gives a version back that could not be sent. The events that it
 // answered are decided as news when they come again, until something newer
 // passes: then they are stale. After Refused the row holds the delivered content again,
 // but only if no other sending can have changed what the receiver holds: the

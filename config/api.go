@@ -87,7 +87,7 @@ type Check struct {
 	Numbers string `yaml:"numbers" default:"literal" enum:"literal|decimal"`
 }
 
-// Service gives the name of the check's service: customer/name@check.
+// Service returns the name of the check's service: customer/name@check.
 func (c *Check) Service() string { return c.Customer + "/" + c.Name + "@" + checkSink }
 
 // checkSink stands in a service's name for the sink that a check has not.

@@ -105,7 +105,7 @@ func connection(text string) (hosts []string, set map[string]string) {
 
 func addressBeyond(address string) bool { return Beyond(hostOf(address)) }
 
-// hostOf gives an address without its port.
+// hostOf returns an address without its port.
 func hostOf(address string) string {
 	if host, _, err := net.SplitHostPort(address); err == nil {
 		return orAll(host)
@@ -113,7 +113,7 @@ func hostOf(address string) string {
 	return strings.Trim(address, "[]")
 }
 
-// orAll gives for the host of an address that names none the one that stands
+// orAll returns for the host of an address that names none the one that stands
 // for all of them.
 func orAll(host string) string {
 	if host == "" {

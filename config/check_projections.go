@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
-// Spec gives the projection in the form that package projections compiles.
+// Spec returns the projection in the form that package projections compiles.
 func (p *Projection) Spec() projections.Spec {
 	spec := projections.Spec{Customer: p.Customer, Name: p.Name, When: p.When,
 		Fields: p.Fields.spec(), OmitEmpty: p.OmitEmpty, Numbers: canonicaltree.Literal}

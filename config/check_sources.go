@@ -40,7 +40,7 @@ func (l *loader) inputChecker(s *Source, path string) *Checker {
 	return &Checker{l: l, doc: l.main, owner: path, kind: member(path, s.Input.Kind())}
 }
 
-// clusterOf gives a name for a cluster; the main one has none.
+// clusterOf returns a name for a cluster; the main one has none.
 func clusterOf(c *Cluster) string {
 	brokers := slices.Sorted(slices.Values(c.Brokers))
 	if len(brokers) == 0 {

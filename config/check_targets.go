@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// ownerOf gives the file of a service and the path of its sink.
+// ownerOf returns the file of a service and the path of its sink.
 func (l *loader) ownerOf(s Service) (*document, string) {
 	p := &l.config.Projections[s.Projection]
 	return l.owner[s.Projection], member(member(member("projections", p.Name), "deliver"), s.Delivery.Name)
@@ -75,7 +75,7 @@ func (c Columns) Shape() string {
 	return b.String()
 }
 
-// server gives a URL without user and parameters, as far as it is one.
+// server returns a URL without user and parameters, as far as it is one.
 func server(secret Secret) string {
 	u, err := url.Parse(secret.Reveal())
 	if err != nil || u.Host == "" {

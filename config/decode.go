@@ -68,7 +68,7 @@ func (k Kinds) membersOf(t reflect.Type) []memberOf {
 	return all
 }
 
-// keyField gives the index of the field that holds the name of an element, for
+// keyField returns the index of the field that holds the name of an element, for
 // lists that a file has as a mapping.
 func keyField(t reflect.Type) (int, bool) {
 	if t.Kind() != reflect.Struct {
@@ -143,7 +143,7 @@ type entry struct {
 	node ast.Node
 }
 
-// entries gives the members of a mapping, or reports that n is none. A null is
+// entries returns the members of a mapping, or reports that n is none. A null is
 // an empty mapping.
 func (d *decoder) entries(n ast.Node, path, want string) ([]entry, bool) {
 	var iter *ast.MapNodeIter
@@ -429,7 +429,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 	}
 }
 
-// text gives the text of a scalar, references replaced, and whether the file has
+// text returns the text of a scalar, references replaced, and whether the file has
 // it as text. It notes what is written, and reports what is no scalar.
 func (d *decoder) text(n ast.Node, path, want string, secret bool) (text string, isText, ok bool) {
 	s := scalar{at: d.doc.place(n)}

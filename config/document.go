@@ -127,7 +127,7 @@ func (d *document) parse(data []byte) (root ast.Node) {
 	return bodies[0]
 }
 
-// tooDeep gives the place where a file is nested too deeply: in brackets, or in
+// tooDeep returns the place where a file is nested too deeply: in brackets, or in
 // lists that begin on one line.
 func tooDeep(tokens token.Tokens) *token.Position {
 	brackets, entries, line := 0, 0, 0
@@ -154,7 +154,7 @@ func tooDeep(tokens token.Tokens) *token.Position {
 // their square.
 const maxKeys = 5000
 
-// tooMany gives the place of the first key of a mapping that has too many. Those
+// tooMany returns the place of the first key of a mapping that has too many. Those
 // within brackets are cheap.
 func tooMany(tokens token.Tokens) *token.Position {
 	type mapping struct{ column, keys int }
@@ -201,7 +201,7 @@ func position(t *token.Token) *token.Position {
 	return t.Position
 }
 
-// place gives where a node starts.
+// place returns where a node starts.
 func (d *document) place(n ast.Node) Position {
 	at := Position{File: d.file, Line: 1, Column: 1}
 	if n == nil {
@@ -219,7 +219,7 @@ func (d *document) place(n ast.Node) Position {
 	return at
 }
 
-// at gives where the value of a path stands, or else its key, or else that of
+// at returns where the value of a path stands, or else its key, or else that of
 // the nearest path around it.
 func (d *document) at(path string) Position {
 	for {
@@ -236,7 +236,7 @@ func (d *document) at(path string) Position {
 	}
 }
 
-// within gives the place of a character inside the value at a path, line and
+// within returns the place of a character inside the value at a path, line and
 // column counted from 1, or where the value starts if the file has it spelt in
 // another way.
 func (d *document) within(path string, line, column int) Position {
@@ -294,7 +294,7 @@ func (d *document) faultKey(path, problem, want string) {
 	}
 }
 
-// keyAt gives where the key of a path stands.
+// keyAt returns where the key of a path stands.
 func (d *document) keyAt(path string) Position {
 	if at, ok := d.keys[path]; ok {
 		return at
@@ -322,7 +322,7 @@ func (d *document) known(path string) bool {
 
 var plainKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// member gives the path of a member.
+// member returns the path of a member.
 func member(path, key string) string {
 	switch {
 	case !plainKey.MatchString(key):
@@ -333,12 +333,12 @@ func member(path, key string) string {
 	return path + "." + key
 }
 
-// element gives the path of an element of a list.
+// element returns the path of an element of a list.
 func element(path string, i int) string { return fmt.Sprintf("%s[%d]", path, i) }
 
 var lastStep = regexp.MustCompile(`(^|\.)[A-Za-z0-9_-]+$|\[(\d+|"(\\.|[^"\\])*")\]$`)
 
-// parent gives the path around a path.
+// parent returns the path around a path.
 func parent(path string) string {
 	if at := lastStep.FindStringIndex(path); at != nil {
 		return path[:at[0]]

@@ -49,7 +49,7 @@ func (d *decoder) expand(text string) (expanded string, unresolved bool, problem
 	return b.String(), unresolved, problems
 }
 
-// resolve gives the value of what stands between ${ and }. A mistake without
+// resolve returns the value of what stands between ${ and }. A mistake without
 // a problem says that it has no value, which is allowed.
 func (d *decoder) resolve(reference string) (string, *mistake) {
 	if path, isFile := strings.CutPrefix(reference, "file:"); isFile {

@@ -26,7 +26,7 @@ type Fault struct {
 	Fix     string `json:"fix,omitempty"`
 }
 
-// String gives the fault as one line: file:line:column: path: problem: value
+// String returns the fault as one line: file:line:column: path: problem: value
 // "x"; want …, or what to do.
 func (f Fault) String() string {
 	var b strings.Builder
@@ -60,7 +60,7 @@ type Faults struct {
 	List []Fault `json:"faults"`
 }
 
-// Error gives one fault per line.
+// Error returns one fault per line.
 func (f *Faults) Error() string {
 	lines := make([]string, len(f.List))
 	for i, fault := range f.List {

@@ -12,7 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/stripper"
 )
 
-// MergeSpec gives the sources and rules in the form that package merge compiles.
+// MergeSpec returns the sources and rules in the form that package merge compiles.
 func (c *Config) MergeSpec() merge.Spec {
 	spec := merge.Spec{Precedence: c.Merge.Precedence, Required: c.Merge.Required}
 	for i := range c.Sources {
@@ -26,7 +26,7 @@ func (c *Config) MergeSpec() merge.Spec {
 	return spec
 }
 
-// MountPath gives Mount as the names of members; empty is the root.
+// MountPath returns Mount as the names of members; empty is the root.
 func (s *Source) MountPath() canonicaltree.Path {
 	if s.Mount == "" {
 		return nil
@@ -110,7 +110,7 @@ func (c *Config) Fingerprint() [32]byte {
 	return [32]byte(h.Sum(nil))
 }
 
-// canonical gives the fields in the order of their outputs, with values in
+// canonical returns the fields in the order of their outputs, with values in
 // canonical form.
 func (f Fields) canonical() Fields {
 	sorted := slices.Clone(f)
@@ -122,7 +122,7 @@ func (f Fields) canonical() Fields {
 	return sorted
 }
 
-// canonical gives the value with its members in order.
+// canonical returns the value with its members in order.
 func (j JSON) canonical() JSON {
 	t, err := canonicaltree.Parse(j)
 	if err != nil {

@@ -49,7 +49,7 @@ func (c *Config) Identity() []byte {
 	return h.Sum(decisions[:])
 }
 
-// DecidesLike tells whether a revision of the store, known by its identity,
+// DecidesLike reports whether a revision of the store, known by its identity,
 // decides as this configuration does, wherever either of them sends to. A
 // revision from before there were identities is known by its fingerprint alone.
 func (c *Config) DecidesLike(identity []byte) bool {
@@ -57,7 +57,7 @@ func (c *Config) DecidesLike(identity []byte) bool {
 	return bytes.HasPrefix(identity, f[:])
 }
 
-// portable gives a path from the folder of the main file, if it is below it.
+// portable returns a path from the folder of the main file, if it is below it.
 func (c *Config) portable(path string) string {
 	path = absolute(path)
 	rel, err := filepath.Rel(filepath.Dir(absolute(c.File)), path)
@@ -83,7 +83,7 @@ var placing = []string{"host", "hostaddr", "port", "dbname", "database", "search
 // keyValue is a setting of a connection string in the form of libpq.
 var keyValue = regexp.MustCompile(`(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
-// placeOf gives of a URL, or of a connection string, what says where it leads,
+// placeOf returns of a URL, or of a connection string, what says where it leads,
 // and nothing that could be a secret. A text that is neither gives nothing. The
 // URL is taken apart here since one of a database may name several hosts.
 func placeOf(secret Secret) (place []string) {

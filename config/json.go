@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// json gives a value as compact JSON, numbers by their literal.
+// json returns a value as compact JSON, numbers by their literal.
 func (d *decoder) json(n ast.Node, path string) (JSON, bool) {
 	d.mark(path, n)
 	out, ok := d.appendJSON(nil, n, path)

@@ -40,7 +40,7 @@ type loader struct {
 }
 
 // Load reads the main file at path and the customers' files that it names.
-// env gives the value of an environment variable; nil means the process's own.
+// env returns the value of an environment variable; nil means the process's own.
 // The error is a *Faults with everything that is wrong; no Config is given
 // then. Load needs no network. kinds are those that the files may name.
 func Load(path string, env func(string) (string, bool), kinds Kinds, options ...Option) (*Config, error) {

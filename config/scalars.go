@@ -30,7 +30,7 @@ type Secret struct {
 // NewSecret makes a secret of text.
 func NewSecret(text string) Secret { return Secret{&text} }
 
-// Reveal gives the text itself.
+// Reveal returns the text itself.
 func (s Secret) Reveal() string {
 	if s.text == nil {
 		return ""
@@ -41,7 +41,7 @@ func (s Secret) Reveal() string {
 // IsZero reports whether the secret is empty.
 func (s Secret) IsZero() bool { return s.Reveal() == "" }
 
-// String gives "***".
+// String returns "***".
 func (s Secret) String() string {
 	if s.IsZero() {
 		return ""
@@ -52,10 +52,10 @@ func (s Secret) String() string {
 // Format writes "***" whatever the verb.
 func (s Secret) Format(f fmt.State, _ rune) { _, _ = f.Write([]byte(s.String())) }
 
-// LogValue gives "***".
+// LogValue returns "***".
 func (s Secret) LogValue() slog.Value { return slog.StringValue(s.String()) }
 
-// MarshalText gives "***".
+// MarshalText returns "***".
 func (s Secret) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
 // UnmarshalText takes the text as it is.
@@ -68,12 +68,12 @@ func (s *Secret) UnmarshalText(text []byte) error {
 // d (24 hours), also several in a row, like 1h30m.
 type Duration time.Duration
 
-// D gives it as a time.Duration.
+// D returns it as a time.Duration.
 func (d Duration) D() time.Duration { return time.Duration(d) }
 
 const day = 24 * time.Hour
 
-// String gives the form that a file has.
+// String returns the form that a file has.
 func (d Duration) String() string {
 	t := time.Duration(d)
 	if t != 0 && t%day == 0 {
@@ -131,7 +131,7 @@ var units = []struct {
 	{"GB", 1e9}, {"MB", 1e6}, {"KB", 1e3}, {"kB", 1e3}, {"B", 1},
 }
 
-// String gives the form that a file has.
+// String returns the form that a file has.
 func (s Size) String() string {
 	for _, u := range units {
 		if s != 0 && int64(s)%u.bytes == 0 {
@@ -168,7 +168,7 @@ func (s *Size) UnmarshalText(text []byte) error {
 // JSON is a value of a file as compact JSON; nil is an absent one.
 type JSON []byte
 
-// MarshalJSON gives the value itself.
+// MarshalJSON returns the value itself.
 func (j JSON) MarshalJSON() ([]byte, error) {
 	if j == nil {
 		return []byte("null"), nil
@@ -184,7 +184,7 @@ type Position struct {
 	Column int
 }
 
-// String gives file:line:column.
+// String returns file:line:column.
 func (p Position) String() string {
 	return fmt.Sprintf("%s:%d:%d", p.File, p.Line, p.Column)
 }
@@ -192,10 +192,10 @@ func (p Position) String() string {
 // TimeOfDay is a time of day in UTC, as the time since midnight.
 type TimeOfDay time.Duration
 
-// D gives the time since midnight.
+// D returns the time since midnight.
 func (t TimeOfDay) D() time.Duration { return time.Duration(t) }
 
-// String gives HH:MM.
+// String returns HH:MM.
 func (t TimeOfDay) String() string {
 	return fmt.Sprintf("%02d:%02d", int(t.D().Hours()), int(t.D().Minutes())%60)
 }

@@ -10,7 +10,7 @@ type Service struct {
 	Delivery *Delivery
 }
 
-// Services gives all services in the order of the files.
+// Services returns all services in the order of the files.
 func (c *Config) Services() []Service {
 	var all []Service
 	for i := range c.Projections {

@@ -11,7 +11,7 @@ type Sources []Source
 // JSONSchemaAlias says that a file has them as a mapping by name.
 func (Sources) JSONSchemaAlias() any { return map[string]Source{} }
 
-// MaxEventOf gives the most bytes of an event of a source; 0 if there is none of
+// MaxEventOf returns the most bytes of an event of a source; 0 if there is none of
 // that name.
 func (s Sources) MaxEventOf(name string) int {
 	if found := s.Find(name); found != nil {
@@ -20,7 +20,7 @@ func (s Sources) MaxEventOf(name string) int {
 	return 0
 }
 
-// Find gives the source of that name, nil if there is none.
+// Find returns the source of that name, nil if there is none.
 func (s Sources) Find(name string) *Source {
 	for i := range s {
 		if s[i].Name == name {
@@ -117,7 +117,7 @@ type Locator struct {
 // IsZero reports whether nothing is configured.
 func (l Locator) IsZero() bool { return l == Locator{} }
 
-// String gives the locator as it is written in a file.
+// String returns the locator as it is written in a file.
 func (l Locator) String() string {
 	switch {
 	case l.Key:

@@ -9,7 +9,7 @@ import (
 // defaultTenant is the tenant of sources' own tokens, access.DefaultTenant.
 const defaultTenant = "default"
 
-// writers gives the tenants that may write to each source under a file of
+// writers returns the tenants that may write to each source under a file of
 // tokens, by the source's name.
 func (c *Config) writers(tokens *TokensFile) map[string]map[string]bool {
 	all := map[string]map[string]bool{}

@@ -37,7 +37,7 @@ type OTLP struct {
 // Share is a part of a whole, 0 to 1.
 type Share float64
 
-// MarshalText gives the form that a file has.
+// MarshalText returns the form that a file has.
 func (s Share) MarshalText() ([]byte, error) {
 	return strconv.AppendFloat(nil, float64(s), 'g', -1, 64), nil
 }

@@ -316,7 +316,7 @@ func (d *Decider) Settled() bool {
 	return true
 }
 
-// Decided gives up to where the partitions that this process owns are decided:
+// Decided returns up to where the partitions that this process owns are decided:
 // the next offset of each.
 func (d *Decider) Decided() map[store.Partition]int64 {
 	next := map[store.Partition]int64{}

@@ -52,7 +52,7 @@ type Taker struct {
 	Ledger store.Ledger
 	Inbox  Appender
 	Topic  string // of the inbox
-	// Shape gives how the events of a source are taken apart. It is called for
+	// Shape returns how the events of a source are taken apart. It is called for
 	// every chunk, concurrently.
 	Shape func(source string) (*ingest.Extractor, error)
 	// Lease is how long a claim is kept from others; Keep how long it is known.

@@ -209,7 +209,7 @@ func (r *run) beat(ctx context.Context, lost context.CancelCauseFunc) {
 	}
 }
 
-// release returns the lease back, as well as it can: it ends by itself.
+// release gives the lease back, as well as it can: it ends by itself.
 func (r *run) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()

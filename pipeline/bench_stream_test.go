@@ -70,7 +70,7 @@ func newStream(w workload, entities, services int) *stream {
 	return &stream{w: w, r: rand.New(rand.NewPCG(1, 2)), services: services, entities: make([][benchFields]uint32, entities)}
 }
 
-// first returns every entity its first event.
+// first gives every entity its first event.
 func (s *stream) first() []event {
 	events := make([]event, len(s.entities))
 	for i := range s.entities {

@@ -70,7 +70,7 @@ type member struct {
 	lane *lane
 }
 
-// Share returns a service its share in the client of c.Key. It does not open
+// Share gives a service its share in the client of c.Key. It does not open
 // the client yet. A nil t shares with nobody.
 func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	if t == nil {

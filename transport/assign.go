@@ -379,7 +379,7 @@ func (g *Group) outOfRange(tp topicPartition) {
 	g.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{tp.topic: {tp.partition: {Epoch: -1, Offset: start}}})
 }
 
-// rejoin returns a topic up and joins it anew, which ends its assignments and starts
+// rejoin gives a topic up and joins it anew, which ends its assignments and starts
 // others. It runs beside the poll loop, because a purge waits for a rebalance.
 func (g *Group) rejoin(topic string) {
 	g.mu.Lock()

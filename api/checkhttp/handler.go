@@ -21,7 +21,7 @@ import (
 // Options of the routes.
 type Options struct {
 	Checker *checks.Checker
-	// Find gives the service of a name; ErrNoService when there is none, or an
+	// Find returns the service of a name; ErrNoService when there is none, or an
 	// error of the store.
 	Find func(ctx context.Context, name string) (checks.Service, error)
 	// MaxRows is the most rows of a batch. Defaults to 1,000.

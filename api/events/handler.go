@@ -51,7 +51,7 @@ func (s *Source) headers(h http.Header, meta message.Metadata) message.Metadata 
 
 // Options of a Handler. All fields are needed.
 type Options struct {
-	// Source gives the source at a path, /v1/sources/<path>/events. It may be
+	// Source returns the source at a path, /v1/sources/<path>/events. It may be
 	// called concurrently.
 	Source func(path string) (*Source, bool)
 	Ledger store.Ledger

@@ -200,7 +200,7 @@ func holdBack(rows []*row) (freed []store.ClaimID) {
 	return freed
 }
 
-// follow returns a row what its first one got.
+// follow gives a row what its first one got.
 func (r *row) follow() {
 	first := r.first
 	r.lost, r.answer, r.claimed = first.lost, first.answer, first.claimed

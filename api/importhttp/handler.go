@@ -25,7 +25,7 @@ import (
 // Options of a Handler.
 type Options struct {
 	Store store.Imports
-	// MaxRow gives the largest row of a source in bytes; false when there is no
+	// MaxRow returns the largest row of a source in bytes; false when there is no
 	// such source.
 	MaxRow func(source string) (int, bool)
 	// MaxFile bounds a file in bytes.

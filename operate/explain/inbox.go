@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Inbox gives single records of the inbox. Safe for concurrent use.
+// Inbox returns single records of the inbox. Safe for concurrent use.
 type Inbox interface {
 	// Partition of an entity's records.
 	Partition(entity string) int32

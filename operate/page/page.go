@@ -26,15 +26,15 @@ import (
 // Options say which process a page is about. All fields are needed unless they
 // say otherwise; functions may be called from any goroutine.
 type Options struct {
-	// Config gives the configuration that runs now.
+	// Config returns the configuration that runs now.
 	Config func() *config.Config
 	Store  Store
-	// Tools gives what actions work with; its Actor is set here.
+	// Tools returns what actions work with; its Actor is set here.
 	Tools    func(context.Context) (*operate.Env, error)
 	Registry prometheus.Gatherer
 	// Health says how the process and its services are doing.
 	Health func() operate.Health
-	// States gives how each service that this process delivers is doing.
+	// States returns how each service that this process delivers is doing.
 	Conditions func() map[string]deliver.Condition
 	// Attempts limits wrong tokens.
 	Attempts *auth.Attempts

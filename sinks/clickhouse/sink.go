@@ -111,7 +111,7 @@ func (s *Sink) connected(ctx context.Context, work func() error) error {
 	return err
 }
 
-// Close returns the service's share in the pool back. The last sink of a target closes
+// Close gives the service's share in the pool back. The last sink of a target closes
 // the pool, and a Write or Scan under way fails then.
 func (s *Sink) Close() error {
 	s.session.Store(nil)

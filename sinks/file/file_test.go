@@ -437,7 +437,7 @@ func TestOptionsAreChecked(t *testing.T) {
 	}
 }
 
-// FuzzRecover returns Open any end of a file. It must not fail in any way but
+// FuzzRecover gives Open any end of a file. It must not fail in any way but
 // by saying that the file is foreign, which leaves it as it is, and what it
 // accepts must be whole records.
 func FuzzRecover(f *testing.F) {

@@ -99,7 +99,7 @@ func (s *Sink) connected(ctx context.Context, work func() error) error {
 	return err
 }
 
-// Close returns the service's share in the pool back. The last sink of a target closes
+// Close gives the service's share in the pool back. The last sink of a target closes
 // the pool: a Write or Scan under way keeps its connection until it is done.
 func (s *Sink) Close() error {
 	s.pool.Store(nil)

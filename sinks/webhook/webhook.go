@@ -199,7 +199,7 @@ func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{Kind: s.opts.Kind, MaxBatch: s.opts.Concurrency * changesPerLane, MaxBytes: maxBytes}
 }
 
-// Close returns the service's share in the connections back. The last sink of a
+// Close gives the service's share in the connections back. The last sink of a
 // target closes those that are idle.
 func (s *Sink) Close() error { return s.server.Close() }
 

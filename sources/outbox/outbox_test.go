@@ -362,7 +362,7 @@ func TestARowThatBecomesVisibleLateIsNotLost(t *testing.T) {
 	r.drained()
 }
 
-// oneByOne returns each row a frame of its own.
+// oneByOne gives each row a frame of its own.
 func oneByOne(o *outbox.Options) { o.FrameBytes = 1 }
 
 // What was handed out and is not durable when its process goes comes again,

@@ -57,7 +57,7 @@ type table struct {
 	lock     string // gives the ids of rows that are locked now
 	choose   string // gives those of them that may be handed out
 	settle   string // deletes or marks rows
-	waiting  string // tells whether a row waits
+	waiting  string // reports whether a row waits
 	lag      string // counts rows, and gives the ids of the oldest and the newest
 }
 

@@ -191,7 +191,7 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 	return inbox, nil
 }
 
-// openInbox returns inbox a generation above all others. The caller holds the lock.
+// openInbox gives inbox a generation above all others. The caller holds the lock.
 func openInbox(ctx context.Context, tx pgx.Tx, inbox *store.Inbox, atLeast uint16) error {
 	var newest int
 	if err := tx.QueryRow(ctx, sqlNewest).Scan(&newest); err != nil {

@@ -159,7 +159,7 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 	return inbox, nil
 }
 
-// openInbox returns inbox a generation above all others.
+// openInbox gives inbox a generation above all others.
 func (t tx) openInbox(inbox *store.Inbox, atLeast uint16) error {
 	var newest int
 	if err := t.conn.QueryRowContext(t.ctx, `SELECT coalesce(max(generation), 0) FROM inboxes`).Scan(&newest); err != nil {

@@ -368,7 +368,7 @@ func (l *Log) Trim(ctx context.Context, before time.Time, below []int64) (int, e
 	return trimmed, l.s.vacuum(ctx)
 }
 
-// vacuum returns free pages back, but for a tenth of the file.
+// vacuum gives free pages back, but for a tenth of the file.
 func (s *Store) vacuum(ctx context.Context) error {
 	for more := true; more; {
 		err := s.write(ctx, "vacuum", func(t tx) error {

@@ -190,7 +190,7 @@ func (s *Store) undo(t tx, first bool) {
 
 var errTakenAlong = errors.New("another write of the same transaction failed, nothing was written")
 
-// passOn returns the turn to the next one, who works in the same transaction, or
+// passOn gives the turn to the next one, who works in the same transaction, or
 // commits if there is none.
 func (s *Store) passOn() {
 	w := &s.writes

@@ -61,7 +61,7 @@ ON CONFLICT (entity, service) DO UPDATE SET content = excluded.content, version 
 	return err
 }
 
-// others returns others the time to come between a read and a write.
+// others gives others the time to come between a read and a write.
 func others(ctx context.Context) error {
 	select {
 	case <-time.After(5 * time.Millisecond):

@@ -95,7 +95,7 @@ func (c *client) SwapProgress(ctx context.Context, revision int64, swaps []store
 	return swapped, nil
 }
 
-// farthest returns every service the place of the one that is farthest.
+// farthest gives every service the place of the one that is farthest.
 func farthest(places []store.ServicePlace) []store.ServicePlace {
 	places = slices.Clone(places)
 	var far store.Place

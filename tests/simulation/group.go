@@ -90,7 +90,7 @@ func (g *group) rejoin(m *member) {
 	}
 }
 
-// balance returns partitions to members: those of members that left, and some
+// balance gives partitions to members: those of members that left, and some
 // more for no reason.
 func (g *group) balance() {
 	calm := g.w.calm.Load()

@@ -65,7 +65,7 @@ func Open(file *sqlite.Store, path string, log *slog.Logger) (*Logs, error) {
 	return &Logs{file: file, log: log, lock: lock, open: map[string]*sqlite.Log{}}, nil
 }
 
-// Release returns the logs back. It may be called twice.
+// Release gives the logs back. It may be called twice.
 func (l *Logs) Release() error { return l.lock.Unlock() }
 
 // Ensure opens a topic, and makes one that is not there; see sqlite.Store.OpenLog.

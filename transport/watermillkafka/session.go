@@ -62,7 +62,7 @@ func (s *sessions) Unmarshal(m *sarama.ConsumerMessage) (*message.Message, error
 	return transport.NewMessage(context.Background(), c.frame), nil
 }
 
-// attach returns a message that is on its way out its frame, and a context that
+// attach gives a message that is on its way out its frame, and a context that
 // ends with its claim.
 func (s *sessions) attach(m *message.Message, topic string) {
 	partition, _ := kafka.MessagePartitionFromCtx(m.Context())

@@ -84,7 +84,7 @@ func (e *engine) session(f func(run func(statement []byte, format string) ([]byt
 	return f(e.run)
 }
 
-// run returns the statement to the engine and returns a copy of its output in the format. The error
+// run hands the statement to the engine and returns a copy of its output in the format. The error
 // has the engine's own text, which begins with "Code: N.".
 func (e *engine) run(statement []byte, format string) ([]byte, error) {
 	if len(statement) == 0 {
