@@ -157,7 +157,7 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 			ps[p] = o
 			a := newAssignment(g, tp, lt.id, o.EpochOffset().Offset, lt.end[p])
 			g.assignments[tp] = a
-			if s := g.subscriptions[t]; s != nil && !s.stopped() {
+			if s := g.subscriptions[t]; s != nil && !s.Stopped() {
 				startDispatcher(a, s)
 			}
 		}

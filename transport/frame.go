@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -29,6 +30,17 @@ func (f *Frame) First() int64 { return f.Records[0].Offset }
 
 // Last is the offset of the last record.
 func (f *Frame) Last() int64 { return f.Records[len(f.Records)-1].Offset }
+
+// Redelivered returns f as it comes again. f itself is in other hands and stays as it
+// is.
+func (f *Frame) Redelivered() *Frame {
+	again := *f
+	again.Records = slices.Clone(f.Records)
+	for i := range again.Records {
+		again.Records[i].Redelivered = true
+	}
+	return &again
+}
 
 // Received is one record as it was read.
 type Received struct {

@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -229,11 +228,11 @@ func (g *Group) subscribe(ctx context.Context, topic string) (*subscription, err
 			return nil, err
 		case closed:
 			return nil, fmt.Errorf("consumer group %w", ErrClosed)
-		case old != nil && !old.stopped():
+		case old != nil && !old.Stopped():
 			return nil, ErrSubscribed
 		case old != nil: // it still follows its last messages
 			select {
-			case <-old.done:
+			case <-old.Done:
 			case <-ctx.Done():
 				return nil, ctx.Err()
 			}
@@ -256,15 +255,7 @@ func (g *Group) addSubscription(ctx context.Context, topic string) *subscription
 	if g.closed || g.subscriptions[topic] != nil {
 		return nil
 	}
-	s := &subscription{
-		g: g, topic: topic,
-		out:      make(chan *message.Message),
-		stopping: make(chan struct{}),
-		done:     make(chan struct{}),
-	}
-	// The end of Subscribe's ctx stops the hand-out; what is in flight then
-	// has a grace, so its contexts must not end with ctx.
-	s.ctx, s.halt = context.WithCancel(context.WithoutCancel(ctx))
+	s := &subscription{Stream: NewStream(ctx), g: g, topic: topic}
 	g.subscriptions[topic] = s
 
 	var join []string
@@ -301,10 +292,10 @@ func (g *Group) addSubscription(ctx context.Context, topic string) *subscription
 	go func() {
 		select {
 		case <-ctx.Done():
-			s.stop()
-		case <-s.stopping:
+			s.Stop()
+		case <-s.Stopping:
 		}
-		s.finish(g.gc.CloseTimeout)
+		s.finish()
 	}()
 	return s
 }
@@ -482,10 +473,10 @@ func (g *Group) Close() error {
 		}
 		g.mu.Unlock()
 		for _, s := range all {
-			s.stop()
+			s.Stop()
 		}
 		for _, s := range all {
-			<-s.done
+			<-s.Done
 		}
 		g.stopPoll()
 		g.loops.Wait()

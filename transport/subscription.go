@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
 )
@@ -19,58 +18,22 @@ var ErrClosed = errors.New("closed")
 
 // subscription is one Subscribe: the frames of one topic.
 type subscription struct {
-	g     *Group
-	topic string
-	ctx   context.Context // of the messages; ended by finish
-	halt  context.CancelFunc
-	out   chan *message.Message
-
-	stopOnce sync.Once
-	stopping chan struct{} // closed: nothing more is handed out
-	done     chan struct{} // closed: no message of it is followed any more
-
-	// senders and dispatchers grow under g.mu and only while stopping is open.
-	senders     sync.WaitGroup // dispatchers that may still send on out
-	dispatchers sync.WaitGroup // dispatchers that still follow a message
+	*Stream // its feeds come under g.mu and only while it is not stopping
+	g       *Group
+	topic   string
 }
 
-func (s *subscription) stop() { s.stopOnce.Do(func() { close(s.stopping) }) }
-
-func (s *subscription) stopped() bool {
-	select {
-	case <-s.stopping:
-		return true
-	default:
-		return false
-	}
-}
-
-// finish ends the subscription in order: no more hand-out, channel closed,
-// grace for what is in flight, contexts cancelled.
-func (s *subscription) finish(grace time.Duration) {
-	<-s.stopping
-	// Who saw it open under g.mu has added its dispatcher when this returns: none
-	// comes to send on a closed channel.
+// finish ends the subscription in order.
+func (s *subscription) finish() {
+	<-s.Stopping
+	// Who saw it open under g.mu has added its feed when this returns: none comes to
+	// send on a closed channel.
 	s.g.mu.Lock()
 	s.g.mu.Unlock() //nolint:staticcheck // a barrier
 	s.g.cl.PauseFetchTopics(s.topic)
-	s.senders.Wait()
-	close(s.out)
-
-	drained := make(chan struct{})
-	go func() { s.dispatchers.Wait(); close(drained) }()
-	timer := time.NewTimer(grace)
-	select {
-	case <-drained:
-	case <-timer.C:
-	case <-s.g.failed:
-	case <-s.g.gc.Limit.Done():
-	}
-	timer.Stop()
-	s.halt()
-	<-drained
+	s.End(s.g.gc.CloseTimeout, s.g.failed, s.g.gc.Limit.Done())
 	s.g.drop(s)
-	close(s.done)
+	close(s.Done)
 }
 
 // subscriber is one message.Subscriber face of a group. A router closes its
@@ -106,9 +69,9 @@ func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 	closed := s.closed
 	s.mu.Unlock()
 	if closed {
-		sub.stop()
+		sub.Stop()
 	}
-	return sub.out, nil
+	return sub.Out, nil
 }
 
 // Close returns when the subscriptions have ended.
@@ -118,10 +81,10 @@ func (s *subscriber) Close() error {
 	all := s.all
 	s.mu.Unlock()
 	for _, sub := range all {
-		sub.stop()
+		sub.Stop()
 	}
 	for _, sub := range all {
-		<-sub.done
+		<-sub.Done
 	}
 	return nil
 }

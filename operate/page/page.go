@@ -34,7 +34,7 @@ type Options struct {
 	Registry prometheus.Gatherer
 	// Health says how the process and its services are doing.
 	Health func() operate.Health
-	// States returns how each service that this process delivers is doing.
+	// Conditions returns how each service that this process delivers is doing.
 	Conditions func() map[string]deliver.Condition
 	// Attempts limits wrong tokens.
 	Attempts *auth.Attempts

@@ -64,7 +64,7 @@ func (g *Group) fail(err error) {
 	g.err = err
 	close(g.failed)
 	if g.sub != nil {
-		g.sub.stop()
+		g.sub.Stop()
 	}
 }
 
@@ -76,8 +76,8 @@ func (g *Group) Close() error {
 	s := g.sub
 	g.mu.Unlock()
 	if s != nil {
-		s.stop()
-		<-s.done
+		s.Stop()
+		<-s.Done
 	}
 	return nil
 }
@@ -107,7 +107,7 @@ func (s *subscriber) Subscribe(ctx context.Context, topic string) (<-chan *messa
 		return nil, fmt.Errorf("subscribe %s: %w", topic, err)
 	}
 	s.sub = sub
-	return sub.out, nil
+	return sub.Out, nil
 }
 
 // Close returns when the subscription has ended.
@@ -117,8 +117,8 @@ func (s *subscriber) Close() error {
 	sub := s.sub
 	s.mu.Unlock()
 	if sub != nil {
-		sub.stop()
-		<-sub.done
+		sub.Stop()
+		<-sub.Done
 	}
 	return nil
 }
@@ -135,18 +135,18 @@ func (g *Group) subscribe(ctx context.Context) (*subscription, error) {
 			g.mu.Unlock()
 			return nil, fmt.Errorf("consumer group %w", transport.ErrClosed)
 		case old == nil:
-			s := newSubscription(ctx, g)
+			s := &subscription{Stream: transport.NewStream(ctx), g: g}
 			g.sub = s
 			g.mu.Unlock()
 			go s.run(ctx)
 			return s, nil
 		}
 		g.mu.Unlock()
-		if !old.stopped() {
+		if !old.Stopped() {
 			return nil, transport.ErrSubscribed
 		}
 		select { // it still follows its last messages
-		case <-old.done:
+		case <-old.Done:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}

@@ -3,7 +3,6 @@ package handout
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -36,7 +35,7 @@ func Frame(ctx context.Context, out chan<- *message.Message, f *transport.Frame,
 		if !wait.Sleep(ctx, backOff) {
 			return false
 		}
-		f = redelivered(f)
+		f = f.Redelivered()
 	}
 }
 
@@ -55,14 +54,4 @@ func late(m *message.Message, grace time.Duration) bool {
 	default:
 		return false
 	}
-}
-
-// redelivered returns f as it comes again; f itself is in other hands.
-func redelivered(f *transport.Frame) *transport.Frame {
-	again := *f
-	again.Records = slices.Clone(f.Records)
-	for i := range again.Records {
-		again.Records[i].Redelivered = true
-	}
-	return &again
 }

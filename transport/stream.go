@@ -1,0 +1,167 @@
+package transport
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill/message"
+)
+
+// Stream is one Subscribe to a log: the channel of its messages, and how that ends.
+// The partitions of a log each have a [Feed] into it. Its methods may be called
+// concurrently.
+type Stream struct {
+	Out      chan *message.Message
+	Context  context.Context // of the messages; ended by End
+	Stopping chan struct{}   // closed: nothing more is handed out
+	Done     chan struct{}   // closed by the owner: no message of it is followed any more
+
+	halt context.CancelFunc
+	once sync.Once
+
+	senders   sync.WaitGroup // feeds that may still send on Out
+	followers sync.WaitGroup // feeds that still follow a message
+}
+
+// NewStream returns one whose messages have the values of ctx. The end of ctx does not
+// end their contexts: what is in flight then has a grace.
+func NewStream(ctx context.Context) *Stream {
+	s := &Stream{Out: make(chan *message.Message), Stopping: make(chan struct{}), Done: make(chan struct{})}
+	s.Context, s.halt = context.WithCancel(context.WithoutCancel(ctx))
+	return s
+}
+
+// Stop ends the hand-out. It may be called twice.
+func (s *Stream) Stop() { s.once.Do(func() { close(s.Stopping) }) }
+
+// Stopped reports whether Stop was called.
+func (s *Stream) Stopped() bool {
+	select {
+	case <-s.Stopping:
+		return true
+	default:
+		return false
+	}
+}
+
+// End ends a stream that was stopped, in order: channel closed, grace for what is in
+// flight, contexts cancelled. It returns when no feed is left; no new one may come.
+// The grace is over as soon as failed or limit is closed.
+func (s *Stream) End(grace time.Duration, failed, limit <-chan struct{}) {
+	s.senders.Wait()
+	close(s.Out)
+	drained := make(chan struct{})
+	go func() { s.followers.Wait(); close(drained) }()
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-drained:
+	case <-timer.C:
+	case <-failed:
+	case <-limit:
+	}
+	s.halt()
+	<-drained
+}
+
+// Feed hands the frames of one partition to a stream, one at a time: the next one
+// follows the acknowledgement of the one before. It belongs to one goroutine, which
+// closes it.
+type Feed struct {
+	s                *Stream
+	ctx              context.Context
+	nackMin, nackMax time.Duration
+	sending          bool
+}
+
+// NewFeed adds a feed to a stream that does not end yet. Its messages end with ctx,
+// which ends with the stream's; gc says how long a refused frame waits.
+func (s *Stream) NewFeed(ctx context.Context, gc *GroupConfig) *Feed {
+	s.senders.Add(1)
+	s.followers.Add(1)
+	return &Feed{s: s, ctx: ctx, nackMin: gc.NackMin, nackMax: gc.NackMax, sending: true}
+}
+
+// Sending reports whether another frame may be handed out.
+func (f *Feed) Sending() bool { return f.sending }
+
+func (f *Feed) stopSending() {
+	if f.sending {
+		f.sending = false
+		f.s.senders.Done()
+	}
+}
+
+// Close takes the feed off its stream.
+func (f *Feed) Close() {
+	f.stopSending()
+	f.s.followers.Done()
+}
+
+// HandOut hands a frame out until it is acknowledged, and reports whether it was.
+// frame makes it, each time one of its own; again says that it was handed out before.
+// refused is called whenever it was handed out and not acknowledged.
+func (f *Feed) HandOut(frame func(again bool) *Frame, refused func()) bool {
+	for nacks := 0; ; nacks++ {
+		// Each hand-out has its own acknowledgement and its own context.
+		ctx, cancel := context.WithCancel(f.ctx)
+		msg := NewMessage(ctx, frame(nacks > 0))
+		select {
+		case f.s.Out <- msg:
+		case <-f.s.Stopping:
+			cancel()
+			return false
+		case <-f.ctx.Done():
+			cancel()
+			return false
+		}
+		acked := f.answer(msg)
+		cancel()
+		if acked {
+			return true
+		}
+		refused()
+		if !f.sending || f.ctx.Err() != nil || !f.Sleep(min(f.nackMin<<min(nacks, 20), f.nackMax)) {
+			return false
+		}
+	}
+}
+
+// answer waits for the handler's answer and reports whether it acknowledged. A stream
+// that stops meanwhile hands out nothing more. An acknowledgement that came before the
+// end counts, also when both are seen at once.
+func (f *Feed) answer(msg *message.Message) bool {
+	stopping := f.s.Stopping
+	for {
+		select {
+		case <-msg.Acked():
+			return true
+		case <-msg.Nacked():
+			return false
+		case <-stopping:
+			f.stopSending()
+			stopping = nil
+		case <-f.ctx.Done():
+			select {
+			case <-msg.Acked():
+				return true
+			default:
+				return false
+			}
+		}
+	}
+}
+
+// Sleep waits, and reports false as soon as there is nothing more to wait for.
+func (f *Feed) Sleep(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-f.s.Stopping:
+	case <-f.ctx.Done():
+	}
+	return false
+}
