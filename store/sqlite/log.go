@@ -61,8 +61,6 @@ func (l *Log) place(partition int32, offset int64) int64 {
 
 func offsetOf(place int64) int64 { return place & (1<<offsetBits - 1) }
 
-func partitionOf(place int64) int32 { return int32(place >> offsetBits & (maxPartitions - 1)) }
-
 const (
 	sqlFindLog = `SELECT number, id, partitions FROM logs WHERE name = ?`
 	sqlMakeLog = `INSERT INTO logs (number, name, id, partitions) VALUES ((SELECT coalesce(max(number), 0) + 1 FROM logs), ?, ?, ?)`
@@ -143,6 +141,16 @@ func (l *Log) Append(ctx context.Context, frames []LogFrame) error {
 	})
 }
 
+// spanOf returns the offsets that a row of sqlLastFrame covers; end 0: there is none.
+func spanOf(row *sql.Row) (first, end int64, err error) {
+	var place, records int64
+	err = row.Scan(&place, &records)
+	if errors.Is(err, sql.ErrNoRows) {
+		return 0, 0, nil
+	}
+	return offsetOf(place), offsetOf(place) + records, err
+}
+
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
 // sum is the checksum of a row.
@@ -165,12 +173,8 @@ func (t tx) append(l *Log, frames []LogFrame, now time.Time) error {
 		if err != nil {
 			return 0, err
 		}
-		var place, records int64
-		err = last.QueryRowContext(t.ctx, l.place(p, 0), l.place(p+1, 0)-1).Scan(&place, &records)
-		if errors.Is(err, sql.ErrNoRows) {
-			return 0, nil
-		}
-		return offsetOf(place) + records, err
+		_, end, err := spanOf(last.QueryRowContext(t.ctx, l.place(p, 0), l.place(p+1, 0)-1))
+		return end, err
 	}
 	err := each(t.ctx, t.conn, sqlPutFrame, len(frames), func(i int, statement *sql.Stmt) error {
 		f := &frames[i]
@@ -254,15 +258,12 @@ func (l *Log) Bounds(ctx context.Context) (starts, ends []int64, err error) {
 	err = l.s.read(ctx, "read the bounds of a log", func(conn *sql.Tx) error {
 		return each(ctx, conn, sqlLastFrame, int(l.partitions), func(i int, last *sql.Stmt) error {
 			from, to := l.place(int32(i), 0), l.place(int32(i)+1, 0)-1
-			var place, other int64
-			err := last.QueryRowContext(ctx, from, to).Scan(&place, &other)
-			if errors.Is(err, sql.ErrNoRows) {
-				return nil
-			} else if err != nil {
+			var err error
+			if _, ends[i], err = spanOf(last.QueryRowContext(ctx, from, to)); err != nil || ends[i] == 0 {
 				return err
 			}
-			ends[i] = offsetOf(place) + other
-			err = conn.QueryRowContext(ctx, sqlFirstFrame, from, to).Scan(&place, &other)
+			var place, written int64
+			err = conn.QueryRowContext(ctx, sqlFirstFrame, from, to).Scan(&place, &written)
 			starts[i] = offsetOf(place)
 			return err
 		})
@@ -275,16 +276,13 @@ func (l *Log) Bounds(ctx context.Context) (starts, ends []int64, err error) {
 func (l *Log) At(ctx context.Context, partition int32, at time.Time) (int64, error) {
 	found := int64(0)
 	err := l.s.read(ctx, "find a time in a log", func(conn *sql.Tx) error {
-		last := l.place(partition+1, 0) - 1
-		low, high := l.place(partition, 0), l.place(partition, 0)
-		var place, other int64
-		err := conn.QueryRowContext(ctx, sqlLastFrame, low, last).Scan(&place, &other)
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil
-		} else if err != nil {
+		low, last := l.place(partition, 0), l.place(partition+1, 0)-1
+		_, end, err := spanOf(conn.QueryRowContext(ctx, sqlLastFrame, low, last))
+		if err != nil || end == 0 {
 			return err
 		}
-		high = place + other
+		var place, other int64
+		high := l.place(partition, end)
 		// All rows before low are older; the first one at high or later is not.
 		for low < high {
 			middle := low + (high-low)/2
@@ -302,9 +300,8 @@ func (l *Log) At(ctx context.Context, partition int32, at time.Time) (int64, err
 		}
 		err = conn.QueryRowContext(ctx, sqlFirstFrame, low, last).Scan(&place, &other)
 		if errors.Is(err, sql.ErrNoRows) {
-			err = conn.QueryRowContext(ctx, sqlLastFrame, l.place(partition, 0), last).Scan(&place, &other)
-			found = offsetOf(place) + other
-			return err
+			found = end
+			return nil
 		}
 		found = offsetOf(place)
 		return err
@@ -329,26 +326,23 @@ func (l *Log) Trim(ctx context.Context, before time.Time, below []int64) (int, e
 		if err != nil {
 			return trimmed, err
 		}
-		var place, records int64
-		err = l.s.readers.QueryRowContext(ctx, sqlLastFrame, l.place(p, 0), l.place(p+1, 0)-1).Scan(&place, &records)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		} else if err != nil {
+		newest, _, err := spanOf(l.s.readers.QueryRowContext(ctx, sqlLastFrame, l.place(p, 0), l.place(p+1, 0)-1))
+		if err != nil {
 			return trimmed, failed("trim log", err)
 		}
-		if to = min(to, offsetOf(place), below[p]); to <= 0 {
+		if to = min(to, newest, below[p]); to <= 0 {
 			continue
 		}
 		// The row that holds the record before to may hold to as well.
-		var holds int64
-		err = l.s.readers.QueryRowContext(ctx, sqlLastFrame, l.place(p, 0), l.place(p, to)-1).Scan(&holds, &records)
-		if errors.Is(err, sql.ErrNoRows) {
-			continue
-		} else if err != nil {
+		first, end, err := spanOf(l.s.readers.QueryRowContext(ctx, sqlLastFrame, l.place(p, 0), l.place(p, to)-1))
+		if err != nil {
 			return trimmed, failed("trim log", err)
 		}
-		last := holds
-		if offsetOf(holds)+records > to {
+		if end == 0 {
+			continue
+		}
+		last := l.place(p, first)
+		if end > to {
 			last--
 		}
 		for more := true; more; {
