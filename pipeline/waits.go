@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
@@ -30,10 +31,7 @@ type Wait struct {
 func (w Wait) String() string {
 	s := w.What
 	if w.Changes > 0 {
-		s = fmt.Sprintf("%d changes wait for %s", w.Changes, w.For)
-		if w.Changes == 1 {
-			s = "1 change waits for " + w.For
-		}
+		s = counted(w.Changes, "change waits", "changes wait") + " for " + w.For
 	}
 	if w.Because != "" {
 		s += " (" + w.Because + ")"
@@ -333,8 +331,5 @@ func (p *Pipeline) lookAgain() {
 
 // counted writes a number with the words for it.
 func counted(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return fmt.Sprintf("%d %s", n, many)
+	return fmt.Sprintf("%d %s", n, english.PluralWord(int(n), one, many))
 }

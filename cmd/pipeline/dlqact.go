@@ -13,7 +13,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
@@ -115,10 +115,7 @@ func (f *letterFlags) sure(ctx context.Context, a *app, l operate.Letters, verb 
 }
 
 func deadLetters(n int) string {
-	if n == 1 {
-		return "1 dead letter"
-	}
-	return humanize.Comma(int64(n)) + " dead letters"
+	return english.Plural(n, "dead letter", "dead letters")
 }
 
 func (a *app) dlqReplayCommand() *cobra.Command {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
@@ -76,9 +77,9 @@ func (a *app) printReloaded(r control.Reloaded) {
 }
 
 func countServices(r control.Reloaded) string {
-	text := plural(int64(r.Services), "service", "services")
+	text := english.Plural(r.Services, "service", "services")
 	if r.Checks > 0 {
-		text += " and " + plural(int64(r.Checks), "check service", "check services")
+		text += " and " + english.Plural(r.Checks, "check service", "check services")
 	}
 	return text
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
@@ -392,17 +393,11 @@ func (a *app) next(alone, waited bool) {
 }
 
 func entities(n int64) string {
-	if n == 1 {
-		return "1 entity"
-	}
-	return humanize.Comma(n) + " entities"
+	return english.Plural(int(n), "entity", "entities")
 }
 
 func checkRows(n int64) string {
-	if n == 1 {
-		return "1 check row"
-	}
-	return humanize.Comma(n) + " check rows"
+	return english.Plural(int(n), "check row", "check rows")
 }
 
 // found says what a preview found.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/spf13/cobra"
 )
@@ -80,8 +81,8 @@ func question(r operate.Result) string {
 			rows, services = rows+s.Reset, services+1
 		}
 	}
-	checks := checkRows(r.CheckRows) + " of " + plural(int64(checked), "check service", "check services")
-	dam := fmt.Sprintf("%s (%s of %s)", entities(r.Entities), plural(int64(rows), "dam row", "dam rows"), plural(int64(services), "service", "services"))
+	checks := checkRows(r.CheckRows) + " of " + english.Plural(int(checked), "check service", "check services")
+	dam := fmt.Sprintf("%s (%s of %s)", entities(r.Entities), english.Plural(int(rows), "dam row", "dam rows"), english.Plural(int(services), "service", "services"))
 	switch {
 	case checked == 0:
 		return "Reset " + dam + "?"

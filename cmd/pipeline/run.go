@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/seed-86dfc502/weir/config"
@@ -214,7 +215,7 @@ func (a *app) progress(reg *prometheus.Registry, waits func() []pipeline.Wait) (
 			for _, c := range s.Customers {
 				sum.Add(c)
 			}
-			fmt.Fprintf(f, "\r\033[K%s (%s/s) · %s pruned · %s held back · %s delivered", plural(s.Read, "event", "events"),
+			fmt.Fprintf(f, "\r\033[K%s (%s/s) · %s pruned · %s held back · %s delivered", english.Plural(int(s.Read), "event", "events"),
 				humanize.Comma(s.Read-last), humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
 			if text := pipeline.WaitText(stuck(waits())); text != "" && time.Since(start) >= waitsAfter {
 				fmt.Fprint(f, " · waiting: ", text)
@@ -245,14 +246,14 @@ func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration
 			fmt.Fprintln(a.out, "So nothing was sent to anybody.")
 		}
 	} else {
-		fmt.Fprintf(a.out, "%12s %s read\n", n(s.Read), plain(s.Read, "event", "events"))
+		fmt.Fprintf(a.out, "%12s %s read\n", n(s.Read), english.PluralWord(int(s.Read), "event", "events"))
 		fmt.Fprintf(a.out, "%12s stopped at the gate: the same event was taken in before\n", n(s.Repeated))
 		fmt.Fprintf(a.out, "%12s stale: seen before, or older than what the entity has\n", n(s.Stale))
 		fmt.Fprintf(a.out, "%12s noise: nothing changed that matters to anybody\n", n(s.Noise))
 		fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
 	}
 	if s.Dead > 0 {
-		fmt.Fprintf(a.out, "%12s %s: pipeline dlq list -c %s\n", n(s.Dead), plain(s.Dead, "dead letter", "dead letters"), a.config)
+		fmt.Fprintf(a.out, "%12s %s: pipeline dlq list -c %s\n", n(s.Dead), english.PluralWord(int(s.Dead), "dead letter", "dead letters"), a.config)
 	}
 	switch {
 	case sum.Pruned+sum.Filtered+sum.Incomplete+sum.Held+sum.Sent+sum.Delivered+sum.Dead > 0:
@@ -293,12 +294,12 @@ func (a *app) customers(customers []pipeline.CustomerSummary, sum pipeline.Custo
 	_ = w.Flush()
 	fmt.Fprint(a.out, "\n"+outcomes)
 	if sum.Coalesced > 0 {
-		fmt.Fprintf(a.out, "%s left out because a newer one of the same entity replaced %s.\n", plural(sum.Coalesced, "change was", "changes were"), plain(sum.Coalesced, "it", "them"))
+		fmt.Fprintf(a.out, "%s left out because a newer one of the same entity replaced %s.\n", english.Plural(int(sum.Coalesced), "change was", "changes were"), english.PluralWord(int(sum.Coalesced), "it", "them"))
 	}
 	if all := sum.Pruned + sum.Held + sum.Sent; all > 0 {
 		saved := sum.Pruned + sum.Held
-		fmt.Fprintf(a.out, "Of %s %s would have told the customer nothing new (%.0f %%): %s pruned, %s.\n", plural(all, "possible send", "possible sends"), n(saved),
-			100*float64(saved)/float64(all), n(sum.Pruned), plural(sum.Held, "duplicate held back", "duplicates held back"))
+		fmt.Fprintf(a.out, "Of %s %s would have told the customer nothing new (%.0f %%): %s pruned, %s.\n", english.Plural(int(all), "possible send", "possible sends"), n(saved),
+			100*float64(saved)/float64(all), n(sum.Pruned), english.Plural(int(sum.Held), "duplicate held back", "duplicates held back"))
 	}
 }
 
@@ -309,14 +310,3 @@ incomplete: a required source has no document of it yet
 held back:  the same as what the customer has: a duplicate
 sent:       changed for this customer, so it was sent on
 `
-
-// plural writes a number with the word for it.
-func plural(n int64, one, many string) string { return humanize.Comma(n) + " " + plain(n, one, many) }
-
-// plain is the word for a number.
-func plain(n int64, one, many string) string {
-	if n == 1 {
-		return one
-	}
-	return many
-}

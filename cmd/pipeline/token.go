@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/goccy/go-yaml"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
@@ -201,7 +202,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 			if a.json {
 				return a.printJSON(map[string]any{"file": cfg.API.Tokens, "tokens": states})
 			}
-			fmt.Fprintf(a.out, "%s is fine: %s\n", cfg.API.Tokens, plural(int64(len(states)), "token", "tokens"))
+			fmt.Fprintf(a.out, "%s is fine: %s\n", cfg.API.Tokens, english.Plural(len(states), "token", "tokens"))
 			if len(states) == 0 {
 				return nil
 			}

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/spf13/cobra"
@@ -53,11 +54,10 @@ func (a *app) validateCommand() *cobra.Command {
 				}
 				return unresolved(found)
 			}
-			counted := func(n int, one, many string) string { return plural(int64(n), one, many) }
-			fmt.Fprintf(a.out, "%s is fine: %s, %s, %s, %s", cfg.File, counted(len(cfg.Sources), "source", "sources"), counted(len(cfg.Customers), "customer", "customers"),
-				counted(len(cfg.Projections), "projection", "projections"), counted(len(services), "service", "services"))
+			fmt.Fprintf(a.out, "%s is fine: %s, %s, %s, %s", cfg.File, english.Plural(len(cfg.Sources), "source", "sources"), english.Plural(len(cfg.Customers), "customer", "customers"),
+				english.Plural(len(cfg.Projections), "projection", "projections"), english.Plural(len(services), "service", "services"))
 			if len(cfg.Checks) > 0 {
-				fmt.Fprintf(a.out, ", %s", counted(len(cfg.Checks), "check service", "check services"))
+				fmt.Fprintf(a.out, ", %s", english.Plural(len(cfg.Checks), "check service", "check services"))
 			}
 			fmt.Fprintln(a.out)
 			for _, r := range found {
@@ -76,7 +76,7 @@ func (a *app) validateCommand() *cobra.Command {
 
 // unresolved is the error for what does not answer.
 func unresolved(found []assemble.Reached) error {
-	n := int64(0)
+	n := 0
 	for _, r := range found {
 		if r.Error != "" {
 			n++
@@ -85,5 +85,5 @@ func unresolved(found []assemble.Reached) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s not answer, or %s not there", plural(n, "thing does", "things do"), plain(n, "is", "are"))
+	return fmt.Errorf("%s not answer, or %s not there", english.Plural(n, "thing does", "things do"), english.PluralWord(n, "is", "are"))
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
@@ -212,10 +213,7 @@ func has(out *Service, row store.Row) string {
 
 // farAs says how far the deliveries of a service are.
 func farAs(out *Service) string {
-	changes := "changes"
-	if out.Behind == 1 {
-		changes = "change"
-	}
+	changes := english.PluralWord(int(out.Behind), "change", "changes")
 	if out.Position == "" {
 		return fmt.Sprintf("nothing of this service was delivered in its partition yet, and %d %s wait there at most", out.Behind, changes)
 	}

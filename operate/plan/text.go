@@ -9,6 +9,7 @@ import (
 	"text/tabwriter"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 )
 
 const (
@@ -20,7 +21,7 @@ const (
 func (e *Effect) Write(w io.Writer) error {
 	b := bufio.NewWriter(w)
 	n := humanize.Comma
-	fmt.Fprintf(b, "%s\n\n", some(e.Entities, "stored entity", "stored entities"))
+	fmt.Fprintf(b, "%s\n\n", english.Plural(int(e.Entities), "stored entity", "stored entities"))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
 	head := "service\tstate\tsend\tretract\tunchanged\tnothing\tfail\t"
 	if e.Compared {
@@ -59,7 +60,7 @@ func (e *Effect) Write(w io.Writer) error {
 		}
 	}
 	if e.Failed > 0 {
-		fmt.Fprintf(b, "\n%s cannot be decided under this configuration, for instance %s\n", some(e.Failed, "entity", "entities"), strings.Join(e.FailedIDs, ", "))
+		fmt.Fprintf(b, "\n%s cannot be decided under this configuration, for instance %s\n", english.Plural(int(e.Failed), "entity", "entities"), strings.Join(e.FailedIDs, ", "))
 	}
 	for _, note := range e.Notes {
 		fmt.Fprintf(b, "\nNote: %s\n", note)
@@ -71,17 +72,9 @@ func (e *Effect) Write(w io.Writer) error {
 		if anyway > 0 {
 			also = fmt.Sprintf(", of which %s would be sent anyway", n(anyway))
 		}
-		fmt.Fprintf(b, "\nThis configuration would send %s and %s%s.\n", some(send, "update", "updates"), some(retract, "retraction", "retractions"), also)
+		fmt.Fprintf(b, "\nThis configuration would send %s and %s%s.\n", english.Plural(int(send), "update", "updates"), english.Plural(int(retract), "retraction", "retractions"), also)
 	}
 	return b.Flush()
-}
-
-// some writes a number with the word for it.
-func some(n int64, one, many string) string {
-	if n == 1 {
-		return "1 " + one
-	}
-	return humanize.Comma(n) + " " + many
 }
 
 func (s Sample) write(w io.Writer, service string) {
