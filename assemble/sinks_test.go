@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kafka"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
@@ -102,4 +103,11 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 
 	require.NoError(t, first.Close())
 	require.NoError(t, second.Close())
+}
+
+// certificate is one of its own.
+func certificate(t *testing.T) *config.ServerTLS {
+	t.Helper()
+	cert, key := harness.Certificate(t)
+	return &config.ServerTLS{Cert: cert, Key: key}
 }

@@ -15,12 +15,7 @@ import (
 // and goes on by itself; nothing is lost, repeated or guessed.
 func TestStoreOutage(t *testing.T) {
 	const entities = 30
-	store := servers.StartOwn(t, "postgres")
-	p := harness.SimpleOnBrokers(t, "", fmt.Sprintf("store: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
-	run := p.Start("run")
-	p.Append("events.jsonl", harness.Many(entities, 0, 10))
-	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r9") })
-	run.Ready(200)
+	p, store, run := onOwnStore(t, entities, 10)
 
 	// In the middle of work: the events are there when the server dies.
 	p.Append("events.jsonl", harness.Many(entities, 10, 60))
@@ -32,7 +27,29 @@ func TestStoreOutage(t *testing.T) {
 	require.False(t, run.Ended())
 
 	store.Start()
-	harness.Eventually(t, "the work after", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r69") })
+	endsWell(t, p, run, entities, "r69")
+}
+
+// onOwnStore runs a pipeline on a PostgreSQL of its own, which has delivered so many
+// rounds of events.
+func onOwnStore(t *testing.T, entities, rounds int) (p harness.Project, store *servers.Server, run *harness.Process) {
+	t.Helper()
+	store = servers.StartOwn(t, "postgres")
+	p = harness.SimpleOnBrokers(t, "", fmt.Sprintf("store: {postgres: {url: %q}}\n", store.Address), map[string]string{"acme": harness.FileSink("acme")})
+	run = p.Start("run")
+	p.Append("events.jsonl", harness.Many(entities, 0, rounds))
+	harness.Eventually(t, "the work before", func() error {
+		return harness.Settled(p.Whole("out/acme.jsonl"), entities, fmt.Sprintf("r%d", rounds-1))
+	})
+	run.Ready(200)
+	return p, store, run
+}
+
+// endsWell waits for the newest state of all entities and for the end: nothing is
+// lost, repeated or dead.
+func endsWell(t *testing.T, p harness.Project, run *harness.Process, entities int, newest string) {
+	t.Helper()
+	harness.Eventually(t, "the work after", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, newest) })
 	run.Ready(200)
 	run.Terminate()
 	run.Ok()
