@@ -29,51 +29,57 @@ type Condition struct {
 
 // condition is what a worker notes. Safe for concurrent use.
 type condition struct {
-	mu                   sync.Mutex
-	failing, refusing    time.Time // since when; zero: not
-	refused              int64
-	failure, refusal     string
-	failureOf, refusalOf string // their causes
+	mu                sync.Mutex
+	failing, refusing trouble
+	refused           int64
+}
+
+// trouble is what lasts: since when, and what was said last. Zero: none.
+type trouble struct {
+	since       time.Time
+	text, cause string
+}
+
+func (t *trouble) note(e *sinks.Error) {
+	if t.since.IsZero() {
+		t.since = time.Now()
+	}
+	t.text, t.cause = shortened(e.Error()), Cause(e)
 }
 
 func (c *condition) failed(e *sinks.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.failing.IsZero() {
-		c.failing = time.Now()
-	}
-	c.failure, c.failureOf = shortened(e.Error()), Cause(e)
+	c.failing.note(e)
 }
 
 func (c *condition) recovered() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failing, c.failure, c.failureOf = time.Time{}, "", ""
+	c.failing = trouble{}
 }
 
 func (c *condition) refuse(e *sinks.Error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.refusing.IsZero() {
-		c.refusing = time.Now()
-	}
+	c.refusing.note(e)
 	c.refused++
-	c.refusal, c.refusalOf = shortened(e.Error()), Cause(e)
 }
 
 func (c *condition) delivered() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refused, c.refusing, c.refusal, c.refusalOf = 0, time.Time{}, "", ""
+	c.refusing, c.refused = trouble{}, 0
 }
 
 func (c *condition) now(state State) Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	t := c.refusing
 	if state != StateRunning {
-		return Condition{State: state, Refused: c.refused, Since: c.failing, Error: c.failure, Cause: c.failureOf}
+		t = c.failing
 	}
-	return Condition{State: state, Refused: c.refused, Since: c.refusing, Error: c.refusal, Cause: c.refusalOf}
+	return Condition{State: state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause}
 }
 
 // Cause is what went wrong, without who asked whom for what.

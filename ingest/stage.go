@@ -258,7 +258,7 @@ func (s *Stage) gateMarked(err error) {
 
 // retry repeats op until it works or stop ends.
 func (s *Stage) retry(stop context.Context, what string, op func() error) error {
-	wait := 50 * time.Millisecond
+	pause := 50 * time.Millisecond
 	for failures := 0; ; failures++ {
 		err := op()
 		if err == nil {
@@ -270,14 +270,10 @@ func (s *Stage) retry(stop context.Context, what string, op func() error) error 
 		if failures == 1 {
 			s.log.Warn("halted: trying again until it works", "doing", what, "error", err)
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-t.C:
-		case <-stop.Done():
-			t.Stop()
+		if !wait.Sleep(stop, pause) {
 			return err
 		}
-		wait = min(2*wait, 2*time.Second)
+		pause = min(2*pause, 2*time.Second)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -72,19 +73,15 @@ func (p *Pipeline) startDecide() part {
 // reopenInbox finds the generation of an inbox that was replaced, for as long as
 // that takes.
 func (p *Pipeline) reopenInbox(ctx context.Context, cut *transport.TruncatedError) {
-	wait := time.Second
-	for {
+	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
 		err := p.openTopics(ctx, cut)
 		if err == nil || ctx.Err() != nil {
 			return
 		}
 		p.log.Warn("the new inbox cannot be opened; trying again", "error", err)
-		select {
-		case <-time.After(wait):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, pause) {
 			return
 		}
-		wait = min(2*wait, 30*time.Second)
 	}
 }
 

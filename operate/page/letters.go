@@ -155,17 +155,22 @@ func letterID(r *http.Request) (int64, error) {
 	return id, nil
 }
 
+// letterOf returns the dead letter that a request names.
+func (p *Page) letterOf(r *http.Request) (store.DeadLetter, error) {
+	id, err := letterID(r)
+	if err != nil {
+		return store.DeadLetter{}, err
+	}
+	return p.opt.Store.Letter(r.Context(), id)
+}
+
 func hashOf(payload []byte) string {
 	h := sha256.Sum256(payload)
 	return hex.EncodeToString(h[:])
 }
 
 func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
-	id, err := letterID(r)
-	var l store.DeadLetter
-	if err == nil {
-		l, err = p.opt.Store.Letter(r.Context(), id)
-	}
+	l, err := p.letterOf(r)
 	if err != nil {
 		p.trouble(w, r, err)
 		return
@@ -186,7 +191,7 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 	}
 	if who != nil {
 		b.Form = who.form
-		_, err := (&operate.Env{Store: p.opt.Store}).Editable(r.Context(), id)
+		_, err := (&operate.Env{Store: p.opt.Store}).Editable(r.Context(), l.ID)
 		var no *operate.Impossible
 		switch {
 		case errors.As(err, &no):
@@ -198,22 +203,18 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 			b.Editable = true
 		}
 	}
-	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", id), Section: "/letters", Who: who, Body: b})
+	p.show(w, http.StatusOK, "letter", view{Title: fmt.Sprintf("Dead letter %d", l.ID), Section: "/letters", Who: who, Body: b})
 }
 
 // payload returns the bytes as they are, to be saved and never shown.
 func (p *Page) payload(w http.ResponseWriter, r *http.Request, _ *session) {
-	id, err := letterID(r)
-	var l store.DeadLetter
-	if err == nil {
-		l, err = p.opt.Store.Letter(r.Context(), id)
-	}
+	l, err := p.letterOf(r)
 	if err != nil {
 		p.trouble(w, r, err)
 		return
 	}
 	w.Header().Set("Content-Type", "application/octet-stream")
-	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="letter-%d"`, id))
+	w.Header().Set("Content-Disposition", fmt.Sprintf(`attachment; filename="letter-%d"`, l.ID))
 	_, _ = w.Write(l.Payload)
 }
 
