@@ -60,7 +60,7 @@ func HealthOf(reason string, blocked error, conditions map[string]deliver.Condit
 		}
 	}
 	slices.SortFunc(h.Services, func(a, b ServiceHealth) int {
-		return cmp.Or(cmp.Compare(rank(b.Level), rank(a.Level)), a.Since.Compare(b.Since), cmp.Compare(a.Service, b.Service))
+		return cmp.Or(cmp.Compare(b.Level.Rank(), a.Level.Rank()), a.Since.Compare(b.Since), cmp.Compare(a.Service, b.Service))
 	})
 	if blocked != nil {
 		h.Level, h.Error, h.Do = LevelDown, blocked.Error(), remedies[reason]
@@ -72,17 +72,16 @@ func HealthOf(reason string, blocked error, conditions map[string]deliver.Condit
 }
 
 // Rank orders levels: 0 ok, 1 degraded, 2 down.
-func (l Level) Rank() int { return rank(l) }
-
-func rank(l Level) int { return slices.Index([]Level{LevelOK, LevelDegraded, LevelDown}, l) }
+func (l Level) Rank() int { return slices.Index([]Level{LevelOK, LevelDegraded, LevelDown}, l) }
 
 // remedies are what to do about what keeps a process from its work.
 var remedies = map[string]string{
 	"starting":   "wait; its log says what for",
 	"superseded": "start it with the active configuration, or with --activate to go back to this one",
 	"store":      "bring the store back; the process goes on by itself",
-	"disk":       "make room on the disk of kafka.embedded.dir; the process goes on by itself",
+	"disk":       "make room on the disk of store.sqlite.path; the process goes on by itself",
 	"halted":     "see the error: when its cause is gone the process goes on by itself",
+	"topic":      "bring the brokers of the topic back, or give it as many replicas as it wants; the process goes on by itself",
 	"source":     "bring the database of the source back; the process goes on by itself",
 }
 
