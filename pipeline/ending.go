@@ -13,8 +13,6 @@ import (
 // patience for what is in hand, and a limit: what it waits for then, store,
 // sink or Kafka, is given up. A stage that needs less leaves its time to those
 // behind it. What is given up comes again, as after a crash.
-//
-// A nil ending has no limits.
 type ending struct {
 	timeout time.Duration
 	once    sync.Once
@@ -72,9 +70,6 @@ func (e *ending) run(log *slog.Logger, work func() ([]part, error), closing func
 
 // closing returns the limit of what is closed after the stages.
 func (e *ending) closing() context.Context {
-	if e == nil {
-		return context.Background()
-	}
 	return e.deliver.ctx
 }
 

@@ -12,14 +12,14 @@ import (
 // hold up a reload for ever. What it waits for after that is given up, and comes
 // again as after a crash.
 type stageLimit struct {
-	p      *Pipeline
+	p      *process
 	stage  string
 	end    context.Context // the limit at the end of the process
 	ctx    context.Context // the limit of this run
 	giveUp context.CancelFunc
 }
 
-func (p *Pipeline) newLimit(end context.Context, stage string) *stageLimit {
+func (p *process) newLimit(end context.Context, stage string) *stageLimit {
 	l := &stageLimit{p: p, stage: stage, end: end}
 	l.ctx, l.giveUp = context.WithCancel(end)
 	return l

@@ -13,9 +13,9 @@ import (
 // A stage that waits for a server which does not answer is cut off after
 // shutdown.timeout, as at the end of the process, and that is said.
 func TestStageIsCutOffWhenItRestarts(t *testing.T) {
-	start := func(timeout time.Duration) (*Pipeline, *bytes.Buffer) {
+	start := func(timeout time.Duration) (*process, *bytes.Buffer) {
 		var said bytes.Buffer
-		p := &Pipeline{cfg: &config.Config{Shutdown: config.Shutdown{Timeout: config.Duration(timeout)}}, log: slog.New(slog.NewTextHandler(&said, nil)), end: newEnding(timeout)}
+		p := newProcess(Options{Config: &config.Config{Shutdown: config.Shutdown{Timeout: config.Duration(timeout)}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 		p.active.now.Store(newSettings(nil, nil, nil))
 		return p, &said
 	}
