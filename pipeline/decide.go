@@ -79,10 +79,10 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 		NewProducer:  st.logs.NewProducer,
 		ChangesTopic: st.cfg.Kafka.Changes.Topic,
 		Lanes:        st.cfg.Decide.Lanes, MaxEvents: st.cfg.Decide.BatchEvents, MaxOutcome: int(st.cfg.Limits.Memory) / outcomeShare,
-		Cache:      int64(st.cfg.Decide.Cache),
-		Hesitation: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
-		Limit:      limit.ctx,
-		Logger:     st.log, Metrics: st.metrics.decide, Noise: st.noise, Tracer: st.tracer,
+		Cache:       int64(st.cfg.Decide.Cache),
+		RetakeDelay: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
+		Limit:       limit.ctx,
+		Logger:      st.log, Metrics: st.metrics.decide, Noise: st.noise, Tracer: st.tracer,
 	})
 	if err != nil {
 		return err
@@ -92,7 +92,7 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 	defer stopDecider()
 	topic := st.cfg.Kafka.Inbox.Topic
 	gc := st.groupConfig(limit.ctx, st.cfg.Kafka.Group+".decide", min(st.cfg.Kafka.Window, st.cfg.Decide.BatchEvents), topic)
-	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, st.storeBehind, true
+	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, st.onStoreRewound, true
 	group, err := st.logs.NewGroup(ctx, gc)
 	if err != nil {
 		return err

@@ -51,7 +51,7 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	}
 	var newest uint16
 	if _, err := g.store.KnownInbox(ctx, k.Inbox.Topic, id); errors.Is(err, store.ErrNotFound) {
-		if err := g.sayReplaced(ctx); err != nil {
+		if err := g.logInboxReplaced(ctx); err != nil {
 			return err
 		}
 		if newest, err = g.newestGeneration(ctx); err != nil {
@@ -215,9 +215,9 @@ func (g *generations) renewShorter(ctx context.Context, inbox store.Inbox, cut *
 	return renewed, nil
 }
 
-// sayReplaced is called when the store does not know the inbox topic: if it has
+// logInboxReplaced is called when the store does not know the inbox topic: if it has
 // decided what another one held, that one was replaced.
-func (g *generations) sayReplaced(ctx context.Context) error {
+func (g *generations) logInboxReplaced(ctx context.Context) error {
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil || len(marks) == 0 {
 		return err

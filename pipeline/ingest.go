@@ -23,7 +23,7 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		return part{}, err
 	}
 	opener := assemble.Sources{Config: st.cfg, Cluster: st.kafka, Env: sources.Env{
-		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.recordsGone, Limit: st.end.ingest.ctx, Logger: st.log,
+		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
 		Group: func(id string, window int, topic string) transport.GroupConfig {
 			return st.groupConfig(st.end.ingest.ctx, id, window, topic)
 		},

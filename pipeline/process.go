@@ -40,7 +40,7 @@ type process struct {
 	tracer  *tracing.Tracer // nil unless the configuration wants traces
 	health  health
 
-	end     *ending
+	end     *shutdown
 	closers []func() error // in the order of opening
 }
 

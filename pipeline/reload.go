@@ -24,7 +24,7 @@ import (
 func (p *process) Config() *config.Config { return p.active.config() }
 
 // settings are what a reload replaces: the customers' files, and what is
-// compiled from them. Everything else is Pipeline.cfg for the life of the process.
+// compiled from them. Everything else is process.cfg for the life of the process.
 type settings struct {
 	cfg      *config.Config
 	plan     *decide.Plan
@@ -141,7 +141,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 		rl.log.Warn("the audit has no row for this reload", "error", err)
 	}
 	r.Pending = !rl.awaitAdopted(ctx, now)
-	r.GivenUp = now.givenUp()
+	r.GivenUp = now.abandoned()
 	return r, nil
 }
 

@@ -32,7 +32,7 @@ type router struct {
 func (st *stages) startRouter(stage string, routes []route) (*router, error) {
 	// What Watermill would log is the life of every message, and errors of
 	// messages that come again, which the stages have said in their own words.
-	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: st.closeTimeout() + st.hurryTimeout()}, watermill.NopLogger{})
+	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: st.closeTimeout() + st.abortTimeout()}, watermill.NopLogger{})
 	if err != nil {
 		return nil, err
 	}

@@ -108,7 +108,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	defer stopWatching()
 	defer p.end.begin()
 	p.monitor.showZeros()
-	watchers.Go(func() { p.monitor.watch(watch) })
+	watchers.Go(func() { p.monitor.run(watch) })
 	if p.opt.Roles.Decide {
 		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, record: p.controlRecord, append: p.logs.Append}
 		watchers.Go(func() { house.run(watch) })
@@ -162,9 +162,9 @@ func merged(ctx context.Context, running []part) <-chan error {
 	return first
 }
 
-// hurryTimeout is within what handlers return once what they wait for was
+// abortTimeout is within what handlers return once what they wait for was
 // ended: the grace of an effect that is under way, and a last save.
-func (p *process) hurryTimeout() time.Duration { return p.closeTimeout() + 5*time.Second }
+func (p *process) abortTimeout() time.Duration { return p.closeTimeout() + 5*time.Second }
 
 // closeTimeout is how long the messages in flight of one stage have when it stops.
 func (p *process) closeTimeout() time.Duration {
@@ -183,7 +183,7 @@ func (st *stages) groupConfig(limit context.Context, id string, records int, top
 		ID: id, Topics: topics, FrameRecords: records, BufferBytes: int64(st.cfg.Limits.Memory) / groupShare,
 		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
 		CloseTimeout: st.closeTimeout(), Limit: limit,
-		OnRecordsLost: st.recordsGone,
+		OnRecordsLost: st.onRecordsLost,
 	}
 }
 

@@ -116,7 +116,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 		Shape: func(source string) (ingest.Extractor, error) {
 			c := p.cfg.Sources.Find(source)
 			if c == nil {
-				return ingest.Extractor{}, &operate.Impossible{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
+				return ingest.Extractor{}, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			}
 			return assemble.Shape(p.cfg, c)
 		},
@@ -129,16 +129,16 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 func (p *process) openTarget(ctx context.Context, service string) (*operate.Target, error) {
 	i := slices.IndexFunc(p.active.config().Services(), func(s config.Service) bool { return s.Name == service })
 	if i < 0 {
-		return nil, &operate.Impossible{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
+		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
 	}
 	target, forgets, err := p.sinks(p.Config()).Target(ctx, p.active.config().Services()[i])
 	if errors.Is(err, assemble.ErrUnreadable) {
-		return nil, &operate.Impossible{Reason: fmt.Sprintf("the target of %s %s", service, err)}
+		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("the target of %s %s", service, err)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &operate.Target{Readable: target, Forgets: forgets}, nil
+	return &operate.Target{Scannable: target, Forgets: forgets}, nil
 }
 
 // DecideUntilIdle decides what the inbox holds and returns when nothing is left

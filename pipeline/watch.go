@@ -193,12 +193,12 @@ func (m *monitor) showZeros() {
 
 const watchPeriod = 5 * time.Second
 
-// watch keeps the gauges current and looks after the store.
-func (m *monitor) watch(ctx context.Context) {
+// run keeps the gauges current and looks after the store.
+func (m *monitor) run(ctx context.Context) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
-		m.look(ctx)
+		m.updateGauges(ctx)
 		m.lookAtTopics(ctx)
 		select {
 		case <-tick.C:
@@ -208,7 +208,7 @@ func (m *monitor) watch(ctx context.Context) {
 	}
 }
 
-func (m *monitor) look(running context.Context) {
+func (m *monitor) updateGauges(running context.Context) {
 	ctx, cancel := context.WithTimeout(running, watchPeriod)
 	defer cancel()
 	err := m.store.Ping(ctx)
