@@ -28,7 +28,7 @@ func (a *app) auditCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "audit",
 		Short:   "List what operators did, the oldest first",
-		Example: "  pipeline audit -c weir.yaml\n  pipeline audit -c weir.yaml --after 200 --json",
+		Example: "  weir audit -c weir.yaml\n  weir audit -c weir.yaml --after 200 --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || after < 0 {

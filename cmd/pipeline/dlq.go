@@ -74,7 +74,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List dead letters, the oldest first, without payloads",
-		Example: "  pipeline dlq list -c weir.yaml\n  pipeline dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
+		Example: "  weir dlq list -c weir.yaml\n  weir dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkLetterWords(stage, state); err != nil {
@@ -135,7 +135,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one dead letter with its payload",
-		Example: "  pipeline dlq show -c weir.yaml 17",
+		Example: "  weir dlq show -c weir.yaml 17",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := letterID(args[0])

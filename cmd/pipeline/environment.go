@@ -24,7 +24,7 @@ import (
 
 // servable are the commands that a running process may be asked to run for
 // another one. Those that need the store alone open it themselves.
-var servable = []string{"pipeline explain", "pipeline replay", "pipeline reset", "pipeline reconcile", "pipeline dlq replay"}
+var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay"}
 
 // served is how a process runs a command for another one.
 type served struct {

@@ -29,12 +29,12 @@ func (a *app) explainCommand() *cobra.Command {
 			"whether the same content would pass again. Nothing is written.\n\n" +
 			"Of the past, the last 8 records that were decided for the entity are kept, of stale ones in a row the first.\n" +
 			"Exit status 1 when there is no such entity.",
-		Example: "  pipeline explain -c weir.yaml --entity B-007\n  pipeline explain -c weir.yaml --entity B-007 --service acme/ripeness@archive --payload\n" +
-			"  pipeline explain -c weir.yaml --entity B-007 --json",
+		Example: "  weir explain -c weir.yaml --entity B-007\n  weir explain -c weir.yaml --entity B-007 --service acme/ripeness@archive --payload\n" +
+			"  weir explain -c weir.yaml --entity B-007 --json",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if in.Entity == "" {
-				return &usageError{errors.New("--entity is needed (see pipeline explain --help)")}
+				return &usageError{errors.New("--entity is needed (see weir explain --help)")}
 			}
 			if !full && a.served == nil && !isTerminal(a.out) {
 				full, a.args = true, append(slices.Clone(a.args), "--full") // also where the command is forwarded to

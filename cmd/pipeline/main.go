@@ -131,7 +131,7 @@ func (o *output) Write(b []byte) (int, error) {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "pipeline",
+		Use:           "weir",
 		Short:         "Send a customer an update only when that customer's view really changed",
 		SilenceErrors: true, SilenceUsage: true,
 		Args: cobra.NoArgs,

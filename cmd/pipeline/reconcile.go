@@ -46,9 +46,9 @@ func (a *app) reconcileCommand() *cobra.Command {
 			"--fix decides the drifted entities again, by force, from what they are now. What the dam does not know, and what is\n" +
 			"ahead of it, is named with a statement to delete it by hand.\n\n" +
 			"Exit status 1 when something has drifted and is not to be sent again.",
-		Example: "  pipeline reconcile -c weir.yaml\n" +
-			"  pipeline reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +
-			"  pipeline reconcile -c weir.yaml --fix --yes --rate 500/s --reason \"the warehouse was restored from Monday's backup\"",
+		Example: "  weir reconcile -c weir.yaml\n" +
+			"  weir reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +
+			"  weir reconcile -c weir.yaml --fix --yes --rate 500/s --reason \"the warehouse was restored from Monday's backup\"",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.reconcile(cmd.Context(), &f)

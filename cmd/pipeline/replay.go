@@ -215,10 +215,10 @@ func (a *app) replayCommand() *cobra.Command {
 			"unless --force. --outdated moves entities to the active configuration that were not evaluated under it yet.\n\n" +
 			"It works in portions. After a kill the same command goes on where it was, and so does --resume, which must be used\n" +
 			"after a time such as --since 2h, since that is another one now.",
-		Example: "  pipeline replay -c weir.yaml --entity B-007 --dry-run\n" +
-			"  pipeline replay -c weir.yaml --customer acme --rate 200/s\n" +
-			"  pipeline replay -c weir.yaml --since 2h --wait\n" +
-			"  pipeline replay -c weir.yaml --outdated",
+		Example: "  weir replay -c weir.yaml --entity B-007 --dry-run\n" +
+			"  weir replay -c weir.yaml --customer acme --rate 200/s\n" +
+			"  weir replay -c weir.yaml --since 2h --wait\n" +
+			"  weir replay -c weir.yaml --outdated",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if f.resume == latestJob && len(args) == 1 {
 				return fmt.Errorf("%q is no argument: a job's number is part of the flag, like --resume=3", args[0])
@@ -386,9 +386,9 @@ func known(r operate.Result) error {
 func (a *app) next(alone, waited bool) {
 	switch {
 	case alone && waited:
-		fmt.Fprintln(a.out, "What changed is sent by the next pipeline run.")
+		fmt.Fprintln(a.out, "What changed is sent by the next weir run.")
 	case alone:
-		fmt.Fprintln(a.out, "Nobody runs: the next pipeline run does it.")
+		fmt.Fprintln(a.out, "Nobody runs: the next weir run does it.")
 	}
 }
 

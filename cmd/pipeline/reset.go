@@ -19,9 +19,9 @@ func (a *app) resetCommand() *cobra.Command {
 		Long: "Forget what customers have: their dam state becomes unknown, and the next content passes, whatever it is. Nothing is\n" +
 			"sent by it; replay sends what the entities are now. It asks back with the number, or takes --yes.\n\n" +
 			"Rows of check services are reset as well, at once: the next content that a caller asks for passes.",
-		Example: "  pipeline reset -c weir.yaml --customer acme --dry-run\n" +
-			"  pipeline reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes\n" +
-			"  pipeline reset -c weir.yaml --service acme/crm@check --yes",
+		Example: "  weir reset -c weir.yaml --customer acme --dry-run\n" +
+			"  weir reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes\n" +
+			"  weir reset -c weir.yaml --service acme/crm@check --yes",
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()

@@ -48,8 +48,8 @@ func (a *app) tokenNewCommand() *cobra.Command {
 		Long: "Make a token and the entry for the file that api.tokens names, which has only the token's hash.\n" +
 			"The token is shown this once: give it to its holder. With --file the entry is added to the file;\n" +
 			"a running pipeline knows it a second later.",
-		Example: "  pipeline token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
-			"  pipeline token new --tenant acme --may check --file tokens.yaml",
+		Example: "  weir token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
+			"  weir token new --tenant acme --may check --file tokens.yaml",
 		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if e.Tenant == "" || len(e.May) == 0 {
@@ -177,7 +177,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 		Short: "Check the file of tokens, all faults at once, and list them",
 		Long: "Check the file that api.tokens names: every fault with file, line and column, sources that the\n" +
 			"configuration has not among them. Needs no network.",
-		Example: "  pipeline token check -c weir.yaml",
+		Example: "  weir token check -c weir.yaml",
 		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load(config.AllowUnsetEnv())

@@ -87,7 +87,7 @@ func TestEmbeddedNotRunning(t *testing.T) {
 	completed, err := exec.Command(harness.Binary(t), "__complete", "explain", "-c", p.Path("weir.yaml"), "--service", "").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(completed), "acme/all@out\nzest/all@out\n")
-	require.Contains(t, p.Start("explain --help").Ok(), "pipeline explain -c weir.yaml --entity B-007")
+	require.Contains(t, p.Start("explain --help").Ok(), "weir explain -c weir.yaml --entity B-007")
 }
 
 // A process runs: it is asked.
