@@ -17,7 +17,7 @@ help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
 
 build: ## the static binary bin/weir
-	CGO_ENABLED=0 go build -trimpath -o bin/weir ./cmd/pipeline
+	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/weir ./cmd/pipeline
 
 run: build ## build, then run the example
 	scripts/quickstart

@@ -52,7 +52,7 @@ func TestLookingWithoutTheRightToWrite(t *testing.T) {
 		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 	}
 	for _, look := range []struct{ args, want string }{
-		{"explain --entity B-007", "verdict"},
+		{"explain B-007", "verdict"},
 		{"audit", "no operator's actions"},
 		{"dlq list", "bad_json"},
 		{"dlq show 1", "broken"},

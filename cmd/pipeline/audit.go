@@ -29,7 +29,6 @@ func (a *app) auditCommand() *cobra.Command {
 		Use:     "audit",
 		Short:   "List what operators did, the oldest first",
 		Example: "  weir audit -c weir.yaml\n  weir audit -c weir.yaml --after 200 --json",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || after < 0 {
 				return &usageError{fmt.Errorf("--limit must be at least 1 and --after not negative")}

@@ -17,8 +17,6 @@ func (a *app) dlqCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dlq",
 		Short: "Dead letters: what could not be ingested, decided or delivered",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(a.dlqListCommand(), a.dlqShowCommand(), a.dlqEditCommand(), a.dlqReplayCommand(), a.dlqDiscardCommand())
 	return c
@@ -75,7 +73,6 @@ func (a *app) dlqListCommand() *cobra.Command {
 		Use:     "list",
 		Short:   "List dead letters, the oldest first, without payloads",
 		Example: "  weir dlq list -c weir.yaml\n  weir dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkLetterWords(stage, state); err != nil {
 				return err
@@ -136,7 +133,6 @@ func (a *app) dlqShowCommand() *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show one dead letter with its payload",
 		Example: "  weir dlq show -c weir.yaml 17",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := letterID(args[0])
 			if err != nil {

@@ -274,7 +274,6 @@ func (a *app) dlqEditCommand() *cobra.Command {
 			"--file -, or from $EDITOR. The first payload is kept. A letter of ingest holds the event as it came; one of decide\n" +
 			"holds the document that was taken from it, without what is stripped.",
 		Example: "  weir dlq edit -c weir.yaml 17 --file corrected.json\n  weir dlq edit -c weir.yaml 17",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := letterID(args[0])
 			if err != nil {

@@ -42,7 +42,6 @@ event ids, are duplicates.`,
 		Example: "  weir import -c weir.yaml --source lab lab.jsonl --wait\n" +
 			"  weir import -c weir.yaml --source lab --type weight:number lab.csv\n" +
 			"  zcat lab.jsonl.gz | weir import -c weir.yaml --source lab --format jsonl -",
-		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return a.importFile(cmd.Context(), &f, args[0]) },
 	}
 	c.Flags().StringVar(&f.source, "source", "", "source that the rows go into (required)")

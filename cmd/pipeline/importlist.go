@@ -62,7 +62,6 @@ func (a *app) importListCommand(f *importFlags) *cobra.Command {
 		Use:     "list",
 		Short:   "List imports, the latest first",
 		Example: "  weir import list -c weir.yaml\n  weir import list -c weir.yaml --tenant acme --json",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var from store.ClaimID
 			var err error
@@ -149,7 +148,6 @@ func (a *app) importShowCommand(f *importFlags) *cobra.Command {
 		Use:     "show ID",
 		Short:   "Show one import",
 		Example: "  weir import show -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withImport(cmd.Context(), f.tenant, args[0], func(_ assemble.Opened, i store.Import) error { return a.show(i) })
 		},
@@ -163,7 +161,6 @@ func (a *app) importCancelCommand(f *importFlags) *cobra.Command {
 		Long: `End an import where it is. What was taken in stays; the rows after it are not
 taken in. The same file imported again goes on behind what was accepted.`,
 		Example: "  weir import cancel -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Opened, i store.Import) error {
 				if imports.Ended(i) {
@@ -191,7 +188,6 @@ func (a *app) importErrorsCommand(f *importFlags) *cobra.Command {
 		Use:     "errors ID",
 		Short:   "Print the rows of an import that were not accepted, with reasons",
 		Example: "  weir import errors -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071 --format csv > errors.csv",
-		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			as, err := imports.ParseFormat(format)
 			if err != nil {

@@ -117,7 +117,7 @@ func TestOperatorsUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"replay":                               "say which entities",
 		"replay --all --outdated":              "exactly one way",
-		"replay --entity a --since 1h":         "exactly one way",
+		"replay a --since 1h":                  "exactly one way",
 		"replay --outdated --customer acme":    "as a whole",
 		"replay --customer nobody":             "--customer nobody",
 		"replay --service acme/ripeness":       "--service acme/ripeness",

@@ -14,7 +14,6 @@ func (a *app) migrateCommand() *cobra.Command {
 		Short:   "Create or upgrade the state tables",
 		Long:    "Create or upgrade the state tables. It does nothing when they are current; run does the same when it starts.",
 		Example: "  weir migrate -c weir.yaml",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {

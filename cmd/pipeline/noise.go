@@ -28,7 +28,6 @@ func (a *app) noiseCommand() *cobra.Command {
 			"paste: only for fields that no projection reads. It shows what deciding processes of this configuration saw in the\n" +
 			"last seven days, written down every ten seconds; of many events it is estimated from samples.",
 		Example: "  weir noise -c weir.yaml\n  weir noise -c weir.yaml --source registry --json",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if top < 1 {
 				return &usageError{fmt.Errorf("--top must be at least 1")}

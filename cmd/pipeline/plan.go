@@ -29,7 +29,6 @@ func (a *app) planCommand() *cobra.Command {
 			"Exit status: 0 done, 1 failed, 2 wrong usage; with --detailed-exitcode also 3: done, and something would be sent.",
 		Example: "  weir plan -c new/weir.yaml\n  weir plan -c new/weir.yaml --against weir.yaml --samples 5\n" +
 			"  weir plan -c weir.yaml --detailed-exitcode --json",
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if samples < 0 {
 				return &usageError{errors.New("--samples: want 0 or more")}

@@ -24,7 +24,6 @@ func (a *app) reloadCommand() *cobra.Command {
 			"changed this way. What is new for entities that are known already is sent at their next event, or by a replay.\n" +
 			"Of several processes the one at admin.listen is asked; the others do nothing until they are reloaded too.",
 		Example: "  weir reload -c weir.yaml\n  weir reload -c weir.yaml --activate",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {

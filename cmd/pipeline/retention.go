@@ -35,7 +35,6 @@ func (a *app) retentionCommand() *cobra.Command {
 			"night at api.keys.drop_at; this does it at once, beside it or without it. A key is new when it is over its time, whether\n" +
 			"its month was dropped or not.",
 		Example: "  weir retention -c weir.yaml --dry-run\n  weir retention -c weir.yaml --json",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			c, err := a.load()

@@ -38,7 +38,6 @@ func (a *app) runCommand() *cobra.Command {
 			"With --until-idle, who waits for what is said on standard error; a run that stops before all is done ends with status 3.\n" +
 			"Several processes with the same configuration share the work.",
 		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role decide,deliver",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			roles, err := parseRoles(role)
 			if err != nil {

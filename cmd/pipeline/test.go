@@ -21,7 +21,6 @@ func (a *app) testCommand() *cobra.Command {
 		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
 			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
 		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --junit report.xml",
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load(config.AllowUnsetEnv())
 			if err != nil {

@@ -22,8 +22,6 @@ func (a *app) tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Tokens of the API: make one, check the file of them",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(a.tokenNewCommand(), a.tokenCheckCommand())
 	return c
@@ -50,7 +48,6 @@ func (a *app) tokenNewCommand() *cobra.Command {
 			"a running pipeline knows it a second later.",
 		Example: "  weir token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
 			"  weir token new --tenant acme --may check --file tokens.yaml",
-		Args: cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			if e.Tenant == "" || len(e.May) == 0 {
 				return &usageError{errors.New("--tenant and --may are needed")}
@@ -178,7 +175,6 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 		Long: "Check the file that api.tokens names: every fault with file, line and column, sources that the\n" +
 			"configuration has not among them. Needs no network.",
 		Example: "  weir token check -c weir.yaml",
-		Args:    cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load(config.AllowUnsetEnv())
 			if err != nil {

@@ -19,7 +19,6 @@ func (a *app) validateCommand() *cobra.Command {
 			"With --resolve variables must be set, files be there, and store, gate, Kafka, sources and targets answer. Nothing is\n" +
 			"changed there, and nothing sent. Status 1 when one does not answer.",
 		Example: "  weir validate -c weir.yaml\n  weir validate -c weir.yaml --resolve",
-		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var options []config.Option
 			if !resolve {
