@@ -72,6 +72,18 @@ func impossible(format string, args ...any) error {
 	return &InvalidRequestError{fmt.Sprintf(format, args...)}
 }
 
+// extent returns how many entities a task looks at, at most; 0 when that is not known.
+func (e *Env) extent(ctx context.Context, t Task, listed int64) int64 {
+	if !t.Select.All && !t.Select.Outdated {
+		return listed
+	}
+	n, err := e.Store.CountEntities(ctx)
+	if err != nil {
+		return 0 // what is done says the same, louder
+	}
+	return n
+}
+
 // send appends records to the inbox and returns when they are acknowledged.
 func (e *Env) send(ctx context.Context, records []inbox.Record) error {
 	out := make([]transport.Record, len(records))

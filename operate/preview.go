@@ -25,6 +25,7 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 		}
 		total = p.Listed
 	}
+	total = e.extent(ctx, t, total)
 	in := e.scope(t)
 	effects := make(map[string]*Effect, len(e.Plan.Services))
 	for _, s := range e.Plan.Services {

@@ -206,7 +206,7 @@ func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 	}
 	key := sha256.Sum256(same)
 	job, err := e.Store.OpenJob(ctx, store.Job{
-		Kind: string(t.Kind), Key: hex.EncodeToString(key[:]), Parameters: text, Total: p.Listed, Actor: e.Actor,
+		Kind: string(t.Kind), Key: hex.EncodeToString(key[:]), Parameters: text, Total: e.extent(ctx, t, p.Listed), Actor: e.Actor,
 	})
 	if err != nil {
 		return Result{}, err

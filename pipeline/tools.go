@@ -23,7 +23,7 @@ import (
 var ErrNothingRan = errors.New("nothing has run with this configuration yet")
 
 // ErrNotActive says that another configuration than this one is active.
-var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (pipeline reload)")
+var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (weir reload)")
 
 // ErrInUse says that another process has the logs of the SQLite file open.
 var ErrInUse = embedded.ErrInUse
@@ -52,7 +52,7 @@ func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	if err := p.store.CheckSchema(ctx); err != nil {
-		return nil, fmt.Errorf("store: %w (run pipeline migrate -c %s)", err, p.cfg.File)
+		return nil, fmt.Errorf("store: %w (run weir migrate -c %s)", err, p.cfg.File)
 	}
 	return p, p.findState(ctx)
 }
