@@ -27,6 +27,7 @@ type database interface {
 	Close() error
 
 	CountEntities(ctx context.Context) (int64, error)
+	CountLettersOf(ctx context.Context, source string, most int64) (int64, error)
 	CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	KnownInbox(ctx context.Context, topic, topicID string) (store.Inbox, error)
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error)

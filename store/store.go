@@ -369,6 +369,8 @@ type DeadLetters interface {
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
 	// Letter returns one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
+	// CountLettersOf counts the open ones of a source, up to most.
+	CountLettersOf(ctx context.Context, source string, most int64) (int64, error)
 	// CountLetters counts the open ones, of each stage at most CountedLetters and one
 	// more, which stands for all that there are; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)

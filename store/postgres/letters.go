@@ -39,6 +39,9 @@ SELECT s.stage, few.n FROM unnest($1::text[]) AS s(stage)
 CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM dead_letters d WHERE d.state = 'open' AND d.stage = s.stage LIMIT $2) AS one) AS few
 WHERE few.n > 0`
 
+	sqlCountLettersOf = `
+SELECT count(*) FROM (SELECT FROM dead_letters WHERE state = 'open' AND source = $1 AND source <> '' LIMIT $2) AS few`
+
 	sqlAddAudit = `INSERT INTO audit (actor, action, reason, entity, service, detail) VALUES ($1, $2, $3, $4, $5, $6::text::json)`
 	sqlAudits   = `SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > $1 ORDER BY id LIMIT $2`
 )
@@ -139,6 +142,12 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 		return nil, failed("count dead letters", err)
 	}
 	return counts, nil
+}
+
+// CountLettersOf implements store.DeadLetters.
+func (s *Store) CountLettersOf(ctx context.Context, source string, most int64) (n int64, err error) {
+	err = s.pool.QueryRow(ctx, sqlCountLettersOf, source, most).Scan(&n)
+	return n, failed("count dead letters of a source", err)
 }
 
 // prunePage bounds one statement of Prune: however much there is, none takes so

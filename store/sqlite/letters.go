@@ -153,6 +153,15 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	return counts, nil
 }
 
+const sqlCountLettersOf = `
+SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE state = 'open' AND source = ? AND source <> '' LIMIT ?)`
+
+// CountLettersOf implements store.DeadLetters.
+func (s *Store) CountLettersOf(ctx context.Context, source string, most int64) (n int64, err error) {
+	err = s.readers.QueryRowContext(ctx, sqlCountLettersOf, source, most).Scan(&n)
+	return n, failed("count dead letters of a source", err)
+}
+
 // prunePage bounds one transaction of Prune, so that decisions never wait long
 // for it.
 const prunePage = 2000

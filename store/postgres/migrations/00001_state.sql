@@ -121,6 +121,7 @@ CREATE TABLE dead_letters (
     due_at     timestamptz -- when it is to be offered again; NULL: never
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
+CREATE INDEX dead_letters_source ON dead_letters (source) WHERE state = 'open' AND source <> '';
 CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 CREATE INDEX dead_letters_last ON dead_letters (last_at);
@@ -320,6 +321,7 @@ CREATE TABLE imports (
 CREATE SEQUENCE import_seals;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
 CREATE INDEX imports_tenant ON imports (tenant, id);
+CREATE INDEX imports_turns ON imports (tenant, updated_at) WHERE attempt > 0;
 CREATE INDEX imports_file ON imports (tenant, fingerprint) WHERE fingerprint IS NOT NULL;
 
 -- Chunks are compressed before they come here.
