@@ -87,7 +87,7 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 // A partition that takes nothing holds up neither the others of its topic nor other
 // topics, whoever hands records in, and what was for it comes in its order.
 func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), patience/3)
 	defer cancel()
 	c, away := leaderless(t, 1)
 	topic, keyed := c.topic(t, "topic", 2), c.topic(t, "keyed", 2)
