@@ -88,3 +88,21 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	require.Contains(t, out, "down  the process does not do its work: no process runs with this data folder\n    do: weir run -c "+main+" starts one\n")
 	require.Regexp(t, `down  zest/catalogue@hook, \d+ waiting\n    why: no process delivers it\n`, out)
 }
+
+// Something wrong is a status that a script sees, with the remedy in the output.
+func TestDoctor(t *testing.T) {
+	dir, main := banana(t)
+	status, out, errs := call(t, "doctor", "-c", main)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "ok       source registry: it answers, or is there\n")
+	require.NoDirExists(t, filepath.Join(dir, "data"), "nothing is made")
+	require.NoError(t, os.Remove(filepath.Join(dir, "events", "lab.jsonl")))
+	status, out, errs = call(t, "doctor", "-c", main)
+	require.Equal(t, exitFailed, status)
+	require.Regexp(t, `(?m)^fault    source lab: .*no such file.*\n         do: make it`, out)
+	require.Equal(t, "error: 1 fault\n", errs)
+	_, out, _ = call(t, "doctor", "-c", main, "--json")
+	var findings []struct{ What, Level, Found, Do string }
+	require.NoError(t, json.Unmarshal([]byte(out), &findings))
+	require.NotEmpty(t, findings)
+}
