@@ -114,7 +114,7 @@ func TestWhichCheckRowsAreReset(t *testing.T) {
 	e, _ := newEnv(t)
 	withChecks(t, e, nil)
 	_, err := e.Run(t.Context(), operate.Task{Kind: operate.Replay, Select: all, Services: []string{"acme/crm@check"}})
-	require.ErrorAs(t, err, new(*operate.Impossible), "there is nothing to replay")
+	require.ErrorAs(t, err, new(*operate.InvalidRequestError), "there is nothing to replay")
 	require.ErrorContains(t, err, "is a check service")
 }
 

@@ -199,7 +199,7 @@ func (a *app) printReplayed(all []operate.LetterReplay, dry bool) error {
 	if len(all) == 0 {
 		fmt.Fprintln(a.out, "no open dead letters")
 	}
-	words := map[operate.Way]string{
+	words := map[operate.ReplayMode]string{
 		operate.AsEvent: "its event enters again", operate.AsDecision: "decided again from what the entity is now", operate.AsChange: "the change is sent again, late",
 	}
 	for _, r := range all {

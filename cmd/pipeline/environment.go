@@ -127,7 +127,7 @@ func (a *app) with(env *operate.Env, f func(a *app, env *operate.Env) error) err
 	shown.out = afterProgress{a.out, stop}
 	err := f(&shown, env)
 	stop()
-	var no *operate.Impossible
+	var no *operate.InvalidRequestError
 	if errors.As(err, &no) || errors.Is(err, operate.ErrBadList) {
 		return &usageError{err}
 	}

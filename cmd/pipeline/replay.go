@@ -329,7 +329,7 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 	switch {
 	case errors.Is(err, store.ErrFenced):
 		return fmt.Errorf("job %d: another process goes on with it: %w", result.Job, err)
-	case err != nil && result.Job != 0 && !errors.As(err, new(*operate.Impossible)):
+	case err != nil && result.Job != 0 && !errors.As(err, new(*operate.InvalidRequestError)):
 		return fmt.Errorf("job %d is not finished; the same command goes on with it: %w", result.Job, err)
 	case err != nil:
 		return err
