@@ -384,8 +384,8 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, registered(t), listed)
 }
 
-// The story of make run: what each customer gets, and that a second time
-// nothing is sent.
+// The story of make run: what each customer gets, what the README shows of it, and
+// that a second time nothing is sent.
 func TestQuickstart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the pipeline as a process")
@@ -415,6 +415,27 @@ func TestQuickstart(t *testing.T) {
 		`… duplicates …`,
 		`What next`,
 	}, out), out)
+
+	readme, _, err := blocks(pages(t)["README.md"])
+	require.NoError(t, err)
+	checked := 0
+	for _, b := range readme {
+		if b.info != "console make" {
+			continue
+		}
+		cs, err := b.commands()
+		require.NoError(t, err)
+		for _, c := range cs {
+			shown := out
+			if line, is := strings.CutPrefix(c.text, "bin/"); is {
+				shown, ok = shell(t, dir, line)
+				require.True(t, ok, shown)
+			}
+			assert.Empty(t, missing(c.output, shown), "README.md:%d: %s\nprinted\n%s", c.line, c.text, shown)
+			checked++
+		}
+	}
+	assert.Equal(t, 2, checked)
 
 	_, next, _ := strings.Cut(out, "What next\n")
 	for l := range strings.Lines(next) {
