@@ -61,8 +61,8 @@ func TestTheTreeIsTheTree(t *testing.T) {
 }
 
 // parts are packages that belong to the one above them: its own internals, helpers of
-// its tests, suites of one kind.
-var parts = regexp.MustCompile(`.+/internal/|^tests/[a-z0-9]+/|[a-z]test$`)
+// its tests, suites of one kind, examples.
+var parts = regexp.MustCompile(`.+/internal/|^tests/[a-z0-9]+/|[a-z]test$|^examples/`)
 
 func holdsCode(t *testing.T, path string) bool {
 	t.Helper()

@@ -3,6 +3,7 @@ package docs
 import (
 	"context"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,9 +13,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/tests/testbinary"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 const root = "../.."
@@ -66,53 +70,119 @@ func pages(t *testing.T) map[string]string {
 // shell runs a command line in dir, with the binary on the path.
 func shell(t *testing.T, dir, line string) (output string, ok bool) {
 	t.Helper()
+	return shellIn(t, dir, nil, line)
+}
+
+// environment has the binary on the path, and what is set beside it.
+func environment(set []string) []string {
+	return append(append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH")), set...)
+}
+
+func shellIn(t *testing.T, dir string, set []string, line string) (output string, ok bool) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), commandTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "bash", "-c", "set -euo pipefail; "+line)
 	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "PATH="+bin+string(os.PathListSeparator)+os.Getenv("PATH"))
+	cmd.Env = environment(set)
 	out, err := cmd.CombinedOutput()
 	require.NoError(t, ctx.Err(), line)
 	return string(out), err == nil
 }
 
-// A newcomer who types what the pages say gets what the pages say.
+// A newcomer who types what the pages say gets what the pages say. Each recipe of
+// the cookbook is followed by itself.
 func TestConsoleBlocks(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs every command of the pages")
 	}
 	for name, text := range pages(t) {
-		found, _, err := blocks(text)
-		require.NoError(t, err, name)
-		if !slices.ContainsFunc(found, func(b block) bool { return strings.HasPrefix(b.info, "console") }) {
+		if name == cookbook {
 			continue
 		}
-		t.Run(name, func(t *testing.T) {
+		found, _, err := blocks(text)
+		require.NoError(t, err, name)
+		if slices.ContainsFunc(found, func(b block) bool { return strings.HasPrefix(b.info, "console") }) {
+			t.Run(name, func(t *testing.T) {
+				t.Parallel()
+				follow(t, name, found)
+			})
+		}
+	}
+	for title, found := range recipes(t) {
+		t.Run(title, func(t *testing.T) {
 			t.Parallel()
-			dir := t.TempDir()
-			for _, folder := range []string{"examples", "testdata/golden", "scripts", "deploy"} {
-				require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
-			}
-			for _, b := range found {
-				words := strings.Fields(b.info)
-				if len(words) == 0 || words[0] != "console" {
-					continue
-				}
-				cs, err := b.commands()
-				require.NoError(t, err, name)
-				for i, c := range cs {
-					switch {
-					case slices.Contains(words, "servers"), slices.Contains(words, "make"):
-						plausible(t, name, c)
-						continue
-					}
-					out, ok := shell(t, dir, c.text)
-					fails := slices.Contains(words, "fails") && i == len(cs)-1
-					require.Equal(t, !fails, ok, "%s:%d: $ %s\n%s", name, c.line, c.text, out)
-					require.Empty(t, missing(c.output, out), "%s:%d: $ %s\nprinted\n%s", name, c.line, c.text, out)
-				}
-			}
+			follow(t, cookbook, found)
 		})
+	}
+}
+
+const cookbook = "docs/cookbook.md"
+
+// recipes are the blocks of the cookbook, by the heading above them.
+func recipes(t *testing.T) map[string][]block {
+	t.Helper()
+	text := pages(t)[cookbook]
+	found, prose, err := blocks(text)
+	require.NoError(t, err)
+	sections := map[string][]block{}
+	for _, b := range found {
+		for i := b.line - 1; i >= 0; i-- {
+			if title, is := strings.CutPrefix(prose[i], "## "); is {
+				sections[title] = append(sections[title], b)
+				break
+			}
+		}
+	}
+	return sections
+}
+
+// follow does what the blocks of a page, or of a part of it, say.
+func follow(t *testing.T, name string, found []block) {
+	t.Helper()
+	var env []string
+	if slices.ContainsFunc(found, func(b block) bool { return b.info == "console live" }) {
+		env = realServers(t)
+	}
+	s := newSession(t, env...)
+	for _, b := range found {
+		s.write(b)
+		words := strings.Fields(b.info)
+		if len(words) == 0 || words[0] != "console" {
+			continue
+		}
+		cs, err := b.commands()
+		require.NoError(t, err, name)
+		for i, c := range cs {
+			if slices.Contains(words, "servers") || slices.Contains(words, "make") {
+				plausible(t, name, c)
+				continue
+			}
+			out, ok := s.run(c.text)
+			fails := slices.Contains(words, "fails") && i == len(cs)-1
+			require.Equal(t, !fails, ok, "%s:%d: $ %s\n%s", name, c.line, c.text, out)
+			require.Empty(t, missing(c.output, out), "%s:%d: $ %s\nprinted\n%s", name, c.line, c.text, out)
+		}
+	}
+}
+
+// realServers are the addresses of real servers as the variables that recipes name:
+// a schema, a database, topics of the test's own.
+func realServers(t *testing.T) []string {
+	t.Helper()
+	brokers, prefix := servers.Kafka(t)
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	require.NoError(t, err)
+	defer client.Close()
+	_, err = kadm.NewClient(client).CreateTopic(t.Context(), 1, 1, nil, prefix+"bananas")
+	require.NoError(t, err)
+	clickhouse, _ := servers.ClickHouseHTTP(t)
+	postgres := servers.Postgres(t)
+	parsed, err := url.Parse(postgres)
+	require.NoError(t, err)
+	return []string{
+		"KAFKA=" + brokers[0], "TOPICS=" + strings.TrimSuffix(prefix, "."), "CLICKHOUSE_URL=" + clickhouse,
+		"POSTGRES_URL=" + postgres, "OUTBOX=" + strings.TrimPrefix(parsed.Query().Get("options"), "-csearch_path=") + ".outbox",
 	}
 }
 
@@ -314,8 +384,8 @@ func TestMetrics(t *testing.T) {
 	assert.Equal(t, registered(t), listed)
 }
 
-// The story of make run: what each customer gets, and that a second time
-// nothing is sent.
+// The story of make run: what each customer gets, what the README shows of it, and
+// that a second time nothing is sent.
 func TestQuickstart(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs the pipeline as a process")
@@ -345,6 +415,27 @@ func TestQuickstart(t *testing.T) {
 		`… duplicates …`,
 		`What next`,
 	}, out), out)
+
+	readme, _, err := blocks(pages(t)["README.md"])
+	require.NoError(t, err)
+	checked := 0
+	for _, b := range readme {
+		if b.info != "console make" {
+			continue
+		}
+		cs, err := b.commands()
+		require.NoError(t, err)
+		for _, c := range cs {
+			shown := out
+			if line, is := strings.CutPrefix(c.text, "bin/"); is {
+				shown, ok = shell(t, dir, line)
+				require.True(t, ok, shown)
+			}
+			assert.Empty(t, missing(c.output, shown), "README.md:%d: %s\nprinted\n%s", c.line, c.text, shown)
+			checked++
+		}
+	}
+	assert.Equal(t, 2, checked)
 
 	_, next, _ := strings.Cut(out, "What next\n")
 	for l := range strings.Lines(next) {

@@ -1,0 +1,121 @@
+// examples/receiver/go/main.go: takes webhooks of Weir into a table, with the standard library and SQLite.
+package main
+
+import (
+	"cmp"
+	"crypto/hmac"
+	"crypto/sha256"
+	"database/sql"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	_ "modernc.org/sqlite"
+)
+
+const tolerance = 5 * time.Minute // that the sender's clock may be off
+
+type change struct {
+	Service, Entity, Op string
+	Version             int64
+	Doc                 json.RawMessage
+}
+
+type receiver struct {
+	db     *sql.DB
+	secret []byte
+}
+
+// isGenuine verifies: the signature covers the id, the time and the exact bytes of the body.
+func (r receiver) isGenuine(h http.Header, body []byte) bool {
+	seconds, err := strconv.ParseInt(h.Get("webhook-timestamp"), 10, 64)
+	if err != nil || time.Since(time.Unix(seconds, 0)).Abs() > tolerance {
+		return false
+	}
+	mac := hmac.New(sha256.New, r.secret)
+	fmt.Fprintf(mac, "%s.%d.%s", h.Get("webhook-id"), seconds, body)
+	want := "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil))
+	return slices.ContainsFunc(strings.Fields(h.Get("webhook-signature")), func(given string) bool { // two while a secret is rotated
+		return hmac.Equal([]byte(given), []byte(want))
+	})
+}
+
+// apply deduplicates and orders: one statement, which a known or an older version does not pass.
+func (r receiver) apply(c change) (applied bool, err error) {
+	var doc any // a retraction keeps its row, without a document
+	if c.Op == "upsert" {
+		doc = string(c.Doc)
+	}
+	result, err := r.db.Exec(`INSERT INTO bananas VALUES (?, ?, ?, ?)
+		ON CONFLICT DO UPDATE SET version = excluded.version, doc = excluded.doc
+		WHERE excluded.version > version`, c.Service, c.Entity, c.Version, doc)
+	if err != nil {
+		return false, err
+	}
+	rows, err := result.RowsAffected()
+	return rows > 0, err
+}
+
+func (r receiver) post(w http.ResponseWriter, request *http.Request) {
+	body, err := io.ReadAll(request.Body)
+	if err != nil {
+		return
+	}
+	if !r.isGenuine(request.Header, body) {
+		http.Error(w, `{"error":"wrong signature"}`, http.StatusUnauthorized)
+		return
+	}
+	var c change
+	if err := json.Unmarshal(body, &c); err != nil {
+		http.Error(w, `{"error":"no change"}`, http.StatusBadRequest)
+		return
+	}
+	applied, err := r.apply(c)
+	if err != nil {
+		http.Error(w, `{"error":"not now"}`, http.StatusServiceUnavailable) // Weir comes again
+		return
+	}
+	fmt.Fprintf(w, `{"applied":%t}`, applied) // 2xx only after the commit
+}
+
+func (r receiver) get(w http.ResponseWriter, request *http.Request) {
+	var doc sql.NullString
+	err := r.db.QueryRow("SELECT doc FROM bananas WHERE entity = ?", request.PathValue("entity")).Scan(&doc)
+	switch {
+	case errors.Is(err, sql.ErrNoRows) || err == nil && !doc.Valid:
+		http.Error(w, "{}", http.StatusNotFound)
+	case err != nil:
+		http.Error(w, "{}", http.StatusInternalServerError)
+	default:
+		fmt.Fprint(w, doc.String)
+	}
+}
+
+func main() {
+	secret, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(os.Getenv("HOOK_SECRET"), "whsec_"))
+	if err != nil {
+		log.Fatal(err)
+	}
+	db, err := sql.Open("sqlite", cmp.Or(os.Getenv("DATABASE"), "bananas.db")+"?_pragma=busy_timeout(30000)&_pragma=synchronous(full)")
+	if err != nil {
+		log.Fatal(err)
+	}
+	if _, err := db.Exec(`CREATE TABLE IF NOT EXISTS bananas (
+		service TEXT, entity TEXT, version INTEGER NOT NULL, doc TEXT, PRIMARY KEY (service, entity))`); err != nil {
+		log.Fatal(err)
+	}
+	r := receiver{db, secret}
+	http.HandleFunc("POST /", r.post)
+	http.HandleFunc("GET /{entity}", r.get)
+	server := http.Server{Addr: "127.0.0.1:" + cmp.Or(os.Getenv("PORT"), "8700"), ReadHeaderTimeout: 5 * time.Second}
+	log.Fatal(server.ListenAndServe())
+}
