@@ -169,6 +169,7 @@ func (l *loader) derive() {
 	if !l.main.has("decide.cache") {
 		c.Decide.Cache = c.Limits.Memory / cacheShare
 	}
+	l.inheritHistory()
 	orElse(&c.Kafka.Group, c.Kafka.Prefix)
 	orElse(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
 	orElse(&c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")

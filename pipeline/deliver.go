@@ -32,7 +32,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	p.metrics.deliver.Begin()
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
-		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
+		Services: services, Revision: revision, Superseded: superseded, Store: p.store, History: p.store,
 		Log: changesLog{p, topic}, Control: p.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
 		Logger: p.log, Metrics: p.metrics.deliver, Tracer: p.tracer,
@@ -108,7 +108,7 @@ func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
 		}
 		retry := s.Delivery.Retry
 		services = append(services, deliver.Service{
-			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink,
+			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink, History: s.Delivery.History.Keep > 0,
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.Later.D()},
 		})
 	}
