@@ -110,7 +110,7 @@ var attemptTests = []operatorTest{
 		s := f.service("s")
 		_, token := f.own(f.a, 'a', p0)
 		require.NoError(t, f.a.AddAttempts(t.Context(), append(attempts(s, "gone", 3), attempts(s, "stays", 2)...)))
-		decision := store.Decision{Revision: f.revision(), Moves: []store.Move{{Partition: p0, From: 1, To: 5, Token: token}}}
+		decision := store.Decision{Revision: f.revision(), Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 5, Token: token}}}
 		_, err := f.b.Decide(t.Context(), decision, writes(store.Outcome{Purged: []string{"gone"}}))
 		require.ErrorIs(t, err, store.ErrFenced)
 		assert.Len(t, f.attempts(store.AttemptFilter{}), 5)
