@@ -103,11 +103,17 @@ const maxCondition = 300
 
 func shortened(s string) string {
 	if s = strings.Join(strings.Fields(s), " "); len(s) > maxCondition {
-		s = s[:maxCondition]
-		for !utf8.ValidString(s) {
+		s = cutTo(s, maxCondition) + "…"
+	}
+	return s
+}
+
+// cutTo returns the begin of a text, at most n bytes and no half character.
+func cutTo(s string, n int) string {
+	if len(s) > n {
+		for s = s[:n]; !utf8.ValidString(s); {
 			s = s[:len(s)-1]
 		}
-		s += "…"
 	}
 	return s
 }
