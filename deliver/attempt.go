@@ -38,8 +38,12 @@ func (a *attempt) deliver(todo []change.Change) error {
 		if a.stop.Err() != nil {
 			return errStopped
 		}
-		if !first {
-			var err error
+		waited, err := a.w.awaitResumed(a.stop)
+		if err != nil {
+			return err
+		}
+		a.waited = a.waited || waited
+		if !first || waited {
 			if todo, err = a.dropSuperseded(todo); err != nil {
 				return err
 			}
@@ -54,7 +58,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 			a.dieWriting(ctx, todo)
 		}
 		span := a.w.writeSpan(todo)
-		err := a.w.opt.Sink.Write(ctx, todo)
+		err = a.w.opt.Sink.Write(ctx, todo)
 		written(span, err)
 		crash.At(crash.Written, a.w.opt.Name)
 		abandoned := ctx.Err() != nil // a failure says nothing about the changes then
@@ -113,7 +117,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		a.w.reportFailure(worst, about)
 		a.waited = true
-		if !worst.Await(a.stop, a.wait.NextBackOff()) {
+		if !a.w.await(a.stop, worst, a.wait.NextBackOff()) {
 			return errStopped
 		}
 	}

@@ -98,7 +98,7 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 		Cache:      int64(p.cfg.Decide.Cache),
 		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:      limit.ctx,
-		Logger:     p.log, Metrics: p.metrics.decide, Noise: p.noise, Tracer: p.tracer,
+		Logger:     p.log, Metrics: p.metrics.decide, Noise: p.noise, Tail: &p.tail, Tracer: p.tracer,
 	})
 	if err != nil {
 		return err

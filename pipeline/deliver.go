@@ -22,6 +22,10 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	if err != nil {
 		return part{}, err
 	}
+	suspended, err := operate.Suspended(ctx, p.store)
+	if err != nil {
+		return part{}, err
+	}
 	limit := p.newLimit(p.end.deliver.ctx, "deliver")
 	now := p.active.now.Load()
 	services, err := p.deliveries(now)
@@ -32,7 +36,7 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	p.metrics.deliver.Begin()
 	topic := p.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
-		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
+		Services: services, Suspended: suspended, Revision: revision, Superseded: superseded, Store: p.store,
 		Log: changesLog{p, topic}, Control: p.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
 		StopGrace: p.closeTimeout(), Limit: limit.ctx,
 		Logger: p.log, Metrics: p.metrics.deliver, Tracer: p.tracer,

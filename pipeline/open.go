@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -78,6 +79,7 @@ type Pipeline struct {
 	metrics stageMetrics
 	gauges  *gauges
 	noise   *sketch.Collector // nil unless the process runs decide
+	tail    decide.Tail       // what was decided of late; fills while somebody looks
 	tracer  *tracing.Tracer   // nil unless the configuration wants traces
 
 	health health

@@ -197,6 +197,7 @@ func (p *Pipeline) look(running context.Context) {
 	if p.keys != nil {
 		p.keys.Refresh()
 	}
+	p.suspendServices(ctx)
 	p.gauges.ready.Set(0)
 	if p.Ready() == nil {
 		p.gauges.ready.Set(1)
