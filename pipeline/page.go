@@ -33,6 +33,12 @@ func (p *Pipeline) Control() *control.Server { return p.control }
 // ServeAdmin has begun.
 func (p *Pipeline) Attempts() *auth.Attempts { return p.attempts }
 
+// Roles returns the stages that the process runs.
+func (p *Pipeline) Roles() Roles { return p.opt.Roles }
+
+// Revision is that of the configuration that the process works under.
+func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
+
 // Tail returns what was decided of late.
 func (p *Pipeline) Tail() *decide.Tail { return &p.tail }
 
