@@ -5,6 +5,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store"
@@ -27,11 +28,22 @@ type PageStore interface {
 func (p *Pipeline) Store() PageStore { return p.store }
 
 // Control returns what takes commands; nil without Options.Commands.
-func (p *Pipeline) Control() *control.Server { return p.control }
+func (p *Pipeline) Control() *control.Server { return p.operators.control }
+
+// Health returns how the process and its services are doing.
+func (p *Pipeline) Health() operate.Health { return p.monitor.healthNow() }
+
+// Conditions returns how each service's delivery is doing.
+func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.stages.conditions() }
+
+// Waits returns what kept a run with UntilIdle from ending when it was looked at
+// last; none before the first look, and when nothing does. After Run it is what is
+// left.
+func (p *Pipeline) Waits() []Wait { return p.monitor.lastWaits() }
 
 // Attempts returns the limit of wrong tokens of the operators' listener, once
 // ServeAdmin has begun.
-func (p *Pipeline) Attempts() *auth.Attempts { return p.attempts }
+func (p *Pipeline) Attempts() *auth.Attempts { return p.operators.attempts }
 
 // Roles returns the stages that the process runs.
 func (p *Pipeline) Roles() Roles { return p.opt.Roles }
@@ -40,12 +52,12 @@ func (p *Pipeline) Roles() Roles { return p.opt.Roles }
 func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
 
 // Tail returns what was decided of late.
-func (p *Pipeline) Tail() *decide.Tail { return &p.tail }
+func (p *Pipeline) Tail() *decide.Tail { return &p.stages.tail }
 
 // SourceErrors returns why sources of this process are not read at present, by name.
 func (p *Pipeline) SourceErrors() map[string]error {
 	all := map[string]error{}
-	for _, s := range p.sources() {
+	for _, s := range p.stages.sources() {
 		if err := s.failing(); err != nil {
 			all[s.name] = err
 		}
@@ -63,18 +75,18 @@ func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, 
 	if err := change(ctx, p.store, service, actor, why); err != nil {
 		return err
 	}
-	p.suspendServices(ctx)
+	p.stages.suspendServices(ctx)
 	return nil
 }
 
 // suspendServices lets deliver know which services operators suspended. What the
 // store does not say stays as it is.
-func (p *Pipeline) suspendServices(ctx context.Context) {
-	stage := p.stage()
+func (st *stages) suspendServices(ctx context.Context) {
+	stage := st.stage()
 	if stage == nil {
 		return
 	}
-	if all, err := operate.Suspended(ctx, p.store); err == nil {
+	if all, err := operate.Suspended(ctx, st.store); err == nil {
 		stage.Suspend(all)
 	}
 }
@@ -82,6 +94,6 @@ func (p *Pipeline) suspendServices(ctx context.Context) {
 // Probe makes a service that waits for its target try now; false when this process
 // does not deliver it.
 func (p *Pipeline) Probe(service string) bool {
-	stage := p.stage()
+	stage := p.stages.stage()
 	return stage != nil && stage.Probe(service)
 }

@@ -61,9 +61,7 @@ func processOf(p *pipeline.Pipeline, started time.Time) history.Process {
 		Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Roles: strings.Join(roles, ", "), Revision: p.Revision(), Started: started,
 		Level: string(health.Level), Error: health.Error,
 	}
-	if info, ok := debug.ReadBuildInfo(); ok {
-		x.Version = info.Main.Version
-	}
+	x.Version = buildOf(debug.ReadBuildInfo()).Version
 	return x
 }
 

@@ -43,7 +43,7 @@ func taskFormOf(v url.Values) taskForm {
 	return f
 }
 
-// task returns what the form asks for; an *Impossible says what is wrong with it.
+// task returns what the form asks for; an *InvalidRequestError says what is wrong with it.
 func (f taskForm) task() (operate.Task, error) {
 	t := operate.Task{Kind: operate.Kind(f.Kind), Services: f.Services, Force: f.Force, Reason: f.Reason}
 	if t.Kind != operate.Replay && t.Kind != operate.Reset {
@@ -172,7 +172,7 @@ func (p *Page) task(w http.ResponseWriter, r *http.Request, who *session) {
 		} else {
 			b.Result, err = env.Preview(ctx, t)
 		}
-		var no *operate.Impossible
+		var no *operate.InvalidRequestError
 		switch {
 		case errors.Is(err, operate.ErrBadList):
 			return outcome{}, bad("%s", err)
