@@ -39,8 +39,12 @@ func (a *attempt) deliver(todo []change.Change) error {
 		if a.stop.Err() != nil {
 			return errStopped
 		}
-		if !first {
-			var err error
+		waited, err := a.w.awaitResumed(a.stop)
+		if err != nil {
+			return err
+		}
+		a.waited = a.waited || waited
+		if !first || waited {
 			if todo, err = a.dropSuperseded(todo); err != nil {
 				return err
 			}
@@ -55,7 +59,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		span := a.w.writeSpan(todo)
 		noted, t := a.w.try(ctx, len(todo))
-		err := a.w.opt.Sink.Write(noted, todo)
+		err = a.w.opt.Sink.Write(noted, todo)
 		t.ended()
 		written(span, err)
 		crash.At(crash.Written, a.w.opt.Name)
@@ -128,7 +132,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		a.w.reportFailure(worst, about)
 		a.waited = true
-		if !worst.Await(a.stop, a.wait.NextBackOff()) {
+		if !a.w.await(a.stop, worst, a.wait.NextBackOff()) {
 			return errStopped
 		}
 	}

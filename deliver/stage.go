@@ -109,6 +109,8 @@ type Options struct {
 	// StopGrace is how long a write that is under way at a shutdown may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
+	// Suspended are the services that an operator wants to get nothing, by name.
+	Suspended map[string]Suspension
 	// Limit, if given, ends everything that a shutdown lets finish, a write, reads
 	// and progress: the changes come again, with their keys.
 	Limit   context.Context
@@ -127,6 +129,8 @@ const (
 	StateRunning  State = "running"
 	StateRetrying State = "retrying" // the last attempt failed and is repeated
 	StatePaused   State = "paused"   // refused as a whole; probed now and then
+	// StateSuspended: an operator wants that it gets nothing for now.
+	StateSuspended State = "suspended"
 )
 
 // Stage delivers the changes of all services. Run it once; it implements
@@ -180,6 +184,11 @@ func New(opt Options) *Stage {
 		s.workers = append(s.workers, newWorker(s, service))
 	}
 	s.recorder = newRecorder(s)
+	for _, w := range s.workers {
+		if wish, is := opt.Suspended[w.opt.Name]; is {
+			w.condition.suspend(wish, true)
+		}
+	}
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
 }

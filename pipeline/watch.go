@@ -221,6 +221,7 @@ func (m *monitor) updateGauges(running context.Context) {
 	if m.keys != nil {
 		m.keys.Refresh()
 	}
+	m.stages.suspendServices(ctx)
 	m.gauges.ready.Set(0)
 	if m.ready() == nil {
 		m.gauges.ready.Set(1)

@@ -59,6 +59,8 @@ type Configurations interface {
 	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
 	// Active returns the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
+	// Revisions returns the latest ones, the active one first.
+	Revisions(ctx context.Context, limit int) ([]Revision, error)
 	// KnownInbox returns the newest generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
@@ -354,6 +356,19 @@ type LetterFilter struct {
 // seconds, however many there are.
 const CountedLetters = 10_000
 
+// LetterGroup is how many dead letters there are of one cause.
+type LetterGroup struct {
+	Stage           Stage
+	Source, Service string
+	Code            string
+	Reason          string // of one of them
+	Letters         int64
+	First, Last     time.Time // the earliest Created, the latest Last
+}
+
+// GroupedLetters bounds what GroupLetters looks at.
+const GroupedLetters = 200_000
+
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
 	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
@@ -364,6 +379,10 @@ type DeadLetters interface {
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters returns one page in ascending id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
+	// GroupLetters counts those that a filter leaves by stage, source, service and
+	// code, the most first, and returns at most limit groups. It looks at
+	// GroupedLetters of them at most; AfterID and Limit of the filter do not matter.
+	GroupLetters(ctx context.Context, f LetterFilter, limit int) ([]LetterGroup, error)
 	// DueLetters returns a page of the open letters of services that are due, in
 	// ascending id from after on, without Payload and Original. It reads no others.
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)

@@ -185,6 +185,28 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageIngest: 122, store.StageDecide: 1, store.StageDeliver: 1}, counts, "open ones")
 	}},
+	{"I9 letters are counted by their cause", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", DedupKey: "1"},
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", DedupKey: "2"},
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "given up", Reason: "away", DedupKey: "3"},
+			{Stage: store.StageIngest, Source: "lab", Code: "bad_json", Reason: "{", DedupKey: "4"},
+		}))
+		all := f.list(store.LetterFilter{})
+		f.settle(f.revision(), all[2].ID, store.LetterDiscarded)
+		group := func(filter store.LetterFilter, limit int) (all []store.LetterGroup) {
+			all, err := f.b.GroupLetters(t.Context(), filter, limit)
+			require.NoError(t, err)
+			return all
+		}
+		refused := store.LetterGroup{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", Letters: 2, First: all[0].Created, Last: all[1].Last}
+		bad := store.LetterGroup{Stage: store.StageIngest, Source: "lab", Code: "bad_json", Reason: "{", Letters: 1, First: all[3].Created, Last: all[3].Last}
+		assert.Equal(t, []store.LetterGroup{refused, bad}, group(store.LetterFilter{State: store.LetterOpen}, 10))
+		assert.Equal(t, []store.LetterGroup{refused}, group(store.LetterFilter{State: store.LetterOpen}, 1))
+		assert.Len(t, group(store.LetterFilter{}, 10), 3)
+		assert.Equal(t, []store.LetterGroup{bad}, group(store.LetterFilter{Source: "lab"}, 10))
+		assert.Empty(t, group(store.LetterFilter{Entity: "nobody"}, 10))
+	}},
 	{"I7 however many letters there are, few are counted", func(t *testing.T, f *fixture) {
 		many := make([]store.DeadLetter, store.CountedLetters+100)
 		for i := range many {
