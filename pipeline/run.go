@@ -17,6 +17,8 @@ import (
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -70,6 +72,24 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // work starts the stages and gives those that run when it is time to stop them.
 // An error means that one did not start, or ended by itself.
 func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if file, ok := p.store.(*sqlite.Store); ok {
+		stopped := make(chan struct{})
+		defer close(stopped)
+		go func() {
+			select {
+			case <-file.Failed():
+				cancel()
+			case <-stopped:
+			}
+		}()
+		defer func() {
+			if e := file.Err(); e != nil {
+				err = fmt.Errorf("the state cannot be trusted any more: %w; %s", e, remedy(e))
+			}
+		}()
+	}
 	add := func(name string, limit context.Context, r part) {
 		r.name, r.limit = name, limit
 		running = append(running, r)
@@ -131,6 +151,14 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	case e := <-merged(watch, running):
 		return running, e
 	}
+}
+
+// remedy is what to do about a file that failed.
+func remedy(err error) string {
+	if errors.Is(err, disk.ErrSync) {
+		return "check the disk, then start again, which reads from the disk what is there"
+	}
+	return "check the disk, then restore a backup, as docs/operating.md says under \"A damaged file\""
 }
 
 // startingFailed is the failure to start a stage, which is none when a stop
