@@ -72,6 +72,15 @@ func openFaulty(t testing.TB, path string, faults disk.Faults) *Store {
 	return s
 }
 
+func requireFailed(t testing.TB, s *Store) {
+	t.Helper()
+	select {
+	case <-s.Failed():
+	default:
+		require.Fail(t, "nothing was noticed")
+	}
+}
+
 func checkpoint(t testing.TB, s *Store) {
 	t.Helper()
 	_, err := s.writer.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
@@ -106,7 +115,7 @@ func TestFailedSyncEndsAllWriting(t *testing.T) {
 				require.Equal(t, store.Unknown, store.ClassOf(l.Append(t.Context(), frameOf("1"))))
 			}
 			require.Equal(t, 1, failures)
-			<-s.Failed()
+			requireFailed(t, s)
 			require.ErrorIs(t, s.Err(), disk.ErrSync)
 			require.ErrorContains(t, s.Err(), path+suffix)
 			err := l.Append(t.Context(), frameOf("2"))
@@ -139,7 +148,7 @@ func fill(t testing.TB, s *Store) *Log {
 	require.NoError(t, err)
 	for i := range int64(60) {
 		require.NoError(t, l.Append(t.Context(), frameOf(fmt.Sprintf("%d %s", i, strings.Repeat("x", 3000)))))
-		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: partition, From: i, To: i + 1, Token: store.Token{1}}}},
+		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: partition, From: i, To: i + 1, Token: store.Token{1}}}},
 			func(store.Loaded, store.Lookup) (store.Outcome, error) {
 				return store.Outcome{
 					Entities: []store.Entity{{ID: fmt.Sprint("entity ", i), Docs: []byte(`{"a":"` + strings.Repeat("y", 2000) + `"}`)}},
@@ -277,7 +286,7 @@ func TestFlippedBitInTheLogOfARunningProcess(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.Close())
 	_, _ = s.writer.ExecContext(t.Context(), `PRAGMA wal_checkpoint(TRUNCATE)`)
-	<-s.Failed()
+	requireFailed(t, s)
 	require.ErrorIs(t, s.Err(), ErrDamaged)
 	require.ErrorContains(t, s.Err(), fmt.Sprintf("%s-wal, frame %d, at byte %d", path, last, len(content)-24-4096))
 	require.NoError(t, s.Close())
