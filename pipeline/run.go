@@ -2,7 +2,6 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store/sqlite"
-	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -90,7 +88,7 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 		}()
 		defer func() {
 			if e := file.Err(); e != nil {
-				err = fmt.Errorf("the state cannot be trusted any more: %w; %s", e, remedy(e))
+				err = fmt.Errorf("the state cannot be trusted any more: %w", e)
 			}
 		}()
 	}
@@ -155,14 +153,6 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	case e := <-merged(watch, running):
 		return running, e
 	}
-}
-
-// remedy is what to do about a file that failed.
-func remedy(err error) string {
-	if errors.Is(err, disk.ErrSync) {
-		return "check the disk, then start again, which reads from the disk what is there"
-	}
-	return "check the disk, then restore a backup, as docs/operating.md says under \"A damaged file\""
 }
 
 // startingFailed is the failure to start a stage, which is none when a stop
