@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -74,6 +75,24 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // work starts the stages and gives those that run when it is time to stop them.
 // An error means that one did not start, or ended by itself.
 func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if file, ok := p.store.(*sqlite.Store); ok {
+		stopped := make(chan struct{})
+		defer close(stopped)
+		go func() {
+			select {
+			case <-file.Failed():
+				cancel()
+			case <-stopped:
+			}
+		}()
+		defer func() {
+			if e := file.Err(); e != nil {
+				err = fmt.Errorf("the state cannot be trusted any more: %w", e)
+			}
+		}()
+	}
 	add := func(name string, limit context.Context, r part) {
 		r.name, r.limit = name, limit
 		running = append(running, r)

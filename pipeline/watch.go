@@ -200,6 +200,9 @@ func (m *monitor) run(ctx context.Context) {
 	for {
 		m.updateGauges(ctx)
 		m.lookAtTopics(ctx)
+		if err := m.inbox.note(); err != nil {
+			m.log.Warn("trying again", "error", err)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
