@@ -3,9 +3,11 @@ package simulation
 import (
 	"context"
 	"errors"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -169,6 +171,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 					err = c.p.ready()
 				}
 			}
+			c.cuts(out.Outbox, err)
 			if rules.NoOutbox {
 				outbox, out.Outbox = len(out.Outbox), nil
 			}
@@ -195,6 +198,21 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 		ids = make([]int64, outbox)
 	}
 	return ids, nil
+}
+
+// cuts counts what decide cut: batches, frames, and the changes of one record.
+func (c *client) cuts(frames []store.OutboxFrame, err error) {
+	if err != nil && strings.Contains(err.Error(), "more than one decision may have") {
+		c.p.w.count("batch cut")
+	}
+	for i := range frames {
+		if i > 0 && frames[i].Partition == frames[i-1].Partition {
+			c.p.w.count("frame cut")
+		}
+		if f, err := change.ParseFrameHeader(frames[i].Frame); err == nil && f.Part > 0 {
+			c.p.w.count("change cut")
+		}
+	}
 }
 
 // forge makes watermarks match.

@@ -27,6 +27,10 @@ type truth struct {
 	want   map[string][]oracle.Change // by service
 	// version is that of the last event that changed docs.
 	version uint64
+	// views are what the services would have, sent or not, and large are changes of
+	// them that were too large.
+	views map[string]map[string]any
+	large map[large]bool
 }
 
 // heard is an event id with what came under it.
@@ -35,9 +39,16 @@ type heard struct {
 	doc map[string]any
 }
 
+// large is a change that is too large.
+type large struct {
+	service, entity string
+	version         uint64
+}
+
 type last struct {
 	version uint64
 	doc     map[string]any // nil: retracted
+	unknown bool           // it was lost, and could not be sent again
 }
 
 // event is an event as its source wrote it.
@@ -50,7 +61,8 @@ type event struct {
 
 func newTruth() *truth {
 	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]heard{},
-		order: map[string]int{}, last: map[string]*last{}, want: map[string][]oracle.Change{}}
+		order: map[string]int{}, last: map[string]*last{}, want: map[string][]oracle.Change{},
+		views: map[string]map[string]any{}, large: map[large]bool{}}
 }
 
 // redecide sends what services have once more if the log lost it, and nothing
@@ -59,10 +71,12 @@ func (t *truth) redecide(c *inbox.Control, version uint64, services []decide.Ser
 	if c.Action != inbox.Redecide || !c.Force || c.Version == 0 {
 		return fmt.Errorf("a control record that nobody should have made: %+v", c)
 	}
-	ripe, list := t.views()
+	ripe, list := t.show()
 	for _, s := range services {
 		if l := t.last[s.Name]; l != nil && l.version <= uint64(c.Version) && slices.Contains(c.Services, s.Name) {
-			t.send(s.Name, version, viewOf(s.Name, ripe, list))
+			if !t.send(s.Name, version, viewOf(s.Name, ripe, list), true) {
+				l.unknown = true
+			}
 		}
 	}
 	return nil
@@ -74,9 +88,9 @@ func (t *truth) purge(c *inbox.Control) bool {
 	if len(t.docs) > 0 || t.version == 0 || t.version != uint64(c.Version) {
 		return false
 	}
-	want := t.want
+	want, large := t.want, t.large
 	*t = *newTruth()
-	t.want = want
+	t.want, t.large = want, large
 	return true
 }
 
@@ -131,20 +145,22 @@ func (t *truth) apply(e event, services []decide.Service) error {
 	if delete(t.docs, e.source); doc != nil {
 		t.docs[e.source] = doc
 	}
-	ripe, list := t.views()
+	ripe, list := t.show()
 	for _, s := range services {
 		next := viewOf(s.Name, ripe, list)
+		before := t.views[s.Name]
+		t.views[s.Name] = next
 		l := t.last[s.Name]
-		if l == nil && next == nil || l != nil && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
+		if l == nil && next == nil || l != nil && !l.unknown && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
 			continue
 		}
-		t.send(s.Name, e.version, next)
+		t.send(s.Name, e.version, next, (before == nil) != (next == nil) || !maps.Equal(before, next))
 	}
 	return nil
 }
 
-// views returns what the documents are to the customers; nil is a retraction.
-func (t *truth) views() (ripe, list map[string]any) {
+// show returns what the documents are to the customers; nil is a retraction.
+func (t *truth) show() (ripe, list map[string]any) {
 	merged := map[string]any{}
 	for _, source := range []string{"lab", "registry"} { // the stronger one last
 		for name, v := range t.docs[source] {
@@ -176,14 +192,23 @@ func viewOf(service string, ripe, list map[string]any) map[string]any {
 	return ripe
 }
 
-// send is a change that a service must have.
-func (t *truth) send(service string, version uint64, doc map[string]any) {
+// send is a change that a service must have. One that is too large is none, and a
+// dead letter if the view is another one than before; it reports false then.
+func (t *truth) send(service string, version uint64, doc map[string]any, other bool) bool {
+	for _, v := range doc {
+		if text, ok := v.(string); ok && len(text) >= maxChange {
+			at := large{service: service, version: version}
+			t.large[at] = t.large[at] || other
+			return false
+		}
+	}
 	t.last[service] = &last{version: version, doc: doc}
 	c := oracle.Change{Version: version, Op: "retract"}
 	if doc != nil {
 		c.Op, c.Doc = "upsert", doc
 	}
 	t.want[service] = append(t.want[service], c)
+	return true
 }
 
 // compared is how often the oracle is compared with the other model: every
@@ -256,7 +281,20 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 		}
 	}
 	want := oracle.Expected{}
+	w.large, w.unknown = map[large]bool{}, map[large]bool{}
 	for id, t := range entities {
+		for at, must := range t.large {
+			at.entity = id
+			w.large[at] = must
+			w.count("change too large")
+			repairs++ // the other model has no bounds
+		}
+		for service, l := range t.last {
+			if l.unknown {
+				w.unknown[large{service: service, entity: id}] = true
+				w.count("lost change too large to be sent again")
+			}
+		}
 		for service, changes := range t.want {
 			if want[service] == nil {
 				want[service] = map[string][]oracle.Change{}
@@ -368,7 +406,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 		for id, cs := range want[c.service] {
 			newest := cs[len(cs)-1]
 			f, known := fate[place{id, newest.Version}]
-			if f != welcome {
+			if f != welcome || w.unknown[large{service: c.service, entity: id}] {
 				continue // it may hold any older one, or this one
 			}
 			one := oracle.Expected{c.service: {id: cs}}
@@ -460,7 +498,7 @@ func (w *world) buried() error {
 // inbox, that decide made those that it must, and that nothing else became
 // one.
 func (w *world) rowsRefused(records [][]inbox.Record) error {
-	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 {
+	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 && len(w.large) == 0 {
 		return nil
 	}
 	refusals := map[string]map[place]bool{} // by service
@@ -476,10 +514,17 @@ func (w *world) rowsRefused(records [][]inbox.Record) error {
 			}
 		}
 	}
-	dead := maps.Clone(w.dead)
+	dead, tooLarge := maps.Clone(w.dead), maps.Clone(w.large)
 	for _, l := range w.mem.state.letters {
 		if at := (place{l.Entity, uint64(l.Version)}); l.Code == "key_conflict" && dead[at] {
 			delete(dead, at)
+			continue
+		}
+		if at := (large{l.Service, l.Entity, uint64(l.Version)}); l.Code == "oversized" {
+			if _, may := w.large[at]; !may {
+				return fmt.Errorf("%s, entity %s: version %s is a dead letter for its size", l.Service, l.Entity, l.Version)
+			}
+			delete(tooLarge, at)
 			continue
 		}
 		if l.Stage != store.StageDeliver {
@@ -487,6 +532,11 @@ func (w *world) rowsRefused(records [][]inbox.Record) error {
 		}
 		if !refusals[l.Service][place{l.Entity, uint64(l.Version)}] {
 			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a refusal", l.Service, l.Entity, l.Version)
+		}
+	}
+	for at, must := range tooLarge {
+		if must && !w.restore {
+			return fmt.Errorf("%s, entity %s: version %d is too large and no dead letter", at.service, at.entity, at.version)
 		}
 	}
 	for at := range dead {

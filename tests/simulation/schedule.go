@@ -3,6 +3,8 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +12,10 @@ import (
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/transport"
 )
+
+// maxChange bounds a change, in bytes. Documents are smaller by far, unless they have
+// a value of that length.
+const maxChange = 800
 
 // feed writes the events of the sources.
 func (w *world) feed() {
@@ -47,14 +53,18 @@ func (w *world) feed() {
 		if d.chance(0.12) {
 			origin = "XX"
 		}
+		level := fmt.Sprint(1 + d.n(3))
+		if w.setup.oversizes && d.chance(0.2) {
+			level = strconv.Quote(strings.Repeat(level, maxChange))
+		}
 		switch {
 		case d.chance(deletes): // a tombstone
 		case d.chance(0.06):
 			r.Value = fmt.Appendf(nil, `{"id":%q,"op":"delete","event":"e%d"%s}`, entity, i, text)
 		case d.chance(0.2): // no member in the order of the others, and nothing that anybody sees
-			r.Value = fmt.Appendf(nil, `{"note":%d,"origin":%q,"event":"e%d","ripeness_level":%d,"id":%q%s}`, d.n(9), origin, i, 1+d.n(3), entity, text)
+			r.Value = fmt.Appendf(nil, `{"note":%d,"origin":%q,"event":"e%d","ripeness_level":%s,"id":%q%s}`, d.n(9), origin, i, level, entity, text)
 		default:
-			r.Value = fmt.Appendf(nil, `{"id":%q,"origin":%q,"ripeness_level":%d,"event":"e%d"%s}`, entity, origin, 1+d.n(3), i, text)
+			r.Value = fmt.Appendf(nil, `{"id":%q,"origin":%q,"ripeness_level":%s,"event":"e%d"%s}`, entity, origin, level, i, text)
 		}
 		sent = append(sent, r)
 		w.sources[0].append(r)

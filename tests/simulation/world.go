@@ -225,6 +225,8 @@ type world struct {
 	lines   []string
 	restore bool           // a restore happened
 	dead    map[place]bool // records that decide must have made dead letters
+	large   map[large]bool // changes that were too large; whether they must be dead letters, and not only may
+	unknown map[large]bool // whose newest change was lost and could not be sent again; no versions
 	gaps    []missing      // guarded by mu; what operators were told of
 	over    bool           // no more processes
 }
@@ -247,6 +249,8 @@ type setup struct {
 	memory                                                        int64 // of deliver, in bytes
 	cache                                                         int64 // of decide, likewise: often room for one entity, or not all
 	purges                                                        int   // how often tombstones are asked to go
+	maxOutcome, maxFrame                                          int   // of decide, in bytes; 0: as much as it takes
+	oversizes                                                     bool  // some documents make changes that are too large
 	outages                                                       []outage
 	span                                                          time.Duration
 }
@@ -327,6 +331,13 @@ func draw(d *dice) setup {
 		s.purges = 4 + d.n(8)
 		s.span += 2 * time.Second // positions are saved some times a second
 	}
+	if d.chance(0.4) {
+		s.maxOutcome = 300 + d.n(2000)
+	}
+	if d.chance(0.4) {
+		s.maxFrame = 1 + d.n(1200)
+	}
+	s.oversizes = d.chance(0.25)
 	for range d.n(4) {
 		begin := d.upTo(s.span)
 		s.outages = append(s.outages, outage{service: d.n(3), begin: begin, end: begin + d.upTo(2*time.Second), slow: d.chance(0.3)})
@@ -398,6 +409,9 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	w.setup = draw(w.dice("setup"))
 	w.mem.state.tokenAlone = rules.TokenAlone
 	w.configuration = f.variants[w.setup.variant]
+	plan := *w.plan
+	plan.MaxChange = maxChange
+	w.plan = &plan
 	if err := w.open(); err != nil {
 		return Report{Seed: seed, Violation: err}
 	}
