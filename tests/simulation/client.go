@@ -155,6 +155,9 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 	}
 	var outbox int
 	err = c.call(ctx, lane.dice, "decide", store.Unknown, func() (err error) {
+		if rules.NoRevision {
+			d.Revision = c.Memory.active()
+		}
 		if rules.NoWatermark {
 			c.Memory.forge(d.Moves)
 		}
@@ -213,6 +216,12 @@ func (c *client) cuts(frames []store.OutboxFrame, err error) {
 			c.p.w.count("change cut")
 		}
 	}
+}
+
+// active returns the number of the active revision.
+func (m *Memory) active() (number int64) {
+	_ = m.look(context.Background(), func(s *state) { number = int64(len(s.revisions)) })
+	return number
 }
 
 // forge makes watermarks match.

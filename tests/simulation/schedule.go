@@ -82,7 +82,7 @@ func (w *world) housekeep() {
 		time.Sleep(d.upTo(3 * w.setup.span / time.Duration(w.setup.purges)))
 		stones, _ := w.mem.Tombstones(context.Background(), time.Now(), "", 100)
 		for _, stone := range stones {
-			if !w.mem.delivered(int32(w.inbox.partitionOf([]byte(stone.Entity))), stone.Version, w.plan.Services) {
+			if !w.mem.delivered(int32(w.inbox.partitionOf([]byte(stone.Entity))), stone.Version, w.newest().plan.Services) {
 				continue
 			}
 			w.count("purge")
@@ -128,6 +128,13 @@ func (w *world) disturb() {
 			kind = 5
 		} else if w.setup.restores && n == w.setup.disturbances-1 {
 			kind = 6
+		}
+		if w.setup.deploys && (kind == 5 || kind == 6) {
+			kind = 2 // what a lost future decided under another configuration is another matter
+		}
+		if w.setup.deploys && n == w.setup.disturbances/2 {
+			w.deploy(d)
+			continue
 		}
 		if w.setup.bare && (kind == 4 || kind == 6) {
 			kind = 2
@@ -195,6 +202,32 @@ func (w *world) disturb() {
 			w.changes.vanish()
 			time.Sleep(d.upTo(2 * time.Second))
 			w.madeAnew()
+		}
+	}
+}
+
+// deploy brings another configuration to one process after the other. Those that
+// start meanwhile have it already.
+func (w *world) deploy(d *dice) {
+	w.count("deploy")
+	w.note("another configuration: %+v", w.setup.next)
+	if err := w.activate(w.later); err != nil {
+		panic(err) // the store's part does not fail
+	}
+	w.since = map[int32]int64{}
+	_ = w.mem.look(context.Background(), func(s *state) {
+		for p, at := range s.newest() {
+			w.since[p] = at.Watermark.Offset()
+		}
+	})
+	w.deployed.Store(true)
+	for i := range w.slots {
+		time.Sleep(d.upTo(time.Second))
+		w.mu.Lock()
+		p := w.slots[i]
+		w.mu.Unlock()
+		if p != nil && p.plan != w.later.plan {
+			w.restart(p, d.upTo(time.Second))
 		}
 	}
 }
