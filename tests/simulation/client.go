@@ -3,6 +3,7 @@ package simulation
 import (
 	"context"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -138,6 +139,12 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 	if c.p.w.rules.TokenOnly {
 		for i := range taken {
 			taken[i].Outbox = nil
+		}
+	}
+	if c.p.w.rules.OwnGeneration {
+		for i := range taken {
+			older := func(f store.OutboxFrame) bool { return f.Partition.Generation < taken[i].Partition.Generation }
+			taken[i].Outbox = slices.DeleteFunc(taken[i].Outbox, older)
 		}
 	}
 	if err != nil {

@@ -48,12 +48,12 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 					continue
 				}
 				repairs++
-				if err := t.redecide(r.Control, uint64(change.NewVersion(1, int64(offset))), w.decidedUnder(p, offset)); err != nil {
+				if err := t.redecide(r.Control, w.versionAt(p, offset), w.decidedUnder(p, offset)); err != nil {
 					return nil, err
 				}
 				continue
 			}
-			e := event{source: r.Event.Source, version: uint64(change.NewVersion(1, int64(offset))), value: rec.Value}
+			e := event{source: r.Event.Source, version: w.versionAt(p, offset), value: rec.Value}
 			if o := r.Event.Origin; o.Topic != "" {
 				e.place, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
 				e.value = w.sources[0].parts[o.Partition][o.Offset].Value // not what ingest made of it
@@ -257,6 +257,15 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 		}
 	}
 	return oracle.CheckLog(wanted, c.service, got)
+}
+
+// versionAt returns the version of a record of the inbox.
+func (w *world) versionAt(partition, offset int) uint64 {
+	generation := uint16(1)
+	if w.renewed.Load() && int64(offset) >= w.second[int32(partition)] {
+		generation = 2
+	}
+	return uint64(change.NewVersion(generation, int64(offset)))
 }
 
 // decidedUnder returns the configuration under which a record was decided.

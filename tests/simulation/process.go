@@ -123,10 +123,14 @@ func (p *process) subscription(ctx context.Context, n int) error {
 	for i := range p.w.setup.lanes {
 		db.lanes = append(db.lanes, &laneLink{w: p.w, dice: p.w.dice(p.name+" lane", run, int64(i))})
 	}
+	known, err := p.w.mem.KnownInbox(ctx, inboxTopic, p.w.inbox.id)
+	if err != nil {
+		return err
+	}
 	d, err := decide.New(decide.Options{
 		Store: db, Plan: p.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
 		MaxOutcome: p.w.setup.maxOutcome, MaxFrame: p.w.setup.maxFrame,
-		Inbox:        store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
+		Inbox:        known,
 		ChangesTopic: changesTopic, RetakeDelay: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.frame/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		Cache: p.w.setup.cache, Unsound: p.w.rules.Cache,
 		NewProducer: func() (decide.Producer, error) {

@@ -129,8 +129,12 @@ func (w *world) disturb() {
 		} else if w.setup.restores && n == w.setup.disturbances-1 {
 			kind = 6
 		}
-		if w.setup.deploys && (kind == 5 || kind == 6) {
-			kind = 2 // what a lost future decided under another configuration is another matter
+		if w.setup.renews && n == w.setup.disturbances/3 {
+			w.renew()
+			continue
+		}
+		if (w.setup.deploys || w.setup.renews) && (kind == 5 || kind == 6) {
+			kind = 2 // a lost future with another configuration or generation is another matter
 		}
 		if w.setup.deploys && n == w.setup.disturbances/2 {
 			w.deploy(d)
@@ -214,12 +218,7 @@ func (w *world) deploy(d *dice) {
 	if err := w.activate(w.later); err != nil {
 		panic(err) // the store's part does not fail
 	}
-	w.since = map[int32]int64{}
-	_ = w.mem.look(context.Background(), func(s *state) {
-		for p, at := range s.newest() {
-			w.since[p] = at.Watermark.Offset()
-		}
-	})
+	w.since = w.decidedTo()
 	w.deployed.Store(true)
 	for i := range w.slots {
 		time.Sleep(d.upTo(time.Second))
@@ -230,6 +229,36 @@ func (w *world) deploy(d *dice) {
 			w.restart(p, d.upTo(time.Second))
 		}
 	}
+}
+
+// renew opens another generation of the inbox. Deciders hear of it from the store.
+func (w *world) renew() {
+	if len(w.decidedTo()) < w.setup.inboxParts {
+		return // what has no watermark yet would be read from its beginning
+	}
+	ctx := context.Background()
+	known, err := w.mem.KnownInbox(ctx, inboxTopic, w.inbox.id)
+	if err == nil {
+		_, err = w.mem.RenewInbox(ctx, known, 0, nil)
+	}
+	if err != nil {
+		panic(err) // the store's part does not fail
+	}
+	w.count("generation")
+	w.note("a new generation of the inbox")
+	w.second = w.decidedTo()
+	w.renewed.Store(true)
+}
+
+// decidedTo returns the offset behind the last record that was decided, by partition.
+func (w *world) decidedTo() map[int32]int64 {
+	to := map[int32]int64{}
+	_ = w.mem.look(context.Background(), func(s *state) {
+		for p, at := range s.newest() {
+			to[p] = at.Watermark.Offset()
+		}
+	})
+	return to
 }
 
 // madeAnew makes the changes log again.

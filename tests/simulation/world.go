@@ -42,6 +42,7 @@ type Rules struct {
 	KeepsProgress   bool // a restore leaves the progress as it is
 	PurgesPast      bool // tombstones are purged past the owners of their partitions
 	TokenAlone      bool // the store compares watermarks by their token alone
+	OwnGeneration   bool // a take-over does not give the outboxes of older generations
 	NoRevision      bool // the store takes decisions of any revision
 	Cache           decide.Unsound
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
@@ -70,13 +71,16 @@ type world struct {
 	// later is what a deploy brings to one process after the other; nil without one.
 	later    *configuration
 	deployed atomic.Bool
-	since    map[int32]int64 // set with deployed: up to where each partition was decided before
-	seed     uint64
-	rules    Rules
-	traced   bool
-	began    time.Time // in virtual time
-	setup    setup
-	log      *slog.Logger
+	// renewed: the inbox has a second generation, from these offsets on.
+	renewed atomic.Bool
+	second  map[int32]int64
+	since   map[int32]int64 // set with deployed: up to where each partition was decided before
+	seed    uint64
+	rules   Rules
+	traced  bool
+	began   time.Time // in virtual time
+	setup   setup
+	log     *slog.Logger
 
 	mem     *Memory
 	gate    gate.Gate
@@ -128,6 +132,7 @@ type setup struct {
 	restores                                                      bool  // the first disturbance is a backup, the last one its restore
 	memory                                                        int64 // of deliver, in bytes
 	cache                                                         int64 // of decide, likewise: often room for one entity, or not all
+	renews                                                        bool  // the inbox gets another generation
 	deploys                                                       bool  // another configuration comes
 	next                                                          variant
 	purges                                                        int  // how often tombstones are asked to go
@@ -209,6 +214,9 @@ func draw(d *dice) setup {
 		s.memory = 64 << 20
 	}
 	s.cache = []int64{1 << 20, 1 << 20, 4500, 9000, 0}[d.n(5)]
+	if !s.gentle && !s.restores && d.chance(0.2) {
+		s.renews, s.disturbances = true, s.disturbances+1
+	}
 	if !s.gentle && !s.bare && !s.restores && d.chance(0.2) {
 		s.deploys, s.disturbances = true, s.disturbances+1
 		s.next = variant{log: d.chance(0.6), state: d.chance(0.6), dumb: d.chance(0.6), lab: s.variant.lab, altered: d.chance(0.7)}
