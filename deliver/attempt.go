@@ -28,7 +28,11 @@ type attempt struct {
 	tries      map[string]int  // idempotency key to failed bounded attempts
 	beside     map[string]bool // idempotency keys of changes that failed where another did well
 	rounds     int             // see awayRounds
-	waited     bool            // since dam rows were read for the batch: newer changes may be elsewhere by now
+	// parts are the partitions of the batch, abandoned those that went away while it
+	// was tried again, by number.
+	parts     map[int32]*partition
+	abandoned map[int32]bool
+	waited    bool // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
 // deliver writes changes until each of them took effect, is a dead letter, or
@@ -40,7 +44,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		if !first {
 			var err error
-			if todo, err = a.dropSuperseded(todo); err != nil {
+			if todo, err = a.dropSuperseded(a.dropGone(todo)); err != nil {
 				return err
 			}
 			if len(todo) == 0 {
@@ -56,6 +60,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		span := a.w.writeSpan(todo)
 		err := a.w.opt.Sink.Write(ctx, todo)
 		written(span, err)
+		a.w.countFound()
 		crash.At(crash.Written, a.w.opt.Name)
 		abandoned := ctx.Err() != nil // a failure says nothing about the changes then
 		cancel()
