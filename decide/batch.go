@@ -11,7 +11,7 @@ import (
 type batch struct {
 	l        *lane
 	records  []*record
-	moves    []store.Move
+	moves    []store.WatermarkStep
 	ends     frameEnds
 	subjects []subject
 	position map[string]int // of an entity in subjects
@@ -42,7 +42,7 @@ type subject struct {
 }
 
 // newBatch finds out what the records are about and what of it is remembered.
-func (l *lane) newBatch(records []*record, moves []store.Move, ends frameEnds) *batch {
+func (l *lane) newBatch(records []*record, moves []store.WatermarkStep, ends frameEnds) *batch {
 	b := &batch{l: l, records: records, moves: moves, ends: ends,
 		subjects: make([]subject, 0, len(records)), position: make(map[string]int, len(records))}
 	b.claimed, b.keys = claimsOf(records)

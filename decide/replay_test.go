@@ -166,7 +166,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	p := bananaPlan(t)
 	replay := &inbox.Replay{Letter: 9, Died: 5000, Operation: "op", Actor: "root@host", Reason: "why"}
 	ev, _ := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007"}`, replay), nil)
-	require.Equal(t, []store.Settled{{ID: 9, State: store.LetterReplayed}}, ev.replayed)
+	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, ev.replayed)
 	require.Len(t, ev.audit, 1)
 	require.Equal(t, "root@host", ev.audit[0].Actor)
 	require.JSONEq(t, `{"operation":"op","letter":9,"outcome":"replayed"}`, string(ev.audit[0].Detail))
@@ -176,11 +176,11 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	old := *replay
 	old.Letter, old.Died = 10, 4000
 	ev, _ = decideOne(t, p, row, posted(`{"id":"old"}`, &old), nil)
-	require.Equal(t, []store.Settled{{ID: 10, State: store.LetterObsolete}}, ev.replayed)
+	require.Equal(t, []store.LetterResolution{{ID: 10, State: store.LetterObsolete}}, ev.replayed)
 	require.Empty(t, ev.candidates)
 
 	ev, _ = decideOne(t, p, row, posted(`{`, &inbox.Replay{Letter: 11}), nil)
-	require.Equal(t, []store.Settled{{ID: 11, State: store.LetterReplayed}}, ev.replayed)
+	require.Equal(t, []store.LetterResolution{{ID: 11, State: store.LetterReplayed}}, ev.replayed)
 	require.Len(t, ev.letters, 1, "it died again, and that is a letter of its own")
 	require.Contains(t, string(ev.letters[0].Headers), `\"l\":11`, "which knows how old it is")
 
@@ -195,7 +195,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 			ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
 		}}
 		_, result := decideOne(t, p, row, r, map[store.Key]*store.Row{key: {Key: key, Found: true, Version: c.rowVersion}})
-		require.Equal(t, []store.Settled{{ID: 12, State: c.want, Version: r.Control.Version}}, result.replayed)
+		require.Equal(t, []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}, result.replayed)
 		require.Len(t, result.changes, c.sent)
 	}
 }
@@ -227,7 +227,7 @@ func TestResendTouchesNoRow(t *testing.T) {
 	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "x", Action: inbox.Resend, Letter: 3, Change: c.AppendBinary(nil)}}
 	ev, result := decideOne(t, p, store.Entity{ID: "B-007"}, r, rows)
 	require.Empty(t, result.swaps)
-	require.Equal(t, []store.Settled{{ID: 3, State: store.LetterReplayed}}, ev.replayed)
+	require.Equal(t, []store.LetterResolution{{ID: 3, State: store.LetterReplayed}}, ev.replayed)
 	c.Resent = change.NewVersion(1, 100)
 	require.Equal(t, []change.Change{c}, result.changes)
 

@@ -20,8 +20,8 @@ type settled struct {
 	services []int           // the index of each change's service
 	causes   []*record       // of changes, and of letters
 	letters  []store.DeadLetter
-	replayed []store.Settled // dead letters whose replay was decided here
-	purged   []string        // entities that go, with their rows
+	replayed []store.LetterResolution // dead letters whose replay was decided here
+	purged   []string                 // entities that go, with their rows
 	// decisions are what the candidates came to, those that were pruned apart.
 	decisions map[decisionOf]int
 }
@@ -75,7 +75,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 				state = store.LetterObsolete
 			}
 			if r.Letter != 0 {
-				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: state, Version: r.Version})
+				out.replayed = append(out.replayed, store.LetterResolution{ID: r.Letter, State: state, Version: r.Version})
 			}
 			if overtaken {
 				continue

@@ -300,7 +300,7 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 		out.Swaps = append(out.Swaps, store.Swap{Key: r.Key, Insert: !r.Found, Old: r.Content, New: c.Content, Version: c.Version})
 	}
 	_, err = w.store.Decide(w.t.Context(), store.Decision{
-		Revision: active.Number, Moves: []store.Move{{Partition: w.part, From: from, To: to, Token: w.token}},
+		Revision: active.Number, Moves: []store.WatermarkStep{{Partition: w.part, From: from, To: to, Token: w.token}},
 	}, func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil })
 	require.NoError(w.t, err)
 	record := w.encode(change.Frame{From: at(from), To: at(to), Prev: w.prev, Revision: active.Number}, changes...)

@@ -75,7 +75,7 @@ func BenchmarkDecide(b *testing.B) {
 							}
 						}
 						written, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Entities: ids, Published: published,
-							Moves: []store.Move{{Partition: p, From: from, To: from + int64(events), Token: token}},
+							Moves: []store.WatermarkStep{{Partition: p, From: from, To: from + int64(events), Token: token}},
 						}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
 							rows, err := lookup(keys)
 							if err != nil {

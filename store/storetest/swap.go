@@ -13,7 +13,7 @@ import (
 
 // decideSwaps runs one decision of nothing but swaps on p0.
 func (f *fixture) decideSwaps(s store.Store, revision, from int64, token store.Token, swaps ...store.Swap) error {
-	_, err := s.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: token}}},
+	_, err := s.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}},
 		writes(store.Outcome{Swaps: swaps, Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("c")}},
 			Entities: []store.Entity{{ID: "e", Docs: []byte(`{}`), Version: version(from)}}}))
 	return err
