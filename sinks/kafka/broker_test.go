@@ -98,7 +98,7 @@ func newTopic(t testing.TB, brokers []string, name string, maxBytes int) *topicL
 	t.Helper()
 	const partitions = 3
 	// The markers of a take-over have offsets, too.
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.KeepControlRecords())
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.KeepControlRecords(), kgo.MetadataMinAge(50*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	admin := kadm.NewClient(client)
@@ -229,7 +229,7 @@ func TestConformance(t *testing.T) {
 		BadChange: func(c change.Change) change.Change {
 			var doc map[string]any
 			require.NoError(t, json.Unmarshal(c.Doc, &doc))
-			doc["ballast"] = noise(4*topicMaxBytes)
+			doc["ballast"] = noise(4 * topicMaxBytes)
 			b, err := json.Marshal(doc)
 			require.NoError(t, err)
 			return sinktest.Change(c.Service, c.Entity, c.Version, b)

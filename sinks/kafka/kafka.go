@@ -74,7 +74,6 @@ type Sink struct {
 	opts  Options
 	topic *fenced.Topic
 	parts map[int32]*part
-	ends  []int64 // by partition of the topic: what was acknowledged, or seen, stands before
 	found uint64
 	lacks lacks
 }
@@ -243,7 +242,7 @@ func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Erro
 	n := st.size
 	if a.Err == nil {
 		if a.Offset >= 0 {
-			s.ends[st.partition] = max(s.ends[st.partition], a.Offset+int64(n))
+			st.part.wrote(st.partition, a.Offset+int64(n))
 		}
 		st.pass(n)
 		return

@@ -28,8 +28,13 @@ type part struct {
 	claim  sinks.Claim
 	writer *fenced.Writer // nil: what is in the topic is not known
 	since  time.Time      // of writer
+	// ends are where the partitions of the topic ended when writer was made, or behind
+	// its last record there: whoever writes for this partition meanwhile has fenced
+	// writer first, so nothing of anybody else stands before them.
+	ends []int64
 	// tried is the highest place that was sent, or found.
 	tried change.Version
+	reach change.Version // the highest place that a Write had
 	above change.Version // see Mark; claim.Mark is the mark
 	// left is what a predecessor, or this process, left, and is not known to deliver;
 	// ascending by place. There is more above the last of them if more.
@@ -95,6 +100,7 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 	}
 	for n, at := range highest {
 		p := s.parts[n]
+		p.reach = max(p.reach, at)
 		last := change.Version(0)
 		if len(p.left) > 0 {
 			last = p.left[len(p.left)-1].place
@@ -145,13 +151,11 @@ func (s *Sink) refresh(ctx context.Context) *sinks.Error {
 // see takes in how the topic is.
 func (s *Sink) see(topic *fenced.Topic) {
 	if s.topic != nil && s.topic.ID != topic.ID {
-		s.ends = nil
 		for _, p := range s.parts { // what they wrote is gone
 			p.writer = nil
 		}
 	}
 	s.topic = topic
-	s.ends = append(s.ends, make([]int64, max(0, topic.Partitions()-len(s.ends)))...)
 }
 
 // resume fences and reads.
@@ -195,13 +199,10 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim) error {
 	if err != nil {
 		return err
 	}
-	for i, end := range ends {
-		s.ends[i] = max(s.ends[i], end)
-	}
 	for i, claim := range claims {
 		p := s.parts[claim.Partition]
 		l := &left[i]
-		p.writer, p.since = writers[i], since
+		p.writer, p.since, p.ends = writers[i], since, slices.Clone(ends)
 		p.left, p.more, p.newest = l.records, l.more, l.newest
 		p.tried = max(p.tried, l.highest)
 		if p.claim.Mark == "" {
@@ -385,17 +386,19 @@ func (p *part) there(c *change.Change) bool {
 	return c.Resent == 0 && p.newest != nil && p.newest[entityHash(c.Entity)] > at
 }
 
+// wrote notes that a batch of p was acknowledged, which ends before an offset.
+func (p *part) wrote(partition int32, end int64) {
+	p.ends = append(p.ends, make([]int64, max(0, int(partition)+1-len(p.ends)))...)
+	p.ends[partition] = max(p.ends[partition], end)
+}
+
 // settle takes the marks on when a Write has an answer to everything.
 func (s *Sink) settle() {
-	var now string
 	for _, p := range s.parts {
-		if p.writer == nil || p.more {
-			continue // something may be under way, or is still to be looked for
+		if p.writer == nil || p.more || p.tried > p.reach {
+			continue // something may be under way, or is still to be found
 		}
-		if now == "" {
-			now = mark{s.topic.ID, s.ends}.String()
-		}
-		p.claim.Mark, p.above = now, p.tried
+		p.claim.Mark, p.above = mark{s.topic.ID, p.ends}.String(), p.tried
 	}
 }
 

@@ -253,7 +253,7 @@ func refused(err error) bool {
 
 // sendAgain: the same batch, with its numbers, may well be taken, or be known.
 func sendAgain(err error) bool {
-	if errors.Is(err, errClosed) || errors.Is(err, kerr.UnknownTopicID) {
+	if is(err, errClosed, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition) {
 		return false
 	}
 	return err != nil && !refused(err)
