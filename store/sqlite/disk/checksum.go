@@ -61,7 +61,7 @@ func (f *file) look(tls *libc.TLS) *seal {
 	if s.known {
 		return s
 	}
-	head := f.scratch[:reservedAt+1]
+	head := f.small.bytes(tls, reservedAt+1)
 	if f.read(tls, head, 0) != sqlite3.SQLITE_OK {
 		return s // nothing is there yet
 	}
@@ -69,9 +69,10 @@ func (f *file) look(tls *libc.TLS) *seal {
 	if size == 1 {
 		size = maxPage
 	}
-	first := make([]byte, size)
-	if isPage(size, 0) && f.read(tls, first, 0) == sqlite3.SQLITE_OK {
-		s.learn(first)
+	if isPage(size, 0) {
+		if first := f.large.bytes(tls, size); f.read(tls, first, 0) == sqlite3.SQLITE_OK {
+			s.learn(first)
+		}
 	}
 	return s
 }
