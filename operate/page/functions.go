@@ -89,11 +89,11 @@ const wholeName = 24
 // breakable is a name that may be broken behind its punctuation if it is long, and
 // nowhere else.
 func breakable(name string) template.HTML {
-	escaped := template.HTMLEscapeString(name)
+	escaped := breaks.Replace(template.HTMLEscapeString(name))
 	if utf8.RuneCountInString(name) <= wholeName && !strings.ContainsFunc(name, unicode.IsSpace) {
-		return template.HTML(`<span class="whole">` + escaped + `</span>`) // #nosec G203 -- it is escaped, two lines before
+		return template.HTML(`<span class="whole">` + escaped + `</span>`) // #nosec G203 -- it is escaped
 	}
-	return template.HTML(breaks.Replace(escaped)) // #nosec G203 -- it is escaped, the line before
+	return template.HTML(escaped) // #nosec G203 -- it is escaped
 }
 
 var breaks = strings.NewReplacer("/", "/<wbr>", "@", "<wbr>@", "_", "_<wbr>", ".", ".<wbr>")

@@ -57,7 +57,7 @@ const broken = `(() => {
 	for (let n = walk.nextNode(); n; n = walk.nextNode()) {
 		const e = n.parentElement;
 		if (e.closest("pre,code,textarea,select,svg,del,ins,script") || !e.getClientRects().length) { continue; }
-		for (const m of n.data.matchAll(/[\p{L}\p{N},.]+/gu)) {
+		for (const m of n.data.matchAll(/[\p{L}\p{N}]+(?:[.,]\p{N}+)*/gu)) {
 			if (m[0].length > 24) { continue; }
 			const r = document.createRange();
 			r.setStart(n, m.index); r.setEnd(n, m.index + m[0].length);
