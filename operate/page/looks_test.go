@@ -107,6 +107,11 @@ func TestLooks(t *testing.T) {
 			b.open(s.addresses()[name])
 			b.look(what, form.width)
 			b.axe(what)
+			if *images && form.width == 1280 && (name == "overview" || name == "service") {
+				picture := ask(b, chromedp.CaptureScreenshot())
+				require.NoError(t, os.MkdirAll(filepath.Join("..", "..", "docs", "images"), 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join("..", "..", "docs", "images", name+".png"), picture, 0o644))
+			}
 		}
 	}
 }
