@@ -15,8 +15,8 @@
 // reading needs it as well. Every form that does something needs somebody who is
 // signed in with a token: the configured one, or the one that an embedded process
 // leaves in its data folder for its own user. A link that is good for one sign-in
-// does as well. A signed-in browser has a random
-// cookie; sessions are in memory, for a limited time, and end with the process.
+// does as well. A signed-in browser has a random cookie; sessions are in memory,
+// for a limited time, and end with the process.
 //
 // # What keeps others out
 //
