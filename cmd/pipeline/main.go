@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // for an image from an empty base, which has no roots of its own
 )
 
 // Exit statuses.
