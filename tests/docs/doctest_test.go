@@ -350,6 +350,16 @@ func TestNamedTestsExist(t *testing.T) {
 	}
 }
 
+// Pages for users name no tests; those that show how promises are kept do.
+func TestTestsAreNamedInsideOnly(t *testing.T) {
+	inside := regexp.MustCompile(`^(CONTRIBUTING|CHANGELOG|docs/(architecture|guarantees|protocol|crash-matrix|evidence|structural-hash|threat-model|performance|performance-hash|decisions/.*))\.md$`)
+	for name, text := range pages(t) {
+		if !inside.MatchString(name) {
+			assert.NotRegexp(t, "`(?:[a-z0-9/]+\\.)?(?:Test|Fuzz)[A-Z]\\w+", text, name)
+		}
+	}
+}
+
 // The page of evidence has what each suite does and a row for its last run, and
 // pages name no other suite.
 func TestSuites(t *testing.T) {
