@@ -91,8 +91,9 @@ func testReceiver(t *testing.T, start []string) {
 	require.True(t, ok, out)
 	r.holds("B-007", `{"ripeness":3}`)
 
-	// The largest version is beyond what a double tells apart.
+	// Two versions that a double does not tell apart.
 	const newest = 32<<48 + 1
+	r.posts(newest-1, `{"ripeness":4}`, `{"applied":true}`)
 	r.posts(newest, `{"ripeness":5}`, `{"applied":true}`)
 	r.posts(newest, `{"ripeness":5}`, `{"applied":false}`)
 	r.posts(newest-1, `{"ripeness":4}`, `{"applied":false}`)
