@@ -133,7 +133,7 @@ type answer struct {
 func (r receiver) start(command, env []string) (kill func()) {
 	r.t.Helper()
 	_, err := exec.LookPath(command[0])
-	require.NoError(r.t, err, "make servers installs python3 and npm, which brings node")
+	require.NoError(r.t, err, "make servers installs python3 and nodejs")
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = environment(env)
 	var output bytes.Buffer
