@@ -321,6 +321,16 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The map leads to every page.
+func TestTheMapHasEveryPage(t *testing.T) {
+	all := pages(t)
+	for name := range all {
+		if page, is := strings.CutPrefix(name, "docs/"); is && page != "README.md" {
+			assert.Contains(t, all["docs/README.md"], "]("+page+")")
+		}
+	}
+}
+
 // generated tells folders that hold no source: servers and tests write and
 // remove files there while others look.
 func generated(path string, d fs.DirEntry) bool {
