@@ -3,11 +3,11 @@ package assemble
 import (
 	"context"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"syscall"
 
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/durable"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/store/sqlite"
@@ -22,6 +22,7 @@ type Opened interface {
 	store.CheckRows
 	store.Imports
 	store.Ledger
+	store.Attempts
 	store.Operations
 }
 
@@ -31,7 +32,7 @@ func Store(ctx context.Context, c *config.Config, log *slog.Logger) (Opened, err
 		return postgres.Open(ctx, postgres.Options{URL: p.URL.Reveal(), MaxConns: int32(p.MaxConnections), Logger: log})
 	}
 	// The folder may be the default one, which nobody was asked to make.
-	if err := os.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(c.Store.SQLite.Path), 0o700); err != nil {
 		return nil, err
 	}
 	return sqlite.Open(ctx, sqlite.Options{Path: c.Store.SQLite.Path})

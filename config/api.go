@@ -42,13 +42,19 @@ type API struct {
 	Timeout Duration `yaml:"timeout" default:"30s" range:"100ms..10m"`
 }
 
-// Quota of a tenant, in each process, per second on the average; what two seconds
-// allow may come at once. 0 is no bound.
+// Quota of a tenant. Rows and bytes count in each process, per second on the average;
+// what two seconds allow may come at once. 0 is no bound.
 type Quota struct {
 	// Rows of requests and batches; each may take a key.
 	Rows int `yaml:"rows" default:"0" range:"0..1000000000"`
 	// Bytes of bodies, files to import excepted.
 	Bytes Size `yaml:"bytes" default:"0B" range:"0B..1024GiB"`
+	// Imports is what the files of a tenant's imports that have not ended may hold in
+	// the store, over all processes, in bytes of the files.
+	Imports Size `yaml:"imports" default:"0B" range:"0B..1048576GiB"`
+	// Letters is how many open dead letters the events of one source may leave: with
+	// as many, requests and files for it are refused.
+	Letters int `yaml:"letters" default:"0" range:"0..1000000000"`
 }
 
 // APITLS is a listener's certificate and whose clients it takes.

@@ -46,7 +46,9 @@ func (l *lane) newBatch(records []*record, moves []store.WatermarkStep, ends fra
 	b := &batch{l: l, records: records, moves: moves, ends: ends,
 		subjects: make([]subject, 0, len(records)), position: make(map[string]int, len(records))}
 	b.claimed, b.keys = claimsOf(records)
+	following := l.d.opt.Tail.following()
 	for _, r := range records {
+		r.followed = following
 		if r.bad != nil {
 			continue // its entity is not looked at
 		}

@@ -213,6 +213,7 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 	crash.At(crash.DecideCommitted, "")
 	l.d.opt.Metrics.decided(plan, b.tally, b.result, b.letters, len(records), time.Since(start))
 	b.seen.report(b.tally, b.result.causes)
+	l.d.opt.Tail.note(plan, records)
 	l.cache.committed(moves)
 	b.remember()
 	l.forget(moves, published)

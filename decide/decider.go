@@ -80,6 +80,8 @@ type Options struct {
 	Metrics *Metrics
 	// Noise, if given, is told which fields cause suppressed events.
 	Noise *sketch.Collector
+	// Tail, if given, remembers the last records while somebody looks.
+	Tail *Tail
 	// Tracer makes spans of traced records. Defaults to none: what is traced
 	// elsewhere is not passed on then.
 	Tracer *tracing.Tracer

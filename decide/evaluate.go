@@ -35,6 +35,8 @@ type record struct {
 	outcome    outcome           // of the last attempt to decide it
 	stale      staleReason       // why, if the outcome is that
 	sent       []int             // services, by index, that it sent something to; of the last attempt
+	followed   bool              // somebody looks at the tail
+	held       []decisionOf      // what it came to for the other services that were evaluated, if it is followed
 }
 
 // outcome is what became of a record.
@@ -151,7 +153,7 @@ func evaluationOf(p *Plan, s entityState) *evaluation {
 // apply takes the next record of the entity. An error means that the stored
 // state cannot be worked with; a record that is at fault becomes a dead letter.
 func (ev *evaluation) apply(r *record) error {
-	r.sent = nil
+	r.sent, r.held = nil, nil
 	switch ev.claims.of(r) {
 	case conflicting:
 		ev.letters = append(ev.letters, letterOf(r, "key_conflict", "another event was taken in under its idempotency key before the store was restored"))

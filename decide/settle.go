@@ -87,12 +87,12 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 		}
 		again := row.Refused && c.record.Control != nil && c.record.Control.Letter != 0
 		if equal && !c.force && !again {
-			out.decisions[decisionOf{c.service, cmp.Or(c.absent, DecisionHeldBack)}]++
+			out.held(c, cmp.Or(c.absent, DecisionHeldBack))
 			continue
 		}
 		if !row.Found && c.output == nil {
 			// Nothing was ever sent, so there is nothing to retract.
-			out.decisions[decisionOf{c.service, cmp.Or(c.absent, DecisionFiltered)}]++
+			out.held(c, cmp.Or(c.absent, DecisionFiltered))
 			continue
 		}
 		ch := change.Change{
@@ -154,6 +154,15 @@ func (s *settled) purge(p *Plan, entity string, rows map[store.Key]*store.Row, b
 func (s *settled) sent(c *candidate) {
 	s.decisions[decisionOf{c.service, DecisionSent}]++
 	c.record.sent = append(c.record.sent, c.service)
+}
+
+// held counts what was evaluated and not sent.
+func (s *settled) held(c *candidate, decision string) {
+	of := decisionOf{c.service, decision}
+	s.decisions[of]++
+	if c.record.followed {
+		c.record.held = append(c.record.held, of)
+	}
 }
 
 // changeOverhead is at least what the encoding of a change adds to its

@@ -25,6 +25,10 @@ type Condition struct {
 	// Error is what its sink said last, at most 300 bytes, Cause the innermost part of
 	// it: "connection refused". Both are empty when nothing is wrong.
 	Error, Cause string
+	// Detail is Error with up to 4 KiB of it.
+	Detail string
+	// Suspended says who suspended it; nil unless State is StateSuspended.
+	Suspended *Suspension
 }
 
 // condition is what a worker notes. Safe for concurrent use.
@@ -32,19 +36,21 @@ type condition struct {
 	mu                sync.Mutex
 	failing, refusing trouble
 	refused           int64
+	suspended         suspension
 }
 
 // trouble is what lasts: since when, and what was said last. Zero: none.
 type trouble struct {
 	since       time.Time
 	text, cause string
+	detail      string
 }
 
 func (t *trouble) note(e *sinks.Error) {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
-	t.text, t.cause = shortened(e.Error()), Cause(e)
+	t.text, t.cause, t.detail = shortened(e.Error(), maxCondition), Cause(e), shortened(e.Error(), maxDetail)
 }
 
 func (c *condition) failed(e *sinks.Error) {
@@ -79,7 +85,11 @@ func (c *condition) now(state State) Condition {
 	if state != StateRunning {
 		t = c.failing
 	}
-	return Condition{State: state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause}
+	if s := c.suspended.now; s != nil {
+		copied := *s
+		return Condition{State: StateSuspended, Refused: c.refused, Since: s.Since, Error: t.text, Cause: "suspended by an operator", Detail: t.detail, Suspended: &copied}
+	}
+	return Condition{State: state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
 }
 
 // Cause is what went wrong, without who asked whom for what.
@@ -96,18 +106,28 @@ func Cause(err error) string {
 	case errors.As(err, &path):
 		return path.Err.Error()
 	}
-	return shortened(err.Error())
+	return shortened(err.Error(), maxCondition)
 }
 
-const maxCondition = 300
+const (
+	maxCondition = 300
+	maxDetail    = 4 << 10
+)
 
-func shortened(s string) string {
-	if s = strings.Join(strings.Fields(s), " "); len(s) > maxCondition {
-		s = s[:maxCondition]
-		for !utf8.ValidString(s) {
+// shortened is a text as one line of at most so many bytes.
+func shortened(s string, most int) string {
+	if s = strings.Join(strings.Fields(s), " "); len(s) > most {
+		s = cutTo(s, most) + "…"
+	}
+	return s
+}
+
+// cutTo returns the begin of a text, at most n bytes and no half character.
+func cutTo(s string, n int) string {
+	if len(s) > n {
+		for s = s[:n]; !utf8.ValidString(s); {
 			s = s[:len(s)-1]
 		}
-		s += "…"
 	}
 	return s
 }

@@ -126,7 +126,7 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	takers = map[string]*worker{}
 	for _, w := range s.workers {
 		// One that failed last and has nothing in hand may well take something.
-		if w.opt.Retry.Later > 0 && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
+		if w.opt.Retry.Later > 0 && !w.suspended() && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
 			takers[w.opt.Name] = w
 			names = append(names, w.opt.Name)
 		}

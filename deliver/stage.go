@@ -74,6 +74,8 @@ type Service struct {
 	Number int32 // the store's number of it
 	Sink   sinks.Sink
 	Retry  Retry
+	// History says that Options.History gets what was tried.
+	History bool
 }
 
 // Options of a Stage. All fields are needed unless they say a default.
@@ -87,7 +89,10 @@ type Options struct {
 	// a newer revision came. It must not block. May be nil.
 	Superseded func()
 	Store      Store
-	Log        Log
+	// History, if given, keeps the attempts of services that have one. Neither its
+	// pace nor its failures hold up a delivery.
+	History Attempts
+	Log     Log
 	// Control appends a control record to the inbox and returns when it is durable.
 	Control func(ctx context.Context, entity string, c inbox.Control) error
 	// Partition returns the inbox partition in which a version of an entity was
@@ -104,6 +109,8 @@ type Options struct {
 	// StopGrace is how long a write that is under way at a shutdown may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
+	// Suspended are the services that an operator wants to get nothing, by name.
+	Suspended map[string]Suspension
 	// Limit, if given, ends everything that a shutdown lets finish, a write, reads
 	// and progress: the changes come again, with their keys.
 	Limit   context.Context
@@ -122,6 +129,8 @@ const (
 	StateRunning  State = "running"
 	StateRetrying State = "retrying" // the last attempt failed and is repeated
 	StatePaused   State = "paused"   // refused as a whole; probed now and then
+	// StateSuspended: an operator wants that it gets nothing for now.
+	StateSuspended State = "suspended"
 )
 
 // Stage delivers the changes of all services. Run it once; it implements
@@ -134,6 +143,8 @@ type Stage struct {
 	workers []*worker
 	looks   looks
 	saver   saver
+	// recorder is nil where no service has a history.
+	recorder *recorder
 
 	ctx      context.Context // ends when Run's does
 	stop     context.CancelFunc
@@ -172,6 +183,12 @@ func New(opt Options) *Stage {
 	for _, service := range opt.Services {
 		s.workers = append(s.workers, newWorker(s, service))
 	}
+	s.recorder = newRecorder(s)
+	for _, w := range s.workers {
+		if wish, is := opt.Suspended[w.opt.Name]; is {
+			w.condition.suspend(wish, true)
+		}
+	}
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
 }
@@ -192,6 +209,14 @@ func (s *Stage) Run(ctx context.Context) error {
 	saved := make(chan struct{})
 	saveCtx, endSaver := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { defer close(saved); s.saver.run(saveCtx) }()
+	recorded := make(chan struct{})
+	recordCtx, endRecorder := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(recorded)
+		if s.recorder != nil {
+			s.recorder.run(recordCtx)
+		}
+	}()
 	s.running.Go(s.tick)
 	s.running.Go(s.offerLater)
 	var err error
@@ -202,7 +227,9 @@ func (s *Stage) Run(ctx context.Context) error {
 	s.stop()
 	workers.Wait()
 	endSaver()
+	endRecorder()
 	<-saved
+	<-recorded
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

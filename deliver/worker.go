@@ -28,6 +28,7 @@ type worker struct {
 	state  atomic.Value
 
 	condition condition
+	history   *ring // nil: none is kept
 
 	// Guarded by the stage's mutex.
 	queue []*slice // that wait
@@ -77,7 +78,7 @@ func newWorker(s *Stage, opt Service) *worker {
 	return w
 }
 
-func (w *worker) failing() bool { return w.state.Load() != StateRunning }
+func (w *worker) failing() bool { return w.state.Load() != StateRunning || w.suspended() }
 
 // run delivers until stop ends, and closes the sink.
 func (w *worker) run(stop context.Context) {
@@ -184,10 +185,14 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 		return err
 	}
 	w.finish(batch, all)
+	waited, err := w.awaitResumed(stop)
+	if err != nil {
+		return err
+	}
 	if err := w.open(work, stop); err != nil {
 		return err
 	}
-	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff()}
+	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff(), waited: waited}
 	var chunk []change.Change
 	for {
 		if todo = w.dropAbandoned(todo); len(todo) == 0 {
@@ -411,8 +416,11 @@ func (w *worker) open(work, stop context.Context) error {
 		}
 		e := sinks.Classify(err)
 		w.reportFailure(e, nil)
-		if !e.Await(stop, pause.NextBackOff()) {
+		if !w.await(stop, e, pause.NextBackOff()) {
 			return errStopped
+		}
+		if _, err := w.awaitResumed(stop); err != nil {
+			return err
 		}
 	}
 }

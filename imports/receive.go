@@ -26,10 +26,14 @@ type File struct {
 	MaxRow  int    // bytes of a row; larger ones are invalid rows
 	MaxSize int64  // bytes of the file, and of the events that its rows become
 	MaxOpen int    // imports of the tenant that have not ended, this one included; 0 is no bound
+	MaxHeld int64  // bytes of their files, this one included; 0 is no bound
 }
 
 // ErrTooLarge says that a file is larger than MaxSize.
 var ErrTooLarge = errors.New("the file is larger than the limit")
+
+// ErrHeld says that the tenant's files that have not ended hold MaxHeld.
+var ErrHeld = errors.New("the tenant's files to import hold as much as they may")
 
 // ErrRead is what an error of the reader is wrapped with.
 var ErrRead = errors.New("the file could not be read to its end")
@@ -42,7 +46,7 @@ var ErrRead = errors.New("the file could not be read to its end")
 // receiving that is pruned later.
 //
 // The error is a *BadFile, ErrTooLarge, ErrRead, or one of the store's
-// (store.ErrTooMany where MaxOpen is reached).
+// (store.ErrTooMany where MaxOpen is reached, ErrHeld where MaxHeld is).
 func Receive(ctx context.Context, s store.Imports, f File, in io.Reader) (i store.Import, fresh bool, err error) {
 	if err := f.Options.Check(f.Format); err != nil {
 		return i, false, &BadFile{err.Error()}
@@ -89,7 +93,10 @@ func (f *File) receive(ctx context.Context, s store.Imports, id store.ClaimID, w
 	n := int64(0)
 	flush := func() error {
 		size := whole.read - int64(rows.in.Buffered()) - stored
-		err := insist(ctx, func() error { return s.AddImportChunk(ctx, id, n, size, c.encoded()) })
+		err := insist(ctx, func() error { return s.AddImportChunk(ctx, id, n, size, c.encoded(), f.MaxHeld) })
+		if errors.Is(err, store.ErrTooMany) {
+			err = ErrHeld
+		}
 		stored += size
 		n++
 		c.reset()

@@ -129,14 +129,14 @@ type flaky struct {
 
 var errDown = errors.New("down")
 
-func (f *flaky) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte) error {
+func (f *flaky) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte, most int64) error {
 	switch f.calls++; f.calls % 3 {
 	case 1:
 		f.failed++
 		return errDown
 	case 2:
 		f.failed++
-		return errors.Join(f.Imports.AddImportChunk(ctx, id, n, size, chunk), store.WithClass(errDown, store.Unknown))
+		return errors.Join(f.Imports.AddImportChunk(ctx, id, n, size, chunk, most), store.WithClass(errDown, store.Unknown))
 	}
-	return f.Imports.AddImportChunk(ctx, id, n, size, chunk)
+	return f.Imports.AddImportChunk(ctx, id, n, size, chunk, most)
 }

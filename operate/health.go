@@ -89,6 +89,11 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	s := ServiceHealth{Service: name, Level: LevelOK, State: c.State, Refused: c.Refused, Since: c.Since.UTC(), Error: c.Error}
 	away := now.Sub(c.Since) >= longAway
 	switch {
+	case c.State == deliver.StateSuspended:
+		s.Level, s.Do = LevelDegraded, "resume it on its page when its customer is ready: what waits is kept"
+		if s.Error = "suspended by " + c.Suspended.By; c.Suspended.Why != "" {
+			s.Error += ": " + c.Suspended.Why
+		}
 	case c.State == deliver.StatePaused:
 		s.Level, s.Do = LevelDown, "the target refuses the service as a whole: check address and credentials; it is tried again by itself"
 	case c.State == deliver.StateRetrying && away:

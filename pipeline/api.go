@@ -30,8 +30,9 @@ func (f *frontDoor) listen() (stop func() error, err error) {
 	}
 	server := f.newAPI()
 	server.HandleOpen(openapi.Pattern, description)
-	f.mountEvents(server)
-	f.mountImports(server)
+	letters := api.NewLetters(int64(f.cfg.API.Quota.Letters), f.store.CountLettersOf)
+	f.mountEvents(server, letters)
+	f.mountImports(server, letters)
 	stopChecks := f.mountChecks(server)
 	a := f.cfg.API
 	var files *api.Certificates
@@ -117,7 +118,7 @@ func (p *process) sayReread(what, path string) func(error) {
 }
 
 // mountEvents takes events for the sources that they are posted to.
-func (f *frontDoor) mountEvents(server *api.Server) {
+func (f *frontDoor) mountEvents(server *api.Server, letters *api.Letters) {
 	byPath := map[string]*events.Source{}
 	for _, s := range f.stages.sources() {
 		push, ok := s.Source.(sources.Pusher)
@@ -133,6 +134,6 @@ func (f *frontDoor) mountEvents(server *api.Server) {
 	events.New(events.Options{
 		Source: func(path string) (*events.Source, bool) { s, found := byPath[path]; return s, found },
 		Ledger: f.store, Lease: a.Keys.Lease.D(), Keep: a.Keys.Retention.D(), MaxRows: a.MaxRows,
-		Metrics: f.metrics.events, Logger: f.log,
+		Letters: letters, Metrics: f.metrics.events, Logger: f.log,
 	}).Register(server)
 }

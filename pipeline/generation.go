@@ -49,15 +49,20 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	if err != nil {
 		return err
 	}
-	var newest uint16
+	putBack, newest, err := g.putBack(ctx)
+	if err != nil {
+		return err
+	}
 	if _, err := g.store.KnownInbox(ctx, k.Inbox.Topic, id); errors.Is(err, store.ErrNotFound) {
 		if err := g.logInboxReplaced(ctx); err != nil {
 			return err
 		}
-		if newest, err = g.newestGeneration(ctx); err != nil {
+		known, err := g.newestGeneration(ctx)
+		if err != nil {
 			return err
 		}
-		newest = max(newest, g.targetsGeneration(ctx))
+		newest = max(newest, known, g.targetsGeneration(ctx))
+		putBack = ""
 	} else if err != nil {
 		return err
 	}
@@ -71,7 +76,31 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 	if found, err = g.renewForked(ctx, found); err != nil {
 		return err
 	}
+	if putBack != "" {
+		if found, err = g.store.RenewInbox(ctx, found, max(newest, g.targetsGeneration(ctx))+1, nil); err != nil {
+			return err
+		}
+		g.log.Warn("the state file is a backup, or comes from elsewhere: a new generation of versions begins, and what was taken in since is read again where its source still has it",
+			"because", putBack, "generation", found.Generation)
+	}
 	g.inbox.Store(&found)
+	return g.note()
+}
+
+// putBack returns why the file of the logs is not as the last process left it, and the
+// newest generation that this one noted; see embedded.Logs.PutBack.
+func (g *generations) putBack(ctx context.Context) (why string, noted uint16, err error) {
+	if l, ok := g.logs.(fileLogs); ok {
+		return l.PutBack(ctx)
+	}
+	return "", 0, nil
+}
+
+// note leaves beside the file of the logs how far they are.
+func (g *generations) note() error {
+	if l, ok := g.logs.(fileLogs); ok && g.inbox.Load() != nil {
+		return l.Note(g.now().Generation)
+	}
 	return nil
 }
 

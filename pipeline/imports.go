@@ -101,9 +101,9 @@ func (st *stages) importing(ctx context.Context) bool {
 }
 
 // mountImports serves the routes of imports.
-func (f *frontDoor) mountImports(server *api.Server) {
+func (f *frontDoor) mountImports(server *api.Server, letters *api.Letters) {
 	importhttp.Mount(server, importhttp.Options{
-		Store: f.store, MaxFile: int64(f.cfg.API.MaxImport), MaxOpen: f.cfg.API.MaxImports, Logger: f.log, MaxRow: f.maxRow,
+		Store: f.store, MaxFile: int64(f.cfg.API.MaxImport), MaxOpen: f.cfg.API.MaxImports, MaxHeld: int64(f.cfg.API.Quota.Imports), Letters: letters, Logger: f.log, MaxRow: f.maxRow,
 	})
 }
 

@@ -2,9 +2,9 @@ package pipeline
 
 import (
 	"context"
-	"encoding/hex"
 	"time"
 
+	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -18,13 +18,6 @@ const (
 	// that decisions have then: it is not worth more, and a busy machine needs some.
 	noiseTimeout = 10 * time.Second
 )
-
-// NoiseKind is the kind of the reports that hold summaries of suppressed events.
-const NoiseKind = "noise"
-
-// NoiseScope is how the names of a configuration's reports end: what is
-// suppressed depends on it.
-func NoiseScope(fingerprint []byte) string { return "/" + hex.EncodeToString(fingerprint[:8]) }
 
 // startNoise writes down what the deciding goroutines see. All processes add to
 // one report per day, so the number of processes and restarts does not matter.
@@ -45,7 +38,7 @@ func (st *stages) startNoise() part {
 			}
 			st.writeNoise(ctx)
 			if today := time.Now().UTC().Format(time.DateOnly); today != pruned {
-				if _, err := st.store.PruneReports(ctx, NoiseKind, time.Now().Add(-noiseKept)); err == nil {
+				if _, err := st.store.PruneReports(ctx, noise.Kind, time.Now().Add(-noiseKept)); err == nil {
 					pruned = today
 				}
 			}
@@ -59,8 +52,8 @@ func (st *stages) writeNoise(ctx context.Context) {
 	if taken == nil {
 		return
 	}
-	name := time.Now().UTC().Format(time.DateOnly) + NoiseScope(st.active.plan().Fingerprint)
-	err := st.store.UpdateReport(ctx, NoiseKind, name, taken.MergeInto)
+	name := time.Now().UTC().Format(time.DateOnly) + noise.Scope(st.active.plan().Fingerprint)
+	err := st.store.UpdateReport(ctx, noise.Kind, name, taken.MergeInto)
 	if err == nil {
 		return
 	}

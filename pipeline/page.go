@@ -4,9 +4,11 @@ import (
 	"context"
 
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // What the operators' page sees of the process that serves it. All of it is safe
@@ -16,7 +18,10 @@ import (
 type PageStore interface {
 	operate.Store
 	revisions
+	store.Reports
+	store.Imports
 	CountEntities(ctx context.Context) (int64, error)
+	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)
 }
 
 // Store returns the open store. Close ends it.
@@ -39,3 +44,56 @@ func (p *Pipeline) Waits() []Wait { return p.monitor.lastWaits() }
 // Attempts returns the limit of wrong tokens of the operators' listener, once
 // ServeAdmin has begun.
 func (p *Pipeline) Attempts() *auth.Attempts { return p.operators.attempts }
+
+// Roles returns the stages that the process runs.
+func (p *Pipeline) Roles() Roles { return p.opt.Roles }
+
+// Revision is that of the configuration that the process works under.
+func (p *Pipeline) Revision() int64 { return p.active.plan().Revision }
+
+// Tail returns what was decided of late.
+func (p *Pipeline) Tail() *decide.Tail { return &p.stages.tail }
+
+// SourceErrors returns why sources of this process are not read at present, by name.
+func (p *Pipeline) SourceErrors() map[string]error {
+	all := map[string]error{}
+	for _, s := range p.stages.sources() {
+		if err := s.failing(); err != nil {
+			all[s.name] = err
+		}
+	}
+	return all
+}
+
+// Suspend lets a service get nothing, or, with on false, what waits for it: here at
+// once, in other processes within seconds, and over restarts.
+func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, why string) error {
+	change := operate.ResumeService
+	if on {
+		change = operate.SuspendService
+	}
+	if err := change(ctx, p.store, service, actor, why); err != nil {
+		return err
+	}
+	p.stages.suspendServices(ctx)
+	return nil
+}
+
+// suspendServices lets deliver know which services operators suspended. What the
+// store does not say stays as it is.
+func (st *stages) suspendServices(ctx context.Context) {
+	stage := st.stage()
+	if stage == nil {
+		return
+	}
+	if all, err := operate.Suspended(ctx, st.store); err == nil {
+		stage.Suspend(all)
+	}
+}
+
+// Probe makes a service that waits for its target try now; false when this process
+// does not deliver it.
+func (p *Pipeline) Probe(service string) bool {
+	stage := p.stages.stage()
+	return stage != nil && stage.Probe(service)
+}

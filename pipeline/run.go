@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/sources"
+	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -35,6 +36,7 @@ type stages struct {
 	serveAPI func() (stop func() error, err error)
 	takes    func() error
 	noise    *sketch.Collector // nil unless the process runs decide
+	tail     decide.Tail       // what was decided of late; fills while somebody looks
 
 	// What the monitor looks at while the stages run.
 	mu      sync.Mutex
@@ -73,6 +75,24 @@ func (p *Pipeline) Run(ctx context.Context) error {
 // work starts the stages and gives those that run when it is time to stop them.
 // An error means that one did not start, or ended by itself.
 func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if file, ok := p.store.(*sqlite.Store); ok {
+		stopped := make(chan struct{})
+		defer close(stopped)
+		go func() {
+			select {
+			case <-file.Failed():
+				cancel()
+			case <-stopped:
+			}
+		}()
+		defer func() {
+			if e := file.Err(); e != nil {
+				err = fmt.Errorf("the state cannot be trusted any more: %w", e)
+			}
+		}()
+	}
 	add := func(name string, limit context.Context, r part) {
 		r.name, r.limit = name, limit
 		running = append(running, r)
@@ -110,7 +130,9 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	p.monitor.showZeros()
 	watchers.Go(func() { p.monitor.run(watch) })
 	if p.opt.Roles.Decide {
-		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, record: p.controlRecord, append: p.logs.Append}
+		house := &housekeeper{
+			store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, attempts: p.attemptBounds, record: p.controlRecord, append: p.logs.Append,
+		}
 		watchers.Go(func() { house.run(watch) })
 		watchers.Go(func() { p.inbox.trim(watch) })
 	}

@@ -20,6 +20,7 @@ type database interface {
 	store.Positions
 	store.Imports
 	store.Ledger
+	store.Attempts
 
 	CheckSchema(ctx context.Context) error
 	Migrate(ctx context.Context) error
@@ -27,7 +28,9 @@ type database interface {
 	Close() error
 
 	CountEntities(ctx context.Context) (int64, error)
+	CountLettersOf(ctx context.Context, source string, most int64) (int64, error)
 	CountLetters(ctx context.Context) (map[store.Stage]int64, error)
+	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)
 	KnownInbox(ctx context.Context, topic, topicID string) (store.Inbox, error)
 	ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (store.Inbox, error)
 	RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (store.Inbox, error)
@@ -38,6 +41,7 @@ type database interface {
 type revisions interface {
 	Activate(ctx context.Context, fingerprint []byte, force bool) (store.Revision, error)
 	Active(ctx context.Context) (store.Revision, error)
+	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
 }
 
 // retention is what the housekeeper asks of a store.
@@ -45,4 +49,5 @@ type retention interface {
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
+	RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (int64, error)
 }

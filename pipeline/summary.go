@@ -4,9 +4,11 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
 
 // Summary is what a process did since it started, from its own counters.
@@ -44,87 +46,32 @@ func (c *CustomerSummary) Add(o CustomerSummary) {
 
 // Summarize reads the counters of a registry.
 func Summarize(reg prometheus.Gatherer) (Summary, error) {
-	families, err := reg.Gather()
+	now, err := snapshot.Take(reg, time.Now())
 	if err != nil {
 		return Summary{}, err
 	}
-	var s Summary
+	s := Summary{
+		Read: int64(snapshot.Total(now.Ingested) + snapshot.Total(now.Rows)), Refused: int64(now.Rows["invalid"] + now.Rows["conflicting"]),
+		Repeated: int64(now.Repeated()), Stale: int64(now.Events["stale"]), Noise: int64(now.Events["noise"]), Merged: int64(now.Events["merged"]),
+		Dead: int64(now.Ingested["dead"] + now.DecideDead + now.Delivered["dead"]),
+	}
 	customers := map[string]*CustomerSummary{}
-	for _, f := range families {
-		for _, m := range f.GetMetric() {
-			labels := map[string]string{}
-			for _, l := range m.GetLabel() {
-				labels[l.GetName()] = l.GetValue()
-			}
-			n := int64(m.GetCounter().GetValue())
-			var c *CustomerSummary
-			if service, ok := labels["service"]; ok {
-				name, _, _ := strings.Cut(service, "/")
-				if c = customers[name]; c == nil {
-					c = &CustomerSummary{Customer: name}
-					customers[name] = c
-				}
-			}
-			s.add(f.GetName(), labels, n, c)
+	for service, n := range now.Services {
+		name, _, _ := strings.Cut(service, "/")
+		c := customers[name]
+		if c == nil {
+			c = &CustomerSummary{Customer: name}
+			customers[name] = c
 		}
+		decided, delivered := n.Decisions, n.Delivered
+		c.Add(CustomerSummary{
+			Pruned: int64(decided[decide.DecisionPruned]), Filtered: int64(decided[decide.DecisionFiltered]), Incomplete: int64(decided[decide.DecisionIncomplete]),
+			Held: int64(decided[decide.DecisionHeldBack]), Sent: int64(decided[decide.DecisionSent]),
+			Delivered: int64(delivered["delivered"]), Coalesced: int64(delivered["coalesced"] + delivered["overtaken"]), Dead: int64(delivered["dead"]),
+		})
 	}
 	for _, name := range slices.Sorted(maps.Keys(customers)) {
 		s.Customers = append(s.Customers, *customers[name])
 	}
 	return s, nil
-}
-
-func (s *Summary) add(name string, labels map[string]string, n int64, c *CustomerSummary) {
-	switch name {
-	case "weir_ingested_total":
-		s.Read += n
-		switch labels["outcome"] {
-		case "repeated":
-			s.Repeated += n
-		case "dead":
-			s.Dead += n
-		}
-	case "weir_import_rows_total":
-		s.Read += n
-		switch labels["status"] {
-		case "duplicate":
-			s.Repeated += n
-		case "invalid", "conflicting":
-			s.Refused += n
-		}
-	case "weir_events_total":
-		switch labels["outcome"] {
-		case "stale":
-			s.Stale += n
-		case "noise":
-			s.Noise += n
-		case "merged":
-			s.Merged += n
-		}
-	case "weir_decide_dead_letters_total":
-		s.Dead += n
-	case "weir_decisions_total":
-		switch labels["decision"] {
-		case decide.DecisionSent:
-			c.Sent += n
-		case decide.DecisionHeldBack:
-			c.Held += n
-		case decide.DecisionPruned:
-			c.Pruned += n
-		case decide.DecisionFiltered:
-			c.Filtered += n
-		case decide.DecisionIncomplete:
-			c.Incomplete += n
-		}
-	case "weir_deliveries_total":
-		switch labels["outcome"] {
-		case "delivered":
-			c.Delivered += n
-		case "coalesced", "overtaken":
-			c.Coalesced += n
-		case "dead":
-			c.Dead += n
-			s.Dead += n
-		}
-	}
 }

@@ -200,6 +200,9 @@ func (m *monitor) run(ctx context.Context) {
 	for {
 		m.updateGauges(ctx)
 		m.lookAtTopics(ctx)
+		if err := m.inbox.note(); err != nil {
+			m.log.Warn("trying again", "error", err)
+		}
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -221,6 +224,7 @@ func (m *monitor) updateGauges(running context.Context) {
 	if m.keys != nil {
 		m.keys.Refresh()
 	}
+	m.stages.suspendServices(ctx)
 	m.gauges.ready.Set(0)
 	if m.ready() == nil {
 		m.gauges.ready.Set(1)

@@ -88,8 +88,10 @@ type Imports interface {
 	// AddImportChunk appends a chunk to one that is being received; n is its
 	// number, from 0, and the same number again is a no-op, so a repeated call
 	// does no harm. It counts size bytes of the file. ErrFenced when it is not
-	// receiving, or n skips one.
-	AddImportChunk(ctx context.Context, id ClaimID, n, size int64, chunk []byte) error
+	// receiving, or n skips one; ErrTooMany when the files of its tenant that have
+	// not ended would hold more than most bytes (0: no matter how many). Files that
+	// come in at the same time may pass the bound by a chunk each.
+	AddImportChunk(ctx context.Context, id ClaimID, n, size int64, chunk []byte, most int64) error
 	// SealImport completes the file of i, which CreateImport gave. If the tenant
 	// has another import of the same fingerprint, source, format and options that
 	// was not cancelled and did not fail, this one is removed and that one is given;
@@ -98,10 +100,12 @@ type Imports interface {
 	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
 	// that was sealed or removed, gives what the first gave.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)
-	// TakeImport returns the import that nothing was done about for the longest time,
-	// of those that are queued, or running under a lease that is over, a new lease,
-	// skipping what other workers hold; ErrNotFound.
-	// Of a source one import at a time is worked on, in the order of sealing.
+	// TakeImport gives a new lease to one of the imports that are queued, or running
+	// under a lease that is over, and returns it; ErrNotFound. Tenants take turns:
+	// it is of the tenant for which nothing was done for the longest time, and of that
+	// tenant's the one that has waited longest. What other workers hold is skipped.
+	// Of what a tenant imports into a source one file at a time is worked on, in the
+	// order of sealing.
 	TakeImport(ctx context.Context, lease time.Duration) (Import, error)
 	// ImportChunk reads one; ErrNotFound.
 	ImportChunk(ctx context.Context, id ClaimID, n int64) ([]byte, error)

@@ -59,6 +59,8 @@ type Configurations interface {
 	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
 	// Active returns the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
+	// Revisions returns the latest ones, the active one first.
+	Revisions(ctx context.Context, limit int) ([]Revision, error)
 	// KnownInbox returns the newest generation of the inbox topic with this identity,
 	// ErrNotFound when ResolveInbox was never called for it.
 	KnownInbox(ctx context.Context, topic, topicID string) (Inbox, error)
@@ -197,8 +199,8 @@ type Loaded struct {
 
 // Outcome is what a decision transaction ends with.
 type Outcome struct {
-	// Purged are entities to remove with all their dam rows, before anything else is
-	// written: one of them may be in Entities, and have rows inserted, again.
+	// Purged are entities to remove with all their dam rows and attempts, before
+	// anything else is written: one of them may be in Entities, and have rows inserted, again.
 	Purged   []string
 	Entities []Entity      // to insert or replace; no id twice
 	Swaps    []Swap        // no key twice; one that does not match makes the whole ErrFenced
@@ -354,6 +356,19 @@ type LetterFilter struct {
 // seconds, however many there are.
 const CountedLetters = 10_000
 
+// LetterGroup is how many dead letters there are of one cause.
+type LetterGroup struct {
+	Stage           Stage
+	Source, Service string
+	Code            string
+	Reason          string // of one of them
+	Letters         int64
+	First, Last     time.Time // the earliest Created, the latest Last
+}
+
+// GroupedLetters bounds what GroupLetters looks at.
+const GroupedLetters = 200_000
+
 // DeadLetters keeps them until an operator is done with them.
 type DeadLetters interface {
 	// AddLetters adds those whose DedupKey is not there yet, all or none. One that
@@ -364,11 +379,17 @@ type DeadLetters interface {
 	AddLetters(ctx context.Context, letters []DeadLetter) error
 	// ListLetters returns one page in ascending id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
+	// GroupLetters counts those that a filter leaves by stage, source, service and
+	// code, the most first, and returns at most limit groups. It looks at
+	// GroupedLetters of them at most; AfterID and Limit of the filter do not matter.
+	GroupLetters(ctx context.Context, f LetterFilter, limit int) ([]LetterGroup, error)
 	// DueLetters returns a page of the open letters of services that are due, in
 	// ascending id from after on, without Payload and Original. It reads no others.
 	DueLetters(ctx context.Context, services []string, after int64, limit int) ([]DeadLetter, error)
 	// Letter returns one, complete; ErrNotFound.
 	Letter(ctx context.Context, id int64) (DeadLetter, error)
+	// CountLettersOf counts the open ones of a source, up to most.
+	CountLettersOf(ctx context.Context, source string, most int64) (int64, error)
 	// CountLetters counts the open ones, of each stage at most CountedLetters and one
 	// more, which stands for all that there are; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)

@@ -2,6 +2,7 @@ package transport_test
 
 import (
 	"context"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/transport"
@@ -22,16 +24,15 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 	t.Cleanup(broker.Close)
 	c, away = cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}, new(atomic.Bool)
 	asks := rawClient(t, c)
-	var own atomic.Bool // the look at the real answer
 	broker.ControlKey(int16(kmsg.Metadata), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		broker.KeepControl()
-		if !away.Load() || !own.CompareAndSwap(false, true) {
+		asked := *req.(*kmsg.MetadataRequest)
+		if !away.Load() || asked.AllowAutoTopicCreation {
 			return nil, nil, false
 		}
-		defer own.Store(false)
+		asked.AllowAutoTopicCreation = true // no client of ours does: it is the look at the real answer
 		var real *kmsg.MetadataResponse
 		var failed error
-		asked := *req.(*kmsg.MetadataRequest)
 		broker.SleepControl(func() { real, failed = asked.RequestWith(context.Background(), asks) })
 		if failed != nil {
 			return nil, nil, false
@@ -46,7 +47,92 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 		}
 		return real, nil, true
 	})
+	broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		asked := *req.(*kmsg.ProduceRequest)
+		refused := asked.ResponseKind().(*kmsg.ProduceResponse)
+		var rest []kmsg.ProduceRequestTopic
+		for _, t := range asked.Topics {
+			for _, p := range t.Partitions {
+				if !away.Load() || p.Partition != partition {
+					one := t
+					one.Partitions = []kmsg.ProduceRequestTopicPartition{p}
+					rest = append(rest, one)
+					continue
+				}
+				rt, rp := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
+				rt.Topic, rt.TopicID, rp.Partition, rp.ErrorCode = t.Topic, t.TopicID, partition, kerr.NotLeaderForPartition.Code
+				rt.Partitions = append(rt.Partitions, rp)
+				refused.Topics = append(refused.Topics, rt)
+			}
+		}
+		if len(refused.Topics) == 0 {
+			return nil, nil, false
+		}
+		if len(rest) > 0 {
+			var real *kmsg.ProduceResponse
+			var failed error
+			asked.Topics = rest
+			broker.SleepControl(func() { real, failed = asked.RequestWith(context.Background(), asks) })
+			if failed != nil {
+				return nil, failed, true
+			}
+			refused.Topics = append(refused.Topics, real.Topics...)
+		}
+		return refused, nil, true
+	})
 	return c, away
+}
+
+// A partition that takes nothing holds up neither the others of its topic nor other
+// topics, whoever hands records in, and what was for it comes in its order.
+func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), patience/3)
+	defer cancel()
+	c, away := leaderless(t, 1)
+	topic, keyed := c.topic(t, "topic", 2), c.topic(t, "keyed", 2)
+	away.Store(true)
+	p := c.producer(t, transport.ProducerConfig{Linger: -1, Partitions: map[string]int{keyed: 2}})
+	pin := func(partition int32, text string) transport.Record {
+		return transport.Record{Topic: topic, Value: []byte(text), Pinned: true, Partition: partition}
+	}
+	stuck := make(chan error, 3)
+	p.AppendAsync(t.Context(), []transport.Record{pin(1, "0"), pin(0, "0")}, func(err error) { stuck <- err })
+	p.AppendAsync(t.Context(), []transport.Record{pin(1, "1")}, func(err error) { stuck <- err })
+	for n := 1; n < 4; n++ {
+		require.NoError(t, p.Append(ctx, []transport.Record{pin(0, strconv.Itoa(n))}))
+	}
+	var here, there []byte // keys of the partition that takes records, and of the other
+	for n := 0; here == nil || there == nil; n++ {
+		if key := []byte(strconv.Itoa(n)); transport.PartitionOf(key, 2) == 0 {
+			here = key
+		} else {
+			there = key
+		}
+	}
+	go func() { stuck <- p.Append(context.Background(), []transport.Record{{Topic: keyed, Key: there}}) }()
+	require.NoError(t, p.Append(ctx, []transport.Record{{Topic: keyed, Key: here}}))
+	require.Empty(t, stuck)
+	away.Store(false)
+	for range 3 {
+		require.NoError(t, <-stuck)
+	}
+	require.Equal(t, []string{"0", "1", "2", "3"}, held(t, c, topic, 0))
+	require.Equal(t, []string{"0", "1"}, held(t, c, topic, 1))
+}
+
+// held returns the values in a partition.
+func held(t *testing.T, c cluster, topic string, partition int32) (values []string) {
+	t.Helper()
+	ends, err := c.admin(t).EndOffsets(t.Context(), topic)
+	require.NoError(t, err)
+	cl := rawClient(t, c, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}))
+	for int64(len(values)) < ends[partition] {
+		fetches := cl.PollFetches(t.Context())
+		require.NoError(t, fetches.Err())
+		fetches.EachRecord(func(r *kgo.Record) { values = append(values, string(r.Value)) })
+	}
+	return values
 }
 
 // The mistake that this catches: with one partition that no broker leads no

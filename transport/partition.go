@@ -11,9 +11,11 @@ import (
 // of so many partitions: what Producer and every Kafka client with the default
 // partitioner choose. The key must not be nil and partitions be positive.
 func PartitionOf(key []byte, partitions int32) int32 {
-	p := kgo.StickyKeyPartitioner(nil).ForTopic("")
-	return int32(p.Partition(&kgo.Record{Key: key}, int(partitions)))
+	return int32(byKey.Partition(&kgo.Record{Key: key}, int(partitions)))
 }
+
+// byKey keeps no state for records with a key.
+var byKey = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
 // Layout is how many partitions a topic has in each of its generations.
 type Layout map[uint16]int32

@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
-	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -58,34 +56,70 @@ type ProducerConfig struct {
 
 // Producer appends with all acknowledgements, idempotent, in order.
 //
-// It works in rounds: what was handed in while one round was under way makes
-// up the next. No round starts before every record of the last one is
-// acknowledged or failed, and only one request per broker is under way, so a
-// failure is known before anything behind it is sent. Inside a round kgo fails
-// whatever follows a failed batch in its partition.
+// It works in rounds, one line of records at a time: what was handed in for a
+// partition while its round was under way makes up the next. No round starts before
+// every record of the line's last one is acknowledged or failed, and only one request
+// per broker is under way, so a failure is known before anything behind it is sent.
+// Inside a round kgo fails whatever follows a failed batch in its partition. A
+// partition that takes nothing holds up what is for it and nothing else. Where the
+// partition is not known before kgo chooses it, the line is the topic.
 //
 // There is no limit of retries and no delivery timeout: while the cluster is
 // away, records wait.
 type Producer struct {
-	cfg  Config
 	pc   ProducerConfig
+	open func() (RecordClient, error)
 	log  *slog.Logger
-	work chan struct{} // capacity 1: there is a batch, or closing
+	work chan struct{} // capacity 1: a line is ready, a client is lost, or closing
 	stop chan struct{} // closed by Close
 	done chan struct{} // closed when the rounds ended
 
-	mu      sync.Mutex
-	room    *sync.Cond  // signalled when records or bytes shrink, or on close
-	queue   []*appendOp // guarded by mu
-	records int         // guarded by mu; handed in, not answered
-	bytes   int64       // guarded by mu
-	broken  error       // guarded by mu; why AppendAsync is refused
-	closed  bool        // guarded by mu
-	resets  uint64      // guarded by mu; batches of before a Reset do not break it again
-	cl      *kgo.Client // guarded by mu; replaced by the round loop only
+	flushes sync.WaitGroup
+
+	mu        sync.Mutex
+	room      *sync.Cond        // signalled when records or bytes shrink, or on close
+	lines     map[lineKey]*line // guarded by mu; those with records
+	ready     []*line           // guarded by mu; those with a queue and no round
+	records   int               // guarded by mu; handed in, not answered
+	bytes     int64             // guarded by mu
+	broken    error             // guarded by mu; why AppendAsync is refused
+	closed    bool              // guarded by mu
+	abandoned bool              // guarded by mu; closed, and what is not answered fails
+	resets    uint64            // guarded by mu; batches of before a Reset do not break it again
+	probe     kgo.Record        // guarded by mu; asks byKey
+	clients   []*clientRun      // guarded by mu; the last one is in use, the others have unanswered records
 }
 
 var _ Appender = (*Producer)(nil)
+
+// lineKey is a partition, or a topic whose partitions kgo chooses.
+type lineKey struct {
+	topic     string
+	partition int32 // unpinned: all
+}
+
+// line is what waits for one partition. Its fields are guarded by the producer's mutex.
+type line struct {
+	key    lineKey
+	queue  []piece
+	flying int // records of its round that are not answered
+	ready  bool
+}
+
+// piece is the records of one call for one line.
+type piece struct {
+	op *appendOp
+	at []int // their indexes
+}
+
+// clientRun is a client and what it was given. Its fields but cl are guarded by the
+// producer's mutex.
+type clientRun struct {
+	cl                 RecordClient
+	produced, answered int // records
+	flushing           bool
+	lost               bool // nothing more is given to it
+}
 
 // appendOp is one call's records.
 type appendOp struct {
@@ -95,10 +129,10 @@ type appendOp struct {
 	resets  uint64
 	done    func(error)
 
-	mu     sync.Mutex
-	left   int           // guarded by mu
-	err    error         // guarded by mu; the first
-	failed map[int]error // guarded by mu; by index
+	// guarded by the producer's mutex:
+	left   int
+	err    error         // the first
+	failed map[int]error // by index
 }
 
 // AppendError is the error of an Append whose records were answered, some of
@@ -124,98 +158,29 @@ func (e *AppendError) Unwrap() error { return e.first() }
 
 // NewProducer does not touch the network yet.
 func NewProducer(cfg Config, pc ProducerConfig) (*Producer, error) {
+	def(&pc.MaxRecordBytes, 1_000_000)
+	def(&pc.Compression, LZ4)
+	return NewProducerOver(func() (RecordClient, error) { return newProducerClient(cfg, pc) }, pc, cfg.logger())
+}
+
+// NewProducerOver makes a producer over other clients than kgo's. It opens one at
+// once, and another when one is lost.
+func NewProducerOver(open func() (RecordClient, error), pc ProducerConfig, log *slog.Logger) (*Producer, error) {
 	def(&pc.Linger, 5*time.Millisecond)
 	def(&pc.MaxBufferedRecords, 100_000)
 	def(&pc.MaxBufferedBytes, 64<<20)
 	def(&pc.MaxRecordBytes, 1_000_000)
-	def(&pc.Compression, LZ4)
-	p := &Producer{cfg: cfg, pc: pc, log: cfg.logger(),
+	p := &Producer{pc: pc, open: open, log: log, lines: map[lineKey]*line{},
 		work: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	p.room = sync.NewCond(&p.mu)
-	cl, err := p.client()
+	cl, err := open()
 	if err != nil {
 		return nil, err
 	}
-	p.cl = cl
+	p.clients = []*clientRun{{cl: cl}}
 	go p.rounds()
 	return p, nil
 }
-
-func (p *Producer) client() (*kgo.Client, error) {
-	opts, err := NewClientOpts(p.cfg)
-	if err != nil {
-		return nil, err
-	}
-	var codec kgo.CompressionCodec
-	switch p.pc.Compression {
-	case NoCompression:
-		codec = kgo.NoCompression()
-	case LZ4:
-		codec = kgo.Lz4Compression()
-	case Snappy:
-		codec = kgo.SnappyCompression()
-	case Zstd:
-		codec = kgo.ZstdCompression()
-	default:
-		return nil, fmt.Errorf("unknown compression %q (none, lz4, snappy, zstd)", p.pc.Compression)
-	}
-	cl, err := kgo.NewClient(append(opts,
-		kgo.RequiredAcks(kgo.AllISRAcks()),
-		kgo.RecordPartitioner(fixed{kgo.StickyKeyPartitioner(nil), p.pc.Partitions}), // murmur2, as every Kafka client
-		kgo.RecordRetries(math.MaxInt32),
-		kgo.StopProducerOnDataLossDetected(),
-		kgo.MaxProduceRequestsInflightPerBroker(1),
-		kgo.ManualFlushing(),
-		// The producer counts itself and admits one larger batch alone.
-		kgo.MaxBufferedRecords(math.MaxInt32),
-		kgo.ProducerBatchMaxBytes(int32(p.pc.MaxRecordBytes+batchOverhead)),
-		kgo.ProducerBatchCompression(codec),
-	)...)
-	if err != nil {
-		return nil, fmt.Errorf("kafka producer: %w", err)
-	}
-	return cl, nil
-}
-
-// fixed spreads the records of some topics over a fixed number of partitions,
-// and leaves pinned records where they are to go.
-type fixed struct {
-	kgo.Partitioner
-	partitions map[string]int
-}
-
-func (f fixed) ForTopic(topic string) kgo.TopicPartitioner {
-	return fixedTopic{f.Partitioner.ForTopic(topic), f.partitions[topic]}
-}
-
-type fixedTopic struct {
-	kgo.TopicPartitioner
-	partitions int // 0: all there are
-}
-
-// unpinned is the partition of a record whose key decides.
-const unpinned = -1
-
-// RequiresConsistency lets kgo offer all partitions, also those without a
-// leader, to records that must go to a certain one.
-func (f fixedTopic) RequiresConsistency(r *kgo.Record) bool {
-	return r.Partition != unpinned || f.TopicPartitioner.RequiresConsistency(r)
-}
-
-// Partition is asked with all partitions for records with a key or a pin.
-func (f fixedTopic) Partition(r *kgo.Record, n int) int {
-	if r.Partition != unpinned {
-		return int(r.Partition)
-	}
-	if len(r.Key) > 0 && f.partitions > 0 {
-		n = min(n, f.partitions)
-	}
-	return f.TopicPartitioner.Partition(r, n)
-}
-
-// batchOverhead is what one record in a batch of its own costs beside its
-// bytes; MaxRecordBytes counts the fields of headers generously.
-const batchOverhead = 512
 
 // Append implements Appender; an AppendError says which records failed. ctx
 // bounds the wait only: records that were handed in may be appended after it
@@ -308,12 +273,68 @@ func (p *Producer) hand(ctx context.Context, records []Record, async bool, done 
 	op.resets = p.resets
 	p.records += len(records)
 	p.bytes += op.bytes
-	p.queue = append(p.queue, op)
+	p.enqueue(op)
+	return nil
+}
+
+// enqueue adds the records of an op to their lines. The caller holds mu.
+func (p *Producer) enqueue(op *appendOp) {
+	at := map[lineKey][]int{}
+	var order []lineKey
+	for i := range op.records {
+		k := p.lineOf(&op.records[i])
+		if at[k] == nil {
+			order = append(order, k)
+		}
+		at[k] = append(at[k], i)
+	}
+	for _, k := range order {
+		p.add(k, piece{op, at[k]})
+	}
+}
+
+// lineOf returns the line of a record. The caller holds mu.
+func (p *Producer) lineOf(r *Record) lineKey {
+	switch n := p.pc.Partitions[r.Topic]; {
+	case r.Pinned:
+		return lineKey{r.Topic, r.Partition}
+	case n > 0 && len(r.Key) > 0:
+		p.probe.Key = r.Key
+		return lineKey{r.Topic, int32(byKey.Partition(&p.probe, n))}
+	}
+	return lineKey{r.Topic, unpinned}
+}
+
+// add puts a piece behind others of its line. The caller holds mu.
+func (p *Producer) add(key lineKey, pc piece) {
+	l := p.lines[key]
+	if l == nil {
+		l = &line{key: key}
+		p.lines[key] = l
+	}
+	l.queue = append(l.queue, pc)
+	p.readyUp(l)
+}
+
+// readyUp lets the next round of a line begin, if there is one and none is under
+// way. The caller holds mu.
+func (p *Producer) readyUp(l *line) {
+	switch {
+	case l.flying > 0 || l.ready:
+	case len(l.queue) > 0:
+		l.ready = true
+		p.ready = append(p.ready, l)
+		p.signal()
+	default:
+		delete(p.lines, l.key)
+	}
+}
+
+func (p *Producer) signal() {
 	select {
 	case p.work <- struct{}{}:
 	default:
 	}
-	return nil
 }
 
 // refused breaks the order of asynchronous calls. The caller holds mu.
@@ -323,138 +344,180 @@ func (p *Producer) refused(op *appendOp, err error) {
 	}
 }
 
-// rounds is the goroutine that owns the client.
+// rounds is the goroutine that gives records to clients.
 func (p *Producer) rounds() {
 	defer close(p.done)
+	stop := p.stop
 	for {
-		select {
-		case <-p.work:
-		case <-p.stop:
-			p.round() // fails what is left
+		p.mu.Lock()
+		over, idle := p.closed && p.records == 0, p.idle()
+		p.mu.Unlock()
+		if over {
 			return
 		}
-		if p.pc.Linger > 0 {
+		select {
+		case <-p.work:
+		case <-stop:
+			stop = nil
+		}
+		// Only the first of what comes after a pause waits: the others wait for it.
+		if idle && p.pc.Linger > 0 && stop != nil {
 			select {
 			case <-time.After(p.pc.Linger):
-			case <-p.stop:
+			case <-stop:
+				stop = nil
 			}
 		}
-		for p.round() {
-		}
+		p.launch()
 	}
 }
 
-// round appends all that is queued and returns when every record of it is
-// answered; false when nothing was queued.
-func (p *Producer) round() bool {
-	p.mu.Lock()
-	ops := p.queue
-	p.queue = nil
-	cl := p.cl
-	p.mu.Unlock()
-	if len(ops) == 0 {
-		return false
-	}
-	var refused []*appendOp
-	var doubt bool
-	for _, op := range ops {
-		p.mu.Lock()
-		broken := op.async && (p.broken != nil || op.resets != p.resets)
-		p.mu.Unlock()
-		if broken {
-			refused = append(refused, op)
-			continue
+// idle reports whether no round is under way. The caller holds mu.
+func (p *Producer) idle() bool {
+	for _, c := range p.clients {
+		if c.produced > c.answered {
+			return false
 		}
-		records := make([]kgo.Record, len(op.records))
-		for i := range op.records {
-			toKgo(&records[i], &op.records[i])
-			cl.Produce(context.Background(), &records[i], func(_ *kgo.Record, err error) { p.answered(op, i, err) })
-		}
-	}
-	if err := cl.Flush(context.Background()); err != nil {
-		p.log.Error("flush ended early", "err", err) // only a closed client does
-	}
-	for _, op := range refused {
-		p.mu.Lock()
-		why := p.broken
-		p.mu.Unlock()
-		op.err = ErrBroken
-		if why != nil {
-			op.err = fmt.Errorf("%w: %w", ErrBroken, why)
-		}
-		p.settle(op)
-	}
-	for _, op := range ops {
-		doubt = doubt || clientLost(op.err)
-	}
-	if doubt {
-		p.replaceClient()
 	}
 	return true
 }
 
-// answered is kgo's promise: once per record.
-func (p *Producer) answered(op *appendOp, i int, err error) {
-	op.mu.Lock()
-	op.left--
-	last := op.left == 0
+// launch begins the rounds of all lines that are ready.
+func (p *Producer) launch() {
+	type share struct {
+		piece
+		l   *line
+		why error // it is refused
+	}
+	c := p.client()
+	p.mu.Lock()
+	var shares []share
+	for _, l := range p.ready {
+		l.ready = false
+		for _, pc := range l.queue {
+			s := share{piece: pc, l: l}
+			if pc.op.async && (p.broken != nil || pc.op.resets != p.resets) {
+				s.why = ErrBroken
+				if p.broken != nil {
+					s.why = fmt.Errorf("%w: %w", ErrBroken, p.broken)
+				}
+			}
+			l.flying += len(pc.at) // also of one that is refused, until it is answered
+			shares = append(shares, s)
+		}
+		l.queue = nil
+	}
+	p.ready = nil
+	p.mu.Unlock()
+	produced := 0
+	for _, s := range shares {
+		if s.why != nil {
+			for _, i := range s.at {
+				p.answered(s.l, nil, s.op, i, s.why)
+			}
+			continue
+		}
+		records := make([]kgo.Record, len(s.at))
+		for n, i := range s.at {
+			toKgo(&records[n], &s.op.records[i])
+			c.cl.Produce(context.Background(), &records[n], func(_ *kgo.Record, err error) { p.answered(s.l, c, s.op, i, err) })
+		}
+		produced += len(records)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	c.produced += produced
+	if produced > 0 && !c.flushing {
+		c.flushing = true
+		p.flushes.Go(func() { p.flush(c) })
+	}
+}
+
+// flush lets a client send until all that it was given is answered. What it is given
+// meanwhile goes out at once.
+func (p *Producer) flush(c *clientRun) {
+	for {
+		if err := c.cl.Flush(context.Background()); err != nil {
+			p.log.Error("flush ended early", "err", err) // only a closed client does
+		}
+		p.mu.Lock()
+		if c.answered >= c.produced {
+			c.flushing = false
+			p.signal() // a client that is lost can be closed
+			p.mu.Unlock()
+			return
+		}
+		p.mu.Unlock()
+	}
+}
+
+// client returns the client for the next rounds: another one when the last was lost.
+// Those that were lost are closed when all that they were given is answered.
+func (p *Producer) client() *clientRun {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	last := len(p.clients) - 1
+	if c := p.clients[last]; c.lost && !p.abandoned {
+		if cl, err := p.open(); err != nil { // it made one before
+			p.log.Error("cannot replace the producer's client", "err", err)
+		} else {
+			p.clients = append(p.clients, &clientRun{cl: cl})
+			last++
+		}
+	}
+	used := p.clients[last]
+	p.clients = slices.DeleteFunc(p.clients, func(c *clientRun) bool {
+		over := c != used && !c.flushing && c.answered >= c.produced
+		if over {
+			p.flushes.Go(c.cl.Close)
+		}
+		return over
+	})
+	return used
+}
+
+// answered is called once per record, by its client if it was given to one. A failure
+// breaks the order of the asynchronous calls behind it, before the next round of its
+// line can begin.
+func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err error) {
+	p.mu.Lock()
+	if c != nil {
+		c.answered++
+		c.lost = c.lost || clientLost(err)
+	}
 	if err != nil {
 		if op.err == nil {
 			op.err, op.failed = err, map[int]error{}
 		}
 		op.failed[i] = err
+		if op.resets == p.resets {
+			p.refused(op, err)
+		}
 	}
-	op.mu.Unlock()
+	op.left--
+	last := op.left == 0
 	if last {
-		p.settle(op)
+		p.records -= len(op.records)
+		p.bytes -= op.bytes
+		p.room.Broadcast()
+		p.mu.Unlock()
+		op.answer()
+		p.mu.Lock()
+		p.signal() // perhaps it was the last one of all
 	}
-}
-
-// settle ends an op: its room is free, and its failure breaks the order of the
-// asynchronous calls behind it before its done is called.
-func (p *Producer) settle(op *appendOp) {
-	err := op.err
-	if op.failed != nil {
-		err = fmt.Errorf("append: %w", &AppendError{op.failed})
+	if l.flying--; l.flying == 0 {
+		p.readyUp(l)
 	}
-	p.mu.Lock()
-	p.records -= len(op.records)
-	p.bytes -= op.bytes
-	if err != nil && op.resets == p.resets {
-		p.refused(op, err)
-	}
-	p.room.Broadcast()
 	p.mu.Unlock()
-	op.done(err)
 }
 
-// clientLost: the broker and the client disagree about the sequence, and kgo
-// sends nothing more under this identity; or the topic was deleted and created
-// again, and kgo sends nothing more to the one that is gone.
-func clientLost(err error) bool {
-	return errors.Is(err, kerr.UnknownTopicID) || errors.Is(err, kerr.OutOfOrderSequenceNumber) || errors.Is(err, kerr.UnknownProducerID) ||
-		errors.Is(err, kerr.InvalidProducerIDMapping) || errors.Is(err, kerr.InvalidProducerEpoch)
-}
-
-// replaceClient starts over with a new identity. Nothing is under way.
-func (p *Producer) replaceClient() {
-	cl, err := p.client()
-	if err != nil { // the options made a client before
-		p.log.Error("cannot replace the producer's client", "err", err)
+// answer calls done. All records are answered.
+func (op *appendOp) answer() {
+	if op.failed == nil {
+		op.done(nil)
 		return
 	}
-	p.mu.Lock()
-	old := p.cl
-	p.cl = cl
-	p.mu.Unlock()
-	old.Close()
-}
-
-func toKgo(k *kgo.Record, r *Record) {
-	k.Topic, k.Key, k.Value, k.Headers, k.Partition = r.Topic, r.Key, r.Value, r.Headers, unpinned
-	if r.Pinned {
-		k.Partition = r.Partition
-	}
+	op.done(fmt.Errorf("append: %w", &AppendError{op.failed}))
 }
 
 // Close waits until ctx ends for what was handed in, then fails the rest, whose
@@ -475,9 +538,13 @@ func (p *Producer) Close(ctx context.Context) error {
 		err = fmt.Errorf("close producer: records without acknowledgement: %w", ctx.Err())
 	}
 	p.mu.Lock()
-	cl := p.cl
+	p.abandoned = true
+	clients := slices.Clone(p.clients)
 	p.mu.Unlock()
-	cl.Close()
+	for _, c := range clients {
+		c.cl.Close()
+	}
 	<-p.done
+	p.flushes.Wait()
 	return err
 }

@@ -32,6 +32,9 @@ type Options struct {
 	MaxFile int64
 	// MaxOpen is how many imports that have not ended a tenant may have.
 	MaxOpen int
+	// MaxHeld bounds the bytes of their files; 0 has no bound.
+	MaxHeld int64
+	Letters *api.Letters // of a source; nil has no bound
 	Logger  *slog.Logger
 }
 
@@ -75,7 +78,10 @@ func (h *Handler) receive(w http.ResponseWriter, r *http.Request, who auth.Princ
 		api.NotFound(w, "there is no such source")
 		return
 	}
-	f.Tenant, f.MaxRow, f.MaxSize, f.MaxOpen = who.Tenant, maxRow, h.opt.MaxFile, h.opt.MaxOpen
+	if !h.opt.Letters.Admit(w, r, f.Source) {
+		return
+	}
+	f.Tenant, f.MaxRow, f.MaxSize, f.MaxOpen, f.MaxHeld = who.Tenant, maxRow, h.opt.MaxFile, h.opt.MaxOpen, h.opt.MaxHeld
 	f.Actor = "anonymous"
 	if who.ID != "" {
 		f.Actor = "token " + who.ID
@@ -174,6 +180,12 @@ func (h *Handler) refuse(w http.ResponseWriter, err error) {
 		problem.Write(w, problem.Problem{
 			Status: http.StatusTooManyRequests,
 			Detail: fmt.Sprintf("the tenant has %d imports that have not ended, which is the limit; wait until one ends, or cancel one", h.opt.MaxOpen),
+		})
+	case errors.Is(err, imports.ErrHeld):
+		api.RetryAfter(w, time.Minute)
+		problem.Write(w, problem.Problem{
+			Status: http.StatusTooManyRequests,
+			Detail: fmt.Sprintf("the files that the tenant imports would hold more than %d bytes, which is the limit; wait until one ends, or cancel one", h.opt.MaxHeld),
 		})
 	case errors.Is(err, store.ErrFenced):
 		problem.Write(w, problem.Problem{Status: http.StatusConflict, Detail: "the import was cancelled while its file came in"})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize"
@@ -13,8 +14,6 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/operate/noise"
-	"github.com/seed-86dfc502/weir/pipeline"
-	"github.com/seed-86dfc502/weir/projections"
 	"github.com/spf13/cobra"
 )
 
@@ -51,90 +50,35 @@ func (a *app) noiseCommand() *cobra.Command {
 	return a.needConfig(c)
 }
 
-// noiseResult is what noise prints.
-type noiseResult struct {
-	// From and To are the days that were summed up, empty without any.
-	From    string         `json:"from,omitempty"`
-	To      string         `json:"to,omitempty"`
-	Sources []noise.Report `json:"sources"`
-}
-
 func (a *app) noise(ctx context.Context, chosen []string, top int) error {
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	sources, err := noiseSources(cfg, chosen)
-	if err != nil {
-		return err
-	}
-	var views []*projections.Projection
-	for i := range cfg.Projections {
-		view, err := projections.Compile(cfg.Projections[i].Spec())
-		if err != nil {
-			return err
+	for _, name := range chosen {
+		if cfg.Sources.Find(name) == nil {
+			return &usageError{fmt.Errorf("--source %s: the configuration has none of that name", name)}
 		}
-		views = append(views, view)
 	}
 	return a.withStoreOf(ctx, cfg, func(s assemble.Opened) error {
-		reports, err := s.ListReports(ctx, pipeline.NoiseKind)
+		r, err := noise.Read(ctx, s, cfg, func(source string) bool { return len(chosen) == 0 || slices.Contains(chosen, source) })
 		if err != nil {
 			return err
 		}
-		fingerprint := cfg.Fingerprint()
-		scope := pipeline.NoiseScope(fingerprint[:])
-		var r noiseResult
-		all := sketch.Summary{}
-		for _, report := range reports {
-			day, is := strings.CutSuffix(report.Name, scope)
-			if !is {
-				continue
-			}
-			var some sketch.Summary
-			if err := json.Unmarshal(report.Body, &some); err != nil {
-				return fmt.Errorf("report %s: %w", report.Name, err)
-			}
-			all.Merge(some)
-			if r.From == "" {
-				r.From = day
-			}
-			r.To = day
-		}
-		r.Sources = noise.Make(all, sources, views)
 		for i := range r.Sources {
 			r.Sources[i].Causes = r.Sources[i].Causes[:min(top, len(r.Sources[i].Causes))]
 		}
 		if a.json {
 			return a.printJSON(r)
 		}
-		return a.printNoise(r, len(reports) > 0)
+		return a.printNoise(r)
 	})
 }
 
-// noiseSources returns the chosen sources, all when none is.
-func noiseSources(cfg *config.Config, chosen []string) ([]noise.Source, error) {
-	for _, name := range chosen {
-		if cfg.Sources.Find(name) == nil {
-			return nil, &usageError{fmt.Errorf("--source %s: the configuration has none of that name", name)}
-		}
-	}
-	var out []noise.Source
-	for _, m := range cfg.MergeSpec().Sources {
-		wanted := len(chosen) == 0
-		for _, name := range chosen {
-			wanted = wanted || name == m.Name
-		}
-		if wanted {
-			out = append(out, noise.Source{Name: m.Name, Strip: cfg.Sources.Find(m.Name).Strip, Mount: m.Mount})
-		}
-	}
-	return out, nil
-}
-
-func (a *app) printNoise(r noiseResult, others bool) error {
+func (a *app) printNoise(r noise.Result) error {
 	if r.From == "" {
 		fmt.Fprintln(a.out, "Nothing was seen yet under this configuration.")
-		if others {
+		if r.Others {
 			fmt.Fprintln(a.out, "What was seen under an earlier one does not hold for it.")
 		}
 		return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 )
 
 // hintError is an error that says what to do about it.
@@ -84,6 +85,10 @@ func (a *app) hintOf(err error) string {
 		return with.hint
 	case errors.As(err, &left):
 		return "the same command goes on with what is left"
+	case errors.Is(err, disk.ErrDamaged):
+		return "check the disk, then restore a backup of the state file: docs/operating.md, A damaged file"
+	case errors.Is(err, disk.ErrSync):
+		return "check the disk, then start again: what is there is read from the disk then"
 	case errors.Is(err, pipeline.ErrNothingRan):
 		return fmt.Sprintf("weir run -c %s starts it", a.config)
 	case errors.As(err, &faults) && len(faults.List) == 1 && faults.List[0].Line == 0 && faults.List[0].File == a.config:

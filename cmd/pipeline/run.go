@@ -97,7 +97,8 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	opt.Commands = func(ctx context.Context, c control.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
 		return a.executor(p.Config(), log)(ctx, c, tools, out, err)
 	}
-	opt.Page = operatorsPage(reg, log)
+	operators := &operators{reg: reg, log: log}
+	opt.Page = operators.make
 	hangups := make(chan os.Signal, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
@@ -124,6 +125,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	}
 	if address != "" {
 		log.Info("serving metrics and probes", "address", address)
+		operators.sayLogin(a.err, cfg.Admin.TLS != nil, address)
 	}
 	stopProgress := a.progress(reg, p.Waits)
 	stopReloads := reloads(hangups, p)

@@ -18,12 +18,13 @@ type explainBody struct {
 	Services        []string
 	Asked           bool
 	X               *explain.Explanation
+	Versions        []version // of its last events, the latest first
 }
 
 // explain shows one entity's story.
 func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 	q := r.URL.Query()
-	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Payload: q.Get("payload") != ""}
+	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Payload: true}
 	for _, s := range p.opt.Config().Services() {
 		b.Services = append(b.Services, s.Name)
 	}
@@ -45,8 +46,9 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 			p.trouble(w, r, err)
 			return
 		}
+		b.Versions = versions(b.X)
 	}
-	p.show(w, http.StatusOK, "explain", view{Title: "Explain an entity", Section: "/explain", Who: who, Body: b})
+	p.show(w, http.StatusOK, "explain", view{Title: "Explain an entity", Section: "/entities", Who: who, Body: b})
 }
 
 // tell explains with the inbox if it can be reached in time, else without.

@@ -5,10 +5,16 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"net/url"
+	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // maxJSON bounds what is shown of a document, in bytes.
@@ -16,25 +22,32 @@ const maxJSON = 64 << 10
 
 // functions are what templates call.
 var functions = template.FuncMap{
-	"sections": func() any { return sections },
-	"number":   func(f float64) string { return humanize.Comma(int64(f)) },
+	"sections": func() []section { return sections },
+	"number":   comma,
 	"comma":    func(n int64) string { return humanize.Comma(n) },
-	"rate": func(r rate) string {
-		switch {
-		case !r.Known:
-			return "–"
-		case r.PerSecond > 0 && r.PerSecond < 10:
-			return fmt.Sprintf("%.1f", r.PerSecond)
-		}
-		return humanize.Comma(int64(r.PerSecond + 0.5))
+	"rate":     words1,
+	"percent":  func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
+	"age":      func(d time.Duration) string { return d.Round(time.Millisecond).String() },
+	"ago":      func(t time.Time) string { return humanize.Time(t) },
+	"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
+	"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05") },
+	"unix":     func(t time.Time) int64 { return t.Unix() },
+	"machine":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"bytes":    func(n int) string { return humanize.IBytes(uint64(n)) },
+	"json":     pretty,
+	"brief":    func(text json.RawMessage) string { return cutText(string(text), maxBrief) },
+	"state":    stateWords,
+	"level":    levelClass,
+	"service":  servicePath,
+	"words":    breakable,
+	"join":     strings.Join,
+	"has":      func(all []string, one string) bool { return slices.Contains(all, one) },
+	"lettersOf": func(service, code string) string {
+		return "/letters?" + url.Values{"service": {service}, "code": {code}, "state": {"open"}}.Encode()
 	},
-	"percent": func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
-	"age":     func(d time.Duration) string { return d.Round(time.Millisecond).String() },
-	"time":    func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
-	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"bytes":   func(n int) string { return humanize.IBytes(uint64(n)) },
-	"json":    pretty,
-	"id":      func(parts ...string) string { return strings.Join(parts, "-") },
+	"lettersBy": func(g store.LetterGroup) string {
+		return "/letters?" + url.Values{"stage": {string(g.Stage)}, "source": {g.Source}, "service": {g.Service}, "code": {g.Code}}.Encode()
+	},
 	"deref": func(n *int64) string {
 		if n == nil {
 			return "–"
@@ -42,6 +55,43 @@ var functions = template.FuncMap{
 		return humanize.Comma(*n)
 	},
 }
+
+func comma(f float64) string { return humanize.Comma(int64(f + 0.5)) }
+
+func itoa(n int) string { return strconv.Itoa(n) }
+
+// words1 is a rate for people: one digit behind the point where it is low.
+func words1(r snapshot.Rate) string {
+	switch {
+	case !r.Known:
+		return "–"
+	case r.PerSecond > 0 && r.PerSecond < 10:
+		return fmt.Sprintf("%.1f", r.PerSecond)
+	}
+	return comma(r.PerSecond)
+}
+
+// maxBrief bounds a value that is shown in a row, in bytes.
+const maxBrief = 200
+
+func cutText(s string, most int) string {
+	if len(s) > most {
+		return strings.ToValidUTF8(s[:most], "") + "…"
+	}
+	return s
+}
+
+// breakable is a name that may be broken behind its punctuation, and nowhere else.
+func breakable(name string) template.HTML {
+	escaped := template.HTMLEscapeString(name)
+	return template.HTML(breaks.Replace(escaped)) // #nosec G203 -- it is escaped, the line before
+}
+
+var breaks = strings.NewReplacer("/", "/<wbr>", "@", "<wbr>@", "_", "_<wbr>", ".", ".<wbr>")
+
+// baseName is the last part of a path: where a file stands on the machine is
+// nobody's business.
+func baseName(path string) string { return filepath.Base(path) }
 
 // pretty breaks a JSON text into lines, and cuts it when it is long.
 func pretty(text []byte) string {

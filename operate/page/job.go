@@ -12,10 +12,11 @@ import (
 const (
 	jobPlan    = "plan"    // of an uploaded configuration
 	jobLetters = "letters" // what is done to dead letters
+	jobTasks   = "replay"  // replays and resets, tried or done
 )
 
 // jobKinds are the titles of the kinds.
-var jobKinds = map[string]string{jobPlan: "Plan a configuration", jobLetters: "Dead letters"} //nolint:gochecknoglobals // never written
+var jobKinds = map[string]string{jobPlan: "Plan a configuration", jobLetters: "Dead letters", jobTasks: "Replay and reset"} //nolint:gochecknoglobals // never written
 
 // defaultPatience is how long a request waits for its job before it shows how
 // far it is.
@@ -130,12 +131,14 @@ func (p *Page) showResult(w http.ResponseWriter, r *http.Request, who *session, 
 	}
 	v := j.result
 	v.Who = who
-	if b, ok := v.Body.(planBody); ok && who != nil {
-		b.Form = who.form
-		v.Body = b
+	if b, ok := v.Body.(withForm); ok && who != nil {
+		v.Body = b.withForm(who.form)
 	}
 	p.show(w, http.StatusOK, j.template, v)
 }
+
+// withForm is a body with forms, which are those of who looks.
+type withForm interface{ withForm(form string) any }
 
 type jobBody struct {
 	Kind, What, Actor string
@@ -143,14 +146,13 @@ type jobBody struct {
 	Done, Total       int64
 	Ended             bool
 	Form              string
+	Acts              bool
 }
 
 func (p *Page) jobBody(j *job, who *session) jobBody {
 	b := jobBody{Kind: j.Kind, What: j.What, Actor: j.Actor, Began: j.Began, Ended: j.over()}
 	b.Done, b.Total = j.at()
-	if who != nil {
-		b.Form = who.form
-	}
+	b.Acts, b.Form = who != nil, who.formToken()
 	return b
 }
 

@@ -93,8 +93,11 @@ type lettersBody struct {
 	Services []string
 	Sources  []string
 	Letters  []store.DeadLetter
-	Next     string // address of the next page
+	Next     string   // address of the next page
+	Codes    []string // of open dead letters
+	Groups   []store.LetterGroup
 	Form     string
+	Acts     bool
 	Beside   *jobBody
 }
 
@@ -122,9 +125,22 @@ func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 	if len(found) == pageLetters {
 		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
 	}
-	if who != nil {
-		b.Form = who.form
+	b.Acts, b.Form = who != nil, who.formToken()
+	grouped := f.store()
+	grouped.Code = "" // the others can be chosen
+	if b.Groups, err = p.opt.Store.GroupLetters(r.Context(), grouped, maxGroups); err != nil {
+		p.trouble(w, r, err)
+		return
 	}
+	for _, g := range b.Groups {
+		if !slices.Contains(b.Codes, g.Code) {
+			b.Codes = append(b.Codes, g.Code)
+		}
+	}
+	if f.Code != "" && !slices.Contains(b.Codes, f.Code) {
+		b.Codes = append(b.Codes, f.Code)
+	}
+	slices.Sort(b.Codes)
 	p.show(w, http.StatusOK, "letters", view{Title: "Dead letters", Section: "/letters", Who: who, Body: b})
 }
 
@@ -135,6 +151,7 @@ type letterBody struct {
 	Cut      bool   // the payload is longer than what is shown
 	Headers  string
 	Form     string
+	Acts     bool
 	Editable bool
 	WhyNot   string // it cannot be edited
 	InForm   bool   // its text may be edited in the page
@@ -190,7 +207,7 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 		b.Cut = len(l.Payload) > maxShown/4
 	}
 	if who != nil {
-		b.Form = who.form
+		b.Acts, b.Form = true, who.form
 		_, err := (&operate.Env{Store: p.opt.Store}).Editable(r.Context(), l.ID)
 		var no *operate.InvalidRequestError
 		switch {

@@ -1,23 +1,22 @@
 package page
 
 import (
+	"fmt"
 	"net/http"
-	"slices"
-	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
 )
 
 // count is one number of a stage with its rate.
 type count struct {
 	Name, Why string
 	Total     float64
-	Rate      rate
+	Rate      snapshot.Rate
 }
 
-// stage is a column of the flow.
+// stage is a column of the numbers.
 type stage struct {
 	Name, What string
 	Counts     []count
@@ -25,65 +24,75 @@ type stage struct {
 	WaitingFor string
 }
 
+// tile is one number that says how things are.
+type tile struct{ Name, Value, Unit, Says, Class, Href string }
+
 type overviewBody struct {
-	Health  operate.Health
-	Stages  []stage
-	API     *stage  // nil where the process does not serve it
-	Letters []count // open, by stage
-	Open    float64
+	Health   operate.Health
+	Stuck    []stuck
+	More     int // stuck, not listed
+	Tiles    []tile
+	Pictures []picture
+	Stages   []stage
+	API      *stage  // nil where the process does not serve it
+	Letters  []count // open, by stage
+	Open     float64
 }
+
+// maxStuck bounds what is listed of what is stuck; the list of services has all.
+const maxStuck = 6
 
 // overviewNow looks at the process.
 func (p *Page) overviewNow() (overviewBody, error) {
 	b := overviewBody{Health: p.opt.Health()}
-	now, before, err := p.samples.look()
+	now, before, err := p.opt.History.Look()
 	if err != nil {
 		return b, err
 	}
-	per := now.against(before)
-	of := func(name, why string, pick func(*numbers) float64) count {
+	per := now.Against(before)
+	of := func(name, why string, pick func(*snapshot.Snapshot) float64) count {
 		return count{name, why, pick(now), per(pick)}
 	}
 	b.Stages = []stage{
 		{
-			Name: "Ingest", What: "events are taken in", Waiting: now.SourceLag, WaitingFor: "records of Kafka sources not taken in yet",
+			Name: "Ingest", What: "events are taken in", Waiting: now.SourceLag, WaitingFor: "records of sources not taken in yet",
 			Counts: []count{
-				of("taken", "durable in the inbox", func(n *numbers) float64 { return n.Ingested["taken"] }),
-				of("repeated", "stopped at the gate", func(n *numbers) float64 { return n.Ingested["repeated"] }),
-				of("dead", "became dead letters", func(n *numbers) float64 { return n.Ingested["dead"] }),
+				of("taken", "durable in the inbox", (*snapshot.Snapshot).Taken),
+				of("repeated", "stopped at the gate", (*snapshot.Snapshot).Repeated),
+				of("dead", "became dead letters", func(n *snapshot.Snapshot) float64 { return n.Ingested["dead"] }),
 			},
 		},
 		{
 			Name: "Decide", What: "each customer's view is compared", Waiting: now.InboxLag, WaitingFor: "inbox records not decided yet",
 			Counts: []count{
-				of("records", "decided, of events and of operators", func(n *numbers) float64 { return total(n.Events) }),
-				of("pruned", "not evaluated: nothing that the view reads changed", func(n *numbers) float64 { return n.Decisions[decide.DecisionPruned] }),
-				of("filtered", "the filter keeps it out, and the customer has nothing of it", func(n *numbers) float64 { return n.Decisions[decide.DecisionFiltered] }),
-				of("incomplete", "a required source has no document of it yet", func(n *numbers) float64 { return n.Decisions[decide.DecisionIncomplete] }),
-				of("held back", "equal to what the customer has", func(n *numbers) float64 { return n.Decisions[decide.DecisionHeldBack] }),
-				of("sent", "changed for the customer", func(n *numbers) float64 { return n.Decisions[decide.DecisionSent] }),
+				of("records", "decided, of events and of operators", func(n *snapshot.Snapshot) float64 { return snapshot.Total(n.Events) }),
+				of("pruned", "not evaluated: nothing that the view reads changed", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionPruned] }),
+				of("filtered", "the filter keeps it out, and the customer has nothing of it", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionFiltered] }),
+				of("incomplete", "a required source has no document of it yet", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionIncomplete] }),
+				of("held back", "equal to what the customer has", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionHeldBack] }),
+				of("sent", "changed for the customer", func(n *snapshot.Snapshot) float64 { return n.Decisions[decide.DecisionSent] }),
 			},
 		},
 		{
 			Name: "Deliver", What: "changes are sent to customers", Waiting: now.Pending, WaitingFor: "changes not delivered yet, at most",
 			Counts: []count{
-				of("delivered", "took effect at a sink", func(n *numbers) float64 { return n.Delivered["delivered"] }),
-				of("replaced", "by a newer change before they were sent", func(n *numbers) float64 { return n.Delivered["coalesced"] + n.Delivered["overtaken"] }),
-				of("failed attempts", "tried again, or dead", func(n *numbers) float64 { return n.Failures }),
+				of("delivered", "took effect at a sink", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] }),
+				of("replaced", "by a newer change before they were sent", func(n *snapshot.Snapshot) float64 { return n.Delivered["coalesced"] + n.Delivered["overtaken"] }),
+				of("failed attempts", "tried again, or dead", func(n *snapshot.Snapshot) float64 { return n.Failures }),
 			},
 		},
 	}
 	if now.API {
 		b.API = &stage{
-			Name: "API", What: "producers and callers are answered", Waiting: now.OpenImports, WaitingFor: "imports queued or running: weir import list",
+			Name: "API", What: "producers and callers are answered", Waiting: now.OpenImports, WaitingFor: "imports queued or running",
 			Counts: []count{
-				of("answered", "with 2xx", func(n *numbers) float64 { return n.Answers["2"] }),
-				of("refused", "with 4xx: the request is wrong, or may not", func(n *numbers) float64 { return n.Answers["4"] }),
-				of("failed", "with 5xx: to be sent again", func(n *numbers) float64 { return n.Answers["5"] }),
-				of("repeated", "posted events whose key was used before", func(n *numbers) float64 { return n.Repeated }),
-				of("undecided", "requests of check services that have to be sent again", func(n *numbers) float64 { return n.Undecided }),
-				of("imports done", "worked to their end here", func(n *numbers) float64 { return n.ImportsEnded["done"] }),
-				of("imports failed", "ended for a reason that is not a row's", func(n *numbers) float64 { return n.ImportsEnded["failed"] }),
+				of("answered", "with 2xx", func(n *snapshot.Snapshot) float64 { return n.Answers["2"] }),
+				of("refused", "with 4xx: the request is wrong, or may not", func(n *snapshot.Snapshot) float64 { return n.Answers["4"] }),
+				of("failed", "with 5xx: to be sent again", func(n *snapshot.Snapshot) float64 { return n.Answers["5"] }),
+				of("repeated", "posted events whose key was used before", func(n *snapshot.Snapshot) float64 { return n.Replayed }),
+				of("undecided", "requests of check services that have to be sent again", func(n *snapshot.Snapshot) float64 { return n.Undecided }),
+				of("imports done", "worked to their end here", func(n *snapshot.Snapshot) float64 { return n.ImportsEnded["done"] }),
+				of("imports failed", "ended for a reason that is not a row's", func(n *snapshot.Snapshot) float64 { return n.ImportsEnded["failed"] }),
 			},
 		}
 	}
@@ -91,7 +100,33 @@ func (p *Page) overviewNow() (overviewBody, error) {
 		b.Letters = append(b.Letters, count{Name: s, Total: now.Letters[s]})
 		b.Open += now.Letters[s]
 	}
+	b.Stuck = p.stuckNow(b.Health)
+	if len(b.Stuck) > maxStuck {
+		b.Stuck, b.More = b.Stuck[:maxStuck], len(b.Stuck)-maxStuck
+	}
+	flow := p.flowNodes(now, before, b.Health)
+	b.Pictures = []picture{flow.wide(), flow.narrow()}
+	b.Tiles = tiles(now, per, b)
 	return b, nil
+}
+
+// tiles are the numbers that one looks at first.
+func tiles(now *snapshot.Snapshot, per func(func(*snapshot.Snapshot) float64) snapshot.Rate, b overviewBody) []tile {
+	taken, delivered := per((*snapshot.Snapshot).Taken), per(func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] })
+	all := []tile{
+		{Name: "taken in", Value: words1(taken), Unit: "/s", Says: comma(now.Taken()) + " in all"},
+		{Name: "delivered", Value: words1(delivered), Unit: "/s", Says: comma(now.Delivered["delivered"]) + " in all"},
+	}
+	saved := tile{Name: "never sent", Value: "–", Says: "of the possible sends were duplicates"}
+	if share, known := heldShare(now); known {
+		saved.Value, saved.Unit = fmt.Sprintf("%.1f", 100*share), "%"
+	}
+	waiting := tile{Name: "waiting", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: "at sources, in the inbox, for customers"}
+	letters := tile{Name: "dead letters", Value: comma(b.Open), Says: "open", Href: "/letters"}
+	if b.Open > 0 {
+		letters.Class = "warn"
+	}
+	return append(all, saved, waiting, letters)
 }
 
 func (p *Page) overview(w http.ResponseWriter, r *http.Request, who *session) {
@@ -110,84 +145,4 @@ func (p *Page) overviewLive(w http.ResponseWriter, r *http.Request, _ *session) 
 		return
 	}
 	p.render(w, http.StatusOK, "live", "overview-live", b)
-}
-
-// serviceRow is one service.
-type serviceRow struct {
-	Name              string
-	Delivers          bool                  // in this process
-	Health            operate.ServiceHealth // zero where all is well
-	State             deliver.State
-	Behind            bool // it catches up apart from the others
-	Delivered, Held   float64
-	Pruned, Filtered  float64
-	DeliveredRate     rate
-	Pending           float64
-	Reported          bool
-	Age               time.Duration // from an event's entry to its delivery, mean
-	Aged              bool
-	Failures          float64
-	FailuresPerMinute rate
-	Dead              float64
-	FailedShare       float64 // of attempts, 0 to 1
-	Attempted         bool
-}
-
-func (p *Page) servicesNow() ([]serviceRow, error) {
-	now, before, err := p.samples.look()
-	if err != nil {
-		return nil, err
-	}
-	conditions, health := p.opt.Conditions(), map[string]operate.ServiceHealth{}
-	for _, s := range p.opt.Health().Services {
-		health[s.Service] = s
-	}
-	per := now.against(before)
-	var rows []serviceRow
-	for _, c := range p.opt.Config().Services() {
-		s := now.service(c.Name)
-		row := serviceRow{
-			Name: c.Name, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
-			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
-			Behind: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
-			DeliveredRate:     per(func(n *numbers) float64 { return n.service(c.Name).Delivered["delivered"] }),
-			FailuresPerMinute: per(func(n *numbers) float64 { return 60 * n.service(c.Name).Failures }),
-		}
-		condition, delivers := conditions[c.Name]
-		row.State, row.Delivers, row.Health = condition.State, delivers, health[c.Name]
-		// The age of late, where something was delivered of late.
-		sum, n := s.AgeSum, s.AgeCount
-		if before != nil {
-			if was := before.service(c.Name); n > was.AgeCount {
-				sum, n = sum-was.AgeSum, n-was.AgeCount
-			}
-		}
-		if n > 0 {
-			row.Aged, row.Age = true, time.Duration(sum/n*float64(time.Second))
-		}
-		if attempts := s.Failures + s.Delivered["delivered"]; attempts > 0 {
-			row.Attempted, row.FailedShare = true, s.Failures/attempts
-		}
-		rows = append(rows, row)
-	}
-	slices.SortStableFunc(rows, func(a, b serviceRow) int { return b.Health.Level.Rank() - a.Health.Level.Rank() })
-	return rows, nil
-}
-
-func (p *Page) services(w http.ResponseWriter, r *http.Request, who *session) {
-	rows, err := p.servicesNow()
-	if err != nil {
-		p.trouble(w, r, err)
-		return
-	}
-	p.show(w, http.StatusOK, "services", view{Title: "Services", Section: "/services", Who: who, Live: true, Body: rows})
-}
-
-func (p *Page) servicesLive(w http.ResponseWriter, r *http.Request, _ *session) {
-	rows, err := p.servicesNow()
-	if err != nil {
-		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
-		return
-	}
-	p.render(w, http.StatusOK, "live", "services-live", rows)
 }

@@ -15,11 +15,12 @@ import (
 	"strings"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -30,8 +31,18 @@ type Options struct {
 	Config func() *config.Config
 	Store  Store
 	// Tools returns what actions work with; its Actor is set here.
-	Tools    func(context.Context) (*operate.Env, error)
-	Registry prometheus.Gatherer
+	Tools func(context.Context) (*operate.Env, error)
+	// History is what was and is counted.
+	History *history.Recorder
+	// Tail is what was decided of late; nil where nothing is decided.
+	Tail *decide.Tail
+	// SourceErrors returns why sources are not read at present, by name.
+	SourceErrors func() map[string]error
+	// Suspend lets a service get nothing, or what waits for it again, in all
+	// processes, and records it.
+	Suspend func(ctx context.Context, service string, on bool, actor, why string) error
+	// Probe makes a service try now; false when this process does not deliver it.
+	Probe func(service string) bool
 	// Health says how the process and its services are doing.
 	Health func() operate.Health
 	// Conditions returns how each service that this process delivers is doing.
@@ -66,8 +77,12 @@ const (
 // Store is what the page asks of the store.
 type Store interface {
 	operate.Store
+	store.Reports
 	CountEntities(ctx context.Context) (int64, error)
 	Active(ctx context.Context) (store.Revision, error)
+	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
+	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)
+	ListImports(ctx context.Context, tenant string, before store.ClaimID, limit int) ([]store.Import, error)
 }
 
 // Page is the handler. Made by New; safe for concurrent use. It is to be served
@@ -76,7 +91,7 @@ type Page struct {
 	opt       Options
 	templates map[string]*template.Template
 	sessions  *sessions
-	samples   sampler
+	links     links
 	jobs      jobs
 	handler   http.Handler
 }
@@ -91,7 +106,7 @@ func New(o Options) *Page {
 	}
 	p := &Page{
 		opt: o, templates: parse(), sessions: newSessions(o.Now),
-		samples: sampler{registry: o.Registry, now: o.Now}, jobs: jobs{last: map[string]*job{}},
+		jobs: jobs{last: map[string]*job{}},
 	}
 	static, err := fs.Sub(files, "static")
 	if err != nil {
@@ -102,22 +117,24 @@ func New(o Options) *Page {
 	mux.HandleFunc("GET /sign-in", p.signInForm)
 	mux.HandleFunc("POST /sign-in", p.signIn)
 	mux.HandleFunc("POST /sign-out", p.writes(maxForm, p.signOut))
-	mux.HandleFunc("GET /{$}", p.reads(p.overview))
-	mux.HandleFunc("GET /live/overview", p.reads(p.overviewLive))
-	mux.HandleFunc("GET /services", p.reads(p.services))
-	mux.HandleFunc("GET /live/services", p.reads(p.servicesLive))
-	mux.HandleFunc("GET /letters", p.reads(p.letters))
-	mux.HandleFunc("GET /letters/{id}", p.reads(p.letter))
-	mux.HandleFunc("GET /letters/{id}/payload", p.reads(p.payload))
+	for path, f := range map[string]func(http.ResponseWriter, *http.Request, *session){
+		"/{$}": p.overview, "/live/overview": p.overviewLive,
+		"/services": p.services, "/live/services": p.servicesLive, "/service": p.service, "/live/service": p.serviceLive,
+		"/sources": p.sources, "/live/sources": p.sourcesLive, "/sources/{name}": p.source,
+		"/history": p.history, "/live/history": p.historyLive,
+		"/entities": p.entities, "/explain": p.explain, "/decisions": p.decisions, "/live/decisions": p.decisionsLive,
+		"/letters": p.letters, "/letters/{id}": p.letter, "/letters/{id}/payload": p.payload,
+		"/replay": p.taskPage, "/plan": p.planForm, "/jobs/{kind}": p.job, "/live/jobs/{kind}": p.jobLive,
+		"/imports": p.imports, "/system": p.system, "/audit": p.audit,
+	} {
+		mux.HandleFunc("GET "+path, p.reads(f))
+	}
+	mux.HandleFunc("POST /service", p.writes(maxForm, p.actOnService))
 	mux.HandleFunc("POST /letters", p.writes(maxForm, p.actOnLetters))
 	mux.HandleFunc("POST /letters/{id}/edit", p.writes(maxEdit+maxForm, p.editLetter))
-	mux.HandleFunc("GET /explain", p.reads(p.explain))
-	mux.HandleFunc("GET /plan", p.reads(p.planForm))
+	mux.HandleFunc("POST /replay", p.writes(maxForm, p.task))
 	mux.HandleFunc("POST /plan", p.writes(maxUpload+maxForm, p.plan))
-	mux.HandleFunc("GET /jobs/{kind}", p.reads(p.job))
-	mux.HandleFunc("GET /live/jobs/{kind}", p.reads(p.jobLive))
 	mux.HandleFunc("POST /jobs/{kind}/cancel", p.writes(maxForm, p.cancelJob))
-	mux.HandleFunc("GET /audit", p.reads(p.audit))
 	p.handler = mux
 	return p
 }
@@ -206,8 +223,13 @@ type view struct {
 	Body           any
 }
 
-var sections = []struct{ Path, Name string }{
-	{"/", "Overview"}, {"/services", "Services"}, {"/letters", "Dead letters"}, {"/explain", "Explain"}, {"/plan", "Plan"}, {"/audit", "Audit"},
+// section is an entry of the navigation.
+type section struct{ Path, Name, Group string }
+
+var sections = []section{
+	{"/", "Overview", "Watch"}, {"/services", "Services", "Watch"}, {"/sources", "Sources", "Watch"}, {"/history", "History", "Watch"}, {"/decisions", "Decisions", "Watch"},
+	{"/entities", "Entities", "Look up"}, {"/letters", "Dead letters", "Look up"}, {"/imports", "Imports", "Look up"}, {"/audit", "Audit", "Look up"},
+	{"/replay", "Replay and reset", "Change"}, {"/plan", "Plan", "Change"}, {"/system", "System", "Change"},
 }
 
 func parse() map[string]*template.Template {

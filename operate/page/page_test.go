@@ -27,9 +27,11 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/checks"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
@@ -57,7 +59,10 @@ type world struct {
 	now   time.Time
 	ready error
 
-	conditions map[string]deliver.Condition
+	conditions   map[string]deliver.Condition
+	registry     *prometheus.Registry
+	sourceErrors map[string]error
+	asked        []string // of suspending and probing
 
 	beside sync.WaitGroup
 }
@@ -78,10 +83,16 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(t.Context()))
-	w := &world{t: t, store: s, now: time.Unix(1_700_000_000, 0)}
+	w := &world{t: t, store: s, now: time.Unix(1_700_000_000, 0), registry: prometheus.NewRegistry()}
 	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
 	w.opt = page.Options{
-		Config: func() *config.Config { return cfg }, Store: s, Registry: prometheus.NewRegistry(),
+		Config: func() *config.Config { return cfg }, Store: s, History: history.New(history.Options{Registry: w.registry, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now }}),
+		Tail: &decide.Tail{}, SourceErrors: func() map[string]error { return w.sourceErrors },
+		Suspend: func(_ context.Context, service string, on bool, actor, why string) error {
+			w.asked = append(w.asked, fmt.Sprint(service, " ", on, " ", actor, " ", why))
+			return nil
+		},
+		Probe: func(service string) bool { w.asked = append(w.asked, "probe "+service); return true },
 		Tools: func(context.Context) (*operate.Env, error) { return nil, errors.New("the log is away") },
 		Health: func() operate.Health {
 			return operate.HealthOf("store", w.ready, w.conditions, w.now)
@@ -403,10 +414,10 @@ func TestUploads(t *testing.T) {
 func TestServicesAndOverview(t *testing.T) {
 	w := newWorld(t, nil)
 	deliveries := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_deliveries_total", Help: "x"}, []string{"service", "outcome"})
-	w.opt.Registry.(*prometheus.Registry).MustRegister(deliveries)
+	w.registry.MustRegister(deliveries)
 	deliveries.WithLabelValues("acme/all@out", "delivered").Add(1000)
 	_, body := w.get("/services", bearer)
-	require.Contains(t, body, `<span class="bad" title="401 Unauthorized">paused</span>`)
+	require.Contains(t, body, `<span class="pill bad" title="401 Unauthorized">paused: refused</span>`)
 	require.Contains(t, body, `data-label="delivered">1,000</td>`)
 	require.Contains(t, body, `data-label="delivered per second">–</td>`, "one look gives no rate")
 	w.now = w.now.Add(2 * time.Second)
@@ -436,7 +447,7 @@ func TestOverviewOfTheAPI(t *testing.T) {
 		cfg.Checks = config.Checks{{Customer: "acme", Name: "crm"}}
 		o.Config = func() *config.Config { return &cfg }
 	})
-	registry := w.opt.Registry.(*prometheus.Registry)
+	registry := w.registry
 	imported := imports.NewMetrics(registry)
 	_, body := w.get("/", bearer)
 	require.NotContains(t, body, "<h2>API</h2>", "there is none")
@@ -472,7 +483,7 @@ func TestOverviewOfTheAPI(t *testing.T) {
 
 	for _, path := range []string{"/services", "/live/services"} {
 		_, body = w.get(path, bearer)
-		require.Contains(t, body, "acme/all@out", path)
-		require.NotContains(t, body, "acme/crm@check", path)
+		require.Contains(t, body, "/service?name=acme%2Fall%40out", path)
+		require.NotContains(t, body, "crm", path)
 	}
 }

@@ -33,6 +33,14 @@ type session struct {
 // Form is what forms of the session carry.
 func (s *session) Form() string { return s.form }
 
+// formToken is Form, also of nobody.
+func (s *session) formToken() string {
+	if s == nil {
+		return ""
+	}
+	return s.form
+}
+
 func (s *session) leave(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -170,6 +178,10 @@ func target(next string) string {
 }
 
 func (p *Page) signInForm(w http.ResponseWriter, r *http.Request) {
+	if token := r.URL.Query().Get("token"); token != "" {
+		p.followLink(w, r, token)
+		return
+	}
 	p.show(w, http.StatusOK, "signin", view{Title: "Sign in", Body: signInBody{Next: target(r.URL.Query().Get("next")), Possible: p.canSignIn(), How: p.how()}})
 }
 
@@ -200,11 +212,16 @@ func (p *Page) signIn(w http.ResponseWriter, r *http.Request) {
 	}
 	actor := body.Name + "@" + address(r)
 	p.opt.Logger.Info("an operator signed in", "actor", actor)
+	p.setCookie(w, r, actor)
+	http.Redirect(w, r, body.Next, http.StatusSeeOther)
+}
+
+// setCookie opens a session in the browser that asks.
+func (p *Page) setCookie(w http.ResponseWriter, r *http.Request, actor string) {
 	http.SetCookie(w, &http.Cookie{ // #nosec G124 -- Secure wherever there is TLS; on loopback the page works without
 		Name: cookieName(r), Value: p.sessions.open(actor), Path: "/", MaxAge: int(sessionLife.Seconds()),
 		HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: r.TLS != nil,
 	})
-	http.Redirect(w, r, body.Next, http.StatusSeeOther)
 }
 
 func goodName(name string) bool {

@@ -34,6 +34,7 @@ const (
 
 type planBody struct {
 	Form   string
+	Acts   bool
 	Faults []config.Fault
 	Effect *plan.Effect
 	Folder string // default of the form
@@ -42,15 +43,14 @@ type planBody struct {
 	Beside *jobBody
 }
 
+func (b planBody) withForm(form string) any { b.Form, b.Acts = form, true; return b }
+
 func bad(format string, args ...any) error {
 	return &operate.InvalidRequestError{Reason: fmt.Sprintf(format, args...)}
 }
 
 func (p *Page) planForm(w http.ResponseWriter, _ *http.Request, who *session) {
-	b := planBody{Folder: customersFolder, Beside: p.beside(jobPlan)}
-	if who != nil {
-		b.Form = who.form
-	}
+	b := planBody{Folder: customersFolder, Beside: p.beside(jobPlan), Acts: who != nil, Form: who.formToken()}
 	p.show(w, http.StatusOK, "plan", view{Title: "Plan a configuration", Section: "/plan", Who: who, Body: b})
 }
 
@@ -67,7 +67,7 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 	if e := os.RemoveAll(folder); err == nil {
 		err = e
 	}
-	b := planBody{Form: who.form, Folder: customersFolder}
+	b := planBody{Form: who.form, Acts: true, Folder: customersFolder}
 	var faults *config.Faults
 	var no *operate.InvalidRequestError
 	switch {

@@ -316,13 +316,14 @@ func (c *computation) sample(e store.Entity, x change.Change, rows map[store.Key
 	row := rows[store.Key{Service: service.Number, Entity: e.ID}]
 	s.Before, s.Exact = view.Doc, bytes.Equal(row.Content, view.Content)
 	if x.Op == change.Upsert {
-		s.Diff, s.More = differences(s.Before, s.After)
+		s.Diff, s.More = Differences(s.Before, s.After)
 	}
 	return s
 }
 
-// differences lists the paths at which two documents differ.
-func differences(before, after []byte) (all []Difference, more int) {
+// Differences lists the paths at which two JSON documents differ, and tells how many
+// more there are. Texts that are no JSON differ nowhere.
+func Differences(before, after []byte) (all []Difference, more int) {
 	a, errA := canonicaltree.Parse(before)
 	b, errB := canonicaltree.Parse(after)
 	if errA != nil || errB != nil {

@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"strings"
+	"syscall"
 
 	"github.com/seed-86dfc502/weir/config"
 )
@@ -104,7 +105,7 @@ func At(c *config.Config) (*Running, error) {
 		if r := Find(c); r != nil {
 			return r, nil
 		}
-		return nil, errors.New("no process runs with this data folder")
+		return nil, ErrNobody
 	}
 	if c.Admin.Token.IsZero() {
 		return nil, errors.New("a process takes a reload with admin.token only, and there is none: send it SIGHUP instead")
@@ -175,4 +176,56 @@ func (r *Running) client() (*http.Client, string, error) {
 		},
 	}
 	return c, "https", nil
+}
+
+// Look is At for who only looks, which needs no token where the listener asks for none.
+func Look(c *config.Config) (*Running, error) {
+	if c.Admin.Off() {
+		return nil, errors.New("the operators' listener is off: set admin.listen")
+	}
+	r := &Running{address: address{Address: dialable(c.Admin.Listen)}, cfg: c}
+	if c.Kafka.Embedded() {
+		found := Find(c)
+		if found == nil {
+			return nil, ErrNobody
+		}
+		r.Address = found.Address
+	}
+	return r, nil
+}
+
+// ErrNobody says that no process has the data folder open.
+var ErrNobody = errors.New("no process runs with this data folder")
+
+// Get reads a page of the listener with a token of the configuration, if there is one.
+// ErrNobody where nobody listens; an answer of any other kind than 200 and 503 is an error.
+func (r *Running) Get(ctx context.Context, path string) ([]byte, error) {
+	client, scheme, err := r.client()
+	if err != nil {
+		return nil, err
+	}
+	defer client.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+r.Address+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	token := r.cfg.Admin.Token
+	if token.IsZero() && path == MetricsPath {
+		token = r.cfg.Admin.MetricsToken
+	}
+	if !token.IsZero() {
+		req.Header.Set("Authorization", "Bearer "+token.Reveal())
+	}
+	resp, err := client.Do(req)
+	if errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("%w: nobody listens at %s", ErrNobody, r.Address)
+	} else if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
+		err = fmt.Errorf("the process at %s answered %s", r.Address, resp.Status)
+	}
+	return body, err
 }

@@ -44,6 +44,9 @@ const (
 	// CommandsPath and ReloadPath are the routes of the operators' listener.
 	CommandsPath = "/v1/commands"
 	ReloadPath   = "/v1/reload"
+	// HealthPath and MetricsPath are those that Look reads.
+	HealthPath  = "/readyz"
+	MetricsPath = "/metrics"
 	// maxCommand bounds a command with its standard input, in bytes.
 	maxCommand = 64 << 20
 	// controlSuffix names the file beside the SQLite file with the logs that says how

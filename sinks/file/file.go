@@ -11,6 +11,7 @@ import (
 	"github.com/gofrs/flock"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/durable"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -106,7 +107,7 @@ func (s *Sink) start(ctx context.Context) error {
 	if err := s.Close(); err != nil {
 		return err
 	}
-	if err := makeDirs(filepath.Dir(s.opts.Path)); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(s.opts.Path), dirMode); err != nil {
 		return err
 	}
 	s.lock = flock.New(s.opts.Path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(fileMode))
@@ -139,7 +140,7 @@ func (s *Sink) start(ctx context.Context) error {
 	if err := s.f.Sync(); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(s.opts.Path))
+	return durable.SyncDir(filepath.Dir(s.opts.Path))
 }
 
 var (
@@ -265,33 +266,4 @@ func (s *Sink) ready(ctx context.Context) error {
 		return classify("write", err)
 	}
 	return s.Open(ctx)
-}
-
-// makeDirs creates a directory and what is missing above it, durably.
-func makeDirs(dir string) error {
-	var missing []string
-	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
-		if _, err := os.Stat(d); err == nil || !errors.Is(err, os.ErrNotExist) {
-			break
-		}
-		missing = append(missing, d)
-	}
-	if err := os.MkdirAll(dir, dirMode); err != nil {
-		return err
-	}
-	for _, d := range missing {
-		if err := syncDir(filepath.Dir(d)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// syncDir makes the entries of a directory durable.
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

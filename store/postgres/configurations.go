@@ -134,6 +134,18 @@ func (s *Store) Active(ctx context.Context) (store.Revision, error) {
 	return r, nil
 }
 
+// Revisions implements store.Configurations.
+func (s *Store) Revisions(ctx context.Context, limit int) ([]store.Revision, error) {
+	rows, err := s.pool.Query(ctx, `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT $1`, max(limit, 0))
+	if err != nil {
+		return nil, failed("list revisions", err)
+	}
+	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r store.Revision, err error) {
+		return r, scanRevision(row, &r)
+	})
+	return all, failed("list revisions", err)
+}
+
 func scanRevision(row pgx.Row, r *store.Revision) error {
 	err := row.Scan(&r.Number, &r.Fingerprint, &r.Activated)
 	r.Activated = r.Activated.UTC()

@@ -29,6 +29,10 @@ WITH i AS (
 	WHERE id = $1 AND state = 'receiving' AND chunks = $2 RETURNING id)
 INSERT INTO import_chunks (import, n, body) SELECT id, $2, $4 FROM i`
 
+	sqlStoredOfTenant = `
+SELECT coalesce(sum(o.bytes), 0)::bigint FROM imports i JOIN imports o ON o.tenant = i.tenant
+WHERE i.id = $1 AND o.state IN ('receiving', 'queued', 'running')`
+
 	sqlImportForUpdate = `SELECT ` + importColumns + ` FROM imports WHERE id = $1 FOR UPDATE`
 
 	// Seals of one source come one after the other, each with a snapshot after
@@ -47,7 +51,8 @@ AND coalesce(generation >= (SELECT max(generation) FROM inboxes), true) ORDER BY
 UPDATE imports SET state = 'queued', fingerprint = $2, sealed = nextval('import_seals'), updated_at = now()
 WHERE id = $1 RETURNING ` + importColumns
 
-	// Of each source the one that was sealed first is looked at, and no other. A
+	// Of each tenant and source the one that was sealed first is looked at, and no other.
+	// What was begun says when a tenant had its last turn, also when it has ended. A
 	// row that another worker takes meanwhile is skipped, or no longer meets the
 	// conditions, which the server checks again once it has the lock.
 	sqlTakeImport = `
@@ -56,8 +61,8 @@ UPDATE imports SET state = 'running', attempt = attempt + 1,
 WHERE id = (
 	SELECT i.id FROM imports i
 	WHERE i.state IN ('queued', 'running') AND (i.lease_until IS NULL OR i.lease_until <= clock_timestamp())
-	AND NOT EXISTS (SELECT FROM imports o WHERE o.source = i.source AND o.state IN ('queued', 'running') AND o.sealed < i.sealed)
-	ORDER BY i.updated_at, i.sealed LIMIT 1 FOR UPDATE OF i SKIP LOCKED)
+	AND NOT EXISTS (SELECT FROM imports o WHERE o.source = i.source AND o.tenant = i.tenant AND o.state IN ('queued', 'running') AND o.sealed < i.sealed)
+	ORDER BY (SELECT max(t.updated_at) FROM imports t WHERE t.tenant = i.tenant AND t.attempt > 0) NULLS FIRST, i.updated_at, i.sealed LIMIT 1 FOR UPDATE OF i SKIP LOCKED)
 RETURNING ` + importColumns
 
 	sqlImportChunk = `SELECT body FROM import_chunks WHERE import = $1 AND n = $2`
@@ -166,15 +171,28 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (mad
 }
 
 // AddImportChunk implements store.Imports.
-func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte) error {
+func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte, most int64) error {
 	body, err := store.Pack(chunk)
 	if err != nil {
 		return failed("add chunk of an import", err)
 	}
 	return s.asPipeline(ctx, "add chunk of an import", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sqlAddImportChunk, [16]byte(id), n, size, body)
-		if err != nil || tag.RowsAffected() > 0 {
+		if err != nil {
 			return err
+		}
+		if tag.RowsAffected() > 0 {
+			if most <= 0 {
+				return nil
+			}
+			var stored int64
+			if err := tx.QueryRow(ctx, sqlStoredOfTenant, [16]byte(id)).Scan(&stored); err != nil {
+				return err
+			}
+			if stored > most {
+				return store.ErrTooMany
+			}
+			return nil
 		}
 		i, err := scanImport(tx.QueryRow(ctx, sqlImportForUpdate, [16]byte(id)))
 		if err != nil && !errors.Is(err, pgx.ErrNoRows) {

@@ -18,7 +18,7 @@ func TestImportsOfTenantsStayApart(t *testing.T) {
 	for _, tenant := range []string{"acme", "globex", "globex"} {
 		i, err := s.CreateImport(t.Context(), store.Import{Tenant: tenant, Source: "lab-" + tenant, Format: "jsonl"}, 0)
 		require.NoError(t, err)
-		require.NoError(t, s.AddImportChunk(t.Context(), i.ID, 0, 1, []byte("x")))
+		require.NoError(t, s.AddImportChunk(t.Context(), i.ID, 0, 1, []byte("x"), 0))
 		_, err = s.SealImport(t.Context(), i, i.ID[:])
 		require.NoError(t, err)
 	}

@@ -28,6 +28,13 @@ WHERE id > $1 AND ($2 = '' OR stage = $2) AND ($3 = '' OR source = $3) AND ($4 =
 AND ($5 = '' OR entity = $5) AND ($6 = '' OR code = $6) AND ($7 = '' OR state = $7)
 ORDER BY id LIMIT $8`
 
+	sqlGroupLetters = `
+SELECT stage, source, service, code, max(reason), count(*) AS n, min(created_at), max(last_at) FROM (
+  SELECT stage, source, service, code, reason, created_at, last_at FROM dead_letters
+  WHERE ($1 = '' OR stage = $1) AND ($2 = '' OR source = $2) AND ($3 = '' OR service = $3)
+  AND ($4 = '' OR entity = $4) AND ($5 = '' OR code = $5) AND ($6 = '' OR state = $6) LIMIT $7) AS some
+GROUP BY stage, source, service, code ORDER BY n DESC, stage, source, service, code LIMIT $8`
+
 	sqlDueLetters = `
 SELECT ` + letterHead + ` FROM dead_letters
 WHERE state = 'open' AND service = ANY($1::text[]) AND due_at <= now() AND id > $2
@@ -38,6 +45,9 @@ ORDER BY id LIMIT $3`
 SELECT s.stage, few.n FROM unnest($1::text[]) AS s(stage)
 CROSS JOIN LATERAL (SELECT count(*) AS n FROM (SELECT FROM dead_letters d WHERE d.state = 'open' AND d.stage = s.stage LIMIT $2) AS one) AS few
 WHERE few.n > 0`
+
+	sqlCountLettersOf = `
+SELECT count(*) FROM (SELECT FROM dead_letters WHERE state = 'open' AND source = $1 AND source <> '' LIMIT $2) AS few`
 
 	sqlAddAudit = `INSERT INTO audit (actor, action, reason, entity, service, detail) VALUES ($1, $2, $3, $4, $5, $6::text::json)`
 	sqlAudits   = `SELECT id, time, actor, action, reason, entity, service, detail FROM audit WHERE id > $1 ORDER BY id LIMIT $2`
@@ -85,6 +95,20 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 		f.Limit = defaultLimit
 	}
 	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+}
+
+// GroupLetters implements store.DeadLetters.
+func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error) {
+	rows, err := s.pool.Query(ctx, sqlGroupLetters, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), store.GroupedLetters, max(limit, 0))
+	if err != nil {
+		return nil, failed("group dead letters", err)
+	}
+	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g store.LetterGroup, err error) {
+		err = row.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Reason, &g.Letters, &g.First, &g.Last)
+		g.First, g.Last = g.First.UTC(), g.Last.UTC()
+		return g, err
+	})
+	return groups, failed("group dead letters", err)
 }
 
 // DueLetters implements store.DeadLetters.
@@ -139,6 +163,12 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 		return nil, failed("count dead letters", err)
 	}
 	return counts, nil
+}
+
+// CountLettersOf implements store.DeadLetters.
+func (s *Store) CountLettersOf(ctx context.Context, source string, most int64) (n int64, err error) {
+	err = s.pool.QueryRow(ctx, sqlCountLettersOf, source, most).Scan(&n)
+	return n, failed("count dead letters of a source", err)
 }
 
 // prunePage bounds one statement of Prune: however much there is, none takes so

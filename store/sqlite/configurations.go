@@ -100,6 +100,17 @@ func (s *Store) Active(ctx context.Context) (store.Revision, error) {
 	return r, nil
 }
 
+// Revisions implements store.Configurations.
+func (s *Store) Revisions(ctx context.Context, limit int) (all []store.Revision, err error) {
+	rows, err := s.readers.QueryContext(ctx, `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT ?`, max(limit, 0))
+	err = collect(rows, err, func() error {
+		r, err := scanRevision(rows)
+		all = append(all, r)
+		return err
+	})
+	return all, failed("list revisions", err)
+}
+
 func scanRevision(row scanner) (store.Revision, error) {
 	var r store.Revision
 	var activated int64

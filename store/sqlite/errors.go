@@ -18,11 +18,17 @@ var ErrFull = errors.New("the disk is full")
 
 // primary returns the primary result code of err (sqlite.org/rescode.html).
 func primary(err error) (code int, ok bool) {
+	code = extended(err)
+	return code & 0xff, code != 0
+}
+
+// extended returns the extended result code of err; 0: it has none.
+func extended(err error) int {
 	var e *sqlite.Error
 	if !errors.As(err, &e) {
-		return 0, false
+		return 0
 	}
-	return e.Code() & 0xff, true
+	return e.Code()
 }
 
 // classify sorts an error that left nothing written. What is not listed is
@@ -36,13 +42,18 @@ func classify(err error) error {
 		return err // context: Retry; or sorted already
 	}
 	switch code {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return store.WithClass(fmt.Errorf("%w: %w", ErrDamaged, err), store.Fatal)
+	case sqlite3.SQLITE_IOERR:
+		if extended(err) == sqlite3.SQLITE_IOERR_DATA {
+			return store.WithClass(fmt.Errorf("%w: %w", ErrDamaged, err), store.Fatal)
+		}
 	case sqlite3.SQLITE_FULL:
 		return store.WithClass(fmt.Errorf("%w, nothing was written: %w", ErrFull, err), store.Retry)
 	case sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE_MISMATCH:
 		return store.WithClass(err, store.Poison)
 	case sqlite3.SQLITE_ERROR, // no such table, syntax
-		sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH,
-		sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_MISUSE:
+		sqlite3.SQLITE_PERM, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_AUTH, sqlite3.SQLITE_MISUSE:
 		return store.WithClass(err, store.Fatal)
 	}
 	return store.WithClass(err, store.Retry)

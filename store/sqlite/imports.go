@@ -23,6 +23,9 @@ VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?8) RETURNING ` + importColumns
 	sqlCountChunk = `
 UPDATE imports SET chunks = chunks + 1, bytes = bytes + ?3, updated_at = ?4
 WHERE id = ?1 AND state = 'receiving' AND chunks = ?2`
+	sqlStoredOfTenant = `
+SELECT coalesce(sum(o.bytes), 0) FROM imports i JOIN imports o ON o.tenant = i.tenant
+WHERE i.id = ?1 AND o.state IN ('receiving', 'queued', 'running')`
 	sqlAddChunk = `INSERT INTO import_chunks (import, n, body) VALUES (?1, ?2, ?3)`
 
 	sqlImportByID = `SELECT ` + importColumns + ` FROM imports WHERE id = ?1`
@@ -38,15 +41,16 @@ UPDATE imports SET state = 'queued', fingerprint = ?2, updated_at = ?3,
 	sealed = (SELECT coalesce(max(sealed), 0) + 1 FROM imports WHERE sealed IS NOT NULL)
 WHERE id = ?1 RETURNING ` + importColumns
 
-	// Of each source the one that was sealed first is looked at, and no other.
+	// Of each tenant and source the one that was sealed first is looked at, and no other.
+	// What was begun says when a tenant had its last turn, also when it has ended.
 	sqlTakeImport = `
 UPDATE imports SET state = 'running', attempt = attempt + 1,
 	generation = coalesce(generation, (SELECT max(generation) FROM inboxes), 0), lease_until = ?2, updated_at = ?1
 WHERE id = (
 	SELECT i.id FROM imports i
 	WHERE i.state IN ('queued', 'running') AND (i.lease_until IS NULL OR i.lease_until <= ?1)
-	AND NOT EXISTS (SELECT 1 FROM imports o WHERE o.source = i.source AND o.state IN ('queued', 'running') AND o.sealed < i.sealed)
-	ORDER BY i.updated_at, i.sealed LIMIT 1)
+	AND NOT EXISTS (SELECT 1 FROM imports o WHERE o.source = i.source AND o.tenant = i.tenant AND o.state IN ('queued', 'running') AND o.sealed < i.sealed)
+	ORDER BY (SELECT max(t.updated_at) FROM imports t WHERE t.tenant = i.tenant AND t.attempt > 0) NULLS FIRST, i.updated_at, i.sealed LIMIT 1)
 RETURNING ` + importColumns
 
 	sqlImportChunk = `SELECT body FROM import_chunks WHERE import = ?1 AND n = ?2`
@@ -132,7 +136,7 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (sto
 }
 
 // AddImportChunk implements store.Imports.
-func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte) error {
+func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte, most int64) error {
 	const operation = "add chunk of an import"
 	body, err := store.Pack(chunk)
 	if err != nil {
@@ -144,6 +148,15 @@ func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size in
 			return failed(operation, err)
 		}
 		if counted > 0 {
+			var stored int64
+			if most > 0 {
+				if err := t.conn.QueryRowContext(t.ctx, sqlStoredOfTenant, id[:]).Scan(&stored); err != nil {
+					return failed(operation, err)
+				}
+				if stored > most {
+					return failed(operation, store.ErrTooMany)
+				}
+			}
 			_, err = t.once(sqlAddChunk, id[:], n, body)
 			return failed(operation, err)
 		}

@@ -29,6 +29,13 @@ WHERE id > ?1 AND (?2 = '' OR stage = ?2) AND (?3 = '' OR source = ?3) AND (?4 =
 AND (?5 = '' OR entity = ?5) AND (?6 = '' OR code = ?6) AND (?7 = '' OR state = ?7)
 ORDER BY id LIMIT ?8`
 
+	sqlGroupLetters = `
+SELECT stage, source, service, code, max(reason), count(*) AS n, min(created_at), max(last_at) FROM (
+  SELECT stage, source, service, code, reason, created_at, last_at FROM dead_letters
+  WHERE (?1 = '' OR stage = ?1) AND (?2 = '' OR source = ?2) AND (?3 = '' OR service = ?3)
+  AND (?4 = '' OR entity = ?4) AND (?5 = '' OR code = ?5) AND (?6 = '' OR state = ?6) LIMIT ?7)
+GROUP BY stage, source, service, code ORDER BY n DESC, stage, source, service, code LIMIT ?8`
+
 	sqlDueLetters = `
 SELECT ` + letterHead + ` FROM dead_letters
 WHERE state = 'open' AND service IN (SELECT value FROM json_each(?1)) AND due_at <= ?2 AND id > ?3
@@ -91,6 +98,20 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
 }
 
+// GroupLetters implements store.DeadLetters.
+func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) (groups []store.LetterGroup, err error) {
+	rows, err := s.readers.QueryContext(ctx, sqlGroupLetters, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), store.GroupedLetters, max(limit, 0))
+	err = collect(rows, err, func() error {
+		var g store.LetterGroup
+		var first, last int64
+		err := rows.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Reason, &g.Letters, &first, &last)
+		g.First, g.Last = fromMicros(first), fromMicros(last)
+		groups = append(groups, g)
+		return err
+	})
+	return groups, failed("group dead letters", err)
+}
+
 // DueLetters implements store.DeadLetters.
 func (s *Store) DueLetters(ctx context.Context, services []string, after int64, limit int) ([]store.DeadLetter, error) {
 	names, err := json.Marshal(services)
@@ -151,6 +172,15 @@ func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 		}
 	}
 	return counts, nil
+}
+
+const sqlCountLettersOf = `
+SELECT count(*) FROM (SELECT 1 FROM dead_letters WHERE state = 'open' AND source = ? AND source <> '' LIMIT ?)`
+
+// CountLettersOf implements store.DeadLetters.
+func (s *Store) CountLettersOf(ctx context.Context, source string, most int64) (n int64, err error) {
+	err = s.readers.QueryRowContext(ctx, sqlCountLettersOf, source, most).Scan(&n)
+	return n, failed("count dead letters of a source", err)
 }
 
 // prunePage bounds one transaction of Prune, so that decisions never wait long

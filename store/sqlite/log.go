@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 )
 
 // ErrPartitions is the error of OpenLog for a log that has another number of
@@ -20,7 +21,7 @@ import (
 var ErrPartitions = errors.New("the log has another number of partitions")
 
 // ErrDamaged says that the file holds something else than what was written.
-var ErrDamaged = errors.New("the file is damaged")
+var ErrDamaged = disk.ErrDamaged
 
 // Log is one log of the file: partitions of records, numbered from 0 without gaps.
 // What is appended in one go stands in one row. All methods may be called
@@ -232,7 +233,7 @@ func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int
 		}
 		f.First, f.Time = offsetOf(place), time.UnixMilli(milliseconds).UTC()
 		if sum(place, f.Records, f.Body) != checksum {
-			return store.WithClass(fmt.Errorf("%w: log %d, partition %d, offset %d", ErrDamaged, l.number, partition, f.First), store.Fatal)
+			return l.Damaged(partition, f.First, "the record does not have the checksum that it was written with")
 		}
 		if f.First+int64(f.Records) > offset { // only the first one may end before
 			frames = append(frames, f)
@@ -250,6 +251,14 @@ func (l *Log) Read(ctx context.Context, partition int32, offset int64, bytes int
 }
 
 var errEnough = errors.New("enough")
+
+// Damaged returns an ErrDamaged for a row that is not what was written, with what is
+// wrong with it, and ends all writing to the file.
+func (l *Log) Damaged(partition int32, offset int64, what string) error {
+	err := fmt.Errorf("%w: %s, log %d, partition %d, offset %d: %s", ErrDamaged, l.s.path, l.number, partition, offset, what)
+	l.s.disk.Fail(err)
+	return store.WithClass(err, store.Fatal)
+}
 
 // Bounds returns where each partition begins and ends: between are the records that
 // it has.

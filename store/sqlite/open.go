@@ -5,15 +5,17 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/url"
 	"os"
 	"runtime"
+	"sync"
 	"time"
 
 	_ "modernc.org/sqlite" // the driver
 
+	"github.com/seed-86dfc502/weir/internal/durable"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 )
 
 // A wait for a writer in another handle fails with class Retry after patience.
@@ -36,17 +38,21 @@ type Options struct {
 	// meanwhile. After a process that was killed SQLite needs the files beside it:
 	// where those cannot be used, Open says so.
 	ReadOnly bool
+
+	faults disk.Faults // in tests
 }
 
 // Store is a store.Store in SQLite.
 type Store struct {
 	path    string
+	disk    *disk.Disk
 	writer  *sql.DB // the connection of writes, and one for Migrate
 	writes  writer
 	readers *sql.DB
 	changes *Log             // where decisions put their frames; nil: the outbox
 	now     func() time.Time // of claims
 
+	closed   sync.Once
 	patience time.Duration // patience, but in tests of many writers
 	looked   store.LookCache
 }
@@ -62,13 +68,11 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if o.ReadOnly {
 		return openReadOnly(ctx, o.Path)
 	}
-	// SQLite would make it readable to all; the files beside it get the same mode.
-	fresh := ""
-	if f, err := os.OpenFile(o.Path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600); err == nil {
-		_ = f.Close() // nothing was written
-		// Only a file that has nothing in it yet can be made to give pages back.
-		fresh = "_pragma=auto_vacuum(INCREMENTAL)&"
-	} else if !errors.Is(err, fs.ErrExist) {
+	if err := errors.Join(disk.Make(o.Path), durable.Reread(o.Path+"-wal")); err != nil {
+		return nil, failed("open", err)
+	}
+	layer, err := disk.New(o.faults)
+	if err != nil {
 		return nil, failed("open", err)
 	}
 	settings := url.Values{"_pragma": {
@@ -76,31 +80,48 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		"journal_mode(WAL)",
 		"synchronous(FULL)",
 		"fullfsync(1)", // where fsync alone does not reach the disk
-	}}
-	writer, err := sql.Open("sqlite", locate(o.Path, fresh, settings)+"&_txlock=immediate")
+	}, "vfs": {layer.Name()}}
+	writer, err := sql.Open("sqlite", locate(o.Path, settings)+"&_txlock=immediate")
 	if err != nil {
+		layer.Release()
 		return nil, failed("open", err)
 	}
 	writer.SetMaxOpenConns(2)
-	readers, err := sql.Open("sqlite", locate(o.Path, "", settings)+"&_pragma=query_only(1)")
+	readers, err := sql.Open("sqlite", locate(o.Path, settings)+"&_pragma=query_only(1)")
 	if err != nil {
+		layer.Release()
 		return nil, failed("open", errors.Join(err, writer.Close()))
 	}
 	readers.SetMaxOpenConns(max(4, runtime.GOMAXPROCS(0)))
 	readers.SetMaxIdleConns(max(4, runtime.GOMAXPROCS(0))) // to open one costs more than most reads
-	s := &Store{path: o.Path, writer: writer, readers: readers, now: time.Now, patience: patience}
+	s := &Store{path: o.Path, disk: layer, writer: writer, readers: readers, now: time.Now, patience: patience}
 	s.writes.turn = make(chan struct{}, 1)
 	// The first connection creates the file and sets its journal mode.
 	if err := s.patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
-		return nil, failed("open", errors.Join(err, s.Close()))
+		return nil, failed("open", errors.Join(err, layer.Err(), s.Close()))
+	}
+	if layer.Unsealed() {
+		if err := s.seal(ctx); err != nil {
+			return nil, failed("give the pages their checksums", errors.Join(err, layer.Err(), s.Close()))
+		}
 	}
 	return s, nil
 }
 
-// locate returns the name of the file with settings, as the driver takes it; those of
-// first, if any, come before the others.
-func locate(path, first string, settings url.Values) string {
-	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + first + settings.Encode()
+// seal writes all pages anew, with checksums, and then the first one, which says so.
+func (s *Store) seal(ctx context.Context) error {
+	const all = `PRAGMA wal_checkpoint(TRUNCATE)`
+	_, err := s.writer.ExecContext(ctx, `VACUUM; `+all)
+	if err == nil {
+		s.disk.Seal()
+		_, err = s.writer.ExecContext(ctx, fmt.Sprintf(`PRAGMA application_id = %d; `, disk.ApplicationID)+all)
+	}
+	return err
+}
+
+// locate returns the name of the file with settings, as the driver takes it.
+func locate(path string, settings url.Values) string {
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + settings.Encode()
 }
 
 func openReadOnly(ctx context.Context, path string) (*Store, error) {
@@ -112,12 +133,18 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 		// the file -shm.
 		settings.Set("immutable", "1")
 	}
-	readers, err := sql.Open("sqlite", locate(path, "", settings))
+	layer, err := disk.New(nil)
 	if err != nil {
 		return nil, failed("open", err)
 	}
+	settings.Set("vfs", layer.Name())
+	readers, err := sql.Open("sqlite", locate(path, settings))
+	if err != nil {
+		layer.Release()
+		return nil, failed("open", err)
+	}
 	readers.SetMaxOpenConns(1)
-	s := &Store{path: path, writer: readers, readers: readers, now: time.Now, patience: patience}
+	s := &Store{path: path, disk: layer, writer: readers, readers: readers, now: time.Now, patience: patience}
 	s.writes.turn = make(chan struct{}, 1)
 	if err := s.patiently(ctx, func() error { return s.Ping(ctx) }); err != nil {
 		if logged {
@@ -128,10 +155,15 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 	return s, nil
 }
 
-// Ping reads from the file.
+// Ping reads from the file; a failure of Err lasts.
 func (s *Store) Ping(ctx context.Context) error {
+	if err := s.Err(); err != nil {
+		return store.WithClass(err, store.Fatal)
+	}
 	var n int
-	return failed("ping", s.readers.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&n))
+	err := failed("ping", s.readers.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_master`).Scan(&n))
+	s.noteDamage(err)
+	return err
 }
 
 // Close closes all connections; calls under way end first. It may be called
@@ -144,7 +176,9 @@ func (s *Store) Close() error {
 		s.writes.conn = nil
 	}
 	<-s.writes.turn
-	return errors.Join(s.readers.Close(), s.writer.Close())
+	err := errors.Join(s.readers.Close(), s.writer.Close())
+	s.closed.Do(s.disk.Release)
+	return err
 }
 
 // failed names the operation and sorts the error; nil stays nil.

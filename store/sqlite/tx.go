@@ -65,6 +65,22 @@ func (s *Store) Full() error {
 	return nil
 }
 
+// Failed is closed when the file was found to be damaged, or an fsync failed: then
+// nothing is written any more, and the process should end. Err says what it was.
+func (s *Store) Failed() <-chan struct{} { return s.disk.Failed() }
+
+// Err returns why nothing is written any more, an ErrDamaged or disk.ErrSync with file
+// and place; nil as long as nothing was found.
+func (s *Store) Err() error { return s.disk.Err() }
+
+// noteDamage ends all writing if err says that the file is damaged: what SQLite finds
+// itself.
+func (s *Store) noteDamage(err error) {
+	if errors.Is(err, ErrDamaged) {
+		s.disk.Fail(fmt.Errorf("%s: %w", s.path, err))
+	}
+}
+
 // write runs f in a transaction that holds the file's write lock, and returns when
 // that is durable. An error of f comes back as it is, and then nothing of f is
 // written.
@@ -76,6 +92,8 @@ func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error
 			w.full.Store(nil)
 		case errors.Is(err, ErrFull):
 			w.full.Store(&err)
+		default:
+			s.noteDamage(err)
 		}
 	}()
 	w.waiting.Add(1)
@@ -146,6 +164,9 @@ func (s *Store) join(ctx context.Context, operation string, f func(tx tx) error)
 // begin opens a transaction. The caller has the turn.
 func (s *Store) begin(ctx context.Context) error {
 	w := &s.writes
+	if err := s.disk.Err(); err != nil {
+		return store.WithClass(err, store.Fatal)
+	}
 	if w.conn == nil {
 		conn, err := s.writer.Conn(ctx)
 		if err != nil {
@@ -288,7 +309,9 @@ func (s *Store) read(ctx context.Context, operation string, f func(conn *sql.Tx)
 		if ctx.Err() != nil {
 			err = fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
-		return failed(operation, err)
+		err = failed(operation, err)
+		s.noteDamage(err)
+		return err
 	}
 	return nil
 }

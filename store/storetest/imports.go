@@ -27,7 +27,7 @@ func (f *operatorFixture) file(s store.Imports, wanted store.Import, chunks ...s
 	require.NoError(f, err)
 	whole := sha256.New()
 	for n, c := range chunks {
-		require.NoError(f, s.AddImportChunk(f.ctx(), i.ID, int64(n), int64(len(c)), []byte(c)))
+		require.NoError(f, s.AddImportChunk(f.ctx(), i.ID, int64(n), int64(len(c)), []byte(c), 0))
 		whole.Write([]byte(c))
 	}
 	sealed, err := s.SealImport(f.ctx(), i, whole.Sum(nil))
@@ -123,10 +123,10 @@ var importTests = []operatorTest{
 			large[n] = byte(r.Uint32())
 		}
 		chunks := [][]byte{large, bytes.Repeat([]byte("compresses well "), 100_000), {}}
-		require.ErrorIs(t, f.a.AddImportChunk(t.Context(), made.ID, 1, 1, []byte("x")), store.ErrFenced, "none may be left out")
+		require.ErrorIs(t, f.a.AddImportChunk(t.Context(), made.ID, 1, 1, []byte("x"), 0), store.ErrFenced, "none may be left out")
 		for n, c := range chunks {
 			for range 2 {
-				require.NoError(t, f.b.AddImportChunk(t.Context(), made.ID, int64(n), int64(len(c)+1), c))
+				require.NoError(t, f.b.AddImportChunk(t.Context(), made.ID, int64(n), int64(len(c)+1), c, 0))
 			}
 		}
 		_, err = f.a.TakeImport(t.Context(), longLease)
@@ -141,7 +141,7 @@ var importTests = []operatorTest{
 		}
 		_, err = f.a.SealImport(t.Context(), made, []byte("another"))
 		require.ErrorIs(t, err, store.ErrFenced)
-		require.ErrorIs(t, f.b.AddImportChunk(t.Context(), made.ID, 3, 1, []byte("x")), store.ErrFenced, "it is complete")
+		require.ErrorIs(t, f.b.AddImportChunk(t.Context(), made.ID, 3, 1, []byte("x"), 0), store.ErrFenced, "it is complete")
 		got := f.found(made.ID)
 		want := lab()
 		want.ID, want.Created, want.Updated = made.ID, made.Created, got.Updated
@@ -240,7 +240,7 @@ var importTests = []operatorTest{
 			}
 			i, err := s.CreateImport(t.Context(), lab(), 0)
 			require.NoError(t, err)
-			require.NoError(t, s.AddImportChunk(t.Context(), i.ID, 0, 1, []byte("x")))
+			require.NoError(t, s.AddImportChunk(t.Context(), i.ID, 0, 1, []byte("x"), 0))
 			callers.Go(func() {
 				sealed, err := s.SealImport(t.Context(), i, []byte("sum"))
 				assert.NoError(t, err)
@@ -255,7 +255,7 @@ var importTests = []operatorTest{
 		require.NoError(t, err)
 		require.Len(t, listed, 1)
 	}},
-	{"of a source one import is worked on, in the order of sealing", func(t *testing.T, f *operatorFixture) {
+	{"of a tenant's imports into a source one is worked on, in the order of sealing", func(t *testing.T, f *operatorFixture) {
 		late, err := f.a.CreateImport(t.Context(), lab(), 0)
 		require.NoError(t, err)
 		first := f.file(f.a, lab(), "first")
@@ -278,6 +278,52 @@ var importTests = []operatorTest{
 		n, err = f.b.OpenImports(t.Context())
 		require.NoError(t, err)
 		assert.EqualValues(t, 2, n)
+	}},
+	{"tenants take turns, however many imports one has", func(t *testing.T, f *operatorFixture) {
+		for n := range 5 {
+			many := lab()
+			many.Source = fmt.Sprint("source-", n%3)
+			f.file(f.a, many, fmt.Sprint("many ", n))
+		}
+		few := lab()
+		few.Tenant, few.Source = "zest", "source-0" // the source of others, too
+		last := f.file(f.a, few, "few").ID
+		turn := func() store.Import {
+			i := f.take(f.b, longLease)
+			require.NoError(t, f.a.StepImport(t.Context(), store.ImportStep{ID: i.ID, Attempt: i.Attempt, Next: i.Next, State: store.ImportRunning}), "its lease is given back")
+			return i
+		}
+		var tenants []string
+		for range 6 {
+			tenants = append(tenants, turn().Tenant)
+		}
+		assert.Equal(t, []string{tenant, "zest", tenant, "zest", tenant, "zest"}, tenants)
+		i := f.take(f.a, longLease)
+		require.Equal(t, tenant, i.Tenant)
+		require.NoError(t, f.a.StepImport(t.Context(), step(i, store.ImportDone)))
+		assert.Equal(t, last, turn().ID, "one that ended was a turn")
+	}},
+	{"the files of a tenant that have not ended are bounded in bytes", func(t *testing.T, f *operatorFixture) {
+		const most = 10
+		add := func(s store.Imports, i store.Import, n, size int64) error {
+			return s.AddImportChunk(t.Context(), i.ID, n, size, []byte("x"), most)
+		}
+		first, err := f.a.CreateImport(t.Context(), lab(), 0)
+		require.NoError(t, err)
+		require.NoError(t, add(f.a, first, 0, 6))
+		second, err := f.b.CreateImport(t.Context(), lab(), 0)
+		require.NoError(t, err)
+		require.NoError(t, add(f.b, second, 0, 4), "as many as there may be")
+		require.ErrorIs(t, add(f.a, second, 1, 1), store.ErrTooMany)
+		require.NoError(t, add(f.a, second, 0, 4), "a repetition of one that is there")
+		other := lab()
+		other.Tenant = "zest"
+		third, err := f.a.CreateImport(t.Context(), other, 0)
+		require.NoError(t, err)
+		require.NoError(t, add(f.a, third, 0, 7), "another tenant has its own")
+		_, err = f.a.CancelImport(t.Context(), tenant, first.ID)
+		require.NoError(t, err)
+		require.NoError(t, add(f.a, second, 1, 1), "what ended makes room, and what was refused left nothing")
 	}},
 	{"workers side by side take each import once", func(t *testing.T, f *operatorFixture) {
 		const imports = 12
@@ -400,7 +446,7 @@ var importTests = []operatorTest{
 	{"one that is cancelled ends at once, in any state", func(t *testing.T, f *operatorFixture) {
 		receiving, err := f.a.CreateImport(t.Context(), lab(), 0)
 		require.NoError(t, err)
-		require.NoError(t, f.a.AddImportChunk(t.Context(), receiving.ID, 0, 1, []byte("x")))
+		require.NoError(t, f.a.AddImportChunk(t.Context(), receiving.ID, 0, 1, []byte("x"), 0))
 		other := lab()
 		other.Source = "registry"
 		queued := f.file(f.a, other, "queued", "two")
@@ -418,7 +464,7 @@ var importTests = []operatorTest{
 			}
 			f.gone(i.ID, 0)
 		}
-		require.ErrorIs(t, f.a.AddImportChunk(t.Context(), receiving.ID, 1, 1, []byte("x")), store.ErrFenced)
+		require.ErrorIs(t, f.a.AddImportChunk(t.Context(), receiving.ID, 1, 1, []byte("x"), 0), store.ErrFenced)
 		_, err = f.a.SealImport(t.Context(), receiving, []byte("sum"))
 		require.ErrorIs(t, err, store.ErrFenced)
 		require.ErrorIs(t, f.a.StepImport(t.Context(), step(running, store.ImportRunning)), store.ErrFenced)
@@ -473,7 +519,7 @@ var importTests = []operatorTest{
 		past, future := time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
 		stalled, err := f.a.CreateImport(t.Context(), lab(), 0)
 		require.NoError(t, err)
-		require.NoError(t, f.a.AddImportChunk(t.Context(), stalled.ID, 0, 1, []byte("x")))
+		require.NoError(t, f.a.AddImportChunk(t.Context(), stalled.ID, 0, 1, []byte("x"), 0))
 		f.file(f.a, lab(), "done")
 		done := f.take(f.a, longLease)
 		s := step(done, store.ImportDone)
@@ -487,7 +533,7 @@ var importTests = []operatorTest{
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)
 		f.gone(stalled.ID, 0)
-		require.ErrorIs(t, f.a.AddImportChunk(t.Context(), stalled.ID, 1, 1, []byte("x")), store.ErrFenced)
+		require.ErrorIs(t, f.a.AddImportChunk(t.Context(), stalled.ID, 1, 1, []byte("x"), 0), store.ErrFenced)
 		n, err = f.b.PruneImports(t.Context(), future, future)
 		require.NoError(t, err)
 		assert.Equal(t, 1, n)

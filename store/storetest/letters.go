@@ -185,6 +185,28 @@ var letterTests = []test{
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageIngest: 122, store.StageDecide: 1, store.StageDeliver: 1}, counts, "open ones")
 	}},
+	{"I9 letters are counted by their cause", func(t *testing.T, f *fixture) {
+		require.NoError(t, f.a.AddLetters(t.Context(), []store.DeadLetter{
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", DedupKey: "1"},
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", DedupKey: "2"},
+			{Stage: store.StageDeliver, Service: "a/p@s", Code: "given up", Reason: "away", DedupKey: "3"},
+			{Stage: store.StageIngest, Source: "lab", Code: "bad_json", Reason: "{", DedupKey: "4"},
+		}))
+		all := f.list(store.LetterFilter{})
+		f.settle(f.revision(), all[2].ID, store.LetterDiscarded)
+		group := func(filter store.LetterFilter, limit int) (all []store.LetterGroup) {
+			all, err := f.b.GroupLetters(t.Context(), filter, limit)
+			require.NoError(t, err)
+			return all
+		}
+		refused := store.LetterGroup{Stage: store.StageDeliver, Service: "a/p@s", Code: "refused", Reason: "no", Letters: 2, First: all[0].Created, Last: all[1].Last}
+		bad := store.LetterGroup{Stage: store.StageIngest, Source: "lab", Code: "bad_json", Reason: "{", Letters: 1, First: all[3].Created, Last: all[3].Last}
+		assert.Equal(t, []store.LetterGroup{refused, bad}, group(store.LetterFilter{State: store.LetterOpen}, 10))
+		assert.Equal(t, []store.LetterGroup{refused}, group(store.LetterFilter{State: store.LetterOpen}, 1))
+		assert.Len(t, group(store.LetterFilter{}, 10), 3)
+		assert.Equal(t, []store.LetterGroup{bad}, group(store.LetterFilter{Source: "lab"}, 10))
+		assert.Empty(t, group(store.LetterFilter{Entity: "nobody"}, 10))
+	}},
 	{"I7 however many letters there are, few are counted", func(t *testing.T, f *fixture) {
 		many := make([]store.DeadLetter, store.CountedLetters+100)
 		for i := range many {
@@ -194,6 +216,27 @@ var letterTests = []test{
 		counts, err := f.b.CountLetters(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, map[store.Stage]int64{store.StageDecide: store.CountedLetters + 1, store.StageDeliver: 1}, counts)
+	}},
+	{"I7 open letters of a source are counted up to a bound", func(t *testing.T, f *fixture) {
+		revision := f.revision()
+		var some []store.DeadLetter
+		for i := range 5 {
+			some = append(some, store.DeadLetter{Stage: store.StageDecide, Source: "lab", DedupKey: fmt.Sprint("lab-", i)})
+		}
+		some = append(some, store.DeadLetter{Stage: store.StageIngest, Source: "registry", DedupKey: "r"}, store.DeadLetter{Stage: store.StageDeliver, DedupKey: "d"})
+		require.NoError(t, f.a.AddLetters(t.Context(), some))
+		for source, want := range map[string]int64{"lab": 4, "registry": 1, "none": 0, "": 0} {
+			n, err := f.b.CountLettersOf(t.Context(), source, 4)
+			require.NoError(t, err)
+			assert.Equal(t, want, n, source)
+		}
+		resolved := f.list(store.LetterFilter{Source: "lab"})
+		for _, l := range resolved[:3] {
+			f.settle(revision, l.ID, store.LetterReplayed)
+		}
+		n, err := f.b.CountLettersOf(t.Context(), "lab", 4)
+		require.NoError(t, err)
+		assert.EqualValues(t, 2, n, "those that are open")
 	}},
 	{"I7 old letters and audit rows are pruned, newer ones stay", func(t *testing.T, f *fixture) {
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))

@@ -4,17 +4,27 @@ package main
 var transportMutants = []mutant{
 	{
 		rule: "nothing is appended behind a record that failed in the round before", file: "transport/producer.go",
-		old: "op.async && (p.broken != nil || op.resets != p.resets)", new: "op.async && op.resets != p.resets",
+		old: "pc.op.async && (p.broken != nil || pc.op.resets != p.resets)", new: "pc.op.async && pc.op.resets != p.resets",
 		in: "./transport", test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
 		rule: "nothing that was handed in before a reset is appended behind a failed record", file: "transport/producer.go",
-		old: "op.async && (p.broken != nil || op.resets != p.resets)", new: "op.async && p.broken != nil",
+		old: "pc.op.async && (p.broken != nil || pc.op.resets != p.resets)", new: "pc.op.async && p.broken != nil",
 		in: "./transport", test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
+		rule: "no round of a line begins before the last one is answered", file: "transport/producer.go",
+		old: "case l.flying > 0 || l.ready:", new: "case l.ready:",
+		in: "./transport", test: "TestARoundLooksAtFailuresOfTheOneBefore",
+	},
+	{
+		rule: "a partition that takes nothing holds up nothing else", file: "transport/producer.go",
+		old: "return lineKey{r.Topic, r.Partition}", new: "return lineKey{r.Topic, unpinned}",
+		in: "./transport", test: "TestAPartitionThatTakesNothingHoldsUpNothingElse",
+	},
+	{
 		rule: "a failed batch breaks the order of those behind it", file: "transport/producer.go",
-		old: "if err != nil && op.resets == p.resets {", new: "if false {",
+		old: "if op.resets == p.resets {", new: "if false {",
 		in: "./transport", test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
@@ -24,11 +34,11 @@ var transportMutants = []mutant{
 	},
 	{
 		rule: "a client that lost its sequence is replaced", file: "transport/producer.go",
-		old: "doubt = doubt || clientLost(op.err)", new: "_ = op",
+		old: "c.lost = c.lost || clientLost(err)", new: "_ = clientLost",
 		in: "./transport", test: "TestNothingIsAppendedBehindAFailedBatch",
 	},
 	{
-		rule: "what inbox partition p decided stands in partition p", file: "transport/producer.go",
+		rule: "what inbox partition p decided stands in partition p", file: "transport/producer_client.go",
 		old: "k.Partition = r.Partition", new: "k.Partition = unpinned",
 		in: "./transport", test: "TestPinnedRecordsGoWhereTheyArePinned",
 	},

@@ -59,41 +59,63 @@ func TestStateFileRestoredBesideTheBrokersData(t *testing.T) {
 	require.Empty(t, p.Letters())
 }
 
-// I1: the one file of a process without brokers is put back, logs and state. What was
-// taken in since is read again from its source. Under another name of the inbox it
-// gets versions above all that the target has seen, so the target takes it.
+// I1: the one file of a process without brokers is put back, logs and state, over the
+// one that is there or in its place. What was taken in since is read again from its
+// source, under versions above all that the target has seen, so the target takes it.
 func TestFileOfLogsAndStatePutBack(t *testing.T) {
 	t.Parallel()
-	hook := harness.NewReceiver(t)
-	p := harness.Simple(t, "", map[string]string{"hook": harness.PatientHookSink(hook)})
-	p.Append("events.jsonl", harness.Many(entities, 0, 3))
-	p.Drain()
-	backup, err := os.ReadFile(p.Path("data/state.db"))
-	require.NoError(t, err)
-	require.NoFileExists(t, p.Path("data/state.db-wal"), "the copy is the whole of it")
-	p.Append("events.jsonl", harness.Many(entities, 3, 6))
-	p.Drain()
-	before := hook.Received()
+	const said = "the state file is a backup"
+	for name, put := range map[string]func(t *testing.T, path string, backup []byte){
+		"over the one that is there": func(t *testing.T, path string, backup []byte) {
+			require.NoError(t, os.WriteFile(path, backup, 0o600))
+		},
+		"in its place": func(t *testing.T, path string, backup []byte) {
+			require.NoError(t, os.WriteFile(path+".backup", backup, 0o600))
+			require.NoError(t, os.Rename(path+".backup", path))
+		},
+		"in a folder without a note": func(t *testing.T, path string, backup []byte) {
+			require.NoError(t, os.WriteFile(path, backup, 0o600))
+			require.NoError(t, os.Remove(path+".note"))
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hook := harness.NewReceiver(t)
+			p := harness.Simple(t, "", map[string]string{"hook": harness.PatientHookSink(hook)})
+			p.Append("events.jsonl", harness.Many(entities, 0, 3))
+			p.Drain()
+			backup, err := os.ReadFile(p.Path("data/state.db"))
+			require.NoError(t, err)
+			require.NoFileExists(t, p.Path("data/state.db-wal"), "the copy is the whole of it")
+			p.Append("events.jsonl", harness.Many(entities, 3, 6))
+			again := p.Start("run --until-idle")
+			again.Ok()
+			require.NotContains(t, again.Log.String(), said)
+			before := hook.Received()
 
-	p.Write("data/state.db", string(backup))
-	text, err := os.ReadFile(p.Path("weir.yaml"))
-	require.NoError(t, err)
-	p.Write("weir.yaml", string(text)+"kafka: {inbox: {topic: weir.inbox.restored}}\n")
-	p.Append("events.jsonl", harness.Many(entities, 6, 7))
-	p.Drain()
-	after := hook.Received()[len(before):]
-	require.NotEmpty(t, after)
-	highest := map[string]uint64{}
-	for _, r := range before {
-		highest[r.Entity] = max(highest[r.Entity], r.Version)
+			put(t, p.Path("data/state.db"), backup)
+			p.Append("events.jsonl", harness.Many(entities, 6, 7))
+			again = p.Start("run --until-idle")
+			again.Ok()
+			require.Contains(t, again.Log.String(), said)
+			after := hook.Received()[len(before):]
+			require.NotEmpty(t, after)
+			highest := map[string]uint64{}
+			for _, r := range before {
+				highest[r.Entity] = max(highest[r.Entity], r.Version)
+			}
+			for _, r := range after {
+				require.Greater(t, r.Version, highest[r.Entity], "a version that the target knows is not given again")
+			}
+			newest := oracle.Newest(hook.Received())
+			require.Len(t, newest, entities)
+			for _, r := range newest {
+				require.Equal(t, "r6", harness.StateOf(r))
+			}
+			require.Empty(t, p.Letters())
+			again = p.Start("run --until-idle")
+			again.Ok()
+			require.NotContains(t, again.Log.String(), said, "it is this process's file now")
+		})
 	}
-	for _, r := range after {
-		require.Greater(t, r.Version, highest[r.Entity], "a version that the target knows is not given again")
-	}
-	newest := oracle.Newest(hook.Received())
-	require.Len(t, newest, entities)
-	for _, r := range newest {
-		require.Equal(t, "r6", harness.StateOf(r))
-	}
-	require.Empty(t, p.Letters())
 }

@@ -19,8 +19,12 @@
 //   - [Memory] is the store. It passes the conformance suite of the real ones.
 //     Each process has a connection whose requests and answers take time, fail,
 //     or get lost before or after the effect.
-//   - topics are logs with partitions; producers fail with none, some or all of
-//     a batch appended; consumer groups hand partitions over to members that
+//   - topics are logs with partitions. The producers are the product's, over a client
+//     that packs and answers as kgo does: a batch fails with nothing, a part or all of it
+//     appended, what waits behind it fails, and the client may be of no use any more.
+//     No frame may stand in the changes log before the one that it goes on from. A
+//     partition takes nothing for a while; the changes log is deleted and made again
+//     later. Consumer groups hand partitions over to members that
 //     wait for the one before, or do not (it is a zombie then and goes on). A
 //     frame has a drawn number of the records that are there. It comes again when
 //     its handler fails or its acknowledgement gets lost; after a restart or a

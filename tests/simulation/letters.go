@@ -100,6 +100,9 @@ func (m *Memory) Letter(ctx context.Context, id int64) (letter store.DeadLetter,
 	return letter, err
 }
 
+// CountLettersOf implements store.DeadLetters.
+func (m *Memory) CountLettersOf(context.Context, string, int64) (int64, error) { return 0, nil }
+
 // CountLetters implements store.DeadLetters.
 func (m *Memory) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := map[store.Stage]int64{}

@@ -37,7 +37,7 @@ func (l *changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, e
 	if p.dead.Load() {
 		return nil, nil, errDead
 	}
-	if p.w.fault(l.dice, "offsets fail", 1) {
+	if p.w.fault(l.dice, "offsets fail", 1) || p.w.changes.missing() {
 		return nil, nil, errBroker
 	}
 	start, end = map[int32]int64{}, map[int32]int64{}
@@ -94,7 +94,7 @@ func (r *reader) Read(ctx context.Context, partition int32, offset int64) ([]tra
 		r.dead--
 		return nil, errReader
 	}
-	if w.fault(r.dice, "read fails", 1) {
+	if w.fault(r.dice, "read fails", 1) || t.missing() {
 		return nil, errBroker
 	}
 	for {

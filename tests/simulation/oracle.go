@@ -323,6 +323,9 @@ func (w *world) check() (changes int, err error) {
 	if n := w.faults["gap"]; n > 0 && w.faults["retention"]+w.faults["log made anew"] == 0 {
 		return 0, fmt.Errorf("operators were told of %d gaps of a log that lost nothing", n)
 	}
+	if w.changes.early != nil {
+		return 0, w.changes.early
+	}
 	records, err := w.decoded()
 	if err != nil {
 		return 0, err

@@ -28,7 +28,8 @@ type process struct {
 	kill context.CancelFunc
 	dead atomic.Bool // nothing of it takes effect any more
 
-	built   chan struct{} // closed when every stage runs
+	writer  *transport.Producer // of ingest and of deliver's control records
+	built   chan struct{}       // closed when every stage runs
 	stopped sync.Once
 	stops   []func() // in order, for an end in order
 	decider atomic.Pointer[decide.Decider]
@@ -51,6 +52,11 @@ func (w *world) start(slot int) {
 	p.ctx, p.kill = context.WithCancel(w.all)
 	w.slots[slot] = p
 	w.mu.Unlock()
+	var err error
+	if p.writer, err = p.producer("writer", nil); err != nil {
+		panic(err) // its clients can always be made
+	}
+	context.AfterFunc(p.ctx, func() { _ = p.writer.Close(p.ctx) })
 	w.note("%s starts", p.name)
 	p.ingest()
 	p.decide()
@@ -86,7 +92,7 @@ func (p *process) ingest() {
 	for _, shape := range p.w.shapes {
 		d := p.w.dice(p.name + " ingest " + shape.Source)
 		stage := ingest.New(ingest.Options{
-			Extractor: shape, Gate: &door{p.w.gate, p, d}, Inbox: &appender{p, d}, Topic: inboxTopic,
+			Extractor: shape, Gate: &door{p.w.gate, p, d}, Inbox: p.writer, Topic: inboxTopic,
 			Letters: p.client("ingest " + shape.Source), Logger: p.w.log, Metrics: p.w.Fixture.ingest,
 		})
 		handle[shape.Source] = stage.Handle
@@ -118,7 +124,7 @@ func (p *process) subscription(ctx context.Context, n int) error {
 		Cache: p.w.setup.cache, Unsound: p.w.rules.Cache,
 		NewProducer: func() (decide.Producer, error) {
 			lane++
-			return &producer{p: p, link: db.lanes[lane-1], dice: p.w.dice(p.name+" producer", run, int64(lane))}, nil
+			return p.producer(fmt.Sprint("producer ", run, " ", lane), db.lanes[lane-1])
 		},
 	})
 	if err != nil {
@@ -165,14 +171,13 @@ func (p *process) outlet(ctx context.Context, n int) error {
 			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}
-	controls := &appender{p, p.w.dice(name + " control")}
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: p.w.plan.Revision, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
 		Control: func(ctx context.Context, entity string, c inbox.Control) error {
 			if p.w.rules.ForgetsRefusals && c.Action == inbox.Refuse {
 				return nil
 			}
-			return p.control(ctx, controls, entity, c)
+			return p.control(ctx, entity, c)
 		},
 		Partition: func(entity string, _ change.Version) int32 { return int32(p.w.inbox.partitionOf([]byte(entity))) },
 		Memory:    p.w.setup.memory, StopGrace: grace, Limit: p.ctx, Logger: p.w.log.With("process", p.name), Metrics: p.w.Fixture.deliver,
@@ -200,12 +205,12 @@ func (p *process) outlet(ctx context.Context, n int) error {
 // attempts is how often deliver tries a change whose failure may be its own.
 const attempts = 3
 
-func (p *process) control(ctx context.Context, a *appender, entity string, c inbox.Control) error {
+func (p *process) control(ctx context.Context, entity string, c inbox.Control) error {
 	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
 	if err != nil {
 		return err
 	}
-	return a.Append(ctx, []transport.Record{{Topic: inboxTopic, Key: key, Value: value,
+	return p.writer.Append(ctx, []transport.Record{{Topic: inboxTopic, Key: key, Value: value,
 		Headers: []transport.Header{{Key: inbox.Header, Value: head}}}})
 }
 

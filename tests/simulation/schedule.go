@@ -103,9 +103,9 @@ func (w *world) disturb() {
 	had := make([]map[string]oracle.Record, len(w.sinks))
 	for n := range w.setup.disturbances {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.disturbances)))
-		kinds := 7
+		kinds := 8
 		if w.setup.forgets {
-			kinds = 11
+			kinds = 13
 		}
 		kind := d.n(kinds)
 		if w.setup.purges > 0 && kind == 6 {
@@ -165,20 +165,36 @@ func (w *world) disturb() {
 				w.restore = true
 				w.mu.Unlock()
 			}
-		case 7, 8, 9:
+		case 7:
+			t := []*topic{w.inbox, w.changes}[d.n(2)]
+			part, length := d.n(w.setup.inboxParts), d.upTo(3*time.Second)
+			w.note("%s/%d takes nothing for %v", t.name, part, length)
+			t.sticks(part, length)
+		case 8, 9, 10:
 			part := d.n(w.setup.inboxParts)
 			n := w.changes.forget(part, 1+d.n(8))
 			w.note("%d records of %s/%d are gone", n, changesTopic, part)
 			if n > 0 {
 				w.count("retention")
 			}
-		case 10:
-			w.count("log made anew")
-			w.note("%s is made anew", changesTopic)
-			w.changes.again()
-			w.outs.anew()
+		case 11:
+			w.madeAnew()
+		case 12:
+			w.count("log deleted")
+			w.note("%s is deleted", changesTopic)
+			w.changes.vanish()
+			time.Sleep(d.upTo(2 * time.Second))
+			w.madeAnew()
 		}
 	}
+}
+
+// madeAnew makes the changes log again.
+func (w *world) madeAnew() {
+	w.count("log made anew")
+	w.note("%s is made anew", changesTopic)
+	w.changes.again()
+	w.outs.anew()
 }
 
 func (w *world) count(fault string) {

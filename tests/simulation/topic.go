@@ -1,16 +1,15 @@
 package simulation
 
 import (
-	"context"
 	"errors"
 	"fmt"
-	"hash/fnv"
 	"strings"
 	"sync"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kerr"
+
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -23,6 +22,12 @@ type topic struct {
 	parts [][]entry       // guarded by mu; from first on
 	first []int64         // guarded by mu; the oldest offset
 	grown []chan struct{} // closed when the partition grows; nil while nobody waits for it
+	until []time.Time     // guarded by mu; the partition takes nothing until then
+	gone  bool            // guarded by mu; it is deleted
+	// Of the changes log: how far frames were ever appended, and the first one that
+	// stood before the one that it goes on from.
+	seen  []change.Version // guarded by mu
+	early error            // guarded by mu
 }
 
 type entry struct {
@@ -31,13 +36,11 @@ type entry struct {
 }
 
 func newTopic(name, id string, parts int) *topic {
-	return &topic{name: name, id: id, parts: make([][]entry, parts), first: make([]int64, parts), grown: make([]chan struct{}, parts)}
+	return &topic{name: name, id: id, parts: make([][]entry, parts), first: make([]int64, parts), until: make([]time.Time, parts), seen: make([]change.Version, parts), grown: make([]chan struct{}, parts)}
 }
 
 func (t *topic) partitionOf(key []byte) int {
-	h := fnv.New32a()
-	_, _ = h.Write(key)
-	return int(h.Sum32()) % len(t.parts)
+	return int(transport.PartitionOf(key, int32(len(t.parts))))
 }
 
 func (t *topic) append(r transport.Record) {
@@ -47,10 +50,29 @@ func (t *topic) append(r transport.Record) {
 	if !r.Pinned {
 		p = t.partitionOf(r.Key)
 	}
+	if t.name == changesTopic {
+		t.follows(p, r.Value)
+	}
 	t.parts[p] = append(t.parts[p], entry{r, time.Now().UTC().Truncate(time.Millisecond)})
 	if t.grown[p] != nil {
 		close(t.grown[p])
 		t.grown[p] = nil
+	}
+}
+
+// follows notes a frame. None may stand in the log before the one that it goes on
+// from: what is disturbed of the order is disturbed by repetitions only. The caller
+// holds mu.
+func (t *topic) follows(part int, frame []byte) {
+	f, err := change.ParseFrameHeader(frame)
+	if err != nil {
+		panic(err) // decide made it
+	}
+	if f.Prev > t.seen[part] && t.early == nil {
+		t.early = fmt.Errorf("%s/%d: a frame from %v to %v goes on from %v, and stands behind %v", t.name, part, f.From, f.To, f.Prev, t.seen[part])
+	}
+	if f.Last {
+		t.seen[part] = max(t.seen[part], f.To)
 	}
 }
 
@@ -100,11 +122,41 @@ func (t *topic) forget(part, n int) int {
 	return n
 }
 
+// sticks lets a partition take no record for a while.
+func (t *topic) sticks(part int, d time.Duration) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.until[part] = time.Now().Add(d)
+}
+
+func (t *topic) stuck(part int) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return time.Now().Before(t.until[part])
+}
+
+// vanish deletes the topic.
+func (t *topic) vanish() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.gone = true
+	for p := range t.parts {
+		t.parts[p], t.first[p] = nil, 0
+	}
+}
+
+func (t *topic) missing() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.gone
+}
+
 // again makes the log anew, without records.
 func (t *topic) again() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.id += "+"
+	t.gone = false
 	for p := range t.parts {
 		t.parts[p], t.first[p] = nil, 0
 	}
@@ -133,39 +185,55 @@ func (w *world) topicOf(name string) *topic {
 	return w.changes
 }
 
-var (
-	errBroker = errors.New("the broker did not answer")
-	errBroken = errors.New("an earlier batch failed")
-)
+var errBroker = errors.New("the broker did not answer")
 
-// request brings records to the broker. Once it is on its way the end of the
-// process does not always stop it.
-func (p *process) request(d *dice, records []transport.Record) error {
+// request brings records of one partition to the broker, and reports how many of
+// them it has said that it has. Once it is on its way the end of the process does
+// not always stop it.
+func (p *process) request(d *dice, t *topic, part int, records []transport.Record) (int, error) {
 	p.w.flying.Add(1)
 	defer p.w.flying.Add(-1)
+	lost := func() bool { return p.dead.Load() && !d.chance(landing) }
 	if err := p.ready(); err != nil {
-		return err
+		return 0, err
 	}
 	time.Sleep(d.trip())
 	p.thaw()
-	if p.dead.Load() && !d.chance(landing) {
-		return errDead
+	if lost() {
+		return 0, errDead
 	}
 	p.w.point(p)
-	if p.dead.Load() && !d.chance(landing) {
-		return errDead
+	if lost() {
+		return 0, errDead
 	}
-	keep, err := len(records), error(nil)
+	for t.stuck(part) { // clients never give up
+		p.w.count("partition takes nothing")
+		time.Sleep(50*time.Millisecond + d.upTo(50*time.Millisecond))
+		p.thaw()
+		if p.dead.Load() {
+			return 0, errDead
+		}
+	}
+	keep, said, err := len(records), 0, error(nil)
 	switch {
+	case t.missing():
+		p.w.count("topic missing")
+		keep, err = 0, kerr.UnknownTopicID
 	case p.w.fault(d, "append lost", 0.7):
 		keep, err = 0, errBroker
 	case p.w.fault(d, "append cut off", 0.7):
-		keep, err = d.n(len(records)+1), errBroker
+		keep = d.n(len(records) + 1)
+		said, err = keep, errBroker
 	case p.w.fault(d, "append done, answer lost", 0.7):
 		err = errBroker
+	default:
+		said = keep
+	}
+	if errors.Is(err, errBroker) && d.chance(0.5) {
+		err = kerr.OutOfOrderSequenceNumber
 	}
 	for _, r := range records[:keep] {
-		p.w.topicOf(r.Topic).append(r)
+		t.append(r)
 		if p.w.traced {
 			p.w.note("%s appends to %s/%d: %s", p.name, r.Topic, r.Partition, about(r))
 		}
@@ -174,9 +242,9 @@ func (p *process) request(d *dice, records []transport.Record) error {
 	time.Sleep(d.trip())
 	p.thaw()
 	if p.dead.Load() {
-		return errDead
+		return 0, errDead
 	}
-	return err
+	return said, err
 }
 
 // about says what a record is about: an inbox record has a key, one of the changes
@@ -204,98 +272,3 @@ func about(r transport.Record) string {
 // landing is how often a request that was on its way when its process died
 // takes effect all the same.
 const landing = 0.4
-
-// appender is a synchronous producer: ingest's and deliver's.
-type appender struct {
-	p    *process
-	dice *dice
-}
-
-var _ transport.Appender = (*appender)(nil)
-
-func (a *appender) Append(ctx context.Context, records []transport.Record) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	result := make(chan error, 1)
-	a.p.w.spawn(func() { result <- a.p.request(a.dice, records) })
-	select {
-	case err := <-result:
-		return err
-	case <-ctx.Done():
-		return context.Cause(ctx) // it may land yet
-	}
-}
-
-// producer appends batches one after the other and none behind one that failed.
-type producer struct {
-	p    *process
-	dice *dice
-	link *laneLink
-
-	mu     sync.Mutex
-	queue  []batch
-	busy   bool
-	broken bool
-}
-
-type batch struct {
-	records []transport.Record
-	done    func(error)
-}
-
-var _ decide.Producer = (*producer)(nil)
-
-func (q *producer) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.p.w.rules.MarkerFirst {
-		early := done
-		q.p.w.spawn(func() { early(nil) })
-		done = func(error) {}
-	}
-	if q.broken {
-		q.p.w.spawn(func() { done(errBroken) })
-		return
-	}
-	q.queue = append(q.queue, batch{records, done})
-	if !q.busy {
-		q.busy = true
-		q.p.w.spawn(q.run)
-	}
-}
-
-func (q *producer) run() {
-	for {
-		q.mu.Lock()
-		if len(q.queue) == 0 {
-			q.busy = false
-			q.mu.Unlock()
-			return
-		}
-		b := q.queue[0]
-		q.queue = q.queue[1:]
-		broken := q.broken
-		q.mu.Unlock()
-		err := errBroken
-		if !broken {
-			err = q.p.request(q.dice, b.records)
-		}
-		if err != nil {
-			q.mu.Lock()
-			q.broken = true
-			q.mu.Unlock()
-			q.link.fails()
-		}
-		b.done(err)
-	}
-}
-
-func (q *producer) Reset() {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	q.broken = false
-}
-
-// Close has nothing to wait for: what is not acknowledged stays in the outbox.
-func (q *producer) Close(context.Context) error { return nil }

@@ -34,6 +34,7 @@ const lockSuffix = ".pid"
 // Logs are the topics of a file. All methods may be called concurrently.
 type Logs struct {
 	file *sqlite.Store
+	path string
 	log  *slog.Logger
 	lock *flock.Flock
 
@@ -41,6 +42,7 @@ type Logs struct {
 	open    map[string]*sqlite.Log // guarded by mu
 	failing error                  // guarded by mu; of the last append, nil if it is durable
 	broken  bool                   // guarded by mu; AppendAsync is refused
+	noted   []byte                 // guarded by mu; the last note
 }
 
 // Open takes the logs of a file, which is open as file at path. The error is an
@@ -62,7 +64,7 @@ func Open(file *sqlite.Store, path string, log *slog.Logger) (*Logs, error) {
 	if err := os.WriteFile(path+lockSuffix, []byte(strconv.Itoa(os.Getpid())+"\n"), 0o600); err != nil {
 		return nil, errors.Join(err, lock.Unlock())
 	}
-	return &Logs{file: file, log: log, lock: lock, open: map[string]*sqlite.Log{}}, nil
+	return &Logs{file: file, path: path, log: log, lock: lock, open: map[string]*sqlite.Log{}}, nil
 }
 
 // Release gives the logs back. It may be called twice.

@@ -2,12 +2,9 @@ package embedded
 
 import (
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"math"
 
 	"github.com/klauspost/compress/s2"
-	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -67,16 +64,14 @@ func pack(records []*transport.Record, partition int32) []sqlite.LogFrame {
 	return rows
 }
 
-var errMalformed = errors.New("malformed records")
-
 // unpack returns the records of a row. They share the memory of one buffer.
-func unpack(row *sqlite.LogFrame) ([]transport.Received, error) {
+func unpack(log *sqlite.Log, row *sqlite.LogFrame) ([]transport.Received, error) {
 	records := make([]transport.Received, 0, row.Records)
 	if row.Form == single && row.Records == 1 {
 		return append(records, transport.Received{Value: row.Body, Offset: row.First, Time: row.Time}), nil
 	}
 	malformed := func() error {
-		return store.WithClass(fmt.Errorf("%w: %w at offset %d of partition %d", sqlite.ErrDamaged, errMalformed, row.First, row.Partition), store.Fatal)
+		return log.Damaged(row.Partition, row.First, "malformed records")
 	}
 	raw, err := s2.Decode(nil, row.Body)
 	if row.Form != packed || err != nil {

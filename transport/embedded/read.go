@@ -126,7 +126,7 @@ func read(ctx context.Context, log *sqlite.Log, partition int32, offset int64, b
 	}
 	var records []transport.Received
 	for i := range rows {
-		unpacked, err := unpack(&rows[i])
+		unpacked, err := unpack(log, &rows[i])
 		if err != nil {
 			return nil, err
 		}

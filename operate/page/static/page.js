@@ -1,19 +1,40 @@
-// Keeps the numbers of a page current. Everything works without it: the page
-// then loads itself again.
+// Keeps the numbers of a page current and draws its tables of history. Everything
+// works without it: the page then loads itself again, and the tables have the
+// numbers.
 "use strict";
 
-const live = document.querySelector("[data-live]");
-if (live) {
-  const button = document.querySelector("[data-pause]");
-  let paused = false;
-  if (button) {
-    button.hidden = false;
-    button.addEventListener("click", () => {
-      paused = !paused;
-      button.textContent = paused ? "Go on" : "Pause";
-      button.setAttribute("aria-pressed", String(paused));
-    });
+let paused = false;
+const button = document.querySelector("[data-pause]");
+if (button && document.querySelector("[data-live]")) {
+  button.hidden = false;
+  button.addEventListener("click", () => {
+    paused = !paused;
+    button.textContent = paused ? "Go on" : "Pause";
+    button.setAttribute("aria-pressed", String(paused));
+  });
+}
+
+// replace puts new text in place and keeps the focus and what was opened.
+const replace = (live, text) => {
+  const key = (e) => e.getAttribute("href") || e.id || e.tagName + e.textContent;
+  const focused = live.contains(document.activeElement) ? key(document.activeElement) : null;
+  const open = [...live.querySelectorAll("details")].map((d) => d.open);
+  const scrolled = [...live.querySelectorAll(".scroll")].map((s) => s.scrollTop);
+  live.innerHTML = text; // escaped by the server
+  live.querySelectorAll("details").forEach((d, i) => { d.open = Boolean(open[i]); });
+  live.querySelectorAll(".scroll").forEach((s, i) => { s.scrollTop = scrolled[i] || 0; });
+  if (focused !== null) {
+    const again = [...live.querySelectorAll("a,button,summary,[tabindex]")].find((e) => key(e) === focused && e.getClientRects().length);
+    if (again) {
+      again.focus({preventScroll: true});
+    }
   }
+  draw(live);
+};
+
+// keep lets a region follow what the server has.
+const keep = (live) => {
+  const every = 1000 * Math.min(60, Math.max(2, Number(live.dataset.every || 2)));
   // show puts an answer in place; true when the page is loaded again instead.
   const show = (answer, text) => {
     if (answer.status === 401) {
@@ -21,7 +42,7 @@ if (live) {
       return true;
     }
     if (answer.ok) {
-      live.innerHTML = text; // escaped by the server
+      replace(live, text);
       if (live.querySelector("[data-ended]")) {
         location.reload(); // what came of it
         return true;
@@ -44,10 +65,80 @@ if (live) {
         live.classList.add("stale"); // the process is away: the next look may find it
       }
     }
-    setTimeout(refresh, 2000);
+    setTimeout(refresh, every);
   };
-  setTimeout(refresh, 1500);
+  setTimeout(refresh, Math.min(every, live.dataset.every ? every : 1500));
+};
+
+// draw makes plots of the tables of history below an element.
+const draw = (root) => {
+  for (const section of root.querySelectorAll("[data-plots]")) {
+    const heads = [...section.querySelectorAll("thead th[data-plot]")];
+    const rows = [...section.querySelectorAll("tbody tr")].reverse();
+    const place = section.querySelector("[data-canvases]");
+    const times = rows.map((row) => Number(row.cells[0].dataset.t));
+    const column = (i) => rows.map((row) => (row.cells[i + 1].dataset.v === "" ? null : Number(row.cells[i + 1].dataset.v)));
+    place.replaceChildren();
+    place.hidden = false;
+    for (const plot of new Set(heads.map((h) => h.dataset.plot))) {
+      const lines = heads.map((h, i) => ({name: h.dataset.name, unit: h.dataset.unit, title: h.dataset.title, plot: h.dataset.plot, i})).filter((l) => l.plot === plot);
+      place.append(figure(lines, times, lines.map((l) => column(l.i))));
+    }
+  }
+};
+
+const said = (v) => (v === null || v === undefined ? "–" : v >= 100 ? Math.round(v).toLocaleString("en") : String(Number(v.toPrecision(3))));
+
+const figure = (lines, times, columns) => {
+  const style = getComputedStyle(document.documentElement);
+  const color = (name) => style.getPropertyValue(name).trim();
+  const box = document.createElement("figure");
+  const caption = document.createElement("figcaption");
+  const canvas = document.createElement("div");
+  caption.append(lines[0].title);
+  const keys = lines.map((l, i) => {
+    const key = document.createElement("span");
+    key.className = "key k" + i;
+    caption.append(key);
+    return key;
+  });
+  const tell = (at) => keys.forEach((key, i) => {
+    const last = columns[i].length - 1;
+    key.textContent = lines[i].name + " " + said(columns[i][at === null || at === undefined ? last : at]) + (i === keys.length - 1 ? " " + lines[i].unit : "");
+  });
+  tell(null);
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", lines.map((l, i) => l.name + ", " + l.unit + ": at most " + said(Math.max(0, ...columns[i]))).join("; ") + ". The table below has the numbers.");
+  box.append(caption, canvas);
+  const axis = {stroke: color("--weak"), grid: {stroke: color("--line"), width: 1}, ticks: {stroke: color("--line"), width: 1}, font: "12px system-ui, sans-serif"};
+  const options = {
+    width: 400, height: 170, legend: {show: false}, cursor: {drag: {x: false, y: false}, y: false}, tzDate: (t) => uPlot.tzDate(new Date(t * 1000), "Etc/UTC"),
+    scales: {y: {range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1]}},
+    axes: [{...axis, values: [[3600 * 24, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]]},
+      {...axis, size: 58, values: (u, ticks) => ticks.map((v) => (v >= 10000 ? Math.round(v / 1000) + " k" : String(Number(v.toPrecision(4)))))}],
+    series: [{}, ...lines.map((l, i) => ({label: l.name, stroke: color("--c" + i), width: 2, fill: i === 0 ? color("--c0") + "22" : undefined, points: {show: false}}))],
+    hooks: {setCursor: [(u) => tell(u.cursor.idx)]},
+  };
+  // The width is known once it is in the page.
+  new ResizeObserver((entries) => {
+    const width = Math.floor(entries[0].contentRect.width);
+    if (width < 50) {
+      return;
+    }
+    if (box.plot) {
+      box.plot.setSize({width, height: options.height});
+    } else {
+      box.plot = new uPlot({...options, width}, [times, ...columns], canvas);
+    }
+  }).observe(box);
+  return box;
+};
+
+for (const live of document.querySelectorAll("[data-live]")) {
+  keep(live);
 }
+draw(document);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(document));
 
 const all = document.querySelector("[data-all]");
 if (all) {

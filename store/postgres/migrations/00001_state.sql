@@ -121,6 +121,7 @@ CREATE TABLE dead_letters (
     due_at     timestamptz -- when it is to be offered again; NULL: never
 );
 CREATE INDEX dead_letters_open ON dead_letters (stage) WHERE state = 'open';
+CREATE INDEX dead_letters_source ON dead_letters (source) WHERE state = 'open' AND source <> '';
 CREATE INDEX dead_letters_due ON dead_letters (service, due_at) WHERE state = 'open' AND due_at IS NOT NULL;
 CREATE INDEX dead_letters_entity ON dead_letters (entity, id);
 CREATE INDEX dead_letters_last ON dead_letters (last_at);
@@ -275,6 +276,49 @@ END
 $$;
 -- +goose StatementEnd
 
+-- What was tried to deliver, and what the targets answered. The partitions, one for
+-- each day of UTC on which attempts are written, are made by weir_deliveries_day.
+CREATE TABLE deliveries (
+    day     date        NOT NULL,
+    service integer     NOT NULL,
+    entity  text COLLATE "C" NOT NULL,
+    at      timestamptz NOT NULL,
+    version bigint      NOT NULL,
+    outcome text        NOT NULL,
+    status  integer     NOT NULL, -- of the answer; 0 without one
+    answer  bytea       NOT NULL, -- its first bytes
+    ms      bigint      NOT NULL
+) PARTITION BY LIST (day);
+CREATE INDEX deliveries_entity ON deliveries (entity, service);
+CREATE INDEX deliveries_service ON deliveries (service, at);
+
+-- What they come to, by which they are bounded.
+CREATE TABLE delivery_days (
+    day      date    NOT NULL,
+    service  integer NOT NULL,
+    attempts bigint  NOT NULL,
+    bytes    bigint  NOT NULL,
+    PRIMARY KEY (day, service)
+) WITH (fillfactor = 50);
+
+-- +goose StatementBegin
+CREATE FUNCTION weir_deliveries_day(day date) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    part text := 'deliveries' || to_char(day, '_YYYY_MM_DD');
+BEGIN
+    IF to_regclass(quote_ident(part)) IS NOT NULL THEN
+        RETURN;
+    END IF;
+    PERFORM pg_advisory_xact_lock('deliveries'::regclass::oid::bigint);
+    IF to_regclass(quote_ident(part)) IS NULL THEN
+        -- Attaching a table locks less than creating it as a partition.
+        EXECUTE format('CREATE TABLE %I (LIKE deliveries INCLUDING DEFAULTS INCLUDING CONSTRAINTS)', part);
+        EXECUTE format('ALTER TABLE deliveries ATTACH PARTITION %I FOR VALUES IN (%L)', part, day);
+    END IF;
+END
+$$;
+-- +goose StatementEnd
+
 -- The rows of check services. Like dam they have no index but the key and free
 -- space in every page; a row is compared and swapped whole, by its revision.
 CREATE TABLE checks (
@@ -320,6 +364,7 @@ CREATE TABLE imports (
 CREATE SEQUENCE import_seals;
 CREATE INDEX imports_open ON imports (source, sealed) WHERE state IN ('queued', 'running');
 CREATE INDEX imports_tenant ON imports (tenant, id);
+CREATE INDEX imports_turns ON imports (tenant, updated_at) WHERE attempt > 0;
 CREATE INDEX imports_file ON imports (tenant, fingerprint) WHERE fingerprint IS NOT NULL;
 
 -- Chunks are compressed before they come here.
@@ -358,6 +403,8 @@ CREATE POLICY pipeline ON import_results USING (current_setting('weir.pipeline',
 DROP TABLE import_results, import_chunks, imports;
 DROP SEQUENCE import_seals;
 DROP TABLE checks;
+DROP FUNCTION weir_deliveries_day(date);
+DROP TABLE delivery_days, deliveries;
 DROP FUNCTION weir_ledger_month(date);
 DROP TABLE ledger_months, ledger_decided, ledger;
 DROP TABLE reports, jobs;

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/operate/doctor"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) doctorCommand() *cobra.Command {
+	c := &cobra.Command{
+		Use:   "doctor",
+		Short: "Examine what a configuration stands on: servers, clocks, rights, topics, disks",
+		Long: "Examine what a configuration stands on: whether servers, sources and targets answer; versions and clocks; settings and\n" +
+			"rights of the database, the gate and the topics; room on disks and limits of processes. Each finding has its remedy.\n" +
+			"Nothing is changed. Exit status 1 when something is wrong; warnings alone are 0.",
+		Example: "  weir doctor -c weir.yaml\n  weir doctor --json",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cfg, err := a.load()
+			if err != nil {
+				return err
+			}
+			findings := doctor.Examine(cmd.Context(), cfg, doctor.Options{})
+			if a.json {
+				err = a.printJSON(findings)
+			} else {
+				a.printFindings(findings)
+			}
+			if err == nil && doctor.Worst(findings) == doctor.Fault {
+				n := 0
+				for _, f := range findings {
+					if f.Level == doctor.Fault {
+						n++
+					}
+				}
+				return errors.New(english.Plural(n, "fault", "faults"))
+			}
+			return err
+		},
+	}
+	return a.needConfig(c)
+}
+
+func (a *app) printFindings(findings []doctor.Finding) {
+	color := colors(a.out, a.env)
+	for _, f := range findings {
+		level := string(f.Level)
+		fmt.Fprintf(a.out, "%s%s  %s: %s\n", color.level(level), strings.Repeat(" ", len(doctor.Warning)-len(level)), color.bold(f.What), visible(f.Found))
+		if f.Do != "" {
+			fmt.Fprintf(a.out, "         do: %s\n", f.Do)
+		}
+	}
+}

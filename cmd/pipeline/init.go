@@ -1,0 +1,232 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// starter is what somebody says of a first configuration.
+type starter struct {
+	from, entity, customer string
+	sees                   []string
+}
+
+func (a *app) initCommand() *cobra.Command {
+	var s starter
+	c := &cobra.Command{
+		Use:   "init [DIR]",
+		Short: "Write a configuration that runs, from three answers",
+		Long: "Write a configuration that runs, with one source and one customer, into DIR, the working folder unless it is named. On a\n" +
+			"terminal it asks; elsewhere --from, --entity and --sees answer. What is there is not overwritten.\n\n" +
+			"Events come from a file of JSON lines, a Kafka topic (kafka://broker:9092/topic), or HTTP requests (http). A file that\n" +
+			"is not there is made, with one event to begin with. What the customer gets is written to a file.",
+		Example: "  weir init\n  weir init shop --from events.jsonl --entity id --sees id,price\n" +
+			"  weir init shop --from kafka://broker:9092/products --entity product.id --sees product.name,product.price",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir := "."
+			if len(args) > 0 {
+				dir = args[0]
+			}
+			if s.from == "" {
+				if !isTerminal(a.in) || !isTerminal(a.err) {
+					return usageOf(cmd, errors.New("nobody can be asked here: --from, --entity and --sees are needed"))
+				}
+				if err := a.askStarter(cmd.Context(), dir, &s); err != nil {
+					return err
+				}
+			}
+			return a.writeStarter(dir, s)
+		},
+	}
+	c.Flags().StringVar(&s.from, "from", "", "where events come from: a file, kafka://broker:9092/topic, or http")
+	c.Flags().StringVar(&s.entity, "entity", "", "the member of an event that names its entity, for instance product.id")
+	c.Flags().StringSliceVar(&s.sees, "sees", nil, "what the customer sees: members, separated by commas")
+	c.Flags().StringVar(&s.customer, "customer", "acme", "name of the customer")
+	c.MarkFlagsRequiredTogether("from", "entity", "sees")
+	_ = c.MarkFlagFilename("from", "jsonl", "json")
+	return c
+}
+
+// askStarter asks the three questions. What the first event has is proposed.
+func (a *app) askStarter(ctx context.Context, dir string, s *starter) (err error) {
+	lines := bufio.NewScanner(a.in)
+	ask := func(question, proposed string) string {
+		if err != nil {
+			return ""
+		}
+		fmt.Fprintf(a.err, "%s [%s] ", question, proposed)
+		read := make(chan bool, 1)
+		// A read of a terminal cannot be ended; this one ends with the process.
+		go func() { read <- lines.Scan() }()
+		select {
+		case ok := <-read:
+			if !ok {
+				err = errors.New("nothing was written")
+			}
+		case <-ctx.Done():
+			err = errors.New("nothing was written")
+			return ""
+		}
+		if answer := strings.TrimSpace(lines.Text()); answer != "" {
+			return answer
+		}
+		return proposed
+	}
+	s.from = ask("Where do events come from: a file of JSON lines, kafka://broker:9092/topic, or http?", "events.jsonl")
+	members := membersOf(filepath.Join(dir, s.from))
+	entity, sees := "id", "id,name"
+	if len(members) > 0 {
+		entity, sees = members[0], strings.Join(members, ",")
+		for _, m := range members {
+			if strings.HasSuffix(strings.ToLower(m), "id") {
+				entity = m
+				break
+			}
+		}
+	}
+	s.entity = ask("Which member of an event names its entity?", entity)
+	s.sees = strings.Split(ask("What does your first customer see: members, separated by commas?", sees), ",")
+	return err
+}
+
+// membersOf returns the members of the first event of a file, in their order of names.
+func membersOf(file string) []string {
+	f, err := os.Open(file)
+	if err != nil {
+		return nil
+	}
+	defer f.Close()
+	var event map[string]json.RawMessage
+	if json.NewDecoder(f).Decode(&event) != nil {
+		return nil
+	}
+	names := make([]string, 0, len(event))
+	for name := range event {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}
+
+// writeStarter writes the files, checks them as validate does, and takes them away again when
+// they are not fine.
+func (a *app) writeStarter(dir string, s starter) (err error) {
+	main, customer := filepath.Join(dir, "weir.yaml"), filepath.Join(dir, "customers", s.customer+".yaml")
+	if filepath.Base(s.customer) != s.customer {
+		return &usageError{fmt.Errorf("--customer %q: that is no name", s.customer)}
+	}
+	source, example := s.source()
+	files := []struct{ path, text string }{
+		{main, "# Everything runs inside the process: state and logs are in data/.\n" +
+			"# weir schema prints the JSON Schema of this file, for editors.\n" +
+			"sources:\n  events:\n" + source + "    entity: " + quote(s.entity) + "\n" +
+			"customers: [\"customers/*.yaml\"]\n"},
+		{customer, s.view()},
+	}
+	if example != "" {
+		if path := filepath.Join(dir, s.from); filepath.IsAbs(s.from) {
+			files = append(files, struct{ path, text string }{s.from, example})
+		} else {
+			files = append(files, struct{ path, text string }{path, example})
+		}
+	}
+	var made []string
+	defer func() {
+		if err != nil {
+			for _, path := range made {
+				_ = os.Remove(path)
+			}
+		}
+	}()
+	for _, f := range files {
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o755); err != nil {
+			return err
+		}
+		file, err := os.OpenFile(f.path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o644)
+		switch {
+		case errors.Is(err, os.ErrExist) && f.text == example:
+			continue // the events are the user's own
+		case errors.Is(err, os.ErrExist):
+			return hinted(fmt.Errorf("%s is there already, and nothing is overwritten", f.path), "weir init DIR writes into another folder")
+		case err != nil:
+			return err
+		}
+		made = append(made, f.path)
+		_, err = file.WriteString(f.text)
+		if err := errors.Join(err, file.Close()); err != nil {
+			return err
+		}
+	}
+	a.config = main
+	if _, err := a.read(); err != nil {
+		return a.faulty(err, main)
+	}
+	if a.json {
+		return a.printJSON(map[string]any{"files": made})
+	}
+	for _, path := range made {
+		fmt.Fprintf(a.out, "made %s\n", path)
+	}
+	fmt.Fprintf(a.out, "\nNow:\n  weir run -c %s\n", main)
+	if s.from == "http" {
+		fmt.Fprintln(a.out, `  curl -H 'Content-Type: application/json' -d '{…}' http://127.0.0.1:9601/v1/sources/events/events`)
+	}
+	fmt.Fprintf(a.out, "What %s gets comes to %s, when its view changes and not before.\n", s.customer, filepath.Join(dir, "out", s.customer+".jsonl"))
+	return nil
+}
+
+// source returns the lines of the source, and for a file an event to begin with.
+func (s *starter) source() (lines, example string) {
+	if s.from == "http" {
+		return "    http: {} # POST /v1/sources/events/events\n", ""
+	}
+	if address, ok := strings.CutPrefix(s.from, "kafka://"); ok {
+		brokers, topic, _ := strings.Cut(address, "/")
+		var list []string
+		for b := range strings.SplitSeq(brokers, ",") {
+			list = append(list, quote(b))
+		}
+		return "    kafka: {brokers: [" + strings.Join(list, ", ") + "], topic: " + quote(topic) + "}\n", ""
+	}
+	event := map[string]any{}
+	for i, path := range append([]string{s.entity}, s.sees...) {
+		at, names := event, strings.Split(strings.TrimSpace(path), ".")
+		for _, name := range names[:len(names)-1] {
+			inner, ok := at[name].(map[string]any)
+			if !ok {
+				inner = map[string]any{}
+				at[name] = inner
+			}
+			at = inner
+		}
+		if last := names[len(names)-1]; at[last] == nil {
+			at[last] = "something"
+			if i == 0 {
+				at[last] = "B-007"
+			}
+		}
+	}
+	text, _ := json.Marshal(event) // names and texts always have a JSON form
+	return "    file: {path: " + quote(s.from) + "}\n", string(text) + "\n"
+}
+
+// view is the customer's file.
+func (s *starter) view() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "customer: %s\nprojections:\n  first:\n    fields: # what it sees: name there, and path in the merged document\n", quote(s.customer))
+	for _, path := range s.sees {
+		path = strings.TrimSpace(path)
+		fmt.Fprintf(&b, "      %s: %s\n", quote(path), quote(path))
+	}
+	fmt.Fprintf(&b, "    deliver:\n      file: {file: {path: %s}}\n", quote("../out/"+s.customer+".jsonl"))
+	return b.String()
+}

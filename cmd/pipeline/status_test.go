@@ -1,0 +1,108 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// An operator sees at a glance that nobody runs, whose target is away, and that all is
+// well again; the exit status says the same.
+func TestStatusFromNobodyToWell(t *testing.T) {
+	dir, main := banana(t)
+	var away atomic.Bool
+	away.Store(true)
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if away.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+		}
+	}))
+	defer target.Close()
+	change(t, filepath.Join(dir, "customers", "zest.yaml"), "archive: {file: {path: ../out/zest_catalogue.jsonl}}", "hook: {webhook: {url: \""+target.URL+"\", secret: whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY=}, retry: {min_backoff: 10ms, max_backoff: 20ms}}")
+
+	status, out, errs := call(t, "status", "-c", main)
+	require.Equal(t, exitFailed, status, errs)
+	require.Contains(t, errs, "nothing has run with this configuration yet")
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var log bytes.Buffer
+	process := &app{out: &log, err: &log, env: func(string) (string, bool) { return "", false }}
+	ended := make(chan int, 1)
+	go func() { ended <- process.execute(ctx, []string{"run", "-c", main}) }()
+	ask := func(t *assert.CollectT) (int, operate.Status) {
+		var o, e bytes.Buffer
+		a := &app{out: &o, err: &e, env: func(string) (string, bool) { return "", false }}
+		status := a.execute(ctx, []string{"status", "-c", main, "--json"})
+		var s operate.Status
+		require.NoError(t, json.Unmarshal(o.Bytes(), &s), "%s%s", o.String(), e.String())
+		return status, s
+	}
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		status, s := ask(t)
+		require.Equal(t, exitFailed, status)
+		require.NotEmpty(t, s.Behind)
+		require.Equal(t, "zest/catalogue@hook", s.Behind[0].What)
+		require.Contains(t, s.Behind[0].Why, "502")
+		require.Positive(t, s.Behind[0].Waiting)
+	}, time.Minute, 100*time.Millisecond)
+	status, out, _ = call(t, "status", "-c", main)
+	require.Equal(t, exitFailed, status)
+	require.Regexp(t, `^degraded  1 thing is not well\n\ndegraded  zest/catalogue@hook, \d+ waiting, since .*\n    why: .*502.*\n    do: nothing, if the target comes back`, out)
+
+	away.Store(false)
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		status, s := ask(t)
+		require.Zero(t, status)
+		require.Equal(t, operate.LevelOK, s.Level)
+		require.Empty(t, s.Behind)
+	}, time.Minute, 100*time.Millisecond)
+	_, out, _ = call(t, "status", "-c", main)
+	require.Equal(t, "ok  all is well\n    2 services, nothing waits\n", out)
+
+	away.Store(true)
+	file, err := os.OpenFile(filepath.Join(dir, "events", "registry.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString(`{"meta":{"event_id":"late-1","op":"upsert","lsn":999},"banana":{"id":"B-999","origin":"EC"}}` + "\n")
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	require.EventuallyWithT(t, func(t *assert.CollectT) {
+		_, s := ask(t)
+		require.NotEmpty(t, s.Behind)
+	}, time.Minute, 100*time.Millisecond)
+	stop()
+	require.Zero(t, <-ended, log.String())
+	status, out, errs = call(t, "status", "-c", main)
+	require.Equal(t, exitFailed, status, errs)
+	require.Contains(t, out, "down  the process does not do its work: no process runs with this data folder\n    do: weir run -c "+main+" starts one\n")
+	require.Regexp(t, `down  zest/catalogue@hook, \d+ waiting\n    why: no process delivers it\n`, out)
+}
+
+// Something wrong is a status that a script sees, with the remedy in the output.
+func TestDoctor(t *testing.T) {
+	dir, main := banana(t)
+	status, out, errs := call(t, "doctor", "-c", main)
+	require.Zero(t, status, errs)
+	require.Contains(t, out, "ok       source registry: it answers, or is there\n")
+	require.NoDirExists(t, filepath.Join(dir, "data"), "nothing is made")
+	require.NoError(t, os.Remove(filepath.Join(dir, "events", "lab.jsonl")))
+	status, out, errs = call(t, "doctor", "-c", main)
+	require.Equal(t, exitFailed, status)
+	require.Regexp(t, `(?m)^fault    source lab: .*no such file.*\n         do: make it`, out)
+	require.Equal(t, "error: 1 fault\n", errs)
+	_, out, _ = call(t, "doctor", "-c", main, "--json")
+	var findings []struct{ What, Level, Found, Do string }
+	require.NoError(t, json.Unmarshal([]byte(out), &findings))
+	require.NotEmpty(t, findings)
+}

@@ -1,0 +1,131 @@
+package deliver
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// Suspension is an operator's wish that a service gets nothing for now.
+type Suspension struct {
+	Since time.Time `json:"since"`
+	By    string    `json:"by"`            // who asked
+	Why   string    `json:"why,omitempty"` // what they said
+}
+
+// suspension is what the operators want of a service. Guarded by the condition's mutex.
+type suspension struct {
+	now *Suspension
+	// changed is closed and replaced at every change, and when somebody asks for an
+	// attempt now.
+	changed chan struct{}
+}
+
+// Suspend makes exactly these services get nothing, by name: a write that is under
+// way ends, and what comes waits like that of a service whose sink is away, behind
+// the others. A service that is not named goes on. It may be called at any time.
+func (s *Stage) Suspend(all map[string]Suspension) {
+	for _, w := range s.workers {
+		wish, is := all[w.opt.Name]
+		if w.condition.suspend(wish, is) {
+			if is {
+				w.log.Warn("suspended by an operator", "by", wish.By, "why", wish.Why)
+			} else {
+				w.log.Info("resumed by an operator")
+			}
+			w.wakeTails()
+		}
+	}
+}
+
+// Probe makes a service that waits for its sink try now, and reports whether this
+// process delivers it.
+func (s *Stage) Probe(service string) bool {
+	for _, w := range s.workers {
+		if w.opt.Name == service {
+			w.condition.wake()
+			return true
+		}
+	}
+	return false
+}
+
+func (c *condition) suspend(wish Suspension, is bool) (changed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	was := c.suspended.now
+	if changed = (was != nil) != is; is {
+		c.suspended.now = &wish
+	} else {
+		c.suspended.now = nil
+	}
+	if changed {
+		c.signal()
+	}
+	return changed
+}
+
+func (c *condition) wake() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.signal()
+}
+
+// signal wakes whoever waits. The caller holds c.mu.
+func (c *condition) signal() {
+	if c.suspended.changed != nil {
+		close(c.suspended.changed)
+	}
+	c.suspended.changed = make(chan struct{})
+}
+
+// isSuspended returns what closes when it may be otherwise.
+func (c *condition) isSuspended() (is bool, changed <-chan struct{}) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.suspended.changed == nil {
+		c.suspended.changed = make(chan struct{})
+	}
+	return c.suspended.now != nil, c.suspended.changed
+}
+
+func (w *worker) suspended() bool {
+	is, _ := w.condition.isSuspended()
+	return is
+}
+
+// awaitResumed waits while the service is suspended, and reports whether it did;
+// errStopped when stop ended first.
+func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
+	for {
+		is, changed := w.condition.isSuspended()
+		if !is {
+			return waited, nil
+		}
+		waited = true
+		select {
+		case <-changed:
+		case <-stop.Done():
+			return waited, errStopped
+		}
+	}
+}
+
+// await waits until another attempt is worth while: by itself, or because an
+// operator wants it now. False when stop ended first.
+func (w *worker) await(stop context.Context, e *sinks.Error, backoff time.Duration) bool {
+	_, changed := w.condition.isSuspended()
+	ctx, cancel := context.WithCancel(stop)
+	defer cancel()
+	waiting := make(chan struct{})
+	defer close(waiting)
+	go func() {
+		select {
+		case <-changed:
+			cancel()
+		case <-waiting:
+		}
+	}()
+	return e.Await(ctx, backoff) || stop.Err() == nil
+}

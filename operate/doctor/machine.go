@@ -1,0 +1,94 @@
+package doctor
+
+import (
+	"fmt"
+	"iter"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/dustin/go-humanize"
+	"github.com/seed-86dfc502/weir/config"
+	"golang.org/x/sys/unix"
+)
+
+// Free room on a disk below which something is said.
+const (
+	fewBytes   = 1 << 30
+	tooFew     = 128 << 20
+	fewPercent = 5
+	// filesPerService and filesBeside are open files that a process may need.
+	filesPerService = 4
+	filesBeside     = 256
+)
+
+func keys[V any](m map[string]V) iter.Seq[string] { return maps.Keys(m) }
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// disks looks at folders in which this process writes: room and rights.
+func (e *examination) disks() {
+	folders := map[string]bool{}
+	if s := e.cfg.Store.SQLite; s != nil {
+		folders[nearest(filepath.Dir(s.Path))] = true
+		if info, err := os.Stat(filepath.Dir(s.Path)); err == nil && info.Mode().Perm()&0o077 != 0 {
+			e.add("disk "+filepath.Dir(s.Path), Warning, "others than its owner may look into the folder with the state: "+info.Mode().Perm().String(), "chmod 700 "+filepath.Dir(s.Path))
+		}
+	}
+	for _, s := range e.cfg.Services() {
+		if f, ok := s.Delivery.Sink.(config.FileWriter); ok {
+			folders[nearest(filepath.Dir(f.OutputFile()))] = true
+		}
+	}
+	for _, dir := range slices.Sorted(maps.Keys(folders)) {
+		var s unix.Statfs_t
+		if err := unix.Statfs(dir, &s); err != nil {
+			e.add("disk "+dir, Warning, "its room cannot be read: "+err.Error(), "look by hand")
+			continue
+		}
+		free, whole := s.Bavail*uint64(s.Bsize), s.Blocks*uint64(s.Bsize)
+		e.room(dir, free, whole)
+	}
+}
+
+// room judges what is free on a disk.
+func (e *examination) room(dir string, free, whole uint64) {
+	found := fmt.Sprintf("%s of %s free", humanize.IBytes(free), humanize.IBytes(whole))
+	const do = "make room, or move data_dir or the output to a larger disk: on a full one Weir halts until there is room"
+	switch {
+	case free < tooFew:
+		e.add("disk "+dir, Fault, found, do)
+	case free < fewBytes || free*100 < whole*fewPercent:
+		e.add("disk "+dir, Warning, found, do)
+	default:
+		e.fact("%s: %s", dir, found)
+	}
+}
+
+// nearest returns the folder, or the nearest above it that exists.
+func nearest(dir string) string {
+	for {
+		if info, err := os.Stat(dir); err == nil && info.IsDir() || filepath.Dir(dir) == dir {
+			return dir
+		}
+		dir = filepath.Dir(dir)
+	}
+}
+
+// process looks at the limits of processes of this user, which that of weir has too when it
+// is started in the same way.
+func (e *examination) process() {
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err == nil {
+		need := uint64(filesBeside + filesPerService*len(e.cfg.Services()))
+		if limit.Cur < need {
+			e.add("this machine", Warning, fmt.Sprintf("a process may open %d files, and this configuration may need %d", limit.Cur, need), "ulimit -n, or LimitNOFILE= of the systemd unit")
+		} else {
+			e.fact("%s open files", humanize.Comma(int64(min(limit.Cur, 1<<40))))
+		}
+	}
+}

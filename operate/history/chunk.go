@@ -1,0 +1,124 @@
+package history
+
+import (
+	"bytes"
+	"compress/flate"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+)
+
+// Point is what happened to a source or a service in a span of time.
+type Point struct {
+	In     int64 // events of a source taken in; changes of a service that were sent
+	Held   int64 // events that were repeated or noise; what was held back from a service
+	Out    int64 // changes of a service that took effect
+	Failed int64 // events that became dead letters; failed attempts of a service
+	// AgeMillis is the sum of the ages of Aged deliveries, from the event's entry.
+	AgeMillis, Aged int64
+	Waiting         int64 // the most that waited
+}
+
+// Age is the mean age of the deliveries; 0 without any.
+func (p Point) Age() time.Duration {
+	if p.Aged == 0 {
+		return 0
+	}
+	return time.Duration(p.AgeMillis/p.Aged) * time.Millisecond
+}
+
+// add takes in what happened beside p, in the same span or in the next one.
+func (p *Point) add(o Point) {
+	p.In, p.Held, p.Out, p.Failed = p.In+o.In, p.Held+o.Held, p.Out+o.Out, p.Failed+o.Failed
+	p.AgeMillis, p.Aged, p.Waiting = p.AgeMillis+o.AgeMillis, p.Aged+o.Aged, max(p.Waiting, o.Waiting)
+}
+
+// MaxSeries bounds the series of an hour.
+const MaxSeries = 300
+
+// chunk is one hour: minutes by series. A minute without anything is zero, a series
+// without anything is not there.
+type chunk map[string]*[60]Point
+
+func (c chunk) add(series string, minute int, p Point) {
+	if p == (Point{}) {
+		return
+	}
+	minutes := c[series]
+	if minutes == nil {
+		if len(c) >= MaxSeries {
+			return
+		}
+		minutes = &[60]Point{}
+		c[series] = minutes
+	}
+	minutes[minute].add(p)
+}
+
+func (c chunk) addAll(o chunk) {
+	for series, minutes := range o {
+		for i, p := range minutes {
+			c.add(series, i, p)
+		}
+	}
+}
+
+const pointNumbers = 7
+
+// encode writes a chunk as compressed JSON: by series, the minutes that have
+// something, each with its numbers.
+func (c chunk) encode() ([]byte, error) {
+	rows := make(map[string][][pointNumbers + 1]int64, len(c))
+	for series, minutes := range c {
+		for i, p := range minutes {
+			if p != (Point{}) {
+				rows[series] = append(rows[series], [...]int64{int64(i), p.In, p.Held, p.Out, p.Failed, p.AgeMillis, p.Aged, p.Waiting})
+			}
+		}
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return nil, err
+	}
+	var b bytes.Buffer
+	w, err := flate.NewWriter(&b, flate.BestSpeed)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := w.Write(text); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return b.Bytes(), nil
+}
+
+// maxChunk bounds what a stored chunk unpacks to, in bytes: MaxSeries whole hours
+// are a third of it.
+const maxChunk = 8 << 20
+
+// decode reads what encode wrote; nothing is an empty chunk.
+func decode(body []byte) (chunk, error) {
+	c := chunk{}
+	if len(body) == 0 {
+		return c, nil
+	}
+	text, err := io.ReadAll(io.LimitReader(flate.NewReader(bytes.NewReader(body)), maxChunk))
+	if err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	var rows map[string][][pointNumbers + 1]int64
+	if err := json.Unmarshal(text, &rows); err != nil {
+		return nil, fmt.Errorf("history: %w", err)
+	}
+	for series, minutes := range rows {
+		for _, m := range minutes {
+			if m[0] >= 0 && m[0] < 60 {
+				c.add(series, int(m[0]), Point{m[1], m[2], m[3], m[4], m[5], m[6], m[7]})
+			}
+		}
+	}
+	return c, nil
+}

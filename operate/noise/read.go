@@ -1,0 +1,77 @@
+package noise
+
+import (
+	"context"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/sketch"
+	"github.com/seed-86dfc502/weir/projections"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Kind is the kind of the store's reports that hold summaries of suppressed events.
+const Kind = "noise"
+
+// Scope is how the names of a configuration's reports end: what is suppressed
+// depends on it.
+func Scope(fingerprint []byte) string { return "/" + hex.EncodeToString(fingerprint[:8]) }
+
+// Result is what was seen under a configuration.
+type Result struct {
+	// From and To are the days that were summed up, empty without any.
+	From    string   `json:"from,omitempty"`
+	To      string   `json:"to,omitempty"`
+	Sources []Report `json:"sources"`
+	// Others: something was seen under another configuration.
+	Others bool `json:"-"`
+}
+
+// Read sums up what the deciding processes wrote down under a configuration, for
+// the sources that want keeps. Its errors are those of the store, or say that a
+// report cannot be read.
+func Read(ctx context.Context, s store.Reports, cfg *config.Config, want func(source string) bool) (Result, error) {
+	var r Result
+	var sources []Source
+	for _, m := range cfg.MergeSpec().Sources {
+		if want(m.Name) {
+			sources = append(sources, Source{Name: m.Name, Strip: cfg.Sources.Find(m.Name).Strip, Mount: m.Mount})
+		}
+	}
+	var views []*projections.Projection
+	for i := range cfg.Projections {
+		view, err := projections.Compile(cfg.Projections[i].Spec())
+		if err != nil {
+			return r, err
+		}
+		views = append(views, view)
+	}
+	reports, err := s.ListReports(ctx, Kind)
+	if err != nil {
+		return r, err
+	}
+	fingerprint := cfg.Fingerprint()
+	scope := Scope(fingerprint[:])
+	r.Others = len(reports) > 0
+	all := sketch.Summary{}
+	for _, report := range reports {
+		day, is := strings.CutSuffix(report.Name, scope)
+		if !is {
+			continue
+		}
+		var some sketch.Summary
+		if err := json.Unmarshal(report.Body, &some); err != nil {
+			return r, fmt.Errorf("report %s: %w", report.Name, err)
+		}
+		all.Merge(some)
+		if r.From == "" {
+			r.From = day
+		}
+		r.To = day
+	}
+	r.Sources = Make(all, sources, views)
+	return r, nil
+}

@@ -1,0 +1,205 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/operate/explain"
+	"github.com/seed-86dfc502/weir/operate/plan"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+const pageEntities = 50
+
+// entityRow is one stored entity.
+type entityRow struct {
+	ID, Version string
+	Sources     []string // that have a document of it
+	Size        int      // of these documents, in bytes
+	Deleted     time.Time
+}
+
+// Path is where it is explained.
+func (e entityRow) Path() string { return "/explain?entity=" + url.QueryEscape(e.ID) }
+
+type entitiesBody struct {
+	Q, After string
+	Rows     []entityRow
+	Next     string // address of the next page
+	Total    int64
+	Counted  bool
+}
+
+// entities lists those whose ids begin with a text, in the byte order of ids.
+func (p *Page) entities(w http.ResponseWriter, r *http.Request, who *session) {
+	b := entitiesBody{Q: r.URL.Query().Get("q"), After: r.URL.Query().Get("after")}
+	if n, err := p.opt.Store.CountEntities(r.Context()); err == nil {
+		b.Total, b.Counted = n, true
+	}
+	found, more, err := p.entitiesFrom(r.Context(), b.Q, b.After)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	for _, e := range found {
+		row := entityRow{ID: e.ID, Version: e.Version.String(), Size: len(e.Docs), Deleted: e.Deleted}
+		var docs map[string]json.RawMessage
+		if json.Unmarshal(e.Docs, &docs) == nil {
+			for source := range docs {
+				row.Sources = append(row.Sources, source)
+			}
+			slices.Sort(row.Sources)
+		}
+		b.Rows = append(b.Rows, row)
+	}
+	if more {
+		b.Next = "/entities?" + url.Values{"q": {b.Q}, "after": {found[len(found)-1].ID}}.Encode()
+	}
+	p.show(w, http.StatusOK, "entities", view{Title: "Entities", Section: "/entities", Who: who, Body: b})
+}
+
+// entitiesFrom returns a page of the entities whose ids begin with prefix, behind
+// after.
+func (p *Page) entitiesFrom(ctx context.Context, prefix, after string) (found []store.Entity, more bool, err error) {
+	if prefix != "" && after < prefix {
+		// The one that is just the prefix stands in front of those behind it.
+		one, err := p.opt.Store.Entity(ctx, prefix)
+		if err == nil {
+			found = append(found, one)
+		} else if !errors.Is(err, store.ErrNotFound) {
+			return nil, false, err
+		}
+		after = prefix
+	}
+	rest, err := p.opt.Store.Entities(ctx, after, pageEntities+1-len(found))
+	if err != nil {
+		return nil, false, err
+	}
+	for _, e := range rest {
+		if strings.HasPrefix(e.ID, prefix) {
+			found = append(found, e)
+		}
+	}
+	if len(found) > pageEntities {
+		return found[:pageEntities], true, nil
+	}
+	return found, false, nil
+}
+
+// version is an event with what it changed in its source's document, as far as
+// that can be told from the payloads.
+type version struct {
+	explain.Event
+	Diff []plan.Difference
+	More int
+	// Told says what the differences are of; empty: there are none to show.
+	Told string
+}
+
+// versions compares each event with the one before it of the same source. Patches
+// say themselves what they change.
+func versions(x *explain.Explanation) (all []version) {
+	patches := map[string]bool{}
+	for _, s := range x.Sources {
+		patches[s.Source] = s.Mode == "patch"
+	}
+	last := map[string]json.RawMessage{}
+	for _, e := range x.Events {
+		v := version{Event: e}
+		if e.Record != nil && e.Source != "" && e.Record.Payload != nil {
+			before, known := last[e.Source]
+			switch {
+			case patches[e.Source]:
+				v.Diff, v.More = plan.Differences([]byte("{}"), e.Record.Payload)
+				v.Told = "it sets"
+			case known:
+				v.Diff, v.More = plan.Differences(before, e.Record.Payload)
+				v.Told = "since the one before it of this source"
+				if len(v.Diff) == 0 {
+					v.Told = "nothing differs from the one before it of this source"
+				}
+			}
+			last[e.Source] = e.Record.Payload
+		}
+		all = append(all, v)
+	}
+	slices.Reverse(all)
+	return all
+}
+
+// decisionRow is one record of the tail.
+type decisionRow struct {
+	decide.Decided
+	Others int // services that it was not evaluated for
+}
+
+// Path is where its entity is explained.
+func (d decisionRow) Path() string { return "/explain?entity=" + url.QueryEscape(d.Entity) }
+
+type decisionsBody struct {
+	Source, Service, Entity, Outcome string
+	Sources, Services, Outcomes      []string
+	Rows                             []decisionRow
+	Address                          string // of the fragment
+	Here                             bool   // this process decides
+}
+
+// maxDecisions bounds what is shown of the tail.
+const maxDecisions = 100
+
+// outcomes of records that can be asked for.
+var outcomes = []string{"", "sent", "held back", "filtered", "noise", "stale", "control", "dead"}
+
+func (p *Page) decisionsNow(r *http.Request) decisionsBody {
+	q := r.URL.Query()
+	b := decisionsBody{Source: q.Get("source"), Service: q.Get("service"), Entity: q.Get("entity"), Outcome: q.Get("outcome"), Outcomes: outcomes, Here: p.opt.Tail != nil}
+	for _, s := range p.opt.Config().Services() {
+		b.Services = append(b.Services, s.Name)
+	}
+	for i := range p.opt.Config().Sources {
+		b.Sources = append(b.Sources, p.opt.Config().Sources[i].Name)
+	}
+	b.Address = "/live/decisions?" + url.Values{"source": {b.Source}, "service": {b.Service}, "entity": {b.Entity}, "outcome": {b.Outcome}}.Encode()
+	about := func(services []string) bool {
+		return len(services) > 0 && (b.Service == "" || slices.Contains(services, b.Service))
+	}
+	for _, d := range p.opt.Tail.Last(maxDecisions, func(d *decide.Decided) bool {
+		if b.Source != "" && d.Source != b.Source || !strings.HasPrefix(d.Entity, b.Entity) {
+			return false
+		}
+		switch b.Outcome {
+		case "sent":
+			return about(d.Sent)
+		case "held back":
+			return about(d.Held)
+		case "filtered":
+			return about(d.Filtered)
+		case "":
+			return b.Service == "" || about(d.Sent) || about(d.Held) || about(d.Filtered)
+		}
+		return d.Outcome == b.Outcome && (b.Service == "" || about(d.Sent) || about(d.Held) || about(d.Filtered))
+	}) {
+		row := decisionRow{Decided: d}
+		if d.Outcome == "merged" {
+			row.Others = max(0, len(b.Services)-len(d.Sent)-len(d.Held)-len(d.Filtered))
+		}
+		b.Rows = append(b.Rows, row)
+	}
+	return b
+}
+
+// decisions is the live tail of what this process decides.
+func (p *Page) decisions(w http.ResponseWriter, r *http.Request, who *session) {
+	p.show(w, http.StatusOK, "decisions", view{Title: "Decisions", Section: "/decisions", Who: who, Live: true, Body: p.decisionsNow(r)})
+}
+
+func (p *Page) decisionsLive(w http.ResponseWriter, r *http.Request, _ *session) {
+	p.render(w, http.StatusOK, "live", "decisions-live", p.decisionsNow(r))
+}

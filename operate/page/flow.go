@@ -1,0 +1,333 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
+)
+
+// Bounds of the picture: what is beyond them is summed up in one box.
+const (
+	flowSources   = 7
+	flowCustomers = 9
+	flowName      = 24 // characters of a name in it
+)
+
+// node is a source, a stage or a group of services.
+type node struct {
+	Name, Full, Href string
+	Says             string // in a few words below the name
+	Level            operate.Level
+	rate             float64
+}
+
+// Class is how a node is painted.
+func (n node) Class() string { return "node " + levelClass(n.Level) }
+
+func levelClass(l operate.Level) string {
+	switch l {
+	case operate.LevelDown:
+		return "bad"
+	case operate.LevelDegraded:
+		return "warn"
+	}
+	return "good"
+}
+
+// box is a node with its place in a picture, edge what runs between two.
+type (
+	box struct {
+		node
+		X, Y, W, H    int
+		TextX         int
+		NameY, SaysY  int
+		Stage, Linked bool
+	}
+	edge struct{ Path, Width, Class string }
+	// picture is a drawing of the flow.
+	picture struct {
+		Width, Height int
+		Class         string
+		Edges         []edge
+		Boxes         []box
+	}
+)
+
+// nodes are the three columns of the flow.
+type nodes struct{ sources, stages, customers []node }
+
+// thickness is the width of a line for a rate: it grows with its logarithm, since
+// rates differ by orders of magnitude.
+func thickness(rate float64) string {
+	if rate <= 0 {
+		return "1.5"
+	}
+	return strconv.FormatFloat(min(16, 2+3*math.Log10(1+rate)), 'f', 1, 64)
+}
+
+func (p *Page) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {
+	per := now.Against(before)
+	rateWords := func(r snapshot.Rate) string { return words1(r) + "/s" }
+	var n nodes
+	failing := p.opt.SourceErrors()
+	for i := range p.opt.Config().Sources {
+		name := p.opt.Config().Sources[i].Name
+		r := per(func(s *snapshot.Snapshot) float64 { return s.Source(name).Taken })
+		x := node{Name: name, Href: "/sources/" + url.PathEscape(name), Says: rateWords(r), rate: r.PerSecond, Level: operate.LevelOK}
+		if s := now.Source(name); s.Lag > 0 {
+			x.Says += " · " + comma(s.Lag) + " waiting"
+			if r.Known && r.PerSecond == 0 {
+				x.Level = operate.LevelDegraded
+			}
+		}
+		if failing[name] != nil {
+			x.Level, x.Says = operate.LevelDown, "cannot be read"
+		}
+		n.sources = append(n.sources, x)
+	}
+	n.sources = summed(n.sources, flowSources, "sources", "/sources")
+
+	stage := func(name string, r snapshot.Rate, waiting float64) node {
+		x := node{Name: name, Says: rateWords(r), rate: r.PerSecond, Level: operate.LevelOK}
+		if waiting > 0 {
+			x.Says += " · " + comma(waiting) + " waiting"
+			if r.Known && r.PerSecond == 0 {
+				x.Level = operate.LevelDegraded
+			}
+		}
+		if health.Level == operate.LevelDown && name != "Deliver" {
+			x.Level = operate.LevelDown
+		}
+		return x
+	}
+	ingest := stage("Ingest", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Ingested) + snapshot.Total(s.Rows) }), 0)
+	decided := stage("Decide", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Events) }), now.InboxLag)
+	delivered := stage("Deliver", per(func(s *snapshot.Snapshot) float64 { return s.Delivered["delivered"] }), now.Pending)
+	n.stages = []node{ingest, decided, delivered}
+
+	bad := map[string]operate.Level{}
+	for _, s := range health.Services {
+		customer, _, _ := strings.Cut(s.Service, "/")
+		if s.Level.Rank() > bad[customer].Rank() {
+			bad[customer] = s.Level
+		}
+	}
+	services := map[string][]string{}
+	for _, s := range p.opt.Config().Services() {
+		customer, _, _ := strings.Cut(s.Name, "/")
+		services[customer] = append(services[customer], s.Name)
+	}
+	for customer, all := range services {
+		sum := func(f func(*snapshot.Service) float64) func(*snapshot.Snapshot) float64 {
+			return func(s *snapshot.Snapshot) (total float64) {
+				for _, name := range all {
+					total += f(s.Service(name))
+				}
+				return total
+			}
+		}
+		r := per(sum(func(s *snapshot.Service) float64 { return s.Delivered["delivered"] }))
+		x := node{Name: customer, Href: "/services?customer=" + url.QueryEscape(customer), Says: rateWords(r), rate: r.PerSecond, Level: operate.LevelOK}
+		if len(all) == 1 {
+			x.Href = servicePath(all[0])
+		}
+		if waiting := sum(func(s *snapshot.Service) float64 { return s.Pending })(now); waiting > 0 {
+			x.Says += " · " + comma(waiting) + " waiting"
+		}
+		if level, is := bad[customer]; is {
+			x.Level = level
+		}
+		n.customers = append(n.customers, x)
+	}
+	n.customers = summed(n.customers, flowCustomers, "customers", "/services")
+	return n
+}
+
+// summed sorts nodes, those that are stuck first, then the busiest, and makes one of
+// those that are too many.
+func summed(all []node, most int, what, href string) []node {
+	slices.SortFunc(all, func(a, b node) int {
+		return cmp.Or(b.Level.Rank()-a.Level.Rank(), cmp.Compare(b.rate, a.rate), cmp.Compare(a.Name, b.Name))
+	})
+	if len(all) > most {
+		rest := node{Name: fmt.Sprintf("%d more %s", len(all)-most+1, what), Href: href, Level: operate.LevelOK}
+		for _, x := range all[most-1:] {
+			rest.rate += x.rate
+			if x.Level.Rank() > rest.Level.Rank() {
+				rest.Level = x.Level
+			}
+		}
+		rest.Says = words1(snapshot.Rate{Known: true, PerSecond: rest.rate}) + "/s together"
+		all = append(slices.Clone(all[:most-1]), rest)
+	}
+	for i := range all {
+		all[i].Full = all[i].Name
+		if r := []rune(all[i].Name); len(r) > flowName {
+			all[i].Name = string(r[:flowName-1]) + "…"
+		}
+	}
+	return all
+}
+
+func (n node) at(x, y, w, h int, stage bool) box {
+	b := box{node: n, X: x, Y: y, W: w, H: h, TextX: x + 14, NameY: y + h/2 - 4, SaysY: y + h/2 + 15, Stage: stage, Linked: n.Href != ""}
+	if b.Full == "" {
+		b.Full = b.Name
+	}
+	return b
+}
+
+func edgeOf(path string, rate float64, level operate.Level) edge {
+	class := "edge"
+	switch {
+	case level != operate.LevelOK:
+		class += " " + levelClass(level)
+	case rate <= 0:
+		class += " still"
+	}
+	return edge{path, thickness(rate), class}
+}
+
+func worse(a, b operate.Level) operate.Level {
+	if a.Rank() > b.Rank() {
+		return a
+	}
+	return b
+}
+
+// wide draws the flow from left to right.
+func (n nodes) wide() picture {
+	const (
+		rowH, gap = 54, 14
+		sideW     = 250
+		stageW    = 172
+		stageH    = 84
+		width     = 1240
+	)
+	rows := max(len(n.sources), len(n.customers), 2)
+	p := picture{Width: width, Height: rows*(rowH+gap) - gap + 4, Class: "wide-picture"}
+	middle := p.Height / 2
+	column := func(all []node, x int) (boxes []box) {
+		top := middle - (len(all)*(rowH+gap)-gap)/2
+		for i, each := range all {
+			boxes = append(boxes, each.at(x, top+i*(rowH+gap), sideW, rowH, false))
+		}
+		return boxes
+	}
+	left, right := column(n.sources, 1), column(n.customers, width-sideW-1)
+	var stages []box
+	for i, s := range n.stages {
+		stages = append(stages, s.at(sideW+66+i*(stageW+46), middle-stageH/2, stageW, stageH, true))
+	}
+	curve := func(x1, y1, x2, y2 int) string {
+		bend := (x2 - x1) / 2
+		return fmt.Sprintf("M%d %dC%d %d %d %d %d %d", x1, y1, x1+bend, y1, x2-bend, y2, x2, y2)
+	}
+	// Where the i-th of n lines meets a stage.
+	meets := func(i, n int) int { return middle + (2*i-n+1)*min(stageH-24, 10*n)/(2*max(1, n)) }
+	for i, b := range left {
+		p.Edges = append(p.Edges, edgeOf(curve(b.X+b.W, b.Y+b.H/2, stages[0].X, meets(i, len(left))), b.rate, b.Level))
+	}
+	for i := range stages[:2] {
+		a, b := stages[i], stages[i+1]
+		p.Edges = append(p.Edges, edgeOf(fmt.Sprintf("M%d %dH%d", a.X+a.W, middle, b.X), min(a.rate, b.rate), b.Level))
+	}
+	for i, b := range right {
+		p.Edges = append(p.Edges, edgeOf(curve(stages[2].X+stageW, meets(i, len(right)), b.X, b.Y+b.H/2), b.rate, b.Level))
+	}
+	p.Boxes = slices.Concat(left, stages, right)
+	return p
+}
+
+// narrow draws it from top to bottom, along a line at the left.
+func (n nodes) narrow() picture {
+	const (
+		rowH, gap = 52, 12
+		rail      = 14
+		boxX      = 40
+		width     = 344
+	)
+	p := picture{Width: width, Class: "narrow-picture"}
+	y := 2
+	last := -1
+	before := operate.LevelOK
+	rate := 0.0
+	for part, all := range [][]node{n.sources, n.stages, n.customers} {
+		rest := 0.0
+		for _, x := range all {
+			rest += x.rate
+		}
+		for _, each := range all {
+			b := each.at(boxX, y, width-boxX-2, rowH, part == 1)
+			center := y + rowH/2
+			if last >= 0 {
+				through := rate
+				if part == 2 {
+					through = rest
+				}
+				p.Edges = append(p.Edges, edgeOf(fmt.Sprintf("M%d %dV%d", rail, last, center), through, before))
+			}
+			p.Edges = append(p.Edges, edgeOf(fmt.Sprintf("M%d %dH%d", rail, center, boxX), each.rate, each.Level))
+			switch part {
+			case 0:
+				rate += each.rate
+			case 1:
+				rate = each.rate
+				before = operate.LevelOK
+				if each.Level != operate.LevelOK {
+					before = worse(before, each.Level)
+				}
+			default:
+				rest -= each.rate
+				before = operate.LevelOK
+			}
+			last = center
+			p.Boxes = append(p.Boxes, b)
+			y += rowH + gap
+		}
+	}
+	p.Height = y - gap + 2
+	return p
+}
+
+// stuck is somebody who does not get on, or what is not read.
+type stuck struct {
+	operate.ServiceHealth
+	What, Href string
+}
+
+// stuckNow is what is stuck, the worst first.
+func (p *Page) stuckNow(health operate.Health) (all []stuck) {
+	if health.Level == operate.LevelDown {
+		all = append(all, stuck{ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: health.Error, Do: health.Do}, What: "this process"})
+	}
+	for name, err := range p.opt.SourceErrors() {
+		all = append(all, stuck{
+			ServiceHealth: operate.ServiceHealth{Level: operate.LevelDown, Error: err.Error(), Do: "bring back what the source reads; it is tried again by itself"},
+			What:          "source " + name, Href: "/sources/" + url.PathEscape(name),
+		})
+	}
+	slices.SortStableFunc(all, func(a, b stuck) int { return cmp.Compare(a.Href, b.Href) })
+	for _, s := range health.Services {
+		all = append(all, stuck{ServiceHealth: s, What: s.Service, Href: servicePath(s.Service)})
+	}
+	return all
+}
+
+// heldShare is the share of possible sends that told the customer nothing new.
+func heldShare(s *snapshot.Snapshot) (share float64, known bool) {
+	saved := s.Decisions[decide.DecisionPruned] + s.Decisions[decide.DecisionHeldBack]
+	all := saved + s.Decisions[decide.DecisionSent]
+	if all == 0 {
+		return 0, false
+	}
+	return saved / all, true
+}

@@ -1,0 +1,292 @@
+package page
+
+import (
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// servicePath is the address of a service's page.
+func servicePath(name string) string { return "/service?name=" + url.QueryEscape(name) }
+
+// serviceRow is one service.
+type serviceRow struct {
+	Name              string
+	Delivers          bool                  // in this process
+	Health            operate.ServiceHealth // zero where all is well
+	State             deliver.State
+	Condition         deliver.Condition
+	Behind            bool // it catches up apart from the others
+	Delivered, Held   float64
+	Pruned, Filtered  float64
+	DeliveredRate     snapshot.Rate
+	Pending           float64
+	Reported          bool
+	Age               time.Duration // from an event's entry to its delivery, mean
+	Aged              bool
+	Failures          float64
+	FailuresPerMinute snapshot.Rate
+	Dead              float64
+	FailedShare       float64 // of attempts, 0 to 1
+	Attempted         bool
+}
+
+// Path is the address of its page.
+func (r serviceRow) Path() string { return servicePath(r.Name) }
+
+// Class is how its state is painted.
+func (r serviceRow) Class() string {
+	switch {
+	case r.Health.Service != "":
+		return levelClass(r.Health.Level)
+	case !r.Delivers:
+		return "weak"
+	}
+	return "good"
+}
+
+// States are the words for the state of a service.
+func stateWords(s deliver.State) string {
+	switch s {
+	case deliver.StatePaused:
+		return "paused: refused"
+	case deliver.StateSuspended:
+		return "paused by an operator"
+	}
+	return string(s)
+}
+
+type servicesBody struct {
+	Rows              []serviceRow
+	Customer, Q, Only string
+	Customers         []string
+	All               int
+	Address           string // of the fragment
+}
+
+// serviceRows are those of the services that keep wants, those that are not well
+// first.
+func (p *Page) serviceRows(keep func(config.Service) bool) ([]serviceRow, error) {
+	now, before, err := p.opt.History.Look()
+	if err != nil {
+		return nil, err
+	}
+	conditions, health := p.opt.Conditions(), map[string]operate.ServiceHealth{}
+	for _, s := range p.opt.Health().Services {
+		health[s.Service] = s
+	}
+	per := now.Against(before)
+	var rows []serviceRow
+	for _, c := range p.opt.Config().Services() {
+		if !keep(c) {
+			continue
+		}
+		s := now.Service(c.Name)
+		row := serviceRow{
+			Name: c.Name, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
+			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
+			Behind: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
+			DeliveredRate:     per(func(n *snapshot.Snapshot) float64 { return n.Service(c.Name).Delivered["delivered"] }),
+			FailuresPerMinute: per(func(n *snapshot.Snapshot) float64 { return 60 * n.Service(c.Name).Failures }),
+		}
+		row.Condition, row.Delivers = conditions[c.Name]
+		row.State, row.Health = row.Condition.State, health[c.Name]
+		// The age of late, where something was delivered of late.
+		sum, n := s.AgeSum, s.AgeCount
+		if before != nil {
+			if was := before.Service(c.Name); n > was.AgeCount {
+				sum, n = sum-was.AgeSum, n-was.AgeCount
+			}
+		}
+		if n > 0 {
+			row.Aged, row.Age = true, time.Duration(sum/n*float64(time.Second))
+		}
+		if attempts := s.Failures + s.Delivered["delivered"]; attempts > 0 {
+			row.Attempted, row.FailedShare = true, s.Failures/attempts
+		}
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(a, b serviceRow) int { return b.Health.Level.Rank() - a.Health.Level.Rank() })
+	return rows, nil
+}
+
+func (p *Page) servicesNow(r *http.Request) (servicesBody, error) {
+	q := r.URL.Query()
+	b := servicesBody{Customer: q.Get("customer"), Q: q.Get("q"), Only: q.Get("only")}
+	var err error
+	b.Rows, err = p.serviceRows(func(s config.Service) bool {
+		customer, _, _ := strings.Cut(s.Name, "/")
+		if b.All++; !slices.Contains(b.Customers, customer) {
+			b.Customers = append(b.Customers, customer)
+		}
+		return (b.Customer == "" || b.Customer == customer) && strings.Contains(strings.ToLower(s.Name), strings.ToLower(b.Q))
+	})
+	if b.Only == "unwell" {
+		b.Rows = slices.DeleteFunc(b.Rows, func(r serviceRow) bool { return r.Health.Service == "" })
+	}
+	slices.Sort(b.Customers)
+	b.Address = "/live/services?" + url.Values{"customer": {b.Customer}, "q": {b.Q}, "only": {b.Only}}.Encode()
+	return b, err
+}
+
+func (p *Page) services(w http.ResponseWriter, r *http.Request, who *session) {
+	b, err := p.servicesNow(r)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	p.show(w, http.StatusOK, "services", view{Title: "Services", Section: "/services", Who: who, Live: true, Body: b})
+}
+
+func (p *Page) servicesLive(w http.ResponseWriter, r *http.Request, _ *session) {
+	b, err := p.servicesNow(r)
+	if err != nil {
+		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
+		return
+	}
+	p.render(w, http.StatusOK, "live", "services-live", b)
+}
+
+// field is one member of a projected document.
+type field struct{ Out, From string }
+
+type serviceBody struct {
+	Row      serviceRow
+	Address  string // of the fragment
+	Plots    plots
+	Groups   []store.LetterGroup
+	Letters  string // why they cannot be shown
+	Revision int64
+	Kind     string // of its sink
+	Keeps    string // state or log
+	Target   string
+	File     string // where it stands
+	When     string
+	Numbers  string
+	Fields   []field
+	Retry    string
+	Form     string
+	Acts     bool
+	Open     int64
+}
+
+// maxGroups bounds the causes of dead letters that are shown.
+const maxGroups = 50
+
+// findService returns a configured service.
+func (p *Page) findService(name string) (config.Service, bool) {
+	all := p.opt.Config().Services()
+	i := slices.IndexFunc(all, func(s config.Service) bool { return s.Name == name })
+	if i < 0 {
+		return config.Service{}, false
+	}
+	return all[i], true
+}
+
+// service shows one.
+func (p *Page) service(w http.ResponseWriter, r *http.Request, who *session) {
+	name := r.URL.Query().Get("name")
+	s, known := p.findService(name)
+	if !known {
+		p.fail(w, r, http.StatusNotFound, "There is no such service.")
+		return
+	}
+	rows, err := p.serviceRows(func(c config.Service) bool { return c.Name == name })
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	cfg := p.opt.Config()
+	projection := &cfg.Projections[s.Projection]
+	b := serviceBody{
+		Row: rows[0], Address: "/live/service?name=" + url.QueryEscape(name), Plots: p.plotsOf(r, servicePath(name), "service", name),
+		Kind: s.Delivery.Sink.Kind(), Keeps: s.Delivery.Keeps(), Target: s.Delivery.Sink.Target(&cfg.Kafka.Cluster).Name,
+		When: projection.When, Numbers: projection.Numbers, File: fmt.Sprintf("%s:%d", baseName(projection.Pos.File), projection.Pos.Line),
+		Acts: who != nil, Form: who.formToken(),
+	}
+	retry := s.Delivery.Retry
+	b.Retry = fmt.Sprintf("%d attempts, waiting %s to %s", retry.Attempts, retry.MinBackoff, retry.MaxBackoff)
+	for _, f := range projection.Fields {
+		b.Fields = append(b.Fields, field{f.Out, fieldFrom(f)})
+	}
+	if active, err := p.opt.Store.Active(r.Context()); err == nil {
+		b.Revision = active.Number
+	}
+	b.Groups, err = p.opt.Store.GroupLetters(r.Context(), store.LetterFilter{Service: name, State: store.LetterOpen}, maxGroups)
+	if err != nil {
+		b.Letters = err.Error()
+	}
+	for _, g := range b.Groups {
+		b.Open += g.Letters
+	}
+	p.show(w, http.StatusOK, "service", view{Title: name, Section: "/services", Who: who, Body: b})
+}
+
+// fieldFrom says where a field's value comes from.
+func fieldFrom(f config.Field) string {
+	switch {
+	case len(f.Each) > 0:
+		return fmt.Sprintf("each element of %s, %d members", f.Path, len(f.Each))
+	case f.Path == "":
+		return "always " + cutText(string(f.Const), 80)
+	case len(f.Default) > 0:
+		return f.Path + ", else " + cutText(string(f.Default), 80)
+	}
+	return f.Path
+}
+
+func (p *Page) serviceLive(w http.ResponseWriter, r *http.Request, _ *session) {
+	name := r.URL.Query().Get("name")
+	rows, err := p.serviceRows(func(c config.Service) bool { return c.Name == name })
+	if err != nil || len(rows) == 0 {
+		http.Error(w, "the service cannot be looked at", http.StatusInternalServerError)
+		return
+	}
+	p.render(w, http.StatusOK, "live", "service-live", rows[0])
+}
+
+// actOnService pauses, resumes or probes one.
+func (p *Page) actOnService(w http.ResponseWriter, r *http.Request, who *session) {
+	name := r.PostForm.Get("service")
+	why, err := reason(r)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	if _, known := p.findService(name); !known {
+		p.fail(w, r, http.StatusNotFound, "There is no such service.")
+		return
+	}
+	switch do := r.PostForm.Get("do"); do {
+	case "pause", "resume":
+		if err := p.opt.Suspend(r.Context(), name, do == "pause", who.Actor, why); err != nil {
+			p.trouble(w, r, err)
+			return
+		}
+		if do == "pause" {
+			who.leave("%s is paused in all processes. What comes for it waits until it is resumed.", name)
+		} else {
+			who.leave("%s goes on.", name)
+		}
+	case "probe":
+		if !p.opt.Probe(name) {
+			p.fail(w, r, http.StatusConflict, "This process does not deliver the service: ask on the page of the one that does.")
+			return
+		}
+		who.leave("%s tries now. What its target says shows below.", name)
+	default:
+		p.fail(w, r, http.StatusBadRequest, "Choose what to do.")
+		return
+	}
+	http.Redirect(w, r, servicePath(name), http.StatusSeeOther) // #nosec G710 -- a path of this page
+}

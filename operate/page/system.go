@@ -1,0 +1,128 @@
+package page
+
+import (
+	"encoding/hex"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/operate/history"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// processRow is one process of the deployment.
+type processRow struct {
+	history.Process
+	Silent bool // it told nothing of itself for a while, and did not say that it stops
+}
+
+// Class is how its state is painted.
+func (r processRow) Class() string {
+	switch {
+	case r.Stopped:
+		return "weak"
+	case r.Silent:
+		return levelClass(operate.LevelDown)
+	}
+	return levelClass(operate.Level(r.Level))
+}
+
+// State is its state in words.
+func (r processRow) State() string {
+	switch {
+	case r.Stopped:
+		return "stopped"
+	case r.Silent:
+		return "silent"
+	}
+	return r.Level
+}
+
+// revisionRow is one activated configuration.
+type revisionRow struct {
+	store.Revision
+	Short  string // of its fingerprint
+	Active bool
+	Here   bool // this process works under it
+}
+
+type systemBody struct {
+	Processes []processRow
+	Revisions []revisionRow
+	Entities  int64
+	Services  int
+	Sources   int
+}
+
+// maxRevisions bounds the list of configurations.
+const maxRevisions = 20
+
+// system shows the processes of the deployment and its configurations.
+func (p *Page) system(w http.ResponseWriter, r *http.Request, who *session) {
+	var b systemBody
+	all, err := history.Processes(r.Context(), p.opt.Store)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	for _, x := range all {
+		b.Processes = append(b.Processes, processRow{x, !x.Stopped && p.opt.Now().Sub(x.Seen) > history.Silent})
+	}
+	revisions, err := p.opt.Store.Revisions(r.Context(), maxRevisions)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	for i, v := range revisions {
+		b.Revisions = append(b.Revisions, revisionRow{v, hex.EncodeToString(v.Fingerprint[:min(8, len(v.Fingerprint))]), i == 0, p.opt.Config().DecidesLike(v.Fingerprint)})
+	}
+	if b.Entities, err = p.opt.Store.CountEntities(r.Context()); err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	b.Services, b.Sources = len(p.opt.Config().Services()), len(p.opt.Config().Sources)
+	p.show(w, http.StatusOK, "system", view{Title: "System", Section: "/system", Who: who, Body: b})
+}
+
+const pageImports = 50
+
+type importsBody struct {
+	Tenant  string
+	Tenants []string
+	Rows    []store.Import
+	Next    string
+}
+
+// imports lists those of a tenant, the latest first.
+func (p *Page) imports(w http.ResponseWriter, r *http.Request, who *session) {
+	q := r.URL.Query()
+	b := importsBody{Tenant: q.Get("tenant"), Tenants: []string{auth.DefaultTenant}}
+	for _, s := range p.opt.Config().Services() {
+		if customer, _, _ := strings.Cut(s.Name, "/"); !slices.Contains(b.Tenants, customer) {
+			b.Tenants = append(b.Tenants, customer)
+		}
+	}
+	if b.Tenant == "" {
+		b.Tenant = auth.DefaultTenant
+	}
+	var before store.ClaimID
+	if text := q.Get("before"); text != "" {
+		var err error
+		if before, err = store.ParseClaimID(text); err != nil {
+			p.fail(w, r, http.StatusBadRequest, "There is no such page.")
+			return
+		}
+	}
+	var err error
+	if b.Rows, err = p.opt.Store.ListImports(r.Context(), b.Tenant, before, pageImports); err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	if len(b.Rows) == pageImports {
+		b.Next = "/imports?" + url.Values{"tenant": {b.Tenant}, "before": {b.Rows[len(b.Rows)-1].ID.String()}}.Encode()
+	}
+	p.show(w, http.StatusOK, "imports", view{Title: "Imports", Section: "/imports", Who: who, Body: b})
+}

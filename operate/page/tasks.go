@@ -1,0 +1,193 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// taskForm is what a replay or a reset is asked for by, as it stands in a form.
+type taskForm struct {
+	Kind         string // replay or reset
+	Which        string // list, all, outdated, since
+	List         string // ids, one a line
+	Since, Until string // as an input of date and time has them, UTC
+	Services     []string
+	Force        bool
+	Rate         string // entities per second
+	Reason       string
+}
+
+const inputTime = "2006-01-02T15:04"
+
+func taskFormOf(v url.Values) taskForm {
+	f := taskForm{
+		Kind: v.Get("kind"), Which: v.Get("which"), List: v.Get("list"), Since: v.Get("since"), Until: v.Get("until"),
+		Services: v["service"], Force: v.Get("force") != "", Rate: v.Get("rate"), Reason: strings.TrimSpace(v.Get("reason")),
+	}
+	f.Services = slices.DeleteFunc(f.Services, func(s string) bool { return s == "" })
+	if f.Kind == "" {
+		f.Kind = string(operate.Replay)
+	}
+	if f.Which == "" {
+		f.Which = "list"
+	}
+	return f
+}
+
+// task returns what the form asks for; an *InvalidRequestError says what is wrong with it.
+func (f taskForm) task() (operate.Task, error) {
+	t := operate.Task{Kind: operate.Kind(f.Kind), Services: f.Services, Force: f.Force, Reason: f.Reason}
+	if t.Kind != operate.Replay && t.Kind != operate.Reset {
+		return t, bad("Choose what to do.")
+	}
+	at := func(text string) (time.Time, error) {
+		if text == "" {
+			return time.Time{}, nil
+		}
+		when, err := time.Parse(inputTime, text)
+		if err != nil {
+			return when, bad("%q is no date and time.", text)
+		}
+		return when, nil
+	}
+	var err error
+	switch f.Which {
+	case "all":
+		t.Select.All = true
+	case "outdated":
+		t.Select.Outdated = true
+	case "since":
+		if t.Select.Since, err = at(f.Since); err != nil {
+			return t, err
+		}
+		if t.Select.Since.IsZero() {
+			return t, bad("Say since when.")
+		}
+		if t.Select.Until, err = at(f.Until); err != nil {
+			return t, err
+		}
+	case "list":
+		ids := strings.TrimSpace(strings.ReplaceAll(f.List, "\r\n", "\n"))
+		if ids == "" {
+			return t, bad("Name at least one entity.")
+		}
+		t.Select.List = strings.NewReader(ids + "\n")
+	default:
+		return t, bad("Choose which entities.")
+	}
+	if f.Rate != "" {
+		if t.Rate, err = strconv.ParseFloat(f.Rate, 64); err != nil || t.Rate < 0 {
+			return t, bad("%q is no number of entities per second.", f.Rate)
+		}
+	}
+	return t, nil
+}
+
+type taskBody struct {
+	taskForm
+	All    []string // services to choose from
+	Form   string
+	Acts   bool
+	Beside *jobBody
+	Jobs   []store.Job // of late, the latest first
+
+	// Of a result.
+	Ran     bool // it was done, not only tried
+	Result  operate.Result
+	Nothing bool // none of the named entities is known
+}
+
+func (b taskBody) withForm(form string) any { b.Form, b.Acts = form, true; return b }
+
+// maxTasks bounds the list of earlier tasks.
+const maxTasks = 10
+
+// taskPage shows the form, filled in by the address.
+func (p *Page) taskPage(w http.ResponseWriter, r *http.Request, who *session) {
+	b := taskBody{taskForm: taskFormOf(r.URL.Query()), Acts: who != nil, Form: who.formToken(), Beside: p.beside(jobTasks), All: p.serviceNames()}
+	if entity := r.URL.Query().Get("entity"); entity != "" {
+		b.List = entity
+	}
+	var err error
+	if b.Jobs, err = p.opt.Store.ListJobs(r.Context(), "", "", maxTasks); err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	p.show(w, http.StatusOK, "replay", view{Title: "Replay and reset", Section: "/replay", Who: who, Body: b})
+}
+
+// serviceNames are all services, those of checks as well.
+func (p *Page) serviceNames() (all []string) {
+	c := p.opt.Config()
+	for _, s := range c.Services() {
+		all = append(all, s.Name)
+	}
+	for i := range c.Checks {
+		all = append(all, c.Checks[i].Service())
+	}
+	return all
+}
+
+// task tries or does a replay or a reset. What is done was tried before, by the
+// same form: the page of a trial is the only one that offers it.
+func (p *Page) task(w http.ResponseWriter, r *http.Request, who *session) {
+	f := taskFormOf(r.PostForm)
+	why, err := reason(r)
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	f.Reason = why
+	t, err := f.task()
+	if err != nil {
+		p.trouble(w, r, err)
+		return
+	}
+	run := r.PostForm.Get("do") == "run"
+	what := "A " + f.Kind + " is tried"
+	if run {
+		what = "A " + f.Kind + " is under way"
+	}
+	j := p.start(w, r, who, jobTasks, what, func(ctx context.Context, j *job) (outcome, error) {
+		env, err := p.env(ctx, who)
+		if err != nil {
+			return outcome{}, err
+		}
+		env.Progress = j.progress
+		b := taskBody{taskForm: f, Ran: run, All: p.serviceNames()}
+		if run {
+			b.Result, err = env.Run(ctx, t)
+			if err == nil {
+				err = env.Wait(ctx)
+			}
+		} else {
+			b.Result, err = env.Preview(ctx, t)
+		}
+		var no *operate.InvalidRequestError
+		switch {
+		case errors.Is(err, operate.ErrBadList):
+			return outcome{}, bad("%s", err)
+		case errors.As(err, &no):
+			return outcome{}, err
+		case errors.Is(err, store.ErrFenced):
+			return outcome{}, bad("Another process goes on with job %d.", b.Result.Job)
+		case err != nil:
+			return outcome{}, err
+		}
+		b.Nothing = b.Result.Unknown > 0 && b.Result.Entities == 0 && b.Result.CheckRows == 0
+		title := map[bool]string{false: "What would be done", true: "Done"}[run]
+		return outcome{"task", view{Title: title, Section: "/replay", Body: b}}, nil
+	})
+	if j != nil {
+		p.follow(w, r, who, j)
+	}
+}

@@ -1,0 +1,209 @@
+package disk
+
+import (
+	"encoding/binary"
+	"fmt"
+	"hash/crc32"
+
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// Reserved is how many bytes at the end of each page hold its checksum.
+const Reserved = 8
+
+const (
+	minPage = 512
+	maxPage = 64 << 10
+	// Where the first page says how large pages are, how much of each is free, and how
+	// many there are.
+	sizeAt, reservedAt, pagesAt = 16, 20, 28
+)
+
+var castagnoli = crc32.MakeTable(crc32.Castagnoli)
+
+// checksum is what stands in the last bytes of a page: a CRC-32C of its content and
+// number, and the inverse of it, so that zeroes are none.
+func checksum(page []byte, number int64) uint64 {
+	var n [8]byte
+	binary.BigEndian.PutUint64(n[:], uint64(number))
+	c := crc32.Update(crc32.Checksum(n[:], castagnoli), castagnoli, page[:len(page)-Reserved])
+	return uint64(c)<<32 | uint64(^c)
+}
+
+func sealOf(page []byte) uint64 { return binary.BigEndian.Uint64(page[len(page)-Reserved:]) }
+
+// seal is what the first page of a database says of all of them.
+type seal struct {
+	known    bool
+	page     int  // size of pages
+	reserved bool // there is room for checksums
+	sealed   bool // all have one
+}
+
+// isPage reports whether n bytes at an offset may be a page.
+func isPage(n int, offset int64) bool {
+	return n >= minPage && n <= maxPage && n&(n-1) == 0 && offset%int64(n) == 0
+}
+
+// learn takes in the first page.
+func (s *seal) learn(page []byte) {
+	size := int(binary.BigEndian.Uint16(page[sizeAt:]))
+	if size == 1 {
+		size = maxPage
+	}
+	reserved := page[reservedAt] == Reserved
+	*s = seal{known: size == len(page), page: size, reserved: reserved, sealed: reserved && sealOf(page) != 0}
+}
+
+// look learns from the file what the first page says.
+func (f *file) look(tls *libc.TLS) *seal {
+	s := &f.seal
+	if s.known {
+		return s
+	}
+	head := f.scratch[:reservedAt+1]
+	if f.read(tls, head, 0) != sqlite3.SQLITE_OK {
+		return s // nothing is there yet
+	}
+	size := int(binary.BigEndian.Uint16(head[sizeAt:]))
+	if size == 1 {
+		size = maxPage
+	}
+	first := make([]byte, size)
+	if isPage(size, 0) && f.read(tls, first, 0) == sqlite3.SQLITE_OK {
+		s.learn(first)
+	}
+	return s
+}
+
+// sealPage puts the checksum into a page that is about to be written.
+func (f *file) sealPage(tls *libc.TLS, b []byte, offset int64) {
+	if !isPage(len(b), offset) {
+		return
+	}
+	s := f.look(tls)
+	sum := checksum(b, offset/int64(len(b))+1)
+	if offset == 0 {
+		// The first page gets its own when all others have theirs.
+		if !s.sealed && !f.d.sealing.Load() {
+			sum = 0
+		}
+		s.reserved, s.page = b[reservedAt] == Reserved, len(b)
+	}
+	if s.reserved && s.page == len(b) {
+		binary.BigEndian.PutUint64(b[len(b)-Reserved:], sum)
+		s.known, s.sealed = true, s.sealed || offset == 0 && sum != 0
+	}
+}
+
+// verify returns an ErrDamaged for a page that is not what was written; short: the
+// file ends before it.
+func (f *file) verify(tls *libc.TLS, b []byte, offset int64, short bool) error {
+	if f.wal {
+		return f.verifyFrame(tls, b, offset, short)
+	}
+	if !isPage(len(b), offset) {
+		return nil
+	}
+	s := f.look(tls)
+	if !s.known || !s.sealed || s.page != len(b) {
+		return nil
+	}
+	number := offset/int64(len(b)) + 1
+	if short {
+		// What is new is read before it is written.
+		pages := f.scratch[:4]
+		if f.read(tls, pages, pagesAt) != sqlite3.SQLITE_OK || number > int64(binary.BigEndian.Uint32(pages)) {
+			return nil
+		}
+		return fmt.Errorf("%w: %s ends before page %d, at byte %d", ErrDamaged, f.name, number, offset)
+	}
+	if sealOf(b) != checksum(b, number) {
+		return fmt.Errorf("%w: %s, page %d, at byte %d, does not have the checksum that it was written with", ErrDamaged, f.name, number, offset)
+	}
+	return nil
+}
+
+// The write-ahead log: a header, then frames, each with a header and a page.
+// https://sqlite.org/fileformat2.html#the_write_ahead_log
+const (
+	walHeader   = 32
+	frameHeader = 24
+	walMagic    = 0x377f0682 // the lowest bit says that checksums are big-endian
+	sumAt       = 16         // of a frame's header
+)
+
+// frameAt returns the number of the frame, from 0, whose page has n bytes and stands
+// at an offset of the log.
+func frameAt(n int, offset int64) (int64, bool) {
+	if !isPage(n, 0) {
+		return 0, false
+	}
+	behind, size := offset-walHeader-frameHeader, int64(n+frameHeader)
+	return behind / size, behind >= 0 && behind%size == 0
+}
+
+// writeFrame notes what a write means for the checksums of a log. SQLite overwrites
+// the page of a frame within a transaction, and the headers from it on before the
+// commit only.
+func (f *file) writeFrame(n int, offset int64) {
+	if n == frameHeader {
+		f.header = offset
+		return
+	}
+	if number, ok := frameAt(n, offset); ok && f.header != offset-frameHeader && (f.stale == 0 || number+1 < f.stale) {
+		f.stale = number + 1
+	}
+}
+
+// verifyFrame compares a page of the log with the checksum in its frame's header,
+// which goes on from that of the frame before.
+func (f *file) verifyFrame(tls *libc.TLS, page []byte, offset int64, short bool) error {
+	number, ok := frameAt(len(page), offset)
+	if !ok || f.stale != 0 && number+1 >= f.stale {
+		return nil // SQLite looks itself when it recovers a log
+	}
+	size := int64(len(page) + frameHeader)
+	first, header, before := f.scratch[:walHeader], f.scratch[walHeader:][:frameHeader], f.scratch[walHeader+frameHeader:]
+	rc := f.read(tls, first, 0)
+	if rc == sqlite3.SQLITE_OK {
+		rc = f.read(tls, header, offset-frameHeader)
+	}
+	from := first[24:]
+	if rc == sqlite3.SQLITE_OK && number > 0 {
+		rc = f.read(tls, before, offset-frameHeader-size)
+		from = before[sumAt:]
+	}
+	magic := binary.BigEndian.Uint32(first)
+	if rc != sqlite3.SQLITE_OK || short || magic&^1 != walMagic {
+		return fmt.Errorf("%w: %s, frame %d, at byte %d, is not there", ErrDamaged, f.name, number+1, offset-frameHeader)
+	}
+	var order binary.ByteOrder = binary.LittleEndian
+	if magic&1 != 0 {
+		order = binary.BigEndian
+	}
+	s0, s1 := binary.BigEndian.Uint32(from), binary.BigEndian.Uint32(from[4:])
+	s0, s1 = walSum(order, header[:8], s0, s1)
+	s0, s1 = walSum(order, page, s0, s1)
+	if s0 != binary.BigEndian.Uint32(header[sumAt:]) || s1 != binary.BigEndian.Uint32(header[sumAt+4:]) {
+		return fmt.Errorf("%w: %s, frame %d, at byte %d, does not have the checksum that it was written with", ErrDamaged, f.name, number+1, offset-frameHeader)
+	}
+	return nil
+}
+
+// walSum is SQLite's own checksum of its log.
+func walSum(order binary.ByteOrder, b []byte, s0, s1 uint32) (uint32, uint32) {
+	if order == binary.LittleEndian {
+		for ; len(b) >= 8; b = b[8:] {
+			s0 += binary.LittleEndian.Uint32(b) + s1
+			s1 += binary.LittleEndian.Uint32(b[4:]) + s0
+		}
+		return s0, s1
+	}
+	for ; len(b) >= 8; b = b[8:] {
+		s0 += binary.BigEndian.Uint32(b) + s1
+		s1 += binary.BigEndian.Uint32(b[4:]) + s0
+	}
+	return s0, s1
+}
