@@ -14,8 +14,9 @@
 // the file's entry in its directory. Each change is in the file once, within the
 // window below.
 //
-// A crash may leave lines that nobody confirmed. Open reads the end of the file
-// and repairs it:
+// A crash may leave lines that nobody confirmed. Open reads the end of the file,
+// from the disk and not from what the kernel kept of an fsync that failed, and
+// repairs it:
 //
 //   - A last line without its newline is completed when it is a whole record,
 //     else cut off: its Write was not confirmed and comes again.
@@ -23,7 +24,8 @@
 //     reach the disk before a power loss. The file is cut off there, but only
 //     when no whole record stands behind it. One that does may have been
 //     confirmed, so the zeroes may be a failing disk's: Open says where they
-//     are and touches nothing.
+//     are and touches nothing. So it does with a single NUL, and with a record
+//     that has something else behind it than a newline: a bit has turned.
 //   - Anything else that is no record was not written by this sink. Open says
 //     where it is and touches nothing.
 //

@@ -118,6 +118,10 @@ func (s *Sink) start(ctx context.Context) error {
 	if !locked {
 		return errLocked
 	}
+	// What an earlier process could not sync is not there, though it can be read.
+	if err := durable.Reread(s.opts.Path); err != nil {
+		return err
+	}
 	if s.f, err = s.open(s.opts.Path); err != nil {
 		return err
 	}

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -17,8 +18,9 @@ const recordStart = `{"service":`
 var (
 	// errForeign is in the chain when the file holds what this sink did not write.
 	errForeign = errors.New("not written by this sink")
-	// errDamaged is in the chain when the file holds zeroes in front of whole records.
-	errDamaged = errors.New("zeroed by a failing disk or file system, with whole records behind it")
+	// errDamaged is in the chain when the file holds what neither this sink wrote nor a
+	// write that was cut off leaves.
+	errDamaged = errors.New("changed by a failing disk or file system")
 )
 
 // recover repairs the end of the file, fills the window of keys and gives the
@@ -143,7 +145,7 @@ func (s *Sink) repairEnd(at int64, rest []byte) (int64, error) {
 	switch {
 	case !whole && !startsRecord(written):
 		return 0, fmt.Errorf("what stands at byte %d is no record: %w", at, errForeign)
-	case zeroed && holdsRecord(rest):
+	case zeroed && (holdsRecord(rest) || turned(rest)), !whole && holdsValue(written):
 		return 0, fmt.Errorf("the line at byte %d: %w", at, errDamaged)
 	case !whole:
 		return at, s.f.Truncate(at)
@@ -159,6 +161,30 @@ func (s *Sink) repairEnd(at int64, rest []byte) (int64, error) {
 	}
 	s.keys.add(k)
 	return end + 1, nil
+}
+
+// turned reports whether the line is a whole record but for a bit, which made a NUL:
+// a write that was cut off leaves none alone.
+func turned(line []byte) bool {
+	at := bytes.IndexByte(line, 0)
+	if at < 0 || bytes.IndexByte(line[at+1:], 0) >= 0 {
+		return false
+	}
+	line = bytes.Clone(line)
+	for bit := range 8 {
+		line[at] = 1 << bit
+		if _, ok := recordKey(line); ok {
+			return true
+		}
+	}
+	return false
+}
+
+// holdsValue reports whether b begins with a whole JSON value: the record was written
+// to its end, and what is behind it was its newline.
+func holdsValue(b []byte) bool {
+	var value json.RawMessage
+	return json.NewDecoder(bytes.NewReader(b)).Decode(&value) == nil
 }
 
 // startsRecord reports whether b may be a record or the beginning of one.

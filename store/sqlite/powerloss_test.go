@@ -145,6 +145,8 @@ func (f *recorded) content(n int, torn map[int]int) []byte {
 	return b
 }
 
+// sector is what a disk writes whole or not at all, in bytes: SQLite counts on it for the
+// header of its log.
 const sector = 512
 
 // powerLoss writes what a disk may have after the power went: what is durable, and of
@@ -315,7 +317,7 @@ func powerLossRounds(t *testing.T, from uint64, rounds int) (losses, faults int)
 		begin := w.r.calls
 		at, kind := begin+1+random.IntN(150), random.IntN(5)
 		w.r.mu.Lock()
-		w.r.cut = func(n int) int { return random.IntN(n + 1) }
+		w.r.cut = func(n int) int { return sector * random.IntN(n/sector+1) }
 		w.r.before = func(n int) error {
 			switch {
 			case kind == 0 || n < at: // no fault

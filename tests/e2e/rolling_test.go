@@ -237,7 +237,7 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
     fields: {id: id, level: %[1]s}
     deliver:
       current: {postgres: {url: %[3]q, table: current, columns: {level: {type: %[2]s, path: level}}}}
-      history: {postgres: {url: %[3]q, table: history, mode: append, columns: {level: {type: %[2]s, path: level}}}}
+      history: {postgres: {url: %[3]q, table: history, mode: append, columns: {level: {type: %[2]s, path: level}}}, history: {keep: 7d}}
 `, field, kind, c.Target)
 	}
 	p := rolling(t, c, map[string]string{"old": revision("name", "text"), "new": revision("number", "bigint")})
@@ -291,7 +291,7 @@ func TestChangesOfTheOldConfigurationMeetAChangedTable(t *testing.T) {
 	for e := 1; e < entities; e++ {
 		require.Equal(t, 1, letters[fmt.Sprint("E", e)])
 	}
-	require.Positive(t, number(t, c.Store, "SELECT count(*) FROM audit WHERE actor = 'deliver' AND action = 'redecide'"))
+	require.Positive(t, number(t, c.Store, "SELECT count(*) FROM deliveries WHERE outcome = 'redecided'"), "in the delivery history")
 
 	// From here on it is as if nothing had been.
 	say(1, entities, 3)

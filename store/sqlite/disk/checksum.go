@@ -101,7 +101,7 @@ func (f *file) sealPage(tls *libc.TLS, b []byte, offset int64) {
 // file ends before it.
 func (f *file) verify(tls *libc.TLS, b []byte, offset int64, short bool) error {
 	if f.wal {
-		return f.verifyFrame(tls, b, offset, short)
+		return f.verifyLog(tls, b, offset, short)
 	}
 	if !isPage(len(b), offset) {
 		return nil
@@ -123,87 +123,4 @@ func (f *file) verify(tls *libc.TLS, b []byte, offset int64, short bool) error {
 		return fmt.Errorf("%w: %s, page %d, at byte %d, does not have the checksum that it was written with", ErrDamaged, f.name, number, offset)
 	}
 	return nil
-}
-
-// The write-ahead log: a header, then frames, each with a header and a page.
-// https://sqlite.org/fileformat2.html#the_write_ahead_log
-const (
-	walHeader   = 32
-	frameHeader = 24
-	walMagic    = 0x377f0682 // the lowest bit says that checksums are big-endian
-	sumAt       = 16         // of a frame's header
-)
-
-// frameAt returns the number of the frame, from 0, whose page has n bytes and stands
-// at an offset of the log.
-func frameAt(n int, offset int64) (int64, bool) {
-	if !isPage(n, 0) {
-		return 0, false
-	}
-	behind, size := offset-walHeader-frameHeader, int64(n+frameHeader)
-	return behind / size, behind >= 0 && behind%size == 0
-}
-
-// writeFrame notes what a write means for the checksums of a log. SQLite overwrites
-// the page of a frame within a transaction, and the headers from it on before the
-// commit only.
-func (f *file) writeFrame(n int, offset int64) {
-	if n == frameHeader {
-		f.header = offset
-		return
-	}
-	if number, ok := frameAt(n, offset); ok && f.header != offset-frameHeader && (f.stale == 0 || number+1 < f.stale) {
-		f.stale = number + 1
-	}
-}
-
-// verifyFrame compares a page of the log with the checksum in its frame's header,
-// which goes on from that of the frame before.
-func (f *file) verifyFrame(tls *libc.TLS, page []byte, offset int64, short bool) error {
-	number, ok := frameAt(len(page), offset)
-	if !ok || f.stale != 0 && number+1 >= f.stale {
-		return nil // SQLite looks itself when it recovers a log
-	}
-	size := int64(len(page) + frameHeader)
-	first, header, before := f.scratch[:walHeader], f.scratch[walHeader:][:frameHeader], f.scratch[walHeader+frameHeader:]
-	rc := f.read(tls, first, 0)
-	if rc == sqlite3.SQLITE_OK {
-		rc = f.read(tls, header, offset-frameHeader)
-	}
-	from := first[24:]
-	if rc == sqlite3.SQLITE_OK && number > 0 {
-		rc = f.read(tls, before, offset-frameHeader-size)
-		from = before[sumAt:]
-	}
-	magic := binary.BigEndian.Uint32(first)
-	if rc != sqlite3.SQLITE_OK || short || magic&^1 != walMagic {
-		return fmt.Errorf("%w: %s, frame %d, at byte %d, is not there", ErrDamaged, f.name, number+1, offset-frameHeader)
-	}
-	var order binary.ByteOrder = binary.LittleEndian
-	if magic&1 != 0 {
-		order = binary.BigEndian
-	}
-	s0, s1 := binary.BigEndian.Uint32(from), binary.BigEndian.Uint32(from[4:])
-	s0, s1 = walSum(order, header[:8], s0, s1)
-	s0, s1 = walSum(order, page, s0, s1)
-	if s0 != binary.BigEndian.Uint32(header[sumAt:]) || s1 != binary.BigEndian.Uint32(header[sumAt+4:]) {
-		return fmt.Errorf("%w: %s, frame %d, at byte %d, does not have the checksum that it was written with", ErrDamaged, f.name, number+1, offset-frameHeader)
-	}
-	return nil
-}
-
-// walSum is SQLite's own checksum of its log.
-func walSum(order binary.ByteOrder, b []byte, s0, s1 uint32) (uint32, uint32) {
-	if order == binary.LittleEndian {
-		for ; len(b) >= 8; b = b[8:] {
-			s0 += binary.LittleEndian.Uint32(b) + s1
-			s1 += binary.LittleEndian.Uint32(b[4:]) + s0
-		}
-		return s0, s1
-	}
-	for ; len(b) >= 8; b = b[8:] {
-		s0 += binary.BigEndian.Uint32(b) + s1
-		s1 += binary.BigEndian.Uint32(b[4:]) + s0
-	}
-	return s0, s1
 }

@@ -1,0 +1,154 @@
+package disk
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+
+	"modernc.org/libc"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+// The write-ahead log: a header, then frames, each with a header and a page.
+// https://sqlite.org/fileformat2.html#the_write_ahead_log
+const (
+	walHeader   = 32
+	frameHeader = 24
+	walMagic    = 0x377f0682 // the lowest bit says that checksums are big-endian
+	saltAt      = 8          // of a frame's header: the same as in that of the log
+	sumAt       = 16
+)
+
+// frameAt returns the number of the frame, from 0, whose page has n bytes and stands
+// at an offset of the log.
+func frameAt(n int, offset int64) (int64, bool) {
+	if !isPage(n, 0) {
+		return 0, false
+	}
+	behind, size := offset-walHeader-frameHeader, int64(n+frameHeader)
+	return behind / size, behind >= 0 && behind%size == 0
+}
+
+// writeFrame notes what a write means for the checksums of a log. SQLite overwrites
+// the page of a frame within a transaction, and the headers from it on before the
+// commit only.
+func (f *file) writeFrame(n int, offset int64) {
+	if n == frameHeader {
+		f.header = offset
+		return
+	}
+	if number, ok := frameAt(n, offset); ok && f.header != offset-frameHeader && (f.stale == 0 || number+1 < f.stale) {
+		f.stale = number + 1
+	}
+}
+
+// verifyLog looks at what was read of a log: a page, or, when SQLite recovers it, the
+// header and whole frames.
+func (f *file) verifyLog(tls *libc.TLS, b []byte, offset int64, short bool) error {
+	if offset == 0 && len(b) == walHeader && !short {
+		return f.verifyHeader(tls, b)
+	}
+	if number, ok := frameAt(len(b), offset); ok {
+		if f.stale != 0 && number+1 >= f.stale {
+			return nil
+		}
+		header := f.scratch[walHeader:][:frameHeader]
+		if short || f.read(tls, header, offset-frameHeader) != sqlite3.SQLITE_OK || !f.sound(tls, number, header, b) {
+			return f.badFrame(number, len(b))
+		}
+		return nil
+	}
+	number, ok := frameAt(len(b)-frameHeader, offset+frameHeader)
+	if !ok || short || f.stale != 0 && number+1 >= f.stale || f.sound(tls, number, b[:frameHeader], b[frameHeader:]) {
+		return nil
+	}
+	// SQLite ends the log before it. That is right for the transaction that was under
+	// way, which is the last one: each is synced before the next one begins.
+	if f.goesOn(tls, number, len(b)-frameHeader) {
+		return f.badFrame(number, len(b)-frameHeader)
+	}
+	return nil
+}
+
+func (f *file) badFrame(number int64, page int) error {
+	at := walHeader + number*int64(page+frameHeader)
+	return fmt.Errorf("%w: %s, frame %d, at byte %d, does not have the checksum that it was written with", ErrDamaged, f.name, number+1, at)
+}
+
+// verifyHeader finds a header that is not what was written. It is in one sector, so a
+// write of it that was cut off left the one before.
+func (f *file) verifyHeader(tls *libc.TLS, header []byte) error {
+	s0, s1 := walSum(byteOrder(header), header[:24], 0, 0)
+	if magic := binary.BigEndian.Uint32(header); magic&^1 == walMagic && s0 == binary.BigEndian.Uint32(header[24:]) && s1 == binary.BigEndian.Uint32(header[28:]) {
+		return nil
+	}
+	var zeroes [walHeader]byte
+	if bytes.Equal(header, zeroes[:]) || f.read(tls, f.scratch[walHeader:][:frameHeader], walHeader) != sqlite3.SQLITE_OK {
+		return nil // nothing was ever synced to it
+	}
+	return fmt.Errorf("%w: %s: its header, at byte 0, is not what was written", ErrDamaged, f.name)
+}
+
+// sound compares a frame with the checksum in its header, which goes on from that of
+// the frame before.
+func (f *file) sound(tls *libc.TLS, number int64, header, page []byte) bool {
+	first, before := f.scratch[:walHeader], f.scratch[walHeader+frameHeader:]
+	if f.read(tls, first, 0) != sqlite3.SQLITE_OK {
+		return false
+	}
+	from := first[24:]
+	if number > 0 {
+		if f.read(tls, before, walHeader+(number-1)*int64(len(page)+frameHeader)) != sqlite3.SQLITE_OK {
+			return false
+		}
+		from = before[sumAt:]
+	}
+	order := byteOrder(first)
+	s0, s1 := binary.BigEndian.Uint32(from), binary.BigEndian.Uint32(from[4:])
+	s0, s1 = walSum(order, header[:8], s0, s1)
+	s0, s1 = walSum(order, page, s0, s1)
+	return bytes.Equal(header[saltAt:sumAt], first[16:24]) && s0 == binary.BigEndian.Uint32(header[sumAt:]) && s1 == binary.BigEndian.Uint32(header[sumAt+4:])
+}
+
+// goesOn reports whether from a frame on, whose page has n bytes, two transactions of
+// this log end. Frames that a failed write left have no end.
+func (f *file) goesOn(tls *libc.TLS, number int64, n int) bool {
+	first, header := f.scratch[:walHeader], f.scratch[walHeader:][:frameHeader]
+	if f.read(tls, first, 0) != sqlite3.SQLITE_OK {
+		return false
+	}
+	ends := 0
+	for ; f.read(tls, header, walHeader+number*int64(n+frameHeader)) == sqlite3.SQLITE_OK; number++ {
+		if !bytes.Equal(header[saltAt:sumAt], first[16:24]) {
+			continue // the damaged one, or of an earlier log
+		}
+		if binary.BigEndian.Uint32(header[4:]) != 0 { // the size of the database: a commit
+			ends++
+		}
+	}
+	return ends > 1
+}
+
+// byteOrder is that of the checksums of a log, from its header.
+func byteOrder(header []byte) binary.ByteOrder {
+	if header[3]&1 != 0 {
+		return binary.BigEndian
+	}
+	return binary.LittleEndian
+}
+
+// walSum is SQLite's own checksum of its log.
+func walSum(order binary.ByteOrder, b []byte, s0, s1 uint32) (uint32, uint32) {
+	if order == binary.LittleEndian {
+		for ; len(b) >= 8; b = b[8:] {
+			s0 += binary.LittleEndian.Uint32(b) + s1
+			s1 += binary.LittleEndian.Uint32(b[4:]) + s0
+		}
+		return s0, s1
+	}
+	for ; len(b) >= 8; b = b[8:] {
+		s0 += binary.BigEndian.Uint32(b) + s1
+		s1 += binary.BigEndian.Uint32(b[4:]) + s0
+	}
+	return s0, s1
+}
