@@ -146,7 +146,7 @@ func (b *batch) outcome(loaded store.Loaded, lookup store.Lookup) (out store.Out
 	out.Settled = append(out.Settled, b.result.replayed...)
 	b.letters = out.Letters
 	out.Claims = once.effects()
-	b.outbox, b.lastTo = pack(plan, &b.result, b.moves, b.ends, MaxFrame)
+	b.outbox, b.lastTo = pack(plan, &b.result, b.moves, b.ends, opt.MaxFrame)
 	out.Outbox, out.LastTo = b.outbox, b.lastTo
 	b.decided = true
 	crash.At(crash.DecideOutcome, "")

@@ -330,6 +330,34 @@ func TestFilterErrorIsADeadLetterOfItsService(t *testing.T) {
 		feed(t, s, `registry: {"id":"B-007","ripeness_level":"green"}`))
 }
 
+// The mistake that this catches: a change was gone from the log, and what was to be
+// sent in its stead is too large. The row said for ever that the customer had the lost
+// change: its content was held back, and the repair of the gap waited for it to move.
+func TestALostChangeThatCannotBeMadeAgain(t *testing.T) {
+	small := `registry: {"id":"B-007","ripeness_level":1}`
+	for name, large := range map[string]string{
+		"oversized":  `registry: {"id":"B-007","ripeness_level":"` + strings.Repeat("x", 400) + `"}`,
+		"projection": `registry: {"id":"B-007","ripeness_level":"green"}`,
+	} {
+		p := bananaPlan(t)
+		p.MaxChange = 400
+		if name == "projection" {
+			bad, err := projections.Compile(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.ripeness_level > 0`,
+				Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "ripeness", Path: "ripeness_level"}}})
+			require.NoError(t, err)
+			p.Projections[0] = bad
+			require.NoError(t, p.Prepare())
+		}
+		for version, next := range map[int64]string{0: one1, 7: "merged"} {
+			s := NewSimulator(p)
+			require.Equal(t, []string{both1, "merged dead:" + name}, feed(t, s, small, large))
+			lost := inbox.Control{Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, version), Force: true, Actor: inbox.Deliver}
+			require.Equal(t, "control dead:"+name, apply(t, s, inbox.Record{Entity: "B-007", Control: &lost}, name))
+			require.Equal(t, []string{next}, feed(t, s, small), "%s, version %d", name, version)
+		}
+	}
+}
+
 // A record that an earlier assignment of the partition handed out is not
 // decided by the next one: those before it may not have been handed out again yet.
 func TestRecordsOfAnEarlierAssignmentAreLeftOut(t *testing.T) {

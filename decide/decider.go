@@ -61,6 +61,9 @@ type Options struct {
 	// MaxOutcome bounds what they are decided to, in bytes: documents, changes and
 	// dead letters. A batch that comes to more is cut. Defaults to 64 MiB.
 	MaxOutcome int
+	// MaxFrame bounds a frame of the changes log, in bytes before compression. Defaults
+	// to MaxFrame.
+	MaxFrame int
 	// MaxUnpublished bounds the decided batches of a lane whose publish is not
 	// acknowledged yet; deciding waits for them. Defaults to 16.
 	MaxUnpublished int
@@ -111,6 +114,7 @@ func New(opt Options) (*Decider, error) {
 	opt.MaxEvents = orDefault(opt.MaxEvents, 1000)
 	opt.MaxBytes = orDefault(opt.MaxBytes, 16<<20)
 	opt.MaxOutcome = orDefault(opt.MaxOutcome, 64<<20)
+	opt.MaxFrame = orDefault(opt.MaxFrame, MaxFrame)
 	opt.MaxUnpublished = orDefault(opt.MaxUnpublished, 16)
 	opt.RetakeDelay = orDefault(opt.RetakeDelay, time.Second)
 	if opt.Plan.index == nil {

@@ -325,6 +325,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int, force boo
 				l.DedupKey += "/" + l.Service
 				ev.letters = append(ev.letters, l)
 			}
+			ev.unknown(r, services)
 			return
 		}
 		if match {
@@ -340,6 +341,16 @@ func (ev *evaluation) offer(r *record, projection int, services []int, force boo
 	for _, s := range services {
 		c.service = s
 		ev.candidates = append(ev.candidates, c)
+	}
+}
+
+// unknown sets the rows of services whose change is lost and cannot be made again.
+func (ev *evaluation) unknown(r *record, services []int) {
+	if !lost(r.Control) {
+		return
+	}
+	for _, s := range services {
+		ev.candidates = append(ev.candidates, candidate{service: s, record: r, control: r.Control})
 	}
 }
 
@@ -372,6 +383,7 @@ func (ev *evaluation) control(r *record) error {
 		if _, _, err := ev.view(); err != nil {
 			ev.letters = append(ev.letters, letterOf(r, "merge", err.Error()))
 			ev.settled(r.Control.Letter, store.LetterReplayed) // it died again, as a letter of its own
+			ev.unknown(r, services)
 			return nil
 		}
 		ev.trail.redecided(ev.plan, r.Control)

@@ -114,6 +114,9 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 			l.Service, l.Payload = service.Name, ch.Doc
 			l.DedupKey += "/" + service.Name
 			out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)
+			if lost(c.record.Control) {
+				control(c.record.Control, row)
+			}
 			continue
 		}
 		ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
@@ -197,7 +200,14 @@ func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error
 	return c.content, bytes.Equal(under, row.Content), nil
 }
 
-// control sets a row's state for a refusal or a reset. The version stays: it
+// lost reports whether a control record asks for a change in the stead of one that
+// was not delivered and will not be. When none can be made, nobody knows what the
+// customer has: the row must not hold back what was never sent.
+func lost(c *inbox.Control) bool {
+	return c != nil && c.Action == inbox.Redecide && c.Force && c.Version != 0 && c.Actor == inbox.Deliver
+}
+
+// control sets a row's state for a refusal, a reset, or a change that is lost. The version stays: it
 // is that of the last change, and deliveries that are under way are compared with it.
 func control(c *inbox.Control, row *store.Row) {
 	if !row.Found {
@@ -206,6 +216,10 @@ func control(c *inbox.Control, row *store.Row) {
 	switch c.Action {
 	case inbox.Reset:
 		row.Content, row.Refused = nil, false
+	case inbox.Redecide:
+		if row.Version == c.Version {
+			row.Content, row.Refused = nil, false
+		}
 	case inbox.Refuse:
 		// Never back to the delivered content: that is only the least that the sink
 		// holds. An earlier attempt that timed out may have put the refused one there.

@@ -48,7 +48,7 @@ func (s *Stage) catchUp(p *partition) {
 			reader = s.opt.Log.NewReader()
 		}
 		within, cancel := context.WithTimeout(ctx, readPatience)
-		records, err := reader.Read(within, p.number, was.offset())
+		records, err := reader.Read(within, p.number, was.next)
 		cancel()
 		if err == nil {
 			var frames []logged
@@ -80,7 +80,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		if c.live {
 			continue
 		}
-		if c.feed.part == 0 && (c.feed.fed > p.feed.fed || c.feed.fed == p.feed.fed && p.feed.part == 0) {
+		if c.feed.reaches(&p.feed) {
 			c.live, joined = true, true
 			c.floor = max(c.floor, c.place().Position)
 			c.w.log.Info("caught up", "partition", p.number)

@@ -72,3 +72,26 @@ func TestALookBeginsAfterItsCaller(t *testing.T) {
 		require.Equal(t, []int64{1, 2, 2}, got)
 	})
 }
+
+// The mistake that this catches: what falls behind inside a position whose changes were
+// cut into parts begins again at the position itself, which is above where the tail
+// was before it. It was taken for one that had caught up, and its part was lost.
+func TestWhoIsBehindJoinsBetweenPositions(t *testing.T) {
+	tail := &feed{fed: 27, next: 33, part: 2, to: 33, first: 31}
+	for _, c := range []struct {
+		f       feed
+		reaches bool
+	}{
+		{feed{fed: 27, next: 31}, false},
+		{feed{fed: 32, next: 31}, false},
+		{feed{fed: 27, next: 33, part: 2, to: 33, first: 31}, false},
+		{feed{fed: 33, next: 34}, true},
+	} {
+		require.Equal(t, c.reaches, c.f.reaches(tail), "%+v", c.f)
+	}
+	tail = &feed{fed: 27, next: 31}
+	require.True(t, (&feed{fed: 27, next: 20}).reaches(tail))
+	require.True(t, (&feed{fed: 32, next: 31}).reaches(tail), "nothing is between")
+	require.False(t, (&feed{fed: 26, next: 31}).reaches(tail))
+	require.False(t, (&feed{fed: 27, next: 31, part: 1, to: 33}).reaches(tail))
+}

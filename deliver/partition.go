@@ -98,6 +98,17 @@ func (f *feed) offset() int64 {
 	return f.next
 }
 
+// reaches reports whether a follower is where the tail is, so that what the tail
+// hands on from now on is all that it needs. Of a position whose changes were cut into
+// parts it needs all, or none.
+func (f *feed) reaches(tail *feed) bool {
+	at := tail.fed
+	if tail.part > 0 {
+		at = tail.to
+	}
+	return f.part == 0 && f.fed >= at
+}
+
 // from is the first record that is left to read of a log that has those from start
 // to end. One that ends before is another one of the same name.
 func (f *feed) from(start, end int64) int64 {

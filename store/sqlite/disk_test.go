@@ -336,6 +336,32 @@ func plain(t *testing.T, path string) *sql.DB {
 	return db
 }
 
+// A look with another program after a kill moves the log into the file, and harms
+// nothing.
+func TestAnotherProgramLooksAfterAKill(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state.db")
+	s := openFaulty(t, path, nil)
+	fill(t, s) // pages with checksums, some of which are changed again in the log
+	want, err := scan(t, s)
+	require.NoError(t, err)
+	killed := filepath.Join(t.TempDir(), "state.db")
+	for _, suffix := range []string{"", "-wal"} {
+		content, err := os.ReadFile(path + suffix)
+		require.NoError(t, err)
+		require.NotEmpty(t, content)
+		require.NoError(t, os.WriteFile(killed+suffix, content, 0o600))
+	}
+	other := plain(t, killed)
+	var n int
+	require.NoError(t, other.QueryRowContext(t.Context(), `SELECT count(*) FROM sqlite_master`).Scan(&n))
+	require.NoError(t, other.Close())
+	require.NoFileExists(t, killed+"-wal")
+	got, err := reopened(t, killed)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	require.NoError(t, s.Close())
+}
+
 // What another program wrote anew as a whole, a backup for instance, is taken as it is,
 // and its pages get their checksums; what it changed in place is not taken.
 func TestFilesOfOtherPrograms(t *testing.T) {

@@ -183,6 +183,21 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestRedecide",
 	},
 	{
+		rule: "a lost change that is too large to be made again leaves nothing known", file: "decide/settle.go",
+		old: "if lost(c.record.Control) {", new: "if false {",
+		in: "./decide", test: "TestALostChangeThatCannotBeMadeAgain",
+	},
+	{
+		rule: "a lost change whose projection fails leaves nothing known", file: "decide/evaluate.go",
+		old: "\t\t\tev.unknown(r, services)\n\t\t\treturn\n", new: "\t\t\treturn\n",
+		in: "./decide", test: "TestALostChangeThatCannotBeMadeAgain",
+	},
+	{
+		rule: "only the change that is lost leaves nothing known", file: "decide/settle.go",
+		old: "if row.Version == c.Version {", new: "if true {",
+		in: "./decide", test: "TestALostChangeThatCannotBeMadeAgain",
+	},
+	{
 		rule: "an oversized change leaves the dam row", file: "decide/settle.go",
 		old: "out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)",
 		new: "out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)\n\t\t\trow.Found, row.Content, row.Version = true, content, ch.Version",

@@ -148,9 +148,19 @@ var deliverMutants = []mutant{
 		in: "./deliver", test: "TestALogThatEndsTooEarly",
 	},
 	{
-		rule: "who is behind joins where it is itself", file: "deliver/catchup.go",
-		old: "c.feed.fed > p.feed.fed || c.feed.fed == p.feed.fed && p.feed.part == 0", new: "true",
+		rule: "who is behind joins where it is itself", file: "deliver/partition.go",
+		old: "return f.part == 0 && f.fed >= at", new: "return f.part == 0 && f.fed >= at || true",
 		in: "./deliver", test: "TestAServiceWhoseSinkIsAwayFallsBehind",
+	},
+	{
+		rule: "who is behind does not join in the middle of a position", file: "deliver/partition.go",
+		old: "at = tail.to\n", new: "at = tail.fed + 1\n",
+		in: "./deliver", test: "TestWhoIsBehindJoinsBetweenPositions",
+	},
+	{
+		rule: "who catches up goes on inside a position that was cut into parts", file: "deliver/catchup.go",
+		old: "reader.Read(within, p.number, was.next)", new: "reader.Read(within, p.number, was.offset())",
+		in: "./tests/simulation", test: "TestSchedules",
 	},
 	{
 		rule: "places outlive the configuration without their service", file: "deliver/partition.go",

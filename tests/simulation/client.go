@@ -3,9 +3,12 @@ package simulation
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -138,6 +141,12 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 			taken[i].Outbox = nil
 		}
 	}
+	if c.p.w.rules.OwnGeneration {
+		for i := range taken {
+			older := func(f store.OutboxFrame) bool { return f.Partition.Generation < taken[i].Partition.Generation }
+			taken[i].Outbox = slices.DeleteFunc(taken[i].Outbox, older)
+		}
+	}
 	if err != nil {
 		lane.fails()
 		return nil, err
@@ -153,6 +162,9 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 	}
 	var outbox int
 	err = c.call(ctx, lane.dice, "decide", store.Unknown, func() (err error) {
+		if rules.NoRevision {
+			d.Revision = c.Memory.active()
+		}
 		if rules.NoWatermark {
 			c.Memory.forge(d.Moves)
 		}
@@ -169,6 +181,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 					err = c.p.ready()
 				}
 			}
+			c.cuts(out.Outbox, err)
 			if rules.NoOutbox {
 				outbox, out.Outbox = len(out.Outbox), nil
 			}
@@ -195,6 +208,27 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 		ids = make([]int64, outbox)
 	}
 	return ids, nil
+}
+
+// cuts counts what decide cut: batches, frames, and the changes of one record.
+func (c *client) cuts(frames []store.OutboxFrame, err error) {
+	if err != nil && strings.Contains(err.Error(), "more than one decision may have") {
+		c.p.w.count("batch cut")
+	}
+	for i := range frames {
+		if i > 0 && frames[i].Partition == frames[i-1].Partition {
+			c.p.w.count("frame cut")
+		}
+		if f, err := change.ParseFrameHeader(frames[i].Frame); err == nil && f.Part > 0 {
+			c.p.w.count("change cut")
+		}
+	}
+}
+
+// active returns the number of the active revision.
+func (m *Memory) active() (number int64) {
+	_ = m.look(context.Background(), func(s *state) { number = int64(len(s.revisions)) })
+	return number
 }
 
 // forge makes watermarks match.

@@ -204,7 +204,7 @@ func (w *world) outage(service string) (away bool, slow time.Duration) {
 		return false, 0
 	}
 	for _, o := range w.setup.outages {
-		if w.plan.Services[o.service%len(w.plan.Services)].Name == service && o.begin <= at && at < o.end {
+		if w.sinks[o.service%len(w.sinks)].service == service && o.begin <= at && at < o.end {
 			if !o.slow {
 				return true, 0
 			}

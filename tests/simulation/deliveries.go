@@ -166,7 +166,8 @@ func (m *Memory) putBack(s Snapshot, keepProgress bool) {
 
 // undone says what of the inbox is not decided, or which place is below the last
 // frame that was decided; empty when all is done.
-func (m *Memory) undone(inbox *topic, services []decide.Service) (why string) {
+// A service that is fresh in a partition, where nothing of it was decided, needs no place.
+func (m *Memory) undone(inbox *topic, services []decide.Service, fresh func(service string, partition int32, to change.Version) bool) (why string) {
 	_ = m.run(context.Background(), func() error {
 		marks := m.state.newest()
 		for p := range inbox.parts {
@@ -178,6 +179,9 @@ func (m *Memory) undone(inbox *topic, services []decide.Service) (why string) {
 			row := m.state.progress[p]
 			for _, s := range services {
 				i := slices.IndexFunc(row.places, func(sp store.ServicePlace) bool { return sp.Service == s.Number })
+				if i < 0 && fresh(s.Name, p, at.LastTo) {
+					continue
+				}
 				if at.LastTo > 0 && (i < 0 || row.places[i].Position < at.LastTo) {
 					why = fmt.Sprintf("the place of %s in partition %d is not at %v: %v", s.Name, p, at.LastTo, row.places)
 				}

@@ -10,7 +10,7 @@
 // to processes meanwhile, besides failing calls. A few are long: up to three
 // processes and thirty events, four entities, three services. Each process runs
 // what package pipeline wires: an
-// ingest.Stage per source, a dam.Decider with its lanes, and one deliver.Stage,
+// ingest.Stage per source, a decide.Decider with its lanes, and one deliver.Stage,
 // which begins anew when it lost its places. None of that is re-implemented or told
 // that it is being simulated.
 //
@@ -38,6 +38,14 @@
 //     state that keeps the newest version, and a log without any guard. They
 //     time out with and without effect, refuse changes, pause, and are away or
 //     slow for a while; what may wait for them is often a few changes.
+//   - in every fifth schedule or so a deploy brings another configuration to one
+//     process after the other: services that come and go, projections that show
+//     something else. Those that still have the old one are fenced. The oracle knows up
+//     to where each partition was decided under the old one.
+//   - in as many the inbox gets a second generation, while owners of the first are at work.
+//   - outcomes, frames and changes have bounds that are often small, so that batches
+//     and the changes of one record are cut, and some documents make changes that are
+//     too large: each is a dead letter, and no row moves.
 //   - owners have room for everything in their memory, for one entity or two, or for
 //     nothing. Between the decision that they compute from memory and its request time
 //     passes, and others may come first.

@@ -164,6 +164,7 @@ func (g *group) hand(s *share, turn int, zombie bool, delay time.Duration) {
 			zombie, delay = true, left+delay/4
 		}
 		if zombie {
+			g.w.count("two owners in " + g.name)
 			g.w.spawn(func() {
 				time.Sleep(delay)
 				old.release()

@@ -15,177 +15,6 @@ import (
 	"github.com/seed-86dfc502/weir/tests/oracle"
 )
 
-// truth is what an inbox means, worked out record by record without any of the
-// product's rules in code. It says of one entity at a time what package
-// e2e/model says, and what a repair of the log does as well.
-type truth struct {
-	docs   map[string]map[string]any  // by source
-	places map[string]int64           // by source and partition
-	marks  map[string][]heard         // by source: the last event ids with their content
-	order  map[string]int             // by source: the highest sequence
-	last   map[string]*last           // by service
-	want   map[string][]oracle.Change // by service
-	// version is that of the last event that changed docs.
-	version uint64
-}
-
-// heard is an event id with what came under it.
-type heard struct {
-	id  string
-	doc map[string]any
-}
-
-type last struct {
-	version uint64
-	doc     map[string]any // nil: retracted
-}
-
-// event is an event as its source wrote it.
-type event struct {
-	source, place string
-	offset        int64
-	version       uint64
-	value         []byte
-}
-
-func newTruth() *truth {
-	return &truth{docs: map[string]map[string]any{}, places: map[string]int64{}, marks: map[string][]heard{},
-		order: map[string]int{}, last: map[string]*last{}, want: map[string][]oracle.Change{}}
-}
-
-// redecide sends what services have once more if the log lost it, and nothing
-// newer was decided since.
-func (t *truth) redecide(c *inbox.Control, version uint64, services []decide.Service) error {
-	if c.Action != inbox.Redecide || !c.Force || c.Version == 0 {
-		return fmt.Errorf("a control record that nobody should have made: %+v", c)
-	}
-	ripe, list := t.views()
-	for _, s := range services {
-		if l := t.last[s.Name]; l != nil && l.version <= uint64(c.Version) && slices.Contains(c.Services, s.Name) {
-			t.send(s.Name, version, viewOf(s.Name, ripe, list))
-		}
-	}
-	return nil
-}
-
-// purge forgets everything, if it is still the deletion that is to be forgotten, and
-// reports whether it was.
-func (t *truth) purge(c *inbox.Control) bool {
-	if len(t.docs) > 0 || t.version == 0 || t.version != uint64(c.Version) {
-		return false
-	}
-	want := t.want
-	*t = *newTruth()
-	t.want = want
-	return true
-}
-
-// apply lets an event take effect for services. Documents are flat, and their
-// values scalars.
-func (t *truth) apply(e event, services []decide.Service) error {
-	var doc map[string]any
-	var id, seq string
-	if e.value != nil {
-		v, err := oracle.Decode(e.value)
-		if err != nil {
-			return err
-		}
-		doc = v.(map[string]any)
-		id, _ = doc["event"].(string)
-		seq, _ = doc["seq"].(string)
-		gone := doc["op"] == "delete"
-		for _, stripped := range []string{"event", "seq", "op"} {
-			delete(doc, stripped)
-		}
-		if gone {
-			doc = nil
-		}
-	}
-	// Has it been seen?
-	if e.place != "" {
-		if old, ok := t.places[e.place]; ok && e.offset <= old {
-			return nil
-		}
-	}
-	seen := func(m heard) bool { return m.id == id && maps.Equal(m.doc, doc) }
-	if id != "" && slices.ContainsFunc(t.marks[e.source], seen) {
-		return nil
-	}
-	number, _ := strconv.Atoi(seq)
-	if seq != "" && number < t.order[e.source] {
-		return nil
-	}
-	if e.place != "" {
-		t.places[e.place] = e.offset
-	}
-	if id != "" {
-		t.marks[e.source] = append(t.marks[e.source], heard{id, doc})
-		t.marks[e.source] = t.marks[e.source][max(0, len(t.marks[e.source])-8):]
-	}
-	if seq != "" {
-		t.order[e.source] = number
-	}
-	if old, had := t.docs[e.source]; had != (doc != nil) || !maps.Equal(old, doc) {
-		t.version = e.version
-	}
-	if delete(t.docs, e.source); doc != nil {
-		t.docs[e.source] = doc
-	}
-	ripe, list := t.views()
-	for _, s := range services {
-		next := viewOf(s.Name, ripe, list)
-		l := t.last[s.Name]
-		if l == nil && next == nil || l != nil && (l.doc == nil) == (next == nil) && maps.Equal(l.doc, next) {
-			continue
-		}
-		t.send(s.Name, e.version, next)
-	}
-	return nil
-}
-
-// views returns what the documents are to the customers; nil is a retraction.
-func (t *truth) views() (ripe, list map[string]any) {
-	merged := map[string]any{}
-	for _, source := range []string{"lab", "registry"} { // the stronger one last
-		for name, v := range t.docs[source] {
-			merged[name] = v
-		}
-	}
-	pick := func(names ...string) map[string]any {
-		out := map[string]any{}
-		for i := 0; i < len(names); i += 2 {
-			if v, ok := merged[names[i+1]]; ok {
-				out[names[i]] = v
-			}
-		}
-		return out
-	}
-	if len(t.docs) > 0 {
-		list = pick("banana_id", "id", "weight", "weight")
-		if merged["origin"] != "XX" {
-			ripe = pick("banana_id", "id", "ripeness", "ripeness_level", "weight", "weight")
-		}
-	}
-	return ripe, list
-}
-
-func viewOf(service string, ripe, list map[string]any) map[string]any {
-	if service == dumbService {
-		return list
-	}
-	return ripe
-}
-
-// send is a change that a service must have.
-func (t *truth) send(service string, version uint64, doc map[string]any) {
-	t.last[service] = &last{version: version, doc: doc}
-	c := oracle.Change{Version: version, Op: "retract"}
-	if doc != nil {
-		c.Op, c.Doc = "upsert", doc
-	}
-	t.want[service] = append(t.want[service], c)
-}
-
 // compared is how often the oracle is compared with the other model: every
 // so-many-th schedule.
 const compared = 4
@@ -219,12 +48,12 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 					continue
 				}
 				repairs++
-				if err := t.redecide(r.Control, uint64(change.NewVersion(1, int64(offset))), w.plan.Services); err != nil {
+				if err := t.redecide(r.Control, w.versionAt(p, offset), w.decidedUnder(p, offset)); err != nil {
 					return nil, err
 				}
 				continue
 			}
-			e := event{source: r.Event.Source, version: uint64(change.NewVersion(1, int64(offset))), value: rec.Value}
+			e := event{source: r.Event.Source, version: w.versionAt(p, offset), value: rec.Value}
 			if o := r.Event.Origin; o.Topic != "" {
 				e.place, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
 				e.value = w.sources[0].parts[o.Partition][o.Offset].Value // not what ingest made of it
@@ -248,7 +77,7 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 					}
 				}
 			}
-			if err := t.apply(e, w.plan.Services); err != nil {
+			if err := t.apply(e, w.decidedUnder(p, offset)); err != nil {
 				return nil, err
 			}
 			events = append(events, oracle.Event{Source: e.source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset,
@@ -256,7 +85,20 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 		}
 	}
 	want := oracle.Expected{}
+	w.large, w.unknown = map[large]bool{}, map[large]bool{}
 	for id, t := range entities {
+		for at, must := range t.large {
+			at.entity = id
+			w.large[at] = must
+			w.count("change too large")
+			repairs++ // the other model has no bounds
+		}
+		for service, l := range t.last {
+			if l.unknown {
+				w.unknown[large{service: service, entity: id}] = true
+				w.count("lost change too large to be sent again")
+			}
+		}
 		for service, changes := range t.want {
 			if want[service] == nil {
 				want[service] = map[string][]oracle.Change{}
@@ -264,7 +106,7 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 			want[service][id] = changes
 		}
 	}
-	if repairs == 0 && w.seed%compared == 0 {
+	if repairs == 0 && !w.deployed.Load() && w.seed%compared == 0 {
 		other, err := oracle.Run(w.model, events)
 		if err != nil {
 			return nil, err
@@ -337,11 +179,11 @@ func (w *world) check() (changes int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	for i, service := range w.plan.Services {
-		for _, cs := range want[service.Name] {
+	for _, c := range w.sinks {
+		for _, cs := range want[c.service] {
 			changes += len(cs)
 		}
-		if err := w.holds(want, w.sinks[i]); err != nil {
+		if err := w.holds(want, c); err != nil {
 			return changes, err
 		}
 	}
@@ -356,6 +198,9 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 	if err := oracle.CheckAttempts(want, c.service, c.distinct()); err != nil {
 		return fmt.Errorf("attempt: %w", err)
 	}
+	if !slices.ContainsFunc(w.newest().plan.Services, func(s decide.Service) bool { return s.Name == c.service }) {
+		return nil // it is no customer any more, and gets the rest or not
+	}
 	// What the customer does not want, or may have or not.
 	fate := map[place]verdict{}
 	for _, r := range c.attempts {
@@ -368,7 +213,7 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 		for id, cs := range want[c.service] {
 			newest := cs[len(cs)-1]
 			f, known := fate[place{id, newest.Version}]
-			if f != welcome {
+			if f != welcome || w.unknown[large{service: c.service, entity: id}] {
 				continue // it may hold any older one, or this one
 			}
 			one := oracle.Expected{c.service: {id: cs}}
@@ -414,6 +259,30 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 	return oracle.CheckLog(wanted, c.service, got)
 }
 
+// versionAt returns the version of a record of the inbox.
+func (w *world) versionAt(partition, offset int) uint64 {
+	generation := uint16(1)
+	if w.renewed.Load() && int64(offset) >= w.second[int32(partition)] {
+		generation = 2
+	}
+	return uint64(change.NewVersion(generation, int64(offset)))
+}
+
+// decidedUnder returns the configuration under which a record was decided.
+func (w *world) decidedUnder(partition, offset int) *configuration {
+	if w.deployed.Load() && int64(offset) >= w.since[int32(partition)] {
+		return w.later
+	}
+	return &w.configuration
+}
+
+// outdated reports whether a change was decided under another configuration than the
+// newest: when it is refused it is decided again, and no customer of before need have it.
+func (w *world) outdated(service, entity string, v uint64) bool {
+	at := change.Version(v)
+	return w.decidedUnder(w.inbox.partitionOf([]byte(entity)), int(at.Offset())) != w.newest()
+}
+
 // place is where a change stands.
 type place struct {
 	entity  string
@@ -445,7 +314,7 @@ func (w *world) buried() error {
 			if c.service == stateService || w.verdict(c.service, r.Key) == welcome {
 				continue
 			}
-			if w.told(c.service, r.Entity, r.Version) {
+			if w.told(c.service, r.Entity, r.Version) || w.outdated(c.service, r.Entity, r.Version) {
 				continue
 			}
 			if _, ok := w.mem.state.keys["deliver/"+c.service+"/"+r.Key]; !ok {
@@ -460,7 +329,7 @@ func (w *world) buried() error {
 // inbox, that decide made those that it must, and that nothing else became
 // one.
 func (w *world) rowsRefused(records [][]inbox.Record) error {
-	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 {
+	if len(w.mem.state.letters) == 0 && len(w.dead) == 0 && len(w.large) == 0 {
 		return nil
 	}
 	refusals := map[string]map[place]bool{} // by service
@@ -476,10 +345,17 @@ func (w *world) rowsRefused(records [][]inbox.Record) error {
 			}
 		}
 	}
-	dead := maps.Clone(w.dead)
+	dead, tooLarge := maps.Clone(w.dead), maps.Clone(w.large)
 	for _, l := range w.mem.state.letters {
 		if at := (place{l.Entity, uint64(l.Version)}); l.Code == "key_conflict" && dead[at] {
 			delete(dead, at)
+			continue
+		}
+		if at := (large{l.Service, l.Entity, uint64(l.Version)}); l.Code == "oversized" {
+			if _, may := w.large[at]; !may {
+				return fmt.Errorf("%s, entity %s: version %s is a dead letter for its size", l.Service, l.Entity, l.Version)
+			}
+			delete(tooLarge, at)
 			continue
 		}
 		if l.Stage != store.StageDeliver {
@@ -487,6 +363,11 @@ func (w *world) rowsRefused(records [][]inbox.Record) error {
 		}
 		if !refusals[l.Service][place{l.Entity, uint64(l.Version)}] {
 			return fmt.Errorf("%s, entity %s: version %s is a dead letter without a refusal", l.Service, l.Entity, l.Version)
+		}
+	}
+	for at, must := range tooLarge {
+		if must && !w.restore {
+			return fmt.Errorf("%s, entity %s: version %d is too large and no dead letter", at.service, at.entity, at.version)
 		}
 	}
 	for at := range dead {

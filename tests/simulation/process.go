@@ -28,6 +28,7 @@ type process struct {
 	kill context.CancelFunc
 	dead atomic.Bool // nothing of it takes effect any more
 
+	plan    *decide.Plan
 	writer  *transport.Producer // of ingest and of deliver's control records
 	built   chan struct{}       // closed when every stage runs
 	stopped sync.Once
@@ -48,7 +49,7 @@ func (w *world) start(slot int) {
 		return
 	}
 	w.births++
-	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births), built: make(chan struct{})}
+	p := &process{w: w, slot: slot, name: fmt.Sprintf("p%d.%d", slot, w.births), built: make(chan struct{}), plan: w.newest().plan}
 	p.ctx, p.kill = context.WithCancel(w.all)
 	w.slots[slot] = p
 	w.mu.Unlock()
@@ -105,8 +106,13 @@ func (p *process) ingest() {
 func (p *process) decide() {
 	p.stops = append(p.stops, p.loop(func(ctx context.Context) {
 		for n := 0; ctx.Err() == nil; n++ {
-			if err := p.subscription(ctx, n); err != nil && !errors.Is(err, decide.ErrReread) {
+			err := p.subscription(ctx, n)
+			if err != nil && !errors.Is(err, decide.ErrReread) {
 				p.w.note("%s: decide: %v", p.name, err)
+			}
+			if errors.Is(err, store.ErrSuperseded) {
+				p.w.count("decide superseded")
+				<-ctx.Done() // its configuration does not come back
 			}
 		}
 	}))
@@ -117,9 +123,14 @@ func (p *process) subscription(ctx context.Context, n int) error {
 	for i := range p.w.setup.lanes {
 		db.lanes = append(db.lanes, &laneLink{w: p.w, dice: p.w.dice(p.name+" lane", run, int64(i))})
 	}
+	known, err := p.w.mem.KnownInbox(ctx, inboxTopic, p.w.inbox.id)
+	if err != nil {
+		return err
+	}
 	d, err := decide.New(decide.Options{
-		Store: db, Plan: p.w.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
-		Inbox:        store.Inbox{Generation: 1, Topic: inboxTopic, TopicID: p.w.inbox.id, Partitions: int32(p.w.setup.inboxParts)},
+		Store: db, Plan: p.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
+		MaxOutcome: p.w.setup.maxOutcome, MaxFrame: p.w.setup.maxFrame,
+		Inbox:        known,
 		ChangesTopic: changesTopic, RetakeDelay: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.frame/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		Cache: p.w.setup.cache, Unsound: p.w.rules.Cache,
 		NewProducer: func() (decide.Producer, error) {
@@ -157,6 +168,10 @@ func (p *process) deliver() {
 				if errors.Is(err, deliver.ErrLost) {
 					p.w.count("deliver begins anew")
 				}
+				if errors.Is(err, store.ErrSuperseded) {
+					p.w.count("deliver superseded")
+					<-ctx.Done()
+				}
 			}
 		}
 	}))
@@ -165,14 +180,21 @@ func (p *process) deliver() {
 func (p *process) outlet(ctx context.Context, n int) error {
 	name := fmt.Sprint(p.name, " deliver ", n)
 	var services []deliver.Service
-	for i, service := range p.w.plan.Services {
+	for _, service := range p.plan.Services {
 		services = append(services, deliver.Service{
-			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.sinks[i], dice: p.w.dice(name + " " + service.Name)},
+			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name)},
 			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}
+	newer := make(chan struct{}, 1)
+	superseded := func() {
+		select {
+		case newer <- struct{}{}:
+		default:
+		}
+	}
 	stage := deliver.New(deliver.Options{
-		Services: services, Revision: p.w.plan.Revision, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
+		Services: services, Revision: p.plan.Revision, Superseded: superseded, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
 		Control: func(ctx context.Context, entity string, c inbox.Control) error {
 			if p.w.rules.ForgetsRefusals && c.Action == inbox.Refuse {
 				return nil
@@ -194,6 +216,11 @@ func (p *process) outlet(ctx context.Context, n int) error {
 		stop() // what is in the hands of the sinks is the partitions' last
 		m.giveBack()
 		return nil
+	case <-newer:
+		m.finish(grace)
+		stop()
+		m.giveBack()
+		return store.ErrSuperseded
 	case err = <-ended:
 	case err = <-m.failed:
 	}

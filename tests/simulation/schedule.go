@@ -3,6 +3,8 @@ package simulation
 import (
 	"context"
 	"fmt"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -10,6 +12,10 @@ import (
 	"github.com/seed-86dfc502/weir/tests/oracle"
 	"github.com/seed-86dfc502/weir/transport"
 )
+
+// maxChange bounds a change, in bytes. Documents are smaller by far, unless they have
+// a value of that length.
+const maxChange = 800
 
 // feed writes the events of the sources.
 func (w *world) feed() {
@@ -47,14 +53,18 @@ func (w *world) feed() {
 		if d.chance(0.12) {
 			origin = "XX"
 		}
+		level := fmt.Sprint(1 + d.n(3))
+		if w.setup.oversizes && d.chance(0.2) {
+			level = strconv.Quote(strings.Repeat(level, maxChange))
+		}
 		switch {
 		case d.chance(deletes): // a tombstone
 		case d.chance(0.06):
 			r.Value = fmt.Appendf(nil, `{"id":%q,"op":"delete","event":"e%d"%s}`, entity, i, text)
 		case d.chance(0.2): // no member in the order of the others, and nothing that anybody sees
-			r.Value = fmt.Appendf(nil, `{"note":%d,"origin":%q,"event":"e%d","ripeness_level":%d,"id":%q%s}`, d.n(9), origin, i, 1+d.n(3), entity, text)
+			r.Value = fmt.Appendf(nil, `{"note":%d,"origin":%q,"event":"e%d","ripeness_level":%s,"id":%q%s}`, d.n(9), origin, i, level, entity, text)
 		default:
-			r.Value = fmt.Appendf(nil, `{"id":%q,"origin":%q,"ripeness_level":%d,"event":"e%d"%s}`, entity, origin, 1+d.n(3), i, text)
+			r.Value = fmt.Appendf(nil, `{"id":%q,"origin":%q,"ripeness_level":%s,"event":"e%d"%s}`, entity, origin, level, i, text)
 		}
 		sent = append(sent, r)
 		w.sources[0].append(r)
@@ -72,7 +82,7 @@ func (w *world) housekeep() {
 		time.Sleep(d.upTo(3 * w.setup.span / time.Duration(w.setup.purges)))
 		stones, _ := w.mem.Tombstones(context.Background(), time.Now(), "", 100)
 		for _, stone := range stones {
-			if !w.mem.delivered(int32(w.inbox.partitionOf([]byte(stone.Entity))), stone.Version, w.plan.Services) {
+			if !w.mem.delivered(int32(w.inbox.partitionOf([]byte(stone.Entity))), stone.Version, w.newest().plan.Services) {
 				continue
 			}
 			w.count("purge")
@@ -118,6 +128,17 @@ func (w *world) disturb() {
 			kind = 5
 		} else if w.setup.restores && n == w.setup.disturbances-1 {
 			kind = 6
+		}
+		if w.setup.renews && n == w.setup.disturbances/3 {
+			w.renew()
+			continue
+		}
+		if (w.setup.deploys || w.setup.renews) && (kind == 5 || kind == 6) {
+			kind = 2 // a lost future with another configuration or generation is another matter
+		}
+		if w.setup.deploys && n == w.setup.disturbances/2 {
+			w.deploy(d)
+			continue
 		}
 		if w.setup.bare && (kind == 4 || kind == 6) {
 			kind = 2
@@ -187,6 +208,57 @@ func (w *world) disturb() {
 			w.madeAnew()
 		}
 	}
+}
+
+// deploy brings another configuration to one process after the other. Those that
+// start meanwhile have it already.
+func (w *world) deploy(d *dice) {
+	w.count("deploy")
+	w.note("another configuration: %+v", w.setup.next)
+	if err := w.activate(w.later); err != nil {
+		panic(err) // the store's part does not fail
+	}
+	w.since = w.decidedTo()
+	w.deployed.Store(true)
+	for i := range w.slots {
+		time.Sleep(d.upTo(time.Second))
+		w.mu.Lock()
+		p := w.slots[i]
+		w.mu.Unlock()
+		if p != nil && p.plan != w.later.plan {
+			w.restart(p, d.upTo(time.Second))
+		}
+	}
+}
+
+// renew opens another generation of the inbox. Deciders hear of it from the store.
+func (w *world) renew() {
+	if len(w.decidedTo()) < w.setup.inboxParts {
+		return // what has no watermark yet would be read from its beginning
+	}
+	ctx := context.Background()
+	known, err := w.mem.KnownInbox(ctx, inboxTopic, w.inbox.id)
+	if err == nil {
+		_, err = w.mem.RenewInbox(ctx, known, 0, nil)
+	}
+	if err != nil {
+		panic(err) // the store's part does not fail
+	}
+	w.count("generation")
+	w.note("a new generation of the inbox")
+	w.second = w.decidedTo()
+	w.renewed.Store(true)
+}
+
+// decidedTo returns the offset behind the last record that was decided, by partition.
+func (w *world) decidedTo() map[int32]int64 {
+	to := map[int32]int64{}
+	_ = w.mem.look(context.Background(), func(s *state) {
+		for p, at := range s.newest() {
+			to[p] = at.Watermark.Offset()
+		}
+	})
+	return to
 }
 
 // madeAnew makes the changes log again.

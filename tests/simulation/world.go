@@ -11,17 +11,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/gate"
-	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/merge"
-	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/stripper"
-	"github.com/seed-86dfc502/weir/tests/oracle"
 )
 
 // Rules switches rules of the protocol off, one by one, in what surrounds the
@@ -48,6 +42,8 @@ type Rules struct {
 	KeepsProgress   bool // a restore leaves the progress as it is
 	PurgesPast      bool // tombstones are purged past the owners of their partitions
 	TokenAlone      bool // the store compares watermarks by their token alone
+	OwnGeneration   bool // a take-over does not give the outboxes of older generations
+	NoRevision      bool // the store takes decisions of any revision
 	Cache           decide.Unsound
 	LeavesOut       bool // the catch-up reader leaves out frames, and nobody sees it: live again too early
 }
@@ -66,137 +62,25 @@ type Report struct {
 
 var errDead = errors.New("the process is dead")
 
-// Fixture is what does not depend on a seed: compiled once, shared by any
-// number of schedules at the same time.
-type Fixture struct {
-	variants map[variant]configuration
-	decide   *decide.Metrics
-	deliver  *deliver.Metrics
-	ingest   *ingest.Metrics
-}
-
-// variant says which services and sources a schedule has.
-type variant struct{ log, state, dumb, lab bool }
-
-// configuration is a variant, compiled.
-type configuration struct {
-	plan   *decide.Plan
-	shapes []ingest.Extractor
-	model  oracle.Config
-}
-
-const (
-	inboxTopic   = "inbox"
-	changesTopic = "changes"
-)
-
-// Services of the simulated configuration. The first two see the same view.
-const (
-	logService   = "one/ripeness@log"
-	stateService = "one/ripeness@state"
-	dumbService  = "two/list@dumb"
-)
-
-// NewFixture compiles the configurations.
-func NewFixture() (*Fixture, error) {
-	reg := prometheus.NewRegistry()
-	f := &Fixture{variants: map[variant]configuration{},
-		decide: decide.NewMetrics(reg), deliver: deliver.NewMetrics(reg), ingest: ingest.NewMetrics(reg)}
-	for bits := range 1 << 4 {
-		v := variant{log: bits&1 > 0, state: bits&2 > 0, dumb: bits&4 > 0, lab: bits&8 > 0}
-		if bits&7 == 0 {
-			continue
-		}
-		c, err := v.compile()
-		if err != nil {
-			return nil, err
-		}
-		f.variants[v] = c
-	}
-	return f, nil
-}
-
-// compile makes the configuration: one source or two, up to two projections and
-// three services, as the product has it and as the other model does.
-func (v variant) compile() (c configuration, err error) {
-	sources := []string{"registry"}
-	if v.lab {
-		sources = append(sources, "lab")
-	}
-	drop := []string{"event", "seq", "op"}
-	strip, err := stripper.Compile(drop)
-	if err != nil {
-		return c, err
-	}
-	var spec merge.Spec
-	c.model.Strip = map[string][]string{}
-	for _, source := range sources {
-		spec.Sources = append(spec.Sources, merge.Source{Name: source})
-		c.model.Sources = append(c.model.Sources, oracle.Source{Name: source, Entity: "id", EventID: "event", Operation: "op", Sequence: "seq"})
-		c.model.Strip[source] = drop
-		c.shapes = append(c.shapes, ingest.Extractor{
-			Source: source, Entity: ingest.Locator{Path: "id"}, EventID: ingest.Locator{Path: "event"},
-			Operation: ingest.Locator{Path: "op"}, Sequence: ingest.Locator{Path: "seq"},
-			IsDelete: func(op string) bool { return op == "delete" }, Strip: strip, MaxEvent: 1 << 20, MaxEntity: 256,
-		})
-	}
-	c.plan = &decide.Plan{Fingerprint: []byte("configuration"), Revision: 1, MaxChange: 1 << 20}
-	if c.plan.Merge, err = merge.Compile(spec); err != nil {
-		return c, err
-	}
-	add := func(p projections.Spec, other oracle.Projection, services ...string) error {
-		compiled, err := projections.Compile(p)
-		if err != nil || len(services) == 0 {
-			return err
-		}
-		for _, name := range services {
-			c.plan.Services = append(c.plan.Services, decide.Service{Name: name, Number: int32(len(c.plan.Services) + 1),
-				Projection: len(c.plan.Projections)})
-		}
-		c.plan.Projections = append(c.plan.Projections, compiled)
-		for _, f := range p.Fields {
-			other.Fields = append(other.Fields, oracle.Field{To: f.Out, From: f.Path})
-		}
-		other.Services = services
-		c.model.Projection = append(c.model.Projection, other)
-		return nil
-	}
-	var ripe, list []string
-	if v.log {
-		ripe = append(ripe, logService)
-	}
-	if v.state {
-		ripe = append(ripe, stateService)
-	}
-	if v.dumb {
-		list = append(list, dumbService)
-	}
-	err = add(projections.Spec{Customer: "one", Name: "ripeness", When: `doc.origin != "XX"`,
-		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "ripeness", Path: "ripeness_level"}, {Out: "weight", Path: "weight"}}},
-		oracle.Projection{When: func(doc any) bool { return oracle.At(doc, "origin") != "XX" }}, ripe...)
-	if err != nil {
-		return c, err
-	}
-	err = add(projections.Spec{Customer: "two", Name: "list",
-		Fields: []projections.Field{{Out: "banana_id", Path: "id"}, {Out: "weight", Path: "weight"}}}, oracle.Projection{}, list...)
-	if err != nil {
-		return c, err
-	}
-	return c, c.plan.Prepare()
-}
-
 // world is one schedule. What is mutable has a lock that is never held while
 // virtual time passes.
 type world struct {
 	*Fixture
-	configuration
+	configuration // the first
 	*reuse
-	seed   uint64
-	rules  Rules
-	traced bool
-	began  time.Time // in virtual time
-	setup  setup
-	log    *slog.Logger
+	// later is what a deploy brings to one process after the other; nil without one.
+	later    *configuration
+	deployed atomic.Bool
+	// renewed: the inbox has a second generation, from these offsets on.
+	renewed atomic.Bool
+	second  map[int32]int64
+	since   map[int32]int64 // set with deployed: up to where each partition was decided before
+	seed    uint64
+	rules   Rules
+	traced  bool
+	began   time.Time // in virtual time
+	setup   setup
+	log     *slog.Logger
 
 	mem     *Memory
 	gate    gate.Gate
@@ -206,7 +90,7 @@ type world struct {
 	ingests *group
 	decides *group
 	outs    *group
-	sinks   []*customer // as plan.Services
+	sinks   []*customer // of the services of all configurations
 
 	running atomic.Bool // the groups give partitions to whoever joins
 	calm    atomic.Bool // no more faults
@@ -225,6 +109,8 @@ type world struct {
 	lines   []string
 	restore bool           // a restore happened
 	dead    map[place]bool // records that decide must have made dead letters
+	large   map[large]bool // changes that were too large; whether they must be dead letters, and not only may
+	unknown map[large]bool // whose newest change was lost and could not be sent again; no versions
 	gaps    []missing      // guarded by mu; what operators were told of
 	over    bool           // no more processes
 }
@@ -246,7 +132,12 @@ type setup struct {
 	restores                                                      bool  // the first disturbance is a backup, the last one its restore
 	memory                                                        int64 // of deliver, in bytes
 	cache                                                         int64 // of decide, likewise: often room for one entity, or not all
-	purges                                                        int   // how often tombstones are asked to go
+	renews                                                        bool  // the inbox gets another generation
+	deploys                                                       bool  // another configuration comes
+	next                                                          variant
+	purges                                                        int  // how often tombstones are asked to go
+	maxOutcome, maxFrame                                          int  // of decide, in bytes; 0: as much as it takes
+	oversizes                                                     bool // some documents make changes that are too large
 	outages                                                       []outage
 	span                                                          time.Duration
 }
@@ -271,7 +162,7 @@ func draw(d *dice) setup {
 		gentle: d.chance(0.2), refusals: d.chance(0.4), guarded: d.chance(0.5), sequences: d.chance(0.4),
 	}
 	if d.chance(0.03) {
-		s.variant = variant{true, true, true, true}
+		s.variant = variant{log: true, state: true, dumb: true, lab: true}
 		s.processes += d.n(2)
 		s.inboxParts, s.lanes = 1+d.n(2), 1+d.n(2)
 		s.entities, s.events = 1+d.n(4), 5+d.n(26)
@@ -323,10 +214,27 @@ func draw(d *dice) setup {
 		s.memory = 64 << 20
 	}
 	s.cache = []int64{1 << 20, 1 << 20, 4500, 9000, 0}[d.n(5)]
-	if !s.restores && d.chance(0.4) {
+	if !s.gentle && !s.restores && d.chance(0.2) {
+		s.renews, s.disturbances = true, s.disturbances+1
+	}
+	if !s.gentle && !s.bare && !s.restores && d.chance(0.2) {
+		s.deploys, s.disturbances = true, s.disturbances+1
+		s.next = variant{log: d.chance(0.6), state: d.chance(0.6), dumb: d.chance(0.6), lab: s.variant.lab, altered: d.chance(0.7)}
+		if s.next == s.variant || !s.next.log && !s.next.state && !s.next.dumb {
+			s.next = s.variant
+			s.next.altered = true
+		}
+	} else if !s.restores && d.chance(0.4) {
 		s.purges = 4 + d.n(8)
 		s.span += 2 * time.Second // positions are saved some times a second
 	}
+	if d.chance(0.4) {
+		s.maxOutcome = 300 + d.n(2000)
+	}
+	if d.chance(0.4) {
+		s.maxFrame = 1 + d.n(1200)
+	}
+	s.oversizes = d.chance(0.25)
 	for range d.n(4) {
 		begin := d.upTo(s.span)
 		s.outages = append(s.outages, outage{service: d.n(3), begin: begin, end: begin + d.upTo(2*time.Second), slow: d.chance(0.3)})
@@ -451,21 +359,18 @@ func (w *world) balance() {
 func (w *world) open() error {
 	s := w.setup
 	ctx := context.Background()
-	if _, err := w.mem.Activate(ctx, w.plan.Fingerprint, false); err != nil {
+	if err := w.activate(&w.configuration); err != nil {
 		return err
 	}
-	names := make([]string, len(w.plan.Services))
-	for i, service := range w.plan.Services {
-		names[i] = service.Name
-		w.sinks = append(w.sinks, newCustomer(w, service.Name))
+	if s.deploys {
+		next := w.variants[s.next]
+		w.later = &next
 	}
-	numbers, err := w.mem.Services(ctx, names)
-	if err != nil {
-		return err
-	}
-	for _, service := range w.plan.Services {
-		if numbers[service.Name] != service.Number {
-			return fmt.Errorf("service %s has number %d", service.Name, numbers[service.Name])
+	for _, c := range []*configuration{&w.configuration, w.later} {
+		for i := 0; c != nil && i < len(c.plan.Services); i++ {
+			if name := c.plan.Services[i].Name; w.customer(name) == nil {
+				w.sinks = append(w.sinks, newCustomer(w, name))
+			}
 		}
 	}
 	w.inbox = newTopic(inboxTopic, "id-inbox", s.inboxParts)
@@ -557,7 +462,10 @@ func (w *world) busy() string {
 			return fmt.Sprint("services of ", p.name, " are behind: ", s.Behind())
 		}
 	}
-	return w.mem.undone(w.inbox, w.plan.Services)
+	return w.mem.undone(w.inbox, w.newest().plan.Services, func(service string, p int32, to change.Version) bool {
+		old := slices.ContainsFunc(w.plan.Services, func(s decide.Service) bool { return s.Name == service })
+		return !old && to.Offset() <= w.since[p]
+	})
 }
 
 func (w *world) events() int {

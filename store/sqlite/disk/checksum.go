@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"hash/crc32"
+	"slices"
 
 	"modernc.org/libc"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -119,8 +120,24 @@ func (f *file) verify(tls *libc.TLS, b []byte, offset int64, short bool) error {
 		}
 		return fmt.Errorf("%w: %s ends before page %d, at byte %d", ErrDamaged, f.name, number, offset)
 	}
-	if sealOf(b) != checksum(b, number) {
+	if sealOf(b) != checksum(b, number) && !moved(b) {
 		return fmt.Errorf("%w: %s, page %d, at byte %d, does not have the checksum that it was written with", ErrDamaged, f.name, number, offset)
 	}
 	return nil
+}
+
+// unsealPage takes the checksum from a page that was read, so that SQLite does not
+// write that of older content into its log. Another program that moves pages from the
+// log into the file, as the last one that closes it does after a crash, leaves zeroes
+// there then.
+func (f *file) unsealPage(b []byte, offset int64) {
+	if s := &f.seal; !f.wal && s.known && s.reserved && s.page == len(b) && isPage(len(b), offset) {
+		clear(b[len(b)-Reserved:])
+	}
+}
+
+// moved reports whether a page has no checksum since another program moved it out of
+// the log, where it had one. A page of zeroes alone was never written.
+func moved(page []byte) bool {
+	return sealOf(page) == 0 && slices.ContainsFunc(page, func(b byte) bool { return b != 0 })
 }

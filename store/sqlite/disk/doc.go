@@ -26,7 +26,9 @@
 //
 // # Files that another program wrote
 //
-// Another program that changes a page leaves the checksum as it was, and the page is
+// Another program that only reads may move pages from the log into the file when it
+// closes it, if a process was killed before: they have no checksum then, which is
+// allowed, until they are written the next time. Another program that changes a page leaves the checksum as it was, and the page is
 // damaged. One that writes all pages anew, as VACUUM and VACUUM INTO do, leaves zeroes
 // in place of the first page's checksum: such a file is unsealed, and its pages are
 // taken as they are, until all are written anew through this layer.

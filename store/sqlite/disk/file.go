@@ -78,6 +78,7 @@ func readFile(tls *libc.TLS, p, buffer uintptr, n int32, offset int64) int32 {
 		f.d.Fail(err)
 		return sqlite3.SQLITE_IOERR_DATA
 	}
+	f.unsealPage(b, offset)
 	return rc
 }
 
