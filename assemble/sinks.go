@@ -1,7 +1,6 @@
 package assemble
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,9 +20,6 @@ type Sinks struct {
 	Targets *sinks.Targets
 	// Cluster is the main cluster, for sinks that name none.
 	Cluster transport.Config
-	// CloseProducer ends a producer whose sinks are closed; nil waits for what
-	// is under way, however long that takes.
-	CloseProducer func(*transport.Producer) error
 }
 
 // New makes the sink of a service.
@@ -33,6 +29,9 @@ func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
 		return nil, err
 	}
 	if keeps := s.Delivery.Kind; keeps != "" && sinks.Kind(keeps) != sink.Traits().Kind {
+		if r, ok := sink.(sinks.Resumer); ok {
+			return resumedOfKind{r, ofKind{sink, sinks.Kind(keeps)}}, nil
+		}
 		return ofKind{sink, sinks.Kind(keeps)}, nil
 	}
 	return sink, nil
@@ -61,6 +60,14 @@ type ofKind struct {
 	kind sinks.Kind
 }
 
+// resumedOfKind is ofKind of a sink that finds out what is there.
+type resumedOfKind struct {
+	sinks.Resumer
+	of ofKind
+}
+
+func (k resumedOfKind) Traits() sinks.Traits { return k.of.Traits() }
+
 func (k ofKind) Traits() sinks.Traits {
 	t := k.Sink.Traits()
 	t.Kind = k.kind
@@ -82,8 +89,8 @@ func (a *Sinks) makeOf(service string, of config.Sink) (sinks.Sink, error) {
 
 func (a *Sinks) env(service string) kind.Env {
 	return kind.Env{
-		Service: service, Logger: a.Logger, Targets: a.Targets, Cluster: a.cluster, CloseProducer: a.closeProducer,
-		MaxRecord: MaxRecord(a.Config), MaxMessage: int(a.Config.Limits.Change) + recordOverhead,
+		Service: service, Pipeline: a.Config.Kafka.Prefix, Logger: a.Logger, Targets: a.Targets, Cluster: a.cluster,
+		MaxMessage: int(a.Config.Limits.Change) + recordOverhead,
 	}
 }
 
@@ -97,11 +104,4 @@ func (a *Sinks) cluster(own config.Cluster) (transport.Config, string, error) {
 		return a.Cluster, "", nil
 	}
 	return Cluster(a.Config, own, a.Logger)
-}
-
-func (a *Sinks) closeProducer(producer *transport.Producer) error {
-	if a.CloseProducer != nil {
-		return a.CloseProducer(producer)
-	}
-	return producer.Close(context.Background())
 }

@@ -12,9 +12,9 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/kafka"
+	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 	"github.com/seed-86dfc502/weir/tests/harness"
-	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kfake"
 )
@@ -66,13 +66,13 @@ func TestKafkaSinksKeepTheirCertificates(t *testing.T) {
 	require.Positive(t, connections(other), "written under another's certificate")
 	require.Equal(t, before, connections(one))
 
-	client := func(c config.Cluster) *transport.Producer {
-		lease, err := (&kafka.Config{Cluster: c}).Producer(p.env("acme/a@one"))
+	client := func(c config.Cluster) *fenced.Client {
+		lease, err := (&kafka.Config{Cluster: c}).Client(p.env("acme/a@one"))
 		require.NoError(t, err)
-		producer, err := lease.Client()
+		client, err := lease.Client()
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, lease.Close()) })
-		return producer
+		return client
 	}
 	shared := client(cluster(one))
 	copied := filepath.Join(t.TempDir(), "copy.pem")

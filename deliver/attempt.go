@@ -29,7 +29,11 @@ type attempt struct {
 	beside     map[string]bool // idempotency keys of changes that failed where another did well
 	rounds     int             // see awayRounds
 	said       string          // failure of all changes of the last Write
-	waited     bool            // since dam rows were read for the batch: newer changes may be elsewhere by now
+	// parts are the partitions of the batch, abandoned those that went away while it
+	// was tried again, by number.
+	parts     map[int32]*partition
+	abandoned map[int32]bool
+	waited    bool // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
 // deliver writes changes until each of them took effect, is a dead letter, or
@@ -45,7 +49,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		a.waited = a.waited || waited
 		if !first || waited {
-			if todo, err = a.dropSuperseded(todo); err != nil {
+			if todo, err = a.dropSuperseded(a.dropGone(todo)); err != nil {
 				return err
 			}
 			if len(todo) == 0 {
@@ -62,6 +66,7 @@ func (a *attempt) deliver(todo []change.Change) error {
 		err = a.w.opt.Sink.Write(noted, todo)
 		t.ended()
 		written(span, err)
+		a.w.countFound()
 		crash.At(crash.Written, a.w.opt.Name)
 		abandoned := ctx.Err() != nil // a failure says nothing about the changes then
 		cancel()

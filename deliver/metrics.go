@@ -15,6 +15,7 @@ type Metrics struct {
 	passedOver prometheus.Counter
 	offered    *prometheus.CounterVec
 	unrecorded *prometheus.CounterVec
+	found      *prometheus.CounterVec
 }
 
 // Outcomes, the values of label "outcome".
@@ -66,7 +67,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.unrecorded = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_history_lost_total", Help: "Attempts of the service that the delivery history lacks, since they came faster than the store took them.",
 	}, []string{"service"})
-	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded)
+	m.found = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_deliveries_found_total", Help: "Changes of the service that stood in its target already when a process took over or had lost an answer, and were left out.",
+	}, []string{"service"})
+	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded, m.found)
 	return m
 }
 
@@ -96,6 +100,7 @@ func (m *Metrics) countBehind(s *Stage) {
 type serviceMetrics struct {
 	delivered, skipped, coalesced, overtaken prometheus.Counter
 	redecided, dead, offered, unrecorded     prometheus.Counter
+	found                                    prometheus.Counter
 	failures                                 *prometheus.CounterVec
 	paused, behind                           prometheus.Gauge
 	seconds, age                             prometheus.Observer
@@ -107,8 +112,8 @@ func (m *Metrics) of(service string) *serviceMetrics {
 	return &serviceMetrics{
 		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),
 		overtaken: c(OutcomeOvertaken), redecided: c(OutcomeRedecided), dead: c(OutcomeDead), offered: m.offered.WithLabelValues(service),
-		unrecorded: m.unrecorded.WithLabelValues(service),
-		failures:   m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
+		found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
+		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}
 }

@@ -127,6 +127,9 @@ type cursor struct {
 	// feed is that of the catch-up reader, unless live; then it is where that
 	// ended, which may be beyond the tail.
 	feed feed
+	// mark is saved with the place, for a sink that finds out what is there.
+	mark    string
+	resumed bool // owned by the worker: its sink did that since the take-over
 	// lap is where feed was when it was sent back to the beginning of the log; nil before.
 	lap *change.Version
 	// pending are the slices that are not done, in the order of the log; those that
@@ -175,9 +178,9 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 			farthest = sp.Place
 		}
 	}
-	known := make(map[int32]store.Place, len(row.Places))
+	known := make(map[int32]store.ServicePlace, len(row.Places))
 	for _, sp := range row.Places {
-		known[sp.Service] = sp.Place
+		known[sp.Service] = sp
 		if !slices.ContainsFunc(s.workers, func(w *worker) bool { return w.opt.Number == sp.Service }) {
 			p.parked = append(p.parked, sp)
 		}
@@ -189,8 +192,9 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 		if !ok {
 			// A new service: nothing of it stands below the watermarks of its
 			// activation, and no place that was saved before is above these.
-			at = farthest
+			at.Place = farthest
 		}
+		c.mark = at.Mark
 		c.floor, c.feed = at.Position, feed{fed: at.Position, next: at.Offset}
 		c.live = at.Offset+s.opt.Nearby >= farthest.Offset
 		if c.live && (at.Offset < p.feed.next || at.Offset == p.feed.next && at.Position < p.feed.fed) {
@@ -496,7 +500,7 @@ func (p *partition) poke() {
 func (p *partition) places() []store.ServicePlace {
 	out := make([]store.ServicePlace, 0, len(p.cursors)+len(p.parked))
 	for _, c := range p.cursors {
-		out = append(out, store.ServicePlace{Service: c.w.opt.Number, Place: c.place()})
+		out = append(out, store.ServicePlace{Service: c.w.opt.Number, Place: c.place(), Mark: c.mark})
 	}
 	out = append(out, p.parked...)
 	slices.SortFunc(out, func(a, b store.ServicePlace) int { return int(a.Service) - int(b.Service) })

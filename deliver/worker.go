@@ -38,6 +38,7 @@ type worker struct {
 
 	// Owned by run.
 	opened bool
+	found  uint64                          // of the sink, in metrics
 	spans  map[*change.Trace]*tracing.Span // of the batch in hand; nil if none is traced
 }
 
@@ -192,7 +193,13 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 	if err := w.open(work, stop); err != nil {
 		return err
 	}
-	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff(), waited: waited}
+	if err := w.resume(work, stop, batch); err != nil {
+		return err
+	}
+	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff(), waited: waited, parts: make(map[int32]*partition, 8)}
+	for _, sl := range batch {
+		a.parts[sl.c.p.number] = sl.c.p
+	}
 	var chunk []change.Change
 	for {
 		if todo = w.dropAbandoned(todo); len(todo) == 0 {
@@ -207,6 +214,9 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 			return err
 		}
 		for _, v := range todo[:n] {
+			if a.abandoned[v.change.Partition] {
+				continue // the next owner has it
+			}
 			v.done = true
 			w.endSpan(v, nil) // whatever becomes of the rest of its frame
 		}
@@ -250,6 +260,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 			*v = delivery{change: c, slice: sl}
 			v.span = w.s.opt.Tracer.Deliver(c.Trace, w.opt.Name)
 			v.change.Trace = v.span.Trace() // what the sink passes on
+			v.change.Partition = sl.c.p.number
 			w.follow(v)
 			all = append(all, v)
 		}
@@ -286,6 +297,7 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 			c.pending[0] = nil
 			c.pending = c.pending[1:]
 		}
+		w.keepMark(c)
 		c.p.edits++
 	}
 }

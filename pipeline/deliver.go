@@ -121,10 +121,7 @@ func (st *stages) deliveries(now *settings) ([]deliver.Service, error) {
 
 // sinks makes sinks of this process, for a configuration that it works under.
 func (p *process) sinks(c *config.Config) *assemble.Sinks {
-	return &assemble.Sinks{
-		Config: c, Logger: p.log, Targets: &p.targets, Cluster: p.kafka,
-		CloseProducer: func(producer *transport.Producer) error { return p.closeProducer(producer)() },
-	}
+	return &assemble.Sinks{Config: c, Logger: p.log, Targets: &p.targets, Cluster: p.kafka}
 }
 
 // changesLog is the deliver.Log of a topic.

@@ -25,6 +25,9 @@ type Place struct {
 type ServicePlace struct {
 	Service int32
 	Place
+	// Mark says where on the service's target has to be looked through for changes at
+	// or above Position (sinks.Resumer); "" for a sink without marks.
+	Mark string
 }
 
 // Progress is what is known of the deliveries of one partition of the changes
@@ -175,8 +178,11 @@ type Deliveries interface {
 	Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]Row, error)
 }
 
+// marksFollow stands where another place would: no position is as high.
+const marksFollow = 1 << 63
+
 // AppendPlaces appends the form of places that the stores keep: groups of
-// services that share a place.
+// services that share a place, then the marks that there are.
 func AppendPlaces(dst []byte, places []ServicePlace) []byte {
 	done := make([]bool, len(places))
 	for i := range places {
@@ -202,6 +208,24 @@ func AppendPlaces(dst []byte, places []ServicePlace) []byte {
 			}
 		}
 	}
+	marked := 0
+	for i := range places {
+		if places[i].Mark != "" {
+			marked++
+		}
+	}
+	if marked == 0 {
+		return dst
+	}
+	dst = binary.AppendUvarint(binary.AppendUvarint(dst, marksFollow), uint64(marked))
+	for i := range places {
+		if places[i].Mark == "" {
+			continue
+		}
+		dst = binary.AppendUvarint(dst, uint64(places[i].Service))
+		dst = binary.AppendUvarint(dst, uint64(len(places[i].Mark)))
+		dst = append(dst, places[i].Mark...)
+	}
 	return dst
 }
 
@@ -220,8 +244,23 @@ func DecodePlaces(b []byte) ([]ServicePlace, error) {
 		b = b[n:]
 		return v
 	}
+	marks := map[int32]string{}
 	for len(b) > 0 {
-		p := Place{Position: change.Version(next()), Offset: int64(next())}
+		position := next()
+		if position == marksFollow && len(out) > 0 {
+			for left := next(); left > 0 && !bad; left-- {
+				service, n := next(), next()
+				if bad || service > math.MaxInt32 || n == 0 || n > uint64(len(b)) || marks[int32(service)] != "" {
+					return nil, WithClass(errPlaces, Fatal)
+				}
+				marks[int32(service)], b = string(b[:n]), b[n:]
+			}
+			if bad || len(marks) == 0 || len(b) > 0 {
+				return nil, WithClass(errPlaces, Fatal)
+			}
+			break
+		}
+		p := Place{Position: change.Version(position), Offset: int64(next())}
 		n := next()
 		if bad || p.Position > math.MaxInt64 || p.Offset < 0 || n == 0 || n > uint64(len(b)) {
 			return nil, WithClass(errPlaces, Fatal)
@@ -236,10 +275,15 @@ func DecodePlaces(b []byte) ([]ServicePlace, error) {
 		}
 	}
 	slices.SortFunc(out, func(a, b ServicePlace) int { return int(a.Service) - int(b.Service) })
-	for i := 1; i < len(out); i++ {
-		if out[i].Service == out[i-1].Service {
+	for i := range out {
+		if i > 0 && out[i].Service == out[i-1].Service {
 			return nil, WithClass(errPlaces, Fatal)
 		}
+		out[i].Mark = marks[out[i].Service]
+		delete(marks, out[i].Service)
+	}
+	if len(marks) > 0 { // of nobody
+		return nil, WithClass(errPlaces, Fatal)
 	}
 	return out, nil
 }

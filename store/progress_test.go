@@ -60,7 +60,8 @@ func drawPlaces(t *rapid.T) (places []ServicePlace) {
 	}), 1, 5).Draw(t, "places")
 	services := rapid.SliceOfDistinct(rapid.Int32Min(0), rapid.ID).Draw(t, "services")
 	for _, n := range slices.Sorted(slices.Values(services)) {
-		places = append(places, ServicePlace{Service: n, Place: rapid.SampledFrom(some).Draw(t, "place")})
+		places = append(places, ServicePlace{Service: n, Place: rapid.SampledFrom(some).Draw(t, "place"),
+			Mark: rapid.StringN(0, -1, 40).Draw(t, "mark")})
 	}
 	return places
 }

@@ -2,32 +2,34 @@ package kafka
 
 import (
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net"
-	"slices"
 	"strconv"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
-	"github.com/IBM/sarama"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 	"github.com/seed-86dfc502/weir/tests/servers"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
 const (
+	service          = "s/p@k"
 	topicMaxBytes    = 2_500_000
-	producerMaxBytes = 8 << 20
+	producerMaxBytes = 16 << 20
 )
 
 // network dials for a producer and can be cut.
@@ -66,55 +68,17 @@ func (n *network) up() {
 	n.cut = false
 }
 
-// client is a producer of another library, whose network can be cut.
-type client struct{ sarama.SyncProducer }
-
-func (c client) Append(_ context.Context, records []transport.Record) error {
-	messages := make([]*sarama.ProducerMessage, len(records))
-	for i, r := range records {
-		messages[i] = &sarama.ProducerMessage{Topic: r.Topic, Key: sarama.ByteEncoder(r.Key)}
-		if r.Value != nil {
-			messages[i].Value = sarama.ByteEncoder(r.Value)
-		}
-		for _, h := range r.Headers {
-			messages[i].Headers = append(messages[i].Headers, sarama.RecordHeader{Key: []byte(h.Key), Value: h.Value})
-		}
-	}
-	var all sarama.ProducerErrors
-	if err := c.SendMessages(messages); errors.As(err, &all) {
-		failed := map[int]error{}
-		for _, one := range all {
-			failed[slices.Index(messages, one.Msg)] = one.Err
-		}
-		return &transport.AppendError{Failed: failed}
-	} else if err != nil {
-		return err
-	}
-	return nil
-}
-
-// newProducer makes one that gives up soon, as an outage asks for; without a
-// network that can be cut it waits out what a busy broker takes.
-func newProducer(t testing.TB, brokers []string, n *network) transport.Appender {
+// newClient makes one that finds its servers again soon; n may be nil.
+func newClient(t testing.TB, brokers []string, n *network) *fenced.Client {
 	t.Helper()
-	c := sarama.NewConfig()
-	c.Producer.Return.Successes = true
-	c.Producer.Idempotent = true
-	c.Producer.RequiredAcks = sarama.WaitForAll
-	c.Producer.MaxMessageBytes = producerMaxBytes
-	c.Producer.Retry.Max = 2
-	c.Net.MaxOpenRequests = 1
-	c.Metadata.Retry.Max = 1
+	var opts []kgo.Opt
 	if n != nil {
-		c.Net.Proxy.Enable, c.Net.Proxy.Dialer = true, n
-	} else {
-		c.Producer.Retry.Max, c.Metadata.Retry.Max = 200, 100
+		opts = append(opts, kgo.Dialer(func(_ context.Context, network, address string) (net.Conn, error) { return n.Dial(network, address) }))
 	}
-	c.Metadata.AllowAutoTopicCreation = false
-	p, err := sarama.NewSyncProducer(brokers, c)
+	c, err := fenced.New(transport.Config{Brokers: brokers, Logger: slog.New(slog.DiscardHandler)}, opts...)
 	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, p.Close()) })
-	return client{p}
+	t.Cleanup(c.Close)
+	return c
 }
 
 // topicLog reads a topic from its beginning, further at each call.
@@ -133,7 +97,8 @@ type topicLog struct {
 func newTopic(t testing.TB, brokers []string, name string, maxBytes int) *topicLog {
 	t.Helper()
 	const partitions = 3
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...))
+	// The markers of a take-over have offsets, too.
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.KeepControlRecords(), kgo.MetadataMinAge(50*time.Millisecond))
 	require.NoError(t, err)
 	t.Cleanup(client.Close)
 	admin := kadm.NewClient(client)
@@ -175,7 +140,9 @@ func (l *topicLog) records(t testing.TB) []*kgo.Record {
 		fetches := l.client.PollFetches(ctx)
 		require.NoError(t, fetches.Err())
 		fetches.EachRecord(func(r *kgo.Record) {
-			l.all = append(l.all, r)
+			if !r.Attrs.IsControl() {
+				l.all = append(l.all, r)
+			}
 			l.next[r.Partition] = r.Offset + 1
 		})
 	}
@@ -229,8 +196,19 @@ func fromRecord(t testing.TB, r *kgo.Record) change.Change {
 	return c
 }
 
+// noise is a text of n bytes that no compression makes smaller than half.
+func noise(n int) string {
+	b := make([]byte, n/2)
+	_, _ = rand.Read(b) // it never fails
+	return hex.EncodeToString(b)
+}
+
 func newSink(t testing.TB, o Options) *Sink {
 	t.Helper()
+	if o.Service == "" {
+		o.Service = service
+	}
+	o.Logger = slog.New(slog.DiscardHandler)
 	s, err := New(o)
 	require.NoError(t, err)
 	return s
@@ -239,19 +217,19 @@ func newSink(t testing.TB, o Options) *Sink {
 func TestConformance(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	n := &network{}
-	producer := newProducer(t, brokers, n)
+	client := newClient(t, brokers, n)
 	log := newTopic(t, brokers, prefix+"changes", topicMaxBytes)
 	sinktest.Run(t, sinktest.Target{
 		Kind: sinks.Log,
 		Busy: true, // a broker that is late for its controller is no leader for a while
 		New: func(t testing.TB) sinks.Sink {
-			return newSink(t, Options{Producer: producer, Topic: log.topic, MaxMessageBytes: producerMaxBytes})
+			return newSink(t, Options{Client: client, Topic: log.topic, Service: "acme/ripeness@target", MaxMessageBytes: producerMaxBytes})
 		},
 		Log: log.changes,
 		BadChange: func(c change.Change) change.Change {
 			var doc map[string]any
 			require.NoError(t, json.Unmarshal(c.Doc, &doc))
-			doc["ballast"] = strings.Repeat("x", topicMaxBytes)
+			doc["ballast"] = noise(4 * topicMaxBytes)
 			b, err := json.Marshal(doc)
 			require.NoError(t, err)
 			return sinktest.Change(c.Service, c.Entity, c.Version, b)
@@ -265,14 +243,14 @@ func TestConformance(t *testing.T) {
 func TestOneLargeRecordIsRefusedAlone(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"small", 10_000)
-	s := newSink(t, Options{Producer: newProducer(t, brokers, nil), Topic: log.topic})
+	s := newSink(t, Options{Client: newClient(t, brokers, nil), Topic: log.topic})
 	var batch []change.Change
 	for i := range int64(60) {
 		n := 3000
 		if i == 30 {
 			n = 30_000
 		}
-		batch = append(batch, sinktest.Change("s/p@k", fmt.Sprint(i), change.NewVersion(1, i+1), fmt.Appendf(nil, "%q", strings.Repeat("x", n))))
+		batch = append(batch, sinktest.Change("s/p@k", fmt.Sprint(i), change.NewVersion(1, i+1), fmt.Appendf(nil, "%q", noise(n))))
 	}
 	err := s.Write(t.Context(), batch)
 	var be *sinks.BatchError
@@ -287,7 +265,7 @@ func TestOneLargeRecordIsRefusedAlone(t *testing.T) {
 func TestMissingTopicPauses(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	for _, topic := range []string{prefix + "missing", "no/such topic"} {
-		s := newSink(t, Options{Producer: newProducer(t, brokers, &network{}), Topic: topic})
+		s := newSink(t, Options{Client: newClient(t, brokers, nil), Topic: topic})
 		err := s.Write(t.Context(), []change.Change{sinktest.Change("s/p@k", "a", change.NewVersion(1, 1), []byte(`{}`))})
 		require.Error(t, err)
 		e := sinks.Classify(err)
@@ -299,11 +277,11 @@ func TestMissingTopicPauses(t *testing.T) {
 func TestRecord(t *testing.T) {
 	brokers, prefix := servers.Kafka(t)
 	log := newTopic(t, brokers, prefix+"record", topicMaxBytes)
-	producer := newProducer(t, brokers, nil)
+	client := newClient(t, brokers, nil)
 	up := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 1), []byte(`{"n":1}`))
 	down := sinktest.Change("acme/ripeness@topic", "b-007", change.NewVersion(1, 2), nil)
-	require.NoError(t, newSink(t, Options{Producer: producer, Topic: log.topic}).Write(t.Context(), []change.Change{up, down}))
-	require.NoError(t, newSink(t, Options{Producer: producer, Topic: log.topic, Tombstones: true}).Write(t.Context(), []change.Change{down}))
+	require.NoError(t, newSink(t, Options{Client: client, Topic: log.topic, Service: "acme/ripeness@topic"}).Write(t.Context(), []change.Change{up, down}))
+	require.NoError(t, newSink(t, Options{Client: client, Topic: log.topic, Service: "acme/ripeness@topic", Tombstones: true}).Write(t.Context(), []change.Change{down}))
 	records := log.records(t)
 	require.Len(t, records, 3)
 	require.Equal(t, string(up.AppendRecord(nil)), string(records[0].Value))
@@ -316,7 +294,7 @@ func TestRecord(t *testing.T) {
 			headers[h.Key] = string(h.Value)
 		}
 		require.Equal(t, map[string]string{
-			"weir-service": c.Service, "weir-version": fmt.Sprint(uint64(c.Version)), "weir-key": c.Key, "weir-op": string(c.Op),
+			"weir-service": c.Service, "weir-version": fmt.Sprint(uint64(c.Version)), "weir-key": c.Key, "weir-op": string(c.Op), "weir-partition": "0",
 		}, headers)
 	}
 }

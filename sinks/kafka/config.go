@@ -7,6 +7,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/reach"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/sinks/kind"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -47,26 +48,22 @@ func (c *Config) Target(main *config.Cluster) config.Target {
 // ClientTLS implements config.Secured.
 func (c *Config) ClientTLS() *config.TLS { return c.TLS }
 
-// inFlight is how many records the sink has in flight: the windowed producer
-// sends in one request what waits, so the more the better.
-const inFlight = 1000
-
 // Make implements kind.Sink.
 func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
-	producer, err := c.Producer(e)
+	share, err := c.Client(e)
 	if err != nil {
 		return nil, err
 	}
-	client, err := producer.Client()
+	client, err := share.Client()
 	if err != nil {
-		return nil, errors.Join(err, producer.Close())
+		return nil, errors.Join(err, share.Close())
 	}
 	sink, err := New(Options{
-		Producer: client, Release: producer.Close, Topic: c.Topic, Tombstones: c.Tombstones,
-		MaxMessageBytes: e.MaxMessage, Concurrency: inFlight,
+		Client: client, Release: share.Close, Topic: c.Topic, Service: e.Service, Pipeline: e.Pipeline, Tombstones: c.Tombstones,
+		MaxMessageBytes: e.MaxMessage, Logger: e.Logger,
 	})
 	if err != nil {
-		return nil, errors.Join(err, producer.Close())
+		return nil, errors.Join(err, share.Close())
 	}
 	return sink, nil
 }
@@ -74,20 +71,21 @@ func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 // WithoutSecrets implements kind.Sink.
 func (*Config) WithoutSecrets() kind.Sink { return nil }
 
-// Producer returns a service's share in the producer of a cluster. Two services
-// have one only if they reach it in the same way, as the same user and under the same
+// Client returns a service's share in the client of a cluster. Two services have one
+// only if they reach it in the same way, as the same user and under the same
 // certificate.
-func (c *Config) Producer(e kind.Env) (*sinks.Lease[*transport.Producer], error) {
+func (c *Config) Client(e kind.Env) (*sinks.Lease[*fenced.Client], error) {
 	cluster, identity, err := e.Cluster(c.Cluster)
 	if err != nil {
 		return nil, err
 	}
-	return sinks.Share(e.Targets, sinks.ClientConfig[*transport.Producer]{
-		Key: sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity, e.MaxRecord),
-		Open: func() (*transport.Producer, error) {
-			return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: e.MaxRecord})
+	return sinks.Share(e.Targets, sinks.ClientConfig[*fenced.Client]{
+		Key:  sinks.ClientKey("kafka", cluster.Brokers, cluster.ClientID, cluster.SASL, identity),
+		Open: func() (*fenced.Client, error) { return fenced.New(cluster) },
+		Close: func(client *fenced.Client) error {
+			client.Close()
+			return nil
 		},
-		Close: e.CloseProducer,
 	}), nil
 }
 

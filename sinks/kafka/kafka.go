@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strconv"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/internal/fanout"
+	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -18,96 +20,101 @@ const (
 	VersionHeader = "weir-version"
 	KeyHeader     = "weir-key"
 	OpHeader      = "weir-op"
+	// PartitionHeader is the partition of the changes log that the change came by.
+	PartitionHeader = "weir-partition"
+	// PlaceHeader is the place of a change that an operator, or retry.later, sent once
+	// more; that of any other is its version.
+	PlaceHeader = "weir-place"
 )
 
 const (
-	defaultConcurrency     = 64
+	defaultMaxBatch        = 1000
 	defaultMaxMessageBytes = 1 << 20
 
 	maxBytes = 16 << 20
+	// maxBatchBytes bounds the records of one batch: topics take 1 MiB unless they say
+	// another limit. A larger record goes alone.
+	maxBatchBytes = 900_000
 	// recordOverhead is more than what framing adds to a record, in bytes.
 	recordOverhead = 256
 )
 
 // Options configure a sink. Zero values mean the defaults.
 type Options struct {
-	// Producer appends to Kafka. If it does not say with a transport.AppendError
-	// which records failed, all of a call are taken to have. It must allow concurrent
-	// calls. The sink does not close it. Required.
-	Producer transport.Appender
+	// Client reaches the cluster. The sink does not close it. Required.
+	Client *fenced.Client
 
-	// Release is called by the first Close: the sink needs its producer no more.
+	// Release is called by the first Close: the sink needs its client no more.
 	// Defaults to none.
 	Release func() error
 
-	// Topic is the topic's name. Required.
-	Topic string
+	// Topic is the topic's name, Service that of the service. Required.
+	Topic, Service string
+
+	// Pipeline tells two pipelines apart that have services of one name and write to
+	// one topic; it is a part of the transactional ids.
+	Pipeline string
 
 	// Tombstones publishes a retraction as a null value. Defaults to false: a
 	// record with op retract.
 	Tombstones bool
 
-	// Concurrency is the most records in flight, and in one Write. Defaults to 64.
-	Concurrency int
+	// MaxBatch is the most changes in one Write. Defaults to 1000.
+	MaxBatch int
 
-	// MaxMessageBytes refuses larger records before they are sent, and must not
-	// be more than the producer takes. Defaults to 1 MiB.
+	// MaxMessageBytes refuses larger records before they are sent. Defaults to 1 MiB.
 	MaxMessageBytes int
 
-	// Check is called by Open and reports whether the topic can be written to.
-	// Defaults to none: a wrong topic shows at the first change.
-	Check func(ctx context.Context) error
+	// Logger is told what the cluster does not let the sink do. Defaults to slog.Default().
+	Logger *slog.Logger
 }
 
-// Sink publishes changes. It implements sinks.Sink.
+// Sink publishes changes. It implements sinks.Resumer.
 type Sink struct {
-	opts Options
-	// turn is held, when full, by the one call of the producer that is under way.
-	turn chan struct{}
+	opts  Options
+	topic *fenced.Topic
+	parts map[int32]*part
+	found uint64
+	lacks lacks
 }
 
-var _ sinks.Sink = (*Sink)(nil)
+var _ sinks.Resumer = (*Sink)(nil)
 
 // New checks the options. Its errors name the option.
 func New(opts Options) (*Sink, error) {
-	if opts.Concurrency == 0 {
-		opts.Concurrency = defaultConcurrency
+	if opts.MaxBatch == 0 {
+		opts.MaxBatch = defaultMaxBatch
 	}
 	if opts.MaxMessageBytes == 0 {
 		opts.MaxMessageBytes = defaultMaxMessageBytes
 	}
+	if opts.Logger == nil {
+		opts.Logger = slog.Default()
+	}
 	switch {
-	case opts.Producer == nil:
-		return nil, errors.New("producer: must be set")
+	case opts.Client == nil:
+		return nil, errors.New("client: must be set")
 	case opts.Topic == "":
 		return nil, errors.New("topic: must be set")
-	case opts.Concurrency < 0:
-		return nil, fmt.Errorf("concurrency: must be positive, not %d", opts.Concurrency)
+	case opts.Service == "":
+		return nil, errors.New("service: must be set")
+	case opts.MaxBatch < 0:
+		return nil, fmt.Errorf("max_batch: must be positive, not %d", opts.MaxBatch)
 	case opts.MaxMessageBytes < 0:
 		return nil, fmt.Errorf("max_message_bytes: must be positive, not %d", opts.MaxMessageBytes)
 	}
-	return &Sink{opts: opts, turn: make(chan struct{}, 1)}, nil
+	return &Sink{opts: opts, parts: map[int32]*part{}}, nil
 }
 
-// Open calls Options.Check.
-func (s *Sink) Open(ctx context.Context) error {
-	if s.opts.Check == nil {
-		return nil
-	}
-	if err := s.opts.Check(ctx); err != nil {
-		e := classify(err)
-		e.Op, e.Ambiguous = "open", false
-		return e
-	}
-	return nil
-}
+// Open does nothing: what is wrong shows at the first change.
+func (s *Sink) Open(context.Context) error { return nil }
 
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
-	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.Concurrency, MaxBytes: maxBytes}
+	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.MaxBatch, MaxBytes: maxBytes}
 }
 
-// Close calls Options.Release: the producer is its owner's.
+// Close calls Options.Release: the client is its owner's.
 func (s *Sink) Close() error {
 	release := s.opts.Release
 	s.opts.Release = nil
@@ -117,108 +124,186 @@ func (s *Sink) Close() error {
 	return release()
 }
 
+// Found implements sinks.Resumer.
+func (s *Sink) Found() uint64 { return s.found }
+
+// stream is what goes into one partition of the topic from one partition of the
+// changes log, in order.
+type stream struct {
+	part      *part
+	partition int32 // of the topic
+	items     []item
+	// cuts are how many items the next batches have: more were refused together.
+	cuts  []int
+	batch *fenced.Batch
+	size  int // items of batch
+}
+
+type item struct {
+	index  int
+	record transport.Record
+	bytes  int
+}
+
 // Write publishes the changes and returns when all are acknowledged, or soon
 // after ctx is cancelled.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
-	failed := fanout.Rounds(ctx, changes, s.opts.Concurrency, func(ctx context.Context, batch []int) map[int]*sinks.Error {
-		return s.publish(ctx, changes, batch)
-	})
+	failed := map[int]*sinks.Error{}
+	if err := s.again(ctx, changes); err != nil {
+		for i := range changes {
+			failed[i] = err
+		}
+		return fanout.Result(failed, len(changes))
+	}
+	streams := s.streams(changes, failed)
+	for len(streams) > 0 {
+		streams = s.round(ctx, streams, failed)
+	}
+	s.settle()
 	return fanout.Result(failed, len(changes))
 }
 
-// publish sends the changes of a batch, which are of different entities, and
-// gives the failures by their indexes in changes.
-func (s *Sink) publish(ctx context.Context, changes []change.Change, batch []int) map[int]*sinks.Error {
-	failed := map[int]*sinks.Error{}
-	fit := make([]int, 0, len(batch))
-	records := make([]transport.Record, 0, len(batch))
-	for _, i := range batch {
-		record := s.record(&changes[i])
-		if n := size(&record); n > s.opts.MaxMessageBytes {
+// streams sorts what is not there yet.
+func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*stream {
+	type way struct {
+		from *part
+		to   int32
+	}
+	by := map[way]*stream{}
+	var all []*stream
+	for i := range changes {
+		c := &changes[i]
+		p := s.parts[c.Partition]
+		if p.there(c) {
+			s.found++
+			continue
+		}
+		record := s.record(c)
+		n := size(&record)
+		if n > s.opts.MaxMessageBytes {
 			failed[i] = &sinks.Error{Class: sinks.Reject, Op: "publish",
 				Err: fmt.Errorf("a record of %d bytes is larger than max_message_bytes, %d", n, s.opts.MaxMessageBytes)}
 			continue
 		}
-		fit, records = append(fit, i), append(records, record)
-	}
-	first := s.attempt(ctx, records)
-	for n, i := range fit {
-		e := first[n]
-		if e != nil && e.Class == sinks.Reject && len(records) > 1 {
-			// It may be another record of the same request that was meant.
-			e = s.attempt(ctx, records[n:n+1])[0]
+		p.tried = max(p.tried, c.Place())
+		w := way{p, s.topic.Partition(record.Key)}
+		st := by[w]
+		if st == nil {
+			st = &stream{part: p, partition: w.to}
+			by[w] = st
+			all = append(all, st)
 		}
-		if e != nil {
-			failed[i] = e
-		}
+		st.items = append(st.items, item{i, record, n})
 	}
-	return failed
+	return all
 }
 
-// attempt appends records in one call, after one that an earlier Write left
-// behind, and returns the failures by index.
-func (s *Sink) attempt(ctx context.Context, records []transport.Record) map[int]*sinks.Error {
-	if len(records) == 0 {
-		return nil
+// round sends the next batch of every stream and returns those that go on.
+func (s *Sink) round(ctx context.Context, streams []*stream, failed map[int]*sinks.Error) []*stream {
+	batches := make([]*fenced.Batch, len(streams))
+	for i, st := range streams {
+		batches[i] = st.next(s.opts.Client)
 	}
-	select {
-	case s.turn <- struct{}{}:
-	case <-ctx.Done():
-		return all(len(records), &sinks.Error{Class: sinks.Retry, Op: "publish", Err: context.Cause(ctx)})
+	answers := s.opts.Client.Append(ctx, s.topic, batches)
+	for i, st := range streams {
+		s.answered(st, &answers[i], failed)
 	}
-	result := make(chan error, 1)
-	go func() {
-		// A call that its caller no longer waits for goes on: see the package.
-		err := s.opts.Producer.Append(context.WithoutCancel(ctx), records)
-		<-s.turn
-		result <- err
-	}()
-	select {
-	case err := <-result:
-		return failures(len(records), err)
-	case <-ctx.Done():
+	var rest []*stream
+	for _, st := range streams {
+		switch {
+		case len(st.items) == 0:
+		case st.part.writer == nil:
+			st.fail(failed, len(st.items), &sinks.Error{Class: sinks.Retry, Op: "publish", Err: sinks.ErrNotAttempted})
+		default:
+			rest = append(rest, st)
+		}
 	}
-	select {
-	case err := <-result: // what is known is told
-		return failures(len(records), err)
+	return rest
+}
+
+// next makes the next batch.
+func (st *stream) next(c *fenced.Client) *fenced.Batch {
+	n, bytes := 0, 0
+	var records []transport.Record
+	for n < len(st.items) {
+		if bytes += st.items[n].bytes; n > 0 && (bytes > maxBatchBytes || len(st.cuts) > 0 && n == st.cuts[0]) {
+			break
+		}
+		records = append(records, st.items[n].record)
+		n++
+	}
+	st.size = n
+	st.batch = c.Batch(st.part.writer, st.partition, records)
+	return st.batch
+}
+
+// answered takes in what became of the batch of a stream.
+func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Error) {
+	n := st.size
+	if a.Err == nil {
+		if a.Offset >= 0 {
+			st.part.wrote(st.partition, a.Offset+int64(n))
+		}
+		st.pass(n)
+		return
+	}
+	if !a.Refused || fenced.Ended(a.Err) {
+		// It may be there, or come: fencing and reading tell.
+		st.part.writer = nil
+		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: a.Err})
+		return
+	}
+	st.part.writer.Unsend(st.batch)
+	e := classify(a.Err)
+	switch {
+	case e.Class == sinks.Reject && n > 1:
+		// It may be one of them that is meant.
+		if len(st.cuts) > 0 {
+			st.cuts[0] -= n // what of it is left
+			if st.cuts[0] == 0 {
+				st.cuts = st.cuts[1:]
+			}
+		}
+		st.cuts = append([]int{n / 2, n - n/2}, st.cuts...)
+	case e.Class == sinks.Reject:
+		failed[st.items[0].index] = e
+		st.pass(1)
 	default:
-		return all(len(records), &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: context.Cause(ctx)})
+		st.fail(failed, len(st.items), e)
 	}
 }
 
-// failures returns what became of each record of a call: what the producer
-// says, or, if it does not tell them apart, the same for all.
-func failures(n int, err error) map[int]*sinks.Error {
-	if err == nil {
-		return nil
+// pass drops the first n items, which were settled.
+func (st *stream) pass(n int) {
+	st.items = st.items[n:]
+	if len(st.cuts) == 0 {
+		return
 	}
-	var each *transport.AppendError
-	if !errors.As(err, &each) {
-		return all(n, classify(err))
+	if st.cuts[0] -= n; st.cuts[0] == 0 {
+		st.cuts = st.cuts[1:]
 	}
-	failed := make(map[int]*sinks.Error, len(each.Failed))
-	for i, err := range each.Failed {
-		failed[i] = classify(err)
-	}
-	return failed
 }
 
-func all(n int, e *sinks.Error) map[int]*sinks.Error {
-	failed := make(map[int]*sinks.Error, n)
-	for i := range n {
-		failed[i] = e
+// fail notes the failure of the first n items and drops them.
+func (st *stream) fail(failed map[int]*sinks.Error, n int, e *sinks.Error) {
+	for _, it := range st.items[:n] {
+		failed[it.index] = e
 	}
-	return failed
+	st.items = st.items[n:]
 }
 
 // record makes a change's record.
 func (s *Sink) record(c *change.Change) transport.Record {
-	r := transport.Record{Topic: s.opts.Topic, Key: []byte(c.Entity), Headers: make([]transport.Header, 0, 6)}
+	r := transport.Record{Topic: s.opts.Topic, Key: []byte(c.Entity), Headers: make([]transport.Header, 0, 8)}
 	r.Headers = append(r.Headers,
 		transport.Header{Key: ServiceHeader, Value: []byte(c.Service)},
 		transport.Header{Key: VersionHeader, Value: strconv.AppendUint(nil, uint64(c.Version), 10)},
 		transport.Header{Key: KeyHeader, Value: []byte(c.Key)},
-		transport.Header{Key: OpHeader, Value: []byte(c.Op)})
+		transport.Header{Key: OpHeader, Value: []byte(c.Op)},
+		transport.Header{Key: PartitionHeader, Value: strconv.AppendInt(nil, int64(c.Partition), 10)})
+	if c.Resent != 0 {
+		r.Headers = append(r.Headers, transport.Header{Key: PlaceHeader, Value: strconv.AppendUint(nil, uint64(c.Resent), 10)})
+	}
 	r.Headers = transport.WithTrace(r.Headers, c.Trace)
 	if !s.opts.Tombstones || c.Op != change.Retract {
 		r.Value = c.AppendRecord(make([]byte, 0, len(c.Doc)+len(c.Entity)+len(c.Service)+128))

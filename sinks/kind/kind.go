@@ -35,17 +35,16 @@ type Scannable interface {
 // Env is what a sink is made with.
 type Env struct {
 	Service string // whose sink it is
-	Logger  *slog.Logger
+	// Pipeline tells this pipeline apart from others that write to the same targets.
+	Pipeline string
+	Logger   *slog.Logger
 	// Targets are the clients that the sinks of a process share.
 	Targets *sinks.Targets
 	// Cluster says how the cluster of a sink, or without brokers the main one, is
 	// reached, and gives a text that changes with its certificates.
 	Cluster func(own config.Cluster) (cluster transport.Config, identity string, err error)
-	// MaxRecord is the largest record that a producer must take, MaxMessage the
-	// largest that a change makes, in bytes.
-	MaxRecord, MaxMessage int
-	// CloseProducer ends a producer whose sinks are closed.
-	CloseProducer func(*transport.Producer) error
+	// MaxMessage is the largest record that a change makes, in bytes.
+	MaxMessage int
 }
 
 // Columns converts the columns of a table to those of a sink's options.

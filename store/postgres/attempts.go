@@ -15,8 +15,12 @@ import (
 // they go in their order. What is over goes with its partition; where that has more
 // than what is over, rows are deleted in steps.
 //
-// A purge does not correct delivery_days, which decisions would wait for: a day that
-// had some of its rows purged counts as what it was.
+// The index has a few bytes per 32 pages: what stands in them, as a Bloom filter of
+// entities and the range of times. Ranges that are not summarized yet are read.
+//
+// The attempts of purged entities are hidden by the decision and deleted then.
+// Nobody corrects delivery_days for it: a day that had some of its rows purged counts
+// as what it was.
 const (
 	today = `(now() AT TIME ZONE 'UTC')::date`
 
@@ -37,18 +41,20 @@ ON CONFLICT (day, service) DO UPDATE SET attempts = d.attempts + excluded.attemp
 
 	attemptColumns = `service, entity, at, version, outcome, status, answer, ms`
 
-	sqlEntityAttempts = `
-SELECT ` + attemptColumns + ` FROM deliveries
-WHERE entity = $1 AND at >= $2 AND at < $3 AND ($4::int4[] IS NULL OR service = ANY($4))
-ORDER BY at DESC, version DESC LIMIT $5`
+	sqlAttempts = `
+SELECT ` + attemptColumns + ` FROM deliveries d
+WHERE at >= $1 AND at < $2 AND ($3::int4[] IS NULL OR service = ANY($3))
+AND NOT EXISTS (SELECT FROM deliveries_purged p WHERE p.entity = d.entity AND d.at <= p.at)`
+	sqlServiceAttempts = sqlAttempts + ` ORDER BY at DESC, version DESC LIMIT $4`
+	sqlEntityAttempts  = sqlAttempts + ` AND entity = $5 ORDER BY at DESC, version DESC LIMIT $4`
 
-	sqlServiceAttempts = `
-SELECT one.* FROM unnest(coalesce($3::int4[], ARRAY(SELECT number FROM services))) AS s(number)
-CROSS JOIN LATERAL (
-  SELECT ` + attemptColumns + ` FROM deliveries d WHERE d.service = s.number AND d.at >= $1 AND d.at < $2 ORDER BY d.at DESC LIMIT $4) AS one
-ORDER BY one.at DESC, one.version DESC LIMIT $4`
+	sqlPurgeAttempts = `
+INSERT INTO deliveries_purged (entity, at) SELECT DISTINCT k.entity, now() FROM unnest($1::text[]) AS k(entity) ORDER BY 1
+ON CONFLICT (entity) DO UPDATE SET at = excluded.at`
 
-	sqlPurgeAttempts = `DELETE FROM deliveries WHERE entity = ANY($1::text[])`
+	// Attempts may have been on their way to the store when their entity was purged.
+	sqlForgetPurged = `DELETE FROM deliveries_purged WHERE at < now() - interval '1 hour'`
+	sqlDeletePurged = `DELETE FROM deliveries d USING deliveries_purged p WHERE d.entity = p.entity AND d.at <= p.at`
 
 	sqlAttemptDays = `SELECT now(), day, service, attempts, bytes FROM delivery_days`
 
@@ -59,11 +65,11 @@ WHERE i.inhparent = 'deliveries'::regclass ORDER BY 1`
 	// The newest attempt that goes when this many stay.
 	sqlLastToGo = `SELECT at FROM deliveries WHERE day = $1 AND service = $2 ORDER BY at DESC OFFSET $3 LIMIT 1`
 
-	// A row that a decision just purges is passed over.
+	// A row that somebody else just deletes is passed over.
 	sqlTrimAttempts = `
 WITH gone AS (
   DELETE FROM deliveries WHERE day = $1 AND ctid = ANY(ARRAY(
-    SELECT ctid FROM deliveries WHERE day = $1 AND service = $2 AND at <= $3 ORDER BY at LIMIT $4 FOR UPDATE SKIP LOCKED))
+    SELECT ctid FROM deliveries WHERE day = $1 AND service = $2 AND at <= $3 LIMIT $4 FOR UPDATE SKIP LOCKED))
   RETURNING octet_length(entity) + octet_length(answer) + $5::int8 AS size),
 counted AS (
   UPDATE delivery_days SET attempts = attempts - (SELECT count(*) FROM gone), bytes = bytes - (SELECT coalesce(sum(size), 0) FROM gone)
@@ -72,7 +78,7 @@ SELECT count(*) FROM gone`
 )
 
 // trimStep is how many attempts one transaction deletes.
-const trimStep = 5000
+const trimStep = 20_000
 
 var _ store.Attempts = (*Store)(nil)
 
@@ -129,7 +135,7 @@ func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) ([]stor
 	}
 	sql, args := sqlServiceAttempts, []any{f.Since, f.Until, f.Services, f.Limit}
 	if f.Entity != "" {
-		sql, args = sqlEntityAttempts, []any{f.Entity, f.Since, f.Until, f.Services, f.Limit}
+		sql, args = sqlEntityAttempts, append(args, f.Entity)
 	}
 	rows, err := s.pool.Query(ctx, sql, args...)
 	if err != nil {
@@ -175,7 +181,33 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 			return removed, err
 		}
 	}
-	return removed, s.dropAttemptDays(ctx, func(day time.Time) bool { return stay[day] == 0 })
+	if err := s.dropAttemptDays(ctx, func(day time.Time) bool { return stay[day] == 0 }); err != nil {
+		return removed, err
+	}
+	purged, err := s.deletePurged(ctx)
+	return removed + purged, err
+}
+
+// deletePurged deletes the attempts of purged entities, in one pass over all.
+func (s *Store) deletePurged(ctx context.Context) (n int64, err error) {
+	err = s.inTx(ctx, "delete purged attempts", func(tx pgx.Tx) error {
+		n = 0
+		var any bool
+		if err := tx.QueryRow(ctx, `SELECT EXISTS (SELECT FROM deliveries_purged)`).Scan(&any); err != nil || !any {
+			return err
+		}
+		if _, err := tx.Exec(ctx, `SET LOCAL enable_hashjoin = on; SET LOCAL enable_seqscan = on`, pgx.QueryExecModeSimpleProtocol); err != nil {
+			return err
+		}
+		tag, err := tx.Exec(ctx, sqlDeletePurged)
+		if err != nil {
+			return err
+		}
+		n = tag.RowsAffected()
+		_, err = tx.Exec(ctx, sqlForgetPurged)
+		return err
+	})
+	return n, err
 }
 
 // attemptDays reads what is kept, and the database's time.

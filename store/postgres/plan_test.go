@@ -69,9 +69,8 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
 		sqlMovedBound: "text, int8", sqlMoved: "text, int8, int8, int8, text", sqlMovedRest: "text, int8, int8, int8",
 		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
-		sqlEntityAttempts: "text, timestamptz, timestamptz, int4[], int4", sqlLastToGo: "date, int4, int8",
-		sqlTrimAttempts: "date, int4, timestamptz, int4, int8",
-		sqlEntityRows:   "text", sqlPageEntities: "text, int4", sqlServiceRows: "text, int4, int4",
+		sqlEntityAttempts: "timestamptz, timestamptz, int4[], int4, text",
+		sqlEntityRows:     "text", sqlPageEntities: "text, int4", sqlServiceRows: "text, int4, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
 		for sql, types := range parameters {

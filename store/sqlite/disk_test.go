@@ -269,6 +269,7 @@ func reopened(t *testing.T, path string) (string, error) {
 	}
 	if err != nil && s.Err() != nil {
 		require.ErrorIs(t, s.Ping(t.Context()), ErrDamaged)
+		err = fmt.Errorf("%w: %w", err, s.Err())
 	}
 	return text, err
 }
@@ -311,7 +312,7 @@ func TestMisplacedAndZeroedPages(t *testing.T) {
 			damage(content)
 			require.NoError(t, os.WriteFile(path, content, 0o600))
 			_, err = reopened(t, path)
-			require.ErrorIs(t, err, ErrDamaged)
+			require.ErrorContains(t, err, "page 11, at byte 40960")
 		})
 	}
 	t.Run("cut", func(t *testing.T) {

@@ -354,7 +354,7 @@ func powerLossRounds(t *testing.T, from uint64, rounds int) (losses, faults int)
 // Whatever a disk has after the power went, everything acknowledged is there, also
 // where writes and syncs failed before.
 func TestPowerLoss(t *testing.T) {
-	losses, faults := powerLossRounds(t, 1, 12)
+	losses, faults := powerLossRounds(t, 1, 10)
 	t.Logf("%d power losses, %d failed calls", losses, faults)
 	require.Positive(t, losses)
 	require.Positive(t, faults)

@@ -119,7 +119,9 @@ var attemptTests = []operatorTest{
 		require.NoError(t, err)
 		assert.Len(t, f.attempts(store.AttemptFilter{Entity: "stays"}), 2)
 		assert.Empty(t, f.attempts(store.AttemptFilter{Entity: "gone"}))
-		require.NoError(t, f.a.AddAttempts(t.Context(), attempts(s, "gone", 1)))
+		again := attempts(s, "gone", 1)
+		again[0].At = time.Now().Add(time.Second)
+		require.NoError(t, f.a.AddAttempts(t.Context(), again))
 		for range 2 {
 			_, err = f.a.RetainAttempts(t.Context(), nil, week)
 			require.NoError(t, err)

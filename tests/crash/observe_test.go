@@ -195,17 +195,17 @@ func (w *world) compare() map[string]tally {
 		f(&t, want[service(sink)])
 		found[sink] = t
 	}
-	log := func(got []oracle.Record, byKey bool) func(t *tally, want changes) {
+	log := func(got []oracle.Record) func(t *tally, want changes) {
 		return func(t *tally, want changes) {
-			t.arrivals(want, got, byKey)
+			t.arrivals(want, got, false)
 			t.complete(want, got)
 		}
 	}
 	look("clickhouse", func(t *tally, want changes) { t.newest(want, w.warehouse()) })
 	look("upsert", func(t *tally, want changes) { t.newest(want, w.rows("crash_view", "entity", service("upsert"))) })
-	look("append", log(w.rows("crash_history", "seq", service("append")), false))
-	look("kafka", log(w.feed(), true))
-	look("file", log(w.lines(), false))
+	look("append", log(w.rows("crash_history", "seq", service("append"))))
+	look("kafka", log(w.feed()))
+	look("file", log(w.lines()))
 	look("webhook", func(t *tally, want changes) {
 		accepting := changes{}
 		for entity, all := range want {

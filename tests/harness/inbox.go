@@ -86,7 +86,8 @@ func ReadTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), Patience)
 	defer cancel()
-	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	client, err := kgo.NewClient(kgo.SeedBrokers(brokers...), kgo.ConsumeTopics(topic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),
+		kgo.KeepControlRecords()) // or a partition that ends with one would not end
 	require.NoError(t, err)
 	defer client.Close()
 	admin := kadm.NewClient(client)
@@ -106,7 +107,9 @@ func ReadTopic(t testing.TB, brokers []string, topic string) []*kgo.Record {
 		f := client.PollFetches(ctx)
 		require.NoError(t, f.Err0())
 		f.EachRecord(func(r *kgo.Record) {
-			all = append(all, r)
+			if !r.Attrs.IsControl() {
+				all = append(all, r)
+			}
 			if end, _ := ends.Lookup(topic, r.Partition); r.Offset+1 >= end.Offset {
 				delete(missing, r.Partition)
 			}

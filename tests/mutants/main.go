@@ -45,7 +45,7 @@ type mutant struct {
 func (m *mutant) name() string { return m.file + ": " + m.rule }
 
 // mutants are all faults.
-var mutants = slices.Concat(decideMutants, deliverMutants, storeMutants, transportMutants, edgeMutants)
+var mutants = slices.Concat(decideMutants, deliverMutants, storeMutants, diskMutants, transportMutants, edgeMutants)
 
 // limit is how long a test may take to find a fault.
 const limit = time.Minute

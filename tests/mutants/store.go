@@ -1,5 +1,59 @@
 package main
 
+// What stands between SQLite and a disk that lies.
+var diskMutants = []mutant{
+	{
+		rule: "a page is compared with its checksum", file: "store/sqlite/disk/checksum.go",
+		old: "if sealOf(b) != checksum(b, number) {", new: "if false {",
+		in: "./store/sqlite", test: "TestFlippedBits",
+	},
+	{
+		rule: "the checksum of a page has its number", file: "store/sqlite/disk/checksum.go",
+		old: "binary.BigEndian.PutUint64(n[:], uint64(number))", new: "binary.BigEndian.PutUint64(n[:], uint64(0*number))",
+		in: "./store/sqlite", test: "TestMisplacedAndZeroedPages/misplaced",
+	},
+	{
+		rule: "a file of another program is sealed when all of it was written anew", file: "store/sqlite/disk/checksum.go",
+		old: "if !s.sealed && !f.d.sealing.Load() {", new: "if false {",
+		in: "./store/sqlite", test: "TestFilesOfOtherPrograms",
+	},
+	{
+		rule: "a page of the write-ahead log is compared when it is read", file: "store/sqlite/disk/wal.go",
+		old: "!short && f.sound(tls, number, b) {", new: "!short {",
+		in: "./store/sqlite", test: "TestFlippedBitInTheLogOfARunningProcess",
+	},
+	{
+		rule: "a write-ahead log does not end in the middle", file: "store/sqlite/disk/wal.go",
+		old: "return ends > 1", new: "return false",
+		in: "./store/sqlite", test: "TestFlippedBits",
+	},
+	{
+		rule: "nothing is written after an fsync that failed", file: "store/sqlite/disk/file.go",
+		old: `f.d.Fail(fmt.Errorf("%w: %s", ErrSync, f.name))`, new: `_ = fmt.Errorf("%w", ErrSync)`,
+		in: "./store/sqlite", test: "TestFailedSyncEndsAllWriting",
+	},
+	{
+		rule: "a commit is synced before it is acknowledged", file: "store/sqlite/open.go",
+		old: `"synchronous(FULL)"`, new: `"synchronous(OFF)"`,
+		in: "./store/sqlite", test: "TestPowerLoss",
+	},
+	{
+		rule: "a state file that was exchanged is a backup", file: "transport/embedded/note.go",
+		old: "if noted.File != inode {", new: "if noted.File != inode && false {",
+		in: "./transport/embedded", test: "TestPutBack",
+	},
+	{
+		rule: "a state file whose logs went back is a backup", file: "transport/embedded/note.go",
+		old: "if p < len(ends) && ends[p] < end {", new: "if p < len(ends) && false && end > 0 {",
+		in: "./transport/embedded", test: "TestPutBack",
+	},
+	{
+		rule: "what a bit turned at the end of a sink's file is not cut off", file: "sinks/file/recover.go",
+		old: "!whole && holdsValue(written):", new: "false:",
+		in: "./sinks/file", test: "TestFlippedBitsAtTheEnd",
+	},
+}
+
 // What the stores compare and write. PostgreSQL's need a server.
 var storeMutants = []mutant{
 	{

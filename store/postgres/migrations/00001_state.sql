@@ -289,8 +289,14 @@ CREATE TABLE deliveries (
     answer  bytea       NOT NULL, -- its first bytes
     ms      bigint      NOT NULL
 ) PARTITION BY LIST (day);
-CREATE INDEX deliveries_entity ON deliveries (entity, service);
-CREATE INDEX deliveries_service ON deliveries (service, at);
+-- A B-tree would cost twice what the row does, and people ask rarely.
+CREATE INDEX deliveries_entity ON deliveries USING brin (entity text_bloom_ops, at) WITH (pages_per_range = 32, autosummarize = on);
+
+-- Entities whose attempts up to a time are gone, and not deleted yet.
+CREATE TABLE deliveries_purged (
+    entity text COLLATE "C" PRIMARY KEY,
+    at     timestamptz NOT NULL
+);
 
 -- What they come to, by which they are bounded.
 CREATE TABLE delivery_days (
@@ -404,7 +410,7 @@ DROP TABLE import_results, import_chunks, imports;
 DROP SEQUENCE import_seals;
 DROP TABLE checks;
 DROP FUNCTION weir_deliveries_day(date);
-DROP TABLE delivery_days, deliveries;
+DROP TABLE delivery_days, deliveries_purged, deliveries;
 DROP FUNCTION weir_ledger_month(date);
 DROP TABLE ledger_months, ledger_decided, ledger;
 DROP TABLE reports, jobs;

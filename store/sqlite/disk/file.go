@@ -1,6 +1,7 @@
 package disk
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -21,11 +22,38 @@ type file struct {
 	name string
 	wal  bool
 
-	seal   seal  // of a database
-	header int64 // of a log: the frame whose header was written last
-	stale  int64 // of a log: from this frame on headers wait to be written, see writeFrame; 0: none
-	// What SQLite's code reads into must not stand on a stack, which may move.
-	scratch [walHeader + 2*frameHeader]byte
+	seal   seal             // of a database
+	header int64            // of a log: the frame whose header was written last
+	stale  int64            // of a log: from this frame on headers wait to be written, see writeFrame; 0: none
+	order  binary.ByteOrder // of a log: that of its checksums; nil before it is known
+	small  buffer           // for headers
+	large  buffer           // for a page, and the headers around it
+}
+
+// buffer is memory that SQLite's code may read into: none of Go's, whose stacks move
+// and whose pointers it must not calculate with.
+type buffer struct {
+	p uintptr
+	n int
+}
+
+// bytes returns n bytes, which the next call returns again.
+func (b *buffer) bytes(tls *libc.TLS, n int) []byte {
+	if b.n < n {
+		b.free(tls)
+		if b.p = libc.Xmalloc(tls, libc.Tsize_t(n)); b.p == 0 {
+			panic("out of memory")
+		}
+		b.n = n
+	}
+	return unsafe.Slice((*byte)(at(b.p)), n)
+}
+
+func (b *buffer) free(tls *libc.TLS) {
+	if b.p != 0 {
+		libc.Xfree(tls, b.p)
+		*b = buffer{}
+	}
 }
 
 // The methods that a file has.
@@ -52,19 +80,19 @@ func code(err error, other int32) int32 {
 func closeFile(tls *libc.TLS, p uintptr) int32 {
 	f := fileOf(p)
 	rc := function[closeFunc](f.base.FxClose)(tls, p)
+	f.small.free(tls)
+	f.large.free(tls)
 	f.d.open.Add(-1)
 	f.pin.Unpin()
 	return rc
 }
 
-// transfer reads or writes b, which is on no stack, by a method of the system.
+// transfer reads or writes b, which is none of Go's memory, by a method of the system.
 func (f *file) transfer(tls *libc.TLS, method uintptr, b []byte, offset int64) int32 {
 	if len(b) == 0 {
 		return sqlite3.SQLITE_OK
 	}
-	rc := function[transferFunc](method)(tls, f.p, uintptr(unsafe.Pointer(unsafe.SliceData(b))), int32(len(b)), offset)
-	runtime.KeepAlive(b)
-	return rc
+	return function[transferFunc](method)(tls, f.p, uintptr(unsafe.Pointer(unsafe.SliceData(b))), int32(len(b)), offset)
 }
 
 func readFile(tls *libc.TLS, p, buffer uintptr, n int32, offset int64) int32 {

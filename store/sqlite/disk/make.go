@@ -27,13 +27,13 @@ func emptyDatabase() []byte {
 	binary.BigEndian.PutUint16(page[sizeAt:], pageSize)
 	page[18], page[19] = 2, 2 // read and written with a write-ahead log
 	page[reservedAt] = Reserved
-	page[21], page[22], page[23] = 64, 32, 32     // fixed
-	binary.BigEndian.PutUint32(page[24:], 1)      // change counter
-	binary.BigEndian.PutUint32(page[pagesAt:], 1) // pages
-	binary.BigEndian.PutUint32(page[52:], 1)      // auto_vacuum,
-	binary.BigEndian.PutUint32(page[64:], 1)      // and that incremental
-	binary.BigEndian.PutUint32(page[56:], 1)      // UTF-8
-	binary.BigEndian.PutUint32(page[44:], 4)      // schema format
+	page[21], page[22], page[23] = 64, 32, 32 // fixed
+	binary.BigEndian.PutUint32(page[24:], 1)  // change counter
+	binary.BigEndian.PutUint32(page[28:], 1)  // pages
+	binary.BigEndian.PutUint32(page[52:], 1)  // auto_vacuum,
+	binary.BigEndian.PutUint32(page[64:], 1)  // and that incremental
+	binary.BigEndian.PutUint32(page[56:], 1)  // UTF-8
+	binary.BigEndian.PutUint32(page[44:], 4)  // schema format
 	binary.BigEndian.PutUint32(page[68:], ApplicationID)
 	binary.BigEndian.PutUint32(page[92:], 1)       // the change counter for which the number of pages holds
 	binary.BigEndian.PutUint32(page[96:], 3008000) // the version that wrote it

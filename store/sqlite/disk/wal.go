@@ -49,17 +49,13 @@ func (f *file) verifyLog(tls *libc.TLS, b []byte, offset int64, short bool) erro
 		return f.verifyHeader(tls, b)
 	}
 	if number, ok := frameAt(len(b), offset); ok {
-		if f.stale != 0 && number+1 >= f.stale {
+		if f.stale != 0 && number+1 >= f.stale || !short && f.sound(tls, number, b) {
 			return nil
 		}
-		header := f.scratch[walHeader:][:frameHeader]
-		if short || f.read(tls, header, offset-frameHeader) != sqlite3.SQLITE_OK || !f.sound(tls, number, header, b) {
-			return f.badFrame(number, len(b))
-		}
-		return nil
+		return f.badFrame(number, len(b))
 	}
 	number, ok := frameAt(len(b)-frameHeader, offset+frameHeader)
-	if !ok || short || f.stale != 0 && number+1 >= f.stale || f.sound(tls, number, b[:frameHeader], b[frameHeader:]) {
+	if !ok || short || f.stale != 0 && number+1 >= f.stale || f.sound(tls, number, b[frameHeader:]) {
 		return nil
 	}
 	// SQLite ends the log before it. That is right for the transaction that was under
@@ -83,37 +79,47 @@ func (f *file) verifyHeader(tls *libc.TLS, header []byte) error {
 		return nil
 	}
 	var zeroes [walHeader]byte
-	if bytes.Equal(header, zeroes[:]) || f.read(tls, f.scratch[walHeader:][:frameHeader], walHeader) != sqlite3.SQLITE_OK {
+	if bytes.Equal(header, zeroes[:]) || f.read(tls, f.small.bytes(tls, frameHeader), walHeader) != sqlite3.SQLITE_OK {
 		return nil // nothing was ever synced to it
 	}
 	return fmt.Errorf("%w: %s: its header, at byte 0, is not what was written", ErrDamaged, f.name)
 }
 
-// sound compares a frame with the checksum in its header, which goes on from that of
-// the frame before.
-func (f *file) sound(tls *libc.TLS, number int64, header, page []byte) bool {
-	first, before := f.scratch[:walHeader], f.scratch[walHeader+frameHeader:]
-	if f.read(tls, first, 0) != sqlite3.SQLITE_OK {
-		return false
-	}
-	from := first[24:]
-	if number > 0 {
-		if f.read(tls, before, walHeader+(number-1)*int64(len(page)+frameHeader)) != sqlite3.SQLITE_OK {
+// sound compares the page of a frame with the checksum in the frame's header, which goes
+// on from that of the frame before, or of the log.
+func (f *file) sound(tls *libc.TLS, number int64, page []byte) bool {
+	size := frameHeader + len(page)
+	if f.order == nil || number == 0 {
+		first := f.small.bytes(tls, walHeader+frameHeader)
+		if f.read(tls, first, 0) != sqlite3.SQLITE_OK {
 			return false
 		}
-		from = before[sumAt:]
+		f.order = byteOrder(first)
+		if number == 0 {
+			return walFrame(f.order, first[walHeader-8:], first[walHeader:], page)
+		}
 	}
-	order := byteOrder(first)
+	before := f.large.bytes(tls, size+frameHeader)
+	if f.read(tls, before, walHeader+(number-1)*int64(size)) != sqlite3.SQLITE_OK {
+		return false
+	}
+	return walFrame(f.order, before[sumAt:], before[size:], page)
+}
+
+// walFrame compares a page with the checksum in its header; from is the one that it
+// goes on from.
+func walFrame(order binary.ByteOrder, from, header, page []byte) bool {
 	s0, s1 := binary.BigEndian.Uint32(from), binary.BigEndian.Uint32(from[4:])
 	s0, s1 = walSum(order, header[:8], s0, s1)
 	s0, s1 = walSum(order, page, s0, s1)
-	return bytes.Equal(header[saltAt:sumAt], first[16:24]) && s0 == binary.BigEndian.Uint32(header[sumAt:]) && s1 == binary.BigEndian.Uint32(header[sumAt+4:])
+	return s0 == binary.BigEndian.Uint32(header[sumAt:]) && s1 == binary.BigEndian.Uint32(header[sumAt+4:])
 }
 
 // goesOn reports whether from a frame on, whose page has n bytes, two transactions of
 // this log end. Frames that a failed write left have no end.
 func (f *file) goesOn(tls *libc.TLS, number int64, n int) bool {
-	first, header := f.scratch[:walHeader], f.scratch[walHeader:][:frameHeader]
+	both := f.small.bytes(tls, walHeader+frameHeader)
+	first, header := both[:walHeader], both[walHeader:]
 	if f.read(tls, first, 0) != sqlite3.SQLITE_OK {
 		return false
 	}

@@ -1,0 +1,109 @@
+package deliver
+
+import (
+	"context"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// resume lets a sink that can tell find out what a predecessor left in its target, of
+// each partition of a batch before its first write since the take-over, for as long
+// as that takes. From where on it looked is saved before something is written, or
+// the next owner would not know where to look.
+func (w *worker) resume(work, stop context.Context, batch []*slice) error {
+	sink, ok := w.opt.Sink.(sinks.Resumer)
+	if !ok {
+		return nil
+	}
+	pause := w.backoff()
+	for {
+		fresh, claims := w.claims(batch)
+		if len(fresh) == 0 {
+			return nil
+		}
+		ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
+		err := sink.Resume(ctx, claims)
+		cancel()
+		if err != nil {
+			e := sinks.Classify(err)
+			w.reportFailure(e, nil)
+			if !e.Await(stop, pause.NextBackOff()) {
+				return errStopped
+			}
+			continue
+		}
+		w.recovered()
+		first := false
+		w.s.mu.Lock()
+		for _, c := range fresh {
+			c.resumed = true
+			if c.mark == "" {
+				c.mark, _ = sink.Mark(c.p.number)
+				c.p.edits++
+				first = true
+			}
+		}
+		w.s.mu.Unlock()
+		if !first {
+			return nil
+		}
+		return w.s.saver.await(work, batch)
+	}
+}
+
+// claims are those of a batch that the sink has not resumed.
+func (w *worker) claims(batch []*slice) (fresh []*cursor, claims []sinks.Claim) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	for _, sl := range batch {
+		c := sl.c
+		if c.resumed || c.p.gone || slices.Contains(fresh, c) {
+			continue
+		}
+		fresh = append(fresh, c)
+		claims = append(claims, sinks.Claim{Partition: c.p.number, Below: c.place().Position, Mark: c.mark})
+	}
+	return fresh, claims
+}
+
+// keepMark takes the sink's mark on if everything that was written stands below the
+// place. The caller holds the stage's mutex.
+func (w *worker) keepMark(c *cursor) {
+	sink, ok := w.opt.Sink.(sinks.Resumer)
+	if !ok || !c.resumed {
+		return
+	}
+	if mark, above := sink.Mark(c.p.number); c.place().Position > above {
+		c.mark = mark
+	}
+}
+
+// countFound counts what a write left out because it was there.
+func (w *worker) countFound() {
+	if sink, ok := w.opt.Sink.(sinks.Resumer); ok {
+		now := sink.Found()
+		w.m.found.Add(float64(now - w.found))
+		w.found = now
+	}
+}
+
+// dropGone leaves out changes of partitions that went away: the next owner has them,
+// and this one may be fenced for as long as it tries.
+func (a *attempt) dropGone(todo []change.Change) []change.Change {
+	s := a.w.s
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.DeleteFunc(slices.Clone(todo), func(c change.Change) bool {
+		if !a.parts[c.Partition].gone {
+			return false
+		}
+		if a.abandoned == nil {
+			a.abandoned = map[int32]bool{}
+		}
+		a.abandoned[c.Partition] = true
+		return true
+	})
+}

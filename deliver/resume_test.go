@@ -1,0 +1,175 @@
+package deliver_test
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// target is what sinks of one process after the other write to.
+type target struct {
+	mu   sync.Mutex
+	has  []string
+	last map[int32]change.Version
+}
+
+// resumer is a sink that leaves out what stands in its target behind a mark: how much
+// was there.
+type resumer struct {
+	*target
+	mark   func() (string, change.Version) // nil: how much is there
+	before func()                          // each write
+	after  error                           // of each write, which takes effect all the same
+
+	claims []sinks.Claim
+	left   map[string]bool
+	found  uint64
+}
+
+func (r *resumer) Traits() sinks.Traits       { return logOf(10) }
+func (r *resumer) Open(context.Context) error { return nil }
+func (r *resumer) Close() error               { return nil }
+func (r *resumer) Found() uint64              { return r.found }
+
+func (r *resumer) Resume(_ context.Context, claims []sinks.Claim) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.claims = append(r.claims, claims...)
+	r.left = map[string]bool{}
+	from, err := strconv.Atoi(claims[0].Mark)
+	if err != nil {
+		from = len(r.has)
+	}
+	for _, name := range r.has[from:] {
+		r.left[name] = true
+	}
+	return nil
+}
+
+func (r *resumer) Mark(int32) (string, change.Version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.mark != nil {
+		return r.mark()
+	}
+	return strconv.Itoa(len(r.has)), r.last[0]
+}
+
+func (r *resumer) Write(_ context.Context, changes []change.Change) error {
+	if r.before != nil {
+		r.before()
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, c := range changes {
+		if r.left[name(c)] {
+			r.found++
+			continue
+		}
+		r.has = append(r.has, name(c))
+		r.last[c.Partition] = max(r.last[c.Partition], c.Place())
+	}
+	return r.after
+}
+
+// with makes s the sink of the service.
+func with(s sinks.Sink) func(*deliver.Options) {
+	return func(o *deliver.Options) { o.Services[0].Sink = s }
+}
+
+// mark is what the store has of the service.
+func (w *world) mark() string {
+	rows, err := w.store.AllProgress(context.Background())
+	require.NoError(w.t, err)
+	for _, row := range rows {
+		for _, p := range row.Places {
+			if p.Service == w.numbers[service] {
+				return p.Mark
+			}
+		}
+	}
+	return ""
+}
+
+// The mark is saved before anything is written, and stays while what was written is
+// not known to be done; a successor finds by it what its predecessor wrote.
+func TestASuccessorFindsWhatWasWritten(t *testing.T) {
+	w := newWorld(t, service)
+	all := &target{last: map[int32]change.Version{}}
+	wrote := make(chan string, 1000)
+	first := &resumer{target: all, after: refuse(sinks.Retry, true)}
+	first.before = func() {
+		if len(wrote) == 0 {
+			wrote <- w.mark()
+		}
+	}
+	p := w.start(map[string]sinks.Traits{service: logOf(10)}, with(first))
+	p.publish(of(service, "a", 1), of(service, "b", 2))
+	require.Equal(t, "0", <-wrote, "where to look was not saved before the write")
+	require.NoError(t, p.stop())
+	require.Equal(t, "0", w.mark())
+	all.mu.Lock()
+	all.has = []string{"a:1", "b:2"}
+	all.mu.Unlock()
+
+	next := &resumer{target: all}
+	p = w.start(map[string]sinks.Traits{service: logOf(10)}, with(next))
+	p.publish(of(service, "a", 3))
+	p.delivered(service)
+	require.Equal(t, []string{"a:1", "b:2", "a:3"}, all.has)
+	require.Equal(t, "0", next.claims[0].Mark)
+	require.EqualValues(t, 2, p.metric("weir_deliveries_found_total", service))
+	require.Eventually(t, func() bool { return w.mark() == "3" }, patience, time.Millisecond)
+	require.NoError(t, p.stop())
+}
+
+// A mark that is ahead of the place would hide what was written above that.
+func TestAMarkIsNotAheadOfItsPlace(t *testing.T) {
+	w := newWorld(t, service)
+	s := &resumer{target: &target{last: map[int32]change.Version{}}}
+	ahead := false
+	s.mark = func() (string, change.Version) {
+		if !ahead {
+			ahead = true
+			return "0", 0
+		}
+		return "7", at(50)
+	}
+	p := w.start(map[string]sinks.Traits{service: logOf(10)}, with(s))
+	p.publish(of(service, "a", 1))
+	p.delivered(service)
+	require.Equal(t, "0", w.mark())
+	p.publish(of(service, "a", 60))
+	p.delivered(service)
+	require.Eventually(t, func() bool { return w.mark() == "7" }, patience, time.Millisecond)
+	require.NoError(t, p.stop())
+}
+
+// What a sink cannot write because somebody else has the partition is not tried for
+// ever once that is known.
+func TestAWriteEndsWithItsPartition(t *testing.T) {
+	p, s := only(t, logOf(10))
+	tried := make(chan struct{}, 1)
+	s.answer(func([]change.Change) error {
+		select {
+		case tried <- struct{}{}:
+		default:
+		}
+		return &sinks.Error{Class: sinks.Retry, Op: "test", Err: errors.New("fenced")}
+	})
+	p.publish(of(service, "a", 1))
+	<-tried
+	p.stage.Revoked("changes", []int32{0})
+	require.Eventually(t, p.stage.Idle, patience, time.Millisecond)
+	require.Zero(t, p.count(deliver.OutcomeDelivered))
+	require.Less(t, p.place(service).Position, at(2), "it is the next owner's")
+}

@@ -1,0 +1,269 @@
+package fenced
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-86dfc502/weir/internal/wait"
+)
+
+// Answer is what became of a batch.
+type Answer struct {
+	// Offset is that of the first record; -1 when the leader does not say it.
+	Offset int64
+	// Err says why the batch is not known to be in the topic.
+	Err error
+	// Refused: it is not in the topic and never will be. Else, with an Err, nobody knows.
+	Refused bool
+}
+
+var errClosed = errors.New("the client is closed")
+
+// leader is what waits for one broker.
+type leader struct {
+	queue   []*sending // guarded by Client.mu
+	running bool       // guarded by Client.mu
+}
+
+type sending struct {
+	t      *Topic
+	b      *Batch
+	answer chan Answer // capacity 1
+}
+
+const (
+	// linger lets requests fill up over all services.
+	linger = 5 * time.Millisecond
+	// maxRequest bounds what goes into one request, in bytes; one batch may be larger.
+	maxRequest = 8 << 20
+	// maxRequests is how many requests are on their way to a broker. No two of them have
+	// batches of one writer and partition.
+	maxRequests = 16
+	// produceTimeout is how long a leader may wait for its followers.
+	produceTimeout = 10 * time.Second
+	// attempts at one batch whose outcome is unknown; the leader knows a repetition by
+	// its numbers. What is then still unknown is found out by fencing and reading.
+	attempts = 6
+	// firstPause is the wait before the second attempt; it doubles.
+	firstPause = 100 * time.Millisecond
+)
+
+// Append sends batches of different partitions, of t as it was when they were made,
+// and returns what became of each, soon after ctx ends at the latest.
+func (c *Client) Append(ctx context.Context, t *Topic, batches []*Batch) []Answer {
+	answers := make([]Answer, len(batches))
+	sent := make([]*sending, len(batches))
+	for i, b := range batches {
+		sent[i] = c.send(ctx, t, b)
+	}
+	for i, s := range sent {
+		answers[i] = c.await(ctx, t, s)
+	}
+	return answers
+}
+
+// await waits for the answer to a batch, and sends it again where that helps.
+func (c *Client) await(ctx context.Context, t *Topic, s *sending) Answer {
+	pause := firstPause
+	for n := 1; ; n++ {
+		var a Answer
+		select {
+		case a = <-s.answer:
+		case <-ctx.Done():
+			return Answer{Offset: -1, Err: context.Cause(ctx)}
+		}
+		if a.Err == nil || !sendAgain(a.Err) && n == 1 {
+			return a
+		}
+		// What the first attempt came to is not known, whatever the next one is told.
+		a.Refused = false
+		if !sendAgain(a.Err) || n == attempts || !wait.Sleep(ctx, pause) {
+			return a
+		}
+		pause *= 2
+		if now, err := c.Topic(ctx, t.Name, 0); err == nil && now.ID == t.ID && now.Partitions() >= t.Partitions() {
+			t = now
+		}
+		s = c.send(ctx, t, s.b)
+	}
+}
+
+// send puts a batch into the queue of its leader.
+func (c *Client) send(ctx context.Context, t *Topic, b *Batch) *sending {
+	s := &sending{t: t, b: b, answer: make(chan Answer, 1)}
+	to := t.leaders[b.partition]
+	if to < 0 {
+		s.answer <- Answer{Offset: -1, Err: kerr.LeaderNotAvailable}
+		return s
+	}
+	if err := c.room.Acquire(ctx, b.room()); err != nil {
+		s.answer <- Answer{Offset: -1, Err: context.Cause(ctx), Refused: true}
+		return s
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		c.room.Release(b.room())
+		s.answer <- Answer{Offset: -1, Err: errClosed}
+		return s
+	}
+	l := c.leaders[to]
+	if l == nil {
+		l = &leader{}
+		c.leaders[to] = l
+	}
+	l.queue = append(l.queue, s)
+	if !l.running {
+		l.running = true
+		c.all.Go(func() { c.feed(to, l) })
+	}
+	return s
+}
+
+func (b *Batch) room() int64 { return min(int64(len(b.bytes)), maxBuffered) }
+
+// feed sends what waits for a leader, in rounds, until nothing does.
+func (c *Client) feed(to int32, l *leader) {
+	wait.Sleep(c.ctx, linger)
+	for {
+		c.mu.Lock()
+		round := l.queue
+		l.queue = nil
+		if len(round) == 0 {
+			l.running = false
+			c.mu.Unlock()
+			return
+		}
+		c.mu.Unlock()
+		answered := make(chan struct{}, maxRequests)
+		under := 0
+		for len(round) > 0 {
+			var request []*sending
+			request, round = cut(round)
+			if under == maxRequests {
+				<-answered
+				under--
+			}
+			under++
+			c.all.Go(func() {
+				c.produce(to, request)
+				answered <- struct{}{}
+			})
+		}
+		for ; under > 0; under-- {
+			<-answered
+		}
+	}
+}
+
+// cut takes what one request can have: one batch of each partition.
+func cut(queue []*sending) (request, rest []*sending) {
+	type place struct {
+		topic     string
+		partition int32
+	}
+	taken := make(map[place]bool, len(queue))
+	bytes := 0
+	for _, s := range queue {
+		at := place{s.t.Name, s.b.partition}
+		if taken[at] || len(request) > 0 && bytes+len(s.b.bytes) > maxRequest {
+			rest = append(rest, s)
+			continue
+		}
+		taken[at] = true
+		bytes += len(s.b.bytes)
+		request = append(request, s)
+	}
+	return request, rest
+}
+
+// produce sends one request and answers all of it.
+func (c *Client) produce(to int32, all []*sending) {
+	req := kmsg.NewPtrProduceRequest()
+	req.Acks = -1
+	req.TimeoutMillis = int32(produceTimeout.Milliseconds())
+	topics := map[string]int{}
+	for _, s := range all {
+		i, ok := topics[s.t.Name]
+		if !ok {
+			i = len(req.Topics)
+			topics[s.t.Name] = i
+			rt := kmsg.NewProduceRequestTopic()
+			rt.Topic, rt.TopicID = s.t.Name, s.t.ID
+			req.Topics = append(req.Topics, rt)
+		}
+		rp := kmsg.NewProduceRequestTopicPartition()
+		rp.Partition, rp.Records = s.b.partition, s.b.bytes
+		req.Topics[i].Partitions = append(req.Topics[i].Partitions, rp)
+	}
+	kresp, err := c.cl.Broker(int(to)).Request(c.ctx, req)
+	resp, _ := kresp.(*kmsg.ProduceResponse)
+	for _, s := range all {
+		a := Answer{Offset: -1, Err: err}
+		if err == nil {
+			a = answerOf(resp, s)
+		}
+		c.room.Release(s.b.room())
+		s.answer <- a
+	}
+}
+
+func answerOf(resp *kmsg.ProduceResponse, s *sending) Answer {
+	for i := range resp.Topics {
+		rt := &resp.Topics[i]
+		if rt.Topic != s.t.Name && (rt.Topic != "" || rt.TopicID != s.t.ID) {
+			continue
+		}
+		for j := range rt.Partitions {
+			rp := &rt.Partitions[j]
+			if rp.Partition != s.b.partition {
+				continue
+			}
+			err := kerr.ErrorForCode(rp.ErrorCode)
+			if errors.Is(err, kerr.DuplicateSequenceNumber) {
+				return Answer{Offset: -1}
+			}
+			if err != nil && rp.ErrorMessage != nil {
+				err = fmt.Errorf("%w: %s", err, *rp.ErrorMessage)
+			}
+			return Answer{Offset: rp.BaseOffset, Err: err, Refused: refused(err)}
+		}
+	}
+	return Answer{Offset: -1, Err: errors.New("the leader said nothing about a batch")}
+}
+
+// Ended reports whether an error says that a writer cannot go on: it has a successor,
+// or the leader has another idea of what it sent.
+func Ended(err error) bool {
+	return is(err, kerr.InvalidProducerEpoch, kerr.ProducerFenced, kerr.OutOfOrderSequenceNumber, kerr.UnknownProducerID,
+		kerr.InvalidProducerIDMapping, kerr.InvalidTxnState)
+}
+
+// refused: the leader looks for these before it appends.
+func refused(err error) bool {
+	return Ended(err) || is(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.CorruptMessage,
+		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidRequiredAcks,
+		kerr.UnsupportedForMessageFormat, kerr.UnsupportedCompressionType, kerr.InvalidTopicException, kerr.NotEnoughReplicas)
+}
+
+// sendAgain: the same batch, with its numbers, may well be taken, or be known.
+func sendAgain(err error) bool {
+	if is(err, errClosed, kerr.UnknownTopicID, kerr.UnknownTopicOrPartition) {
+		return false
+	}
+	return err != nil && !refused(err)
+}
+
+func is(err error, any ...error) bool {
+	for _, e := range any {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

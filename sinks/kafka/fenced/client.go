@@ -1,0 +1,147 @@
+package fenced
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"golang.org/x/sync/semaphore"
+
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// Client is what the writers of a process share: the connections to a cluster. Its
+// methods may be called concurrently.
+type Client struct {
+	cl         *kgo.Client
+	adm        *kadm.Client
+	compressor kgo.Compressor
+	room       *semaphore.Weighted // bytes that are queued or on their way
+
+	ctx  context.Context // ends with Close
+	stop context.CancelFunc
+	all  sync.WaitGroup
+
+	mu      sync.Mutex
+	leaders map[int32]*leader // guarded by mu
+	closed  bool              // guarded by mu
+}
+
+// maxBuffered is how many bytes of batches may be queued or on their way.
+const maxBuffered = 64 << 20
+
+// New does not touch the network yet. more are options of tests.
+func New(cfg transport.Config, more ...kgo.Opt) (*Client, error) {
+	opts, err := transport.NewClientOpts(cfg)
+	if err != nil {
+		return nil, err
+	}
+	compressor, err := kgo.DefaultCompressor(kgo.Lz4Compression())
+	if err != nil {
+		return nil, err
+	}
+	// Produce requests are rewritten to the client's acks.
+	cl, err := kgo.NewClient(append(append(opts, kgo.RequiredAcks(kgo.AllISRAcks())), more...)...)
+	if err != nil {
+		return nil, fmt.Errorf("kafka client: %w", err)
+	}
+	c := &Client{
+		cl: cl, adm: kadm.NewClient(cl), compressor: compressor, room: semaphore.NewWeighted(maxBuffered), leaders: map[int32]*leader{},
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Close ends what is under way; its outcome is unknown.
+func (c *Client) Close() {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.stop()
+	c.all.Wait()
+	c.cl.Close()
+}
+
+// Topic is how a topic is now.
+type Topic struct {
+	Name    string
+	ID      [16]byte // another one after it was deleted and made again; zero of old servers
+	leaders []int32  // by partition; -1: none
+}
+
+// Partitions is how many there are.
+func (t *Topic) Partitions() int { return len(t.leaders) }
+
+// Topic looks how a topic is. What it returns may be as old as fresh, at least 250ms.
+func (c *Client) Topic(ctx context.Context, name string, fresh time.Duration) (*Topic, error) {
+	req := kmsg.NewPtrMetadataRequest()
+	rt := kmsg.NewMetadataRequestTopic()
+	rt.Topic = kmsg.StringPtr(name)
+	req.Topics = append(req.Topics, rt)
+	resp, err := c.cl.RequestCachedMetadata(ctx, req, fresh)
+	if err != nil {
+		return nil, fmt.Errorf("look at topic %s: %w", name, err)
+	}
+	if len(resp.Topics) != 1 {
+		return nil, fmt.Errorf("look at topic %s: %w", name, kerr.UnknownTopicOrPartition)
+	}
+	found := &resp.Topics[0]
+	if err := kerr.ErrorForCode(found.ErrorCode); err != nil {
+		return nil, fmt.Errorf("look at topic %s: %w", name, err)
+	}
+	t := &Topic{Name: name, ID: found.TopicID, leaders: make([]int32, len(found.Partitions))}
+	for i := range t.leaders {
+		t.leaders[i] = -1
+	}
+	for i := range found.Partitions {
+		p := &found.Partitions[i]
+		if p.Partition < 0 || int(p.Partition) >= len(t.leaders) {
+			return nil, fmt.Errorf("look at topic %s: it says nothing about some of its partitions", name)
+		}
+		if kerr.ErrorForCode(p.ErrorCode) == nil {
+			t.leaders[p.Partition] = p.Leader
+		}
+	}
+	return t, nil
+}
+
+// Ends returns the offsets behind the last records, by partition: what is acknowledged
+// stands before them.
+func (c *Client) Ends(ctx context.Context, t *Topic) ([]int64, error) {
+	return offsets(ctx, t, c.adm.ListEndOffsets)
+}
+
+func offsets(ctx context.Context, t *Topic, list func(context.Context, ...string) (kadm.ListedOffsets, error)) ([]int64, error) {
+	listed, err := list(ctx, t.Name)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("offsets of topic %s: %w", t.Name, err)
+	}
+	out := make([]int64, t.Partitions())
+	for p := range out {
+		o, ok := listed.Lookup(t.Name, int32(p))
+		if !ok {
+			return nil, fmt.Errorf("offsets of topic %s: none of partition %d", t.Name, p)
+		}
+		out[p] = o.Offset
+	}
+	return out, nil
+}
+
+// Partition returns where records with a key go, as every Kafka client has it.
+func (t *Topic) Partition(key []byte) int32 {
+	return int32(murmur.ForTopic(t.Name).Partition(&kgo.Record{Key: key}, len(t.leaders)))
+}
+
+// murmur keeps nothing for records with keys.
+var murmur = kgo.StickyKeyPartitioner(nil)
+
+var errNoLeader = errors.New("a partition has no leader")

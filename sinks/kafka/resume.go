@@ -1,0 +1,443 @@
+package kafka
+
+import (
+	"cmp"
+	"context"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"slices"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// part is one partition of the changes log as far as this sink has to do with it.
+type part struct {
+	claim  sinks.Claim
+	writer *fenced.Writer // nil: what is in the topic is not known
+	since  time.Time      // of writer
+	// ends are where the partitions of the topic ended when writer was made, or behind
+	// its last record there: whoever writes for this partition meanwhile has fenced
+	// writer first, so nothing of anybody else stands before them.
+	ends []int64
+	// tried is the highest place that was sent, or found.
+	tried change.Version
+	reach change.Version // the highest place that a Write had
+	above change.Version // see Mark; claim.Mark is the mark
+	// left is what a predecessor, or this process, left, and is not known to deliver;
+	// ascending by place. There is more above the last of them if more.
+	left []record
+	more bool
+	// newest place of each entity among them, by its hash, where older ones may have
+	// been compacted away.
+	newest map[uint64]change.Version
+}
+
+// record is one record of this service that was found in the topic.
+type record struct {
+	place  change.Version
+	key    uint64 // the first half of the idempotency key
+	entity uint64 // hash
+}
+
+// lacks is what the cluster does not allow, which makes it at least once.
+type lacks struct {
+	mu     sync.Mutex
+	fence  error // guarded by mu
+	read   error // guarded by mu
+	warned bool  // guarded by mu
+}
+
+const (
+	// resumeTimeout bounds one attempt; deliver repeats it.
+	resumeTimeout = 20 * time.Second
+	// fencing is how many identities are taken over at a time.
+	fencing = 4
+)
+
+// maxLeft bounds what is remembered of one partition; the rest is read later.
+// Tests lower it.
+var maxLeft = 1 << 16
+
+// Resume implements sinks.Resumer.
+func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {
+	for _, c := range claims {
+		s.parts[c.Partition] = &part{claim: c}
+	}
+	if err := s.resume(ctx, claims); err != nil {
+		return err // not a nil of type *sinks.Error
+	}
+	return nil
+}
+
+// again resumes what a Write needs: partitions whose last batch had no answer, whose
+// writer has a successor or is old, or of which more was left than is remembered. Of
+// a topic that was made anew it resumes all.
+func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error {
+	lowest := map[int32]change.Version{}
+	highest := map[int32]change.Version{}
+	for i := range changes {
+		n, at := changes[i].Partition, changes[i].Place()
+		if low, ok := lowest[n]; !ok || at < low {
+			lowest[n] = at
+		}
+		highest[n] = max(highest[n], at)
+		if s.parts[n] == nil {
+			s.parts[n] = &part{claim: sinks.Claim{Partition: n}}
+		}
+	}
+	for n, at := range highest {
+		p := s.parts[n]
+		p.reach = max(p.reach, at)
+		last := change.Version(0)
+		if len(p.left) > 0 {
+			last = p.left[len(p.left)-1].place
+		}
+		switch {
+		case p.more && at > last:
+			p.claim.Below, p.writer = lowest[n], nil
+		case !p.more && lowest[n] > last:
+			p.left, p.newest = nil, nil // all of it was passed
+		}
+	}
+	for range 3 {
+		if err := s.refresh(ctx); err != nil {
+			return err
+		}
+		var claims []sinks.Claim
+		for n := range highest {
+			p := s.parts[n]
+			if p.writer == nil || time.Since(p.since) > fenced.Lifetime {
+				claims = append(claims, p.claim)
+			}
+		}
+		if len(claims) == 0 {
+			return nil
+		}
+		if err := s.resume(ctx, claims); err != nil {
+			return err
+		}
+	}
+	return &sinks.Error{Class: sinks.Retry, Op: "resume", Err: errors.New("the topic is made anew again and again")}
+}
+
+// refresh looks where the topic's partitions are now.
+func (s *Sink) refresh(ctx context.Context) *sinks.Error {
+	if s.topic == nil {
+		return nil // resume looks
+	}
+	topic, err := s.opts.Client.Topic(ctx, s.opts.Topic, transport.MetadataMaxAge)
+	if err != nil {
+		e := classify(err)
+		e.Ambiguous = false
+		return e
+	}
+	s.see(topic)
+	return nil
+}
+
+// see takes in how the topic is.
+func (s *Sink) see(topic *fenced.Topic) {
+	if s.topic != nil && s.topic.ID != topic.ID {
+		for _, p := range s.parts { // what they wrote is gone
+			p.writer = nil
+		}
+	}
+	s.topic = topic
+}
+
+// resume fences and reads.
+func (s *Sink) resume(ctx context.Context, claims []sinks.Claim) *sinks.Error {
+	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	err := s.tryResume(ctx, claims)
+	if err == nil {
+		return nil
+	}
+	e := classify(err)
+	e.Op, e.Ambiguous = "resume", false
+	return e
+}
+
+func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim) error {
+	c := s.opts.Client
+	topic, err := c.Topic(ctx, s.opts.Topic, 0)
+	if err != nil {
+		return err
+	}
+	s.see(topic)
+	writers := make([]*fenced.Writer, len(claims))
+	var g errgroup.Group
+	g.SetLimit(fencing)
+	since := time.Now()
+	for i := range claims {
+		g.Go(func() (err error) {
+			writers[i], err = s.fence(ctx, topic, claims[i].Partition)
+			return err
+		})
+	}
+	if err := g.Wait(); err != nil {
+		return err
+	}
+	ends, err := c.Ends(ctx, topic)
+	if err != nil {
+		return err
+	}
+	left, err := s.look(ctx, topic, claims, ends)
+	if err != nil {
+		return err
+	}
+	for i, claim := range claims {
+		p := s.parts[claim.Partition]
+		l := &left[i]
+		p.writer, p.since, p.ends = writers[i], since, slices.Clone(ends)
+		p.left, p.more, p.newest = l.records, l.more, l.newest
+		p.tried = max(p.tried, l.highest)
+		if p.claim.Mark == "" {
+			p.claim.Mark = mark{topic.ID, ends}.String()
+		}
+	}
+	s.complain()
+	return nil
+}
+
+// fence ends whoever wrote for a partition before.
+func (s *Sink) fence(ctx context.Context, topic *fenced.Topic, partition int32) (*fenced.Writer, error) {
+	w, err := s.opts.Client.Fence(ctx, s.identity(partition), topic)
+	if !errors.Is(err, kerr.TransactionalIDAuthorizationFailed) && !errors.Is(err, kerr.UnsupportedVersion) {
+		return w, err
+	}
+	s.lacks.mu.Lock()
+	s.lacks.fence = err
+	s.lacks.mu.Unlock()
+	return s.opts.Client.Anyone(ctx)
+}
+
+// identity is the transactional id of what is written from a partition of the log.
+func (s *Sink) identity(partition int32) string {
+	return TransactionalID(s.opts.Pipeline, s.opts.Service, s.opts.Topic, partition)
+}
+
+// TransactionalID is the one under which a pipeline's service writes what comes from a
+// partition of the changes log.
+func TransactionalID(pipeline, service, topic string, partition int32) string {
+	return fmt.Sprintf("%s.%s.%s.%d", pipeline, service, topic, partition)
+}
+
+// complain says once what the cluster does not allow.
+func (s *Sink) complain() {
+	s.lacks.mu.Lock()
+	defer s.lacks.mu.Unlock()
+	err := errors.Join(s.lacks.fence, s.lacks.read)
+	if err == nil || s.lacks.warned {
+		return
+	}
+	s.lacks.warned = true
+	s.opts.Logger.Warn("records may come twice after a crash: the user may not fence a predecessor, or not read the topic",
+		"service", s.opts.Service, "topic", s.opts.Topic, "transactional_id", s.identity(0), "error", err)
+}
+
+// found is what was found of one claim.
+type found struct {
+	records []record
+	more    bool
+	highest change.Version
+	newest  map[uint64]change.Version
+}
+
+func (f *found) add(r record) {
+	f.highest = max(f.highest, r.place)
+	f.records = append(f.records, r)
+	if len(f.records) >= 2*maxLeft {
+		f.cut()
+	}
+}
+
+// cut keeps the lowest.
+func (f *found) cut() {
+	slices.SortFunc(f.records, func(a, b record) int { return cmp.Compare(a.place, b.place) })
+	if len(f.records) > maxLeft {
+		f.records, f.more = slices.Clip(f.records[:maxLeft]), true
+	}
+}
+
+// look reads what stands in the topic of this service and the partitions of claims,
+// from their marks to the ends.
+func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Claim, ends []int64) ([]found, error) {
+	all := make([]found, len(claims))
+	by := make(map[int32]int, len(claims))
+	from := slices.Clone(ends)
+	for i, claim := range claims {
+		by[claim.Partition] = i
+		m, ok := parseMark(claim.Mark)
+		if !ok {
+			continue
+		}
+		for p := range from {
+			switch {
+			case m.topic != topic.ID || p >= len(m.ends):
+				from[p] = 0 // another topic, or a partition that was added
+			default:
+				from[p] = min(from[p], m.ends[p])
+			}
+		}
+	}
+	gaps, err := s.opts.Client.Read(ctx, topic, from, ends, func(r *kgo.Record) {
+		rec, partition, ok := s.ours(r)
+		if !ok {
+			return
+		}
+		if i, claimed := by[partition]; claimed && rec.place >= claims[i].Below {
+			all[i].add(rec)
+		}
+	})
+	if errors.Is(err, kerr.TopicAuthorizationFailed) {
+		s.lacks.mu.Lock()
+		s.lacks.read = err
+		s.lacks.mu.Unlock()
+		return make([]found, len(claims)), nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	for i := range all {
+		all[i].cut()
+		if slices.Contains(gaps, true) {
+			all[i].newest = map[uint64]change.Version{}
+			for _, r := range all[i].records {
+				all[i].newest[r.entity] = max(all[i].newest[r.entity], r.place)
+			}
+		}
+	}
+	return all, nil
+}
+
+// ours reads the headers of a record.
+func (s *Sink) ours(r *kgo.Record) (rec record, partition int32, ok bool) {
+	partition = -1
+	var service bool
+	var place uint64
+	for _, h := range r.Headers {
+		var err error
+		switch h.Key {
+		case ServiceHeader:
+			service = string(h.Value) == s.opts.Service
+		case PartitionHeader:
+			var n int64
+			n, err = strconv.ParseInt(string(h.Value), 10, 32)
+			partition = int32(n)
+		case VersionHeader:
+			if place == 0 {
+				place, err = strconv.ParseUint(string(h.Value), 10, 64)
+			}
+		case PlaceHeader:
+			place, err = strconv.ParseUint(string(h.Value), 10, 64)
+		case KeyHeader:
+			rec.key = keyHash(string(h.Value))
+		}
+		if err != nil {
+			return record{}, 0, false
+		}
+	}
+	rec.place, rec.entity = change.Version(place), entityHash(string(r.Key))
+	return rec, partition, service && partition >= 0 && place != 0
+}
+
+func keyHash(key string) uint64 {
+	var b [8]byte
+	if len(key) < 2*len(b) {
+		return 0
+	}
+	if _, err := hex.Decode(b[:], []byte(key[:2*len(b)])); err != nil {
+		return 0
+	}
+	return binary.BigEndian.Uint64(b[:])
+}
+
+func entityHash(entity string) uint64 {
+	h := fnv.New64a()
+	_, _ = h.Write([]byte(entity)) // it returns no error
+	return h.Sum64()
+}
+
+// there reports whether a change is in the topic already.
+func (p *part) there(c *change.Change) bool {
+	at := c.Place()
+	i, _ := slices.BinarySearchFunc(p.left, at, func(r record, at change.Version) int { return cmp.Compare(r.place, at) })
+	key := keyHash(c.Key)
+	for ; i < len(p.left) && p.left[i].place == at; i++ {
+		if p.left[i].key == key {
+			return true
+		}
+	}
+	// What was compacted away made room for a newer one of its entity.
+	return c.Resent == 0 && p.newest != nil && p.newest[entityHash(c.Entity)] > at
+}
+
+// wrote notes that a batch of p was acknowledged, which ends before an offset.
+func (p *part) wrote(partition int32, end int64) {
+	p.ends = append(p.ends, make([]int64, max(0, int(partition)+1-len(p.ends)))...)
+	p.ends[partition] = max(p.ends[partition], end)
+}
+
+// settle takes the marks on when a Write has an answer to everything.
+func (s *Sink) settle() {
+	for _, p := range s.parts {
+		if p.writer == nil || p.more || p.tried > p.reach {
+			continue // something may be under way, or is still to be found
+		}
+		p.claim.Mark, p.above = mark{s.topic.ID, p.ends}.String(), p.tried
+	}
+}
+
+// Mark implements sinks.Resumer.
+func (s *Sink) Mark(partition int32) (string, change.Version) {
+	p := s.parts[partition]
+	if p == nil {
+		return "", 0
+	}
+	return p.claim.Mark, p.above
+}
+
+// mark is where a topic ended.
+type mark struct {
+	topic [16]byte
+	ends  []int64
+}
+
+// String is the form that is saved.
+func (m mark) String() string {
+	b := slices.Clone(m.topic[:])
+	for _, end := range m.ends {
+		b = binary.AppendUvarint(b, uint64(end))
+	}
+	return string(b)
+}
+
+func parseMark(s string) (m mark, ok bool) {
+	b := []byte(s)
+	if len(b) < len(m.topic) {
+		return mark{}, false
+	}
+	b = b[copy(m.topic[:], b):]
+	for len(b) > 0 {
+		v, n := binary.Uvarint(b)
+		if n <= 0 || v > 1<<62 {
+			return mark{}, false
+		}
+		m.ends, b = append(m.ends, int64(v)), b[n:]
+	}
+	return m, true
+}

@@ -1,0 +1,440 @@
+package kafka
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/sinktest"
+	"github.com/seed-86dfc502/weir/tests/servers"
+)
+
+// numbered makes changes with the places from to up to, not including, to, of a few
+// entities, of a partition of the changes log.
+func numbered(of string, partition int32, from, to int64) []change.Change {
+	var all []change.Change
+	for n := from; n < to; n++ {
+		c := sinktest.Change(of, fmt.Sprintf("e-%d-%d", partition, n%5), change.NewVersion(1, n), fmt.Appendf(nil, `{"n":%d}`, n))
+		c.Partition = partition
+		all = append(all, c)
+	}
+	return all
+}
+
+// saved is what deliver keeps of one partition.
+type saved struct {
+	at   int64
+	mark string
+}
+
+func (s saved) claim(partition int32) sinks.Claim {
+	return sinks.Claim{Partition: partition, Below: change.NewVersion(1, s.at), Mark: s.mark}
+}
+
+// resumed makes a process's sink that has taken a partition over.
+func resumed(t testing.TB, o Options, partition int32, s saved) *Sink {
+	t.Helper()
+	sink := newSink(t, o)
+	require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{s.claim(partition)}))
+	return sink
+}
+
+// once requires that the records of a service in the topic are these changes, each of
+// them once, those of an entity in their order, for a reader that looks at no key.
+func once(t testing.TB, log *topicLog, of string, want []change.Change) {
+	t.Helper()
+	missing := map[string]bool{}
+	for _, c := range want {
+		missing[c.Key] = true
+	}
+	newest := map[string]change.Version{}
+	for _, r := range log.records(t) {
+		c := fromRecord(t, r)
+		if c.Service != of {
+			continue
+		}
+		require.True(t, missing[c.Key], "%s %v is there twice, or was never written", c.Entity, c.Version)
+		delete(missing, c.Key)
+		require.Greater(t, c.Version, newest[c.Entity])
+		newest[c.Entity] = c.Version
+	}
+	require.Empty(t, missing)
+}
+
+// A successor leaves out what its predecessor wrote behind the saved position, and
+// nothing else: not what another service, or another partition, wrote there under the
+// same places.
+func TestWhatAPredecessorWroteIsLeftOut(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	client := newClient(t, brokers, nil)
+	log := newTopic(t, brokers, prefix+"left", topicMaxBytes)
+	o := Options{Client: client, Topic: log.topic}
+	other := Options{Client: client, Topic: log.topic, Service: "s/other@k"}
+	require.NoError(t, newSink(t, other).Write(t.Context(), numbered(other.Service, 0, 1, 40)))
+
+	first := resumed(t, o, 0, saved{at: 1})
+	before, above := first.Mark(0)
+	require.Zero(t, above)
+	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 10)))
+	after, above := first.Mark(0)
+	require.Equal(t, change.NewVersion(1, 9), above)
+	require.NotEqual(t, before, after)
+	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 10, 20)))
+	require.NoError(t, newSink(t, o).Write(t.Context(), numbered(service, 1, 1, 40)))
+	require.NoError(t, newSink(t, other).Write(t.Context(), numbered(other.Service, 0, 40, 50)))
+
+	next := resumed(t, o, 0, saved{10, after})
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 10, 30)))
+	require.EqualValues(t, 10, next.Found())
+	third := resumed(t, o, 0, saved{1, before})
+	require.NoError(t, third.Write(t.Context(), numbered(service, 0, 1, 35)))
+	require.EqualValues(t, 29, third.Found())
+	once(t, log, service, append(numbered(service, 0, 1, 35), numbered(service, 1, 1, 40)...))
+}
+
+// A change that is sent once more has a place of its own: it is no repetition.
+func TestWhatIsSentOnceMoreIsThereOnceMore(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"resent", topicMaxBytes)
+	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
+	first := resumed(t, o, 0, saved{at: 1})
+	mark, _ := first.Mark(0)
+	all := numbered(service, 0, 1, 4)
+	require.NoError(t, first.Write(t.Context(), all))
+	again := all[0]
+	again.Resent = change.NewVersion(1, 9)
+	for range 2 {
+		require.NoError(t, resumed(t, o, 0, saved{1, mark}).Write(t.Context(), append(numbered(service, 0, 1, 4), again)))
+	}
+	require.Len(t, log.records(t), 4)
+}
+
+// Whoever writes last has fenced everybody else. One that does not know it takes
+// over again, and finds what the other wrote.
+func TestTwoThatFenceEachOtherWriteOnce(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"two", topicMaxBytes)
+	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
+	a := resumed(t, o, 0, saved{at: 1})
+	mark, _ := a.Mark(0)
+	require.NoError(t, a.Write(t.Context(), numbered(service, 0, 1, 5)))
+	b := resumed(t, o, 0, saved{1, mark})
+	err := a.Write(t.Context(), numbered(service, 0, 5, 10))
+	require.Error(t, err)
+	require.Equal(t, sinks.Retry, sinks.Classify(err).Class)
+	require.NoError(t, b.Write(t.Context(), numbered(service, 0, 1, 8)))
+	require.NoError(t, a.Write(t.Context(), numbered(service, 0, 5, 10)), "it took over again")
+	require.Error(t, b.Write(t.Context(), numbered(service, 0, 8, 12)))
+	require.NoError(t, b.Write(t.Context(), numbered(service, 0, 8, 12)))
+	once(t, log, service, numbered(service, 0, 1, 12))
+}
+
+// What was found and not passed yet is found once more.
+func TestWhatWasFoundIsFoundAgain(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"found", topicMaxBytes)
+	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
+	first := resumed(t, o, 0, saved{at: 1})
+	mark, _ := first.Mark(0)
+	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 20)))
+	next := resumed(t, o, 0, saved{1, mark})
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 5)))
+	resumed(t, o, 0, saved{1, mark}) // it fences, and is gone
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 5, 20)), "all of it was known")
+	require.Error(t, next.Write(t.Context(), numbered(service, 0, 20, 22)))
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 20, 22)))
+	third := resumed(t, o, 0, saved{1, mark})
+	require.NoError(t, third.Write(t.Context(), numbered(service, 0, 1, 5)))
+	resumed(t, o, 0, saved{1, mark})
+	require.NoError(t, third.Resume(t.Context(), []sinks.Claim{third.parts[0].claim}))
+	require.NoError(t, third.Write(t.Context(), numbered(service, 0, 5, 25)))
+	once(t, log, service, numbered(service, 0, 1, 25))
+}
+
+// More than is remembered at a time is read in turns.
+func TestMoreIsLeftThanIsRemembered(t *testing.T) {
+	defer func(n int) { maxLeft = n }(maxLeft)
+	maxLeft = 20
+	brokers, prefix := servers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"more", topicMaxBytes)
+	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
+	first := resumed(t, o, 0, saved{at: 1})
+	mark, _ := first.Mark(0)
+	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 100)))
+	next := resumed(t, o, 0, saved{1, mark})
+	for n := int64(1); n < 120; n += 10 {
+		require.NoError(t, next.Write(t.Context(), numbered(service, 0, n, n+10)))
+		if kept, above := next.Mark(0); n+10 < 100 {
+			require.True(t, kept == mark || above >= change.NewVersion(1, 99), "what was found would be looked for too late")
+		}
+	}
+	once(t, log, service, numbered(service, 0, 1, 121))
+}
+
+// A topic that was deleted and made again is read from its beginning.
+func TestATopicThatWasMadeAgain(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	name := prefix + "again"
+	log := newTopic(t, brokers, name, topicMaxBytes)
+	o := Options{Client: newClient(t, brokers, nil), Topic: name}
+	first := resumed(t, o, 0, saved{at: 1})
+	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 50)))
+	mark, _ := first.Mark(0)
+	_, err := log.admin.DeleteTopics(t.Context(), name)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		_, err := o.Client.Topic(t.Context(), name, 0)
+		return err != nil
+	}, time.Minute, 50*time.Millisecond)
+	log = newTopic(t, brokers, name, topicMaxBytes)
+	batch := numbered(service, 0, 50, 60)
+	require.Eventually(t, func() bool { return first.Write(t.Context(), batch) == nil }, time.Minute, 100*time.Millisecond)
+	require.NoError(t, resumed(t, o, 0, saved{50, mark}).Write(t.Context(), numbered(service, 0, 50, 65)))
+	once(t, log, service, numbered(service, 0, 50, 65))
+}
+
+// What was compacted away made room for a newer one of its entity: it is not written
+// behind that.
+func TestCompactedIsNotWrittenAgain(t *testing.T) {
+	all := numbered(service, 0, 1, 20)
+	p := &part{newest: map[uint64]change.Version{entityHash(all[12].Entity): all[12].Version}}
+	require.True(t, p.there(&all[2]), "an older one of the entity")
+	require.False(t, p.there(&all[17]), "a newer one")
+	require.False(t, p.there(&all[3]), "of another entity")
+	all[2].Resent = change.NewVersion(1, 30)
+	require.False(t, p.there(&all[2]), "it is sent late on purpose")
+}
+
+// failedOf returns what is to be tried again of a batch.
+func failedOf(batch []change.Change, err error) (again []change.Change) {
+	var be *sinks.BatchError
+	switch {
+	case err == nil:
+		return nil
+	case !errors.As(err, &be):
+		return batch
+	}
+	for i := range batch {
+		if be.Failed[i] != nil {
+			again = append(again, batch[i])
+		}
+	}
+	return again
+}
+
+// Processes die between any two steps, or go on as zombies; answers get lost. Each
+// change is there once, in order.
+func TestOnceWhateverHappens(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	client := newClient(t, brokers, nil)
+	const partitions, last = 2, 120
+	for round := range 4 {
+		t.Run(fmt.Sprint(round), func(t *testing.T) {
+			dice := rand.New(rand.NewPCG(uint64(round), 1))
+			log := newTopic(t, brokers, fmt.Sprint(prefix, "once-", round), topicMaxBytes)
+			o := Options{Client: client, Topic: log.topic}
+			store := [partitions]saved{{at: 1}, {at: 1}} // the log is in the store: it begins with a mark
+			var zombies sync.WaitGroup
+			for stop := false; !stop; {
+				sink, at := newSink(t, o), store
+				var claims []sinks.Claim
+				for p := range int32(partitions) {
+					claims = append(claims, store[p].claim(p))
+				}
+				if err := sink.Resume(t.Context(), claims); err != nil {
+					require.Equal(t, sinks.Retry, sinks.Classify(err).Class, "%v", err)
+					continue
+				}
+				for p := range int32(partitions) {
+					if at[p].mark == "" {
+						at[p].mark, _ = sink.Mark(p)
+						store[p] = at[p]
+					}
+				}
+				for lives := dice.IntN(6); lives > 0 || dice.IntN(3) > 0; lives-- {
+					var batch []change.Change
+					to := at
+					for p := range int32(partitions) {
+						to[p].at = min(last, at[p].at+dice.Int64N(20))
+						batch = append(batch, numbered(service, p, at[p].at, to[p].at)...)
+					}
+					for len(batch) > 0 && dice.IntN(20) > 0 {
+						ctx, cancel := context.WithCancel(t.Context())
+						if dice.IntN(3) == 0 {
+							time.AfterFunc(time.Duration(dice.IntN(9))*time.Millisecond, cancel)
+						}
+						batch = failedOf(batch, sink.Write(ctx, batch))
+						cancel()
+					}
+					if len(batch) > 0 || dice.IntN(5) == 0 { // it dies here, and may not know it
+						zombies.Go(func() { _ = sink.Write(t.Context(), batch) })
+						break
+					}
+					for p := range int32(partitions) {
+						at[p].at = to[p].at
+						if mark, above := sink.Mark(p); change.NewVersion(1, at[p].at) > above {
+							at[p].mark = mark
+						}
+						if dice.IntN(2) == 0 {
+							store[p] = at[p]
+						}
+					}
+				}
+				stop = store[0].at == last && store[1].at == last
+			}
+			zombies.Wait()
+			once(t, log, service, append(numbered(service, 0, 1, last), numbered(service, 1, 1, last)...))
+		})
+	}
+}
+
+// zombieTopic and zombieBrokers are of a process that TestAProcessThatStoodStill starts.
+const zombieTopic, zombieBrokers = "WEIR_TEST_ZOMBIE_TOPIC", "WEIR_TEST_ZOMBIE_BROKERS"
+
+const zombieLast = 20_000
+
+// TestZombie is the process that is stopped: it writes until it is told not to.
+func TestZombie(t *testing.T) {
+	topic := os.Getenv(zombieTopic)
+	if topic == "" {
+		return // not started by the other test
+	}
+	o := Options{Client: newClient(t, strings.Split(os.Getenv(zombieBrokers), ","), nil), Topic: topic}
+	sink := resumed(t, o, 0, saved{at: 1})
+	for n := int64(1); n < zombieLast; n += 5 {
+		if err := sink.Write(t.Context(), numbered(service, 0, n, n+5)); err != nil {
+			fmt.Println("fenced:", err)
+			return
+		}
+		fmt.Println("wrote", n)
+	}
+}
+
+// A process stands still in the middle of its writes, another one takes over and
+// writes on; what the first one has still to send when it wakes up is refused.
+func TestAProcessThatStoodStill(t *testing.T) {
+	brokers, prefix := servers.Kafka(t)
+	log := newTopic(t, brokers, prefix+"still", topicMaxBytes)
+	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
+	first := resumed(t, o, 0, saved{at: 1})
+	mark, _ := first.Mark(0)
+
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run", "^TestZombie$")
+	out := &watched{want: "wrote 26", seen: make(chan struct{})}
+	cmd.Stdout, cmd.Stderr = out, out
+	// A mark has bytes that no variable takes: the zombie begins at the end, like first.
+	cmd.Env = append(os.Environ(), zombieTopic+"="+log.topic, zombieBrokers+"="+strings.Join(brokers, ","))
+	require.NoError(t, cmd.Start())
+	select {
+	case <-out.seen:
+	case <-time.After(time.Minute):
+		require.Fail(t, "it does not write", out.String())
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGSTOP))
+	next := resumed(t, o, 0, saved{1, mark})
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 900)))
+	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, cmd.Wait())
+	require.Contains(t, out.String(), "fenced:")
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 900, 950)), "the zombie did not come back")
+	require.Positive(t, next.Found())
+	once(t, log, service, numbered(service, 0, 1, 950))
+}
+
+// watched keeps what is written, and says when it had a text in it.
+type watched struct {
+	want string
+	seen chan struct{}
+
+	mu   sync.Mutex
+	all  bytes.Buffer // guarded by mu
+	told bool         // guarded by mu
+}
+
+func (w *watched) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	n, err := w.all.Write(b)
+	if !w.told && strings.Contains(w.all.String(), w.want) {
+		w.told = true
+		close(w.seen)
+	}
+	return n, err
+}
+
+func (w *watched) String() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.all.String()
+}
+
+// A user without the rights writes all the same, and it is said what that costs.
+func TestWithoutRightsItIsAtLeastOnce(t *testing.T) {
+	brokers, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "t"))
+	require.NoError(t, err)
+	defer brokers.Close()
+	brokers.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		brokers.KeepControl()
+		if r.(*kmsg.InitProducerIDRequest).TransactionalID == nil {
+			return nil, nil, false
+		}
+		resp := r.ResponseKind().(*kmsg.InitProducerIDResponse)
+		resp.ErrorCode = kerr.TransactionalIDAuthorizationFailed.Code
+		return resp, nil, true
+	})
+	var said bytes.Buffer
+	client := newClient(t, brokers.ListenAddrs(), nil)
+	open := func(s saved) *Sink {
+		sink, err := New(Options{Client: client, Topic: "t", Service: service, Pipeline: "weir", Logger: slog.New(slog.NewTextHandler(&said, nil))})
+		require.NoError(t, err)
+		require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{s.claim(0)}))
+		return sink
+	}
+	first := open(saved{at: 1})
+	mark, _ := first.Mark(0)
+	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 10)))
+	require.Contains(t, said.String(), "may come twice")
+	require.Contains(t, said.String(), "weir.s/p@k.t.0")
+	// It still looks what is there.
+	next := open(saved{1, mark})
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 10)))
+	require.EqualValues(t, 9, next.Found())
+
+	brokers.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		brokers.KeepControl()
+		req := r.(*kmsg.FetchRequest)
+		resp := r.ResponseKind().(*kmsg.FetchResponse)
+		for _, rt := range req.Topics {
+			st := kmsg.NewFetchResponseTopic()
+			st.Topic, st.TopicID = rt.Topic, rt.TopicID
+			for _, rp := range rt.Partitions {
+				sp := kmsg.NewFetchResponseTopicPartition()
+				sp.Partition, sp.ErrorCode = rp.Partition, kerr.TopicAuthorizationFailed.Code
+				st.Partitions = append(st.Partitions, sp)
+			}
+			resp.Topics = append(resp.Topics, st)
+		}
+		return resp, nil, true
+	})
+	blind := open(saved{1, mark})
+	require.NoError(t, blind.Write(t.Context(), numbered(service, 0, 1, 10)))
+	require.Zero(t, blind.Found())
+	require.Contains(t, said.String(), "TOPIC_AUTHORIZATION_FAILED")
+}
