@@ -321,6 +321,16 @@ func TestLinks(t *testing.T) {
 	}
 }
 
+// The map leads to every page.
+func TestTheMapHasEveryPage(t *testing.T) {
+	all := pages(t)
+	for name := range all {
+		if page, is := strings.CutPrefix(name, "docs/"); is && page != "README.md" {
+			assert.Contains(t, all["docs/README.md"], "]("+page+")")
+		}
+	}
+}
+
 // generated tells folders that hold no source: servers and tests write and
 // remove files there while others look.
 func generated(path string, d fs.DirEntry) bool {
@@ -346,6 +356,16 @@ func TestNamedTestsExist(t *testing.T) {
 	for name, text := range pages(t) {
 		for _, m := range regexp.MustCompile("`(?:[a-z/]+\\.)?((?:Test|Fuzz|Benchmark)\\w+)").FindAllStringSubmatch(text, -1) {
 			assert.True(t, there[m[1]], "%s: there is no %s", name, m[1])
+		}
+	}
+}
+
+// Pages for users name no tests; those that show how promises are kept do.
+func TestTestsAreNamedInsideOnly(t *testing.T) {
+	inside := regexp.MustCompile(`^(CONTRIBUTING|CHANGELOG|docs/(architecture|guarantees|protocol|crash-matrix|evidence|structural-hash|threat-model|performance|performance-hash|decisions/.*))\.md$`)
+	for name, text := range pages(t) {
+		if !inside.MatchString(name) {
+			assert.NotRegexp(t, "`(?:[a-z0-9/]+\\.)?(?:Test|Fuzz)[A-Z]\\w+", text, name)
 		}
 	}
 }

@@ -91,8 +91,9 @@ func testReceiver(t *testing.T, start []string) {
 	require.True(t, ok, out)
 	r.holds("B-007", `{"ripeness":3}`)
 
-	// The largest version is beyond what a double tells apart.
+	// Two versions that a double does not tell apart.
 	const newest = 32<<48 + 1
+	r.posts(newest-1, `{"ripeness":4}`, `{"applied":true}`)
 	r.posts(newest, `{"ripeness":5}`, `{"applied":true}`)
 	r.posts(newest, `{"ripeness":5}`, `{"applied":false}`)
 	r.posts(newest-1, `{"ripeness":4}`, `{"applied":false}`)
@@ -132,7 +133,7 @@ type answer struct {
 func (r receiver) start(command, env []string) (kill func()) {
 	r.t.Helper()
 	_, err := exec.LookPath(command[0])
-	require.NoError(r.t, err, "make servers installs python3 and npm, which brings node")
+	require.NoError(r.t, err, "make servers installs python3 and nodejs")
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Env = environment(env)
 	var output bytes.Buffer
