@@ -83,11 +83,6 @@ var edgeMutants = []mutant{
 		in: "./sinks/internal/fanout", test: "TestAnEntityEndsAtAFailure",
 	},
 	{
-		rule: "one change of every entity in a round", file: "sinks/internal/fanout/fanout.go",
-		old: "batch[i] = lane[n]", new: "batch[i] = lane[0]",
-		in: "./sinks/internal/fanout", test: "TestRoundsTakeOneChangeOfEveryEntity",
-	},
-	{
 		rule: "a predecessor is fenced in every partition", file: "sinks/kafka/fenced/fence.go",
 		old: "err = c.touch(ctx, w, t)", new: "_ = w",
 		in: "./sinks/kafka/fenced", test: "TestAPredecessorIsFenced",
