@@ -11,7 +11,7 @@ PKG ?= ./...
 BENCH ?= .
 COUNT ?= 1
 
-.PHONY: help modules build run servers servers-down check lint audit test test-short mutants verify bench clean
+.PHONY: help modules build run servers servers-down check lint audit package test test-short mutants verify bench clean
 
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
@@ -71,6 +71,9 @@ lint: ## golangci-lint with the house rules
 
 audit: modules ## gosec, govulncheck, outdated and unmaintained modules; writes out/sbom.json
 	@scripts/audit
+
+package: modules ## release snapshot, packages, image and chart, checked (root; TARGETS=all: for all systems)
+	@scripts/package
 
 clean: ## stop the servers; remove their data, binaries and outputs, keep downloads
 	scripts/servers clean

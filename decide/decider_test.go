@@ -62,6 +62,7 @@ type flow struct {
 	maxOutcome int   // of the options
 	cache      int64 // likewise
 	metrics    *Metrics
+	tail       *Tail
 }
 
 func newFlow(t *testing.T) *flow {
@@ -105,7 +106,7 @@ func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer,
 	}
 	d, err := New(Options{
 		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
-		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics, Cache: w.cache, Tracer: tracer,
+		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics, Cache: w.cache, Tracer: tracer, Tail: w.tail,
 	})
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())

@@ -1,3 +1,4 @@
-// Package deploy holds what docker-compose.yml mounts: settings of Prometheus and Grafana, the image
-// of the pipeline, a configuration that uses all servers. Its tests check that the parts fit.
+// Package deploy holds what Weir is installed with: the files of the packages and the Helm chart,
+// what docker-compose.yml mounts, settings of Prometheus and Grafana. Its tests check that the parts
+// fit; those that install and start what make package built have the tag verify.
 package deploy

@@ -45,11 +45,11 @@ func (a *app) executor(cfg *config.Config, log *slog.Logger) control.Executor {
 		}
 		found, _, e := s.root().Find(c.Args)
 		if e != nil || !slices.Contains(servable, found.CommandPath()) {
-			fmt.Fprintf(err, "a running process does not take this command\n")
+			s.complain(errors.New("a running process does not take this command"))
 			return exitUsage
 		}
 		if c.Actor == "" {
-			fmt.Fprintf(err, "a command must say who asks: its actor is empty\n")
+			s.complain(errors.New("a command must say who asks: its actor is empty"))
 			return exitUsage
 		}
 		log.Info("running a command for an operator", "command", found.CommandPath(), "actor", c.Actor)

@@ -17,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	_ "golang.org/x/crypto/x509roots/fallback" // for an image from an empty base, which has no roots of its own
 )
 
 // Exit statuses.
@@ -126,8 +127,21 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results as JSON")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageOf(cmd, err) })
-	root.AddCommand(a.initCommand(), a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.explainCommand(), a.planCommand(), a.resetCommand(), a.reconcileCommand(), a.noiseCommand(), a.reloadCommand(), a.auditCommand(), a.deliveriesCommand(), a.retentionCommand(), a.tokenCommand(),
-		a.migrateCommand(), a.importCommand(), a.generateCommand(), a.statusCommand(), a.doctorCommand(), a.schemaCommand(), a.versionCommand())
+	for _, group := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"begin", "To begin:", []*cobra.Command{a.initCommand(), a.demoCommand(), a.generateCommand(), a.validateCommand(), a.testCommand(), a.planCommand(), a.schemaCommand()}},
+		{"run", "To run:", []*cobra.Command{a.runCommand(), a.reloadCommand(), a.migrateCommand(), a.importCommand(), a.tokenCommand(), a.retentionCommand()}},
+		{"look", "To look:", []*cobra.Command{a.statusCommand(), a.doctorCommand(), a.explainCommand(), a.noiseCommand(), a.auditCommand(), a.deliveriesCommand(), a.versionCommand()}},
+		{"act", "To put right:", []*cobra.Command{a.replayCommand(), a.resetCommand(), a.reconcileCommand(), a.dlqCommand()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
+		for _, c := range group.commands {
+			c.GroupID = group.id
+			root.AddCommand(c)
+		}
+	}
 	checkArgs(root)
 	return root
 }

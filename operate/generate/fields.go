@@ -29,7 +29,7 @@ func decimal(from, to float64, digits int) func(*rand.Rand, int) string {
 // fields of registry, lab and market.
 var fields = [3][]field{
 	{
-		{"id", func(_ *rand.Rand, i int) string { return strconv.Quote(entityID(i)) }},
+		{"id", func(_ *rand.Rand, i int) string { return strconv.Quote(EntityID(i)) }},
 		{"origin", pick("EC", "CO", "CR", "PH", "GT", "CI")},
 		{"variety", pick("Cavendish", "Plátano", "Red Dacca", "Lady Finger", "Blue Java")},
 		{"farm", func(r *rand.Rand, _ int) string {

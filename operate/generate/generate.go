@@ -208,7 +208,7 @@ func (g *generator) object(members map[string]string) string {
 
 func (g *generator) event(i, s int, op, data string, lsn int) []byte {
 	var b strings.Builder
-	fmt.Fprintf(&b, `{"meta":{"event_id":"%s-%d","op":"%s","banana_id":"%s"`, sourceNames[s], g.n, op, entityID(i))
+	fmt.Fprintf(&b, `{"meta":{"event_id":"%s-%d","op":"%s","banana_id":"%s"`, sourceNames[s], g.n, op, EntityID(i))
 	if s == 0 {
 		fmt.Fprintf(&b, `,"lsn":%d`, lsn)
 	}
@@ -220,4 +220,5 @@ func (g *generator) event(i, s int, op, data string, lsn int) []byte {
 	return []byte(b.String())
 }
 
-func entityID(i int) string { return fmt.Sprintf("B-%06d", i) }
+// EntityID returns the id of an entity, counted from 0.
+func EntityID(i int) string { return fmt.Sprintf("B-%06d", i) }

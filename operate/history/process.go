@@ -31,8 +31,11 @@ type Process struct {
 // Silent is after what time without news a process is not taken for alive.
 const Silent = time.Minute
 
+// ProcessKind is the kind of the reports in which processes tell of themselves, by
+// their names.
+const ProcessKind = "process"
+
 const (
-	processKind   = "process"
 	announceEvery = 15 * time.Second
 	processKept   = time.Hour // of one that is silent
 )
@@ -59,9 +62,9 @@ func (r *Recorder) announce(ctx context.Context, stopped bool) {
 	if err == nil {
 		ctx, cancel := context.WithTimeout(ctx, saveTimeout)
 		defer cancel()
-		err = r.opt.Store.UpdateReport(ctx, processKind, p.Name, func([]byte) ([]byte, error) { return body, nil })
+		err = r.opt.Store.UpdateReport(ctx, ProcessKind, p.Name, func([]byte) ([]byte, error) { return body, nil })
 		if err == nil {
-			_, err = r.opt.Store.PruneReports(ctx, processKind, now.Add(-processKept))
+			_, err = r.opt.Store.PruneReports(ctx, ProcessKind, now.Add(-processKept))
 		}
 	}
 	if err != nil {
@@ -72,7 +75,7 @@ func (r *Recorder) announce(ctx context.Context, stopped bool) {
 // Processes returns those that told of themselves within the last hour, the ones
 // that are alive first.
 func Processes(ctx context.Context, s store.Reports) ([]Process, error) {
-	reports, err := s.ListReports(ctx, processKind)
+	reports, err := s.ListReports(ctx, ProcessKind)
 	if err != nil {
 		return nil, err
 	}

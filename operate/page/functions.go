@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
@@ -81,10 +83,17 @@ func cutText(s string, most int) string {
 	return s
 }
 
-// breakable is a name that may be broken behind its punctuation, and nowhere else.
+// wholeName is up to how many characters a name stands in one line.
+const wholeName = 24
+
+// breakable is a name that may be broken behind its punctuation if it is long, and
+// nowhere else.
 func breakable(name string) template.HTML {
-	escaped := template.HTMLEscapeString(name)
-	return template.HTML(breaks.Replace(escaped)) // #nosec G203 -- it is escaped, the line before
+	escaped := breaks.Replace(template.HTMLEscapeString(name))
+	if utf8.RuneCountInString(name) <= wholeName && !strings.ContainsFunc(name, unicode.IsSpace) {
+		return template.HTML(`<span class="whole">` + escaped + `</span>`) // #nosec G203 -- it is escaped
+	}
+	return template.HTML(escaped) // #nosec G203 -- it is escaped
 }
 
 var breaks = strings.NewReplacer("/", "/<wbr>", "@", "<wbr>@", "_", "_<wbr>", ".", ".<wbr>")

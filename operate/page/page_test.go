@@ -54,6 +54,7 @@ type world struct {
 		page.Store
 		store.Store
 		store.Attempts
+		store.Imports
 	}
 	opt   page.Options
 	page  *page.Page
@@ -181,7 +182,8 @@ func (w *world) signIn(secret string) (asks, string) {
 var bearer = header("Authorization", "Bearer "+token)
 
 // pages are all that can be read.
-var pages = []string{"/", "/live/overview", "/services", "/live/services", "/letters", "/letters/1", "/letters/1/payload", "/explain", "/explain?entity=B", "/plan", "/audit"}
+var pages = []string{"/", "/live/overview", "/services", "/live/services", oneService, "/live" + oneService, "/sources", "/live/sources", "/sources/events", "/history", "/live/history",
+	"/decisions", "/live/decisions", "/entities", "/letters", "/letters/1", "/letters/1/payload", "/explain", "/explain?entity=B", "/replay", "/plan", "/imports", "/system", "/audit"}
 
 func TestWhatComesFromEventsIsEscaped(t *testing.T) {
 	w := newWorld(t, nil)

@@ -123,8 +123,10 @@ func (p *Page) plotsOf(r *http.Request, page, kind, name string) plots {
 	for _, s := range p.opt.History.Series(series, of) {
 		row := plotRow{At: s.At}
 		b.Empty = b.Empty && s.Point == (history.Point{})
+		// The last step is not over: rates are of what there is of it.
+		took := max(time.Second, min(of.Step, p.opt.Now().Sub(s.At)))
 		for _, l := range b.Lines {
-			v := l.pick(s.Point, of.Step)
+			v := l.pick(s.Point, took)
 			exact, said := fmt.Sprintf("%.4g", v), comma(v)
 			if v > 0 && v < 100 {
 				said = fmt.Sprintf("%.3g", v)

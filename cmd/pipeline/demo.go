@@ -1,0 +1,149 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize/english"
+	"github.com/seed-86dfc502/weir/operate/generate"
+	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/spf13/cobra"
+)
+
+// demoTick is how often the demo writes events.
+const demoTick = 100 * time.Millisecond
+
+func (a *app) demoCommand() *cobra.Command {
+	o := generate.Options{Seed: 1}
+	rate := 100
+	c := &cobra.Command{
+		Use:   "demo",
+		Short: "Run a made-up stream with the operators' page, until Ctrl-C",
+		Long: "Run a made-up stream of events, embedded and in a temporary folder, with the operators' page to look at. Ctrl-C ends it\n" +
+			"and removes the folder. Other commands can be tried on it meanwhile, from another terminal.",
+		Example: "  weir demo\n  weir demo --rate 1000 --customers 24",
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if rate < 1 || o.Entities < 1 || o.Customers < 1 {
+				return &usageError{errors.New("--rate, --entities and --customers must be at least 1")}
+			}
+			return a.demo(cmd.Context(), o, rate)
+		},
+	}
+	c.Flags().IntVar(&rate, "rate", rate, "events per second")
+	c.Flags().IntVar(&o.Entities, "entities", 1000, "entities")
+	c.Flags().IntVar(&o.Customers, "customers", 8, "customers, with one projection each")
+	return c
+}
+
+func (a *app) demo(ctx context.Context, o generate.Options, rate int) (err error) {
+	dir, err := os.MkdirTemp("", "weir-demo-")
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	o.Events = 1 // the first comes again below, and is known then
+	if err := generate.Write(dir, o); err != nil {
+		return err
+	}
+	address, err := freeAddress("127.0.0.1:9600")
+	if err != nil {
+		return err
+	}
+	a.config = filepath.Join(dir, "weir.yaml")
+	text, err := os.ReadFile(a.config)
+	if err != nil {
+		return err
+	}
+	text = []byte(strings.Replace(string(text), `admin: {listen: "off"}`, `admin: {listen: "`+address+`"}`, 1))
+	if err := os.WriteFile(a.config, text, 0o600); err != nil {
+		return err
+	}
+	cfg, err := a.load()
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(a.err, "%s a second about %s for %s\npage:    http://%s/\nask:     weir status -c %s\n         weir explain %s -c %s\nCtrl-C ends it and removes the folder.\n\n",
+		english.Plural(rate, "event", "events"), entities(int64(o.Entities)), english.Plural(o.Customers, "customer", "customers"), address, a.config, generate.EntityID(0), a.config)
+
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	wrote := make(chan error, 1)
+	go func() {
+		err := stream(ctx, dir, o, rate)
+		if err != nil {
+			stop()
+		}
+		wrote <- err
+	}()
+	err = a.run(ctx, cfg, pipeline.Options{Config: cfg, Roles: pipeline.Roles{Ingest: true, Decide: true, Deliver: true}})
+	stop()
+	return errors.Join(err, <-wrote)
+}
+
+// freeAddress returns an address that nobody listens at: the wanted one if it is free.
+func freeAddress(wanted string) (string, error) {
+	l, err := net.Listen("tcp", wanted)
+	if err != nil {
+		if l, err = net.Listen("tcp", "127.0.0.1:0"); err != nil {
+			return "", err
+		}
+	}
+	return l.Addr().String(), l.Close()
+}
+
+// stream appends events to the files of the sources until ctx ends.
+func stream(ctx context.Context, dir string, o generate.Options, rate int) (err error) {
+	files := map[string]*bufio.Writer{}
+	var open []io.Closer
+	defer func() {
+		for _, f := range open {
+			err = errors.Join(err, f.Close())
+		}
+	}()
+	perTick := max(1, rate*int(demoTick/time.Millisecond)/1000)
+	tick := time.NewTicker(time.Duration(perTick) * time.Second / time.Duration(rate))
+	defer tick.Stop()
+	o.Events = math.MaxInt
+	n := 0
+	err = generate.Stream(o, func(source string, line []byte) error {
+		w := files[source]
+		if w == nil {
+			f, err := os.OpenFile(filepath.Join(dir, source+".jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			w = bufio.NewWriter(f)
+			open, files[source] = append(open, f), w
+		}
+		if _, err := w.Write(append(line, '\n')); err != nil {
+			return err
+		}
+		if n++; n%perTick != 0 {
+			return nil
+		}
+		for _, w := range files {
+			if err := w.Flush(); err != nil {
+				return err
+			}
+		}
+		select {
+		case <-tick.C:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	})
+	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
+		return nil
+	}
+	return err
+}

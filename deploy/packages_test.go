@@ -1,0 +1,301 @@
+//go:build verify && linux
+
+package deploy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// These look at what scripts/package made; it names the folders.
+
+// made returns the only file of a folder that matches.
+func made(t *testing.T, folder, pattern string) string {
+	t.Helper()
+	dir := os.Getenv(folder)
+	require.NotEmpty(t, dir, "run make package")
+	found, err := filepath.Glob(filepath.Join(dir, pattern))
+	require.NoError(t, err)
+	require.Len(t, found, 1, pattern)
+	return found[0]
+}
+
+func command(t *testing.T, name string, args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, name, args...).CombinedOutput()
+	require.NoError(t, err, "%s %v: %s", name, args, out)
+	return string(out)
+}
+
+// tree is a folder that dpkg takes for a system's root.
+type tree struct {
+	*testing.T
+	root string
+}
+
+func (s tree) dpkg(args ...string) {
+	s.Helper()
+	command(s.T, "dpkg", append([]string{"--root=" + s.root, "--force-script-chrootless", "--force-confold", "--log=/dev/null"}, args...)...)
+}
+
+func (s tree) path(name string) string { return filepath.Join(s.root, name) }
+
+func (s tree) read(name string) string {
+	s.Helper()
+	text, err := os.ReadFile(s.path(name))
+	require.NoError(s, err)
+	return string(text)
+}
+
+// ids returns the user and the group that the package made.
+func (s tree) ids() (user, group int) {
+	s.Helper()
+	m := regexp.MustCompile(`(?m)^weir:[^:]*:(\d+):(\d+):`).FindStringSubmatch(s.read("etc/passwd"))
+	require.NotNil(s, m, s.read("etc/passwd"))
+	_, err := fmt.Sscan(m[1]+" "+m[2], &user, &group)
+	require.NoError(s, err)
+	require.NotZero(s, user)
+	return user, group
+}
+
+// start runs the unit's command line as its user inside the tree, as systemd would, and returns
+// when it is ready; stop ends it as systemd does.
+func (s tree) start() (stop func()) {
+	s.Helper()
+	line := regexp.MustCompile(`(?m)^ExecStart=(.*)$`).FindStringSubmatch(s.read("usr/lib/systemd/system/weir.service"))
+	words := strings.Fields(line[1])
+	user, group := s.ids()
+	var log bytes.Buffer
+	cmd := exec.Command(s.path(words[0]))
+	cmd.Args, cmd.Path = words, words[0] // inside the tree
+	cmd.Dir, cmd.Stdout, cmd.Stderr = "/", &log, &log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Chroot: s.root, Credential: &syscall.Credential{Uid: uint32(user), Gid: uint32(group)}}
+	require.NoError(s, cmd.Start())
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	if !assert.Eventually(s, func() bool {
+		resp, err := client.Get("http://127.0.0.1:9600/readyz")
+		if err != nil {
+			return false
+		}
+		_ = resp.Body.Close()
+		return resp.StatusCode == http.StatusOK
+	}, time.Minute, 50*time.Millisecond) {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		require.FailNow(s, log.String())
+	}
+	return func() {
+		require.NoError(s, cmd.Process.Signal(syscall.SIGTERM))
+		require.NoError(s, cmd.Wait(), log.String())
+	}
+}
+
+// post sends the event that the configuration of the package names, and waits for what comes of it.
+func (s tree) post(id, name string) {
+	s.Helper()
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	resp, err := client.Post("http://127.0.0.1:9601/v1/sources/events/events", "application/json", strings.NewReader(`{"id":"`+id+`","name":"`+name+`"}`))
+	require.NoError(s, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(s, err)
+	require.NoError(s, resp.Body.Close())
+	require.Less(s, resp.StatusCode, 300, string(body))
+	require.Eventually(s, func() bool {
+		text, err := os.ReadFile(s.path("var/lib/weir/out/example.jsonl"))
+		return err == nil && strings.Contains(string(text), `"doc":{"id":"`+id+`","name":"`+name+`"}`)
+	}, time.Minute, 50*time.Millisecond)
+}
+
+// The package is installed, its service runs as its own user, an upgrade keeps what was changed and
+// what is known, and a removal leaves the state.
+func TestDebianPackage(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Fatal("it needs root: dpkg, chroot and another user")
+	}
+	deb := made(t, "PACKAGES", "weir_*_amd64.deb")
+	s := tree{t, t.TempDir()}
+	require.NoError(t, os.Chmod(s.root, 0o755)) // the service's user goes in
+	require.NoError(t, os.Chmod(filepath.Dir(s.root), 0o755))
+	for _, dir := range []string{"var/lib/dpkg/updates", "var/lib/dpkg/info", "etc", "tmp"} {
+		require.NoError(t, os.MkdirAll(s.path(dir), 0o755))
+	}
+	require.NoError(t, os.Chmod(s.path("tmp"), 0o777|os.ModeSticky))
+	for name, text := range map[string]string{
+		"var/lib/dpkg/status": "", "var/lib/dpkg/available": "", "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "etc/group": "root:x:0:\n",
+	} {
+		require.NoError(t, os.WriteFile(s.path(name), []byte(text), 0o644))
+	}
+
+	s.dpkg("--install", deb)
+	user, _ := s.ids()
+	info, err := os.Stat(s.path("var/lib/weir"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o700, info.Mode().Perm())
+	require.EqualValues(t, user, info.Sys().(*syscall.Stat_t).Uid)
+	info, err = os.Stat(s.path("etc/weir/weir.env"))
+	require.NoError(t, err)
+	require.EqualValues(t, 0o600, info.Mode().Perm(), "secrets")
+	command(t, s.path("usr/bin/weir"), "validate", "-c", s.path("etc/weir/weir.yaml"))
+	stop := s.start()
+	s.post("B-007", "banana")
+	stop()
+
+	customer := "etc/weir/customers/example.yaml"
+	changed := strings.Replace(s.read(customer), "id: id", "id: id # ours", 1)
+	require.NoError(t, os.WriteFile(s.path(customer), []byte(changed), 0o644))
+	s.dpkg("--install", newer(t, deb))
+	require.Contains(t, s.read("var/lib/dpkg/status"), "Version: 99.0.0")
+	require.Equal(t, changed, s.read(customer), "an upgrade leaves what was changed")
+	stop = s.start()
+	s.post("B-008", "another")
+	stop()
+	require.Contains(t, s.read("var/lib/weir/out/example.jsonl"), "B-007", "what was known before")
+
+	s.dpkg("--remove", "weir")
+	require.NoFileExists(t, s.path("usr/bin/weir"))
+	require.NoFileExists(t, s.path("usr/lib/systemd/system/weir.service"))
+	require.FileExists(t, s.path(customer))
+	s.dpkg("--purge", "weir")
+	require.NoFileExists(t, s.path(customer))
+	require.DirExists(t, s.path("var/lib/weir/data"), "nobody asked to forget everything")
+}
+
+// newer makes the same package with a later version.
+func newer(t *testing.T, deb string) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "weir")
+	command(t, "dpkg-deb", "--raw-extract", deb, dir)
+	control := filepath.Join(dir, "DEBIAN", "control")
+	text, err := os.ReadFile(control)
+	require.NoError(t, err)
+	text = regexp.MustCompile(`(?m)^Version: .*$`).ReplaceAll(text, []byte("Version: 99.0.0"))
+	require.NoError(t, os.WriteFile(control, text, 0o644))
+	out := filepath.Join(t.TempDir(), "weir.deb")
+	command(t, "dpkg-deb", "-Zgzip", "-z1", "--root-owner-group", "--build", dir, out)
+	return out
+}
+
+// The other package holds the same files. rpm itself is not needed to see that: the list of names
+// stands in the header in the clear.
+func TestRPM(t *testing.T) {
+	text, err := os.ReadFile(made(t, "PACKAGES", "weir-*.x86_64.rpm"))
+	require.NoError(t, err)
+	require.True(t, bytes.HasPrefix(text, []byte{0xed, 0xab, 0xee, 0xdb}), "it is an RPM")
+	for _, name := range []string{"weir.service", "weir.yaml", "weir.env", "example.yaml", "/usr/lib/sysusers.d/", "/usr/bin/", "systemd-sysusers"} {
+		require.True(t, bytes.Contains(text, []byte(name)), name)
+	}
+}
+
+// What the chart renders is a configuration that Weir takes.
+func TestChart(t *testing.T) {
+	text, err := os.ReadFile(made(t, "CHART", "chart.yaml"))
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "customers"), 0o755))
+	var pod struct {
+		Spec struct {
+			Template struct {
+				Spec struct {
+					Containers []struct {
+						Args []string
+						Env  []struct{ Name string }
+					}
+				}
+			}
+		}
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(text))
+	for {
+		var part map[string]any
+		if err := decoder.Decode(&part); errors.Is(err, io.EOF) {
+			break
+		} else {
+			require.NoError(t, err)
+		}
+		switch part["kind"] {
+		case "ConfigMap":
+			for name, content := range part["data"].(map[string]any) {
+				if name != "weir.yaml" {
+					name = filepath.Join("customers", name)
+				}
+				require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content.(string)), 0o600))
+			}
+		case "Deployment":
+			again, err := yaml.Marshal(part)
+			require.NoError(t, err)
+			require.NoError(t, yaml.Unmarshal(again, &pod))
+		}
+	}
+	given := map[string]string{}
+	for _, e := range pod.Spec.Template.Spec.Containers[0].Env {
+		given[e.Name] = "0123456789abcdef-" + e.Name
+		if e.Name == "WEIR_STORE_URL" {
+			given[e.Name] = "postgres://weir:0123456789abcdef@db/weir?sslmode=verify-full"
+		}
+	}
+	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), func(name string) (string, bool) { v, ok := given[name]; return v, ok })
+	require.NoError(t, err)
+	require.NoError(t, assemble.Check(c))
+	require.Len(t, c.Services(), 1)
+	require.Equal(t, []string{"run", "-c", "/etc/weir/weir.yaml", "--role", "ingest,decide,deliver"}, pod.Spec.Template.Spec.Containers[0].Args)
+}
+
+// The image, unpacked, runs as its user with nothing but itself.
+func TestImageRuns(t *testing.T) {
+	index, err := layout.ImageIndexFromPath(made(t, "CHART", "image"))
+	require.NoError(t, err)
+	manifest, err := index.IndexManifest()
+	require.NoError(t, err)
+	for _, m := range manifest.Manifests {
+		if m.Platform.Architecture != "amd64" {
+			continue
+		}
+		image, err := index.Image(m.Digest)
+		require.NoError(t, err)
+		root := t.TempDir()
+		require.NoError(t, os.Chmod(root, 0o755))
+		require.NoError(t, os.Chmod(filepath.Dir(root), 0o755))
+		stream := mutate.Extract(image)
+		unpack := exec.CommandContext(t.Context(), "tar", "-x", "-C", root)
+		unpack.Stdin = stream
+		out, err := unpack.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.NoError(t, stream.Close())
+		config, err := image.ConfigFile()
+		require.NoError(t, err)
+		run := exec.CommandContext(t.Context(), config.Config.Entrypoint[0], "init", "/var/lib/weir", "--from", "events.jsonl", "--entity", "id", "--sees", "id")
+		run.Dir = "/"
+		run.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+		out, err = run.CombinedOutput()
+		require.NoError(t, err, string(out))
+		run = exec.CommandContext(t.Context(), config.Config.Entrypoint[0], "run", "-c", "/var/lib/weir/weir.yaml", "--until-idle")
+		run.Dir = "/"
+		run.SysProcAttr = &syscall.SysProcAttr{Chroot: root, Credential: &syscall.Credential{Uid: 65532, Gid: 65532}}
+		out, err = run.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.FileExists(t, filepath.Join(root, "var/lib/weir/out/acme.jsonl"))
+		return
+	}
+	require.Fail(t, "there is no image for amd64")
+}

@@ -1,0 +1,117 @@
+package page_test
+
+import (
+	"flag"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/stretchr/testify/require"
+)
+
+// -images writes the pictures of docs/page.md anew.
+var images = flag.Bool("images", false, "write the pictures of docs/page.md")
+
+// inBrowser serves a scene to a browser that is signed in by a link.
+func (s *scene) inBrowser() *browser {
+	served := httptest.NewServer(http.HandlerFunc(s.page.ServeHTTP))
+	s.t.Cleanup(served.Close)
+	b := newBrowser(s.t, strings.TrimPrefix(served.URL, "http://"))
+	b.open(s.page.LoginPath("ann@here"))
+	require.Equal(s.t, "/", evaluate[string](b, "location.pathname"))
+	return b
+}
+
+// addresses are all pages of a scene, by a name for people.
+func (s *scene) addresses() map[string]string {
+	one := strings.NewReplacer("/", "%2F", "@", "%40").Replace(s.services[0])
+	return map[string]string{
+		"overview": "/", "services": "/services", "service": "/service?name=" + one + "&range=6h", "sources": "/sources", "source": "/sources/registry?range=24h",
+		"history": "/history?range=24h", "decisions": "/decisions", "entities": "/entities?q=B-", "letters": "/letters", "imports": "/imports",
+		"audit": "/audit", "replay": "/replay", "plan": "/plan", "system": "/system", "explain": "/explain?entity=B-000001",
+	}
+}
+
+func (b *browser) dress(width int64, scheme string) {
+	b.t.Helper()
+	b.run(chromedp.EmulateViewport(width, 900))
+	_, err := chromedp.Call(b.ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+		Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: scheme}},
+	})
+	require.NoError(b.t, err)
+}
+
+// broken finds words that a line breaks inside: names may break behind their
+// punctuation only. A word that is longer than the page is wide has to.
+const broken = `(() => {
+	const bad = [];
+	const walk = document.createTreeWalker(document.querySelector("main"), NodeFilter.SHOW_TEXT);
+	for (let n = walk.nextNode(); n; n = walk.nextNode()) {
+		const e = n.parentElement;
+		if (e.closest("pre,code,textarea,select,svg,del,ins,script") || !e.getClientRects().length) { continue; }
+		for (const m of n.data.matchAll(/[\p{L}\p{N}]+(?:[.,]\p{N}+)*/gu)) {
+			if (m[0].length > 24) { continue; }
+			const r = document.createRange();
+			r.setStart(n, m.index); r.setEnd(n, m.index + m[0].length);
+			const tops = new Set([...r.getClientRects()].filter((c) => c.width > 0).map((c) => Math.round(c.top)));
+			if (tops.size > 1) { bad.push(m[0] + " in " + e.outerHTML.slice(0, 120)); }
+		}
+	}
+	return bad;
+})()`
+
+// axe looks for what keeps people out who do not see, or do not use a mouse.
+func (b *browser) axe(what string) {
+	b.t.Helper()
+	script, err := os.ReadFile(filepath.Join("testdata", "axe", "axe.min.js"))
+	require.NoError(b.t, err)
+	evaluate[bool](b, string(script)+"; true")
+	evaluate[bool](b, `window.found = null; axe.run(document, {resultTypes: ["violations"]}).then((r) => { window.found = r.violations.map((v) => v.id + ": " + v.nodes.map((n) => n.html.slice(0, 160)).slice(0, 3).join(" | ")); }); true`)
+	b.until("axe", "window.found !== null")
+	require.Empty(b.t, evaluate[[]string](b, "window.found"), "%s: axe-core", what)
+}
+
+// look checks what holds for every page in every form.
+func (b *browser) look(what string, width int64) {
+	b.t.Helper()
+	b.until("the plots", `[...document.querySelectorAll("[data-canvases]")].every((c) => c.querySelector("canvas"))`)
+	b.shoot(what)
+	require.LessOrEqual(b.t, evaluate[int64](b, "document.documentElement.scrollWidth"), width, what)
+	require.Empty(b.t, evaluate[[]string](b, faint), "%s: too little contrast", what)
+	require.Empty(b.t, evaluate[[]string](b, broken), "%s: broken words", what)
+	b.healthy(what)
+}
+
+// Each page looks right to a person and to axe-core, with few services.
+func TestLooks(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Chromium")
+	}
+	s := newScene(t, 3, 40)
+	b := s.inBrowser()
+	for _, form := range []struct {
+		width  int64
+		scheme string
+	}{{390, "dark"}, {1280, "light"}} {
+		b.dress(form.width, form.scheme)
+		for _, name := range slices.Sorted(maps.Keys(s.addresses())) {
+			what := fmt.Sprintf("%s-%d-%s-few", name, form.width, form.scheme)
+			b.open(s.addresses()[name])
+			b.look(what, form.width)
+			b.axe(what)
+			if *images && form.width == 1280 && (name == "overview" || name == "service") {
+				picture := ask(b, chromedp.CaptureScreenshot())
+				require.NoError(t, os.MkdirAll(filepath.Join("..", "..", "docs", "images"), 0o755))
+				require.NoError(t, os.WriteFile(filepath.Join("..", "..", "docs", "images", name+".png"), picture, 0o644))
+			}
+		}
+	}
+}
