@@ -75,6 +75,7 @@
 // # Guarantee
 //
 // At least once to the sink, with the same key, version and bytes at every
-// attempt; in order per entity. The sink makes that exactly one effect, or
+// attempt; in order per entity. A sink that can tell what is in its target
+// (sinks.Resumer) is asked after each take-over, and leaves that out. The sink makes that exactly one effect, or
 // says in its documentation what it cannot do (I2).
 package deliver

@@ -8,29 +8,37 @@
 // retract, or, with Tombstones, a null value, which a compacted topic
 // understands. Its headers are
 //
-//	weir-service   customer/projection@sink
-//	weir-version   the version, decimal
-//	weir-key       the idempotency key
-//	weir-op        upsert or retract
+//	weir-service    customer/projection@sink
+//	weir-version    the version, decimal
+//	weir-key        the idempotency key
+//	weir-op         upsert or retract
+//	weir-partition  the partition of the changes log that it came by
+//	weir-place      on what was sent once more after it was a dead letter: where that
+//	                was asked for
 //
-// It is a log sink: every change is published. A Write publishes in rounds, each
-// of them one call of the producer: first the first change of every entity,
-// when these are acknowledged the second ones, and so on. So an entity has one
-// record in flight, and no order of the records within a call is relied on.
+// It is a log sink: every change is published. What comes from one partition of the
+// log and goes to one of the topic is a stream: its batches go one after the other,
+// and an entity is in one stream. Streams go side by side.
 //
 // # Guarantee
 //
-// At least once, in order per entity. A change that deliver sees confirmed was
-// acknowledged as the producer is configured, which must be by all in-sync
-// replicas, with an idempotent producer.
+// Once, in order per entity, for readers that look at no header and with any
+// isolation level. What a partition of the log brings is written under an identity of
+// its own (see package fenced). Resume takes that over, which ends whatever a
+// predecessor has on its way, and reads the topic from a mark on, which deliver saved
+// with its position: Write leaves out what is found there by service, partition, place
+// and key. After a batch without an answer, or when somebody else took over, the next
+// Write does the same again. Deliver may thus write the same partition from two
+// processes for a moment; nothing comes twice.
 //
-// A repetition (after a lost acknowledgement, a crash before the confirm) is a
-// second record with the same key, version, headers and bytes. Kafka cannot
-// drop it: readers do, by weir-key, or, when they keep only the newest state,
-// by ignoring a weir-version that is not higher than the one they have.
-// Repetitions apart, the versions of an entity grow along its partition, but
-// for a dead letter that is replayed later: it comes late, with its own lower
-// version.
+// A mark is where each partition of the topic ended when the identity was taken over,
+// or the end of the last record that was acknowledged there since. It does not move
+// while something may be on its way, or is found and not passed yet.
+//
+// A cluster that does not let the user have transactional ids, or read the topic,
+// gets changes at least once; the log says so.
+//
+// A dead letter that is replayed later comes late, with its own lower version.
 //
 // # Failures
 //
@@ -43,11 +51,12 @@
 // is refused is published once more, alone, and only what is refused then is a
 // dead letter.
 //
-// A call of the producer is not cancelled. A Write whose context ends leaves the
-// records behind that are on their way; they may be appended later, before
-// those of the next Write, which waits for them.
+// A Write whose context ends leaves batches behind that may be appended later, until
+// the next Write ends that.
 //
 // # Not promised
 //
-// Exactly once on the topic. Creating the topic. Order between entities.
+// Once, of what retention took away before it was looked for, or beyond what package
+// fenced rests on; in a compacted topic, more than the newest record of an entity.
+// Creating the topic. Order between entities.
 package kafka

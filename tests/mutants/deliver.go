@@ -167,4 +167,14 @@ var deliverMutants = []mutant{
 		old: "p.parked = append(p.parked, sp)", new: "_ = sp",
 		in: "./deliver", test: "TestAServiceThatComesBack",
 	},
+	{
+		rule: "a first mark is saved before the first write", file: "deliver/resume.go",
+		old: "return w.s.saver.await(work, batch)", new: "return nil",
+		in: "./deliver", test: "TestASuccessorFindsWhatWasWritten",
+	},
+	{
+		rule: "a mark is saved with a position above all that was written", file: "deliver/resume.go",
+		old: "c.place().Position > above {", new: "true || c.place().Position > above {",
+		in: "./deliver", test: "TestAMarkIsNotAheadOfItsPlace",
+	},
 }

@@ -83,8 +83,38 @@ var edgeMutants = []mutant{
 		in: "./sinks/internal/fanout", test: "TestAnEntityEndsAtAFailure",
 	},
 	{
-		rule: "one change of every entity in a round", file: "sinks/internal/fanout/fanout.go",
-		old: "batch[i] = lane[n]", new: "batch[i] = lane[0]",
-		in: "./sinks/internal/fanout", test: "TestRoundsTakeOneChangeOfEveryEntity",
+		rule: "a predecessor is fenced in every partition", file: "sinks/kafka/fenced/fence.go",
+		old: "err = c.touch(ctx, w, t)", new: "_ = w",
+		in: "./sinks/kafka/fenced", test: "TestAPredecessorIsFenced",
+	},
+	{
+		rule: "what stands in the topic is left out", file: "sinks/kafka/kafka.go",
+		old: "if p.there(c) {", new: "if false && p.there(c) {",
+		in: "./sinks/kafka", test: "TestWhatAPredecessorWroteIsLeftOut",
+	},
+	{
+		rule: "what had no answer is found out by fencing and reading", file: "sinks/kafka/kafka.go",
+		old: "st.part.writer = nil\n\t\tst.fail(", new: "st.fail(",
+		in: "./sinks/kafka", test: "TestTwoThatFenceEachOtherWriteOnce",
+	},
+	{
+		rule: "a refused batch leaves no hole in the numbers", file: "sinks/kafka/kafka.go",
+		old: "st.part.writer.Unsend(st.batch)", new: "_ = st.batch",
+		in: "./sinks/kafka", test: "TestOneLargeRecordIsRefusedAlone",
+	},
+	{
+		rule: "the mark does not pass what was found and not passed", file: "sinks/kafka/resume.go",
+		old: " || p.tried > p.reach {", new: " {",
+		in: "./sinks/kafka", test: "TestWhatWasFoundIsFoundAgain",
+	},
+	{
+		rule: "what is sent once more has a place of its own", file: "sinks/kafka/kafka.go",
+		old: "if c.Resent != 0 {", new: "if false {",
+		in: "./sinks/kafka", test: "TestWhatIsSentOnceMoreIsThereOnceMore",
+	},
+	{
+		rule: "a topic that was made again is read from its beginning", file: "sinks/kafka/resume.go",
+		old: "case m.topic != topic.ID || p >= len(m.ends):", new: "case p >= len(m.ends):",
+		in: "./sinks/kafka", test: "TestATopicThatWasMadeAgain",
 	},
 }

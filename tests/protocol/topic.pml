@@ -12,9 +12,8 @@
  *   MARK_UNSAVED the first write does not wait for the first mark to be saved
  *   MARK_AHEAD   the mark is saved with a position that what was written is not below
  *   MARK_ENDS    the mark is the topic's end, not that of the own records
- *   MARK_LEFT    the mark moves on though what was found is not passed yet
  *   RESEND       what had no answer is sent again, without fencing and reading
- *   RESTORE      not a rule: the store goes back to a backup
+ * RESTORE lets the store go back to a backup.
  */
 #ifndef K
 #define K 3
@@ -68,11 +67,7 @@ inline look(i) {
 }
 
 inline pass(i) {                        /* the mark in memory, when nothing is on its way */
-#ifdef MARK_LEFT
-  m[i] = en[i]
-#else
   if :: p[i] >= tried[i] -> m[i] = en[i] :: else fi
-#endif
 }
 
 inline writes(i) {                      /* a first mark is saved before the first write */

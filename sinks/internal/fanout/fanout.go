@@ -1,7 +1,6 @@
 // Package fanout sends the changes of a batch for sinks that do not write it as
 // a whole: entities side by side, the changes of one entity in order, one in
-// flight. Each is for targets that take single records, Rounds for those that
-// take many.
+// flight.
 package fanout
 
 import (
@@ -45,48 +44,6 @@ func Each(ctx context.Context, changes []change.Change, limit int, send Send) ma
 	}
 	_ = g.Wait() // its functions return nil
 	return r.failed
-}
-
-// SendMany sends the changes of batch, indexes of different entities, and gives
-// the failures by index. One that is not a Reject is about the target as a whole.
-type SendMany func(ctx context.Context, batch []int) map[int]*sinks.Error
-
-// Rounds sends all changes and gives the failures by index, like Each: in the
-// first round the first change of every entity, up to limit in a call, then the
-// second of each, and so on. Calls come one after the other.
-func Rounds(ctx context.Context, changes []change.Change, limit int, send SendMany) map[int]*sinks.Error {
-	r := &round{failed: map[int]*sinks.Error{}}
-	lanes := byEntity(changes)
-	for n := 0; len(lanes) > 0; n++ {
-		for some := range slices.Chunk(lanes, limit) {
-			r.step(ctx, some, n, send)
-		}
-		lanes = slices.DeleteFunc(lanes, func(lane []int) bool { return len(lane) <= n+1 })
-	}
-	return r.failed
-}
-
-// step sends the n-th change of every lane.
-func (r *round) step(ctx context.Context, lanes [][]int, n int, send SendMany) {
-	batch := make([]int, len(lanes))
-	for i, lane := range lanes {
-		batch[i] = lane[n]
-	}
-	if cause := r.stopped(ctx); cause != nil {
-		r.skip(batch, cause)
-		return
-	}
-	failed := send(ctx, batch)
-	for _, i := range batch {
-		e := failed[i]
-		if e == nil {
-			continue
-		}
-		r.failed[i] = e
-		if e.Class != sinks.Reject && r.halt == nil {
-			r.halt = e
-		}
-	}
 }
 
 // byEntity returns the indexes of each entity's changes, in order.
