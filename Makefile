@@ -16,8 +16,8 @@ COUNT ?= 1
 help: ## list the targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | while IFS=$$'\t' read -r target text; do printf '  make %-15s %s\n' "$$target" "$$text"; done
 
-build: ## the static binary bin/pipeline
-	CGO_ENABLED=0 go build -trimpath -o bin/pipeline ./cmd/pipeline
+build: ## the static binary bin/weir
+	CGO_ENABLED=0 go build -trimpath -buildvcs=auto -o bin/weir ./cmd/pipeline
 
 run: build ## build, then run the example
 	scripts/quickstart
@@ -74,4 +74,4 @@ audit: modules ## gosec, govulncheck, outdated and unmaintained modules; writes 
 
 clean: ## stop the servers; remove their data, binaries and outputs, keep downloads
 	scripts/servers clean
-	rm -rf bin out .run/bin .run/pipeline*
+	rm -rf bin out .run/bin .run/weir*

@@ -15,14 +15,14 @@ var ErrUnreadable = errors.New("cannot be read back: only ClickHouse and Postgre
 
 // CanReadBack reports whether the target of a service can be read back.
 func CanReadBack(s config.Service) bool {
-	_, ok := s.Delivery.Sink.(kind.Readable)
+	_, ok := s.Delivery.Sink.(kind.Scannable)
 	return ok
 }
 
 // Target opens the target of a service to be read; close it. Nothing is created
 // in it and nothing dropped. It reports whether the target drops old rows by itself.
-func (a *Sinks) Target(ctx context.Context, s config.Service) (target sinks.Readable, forgets bool, err error) {
-	k, ok := s.Delivery.Sink.(kind.Readable)
+func (a *Sinks) Target(ctx context.Context, s config.Service) (target sinks.Scannable, forgets bool, err error) {
+	k, ok := s.Delivery.Sink.(kind.Scannable)
 	if !ok {
 		return nil, false, ErrUnreadable
 	}
@@ -31,7 +31,7 @@ func (a *Sinks) Target(ctx context.Context, s config.Service) (target sinks.Read
 	if err != nil {
 		return nil, false, err
 	}
-	readable, ok := sink.(sinks.Readable)
+	readable, ok := sink.(sinks.Scannable)
 	if !ok {
 		return nil, false, errors.Join(fmt.Errorf("the sink of %s cannot be read back", s.Name), sink.Close())
 	}

@@ -62,7 +62,7 @@ const (
 // Result is what became of one request of a call.
 type Result[T any] struct {
 	Value T
-	// Err is ErrNeverGiven, ErrEntity, ErrContended, ErrClosed, an error of the
+	// Err is ErrUnknownVersion, ErrEntity, ErrContended, ErrClosed, an error of the
 	// store, or that of the context. After the latter two the request may or may
 	// not have been decided, or may yet be.
 	Err error

@@ -116,12 +116,12 @@ func stored(row store.CheckRow, m memory) store.CheckRow {
 	return row
 }
 
-// ErrNeverGiven says that no request of this entity was answered with that version, as
+// ErrUnknownVersion says that no request of this entity was answered with that version, as
 // far as the store knows: it is above the row's.
-var ErrNeverGiven = errors.New("that version was never given")
+var ErrUnknownVersion = errors.New("that version was never given")
 
 // Confirm records that a version took effect at the receiver. It never goes
-// backwards and may be repeated. The error is ErrNeverGiven, or one of a row
+// backwards and may be repeated. The error is ErrUnknownVersion, or one of a row
 // that cannot be read.
 //
 // A version below the row's may be confirmed late. Its content is not known any
@@ -133,7 +133,7 @@ func Confirm(row store.CheckRow, version change.Version) (store.CheckRow, error)
 	}
 	switch {
 	case version > row.Version:
-		return row, ErrNeverGiven
+		return row, ErrUnknownVersion
 	case version <= row.DeliveredVersion:
 		return row, nil
 	}
@@ -175,7 +175,7 @@ type Released struct {
 // but only if no other sending can have changed what the receiver holds: the
 // version was given out once, on top of a confirmed one. In every other case the
 // row becomes unknown (docs/decisions/0008-refused-content.md). It may be
-// repeated. The error is ErrNeverGiven, or one of a row that cannot be read.
+// repeated. The error is ErrUnknownVersion, or one of a row that cannot be read.
 func Release(row store.CheckRow, version change.Version, outcome Outcome) (store.CheckRow, Released, error) {
 	m, err := decodeMemory(row.Memory)
 	if err != nil {
@@ -183,7 +183,7 @@ func Release(row store.CheckRow, version change.Version, outcome Outcome) (store
 	}
 	switch {
 	case version > row.Version:
-		return row, Released{}, ErrNeverGiven
+		return row, Released{}, ErrUnknownVersion
 	case version < row.Version || version <= row.DeliveredVersion:
 		return row, Released{Version: row.Version}, nil
 	}

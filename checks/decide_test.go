@@ -137,10 +137,10 @@ func TestVersionsGrow(t *testing.T) {
 func TestConfirm(t *testing.T) {
 	d := newDesk(t)
 	_, err := Confirm(d.row, 1)
-	require.ErrorIs(t, err, ErrNeverGiven, "of a row that is not there")
+	require.ErrorIs(t, err, ErrUnknownVersion, "of a row that is not there")
 	a, b := d.ask("A"), d.ask("B")
 	_, err = Confirm(d.row, b.Version+1)
-	require.ErrorIs(t, err, ErrNeverGiven)
+	require.ErrorIs(t, err, ErrUnknownVersion)
 	d.confirm(b.Version)
 	before := d.row
 	d.confirm(a.Version)
@@ -223,7 +223,7 @@ func TestRelease(t *testing.T) {
 		require.Equal(t, Released{Version: b.Version}, d.release(b.Version, Unknown), "it is confirmed")
 		require.Equal(t, before, d.row)
 		_, _, err := Release(d.row, b.Version+1, Unknown)
-		require.ErrorIs(t, err, ErrNeverGiven)
+		require.ErrorIs(t, err, ErrUnknownVersion)
 	})
 	t.Run("and confirmed after all", func(t *testing.T) {
 		d := newDesk(t)

@@ -46,7 +46,7 @@ const undecided = "undecided"
 // failed counts requests that were not answered with a decision, unless the
 // request itself was wrong.
 func (m *Metrics) failed(service string, err error, n int) {
-	if m != nil && !errors.Is(err, ErrNeverGiven) && !errors.Is(err, ErrEntity) {
+	if m != nil && !errors.Is(err, ErrUnknownVersion) && !errors.Is(err, ErrEntity) {
 		m.decisions.WithLabelValues(service, undecided).Add(float64(n))
 	}
 }

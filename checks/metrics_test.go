@@ -54,7 +54,7 @@ func TestUndecidedIsCounted(t *testing.T) {
 
 	wrong, err := c.Confirm(t.Context(), f.service, []Confirmation{{"never", 1}, {"", 1}})
 	require.NoError(t, err)
-	require.ErrorIs(t, wrong[0].Err, ErrNeverGiven)
+	require.ErrorIs(t, wrong[0].Err, ErrUnknownVersion)
 	require.ErrorIs(t, wrong[1].Err, ErrEntity)
 	require.Equal(t, 3.0, counted(), "wrong requests")
 

@@ -209,7 +209,7 @@ func TestDecisionsFollowTheModel(t *testing.T) {
 				v := version(t)
 				next, err := Confirm(row, v)
 				if !b.confirm(uint64(v)) {
-					require.ErrorIs(t, err, ErrNeverGiven)
+					require.ErrorIs(t, err, ErrUnknownVersion)
 					require.Equal(t, row, next)
 					return
 				}
@@ -224,7 +224,7 @@ func TestDecisionsFollowTheModel(t *testing.T) {
 				next, got, err := Release(row, v, outcome)
 				known, done := b.release(uint64(v), outcome == Refused)
 				if !known {
-					require.ErrorIs(t, err, ErrNeverGiven)
+					require.ErrorIs(t, err, ErrUnknownVersion)
 					return
 				}
 				require.NoError(t, err)

@@ -129,8 +129,8 @@ func (d *decoder) supported(n ast.Node, path string) bool {
 	return false
 }
 
-// mark notes where a value stands that is no scalar.
-func (d *decoder) mark(path string, n ast.Node) {
+// recordPosition notes where a value stands that is no scalar.
+func (d *decoder) recordPosition(path string, n ast.Node) {
 	if _, ok := d.doc.keys[path]; !ok {
 		d.doc.keys[path] = d.doc.place(n)
 	}
@@ -200,10 +200,10 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 	}
 	entries, ok := d.entries(n, path, "a mapping")
 	if !ok {
-		d.absent(v, "") // so that nothing else seems wrong
+		d.applyDefault(v, "") // so that nothing else seems wrong
 		return
 	}
-	d.mark(path, n)
+	d.recordPosition(path, n)
 	d.setPosition(v, path)
 	given, meant := map[string]bool{}, map[string]bool{}
 	for _, e := range entries {
@@ -233,7 +233,7 @@ func (d *decoder) object(n ast.Node, v reflect.Value, path string) {
 		} else if m.tag.Get("required") == "true" {
 			d.doc.faultKey(path, "lacks "+m.name, describe(m))
 		}
-		d.absent(v.FieldByIndex(m.index), m.tag)
+		d.applyDefault(v.FieldByIndex(m.index), m.tag)
 	}
 }
 
@@ -264,8 +264,8 @@ func find(members []memberOf, name string) (memberOf, bool) {
 	return memberOf{}, false
 }
 
-// absent gives a value that is not in the file its default.
-func (d *decoder) absent(v reflect.Value, tag reflect.StructTag) {
+// applyDefault gives a value that is not in the file its default.
+func (d *decoder) applyDefault(v reflect.Value, tag reflect.StructTag) {
 	if text, ok := tag.Lookup("default"); ok {
 		if v.Kind() == reflect.Slice {
 			v.Set(reflect.ValueOf(strings.Split(text, ",")))
@@ -281,7 +281,7 @@ func (d *decoder) absent(v reflect.Value, tag reflect.StructTag) {
 		return
 	}
 	for _, m := range d.kinds.membersOf(v.Type()) {
-		d.absent(v.FieldByIndex(m.index), m.tag)
+		d.applyDefault(v.FieldByIndex(m.index), m.tag)
 	}
 }
 
@@ -336,7 +336,7 @@ func (d *decoder) named(n ast.Node, v reflect.Value, path string) {
 	if !ok {
 		return
 	}
-	d.mark(path, n)
+	d.recordPosition(path, n)
 	key, _ := keyField(v.Type().Elem())
 	list := reflect.MakeSlice(v.Type(), len(entries), len(entries))
 	for i, e := range entries {
@@ -352,7 +352,7 @@ func (d *decoder) mapping(n ast.Node, v reflect.Value, path string) {
 	if !ok {
 		return
 	}
-	d.mark(path, n)
+	d.recordPosition(path, n)
 	v.Set(reflect.MakeMap(v.Type()))
 	for _, e := range entries {
 		value := reflect.New(v.Type().Elem()).Elem()
@@ -374,7 +374,7 @@ func (d *decoder) list(n ast.Node, v reflect.Value, path string, tag reflect.Str
 		d.wrongType(n, path, "a list, like [a, b]")
 		return
 	}
-	d.mark(path, n)
+	d.recordPosition(path, n)
 	list := reflect.MakeSlice(v.Type(), len(sequence.Values), len(sequence.Values))
 	for i, value := range sequence.Values {
 		d.decode(value, list.Index(i), element(path, i), "")
@@ -406,7 +406,7 @@ func (d *decoder) scalar(n ast.Node, v reflect.Value, path string, tag reflect.S
 		d.doc.fault(path, "is text", want+", without quotes")
 		return
 	case written.unresolved && !wantsText:
-		d.absent(v, tag)
+		d.applyDefault(v, tag)
 		return
 	}
 	m := set(v, text)

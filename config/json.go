@@ -10,7 +10,7 @@ import (
 
 // json returns a value as compact JSON, numbers by their literal.
 func (d *decoder) json(n ast.Node, path string) (JSON, bool) {
-	d.mark(path, n)
+	d.recordPosition(path, n)
 	out, ok := d.appendJSON(nil, n, path)
 	return out, ok
 }

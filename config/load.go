@@ -67,7 +67,7 @@ func (l *loader) load(path string) {
 	l.decode(l.main, root, &l.config)
 	l.config.File = path
 	l.readCustomers()
-	l.derive()
+	l.applyDerivedDefaults()
 	l.check()
 }
 
@@ -151,27 +151,27 @@ func (l *loader) readCustomer(file string) {
 // cacheShare is the part of the memory that decide.cache is by default.
 const cacheShare = 4
 
-// derive fills in the defaults that depend on other values.
-func (l *loader) derive() {
+// applyDerivedDefaults fills in the defaults that depend on other values.
+func (l *loader) applyDerivedDefaults() {
 	c := &l.config
 	c.API.Given = l.main.has("api")
 	if c.Store.Postgres == nil && c.Store.SQLite == nil {
 		c.Store.SQLite = &SQLiteStore{}
 	}
 	if s := c.Store.SQLite; s != nil {
-		orElse(&s.Path, filepath.Join(c.DataDir, "state.db"))
+		defaultString(&s.Path, filepath.Join(c.DataDir, "state.db"))
 	}
 	if c.Gate.Valkey == nil && c.Gate.Memory == nil {
 		c.Gate.Memory = &MemoryGate{}
 		d := &decoder{doc: l.main}
-		d.absent(reflect.ValueOf(c.Gate.Memory).Elem(), "")
+		d.applyDefault(reflect.ValueOf(c.Gate.Memory).Elem(), "")
 	}
 	if !l.main.has("decide.cache") {
 		c.Decide.Cache = c.Limits.Memory / cacheShare
 	}
-	orElse(&c.Kafka.Group, c.Kafka.Prefix)
-	orElse(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
-	orElse(&c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
+	defaultString(&c.Kafka.Group, c.Kafka.Prefix)
+	defaultString(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
+	defaultString(&c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if d, ok := s.Input.(InputDefaults); ok {
@@ -190,11 +190,11 @@ func (l *loader) derive() {
 // ApplyDefaults gives each column without a path that of its name.
 func (c Columns) ApplyDefaults() {
 	for i := range c {
-		orElse(&c[i].Path, c[i].Name)
+		defaultString(&c[i].Path, c[i].Name)
 	}
 }
 
-func orElse(s *string, value string) {
+func defaultString(s *string, value string) {
 	if *s == "" {
 		*s = value
 	}

@@ -101,7 +101,7 @@ func checkTokens(doc *document, file *TokensFile, sources []string) {
 			}
 		}
 		if at := member(path, "hash"); doc.known(at) && !t.Hash.IsZero() && !tokenHash.MatchString(t.Hash.Reveal()) {
-			doc.fault(at, "is not a hash", `"sha256:" and 64 hexadecimal digits, as pipeline token new prints it`)
+			doc.fault(at, "is not a hash", `"sha256:" and 64 hexadecimal digits, as weir token new prints it`)
 		}
 		if at := member(path, "tenant"); doc.known(at) && t.Tenant != "" && !namePattern.MatchString(t.Tenant) {
 			doc.fault(at, "is not a usable name", wantName)

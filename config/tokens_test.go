@@ -101,7 +101,7 @@ func TestTokensFaults(t *testing.T) {
 const wrongTokensFaults = `
 2:5: tokens[0]: lacks sources; want names of sources, or ["*"] for all
 2:9: tokens[0].id: is not a usable id: value "K_1"; want 1 to 63 of a-z, 0-9 and -
-3:11: tokens[0].hash: is not a hash: value "***"; want "sha256:" and 64 hexadecimal digits, as pipeline token new prints it
+3:11: tokens[0].hash: is not a hash: value "***"; want "sha256:" and 64 hexadecimal digits, as weir token new prints it
 4:13: tokens[0].tenant: is not a usable name: value "Ä"; want 1 to 63 of a-z, 0-9, - and _, the first a letter or digit
 5:11: tokens[0].may[0]: is not allowed: value "sing"; want ingest, check or import
 7:14: tokens[0].expires: is not a time: value "tomorrow"; want a time of RFC 3339, like "2027-01-31T00:00:00Z"

@@ -57,7 +57,7 @@ func newCache(limit int64, m *Metrics, u Unsound) *cache {
 }
 
 // begin drops what is not of the tokens and offsets that moves have.
-func (c *cache) begin(moves []store.Move) {
+func (c *cache) begin(moves []store.WatermarkStep) {
 	for i := range moves {
 		m := &moves[i]
 		h := c.partitions[m.Partition.Number]
@@ -99,7 +99,7 @@ func (c *cache) grow(entities int, bytes int64) {
 }
 
 // committed notes that moves were, so that keep remembers what they left.
-func (c *cache) committed(moves []store.Move) {
+func (c *cache) committed(moves []store.WatermarkStep) {
 	for i := range moves {
 		m := &moves[i]
 		h := c.partitions[m.Partition.Number]
@@ -142,7 +142,7 @@ func (c *cache) drop(partition int32) {
 }
 
 // dropAll forgets the partitions of moves.
-func (c *cache) dropAll(moves []store.Move) {
+func (c *cache) dropAll(moves []store.WatermarkStep) {
 	for i := range moves {
 		c.drop(moves[i].Partition.Number)
 	}

@@ -86,13 +86,13 @@ func (s *side) Decide(ctx context.Context, d store.Decision, back func(store.Loa
 
 // other is another owner, which takes a partition over and removes an entity.
 func (s *side) other(ctx context.Context, p store.Partition) error {
-	m := store.Move{Partition: p, Token: store.Token{1}}
+	m := store.WatermarkStep{Partition: p, Token: store.Token{1}}
 	taken, err := s.TakeOver(ctx, []store.Partition{p}, m.Token)
 	if err != nil {
 		return err
 	}
 	m.From, m.To = taken[0].NextOffset, taken[0].NextOffset
-	_, err = s.Memory.Decide(ctx, store.Decision{Revision: 1, Moves: []store.Move{m}}, func(store.Loaded) (store.Outcome, error) {
+	_, err = s.Memory.Decide(ctx, store.Decision{Revision: 1, Moves: []store.WatermarkStep{m}}, func(store.Loaded) (store.Outcome, error) {
 		return store.Outcome{Purged: []string{fmt.Sprint("p", p.Number, "-0")}}, nil
 	})
 	return err
@@ -138,7 +138,7 @@ func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int
 	require.NoError(t, err)
 	s.decider, err = decide.New(decide.Options{
 		Store: s, Plan: s.plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox", TopicID: "id", Partitions: 2}, ChangesTopic: "changes", Lanes: 1,
-		NewProducer: func() (decide.Producer, error) { return s, nil }, Cache: cache, Hesitation: time.Nanosecond,
+		NewProducer: func() (decide.Producer, error) { return s, nil }, Cache: cache, RetakeDelay: time.Nanosecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: decide.NewMetrics(s.used),
 	})
 	require.NoError(t, err)

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-func moveOf(partition int32, token byte, from, to int64) []store.Move {
-	return []store.Move{{Partition: store.Partition{Generation: 1, Number: partition}, Token: store.Token{token}, From: from, To: to}}
+func moveOf(partition int32, token byte, from, to int64) []store.WatermarkStep {
+	return []store.WatermarkStep{{Partition: store.Partition{Generation: 1, Number: partition}, Token: store.Token{token}, From: from, To: to}}
 }
 
 // counted returns what a metric of a cache has come to.
@@ -42,7 +42,7 @@ func kept(limit int64, ids ...string) *cache {
 // What is remembered holds for one token and one offset.
 func TestMemoryIsOfOneTokenAndOffset(t *testing.T) {
 	for name, c := range map[string]struct {
-		moves []store.Move
+		moves []store.WatermarkStep
 		want  bool
 	}{
 		"the same":        {moveOf(0, 'a', 5, 6), true},

@@ -91,7 +91,7 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 			if store.ClassOf(err) == store.Fenced {
 				// Somebody else may own the partition by now, and the message about
 				// it be under way: taking it back at once would only make both stumble.
-				if !wait.Sleep(ctx, l.d.opt.Hesitation) {
+				if !wait.Sleep(ctx, l.d.opt.RetakeDelay) {
 					return context.Cause(ctx)
 				}
 			}
@@ -121,7 +121,7 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 // tooOften is after how many failures a batch is halved.
 const tooOften = 5
 
-func partitionsOf(moves []store.Move) []int32 {
+func partitionsOf(moves []store.WatermarkStep) []int32 {
 	ps := make([]int32, len(moves))
 	for i, m := range moves {
 		ps[i] = m.Partition.Number
@@ -133,13 +133,13 @@ func partitionsOf(moves []store.Move) []int32 {
 // earlier assignment (behind them others may be missing) and those that were
 // decided already, and gives the watermark steps for the rest, and where the
 // newest frames of these partitions end.
-func (l *lane) admit(batch []*record) ([]*record, []store.Move, frameEnds) {
+func (l *lane) admit(batch []*record) ([]*record, []store.WatermarkStep, frameEnds) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	todo := make([]*record, 0, len(batch))
 	at := map[int32]int{}
 	ends := frameEnds{}
-	var moves []store.Move
+	var moves []store.WatermarkStep
 	for _, r := range batch {
 		o := l.owned[r.part]
 		if o == nil || r.assignment <= o.after || r.offset < o.next {
@@ -149,7 +149,7 @@ func (l *lane) admit(batch []*record) ([]*record, []store.Move, frameEnds) {
 		if !ok {
 			i = len(moves)
 			at[r.part] = i
-			moves = append(moves, store.Move{Partition: l.partition(r.part), From: o.next, Token: o.token})
+			moves = append(moves, store.WatermarkStep{Partition: l.partition(r.part), From: o.next, Token: o.token})
 			ends[moves[i].Partition] = o.lastTo
 		}
 		moves[i].To = r.offset + 1
@@ -184,7 +184,7 @@ func (l *lane) halves(ctx context.Context, batch []*record) error {
 }
 
 // transact runs one decision transaction and publishes what it decided.
-func (l *lane) transact(ctx context.Context, records []*record, moves []store.Move, ends frameEnds) error {
+func (l *lane) transact(ctx context.Context, records []*record, moves []store.WatermarkStep, ends frameEnds) error {
 	plan := l.d.opt.Plan
 	l.cache.begin(moves)
 	b := newBatch(plan, records, l.d.opt.MaxOutcome, l.cache.take)
@@ -255,7 +255,7 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Mo
 
 // unclear drops what is remembered of the partitions of a batch that was not
 // committed, or nobody knows.
-func (l *lane) unclear(b *batch, moves []store.Move, decided bool) {
+func (l *lane) unclear(b *batch, moves []store.WatermarkStep, decided bool) {
 	if l.cache.unsound.KeepUnclear && decided {
 		l.cache.committed(moves)
 		b.remember(l.cache)

@@ -69,10 +69,10 @@ type Options struct {
 	Cache int64
 	// Unsound is for tests.
 	Unsound Unsound
-	// Hesitation is how long an owner that was fenced waits before it takes
+	// RetakeDelay is how long an owner that was fenced waits before it takes
 	// over again: long enough to hear that the partition is somebody else's by
 	// now. Defaults to 1s.
-	Hesitation time.Duration
+	RetakeDelay time.Duration
 	// Limit, if given, ends what a stop lets finish: a transaction, whose outcome
 	// is unknown then, and publishes, which the next owner does again.
 	Limit   context.Context
@@ -110,7 +110,7 @@ func New(opt Options) (*Decider, error) {
 	opt.MaxBytes = orDefault(opt.MaxBytes, 16<<20)
 	opt.MaxOutcome = orDefault(opt.MaxOutcome, 64<<20)
 	opt.MaxUnpublished = orDefault(opt.MaxUnpublished, 16)
-	opt.Hesitation = orDefault(opt.Hesitation, time.Second)
+	opt.RetakeDelay = orDefault(opt.RetakeDelay, time.Second)
 	if opt.Plan.index == nil {
 		return nil, errors.New("dam: the plan is not prepared")
 	}

@@ -115,7 +115,7 @@ type evaluation struct {
 	candidates []candidate
 	letters    []store.DeadLetter
 	audit      []store.Audit
-	replayed   []store.Settled // dead letters whose replay was decided here
+	replayed   []store.LetterResolution // dead letters whose replay was decided here
 	counts     evaluationCounts
 	claims     *claims // of the batch; nil when no record of it has one
 	watch      *watch  // nil: nobody wants to know what events change
@@ -442,7 +442,7 @@ func (ev *evaluation) replay(r *record, reason staleReason) {
 
 func (ev *evaluation) settled(letter int64, state store.LetterState) {
 	if letter != 0 {
-		ev.replayed = append(ev.replayed, store.Settled{ID: letter, State: state})
+		ev.replayed = append(ev.replayed, store.LetterResolution{ID: letter, State: state})
 	}
 }
 

@@ -21,7 +21,7 @@ type frameEnds = map[store.Partition]change.Version
 // those of one partition are linked to one another, and the first to what ends
 // says. It also gives where the last ones end. A partition without changes has
 // no frame. limit is MaxFrame but in tests.
-func pack(p *Plan, result *settled, moves []store.Move, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
+func pack(p *Plan, result *settled, moves []store.WatermarkStep, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
 	if len(result.changes) == 0 {
 		return nil, nil
 	}

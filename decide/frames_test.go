@@ -76,7 +76,7 @@ func TestFramesChain(t *testing.T) {
 			log[n], want[n] = &logged{end: first, seen: map[string][]change.Change{}}, map[string][]change.Change{}
 		}
 		for range rapid.IntRange(1, 5).Draw(t, "batches") {
-			var moves []store.Move
+			var moves []store.WatermarkStep
 			var result settled
 			for n := range int32(3) {
 				records := rapid.IntRange(0, 6).Draw(t, "records")
@@ -100,7 +100,7 @@ func TestFramesChain(t *testing.T) {
 						want[n][c.Service] = append(want[n][c.Service], c)
 					}
 				}
-				moves = append(moves, store.Move{Partition: store.Partition{Generation: generation, Number: n}, From: from, To: next[n]})
+				moves = append(moves, store.WatermarkStep{Partition: store.Partition{Generation: generation, Number: n}, From: from, To: next[n]})
 			}
 			outbox, last := pack(p, &result, moves, ends, limit)
 			for i := range outbox {
@@ -142,7 +142,7 @@ func TestFramesAreCut(t *testing.T) {
 	add(15, 0, 600) // too much for it, so in parts, of one change each
 	add(15, 1, 600)
 	add(17, 0, 100) // and the rest
-	outbox, last := pack(p, &result, []store.Move{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
+	outbox, last := pack(p, &result, []store.WatermarkStep{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
 	require.Equal(t, frameEnds{partition: change.NewVersion(1, 20)}, last)
 	type frame struct {
 		from, to, prev int64
@@ -166,7 +166,7 @@ func TestFramesAreCut(t *testing.T) {
 		{15, 17, 15, 1, true, map[int32]int{2: 1}},
 		{17, 20, 17, 0, true, map[int32]int{2: 1}},
 	}, got)
-	outbox, last = pack(p, &settled{}, []store.Move{{Partition: partition, From: 20, To: 30}}, nil, 1000)
+	outbox, last = pack(p, &settled{}, []store.WatermarkStep{{Partition: partition, From: 20, To: 30}}, nil, 1000)
 	require.Empty(t, outbox, "a decision without changes has no frame")
 	require.Empty(t, last)
 }

@@ -224,7 +224,7 @@ func (l *lane) record(f *store.OutboxFrame) transport.Record {
 
 // publish hands the frames of a committed decision to the producer. A later
 // transaction deletes their outbox rows once all of them are acknowledged.
-func (l *lane) publish(ctx context.Context, moves []store.Move, outbox []store.OutboxFrame) {
+func (l *lane) publish(ctx context.Context, moves []store.WatermarkStep, outbox []store.OutboxFrame) {
 	if len(outbox) == 0 {
 		return
 	}
@@ -348,7 +348,7 @@ func (l *lane) idle(ctx context.Context) {
 	}
 	l.mu.Unlock()
 	l.log.Warn("taking over again from the store", "because", store.ErrFenced)
-	if !wait.Sleep(ctx, l.d.opt.Hesitation) {
+	if !wait.Sleep(ctx, l.d.opt.RetakeDelay) {
 		return
 	}
 	if err := l.reclaim(ctx, all); err != nil {
@@ -366,10 +366,10 @@ func (l *lane) stale(ctx context.Context, err error) bool {
 		return false
 	}
 	l.compared = time.Now()
-	var moves []store.Move
+	var moves []store.WatermarkStep
 	l.mu.Lock()
 	for n, o := range l.owned {
-		moves = append(moves, store.Move{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
+		moves = append(moves, store.WatermarkStep{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
 	}
 	l.mu.Unlock()
 	if len(moves) == 0 {
@@ -409,12 +409,12 @@ func (l *lane) repair(ctx context.Context) error {
 }
 
 func (l *lane) discard(ctx context.Context) error {
-	var moves []store.Move
+	var moves []store.WatermarkStep
 	var ids []int64
 	l.mu.Lock()
 	for n, o := range l.owned {
 		if len(o.published) > 0 {
-			moves = append(moves, store.Move{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
+			moves = append(moves, store.WatermarkStep{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
 			ids = append(ids, o.published...)
 		}
 	}
@@ -437,7 +437,7 @@ func (l *lane) discard(ctx context.Context) error {
 const discardTimeout = 5 * time.Second
 
 // forget drops ids of outbox rows that were deleted.
-func (l *lane) forget(moves []store.Move, ids []int64) {
+func (l *lane) forget(moves []store.WatermarkStep, ids []int64) {
 	gone := make(map[int64]bool, len(ids))
 	for _, id := range ids {
 		gone[id] = true

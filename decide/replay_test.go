@@ -152,7 +152,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	p := bananaPlan(t)
 	replay := &inbox.Replay{Letter: 9, Died: 5000, Operation: "op", Actor: "root@host", Reason: "why"}
 	v := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007"}`, replay))
-	require.Equal(t, []store.Settled{{ID: 9, State: store.LetterReplayed}}, v.out.Settled)
+	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, v.out.Settled)
 	require.Len(t, v.out.Audit, 1)
 	require.Equal(t, "root@host", v.out.Audit[0].Actor)
 	require.JSONEq(t, `{"operation":"op","letter":9,"outcome":"replayed"}`, string(v.out.Audit[0].Detail))
@@ -162,11 +162,11 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	old := *replay
 	old.Letter, old.Died = 10, 4000
 	v = decideOne(t, p, row, posted(`{"id":"old"}`, &old))
-	require.Equal(t, []store.Settled{{ID: 10, State: store.LetterObsolete}}, v.out.Settled)
+	require.Equal(t, []store.LetterResolution{{ID: 10, State: store.LetterObsolete}}, v.out.Settled)
 	require.Empty(t, v.result.changes)
 
 	v = decideOne(t, p, row, posted(`{`, &inbox.Replay{Letter: 11}))
-	require.Equal(t, []store.Settled{{ID: 11, State: store.LetterReplayed}}, v.out.Settled)
+	require.Equal(t, []store.LetterResolution{{ID: 11, State: store.LetterReplayed}}, v.out.Settled)
 	require.Len(t, v.out.Letters, 1, "it died again, and that is a letter of its own")
 	require.Contains(t, string(v.out.Letters[0].Headers), `\"l\":11`, "which knows how old it is")
 
@@ -181,7 +181,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 			ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
 		}}
 		v := decideOne(t, p, row, r, store.Row{Key: key, Version: c.rowVersion})
-		require.Equal(t, []store.Settled{{ID: 12, State: c.want, Version: r.Control.Version}}, v.out.Settled)
+		require.Equal(t, []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}, v.out.Settled)
 		require.Len(t, v.result.changes, c.sent)
 	}
 }
@@ -211,7 +211,7 @@ func TestResendTouchesNoRow(t *testing.T) {
 	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "x", Action: inbox.Resend, Letter: 3, Change: c.AppendBinary(nil)}}
 	v := decideOne(t, p, store.Entity{ID: "B-007"}, r, state)
 	require.Empty(t, v.out.Entities)
-	require.Equal(t, []store.Settled{{ID: 3, State: store.LetterReplayed}}, v.out.Settled)
+	require.Equal(t, []store.LetterResolution{{ID: 3, State: store.LetterReplayed}}, v.out.Settled)
 	c.Resent = change.NewVersion(1, 100)
 	require.Equal(t, []change.Change{c}, v.result.changes)
 

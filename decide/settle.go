@@ -19,9 +19,9 @@ type settled struct {
 	services []int           // the index of each change's service
 	causes   []*record       // of changes, and of letters
 	letters  []store.DeadLetter
-	replayed []store.Settled // dead letters whose replay was decided here
-	purged   []string        // entities that go, with their dam states
-	size     int             // of changes and letters, in bytes
+	replayed []store.LetterResolution // dead letters whose replay was decided here
+	purged   []string                 // entities that go, with their dam states
+	size     int                      // of changes and letters, in bytes
 	// decisions are what the candidates came to, those that were pruned apart.
 	decisions map[decisionOf]int
 }
@@ -75,7 +75,7 @@ func settle(p *Plan, candidates []candidate, room int) (settled, error) {
 				state = store.LetterObsolete
 			}
 			if r.Letter != 0 {
-				out.replayed = append(out.replayed, store.Settled{ID: r.Letter, State: state, Version: r.Version})
+				out.replayed = append(out.replayed, store.LetterResolution{ID: r.Letter, State: state, Version: r.Version})
 			}
 			if overtaken {
 				continue

@@ -293,7 +293,7 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 	}
 	active, err := w.store.Active(w.t.Context())
 	require.NoError(w.t, err)
-	d := store.Decision{Revision: active.Number, Moves: []store.Move{{Partition: w.part, From: from, To: to, Token: w.token}}, Entities: slices.Sorted(maps.Keys(byEntity))}
+	d := store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: w.part, From: from, To: to, Token: w.token}}, Entities: slices.Sorted(maps.Keys(byEntity))}
 	_, err = w.store.Decide(w.t.Context(), d, func(loaded store.Loaded) (store.Outcome, error) {
 		for i := range loaded.Entities {
 			e := &loaded.Entities[i]

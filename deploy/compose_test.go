@@ -199,7 +199,7 @@ func TestTheConfigurationForComposeIsValid(t *testing.T) {
 	}
 	readYAML(t, "docker-compose.yml", &compose)
 	_, err = assemble.Load("weir/weir.yaml", func(name string) (string, bool) {
-		value, ok := compose.Services["pipeline"].Environment[name]
+		value, ok := compose.Services["weir"].Environment[name]
 		return regexp.MustCompile(`\$\{(\w+):[^}]*\}`).ReplaceAllString(value, "${1}0123456789"), ok
 	})
 	require.NoError(t, err)
@@ -229,7 +229,7 @@ func TestTheDatabaseRoleIsOrdinary(t *testing.T) {
 		}
 	}
 	readYAML(t, "docker-compose.yml", &compose)
-	server, weir := compose.Services["postgres"], compose.Services["pipeline"]
+	server, weir := compose.Services["postgres"], compose.Services["weir"]
 	role := regexp.MustCompile(`^postgres://(\w+):\$\{(\w+):`).FindStringSubmatch(weir.Environment["WEIR_STORE_URL"])
 	require.NotNil(t, role)
 	require.NotEqual(t, server.Environment["POSTGRES_USER"], role[1])

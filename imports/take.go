@@ -69,7 +69,7 @@ type intake struct {
 	row    *Row
 	event  *ingest.Prepared
 	key    string
-	claim  store.Claimed
+	claim  store.ClaimResult
 	result *Result
 }
 
@@ -193,14 +193,16 @@ func (t *Taker) begin(ctx context.Context, i store.Import, all []*intake) error 
 		return &errBusy{busy}
 	}
 	err := store.ClaimAll(all,
-		func(x *intake) store.Intent { return store.Intent{Key: x.key, Fingerprint: x.event.Fingerprint()} },
-		func(intents []store.Intent) ([]store.Claimed, error) {
+		func(x *intake) store.ClaimRequest {
+			return store.ClaimRequest{Key: x.key, Fingerprint: x.event.Fingerprint()}
+		},
+		func(intents []store.ClaimRequest) ([]store.ClaimResult, error) {
 			if err := waits(); err != nil {
 				return nil, err
 			}
 			return t.Ledger.BeginClaims(ctx, i.Tenant, intents, t.Lease, t.Keep)
 		},
-		func(x *intake, c store.Claimed) {
+		func(x *intake, c store.ClaimResult) {
 			if x.found(i, c); c.State == store.ClaimBusy {
 				busy = max(busy, c.Wait, time.Millisecond)
 			}
@@ -227,7 +229,7 @@ var (
 )
 
 // found notes what the ledger has under the row's key.
-func (x *intake) found(i store.Import, c store.Claimed) {
+func (x *intake) found(i store.Import, c store.ClaimResult) {
 	x.claim = c
 	switch c.State {
 	case store.ClaimConflict:

@@ -114,7 +114,7 @@ func TestWhichCheckRowsAreReset(t *testing.T) {
 	e, _ := newEnv(t)
 	withChecks(t, e, nil)
 	_, err := e.Run(t.Context(), operate.Task{Kind: operate.Replay, Select: all, Services: []string{"acme/crm@check"}})
-	require.ErrorAs(t, err, new(*operate.Impossible), "there is nothing to replay")
+	require.ErrorAs(t, err, new(*operate.InvalidRequestError), "there is nothing to replay")
 	require.ErrorContains(t, err, "is a check service")
 }
 
@@ -222,7 +222,7 @@ func TestResetOfACheckService(t *testing.T) {
 		require.Equal(t, "acme/crm@check", dry.Services[0].Service)
 		require.EqualValues(t, 2, dry.Services[0].Reset)
 		require.Contains(t, w.say("reset --dry-run --customer acme"), "2 check rows, nothing was done")
-		require.Contains(t, w.say("reset --dry-run --entity two"), "1 check row, nothing was done")
+		require.Contains(t, w.say("reset --dry-run two"), "1 check row, nothing was done")
 
 		done := w.say("reset --yes --wait", "--service", "acme/crm@check", "--reason", "they lost it")
 		require.Regexp(t, `^job \d+: 2 check rows reset\n$`, done)
@@ -241,7 +241,7 @@ func TestResetOfACheckService(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, client.Stale, stale.Decision, "the sequence is kept")
 		})
-		require.Regexp(t, `^job \d+: 1 check row reset\n$`, w.say("reset --yes --wait --entity one"))
+		require.Regexp(t, `^job \d+: 1 check row reset\n$`, w.say("reset --yes --wait one"))
 
 		for _, args := range [][]string{{"--service", "acme/none@check"}, {"--projection", "acme/crm"}} {
 			w.fails(2, "reset --yes", args...)

@@ -43,7 +43,7 @@ type Env struct {
 	// IsLog reports whether a service's sink keeps every change (sinks.Log).
 	IsLog func(service string) bool
 	// Target opens a service's target for reading, without changing anything
-	// there; close it. An *Impossible for a sink that cannot be read back.
+	// there; close it. An *InvalidRequestError for a sink that cannot be read back.
 	Target func(ctx context.Context, service string) (*Target, error)
 	// Decide decides what the inbox holds and returns when nothing is left. Nil
 	// when another process decides.
@@ -56,20 +56,32 @@ type Env struct {
 
 // Target is a target that can be read back.
 type Target struct {
-	sinks.Readable
+	sinks.Scannable
 	// Forgets: it drops old rows by itself.
 	Forgets bool
 }
 
-// Impossible is an action that cannot be done as it was asked for, whoever
+// InvalidRequestError is an action that cannot be done as it was asked for, whoever
 // tries and however often: an unknown service, a letter that is no event.
-type Impossible struct{ Reason string }
+type InvalidRequestError struct{ Reason string }
 
 // Error returns the reason.
-func (e *Impossible) Error() string { return e.Reason }
+func (e *InvalidRequestError) Error() string { return e.Reason }
 
 func impossible(format string, args ...any) error {
-	return &Impossible{fmt.Sprintf(format, args...)}
+	return &InvalidRequestError{fmt.Sprintf(format, args...)}
+}
+
+// extent returns how many entities a task looks at, at most; 0 when that is not known.
+func (e *Env) extent(ctx context.Context, t Task, listed int64) int64 {
+	if !t.Select.All && !t.Select.Outdated {
+		return listed
+	}
+	n, err := e.Store.CountEntities(ctx)
+	if err != nil {
+		return 0 // what is done says the same, louder
+	}
+	return n
 }
 
 // send appends records to the inbox and returns when they are acknowledged.

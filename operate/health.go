@@ -96,9 +96,9 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	case c.State == deliver.StateRetrying:
 		s.Level, s.Do = LevelDegraded, "nothing, if the target comes back: it is tried again by itself"
 	case c.Refused >= manyRefused:
-		s.Level, s.Do = LevelDown, fmt.Sprintf("nothing was taken since: see what the target says to its documents, pipeline dlq list --service %s", name)
+		s.Level, s.Do = LevelDown, fmt.Sprintf("nothing was taken since: see what the target says to its documents, weir dlq list --service %s", name)
 	case c.Refused > 0:
-		s.Level, s.Do = LevelDegraded, fmt.Sprintf("look at its dead letters: pipeline dlq list --service %s", name)
+		s.Level, s.Do = LevelDegraded, fmt.Sprintf("look at its dead letters: weir dlq list --service %s", name)
 	}
 	return s
 }

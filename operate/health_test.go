@@ -34,7 +34,7 @@ func TestHealthNamesTheWorstServiceFirst(t *testing.T) {
 		order = append(order, string(s.Level)+" "+s.Service)
 	}
 	require.Equal(t, []string{"down f/p@gone", "down d/p@paused", "down c/p@rejects", "degraded b/p@refused", "degraded e/p@blinks"}, order)
-	require.Contains(t, h.Services[2].Do, "pipeline dlq list --service c/p@rejects")
+	require.Contains(t, h.Services[2].Do, "weir dlq list --service c/p@rejects")
 
 	h = operate.HealthOf("store", errors.New("connection refused"), conditions, now)
 	require.Equal(t, operate.LevelDown, h.Level)

@@ -71,26 +71,26 @@ func (e *Env) CountLetters(ctx context.Context, l Letters) (n int, err error) {
 	return n, err
 }
 
-// Way is how a dead letter comes back.
-type Way string
+// ReplayMode is how a dead letter comes back.
+type ReplayMode string
 
 // The ways.
 const (
 	// AsEvent: the event enters the inbox again. The owner applies it unless its
 	// source sent something newer for the entity since.
-	AsEvent Way = "event"
+	AsEvent ReplayMode = "event"
 	// AsDecision: the service is decided again from the current merged document.
-	AsDecision Way = "decide"
+	AsDecision ReplayMode = "decide"
 	// AsChange: the change itself is sent again, late, with its own version and
 	// key, because its sink keeps every change.
-	AsChange Way = "resend"
+	AsChange ReplayMode = "resend"
 )
 
 // LetterReplay is what a replay did with one letter.
 type LetterReplay struct {
-	ID     int64  `json:"id"`
-	Entity string `json:"entity,omitempty"`
-	Way    Way    `json:"as,omitempty"`
+	ID     int64      `json:"id"`
+	Entity string     `json:"entity,omitempty"`
+	Way    ReplayMode `json:"as,omitempty"`
 	// Refused is why the letter stays as it is; empty when it is on its way.
 	Refused string `json:"refused,omitempty"`
 	// State is set once it is decided: replayed or obsolete, or open when it died
@@ -114,7 +114,7 @@ func (e *Env) ReplayLetters(ctx context.Context, l Letters, reason string, dry b
 		for i, id := range ids {
 			record, way, err := e.again(ctx, id, operation, reason)
 			result := LetterReplay{ID: id, Entity: record.Entity, Way: way, trace: traceIn(record)}
-			var no *Impossible
+			var no *InvalidRequestError
 			switch {
 			case errors.As(err, &no):
 				result.Refused = no.Reason
@@ -247,7 +247,7 @@ func (e *Env) letter(ctx context.Context, id int64) (store.DeadLetter, error) {
 }
 
 // again makes the record that brings a letter back.
-func (e *Env) again(ctx context.Context, id int64, operation, reason string) (inbox.Record, Way, error) {
+func (e *Env) again(ctx context.Context, id int64, operation, reason string) (inbox.Record, ReplayMode, error) {
 	l, err := e.letter(ctx, id)
 	if err != nil {
 		return inbox.Record{}, "", err
@@ -275,7 +275,7 @@ func (e *Env) again(ctx context.Context, id int64, operation, reason string) (in
 }
 
 // againFor brings back what died for one service.
-func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Record, Way, error) {
+func (e *Env) againFor(l store.DeadLetter, operation, reason string) (inbox.Record, ReplayMode, error) {
 	if _, ok := e.Plan.Service(l.Service); !ok {
 		return inbox.Record{}, "", impossible("there is no service %s in the active configuration", l.Service)
 	}

@@ -65,7 +65,7 @@ func TestWaysBack(t *testing.T) {
 	require.Zero(t, log.calls)
 	all := replay(t, e, operate.Letters{Filter: store.LetterFilter{}}, false)
 	require.EqualExportedValues(t, dry, all, "a dry run says what will be")
-	for i, way := range []operate.Way{operate.AsEvent, operate.AsEvent, operate.AsDecision, operate.AsDecision, operate.AsChange} {
+	for i, way := range []operate.ReplayMode{operate.AsEvent, operate.AsEvent, operate.AsDecision, operate.AsDecision, operate.AsChange} {
 		require.Equal(t, way, all[i].Way)
 		require.Empty(t, all[i].Refused)
 		require.Equal(t, ids[i], all[i].ID)

@@ -11,7 +11,7 @@ import (
 // Preview tells what a task would do, without doing it: the same selection, and
 // per service what would be let through and held back, by the code that decides.
 // What stands in the inbox and is not decided yet is not in it. A task that
-// cannot be done is an *Impossible.
+// cannot be done is an *InvalidRequestError.
 func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 	var out Result
 	if err := e.check(t); err != nil {
@@ -25,6 +25,7 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 		}
 		total = p.Listed
 	}
+	total = e.extent(ctx, t, total)
 	in := e.scope(t)
 	effects := make(map[string]*Effect, len(e.Plan.Services))
 	for _, s := range e.Plan.Services {
@@ -32,7 +33,7 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 	}
 	resets := make(map[int32]int64, len(in.checks))
 	var seen int64
-	step := func(p portion) error {
+	step := func(p batch) error {
 		c, err := e.concerned(ctx, t, in, p)
 		if err != nil {
 			return err
@@ -95,7 +96,7 @@ func countResets(resets map[int32]int64, rows []store.CheckRow) error {
 }
 
 // previewOne adds what a task would do to one entity; false when it is not stored.
-func (e *Env) previewOne(ctx context.Context, t Task, in scope, p portion, id string, effects map[string]*Effect) (bool, error) {
+func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id string, effects map[string]*Effect) (bool, error) {
 	if t.Kind == Reset {
 		rows, err := e.rows(ctx, in, []string{id})
 		if err != nil {

@@ -24,7 +24,7 @@ func TestLookingWithoutTheRightToWrite(t *testing.T) {
 	w.Append("events.jsonl", harness.Event(0, "B-007", "green")+`{"broken`+"\n")
 	w.Drain()
 	require.NoError(t, os.Chmod(filepath.Dir(w.Dir), 0o755)) // #nosec G302 -- of this test alone
-	binary := filepath.Join(t.TempDir(), "pipeline")         // where others may look
+	binary := filepath.Join(t.TempDir(), "weir")             // where others may look
 	require.NoError(t, os.Link(harness.Binary(t), binary))
 	chmod := func(file, folder fs.FileMode) (names []string) {
 		require.NoError(t, filepath.WalkDir(w.Dir, func(path string, d fs.DirEntry, err error) error {
@@ -52,7 +52,7 @@ func TestLookingWithoutTheRightToWrite(t *testing.T) {
 		return stdout.String(), stderr.String(), cmd.ProcessState.ExitCode()
 	}
 	for _, look := range []struct{ args, want string }{
-		{"explain --entity B-007", "verdict"},
+		{"explain B-007", "verdict"},
 		{"audit", "no operator's actions"},
 		{"dlq list", "bad_json"},
 		{"dlq show 1", "broken"},

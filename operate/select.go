@@ -32,9 +32,9 @@ type Selection struct {
 	Since, Until time.Time
 }
 
-// portion is one step of a selection: the entities of one append and where the
+// batch is one step of a selection: the entities of one append and where the
 // selection goes on behind them.
-type portion struct {
+type batch struct {
 	ids    []string
 	stored map[string]store.Entity // those that were read anyway
 	cursor []byte
@@ -49,7 +49,7 @@ var ErrBadList = errors.New("the list of entities is not usable")
 
 // walk hands the entities of a selection to f, in portions of at most size, from
 // a cursor on, which is nil for the start. It ends with the first error of f.
-func (e *Env) walk(ctx context.Context, s Selection, cursor []byte, size int, f func(portion) error) error {
+func (e *Env) walk(ctx context.Context, s Selection, cursor []byte, size int, f func(batch) error) error {
 	switch {
 	case s.List != nil:
 		return walkList(ctx, s.List, cursor, size, f)
@@ -61,7 +61,7 @@ func (e *Env) walk(ctx context.Context, s Selection, cursor []byte, size int, f 
 
 const page = 500
 
-func (e *Env) walkStore(ctx context.Context, outdated bool, after string, size int, f func(portion) error) error {
+func (e *Env) walkStore(ctx context.Context, outdated bool, after string, size int, f func(batch) error) error {
 	for {
 		entities, err := e.Store.Entities(ctx, after, page)
 		if err != nil {
@@ -70,7 +70,7 @@ func (e *Env) walkStore(ctx context.Context, outdated bool, after string, size i
 		if len(entities) == 0 {
 			return nil
 		}
-		p := portion{stored: map[string]store.Entity{}}
+		p := batch{stored: map[string]store.Entity{}}
 		for i, entity := range entities {
 			p.seen++
 			p.cursor = []byte(entity.ID)
@@ -82,7 +82,7 @@ func (e *Env) walkStore(ctx context.Context, outdated bool, after string, size i
 				if err := f(p); err != nil {
 					return err
 				}
-				p = portion{stored: map[string]store.Entity{}}
+				p = batch{stored: map[string]store.Entity{}}
 			}
 		}
 		after = entities[len(entities)-1].ID
@@ -116,20 +116,20 @@ func lines(list io.ReadSeeker, f func(number int64, id string) error) error {
 	return s.Err()
 }
 
-func walkList(ctx context.Context, list io.ReadSeeker, cursor []byte, size int, f func(portion) error) error {
+func walkList(ctx context.Context, list io.ReadSeeker, cursor []byte, size int, f func(batch) error) error {
 	var done int64
 	if cursor != nil {
 		if err := json.Unmarshal(cursor, &done); err != nil {
 			return fmt.Errorf("cursor: %w", err)
 		}
 	}
-	var p portion
+	var p batch
 	flush := func() error {
 		if len(p.ids) == 0 {
 			return ctx.Err()
 		}
 		out := p
-		p = portion{}
+		p = batch{}
 		return f(out)
 	}
 	err := lines(list, func(number int64, id string) error {
@@ -148,8 +148,8 @@ func walkList(ctx context.Context, list io.ReadSeeker, cursor []byte, size int, 
 	return flush()
 }
 
-// span is the cursor of a selection by time: offsets per inbox partition.
-type span struct {
+// offsetRange is the cursor of a selection by time: offsets per inbox partition.
+type offsetRange struct {
 	Generation uint16          `json:"generation"`
 	Next       map[int32]int64 `json:"next"`
 	End        map[int32]int64 `json:"end"`
@@ -159,8 +159,8 @@ type span struct {
 // them again; to name one again does no harm.
 const recent = 100_000
 
-func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size int, f func(portion) error) error {
-	at := span{Generation: e.Inbox.Generation}
+func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size int, f func(batch) error) error {
+	at := offsetRange{Generation: e.Inbox.Generation}
 	if cursor != nil {
 		if err := json.Unmarshal(cursor, &at); err != nil {
 			return fmt.Errorf("cursor: %w", err)
@@ -172,10 +172,10 @@ func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size in
 		return err
 	}
 	known := make(map[string]bool)
-	var p portion
+	var p batch
 	flush := func() error {
 		out := p
-		p = portion{}
+		p = batch{}
 		var err error
 		if out.cursor, err = json.Marshal(at); err != nil {
 			return err
@@ -214,7 +214,7 @@ func (e *Env) walkInbox(ctx context.Context, s Selection, cursor []byte, size in
 }
 
 // locate finds the offsets of a time range.
-func (e *Env) locate(ctx context.Context, s Selection, at *span) error {
+func (e *Env) locate(ctx context.Context, s Selection, at *offsetRange) error {
 	_, ends, err := e.Log.Offsets(ctx, e.Inbox.Topic)
 	if err != nil {
 		return err

@@ -185,7 +185,7 @@ func (t *Task) size() int {
 // job's cursor follows them. An open job with the same parameters is gone on
 // with. An error leaves the job open, and so does the end of ctx. The error
 // wraps store.ErrFenced when another process goes on with the job, and is an
-// *Impossible when the task cannot be done.
+// *InvalidRequestError when the task cannot be done.
 func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 	if err := e.check(t); err != nil {
 		return Result{}, err
@@ -206,13 +206,13 @@ func (e *Env) Run(ctx context.Context, t Task) (Result, error) {
 	}
 	key := sha256.Sum256(same)
 	job, err := e.Store.OpenJob(ctx, store.Job{
-		Kind: string(t.Kind), Key: hex.EncodeToString(key[:]), Parameters: text, Total: p.Listed, Actor: e.Actor,
+		Kind: string(t.Kind), Key: hex.EncodeToString(key[:]), Parameters: text, Total: e.extent(ctx, t, p.Listed), Actor: e.Actor,
 	})
 	if err != nil {
 		return Result{}, err
 	}
 	crash.At(crash.JobOpened, job.Kind)
-	r := &runner{env: e, task: t, scope: e.scope(t), job: job, result: Result{Operation: fmt.Sprintf("job-%d", job.ID), Job: job.ID, Resumed: job.Turn > 1}}
+	r := &runner{env: e, task: t, scope: e.scope(t), job: job, result: Result{Operation: fmt.Sprintf("job-%d", job.ID), Job: job.ID, Resumed: job.Epoch > 1}}
 	if err := r.restore(); err != nil {
 		return r.result, err
 	}
@@ -256,7 +256,7 @@ func (r *runner) run(ctx context.Context) error {
 	r.pace.perSecond = t.Rate
 	var err error
 	if r.scope.walks(t) {
-		err = e.walk(ctx, t.Select, r.cursor(), t.size(), func(p portion) error { return r.portion(ctx, p) })
+		err = e.walk(ctx, t.Select, r.cursor(), t.size(), func(p batch) error { return r.portion(ctx, p) })
 	}
 	if err == nil && t.Select.All {
 		err = r.resetAllChecks(ctx)
@@ -282,7 +282,7 @@ func (r *runner) run(ctx context.Context) error {
 const lastWrite = 5 * time.Second
 
 // portion appends the records of a portion, then moves the cursor.
-func (r *runner) portion(ctx context.Context, p portion) error {
+func (r *runner) portion(ctx context.Context, p batch) error {
 	e := r.env
 	c, err := e.concerned(ctx, r.task, r.scope, p)
 	r.result.Unknown += c.unknown
@@ -346,8 +346,8 @@ func (t *Task) control(s scope, operation, actor string) inbox.Control {
 	return c
 }
 
-// concerned is what of a portion a task does something to.
-type concerned struct {
+// affected is what of a portion a task does something to.
+type affected struct {
 	ids     []string         // that get a record
 	rows    []store.CheckRow // that are to be reset
 	unknown int64            // ids that were named, and nobody knows
@@ -355,11 +355,11 @@ type concerned struct {
 
 // concerned leaves out the ids of a portion that a record would do nothing to:
 // named ones that are not stored, and for a reset those without a dam row.
-func (e *Env) concerned(ctx context.Context, t Task, s scope, p portion) (c concerned, err error) {
+func (e *Env) concerned(ctx context.Context, t Task, s scope, p batch) (c affected, err error) {
 	c.ids = p.ids
 	if t.Select.List != nil {
 		if c.rows, err = e.checkRows(ctx, s, p.ids); err != nil {
-			return concerned{}, err
+			return affected{}, err
 		}
 		c.ids = nil
 		for _, id := range p.ids {
@@ -370,7 +370,7 @@ func (e *Env) concerned(ctx context.Context, t Task, s scope, p portion) (c conc
 					c.unknown++
 				}
 			case err != nil:
-				return concerned{}, err
+				return affected{}, err
 			default:
 				c.ids = append(c.ids, id)
 			}
@@ -381,7 +381,7 @@ func (e *Env) concerned(ctx context.Context, t Task, s scope, p portion) (c conc
 	}
 	rows, err := e.rows(ctx, s, c.ids)
 	if err != nil {
-		return concerned{}, err
+		return affected{}, err
 	}
 	has := make(map[string]bool, len(c.ids))
 	for _, row := range rows {

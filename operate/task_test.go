@@ -272,7 +272,7 @@ func TestSelectionByTime(t *testing.T) {
 		}}
 		_, err := e.Run(t.Context(), task)
 		if to <= from {
-			require.ErrorAs(rt, err, new(*operate.Impossible))
+			require.ErrorAs(rt, err, new(*operate.InvalidRequestError))
 			return
 		}
 		require.NoError(rt, err)
@@ -296,9 +296,9 @@ func TestWhatIsNoTask(t *testing.T) {
 		{Kind: operate.Replay, Select: operate.Selection{Since: now, Until: now}},
 	} {
 		_, err := e.Run(t.Context(), task)
-		require.ErrorAs(t, err, new(*operate.Impossible))
+		require.ErrorAs(t, err, new(*operate.InvalidRequestError))
 		_, err = e.Preview(t.Context(), task)
-		require.ErrorAs(t, err, new(*operate.Impossible))
+		require.ErrorAs(t, err, new(*operate.InvalidRequestError))
 	}
 	_, err := e.Run(t.Context(), operate.Task{Kind: operate.Replay, Select: operate.Selection{List: strings.NewReader("a\n" + strings.Repeat("x", 100_000))}})
 	require.ErrorIs(t, err, operate.ErrBadList)
@@ -363,7 +363,7 @@ func (slowSaves) SaveJob(ctx context.Context, _ store.Job) error {
 type inBubble struct{ operate.Store }
 
 func (inBubble) OpenJob(_ context.Context, j store.Job) (store.Job, error) {
-	j.ID, j.Turn, j.State = 1, 1, store.JobOpen
+	j.ID, j.Epoch, j.State = 1, 1, store.JobOpen
 	return j, nil
 }
 func (inBubble) SaveJob(context.Context, store.Job) error       { return nil }

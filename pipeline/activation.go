@@ -91,7 +91,7 @@ func (a *activation) switchTo(ctx context.Context, old, now *settings, rollBack 
 	defer a.mu.Unlock()
 	revision, err := a.store.Activate(ctx, now.identity, rollBack)
 	if errors.Is(err, store.ErrSuperseded) {
-		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; pipeline reload --activate goes back to it: %w", err)}
+		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; weir reload --activate goes back to it: %w", err)}
 	}
 	if err != nil {
 		return fmt.Errorf("store: %w", err)

@@ -11,11 +11,12 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/operate"
 )
 
 // serve starts a listener and gives its address and the function that ends it.
 // With files of certificates it serves HTTPS.
-func (p *Pipeline) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
+func (p *process) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
 	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Logger: p.log}
 	if files != nil {
 		o.Reread = p.sayReread(name+"_certificate", files.Cert)
@@ -31,52 +32,53 @@ func (p *Pipeline) serve(name, address string, files *api.Certificates, h http.H
 	}, nil
 }
 
-// ServeAdmin starts the operators' listener: /healthz says that the process
-// lives, /readyz that it does its work, /metrics is for Prometheus. Where a
-// token is configured everything but the probes needs it; /metrics takes the
-// token for metrics as well. /v1/commands runs commands of operators, never
-// without a token: the configured one, or the one that this process leaves in its
-// data folder for its own user; the same holds for /v1/reload. /debug/pprof is
-// served where the configuration says so, with the configured token. Everything
-// else is the operators' page. Web pages of others are kept from all of it.
-func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
-	a := p.cfg.Admin
+// operators serves the operators' listener.
+type operators struct {
+	*process
+	health   func() operate.Health
+	page     func() http.Handler // nil without Options.Page
+	attempts *auth.Attempts      // wrong tokens; nil before listen
+}
+
+// listen is Pipeline.ServeAdmin.
+func (o *operators) listen() (address string, stop func() error, err error) {
+	a := o.cfg.Admin
 	if a.Off() {
 		return "", func() error { return nil }, nil
 	}
-	p.attempts = auth.NewAttempts("admin", p.reg, p.log, nil)
+	o.attempts = auth.NewAttempts("admin", o.reg, o.log, nil)
 	token, metrics := a.Token.Reveal(), a.MetricsToken.Reveal()
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		known, _ := p.attempts.Known(r, token)
-		p.serveHealth(w, token == "" || known)
+		known, _ := o.attempts.Known(r, token)
+		serveHealth(w, o.health(), token == "" || known)
 	})
-	exposition := promhttp.HandlerFor(p.reg, promhttp.HandlerOpts{})
+	exposition := promhttp.HandlerFor(o.reg, promhttp.HandlerOpts{})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
-		if token == "" && metrics == "" || p.attempts.Admit(w, r, token, metrics) {
+		if token == "" && metrics == "" || o.attempts.Admit(w, r, token, metrics) {
 			exposition.ServeHTTP(w, r)
 		}
 	})
 	if a.Pprof {
-		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return p.attempts.Admit(w, r, token) })
+		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return o.attempts.Admit(w, r, token) })
 	}
-	if p.control != nil {
-		p.control.Register(mux, p.attempts)
-		if p.opt.Page != nil {
-			mux.Handle("/", p.control.During(p.opt.Page(p)))
+	if o.control != nil {
+		o.control.Register(mux, o.attempts)
+		if o.page != nil {
+			mux.Handle("/", o.control.During(o.page()))
 		}
 	}
 	var files *api.Certificates
 	if a.TLS != nil {
 		files = &api.Certificates{Cert: a.TLS.Cert, Key: a.TLS.Key}
 	}
-	addr, stop, err := p.serve("admin", a.Listen, files, auth.Guard(loopback(a.Listen), mux))
+	addr, stop, err := o.serve("admin", a.Listen, files, auth.Guard(loopback(a.Listen), mux))
 	if err != nil {
 		return "", nil, err
 	}
-	if p.control != nil {
-		if err := p.control.Announce(addr); err != nil {
+	if o.control != nil {
+		if err := o.control.Announce(addr); err != nil {
 			return "", nil, errors.Join(fmt.Errorf("admin: %w", err), stop())
 		}
 	}

@@ -26,7 +26,8 @@ func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipel
 	t.Helper()
 	admin.Listen = "127.0.0.1:0"
 	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
-	p = &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry(), opt: Options{Commands: run}, logs: clusterLogs{}}
+	p = newPipeline(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: run})
+	p.logs = clusterLogs{}
 	p.control = control.New(control.Options{Config: cfg, Execute: run, Tools: p.Tools, Reload: p.Reload})
 	p.gauges = newGauges(p.reg)
 	address, stop, err := p.ServeAdmin()

@@ -1,7 +1,6 @@
 package pipeline
 
 import (
-	"errors"
 	"log/slog"
 	"net"
 
@@ -12,42 +11,49 @@ import (
 	"github.com/seed-86dfc502/weir/sources"
 )
 
-// serveAPI starts the listener of the API, if the configuration needs it: its
+// frontDoor serves the API: events, imports and check services.
+type frontDoor struct {
+	*process
+	stages *stages
+	takes  func() error // why no requests can be taken now; nil when they can
+}
+
+// listen starts the listener of the API, if the configuration needs it: its
 // routes are those of the handlers that are mounted here.
-func (p *Pipeline) serveAPI() (stop func() error, err error) {
-	if p.keys == nil {
+func (f *frontDoor) listen() (stop func() error, err error) {
+	if f.keys == nil {
 		return func() error { return nil }, nil
 	}
 	description, err := openapi.Handler()
 	if err != nil {
 		return nil, err
 	}
-	server := p.newAPI()
+	server := f.newAPI()
 	server.HandleOpen(openapi.Pattern, description)
-	p.mountEvents(server)
-	p.mountImports(server)
-	stopChecks := p.mountChecks(server)
-	a := p.cfg.API
+	f.mountEvents(server)
+	f.mountImports(server)
+	stopChecks := f.mountChecks(server)
+	a := f.cfg.API
 	var files *api.Certificates
 	if t := a.TLS; t != nil {
 		files = &api.Certificates{Cert: t.Cert, Key: t.Key, ClientCA: t.ClientCA}
 	}
-	addr, closeListener, err := p.serve("api", a.Listen, files, p.tracer.Requests(server))
+	addr, closeListener, err := f.serve("api", a.Listen, files, f.tracer.Requests(server))
 	if err != nil {
-		stopChecks(p.end.ingest.ctx)
+		stopChecks(f.end.ingest.ctx)
 		return nil, err
 	}
-	p.log.Info("taking events", "address", addr.String())
+	f.log.Info("taking events", "address", addr.String())
 	return func() error {
 		server.Stop()
 		err := closeListener()
-		stopChecks(p.end.ingest.ctx)
+		stopChecks(f.end.ingest.ctx)
 		return err
 	}, nil
 }
 
 // openKeys reads the tokens, if the process serves the API.
-func (p *Pipeline) openKeys() (err error) {
+func (p *process) openKeys() (err error) {
 	if !p.opt.Roles.Ingest || !p.cfg.NeedsAPI() {
 		return nil
 	}
@@ -59,41 +65,27 @@ func (p *Pipeline) openKeys() (err error) {
 }
 
 // newAPI makes the server without routes.
-func (p *Pipeline) newAPI() *api.Server {
-	a := p.cfg.API
+func (f *frontDoor) newAPI() *api.Server {
+	a := f.cfg.API
 	// A source may take larger requests than the others are.
 	largest := int64(a.MaxBody)
-	for i := range p.cfg.Sources {
-		if e, posted := p.cfg.Sources[i].Endpoint(); posted {
+	for i := range f.cfg.Sources {
+		if e, posted := f.cfg.Sources[i].Endpoint(); posted {
 			largest = max(largest, int64(e.MaxBody))
 		}
 	}
 	var lines *slog.Logger
 	if a.AccessLog {
-		lines = p.log
+		lines = f.log
 	}
 	return api.New(api.Options{
-		AccessLog: lines, Access: p.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: p.end.ingest.ctx,
-		Ready: p.takes, Registry: p.reg, Logger: p.log,
+		AccessLog: lines, Access: f.keys, Rate: a.Rate, TenantRows: int64(a.Quota.Rows), TenantBytes: int64(a.Quota.Bytes), MaxBody: largest, MaxRows: a.MaxRows, Timeout: a.Timeout.D(), Limit: f.end.ingest.ctx,
+		Ready: f.takes, Registry: f.reg, Logger: f.log,
 	})
 }
 
-// takes returns why no requests can be taken now. What keeps only the stage of
-// decisions from its work does not, since the inbox holds what it has not decided
-// yet, nor does a source that is not the callers', or a topic: what takes no record
-// may be one partition.
-func (p *Pipeline) takes() error {
-	if !p.health.started.Load() {
-		return errors.New("starting")
-	}
-	if reason, err := p.blocked(); err != nil && reason != blockedHalted && reason != blockedSource && reason != blockedTopic {
-		return err
-	}
-	return nil
-}
-
 // sourceTokens returns the tokens of the sources that have one of their own.
-func (p *Pipeline) sourceTokens() map[string]string {
+func (p *process) sourceTokens() map[string]string {
 	all := map[string]string{}
 	for i := range p.cfg.Sources {
 		if e, posted := p.cfg.Sources[i].Endpoint(); posted && !e.Token.IsZero() {
@@ -111,7 +103,7 @@ func loopback(address string) bool {
 }
 
 // sayReread returns what hears of later readings of a file that the process lives by.
-func (p *Pipeline) sayReread(what, path string) func(error) {
+func (p *process) sayReread(what, path string) func(error) {
 	refused := p.gauges.files.WithLabelValues(what)
 	return func(err error) {
 		refused.Set(0)
@@ -125,22 +117,22 @@ func (p *Pipeline) sayReread(what, path string) func(error) {
 }
 
 // mountEvents takes events for the sources that they are posted to.
-func (p *Pipeline) mountEvents(server *api.Server) {
+func (f *frontDoor) mountEvents(server *api.Server) {
 	byPath := map[string]*events.Source{}
-	for _, s := range p.sources() {
+	for _, s := range f.stages.sources() {
 		push, ok := s.Source.(sources.Pusher)
-		if e, posted := p.cfg.Sources.Find(s.name).Endpoint(); ok && posted {
+		if e, posted := f.cfg.Sources.Find(s.name).Endpoint(); ok && posted {
 			byPath[e.Path] = &events.Source{Name: s.name, Extractor: s.shape, Push: push, MaxBody: int64(e.MaxBody)}
-			p.metrics.events.Expect(s.name)
+			f.metrics.events.Expect(s.name)
 		}
 	}
 	if len(byPath) == 0 {
 		return
 	}
-	a := p.cfg.API
+	a := f.cfg.API
 	events.New(events.Options{
 		Source: func(path string) (*events.Source, bool) { s, found := byPath[path]; return s, found },
-		Ledger: p.store, Lease: a.Keys.Lease.D(), Keep: a.Keys.Retention.D(), MaxRows: a.MaxRows,
-		Metrics: p.metrics.events, Logger: p.log,
+		Ledger: f.store, Lease: a.Keys.Lease.D(), Keep: a.Keys.Retention.D(), MaxRows: a.MaxRows,
+		Metrics: f.metrics.events, Logger: f.log,
 	}).Register(server)
 }

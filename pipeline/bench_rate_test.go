@@ -53,7 +53,7 @@ func push(p *Pipeline) func([]event) {
 		for i, e := range events {
 			messages[i] = message.NewMessage(watermill.NewUUID(), e.json)
 		}
-		for _, err := range p.sources()[0].Source.(sources.Pusher).Push(context.Background(), messages...) {
+		for _, err := range p.stages.sources()[0].Source.(sources.Pusher).Push(context.Background(), messages...) {
 			if err != nil {
 				panic(err) // a benchmark has no faults
 			}

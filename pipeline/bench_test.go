@@ -111,7 +111,7 @@ func measure(b *testing.B, dir string, w world, s *stream, total *run) {
 	if total != nil {
 		b.StartTimer()
 	}
-	look(20*time.Millisecond, func() bool { return p.health.started.Load() && len(p.waits(b.Context())) == 0 })
+	look(20*time.Millisecond, func() bool { return p.health.started.Load() && len(p.monitor.waits(b.Context())) == 0 })
 	if total != nil {
 		b.StopTimer()
 		total.add(time.Since(start), before, usedCPU(b, w.servers...), summary())
@@ -161,7 +161,7 @@ func BenchmarkLatency(b *testing.B) {
 		w.main = "sources:\n  registry:\n    http: {}" + benchSource
 		latency(b, dir, w, func(p *Pipeline) func(event) {
 			return func(e event) {
-				require.NoError(b, p.sources()[0].Source.(sources.Pusher).Push(b.Context(), message.NewMessage(watermill.NewUUID(), e.json))[0])
+				require.NoError(b, p.stages.sources()[0].Source.(sources.Pusher).Push(b.Context(), message.NewMessage(watermill.NewUUID(), e.json))[0])
 			}
 		})
 	})

@@ -14,13 +14,13 @@ import (
 
 // mountChecks answers check services, those that a reload adds too. What it
 // gives lets decisions under way end until ctx does.
-func (p *Pipeline) mountChecks(server *api.Server) (stop func(ctx context.Context)) {
+func (f *frontDoor) mountChecks(server *api.Server) (stop func(ctx context.Context)) {
 	checker := checks.New(checks.Options{
-		Store: p.store, MaxWaiting: max(20_000, 4*p.cfg.API.MaxRows), Timeout: p.cfg.API.Timeout.D(), Metrics: p.metrics.checks,
+		Store: f.store, MaxWaiting: max(20_000, 4*f.cfg.API.MaxRows), Timeout: f.cfg.API.Timeout.D(), Metrics: f.metrics.checks,
 	})
-	services := newCheckServices(p.store, p.Config)
+	services := newCheckServices(f.store, f.Config)
 	checkhttp.Mount(server, checkhttp.Options{
-		Checker: checker, Find: services.find, MaxRows: p.cfg.API.MaxRows, MaxBody: int64(p.cfg.API.MaxBody), MaxEntity: int(p.cfg.Limits.EntityID), Logger: p.log,
+		Checker: checker, Find: services.find, MaxRows: f.cfg.API.MaxRows, MaxBody: int64(f.cfg.API.MaxBody), MaxEntity: int(f.cfg.Limits.EntityID), Logger: f.log,
 	})
 	return checker.Close
 }
@@ -92,7 +92,7 @@ func (s *checkServices) number(ctx context.Context, name string) (int32, error) 
 
 // checkServices returns the check services of the configuration. One that was
 // never asked has the number 0.
-func (p *Pipeline) checkServices(ctx context.Context) ([]checks.Service, error) {
+func (p *process) checkServices(ctx context.Context) ([]checks.Service, error) {
 	known, err := p.store.KnownServices(ctx)
 	if err != nil {
 		return nil, err

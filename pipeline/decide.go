@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -19,14 +18,14 @@ const outcomeShare = 16
 // startDecide starts the second router and keeps it: when the store went back
 // behind what was read, or another configuration took over, the subscription
 // ends and, when that is right, starts again from the store.
-func (p *Pipeline) startDecide() part {
+func (st *stages) startDecide() part {
 	failed := make(chan error, 1)
 	stop := loop(func(ctx context.Context) {
-		now := p.active.now.Load()
+		now := st.active.now.Load()
 		plan := now.plan
 		for ctx.Err() == nil {
-			err := p.decide(ctx, now, plan)
-			if next := p.active.latest(); next != now && ctx.Err() == nil {
+			err := st.decide(ctx, now, plan)
+			if next := st.active.latest(); next != now && ctx.Err() == nil {
 				// A batch that was in hand was fenced, or is decided again.
 				now, plan = next, next.plan
 				continue
@@ -36,31 +35,31 @@ func (p *Pipeline) startDecide() part {
 			case ctx.Err() != nil || err == nil:
 				return
 			case errors.As(err, &cut):
-				p.log.Warn("opening the inbox again", "because", err)
-				p.reopenInbox(ctx, cut)
+				st.log.Warn("opening the inbox again", "because", err)
+				st.inbox.reopen(ctx, cut)
 			case errors.Is(err, decide.ErrReread):
-				p.log.Warn("reading the inbox again", "because", err)
-				p.reopenInbox(ctx, nil)
+				st.log.Warn("reading the inbox again", "because", err)
+				st.inbox.reopen(ctx, nil)
 			case errors.Is(err, decide.ErrInboxReplaced):
-				p.log.Warn("opening the inbox again", "because", err)
-				p.reopenInbox(ctx, nil)
+				st.log.Warn("opening the inbox again", "because", err)
+				st.inbox.reopen(ctx, nil)
 			case errors.Is(err, store.ErrSuperseded):
-				p.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
-				p.health.superseded.Store(true)
-				active, ok := p.active.await(ctx)
+				st.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
+				st.health.superseded.Store(true)
+				active, ok := st.active.await(ctx)
 				if !ok {
 					return
 				}
 				// A roll-back is a revision of its own.
-				now = p.active.now.Load()
+				now = st.active.now.Load()
 				renewed := *now.plan
 				renewed.Revision = active.Number
 				plan = &renewed
-				p.log.Info("this configuration is active again", "revision", active.Number)
-				if p.active.wentBack.Load() {
-					p.reopenInbox(ctx, nil)
+				st.log.Info("this configuration is active again", "revision", active.Number)
+				if st.active.wentBack.Load() {
+					st.inbox.reopen(ctx, nil)
 				}
-				p.health.superseded.Store(false)
+				st.health.superseded.Store(false)
 			default:
 				failed <- fmt.Errorf("decide: %w", err)
 				return
@@ -70,35 +69,20 @@ func (p *Pipeline) startDecide() part {
 	return part{failed: failed, stop: func() error { stop(); return nil }}
 }
 
-// reopenInbox finds the generation of an inbox that was replaced, for as long as
-// that takes.
-func (p *Pipeline) reopenInbox(ctx context.Context, cut *transport.TruncatedError) {
-	for pause := time.Second; ; pause = min(2*pause, 30*time.Second) {
-		err := p.openTopics(ctx, cut)
-		if err == nil || ctx.Err() != nil {
-			return
-		}
-		p.log.Warn("the new inbox cannot be opened; trying again", "error", err)
-		if !wait.Sleep(ctx, pause) {
-			return
-		}
-	}
-}
-
 // decide runs one subscription to the inbox until ctx ends, now is replaced or
 // deciding cannot go on.
-func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan) error {
-	limit := p.newLimit(p.end.decide.ctx, "decide")
+func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) error {
+	limit := st.newLimit(st.end.decide.ctx, "decide")
 	defer limit.giveUp()
 	decider, err := decide.New(decide.Options{
-		Store: p.store, Inbox: *p.inbox.Load(), Plan: plan,
-		NewProducer:  p.logs.NewProducer,
-		ChangesTopic: p.cfg.Kafka.Changes.Topic,
-		Lanes:        p.cfg.Decide.Lanes, MaxEvents: p.cfg.Decide.BatchEvents, MaxOutcome: int(p.cfg.Limits.Memory) / outcomeShare,
-		Cache:      int64(p.cfg.Decide.Cache),
-		Hesitation: min(time.Second, p.cfg.Kafka.SessionTimeout.D()/4),
-		Limit:      limit.ctx,
-		Logger:     p.log, Metrics: p.metrics.decide, Noise: p.noise, Tracer: p.tracer,
+		Store: st.store, Inbox: st.inbox.now(), Plan: plan,
+		NewProducer:  st.logs.NewProducer,
+		ChangesTopic: st.cfg.Kafka.Changes.Topic,
+		Lanes:        st.cfg.Decide.Lanes, MaxEvents: st.cfg.Decide.BatchEvents, MaxOutcome: int(st.cfg.Limits.Memory) / outcomeShare,
+		Cache:       int64(st.cfg.Decide.Cache),
+		RetakeDelay: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
+		Limit:       limit.ctx,
+		Logger:      st.log, Metrics: st.metrics.decide, Noise: st.noise, Tracer: st.tracer,
 	})
 	if err != nil {
 		return err
@@ -106,10 +90,10 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 	halted := make(chan error, 1)
 	stopDecider := loop(func(ctx context.Context) { halted <- decider.Run(ctx) })
 	defer stopDecider()
-	topic := p.cfg.Kafka.Inbox.Topic
-	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".decide", min(p.cfg.Kafka.Window, p.cfg.Decide.BatchEvents), topic)
-	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, p.storeBehind, true
-	group, err := p.logs.NewGroup(ctx, gc)
+	topic := st.cfg.Kafka.Inbox.Topic
+	gc := st.groupConfig(limit.ctx, st.cfg.Kafka.Group+".decide", min(st.cfg.Kafka.Window, st.cfg.Decide.BatchEvents), topic)
+	gc.Listener, gc.OnRewind, gc.FailOnTruncation = decider, st.onStoreRewound, true
+	group, err := st.logs.NewGroup(ctx, gc)
 	if err != nil {
 		return err
 	}
@@ -118,22 +102,22 @@ func (p *Pipeline) decide(ctx context.Context, now *settings, plan *decide.Plan)
 		_ = group.Close()
 		ended()
 	}()
-	r, err := p.startRouter("decide", []route{{name: "decide", topic: topic, subscriber: group.Subscriber(), handle: decider.Handle}})
+	r, err := st.startRouter("decide", []route{{name: "decide", topic: topic, subscriber: group.Subscriber(), handle: decider.Handle}})
 	if err != nil {
 		return err
 	}
-	p.parts.mu.Lock()
-	p.parts.decider, p.parts.inboxGroup = decider, group
-	p.parts.mu.Unlock()
+	st.mu.Lock()
+	st.decider = decider
+	st.mu.Unlock()
 	now.decides.Do(now.adopted.Done)
 	defer func() {
-		p.parts.mu.Lock()
-		p.parts.decider, p.parts.inboxGroup = nil, nil
-		p.parts.mu.Unlock()
+		st.mu.Lock()
+		st.decider = nil
+		st.mu.Unlock()
 	}()
 	select {
 	case <-ctx.Done():
-		return r.end(p.closeTimeout()/2, stopDecider)
+		return r.end(st.closeTimeout()/2, stopDecider)
 	case <-now.replaced:
 		ended = limit.stopping()
 		return r.end(0, stopDecider) // whatever is in hand would be fenced

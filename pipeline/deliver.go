@@ -17,45 +17,45 @@ import (
 // startDeliver starts the third router: one handler, which has the changes log,
 // and the stage behind it, which has all services. The part fails with
 // deliver.ErrLost when it has to start again from what the store says.
-func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
-	layout, err := operate.ReadLayout(ctx, p.store)
+func (st *stages) startDeliver(ctx context.Context, revision int64, superseded func()) (part, error) {
+	layout, err := operate.ReadLayout(ctx, st.store)
 	if err != nil {
 		return part{}, err
 	}
-	limit := p.newLimit(p.end.deliver.ctx, "deliver")
-	now := p.active.now.Load()
-	services, err := p.deliveries(now)
+	limit := st.newLimit(st.end.deliver.ctx, "deliver")
+	now := st.active.now.Load()
+	services, err := st.deliveries(now)
 	if err != nil {
 		limit.giveUp()
 		return part{}, err
 	}
-	p.metrics.deliver.Begin()
-	topic := p.cfg.Kafka.Changes.Topic
+	st.metrics.deliver.Begin()
+	topic := st.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
-		Services: services, Revision: revision, Superseded: superseded, Store: p.store,
-		Log: changesLog{p, topic}, Control: p.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(p.cfg.Limits.Memory) / deliverShare,
-		StopGrace: p.closeTimeout(), Limit: limit.ctx,
-		Logger: p.log, Metrics: p.metrics.deliver, Tracer: p.tracer,
+		Services: services, Revision: revision, Superseded: superseded, Store: st.store,
+		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(st.cfg.Limits.Memory) / deliverShare,
+		StopGrace: st.closeTimeout(), Limit: limit.ctx,
+		Logger: st.log, Metrics: st.metrics.deliver, Tracer: st.tracer,
 	})
 	ended := make(chan error, 1)
 	stopStage := loop(func(ctx context.Context) { ended <- stage.Run(ctx) })
-	gc := p.groupConfig(limit.ctx, p.cfg.Kafka.Group+".deliver", deliverFrame, topic)
+	gc := st.groupConfig(limit.ctx, st.cfg.Kafka.Group+".deliver", deliverFrame, topic)
 	gc.Listener = stage
-	group, err := p.logs.NewGroup(ctx, gc)
+	group, err := st.logs.NewGroup(ctx, gc)
 	if err != nil {
 		stopStage()
 		limit.giveUp()
 		return part{}, err
 	}
-	r, err := p.startRouter("deliver", []route{{name: "deliver", topic: topic, subscriber: group.Subscriber(), handle: stage.Handle}})
+	r, err := st.startRouter("deliver", []route{{name: "deliver", topic: topic, subscriber: group.Subscriber(), handle: stage.Handle}})
 	if err != nil {
 		stopStage()
 		limit.giveUp()
 		return part{}, errors.Join(err, group.Close())
 	}
-	p.parts.mu.Lock()
-	p.parts.deliver = stage
-	p.parts.mu.Unlock()
+	st.mu.Lock()
+	st.deliver = stage
+	st.mu.Unlock()
 	now.delivers.Do(now.adopted.Done)
 	failed := make(chan error, 1)
 	done := make(chan struct{})
@@ -73,13 +73,13 @@ func (p *Pipeline) startDeliver(ctx context.Context, revision int64, superseded 
 	return part{failed: failed, stop: func() error {
 		close(done)
 		defer limit.stopping()()
-		err := r.end(p.closeTimeout()/2, stopStage)
-		p.parts.mu.Lock()
-		p.parts.deliver = nil
-		p.parts.mu.Unlock()
+		err := r.end(st.closeTimeout()/2, stopStage)
+		st.mu.Lock()
+		st.deliver = nil
+		st.mu.Unlock()
 		if e := group.Close(); e != nil {
 			// Nothing is lost by it: the group drops this member after the session time-out.
-			p.log.Warn("the group was not left in order", "stage", "deliver", "error", e)
+			st.log.Warn("the group was not left in order", "stage", "deliver", "error", e)
 		}
 		return err
 	}}, nil
@@ -94,9 +94,9 @@ const (
 )
 
 // deliveries makes the services of settings, with their sinks.
-func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
+func (st *stages) deliveries(now *settings) ([]deliver.Service, error) {
 	var services []deliver.Service
-	made := p.sinks(now.cfg)
+	made := st.sinks(now.cfg)
 	for i, s := range now.cfg.Services() {
 		sink, err := made.New(s)
 		if err != nil {
@@ -116,7 +116,7 @@ func (p *Pipeline) deliveries(now *settings) ([]deliver.Service, error) {
 }
 
 // sinks makes sinks of this process, for a configuration that it works under.
-func (p *Pipeline) sinks(c *config.Config) *assemble.Sinks {
+func (p *process) sinks(c *config.Config) *assemble.Sinks {
 	return &assemble.Sinks{
 		Config: c, Logger: p.log, Targets: &p.targets, Cluster: p.kafka,
 		CloseProducer: func(producer *transport.Producer) error { return p.closeProducer(producer)() },
@@ -125,28 +125,28 @@ func (p *Pipeline) sinks(c *config.Config) *assemble.Sinks {
 
 // changesLog is the deliver.Log of a topic.
 type changesLog struct {
-	p     *Pipeline
+	logs  logs
 	topic string
 }
 
 // NewReader implements deliver.Log.
-func (l changesLog) NewReader() deliver.Reader { return l.p.logs.NewReader(l.topic) }
+func (l changesLog) NewReader() deliver.Reader { return l.logs.NewReader(l.topic) }
 
 // Offsets implements deliver.Log.
 func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
-	return l.p.logs.Offsets(ctx, l.topic)
+	return l.logs.Offsets(ctx, l.topic)
 }
 
 // appendControl appends a control record to the inbox.
-func (p *Pipeline) appendControl(ctx context.Context, entity string, c inbox.Control) error {
-	r, err := p.controlRecord(entity, c)
+func (st *stages) appendControl(ctx context.Context, entity string, c inbox.Control) error {
+	r, err := st.controlRecord(entity, c)
 	if err != nil {
 		return err
 	}
-	return p.logs.Append(ctx, []transport.Record{r})
+	return st.logs.Append(ctx, []transport.Record{r})
 }
 
-func (p *Pipeline) controlRecord(entity string, c inbox.Control) (transport.Record, error) {
+func (p *process) controlRecord(entity string, c inbox.Control) (transport.Record, error) {
 	key, head, value, err := inbox.Encode(inbox.Record{Entity: entity, Control: &c})
 	return transport.Record{
 		Topic: p.cfg.Kafka.Inbox.Topic, Key: key, Value: value,

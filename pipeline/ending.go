@@ -8,20 +8,18 @@ import (
 	"time"
 )
 
-// ending is the end of a process: all of it takes shutdown.timeout at most,
+// shutdown is the end of a process: all of it takes shutdown.timeout at most,
 // whatever servers do. The stages end in the order of the flow. Each has its
 // patience for what is in hand, and a limit: what it waits for then, store,
 // sink or Kafka, is given up. A stage that needs less leaves its time to those
 // behind it. What is given up comes again, as after a crash.
-//
-// A nil ending has no limits.
-type ending struct {
+type shutdown struct {
 	timeout time.Duration
 	once    sync.Once
 
 	ingest, decide limit
 	deliver        limit // also of what is closed after the stages
-	over           limit // the process ends, whatever is still under way
+	hardStop       limit // the process ends, whatever is still under way
 }
 
 // limit is a context that ends at a point of a stop.
@@ -30,18 +28,18 @@ type limit struct {
 	end context.CancelFunc
 }
 
-func newEnding(timeout time.Duration) *ending {
-	e := &ending{timeout: timeout}
-	for _, l := range []*limit{&e.ingest, &e.decide, &e.deliver, &e.over} {
+func newEnding(timeout time.Duration) *shutdown {
+	e := &shutdown{timeout: timeout}
+	for _, l := range []*limit{&e.ingest, &e.decide, &e.deliver, &e.hardStop} {
 		l.ctx, l.end = context.WithCancel(context.Background()) // #nosec G118 -- begin has timers call it
 	}
 	return e
 }
 
 // begin starts the clock. It may be called again, and concurrently.
-func (e *ending) begin() {
+func (e *shutdown) begin() {
 	e.once.Do(func() {
-		for l, percent := range map[*limit]time.Duration{&e.ingest: 25, &e.decide: 50, &e.deliver: 70, &e.over: 90} {
+		for l, percent := range map[*limit]time.Duration{&e.ingest: 25, &e.decide: 50, &e.deliver: 70, &e.hardStop: 90} {
 			time.AfterFunc(e.timeout*percent/100, l.end)
 		}
 	})
@@ -50,31 +48,28 @@ func (e *ending) begin() {
 // run does work, stops in their order the parts that it left running, and closes.
 // It returns when that is done or when the process is to end; then the rest goes
 // on in the background.
-func (e *ending) run(log *slog.Logger, work func() ([]part, error), closing func() error) error {
+func (e *shutdown) run(log *slog.Logger, work func() ([]part, error), closing func() error) error {
 	o := outcome{ending: "starting"}
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
 		running, err := work()
-		o.worked(err)
+		o.workDone(err)
 		e.begin()
 		for _, r := range running {
 			o.stop(r.limit, r.name, r.stop)
 		}
-		o.stop(e.over.ctx, "closing", closing)
+		o.stop(e.hardStop.ctx, "closing", closing)
 	}()
 	select {
 	case <-ended:
-	case <-e.over.ctx.Done():
+	case <-e.hardStop.ctx.Done():
 	}
-	return o.say(log, e.timeout)
+	return o.report(log, e.timeout)
 }
 
 // closing returns the limit of what is closed after the stages.
-func (e *ending) closing() context.Context {
-	if e == nil {
-		return context.Background()
-	}
+func (e *shutdown) closing() context.Context {
 	return e.deliver.ctx
 }
 
@@ -88,8 +83,8 @@ type outcome struct {
 	because []error  // guarded by mu: what they said
 }
 
-// worked notes the end of the work, and why the run fails; nil: it does not.
-func (o *outcome) worked(err error) {
+// workDone notes the end of the work, and why the run fails; nil: it does not.
+func (o *outcome) workDone(err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.ending, o.errs = "", append(o.errs, err)
@@ -111,9 +106,9 @@ func (o *outcome) stop(limit context.Context, name string, stop func() error) {
 	o.cut, o.because = append(o.cut, name), append(o.because, err)
 }
 
-// say logs in one line what was given up, if anything was, and gives the error
+// report logs in one line what was given up, if anything was, and gives the error
 // of the run.
-func (o *outcome) say(log *slog.Logger, within time.Duration) error {
+func (o *outcome) report(log *slog.Logger, within time.Duration) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if o.ending != "" {

@@ -8,19 +8,18 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 )
 
-// Health returns how the process and its services are doing.
-func (p *Pipeline) Health() operate.Health {
-	reason, err := p.blocked()
-	if e := p.Ready(); e != nil && err == nil {
+// healthNow returns how the process and its services are doing.
+func (m *monitor) healthNow() operate.Health {
+	reason, err := m.blocked()
+	if e := m.ready(); e != nil && err == nil {
 		reason, err = "starting", e
 	}
-	return operate.HealthOf(reason, err, p.Conditions(), time.Now())
+	return operate.HealthOf(reason, err, m.stages.conditions(), time.Now())
 }
 
 // serveHealth answers /readyz: 200 while the process does its work, whatever its
 // services meet, else 503. Errors may name servers: they are for those who may ask.
-func (p *Pipeline) serveHealth(w http.ResponseWriter, whole bool) {
-	h := p.Health()
+func serveHealth(w http.ResponseWriter, h operate.Health, whole bool) {
 	if !whole {
 		h = operate.Health{Level: h.Level}
 	}

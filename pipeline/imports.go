@@ -19,21 +19,21 @@ const stalledImport = 24 * time.Hour
 
 // newImportWorkers makes n workers of this process, or of a command. may, if
 // given, reports whether they may begin something now.
-func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
+func (st *stages) newImportWorkers(n int, may func() bool) ([]*imports.Worker, error) {
 	shapes := map[string]*ingest.Extractor{}
-	for i := range p.cfg.Sources {
-		c := &p.cfg.Sources[i]
-		shape, err := assemble.Shape(p.cfg, c)
+	for i := range st.cfg.Sources {
+		c := &st.cfg.Sources[i]
+		shape, err := assemble.Shape(st.cfg, c)
 		if err != nil {
 			return nil, err
 		}
 		shapes[c.Name] = &shape
 	}
-	keys := p.cfg.API.Keys
+	keys := st.cfg.API.Keys
 	opt := imports.WorkerOptions{
-		Store: p.store,
+		Store: st.store,
 		Intake: &imports.Taker{
-			Ledger: p.store, Inbox: p.logs, Topic: p.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
+			Ledger: st.store, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Lease: keys.Lease.D(), Keep: keys.Retention.D(),
 			Shape: func(source string) (*ingest.Extractor, error) {
 				if shape := shapes[source]; shape != nil {
 					return shape, nil
@@ -41,7 +41,7 @@ func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, 
 				return nil, &imports.GoneError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			},
 		},
-		Lease: keys.Lease.D(), Logger: p.log, Metrics: p.metrics.imports,
+		Lease: keys.Lease.D(), Logger: st.log, Metrics: st.metrics.imports,
 		May: may,
 	}
 	workers := make([]*imports.Worker, n)
@@ -52,15 +52,15 @@ func (p *Pipeline) newImportWorkers(n int, may func() bool) ([]*imports.Worker, 
 }
 
 // startImports starts the workers, and removes old imports from time to time.
-func (p *Pipeline) startImports(_ context.Context, _ int64, _ func()) (part, error) {
-	workers, err := p.newImportWorkers(p.cfg.API.ImportWorkers, func() bool { return p.takes() == nil })
+func (st *stages) startImports(_ context.Context, _ int64, _ func()) (part, error) {
+	workers, err := st.newImportWorkers(st.cfg.API.ImportWorkers, func() bool { return st.takes() == nil })
 	if err != nil {
 		return part{}, err
 	}
-	p.parts.mu.Lock()
-	p.parts.imports = workers
-	p.parts.mu.Unlock()
-	stops := []func(){loop(p.pruneImports)}
+	st.mu.Lock()
+	st.imports = workers
+	st.mu.Unlock()
+	stops := []func(){loop(st.pruneImports)}
 	for _, w := range workers {
 		stops = append(stops, loop(w.Run))
 	}
@@ -71,13 +71,13 @@ func (p *Pipeline) startImports(_ context.Context, _ int64, _ func()) (part, err
 }
 
 // pruneImports removes what is over its retention time.
-func (p *Pipeline) pruneImports(ctx context.Context) {
+func (st *stages) pruneImports(ctx context.Context) {
 	tick := time.NewTicker(housekeepingPeriod)
 	defer tick.Stop()
 	for {
 		now := time.Now()
-		if _, err := p.store.PruneImports(ctx, now.Add(-p.cfg.Retention.Audit.D()), now.Add(-stalledImport)); err != nil && ctx.Err() == nil {
-			p.log.Warn("old imports stay until the next time", "error", err)
+		if _, err := st.store.PruneImports(ctx, now.Add(-st.cfg.Retention.Audit.D()), now.Add(-stalledImport)); err != nil && ctx.Err() == nil {
+			st.log.Warn("old imports stay until the next time", "error", err)
 		}
 		select {
 		case <-tick.C:
@@ -89,28 +89,28 @@ func (p *Pipeline) pruneImports(ctx context.Context) {
 
 // importing reports whether there is an import that this process, or another one,
 // has yet to work off.
-func (p *Pipeline) importing(ctx context.Context) bool {
-	p.parts.mu.Lock()
-	workers := p.parts.imports
-	p.parts.mu.Unlock()
+func (st *stages) importing(ctx context.Context) bool {
+	st.mu.Lock()
+	workers := st.imports
+	st.mu.Unlock()
 	if len(workers) == 0 {
 		return false
 	}
-	open, err := p.store.OpenImports(ctx)
+	open, err := st.store.OpenImports(ctx)
 	return err != nil || open > 0 || slices.ContainsFunc(workers, func(w *imports.Worker) bool { return !w.Idle() })
 }
 
 // mountImports serves the routes of imports.
-func (p *Pipeline) mountImports(server *api.Server) {
+func (f *frontDoor) mountImports(server *api.Server) {
 	importhttp.Mount(server, importhttp.Options{
-		Store: p.store, MaxFile: int64(p.cfg.API.MaxImport), MaxOpen: p.cfg.API.MaxImports, Logger: p.log, MaxRow: p.maxRow,
+		Store: f.store, MaxFile: int64(f.cfg.API.MaxImport), MaxOpen: f.cfg.API.MaxImports, Logger: f.log, MaxRow: f.maxRow,
 	})
 }
 
 // maxRow returns the largest row of a source, in bytes; false for a source that no
 // files are imported into.
-func (p *Pipeline) maxRow(source string) (int, bool) {
-	c := p.cfg.Sources.Find(source)
+func (f *frontDoor) maxRow(source string) (int, bool) {
+	c := f.cfg.Sources.Find(source)
 	if c == nil || !c.TakesFiles() {
 		return 0, false
 	}
@@ -119,7 +119,7 @@ func (p *Pipeline) maxRow(source string) (int, bool) {
 
 // WorkImports works imports off until ctx ends. For a pipeline of OpenTools.
 func (p *Pipeline) WorkImports(ctx context.Context) error {
-	workers, err := p.newImportWorkers(1, nil)
+	workers, err := p.stages.newImportWorkers(1, nil)
 	if err != nil {
 		return err
 	}

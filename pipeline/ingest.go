@@ -12,31 +12,31 @@ import (
 )
 
 // startIngest starts the first router: one handler per source.
-func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, error) {
-	p.parts.mu.Lock()
-	p.parts.ingests = nil
-	p.parts.mu.Unlock()
+func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, error) {
+	st.mu.Lock()
+	st.ingests = nil
+	st.mu.Unlock()
 	var routes []route
 	var stops []func() // one per source, after the router
 	fail := func(err error) (part, error) {
 		together(stops)
 		return part{}, err
 	}
-	opener := assemble.Sources{Config: p.cfg, Cluster: p.kafka, Env: sources.Env{
-		Complete: p.opt.UntilIdle, Positions: p.store, OnRecordsLost: p.recordsGone, Limit: p.end.ingest.ctx, Logger: p.log,
+	opener := assemble.Sources{Config: st.cfg, Cluster: st.kafka, Env: sources.Env{
+		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
 		Group: func(id string, window int, topic string) transport.GroupConfig {
-			return p.groupConfig(p.end.ingest.ctx, id, window, topic)
+			return st.groupConfig(st.end.ingest.ctx, id, window, topic)
 		},
 	}}
-	for i := range p.cfg.Sources {
-		c := &p.cfg.Sources[i]
-		shape, err := assemble.Shape(p.cfg, c)
+	for i := range st.cfg.Sources {
+		c := &st.cfg.Sources[i]
+		shape, err := assemble.Shape(st.cfg, c)
 		if err != nil {
 			return fail(err)
 		}
 		stage := ingest.New(ingest.Options{
-			Extractor: shape, Gate: p.gate, Inbox: p.logs, Topic: p.cfg.Kafka.Inbox.Topic, Letters: p.store,
-			Limit: p.end.ingest.ctx, Logger: p.log, Metrics: p.metrics.ingest, Tracer: p.tracer,
+			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
+			Limit: st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
 		})
 		opened, err := opener.Open(ctx, c)
 		if err != nil {
@@ -45,20 +45,20 @@ func (p *Pipeline) startIngest(ctx context.Context, _ int64, _ func()) (part, er
 		s := &source{Source: opened, name: c.Name, shape: shape, stage: stage}
 		stops = append(stops, func() { _ = opened.Close() })
 		routes = append(routes, route{name: "ingest." + c.Name, topic: opened.Topic(), subscriber: opened, handle: stage.Handle})
-		p.parts.mu.Lock()
-		p.parts.ingests = append(p.parts.ingests, s)
-		p.parts.mu.Unlock()
+		st.mu.Lock()
+		st.ingests = append(st.ingests, s)
+		st.mu.Unlock()
 	}
-	r, err := p.startRouter("ingest", routes)
+	r, err := st.startRouter("ingest", routes)
 	if err != nil {
 		return fail(err)
 	}
-	closeListener, err := p.serveAPI()
+	closeListener, err := st.serveAPI()
 	if err != nil {
 		_ = r.close()
 		return fail(err)
 	}
 	return part{failed: r.failed, stop: func() error {
-		return errors.Join(closeListener(), r.end(p.closeTimeout()/2, func() { together(stops) }))
+		return errors.Join(closeListener(), r.end(st.closeTimeout()/2, func() { together(stops) }))
 	}}, nil
 }

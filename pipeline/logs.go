@@ -55,7 +55,7 @@ type group interface {
 type clusterLogs struct {
 	*transport.Admin
 	transport.Appender
-	p *Pipeline
+	p *process
 }
 
 func (l clusterLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) error {
@@ -113,7 +113,7 @@ func (l fileLogs) NewReader(topic string) deliver.Reader { return l.Logs.NewRead
 func (l fileLogs) NewProducer() (decide.Producer, error) { return l.Logs, nil }
 
 // openLogs opens the inbox and the changes log; the store is open.
-func (p *Pipeline) openLogs() error {
+func (p *process) openLogs() error {
 	if file, ok := p.store.(*sqlite.Store); ok && p.cfg.Kafka.Embedded() {
 		l, err := embedded.Open(file, p.cfg.Store.SQLite.Path, p.log)
 		if err != nil {
@@ -144,7 +144,7 @@ func (p *Pipeline) openLogs() error {
 
 // keepChanges lets decisions write their frames into the changes log, where that is
 // in the file that they write to. It is there.
-func (p *Pipeline) keepChanges(ctx context.Context) error {
+func (p *process) keepChanges(ctx context.Context) error {
 	if l, ok := p.logs.(fileLogs); ok {
 		return l.KeepChanges(ctx, p.cfg.Kafka.Changes.Topic)
 	}
@@ -157,27 +157,27 @@ const trimEvery = time.Minute
 
 // trim deletes what is over its time from logs in the file, until ctx ends. What is
 // not decided stays in the inbox.
-func (p *Pipeline) trim(ctx context.Context) {
-	l, ok := p.logs.(fileLogs)
+func (g *generations) trim(ctx context.Context) {
+	l, ok := g.logs.(fileLogs)
 	if !ok {
 		return
 	}
 	for wait.Sleep(ctx, trimEvery) {
-		if err := p.trimLogs(ctx, l, time.Now()); err != nil && ctx.Err() == nil {
-			p.log.Warn("records that are over their time stay until the next time", "error", err)
+		if err := g.trimLogs(ctx, l, time.Now()); err != nil && ctx.Err() == nil {
+			g.log.Warn("records that are over their time stay until the next time", "error", err)
 		}
 	}
 }
 
-func (p *Pipeline) trimLogs(ctx context.Context, l fileLogs, now time.Time) error {
-	k := p.Config().Kafka
-	marks, err := p.store.Watermarks(ctx)
+func (g *generations) trimLogs(ctx context.Context, l fileLogs, now time.Time) error {
+	k := g.Config().Kafka
+	marks, err := g.store.Watermarks(ctx)
 	if err != nil {
 		return err
 	}
 	decided := make(map[int32]int64, k.Inbox.Partitions)
 	for part, next := range marks {
-		if part.Generation == p.inbox.Load().Generation {
+		if part.Generation == g.now().Generation {
 			decided[part.Number] = next
 		}
 	}

@@ -28,7 +28,7 @@ func NoiseScope(fingerprint []byte) string { return "/" + hex.EncodeToString(fin
 
 // startNoise writes down what the deciding goroutines see. All processes add to
 // one report per day, so the number of processes and restarts does not matter.
-func (p *Pipeline) startNoise() part {
+func (st *stages) startNoise() part {
 	stop := loop(func(ctx context.Context) {
 		tick := time.NewTicker(noisePeriod)
 		defer tick.Stop()
@@ -38,14 +38,14 @@ func (p *Pipeline) startNoise() part {
 			case <-tick.C:
 			case <-ctx.Done():
 				// What was seen since the last time is worth a moment.
-				last, cancel := context.WithTimeout(p.end.decide.ctx, noiseTimeout)
+				last, cancel := context.WithTimeout(st.end.decide.ctx, noiseTimeout)
 				defer cancel()
-				p.writeNoise(last)
+				st.writeNoise(last)
 				return
 			}
-			p.writeNoise(ctx)
+			st.writeNoise(ctx)
 			if today := time.Now().UTC().Format(time.DateOnly); today != pruned {
-				if _, err := p.store.PruneReports(ctx, NoiseKind, time.Now().Add(-noiseKept)); err == nil {
+				if _, err := st.store.PruneReports(ctx, NoiseKind, time.Now().Add(-noiseKept)); err == nil {
 					pruned = today
 				}
 			}
@@ -54,19 +54,19 @@ func (p *Pipeline) startNoise() part {
 	return part{stop: func() error { stop(); return nil }}
 }
 
-func (p *Pipeline) writeNoise(ctx context.Context) {
-	taken := p.noise.Take()
+func (st *stages) writeNoise(ctx context.Context) {
+	taken := st.noise.Take()
 	if taken == nil {
 		return
 	}
-	name := time.Now().UTC().Format(time.DateOnly) + NoiseScope(p.active.plan().Fingerprint)
-	err := p.store.UpdateReport(ctx, NoiseKind, name, taken.MergeInto)
+	name := time.Now().UTC().Format(time.DateOnly) + NoiseScope(st.active.plan().Fingerprint)
+	err := st.store.UpdateReport(ctx, NoiseKind, name, taken.MergeInto)
 	if err == nil {
 		return
 	}
-	p.log.Debug("which fields cause suppressed events was not written down", "error", err)
+	st.log.Debug("which fields cause suppressed events was not written down", "error", err)
 	if store.ClassOf(err) == store.Retry {
 		// It certainly was not; of unknown outcome it might be counted twice.
-		p.noise.Restore(taken)
+		st.noise.Restore(taken)
 	}
 }

@@ -6,21 +6,13 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/gate"
-	"github.com/seed-86dfc502/weir/internal/sketch"
-	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/pipeline/control"
-	"github.com/seed-86dfc502/weir/sinks"
-	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
 )
 
 // Roles are the stages that a process runs.
@@ -53,38 +45,29 @@ type Options struct {
 
 // Pipeline is one process of Weir. Made by Open, run once, closed by Run.
 type Pipeline struct {
-	opt       Options
-	cfg       *config.Config
-	log       *slog.Logger
-	reg       *prometheus.Registry
-	active    activation
-	reloading sync.Mutex
+	*process
+	inbox     *generations
+	stages    *stages
+	monitor   *monitor
+	front     *frontDoor
+	operators *operators
+	reloads   *reloader
+}
 
-	kafka transport.Config // of the cluster; none without brokers
-	logs  logs             // inbox and changes
-	store database
-	gate  gate.Gate
-	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
-	// decidedGeneration is the newest generation that has a watermark.
-	decidedGeneration atomic.Uint32
-	closers           []func() error // in the order of opening
-
-	keys     *auth.Keyring   // of the API; nil without
-	control  *control.Server // nil without Options.Commands
-	attempts *auth.Attempts  // wrong tokens at the operators' listener; nil before ServeAdmin
-
-	targets sinks.Targets // the clients that sinks share
-
-	metrics stageMetrics
-	gauges  *gauges
-	noise   *sketch.Collector // nil unless the process runs decide
-	tracer  *tracing.Tracer   // nil unless the configuration wants traces
-
-	health health
-	topics topicHealth
-	left   atomic.Pointer[[]Wait] // of UntilIdle; see Waits
-	parts  parts
-	end    *ending
+// newPipeline returns the parts of a process; nothing is open yet.
+func newPipeline(opt Options) *Pipeline {
+	p := &Pipeline{process: newProcess(opt)}
+	p.inbox = &generations{process: p.process}
+	p.stages = &stages{process: p.process, inbox: p.inbox}
+	p.monitor = &monitor{process: p.process, inbox: p.inbox, stages: p.stages}
+	p.front = &frontDoor{process: p.process, stages: p.stages, takes: p.monitor.takes}
+	p.stages.serveAPI, p.stages.takes = p.front.listen, p.monitor.takes
+	p.operators = &operators{process: p.process, health: p.monitor.healthNow}
+	p.reloads = &reloader{process: p.process, reloaded: p.monitor.showZeros}
+	if opt.Page != nil {
+		p.operators.page = func() http.Handler { return opt.Page(p) }
+	}
+	return p
 }
 
 // openTimeout bounds connecting and creating topics and tables.
@@ -94,28 +77,10 @@ func withinOpenTimeout(ctx context.Context) (context.Context, context.CancelFunc
 	return context.WithTimeoutCause(ctx, openTimeout, errors.New("opening took longer than "+openTimeout.String()))
 }
 
-// connect registers the metrics, and opens the cluster and the store, which the
-// closers close.
-func (p *Pipeline) connect(ctx context.Context) (err error) {
-	p.metrics = newStageMetrics(p.reg)
-	p.gauges = newGauges(p.reg)
-	if p.store, err = assemble.Store(ctx, p.cfg, p.log); err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	p.closers = append(p.closers, p.store.Close)
-	p.active.store = p.store
-	if err := p.openLogs(); err != nil {
-		return fmt.Errorf("logs: %w", err)
-	}
-	return nil
-}
-
 // Open connects everything that the configuration names. What fails here is
 // wrong set-up and is said plainly; on an error nothing stays open.
 func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
-	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry, end: newEnding(opt.Config.Shutdown.Timeout.D()),
-		active: activation{log: opt.Logger, first: opt.Config},
-	}
+	p := newPipeline(opt)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -135,12 +100,12 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if p.gate, err = assemble.Gate(p.cfg); err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
-	p.gate = gate.Under(p.gate, p.generation)
+	p.gate = gate.Under(p.gate, p.inbox.generation)
 	p.closers = append(p.closers, p.gate.Close)
 	if err := p.openTracing(); err != nil {
 		return nil, err
 	}
-	if err := p.openTopics(ctx, nil); err != nil {
+	if err := p.inbox.openTopics(ctx, nil); err != nil {
 		return nil, fmt.Errorf("logs: %w", err)
 	}
 	if err := p.activate(ctx); err != nil {
@@ -154,68 +119,31 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	return p, nil
 }
 
-// closeProducer returns the closer of a producer whose callers have ended.
-func (p *Pipeline) closeProducer(producer *transport.Producer) func() error {
-	return func() error {
-		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
-		defer cancel()
-		if err := producer.Close(ctx); err != nil {
-			// Nothing is lost by it: whatever Kafka did not acknowledge was not
-			// acknowledged to its origin either, and comes again.
-			p.log.Warn("Kafka was away at the end: some records come again", "error", err)
-		}
-		return nil
-	}
+// ServeAdmin starts the operators' listener: /healthz says that the process
+// lives, /readyz that it does its work, /metrics is for Prometheus. Where a
+// token is configured everything but the probes needs it; /metrics takes the
+// token for metrics as well. /v1/commands runs commands of operators, never
+// without a token: the configured one, or the one that this process leaves in its
+// data folder for its own user; the same holds for /v1/reload. /debug/pprof is
+// served where the configuration says so, with the configured token. Everything
+// else is the operators' page. Web pages of others are kept from all of it.
+func (p *Pipeline) ServeAdmin() (address string, stop func() error, err error) {
+	return p.operators.listen()
 }
 
-// newProducer makes a producer of the internal topics.
-func (p *Pipeline) newProducer(codec transport.Compression) (*transport.Producer, error) {
-	return assemble.Producer(p.cfg, p.kafka, codec)
-}
-
-// openTopics creates the inbox and the changes log and finds the inbox's
-// generation; cut says what is known of how it became shorter, nil if nothing.
-func (p *Pipeline) openTopics(ctx context.Context, cut *transport.TruncatedError) error {
-	if err := p.logs.Ensure(ctx, assemble.Topics(p.Config())); err != nil {
-		return err
-	}
-	if err := p.keepChanges(ctx); err != nil {
-		return err
-	}
-	return p.openInbox(ctx, cut)
-}
-
-// activate makes the configuration the active one and compiles it.
-func (p *Pipeline) activate(ctx context.Context) error {
-	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	identity := p.cfg.Identity()
-	revision, err := p.store.Activate(ctx, identity, p.opt.Activate)
-	if errors.Is(err, store.ErrSuperseded) {
-		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
-	}
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	plan, err := assemble.Plan(p.cfg, numbers, revision.Number)
-	if err != nil {
-		return err
-	}
-	p.active.now.Store(newSettings(p.cfg, plan, identity))
-	return nil
+// Reload reads the configuration again, makes it the active one and lets the
+// stages of this process go over to it between two batches; ingest goes on
+// meanwhile. Only the customers' files may have changed. rollBack lets an
+// earlier configuration replace the active one. It returns when the stages work
+// under the new one, or after a minute, or when ctx ends: then they do it later. Other processes
+// are fenced from then on, until they are given the same configuration.
+//
+// Nothing is changed when the error is a *control.ReloadRefused. Any other error is one
+// of store or log, and the reload can be tried again. It may be called
+// concurrently while Run runs; one reload follows the other.
+func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
+	return p.reloads.run(ctx, rollBack)
 }
 
 // Close closes a pipeline that is not run. Run closes by itself.
 func (p *Pipeline) Close() error { return p.close() }
-
-// close closes what is open, the latest first.
-func (p *Pipeline) close() error {
-	var errs []error
-	for i := len(p.closers) - 1; i >= 0; i-- {
-		errs = append(errs, p.closers[i]())
-	}
-	p.closers = nil
-	return errors.Join(errs...)
-}

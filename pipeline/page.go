@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 )
@@ -22,8 +23,19 @@ type PageStore interface {
 func (p *Pipeline) Store() PageStore { return p.store }
 
 // Control returns what takes commands; nil without Options.Commands.
-func (p *Pipeline) Control() *control.Server { return p.control }
+func (p *Pipeline) Control() *control.Server { return p.operators.control }
+
+// Health returns how the process and its services are doing.
+func (p *Pipeline) Health() operate.Health { return p.monitor.healthNow() }
+
+// Conditions returns how each service's delivery is doing.
+func (p *Pipeline) Conditions() map[string]deliver.Condition { return p.stages.conditions() }
+
+// Waits returns what kept a run with UntilIdle from ending when it was looked at
+// last; none before the first look, and when nothing does. After Run it is what is
+// left.
+func (p *Pipeline) Waits() []Wait { return p.monitor.lastWaits() }
 
 // Attempts returns the limit of wrong tokens of the operators' listener, once
 // ServeAdmin has begun.
-func (p *Pipeline) Attempts() *auth.Attempts { return p.attempts }
+func (p *Pipeline) Attempts() *auth.Attempts { return p.operators.attempts }

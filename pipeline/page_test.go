@@ -19,9 +19,7 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 	began := make(chan struct{})
 	var token, file string
 	cfg := &config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
-	p := &Pipeline{cfg: cfg, log: slog.New(slog.DiscardHandler), reg: prometheus.NewRegistry()}
-	p.control = control.New(control.Options{Config: cfg, Execute: echo})
-	p.opt = Options{Commands: echo, Page: func(p *Pipeline) http.Handler {
+	p := newPipeline(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: echo, Page: func(p *Pipeline) http.Handler {
 		token, file = p.Control().OwnToken()
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if r.URL.Path == "/slow" {
@@ -30,7 +28,8 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 			}
 			_, _ = io.WriteString(w, "page "+r.URL.Path)
 		})
-	}}
+	}})
+	p.control = control.New(control.Options{Config: cfg, Execute: echo})
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
 	require.Len(t, token, 64)

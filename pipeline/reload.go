@@ -21,10 +21,10 @@ import (
 
 // Config returns the configuration that the process works under. It may be
 // called concurrently.
-func (p *Pipeline) Config() *config.Config { return p.active.config() }
+func (p *process) Config() *config.Config { return p.active.config() }
 
 // settings are what a reload replaces: the customers' files, and what is
-// compiled from them. Everything else is Pipeline.cfg for the life of the process.
+// compiled from them. Everything else is process.cfg for the life of the process.
 type settings struct {
 	cfg      *config.Config
 	plan     *decide.Plan
@@ -48,29 +48,27 @@ func newSettings(c *config.Config, plan *decide.Plan, identity []byte) *settings
 // reloadTimeout bounds a reload.
 const reloadTimeout = time.Minute
 
-// Reload reads the configuration again, makes it the active one and lets the
-// stages of this process go over to it between two batches; ingest goes on
-// meanwhile. Only the customers' files may have changed. rollBack lets an
-// earlier configuration replace the active one. It returns when the stages work
-// under the new one, or after a minute, or when ctx ends: then they do it later. Other processes
-// are fenced from then on, until they are given the same configuration.
-//
-// Nothing is changed when the error is a *control.ReloadRefused. Any other error is one
-// of store or log, and the reload can be tried again. It may be called
-// concurrently while Run runs; one reload follows the other.
-func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
-	p.reloading.Lock()
-	defer p.reloading.Unlock()
+// reloader brings another configuration into force while the process runs.
+type reloader struct {
+	*process
+	reloaded func() // called when another configuration is in force
+	turn     sync.Mutex
+}
+
+// run is Pipeline.Reload.
+func (rl *reloader) run(ctx context.Context, rollBack bool) (control.Reloaded, error) {
+	rl.turn.Lock()
+	defer rl.turn.Unlock()
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, errors.New("the reload took longer than "+reloadTimeout.String()))
 	defer cancel()
 	var r control.Reloaded
 	reload := func(ctx context.Context) (err error) {
-		r, err = p.reload(ctx, rollBack)
+		r, err = rl.reload(ctx, rollBack)
 		return err
 	}
 	var err error
-	if p.control != nil { // its end comes before that of what a reload needs
-		err = p.control.Do(ctx, reload)
+	if rl.control != nil { // its end comes before that of what a reload needs
+		err = rl.control.Do(ctx, reload)
 	} else {
 		err = reload(ctx)
 	}
@@ -78,35 +76,35 @@ func (p *Pipeline) Reload(ctx context.Context, rollBack bool) (control.Reloaded,
 		return control.Reloaded{}, err
 	}
 	if err != nil {
-		p.gauges.refused.Set(1)
-		p.log.Error("the configuration was not reloaded; going on with what was in force", "error", err)
+		rl.gauges.refused.Set(1)
+		rl.log.Error("the configuration was not reloaded; going on with what was in force", "error", err)
 		return control.Reloaded{}, err
 	}
-	p.gauges.refused.Set(0)
-	p.log.Info("the configuration was reloaded", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
+	rl.gauges.refused.Set(0)
+	rl.log.Info("the configuration was reloaded", "changed", r.Changed, "revision", r.Revision, "services", r.Services, "added", r.Added, "removed", r.Removed)
 	return r, nil
 }
 
-func (p *Pipeline) reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
-	if p.opt.Load == nil || !p.health.started.Load() {
+func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded, error) {
+	if rl.opt.Load == nil || !rl.health.started.Load() {
 		return control.Reloaded{}, errors.New("this process takes no configuration now: it is starting")
 	}
-	next, err := p.opt.Load()
+	next, err := rl.opt.Load()
 	if err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
-	if fixed := mainChanges(p.cfg, next); len(fixed) > 0 {
+	if fixed := mainChanges(rl.cfg, next); len(fixed) > 0 {
 		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("only customers' files can be changed while a process runs; a restart is needed for what %s has under: %s", next.File, strings.Join(fixed, ", "))}
 	}
-	if p.opt.Roles.Ingest && p.keys == nil && next.NeedsAPI() {
+	if rl.opt.Roles.Ingest && rl.keys == nil && next.NeedsAPI() {
 		return control.Reloaded{}, &control.ReloadRefused{Err: fmt.Errorf("a restart is needed for the first check service (%s): this process has no listener for the API", strings.Join(checkNames(next), ", "))}
 	}
-	old := p.active.now.Load()
+	old := rl.active.now.Load()
 	after := assemble.ServiceNames(next)
 	r := control.Reloaded{Services: len(after), Checks: len(next.Checks), Revision: old.plan.Revision}
 	served, serves := append(assemble.ServiceNames(old.cfg), checkNames(old.cfg)...), append(after, checkNames(next)...)
 	r.Added, r.Removed = without(serves, served), without(served, serves)
-	_, active, err := p.active.current(ctx)
+	_, active, err := rl.active.current(ctx)
 	if err != nil {
 		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
@@ -116,11 +114,11 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (control.Reloaded,
 		return r, nil
 	}
 	// What fails with their secrets and certificates now would stop all deliveries later.
-	candidates := assemble.Sinks{Config: next, Logger: p.log, Cluster: p.kafka}
+	candidates := assemble.Sinks{Config: next, Logger: rl.log, Cluster: rl.kafka}
 	if err := candidates.Check(); err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
-	numbers, err := p.store.Services(ctx, after)
+	numbers, err := rl.store.Services(ctx, after)
 	if err != nil {
 		return control.Reloaded{}, fmt.Errorf("store: %w", err)
 	}
@@ -129,41 +127,41 @@ func (p *Pipeline) reload(ctx context.Context, rollBack bool) (control.Reloaded,
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
 	// Topics that nobody uses do no harm when the activation fails.
-	if err := p.logs.Ensure(ctx, assemble.Topics(next)); err != nil {
+	if err := rl.logs.Ensure(ctx, assemble.Topics(next)); err != nil {
 		return control.Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
 	now := newSettings(next, plan, identity)
-	if err := p.active.switchTo(ctx, old, now, rollBack); err != nil {
+	if err := rl.active.switchTo(ctx, old, now, rollBack); err != nil {
 		return control.Reloaded{}, err
 	}
 	r.Changed, r.Revision = true, plan.Revision
-	p.showZeros()
-	if err := p.auditReload(ctx, r); err != nil {
+	rl.reloaded()
+	if err := rl.auditReload(ctx, r); err != nil {
 		// It is in force by now; that nobody noted it is no reason to go back.
-		p.log.Warn("the audit has no row for this reload", "error", err)
+		rl.log.Warn("the audit has no row for this reload", "error", err)
 	}
-	r.Pending = !p.awaitAdopted(ctx, now)
-	r.GivenUp = now.givenUp()
+	r.Pending = !rl.awaitAdopted(ctx, now)
+	r.GivenUp = now.abandoned()
 	return r, nil
 }
 
 // auditReload notes a reload. Who asked is not known beyond the process's user:
 // a signal has no name.
-func (p *Pipeline) auditReload(ctx context.Context, r control.Reloaded) error {
+func (rl *reloader) auditReload(ctx context.Context, r control.Reloaded) error {
 	detail, err := json.Marshal(r)
 	if err != nil {
 		return err
 	}
-	return p.store.AddAudits(ctx, []store.Audit{{Actor: operate.Actor(), Action: "reload", Detail: detail}})
+	return rl.store.AddAudits(ctx, []store.Audit{{Actor: operate.Actor(), Action: "reload", Detail: detail}})
 }
 
 // awaitAdopted waits until the stages of this process work under the settings,
 // and reports whether they do.
-func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) bool {
-	if !p.opt.Roles.Decide {
+func (rl *reloader) awaitAdopted(ctx context.Context, now *settings) bool {
+	if !rl.opt.Roles.Decide {
 		now.decides.Do(now.adopted.Done)
 	}
-	if !p.opt.Roles.Deliver {
+	if !rl.opt.Roles.Deliver {
 		now.delivers.Do(now.adopted.Done)
 	}
 	done := make(chan struct{})
@@ -180,7 +178,7 @@ func (p *Pipeline) awaitAdopted(ctx context.Context, now *settings) bool {
 		now.decides.Do(now.adopted.Done)
 		now.delivers.Do(now.adopted.Done)
 		<-done
-		p.log.Warn("the new configuration is active; the stages are still going over to it")
+		rl.log.Warn("the new configuration is active; the stages are still going over to it")
 		return false
 	}
 }

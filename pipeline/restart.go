@@ -12,14 +12,14 @@ import (
 // hold up a reload for ever. What it waits for after that is given up, and comes
 // again as after a crash.
 type stageLimit struct {
-	p      *Pipeline
+	p      *process
 	stage  string
 	end    context.Context // the limit at the end of the process
 	ctx    context.Context // the limit of this run
 	giveUp context.CancelFunc
 }
 
-func (p *Pipeline) newLimit(end context.Context, stage string) *stageLimit {
+func (p *process) newLimit(end context.Context, stage string) *stageLimit {
 	l := &stageLimit{p: p, stage: stage, end: end}
 	l.ctx, l.giveUp = context.WithCancel(end)
 	return l
@@ -34,20 +34,20 @@ func (l *stageLimit) stopping() (ended func()) {
 		l.giveUp()
 		if late {
 			l.p.log.Warn("this stage took too long to stop for another configuration: what was under way is given up, and comes again", "stage", l.stage, "within", within)
-			l.p.active.now.Load().gaveUp(l.stage)
+			l.p.active.now.Load().markAbandoned(l.stage)
 		}
 	}
 }
 
-// gaveUp notes that a stage did not end in time to go over to the settings.
-func (s *settings) gaveUp(stage string) {
+// markAbandoned notes that a stage did not end in time to go over to the settings.
+func (s *settings) markAbandoned(stage string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.cut = append(s.cut, stage)
 }
 
-// givenUp are the stages that did not end in time.
-func (s *settings) givenUp() []string {
+// abandoned are the stages that did not end in time.
+func (s *settings) abandoned() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.cut)

@@ -13,9 +13,9 @@ import (
 // A stage that waits for a server which does not answer is cut off after
 // shutdown.timeout, as at the end of the process, and that is said.
 func TestStageIsCutOffWhenItRestarts(t *testing.T) {
-	start := func(timeout time.Duration) (*Pipeline, *bytes.Buffer) {
+	start := func(timeout time.Duration) (*process, *bytes.Buffer) {
 		var said bytes.Buffer
-		p := &Pipeline{cfg: &config.Config{Shutdown: config.Shutdown{Timeout: config.Duration(timeout)}}, log: slog.New(slog.NewTextHandler(&said, nil)), end: newEnding(timeout)}
+		p := newProcess(Options{Config: &config.Config{Shutdown: config.Shutdown{Timeout: config.Duration(timeout)}}, Logger: slog.New(slog.NewTextHandler(&said, nil))})
 		p.active.now.Store(newSettings(nil, nil, nil))
 		return p, &said
 	}
@@ -24,7 +24,7 @@ func TestStageIsCutOffWhenItRestarts(t *testing.T) {
 	ended := hangs.stopping()
 	<-hangs.ctx.Done() // what the stage waits with
 	ended()
-	require.Equal(t, []string{"deliver"}, p.active.now.Load().givenUp())
+	require.Equal(t, []string{"deliver"}, p.active.now.Load().abandoned())
 	require.Contains(t, said.String(), "stage=deliver within=1ms")
 
 	p, said = start(time.Hour)
@@ -33,7 +33,7 @@ func TestStageIsCutOffWhenItRestarts(t *testing.T) {
 	require.NoError(t, soon.ctx.Err())
 	ended()
 	require.Error(t, soon.ctx.Err(), "nothing of it is left")
-	require.Empty(t, p.active.now.Load().givenUp())
+	require.Empty(t, p.active.now.Load().abandoned())
 	require.Empty(t, said.String())
 
 	// At the end of the process its clock counts, and its own line of the log.
@@ -42,6 +42,6 @@ func TestStageIsCutOffWhenItRestarts(t *testing.T) {
 	p.end.deliver.end()
 	<-last.ctx.Done()
 	ended()
-	require.Empty(t, p.active.now.Load().givenUp())
+	require.Empty(t, p.active.now.Load().abandoned())
 	require.Empty(t, said.String())
 }

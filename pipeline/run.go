@@ -2,20 +2,15 @@ package pipeline
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 
-	"github.com/ThreeDotsLabs/watermill"
-	"github.com/ThreeDotsLabs/watermill/message"
-	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/sketch"
-	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -31,14 +26,22 @@ type part struct {
 	failed <-chan error
 }
 
-// parts are what watchers look at while the stages run.
-type parts struct {
-	mu         sync.Mutex
-	decider    *decide.Decider // nil between two subscriptions
-	inboxGroup group
-	ingests    []*source
-	deliver    *deliver.Stage    // nil between two subscriptions
-	imports    []*imports.Worker // none unless the process runs ingest
+// stages are the running stages of a process.
+type stages struct {
+	*process
+	inbox *generations
+	// serveAPI starts the API, once the sources are there that it posts to; takes
+	// returns why nothing can be taken now.
+	serveAPI func() (stop func() error, err error)
+	takes    func() error
+	noise    *sketch.Collector // nil unless the process runs decide
+
+	// What the monitor looks at while the stages run.
+	mu      sync.Mutex
+	decider *decide.Decider   // guarded by mu; nil between two subscriptions
+	ingests []*source         // guarded by mu
+	deliver *deliver.Stage    // guarded by mu; nil between two subscriptions
+	imports []*imports.Worker // guarded by mu; none unless the process runs ingest
 }
 
 // source is one running source.
@@ -62,7 +65,7 @@ func (p *Pipeline) Run(ctx context.Context) error {
 		defer context.AfterFunc(p.end.ingest.ctx, p.control.Cancel)()
 	}
 	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, func() error {
-		p.lookAgain()
+		p.monitor.lookAgain()
 		return p.close()
 	})
 }
@@ -75,24 +78,24 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 		running = append(running, r)
 	}
 	if p.opt.Roles.Ingest {
-		started, e := p.active.while(ctx, "ingest", false, p.startIngest)
+		started, e := p.active.while(ctx, "ingest", false, p.stages.startIngest)
 		if e != nil {
 			return running, startingFailed(ctx, "ingest", e)
 		}
 		add("ingest", p.end.ingest.ctx, started)
-		started, e = p.active.while(ctx, "imports", false, p.startImports)
+		started, e = p.active.while(ctx, "imports", false, p.stages.startImports)
 		if e != nil {
 			return running, startingFailed(ctx, "imports", e)
 		}
 		add("imports", p.end.ingest.ctx, started)
 	}
 	if p.opt.Roles.Decide {
-		p.noise = sketch.NewBoard()
-		add("decide", p.end.decide.ctx, p.startDecide())
-		add("statistics", p.end.decide.ctx, p.startNoise())
+		p.stages.noise = sketch.NewBoard()
+		add("decide", p.end.decide.ctx, p.stages.startDecide())
+		add("statistics", p.end.decide.ctx, p.stages.startNoise())
 	}
 	if p.opt.Roles.Deliver {
-		started, e := p.active.while(ctx, "deliver", true, p.startDeliver)
+		started, e := p.active.while(ctx, "deliver", true, p.stages.startDeliver)
 		if e != nil {
 			return running, startingFailed(ctx, "deliver", e)
 		}
@@ -104,24 +107,24 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	defer watchers.Wait()
 	defer stopWatching()
 	defer p.end.begin()
-	p.showZeros()
-	watchers.Go(func() { p.watch(watch) })
+	p.monitor.showZeros()
+	watchers.Go(func() { p.monitor.run(watch) })
 	if p.opt.Roles.Decide {
 		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, record: p.controlRecord, append: p.logs.Append}
 		watchers.Go(func() { house.run(watch) })
-		watchers.Go(func() { p.trim(watch) })
+		watchers.Go(func() { p.inbox.trim(watch) })
 	}
 	idle := make(chan struct{})
 	if p.opt.UntilIdle {
 		watchers.Go(func() {
-			if p.untilIdle(watch) {
+			if p.monitor.untilIdle(watch) {
 				close(idle)
 			}
 		})
 	}
 	p.health.started.Store(true)
 	plan := p.active.plan()
-	p.log.Info("running", "services", len(plan.Services), "revision", plan.Revision, "generation", p.inbox.Load().Generation)
+	p.log.Info("running", "services", len(plan.Services), "revision", plan.Revision, "generation", p.inbox.now().Generation)
 	select {
 	case <-ctx.Done():
 		p.log.Info("stopping: finishing what is in hand", "within", p.cfg.Shutdown.Timeout)
@@ -159,84 +162,12 @@ func merged(ctx context.Context, running []part) <-chan error {
 	return first
 }
 
-// route is one handler of a router.
-type route struct {
-	name       string
-	topic      string
-	subscriber message.Subscriber
-	handle     message.NoPublishHandlerFunc
-}
-
-// router runs handlers. Handlers return an error only for a message that has
-// to come again, so there is no retry and no poison queue around them: both
-// are decided per batch, inside the stages.
-type router struct {
-	r      *message.Router
-	done   chan struct{}
-	failed chan error
-}
-
-func (p *Pipeline) startRouter(stage string, routes []route) (*router, error) {
-	// What Watermill would log is the life of every message, and errors of
-	// messages that come again, which the stages have said in their own words.
-	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: p.closeTimeout() + p.hurryTimeout()}, watermill.NopLogger{})
-	if err != nil {
-		return nil, err
-	}
-	r.AddMiddleware(p.sayPanics, middleware.Recoverer)
-	for _, h := range routes {
-		r.AddConsumerHandler(h.name, h.topic, h.subscriber, h.handle)
-	}
-	started := &router{r: r, done: make(chan struct{}), failed: make(chan error, 1)}
-	go func() {
-		defer close(started.done)
-		// The router's own context never ends: Close is what stops it.
-		err := r.Run(context.Background())
-		if err == nil {
-			err = errors.New("the router ended by itself")
-		}
-		started.failed <- fmt.Errorf("%s: %w", stage, err)
-	}()
-	select {
-	case <-r.Running():
-		return started, nil
-	case <-started.done:
-		return nil, <-started.failed
-	}
-}
-
-// close ends the router; handlers that are at work are waited for up to its
-// close timeout.
-func (r *router) close() error {
-	err := r.r.Close()
-	<-r.done
-	return err
-}
-
-// end closes the router: handlers that are at work are given patience, and
-// when that is over hurry ends what they wait for, a store or a sink that is
-// away. hurry is called in any case.
-func (r *router) end(patience time.Duration, hurry func()) error {
-	closed := make(chan error, 1)
-	go func() { closed <- r.close() }()
-	timer := time.NewTimer(patience)
-	defer timer.Stop()
-	select {
-	case err := <-closed:
-		hurry()
-		return err
-	case <-timer.C:
-		hurry()
-		return <-closed
-	}
-}
-
-// hurryTimeout is within what handlers return once what they wait for was
+// abortTimeout is within what handlers return once what they wait for was
 // ended: the grace of an effect that is under way, and a last save.
-func (p *Pipeline) hurryTimeout() time.Duration { return p.closeTimeout() + 5*time.Second }
+func (p *process) abortTimeout() time.Duration { return p.closeTimeout() + 5*time.Second }
 
 // closeTimeout is how long the messages in flight of one stage have when it stops.
-func (p *Pipeline) closeTimeout() time.Duration {
+func (p *process) closeTimeout() time.Duration {
 	return max(time.Second, p.cfg.Shutdown.Timeout.D()/6)
 }
 
@@ -246,13 +177,13 @@ const groupShare = 8
 
 // groupConfig is what all consumer groups of the process have in common; limit
 // is that of the stage, records the most of one frame.
-func (p *Pipeline) groupConfig(limit context.Context, id string, records int, topics ...string) transport.GroupConfig {
-	session := p.cfg.Kafka.SessionTimeout.D()
+func (st *stages) groupConfig(limit context.Context, id string, records int, topics ...string) transport.GroupConfig {
+	session := st.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
-		ID: id, Topics: topics, FrameRecords: records, BufferBytes: int64(p.cfg.Limits.Memory) / groupShare,
+		ID: id, Topics: topics, FrameRecords: records, BufferBytes: int64(st.cfg.Limits.Memory) / groupShare,
 		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
-		CloseTimeout: p.closeTimeout(), Limit: limit,
-		OnRecordsLost: p.recordsGone,
+		CloseTimeout: st.closeTimeout(), Limit: limit,
+		OnRecordsLost: st.onRecordsLost,
 	}
 }
 
@@ -278,21 +209,4 @@ func together(stops []func()) {
 		wg.Go(stop)
 	}
 	wg.Wait()
-}
-
-// sayPanics logs what Recoverer caught: it is a bug, and the message that
-// found it comes again.
-func (p *Pipeline) sayPanics(h message.HandlerFunc) message.HandlerFunc {
-	return func(msg *message.Message) ([]*message.Message, error) {
-		out, err := h(msg)
-		var panicked middleware.RecoveredPanicError
-		if errors.As(err, &panicked) {
-			log := p.log
-			if id := tracing.ID(msg.Metadata); id != "" {
-				log = log.With("trace_id", id)
-			}
-			log.Error("a handler panicked; please report this", "stack", panicked.Stacktrace)
-		}
-		return out, err
-	}
 }

@@ -23,7 +23,7 @@ import (
 var ErrNothingRan = errors.New("nothing has run with this configuration yet")
 
 // ErrNotActive says that another configuration than this one is active.
-var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (pipeline reload)")
+var ErrNotActive = errors.New("this is not the active configuration: use the one that runs, start this one, or let the process reload its customers (weir reload)")
 
 // ErrInUse says that another process has the logs of the SQLite file open.
 var ErrInUse = embedded.ErrInUse
@@ -34,10 +34,8 @@ var ErrInUse = embedded.ErrInUse
 // file open, ErrNothingRan, ErrNotActive. Close ends it; Run must not
 // be called.
 func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
-	p := &Pipeline{opt: opt, cfg: opt.Config, log: opt.Logger, reg: prometheus.NewRegistry(), end: newEnding(opt.Config.Shutdown.Timeout.D()),
-		active: activation{log: opt.Logger, first: opt.Config},
-	}
-	p.opt.Roles, p.opt.UntilIdle = Roles{Decide: true}, true
+	opt.Registry, opt.Roles, opt.UntilIdle = prometheus.NewRegistry(), Roles{Decide: true}, true
+	p := newPipeline(opt)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.close())
@@ -54,7 +52,7 @@ func OpenTools(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 		return nil, err
 	}
 	if err := p.store.CheckSchema(ctx); err != nil {
-		return nil, fmt.Errorf("store: %w (run pipeline migrate -c %s)", err, p.cfg.File)
+		return nil, fmt.Errorf("store: %w (run weir migrate -c %s)", err, p.cfg.File)
 	}
 	return p, p.findState(ctx)
 }
@@ -74,7 +72,7 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	} else if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	p.inbox.Store(&found)
+	p.inbox.inbox.Store(&found)
 	active, err := p.store.Active(ctx)
 	if errors.Is(err, store.ErrNotFound) {
 		return ErrNothingRan
@@ -114,11 +112,11 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 	plan := *p.active.plan()
 	plan.Revision = active.Number
 	return &operate.Env{
-		Store: p.store, Plan: &plan, Checks: checked, Inbox: *p.inbox.Load(), Append: p.logs, Log: p.logs,
+		Store: p.store, Plan: &plan, Checks: checked, Inbox: p.inbox.now(), Append: p.logs, Log: p.logs,
 		Shape: func(source string) (ingest.Extractor, error) {
 			c := p.cfg.Sources.Find(source)
 			if c == nil {
-				return ingest.Extractor{}, &operate.Impossible{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
+				return ingest.Extractor{}, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			}
 			return assemble.Shape(p.cfg, c)
 		},
@@ -128,30 +126,30 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 }
 
 // openTarget opens the target of a service to be read.
-func (p *Pipeline) openTarget(ctx context.Context, service string) (*operate.Target, error) {
+func (p *process) openTarget(ctx context.Context, service string) (*operate.Target, error) {
 	i := slices.IndexFunc(p.active.config().Services(), func(s config.Service) bool { return s.Name == service })
 	if i < 0 {
-		return nil, &operate.Impossible{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
+		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
 	}
 	target, forgets, err := p.sinks(p.Config()).Target(ctx, p.active.config().Services()[i])
 	if errors.Is(err, assemble.ErrUnreadable) {
-		return nil, &operate.Impossible{Reason: fmt.Sprintf("the target of %s %s", service, err)}
+		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("the target of %s %s", service, err)}
 	}
 	if err != nil {
 		return nil, err
 	}
-	return &operate.Target{Readable: target, Forgets: forgets}, nil
+	return &operate.Target{Scannable: target, Forgets: forgets}, nil
 }
 
 // DecideUntilIdle decides what the inbox holds and returns when nothing is left
 // of it and every change is published. For a pipeline of OpenTools whose data
 // folder no other process has open.
 func (p *Pipeline) DecideUntilIdle(ctx context.Context) error {
-	running := p.startDecide()
+	running := p.stages.startDecide()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	idle := make(chan bool, 1)
-	go func() { idle <- p.untilIdle(ctx) }()
+	go func() { idle <- p.monitor.untilIdle(ctx) }()
 	var err error
 	select {
 	case is := <-idle:

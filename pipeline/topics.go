@@ -59,41 +59,41 @@ func (h *topicHealth) saw(faults []*transport.TopicFault, now time.Time) (begun 
 // lookAtTopics finds internal topics that take no record. One that is gone, and was
 // at the look before, is made again: producers and consumers find it, and what it
 // held is lost or decided again as after any loss of records.
-func (p *Pipeline) lookAtTopics(ctx context.Context) {
+func (m *monitor) lookAtTopics(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
 	defer cancel()
-	faults, err := p.logs.Faults(ctx, p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic)
+	faults, err := m.logs.Faults(ctx, m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return // Kafka is away as a whole: who asked it says so
 	}
-	begun, ended := p.topics.saw(faults, time.Now())
+	begun, ended := m.topics.saw(faults, time.Now())
 	for _, f := range begun {
-		p.log.Warn("a topic takes no record; what is for it waits", "error", f)
+		m.log.Warn("a topic takes no record; what is for it waits", "error", f)
 	}
 	for _, topic := range ended {
-		p.log.Info("the topic takes records again", "topic", topic)
+		m.log.Info("the topic takes records again", "topic", topic)
 	}
 	missing := map[string]bool{}
 	var again []transport.TopicSpec
 	for _, f := range faults {
-		if missing[f.Topic] = f.Missing; !f.Missing || !p.topics.missing[f.Topic] {
+		if missing[f.Topic] = f.Missing; !f.Missing || !m.topics.missing[f.Topic] {
 			continue
 		}
-		for _, spec := range assemble.Topics(p.Config()) {
+		for _, spec := range assemble.Topics(m.Config()) {
 			if spec.Name == f.Topic {
 				again = append(again, spec)
 			}
 		}
 	}
-	p.topics.missing = missing
+	m.topics.missing = missing
 	if len(again) == 0 {
 		return
 	}
-	if err := p.logs.Ensure(ctx, again); err != nil {
-		p.log.Warn("the topic cannot be made yet; trying again", "error", err)
+	if err := m.logs.Ensure(ctx, again); err != nil {
+		m.log.Warn("the topic cannot be made yet; trying again", "error", err)
 		return
 	}
 	for _, spec := range again {
-		p.log.Error("the topic was deleted: it is made again, and what only it held is lost, or decided again if it is the changes log", "topic", spec.Name)
+		m.log.Error("the topic was deleted: it is made again, and what only it held is lost, or decided again if it is the changes log", "topic", spec.Name)
 	}
 }

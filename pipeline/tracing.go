@@ -11,7 +11,7 @@ import (
 const flushTimeout = 2 * time.Second
 
 // openTracing makes the tracer, if the configuration wants one.
-func (p *Pipeline) openTracing() error {
+func (p *process) openTracing() error {
 	c := p.cfg.Tracing
 	if c == nil {
 		return nil

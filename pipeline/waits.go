@@ -56,11 +56,9 @@ func WaitText(waits []Wait) string {
 	return strings.Join(parts, "; ")
 }
 
-// Waits returns what kept a run with UntilIdle from ending when it was looked at
-// last; none before the first look, and when nothing does. After Run it is what is
-// left.
-func (p *Pipeline) Waits() []Wait {
-	if w := p.left.Load(); w != nil {
+// lastWaits is Pipeline.Waits.
+func (m *monitor) lastWaits() []Wait {
+	if w := m.left.Load(); w != nil {
 		return *w
 	}
 	return nil
@@ -68,24 +66,24 @@ func (p *Pipeline) Waits() []Wait {
 
 // waits looks along the flow for what is left to do. An error of a server is a
 // reason to wait.
-func (p *Pipeline) waits(ctx context.Context) []Wait {
-	if p.importing(ctx) {
+func (m *monitor) waits(ctx context.Context) []Wait {
+	if m.stages.importing(ctx) {
 		return []Wait{{For: "imports", What: "an import is under way"}}
 	}
 	var all []Wait
-	for _, s := range p.sources() {
+	for _, s := range m.stages.sources() {
 		if w, waiting := s.waits(ctx); waiting {
 			all = append(all, w)
 		}
 	}
-	if p.opt.Roles.Decide {
-		if w, waiting := p.inboxWaits(ctx, true); waiting {
+	if m.opt.Roles.Decide {
+		if w, waiting := m.inboxWaits(ctx, true); waiting {
 			all = append(all, w)
 		}
 	}
-	if p.opt.Roles.Deliver {
-		stage := p.stage()
-		found := p.serviceWaits(ctx, p.Conditions())
+	if m.opt.Roles.Deliver {
+		stage := m.stages.stage()
+		found := m.serviceWaits(ctx, m.stages.conditions())
 		if stage == nil || len(found) == 0 && !stage.Idle() {
 			found = append(found, Wait{For: "deliver", What: "deliveries are under way"})
 		}
@@ -121,15 +119,15 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 }
 
 // inboxWaits says what is not decided yet; running: by this process, now.
-func (p *Pipeline) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
+func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
 	w = Wait{For: "inbox", What: "the inbox is being decided"}
-	p.parts.mu.Lock()
-	d := p.parts.decider
-	p.parts.mu.Unlock()
-	if _, err := p.blocked(); err != nil {
+	m.stages.mu.Lock()
+	d := m.stages.decider
+	m.stages.mu.Unlock()
+	if _, err := m.blocked(); err != nil {
 		w.Because = deliver.Cause(err)
 	}
-	lags, err := p.inboxLag(ctx)
+	lags, err := m.inboxLag(ctx)
 	if err != nil {
 		if w.Because == "" {
 			w.Because = deliver.Cause(err)
@@ -144,18 +142,18 @@ func (p *Pipeline) inboxWaits(ctx context.Context, running bool) (w Wait, waitin
 		w.What = counted(lag, "record of the inbox waits", "records of the inbox wait") + " to be decided"
 		return w, true
 	}
-	return w, running && (d == nil || !d.Settled() || !p.outboxesOwned(ctx, d))
+	return w, running && (d == nil || !d.Settled() || !m.outboxesOwned(ctx, d))
 }
 
 // serviceWaits says which services have changes to be delivered, the one that has
 // waited longest for its sink first.
-func (p *Pipeline) serviceWaits(ctx context.Context, conditions map[string]deliver.Condition) []Wait {
-	reached, err := operate.ReadReached(ctx, p.store)
+func (m *monitor) serviceWaits(ctx context.Context, conditions map[string]deliver.Condition) []Wait {
+	reached, err := operate.ReadReached(ctx, m.store)
 	if err != nil {
 		return []Wait{{For: "store", What: "the store does not say what is delivered", Because: deliver.Cause(err)}}
 	}
 	var all []Wait
-	for _, s := range p.active.plan().Services {
+	for _, s := range m.active.plan().Services {
 		if n := reached.Pending(s.Number); n > 0 {
 			w := Wait{For: s.Name, What: "changes wait for " + s.Name, service: s.Number}
 			if c := conditions[s.Name]; c.State != deliver.StateRunning {
@@ -167,9 +165,9 @@ func (p *Pipeline) serviceWaits(ctx context.Context, conditions map[string]deliv
 	return all
 }
 
-// Conditions returns how each service's delivery is doing.
-func (p *Pipeline) Conditions() map[string]deliver.Condition {
-	if stage := p.stage(); stage != nil {
+// conditions returns how each service's delivery is doing.
+func (st *stages) conditions() map[string]deliver.Condition {
+	if stage := st.stage(); stage != nil {
 		return stage.Conditions()
 	}
 	return map[string]deliver.Condition{}
@@ -177,17 +175,17 @@ func (p *Pipeline) Conditions() map[string]deliver.Condition {
 
 // count fills in how many changes wait for the services of waits, as the changes
 // log has them. What cannot be read in time stays in words.
-func (p *Pipeline) count(ctx context.Context, waits []Wait) {
-	reached, err := operate.ReadReached(ctx, p.store)
+func (m *monitor) count(ctx context.Context, waits []Wait) {
+	reached, err := operate.ReadReached(ctx, m.store)
 	if err != nil {
 		return
 	}
-	_, ends, err := p.logs.Offsets(ctx, p.cfg.Kafka.Changes.Topic)
+	_, ends, err := m.logs.Offsets(ctx, m.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return
 	}
 	found := map[int32]int64{}
-	reader := changesLog{p, p.cfg.Kafka.Changes.Topic}.NewReader()
+	reader := changesLog{m.logs, m.cfg.Kafka.Changes.Topic}.NewReader()
 	defer reader.Close()
 	for partition, end := range ends {
 		after := map[int32]change.Version{} // services that wait here
@@ -251,8 +249,8 @@ const (
 // untilIdle returns true when nothing is left to do, false when ctx ended. It
 // looks along the flow twice: deliver may have put something into the inbox
 // after it was looked at.
-func (p *Pipeline) untilIdle(ctx context.Context) bool {
-	p.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
+func (m *monitor) untilIdle(ctx context.Context) bool {
+	m.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
 	tick := time.NewTicker(idlePeriod)
 	defer tick.Stop()
 	last := time.Now().Add(-countPeriod / 2)
@@ -262,19 +260,19 @@ func (p *Pipeline) untilIdle(ctx context.Context) bool {
 		case <-ctx.Done():
 			return false
 		}
-		waits := p.waits(ctx)
+		waits := m.waits(ctx)
 		if len(waits) > 0 && time.Since(last) >= countPeriod {
 			within, cancel := context.WithTimeout(ctx, countPeriod)
-			p.count(within, waits)
+			m.count(within, waits)
 			cancel()
 			last = time.Now()
 		} else {
-			keepCounts(waits, p.Waits())
+			keepCounts(waits, m.lastWaits())
 		}
 		if ctx.Err() != nil { // what was found then is of no use
 			return false
 		}
-		p.left.Store(&waits)
+		m.left.Store(&waits)
 		if quiet++; len(waits) > 0 {
 			quiet = 0
 		}
@@ -295,12 +293,12 @@ func keepCounts(waits, before []Wait) {
 
 // lookAgain finds what is left after the stages have ended: what they finished on
 // their way out is not.
-func (p *Pipeline) lookAgain() {
-	before := p.Waits()
+func (m *monitor) lookAgain() {
+	before := m.lastWaits()
 	if len(before) == 0 {
 		return
 	}
-	ctx, cancel := context.WithTimeout(p.end.closing(), countPeriod)
+	ctx, cancel := context.WithTimeout(m.end.closing(), countPeriod)
 	defer cancel()
 	why := map[string]string{}
 	var left []Wait
@@ -310,22 +308,22 @@ func (p *Pipeline) lookAgain() {
 			left = append(left, w)
 		}
 	}
-	if p.opt.Roles.Decide {
-		if w, waiting := p.inboxWaits(ctx, false); waiting {
+	if m.opt.Roles.Decide {
+		if w, waiting := m.inboxWaits(ctx, false); waiting {
 			w.Because = why[w.For]
 			left = append(left, w)
 		}
 	}
-	if p.opt.Roles.Deliver {
-		services := p.serviceWaits(ctx, nil)
-		p.count(ctx, services)
+	if m.opt.Roles.Deliver {
+		services := m.serviceWaits(ctx, nil)
+		m.count(ctx, services)
 		for i := range services {
 			services[i].Because = why[services[i].For]
 		}
 		left = append(left, services...)
 	}
 	if ctx.Err() == nil {
-		p.left.Store(&left)
+		m.left.Store(&left)
 	}
 }
 

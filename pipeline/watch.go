@@ -91,6 +91,16 @@ func newGauges(reg prometheus.Registerer) *gauges {
 	return g
 }
 
+// monitor looks after a running process: its gauges, its probes, and what a run until
+// idle waits for.
+type monitor struct {
+	*process
+	inbox  *generations
+	stages *stages
+	topics topicHealth
+	left   atomic.Pointer[[]Wait] // of UntilIdle; see Pipeline.Waits
+}
+
 // health is what the probes answer.
 type health struct {
 	started    atomic.Bool
@@ -99,41 +109,41 @@ type health struct {
 	storeDown  atomic.Pointer[error]
 }
 
-// Ready returns nil when the process does its work, else why not.
-func (p *Pipeline) Ready() error {
-	if !p.health.started.Load() {
+// ready returns nil when the process does its work, else why not.
+func (m *monitor) ready() error {
+	if !m.health.started.Load() {
 		return errors.New("starting")
 	}
-	_, err := p.blocked()
+	_, err := m.blocked()
 	return err
 }
 
 // blocked returns what keeps the process from its work, the first reason that
 // there is; nil when nothing does.
-func (p *Pipeline) blocked() (reason string, err error) {
-	if p.health.superseded.Load() || p.health.outdated.Load() {
+func (m *monitor) blocked() (reason string, err error) {
+	if m.health.superseded.Load() || m.health.outdated.Load() {
 		return blockedSuperseded, store.ErrSuperseded
 	}
-	if err := p.health.storeDown.Load(); err != nil && *err != nil {
+	if err := m.health.storeDown.Load(); err != nil && *err != nil {
 		return blockedStore, *err
 	}
-	if err := p.logs.Failing(); errors.Is(err, embedded.ErrFull) {
+	if err := m.logs.Failing(); errors.Is(err, embedded.ErrFull) {
 		return blockedDisk, err
 	} else if err != nil {
 		return blockedStore, err
 	}
-	p.parts.mu.Lock()
-	d := p.parts.decider
-	p.parts.mu.Unlock()
+	m.stages.mu.Lock()
+	d := m.stages.decider
+	m.stages.mu.Unlock()
 	if d != nil {
 		if err := d.Halted(); err != nil {
 			return blockedHalted, err
 		}
 	}
-	if err := p.topics.blocked(time.Now()); err != nil {
+	if err := m.topics.blocked(time.Now()); err != nil {
 		return blockedTopic, err
 	}
-	for _, s := range p.sources() {
+	for _, s := range m.stages.sources() {
 		if _, queue := s.Source.(sources.Queue); !queue {
 			continue
 		}
@@ -144,38 +154,52 @@ func (p *Pipeline) blocked() (reason string, err error) {
 	return "", nil
 }
 
+// takes returns why no requests can be taken now. What keeps only the stage of
+// decisions from its work does not, since the inbox holds what it has not decided
+// yet, nor does a source that is not the callers', or a topic: what takes no record
+// may be one partition.
+func (m *monitor) takes() error {
+	if !m.health.started.Load() {
+		return errors.New("starting")
+	}
+	if reason, err := m.blocked(); err != nil && reason != blockedHalted && reason != blockedSource && reason != blockedTopic {
+		return err
+	}
+	return nil
+}
+
 // showZeros makes the series of what is counted rarely: the first increment of
 // a series that was not there before is no increase to Prometheus.
-func (p *Pipeline) showZeros() {
-	if p.opt.Roles.Decide {
-		p.metrics.decide.Expect(assemble.ServiceNames(p.Config()))
+func (m *monitor) showZeros() {
+	if m.opt.Roles.Decide {
+		m.metrics.decide.Expect(assemble.ServiceNames(m.Config()))
 	}
-	if p.opt.Roles.Ingest {
-		all := p.Config().Checks
+	if m.opt.Roles.Ingest {
+		all := m.Config().Checks
 		for i := range all {
-			p.metrics.checks.Expect(all[i].Service())
+			m.metrics.checks.Expect(all[i].Service())
 		}
 	}
-	topics := []string{p.cfg.Kafka.Inbox.Topic, p.cfg.Kafka.Changes.Topic}
-	for i := range p.cfg.Sources {
-		if k, ok := p.cfg.Sources[i].Input.(config.TopicReader); ok {
+	topics := []string{m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic}
+	for i := range m.cfg.Sources {
+		if k, ok := m.cfg.Sources[i].Input.(config.TopicReader); ok {
 			topics = append(topics, k.ReadsTopic())
 		}
 	}
 	for _, topic := range topics {
-		p.gauges.resets.WithLabelValues(topic)
+		m.gauges.resets.WithLabelValues(topic)
 	}
 }
 
 const watchPeriod = 5 * time.Second
 
-// watch keeps the gauges current and looks after the store.
-func (p *Pipeline) watch(ctx context.Context) {
+// run keeps the gauges current and looks after the store.
+func (m *monitor) run(ctx context.Context) {
 	tick := time.NewTicker(watchPeriod)
 	defer tick.Stop()
 	for {
-		p.look(ctx)
-		p.lookAtTopics(ctx)
+		m.updateGauges(ctx)
+		m.lookAtTopics(ctx)
 		select {
 		case <-tick.C:
 		case <-ctx.Done():
@@ -184,73 +208,73 @@ func (p *Pipeline) watch(ctx context.Context) {
 	}
 }
 
-func (p *Pipeline) look(running context.Context) {
+func (m *monitor) updateGauges(running context.Context) {
 	ctx, cancel := context.WithTimeout(running, watchPeriod)
 	defer cancel()
-	err := p.store.Ping(ctx)
+	err := m.store.Ping(ctx)
 	if running.Err() == nil { // a store that does not answer in time is down, too
-		p.health.storeDown.Store(&err)
+		m.health.storeDown.Store(&err)
 	}
-	if now, active, err := p.active.current(ctx); err == nil {
-		p.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.identity))
+	if now, active, err := m.active.current(ctx); err == nil {
+		m.health.outdated.Store(!bytes.Equal(active.Fingerprint, now.identity))
 	}
-	if p.keys != nil {
-		p.keys.Refresh()
+	if m.keys != nil {
+		m.keys.Refresh()
 	}
-	p.gauges.ready.Set(0)
-	if p.Ready() == nil {
-		p.gauges.ready.Set(1)
+	m.gauges.ready.Set(0)
+	if m.ready() == nil {
+		m.gauges.ready.Set(1)
 	}
-	found, _ := p.blocked()
+	found, _ := m.blocked()
 	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedTopic, blockedSource} {
-		p.gauges.blocked.WithLabelValues(reason).Set(0)
+		m.gauges.blocked.WithLabelValues(reason).Set(0)
 		if reason == found {
-			p.gauges.blocked.WithLabelValues(reason).Set(1)
+			m.gauges.blocked.WithLabelValues(reason).Set(1)
 		}
 	}
-	p.gauges.health.Reset()
-	for name := range p.Conditions() {
-		p.gauges.health.WithLabelValues(name).Set(0)
+	m.gauges.health.Reset()
+	for name := range m.stages.conditions() {
+		m.gauges.health.WithLabelValues(name).Set(0)
 	}
-	for _, s := range p.Health().Services {
-		p.gauges.health.WithLabelValues(s.Service).Set(float64(s.Level.Rank()))
+	for _, s := range m.healthNow().Services {
+		m.gauges.health.WithLabelValues(s.Service).Set(float64(s.Level.Rank()))
 	}
-	if lags, err := p.inboxLag(ctx); err == nil {
+	if lags, err := m.inboxLag(ctx); err == nil {
 		for n, lag := range lags {
-			p.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
+			m.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
 		}
 	}
-	if reached, err := operate.ReadReached(ctx, p.store); err == nil {
-		p.gauges.deliveries(reached, p.active.plan().Services, time.Now())
+	if reached, err := operate.ReadReached(ctx, m.store); err == nil {
+		m.gauges.deliveries(reached, m.active.plan().Services, time.Now())
 	}
-	for _, s := range p.sources() {
+	for _, s := range m.stages.sources() {
 		if queue, ok := s.Source.(sources.Queue); ok && s.failing() == nil { // else it would be waited for here
 			if lag, err := queue.Backlog(ctx); err == nil {
-				p.gauges.outbox.WithLabelValues(s.name).Set(float64(lag.Rows))
-				p.gauges.oldest.WithLabelValues(s.name).Set(lag.Oldest.Seconds())
+				m.gauges.outbox.WithLabelValues(s.name).Set(float64(lag.Rows))
+				m.gauges.oldest.WithLabelValues(s.name).Set(lag.Oldest.Seconds())
 			}
 		}
 		if log, ok := s.Source.(sources.Log); ok {
 			if pending, err := log.Pending(ctx); err == nil {
-				p.gauges.sourceLag.WithLabelValues(s.name).Set(float64(pending))
+				m.gauges.sourceLag.WithLabelValues(s.name).Set(float64(pending))
 			}
 		}
 	}
-	if n, err := p.store.OpenImports(ctx); err == nil {
-		p.metrics.imports.Open(n)
+	if n, err := m.store.OpenImports(ctx); err == nil {
+		m.metrics.imports.Open(n)
 	}
-	if stats, err := p.store.LedgerStats(ctx); err == nil {
-		p.gauges.ledgerHeld.Set(float64(stats.Held))
+	if stats, err := m.store.LedgerStats(ctx); err == nil {
+		m.gauges.ledgerHeld.Set(float64(stats.Held))
 		age := time.Duration(0)
 		if !stats.OldestInProgress.IsZero() {
 			age = max(0, time.Since(stats.OldestInProgress))
 		}
-		p.gauges.ledgerOldest.Set(age.Seconds())
-		p.gauges.ledgerOverdue.Set(overdue(stats.Months, p.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
+		m.gauges.ledgerOldest.Set(age.Seconds())
+		m.gauges.ledgerOverdue.Set(overdue(stats.Months, m.cfg.API.Keys.Retention.D(), time.Now()).Seconds())
 	}
-	if counts, err := p.store.CountLetters(ctx); err == nil {
+	if counts, err := m.store.CountLetters(ctx); err == nil {
 		for _, stage := range store.Stages {
-			p.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
+			m.gauges.letters.WithLabelValues(string(stage)).Set(float64(counts[stage]))
 		}
 	}
 }
@@ -312,25 +336,25 @@ func (s *source) failing() error {
 	return nil
 }
 
-func (p *Pipeline) sources() []*source {
-	p.parts.mu.Lock()
-	defer p.parts.mu.Unlock()
-	return p.parts.ingests
+func (st *stages) sources() []*source {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.ingests
 }
 
-func (p *Pipeline) stage() *deliver.Stage {
-	p.parts.mu.Lock()
-	defer p.parts.mu.Unlock()
-	return p.parts.deliver
+func (st *stages) stage() *deliver.Stage {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	return st.deliver
 }
 
 // inboxLag is what the store's watermarks are behind the inbox, by partition.
-func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
-	starts, ends, err := p.logs.AvailableOffsets(ctx, p.cfg.Kafka.Inbox.Topic)
+func (m *monitor) inboxLag(ctx context.Context) (map[int32]int64, error) {
+	starts, ends, err := m.logs.AvailableOffsets(ctx, m.cfg.Kafka.Inbox.Topic)
 	if err != nil {
 		return nil, err
 	}
-	marks, err := p.store.Watermarks(ctx)
+	marks, err := m.store.Watermarks(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -338,11 +362,11 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 	for part := range marks {
 		newest = max(newest, part.Generation)
 	}
-	p.decidedGeneration.Store(uint32(newest))
+	m.inbox.decided.Store(uint32(newest))
 	lags := make(map[int32]int64, len(ends))
 	for n, end := range ends {
 		// What retention removed is not waiting any more.
-		next := max(starts[n], marks[store.Partition{Generation: p.inbox.Load().Generation, Number: n}])
+		next := max(starts[n], marks[store.Partition{Generation: m.inbox.now().Generation, Number: n}])
 		lags[n] = max(0, end-next)
 	}
 	return lags, nil
@@ -352,14 +376,14 @@ func (p *Pipeline) inboxLag(ctx context.Context) (map[int32]int64, error) {
 // process owns: it has published them then, or is about to and not settled. What
 // others hold may be what a process left that died after its last commit; nothing
 // else tells of it until the partition is taken over, which may take a session.
-func (p *Pipeline) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
-	outboxes, err := p.store.Outboxes(ctx)
+func (m *monitor) outboxesOwned(ctx context.Context, d *decide.Decider) bool {
+	outboxes, err := m.store.Outboxes(ctx)
 	if err != nil {
 		return false
 	}
 	owned := d.Decided()
 	for part := range outboxes {
-		if _, mine := owned[part]; !mine && part.Generation == p.inbox.Load().Generation {
+		if _, mine := owned[part]; !mine && part.Generation == m.inbox.now().Generation {
 			return false
 		}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 )
 
-// Held is what a target holds of one entity: the row with the newest version.
-type Held struct {
+// TargetRow is what a target holds of one entity: the row with the newest version.
+type TargetRow struct {
 	Entity  string
 	Version change.Version
 	Deleted bool // it is a retraction
@@ -20,15 +20,15 @@ type Held struct {
 	Respelled bool
 }
 
-// Readable is a sink whose target can be read back.
-type Readable interface {
+// Scannable is a sink whose target can be read back.
+type Scannable interface {
 	Sink
 	// Scan visits what the target holds of the service: at most limit entities
 	// after afterEntity, ascending by bytes. Fewer than limit visits mean that
 	// the end was reached. An error of visit ends the scan and is returned as it
 	// is. It may run beside Write; visit should be quick, since a connection is
 	// held meanwhile.
-	Scan(ctx context.Context, afterEntity string, limit int, visit func(Held) error) error
+	Scan(ctx context.Context, afterEntity string, limit int, visit func(TargetRow) error) error
 	// DeleteStatement is what an operator can run to remove the entity from the
 	// target by hand.
 	DeleteStatement(entity string) string

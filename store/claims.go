@@ -19,7 +19,7 @@ const (
 )
 
 // CheckIntents refuses what BeginClaims cannot take.
-func CheckIntents(tenant string, intents []Intent) error {
+func CheckIntents(tenant string, intents []ClaimRequest) error {
 	if err := CheckTenant(tenant); err != nil {
 		return err
 	}
@@ -65,9 +65,9 @@ func SortDecided(claims []Decided) (sorted []Decided, distinct bool) {
 	return sorted, true
 }
 
-// Taken returns those of the keys of claims that another claim had, in the order
+// HeldKeys returns those of the keys of claims that another claim had, in the order
 // of claims.
-func Taken(claims []Decided, had map[KeyDigest]Decided) (keys []KeyDigest) {
+func HeldKeys(claims []Decided, had map[KeyDigest]Decided) (keys []KeyDigest) {
 	for _, c := range claims {
 		if _, ok := had[c.Key]; ok {
 			keys = append(keys, c.Key)
@@ -103,8 +103,8 @@ func (r *ClaimRow) Expired(now time.Time, keep time.Duration) bool {
 
 // Claimed is what the row is to somebody who comes at now with a fingerprint.
 // ClaimResumed means that its lease is over and may be taken.
-func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) Claimed {
-	c := Claimed{State: ClaimResumed, ID: r.ID, Fingerprint: r.Fingerprint}
+func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) ClaimResult {
+	c := ClaimResult{State: ClaimResumed, ID: r.ID, Fingerprint: r.Fingerprint}
 	switch {
 	case r.Fingerprint != fingerprint:
 		c.State = ClaimConflict
@@ -123,11 +123,11 @@ func (r *ClaimRow) Claimed(fingerprint [32]byte, now time.Time) Claimed {
 // after it: follows reports whether one has the content of the first, which stands
 // under the key; where other content stands there, found says so, or has the claim
 // of that content.
-func ClaimAll[T any](items []T, intent func(T) Intent, begin func([]Intent) ([]Claimed, error), found func(T, Claimed), follows func(item, first T, same bool)) error {
+func ClaimAll[T any](items []T, intent func(T) ClaimRequest, begin func([]ClaimRequest) ([]ClaimResult, error), found func(T, ClaimResult), follows func(item, first T, same bool)) error {
 	for pending := items; len(pending) > 0; {
 		place := map[string]int{} // of the first with a key
 		var asked, others []T
-		var intents []Intent
+		var intents []ClaimRequest
 		for _, item := range pending {
 			i := intent(item)
 			if _, ok := place[i.Key]; ok {

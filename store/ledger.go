@@ -44,9 +44,9 @@ func ParseClaimID(text string) (ClaimID, error) {
 	return ClaimID(id), nil
 }
 
-// Intent is a request that wants to have an effect once: the first use of its
+// ClaimRequest is a request that wants to have an effect once: the first use of its
 // key wins.
-type Intent struct {
+type ClaimRequest struct {
 	// Key is unique within the tenant, at most 1,300 bytes of UTF-8 without NUL.
 	Key string
 	// Fingerprint of what the request asks for: the same key with another one is
@@ -78,8 +78,8 @@ type Response struct {
 	Body   []byte // JSON
 }
 
-// Claimed is what Begin found under one key.
-type Claimed struct {
+// ClaimResult is what Begin found under one key.
+type ClaimResult struct {
 	State       ClaimState
 	ID          ClaimID
 	Fingerprint [32]byte      // the stored one
@@ -129,7 +129,7 @@ type Ledger interface {
 	// Poison. Of any number of concurrent calls with one key, by whichever
 	// processes, exactly one starts or resumes it, also where a month begins.
 	// After an error some keys may be claimed, as if their attempts had died.
-	BeginClaims(ctx context.Context, tenant string, intents []Intent, lease, keep time.Duration) ([]Claimed, error)
+	BeginClaims(ctx context.Context, tenant string, intents []ClaimRequest, lease, keep time.Duration) ([]ClaimResult, error)
 	// CompleteClaims stores responses of claims, whichever attempt made them. The
 	// first response stays: the answers, in order, are those that are stored now.
 	// A claim that is not there any more keeps the given one.
@@ -140,7 +140,7 @@ type Ledger interface {
 	// FindClaim returns the newest claim of a key that is kept, without claiming
 	// anything: done, busy, or resumed when the next Begin would resume it.
 	// ErrNotFound.
-	FindClaim(ctx context.Context, tenant, key string) (Claimed, error)
+	FindClaim(ctx context.Context, tenant, key string) (ClaimResult, error)
 	// RetainClaims drops the months that ended at least keep ago, so that every
 	// claim of theirs was made before, makes what the store needs for this and the
 	// next month, and tells how many months were dropped. The time is the store's:
@@ -166,7 +166,7 @@ func DigestKey(tenant, key string) KeyDigest {
 // Use is what a claim was made for. The zero one is not known.
 type Use struct {
 	Key     KeyDigest
-	Content [8]byte // the first of the Intent's Fingerprint
+	Content [8]byte // the first of the ClaimRequest's Fingerprint
 }
 
 // Decided is where a claim had its effect: the version of the record that was

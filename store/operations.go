@@ -50,9 +50,9 @@ type Job struct {
 	Actor      string
 	Created    time.Time // given by the store
 	Updated    time.Time // given by the store
-	// Turn counts the processes that have worked on it; only the latest one may
+	// Epoch counts the processes that have worked on it; only the latest one may
 	// move the cursor.
-	Turn int64
+	Epoch int64
 }
 
 // Jobs keeps them. Finished jobs are removed by Prune, together with audit rows.

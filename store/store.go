@@ -112,8 +112,8 @@ type TakenOver struct {
 	Outbox []OutboxFrame
 }
 
-// Move is the watermark step of one partition in one decision.
-type Move struct {
+// WatermarkStep is the watermark step of one partition in one decision.
+type WatermarkStep struct {
 	Partition Partition
 	From, To  int64
 	Token     Token
@@ -168,7 +168,7 @@ type Decision struct {
 	// Revision must be the active one, else ErrSuperseded and nothing is written.
 	Revision int64
 	// Moves must all match their watermarks, else ErrFenced and nothing is written.
-	Moves []Move
+	Moves []WatermarkStep
 	// Entities are loaded, with their dam states, in this order; no id twice. What an
 	// owner knows under its token need not be.
 	Entities []string
@@ -207,7 +207,7 @@ type Outcome struct {
 	Audit   []Audit
 	// Settled says what became of dead letters that were replayed. Letters that
 	// were settled before stay as they are; ids that are not there are passed over.
-	Settled []Settled
+	Settled []LetterResolution
 	// Claims that have their effect by this, none twice, nor a key, which is Fatal.
 	// One with a key takes it from the claim in Loaded.Uses that had it, which is
 	// then known by its id. ErrFenced when another decision was first. They are
@@ -215,8 +215,8 @@ type Outcome struct {
 	Claims []Decided
 }
 
-// Settled is what became of a dead letter that was replayed.
-type Settled struct {
+// LetterResolution is what became of a dead letter that was replayed.
+type LetterResolution struct {
 	ID    int64
 	State LetterState
 	// Version, if given, is the one with which it was replayed: a letter that has
@@ -258,7 +258,7 @@ type Decisions interface {
 
 	// Discard deletes acknowledged outbox rows without a decision, under the
 	// same watermark check (From and To equal). Calling it again does no harm.
-	Discard(ctx context.Context, moves []Move, published []int64) error
+	Discard(ctx context.Context, moves []WatermarkStep, published []int64) error
 }
 
 // Tombstone is a deleted entity.

@@ -274,7 +274,7 @@ func (a *routes) problemOf(err error) problem.Problem {
 		return problem.Problem{Type: problem.Kind("invalid-check"), Title: "The request cannot be read", Status: http.StatusBadRequest, Detail: err.Error()}
 	case errors.As(err, &refused), errors.Is(err, checks.ErrEntity):
 		return problem.Problem{Type: problem.Kind("invalid-check"), Title: "The request is refused", Status: http.StatusUnprocessableEntity, Detail: err.Error()}
-	case errors.Is(err, checks.ErrNeverGiven):
+	case errors.Is(err, checks.ErrUnknownVersion):
 		return problem.Problem{Type: problem.Kind("unknown-version"), Title: "Unknown version", Status: http.StatusConflict,
 			Detail: "that version of the entity was never given, as far as the store knows"}
 	case errors.Is(err, ErrNoService):

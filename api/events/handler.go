@@ -221,10 +221,10 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		}
 		fingerprint.Write(sum[:])
 	}
-	var whole *store.Claimed
+	var whole *store.ClaimResult
 	if key != "" && good > 0 {
-		intent := store.Intent{Key: requestKey(key), Fingerprint: [32]byte(fingerprint.Sum(nil))}
-		claimed, err := h.ledger.begin(ctx, tenant, []store.Intent{intent})
+		intent := store.ClaimRequest{Key: requestKey(key), Fingerprint: [32]byte(fingerprint.Sum(nil))}
+		claimed, err := h.ledger.begin(ctx, tenant, []store.ClaimRequest{intent})
 		if err != nil {
 			ledgerFailed(w)
 			return
@@ -279,7 +279,7 @@ func (e *lostError) Error() string { return "events are not known to be durable"
 // answer takes the rows and gives the answer to the batch; it is stored under
 // the claim of the whole request, if there is one: it is final then, since no
 // row is busy.
-func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*row, whole *store.Claimed) (store.Response, error) {
+func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*row, whole *store.ClaimResult) (store.Response, error) {
 	if err := h.take(ctx, tenant, s, rows, whole != nil); err != nil {
 		return store.Response{}, err
 	}

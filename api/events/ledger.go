@@ -14,7 +14,7 @@ import (
 type ledger struct {
 	store     store.Ledger
 	keep      time.Duration
-	begins    *coalescer[store.Intent, store.Claimed]
+	begins    *coalescer[store.ClaimRequest, store.ClaimResult]
 	completes *coalescer[store.Completion, store.Response]
 	log       *slog.Logger
 	down      *atomic.Bool // the last call failed
@@ -23,17 +23,17 @@ type ledger struct {
 func newLedger(o Options) ledger {
 	return ledger{
 		store: o.Ledger, keep: o.Keep, log: o.Logger, down: new(atomic.Bool),
-		begins: &coalescer[store.Intent, store.Claimed]{
-			do: func(ctx context.Context, tenant string, in []store.Intent) ([]store.Claimed, error) {
+		begins: &coalescer[store.ClaimRequest, store.ClaimResult]{
+			do: func(ctx context.Context, tenant string, in []store.ClaimRequest) ([]store.ClaimResult, error) {
 				return o.Ledger.BeginClaims(ctx, tenant, in, o.Lease, o.Keep)
 			},
-			key: func(i store.Intent) string { return i.Key },
+			key: func(i store.ClaimRequest) string { return i.Key },
 		},
 		completes: &coalescer[store.Completion, store.Response]{do: o.Ledger.CompleteClaims},
 	}
 }
 
-func (l ledger) begin(ctx context.Context, tenant string, in []store.Intent) ([]store.Claimed, error) {
+func (l ledger) begin(ctx context.Context, tenant string, in []store.ClaimRequest) ([]store.ClaimResult, error) {
 	out, err := l.begins.call(ctx, tenant, in)
 	return out, l.answered(err)
 }

@@ -23,7 +23,7 @@ type memory struct {
 }
 
 type memoryClaim struct {
-	store.Claimed
+	store.ClaimResult
 	made, leased time.Time
 }
 
@@ -31,7 +31,7 @@ func newMemory() *memory {
 	return &memory{claims: map[string]*memoryClaim{}, now: time.Now}
 }
 
-func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store.Intent, lease, keep time.Duration) ([]store.Claimed, error) {
+func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, lease, keep time.Duration) ([]store.ClaimResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if err := errors.Join(m.fails, ctx.Err()); err != nil {
@@ -39,7 +39,7 @@ func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store
 	}
 	m.calls++
 	now := m.now()
-	all := make([]store.Claimed, len(intents))
+	all := make([]store.ClaimResult, len(intents))
 	seen := map[string]bool{}
 	for i, in := range intents {
 		if seen[in.Key] {
@@ -50,19 +50,19 @@ func (m *memory) BeginClaims(ctx context.Context, tenant string, intents []store
 		c := m.claims[at]
 		switch {
 		case c == nil || now.Sub(c.made) > keep:
-			c = &memoryClaim{store.Claimed{State: store.ClaimStarted, ID: store.ClaimID(uuid.Must(uuid.NewV7())), Fingerprint: in.Fingerprint}, now, now.Add(lease)}
+			c = &memoryClaim{store.ClaimResult{State: store.ClaimStarted, ID: store.ClaimID(uuid.Must(uuid.NewV7())), Fingerprint: in.Fingerprint}, now, now.Add(lease)}
 			m.claims[at] = c
-			all[i] = c.Claimed
+			all[i] = c.ClaimResult
 			continue
 		case c.Fingerprint != in.Fingerprint:
-			all[i] = store.Claimed{State: store.ClaimConflict, ID: c.ID, Fingerprint: c.Fingerprint}
+			all[i] = store.ClaimResult{State: store.ClaimConflict, ID: c.ID, Fingerprint: c.Fingerprint}
 		case c.Response.Status != 0:
-			all[i] = store.Claimed{State: store.ClaimDone, ID: c.ID, Fingerprint: c.Fingerprint, Response: c.Response}
+			all[i] = store.ClaimResult{State: store.ClaimDone, ID: c.ID, Fingerprint: c.Fingerprint, Response: c.Response}
 		case now.Before(c.leased):
-			all[i] = store.Claimed{State: store.ClaimBusy, ID: c.ID, Fingerprint: c.Fingerprint, Wait: c.leased.Sub(now)}
+			all[i] = store.ClaimResult{State: store.ClaimBusy, ID: c.ID, Fingerprint: c.Fingerprint, Wait: c.leased.Sub(now)}
 		default:
 			c.leased = now.Add(lease)
-			all[i] = store.Claimed{State: store.ClaimResumed, ID: c.ID, Fingerprint: c.Fingerprint}
+			all[i] = store.ClaimResult{State: store.ClaimResumed, ID: c.ID, Fingerprint: c.Fingerprint}
 		}
 	}
 	return all, nil
@@ -109,13 +109,13 @@ func (m *memory) AbandonClaims(ctx context.Context, _ string, ids []store.ClaimI
 	return nil
 }
 
-func (m *memory) FindClaim(_ context.Context, tenant, key string) (store.Claimed, error) {
+func (m *memory) FindClaim(_ context.Context, tenant, key string) (store.ClaimResult, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c := m.claims[tenant+"\x00"+key]; c != nil {
-		return c.Claimed, nil
+		return c.ClaimResult, nil
 	}
-	return store.Claimed{}, store.ErrNotFound
+	return store.ClaimResult{}, store.ErrNotFound
 }
 
 func (m *memory) RetainClaims(context.Context, time.Duration) (int, error) { return 0, nil }

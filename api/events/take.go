@@ -21,8 +21,8 @@ type row struct {
 	key    string           // "" when it has none
 	result Result
 
-	claimed store.Claimed  // of a row with a key
-	answer  store.Response // of an accepted row or a duplicate, with a key
+	claimed store.ClaimResult // of a row with a key
+	answer  store.Response    // of an accepted row or a duplicate, with a key
 	refusal *ingest.Refusal
 	first   *row  // an earlier row of the request with the same key and content
 	lost    error // why it is not known to be durable
@@ -138,20 +138,24 @@ func (h *Handler) begin(ctx context.Context, tenant string, rows []*row) error {
 		}
 	}
 	return store.ClaimAll(pending,
-		func(r *row) store.Intent { return store.Intent{Key: r.key, Fingerprint: r.event.Fingerprint()} },
-		func(intents []store.Intent) ([]store.Claimed, error) { return h.ledger.begin(ctx, tenant, intents) },
+		func(r *row) store.ClaimRequest {
+			return store.ClaimRequest{Key: r.key, Fingerprint: r.event.Fingerprint()}
+		},
+		func(intents []store.ClaimRequest) ([]store.ClaimResult, error) {
+			return h.ledger.begin(ctx, tenant, intents)
+		},
 		(*row).found,
 		func(r, first *row, same bool) {
 			if same {
 				r.first = first
 			} else {
-				r.found(store.Claimed{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: first.event.Fingerprint()})
+				r.found(store.ClaimResult{State: store.ClaimConflict, ID: first.claimed.ID, Fingerprint: first.event.Fingerprint()})
 			}
 		})
 }
 
 // found notes what the ledger has under the row's key.
-func (r *row) found(c store.Claimed) {
+func (r *row) found(c store.ClaimResult) {
 	r.claimed = c
 	if c.State != store.ClaimConflict {
 		r.result.ID = c.ID.String()
@@ -193,7 +197,7 @@ func holdBack(rows []*row) (freed []store.ClaimID) {
 				continue
 			}
 			freed = append(freed, claims([]*row{r})...)
-			r.claimed = store.Claimed{Wait: wait}
+			r.claimed = store.ClaimResult{Wait: wait}
 			r.result.ID, r.result.Status, r.result.Reason = "", Busy, "an earlier row of its entity is busy"
 		}
 	}

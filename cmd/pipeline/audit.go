@@ -28,8 +28,7 @@ func (a *app) auditCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "audit",
 		Short:   "List what operators did, the oldest first",
-		Example: "  pipeline audit -c weir.yaml\n  pipeline audit -c weir.yaml --after 200 --json",
-		Args:    cobra.NoArgs,
+		Example: "  weir audit -c weir.yaml\n  weir audit -c weir.yaml --after 200 --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if limit < 1 || after < 0 {
 				return &usageError{fmt.Errorf("--limit must be at least 1 and --after not negative")}

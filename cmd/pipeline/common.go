@@ -99,7 +99,7 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemb
 		return fmt.Errorf("store: %w", err)
 	}
 	if err := s.CheckSchema(ctx); err != nil {
-		return errors.Join(fmt.Errorf("store: %w (run pipeline migrate -c %s)", err, a.config), s.Close())
+		return errors.Join(hinted(fmt.Errorf("store: %w", err), "run weir migrate -c %s", a.config), s.Close())
 	}
 	return errors.Join(f(s), s.Close())
 }

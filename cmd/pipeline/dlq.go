@@ -17,8 +17,6 @@ func (a *app) dlqCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "dlq",
 		Short: "Dead letters: what could not be ingested, decided or delivered",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(a.dlqListCommand(), a.dlqShowCommand(), a.dlqEditCommand(), a.dlqReplayCommand(), a.dlqDiscardCommand())
 	return c
@@ -74,8 +72,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List dead letters, the oldest first, without payloads",
-		Example: "  pipeline dlq list -c weir.yaml\n  pipeline dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
-		Args:    cobra.NoArgs,
+		Example: "  weir dlq list -c weir.yaml\n  weir dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkLetterWords(stage, state); err != nil {
 				return err
@@ -135,8 +132,7 @@ func (a *app) dlqShowCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one dead letter with its payload",
-		Example: "  pipeline dlq show -c weir.yaml 17",
-		Args:    cobra.ExactArgs(1),
+		Example: "  weir dlq show -c weir.yaml 17",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := letterID(args[0])
 			if err != nil {

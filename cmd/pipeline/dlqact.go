@@ -126,7 +126,7 @@ func (a *app) dlqReplayCommand() *cobra.Command {
 		Long: "Bring dead letters back to the start of the flow. An event enters again, as it was or as it was edited, unless its\n" +
 			"source sent something newer for the entity since: then the letter is obsolete. What died on its way to a service is\n" +
 			"decided again from what the entity is now; a sink that keeps every change gets that very change, late.",
-		Example: "  pipeline dlq replay -c weir.yaml 17 18 --wait\n  pipeline dlq replay -c weir.yaml --all --service acme/ripeness@hook --yes",
+		Example: "  weir dlq replay -c weir.yaml 17 18 --wait\n  weir dlq replay -c weir.yaml --all --service acme/ripeness@hook --yes",
 		RunE:    func(cmd *cobra.Command, args []string) error { return a.replayLetters(cmd.Context(), args, &f) },
 	}
 	c.Flags().BoolVar(&f.dry, "dry-run", false, "show what would be done with each, do nothing")
@@ -199,7 +199,7 @@ func (a *app) printReplayed(all []operate.LetterReplay, dry bool) error {
 	if len(all) == 0 {
 		fmt.Fprintln(a.out, "no open dead letters")
 	}
-	words := map[operate.Way]string{
+	words := map[operate.ReplayMode]string{
 		operate.AsEvent: "its event enters again", operate.AsDecision: "decided again from what the entity is now", operate.AsChange: "the change is sent again, late",
 	}
 	for _, r := range all {
@@ -234,7 +234,7 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 		Use:     "discard [ID...]",
 		Short:   "Set dead letters aside",
 		Long:    "Set dead letters aside. They stay listed with --state discarded until their retention is over.",
-		Example: "  pipeline dlq discard -c weir.yaml 17\n  pipeline dlq discard -c weir.yaml --all --code bad_json --reason \"the producer was broken\" --yes",
+		Example: "  weir dlq discard -c weir.yaml 17\n  weir dlq discard -c weir.yaml --all --code bad_json --reason \"the producer was broken\" --yes",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			l, err := f.letters(args)
 			if err != nil {
@@ -273,8 +273,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 		Long: "Correct the payload of a dead letter, before it is replayed. The new one comes from --file, from standard input with\n" +
 			"--file -, or from $EDITOR. The first payload is kept. A letter of ingest holds the event as it came; one of decide\n" +
 			"holds the document that was taken from it, without what is stripped.",
-		Example: "  pipeline dlq edit -c weir.yaml 17 --file corrected.json\n  pipeline dlq edit -c weir.yaml 17",
-		Args:    cobra.ExactArgs(1),
+		Example: "  weir dlq edit -c weir.yaml 17 --file corrected.json\n  weir dlq edit -c weir.yaml 17",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := letterID(args[0])
 			if err != nil {
@@ -312,7 +311,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 					fmt.Fprintf(a.out, "dead letter %d is as it was\n", id)
 					return nil
 				}
-				fmt.Fprintf(a.out, "dead letter %d is changed; to bring it back: pipeline dlq replay -c %s %d\n", id, a.config, id)
+				fmt.Fprintf(a.out, "dead letter %d is changed; to bring it back: weir dlq replay -c %s %d\n", id, a.config, id)
 				if !json.Valid(payload) {
 					fmt.Fprintln(a.err, "note: the new payload is no valid JSON")
 				}

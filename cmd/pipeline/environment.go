@@ -24,7 +24,7 @@ import (
 
 // servable are the commands that a running process may be asked to run for
 // another one. Those that need the store alone open it themselves.
-var servable = []string{"pipeline explain", "pipeline replay", "pipeline reset", "pipeline reconcile", "pipeline dlq replay"}
+var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay"}
 
 // served is how a process runs a command for another one.
 type served struct {
@@ -127,7 +127,7 @@ func (a *app) with(env *operate.Env, f func(a *app, env *operate.Env) error) err
 	shown.out = afterProgress{a.out, stop}
 	err := f(&shown, env)
 	stop()
-	var no *operate.Impossible
+	var no *operate.InvalidRequestError
 	if errors.As(err, &no) || errors.Is(err, operate.ErrBadList) {
 		return &usageError{err}
 	}
@@ -241,14 +241,16 @@ func (a *app) progressOf() (show func(done, total int64), stop func()) {
 				return
 			}
 			last = time.Now()
-			rate := humanize.Comma(int64(float64(done) / max(0.001, time.Since(start).Seconds())))
+			perSecond := float64(done) / max(0.001, time.Since(start).Seconds())
+			rate := humanize.Comma(int64(perSecond))
 			if total <= 0 {
 				fmt.Fprintf(a.err, "\r\033[K%s (%s/s)", humanize.Comma(done), rate)
 				return
 			}
-			full := int(min(width, width*done/total))
-			fmt.Fprintf(a.err, "\r\033[K[%s%s] %s of %s (%s/s)", strings.Repeat("#", full), strings.Repeat(".", width-full),
-				humanize.Comma(done), humanize.Comma(total), rate)
+			total = max(done, total) // it may have been an estimate
+			full := int(width * done / total)
+			fmt.Fprintf(a.err, "\r\033[K[%s%s] %s of %s (%s/s%s)", strings.Repeat("#", full), strings.Repeat(".", width-full),
+				humanize.Comma(done), humanize.Comma(total), rate, remaining(done, total, perSecond))
 		}, func() {
 			if !last.IsZero() {
 				fmt.Fprint(a.err, "\r\033[K")
@@ -257,11 +259,20 @@ func (a *app) progressOf() (show func(done, total int64), stop func()) {
 		}
 }
 
+// remaining says how long the rest takes at a rate; empty while there is none.
+func remaining(done, total int64, perSecond float64) string {
+	if done <= 0 || done >= total || perSecond <= 0 {
+		return ""
+	}
+	left := time.Duration(float64(total-done) / perSecond * float64(time.Second))
+	return ", " + max(time.Second, left.Round(time.Second)).String() + " left"
+}
+
 // confirm asks a person; on anything but a terminal it fails and names the flag
 // that answers beforehand. The end of ctx is a no.
 func (a *app) confirm(ctx context.Context, question string) error {
 	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
-		return &usageError{errors.New("this changes many at once, and nobody can be asked here: say --yes")}
+		return &usageError{hinted(errors.New("this changes many at once, and nobody can be asked here"), "--yes answers beforehand")}
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", question)
 	answered := make(chan string, 1)

@@ -37,7 +37,7 @@ func change(t *testing.T, file, old, new string) {
 func TestNothingRanYet(t *testing.T) {
 	dir, main := banana(t)
 	for _, line := range []string{
-		"explain --entity x", "plan", "noise", "audit", "retention", "dlq list", "dlq show 1", "dlq discard 1", "dlq edit 1 --file -",
+		"explain x", "plan", "noise", "audit", "retention", "dlq list", "dlq show 1", "dlq discard 1", "dlq edit 1 --file -",
 		"dlq replay 1", "replay --all", "reset --all --yes",
 	} {
 		status, out, errs := call(t, append(strings.Fields(line), "-c", main)...)
@@ -63,7 +63,7 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 		return err == nil
 	}, 3*time.Minute, 10*time.Millisecond)
 
-	status, said, wrong := call(t, "replay", "-c", main, "--entity", "nobody")
+	status, said, wrong := call(t, "replay", "-c", main, "nobody")
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, said, "1 entity not known and left out")
 	require.Contains(t, wrong, "none of the named entities is known")
@@ -76,7 +76,7 @@ func TestChangedConfigurationIsNotForwarded(t *testing.T) {
 		assert.Empty(t, said, line)
 		assert.Contains(t, wrong, "not the active configuration", line)
 	}
-	status, said, wrong = call(t, "explain", "-c", main, "--entity", "nobody")
+	status, said, wrong = call(t, "explain", "-c", main, "nobody")
 	require.Equal(t, exitFailed, status)
 	require.Contains(t, said, "There is no entity", "the store alone was read: %s", wrong)
 
@@ -108,8 +108,8 @@ func TestWhatComesFromElsewhereIsQuoted(t *testing.T) {
 		`{"banana":{"id":"B\u001b[31m\u009b\tX","origin":"EC","n":{"k\u001b[2J\u009b":2}},"meta":{"event_id":"y","op":"upsert","lsn":2}}`+"\n"+
 		"\x1b[31m\n")
 	for _, line := range []string{
-		"run --until-idle", "replay --force --reason line\none --entity " + steers, "run --until-idle",
-		"audit", "dlq list", "explain --payload --entity " + steers, "noise", "plan",
+		"run --until-idle", "replay --force --reason line\none " + steers, "run --until-idle",
+		"audit", "dlq list", "explain --payload " + steers, "noise", "plan",
 	} {
 		args := strings.Split(line, " ")
 		status, out, errs := call(t, append([]string{args[0], "-c", main}, args[1:]...)...)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
@@ -21,7 +20,7 @@ func (a *app) explainCommand() *cobra.Command {
 	var in explain.Input
 	var full bool
 	c := &cobra.Command{
-		Use:   "explain",
+		Use:   "explain ENTITY",
 		Short: "Tell why a customer did or did not get an update: one entity, stage by stage",
 		Long: "Tell one entity's story: its last events and what became of them, the source documents, the merged document\n" +
 			"and which source each value comes from, what each service sees, what was sent and delivered, and in one\n" +
@@ -29,20 +28,18 @@ func (a *app) explainCommand() *cobra.Command {
 			"whether the same content would pass again. Nothing is written.\n\n" +
 			"Of the past, the last 8 records that were decided for the entity are kept, of stale ones in a row the first.\n" +
 			"Exit status 1 when there is no such entity.",
-		Example: "  pipeline explain -c weir.yaml --entity B-007\n  pipeline explain -c weir.yaml --entity B-007 --service acme/ripeness@archive --payload\n" +
-			"  pipeline explain -c weir.yaml --entity B-007 --json",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			if in.Entity == "" {
-				return &usageError{errors.New("--entity is needed (see pipeline explain --help)")}
+		Example: "  weir explain B-007 -c weir.yaml\n  weir explain B-007 --service acme/ripeness@archive --payload\n" +
+			"  weir explain B-007 --json",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if in.Entity = args[0]; in.Entity == "" {
+				return &usageError{errors.New("ENTITY is empty: that is no id")}
 			}
 			if !full && a.served == nil && !isTerminal(a.out) {
-				full, a.args = true, append(slices.Clone(a.args), "--full") // also where the command is forwarded to
+				full, a.args = true, withFlags(a.args, "--full=true") // also where the command is forwarded to
 			}
 			return a.explain(cmd.Context(), in, full)
 		},
 	}
-	c.Flags().StringVar(&in.Entity, "entity", "", "the entity's id")
 	c.Flags().StringVar(&in.Service, "service", "", "only this service, customer/projection@sink or customer/name@check")
 	c.Flags().BoolVar(&full, "full", false, "cut nothing to the width of a screen; so it is wherever the output is no terminal")
 	c.Flags().BoolVar(&in.Payload, "payload", false, "with the payloads of the events, as long as the inbox keeps them")

@@ -17,8 +17,7 @@ func (a *app) generateCommand() *cobra.Command {
 		Short: "Make a stream of realistic events with a configuration that goes with it",
 		Long: "Make a folder with events of three sources and the configuration of as many customers as asked for.\n" +
 			"The same seed makes the same bytes.",
-		Example: "  pipeline generate demo\n  pipeline run -c demo/weir.yaml --until-idle",
-		Args:    cobra.ExactArgs(1),
+		Example: "  weir generate demo\n  weir run -c demo/weir.yaml --until-idle",
 		RunE: func(_ *cobra.Command, args []string) error {
 			if o.Entities < 1 || o.Events < 1 || o.Customers < 1 {
 				return &usageError{fmt.Errorf("--entities, --events and --customers must be at least 1")}

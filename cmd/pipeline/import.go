@@ -20,7 +20,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// importFlags are those of pipeline import.
+// importFlags are those of weir import.
 type importFlags struct {
 	source, format, delimiter, name, tenant string
 	types                                   []string
@@ -39,10 +39,9 @@ and ends when the job does; it has to be said where no process runs.
 The same file for the same source is one job: the same command again goes on
 with it, or tells what became of it. Rows that were taken in before, by their
 event ids, are duplicates.`,
-		Example: "  pipeline import -c weir.yaml --source lab lab.jsonl --wait\n" +
-			"  pipeline import -c weir.yaml --source lab --type weight:number lab.csv\n" +
-			"  zcat lab.jsonl.gz | pipeline import -c weir.yaml --source lab --format jsonl -",
-		Args: cobra.ExactArgs(1),
+		Example: "  weir import -c weir.yaml --source lab lab.jsonl --wait\n" +
+			"  weir import -c weir.yaml --source lab --type weight:number lab.csv\n" +
+			"  zcat lab.jsonl.gz | weir import -c weir.yaml --source lab --format jsonl -",
 		RunE: func(cmd *cobra.Command, args []string) error { return a.importFile(cmd.Context(), &f, args[0]) },
 	}
 	c.Flags().StringVar(&f.source, "source", "", "source that the rows go into (required)")
@@ -101,7 +100,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 // importedJSON is a job as --json prints it.
 type importedJSON struct {
 	imports.Job
-	New *bool `json:"new,omitempty"` // of pipeline import: no earlier job is of this file
+	New *bool `json:"new,omitempty"` // of weir import: no earlier job is of this file
 }
 
 // importFile receives a file and, with --wait, works it off.

@@ -50,7 +50,7 @@ func (a *app) printImported(i store.Import, fresh bool) error {
 		return err
 	}
 	if i.Counts.Rows() > i.Counts.Accepted {
-		fmt.Fprintf(a.out, "rows that were not accepted: pipeline import errors -c %s %s\n", a.config, i.ID)
+		fmt.Fprintf(a.out, "rows that were not accepted: weir import errors -c %s %s\n", a.config, i.ID)
 	}
 	return nil
 }
@@ -61,8 +61,7 @@ func (a *app) importListCommand(f *importFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "list",
 		Short:   "List imports, the latest first",
-		Example: "  pipeline import list -c weir.yaml\n  pipeline import list -c weir.yaml --tenant acme --json",
-		Args:    cobra.NoArgs,
+		Example: "  weir import list -c weir.yaml\n  weir import list -c weir.yaml --tenant acme --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var from store.ClaimID
 			var err error
@@ -148,8 +147,7 @@ func (a *app) importShowCommand(f *importFlags) *cobra.Command {
 	return a.needConfig(&cobra.Command{
 		Use:     "show ID",
 		Short:   "Show one import",
-		Example: "  pipeline import show -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
-		Args:    cobra.ExactArgs(1),
+		Example: "  weir import show -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withImport(cmd.Context(), f.tenant, args[0], func(_ assemble.Opened, i store.Import) error { return a.show(i) })
 		},
@@ -162,8 +160,7 @@ func (a *app) importCancelCommand(f *importFlags) *cobra.Command {
 		Short: "End an import where it is",
 		Long: `End an import where it is. What was taken in stays; the rows after it are not
 taken in. The same file imported again goes on behind what was accepted.`,
-		Example: "  pipeline import cancel -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
-		Args:    cobra.ExactArgs(1),
+		Example: "  weir import cancel -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return a.withImport(cmd.Context(), f.tenant, args[0], func(s assemble.Opened, i store.Import) error {
 				if imports.Ended(i) {
@@ -190,8 +187,7 @@ func (a *app) importErrorsCommand(f *importFlags) *cobra.Command {
 	c := &cobra.Command{
 		Use:     "errors ID",
 		Short:   "Print the rows of an import that were not accepted, with reasons",
-		Example: "  pipeline import errors -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071 --format csv > errors.csv",
-		Args:    cobra.ExactArgs(1),
+		Example: "  weir import errors -c weir.yaml 019ab2c4-5d6e-7f80-9a1b-2c3d4e5f6071 --format csv > errors.csv",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			as, err := imports.ParseFormat(format)
 			if err != nil {

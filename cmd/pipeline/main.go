@@ -9,7 +9,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -42,7 +41,7 @@ func (e *exitError) Error() string { return fmt.Sprintf("exit status %d", e.stat
 // leftError says that a run until idle stopped with work left.
 type leftError struct{ what string }
 
-func (e *leftError) Error() string { return "Stopped: " + e.what }
+func (e *leftError) Error() string { return "stopped: " + e.what }
 
 // app is what all commands share.
 type app struct {
@@ -95,23 +94,7 @@ func (a *app) execute(ctx context.Context, args []string) int {
 	if err == nil && results.failed != nil {
 		err = fmt.Errorf("the result could not be written: %w", results.failed)
 	}
-	var usage *usageError
-	var said *exitError
-	var left *leftError
-	switch {
-	case err == nil:
-		return exitOK
-	case errors.As(err, &said):
-		return said.status
-	case errors.As(err, &usage):
-		fmt.Fprintln(a.err, err)
-		return exitUsage
-	case errors.As(err, &left):
-		fmt.Fprintln(a.err, err)
-		return exitLeft
-	}
-	fmt.Fprintln(a.err, "error:", err)
-	return exitFailed
+	return a.report(err)
 }
 
 // output remembers that a result could not be written: a command whose result
@@ -131,43 +114,22 @@ func (o *output) Write(b []byte) (int, error) {
 
 func (a *app) root() *cobra.Command {
 	root := &cobra.Command{
-		Use:           "pipeline",
+		Use:           "weir",
 		Short:         "Send a customer an update only when that customer's view really changed",
+		Version:       buildOf(debug.ReadBuildInfo()).String(),
 		SilenceErrors: true, SilenceUsage: true,
-		Args: cobra.NoArgs,
-		PersistentPreRunE: func(cmd *cobra.Command, _ []string) error {
-			if why := cmd.Flags().Lookup("reason"); why != nil {
-				return checkReason(why.Value.String())
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		PersistentPreRunE: checkFlags,
+		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	root.SetVersionTemplate("{{.Version}}\n")
 	root.SetOut(a.out)
 	root.SetErr(a.err)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results as JSON")
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
-	})
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageOf(cmd, err) })
 	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.explainCommand(), a.planCommand(), a.resetCommand(), a.reconcileCommand(), a.noiseCommand(), a.reloadCommand(), a.auditCommand(), a.retentionCommand(), a.tokenCommand(),
-		a.migrateCommand(), a.importCommand(), a.generateCommand())
-	wrapArgs(root)
+		a.migrateCommand(), a.importCommand(), a.generateCommand(), a.schemaCommand(), a.versionCommand())
+	checkArgs(root)
 	return root
-}
-
-// wrapArgs makes wrong arguments of any command a usage error.
-func wrapArgs(c *cobra.Command) {
-	if check := c.Args; check != nil {
-		c.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return &usageError{fmt.Errorf("%w (see %s --help)", err, cmd.CommandPath())}
-			}
-			return nil
-		}
-	}
-	for _, sub := range c.Commands() {
-		wrapArgs(sub)
-	}
 }
 
 // needConfig adds the flag that names the configuration.

@@ -117,7 +117,7 @@ func TestOperatorsUsage(t *testing.T) {
 	for line, want := range map[string]string{
 		"replay":                               "say which entities",
 		"replay --all --outdated":              "exactly one way",
-		"replay --entity a --since 1h":         "exactly one way",
+		"replay a --since 1h":                  "exactly one way",
 		"replay --outdated --customer acme":    "as a whole",
 		"replay --customer nobody":             "--customer nobody",
 		"replay --service acme/ripeness":       "--service acme/ripeness",
@@ -175,7 +175,7 @@ func TestHelpAndCompletion(t *testing.T) {
 	for _, command := range []string{"replay", "reset", "audit", "dlq edit", "dlq replay", "dlq discard"} {
 		status, out, _ := call(t, append(strings.Fields(command), "--help")...)
 		require.Zero(t, status)
-		require.Contains(t, out, "Examples:\n  pipeline "+command+" -c weir.yaml")
+		require.Contains(t, out, "Examples:\n  weir "+command+" -c weir.yaml")
 	}
 	main := filepath.Join("..", "..", "examples", "banana", "weir.yaml")
 	for line, want := range map[string]string{
@@ -212,7 +212,7 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 		require.Empty(t, out.String(), line)
 		require.Equal(t, want == exitFailed, strings.Contains(errs.String(), asked.Error()), "%s: %s", line, errs.String())
 	}
-	require.Contains(t, log.String(), `command="pipeline replay" actor=me@here`)
+	require.Contains(t, log.String(), `command="weir replay" actor=me@here`)
 	require.NotContains(t, log.String(), "private")
 	// The audit must name somebody.
 	var errs bytes.Buffer

@@ -13,8 +13,7 @@ func (a *app) migrateCommand() *cobra.Command {
 		Use:     "migrate",
 		Short:   "Create or upgrade the state tables",
 		Long:    "Create or upgrade the state tables. It does nothing when they are current; run does the same when it starts.",
-		Example: "  pipeline migrate -c weir.yaml",
-		Args:    cobra.NoArgs,
+		Example: "  weir migrate -c weir.yaml",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {

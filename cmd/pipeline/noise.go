@@ -27,8 +27,7 @@ func (a *app) noiseCommand() *cobra.Command {
 		Long: "Tell, per source, which fields alone caused events that changed something and reached nobody, and the strip rules to\n" +
 			"paste: only for fields that no projection reads. It shows what deciding processes of this configuration saw in the\n" +
 			"last seven days, written down every ten seconds; of many events it is estimated from samples.",
-		Example: "  pipeline noise -c weir.yaml\n  pipeline noise -c weir.yaml --source registry --json",
-		Args:    cobra.NoArgs,
+		Example: "  weir noise -c weir.yaml\n  weir noise -c weir.yaml --source registry --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if top < 1 {
 				return &usageError{fmt.Errorf("--top must be at least 1")}

@@ -23,13 +23,12 @@ func (a *app) planCommand() *cobra.Command {
 		Long: "Decide every stored entity under a configuration, without writing anything: per service how many entities would\n" +
 			"be sent, retracted, newly held back or stay as they are, with samples. It reads the store that the configuration\n" +
 			"names, also while a pipeline runs. Entities move to a new configuration at their next event or by\n" +
-			"pipeline replay --outdated; that is when the effect shows.\n\n" +
+			"weir replay --outdated; that is when the effect shows.\n\n" +
 			"The store has a hash of what a customer has, not the document. With --against, the configuration that runs now,\n" +
 			"samples are differences field by field, and what would be sent anyway is told from what the new one causes.\n\n" +
 			"Exit status: 0 done, 1 failed, 2 wrong usage; with --detailed-exitcode also 3: done, and something would be sent.",
-		Example: "  pipeline plan -c new/weir.yaml\n  pipeline plan -c new/weir.yaml --against weir.yaml --samples 5\n" +
-			"  pipeline plan -c weir.yaml --detailed-exitcode --json",
-		Args: cobra.NoArgs,
+		Example: "  weir plan -c new/weir.yaml\n  weir plan -c new/weir.yaml --against weir.yaml --samples 5\n" +
+			"  weir plan -c weir.yaml --detailed-exitcode --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if samples < 0 {
 				return &usageError{errors.New("--samples: want 0 or more")}

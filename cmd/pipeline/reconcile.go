@@ -46,10 +46,9 @@ func (a *app) reconcileCommand() *cobra.Command {
 			"--fix decides the drifted entities again, by force, from what they are now. What the dam does not know, and what is\n" +
 			"ahead of it, is named with a statement to delete it by hand.\n\n" +
 			"Exit status 1 when something has drifted and is not to be sent again.",
-		Example: "  pipeline reconcile -c weir.yaml\n" +
-			"  pipeline reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +
-			"  pipeline reconcile -c weir.yaml --fix --yes --rate 500/s --reason \"the warehouse was restored from Monday's backup\"",
-		Args: cobra.NoArgs,
+		Example: "  weir reconcile -c weir.yaml\n" +
+			"  weir reconcile -c weir.yaml --service acme/ripeness@warehouse --json\n" +
+			"  weir reconcile -c weir.yaml --fix --yes --rate 500/s --reason \"the warehouse was restored from Monday's backup\"",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return a.reconcile(cmd.Context(), &f)
 		},
@@ -163,7 +162,7 @@ func (a *app) askToFix(ctx context.Context, f *reconcileFlags) error {
 		}
 	}
 	f.yes = true
-	a.args = append(a.args, "--yes")
+	a.args = withFlags(a.args, "--yes=true")
 	return nil
 }
 
@@ -189,7 +188,12 @@ func (a *app) reconcileService(ctx context.Context, env *operate.Env, name strin
 		Store: env.Store, Plan: env.Plan, Service: service, Target: target, Forgets: target.Forgets, Samples: f.samples,
 	}
 	if env.Progress != nil {
-		in.Progress = func(rows int64) { env.Progress(rows, 0) }
+		// A service has a row for each entity that it got, so for no more than there are.
+		total, err := env.Store.CountEntities(ctx)
+		if err != nil {
+			return r, fmt.Errorf("store: %w", err)
+		}
+		in.Progress = func(rows int64) { env.Progress(rows, max(rows, total)) }
 	}
 	var drifted *spool
 	if f.fix {

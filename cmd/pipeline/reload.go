@@ -23,8 +23,7 @@ func (a *app) reloadCommand() *cobra.Command {
 			"as a whole when something is wrong; the process goes on with what it had. Nothing but customers' files can be\n" +
 			"changed this way. What is new for entities that are known already is sent at their next event, or by a replay.\n" +
 			"Of several processes the one at admin.listen is asked; the others do nothing until they are reloaded too.",
-		Example: "  pipeline reload -c weir.yaml\n  pipeline reload -c weir.yaml --activate",
-		Args:    cobra.NoArgs,
+		Example: "  weir reload -c weir.yaml\n  weir reload -c weir.yaml --activate",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cfg, err := a.load()
 			if err != nil {
@@ -63,7 +62,7 @@ func (a *app) printReloaded(r control.Reloaded) {
 		fmt.Fprintf(a.out, "New: %s\n", strings.Join(r.Added, ", "))
 	}
 	if slices.ContainsFunc(r.Added, func(name string) bool { return !strings.HasSuffix(name, "@check") }) {
-		fmt.Fprintf(a.out, "Entities that are known already: pipeline replay -c %s --outdated\n", a.config)
+		fmt.Fprintf(a.out, "Entities that are known already: weir replay -c %s --outdated\n", a.config)
 	}
 	if len(r.Removed) > 0 {
 		fmt.Fprintf(a.out, "Removed, their state is kept: %s\n", strings.Join(r.Removed, ", "))

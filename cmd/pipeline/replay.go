@@ -38,7 +38,6 @@ type taskFlags struct {
 }
 
 func (f *taskFlags) add(a *app, c *cobra.Command, checks bool) {
-	c.Flags().StringArrayVar(&f.entities, "entity", nil, "this entity; may be repeated")
 	c.Flags().StringVar(&f.list, "entities", "", "the entities in this file, one per line; - reads standard input")
 	c.Flags().StringArrayVar(&f.services, "service", nil, "only this service, customer/projection@sink; may be repeated")
 	c.Flags().StringArrayVar(&f.customers, "customer", nil, "only services of this customer; may be repeated")
@@ -123,7 +122,7 @@ func (f *taskFlags) task(kind operate.Kind, cfg *config.Config, now time.Time) (
 		t.Select.All, ways = true, 1
 	}
 	if ways != 1 {
-		return t, &usageError{errors.New("say which entities, in exactly one way (see --help)")}
+		return t, &usageError{errors.New("say which entities, in exactly one way: their ids, --entities, --all, --outdated, --since, --service, --customer, --projection, --letters or --resume")}
 	}
 	if t.Services, err = f.chosen(kind, cfg); err != nil {
 		return t, err
@@ -133,7 +132,7 @@ func (f *taskFlags) task(kind operate.Kind, cfg *config.Config, now time.Time) (
 	}
 	for _, id := range f.entities {
 		if id == "" || strings.ContainsAny(id, "\n\x00") {
-			return t, &usageError{fmt.Errorf("--entity %q: that is no id", id)}
+			return t, &usageError{fmt.Errorf("ENTITY %q: that is no id", id)}
 		}
 	}
 	return t, nil
@@ -209,23 +208,21 @@ func (a *app) replayCommand() *cobra.Command {
 	var f taskFlags
 	var letters letterFlags
 	c := &cobra.Command{
-		Use:   "replay",
+		Use:   "replay [ENTITY...]",
 		Short: "Decide again, from what the entities are now",
 		Long: "Decide again, from what the entities are now: nothing stale is sent. What equals the customer's last one is held back,\n" +
 			"unless --force. --outdated moves entities to the active configuration that were not evaluated under it yet.\n\n" +
 			"It works in portions. After a kill the same command goes on where it was, and so does --resume, which must be used\n" +
 			"after a time such as --since 2h, since that is another one now.",
-		Example: "  pipeline replay -c weir.yaml --entity B-007 --dry-run\n" +
-			"  pipeline replay -c weir.yaml --customer acme --rate 200/s\n" +
-			"  pipeline replay -c weir.yaml --since 2h --wait\n" +
-			"  pipeline replay -c weir.yaml --outdated",
-		Args: func(cmd *cobra.Command, args []string) error {
+		Example: "  weir replay -c weir.yaml B-007 --dry-run\n" +
+			"  weir replay -c weir.yaml --customer acme --rate 200/s\n" +
+			"  weir replay -c weir.yaml --since 2h --wait\n" +
+			"  weir replay -c weir.yaml --outdated",
+		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.resume == latestJob && len(args) == 1 {
-				return fmt.Errorf("%q is no argument: a job's number is part of the flag, like --resume=3", args[0])
+				return &usageError{fmt.Errorf("%q is no argument: a job's number is part of the flag, like --resume=3", args[0])}
 			}
-			return cobra.NoArgs(cmd, args)
-		},
-		RunE: func(cmd *cobra.Command, _ []string) error {
+			f.entities = args
 			if cmd.Flags().Changed("respect-dam") {
 				if f.force && f.respect {
 					return &usageError{errors.New("--force and --respect-dam are opposites")}
@@ -244,7 +241,7 @@ func (a *app) replayCommand() *cobra.Command {
 				letters.all, letters.dry, letters.wait, letters.reason = true, f.dry, f.wait, f.reason
 				if len(f.services) > 1 || len(f.customers)+len(f.projections) > 0 || len(f.entities) > 1 || f.force ||
 					f.list != "" || f.all || f.outdated || f.since != "" || f.until != "" || f.rate != "" || f.resume != 0 {
-					return &usageError{errors.New("--letters goes with at most one --service and --entity, and no other selection, --rate or --force")}
+					return &usageError{errors.New("--letters goes with at most one --service and ENTITY, and no other selection, --rate or --force")}
 				}
 				if len(f.services) == 1 {
 					letters.filter.Service = f.services[0]
@@ -261,7 +258,7 @@ func (a *app) replayCommand() *cobra.Command {
 	f.add(a, c, false)
 	c.Flags().BoolVar(&f.all, "all", false, "all entities")
 	c.Flags().BoolVar(&f.outdated, "outdated", false, "entities that were last evaluated under another configuration: a backfill")
-	c.Flags().BoolVar(&f.letters, "letters", false, "open dead letters, as dlq replay --all does; with --service or --entity")
+	c.Flags().BoolVar(&f.letters, "letters", false, "open dead letters, as dlq replay --all does; with --service or ENTITY")
 	c.Flags().StringVar(&f.since, "since", "", "entities with events since then: a time, or how long ago, such as 2h")
 	c.Flags().StringVar(&f.until, "until", "", "and before then")
 	c.Flags().BoolVar(&f.force, "force", false, "send also what equals the customer's last one")
@@ -332,7 +329,7 @@ func (a *app) runTask(ctx context.Context, env *operate.Env, t operate.Task, wai
 	switch {
 	case errors.Is(err, store.ErrFenced):
 		return fmt.Errorf("job %d: another process goes on with it: %w", result.Job, err)
-	case err != nil && result.Job != 0 && !errors.As(err, new(*operate.Impossible)):
+	case err != nil && result.Job != 0 && !errors.As(err, new(*operate.InvalidRequestError)):
 		return fmt.Errorf("job %d is not finished; the same command goes on with it: %w", result.Job, err)
 	case err != nil:
 		return err
@@ -386,9 +383,9 @@ func known(r operate.Result) error {
 func (a *app) next(alone, waited bool) {
 	switch {
 	case alone && waited:
-		fmt.Fprintln(a.out, "What changed is sent by the next pipeline run.")
+		fmt.Fprintln(a.out, "What changed is sent by the next weir run.")
 	case alone:
-		fmt.Fprintln(a.out, "Nobody runs: the next pipeline run does it.")
+		fmt.Fprintln(a.out, "Nobody runs: the next weir run does it.")
 	}
 }
 

@@ -14,17 +14,18 @@ import (
 func (a *app) resetCommand() *cobra.Command {
 	var f taskFlags
 	c := &cobra.Command{
-		Use:   "reset",
+		Use:   "reset [ENTITY...]",
 		Short: "Forget what customers have: the next content passes, whatever it is",
 		Long: "Forget what customers have: their dam state becomes unknown, and the next content passes, whatever it is. Nothing is\n" +
 			"sent by it; replay sends what the entities are now. It asks back with the number, or takes --yes.\n\n" +
 			"Rows of check services are reset as well, at once: the next content that a caller asks for passes.",
-		Example: "  pipeline reset -c weir.yaml --customer acme --dry-run\n" +
-			"  pipeline reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes\n" +
-			"  pipeline reset -c weir.yaml --service acme/crm@check --yes",
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Example: "  weir reset -c weir.yaml B-007 B-008 --yes\n" +
+			"  weir reset -c weir.yaml --customer acme --dry-run\n" +
+			"  weir reset -c weir.yaml --service acme/ripeness@hook --reason \"they lost their database\" --yes\n" +
+			"  weir reset -c weir.yaml --service acme/crm@check --yes",
+		RunE: func(cmd *cobra.Command, args []string) error {
 			ctx := cmd.Context()
+			f.entities = args
 			if f.dry {
 				return a.task(ctx, operate.Reset, &f)
 			}
@@ -40,7 +41,7 @@ func (a *app) resetCommand() *cobra.Command {
 					return err
 				}
 				f.yes = true
-				a.args = append(a.args, "--yes")
+				a.args = withFlags(a.args, "--yes=true")
 			}
 			return a.task(ctx, operate.Reset, &f)
 		},
@@ -60,7 +61,7 @@ func (a *app) resetQuestion(cmd *cobra.Command, f taskFlags) (string, error) {
 	var out bytes.Buffer
 	count := *a
 	count.out, count.json = &out, true
-	count.args = append(append([]string{}, a.args...), "--dry-run", "--json")
+	count.args = withFlags(a.args, "--dry-run=true", "--json=true")
 	if err := count.task(cmd.Context(), operate.Reset, &f); err != nil {
 		return "", err
 	}

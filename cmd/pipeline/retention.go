@@ -34,8 +34,7 @@ func (a *app) retentionCommand() *cobra.Command {
 		Long: "Drop the months of idempotency keys whose keys are all older than api.keys.retention. A running pipeline does it every\n" +
 			"night at api.keys.drop_at; this does it at once, beside it or without it. A key is new when it is over its time, whether\n" +
 			"its month was dropped or not.",
-		Example: "  pipeline retention -c weir.yaml --dry-run\n  pipeline retention -c weir.yaml --json",
-		Args:    cobra.NoArgs,
+		Example: "  weir retention -c weir.yaml --dry-run\n  weir retention -c weir.yaml --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
 			c, err := a.load()

@@ -29,7 +29,7 @@ func TestRetentionDropsMonthsThatAreOver(t *testing.T) {
 	claim := func(key string) {
 		s, err := assemble.Store(t.Context(), cfg, logger(cfg, t.Output()))
 		require.NoError(t, err)
-		_, err = s.BeginClaims(t.Context(), "acme", []store.Intent{{Key: key}}, time.Minute, time.Hour)
+		_, err = s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{{Key: key}}, time.Minute, time.Hour)
 		require.NoError(t, err)
 		require.NoError(t, s.Close())
 	}

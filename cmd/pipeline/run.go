@@ -34,11 +34,10 @@ func (a *app) runCommand() *cobra.Command {
 		Use:   "run",
 		Short: "Run the pipeline until it is stopped",
 		Long: "Run the pipeline until it is stopped: SIGTERM or SIGINT finish what is in hand, a second signal ends at once.\n" +
-			"SIGHUP reads the customers' files again, as pipeline reload does.\n" +
+			"SIGHUP reads the customers' files again, as weir reload does.\n" +
 			"With --until-idle, who waits for what is said on standard error; a run that stops before all is done ends with status 3.\n" +
 			"Several processes with the same configuration share the work.",
-		Example: "  pipeline run -c weir.yaml\n  pipeline run -c weir.yaml --until-idle\n  pipeline run -c weir.yaml --role decide,deliver",
-		Args:    cobra.NoArgs,
+		Example: "  weir run -c weir.yaml\n  weir run -c weir.yaml --until-idle\n  weir run -c weir.yaml --role decide,deliver",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			roles, err := parseRoles(role)
 			if err != nil {
@@ -253,7 +252,7 @@ func (a *app) summary(cfg *config.Config, s pipeline.Summary, took time.Duration
 		fmt.Fprintf(a.out, "%12s changed an entity\n", n(s.Merged))
 	}
 	if s.Dead > 0 {
-		fmt.Fprintf(a.out, "%12s %s: pipeline dlq list -c %s\n", n(s.Dead), english.PluralWord(int(s.Dead), "dead letter", "dead letters"), a.config)
+		fmt.Fprintf(a.out, "%12s %s: weir dlq list -c %s\n", n(s.Dead), english.PluralWord(int(s.Dead), "dead letter", "dead letters"), a.config)
 	}
 	switch {
 	case sum.Pruned+sum.Filtered+sum.Incomplete+sum.Held+sum.Sent+sum.Delivered+sum.Dead > 0:

@@ -84,5 +84,5 @@ func TestProgressMakesRoomForResults(t *testing.T) {
 		return nil
 	}))
 	text := read(t, person, "result\r\n")
-	require.Regexp(t, `3 of 4 [^\n]*\r\x1b\[Kresult\r\n$`, text)
+	require.Regexp(t, `3 of 4 \([0-9,]+/s, \d+s left\)\r\x1b\[Kresult\r\n$`, text)
 }

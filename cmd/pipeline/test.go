@@ -20,8 +20,7 @@ func (a *app) testCommand() *cobra.Command {
 		Short: "Run golden tests of the configuration: events in, expected sends and suppressions out",
 		Long: "Run the cases below a folder, by default tests beside the main configuration file. A case is a folder with\n" +
 			golden.EventsFile + ", one {\"source\": …, \"event\": …} per line, and " + golden.ExpectedFile + ", which --update writes.",
-		Example: "  pipeline test -c weir.yaml\n  pipeline test -c weir.yaml --update --run retraction\n  pipeline test -c weir.yaml --junit report.xml",
-		Args:    cobra.NoArgs,
+		Example: "  weir test -c weir.yaml\n  weir test -c weir.yaml --update --run retraction\n  weir test -c weir.yaml --junit report.xml",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load(config.AllowUnsetEnv())
 			if err != nil {

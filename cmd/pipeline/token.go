@@ -22,8 +22,6 @@ func (a *app) tokenCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "token",
 		Short: "Tokens of the API: make one, check the file of them",
-		Args:  cobra.NoArgs,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	c.AddCommand(a.tokenNewCommand(), a.tokenCheckCommand())
 	return c
@@ -48,9 +46,8 @@ func (a *app) tokenNewCommand() *cobra.Command {
 		Long: "Make a token and the entry for the file that api.tokens names, which has only the token's hash.\n" +
 			"The token is shown this once: give it to its holder. With --file the entry is added to the file;\n" +
 			"a running pipeline knows it a second later.",
-		Example: "  pipeline token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
-			"  pipeline token new --tenant acme --may check --file tokens.yaml",
-		Args: cobra.NoArgs,
+		Example: "  weir token new --tenant acme --may ingest,import --source orders --expires 90d\n" +
+			"  weir token new --tenant acme --may check --file tokens.yaml",
 		RunE: func(*cobra.Command, []string) error {
 			if e.Tenant == "" || len(e.May) == 0 {
 				return &usageError{errors.New("--tenant and --may are needed")}
@@ -177,8 +174,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 		Short: "Check the file of tokens, all faults at once, and list them",
 		Long: "Check the file that api.tokens names: every fault with file, line and column, sources that the\n" +
 			"configuration has not among them. Needs no network.",
-		Example: "  pipeline token check -c weir.yaml",
-		Args:    cobra.NoArgs,
+		Example: "  weir token check -c weir.yaml",
 		RunE: func(*cobra.Command, []string) error {
 			cfg, err := a.load(config.AllowUnsetEnv())
 			if err != nil {

@@ -18,8 +18,7 @@ func (a *app) validateCommand() *cobra.Command {
 			"Needs no network, and no secrets: references to variables that are not set are accepted.\n\n" +
 			"With --resolve variables must be set, files be there, and store, gate, Kafka, sources and targets answer. Nothing is\n" +
 			"changed there, and nothing sent. Status 1 when one does not answer.",
-		Example: "  pipeline validate -c weir.yaml\n  pipeline validate -c weir.yaml --resolve",
-		Args:    cobra.NoArgs,
+		Example: "  weir validate -c weir.yaml\n  weir validate -c weir.yaml --resolve",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var options []config.Option
 			if !resolve {

@@ -15,7 +15,7 @@ import (
 )
 
 func TestComponents(t *testing.T) {
-	binary := filepath.Join(t.TempDir(), "pipeline")
+	binary := filepath.Join(t.TempDir(), "weir")
 	made, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/pipeline").CombinedOutput()
 	require.NoError(t, err, string(made))
 	info, err := buildinfo.ReadFile(binary)

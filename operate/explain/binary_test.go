@@ -46,7 +46,7 @@ func embedded(t *testing.T) harness.Project {
 // checkEmbedded looks at the same story however it is reached.
 func checkEmbedded(t *testing.T, p harness.Project) {
 	t.Helper()
-	x := ask(p, 0, "--entity", "B", "--payload")
+	x := ask(p, 0, "B", "--payload")
 	require.Empty(t, x.Notes)
 	var events []string
 	for _, e := range x.Events {
@@ -61,25 +61,25 @@ func checkEmbedded(t *testing.T, p harness.Project) {
 	require.Equal(t, x.Events[1].Version, x.Services[0].Last.Version)
 	require.True(t, x.Services[0].Last.Delivered)
 
-	missing := p.Start("explain", "--entity", "NO")
+	missing := p.Start("explain", "NO")
 	require.Equal(t, 1, missing.Wait())
 	require.Contains(t, missing.Out.String(), `There is no entity "NO"`)
 	require.Contains(t, missing.Log.String(), `entity "NO" is not stored`)
-	require.False(t, ask(p, 1, "--entity", "NO").Found)
+	require.False(t, ask(p, 1, "NO").Found)
 }
 
 // Nobody runs: the command opens the data folder itself.
 func TestEmbeddedNotRunning(t *testing.T) {
 	p := embedded(t)
-	nothing := p.Start("explain", "--entity", "B")
+	nothing := p.Start("explain", "B")
 	require.Equal(t, 1, nothing.Wait(), "before anything has run")
 	p.Drain()
 	checkEmbedded(t, p)
 
-	human := p.Start("explain", "--entity", "B", "--service", "zest/all@out").Ok()
+	human := p.Start("explain", "B", "--service", "zest/all@out").Ok()
 	require.Contains(t, human, "changed nothing that this projection reads (id); the customer")
 	require.NotContains(t, human, "acme/all@out")
-	for _, args := range [][]string{{}, {"--entity", "B", "--service", "zest/none@out"}, {"--entity", "B", "--no-such-flag"}, {"--entity", "B", "extra"}} {
+	for _, args := range [][]string{{}, {"B", "--service", "zest/none@out"}, {"B", "--no-such-flag"}, {"B", "extra"}} {
 		pr := p.Start("explain", args...)
 		require.Equal(t, 2, pr.Wait(), args)
 		require.NotEmpty(t, pr.Log.String())
@@ -87,7 +87,7 @@ func TestEmbeddedNotRunning(t *testing.T) {
 	completed, err := exec.Command(harness.Binary(t), "__complete", "explain", "-c", p.Path("weir.yaml"), "--service", "").Output()
 	require.NoError(t, err)
 	require.Contains(t, string(completed), "acme/all@out\nzest/all@out\n")
-	require.Contains(t, p.Start("explain --help").Ok(), "pipeline explain -c weir.yaml --entity B-007")
+	require.Contains(t, p.Start("explain --help").Ok(), "weir explain B-007 -c weir.yaml")
 }
 
 // A process runs: it is asked.
@@ -98,7 +98,7 @@ func TestEmbeddedRunning(t *testing.T) {
 		return harness.Want(len(harness.States(p.Whole("out/acme.jsonl"), "B")), 2)
 	})
 	harness.Eventually(t, "the delivery being saved", func() error {
-		if s := ask(p, 0, "--entity", "B").Services; s[0].Verdict != explain.Sent || s[1].Verdict != explain.Pruned {
+		if s := ask(p, 0, "B").Services; s[0].Verdict != explain.Sent || s[1].Verdict != explain.Pruned {
 			return fmt.Errorf("%s %s", s[0].Why, s[1].Why)
 		}
 		return nil
@@ -115,7 +115,7 @@ func TestEmbeddedWithoutListener(t *testing.T) {
 	harness.Eventually(t, "the delivery", func() error {
 		return harness.Want(len(harness.States(p.Whole("out/acme.jsonl"), "B")), 2)
 	})
-	x := ask(p, 0, "--entity", "B")
+	x := ask(p, 0, "B")
 	require.Len(t, x.Notes, 1)
 	require.Contains(t, x.Notes[0], "the inbox was not read: ")
 	require.Equal(t, "e2", x.Events[1].EventID)
@@ -161,7 +161,7 @@ admin: {listen: "127.0.0.1:0"}
 	run := p.Start("run")
 	verdicts := func() map[string]string {
 		got := map[string]string{}
-		pr := p.Start("explain --json", "--entity", "B")
+		pr := p.Start("explain --json", "B")
 		if pr.Wait() != 0 {
 			return got
 		}
@@ -181,7 +181,7 @@ admin: {listen: "127.0.0.1:0"}
 	harness.Eventually(t, "the stale event", func() error {
 		return harness.Want(verdicts()["acme/all@out"], "stale")
 	})
-	x := ask(p, 0, "--entity", "B", "--payload")
+	x := ask(p, 0, "B", "--payload")
 	require.Empty(t, x.Notes)
 	last := x.Events[len(x.Events)-1]
 	require.Equal(t, "stale: sequence", last.Outcome)
@@ -197,7 +197,7 @@ admin: {listen: "127.0.0.1:0"}
 	require.NoError(t, err)
 	_, err = admin.DeleteRecords(t.Context(), ends.Offsets())
 	require.NoError(t, err)
-	x = ask(p, 0, "--entity", "B")
+	x = ask(p, 0, "B")
 	require.Contains(t, x.Events[0].Gone, "retention removed it")
 	require.Equal(t, "e5", x.Events[0].EventID)
 	run.Terminate()

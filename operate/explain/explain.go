@@ -84,7 +84,7 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 		x.Looked = []string{
 			"stored entities: there is none with this id; ids are compared byte for byte",
 			fmt.Sprintf("open dead letters: %d name it", len(letters)),
-			"an event whose id could not be read names no entity: pipeline dlq list --stage ingest has it",
+			"an event whose id could not be read names no entity: weir dlq list --stage ingest has it",
 		}
 		return x, nil
 	}

@@ -277,7 +277,7 @@ func TestVerdicts(t *testing.T) {
 		"refused, and its letter discarded": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.change(hook, func(r *store.NamedRow) { r.Refused = true })
-		}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or pipeline replay --force sends it, or the service is reset.", "refused"},
+		}, hook, explain.Refused, "Version 1:0 was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset.", "refused"},
 		"its twin is not": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.dead = []store.DeadLetter{{ID: 7, Stage: store.StageDeliver, Code: "refused", Service: hook, Entity: "B-007", Version: change.NewVersion(1, 0)}}
@@ -309,7 +309,7 @@ func TestVerdicts(t *testing.T) {
 			w.event("registry", "e1", "1", first)
 			w.entity = func(e store.Entity) store.Entity { e.Fingerprint = []byte("older"); return e }
 			w.rows = func([]store.NamedRow) []store.NamedRow { return nil }
-		}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or pipeline replay sends it.", "held back"},
+		}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it.", "held back"},
 		"older state without trail": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }

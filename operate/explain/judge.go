@@ -28,7 +28,7 @@ func (s *story) judge(out *Service, c config.Service, row store.Row, sent bool, 
 			newest.ID, newest.Code, newest.Reason, times(newest), s.otherwise(out))
 		return
 	case row.Refused:
-		say(Refused, "Version %s was refused, and no dead letter of it is open any more: it is held back until the view changes, or pipeline replay --force sends it, or the service is reset%s", row.Version, s.otherwise(out))
+		say(Refused, "Version %s was refused, and no dead letter of it is open any more: it is held back until the view changes, or weir replay --force sends it, or the service is reset%s", row.Version, s.otherwise(out))
 		return
 	case newest != nil && (!sent || newest.Version >= row.Version):
 		say(Refused, "Its newest change is dead letter %d (%s: %s%s), so the customer does not have it",
@@ -69,7 +69,7 @@ func (s *story) neverSent(out *Service, say func(Verdict, string, ...any)) {
 	case !out.Match:
 		say(NeverSent, "Nothing was ever sent: the filter (%s) does not let the document through, so there is nothing to retract", flat(out.Filter))
 	case out.WouldSend:
-		say(NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or pipeline replay sends it")
+		say(NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it")
 	default:
 		say(NeverSent, "Nothing was ever sent")
 	}
@@ -132,7 +132,7 @@ func (s *story) otherwise(out *Service) string {
 	if s.Current {
 		return ", and differs from what would be decided now"
 	}
-	return ", and differs under this configuration, so the next event or pipeline replay sends it"
+	return ", and differs under this configuration, so the next event or weir replay sends it"
 }
 
 func (s *story) outBecause(out *Service) string {

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-const mainFile = `# Made by "pipeline generate". Everything runs inside the process: broker,
+const mainFile = `# Made by "weir generate". Everything runs inside the process: broker,
 # state and gate are under data/, the customers' files under out/.
 sources:
   registry:

@@ -46,12 +46,12 @@ func filterOf(v url.Values) (filter, error) {
 		f.State = "open"
 	}
 	if !slices.Contains(stages, f.Stage) || !slices.Contains(states, f.State) {
-		return f, &operate.Impossible{Reason: "There is no such stage or state."}
+		return f, &operate.InvalidRequestError{Reason: "There is no such stage or state."}
 	}
 	if after := v.Get("after"); after != "" {
 		var err error
 		if f.After, err = strconv.ParseInt(after, 10, 64); err != nil || f.After < 0 {
-			return f, &operate.Impossible{Reason: "There is no such page."}
+			return f, &operate.InvalidRequestError{Reason: "There is no such page."}
 		}
 	}
 	return f, nil
@@ -192,7 +192,7 @@ func (p *Page) letter(w http.ResponseWriter, r *http.Request, who *session) {
 	if who != nil {
 		b.Form = who.form
 		_, err := (&operate.Env{Store: p.opt.Store}).Editable(r.Context(), l.ID)
-		var no *operate.Impossible
+		var no *operate.InvalidRequestError
 		switch {
 		case errors.As(err, &no):
 			b.WhyNot = no.Reason
@@ -222,7 +222,7 @@ func (p *Page) payload(w http.ResponseWriter, r *http.Request, _ *session) {
 func reason(r *http.Request) (string, error) {
 	s := strings.TrimSpace(r.PostForm.Get("reason"))
 	if utf8.RuneCountInString(s) > maxReason || !isText([]byte(s)) {
-		return "", &operate.Impossible{Reason: fmt.Sprintf("A reason is text of at most %d characters.", maxReason)}
+		return "", &operate.InvalidRequestError{Reason: fmt.Sprintf("A reason is text of at most %d characters.", maxReason)}
 	}
 	return s, nil
 }
@@ -356,7 +356,7 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 }
 
 // words say how a letter comes back.
-var words = map[operate.Way]string{
+var words = map[operate.ReplayMode]string{
 	operate.AsEvent:    "its event enters again",
 	operate.AsDecision: "decided again from what the entity is now",
 	operate.AsChange:   "the change is sent again, late",
@@ -371,7 +371,7 @@ func (p *Page) replay(ctx context.Context, j *job, who *session, selected operat
 	if err != nil {
 		return err
 	}
-	ways := map[operate.Way]int{}
+	ways := map[operate.ReplayMode]int{}
 	err = env.ReplayLetters(ctx, selected, why, false, func(l operate.LetterReplay) {
 		switch {
 		case l.Refused == "":
@@ -384,7 +384,7 @@ func (p *Page) replay(ctx context.Context, j *job, who *session, selected operat
 		}
 		j.progress(int64(b.Done+len(b.Refused)+b.More), int64(total))
 	})
-	for _, way := range []operate.Way{operate.AsEvent, operate.AsDecision, operate.AsChange} {
+	for _, way := range []operate.ReplayMode{operate.AsEvent, operate.AsDecision, operate.AsChange} {
 		if n := ways[way]; n > 0 {
 			b.Ways = append(b.Ways, fmt.Sprintf("%d: %s", n, words[way]))
 		}

@@ -75,7 +75,7 @@ func (p *Page) overviewNow() (overviewBody, error) {
 	}
 	if now.API {
 		b.API = &stage{
-			Name: "API", What: "producers and callers are answered", Waiting: now.OpenImports, WaitingFor: "imports queued or running: pipeline import list",
+			Name: "API", What: "producers and callers are answered", Waiting: now.OpenImports, WaitingFor: "imports queued or running: weir import list",
 			Counts: []count{
 				of("answered", "with 2xx", func(n *numbers) float64 { return n.Answers["2"] }),
 				of("refused", "with 4xx: the request is wrong, or may not", func(n *numbers) float64 { return n.Answers["4"] }),

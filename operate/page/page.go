@@ -262,7 +262,7 @@ func (p *Page) fail(w http.ResponseWriter, r *http.Request, status int, sentence
 
 // trouble answers with an error: of what was asked for, or of what it needs.
 func (p *Page) trouble(w http.ResponseWriter, r *http.Request, err error) {
-	var no *operate.Impossible
+	var no *operate.InvalidRequestError
 	switch {
 	case errors.As(err, &no):
 		p.fail(w, r, http.StatusConflict, no.Reason)

@@ -43,7 +43,7 @@ type planBody struct {
 }
 
 func bad(format string, args ...any) error {
-	return &operate.Impossible{Reason: fmt.Sprintf(format, args...)}
+	return &operate.InvalidRequestError{Reason: fmt.Sprintf(format, args...)}
 }
 
 func (p *Page) planForm(w http.ResponseWriter, _ *http.Request, who *session) {
@@ -69,7 +69,7 @@ func (p *Page) plan(w http.ResponseWriter, r *http.Request, who *session) {
 	}
 	b := planBody{Form: who.form, Folder: customersFolder}
 	var faults *config.Faults
-	var no *operate.Impossible
+	var no *operate.InvalidRequestError
 	switch {
 	case errors.As(err, &faults):
 		for _, f := range faults.List {

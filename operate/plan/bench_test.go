@@ -50,7 +50,7 @@ func BenchmarkPlan(b *testing.B) {
 			}
 			out.Entities = append(out.Entities, e)
 		}
-		_, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: part, From: int64(at), To: int64(at + 1000), Token: store.Token{1}}}},
+		_, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: part, From: int64(at), To: int64(at + 1000), Token: store.Token{1}}}},
 			func(store.Loaded) (store.Outcome, error) { return out, nil })
 		require.NoError(b, err)
 	}

@@ -125,6 +125,6 @@ func TestUsage(t *testing.T) {
 	}
 	help, err := exec.Command(harness.Binary(t), "plan", "--help").Output()
 	require.NoError(t, err)
-	require.Contains(t, string(help), "pipeline plan -c new/weir.yaml --against weir.yaml")
+	require.Contains(t, string(help), "weir plan -c new/weir.yaml --against weir.yaml")
 	require.Contains(t, string(help), "also 3")
 }

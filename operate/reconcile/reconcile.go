@@ -48,7 +48,7 @@ type Input struct {
 	Store   Store
 	Plan    *decide.Plan
 	Service decide.Service // of the plan
-	Target  sinks.Readable
+	Target  sinks.Scannable
 	// Forgets: the target drops old rows by itself, so a missing one says nothing.
 	Forgets bool
 	// Page is how many rows are read at a time. Defaults to 500.
@@ -141,10 +141,10 @@ type comparison struct {
 // page compares dam rows with the target's range behind after up to upTo, which
 // is without end when it is empty.
 func (c *comparison) page(ctx context.Context, after, upTo string, rows []store.Row) error {
-	var beyond []sinks.Held // of which the dam rows do not know
+	var beyond []sinks.TargetRow // of which the dam rows do not know
 	for done := false; !done; {
 		n, from := 0, after
-		err := c.Target.Scan(ctx, from, c.Page, func(h sinks.Held) error {
+		err := c.Target.Scan(ctx, from, c.Page, func(h sinks.TargetRow) error {
 			if n++; h.Entity <= after {
 				return fmt.Errorf("the target's rows do not come in the order of their entities: %q after %q", h.Entity, after)
 			}
@@ -221,12 +221,12 @@ func (c *comparison) absent(ctx context.Context, row *store.Row) error {
 	default:
 		verdict = Missing
 	}
-	return c.found(ctx, verdict, row, sinks.Held{Entity: row.Entity})
+	return c.found(ctx, verdict, row, sinks.TargetRow{Entity: row.Entity})
 }
 
 // both judges a row that the dam and the target have, the target's not being
 // newer than the dam's.
-func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.Held) error {
+func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.TargetRow) error {
 	verdict := c.standing(row)
 	switch shown := !h.Deleted; {
 	case verdict != InStep:
@@ -250,7 +250,7 @@ func (c *comparison) both(ctx context.Context, row *store.Row, h sinks.Held) err
 
 // sameDocument reports whether the target's document is the delivered one, as far
 // as that can be told.
-func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.Held) (bool, error) {
+func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.TargetRow) (bool, error) {
 	if h.Doc == nil || row.Content.Scheme() != canonicaltree.Scheme {
 		return true, nil
 	}
@@ -291,7 +291,7 @@ func (c *comparison) sameDocument(ctx context.Context, row *store.Row, h sinks.H
 
 // again judges what the target holds beyond the dam rows that were read before
 // it: rows that were decided meanwhile are there now.
-func (c *comparison) again(ctx context.Context, beyond []sinks.Held) error {
+func (c *comparison) again(ctx context.Context, beyond []sinks.TargetRow) error {
 	if len(beyond) == 0 {
 		return nil
 	}
@@ -319,7 +319,7 @@ func (c *comparison) again(ctx context.Context, beyond []sinks.Held) error {
 }
 
 // found counts a verdict and keeps a sample of it.
-func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sinks.Held) error {
+func (c *comparison) found(ctx context.Context, v Verdict, row *store.Row, h sinks.TargetRow) error {
 	byHand := v == Ahead || v == Extra && !row.Found
 	drift := v != InStep && v != Pending && v != Unknown && v != Refused && v != Expired
 	if drift && !byHand {

@@ -25,7 +25,7 @@ import (
 type world struct {
 	rows    map[string]store.Row
 	docs    map[string]string // source documents by entity, as stored
-	held    map[string]sinks.Held
+	held    map[string]sinks.TargetRow
 	at      change.Version // position of the service
 	dead    []store.DeadLetter
 	happens func()
@@ -94,7 +94,7 @@ type target struct {
 	w *world
 }
 
-func (t target) Scan(_ context.Context, after string, limit int, visit func(sinks.Held) error) error {
+func (t target) Scan(_ context.Context, after string, limit int, visit func(sinks.TargetRow) error) error {
 	t.w.tick()
 	n := 0
 	for _, id := range slices.Sorted(maps.Keys(t.w.held)) { // a snapshot, as of one statement
@@ -157,10 +157,10 @@ func refused(r store.Row) store.Row {
 // Each verdict, and whether a forced decision repairs it.
 func TestVerdicts(t *testing.T) {
 	first := hashed(`{"n":1}`)
-	held := func(version int64, doc string) *sinks.Held {
-		return &sinks.Held{Version: v(version), Deleted: doc == "", Doc: []byte(doc)}
+	held := func(version int64, doc string) *sinks.TargetRow {
+		return &sinks.TargetRow{Version: v(version), Deleted: doc == "", Doc: []byte(doc)}
 	}
-	respelled := func(version int64, doc string) *sinks.Held {
+	respelled := func(version int64, doc string) *sinks.TargetRow {
 		h := held(version, doc)
 		h.Respelled = true
 		return h
@@ -169,14 +169,14 @@ func TestVerdicts(t *testing.T) {
 	for name, tc := range map[string]struct {
 		row    store.Row
 		at     int64 // the service's position; 0 is behind everything
-		held   *sinks.Held
+		held   *sinks.TargetRow
 		doc    string // of the entity
 		dead   int64  // version of an open dead letter
 		want   Verdict
 		byHand bool
 	}{
 		"the same":                                 {row: row("e", 5, first), held: held(5, `{ "n":1}`), want: InStep},
-		"typed columns are not compared":           {row: row("e", 5, first), held: &sinks.Held{Version: v(5)}, want: InStep},
+		"typed columns are not compared":           {row: row("e", 5, first), held: &sinks.TargetRow{Version: v(5)}, want: InStep},
 		"retracted in both":                        {row: row("e", 5, gone), held: held(5, ""), want: InStep},
 		"retracted and cleaned up":                 {row: row("e", 5, gone), want: InStep},
 		"reset after it was delivered":             {row: row("e", 5, nil), held: held(5, `{"n":1}`), want: Unknown},
@@ -204,7 +204,7 @@ func TestVerdicts(t *testing.T) {
 		"another number":                    {row: row("e", 5, hashed(`{"n":1e2}`)), held: respelled(5, `{"n":101}`), doc: `{"n":1e2}`, want: Differs},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}, docs: map[string]string{}}
+			w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}, docs: map[string]string{}}
 			if w.at = v(tc.at); tc.at == 0 {
 				w.at = v(100)
 			}
@@ -263,7 +263,7 @@ func TestForgottenRowsAreNoDrift(t *testing.T) {
 func TestPagesDoNotMatter(t *testing.T) {
 	first := hashed(`{"n":1}`)
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}, at: v(6)}
+		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}, at: v(6)}
 		missing, extra, both := int64(0), int64(0), int64(0)
 		for i := range rapid.IntRange(0, 30).Draw(t, "entities") {
 			id := fmt.Sprintf("e%02d", i)
@@ -272,7 +272,7 @@ func TestPagesDoNotMatter(t *testing.T) {
 				w.rows[id] = row(id, 5, first)
 			}
 			if in != 0 {
-				w.held[id] = sinks.Held{Entity: id, Version: v(5), Doc: []byte(`{"n":1}`)}
+				w.held[id] = sinks.TargetRow{Entity: id, Version: v(5), Doc: []byte(`{"n":1}`)}
 			}
 			*[]*int64{&missing, &extra, &both}[in]++
 		}
@@ -290,7 +290,7 @@ func TestPagesDoNotMatter(t *testing.T) {
 // retracts, purges tombstones) is never taken for drift, at whatever moment things happen.
 func TestWorkUnderWayIsNoDrift(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.Held{}}
+		w := &world{rows: map[string]store.Row{}, held: map[string]sinks.TargetRow{}}
 		ids := []string{"a", "b", "c", "d", "e", "f"}
 		offset, begun := int64(0), change.Version(1<<62)
 		released := map[string]change.Version{} // what waits to be released
@@ -318,7 +318,7 @@ func TestWorkUnderWayIsNoDrift(t *testing.T) {
 			case "write":
 				if id, is := next(); is {
 					r := w.rows[id]
-					h := sinks.Held{Entity: id, Version: r.Version, Deleted: r.Content.IsRetracted()}
+					h := sinks.TargetRow{Entity: id, Version: r.Version, Deleted: r.Content.IsRetracted()}
 					if !h.Deleted {
 						h.Doc = fmt.Appendf(nil, `{"n":%d}`, r.Version.Offset())
 					}
@@ -379,9 +379,9 @@ func TestTargetOutOfOrder(t *testing.T) {
 
 type disordered struct{ target }
 
-func (disordered) Scan(_ context.Context, _ string, _ int, visit func(sinks.Held) error) error {
+func (disordered) Scan(_ context.Context, _ string, _ int, visit func(sinks.TargetRow) error) error {
 	for _, id := range []string{"b", "a"} {
-		if err := visit(sinks.Held{Entity: id, Version: v(1), Deleted: true}); err != nil {
+		if err := visit(sinks.TargetRow{Entity: id, Version: v(1), Deleted: true}); err != nil {
 			return err
 		}
 	}
@@ -392,4 +392,4 @@ var errAway = errors.New("away")
 
 type broken struct{ target }
 
-func (broken) Scan(context.Context, string, int, func(sinks.Held) error) error { return errAway }
+func (broken) Scan(context.Context, string, int, func(sinks.TargetRow) error) error { return errAway }

@@ -14,8 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// breather is how long a server that has too much to do is left alone.
-const breather = 5 * time.Second
+// overloadPause is how long a server that has too much to do is left alone.
+const overloadPause = 5 * time.Second
 
 // verdict is what one of ClickHouse's error codes means here.
 type verdict struct {
@@ -48,8 +48,8 @@ var verdicts = func() map[int32]verdict {
 	add(verdict{class: sinks.Pause, hint: "check the settings in the URL"}, 115, 452)
 	// TOO_MANY_SIMULTANEOUS_QUERIES, QUOTA_EXCEEDED, MEMORY_LIMIT_EXCEEDED,
 	// NOT_ENOUGH_SPACE, SERVER_OVERLOADED; TOO_MANY_PARTS, which is about a table.
-	add(verdict{class: sinks.Retry, pause: breather, outage: sinks.Troubled}, 202, 201, 241, 243, 745)
-	add(verdict{class: sinks.Retry, pause: breather}, 252)
+	add(verdict{class: sinks.Retry, pause: overloadPause, outage: sinks.Troubled}, 202, 201, 241, 243, 745)
+	add(verdict{class: sinks.Retry, pause: overloadPause}, 252)
 	// Files, time-outs, network, replication, cancellation, shutdown.
 	add(verdict{class: sinks.Retry}, 32, 74, 75, 76, 101, 159, 173, 203, 209, 210, 225, 236, 242, 279, 285, 286,
 		319, 373, 394, 425, 439, 517, 999, 1000, 1001, 1002)

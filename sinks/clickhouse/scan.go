@@ -10,13 +10,13 @@ import (
 )
 
 var (
-	_ sinks.Readable  = (*Sink)(nil)
+	_ sinks.Scannable = (*Sink)(nil)
 	_ sinks.Versioned = (*Sink)(nil)
 )
 
-// Scan implements sinks.Readable. It needs no FINAL: of several rows of an
+// Scan implements sinks.Scannable. It needs no FINAL: of several rows of an
 // entity the one with the highest version counts, retractions included.
-func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.Held) error) error {
+func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	opened := s.session.Load()
 	if opened == nil {
 		return errNotOpen
@@ -40,7 +40,7 @@ func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
 	return change.Version(version), err
 }
 
-func (s *Sink) scan(ctx context.Context, opened *session, afterEntity string, limit int, visit func(sinks.Held) error) error {
+func (s *Sink) scan(ctx context.Context, opened *session, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	doc := "''"
 	if len(s.options.Columns) == 0 {
 		doc = "argMax(doc, version)"
@@ -62,7 +62,7 @@ WHERE service = ? AND entity > ? GROUP BY entity ORDER BY entity LIMIT %d`, doc,
 		if err := rows.Scan(&entity, &version, &deleted, &text); err != nil {
 			return classify("scan", err, false)
 		}
-		h := sinks.Held{Entity: entity, Version: change.Version(version), Deleted: deleted != 0}
+		h := sinks.TargetRow{Entity: entity, Version: change.Version(version), Deleted: deleted != 0}
 		if !h.Deleted && text != "" {
 			h.Doc = []byte(text)
 		}
@@ -76,7 +76,7 @@ WHERE service = ? AND entity > ? GROUP BY entity ORDER BY entity LIMIT %d`, doc,
 	return nil
 }
 
-// DeleteStatement implements sinks.Readable.
+// DeleteStatement implements sinks.Scannable.
 func (s *Sink) DeleteStatement(entity string) string {
 	return fmt.Sprintf("ALTER TABLE %s DELETE WHERE service = %s AND entity = %s", s.name(""), text(s.options.Service), text(entity))
 }

@@ -140,7 +140,7 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	if err != nil {
 		return err
 	}
-	w := writer{Sink: s, session: opened, failed: failed, patience: maxBlind}
+	w := writer{Sink: s, session: opened, failed: failed, patience: maxProbes}
 	if len(upserts)+len(retractions) > 0 {
 		if err := s.server.Try(ctx, len(changes), func() error {
 			return s.connected(ctx, func() error { return w.all(ctx, upserts, retractions) })
@@ -234,9 +234,9 @@ func (s *Sink) convert(doc []byte, trial []column.Interface) ([]any, error) {
 	return values, errors.Join(errs...)
 }
 
-// maxBlind bounds the inserts per Write that look for the rows behind an error
+// maxProbes bounds the inserts per Write that look for the rows behind an error
 // which may be the server's own.
-const maxBlind = 200
+const maxProbes = 200
 
 // writer is one Write.
 type writer struct {

@@ -24,8 +24,8 @@ type Sink interface {
 	WithoutSecrets() Sink
 }
 
-// Readable is a Sink whose target can be read back.
-type Readable interface {
+// Scannable is a Sink whose target can be read back.
+type Scannable interface {
 	Sink
 	// ToRead returns a copy whose sink creates nothing in the target and drops
 	// nothing, and reports whether the target drops old rows by itself.

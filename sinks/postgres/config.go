@@ -106,7 +106,7 @@ func (c *Config) WithoutSecrets() kind.Sink {
 	return &copied
 }
 
-// ToRead implements kind.Readable.
+// ToRead implements kind.Scannable.
 func (c *Config) ToRead() (kind.Sink, bool) {
 	copied := *c
 	copied.Create, copied.Retention = false, 0

@@ -334,7 +334,7 @@ func TestScanPages(t *testing.T) {
 			var got []string
 			for after, done := "", false; !done; {
 				n := 0
-				require.NoError(t, s.Scan(t.Context(), after, 3, func(h sinks.Held) error {
+				require.NoError(t, s.Scan(t.Context(), after, 3, func(h sinks.TargetRow) error {
 					n++
 					after = h.Entity
 					got = append(got, h.Entity)
@@ -352,7 +352,7 @@ func TestScanPages(t *testing.T) {
 			require.Equal(t, ids, got, "ascending by bytes")
 
 			stop := errors.New("stop")
-			require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(sinks.Held) error { return stop }), stop)
+			require.ErrorIs(t, s.Scan(t.Context(), "", 3, func(sinks.TargetRow) error { return stop }), stop)
 		})
 	}
 }

@@ -11,12 +11,12 @@ import (
 )
 
 var (
-	_ sinks.Readable  = (*Sink)(nil)
+	_ sinks.Scannable = (*Sink)(nil)
 	_ sinks.Versioned = (*Sink)(nil)
 )
 
-// Scan implements sinks.Readable. In append mode it gives each entity's newest row.
-func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.Held) error) error {
+// Scan implements sinks.Scannable. In append mode it gives each entity's newest row.
+func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	pool := s.pool.Load()
 	if pool == nil {
 		return errNotOpen
@@ -41,14 +41,14 @@ func (s *Sink) Highest(ctx context.Context) (change.Version, error) {
 	return change.Version(version), err
 }
 
-func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, limit int, visit func(sinks.Held) error) error {
+func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	rows, err := pool.Query(ctx, s.scanStatement(), s.options.Service, afterEntity, limit)
 	if err != nil {
 		return classify("scan", err)
 	}
 	defer rows.Close()
 	for rows.Next() {
-		var h sinks.Held
+		var h sinks.TargetRow
 		var version int64
 		if err := rows.Scan(&h.Entity, &version, &h.Deleted, &h.Doc); err != nil {
 			return classify("scan", err)
@@ -77,7 +77,7 @@ WHERE service = $1 AND entity COLLATE "C" > $2
 ORDER BY entity COLLATE "C", version DESC LIMIT $3`, doc, s.table.Sanitize())
 }
 
-// DeleteStatement implements sinks.Readable.
+// DeleteStatement implements sinks.Scannable.
 func (s *Sink) DeleteStatement(entity string) string {
 	return fmt.Sprintf("DELETE FROM %s WHERE service = %s AND entity = %s", s.table.Sanitize(), literal(s.options.Service), literal(entity))
 }

@@ -146,7 +146,7 @@ func (s *Sink) write(ctx context.Context, pool *pgpool.Pool, changes []change.Ch
 	for i := range changes {
 		rows[i] = row{index: i, Change: &changes[i]}
 	}
-	w := writer{Sink: s, pool: pool, failed: failed, patience: maxBlind, blames: maxBlamed}
+	w := writer{Sink: s, pool: pool, failed: failed, patience: maxProbes, blames: maxBlamed}
 	if err := w.write(ctx, rows); err != nil {
 		return err
 	}
@@ -173,16 +173,16 @@ const lockTimeout = "5s"
 // maxBlamed bounds the rows per Write whose columns are looked into.
 const maxBlamed = 100
 
-// maxBlind bounds the statements per Write that look for the rows behind an
+// maxProbes bounds the statements per Write that look for the rows behind an
 // error which may be the server's own.
-const maxBlind = 200
+const maxProbes = 200
 
 // writer is one Write.
 type writer struct {
 	*Sink
 	pool     *pgpool.Pool
 	failed   map[int]error
-	patience int // statements left, see maxBlind
+	patience int // statements left, see maxProbes
 	blames   int // rows left, see maxBlamed
 }
 
@@ -206,7 +206,7 @@ func (w *writer) write(ctx context.Context, rows []row) error {
 	}
 	if len(rows) == 1 {
 		if w.blames--; w.blames >= 0 {
-			w.blame(ctx, rows[0], e)
+			w.findBadColumn(ctx, rows[0], e)
 		}
 		w.failed[rows[0].index] = e
 		return nil

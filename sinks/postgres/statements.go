@@ -94,9 +94,9 @@ ORDER BY r.place
 %s`, s.table.Sanitize(), strings.Join(columns, ", "), values, spread, conflict)
 }
 
-// blame adds to the refusal of a single row which typed columns do not take
+// findBadColumn adds to the refusal of a single row which typed columns do not take
 // its values, as far as that is found out within WriteTimeout.
-func (w *writer) blame(ctx context.Context, r row, e *sinks.Error) {
+func (w *writer) findBadColumn(ctx context.Context, r row, e *sinks.Error) {
 	if len(w.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
 		return
 	}

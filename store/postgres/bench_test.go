@@ -70,7 +70,7 @@ func BenchmarkDecide(b *testing.B) {
 							ids[i] = "banana-" + strconv.Itoa(n)
 						}
 						written, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Entities: ids, Published: published,
-							Moves: []store.Move{{Partition: p, From: from, To: from + int64(events), Token: token}},
+							Moves: []store.WatermarkStep{{Partition: p, From: from, To: from + int64(events), Token: token}},
 						}, func(loaded store.Loaded) (store.Outcome, error) {
 							entities := loaded.Entities
 							out := store.Outcome{Entities: entities, Outbox: []store.OutboxFrame{{Partition: p, Frame: make([]byte, 300*changed*events)}}}

@@ -305,7 +305,7 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 }
 
 // Discard implements store.Decisions.
-func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+func (s *Store) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
 	if len(published) == 0 {
 		return nil
 	}
@@ -339,14 +339,14 @@ type steps struct {
 	lastTo               []*int64
 }
 
-func (s *steps) add(m *store.Move, lastTo *int64) {
+func (s *steps) add(m *store.WatermarkStep, lastTo *int64) {
 	s.generations, s.numbers = append(s.generations, int32(m.Partition.Generation)), append(s.numbers, m.Partition.Number)
 	s.from, s.to, s.tokens, s.lastTo = append(s.from, m.From), append(s.to, m.To), append(s.tokens, m.Token[:]), append(s.lastTo, lastTo)
 }
 
 // queueHold queues the comparison of the watermarks, which locks them, and counts
 // those that matched.
-func queueHold(b *pgx.Batch, moves []store.Move, held *int64) {
+func queueHold(b *pgx.Batch, moves []store.WatermarkStep, held *int64) {
 	moves = sortMoves(moves)
 	var s steps
 	for i := range moves {
@@ -360,7 +360,7 @@ func queueHold(b *pgx.Batch, moves []store.Move, held *int64) {
 
 // queueMoves compares the watermarks and moves those that move; one that does not
 // match ends the transaction with ErrFenced.
-func queueMoves(b *pgx.Batch, moves []store.Move, last map[store.Partition]change.Version) {
+func queueMoves(b *pgx.Batch, moves []store.WatermarkStep, last map[store.Partition]change.Version) {
 	var held, moved steps
 	moves = sortMoves(moves)
 	for i := range moves {
@@ -382,8 +382,8 @@ func queueMoves(b *pgx.Batch, moves []store.Move, last map[store.Partition]chang
 	}
 }
 
-func sortMoves(moves []store.Move) []store.Move {
-	return slices.SortedFunc(slices.Values(moves), func(a, b store.Move) int {
+func sortMoves(moves []store.WatermarkStep) []store.WatermarkStep {
+	return slices.SortedFunc(slices.Values(moves), func(a, b store.WatermarkStep) int {
 		return comparePartitions(a.Partition, b.Partition)
 	})
 }

@@ -159,7 +159,7 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (mad
 				return store.ErrTooMany
 			}
 		}
-		made, err = scanImport(tx.QueryRow(ctx, sqlCreateImport, [16]byte(id), i.Tenant, i.Source, i.Format, objectOr(i.Options), store.Legible(i.Name), store.Legible(i.Actor)))
+		made, err = scanImport(tx.QueryRow(ctx, sqlCreateImport, [16]byte(id), i.Tenant, i.Source, i.Format, objectOr(i.Options), store.SanitizeText(i.Name), store.SanitizeText(i.Actor)))
 		return err
 	})
 	return made, err
@@ -267,7 +267,7 @@ func (s *Store) StepImport(ctx context.Context, x store.ImportStep) error {
 	err := s.asPipeline(ctx, "step of an import", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sqlStepImport, [16]byte(x.ID), x.Attempt, x.Next, x.Row, x.Cursor,
 			x.Counts.Accepted, x.Counts.Duplicate, x.Counts.Invalid, x.Counts.Conflicting,
-			string(x.State), store.Legible(x.Failure), x.Lease)
+			string(x.State), store.SanitizeText(x.Failure), x.Lease)
 		if err == nil && tag.RowsAffected() == 0 {
 			err = store.ErrFenced
 		}

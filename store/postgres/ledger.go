@@ -162,7 +162,7 @@ var _ store.Ledger = (*Store)(nil)
 
 // pendingClaim is an intent that BeginClaims has no answer for yet.
 type pendingClaim struct {
-	store.Intent
+	store.ClaimRequest
 	place  int    // in the answers
 	random []byte // of the id that it gets if it is new
 	// What was found: the newest row, whose month may not be the open one.
@@ -172,19 +172,19 @@ type pendingClaim struct {
 
 // BeginClaims implements store.Ledger. New keys and replays take one round
 // trip; a key whose lease or time is over takes two more.
-func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.Intent, leaseFor, keep time.Duration) ([]store.Claimed, error) {
+func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, leaseFor, keep time.Duration) ([]store.ClaimResult, error) {
 	if err := store.CheckIntents(tenant, intents); err != nil {
 		return nil, failed("begin claims", err)
 	}
 	leaseFor, keep = leaseFor.Truncate(time.Microsecond), keep.Truncate(time.Microsecond)
-	answers := make([]store.Claimed, len(intents))
+	answers := make([]store.ClaimResult, len(intents))
 	pending := make([]*pendingClaim, len(intents))
 	random := make([]byte, 10*len(intents))
 	rand.Read(random)
 	for i := range intents {
 		r := random[10*i : 10*i+10]
 		r[0], r[2] = r[0]&0x0f|0x70, r[2]&0x3f|0x80 // version 7, variant 10
-		pending[i] = &pendingClaim{Intent: intents[i], place: i, random: r}
+		pending[i] = &pendingClaim{ClaimRequest: intents[i], place: i, random: r}
 	}
 	slices.SortFunc(pending, func(a, b *pendingClaim) int { return strings.Compare(a.Key, b.Key) })
 	for range maxClaimRounds {
@@ -207,7 +207,7 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 			case p.row == nil || p.row.Expired(now, keep) && !p.month.Equal(month):
 				again = append(again, p) // its partition, or the month, was just changed
 			case bytes.Equal(p.row.ID[6:], p.random):
-				answers[p.place] = store.Claimed{State: store.ClaimStarted, ID: p.row.ID, Fingerprint: p.Fingerprint}
+				answers[p.place] = store.ClaimResult{State: store.ClaimStarted, ID: p.row.ID, Fingerprint: p.Fingerprint}
 			case p.row.Expired(now, keep):
 				replace = append(replace, p)
 			default:
@@ -292,7 +292,7 @@ func (s *Store) markLost(ctx context.Context, pending []*pendingClaim) error {
 
 // takeClaims resumes and replaces rows that insertClaims found, unless they were
 // changed since, and gives those of which they were.
-func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace []*pendingClaim, leaseFor time.Duration, answers []store.Claimed) (changed []*pendingClaim, err error) {
+func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace []*pendingClaim, leaseFor time.Duration, answers []store.ClaimResult) (changed []*pendingClaim, err error) {
 	for _, kind := range []struct {
 		claims []*pendingClaim
 		state  store.ClaimState
@@ -331,7 +331,7 @@ func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace [
 				changed = append(changed, p)
 				continue
 			}
-			answers[p.place] = store.Claimed{State: kind.state, ID: id, Fingerprint: p.Fingerprint}
+			answers[p.place] = store.ClaimResult{State: kind.state, ID: id, Fingerprint: p.Fingerprint}
 		}
 	}
 	return changed, nil
@@ -448,9 +448,9 @@ func (s *Store) AbandonClaims(ctx context.Context, tenant string, claims []store
 }
 
 // FindClaim implements store.Ledger.
-func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.Claimed, err error) {
+func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.ClaimResult, err error) {
 	if err := store.CheckTenant(tenant); err != nil {
-		return store.Claimed{}, failed("find claim", err)
+		return store.ClaimResult{}, failed("find claim", err)
 	}
 	err = s.ledgerTrip(ctx, "find claim", tenant, func(b *pgx.Batch) {
 		b.Queue(sqlFindClaim, tenant, key).QueryRow(func(row pgx.Row) error {
@@ -463,7 +463,7 @@ func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.
 		})
 	})
 	if err != nil {
-		return store.Claimed{}, err
+		return store.ClaimResult{}, err
 	}
 	return found, nil
 }

@@ -100,7 +100,7 @@ func BenchmarkLedger(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				intents := make([]store.Intent, n)
+				intents := make([]store.ClaimRequest, n)
 				for i := range intents {
 					next++
 					intents[i].Key = fmt.Sprintf("event:registry:%d-%d", next%97, next)

@@ -151,7 +151,7 @@ func queuePutDecided(b *pgx.Batch, d store.Decision, claims []store.Decided, had
 		}
 	}
 	b.Queue(sqlPipeline)
-	if taken := store.Taken(sorted, had); len(taken) > 0 {
+	if taken := store.HeldKeys(sorted, had); len(taken) > 0 {
 		b.Queue(sqlTakeKeys, uuids(taken))
 	}
 	b.Queue(sqlPutDecided, ids, versions, keys, contents)

@@ -87,8 +87,8 @@ func TestLedgerConformance(t *testing.T) {
 	})
 }
 
-func someIntent(key string) []store.Intent {
-	return []store.Intent{{Key: key, Fingerprint: [32]byte{1}}}
+func someIntent(key string) []store.ClaimRequest {
+	return []store.ClaimRequest{{Key: key, Fingerprint: [32]byte{1}}}
 }
 
 func start(t testing.TB, s *Store, tenant, key string) store.ClaimID {
@@ -207,7 +207,7 @@ func TestAKeyIsClaimedOnceWhereAMonthBegins(t *testing.T) {
 	}
 
 	const callers = 16
-	got := make([]store.Claimed, callers)
+	got := make([]store.ClaimResult, callers)
 	var group sync.WaitGroup
 	for i := range callers {
 		group.Go(func() {
@@ -470,8 +470,8 @@ func TestAKeyIsNotClaimedAnewInAMonthThatIsOver(t *testing.T) {
 	fingerprint := someIntent("k")[0].Fingerprint
 	runAs(t, s, "weir.tenant", "acme", `INSERT INTO ledger (month, tenant, key, id, fingerprint, made_at, leased_until)
 		VALUES ($1::date, 'acme', 'k', $2, $3, $1::date, $1::date)`, month, [16]byte(id), fingerprint[:])
-	found := []*pendingClaim{{Intent: someIntent("k")[0], random: bytes.Repeat([]byte{0x81}, 10), row: &store.ClaimRow{ID: id}, month: month}}
-	lost, err := s.takeClaims(ctx, "acme", nil, found, time.Hour, make([]store.Claimed, 1))
+	found := []*pendingClaim{{ClaimRequest: someIntent("k")[0], random: bytes.Repeat([]byte{0x81}, 10), row: &store.ClaimRow{ID: id}, month: month}}
+	lost, err := s.takeClaims(ctx, "acme", nil, found, time.Hour, make([]store.ClaimResult, 1))
 	require.NoError(t, err)
 	require.Equal(t, found, lost)
 	got, err := s.BeginClaims(ctx, "acme", someIntent("k"), time.Hour, time.Minute)

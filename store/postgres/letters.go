@@ -51,8 +51,8 @@ const defaultLimit = 100
 // headers and key are kept as bytes.
 func queueLetters(b *pgx.Batch, letters []store.DeadLetter) {
 	for _, l := range letters {
-		b.Queue(sqlAddLetter, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service),
-			store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
+		b.Queue(sqlAddLetter, store.SanitizeText(string(l.Stage)), store.SanitizeText(l.Code), store.SanitizeText(l.Reason), store.SanitizeText(l.Source), store.SanitizeText(l.Service),
+			store.SanitizeText(l.Entity), store.SanitizeText(l.EventID), int64(l.Version), store.SanitizeText(l.Topic), l.Part, l.Offset,
 			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Seconds(), store.LaterMax.Seconds())
 	}
 }
@@ -64,7 +64,7 @@ func queueAudits(b *pgx.Batch, audits []store.Audit) {
 			text := string(a.Detail)
 			detail = &text
 		}
-		b.Queue(sqlAddAudit, store.Legible(a.Actor), store.Legible(a.Action), store.Legible(a.Reason), store.Legible(a.Entity), store.Legible(a.Service), detail)
+		b.Queue(sqlAddAudit, store.SanitizeText(a.Actor), store.SanitizeText(a.Action), store.SanitizeText(a.Reason), store.SanitizeText(a.Entity), store.SanitizeText(a.Service), detail)
 	}
 }
 

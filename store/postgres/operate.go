@@ -93,7 +93,7 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (store.Job, error) {
 	if j.Kind == "" || j.Key == "" {
 		return store.Job{}, bug("open job: kind and key are needed")
 	}
-	opened, err := scanJob(s.pool.QueryRow(ctx, sqlOpenJob, j.Kind, j.Key, objectOr(j.Parameters), j.Cursor, j.Done, j.Total, store.Legible(j.Actor)))
+	opened, err := scanJob(s.pool.QueryRow(ctx, sqlOpenJob, j.Kind, j.Key, objectOr(j.Parameters), j.Cursor, j.Done, j.Total, store.SanitizeText(j.Actor)))
 	if err != nil {
 		return store.Job{}, failed("open job", err)
 	}
@@ -102,7 +102,7 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (store.Job, error) {
 
 // SaveJob implements store.Jobs.
 func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
-	tag, err := s.pool.Exec(ctx, sqlSaveJob, j.ID, j.Turn, j.Cursor, j.Done, j.Total, string(j.State))
+	tag, err := s.pool.Exec(ctx, sqlSaveJob, j.ID, j.Epoch, j.Cursor, j.Done, j.Total, string(j.State))
 	if err == nil && tag.RowsAffected() == 0 {
 		err = store.ErrFenced
 	}
@@ -121,7 +121,7 @@ func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState,
 
 func scanJob(row pgx.Row) (store.Job, error) {
 	var j store.Job
-	err := row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &j.Created, &j.Updated, &j.Turn)
+	err := row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &j.Created, &j.Updated, &j.Epoch)
 	j.Created, j.Updated = j.Created.UTC(), j.Updated.UTC()
 	return j, err
 }
@@ -135,7 +135,7 @@ func objectOr(b []byte) string {
 }
 
 // queueSettled queues what became of replayed letters.
-func queueSettled(b *pgx.Batch, settled []store.Settled) {
+func queueSettled(b *pgx.Batch, settled []store.LetterResolution) {
 	for _, x := range settled {
 		b.Queue(sqlSettle, x.ID, string(x.State), int64(x.Version))
 	}

@@ -47,7 +47,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			_, err = s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
 			require.NoError(t, err)
 			decide := func(from int64, cut cut) error {
-				_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
+				_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
 					func(store.Loaded) (store.Outcome, error) {
 						proxy.arm(cut)
 						return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte(marker)}}}, nil
@@ -85,7 +85,7 @@ func TestRoundTripsOfADecision(t *testing.T) {
 	next := int64(0)
 	decide := func(entities ...string) int64 {
 		before := proxy.trips.Load()
-		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: store.Token{1}}}, Entities: entities},
+		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: store.Token{1}}}, Entities: entities},
 			func(loaded store.Loaded) (store.Outcome, error) {
 				states := store.StatesOf(store.Row{Key: store.Key{Service: int32(next)}}, store.Row{Key: store.Key{Service: store.PageServices}})
 				return store.Outcome{Entities: []store.Entity{{ID: "e", Writes: next, States: states}},
@@ -167,7 +167,7 @@ func TestServerKilled(t *testing.T) {
 	_, err = s.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
 	require.NoError(t, err)
 	decide := func(from int64, during func()) error {
-		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
+		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
 			func(store.Loaded) (store.Outcome, error) {
 				during()
 				return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("x")}}}, nil

@@ -171,7 +171,7 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, cha
 		return nil, err
 	}
 	moved := func(p store.Partition) bool {
-		return slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == p })
+		return slices.ContainsFunc(d.Moves, func(m store.WatermarkStep) bool { return m.Partition == p })
 	}
 	ids, err := t.putFrames(changes, out.Outbox, moved, now)
 	if err != nil {
@@ -231,7 +231,7 @@ func (t tx) putFrames(changes *Log, frames []store.OutboxFrame, moved func(store
 }
 
 // Discard implements store.Decisions.
-func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+func (s *Store) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
 	if len(published) == 0 {
 		return nil
 	}
@@ -249,7 +249,7 @@ func (s *Store) Discard(ctx context.Context, moves []store.Move, published []int
 }
 
 // move is the compare-and-swap of the watermarks.
-func (t tx) move(moves []store.Move) error {
+func (t tx) move(moves []store.WatermarkStep) error {
 	return each(t.ctx, t.conn, sqlMove, len(moves), func(i int, statement *sql.Stmt) error {
 		m := moves[i]
 		n, err := t.exec(statement, m.To, m.Partition.Generation, m.Partition.Number, m.From, m.Token[:])
@@ -262,7 +262,7 @@ func (t tx) move(moves []store.Move) error {
 
 // drop deletes outbox rows of the moved partitions, of their generation or an older
 // one, by their ids.
-func (t tx) drop(moves []store.Move, published []int64) error {
+func (t tx) drop(moves []store.WatermarkStep, published []int64) error {
 	return each(t.ctx, t.conn, sqlDropOutbox, len(moves)*len(published), func(i int, statement *sql.Stmt) error {
 		p := moves[i%len(moves)].Partition
 		_, err := t.exec(statement, published[i/len(moves)], p.Number, p.Generation)

@@ -127,7 +127,7 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (sto
 				return store.Import{}, store.ErrTooMany
 			}
 		}
-		return t.oneImport(sqlCreateImport, id[:], i.Tenant, i.Source, i.Format, options, store.Legible(i.Name), store.Legible(i.Actor), micros(time.Now()))
+		return t.oneImport(sqlCreateImport, id[:], i.Tenant, i.Source, i.Format, options, store.SanitizeText(i.Name), store.SanitizeText(i.Actor), micros(time.Now()))
 	})
 }
 
@@ -239,7 +239,7 @@ func (s *Store) StepImport(ctx context.Context, x store.ImportStep) error {
 		now := time.Now()
 		n, err := t.once(sqlStepImport, x.ID[:], x.Attempt, x.Next, x.Row, x.Cursor,
 			x.Counts.Accepted, x.Counts.Duplicate, x.Counts.Invalid, x.Counts.Conflicting,
-			string(x.State), store.Legible(x.Failure), micros(now.Add(x.Lease)), micros(now))
+			string(x.State), store.SanitizeText(x.Failure), micros(now.Add(x.Lease)), micros(now))
 		if err == nil && n == 0 {
 			err = store.ErrFenced
 		}

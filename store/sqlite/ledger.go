@@ -92,11 +92,11 @@ WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
 var _ store.Ledger = (*Store)(nil)
 
 // BeginClaims implements store.Ledger.
-func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.Intent, lease, keep time.Duration) ([]store.Claimed, error) {
+func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, lease, keep time.Duration) ([]store.ClaimResult, error) {
 	if err := store.CheckIntents(tenant, intents); err != nil {
 		return nil, failed("begin claims", err)
 	}
-	answers := make([]store.Claimed, len(intents))
+	answers := make([]store.ClaimResult, len(intents))
 	err := s.write(ctx, "begin claims", func(t tx) error {
 		now := s.now().Truncate(time.Microsecond)
 		b, err := t.ledger(now, lease, keep)
@@ -187,18 +187,18 @@ func (b *beginning) exec(m ledgerMonth, text string, args ...any) error {
 }
 
 // begin claims one key.
-func (b *beginning) begin(tenant string, intent store.Intent) (store.Claimed, error) {
+func (b *beginning) begin(tenant string, intent store.ClaimRequest) (store.ClaimResult, error) {
 	replace := false
 	for _, m := range b.live {
 		statement, err := b.statement(m, sqlClaim)
 		if err != nil {
-			return store.Claimed{}, err
+			return store.ClaimResult{}, err
 		}
 		row, err := scanClaim(statement.QueryRowContext(b.ctx, tenant, intent.Key))
 		if errors.Is(err, sql.ErrNoRows) {
 			continue
 		} else if err != nil {
-			return store.Claimed{}, err
+			return store.ClaimResult{}, err
 		}
 		if row.Expired(b.now, b.keep) {
 			replace = replace || m == b.open
@@ -206,7 +206,7 @@ func (b *beginning) begin(tenant string, intent store.Intent) (store.Claimed, er
 		}
 		if row.Earlier {
 			if row.Lost, err = b.undecided(row.ID); err != nil {
-				return store.Claimed{}, err
+				return store.ClaimResult{}, err
 			}
 		}
 		claimed := row.Claimed(intent.Fingerprint, b.now)
@@ -221,7 +221,7 @@ func (b *beginning) begin(tenant string, intent store.Intent) (store.Claimed, er
 		statement = sqlReplaceClaim
 	}
 	err := b.exec(b.open, statement, tenant, intent.Key, id[:], intent.Fingerprint[:], micros(b.made), micros(b.until))
-	return store.Claimed{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}, err
+	return store.ClaimResult{State: store.ClaimStarted, ID: id, Fingerprint: intent.Fingerprint}, err
 }
 
 // undecided reports whether no decision had the claim's effect. What was decided
@@ -356,9 +356,9 @@ func (s *Store) AbandonClaims(ctx context.Context, tenant string, ids []store.Cl
 }
 
 // FindClaim implements store.Ledger.
-func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.Claimed, err error) {
+func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.ClaimResult, err error) {
 	if err := store.CheckTenant(tenant); err != nil {
-		return store.Claimed{}, failed("find claim", err)
+		return store.ClaimResult{}, failed("find claim", err)
 	}
 	err = s.read(ctx, "find claim", func(t *sql.Tx) error {
 		months, err := ledgerMonths(ctx, t)
@@ -519,7 +519,7 @@ func (t tx) putDecided(d store.Decision, claims []store.Decided, had map[store.K
 	if err != nil {
 		return err
 	}
-	taken := store.Taken(sorted, had)
+	taken := store.HeldKeys(sorted, had)
 	for _, m := range months {
 		err := each(t.ctx, t.conn, m.sql(sqlTakeKey), len(taken), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, taken[i][:])

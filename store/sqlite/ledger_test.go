@@ -41,9 +41,9 @@ func atTime(t *testing.T) (a, b *Store, c *clock) {
 	return a, b, c
 }
 
-func begin(t *testing.T, s *Store, key string, keep time.Duration) store.Claimed {
+func begin(t *testing.T, s *Store, key string, keep time.Duration) store.ClaimResult {
 	t.Helper()
-	got, err := s.BeginClaims(t.Context(), "acme", []store.Intent{{Key: key}}, time.Hour, keep)
+	got, err := s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{{Key: key}}, time.Hour, keep)
 	require.NoError(t, err)
 	return got[0]
 }
@@ -164,7 +164,7 @@ func BenchmarkLedger(b *testing.B) {
 	for _, n := range []int{1, 1000} {
 		b.Run(fmt.Sprintf("keys=%d", n), func(b *testing.B) {
 			for b.Loop() {
-				intents := make([]store.Intent, n)
+				intents := make([]store.ClaimRequest, n)
 				for i := range intents {
 					next++
 					intents[i].Key = fmt.Sprintf("event:registry:%d-%d", next%97, next)

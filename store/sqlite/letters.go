@@ -48,8 +48,8 @@ func (t tx) addLetters(letters []store.DeadLetter) error {
 	now := micros(time.Now())
 	return each(t.ctx, t.conn, sqlAddLetter, len(letters), func(i int, statement *sql.Stmt) error {
 		l := &letters[i]
-		_, err := t.exec(statement, now, store.Legible(string(l.Stage)), store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source),
-			store.Legible(l.Service), store.Legible(l.Entity), store.Legible(l.EventID), int64(l.Version), store.Legible(l.Topic), l.Part, l.Offset,
+		_, err := t.exec(statement, now, store.SanitizeText(string(l.Stage)), store.SanitizeText(l.Code), store.SanitizeText(l.Reason), store.SanitizeText(l.Source),
+			store.SanitizeText(l.Service), store.SanitizeText(l.Entity), store.SanitizeText(l.EventID), int64(l.Version), store.SanitizeText(l.Topic), l.Part, l.Offset,
 			notNil(l.Payload), l.Headers, []byte(l.DedupKey), int64(l.Place), l.Later.Microseconds(), store.LaterMax.Microseconds())
 		return err
 	})
@@ -67,8 +67,8 @@ func (t tx) addAudits(audits []store.Audit) error {
 			text := string(a.Detail)
 			detail = &text
 		}
-		_, err := t.exec(statement, now, store.Legible(a.Actor), store.Legible(a.Action), store.Legible(a.Reason),
-			store.Legible(a.Entity), store.Legible(a.Service), detail)
+		_, err := t.exec(statement, now, store.SanitizeText(a.Actor), store.SanitizeText(a.Action), store.SanitizeText(a.Reason),
+			store.SanitizeText(a.Entity), store.SanitizeText(a.Service), detail)
 		return err
 	})
 }

@@ -183,7 +183,7 @@ func TestDecisionsWriteToTheLog(t *testing.T) {
 	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
 	require.NoError(t, err)
 	decide := func(from, to int64, token store.Token, fail error) error {
-		ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p, From: from, To: to, Token: token}}},
+		ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{
 					Outbox: []store.OutboxFrame{{Partition: p, Frame: fmt.Append(nil, from)}},

@@ -87,7 +87,7 @@ func (s *Store) MoveLetters(ctx context.Context, ids []int64, from, to store.Let
 }
 
 // settle writes what became of replayed letters.
-func (t tx) settle(settled []store.Settled) error {
+func (t tx) settle(settled []store.LetterResolution) error {
 	return each(t.ctx, t.conn, sqlSettle, len(settled), func(i int, statement *sql.Stmt) error {
 		_, err := t.exec(statement, settled[i].ID, string(settled[i].State), int64(settled[i].Version))
 		return err
@@ -108,7 +108,7 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err
 	}
 	err = s.write(ctx, "open job", func(t tx) error {
 		return failed("open job", each(t.ctx, t.conn, sqlOpenJob, 1, func(_ int, statement *sql.Stmt) (err error) {
-			opened, err = scanJob(statement.QueryRowContext(t.ctx, j.Kind, j.Key, parameters, j.Cursor, j.Done, j.Total, store.Legible(j.Actor), micros(time.Now())))
+			opened, err = scanJob(statement.QueryRowContext(t.ctx, j.Kind, j.Key, parameters, j.Cursor, j.Done, j.Total, store.SanitizeText(j.Actor), micros(time.Now())))
 			return err
 		}))
 	})
@@ -122,7 +122,7 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err
 func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
 	return s.write(ctx, "save job", func(t tx) error {
 		return failed("save job", each(t.ctx, t.conn, sqlSaveJob, 1, func(_ int, statement *sql.Stmt) error {
-			n, err := t.exec(statement, j.ID, j.Turn, j.Cursor, j.Done, j.Total, string(j.State), micros(time.Now()))
+			n, err := t.exec(statement, j.ID, j.Epoch, j.Cursor, j.Done, j.Total, string(j.State), micros(time.Now()))
 			if err == nil && n == 0 {
 				err = store.ErrFenced
 			}
@@ -149,7 +149,7 @@ func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState,
 func scanJob(row scanner) (store.Job, error) {
 	var j store.Job
 	var created, updated int64
-	err := row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &created, &updated, &j.Turn)
+	err := row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &created, &updated, &j.Epoch)
 	j.Created, j.Updated = fromMicros(created), fromMicros(updated)
 	return j, err
 }

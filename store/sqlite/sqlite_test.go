@@ -67,7 +67,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	p := store.Partition{Generation: 1}
 	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
 	require.NoError(t, err)
-	ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.Move{{Partition: p, To: 3, Token: store.Token{1}}}},
+	ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, To: 3, Token: store.Token{1}}}},
 		func(store.Loaded) (store.Outcome, error) {
 			return store.Outcome{
 				Entities: []store.Entity{{ID: k.Entity, States: store.StatesOf(store.Row{Key: k, Content: change.Retracted(), Version: 7})}},
@@ -88,7 +88,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, []store.TakenOver{{Partition: p, NextOffset: 3, Outbox: []store.OutboxFrame{{ID: ids[0], Partition: p, Frame: []byte("x")}}}}, taken)
 	// An id is never given again, also when its row was the last.
-	move := []store.Move{{Partition: p, From: 3, To: 3, Token: store.Token{2}}}
+	move := []store.WatermarkStep{{Partition: p, From: 3, To: 3, Token: store.Token{2}}}
 	require.NoError(t, s.Discard(t.Context(), move, ids))
 	later, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: move},
 		func(store.Loaded) (store.Outcome, error) {

@@ -119,7 +119,7 @@ var configurationTests = []test{
 		require.NoError(t, err)
 		_, token := f.own(f.a, 'x', p0, p1)
 		move := func(s store.Store, p store.Partition, from, to int64, token store.Token) error {
-			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p, From: from, To: to, Token: token}}},
+			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}},
 				writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p, Frame: []byte("frame")}}, LastTo: map[store.Partition]change.Version{p: version(to)}}))
 			return err
 		}
@@ -222,7 +222,7 @@ var readerTests = []test{
 		for i, id := range ids {
 			out.Entities = append([]store.Entity{{ID: id, Docs: fmt.Appendf(nil, `{"s":%d}`, i)}}, out.Entities...)
 		}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
 		require.NoError(t, err)
 		var got []string
 		for after := ""; ; after = got[len(got)-1] {
@@ -251,7 +251,7 @@ var readerTests = []test{
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		out := store.Outcome{Entities: []store.Entity{{ID: "a"}, {ID: "b"}}}
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}}, writes(out))
 		require.NoError(t, err)
 		n, err = f.b.CountEntities(t.Context())
 		require.NoError(t, err)

@@ -24,7 +24,7 @@ var decideTests = []test{
 		out.Entities = append(out.Entities, store.Entity{ID: "banana-2", Docs: []byte(`{}`), Fence: []byte{0, 255}, Version: version(8), Deleted: deleted})
 		ids, err := f.a.Decide(t.Context(), store.Decision{
 			Revision: revision,
-			Moves:    []store.Move{{Partition: p0, From: 0, To: 9, Token: token}},
+			Moves:    []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}},
 			Entities: []string{"banana-2", "banana-1"},
 		}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, []store.Entity{{ID: "banana-2"}, {ID: "banana-1"}}, loaded.Entities)
@@ -57,11 +57,11 @@ var decideTests = []test{
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		first := store.Entity{ID: "x", Docs: []byte(`{"s": {"b":1e2,"a":"\u00e9"}}`), Fence: []byte("f"), Version: version(1), Fingerprint: []byte("p")}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
 			writes(store.Outcome{Entities: []store.Entity{first}}))
 		require.NoError(t, err)
 		second := store.Entity{ID: "x", Version: version(2), Writes: 1, Deleted: time.UnixMilli(5).UTC()}
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"w", "x", "y"}},
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"w", "x", "y"}},
 			func(loaded store.Loaded) (store.Outcome, error) {
 				want := first
 				want.Found, want.Writes = true, 1 // and the documents byte for byte: member order and literals stay
@@ -88,16 +88,16 @@ var decideTests = []test{
 		_, stale := f.own(f.a, 'a', p0, p1)
 		_, token := f.own(f.b, 'b', p0)
 		_, token1 := f.own(f.b, 'c', p1)
-		good := store.Move{Partition: p1, From: 0, To: 5, Token: token1}
+		good := store.WatermarkStep{Partition: p1, From: 0, To: 5, Token: token1}
 		before := f.state(f.b)
-		for name, bad := range map[string]store.Move{
+		for name, bad := range map[string]store.WatermarkStep{
 			"token":        {Partition: p0, From: 0, To: 5, Token: stale},
 			"offset":       {Partition: p0, From: 1, To: 5, Token: token},
 			"both":         {Partition: p0, From: 1, To: 5, Token: stale},
 			"no watermark": {Partition: store.Partition{Generation: 1, Number: 7}, To: 5, Token: token},
 			"generation":   {Partition: store.Partition{Generation: 2}, To: 5, Token: token},
 		} {
-			for _, moves := range [][]store.Move{{bad}, {good, bad}, {bad, good}} {
+			for _, moves := range [][]store.WatermarkStep{{bad}, {good, bad}, {bad, good}} {
 				called := false
 				_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: moves, Entities: []string{"banana-1"}},
 					func(store.Loaded) (store.Outcome, error) {
@@ -110,14 +110,14 @@ var decideTests = []test{
 				assert.Equal(t, before, f.state(f.b), name)
 			}
 		}
-		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{good, {Partition: p0, From: 0, To: 5, Token: token}}},
+		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{good, {Partition: p0, From: 0, To: 5, Token: token}}},
 			writes(everything(p0, service, version(1))))
 		require.NoError(t, err, "the right owner goes on")
 	}},
 	{"I5 its own commit of unknown outcome fences an owner", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
-		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 3, Token: token}}}
+		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 3, Token: token}}}
 		_, err := f.a.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err)
 		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
@@ -130,13 +130,13 @@ var decideTests = []test{
 		require.NoError(t, err)
 		before := f.state(f.b)
 		for _, revision := range []int64{old, next.Number + 1, 0} {
-			_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+			_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 				writes(everything(p0, service, version(1))))
 			require.ErrorIs(t, err, store.ErrSuperseded)
 			assert.Equal(t, store.Superseded, store.ClassOf(err))
 			assert.Equal(t, before, f.state(f.b))
 		}
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			writes(everything(p0, service, version(1))))
 		require.NoError(t, err)
 	}},
@@ -145,7 +145,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		activated := make(chan error, 1)
 		before := false
-		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				go func() {
 					_, err := f.b.Activate(t.Context(), []byte("other"), false)
@@ -178,7 +178,7 @@ var decideTests = []test{
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		mine := errors.New("mine")
-		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		_, err := f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, mine })
 		assert.Same(t, mine, err)
 		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
@@ -187,7 +187,7 @@ var decideTests = []test{
 	{"a panic of the callback leaves nothing behind", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
-		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		assert.Panics(t, func() {
 			_, _ = f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { panic("bug") })
 		})
@@ -201,7 +201,7 @@ var decideTests = []test{
 			{Outbox: []store.OutboxFrame{{Partition: p1, Frame: []byte("x")}}},
 			{LastTo: map[store.Partition]change.Version{p1: version(5)}},
 		} {
-			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
+			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
 			require.Error(t, err)
 			assert.Equal(t, store.Fatal, store.ClassOf(err))
 			assert.Equal(t, map[store.Partition]int64{p0: 0}, f.state(f.a).Watermarks)
@@ -212,7 +212,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		one, two := f.claim("1"), f.claim("2")
 		decide := func(s store.Store, from int64, found map[store.ClaimID]change.Version, out store.Outcome) error {
-			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: token}}, Claims: []store.ClaimID{two, one, two}},
+			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}, Claims: []store.ClaimID{two, one, two}},
 				func(loaded store.Loaded) (store.Outcome, error) {
 					assert.Equal(t, found, loaded.Decided)
 					return out, nil
@@ -250,7 +250,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		doc := append(append([]byte(`{"s":"`), bytes.Repeat([]byte("banana! "), 1<<20)...), `"}`...)
 		changes := bytes.Repeat([]byte{0, 1, 2, 255}, 2<<20)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 1, Token: token}}},
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
 			writes(store.Outcome{
 				Entities: []store.Entity{{ID: "big", Docs: doc, Version: version(0)}},
 				Outbox:   []store.OutboxFrame{{Partition: p0, Frame: changes}},

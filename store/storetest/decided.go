@@ -162,7 +162,7 @@ var decidedTests = []ledgerTest{
 		states := make([]store.ClaimState, 8)
 		for i := range states {
 			callers.Go(func() {
-				got, err := turn(i, f.a, f.b).BeginClaims(t.Context(), "acme", []store.Intent{intent("late", "x")}, claimLease, keepClaims)
+				got, err := turn(i, f.a, f.b).BeginClaims(t.Context(), "acme", []store.ClaimRequest{intent("late", "x")}, claimLease, keepClaims)
 				if assert.NoError(t, err) {
 					assert.Equal(t, late.ID, got[0].ID)
 					states[i] = got[0].State

@@ -22,7 +22,7 @@ var poisonTests = []test{
 	{"I9 a value that cannot be held writes nothing and does not stop the owner", func(t *testing.T, f *fixture) {
 		revision, service := f.revision(), f.service("s")
 		_, token := f.own(f.a, 'a', p0)
-		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		before := f.state(f.b)
 		for name, spoil := range map[string]func(*store.Outcome){
 			"NUL in an id": func(o *store.Outcome) {
@@ -78,7 +78,7 @@ var cancelTests = []test{
 		before := f.state(f.b)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+		_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			writes(everything(p0, service, version(1))))
 		assertCancelled(t, err)
 		_, err = f.a.TakeOver(ctx, []store.Partition{p0, p1}, store.Token{9})
@@ -92,14 +92,14 @@ var cancelTests = []test{
 		assertCancelled(t, err)
 		assertCancelled(t, f.a.SetPosition(ctx, store.SourcePosition{Source: "s"}))
 		assert.Equal(t, before, f.state(f.b))
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(store.Outcome{}))
+		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(store.Outcome{}))
 		require.NoError(t, err)
 	}},
 	{"I8 inside a decision", func(t *testing.T, f *fixture) {
 		revision, service := f.revision(), f.service("s")
 		_, token := f.own(f.a, 'a', p0)
 		before := f.state(f.b)
-		d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}
+		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		for range 5 { // and no connection or lock is lost by it
 			ctx, cancel := context.WithCancel(t.Context())
 			_, err := f.a.Decide(ctx, d, func(store.Loaded) (store.Outcome, error) {
@@ -119,7 +119,7 @@ var cancelTests = []test{
 		next, payload := int64(0), bytes.Repeat([]byte("x"), 1<<20)
 		for n := range 30 {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(n)*400*time.Microsecond)
-			_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: token}}},
+			_, err := f.a.Decide(ctx, store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}},
 				writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: payload}}}))
 			cancel()
 			taken, again := f.own(f.b, byte(n), p0) // as an owner does after such an error

@@ -40,14 +40,14 @@ type ledgerFixture struct {
 }
 
 // intent of a key with the fingerprint of a text.
-func intent(key, text string) store.Intent {
-	return store.Intent{Key: key, Fingerprint: sha256.Sum256([]byte(text))}
+func intent(key, text string) store.ClaimRequest {
+	return store.ClaimRequest{Key: key, Fingerprint: sha256.Sum256([]byte(text))}
 }
 
 // begin claims one key.
-func (f *ledgerFixture) begin(s store.Ledger, tenant string, i store.Intent, lease, keep time.Duration) store.Claimed {
+func (f *ledgerFixture) begin(s store.Ledger, tenant string, i store.ClaimRequest, lease, keep time.Duration) store.ClaimResult {
 	f.Helper()
-	got, err := s.BeginClaims(f.ctx(), tenant, []store.Intent{i}, lease, keep)
+	got, err := s.BeginClaims(f.ctx(), tenant, []store.ClaimRequest{i}, lease, keep)
 	require.NoError(f, err)
 	require.Len(f, got, 1)
 	return got[0]
@@ -91,7 +91,7 @@ var ledgerTests = []ledgerTest{
 		assert.Equal(t, store.Response{Status: 202, Body: []byte(`{"n":1}`)}, f.complete(f.a, "acme", first.ID, 202, `{"n":1}`))
 		for _, s := range []store.Ledger{f.a, f.b} {
 			done := f.begin(s, "acme", intent("k", "x"), claimLease, keepClaims)
-			assert.Equal(t, store.Claimed{State: store.ClaimDone, ID: first.ID, Fingerprint: first.Fingerprint, Response: store.Response{Status: 202, Body: []byte(`{"n":1}`)}}, done)
+			assert.Equal(t, store.ClaimResult{State: store.ClaimDone, ID: first.ID, Fingerprint: first.Fingerprint, Response: store.Response{Status: 202, Body: []byte(`{"n":1}`)}}, done)
 		}
 		assert.Equal(t, store.ClaimConflict, f.begin(f.a, "acme", intent("k", "y"), claimLease, keepClaims).State)
 		assert.Equal(t, store.Response{Status: 202, Body: []byte(`{"n":1}`)}, f.complete(f.b, "acme", first.ID, 200, `{"n":2}`), "an attempt that comes late gets what the first was answered")
@@ -100,14 +100,14 @@ var ledgerTests = []ledgerTest{
 		const callers, rounds = 64, 3
 		for round := range rounds {
 			key := intent(fmt.Sprint("k", round), "x")
-			got := make([]store.Claimed, callers)
+			got := make([]store.ClaimResult, callers)
 			var group sync.WaitGroup
 			gate := make(chan struct{})
 			for i := range callers {
 				s := turn(i, f.a, f.b)
 				group.Go(func() {
 					<-gate
-					answers, err := s.BeginClaims(t.Context(), "acme", []store.Intent{key}, claimLease, keepClaims)
+					answers, err := s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{key}, claimLease, keepClaims)
 					if assert.NoError(t, err) {
 						got[i] = answers[0]
 					}
@@ -133,7 +133,7 @@ var ledgerTests = []ledgerTest{
 		for i := range callers {
 			s := turn(i, f.a, f.b)
 			group.Go(func() {
-				answers, err := s.BeginClaims(t.Context(), "acme", []store.Intent{intent("k", "x")}, claimLease, keepClaims)
+				answers, err := s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{intent("k", "x")}, claimLease, keepClaims)
 				if assert.NoError(t, err) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -147,7 +147,7 @@ var ledgerTests = []ledgerTest{
 	}},
 	{"batches that share keys in any order neither dead-lock nor claim twice", func(t *testing.T, f *ledgerFixture) {
 		const callers, keys = 8, 200
-		intents := make([]store.Intent, keys)
+		intents := make([]store.ClaimRequest, keys)
 		for i := range intents {
 			intents[i] = intent(fmt.Sprint("k", i), "x")
 		}
@@ -199,7 +199,7 @@ var ledgerTests = []ledgerTest{
 		f.begin(f.a, "acme", intent("conflict", "x"), claimLease, keepClaims)
 		lost := f.begin(f.a, "acme", intent("lost", "x"), claimLease, keepClaims)
 		require.NoError(t, f.a.AbandonClaims(t.Context(), "acme", []store.ClaimID{lost.ID}))
-		intents := []store.Intent{intent("lost", "x"), intent("z", "x"), intent("busy", "x"), intent("conflict", "y"), intent("done", "x"), intent("a", "x")}
+		intents := []store.ClaimRequest{intent("lost", "x"), intent("z", "x"), intent("busy", "x"), intent("conflict", "y"), intent("done", "x"), intent("a", "x")}
 		for i := len(intents); i < many; i++ {
 			intents = append(intents, intent(fmt.Sprint("row ", i), "x"))
 		}
@@ -230,14 +230,14 @@ var ledgerTests = []ledgerTest{
 		}
 		found, err := f.b.FindClaim(t.Context(), "acme", intents[many-1].Key)
 		require.NoError(t, err)
-		assert.Equal(t, store.Claimed{State: store.ClaimDone, ID: got[many-1].ID, Fingerprint: intents[many-1].Fingerprint, Response: completions[many-1].Response}, found)
+		assert.Equal(t, store.ClaimResult{State: store.ClaimDone, ID: got[many-1].ID, Fingerprint: intents[many-1].Fingerprint, Response: completions[many-1].Response}, found)
 		none, err := f.a.BeginClaims(t.Context(), "acme", nil, claimLease, keepClaims)
 		require.NoError(t, err)
 		assert.Empty(t, none)
 	}},
 	{"a lease that is over is resumed under the same id, also after a lost answer", func(t *testing.T, f *ledgerFixture) {
 		first := f.begin(f.a, "acme", intent("k", "x"), time.Millisecond, keepClaims)
-		var resumed store.Claimed
+		var resumed store.ClaimResult
 		require.Eventually(t, func() bool {
 			resumed = f.begin(f.b, "acme", intent("k", "x"), claimLease, keepClaims)
 			return resumed.State != store.ClaimBusy
@@ -292,7 +292,7 @@ var ledgerTests = []ledgerTest{
 		for i := range 32 {
 			s := turn(i, f.a, f.b)
 			group.Go(func() {
-				got, err := s.BeginClaims(t.Context(), "acme", []store.Intent{intent("k", "y")}, claimLease, claimLease)
+				got, err := s.BeginClaims(t.Context(), "acme", []store.ClaimRequest{intent("k", "y")}, claimLease, claimLease)
 				if assert.NoError(t, err) {
 					mu.Lock()
 					defer mu.Unlock()
@@ -319,17 +319,17 @@ var ledgerTests = []ledgerTest{
 		require.ErrorIs(t, err, store.ErrNotFound)
 	}},
 	{"what cannot be kept is refused", func(t *testing.T, f *ledgerFixture) {
-		for name, i := range map[string][]store.Intent{
+		for name, i := range map[string][]store.ClaimRequest{
 			"no key": {intent("", "x")}, "NUL": {intent("a\x00b", "x")}, "no UTF-8": {intent("a\xff", "x")}, "too long": {intent(strings.Repeat("k", 1301), "x")},
 		} {
 			_, err := f.a.BeginClaims(t.Context(), "acme", append(i, intent("good", "x")), claimLease, keepClaims)
 			require.Error(t, err, name)
 			assert.Equal(t, store.Poison, store.ClassOf(err), name)
 		}
-		_, err := f.a.BeginClaims(t.Context(), "acme", []store.Intent{intent("k", "x"), intent("k", "x")}, claimLease, keepClaims)
+		_, err := f.a.BeginClaims(t.Context(), "acme", []store.ClaimRequest{intent("k", "x"), intent("k", "x")}, claimLease, keepClaims)
 		require.Error(t, err)
 		assert.Equal(t, store.Fatal, store.ClassOf(err))
-		_, err = f.a.BeginClaims(t.Context(), "", []store.Intent{intent("k", "x")}, claimLease, keepClaims)
+		_, err = f.a.BeginClaims(t.Context(), "", []store.ClaimRequest{intent("k", "x")}, claimLease, keepClaims)
 		assert.Equal(t, store.Poison, store.ClassOf(err))
 		_, err = f.a.FindClaim(t.Context(), "acme", "good")
 		require.ErrorIs(t, err, store.ErrNotFound, "nothing was written")
@@ -369,7 +369,7 @@ var ledgerTests = []ledgerTest{
 			group.Go(func() {
 				for i := range 25 {
 					key := intent(fmt.Sprint(c, " ", i), "x")
-					got, err := f.a.BeginClaims(t.Context(), "acme", []store.Intent{key}, claimLease, keepClaims)
+					got, err := f.a.BeginClaims(t.Context(), "acme", []store.ClaimRequest{key}, claimLease, keepClaims)
 					if !assert.NoError(t, err) {
 						return
 					}

@@ -33,7 +33,7 @@ func (f *fixture) list(filter store.LetterFilter) []store.DeadLetter {
 // settle lets a decision set the state of an open letter.
 func (f *fixture) settle(revision, id int64, state store.LetterState) {
 	f.Helper()
-	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.Settled{{ID: id, State: state}}}))
+	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: id, State: state}}}))
 	require.NoError(f, err)
 }
 
@@ -139,10 +139,10 @@ var letterTests = []test{
 			assert.False(t, got.Last.Before(first.Last))
 		}
 		// A replay of what died before does not settle what died since.
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.Settled{{ID: first.ID, State: store.LetterObsolete, Version: version(8)}}}))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: first.ID, State: store.LetterObsolete, Version: version(8)}}}))
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterOpen, f.list(store.LetterFilter{})[0].State)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.Settled{{ID: first.ID, State: store.LetterReplayed, Version: version(9)}}}))
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Settled: []store.LetterResolution{{ID: first.ID, State: store.LetterReplayed, Version: version(9)}}}))
 		require.NoError(t, err)
 		assert.Equal(t, store.LetterReplayed, f.list(store.LetterFilter{})[0].State)
 	}},

@@ -33,7 +33,7 @@ var lookTests = []test{
 		}
 		first := activate("first")
 		_, token := f.own(f.a, 'a', p0, p1)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: first, Moves: []store.Move{{Partition: p0, From: 0, To: 9, Token: token}}},
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: first, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}}},
 			writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(7)}}))
 		require.NoError(t, err)
 		marks := map[int32]store.Mark{0: {Watermark: version(9), LastTo: version(7)}, 1: {Watermark: version(0)}}
@@ -75,7 +75,7 @@ var lookTests = []test{
 		revision := first
 		var all []store.Activation // of partition 0
 		decide := func(from int64) {
-			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: from, To: from + 10, Token: token}}},
+			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 10, Token: token}}},
 				writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(from + 10)}}))
 			require.NoError(t, err)
 		}
@@ -117,7 +117,7 @@ var lookTests = []test{
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		before := f.look(f.b)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 9, Token: token}}, Entities: []string{"e"}},
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}}, Entities: []string{"e"}},
 			func(store.Loaded) (store.Outcome, error) {
 				assert.Equal(t, before, f.look(f.b))
 				assert.Empty(t, f.progress(f.b))
@@ -141,7 +141,7 @@ var lookTests = []test{
 					return
 				}
 				to := version(i + 1)
-				_, err = f.a.Decide(t.Context(), store.Decision{Revision: r.Number, Moves: []store.Move{{Partition: p0, From: i, To: i + 1, Token: token}, {Partition: p1, From: i, To: i + 1, Token: token}}},
+				_, err = f.a.Decide(t.Context(), store.Decision{Revision: r.Number, Moves: []store.WatermarkStep{{Partition: p0, From: i, To: i + 1, Token: token}, {Partition: p1, From: i, To: i + 1, Token: token}}},
 					writes(store.Outcome{LastTo: map[store.Partition]change.Version{p0: to, p1: to}}))
 				if !assert.NoError(t, err) {
 					return

@@ -125,10 +125,10 @@ var operatorTests = []operatorTest{
 		revision := f.revision()
 		require.NoError(t, f.a.AddLetters(t.Context(), letters()[:2]))
 		all := f.list(store.LetterFilter{})
-		out := store.Outcome{Settled: []store.Settled{
+		out := store.Outcome{Settled: []store.LetterResolution{
 			{ID: all[0].ID, State: store.LetterObsolete}, {ID: all[1].ID, State: store.LetterReplayed}, {ID: all[1].ID + 100, State: store.LetterReplayed},
 		}}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, To: 1}}}, writes(out))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, To: 1}}}, writes(out))
 		require.ErrorIs(t, err, store.ErrFenced)
 		require.Len(t, f.list(store.LetterFilter{State: store.LetterOpen}), 2)
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(out))
@@ -202,8 +202,8 @@ var operatorTests = []operatorTest{
 		saved := 0
 		for _, j := range jobs {
 			assert.Equal(t, jobs[0].ID, j.ID)
-			assert.False(t, turns[j.Turn])
-			turns[j.Turn] = true
+			assert.False(t, turns[j.Epoch])
+			turns[j.Epoch] = true
 			if err := f.a.SaveJob(t.Context(), j); err == nil {
 				saved++
 			} else {

@@ -27,22 +27,22 @@ var ownerTests = []test{
 		next, err := f.b.Activate(t.Context(), []byte("other"), false)
 		require.NoError(t, err)
 		before := f.state(f.b)
-		good := store.Move{Partition: p0, From: 0, To: 5, Token: token}
+		good := store.WatermarkStep{Partition: p0, From: 0, To: 5, Token: token}
 		for name, c := range map[string]struct {
 			d    store.Decision
 			want error
 		}{
-			"token":         {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: stale}}}, store.ErrFenced},
-			"offset":        {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 4, To: 5, Token: token}}}, store.ErrFenced},
-			"one of two":    {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p1, From: 0, To: 5}, good}}, store.ErrFenced},
-			"nothing moves": {store.Decision{Revision: next.Number, Moves: []store.Move{{Partition: p0, From: 0, To: 0, Token: stale}}}, store.ErrFenced},
-			"revision":      {store.Decision{Revision: revision, Moves: []store.Move{good}}, store.ErrSuperseded},
+			"token":         {store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: stale}}}, store.ErrFenced},
+			"offset":        {store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 4, To: 5, Token: token}}}, store.ErrFenced},
+			"one of two":    {store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p1, From: 0, To: 5}, good}}, store.ErrFenced},
+			"nothing moves": {store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 0, Token: stale}}}, store.ErrFenced},
+			"revision":      {store.Decision{Revision: revision, Moves: []store.WatermarkStep{good}}, store.ErrSuperseded},
 		} {
 			_, err := f.a.Decide(t.Context(), c.d, writes(everything(p0, service, version(1))))
 			require.ErrorIs(t, err, c.want, name)
 			assert.Equal(t, before, f.state(f.b), name)
 		}
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.Move{good}}, writes(everything(p0, service, version(1))))
+		_, err = f.b.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{good}}, writes(everything(p0, service, version(1))))
 		require.NoError(t, err, "the right owner goes on")
 	}},
 	{"I3 an owner that was taken over from while it decided from memory writes nothing", func(t *testing.T, f *fixture) {
@@ -50,7 +50,7 @@ var ownerTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		var moved error
 		taken := false
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}},
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				ctx, cancel := boundedContext(t)
 				defer cancel()
@@ -113,7 +113,7 @@ func (f *fixture) race(broken bool) []porcupine.Operation {
 				}
 				var passed []bool
 				learned := map[string]store.Entity{}
-				d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: token}}}
+				d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}}
 				for _, in := range offered {
 					if e, known := memory[in.key.Entity]; known {
 						learned[e.ID] = e

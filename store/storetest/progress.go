@@ -19,7 +19,7 @@ import (
 func (f *fixture) decideTo(revision int64, p store.Partition, to int64) {
 	f.Helper()
 	taken, token := f.own(f.a, 'w', p)
-	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p, From: taken[0].NextOffset, To: to, Token: token}}}, writes(store.Outcome{}))
+	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p, From: taken[0].NextOffset, To: to, Token: token}}}, writes(store.Outcome{}))
 	require.NoError(f, err)
 }
 
@@ -295,7 +295,7 @@ var progressTests = []test{
 			zero, one := store.Partition{Generation: g, Number: 0}, store.Partition{Generation: g, Number: 1}
 			_, token := f.own(f.a, byte(g), zero, one)
 			for i := range int64(2) {
-				ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{
+				ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{
 					{Partition: zero, From: i, To: i + 1, Token: token}, {Partition: one, From: i, To: i + 1, Token: token},
 				}}, writes(store.Outcome{Outbox: []store.OutboxFrame{
 					{Partition: one, Frame: fmt.Append(nil, "one ", g, i)}, {Partition: zero, Frame: fmt.Append(nil, "zero ", g, i)}, {Partition: zero, Frame: fmt.Append(nil, "more ", g, i)},
@@ -306,7 +306,7 @@ var progressTests = []test{
 			if g == 2 {
 				assert.Equal(t, []string{"one 1 0", "one 1 1", "one 2 0", "one 2 1"}, outbox(1))
 				assert.Equal(t, []string{"zero 1 0", "more 1 0", "zero 1 1", "more 1 1", "zero 2 0", "more 2 0", "zero 2 1", "more 2 1"}, outbox(0))
-				require.NoError(t, f.a.Discard(t.Context(), []store.Move{{Partition: zero, From: 2, To: 2, Token: token}}, published))
+				require.NoError(t, f.a.Discard(t.Context(), []store.WatermarkStep{{Partition: zero, From: 2, To: 2, Token: token}}, published))
 			}
 		}
 		assert.Equal(t, []string{"more 1 0", "more 1 1", "more 2 0", "more 2 1"}, outbox(0))

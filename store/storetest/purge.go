@@ -80,10 +80,10 @@ var purgeTests = []test{
 			Entities: []store.Entity{{ID: "again", Version: version(4), States: store.StatesOf(state)}},
 		}
 		before := f.state(f.b)
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 1, To: 5, Token: token}}}, writes(out))
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 5, Token: token}}}, writes(out))
 		require.ErrorIs(t, err, store.ErrFenced)
 		assert.Equal(t, before, f.state(f.b), "as a part of the decision")
-		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
+		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}, writes(out))
 		require.NoError(t, err)
 		got := f.state(f.b)
 		require.Len(t, got.Entities, 2)

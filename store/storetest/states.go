@@ -22,7 +22,7 @@ func withStates(entities []store.Entity, rows ...store.Row) []store.Entity {
 
 // decideStates runs one decision of nothing but dam states on p0.
 func (f *fixture) decideStates(s store.Store, revision, from int64, token store.Token, rows ...store.Row) error {
-	d := store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: from, To: from + 1, Token: token}}, Entities: entitiesOf(rows)}
+	d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}, Entities: entitiesOf(rows)}
 	_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded) (store.Outcome, error) {
 		return store.Outcome{Entities: withStates(loaded.Entities, rows...), Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("c")}}}, nil
 	})
@@ -143,7 +143,7 @@ var stateTests = []test{
 		}
 		good := []store.Entity{entity("e", 1), entity("new", 0)}
 		decide := func(entities ...store.Entity) error {
-			_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 2, To: 3, Token: token}}}, writes(store.Outcome{Entities: entities}))
+			_, err := f.a.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 2, To: 3, Token: token}}}, writes(store.Outcome{Entities: entities}))
 			return err
 		}
 		for name, bad := range map[string]store.Entity{

@@ -26,15 +26,15 @@ var takeOverTests = []test{
 	{"the outbox comes in order, per partition, until it is deleted by id", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0, p1)
-		move := func(p store.Partition, from int64) store.Move {
-			return store.Move{Partition: p, From: from, To: from + 1, Token: token}
+		move := func(p store.Partition, from int64) store.WatermarkStep {
+			return store.WatermarkStep{Partition: p, From: from, To: from + 1, Token: token}
 		}
 		frame := func(p store.Partition, text string) store.OutboxFrame {
 			return store.OutboxFrame{Partition: p, Frame: []byte(text)}
 		}
 		var ids []int64
 		for i := range int64(3) {
-			got, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{move(p1, i), move(p0, i)}},
+			got, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{move(p1, i), move(p0, i)}},
 				writes(store.Outcome{Outbox: []store.OutboxFrame{frame(p1, fmt.Sprint("one-", i)), frame(p0, fmt.Sprint("zero-", i)), frame(p1, fmt.Sprint("more-", i))}}))
 			require.NoError(t, err)
 			require.Len(t, got, 3)
@@ -48,7 +48,7 @@ var takeOverTests = []test{
 
 		// Only rows of the moved partitions go, and only those named.
 		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision,
-			Moves: []store.Move{{Partition: p1, From: 3, To: 3, Token: token2}}, Published: []int64{ids[0], ids[1], ids[2], 1 << 40}}, writes(store.Outcome{}))
+			Moves: []store.WatermarkStep{{Partition: p1, From: 3, To: 3, Token: token2}}, Published: []int64{ids[0], ids[1], ids[2], 1 << 40}}, writes(store.Outcome{}))
 		require.NoError(t, err)
 		taken, _ = f.own(f.a, 'c', p0, p1)
 		assert.Equal(t, []string{"zero-0", "zero-1", "zero-2"}, texts(taken[0].Outbox))
@@ -57,15 +57,15 @@ var takeOverTests = []test{
 	{"Discard deletes under the same watermark check", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
-		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 4, Token: token}}},
+		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 4, Token: token}}},
 			writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("1")}, {Partition: p0, Frame: []byte("2")}}}))
 		require.NoError(t, err)
 		stale := token
 		_, token = f.own(f.b, 'b', p0)
-		for _, bad := range []store.Move{{Partition: p0, From: 4, To: 4, Token: stale}, {Partition: p0, From: 3, To: 3, Token: token}} {
-			require.ErrorIs(t, f.a.Discard(t.Context(), []store.Move{bad}, ids), store.ErrFenced)
+		for _, bad := range []store.WatermarkStep{{Partition: p0, From: 4, To: 4, Token: stale}, {Partition: p0, From: 3, To: 3, Token: token}} {
+			require.ErrorIs(t, f.a.Discard(t.Context(), []store.WatermarkStep{bad}, ids), store.ErrFenced)
 		}
-		good := []store.Move{{Partition: p0, From: 4, To: 4, Token: token}}
+		good := []store.WatermarkStep{{Partition: p0, From: 4, To: 4, Token: token}}
 		require.NoError(t, f.b.Discard(t.Context(), good, nil))
 		outboxes := func() map[store.Partition]int64 {
 			rows, err := f.a.Outboxes(t.Context())
@@ -90,7 +90,7 @@ var takeOverTests = []test{
 			err   error
 		}
 		result2 := make(chan result, 1)
-		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: 0, To: 4, Token: token}}},
+		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 4, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				go func() {
 					taken, err := f.b.TakeOver(t.Context(), []store.Partition{p0}, store.Token{'b'})
@@ -113,14 +113,14 @@ var takeOverTests = []test{
 			assert.Equal(t, int64(0), r.taken[0].NextOffset)
 			assert.Empty(t, r.taken[0].Outbox)
 		}
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: r.taken[0].NextOffset, To: 9, Token: token}}}, writes(store.Outcome{}))
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: r.taken[0].NextOffset, To: 9, Token: token}}}, writes(store.Outcome{}))
 		require.ErrorIs(t, err, store.ErrFenced, "the old owner is out")
 	}},
 	{"last_to is that of the newest frame, also of an older generation", func(t *testing.T, f *fixture) {
 		revision := f.revision()
 		gen := func(g uint16, n int32) store.Partition { return store.Partition{Generation: g, Number: n} }
 		decide := func(token store.Token, p store.Partition, from, to int64, out store.Outcome) []int64 {
-			ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p, From: from, To: to, Token: token}}}, writes(out))
+			ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}}, writes(out))
 			require.NoError(t, err)
 			return ids
 		}
@@ -149,10 +149,10 @@ var takeOverTests = []test{
 		taken, token = f.own(f.b, 'e', gen(5, 0))
 		assert.Equal(t, change.NewVersion(5, 3), taken[0].LastTo)
 		assert.Equal(t, []string{"1 5", "1 12", "5 3"}, texts(taken[0].Outbox))
-		require.NoError(t, f.b.Discard(t.Context(), []store.Move{{Partition: gen(5, 0), From: 3, To: 3, Token: token}}, left))
+		require.NoError(t, f.b.Discard(t.Context(), []store.WatermarkStep{{Partition: gen(5, 0), From: 3, To: 3, Token: token}}, left))
 		taken, token = f.own(f.b, 'f', gen(5, 0))
 		assert.Equal(t, []string{"5 3"}, texts(taken[0].Outbox), "its owner deletes what older ones left")
-		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: gen(5, 0), From: 3, To: 3, Token: token}},
+		_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: gen(5, 0), From: 3, To: 3, Token: token}},
 			Published: idsOf(taken[0].Outbox)}, writes(store.Outcome{}))
 		require.NoError(t, err)
 		taken, _ = f.own(f.b, 'g', gen(6, 0))
@@ -165,7 +165,7 @@ var takeOverTests = []test{
 		next := store.Partition{Generation: 3, Number: 0}
 		f.own(f.b, 'b', next)
 		before := f.state(f.b)
-		move := []store.Move{{Partition: p0, From: 0, To: 5, Token: token}}
+		move := []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: move}, writes(store.Outcome{}))
 		require.ErrorIs(t, err, store.ErrFenced)
 		for _, older := range []store.Partition{p0, {Generation: 2, Number: 0}} {
@@ -207,7 +207,7 @@ var takeOverTests = []test{
 		require.NotEmpty(t, results[5].taken, "nothing ends the newest")
 		for i, r := range results {
 			_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision,
-				Moves: []store.Move{{Partition: store.Partition{Generation: uint16(i + 1)}, From: 0, To: 1, Token: r.token}}}, writes(store.Outcome{}))
+				Moves: []store.WatermarkStep{{Partition: store.Partition{Generation: uint16(i + 1)}, From: 0, To: 1, Token: r.token}}}, writes(store.Outcome{}))
 			if i < 5 {
 				assert.ErrorIs(t, err, store.ErrFenced)
 			} else {
@@ -241,7 +241,7 @@ var takeOverTests = []test{
 						if next >= last {
 							return
 						}
-						_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.Move{{Partition: p0, From: next, To: next + 1, Token: token}}},
+						_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}},
 							writes(store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte(fmt.Sprint(next))}}}))
 						if errors.Is(err, store.ErrFenced) || err != nil && store.ClassOf(err) == store.Retry {
 							break

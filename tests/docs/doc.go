@@ -10,9 +10,9 @@
 //   - A block marked console servers needs servers, and one marked console make
 //     the checkout: their commands are checked for commands, flags, files and
 //     targets that exist, and not run.
-//   - Every `pipeline …` in running text must be a command with flags that
+//   - Every `weir …` in running text must be a command with flags that
 //     exist; under a heading "Not there yet" it must not.
-//   - A configuration that a page shows is accepted by pipeline validate.
+//   - A configuration that a page shows is accepted by weir validate.
 //   - A link to a file leads to one, a link to a heading to one.
 //   - Every name of a test, and every metric, that a page names exists.
 package docs

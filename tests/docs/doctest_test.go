@@ -122,7 +122,7 @@ func exists(t *testing.T, line string) (ok bool, output string) {
 	t.Helper()
 	out, ok := shell(t, root, line+" --help")
 	// A group of commands prints its help for any word behind its name.
-	if group := regexp.MustCompile(`(?m)^  (pipeline[a-z ]*) \[command\]$`).FindStringSubmatch(out); group != nil {
+	if group := regexp.MustCompile(`(?m)^  (weir[a-z ]*) \[command\]$`).FindStringSubmatch(out); group != nil {
 		rest := strings.Fields(strings.TrimPrefix(strings.Join(strings.Fields(line), " "), group[1]))
 		ok = ok && (len(rest) == 0 || strings.HasPrefix(rest[0], "-"))
 	}
@@ -138,8 +138,8 @@ func plausible(t *testing.T, page string, c command) {
 	}
 	require.NotEmpty(t, words)
 	switch words[0] {
-	case "pipeline", "bin/pipeline":
-		ok, out := exists(t, "pipeline "+strings.Join(words[1:], " "))
+	case "weir", "bin/weir":
+		ok, out := exists(t, "weir "+strings.Join(words[1:], " "))
 		assert.True(t, ok, "%s:%d: %s: %s", page, c.line, c.text, out)
 	case "make":
 		targets := slices.DeleteFunc(words[1:], func(w string) bool { return strings.Contains(w, "=") })
@@ -179,7 +179,7 @@ func TestCommandsInText(t *testing.T) {
 				later = m[1] == "Not there yet"
 			}
 			for _, m := range span.FindAllStringSubmatch(l, -1) {
-				if line := m[1]; strings.HasPrefix(line, "pipeline ") {
+				if line := m[1]; strings.HasPrefix(line, "weir ") {
 					ok, out := exists(t, line)
 					assert.Equal(t, !later, ok, "%s:%d: %s: %s", name, i+1, line, out)
 				}
@@ -204,7 +204,7 @@ func TestShownConfigurations(t *testing.T) {
 			}
 		}
 		if _, err := os.Stat(filepath.Join(dir, "weir.yaml")); err == nil {
-			out, ok := shell(t, dir, "pipeline validate -c weir.yaml")
+			out, ok := shell(t, dir, "weir validate -c weir.yaml")
 			assert.True(t, ok, "%s: %s", name, out)
 		}
 	}
@@ -324,7 +324,7 @@ func TestQuickstart(t *testing.T) {
 	for _, folder := range []string{"examples", "scripts"} {
 		require.NoError(t, os.CopyFS(filepath.Join(dir, folder), os.DirFS(filepath.Join(root, folder))))
 	}
-	run := "PIPELINE=" + filepath.Join(bin, "pipeline") + " EVENTS=2000 ENTITIES=200 bash scripts/quickstart"
+	run := "WEIR=" + filepath.Join(bin, "weir") + " EVENTS=2000 ENTITIES=200 bash scripts/quickstart"
 	out, ok := shell(t, dir, run)
 	require.True(t, ok, out)
 	assert.Empty(t, missing([]string{

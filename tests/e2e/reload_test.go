@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reloaded is what pipeline reload --json prints.
+// reloaded is what weir reload --json prints.
 type reloaded struct {
 	Changed  bool
 	Revision int64

@@ -40,7 +40,7 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	require.Equal(t, 3, missing.Wait(), missing.Log.String())
 	told := "source events waits for its file " + p.Path("events.jsonl") + " (no such file or directory)"
 	require.Contains(t, missing.Log.String(), "waiting: "+told)
-	require.Contains(t, missing.Log.String(), "Stopped: "+told)
+	require.Contains(t, missing.Log.String(), "stopped: "+told)
 	require.Contains(t, missing.Out.String(), "with work left: "+told)
 	require.NotContains(t, missing.Out.String(), "Done")
 	require.NotContains(t, missing.Out.String(), "nothing was sent")
@@ -53,7 +53,7 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	})
 	interrupted.Terminate()
 	require.Equal(t, 3, interrupted.Wait(), interrupted.Log.String())
-	require.NoError(t, saysAll(interrupted.Log.String()[len(interrupted.Log.String())-400:], "Stopped: ", refused, blocked))
+	require.NoError(t, saysAll(interrupted.Log.String()[len(interrupted.Log.String())-400:], "stopped: ", refused, blocked))
 	require.Len(t, p.Whole("out/acme.jsonl"), 2, "the others are not waited for")
 
 	next := p.Start("run --until-idle --json --timeout 10m")
@@ -70,7 +70,7 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 
 	over := p.Start("run --until-idle --timeout 1s")
 	require.Equal(t, 3, over.Wait())
-	require.Contains(t, over.Log.String(), "Stopped: ")
+	require.Contains(t, over.Log.String(), "stopped: ")
 	usage := p.Start("run --timeout 3s")
 	require.Equal(t, 2, usage.Wait())
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Generated is the model of the configuration that pipeline generate writes
+// Generated is the model of the configuration that weir generate writes
 // for six customers.
 func Generated() oracle.Config {
 	f := func(to, from string) oracle.Field { return oracle.Field{To: to, From: from} }

@@ -331,10 +331,10 @@ func (c *checkClient) send(ctx context.Context, kind askKind, ins []ask) (outs [
 	return heard(outs, errs), errs, err
 }
 
-// heard turns ErrNeverGiven, which is an answer, into one.
+// heard turns ErrUnknownVersion, which is an answer, into one.
 func heard(outs []reply, errs []error) []reply {
 	for i, err := range errs {
-		if errors.Is(err, checks.ErrNeverGiven) {
+		if errors.Is(err, checks.ErrUnknownVersion) {
 			outs[i], errs[i] = reply{Unheard: true}, nil
 		}
 	}

@@ -194,7 +194,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 }
 
 // forge makes watermarks match.
-func (m *Memory) forge(moves []store.Move) {
+func (m *Memory) forge(moves []store.WatermarkStep) {
 	_ = m.run(context.Background(), func() error {
 		for _, mv := range moves {
 			at := m.state.marks[mv.Partition]
@@ -205,7 +205,7 @@ func (m *Memory) forge(moves []store.Move) {
 	})
 }
 
-func (c *client) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+func (c *client) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
 	return c.call(ctx, c.of(moves[0].Partition).dice, "discard", store.Unknown, func() error { return c.Memory.Discard(ctx, moves, published) })
 }
 

@@ -16,7 +16,7 @@ func (s *state) addLetters(letters []store.DeadLetter) {
 		if id, known := s.keys[l.DedupKey]; known {
 			if i, ok := s.letter(id); ok && l.Place > s.letters[i].Place {
 				again := &s.letters[i]
-				again.Last, again.Count, again.Code, again.Reason = now(), again.Count+1, store.Legible(l.Code), store.Legible(l.Reason)
+				again.Last, again.Count, again.Code, again.Reason = now(), again.Count+1, store.SanitizeText(l.Code), store.SanitizeText(l.Reason)
 				again.Version, again.Place, again.State = l.Version, l.Place, store.LetterOpen
 				again.Later = l.Later
 				again.Payload, again.Headers = append([]byte{}, l.Payload...), bytes.Clone(l.Headers)
@@ -26,9 +26,9 @@ func (s *state) addLetters(letters []store.DeadLetter) {
 		s.letterID++
 		l.ID, l.Created, l.Count, l.State, l.Original = s.letterID, now(), 1, store.LetterOpen, nil
 		l.Last = l.Created
-		l.Stage = store.Stage(store.Legible(string(l.Stage)))
-		l.Code, l.Reason, l.Source, l.Service = store.Legible(l.Code), store.Legible(l.Reason), store.Legible(l.Source), store.Legible(l.Service)
-		l.Entity, l.EventID, l.Topic = store.Legible(l.Entity), store.Legible(l.EventID), store.Legible(l.Topic)
+		l.Stage = store.Stage(store.SanitizeText(string(l.Stage)))
+		l.Code, l.Reason, l.Source, l.Service = store.SanitizeText(l.Code), store.SanitizeText(l.Reason), store.SanitizeText(l.Source), store.SanitizeText(l.Service)
+		l.Entity, l.EventID, l.Topic = store.SanitizeText(l.Entity), store.SanitizeText(l.EventID), store.SanitizeText(l.Topic)
 		l.Payload, l.Headers = append([]byte{}, l.Payload...), bytes.Clone(l.Headers)
 		s.keys[l.DedupKey] = l.ID
 		s.letters = append(s.letters, l)
@@ -40,7 +40,7 @@ func (s *state) letter(id int64) (int, bool) {
 	return slices.BinarySearchFunc(s.letters, id, func(l store.DeadLetter, id int64) int { return cmp.Compare(l.ID, id) })
 }
 
-func (s *state) settle(settled []store.Settled) {
+func (s *state) settle(settled []store.LetterResolution) {
 	for _, x := range settled {
 		if i, ok := s.letter(x.ID); ok && (x.Version == 0 || s.letters[i].Version <= x.Version) && (s.letters[i].State == store.LetterOpen || s.letters[i].State == store.LetterDiscarded) {
 			s.letters[i].State = x.State

@@ -416,7 +416,7 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 }
 
 // check compares watermarks.
-func (s *state) check(moves []store.Move) error {
+func (s *state) check(moves []store.WatermarkStep) error {
 	for _, mv := range moves {
 		if at, ok := s.marks[mv.Partition]; !ok || at.ended || at.next != mv.From && !s.tokenAlone || at.token != mv.Token {
 			return store.ErrFenced
@@ -451,7 +451,7 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 		return err
 	}
 	moved := func(p store.Partition) bool {
-		return slices.ContainsFunc(d.Moves, func(m store.Move) bool { return m.Partition == p })
+		return slices.ContainsFunc(d.Moves, func(m store.WatermarkStep) bool { return m.Partition == p })
 	}
 	for _, o := range out.Outbox {
 		if !moved(o.Partition) {
@@ -507,8 +507,8 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	for _, a := range out.Audit {
 		s.auditID++
 		a.ID, a.Time, a.Detail = s.auditID, now(), bytes.Clone(a.Detail)
-		a.Actor, a.Action, a.Reason = store.Legible(a.Actor), store.Legible(a.Action), store.Legible(a.Reason)
-		a.Entity, a.Service = store.Legible(a.Entity), store.Legible(a.Service)
+		a.Actor, a.Action, a.Reason = store.SanitizeText(a.Actor), store.SanitizeText(a.Action), store.SanitizeText(a.Reason)
+		a.Entity, a.Service = store.SanitizeText(a.Entity), store.SanitizeText(a.Service)
 		s.audits = append(s.audits, a)
 	}
 	return ids
@@ -544,19 +544,19 @@ func (m *Memory) Tombstones(ctx context.Context, before time.Time, after string,
 
 // drop deletes outbox rows of the moved partitions, of their generation or an
 // older one, by their ids.
-func (s *state) drop(moves []store.Move, published []int64) {
+func (s *state) drop(moves []store.WatermarkStep, published []int64) {
 	if len(published) == 0 {
 		return
 	}
 	s.outbox = slices.DeleteFunc(slices.Clone(s.outbox), func(o store.OutboxFrame) bool {
-		return slices.Contains(published, o.ID) && slices.ContainsFunc(moves, func(m store.Move) bool {
+		return slices.Contains(published, o.ID) && slices.ContainsFunc(moves, func(m store.WatermarkStep) bool {
 			return m.Partition.Number == o.Partition.Number && o.Partition.Generation <= m.Partition.Generation
 		})
 	})
 }
 
 // Discard implements store.Decisions.
-func (m *Memory) Discard(ctx context.Context, moves []store.Move, published []int64) error {
+func (m *Memory) Discard(ctx context.Context, moves []store.WatermarkStep, published []int64) error {
 	return m.run(ctx, func() error {
 		if len(published) == 0 {
 			return nil

@@ -1,4 +1,4 @@
-// Package testbinary builds the pipeline for tests that run it as a process.
+// Package testbinary builds weir for tests that run it as a process.
 //
 // The packages of a test run need the same one or two binaries, and linking one
 // costs more than most of these tests: the first package links it into .run of
@@ -16,7 +16,7 @@ import (
 	"syscall"
 )
 
-// Build puts the pipeline into a folder, under its name, built with the given
+// Build puts weir into a folder, under its name, built with the given
 // build tags. The file is the caller's own: it stays what it is when the sources
 // change and another test builds them. Safe for concurrent use, also by several
 // processes.
@@ -34,7 +34,7 @@ func Build(folder string, tags ...string) (path string, err error) {
 	if root, err = filepath.Abs(root); err != nil {
 		return "", err
 	}
-	shared := filepath.Join(root, ".run", "pipeline"+strings.Join(append([]string{""}, tags...), "-"))
+	shared := filepath.Join(root, ".run", "weir"+strings.Join(append([]string{""}, tags...), "-"))
 	if err := os.MkdirAll(filepath.Dir(shared), 0o755); err != nil {
 		return "", err
 	}
@@ -51,7 +51,7 @@ func Build(folder string, tags ...string) (path string, err error) {
 	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build the pipeline: %w\n%s", err, out)
 	}
-	path = filepath.Join(folder, "pipeline")
+	path = filepath.Join(folder, "weir")
 	return path, replicate(shared, path)
 }
 

@@ -43,22 +43,22 @@ func TestExplain(t *testing.T) {
 	}
 	look := func() {
 		t.Helper()
-		x := ask("--entity", "banana-1")
+		x := ask("banana-1")
 		require.False(t, x.Found)
 		require.Len(t, x.Checks, 1)
 		require.Equal(t, []any{"acme/crm@check", "open", open.Version, uint64(0), "3", 1},
 			[]any{x.Checks[0].Service, x.Checks[0].Standing, x.Checks[0].Version, x.Checks[0].Confirmed, x.Checks[0].Sequence, x.Checks[0].Events})
-		text := p.Start("explain --entity banana-1").Ok()
+		text := p.Start("explain banana-1").Ok()
 		require.Contains(t, text, `No source brought an entity "banana-1"; check services were asked about it.`)
 		require.Contains(t, strings.Join(strings.Fields(text), " "), fmt.Sprintf("Version %d is not confirmed: the same content passes again", open.Version))
-		nobody := p.Start("explain --entity nobody")
+		nobody := p.Start("explain nobody")
 		require.Equal(t, 1, nobody.Wait())
 	}
 	look()
 	harness.Eventually(t, "the source's entity", func() error {
-		return harness.Want(ask("--entity", "both", "--service", "acme/crm@check").Found, true)
+		return harness.Want(ask("both", "--service", "acme/crm@check").Found, true)
 	})
-	x := ask("--entity", "both")
+	x := ask("both")
 	require.Equal(t, "confirmed", x.Checks[0].Standing)
 	require.Equal(t, both.Version, x.Checks[0].Confirmed)
 	stop(t, pr)

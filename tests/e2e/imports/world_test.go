@@ -97,7 +97,7 @@ func check(p harness.Project, source string) {
 // source whose events have no ids it is.
 var again = map[string]int{"lab": 0, "orders": 1}
 
-// job reads what pipeline import --json printed.
+// job reads what weir import --json printed.
 func job(t testing.TB, out string) imports.Job {
 	t.Helper()
 	var j imports.Job

@@ -17,8 +17,8 @@ func (k Key) Compare(o Key) int {
 	return cmp.Compare(k.Service, o.Service)
 }
 
-// Legible replaces what a text column cannot hold (NUL, invalid UTF-8) by
+// SanitizeText replaces what a text column cannot hold (NUL, invalid UTF-8) by
 // U+FFFD, for texts that describe and must never be refused.
-func Legible(text string) string {
+func SanitizeText(text string) string {
 	return strings.ReplaceAll(strings.ToValidUTF8(text, "\uFFFD"), "\x00", "\uFFFD")
 }

@@ -1,0 +1,71 @@
+package main
+
+import (
+	"fmt"
+	"runtime"
+	"runtime/debug"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// build is what a binary knows of itself.
+type build struct {
+	Version string `json:"version"` // "devel" where nothing says more
+	Commit  string `json:"commit,omitempty"`
+	Time    string `json:"time,omitempty"`    // of the commit
+	Changed bool   `json:"changed,omitempty"` // there were changes beside the commit
+	Go      string `json:"go"`
+	System  string `json:"system"` // linux/amd64
+}
+
+// buildOf reads what the compiler noted.
+func buildOf(info *debug.BuildInfo, ok bool) build {
+	b := build{Version: "devel", Go: runtime.Version(), System: runtime.GOOS + "/" + runtime.GOARCH}
+	if !ok {
+		return b
+	}
+	if v := info.Main.Version; v != "" && v != "(devel)" {
+		b.Version = strings.TrimPrefix(v, "v")
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Time = s.Value
+		case "vcs.modified":
+			b.Changed = s.Value == "true"
+		}
+	}
+	return b
+}
+
+// String returns one line.
+func (b build) String() string {
+	parts := []string{}
+	if b.Commit != "" {
+		commit := "commit " + b.Commit[:min(12, len(b.Commit))]
+		if b.Changed {
+			commit += " with changes"
+		}
+		parts = append(parts, commit)
+	}
+	return fmt.Sprintf("weir %s (%s)", b.Version, strings.Join(append(parts, b.Go, b.System), ", "))
+}
+
+func (a *app) versionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:     "version",
+		Short:   "Print the version, the commit and how this binary was built",
+		Example: "  weir version\n  weir version --json",
+		RunE: func(*cobra.Command, []string) error {
+			b := buildOf(debug.ReadBuildInfo())
+			if a.json {
+				return a.printJSON(b)
+			}
+			fmt.Fprintln(a.out, b)
+			return nil
+		},
+	}
+}

@@ -1,0 +1,120 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/gate"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+)
+
+// process is what a process has open and lives by. The parts of a Pipeline share it.
+type process struct {
+	opt    Options
+	cfg    *config.Config // as the process was started with
+	log    *slog.Logger
+	reg    *prometheus.Registry
+	active activation
+
+	kafka   transport.Config // of the cluster; none without brokers
+	logs    logs             // inbox and changes
+	store   database
+	gate    gate.Gate
+	targets sinks.Targets // the clients that sinks share
+
+	keys    *auth.Keyring   // of the API; nil without
+	control *control.Server // nil without Options.Commands
+
+	metrics stageMetrics
+	gauges  *gauges
+	tracer  *tracing.Tracer // nil unless the configuration wants traces
+	health  health
+
+	end     *shutdown
+	closers []func() error // in the order of opening
+}
+
+func newProcess(opt Options) *process {
+	return &process{
+		opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry,
+		active: activation{log: opt.Logger, first: opt.Config},
+		end:    newEnding(opt.Config.Shutdown.Timeout.D()),
+	}
+}
+
+// connect registers the metrics, and opens the cluster and the store, which the
+// closers close.
+func (p *process) connect(ctx context.Context) (err error) {
+	p.metrics = newStageMetrics(p.reg)
+	p.gauges = newGauges(p.reg)
+	if p.store, err = assemble.Store(ctx, p.cfg, p.log); err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	p.closers = append(p.closers, p.store.Close)
+	p.active.store = p.store
+	if err := p.openLogs(); err != nil {
+		return fmt.Errorf("logs: %w", err)
+	}
+	return nil
+}
+
+// activate makes the configuration the active one and compiles it.
+func (p *process) activate(ctx context.Context) error {
+	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	identity := p.cfg.Identity()
+	revision, err := p.store.Activate(ctx, identity, p.opt.Activate)
+	if errors.Is(err, store.ErrSuperseded) {
+		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
+	}
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	plan, err := assemble.Plan(p.cfg, numbers, revision.Number)
+	if err != nil {
+		return err
+	}
+	p.active.now.Store(newSettings(p.cfg, plan, identity))
+	return nil
+}
+
+// closeProducer returns the closer of a producer whose callers have ended.
+func (p *process) closeProducer(producer *transport.Producer) func() error {
+	return func() error {
+		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
+		defer cancel()
+		if err := producer.Close(ctx); err != nil {
+			// Nothing is lost by it: whatever Kafka did not acknowledge was not
+			// acknowledged to its origin either, and comes again.
+			p.log.Warn("Kafka was away at the end: some records come again", "error", err)
+		}
+		return nil
+	}
+}
+
+// newProducer makes a producer of the internal topics.
+func (p *process) newProducer(codec transport.Compression) (*transport.Producer, error) {
+	return assemble.Producer(p.cfg, p.kafka, codec)
+}
+
+// close closes what is open, the latest first.
+func (p *process) close() error {
+	var errs []error
+	for i := len(p.closers) - 1; i >= 0; i-- {
+		errs = append(errs, p.closers[i]())
+	}
+	p.closers = nil
+	return errors.Join(errs...)
+}

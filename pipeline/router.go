@@ -1,0 +1,102 @@
+package pipeline
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/ThreeDotsLabs/watermill"
+	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/ThreeDotsLabs/watermill/message/router/middleware"
+	"github.com/seed-86dfc502/weir/internal/tracing"
+)
+
+// route is one handler of a router.
+type route struct {
+	name       string
+	topic      string
+	subscriber message.Subscriber
+	handle     message.NoPublishHandlerFunc
+}
+
+// router runs handlers. Handlers return an error only for a message that has
+// to come again, so there is no retry and no poison queue around them: both
+// are decided per batch, inside the stages.
+type router struct {
+	r      *message.Router
+	done   chan struct{}
+	failed chan error
+}
+
+func (st *stages) startRouter(stage string, routes []route) (*router, error) {
+	// What Watermill would log is the life of every message, and errors of
+	// messages that come again, which the stages have said in their own words.
+	r, err := message.NewRouter(message.RouterConfig{CloseTimeout: st.closeTimeout() + st.abortTimeout()}, watermill.NopLogger{})
+	if err != nil {
+		return nil, err
+	}
+	r.AddMiddleware(st.sayPanics, middleware.Recoverer)
+	for _, h := range routes {
+		r.AddConsumerHandler(h.name, h.topic, h.subscriber, h.handle)
+	}
+	started := &router{r: r, done: make(chan struct{}), failed: make(chan error, 1)}
+	go func() {
+		defer close(started.done)
+		// The router's own context never ends: Close is what stops it.
+		err := r.Run(context.Background())
+		if err == nil {
+			err = errors.New("the router ended by itself")
+		}
+		started.failed <- fmt.Errorf("%s: %w", stage, err)
+	}()
+	select {
+	case <-r.Running():
+		return started, nil
+	case <-started.done:
+		return nil, <-started.failed
+	}
+}
+
+// close ends the router; handlers that are at work are waited for up to its
+// close timeout.
+func (r *router) close() error {
+	err := r.r.Close()
+	<-r.done
+	return err
+}
+
+// end closes the router: handlers that are at work are given patience, and
+// when that is over hurry ends what they wait for, a store or a sink that is
+// away. hurry is called in any case.
+func (r *router) end(patience time.Duration, hurry func()) error {
+	closed := make(chan error, 1)
+	go func() { closed <- r.close() }()
+	timer := time.NewTimer(patience)
+	defer timer.Stop()
+	select {
+	case err := <-closed:
+		hurry()
+		return err
+	case <-timer.C:
+		hurry()
+		return <-closed
+	}
+}
+
+// sayPanics logs what Recoverer caught: it is a bug, and the message that
+// found it comes again.
+func (st *stages) sayPanics(h message.HandlerFunc) message.HandlerFunc {
+	return func(msg *message.Message) ([]*message.Message, error) {
+		out, err := h(msg)
+		var panicked middleware.RecoveredPanicError
+		if errors.As(err, &panicked) {
+			log := st.log
+			if id := tracing.ID(msg.Metadata); id != "" {
+				log = log.With("trace_id", id)
+			}
+			log.Error("a handler panicked; please report this", "stack", panicked.Stacktrace)
+		}
+		return out, err
+	}
+}
