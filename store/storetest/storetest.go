@@ -30,7 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
 	}{
 		{"Decide", decideTests},
 		{"TakeOver", takeOverTests},
-		{"Swap", stateTests},
+		{"States", stateTests},
 		{"Owners", ownerTests},
 		{"Poison", poisonTests},
 		{"Cancel", cancelTests},
