@@ -1,18 +1,15 @@
 package decide
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // cache is what the owner of partitions remembers of their entities, so that a
 // decision about them has nothing to load. What it has of a partition is what
 // the store has for exactly as long as the watermark has the owner's token and the
-// offset up to which it was decided: nobody writes an entity or a dam row but by a
+// offset up to which it was decided: nobody writes an entity or its dam states but by a
 // decision, and every decision moves the one or finds both. So each is compared
 // twice, here with what the lane owns, and by the store in the transaction that
 // writes. Anything but a clean commit drops what there is of its partitions.
@@ -48,7 +45,6 @@ type remembered struct {
 	id        string
 	partition int32
 	state     entityState
-	rows      knownRows
 	size      int64
 
 	older, newer *remembered
@@ -174,13 +170,12 @@ const (
 	entityOverhead = 900
 	indexed        = 4
 	fenceFactor    = 4
-	rowSize        = 48
 )
 
 // measure estimates what r takes, in bytes.
 func (r *remembered) measure() int64 {
 	s := &r.state
-	n := entityOverhead + 2*len(r.id) + fenceFactor*len(s.stored.Fence) + rowSize*cap(r.rows)
+	n := entityOverhead + 2*len(r.id) + fenceFactor*len(s.stored.Fence) + s.states.Size()
 	for source, doc := range s.docs {
 		n += len(source) + indexed*len(doc.Raw())
 		if s.known && s.present && len(s.docs) == 1 && &s.merged.Raw()[0] != &doc.Raw()[0] {
@@ -193,33 +188,27 @@ func (r *remembered) measure() int64 {
 	return int64(n)
 }
 
-// evaluation goes on from what is remembered, which it changes.
-func (r *remembered) evaluation(p *Plan) *evaluation {
-	ev := evaluationOf(p, r.state)
-	ev.rows = r.rows
-	return ev
-}
-
 // remember makes of a committed evaluation what is remembered of its entity. row is
-// what was written of it, if dirty.
-func (ev *evaluation) remember(partition int32, row store.Entity, dirty bool) (*remembered, error) {
-	r := &remembered{id: ev.stored.ID, partition: partition, state: ev.entityState, rows: ev.rows}
+// what was written of it, if it was.
+func (ev *evaluation) remember(partition int32, row store.Entity, written bool) (*remembered, error) {
+	r := &remembered{id: ev.stored.ID, partition: partition, state: ev.entityState}
 	s := &r.state
-	if dirty {
-		s.stored = row
+	if written {
+		s.stored, s.states = row, s.states.Stored()
 		s.stored.Found = true
+		s.stored.Writes++
 		s.deleted = storedTime(row.Deleted)
 		s.stored.Deleted = s.deleted
-	} else {
-		// Records that do not write the row (dead letters, the same stale one again) may
-		// have left marks in the trail.
+	}
+	if !ev.dirty {
+		// Records that do not write the row (dead letters, the same stale one again, a
+		// refusal) may have left marks in the trail.
 		var err error
 		if s.trail, s.fence, err = decodeState(s.stored.Fence); err != nil {
 			return nil, err
 		}
 	}
-	s.stored.Docs = nil // docs has them
-	s.trail.resealed = false
+	s.stored.Docs, s.stored.States = nil, store.States{} // docs and states have them
 	return r, nil
 }
 
@@ -229,70 +218,4 @@ func storedTime(t time.Time) time.Time {
 		return t
 	}
 	return t.UTC().Truncate(time.Microsecond)
-}
-
-// contentSize is the longest content that is remembered: a scheme and a digest.
-const contentSize = 33
-
-// What stands for the size of a content.
-const (
-	unknownState int8 = -1 // there is none
-	unread       int8 = -2 // it is longer than that: the row is not known
-)
-
-// knownRow is a dam row, or that there is none. It has no pointers: there are many.
-type knownRow struct {
-	version        change.Version
-	service        int32
-	found, refused bool
-	size           int8 // of content; or unknown, or unread
-	content        [contentSize]byte
-}
-
-// knownRows are those of one entity, by service.
-type knownRows []knownRow
-
-func (k knownRows) find(service int32) (at int, found bool) {
-	return slices.BinarySearchFunc(k, service, func(r knownRow, service int32) int { return cmp.Compare(r.service, service) })
-}
-
-// get fills row, which has its key, if it is known. Its content is good until
-// another row is added.
-func (k knownRows) get(row *store.Row) bool {
-	at, known := k.find(row.Service)
-	if !known || k[at].size == unread {
-		return false
-	}
-	r := &k[at]
-	row.Found, row.Refused, row.Version = r.found, r.refused, r.version
-	if r.size >= 0 {
-		row.Content = change.Content(r.content[:r.size:r.size])
-	}
-	return true
-}
-
-// update notes what a row is by now, if it is known.
-func (k knownRows) update(row *store.Row) bool {
-	at, known := k.find(row.Service)
-	if known {
-		k[at].set(row)
-	}
-	return known
-}
-
-// add notes what a row is that is not known.
-func (k *knownRows) add(row *store.Row) {
-	at, _ := k.find(row.Service)
-	var r knownRow
-	r.set(row)
-	*k = slices.Insert(*k, at, r)
-}
-
-func (r *knownRow) set(row *store.Row) {
-	r.service, r.found, r.refused, r.version, r.size = row.Service, row.Found, row.Refused, row.Version, unknownState
-	if len(row.Content) > contentSize {
-		r.size = unread
-	} else if row.Content != nil {
-		r.size = int8(copy(r.content[:], row.Content))
-	}
 }

@@ -49,7 +49,7 @@ type side struct {
 	frames map[int32][]string // in the order in which they were published first
 }
 
-func (s *side) Decide(ctx context.Context, d store.Decision, back func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (s *side) Decide(ctx context.Context, d store.Decision, back func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	s.mu.Lock()
 	what := s.next
 	if d.Moves[0].From < d.Moves[0].To {
@@ -70,8 +70,8 @@ func (s *side) Decide(ctx context.Context, d store.Decision, back func(store.Loa
 		}
 	case lost:
 		ctx, cancel := context.WithCancel(ctx)
-		_, err := s.Memory.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-			out, err := back(loaded, lookup)
+		_, err := s.Memory.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+			out, err := back(loaded)
 			cancel()
 			return out, err
 		})
@@ -92,7 +92,7 @@ func (s *side) other(ctx context.Context, p store.Partition) error {
 		return err
 	}
 	m.From, m.To = taken[0].NextOffset, taken[0].NextOffset
-	_, err = s.Memory.Decide(ctx, store.Decision{Revision: 1, Moves: []store.WatermarkStep{m}}, func(store.Loaded, store.Lookup) (store.Outcome, error) {
+	_, err = s.Memory.Decide(ctx, store.Decision{Revision: 1, Moves: []store.WatermarkStep{m}}, func(store.Loaded) (store.Outcome, error) {
 		return store.Outcome{Purged: []string{fmt.Sprint("p", p.Number, "-0")}}, nil
 	})
 	return err

@@ -91,33 +91,6 @@ func TestMemoryIsBounded(t *testing.T) {
 	require.Zero(t, counted(t, c.metrics.cacheBytes))
 }
 
-func TestKnownRows(t *testing.T) {
-	var k knownRows
-	row := func(service int32) store.Row { return store.Row{Key: store.Key{Service: service, Entity: "e"}} }
-	a, b, c := row(7), row(2), row(5)
-	a.Found, a.Content, a.Version = true, change.Content("A"), 3
-	b.Found, b.Refused, b.Content = true, true, change.Content{}
-	for _, r := range []*store.Row{&a, &b, &c} {
-		require.False(t, k.update(r))
-		k.add(r)
-	}
-	for _, want := range []store.Row{a, b, c} {
-		got := row(want.Service)
-		require.True(t, k.get(&got))
-		require.Equal(t, want, got)
-	}
-	a.Content = nil
-	require.True(t, k.update(&a))
-	got := row(7)
-	require.True(t, k.get(&got))
-	require.Equal(t, a, got, "found, and unknown")
-	a.Content = make(change.Content, contentSize+1)
-	require.True(t, k.update(&a))
-	require.False(t, k.get(&got), "more than there is room for")
-	none := row(3)
-	require.False(t, k.get(&none))
-}
-
 // The bound is in bytes of memory: what is estimated is not far from what is taken.
 func TestCacheKnowsItsSize(t *testing.T) {
 	const entities = 3000
@@ -161,7 +134,7 @@ func TestCacheKnowsItsSize(t *testing.T) {
 				_, _, err := ev.view()
 				require.NoError(t, err)
 				for s := range c.rows {
-					ev.rows.add(&store.Row{Key: store.Key{Service: int32(s)}, Found: true, Content: change.Hashed(1, canonicaltree.Digest{})})
+					ev.states.Set(store.Row{Key: store.Key{Service: int32(s)}, Content: change.Hashed(1, canonicaltree.Digest{})})
 				}
 				ev.dirty, ev.moved = true, true
 				row, _ := ev.result()

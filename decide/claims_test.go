@@ -58,15 +58,15 @@ func TestAClaimHasOneEffect(t *testing.T) {
 			}
 		}
 		want := newDecided()
-		decideBatch(t, plan, &want, once)
+		want.decides(t, plan, once)
 		got := newDecided()
 		for rest := script; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
-			decideBatch(t, plan, &got, rest[:n])
+			got.decides(t, plan, rest[:n])
 			rest = rest[n:]
 		}
 		require.Equal(t, want.sent, got.sent)
-		require.Equal(t, want.rows, got.rows)
+		require.Equal(t, want.rows(), got.rows())
 		require.Equal(t, string(want.entity.Docs), string(got.entity.Docs))
 		require.Equal(t, first, got.claims, "each claim is written once, with the version of its first record")
 		require.Equal(t, want.letters, got.letters)
@@ -75,7 +75,7 @@ func TestAClaimHasOneEffect(t *testing.T) {
 }
 
 func newDecided() decided {
-	return decided{rows: map[store.Key]store.Row{}, entity: store.Entity{ID: "B-007"}, claims: map[store.ClaimID]change.Version{}, uses: map[store.KeyDigest]store.Decided{}}
+	return decided{entity: store.Entity{ID: "B-007"}, claims: map[store.ClaimID]change.Version{}, uses: map[store.KeyDigest]store.Decided{}}
 }
 
 // What became of a repetition is on record, and a dead letter that comes again
@@ -92,7 +92,7 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 			Payload: fmt.Appendf(nil, `{"id":"B-007","ripeness_level":%d}`, level),
 		}}, offset)
 		offset++
-		decideBatch(t, plan, &state, []*record{r})
+		state.decides(t, plan, []*record{r})
 		return r
 	}
 	decide(id.String(), 1, nil)
@@ -115,7 +115,7 @@ func TestARepeatedClaimMakesNoEntity(t *testing.T) {
 	state := newDecided()
 	id := store.ClaimID(uuid.Must(uuid.NewV7()))
 	state.claims[id] = change.NewVersion(1, 0)
-	decideBatch(t, plan, &state, []*record{parseAt(t, d, eventUnder(id, 1), 1)})
+	state.decides(t, plan, []*record{parseAt(t, d, eventUnder(id, 1), 1)})
 	require.Equal(t, store.Entity{ID: "B-007"}, state.entity)
 }
 
@@ -197,10 +197,10 @@ func TestAKeyHasOneEffect(t *testing.T) {
 			}
 		}
 		want, got := newDecided(), newDecided()
-		decideBatch(t, plan, &want, once)
+		want.decides(t, plan, once)
 		for rest := script; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
-			decideBatch(t, plan, &got, rest[:n])
+			got.decides(t, plan, rest[:n])
 			rest = rest[n:]
 		}
 		require.Equal(t, want.sent, got.sent)

@@ -16,57 +16,36 @@ import (
 // decided is what is stored and sent after some batches about one entity.
 type decided struct {
 	entity  store.Entity
-	rows    map[store.Key]store.Row
 	sent    []change.Change
 	letters []store.DeadLetter
 	claims  map[store.ClaimID]change.Version
 	uses    map[store.KeyDigest]store.Decided
 }
 
-// decideBatch decides records as one transaction does.
-func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
-	ev, err := newEvaluation(p, d.entity)
-	require.NoError(t, err)
-	claimed, _ := claimsOf(batch)
-	once := newClaims(len(claimed), store.Loaded{Decided: d.claims, Uses: d.uses})
-	ev.claims = once
-	var candidates []candidate
-	for _, r := range batch {
-		require.NoError(t, ev.apply(r))
-		candidates = append(candidates, ev.candidates...)
-		d.letters = append(d.letters, ev.letters...)
-		ev.candidates, ev.letters = ev.candidates[:0], nil
+// decides decides records as one transaction does.
+func (d *decided) decides(t require.TestingT, p *Plan, batch []*record) {
+	b := newBatch(p, batch, maxOutcomeOfOne, nothing)
+	loaded := store.Loaded{Decided: d.claims, Uses: d.uses}
+	if len(b.unknown()) > 0 {
+		loaded.Entities = []store.Entity{d.entity}
 	}
-	rows, err := readRows(p, candidates, func(keys []store.Key) ([]store.Row, error) {
-		found := make([]store.Row, len(keys))
-		for i, k := range keys {
-			found[i] = d.rows[k]
-			found[i].Key = k
-		}
-		return found, nil
-	})
+	v, err := decideBatch(b, loaded)
 	require.NoError(t, err)
-	result, err := settle(p, candidates, rows, maxOutcomeOfOne)
-	require.NoError(t, err)
-	for _, id := range result.purged {
+	d.letters = append(d.letters, v.out.Letters...)
+	for _, id := range v.out.Purged {
 		require.Equal(t, d.entity.ID, id)
 		d.entity = store.Entity{ID: id}
-		clear(d.rows)
 	}
-	row, dirty := ev.result()
-	if dirty {
-		row.Found = true
-		d.entity = row
+	for _, e := range v.out.Entities {
+		require.Equal(t, d.entity.Writes, e.Writes)
+		e.Found, e.States = true, e.States.Stored()
+		e.Writes++
+		d.entity = e
 	}
-	for _, s := range result.swaps {
-		require.Equal(t, s.Insert, !d.rows[s.Key].Found)
-		require.Equal(t, s.Old, d.rows[s.Key].Content)
-		d.rows[s.Key] = store.Row{Key: s.Key, Found: true, Content: s.New, Version: s.Version}
-	}
-	d.sent = append(d.sent, result.changes...)
-	_, distinct := store.SortDecided(once.effects())
+	d.sent = append(d.sent, v.result.changes...)
+	_, distinct := store.SortDecided(v.out.Claims)
 	require.True(t, distinct)
-	for _, c := range once.effects() {
+	for _, c := range v.out.Claims {
 		require.NotContains(t, d.claims, c.ID)
 		d.claims[c.ID] = c.Version
 		if c.Key != (store.KeyDigest{}) {
@@ -74,6 +53,9 @@ func decideBatch(t require.TestingT, p *Plan, d *decided, batch []*record) {
 		}
 	}
 }
+
+// rows are the dam states.
+func (d *decided) rows() []store.Row { return d.entity.States.All(d.entity.ID) }
 
 // I4: how records are cut into batches shows neither in what is sent nor in
 // the dam. The mistake that this caught: a reset and a delete of an entity that
@@ -113,16 +95,16 @@ func TestBatchesAreNoBoundaries(t *testing.T) {
 		}
 		one := newDecided()
 		for _, r := range script {
-			decideBatch(t, plan, &one, []*record{r})
+			one.decides(t, plan, []*record{r})
 		}
 		cut := newDecided()
 		for rest := script; len(rest) > 0; {
 			n := rapid.IntRange(1, len(rest)).Draw(t, "batch")
-			decideBatch(t, plan, &cut, rest[:n])
+			cut.decides(t, plan, rest[:n])
 			rest = rest[n:]
 		}
 		require.Equal(t, one.sent, cut.sent)
-		require.Equal(t, one.rows, cut.rows)
+		require.Equal(t, one.rows(), cut.rows())
 		require.Equal(t, string(one.entity.Docs), string(cut.entity.Docs))
 		require.Equal(t, one.entity.Fingerprint, cut.entity.Fingerprint)
 	})

@@ -170,7 +170,10 @@ func command(t *testing.T, s *Simulator, c inbox.Control) string {
 }
 
 // rowOf is the dam row of customer one.
-func rowOf(s *Simulator) store.Row { return *s.rows[store.Key{Service: 1, Entity: "B-007"}] }
+func rowOf(s *Simulator) store.Row {
+	e := s.entities["B-007"]
+	return e.States.Get(1)
+}
 
 // I9: what the target refused is held back, whatever other events come, and nobody
 // is evaluated for it. Any other content passes, also the one before, and with it

@@ -186,8 +186,19 @@ func (l *lane) halves(ctx context.Context, batch []*record) error {
 // transact runs one decision transaction and publishes what it decided.
 func (l *lane) transact(ctx context.Context, records []*record, moves []store.WatermarkStep, ends frameEnds) error {
 	plan := l.d.opt.Plan
+	following := l.d.opt.Tail.following()
+	for _, r := range records {
+		r.followed = following
+	}
 	l.cache.begin(moves)
-	b := l.newBatch(records, moves, ends)
+	b := newBatch(plan, records, l.d.opt.MaxOutcome, l.cache.take)
+	if len(records) == 1 {
+		b.room = maxOutcomeOfOne
+	}
+	b.noise = l.d.opt.Noise
+	unknown := b.unknown()
+	l.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
+	l.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
 	var published []int64
 	l.mu.Lock()
 	for _, m := range moves {
@@ -202,26 +213,36 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 	defer cancel()
 	span := l.batchSpan(records)
 	crash.At(crash.DecideBatch, "")
-	ids, err := l.d.opt.Store.Decide(within, store.Decision{
-		Revision: plan.Revision, Moves: moves, Entities: b.unknown(), Claims: b.claimed, Keys: b.keys, Published: published,
-	}, b.outcome)
-	decidedSpans(span, records, b.result.changes, err)
+	d := store.Decision{Revision: plan.Revision, Moves: moves, Entities: unknown, Claims: b.claimed, Keys: b.keys, Published: published}
+	var v verdict
+	decided := false
+	ids, err := l.d.opt.Store.Decide(within, d, func(loaded store.Loaded) (_ store.Outcome, err error) {
+		crash.At(crash.DecideBegun, "")
+		if v, err = decideBatch(b, loaded); err != nil {
+			return v.out, err
+		}
+		v.out.Outbox, v.out.LastTo = pack(plan, &v.result, moves, ends, l.d.opt.MaxFrame)
+		decided = true
+		crash.At(crash.DecideOutcome, "")
+		return v.out, nil
+	})
+	decidedSpans(span, records, v.result.changes, err)
 	if err != nil {
-		l.unclear(b)
+		l.unclear(b, moves, decided)
 		return err
 	}
 	crash.At(crash.DecideCommitted, "")
-	l.d.opt.Metrics.decided(plan, b.tally, b.result, b.letters, len(records), time.Since(start))
-	b.seen.report(b.tally, b.result.causes)
+	l.d.opt.Metrics.decided(plan, v.tally, v.result, v.out.Letters, len(records), time.Since(start))
+	v.seen.report(v.tally, v.result.causes)
 	l.d.opt.Tail.note(plan, records)
 	l.cache.committed(moves)
-	b.remember()
+	b.remember(l.cache)
 	l.forget(moves, published)
 	l.mu.Lock()
 	for _, m := range moves {
 		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
 			o.next = m.To
-			if to, ok := b.lastTo[m.Partition]; ok {
+			if to, ok := v.out.LastTo[m.Partition]; ok {
 				o.lastTo = to
 			}
 		}
@@ -230,25 +251,25 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 	if len(ids) == 0 {
 		return nil // the store has published them, or there are none
 	}
-	for i := range b.outbox {
-		b.outbox[i].ID = ids[i]
+	for i := range v.out.Outbox {
+		v.out.Outbox[i].ID = ids[i]
 	}
-	l.publish(ctx, moves, b.outbox)
+	l.publish(ctx, moves, v.out.Outbox)
 	return nil
 }
 
 // unclear drops what is remembered of the partitions of a batch that was not
 // committed, or nobody knows.
-func (l *lane) unclear(b *batch) {
-	if l.cache.unsound.KeepUnclear && b.decided {
-		l.cache.committed(b.moves)
-		b.remember()
-		for _, m := range b.moves {
+func (l *lane) unclear(b *batch, moves []store.WatermarkStep, decided bool) {
+	if l.cache.unsound.KeepUnclear && decided {
+		l.cache.committed(moves)
+		b.remember(l.cache)
+		for _, m := range moves {
 			l.cache.partitions[m.Partition.Number].unclear = true
 		}
 		return
 	}
-	l.cache.dropAll(b.moves)
+	l.cache.dropAll(moves)
 }
 
 // commitGrace is how long a transaction that is under way at a stop may take
@@ -269,30 +290,3 @@ const maxOutcomeOfOne = 512 << 20
 
 // errLargeOutcome says that a decision would come to more than it may.
 var errLargeOutcome = errors.New("its changes are more than one decision may have")
-
-// readRows reads the dam row of every key that a candidate has.
-func readRows(p *Plan, candidates []candidate, lookup store.Lookup) (map[store.Key]*store.Row, error) {
-	rows := make(map[store.Key]*store.Row, len(candidates))
-	keys := make([]store.Key, 0, len(candidates))
-	for i := range candidates {
-		if candidates[i].purge {
-			continue
-		}
-		key := store.Key{Service: p.Services[candidates[i].service].Number, Entity: candidates[i].record.Entity}
-		if _, seen := rows[key]; !seen {
-			rows[key] = nil
-			keys = append(keys, key)
-		}
-	}
-	if len(keys) == 0 {
-		return rows, nil
-	}
-	found, err := lookup(keys)
-	if err != nil {
-		return nil, err
-	}
-	for i := range found {
-		rows[keys[i]] = &found[i]
-	}
-	return rows, nil
-}

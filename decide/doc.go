@@ -10,7 +10,7 @@
 // batches, each batch in one transaction over all partitions of its lane that
 // have something waiting:
 //
-//	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project what they touch ─ dam CAS ─ outbox ─ commit ─ publish
+//	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project what they touch ─ dam ─ outbox ─ commit ─ publish
 //
 // The decision and the duty to send it are durable together. What a commit of
 // unknown outcome left behind is read from the store, never guessed: after
@@ -26,8 +26,10 @@
 //   - fence tells stale events by origin position, event id and sequence.
 //   - evaluation turns the records of one entity into candidates, one per
 //     record and service whose projection they may have changed. It is pure.
-//   - settle compares candidates with dam rows, in order, and gives swaps and
+//   - settle compares candidates with dam states, in order, sets these and gives
 //     changes. It is pure too.
+//   - decideBatch is both, over the entities of a batch: transactions, [Simulator] and
+//     [Plan.Preview] decide by it alone.
 //   - pack makes the frames of a decision, each linked to the one before it of
 //     its partition, also across owners.
 //   - [Decider] runs the transactions, owns the partitions and publishes.

@@ -50,7 +50,7 @@ const (
 	outcomeDead    outcome = "dead"
 )
 
-// candidate is one thing that a record wants of one dam row.
+// candidate is one thing that a record wants of one dam state.
 type candidate struct {
 	service int // index into Plan.Services
 	record  *record
@@ -61,7 +61,8 @@ type candidate struct {
 	absent  string         // of a retraction: what keeps the entity out; empty when it is deleted
 	force   bool           // pass even when equal
 	resent  *change.Change // of a Resend; all but record is unset then
-	purge   bool           // all rows of the entity go; all but record is unset then
+	purge   bool           // all states of the entity go; all but record is unset then
+	states  *store.States  // of the entity
 }
 
 // output is what a projection shows of a document. Most of it is held back, so
@@ -89,7 +90,8 @@ func (o *output) text() ([]byte, error) {
 
 // entityState is what deciding needs of an entity: its row, taken apart.
 type entityState struct {
-	stored store.Entity // the row; without Docs where only docs has them
+	stored store.Entity // the row, without States, and without Docs where only docs has them
+	states store.States
 
 	docs    map[string]canonicaltree.Node // by source
 	fence   fence
@@ -108,9 +110,8 @@ type entityState struct {
 type evaluation struct {
 	plan *Plan
 	entityState
-	dirty bool      // the entity row must be written
-	moved bool      // docs changed
-	rows  knownRows // what is known of its dam rows
+	dirty bool // the entity row must be written
+	moved bool // docs changed
 
 	touched    projections.Set // scratch
 	candidates []candidate
@@ -134,7 +135,8 @@ type outcomeOf struct {
 }
 
 func newEvaluation(p *Plan, e store.Entity) (*evaluation, error) {
-	s := entityState{stored: e, version: e.Version, deleted: e.Deleted, current: e.Found && p.current(e.Fingerprint)}
+	s := entityState{stored: e, states: e.States.Stored(), version: e.Version, deleted: e.Deleted, current: e.Found && p.current(e.Fingerprint)}
+	s.stored.States = store.States{}
 	var err error
 	if s.trail, s.fence, err = decodeState(e.Fence); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
@@ -279,9 +281,10 @@ func (ev *evaluation) purge(r *record) {
 	if !ev.exists() || ev.deleted.IsZero() || ev.version != r.Control.Version {
 		return
 	}
-	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, docs: map[string]canonicaltree.Node{}, fence: fence{}}
-	ev.dirty, ev.moved, ev.rows = false, false, nil
-	ev.candidates = append(ev.candidates, candidate{record: r, purge: true})
+	// Its states go when it is their turn.
+	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, states: ev.states, docs: map[string]canonicaltree.Node{}, fence: fence{}}
+	ev.dirty, ev.moved = false, false
+	ev.candidates = append(ev.candidates, candidate{record: r, states: &ev.states, purge: true})
 }
 
 // set puts a source document in place; an absent one takes it away.
@@ -312,7 +315,7 @@ func (ev *evaluation) view() (canonicaltree.Node, bool, error) {
 
 // offer projects the document and offers the result to services.
 func (ev *evaluation) offer(r *record, projection int, services []int, force bool) {
-	c := candidate{record: r, content: change.Retracted(), force: force}
+	c := candidate{record: r, states: &ev.states, content: change.Retracted(), force: force}
 	if ev.present {
 		p := ev.plan.Projections[projection]
 		digest, match, err := p.Sum(ev.merged)
@@ -350,7 +353,7 @@ func (ev *evaluation) unknown(r *record, services []int) {
 		return
 	}
 	for _, s := range services {
-		ev.candidates = append(ev.candidates, candidate{service: s, record: r, control: r.Control})
+		ev.candidates = append(ev.candidates, candidate{service: s, record: r, states: &ev.states, control: r.Control})
 	}
 }
 
@@ -372,7 +375,7 @@ func (ev *evaluation) control(r *record) error {
 	switch r.Control.Action {
 	case inbox.Refuse, inbox.Reset:
 		for _, s := range services {
-			ev.candidates = append(ev.candidates, candidate{service: s, record: r, control: r.Control})
+			ev.candidates = append(ev.candidates, candidate{service: s, record: r, states: &ev.states, control: r.Control})
 		}
 		// After a reset the next event must evaluate these services even if it changes
 		// nothing. What is refused waits for another view: no event need look for it.
@@ -405,7 +408,7 @@ func (ev *evaluation) control(r *record) error {
 			return nil //nolint:nilerr // the letter has it
 		}
 		c.Resent = r.version
-		ev.candidates = append(ev.candidates, candidate{service: ev.plan.byName[c.Service], record: r, resent: &c})
+		ev.candidates = append(ev.candidates, candidate{service: ev.plan.byName[c.Service], record: r, states: &ev.states, resent: &c})
 		ev.settled(r.Control.Letter, store.LetterReplayed)
 	default:
 		ev.letters = append(ev.letters, letterOf(r, "control", fmt.Sprintf("unknown action %q", r.Control.Action)))
@@ -470,18 +473,21 @@ func auditDetail(operation string, letter int64, outcome store.LetterState) []by
 	return text
 }
 
-// result is the entity row to write; false when it stays as it is.
+// result is the entity to write; false when it stays as it is.
 func (ev *evaluation) result() (store.Entity, bool) {
-	if !ev.dirty {
+	if !ev.dirty && !ev.states.AnyChanged() {
 		return store.Entity{}, false
 	}
 	e := ev.stored
+	if e.States = ev.states; ev.moved || len(e.Docs) == 0 {
+		e.Docs = merge.JoinNodes(nil, ev.docs)
+	}
+	if !ev.dirty {
+		return e, true // only states: what else was noted need not be known
+	}
 	e.Version, e.Deleted, e.Fingerprint = ev.version, ev.deleted, nil
 	if ev.current {
 		e.Fingerprint = ev.plan.Fingerprint
-	}
-	if ev.moved || len(e.Docs) == 0 {
-		e.Docs = merge.JoinNodes(nil, ev.docs)
 	}
 	e.Fence = encodeState(&ev.trail, ev.fence)
 	return e, true

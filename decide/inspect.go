@@ -118,11 +118,13 @@ func Stripped(e store.Entity, edit func(source string, doc canonicaltree.Node) (
 // Stored returns an entity and its dam rows as a store would hold them; Found is
 // false for one that was never written.
 func (s *Simulator) Stored(entity string) (store.Entity, []store.NamedRow) {
+	e := s.entities[entity]
 	var rows []store.NamedRow
 	for _, service := range s.plan.Services {
-		if row := s.rows[store.Key{Service: service.Number, Entity: entity}]; row != nil {
-			rows = append(rows, store.NamedRow{Service: service.Name, Row: *row})
+		if row := e.States.Get(service.Number); row.Found {
+			row.Entity = entity
+			rows = append(rows, store.NamedRow{Service: service.Name, Row: row})
 		}
 	}
-	return s.entities[entity], rows
+	return e, rows
 }

@@ -378,7 +378,7 @@ func (l *lane) stale(ctx context.Context, err error) bool {
 	ctx, cancel := context.WithTimeout(ctx, discardTimeout)
 	defer cancel()
 	_, err = l.d.opt.Store.Decide(ctx, store.Decision{Revision: l.d.opt.Plan.Revision, Moves: moves},
-		func(store.Loaded, store.Lookup) (store.Outcome, error) { return store.Outcome{}, nil })
+		func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, nil })
 	return err != nil && store.ClassOf(err) == store.Fenced
 }
 

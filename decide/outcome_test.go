@@ -25,9 +25,9 @@ type narrow struct {
 	committed atomic.Int64
 }
 
-func (s *narrow) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
-	ids, err := s.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-		out, err := decide(loaded, lookup)
+func (s *narrow) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
+	ids, err := s.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+		out, err := decide(loaded)
 		if err != nil {
 			return out, err
 		}

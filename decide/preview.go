@@ -7,30 +7,17 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Preview tells what a control record would do to a stored entity, without
-// doing it: which services would be sent something and which be held back. It is
-// the code that decides, on rows that rows reads. The version of the changes is
-// made up. It may be called concurrently.
-func (p *Plan) Preview(e store.Entity, c inbox.Control, rows store.Lookup) (Step, error) {
+// Preview tells what a control record would do to an entity, which has its dam
+// states, without doing it: which services would be sent something and which be held
+// back. It is the code that decides. The version of the changes is made up. It may
+// be called concurrently.
+func (p *Plan) Preview(e store.Entity, c inbox.Control) (Step, error) {
 	r := &record{Record: inbox.Record{Entity: e.ID, Control: &c}, version: e.Version + 1, at: time.Unix(0, 0).UTC()}
-	ev, err := newEvaluation(p, e)
+	v, err := decideBatch(newBatch(p, []*record{r}, maxOutcomeOfOne, nothing), store.Loaded{Entities: []store.Entity{e}})
 	if err != nil {
 		return Step{}, err
 	}
-	if err := ev.apply(r); err != nil {
-		return Step{}, err
-	}
-	found, err := readRows(p, ev.candidates, rows)
-	if err != nil {
-		return Step{}, err
-	}
-	result, err := settle(p, ev.candidates, found, maxOutcomeOfOne)
-	if err != nil {
-		return Step{}, err
-	}
-	step := Step{Outcome: string(outcomeControl), Sent: result.changes, Letters: append(ev.letters, result.letters...)}
-	step.apart(p, &ev.counts, &result)
-	return step, nil
+	return v.step(p), nil
 }
 
 // Service returns a service of the plan by its name.

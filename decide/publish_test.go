@@ -180,7 +180,7 @@ type watched struct {
 	deleted [][]int64
 }
 
-func (s *watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (s *watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	s.deleted = append(s.deleted, d.Published)
 	return s.Store.Decide(ctx, d, decide)
 }

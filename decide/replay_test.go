@@ -134,55 +134,41 @@ func posted(payload string, replay *inbox.Replay) inbox.Record {
 	return inbox.Record{Entity: "B-007", Event: &inbox.Event{Origin: inbox.Origin{Source: "registry"}, Op: inbox.Upsert, Payload: []byte(payload), Replay: replay}}
 }
 
-// decideOne applies one record to a stored entity and gives what a decision
-// would write about letters.
-func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, rows map[store.Key]*store.Row) (*evaluation, settled) {
+// decideOne decides one record about a stored entity, of which states are known.
+func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, states ...store.Row) verdict {
 	t.Helper()
-	ev, err := newEvaluation(p, e)
-	require.NoError(t, err)
 	rec := &record{Record: r, version: change.NewVersion(1, 100), at: time.Unix(1000, 0)}
 	if r.Event != nil {
 		rec = parseAt(t, &Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}, r, 100)
 	}
-	require.NoError(t, ev.apply(rec))
-	found, err := readRows(p, ev.candidates, func(keys []store.Key) ([]store.Row, error) {
-		out := make([]store.Row, len(keys))
-		for i, k := range keys {
-			out[i].Key = k
-			if row := rows[k]; row != nil {
-				out[i] = *row
-			}
-		}
-		return out, nil
-	})
+	e.States = store.StatesOf(states...).Stored()
+	v, err := decideBatch(newBatch(p, []*record{rec}, maxOutcomeOfOne, nothing), store.Loaded{Entities: []store.Entity{e}})
 	require.NoError(t, err)
-	result, err := settle(p, ev.candidates, found, maxOutcomeOfOne)
-	require.NoError(t, err)
-	return ev, result
+	return v
 }
 
 // I9: the decision says what became of a letter, in its own transaction.
 func TestADecisionSettlesItsLetter(t *testing.T) {
 	p := bananaPlan(t)
 	replay := &inbox.Replay{Letter: 9, Died: 5000, Operation: "op", Actor: "root@host", Reason: "why"}
-	ev, _ := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007"}`, replay), nil)
-	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, ev.replayed)
-	require.Len(t, ev.audit, 1)
-	require.Equal(t, "root@host", ev.audit[0].Actor)
-	require.JSONEq(t, `{"operation":"op","letter":9,"outcome":"replayed"}`, string(ev.audit[0].Detail))
+	v := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007"}`, replay))
+	require.Equal(t, []store.LetterResolution{{ID: 9, State: store.LetterReplayed}}, v.out.Settled)
+	require.Len(t, v.out.Audit, 1)
+	require.Equal(t, "root@host", v.out.Audit[0].Actor)
+	require.JSONEq(t, `{"operation":"op","letter":9,"outcome":"replayed"}`, string(v.out.Audit[0].Detail))
 
-	row, _ := ev.result()
+	row := v.out.Entities[0]
 	row.Found = true
 	old := *replay
 	old.Letter, old.Died = 10, 4000
-	ev, _ = decideOne(t, p, row, posted(`{"id":"old"}`, &old), nil)
-	require.Equal(t, []store.LetterResolution{{ID: 10, State: store.LetterObsolete}}, ev.replayed)
-	require.Empty(t, ev.candidates)
+	v = decideOne(t, p, row, posted(`{"id":"old"}`, &old))
+	require.Equal(t, []store.LetterResolution{{ID: 10, State: store.LetterObsolete}}, v.out.Settled)
+	require.Empty(t, v.result.changes)
 
-	ev, _ = decideOne(t, p, row, posted(`{`, &inbox.Replay{Letter: 11}), nil)
-	require.Equal(t, []store.LetterResolution{{ID: 11, State: store.LetterReplayed}}, ev.replayed)
-	require.Len(t, ev.letters, 1, "it died again, and that is a letter of its own")
-	require.Contains(t, string(ev.letters[0].Headers), `\"l\":11`, "which knows how old it is")
+	v = decideOne(t, p, row, posted(`{`, &inbox.Replay{Letter: 11}))
+	require.Equal(t, []store.LetterResolution{{ID: 11, State: store.LetterReplayed}}, v.out.Settled)
+	require.Len(t, v.out.Letters, 1, "it died again, and that is a letter of its own")
+	require.Contains(t, string(v.out.Letters[0].Headers), `\"l\":11`, "which knows how old it is")
 
 	// A letter of a delivery: decided again unless a newer version was.
 	key := store.Key{Service: 1, Entity: "B-007"}
@@ -194,9 +180,9 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 		r := inbox.Record{Entity: "B-007", Control: &inbox.Control{
 			ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Letter: 12,
 		}}
-		_, result := decideOne(t, p, row, r, map[store.Key]*store.Row{key: {Key: key, Found: true, Version: c.rowVersion}})
-		require.Equal(t, []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}, result.replayed)
-		require.Len(t, result.changes, c.sent)
+		v := decideOne(t, p, row, r, store.Row{Key: key, Version: c.rowVersion})
+		require.Equal(t, []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}, v.out.Settled)
+		require.Len(t, v.result.changes, c.sent)
 	}
 }
 
@@ -209,11 +195,9 @@ func TestForcedDecisionAboutOneVersion(t *testing.T) {
 		ID: "x", Action: inbox.Redecide, Services: []string{"one/ripeness@a"}, Version: change.NewVersion(1, 7), Force: true,
 	}}
 	for version, sent := range map[int64]int{7: 1, 8: 0} {
-		_, result := decideOne(t, p, store.Entity{ID: "B-007"}, r, map[store.Key]*store.Row{
-			key: {Key: key, Found: true, Version: change.NewVersion(1, version), Content: change.Retracted()},
-		})
-		require.Len(t, result.changes, sent)
-		require.Empty(t, result.replayed)
+		v := decideOne(t, p, store.Entity{ID: "B-007"}, r, store.Row{Key: key, Version: change.NewVersion(1, version), Content: change.Retracted()})
+		require.Len(t, v.result.changes, sent)
+		require.Empty(t, v.out.Settled)
 	}
 }
 
@@ -223,42 +207,34 @@ func TestResendTouchesNoRow(t *testing.T) {
 	c := change.Change{Service: "one/ripeness@a", Entity: "B-007", Op: change.Retract, Version: change.NewVersion(1, 7), Content: change.Retracted(), Time: time.Unix(9, 0).UTC()}
 	c.Key = change.Key(c.Service, c.Entity, c.Version, c.Content)
 	key := store.Key{Service: 1, Entity: "B-007"}
-	rows := map[store.Key]*store.Row{key: {Key: key, Found: true, Version: change.NewVersion(1, 50)}}
+	state := store.Row{Key: key, Version: change.NewVersion(1, 50)}
 	r := inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "x", Action: inbox.Resend, Letter: 3, Change: c.AppendBinary(nil)}}
-	ev, result := decideOne(t, p, store.Entity{ID: "B-007"}, r, rows)
-	require.Empty(t, result.swaps)
-	require.Equal(t, []store.LetterResolution{{ID: 3, State: store.LetterReplayed}}, ev.replayed)
+	v := decideOne(t, p, store.Entity{ID: "B-007"}, r, state)
+	require.Empty(t, v.out.Entities)
+	require.Equal(t, []store.LetterResolution{{ID: 3, State: store.LetterReplayed}}, v.out.Settled)
 	c.Resent = change.NewVersion(1, 100)
-	require.Equal(t, []change.Change{c}, result.changes)
+	require.Equal(t, []change.Change{c}, v.result.changes)
 
 	r.Control.Change = []byte("no change")
-	ev, result = decideOne(t, p, store.Entity{ID: "B-007"}, r, rows)
-	require.Empty(t, result.changes)
-	require.Empty(t, ev.replayed)
-	require.Len(t, ev.letters, 1)
+	v = decideOne(t, p, store.Entity{ID: "B-007"}, r, state)
+	require.Empty(t, v.result.changes)
+	require.Empty(t, v.out.Settled)
+	require.Len(t, v.out.Letters, 1)
 	r.Entity, r.Control.Change = "other", c.AppendBinary(nil)
-	ev, _ = decideOne(t, p, store.Entity{ID: "other"}, r, rows)
-	require.Len(t, ev.letters, 1, "a change of another entity")
+	v = decideOne(t, p, store.Entity{ID: "other"}, r, state)
+	require.Len(t, v.out.Letters, 1, "a change of another entity")
 }
 
 // A preview says what the decision would do, and changes nothing.
 func TestPreviewIsWhatTheDecisionDoes(t *testing.T) {
 	p := bananaPlan(t)
-	ev, result := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007","ripeness_level":2}`, nil), nil)
-	row, _ := ev.result()
-	row.Found = true
-	rows := func(keys []store.Key) ([]store.Row, error) {
-		out := make([]store.Row, len(keys))
-		for i, k := range keys {
-			out[i] = store.Row{Key: k, Found: true, Content: result.changes[k.Service-1].Content, Version: result.changes[0].Version}
-		}
-		return out, nil
-	}
-	held, err := p.Preview(row, inbox.Control{Action: inbox.Redecide}, rows)
+	row := decideOne(t, p, store.Entity{ID: "B-007"}, posted(`{"id":"B-007","ripeness_level":2}`, nil)).out.Entities[0]
+	row.Found, row.States = true, row.States.Stored()
+	held, err := p.Preview(row, inbox.Control{Action: inbox.Redecide})
 	require.NoError(t, err)
 	require.Empty(t, held.Sent)
 	require.Equal(t, []string{"one/ripeness@a", "two/list@a"}, held.Held)
-	forced, err := p.Preview(row, inbox.Control{Action: inbox.Redecide, Force: true, Services: []string{"two/list@a"}}, rows)
+	forced, err := p.Preview(row, inbox.Control{Action: inbox.Redecide, Force: true, Services: []string{"two/list@a"}})
 	require.NoError(t, err)
 	require.Len(t, forced.Sent, 1)
 	require.JSONEq(t, `{"banana_id":"B-007"}`, string(forced.Sent[0].Doc))

@@ -14,53 +14,53 @@ import (
 
 // settled is what the candidates of a batch come to.
 type settled struct {
-	swaps    []store.Swap
 	changes  []change.Change // in the order of the candidates
 	parts    []int32         // the inbox partition that caused each change
 	services []int           // the index of each change's service
 	causes   []*record       // of changes, and of letters
 	letters  []store.DeadLetter
 	replayed []store.LetterResolution // dead letters whose replay was decided here
-	purged   []string                 // entities that go, with their rows
+	purged   []string                 // entities that go, with their dam states
+	size     int                      // of changes and letters, in bytes
 	// decisions are what the candidates came to, those that were pruned apart.
 	decisions map[decisionOf]int
 }
 
-// settle compares candidates with dam rows. Candidates of one key are
-// compared one after the other, each with what the one before it left: A,B,A,B
-// are four changes and A,A,A,B are two, also inside one batch (I4). rows holds
-// the row of every key that occurs; it is changed. errLargeOutcome when changes and
-// letters are more than room in bytes.
-func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room int) (settled, error) {
+// settle compares candidates with the dam states of their entities and sets these.
+// Candidates of one service and entity are compared one after the other, each with
+// what the one before it left: A,B,A,B are four changes and A,A,A,B are two, also
+// inside one batch (I4). errLargeOutcome when changes and letters are more than room
+// in bytes.
+func settle(p *Plan, candidates []candidate, room int) (settled, error) {
 	out := settled{decisions: map[decisionOf]int{}}
-	out.changes, out.parts, out.causes = make([]change.Change, 0, len(rows)), make([]int32, 0, len(rows)), make([]*record, 0, len(rows))
-	before := make(map[store.Key]store.Row, len(rows))
-	order := make([]store.Key, 0, len(rows))
+	if room < 0 {
+		return out, errLargeOutcome
+	}
+	n := len(candidates)
+	out.changes, out.parts, out.services, out.causes = make([]change.Change, 0, n), make([]int32, 0, n), make([]int, 0, n), make([]*record, 0, n)
 	for i := range candidates {
 		c := &candidates[i]
 		if c.purge {
-			out.purge(p, c.record.Entity, rows, before)
+			// What comes after it begins anew.
+			if *c.states = (store.States{}); !slices.Contains(out.purged, c.record.Entity) {
+				out.purged = append(out.purged, c.record.Entity)
+			}
 			continue
 		}
 		service := p.Services[c.service]
-		key := store.Key{Service: service.Number, Entity: c.record.Entity}
-		row := rows[key]
-		if row == nil {
-			return settled{}, fmt.Errorf("no dam row was read for service %s", service.Name)
-		}
-		if _, seen := before[key]; !seen {
-			before[key] = *row
-			order = append(order, key)
-		}
+		row := c.states.Get(service.Number)
 		if c.control != nil {
-			control(c.control, row)
+			if control(c.control, &row) {
+				c.states.Set(row)
+			}
 			continue
 		}
 		if c.resent != nil {
-			// Late by its nature; the row says what the newest is, and keeps it. If it is
+			// Late by its nature; the state says what the newest is, and keeps it. If it is
 			// this, it is under way again.
-			if row.Version == c.resent.Version {
+			if row.Found && row.Refused && row.Version == c.resent.Version {
 				row.Refused = false
+				c.states.Set(row)
 			}
 			resent := *c.resent
 			resent.Trace = c.record.span.Trace()
@@ -81,7 +81,7 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 				continue
 			}
 		}
-		content, equal, err := compare(p, c, row)
+		content, equal, err := compare(p, c, &row)
 		if err != nil {
 			return settled{}, err
 		}
@@ -106,16 +106,16 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 			return settled{}, err
 		}
 		size := sizeOf(&ch)
-		if room -= size; room < 0 {
-			return settled{}, errLargeOutcome
+		if out.size += size; out.size > room {
+			return out, errLargeOutcome
 		}
 		if size > p.MaxChange {
 			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
 			l.Service, l.Payload = service.Name, ch.Doc
 			l.DedupKey += "/" + service.Name
 			out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)
-			if lost(c.record.Control) {
-				control(c.record.Control, row)
+			if lost(c.record.Control) && control(c.record.Control, &row) {
+				c.states.Set(row)
 			}
 			continue
 		}
@@ -123,34 +123,10 @@ func settle(p *Plan, candidates []candidate, rows map[store.Key]*store.Row, room
 		out.changes, out.parts, out.services = append(out.changes, ch), append(out.parts, c.record.part), append(out.services, c.service)
 		out.causes = append(out.causes, c.record)
 		out.sent(c)
-		row.Found, row.Content, row.Version, row.Refused = true, content, ch.Version, false
-	}
-	out.swaps = make([]store.Swap, 0, len(out.changes))
-	for _, key := range order {
-		old, row := before[key], rows[key]
-		if old.Found == row.Found && old.Version == row.Version && old.Refused == row.Refused && sameState(old.Content, row.Content) {
-			continue
-		}
-		row.Version = max(row.Version, old.Version) // as the store has it then
-		out.swaps = append(out.swaps, store.Swap{Key: key, Insert: !old.Found, Old: old.Content, OldRefused: old.Refused, New: row.Content, Refused: row.Refused, Version: row.Version})
+		row.Content, row.Version, row.Refused = content, max(row.Version, ch.Version), false
+		c.states.Set(row)
 	}
 	return out, nil
-}
-
-// purge takes away the rows of an entity: those that come after it begin anew.
-func (s *settled) purge(p *Plan, entity string, rows map[store.Key]*store.Row, before map[store.Key]store.Row) {
-	for i := range p.Services {
-		key := store.Key{Service: p.Services[i].Number, Entity: entity}
-		if row := rows[key]; row != nil {
-			*row = store.Row{Key: key}
-			if _, seen := before[key]; seen {
-				before[key] = *row
-			}
-		}
-	}
-	if !slices.Contains(s.purged, entity) {
-		s.purged = append(s.purged, entity)
-	}
 }
 
 // sent notes that a candidate became a change.
@@ -202,35 +178,30 @@ func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error
 
 // lost reports whether a control record asks for a change in the stead of one that
 // was not delivered and will not be. When none can be made, nobody knows what the
-// customer has: the row must not hold back what was never sent.
+// customer has: the state must not hold back what was never sent.
 func lost(c *inbox.Control) bool {
 	return c != nil && c.Action == inbox.Redecide && c.Force && c.Version != 0 && c.Actor == inbox.Deliver
 }
 
-// control sets a row's state for a refusal, a reset, or a change that is lost. The version stays: it
-// is that of the last change, and deliveries that are under way are compared with it.
-func control(c *inbox.Control, row *store.Row) {
+// control changes a state for a refusal, a reset or a change that is lost; false when
+// it stays as it is. The version stays in any case: it is that of the last change, and
+// deliveries that are under way are compared with it.
+func control(c *inbox.Control, row *store.Row) bool {
 	if !row.Found {
-		return
+		return false
 	}
-	switch c.Action {
-	case inbox.Reset:
+	switch {
+	case c.Action == inbox.Reset && row.Content != nil:
 		row.Content, row.Refused = nil, false
-	case inbox.Redecide:
-		if row.Version == c.Version {
-			row.Content, row.Refused = nil, false
-		}
-	case inbox.Refuse:
-		// Never back to the delivered content: that is only the least that the sink
-		// holds. An earlier attempt that timed out may have put the refused one there.
-		// A row that was reset meanwhile stays unknown.
-		if row.Version == c.Version && row.Content != nil {
-			row.Refused = true
-		}
+	case c.Action == inbox.Redecide && row.Content != nil && row.Version == c.Version:
+		row.Content, row.Refused = nil, false
+	// Never back to the delivered content: that is only the least that the sink
+	// holds. An earlier attempt that timed out may have put the refused one there.
+	// A state that was reset meanwhile stays unknown.
+	case c.Action == inbox.Refuse && row.Version == c.Version && row.Content != nil && !row.Refused:
+		row.Refused = true
+	default:
+		return false
 	}
-}
-
-// sameState compares contents where unknown equals unknown.
-func sameState(a, b change.Content) bool {
-	return (a == nil) == (b == nil) && bytes.Equal(a, b)
+	return true
 }

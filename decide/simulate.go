@@ -2,7 +2,6 @@ package decide
 
 import (
 	"fmt"
-	"maps"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -13,12 +12,10 @@ import (
 )
 
 // Simulator decides records one by one in memory, by the code that decides
-// them in production: evaluation and settlement are the same, only store and
-// log are maps. For golden tests and dry runs. Not for concurrent use.
+// them in production: only the store is a map. For golden tests and dry runs. Not for concurrent use.
 type Simulator struct {
 	plan     *Plan
 	entities map[string]store.Entity
-	rows     map[store.Key]*store.Row
 	claims   map[store.ClaimID]change.Version
 	uses     map[store.KeyDigest]store.Decided
 	offset   int64
@@ -27,7 +24,7 @@ type Simulator struct {
 
 // NewSimulator starts with an empty state. plan must be prepared.
 func NewSimulator(plan *Plan) *Simulator {
-	return &Simulator{plan: plan, entities: map[string]store.Entity{}, rows: map[store.Key]*store.Row{}, claims: map[store.ClaimID]change.Version{}, uses: map[store.KeyDigest]store.Decided{}}
+	return &Simulator{plan: plan, entities: map[string]store.Entity{}, claims: map[store.ClaimID]change.Version{}, uses: map[store.KeyDigest]store.Decided{}}
 }
 
 // Step is what became of one record.
@@ -54,62 +51,40 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	d.parse(r, transport.NewFrame("", "", 0, 0, []transport.Received{in}), 0)
 	s.offset++
 
+	b := newBatch(s.plan, []*record{r}, maxOutcomeOfOne, nothing)
+	b.noise = s.board
 	entity := s.entities[rec.Entity]
 	entity.ID = rec.Entity
-	ev, err := newEvaluation(s.plan, entity)
+	v, err := decideBatch(b, store.Loaded{Entities: []store.Entity{entity}, Decided: s.claims, Uses: s.uses})
 	if err != nil {
 		return Step{}, err
 	}
-	ev.watch = newWatch(s.board)
-	claimed, _ := claimsOf([]*record{r})
-	ev.claims = newClaims(len(claimed), store.Loaded{Decided: s.claims, Uses: s.uses})
-	if err := ev.apply(r); err != nil {
-		return Step{}, err
-	}
-	rows, err := readRows(s.plan, ev.candidates, func(keys []store.Key) ([]store.Row, error) {
-		found := make([]store.Row, len(keys))
-		for i, k := range keys {
-			found[i].Key = k
-			if row := s.rows[k]; row != nil {
-				found[i] = *row
-			}
-		}
-		return found, nil
-	})
-	if err != nil {
-		return Step{}, err
-	}
-	result, err := settle(s.plan, ev.candidates, rows, maxOutcomeOfOne)
-	if err != nil {
-		return Step{}, err
-	}
-	ev.watch.report(ev.counts, result.causes)
-	for _, id := range result.purged {
+	v.seen.report(v.tally, v.result.causes)
+	for _, id := range v.out.Purged {
 		delete(s.entities, id)
-		maps.DeleteFunc(s.rows, func(k store.Key, _ *store.Row) bool { return k.Entity == id })
 	}
-	ev.trail.sent(s.plan, r)
-	if row, dirty := ev.result(); dirty {
-		row.Found = true
-		s.entities[rec.Entity] = row
+	for _, e := range v.out.Entities {
+		e.Found, e.States = true, e.States.Stored()
+		e.Writes++
+		s.entities[e.ID] = e
 	}
-	for _, c := range ev.claims.effects() {
+	for _, c := range v.out.Claims {
 		s.claims[c.ID] = c.Version
 		if c.Key != (store.KeyDigest{}) {
 			s.uses[c.Key] = c
 		}
 	}
-	for k, row := range rows {
-		if row.Found {
-			s.rows[k] = row
-		}
-	}
-	step := Step{Sent: result.changes, Letters: append(ev.letters, result.letters...)}
-	for k := range ev.counts.outcomes {
+	return v.step(s.plan), nil
+}
+
+// step is what became of the one record of a batch.
+func (v *verdict) step(p *Plan) Step {
+	step := Step{Sent: v.result.changes, Letters: v.out.Letters}
+	for k := range v.tally.outcomes {
 		step.Outcome = string(k.outcome)
 	}
-	step.apart(s.plan, &ev.counts, &result)
-	return step, nil
+	step.apart(p, &v.tally, &v.result)
+	return step
 }
 
 // apart fills in the services that nothing was sent to, in their order.

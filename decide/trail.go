@@ -144,8 +144,6 @@ type trailer struct {
 	any    bool // there is a newest entry
 	last   trailed
 	older  []byte
-	// resealed says that it changed after it was encoded.
-	resealed bool
 }
 
 // trailed is an entry as it is stored.
@@ -323,11 +321,11 @@ func (t *trailer) sent(p *Plan, r *record) {
 		at = n
 	}
 	if t.last.version == uint64(r.version) {
-		t.last.kept, t.last.sent, t.resealed = true, list, true
+		t.last.kept, t.last.sent = true, list
 		return
 	}
 	entries := t.entries()
-	renewed := trailer{prefix: t.prefix, resealed: true}
+	renewed := trailer{prefix: t.prefix}
 	for i := len(entries) - 1; i >= 0; i-- {
 		if entries[i].version == uint64(r.version) {
 			entries[i].kept, entries[i].sent = true, list

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"path/filepath"
 	"slices"
 	"sync"
@@ -287,22 +288,25 @@ func (w *world) decide(changes ...change.Change) transport.Received {
 			rows[store.Key{Service: w.numbers[c.Service], Entity: c.Entity}] = c
 		}
 	}
-	var keys []store.Key
+	byEntity := map[string]bool{}
 	for k := range rows {
-		keys = append(keys, k)
+		byEntity[k.Entity] = true
 	}
-	found, err := w.store.Rows(w.t.Context(), keys)
-	require.NoError(w.t, err)
 	active, err := w.store.Active(w.t.Context())
 	require.NoError(w.t, err)
-	out := store.Outcome{LastTo: map[store.Partition]change.Version{w.part: at(to)}}
-	for _, r := range found {
-		c := rows[r.Key]
-		out.Swaps = append(out.Swaps, store.Swap{Key: r.Key, Insert: !r.Found, Old: r.Content, New: c.Content, Version: c.Version})
-	}
-	_, err = w.store.Decide(w.t.Context(), store.Decision{
-		Revision: active.Number, Moves: []store.WatermarkStep{{Partition: w.part, From: from, To: to, Token: w.token}},
-	}, func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil })
+	d := store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: w.part, From: from, To: to, Token: w.token}}, Entities: slices.Sorted(maps.Keys(byEntity))}
+	_, err = w.store.Decide(w.t.Context(), d, func(loaded store.Loaded) (store.Outcome, error) {
+		for i := range loaded.Entities {
+			e := &loaded.Entities[i]
+			for k, c := range rows {
+				if k.Entity == e.ID {
+					has := e.States.Get(k.Service)
+					e.States.Set(store.Row{Key: k, Content: c.Content, Version: max(has.Version, c.Version)})
+				}
+			}
+		}
+		return store.Outcome{LastTo: map[store.Partition]change.Version{w.part: at(to)}, Entities: loaded.Entities}, nil
+	})
 	require.NoError(w.t, err)
 	record := w.encode(change.Frame{From: at(from), To: at(to), Prev: w.prev, Revision: active.Number}, changes...)
 	w.next, w.prev = to, at(to)

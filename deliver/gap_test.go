@@ -23,7 +23,7 @@ func TestWhatIsNotPublishedYetIsTakenFromTheOutbox(t *testing.T) {
 	late := w.decide(of(service, "b", 1))
 	_, err := w.store.Decide(t.Context(), store.Decision{
 		Revision: 1, Moves: []store.WatermarkStep{{Partition: w.part, From: w.next, To: w.next, Token: w.token}},
-	}, func(store.Loaded, store.Lookup) (store.Outcome, error) {
+	}, func(store.Loaded) (store.Outcome, error) {
 		return store.Outcome{Outbox: []store.OutboxFrame{{Partition: w.part, Frame: late.Value}}}, nil
 	})
 	require.NoError(t, err)

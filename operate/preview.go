@@ -122,9 +122,7 @@ func (e *Env) previewOne(ctx context.Context, t Task, in scope, p batch, id stri
 			return false, err
 		}
 	}
-	step, err := e.Plan.Preview(entity, t.control(in, "preview", e.Actor), func(keys []store.Key) ([]store.Row, error) {
-		return e.Store.Rows(ctx, keys)
-	})
+	step, err := e.Plan.Preview(entity, t.control(in, "preview", e.Actor))
 	if err != nil {
 		return false, err
 	}

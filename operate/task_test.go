@@ -165,10 +165,10 @@ func stock(t testing.TB, e *operate.Env, fingerprint string, ids ...string) {
 	var out store.Outcome
 	a, _ := e.Plan.Service(aService)
 	for _, id := range ids {
-		out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"events":{"id":"x"}}`), Fingerprint: []byte(fingerprint)})
-		out.Swaps = append(out.Swaps, store.Swap{Key: store.Key{Service: a.Number, Entity: id}, Insert: true, New: change.Retracted(), Version: 1})
+		out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"events":{"id":"x"}}`), Fingerprint: []byte(fingerprint),
+			States: store.StatesOf(store.Row{Key: store.Key{Service: a.Number, Entity: id}, Content: change.Retracted(), Version: 1})})
 	}
-	_, err := e.Store.Decide(context.Background(), store.Decision{Revision: e.Plan.Revision}, func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil })
+	_, err := e.Store.Decide(context.Background(), store.Decision{Revision: e.Plan.Revision}, func(store.Loaded) (store.Outcome, error) { return out, nil })
 	require.NoError(t, err)
 }
 

@@ -6,14 +6,15 @@
 //
 // Decisions have one writer per inbox partition, the owner, which says so by a
 // token in the partition's watermark. One transaction moves the watermarks of
-// all partitions that have something waiting, writes entities, swaps dam rows,
+// all partitions that have something waiting, writes entities with their dam states,
 // and adds the outbox rows that carry the duty to publish. It fails as a whole
 // when a watermark is not where the owner believes it to be: so a zombie, a
 // restored store and a commit of unknown outcome all end the same way, with
 // nothing written and a take-over.
 //
-// The dam is one row per (service, entity), swapped by decide. A row is never
-// deleted by a retraction. How far its deliveries are stands elsewhere: one row per
+// The dam has one state per (service, entity), written by decide together with the
+// entity: the states of the first [PageServices] services stand in its row, those of
+// the others in pages of as many. A state is never deleted by a retraction. How far its deliveries are stands elsewhere: one row per
 // partition of the changes log ([Progress]) has the position of each service, and
 // is swapped whole by the partition's owner, who says so by a token that it renews
 // every time. A swap fails when it rests on a past that is not the store's.

@@ -2,7 +2,6 @@ package store
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 )
 
@@ -16,19 +15,6 @@ func (k Key) Compare(o Key) int {
 		return c
 	}
 	return cmp.Compare(k.Service, o.Service)
-}
-
-// SortSwaps returns swaps in the order of their keys, and whether no key is in
-// them twice.
-func SortSwaps(swaps []Swap) (sorted []Swap, distinct bool) {
-	sorted = slices.Clone(swaps)
-	slices.SortFunc(sorted, func(a, b Swap) int { return a.Key.Compare(b.Key) })
-	for i := 1; i < len(sorted); i++ {
-		if sorted[i].Key == sorted[i-1].Key {
-			return sorted, false
-		}
-	}
-	return sorted, true
 }
 
 // SanitizeText replaces what a text column cannot hold (NUL, invalid UTF-8) by

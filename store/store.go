@@ -137,6 +137,13 @@ type Entity struct {
 	Fingerprint []byte
 	// Deleted is when the last source document went away, zero otherwise.
 	Deleted time.Time
+	// States are the dam states of its services. On writing, the pages in which a
+	// state was set are written, the others stay.
+	States States
+	// Writes counts how often the entity was written, 0 for one that is not stored.
+	// On writing it is what the decision found: another one is there, or none, is
+	// ErrFenced.
+	Writes int64
 	// Found is false for an entity that is not stored (on reading).
 	Found bool
 }
@@ -158,25 +165,14 @@ type Row struct {
 	Version change.Version // of the last change or operator action
 }
 
-// Swap is one compare-and-swap of a dam row.
-type Swap struct {
-	Key
-	Insert     bool           // the row must not exist; otherwise it must hold Old and OldRefused
-	Old        change.Content // nil is unknown
-	OldRefused bool
-	New        change.Content
-	Refused    bool
-	Version    change.Version // never smaller than the row's
-}
-
 // Decision is what a decision transaction starts with.
 type Decision struct {
 	// Revision must be the active one, else ErrSuperseded and nothing is written.
 	Revision int64
 	// Moves must all match their watermarks, else ErrFenced and nothing is written.
 	Moves []WatermarkStep
-	// Entities are loaded, in this order; no id twice. What an owner knows under its
-	// token need not be.
+	// Entities are loaded, with their dam states, in this order; no id twice. What an
+	// owner knows under its token need not be.
 	Entities []string
 	// Claims are looked up, and who has which of Keys; without Claims both cost
 	// nothing. Either may hold one more than once.
@@ -199,11 +195,12 @@ type Loaded struct {
 
 // Outcome is what a decision transaction ends with.
 type Outcome struct {
-	// Purged are entities to remove with all their dam rows and attempts, before
-	// anything else is written: one of them may be in Entities, and have rows inserted, again.
-	Purged   []string
-	Entities []Entity      // to insert or replace; no id twice
-	Swaps    []Swap        // no key twice; one that does not match makes the whole ErrFenced
+	// Purged are entities to remove with all their dam states and attempts, before anything else is
+	// written: one of them may be in Entities again, as one that is not stored.
+	Purged []string
+	// Entities are inserted or replaced, with the dam states that were set; no id
+	// twice. One that is not stored as it was found makes the whole ErrFenced.
+	Entities []Entity
 	Outbox   []OutboxFrame // ID is given by the store
 	// LastTo is where the last of Outbox ends, by partition; one without an entry
 	// keeps what it has.
@@ -229,10 +226,6 @@ type LetterResolution struct {
 	Version change.Version
 }
 
-// Lookup reads dam rows inside the decision transaction, in the order of keys,
-// without locking them. It may be called once or more.
-type Lookup func(keys []Key) ([]Row, error)
-
 // Decisions is the store's side of decide.
 type Decisions interface {
 	// TakeOver writes token into the watermarks of partitions, creating them at
@@ -250,21 +243,20 @@ type Decisions interface {
 	// changes log is in the store: the commit has published them. An error of
 	// decide ends the transaction and is returned as it is.
 	//
-	// Where nothing is to be loaded (neither Entities nor Claims) decide may be called
-	// before anything was checked: revision and watermarks are compared by the first
-	// look-up, or else in the transaction that writes the outcome, and nothing is
-	// written unless they match then. So whoever holds the token at that offset may
-	// decide from memory.
+	// Where nothing is to be loaded (neither Entities nor Claims) decide is called before
+	// anything was checked or locked: revision and watermarks are compared in the
+	// transaction that writes the outcome, and nothing is written unless they match
+	// then. So whoever holds the token at that offset may decide from memory.
 	//
-	// Otherwise, and after a look-up, decide runs while the watermarks are locked, so
-	// it should take well under a minute. It must not call the store but by lookup: a
-	// store with one writer would wait for itself. A frame of a partition that is not
-	// in Moves, or a key that is swapped twice, is Fatal.
+	// Otherwise decide runs while the watermarks are locked, so it should take well under
+	// a minute. It must not call the store: one with a single writer would wait for
+	// itself. A frame of a partition that is not in Moves, or an entity that is written
+	// twice, is Fatal.
 	//
 	// After an error of class Unknown the transaction may have been committed.
 	//
 	// Entities and dam rows are written by nothing else.
-	Decide(ctx context.Context, d Decision, decide func(loaded Loaded, lookup Lookup) (Outcome, error)) ([]int64, error)
+	Decide(ctx context.Context, d Decision, decide func(loaded Loaded) (Outcome, error)) ([]int64, error)
 
 	// Discard deletes acknowledged outbox rows without a decision, under the
 	// same watermark check (From and To equal). Calling it again does no harm.
@@ -426,7 +418,8 @@ type Positions interface {
 
 // Reader answers questions of commands and pages; nothing that decides uses it.
 type Reader interface {
-	Entity(ctx context.Context, id string) (Entity, error) // ErrNotFound
+	// Entity returns one with its dam states; ErrNotFound.
+	Entity(ctx context.Context, id string) (Entity, error)
 	// Tombstones gives up to limit entities that were deleted before the given time
 	// and stand after the given id, in the order of ids.
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]Tombstone, error)
@@ -439,7 +432,8 @@ type Reader interface {
 	Outboxes(ctx context.Context) (map[Partition]int64, error)
 	// Audits pages through operator actions in ascending id.
 	Audits(ctx context.Context, afterID int64, limit int) ([]Audit, error)
-	// Entities pages through ids in ascending byte order: those after the given one.
+	// Entities pages through them in ascending byte order of their ids: those after the
+	// given one, with their dam states.
 	Entities(ctx context.Context, after string, limit int) ([]Entity, error)
 	// CountEntities counts them all; it reads an index or the whole table.
 	CountEntities(ctx context.Context) (int64, error)

@@ -171,18 +171,7 @@ func (s *story) compile() error {
 		s.Notes = append(s.Notes, "the source documents do not merge: "+s.inspection.MergeError.Error())
 		return nil //nolint:nilerr // the note has it
 	}
-	s.now, err = s.plan.Preview(s.entity, inbox.Control{Action: inbox.Redecide}, func(keys []store.Key) ([]store.Row, error) {
-		found := make([]store.Row, len(keys))
-		for i, k := range keys {
-			found[i].Key = k
-			for _, row := range s.rows {
-				if row.Service == k.Service {
-					found[i] = row
-				}
-			}
-		}
-		return found, nil
-	})
+	s.now, err = s.plan.Preview(s.entity, inbox.Control{Action: inbox.Redecide})
 	return err
 }
 

@@ -185,7 +185,7 @@ func (s *scene) entities(n int) {
 	require.NoError(t, err)
 	active, err := s.store.Active(t.Context())
 	require.NoError(t, err)
-	_, err = s.store.Decide(t.Context(), store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: part, To: int64(n), Token: token}}}, func(store.Loaded, store.Lookup) (store.Outcome, error) {
+	_, err = s.store.Decide(t.Context(), store.Decision{Revision: active.Number, Moves: []store.WatermarkStep{{Partition: part, To: int64(n), Token: token}}}, func(store.Loaded) (store.Outcome, error) {
 		var out store.Outcome
 		for i := range n {
 			out.Entities = append(out.Entities, store.Entity{

@@ -44,13 +44,14 @@ func BenchmarkPlan(b *testing.B) {
 			id := fmt.Sprintf("E%08d", i)
 			doc := fmt.Sprintf(`{"id":%q,"origin":"EC","level":%d,"weight":1.5,"tags":[{"name":"organic"},{"name":"fair trade"}],"farm":{"name":"La Esperanza","altitude":%d}}`, id, i%7, i%2000)
 			v := change.NewVersion(1, int64(i))
-			out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"registry":` + doc + `}`), Version: v, Fingerprint: fingerprint[:]})
+			e := store.Entity{ID: id, Docs: []byte(`{"registry":` + doc + `}`), Version: v, Fingerprint: fingerprint[:]}
 			for name, doc := range map[string]string{ripe: fmt.Sprintf(`{"id":%q,"level":%d}`, id, i%7), list: fmt.Sprintf(`{"id":%q}`, id)} {
-				out.Swaps = append(out.Swaps, store.Swap{Key: store.Key{Service: numbers[name], Entity: id}, Insert: true, New: content(doc), Version: v})
+				e.States.Set(store.Row{Key: store.Key{Service: numbers[name], Entity: id}, Content: content(doc), Version: v})
 			}
+			out.Entities = append(out.Entities, e)
 		}
 		_, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: part, From: int64(at), To: int64(at + 1000), Token: store.Token{1}}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil })
+			func(store.Loaded) (store.Outcome, error) { return out, nil })
 		require.NoError(b, err)
 	}
 	candidate := load(b, "level: level", "level: level, weight: weight", `["EC", "CO"]`, `["EC"]`)

@@ -24,7 +24,6 @@ type Store interface {
 	KnownServices(ctx context.Context) (map[string]int32, error)
 	CountEntities(ctx context.Context) (int64, error)
 	Entities(ctx context.Context, after string, limit int) ([]store.Entity, error)
-	Rows(ctx context.Context, keys []store.Key) ([]store.Row, error)
 }
 
 // Input is what an effect is computed from. It is only read.
@@ -161,8 +160,11 @@ func (c *computation) run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if err := c.page(ctx, entities); err != nil {
-			return err
+		for i := range entities {
+			if err := ctx.Err(); err != nil {
+				return err
+			}
+			c.entity(&entities[i])
 		}
 		c.effect.Entities += int64(len(entities))
 		if c.in.Progress != nil {
@@ -175,43 +177,14 @@ func (c *computation) run(ctx context.Context) error {
 	}
 }
 
-// page decides the entities of a page on rows that are read in one batch.
-func (c *computation) page(ctx context.Context, entities []store.Entity) error {
-	keys := make([]store.Key, 0, len(entities)*len(c.known))
-	for _, e := range entities {
-		for _, number := range c.known {
-			keys = append(keys, store.Key{Service: number, Entity: e.ID})
-		}
-	}
-	rows := make(map[store.Key]store.Row, len(keys))
-	if len(keys) > 0 {
-		found, err := c.in.Store.Rows(ctx, keys)
-		if err != nil {
-			return err
-		}
-		for _, r := range found {
-			if r.Found {
-				rows[r.Key] = r
-			}
-		}
-	}
-	for i := range entities {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		c.entity(&entities[i], rows)
-	}
-	return nil
-}
-
 // entity decides one entity under the candidate.
-func (c *computation) entity(e *store.Entity, rows map[store.Key]store.Row) {
+func (c *computation) entity(e *store.Entity) {
 	for number, s := range c.removed {
-		if r, ok := rows[store.Key{Service: number, Entity: e.ID}]; ok && !r.Content.IsRetracted() {
+		if r := e.States.Get(number); r.Found && !r.Content.IsRetracted() {
 			s.Keeps++
 		}
 	}
-	_, step, err := c.candidate.decide(*e, rows)
+	_, step, err := c.candidate.decide(*e)
 	// A dead letter of no service is one of the entity: its documents do not merge.
 	if err != nil || slices.ContainsFunc(step.Letters, func(l store.DeadLetter) bool { return l.Service == "" }) {
 		c.effect.Failed++
@@ -223,7 +196,7 @@ func (c *computation) entity(e *store.Entity, rows map[store.Key]store.Row) {
 	before := map[string]bool{}
 	if c.against != nil {
 		// It may be that it cannot be decided now: then nothing is sent now.
-		if _, old, err := c.against.decide(*e, rows); err == nil {
+		if _, old, err := c.against.decide(*e); err == nil {
 			for _, x := range old.Sent {
 				before[x.Service] = true
 			}
@@ -239,12 +212,12 @@ func (c *computation) entity(e *store.Entity, rows map[store.Key]store.Row) {
 		if before[x.Service] {
 			c.anyway[x.Service]++
 		} else if len(s.Samples) < c.in.Samples {
-			s.Samples = append(s.Samples, c.sample(*e, x, rows))
+			s.Samples = append(s.Samples, c.sample(*e, x))
 		}
 	}
 	for _, name := range slices.Concat(step.Held, step.Filtered, step.Incomplete) {
 		s := c.services[name]
-		if _, ok := rows[store.Key{Service: c.numbers[name], Entity: e.ID}]; ok {
+		if e.States.Get(c.numbers[name]).Found {
 			s.Unchanged++
 		} else {
 			s.Nothing++
@@ -262,7 +235,7 @@ func (c *computation) entity(e *store.Entity, rows map[store.Key]store.Row) {
 
 // decide decides an entity, stripped as far as this side strips more than the
 // stored documents were.
-func (s *side) decide(e store.Entity, rows map[store.Key]store.Row) (store.Entity, decide.Step, error) {
+func (s *side) decide(e store.Entity) (store.Entity, decide.Step, error) {
 	var err error
 	if len(s.strip) > 0 {
 		e, err = decide.Stripped(e, func(source string, doc canonicaltree.Node) (canonicaltree.Node, error) {
@@ -280,19 +253,12 @@ func (s *side) decide(e store.Entity, rows map[store.Key]store.Row) (store.Entit
 			return e, decide.Step{}, err
 		}
 	}
-	step, err := s.plan.Preview(e, inbox.Control{Action: inbox.Redecide}, func(keys []store.Key) ([]store.Row, error) {
-		found := make([]store.Row, len(keys))
-		for i, k := range keys {
-			found[i] = rows[k]
-			found[i].Key = k
-		}
-		return found, nil
-	})
+	step, err := s.plan.Preview(e, inbox.Control{Action: inbox.Redecide})
 	return e, step, err
 }
 
 // sample shows a change, compared with what is shown now.
-func (c *computation) sample(e store.Entity, x change.Change, rows map[store.Key]store.Row) Sample {
+func (c *computation) sample(e store.Entity, x change.Change) Sample {
 	s := Sample{Entity: e.ID, Op: string(x.Op), After: x.Doc}
 	if c.against == nil {
 		return s
@@ -301,7 +267,7 @@ func (c *computation) sample(e store.Entity, x change.Change, rows map[store.Key
 	if !ok {
 		return s
 	}
-	e, _, err := c.against.decide(e, nil)
+	e, _, err := c.against.decide(e)
 	if err != nil {
 		return s
 	}
@@ -313,7 +279,7 @@ func (c *computation) sample(e store.Entity, x change.Change, rows map[store.Key
 	if err != nil || !view.Match {
 		return s
 	}
-	row := rows[store.Key{Service: service.Number, Entity: e.ID}]
+	row := e.States.Get(service.Number)
 	s.Before, s.Exact = view.Doc, bytes.Equal(row.Content, view.Content)
 	if x.Op == change.Upsert {
 		s.Diff, s.More = Differences(s.Before, s.After)

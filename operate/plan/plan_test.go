@@ -76,7 +76,7 @@ type state struct {
 	ids     []string
 	change  func(*store.NamedRow)
 
-	maxPage, maxKeys, pages int
+	maxPage, maxStates, pages int
 }
 
 func newState(t testing.TB) *state {
@@ -116,28 +116,17 @@ func (s *state) Entities(_ context.Context, after string, limit int) ([]store.En
 	var page []store.Entity
 	for _, id := range s.ids {
 		if id > after && len(page) < limit {
-			e, _ := s.sim.Stored(id)
+			e, rows := s.sim.Stored(id)
+			for _, r := range rows {
+				s.change(&r)
+				e.States.Set(r.Row)
+			}
+			s.maxStates = max(s.maxStates, limit*len(rows))
 			page = append(page, e)
 		}
 	}
 	s.maxPage = max(s.maxPage, len(page))
 	return page, nil
-}
-
-func (s *state) Rows(_ context.Context, keys []store.Key) ([]store.Row, error) {
-	s.maxKeys = max(s.maxKeys, len(keys))
-	found := make([]store.Row, len(keys))
-	for i, k := range keys {
-		found[i].Key = k
-		_, rows := s.sim.Stored(k.Entity)
-		for _, r := range rows {
-			if r.Row.Service == k.Service {
-				s.change(&r)
-				found[i] = r.Row
-			}
-		}
-	}
-	return found, nil
 }
 
 func (s *state) plan(candidate, against *config.Config, samples int) *plan.Effect {
@@ -309,16 +298,16 @@ func TestPagesAreBounded(t *testing.T) {
 	require.Len(t, e.Services[0].Samples, 2)
 	require.Equal(t, []int64{n, n}, []int64{last, total})
 	require.LessOrEqual(t, s.maxPage, plan.PageEntities)
-	require.LessOrEqual(t, s.maxKeys, plan.PageRows)
+	require.LessOrEqual(t, s.maxStates, plan.PageRows)
 	require.Equal(t, 4, s.pages)
 
 	// Many services make smaller pages.
 	for i := range 200 {
 		s.numbers[fmt.Sprintf("old/p@s%d", i)] = int32(100 + i)
 	}
-	s.maxPage, s.maxKeys = 0, 0
+	s.maxPage, s.maxStates = 0, 0
 	s.plan(s.active, nil, 0)
-	require.LessOrEqual(t, s.maxKeys, plan.PageRows)
+	require.LessOrEqual(t, s.maxStates, plan.PageRows)
 	require.Less(t, s.maxPage, plan.PageEntities)
 
 	ctx, cancel := context.WithCancel(t.Context())

@@ -28,10 +28,9 @@ func benchContent(n int) change.Content {
 func benchStore(b *testing.B) *Store {
 	s, _ := migrated(b)
 	for _, sql := range []string{
-		`INSERT INTO dam (entity, service, content, version)
-		 SELECT 'banana-' || n / 5, n % 5, '\x01'::bytea || int8send(0) || decode(repeat('00', 24), 'hex'), 1 FROM generate_series(0, 199999) n ORDER BY 1, 2`,
-		`INSERT INTO entities (id, docs, fence, version, fingerprint)
-		 SELECT 'banana-' || n, ('{"registry":{"a":"' || repeat('x', 560) || '"}}')::json, '\x00112233', 1, '\x01' FROM generate_series(0, 39999) n`,
+		`INSERT INTO entities (id, docs, fence, version, fingerprint, writes, states)
+		 SELECT 'banana-' || n, ('{"registry":{"a":"' || repeat('x', 560) || '"}}')::json, '\x00112233', 1, '\x01', 1,
+		        (SELECT string_agg(set_byte('\x0022', 0, i) || decode(repeat('01', 41), 'hex'), '' ORDER BY i) FROM generate_series(0, 4) i) FROM generate_series(0, 39999) n`,
 		`VACUUM ANALYZE`, `CHECKPOINT`,
 	} {
 		_, err := s.pool.Exec(b.Context(), sql)
@@ -41,11 +40,11 @@ func benchStore(b *testing.B) *Store {
 }
 
 // BenchmarkDecide is the database part of decisions: entities of 600 bytes,
-// five dam checks per event of which three changed, 300 bytes of payload per
+// five dam states each of which three change, 300 bytes of payload per
 // change, the outbox of the last decision deleted by the next, two owners at a
 // time.
 func BenchmarkDecide(b *testing.B) {
-	const checked, changed, owners = 5, 3, 2
+	const changed, owners = 3, 2
 	s := benchStore(b)
 	revision, err := s.Activate(b.Context(), []byte("c"), false)
 	require.NoError(b, err)
@@ -66,29 +65,19 @@ func BenchmarkDecide(b *testing.B) {
 					for round := 1; left.Add(-1) >= 0; round++ {
 						// Each owner has entities of its own, spread over the table.
 						ids := make([]string, events)
-						keys := make([]store.Key, 0, events*checked)
 						for i := range ids {
 							n := ((round*events+i)*7919%(benchEntities/owners))*owners + owner
 							ids[i] = "banana-" + strconv.Itoa(n)
-							for service := range checked {
-								keys = append(keys, store.Key{Service: int32(service), Entity: ids[i]})
-							}
 						}
 						written, err := s.Decide(b.Context(), store.Decision{Revision: revision.Number, Entities: ids, Published: published,
 							Moves: []store.WatermarkStep{{Partition: p, From: from, To: from + int64(events), Token: token}},
-						}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-							rows, err := lookup(keys)
-							if err != nil {
-								return store.Outcome{}, err
-							}
+						}, func(loaded store.Loaded) (store.Outcome, error) {
 							entities := loaded.Entities
 							out := store.Outcome{Entities: entities, Outbox: []store.OutboxFrame{{Partition: p, Frame: make([]byte, 300*changed*events)}}}
 							for i := range entities {
 								entities[i].Docs = docs
-							}
-							for i, r := range rows {
-								if i%checked < changed {
-									out.Swaps = append(out.Swaps, store.Swap{Key: r.Key, Insert: !r.Found, Old: r.Content, New: benchContent(round), Version: change.Version(round)})
+								for service := range int32(changed) {
+									entities[i].States.Set(store.Row{Key: store.Key{Service: service}, Content: benchContent(round), Version: change.Version(round)})
 								}
 							}
 							return out, nil

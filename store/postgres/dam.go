@@ -2,155 +2,188 @@ package postgres
 
 import (
 	"context"
+	"maps"
+	"slices"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 const (
-	sqlLookup = `
-SELECT k.n, d.content, d.refused, d.version
-FROM unnest($1::text[], $2::int4[]) WITH ORDINALITY AS k(entity, service, n)
-JOIN dam d ON d.entity = k.entity AND d.service = k.service`
+	sqlLoad = `
+SELECT e.id, e.docs, e.fence, e.version, e.fingerprint, e.deleted_at, e.writes, e.states
+FROM unnest($1::text[]) AS k(id) JOIN entities e ON e.id = k.id`
+
+	sqlLoadPages = `
+SELECT d.entity, d.page, d.states
+FROM unnest($1::text[]) AS k(id) JOIN dam d ON d.entity = k.id`
 
 	// The guard is checked again on the newest version of a row that another
 	// transaction was just writing, so it is a true compare-and-swap.
-	sqlSwap = `
+	sqlUpdateEntities = `
 WITH done AS (
-  UPDATE dam d SET content = s.new, refused = s.refused, version = greatest(d.version, s.version)
-  FROM unnest($1::text[], $2::int4[], $3::bytea[], $4::bool[], $5::bytea[], $6::bool[], $7::int8[])
-    AS s(entity, service, old, old_refused, new, refused, version)
-  WHERE d.entity = s.entity AND d.service = s.service AND d.content IS NOT DISTINCT FROM s.old AND d.refused = s.old_refused
+  UPDATE entities e SET docs = w.docs::json, fence = w.fence, version = w.version, fingerprint = w.fingerprint,
+         deleted_at = w.deleted_at, writes = w.writes + 1, states = coalesce(w.states, e.states)
+  FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int8[], $5::bytea[], $6::timestamptz[], $7::int8[], $8::bytea[])
+    AS w(id, docs, fence, version, fingerprint, deleted_at, writes, states)
+  WHERE e.id = w.id AND e.writes = w.writes
   RETURNING 1)
-SELECT weir_expect((SELECT count(*) FROM done), $8::int8)`
+SELECT weir_expect((SELECT count(*) FROM done), $9::int8)`
 
-	sqlInsert = `
+	sqlInsertEntities = `
 WITH done AS (
-  INSERT INTO dam (entity, service, content, refused, version)
-  SELECT entity, service, new, refused, version
-  FROM unnest($1::text[], $2::int4[], $3::bytea[], $4::bool[], $5::int8[]) AS s(entity, service, new, refused, version)
-  ON CONFLICT (entity, service) DO NOTHING
+  INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at, writes, states)
+  SELECT id, docs::json, fence, version, fingerprint, deleted_at, writes + 1, coalesce(states, '')
+  FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int8[], $5::bytea[], $6::timestamptz[], $7::int8[], $8::bytea[])
+    AS w(id, docs, fence, version, fingerprint, deleted_at, writes, states)
+  ON CONFLICT (id) DO NOTHING
   RETURNING 1)
-SELECT weir_expect((SELECT count(*) FROM done), $6::int8)`
+SELECT weir_expect((SELECT count(*) FROM done), $9::int8)`
+
+	// Their entities were compared and are locked.
+	sqlPutPages = `
+INSERT INTO dam (entity, page, states)
+SELECT entity, page, states FROM unnest($1::text[], $2::int4[], $3::bytea[]) AS p(entity, page, states)
+ON CONFLICT (entity, page) DO UPDATE SET states = excluded.states`
 
 	sqlPurgeEntities = `DELETE FROM entities WHERE id = ANY($1::text[])`
 
-	sqlPurgeRows = `DELETE FROM dam WHERE entity = ANY($1::text[])`
+	sqlPurgePages = `DELETE FROM dam WHERE entity = ANY($1::text[])`
+
+	sqlScanRows = `SELECT id, states FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
+
+	sqlScanPages = `
+SELECT d.entity, d.page, d.states
+FROM (SELECT id FROM entities WHERE id > $1 ORDER BY id LIMIT $2) AS e JOIN dam d ON d.entity = e.id`
+
+	sqlReadRows = `
+SELECT e.id, 0, e.states FROM unnest($1::text[]) AS k(id) JOIN entities e ON e.id = k.id`
+
+	sqlReadPages = `
+SELECT d.entity, d.page, d.states
+FROM unnest($1::text[], $2::int4[]) AS k(entity, page) JOIN dam d ON d.entity = k.entity AND d.page = k.page`
 )
 
-// querier is a pool, a connection or a transaction.
-type querier interface {
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
-// lookup reads dam rows in the order of keys.
-func lookup(ctx context.Context, q querier, keys []store.Key) ([]store.Row, error) {
+// Rows implements store.Deliveries.
+func (s *Store) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error) {
 	if len(keys) == 0 {
 		return nil, nil
 	}
-	found, entities, services := lookedUp(keys)
-	rows, err := q.Query(ctx, sqlLookup, entities, services)
-	if err != nil {
-		return nil, err
+	of := map[string]*store.States{}
+	var paged store.PageKeys
+	for _, k := range keys {
+		of[k.Entity] = new(store.States)
+		paged.Add(k)
 	}
-	defer rows.Close()
-	return found, scanRows(rows, found)
+	b := new(pgx.Batch)
+	b.Queue(sqlReadRows, slices.Sorted(maps.Keys(of))).Query(func(rows pgx.Rows) error { return addPages(rows, of) })
+	if len(paged.Entities) > 0 {
+		b.Queue(sqlReadPages, paged.Entities, paged.Pages).Query(func(rows pgx.Rows) error { return addPages(rows, of) })
+	}
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+		return nil, failed("read dam rows", err)
+	}
+	return store.RowsOf(keys, of), nil
 }
 
-// queueLookup is lookup as a part of a pipeline.
-func queueLookup(b *pgx.Batch, keys []store.Key) []store.Row {
-	if len(keys) == 0 {
-		return nil
-	}
-	found, entities, services := lookedUp(keys)
-	b.Queue(sqlLookup, entities, services).Query(func(rows pgx.Rows) error { return scanRows(rows, found) })
-	return found
-}
-
-func lookedUp(keys []store.Key) (found []store.Row, entities []string, services []int32) {
-	found = make([]store.Row, len(keys))
-	entities, services = make([]string, len(keys)), make([]int32, len(keys))
-	for i, k := range keys {
-		found[i].Key, entities[i], services[i] = k, k.Entity, k.Service
-	}
-	return found, entities, services
-}
-
-func scanRows(rows pgx.Rows, found []store.Row) error {
-	var n, version int64
+// addPages reads entity, page, states.
+func addPages(rows pgx.Rows, to map[string]*store.States) error {
+	var entity string
+	var page int32
 	for rows.Next() {
-		var content []byte
-		var refused bool
-		if err := rows.Scan(&n, &content, &refused, &version); err != nil {
+		var body []byte
+		if err := rows.Scan(&entity, &page, &body); err != nil {
 			return err
 		}
-		r := &found[n-1]
-		r.Found, r.Content, r.Refused, r.Version = true, content, refused, change.Version(version)
+		if states := to[entity]; states != nil { // else it is new since
+			if err := states.Add(page, body); err != nil {
+				return err
+			}
+		}
 	}
 	return rows.Err()
 }
 
-// Rows implements store.Deliveries.
-func (s *Store) Rows(ctx context.Context, keys []store.Key) ([]store.Row, error) {
-	rows, err := lookup(ctx, s.pool, keys)
-	return rows, failed("read dam rows", err)
+// states reads the states of up to n entities, and nothing else of them.
+func (s *Store) states(ctx context.Context, after string, n int) (entities []store.Entity, err error) {
+	b := new(pgx.Batch)
+	b.Queue(sqlScanRows, after, n).Query(func(rows pgx.Rows) error {
+		entities, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (e store.Entity, err error) {
+			var states []byte
+			if err = row.Scan(&e.ID, &states); err == nil {
+				err = e.States.Add(0, states)
+			}
+			return e, err
+		})
+		return err
+	})
+	b.Queue(sqlScanPages, after, n).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
+	return entities, s.pool.SendBatch(ctx, b).Close()
 }
 
-// queueSwaps queues all swaps; one that does not match ends the transaction
-// with ErrFenced.
-func queueSwaps(b *pgx.Batch, swaps []store.Swap) error {
-	swaps, distinct := store.SortSwaps(swaps)
-	if !distinct {
-		return bug("a dam row is swapped twice in one transaction")
+func statesOf(entities []store.Entity) map[string]*store.States {
+	states := make(map[string]*store.States, len(entities))
+	for i := range entities {
+		states[entities[i].ID] = &entities[i].States
 	}
-	inserts := 0
-	for _, s := range swaps {
-		if s.Insert {
-			inserts++
+	return states
+}
+
+// queueLoad queues the loading of entities, which have their ids, with their states.
+func queueLoad(b *pgx.Batch, ids []string, entities []store.Entity) {
+	place := make(map[string]*store.Entity, len(entities))
+	for i := range entities {
+		place[entities[i].ID] = &entities[i]
+	}
+	b.Queue(sqlLoad, ids).Query(func(rows pgx.Rows) error {
+		for rows.Next() {
+			e, err := scanEntity(rows)
+			if err != nil {
+				return err
+			}
+			*place[e.ID] = e
 		}
+		return rows.Err()
+	})
+	b.Queue(sqlLoadPages, ids).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
+}
+
+// queueEntities queues the writes of entities; one that is not there as it was found
+// ends the transaction with ErrFenced.
+func queueEntities(b *pgx.Batch, entities []store.Entity) error {
+	w, err := store.SortWrites(entities)
+	if err != nil {
+		return failed("decide", err)
 	}
-	insert, update := newColumns(inserts), newColumns(len(swaps)-inserts)
-	for _, s := range swaps {
-		if s.Insert {
-			insert.add(s)
-		} else {
-			update.add(s)
+	for _, q := range []struct {
+		sql      string
+		entities []*store.Entity
+	}{{sqlUpdateEntities, w.Update}, {sqlInsertEntities, w.Insert}} {
+		n := len(q.entities)
+		if n == 0 {
+			continue
 		}
+		ids, docs, fences, fingerprints := make([]string, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
+		versions, deleted, writes, states := make([]int64, n), make([]any, n), make([]int64, n), make([][]byte, n)
+		for i, e := range q.entities {
+			ids[i], docs[i], fences[i], fingerprints[i] = e.ID, e.Docs, e.Fence, e.Fingerprint
+			versions[i], writes[i], states[i] = int64(e.Version), e.Writes, e.RowPage()
+			if len(e.Docs) == 0 {
+				docs[i] = []byte("{}")
+			}
+			if !e.Deleted.IsZero() {
+				deleted[i] = e.Deleted
+			}
+		}
+		b.Queue(q.sql, ids, docs, fences, versions, fingerprints, deleted, writes, states, int64(n))
 	}
-	if n := int64(len(update.entities)); n > 0 {
-		b.Queue(sqlSwap, update.entities, update.services, update.old, update.oldRefused, update.new, update.refused, update.versions, n)
-	}
-	if n := int64(len(insert.entities)); n > 0 {
-		b.Queue(sqlInsert, insert.entities, insert.services, insert.new, insert.refused, insert.versions, n)
+	if n := len(w.Pages); n > 0 {
+		of, numbers, bodies := make([]string, n), make([]int32, n), make([][]byte, n)
+		for i, p := range w.Pages {
+			of[i], numbers[i], bodies[i] = p.Entity, p.Number, p.Body
+		}
+		b.Queue(sqlPutPages, of, numbers, bodies)
 	}
 	return nil
-}
-
-// columns are swaps as array parameters.
-type columns struct {
-	entities            []string
-	services            []int32
-	old, new            [][]byte
-	oldRefused, refused []bool
-	versions            []int64
-}
-
-func newColumns(n int) columns {
-	return columns{
-		entities: make([]string, 0, n), services: make([]int32, 0, n),
-		old: make([][]byte, 0, n), new: make([][]byte, 0, n),
-		oldRefused: make([]bool, 0, n), refused: make([]bool, 0, n), versions: make([]int64, 0, n),
-	}
-}
-
-func (c *columns) add(s store.Swap) {
-	c.entities = append(c.entities, s.Entity)
-	c.services = append(c.services, s.Service)
-	c.old = append(c.old, s.Old)
-	c.new = append(c.new, s.New)
-	c.oldRefused = append(c.oldRefused, s.OldRefused)
-	c.refused = append(c.refused, s.Refused)
-	c.versions = append(c.versions, int64(s.Version))
 }

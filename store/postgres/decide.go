@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -43,18 +42,6 @@ WITH moved AS (
   WHERE w.generation = m.generation AND w.partition = m.partition AND w.next_offset = m.origin AND w.token = m.token
   RETURNING 1)
 SELECT weir_expect((SELECT count(*) FROM moved), $7::int8)`
-
-	sqlLoad = `
-SELECT e.id, e.docs, e.fence, e.version, e.fingerprint, e.deleted_at
-FROM unnest($1::text[]) AS k(id) JOIN entities e ON e.id = k.id`
-
-	sqlPutEntities = `
-INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at)
-SELECT id, docs::json, fence, version, fingerprint, deleted_at
-FROM unnest($1::text[], $2::text[], $3::bytea[], $4::int8[], $5::bytea[], $6::timestamptz[])
-     AS e(id, docs, fence, version, fingerprint, deleted_at)
-ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version,
-       fingerprint = excluded.fingerprint, deleted_at = excluded.deleted_at`
 
 	sqlPutOutbox = `
 INSERT INTO outbox (generation, partition, frame)
@@ -165,7 +152,7 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 }
 
 // Decide implements store.Decisions.
-func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	ids, err := s.decide(ctx, d, decide)
 	if errors.Is(err, errMonthOver) {
 		if err := s.openLedgerMonth(ctx); err != nil {
@@ -177,9 +164,8 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 }
 
 // decide is one round trip where nothing is to be loaded: then the comparison
-// goes with the writes. Else it is one more for what is loaded, and one for each
-// look-up but a first one that comes with nothing loaded.
-func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+// goes with the writes. Else it is one more.
+func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {
 		return nil, failed("decide", err)
@@ -188,18 +174,11 @@ func (s *Store) decide(ctx context.Context, d store.Decision, decide func(store.
 	t := decision{conn: conn, d: d}
 	var loaded store.Loaded
 	if len(d.Entities) > 0 || len(d.Claims) > 0 {
-		if loaded, err = t.begin(ctx, func(*pgx.Batch) {}); err != nil {
+		if loaded, err = t.begin(ctx); err != nil {
 			return nil, err
 		}
 	}
-	out, err := decide(loaded, func(keys []store.Key) (rows []store.Row, err error) {
-		if t.begun {
-			rows, err = lookup(ctx, conn, keys)
-			return rows, failed("look up dam rows", err)
-		}
-		_, err = t.begin(ctx, func(b *pgx.Batch) { rows = queueLookup(b, keys) })
-		return rows, err
-	})
+	out, err := decide(loaded)
 	if err != nil {
 		return nil, err
 	}
@@ -213,17 +192,16 @@ type decision struct {
 	begun bool
 }
 
-// begin is a round trip: begin, revision, watermarks, entities, claims, and what
-// more queues. Without it finish begins.
-func (t *decision) begin(ctx context.Context, more func(*pgx.Batch)) (store.Loaded, error) {
+// begin is a round trip: begin, revision, watermarks, entities, claims. Without it
+// finish begins.
+func (t *decision) begin(ctx context.Context) (store.Loaded, error) {
 	d := t.d
 	t.begun = true
 	var revision, moved int64
 	var claims claimLook
 	entities := make([]store.Entity, len(d.Entities))
-	place := make(map[string]int, len(d.Entities))
 	for i, id := range d.Entities {
-		entities[i].ID, place[id] = id, i
+		entities[i].ID = id
 	}
 	b := new(pgx.Batch)
 	b.Queue(begin)
@@ -233,21 +211,11 @@ func (t *decision) begin(ctx context.Context, more func(*pgx.Batch)) (store.Load
 		queueHold(b, d.Moves, &moved)
 	}
 	if len(entities) > 0 {
-		b.Queue(sqlLoad, d.Entities).Query(func(rows pgx.Rows) error {
-			for rows.Next() {
-				e, err := scanEntity(rows)
-				if err != nil {
-					return err
-				}
-				entities[place[e.ID]] = e
-			}
-			return rows.Err()
-		})
+		queueLoad(b, d.Entities, entities)
 	}
 	if len(d.Claims) > 0 {
 		claims.queue(b, d)
 	}
-	more(b)
 	if err := t.conn.SendBatch(ctx, b).Close(); err != nil {
 		return store.Loaded{}, failed("decide: begin", err)
 	}
@@ -273,8 +241,8 @@ func queueRevision(b *pgx.Batch, revision *int64) {
 	})
 }
 
-// finish is the last round trip: all writes and COMMIT. Entities come before dam
-// rows. An outcome that was computed before anything was compared is compared here
+// finish is the last round trip: all writes and COMMIT. Entities come before their
+// pages of dam states. An outcome that was computed before anything was compared is compared here
 // first, by statements that raise an error.
 func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Outcome) ([]int64, error) {
 	d := t.d
@@ -296,13 +264,10 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 	queueMoves(b, d.Moves, out.LastTo)
 	if len(out.Purged) > 0 {
 		b.Queue(sqlPurgeEntities, out.Purged)
-		b.Queue(sqlPurgeRows, out.Purged)
+		b.Queue(sqlPurgePages, out.Purged)
 		b.Queue(sqlPurgeAttempts, out.Purged)
 	}
-	if len(out.Entities) > 0 {
-		queueEntities(b, out.Entities)
-	}
-	if err := queueSwaps(b, out.Swaps); err != nil {
+	if err := queueEntities(b, out.Entities); err != nil {
 		return nil, err
 	}
 	ids := make([]int64, 0, len(out.Outbox))
@@ -424,35 +389,19 @@ func sortMoves(moves []store.WatermarkStep) []store.WatermarkStep {
 	})
 }
 
-func queueEntities(b *pgx.Batch, entities []store.Entity) {
-	entities = slices.Clone(entities)
-	slices.SortFunc(entities, func(a, b store.Entity) int { return strings.Compare(a.ID, b.ID) })
-	n := len(entities)
-	ids, docs, fences, fingerprints := make([]string, n), make([][]byte, n), make([][]byte, n), make([][]byte, n)
-	versions, deleted := make([]int64, n), make([]*time.Time, n)
-	for i := range entities {
-		e := &entities[i]
-		ids[i], docs[i], fences[i], fingerprints[i] = e.ID, e.Docs, e.Fence, e.Fingerprint
-		versions[i] = int64(e.Version)
-		if len(e.Docs) == 0 {
-			docs[i] = []byte("{}")
-		}
-		if !e.Deleted.IsZero() {
-			deleted[i] = &e.Deleted
-		}
-	}
-	b.Queue(sqlPutEntities, ids, docs, fences, versions, fingerprints, deleted)
-}
-
-// scanEntity reads id, docs, fence, version, fingerprint, deleted_at.
+// scanEntity reads id, docs, fence, version, fingerprint, deleted_at, writes, states.
 func scanEntity(row pgx.Row) (store.Entity, error) {
 	e := store.Entity{Found: true}
 	var version int64
 	var deleted *time.Time
-	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted)
+	var states []byte
+	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted, &e.Writes, &states)
 	e.Version = change.Version(version)
 	if deleted != nil {
 		e.Deleted = deleted.UTC()
+	}
+	if err == nil {
+		err = e.States.Add(0, states)
 	}
 	return e, err
 }

@@ -11,9 +11,9 @@
 //
 // The decision transaction is one round trip, one pipeline, when nothing is to be
 // loaded: begin, compare revision and watermarks, all writes and COMMIT. What is
-// loaded comes before, in two more: begin, lock and compare the watermarks, load
-// entities; the look-up of dam rows. Only the watermarks are locked while Go code
-// runs between them.
+// loaded comes before, in one more: begin, lock and compare the watermarks, load
+// entities with their dam states. Only the watermarks are locked while Go code runs
+// between them.
 // Since COMMIT is on its way before the answers to the writes are read, a write
 // that did not touch as many rows as it had to raises an error in the server
 // (weir_expect), which makes the server skip COMMIT.

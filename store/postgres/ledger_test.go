@@ -275,7 +275,7 @@ func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	d := store.Decision{Revision: revision.Number, Claims: []store.ClaimID{second.ID}, Keys: []store.KeyDigest{second.Key}}
 	done := make(chan error, 1)
 	go func() {
-		_, err := other.Decide(ctx, d, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+		_, err := other.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, map[store.KeyDigest]store.Decided{first.Key: first}, loaded.Uses)
 			return store.Outcome{Claims: []store.Decided{second}}, nil
 		})
@@ -320,7 +320,7 @@ func TestMonthsOfAnEarlierVersionAreUpgraded(t *testing.T) {
 	require.NoError(t, err)
 	d := store.Decision{Revision: revision.Number, Claims: []store.ClaimID{old}}
 	for _, id := range []store.ClaimID{{1}, {2}} {
-		_, err = s.Decide(ctx, d, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+		_, err = s.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, map[store.ClaimID]change.Version{old: 7}, loaded.Decided)
 			return store.Outcome{Claims: []store.Decided{{ID: id, Version: 8, Use: use}}}, nil
 		})

@@ -65,9 +65,7 @@ type Store struct {
 	migrating *atomic.Int32
 	// checkPatience is checkPatience, but in tests of what comes after a lock.
 	checkPatience string
-	// movedStride is movedStride, but in tests.
-	movedStride int
-	looked      store.LookCache
+	looked        store.LookCache
 }
 
 var _ store.Store = (*Store)(nil)
@@ -124,7 +122,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	if err != nil {
 		return nil, store.WithClass(fmt.Errorf("postgres: %w", err), store.Fatal)
 	}
-	return &Store{pool: pool, migrating: migrating, checkPatience: checkPatience, movedStride: movedStride}, nil
+	return &Store{pool: pool, migrating: migrating, checkPatience: checkPatience}, nil
 }
 
 // dieMigrating passes a crash point between the statements of a migration,

@@ -48,7 +48,7 @@ func TestConnectionLostAtCommit(t *testing.T) {
 			require.NoError(t, err)
 			decide := func(from int64, cut cut) error {
 				_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
-					func(store.Loaded, store.Lookup) (store.Outcome, error) {
+					func(store.Loaded) (store.Outcome, error) {
 						proxy.arm(cut)
 						return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte(marker)}}}, nil
 					})
@@ -83,17 +83,12 @@ func TestRoundTripsOfADecision(t *testing.T) {
 	_, err = direct.TakeOver(t.Context(), []store.Partition{p0}, store.Token{1})
 	require.NoError(t, err)
 	next := int64(0)
-	decide := func(entities []string, looks bool) int64 {
+	decide := func(entities ...string) int64 {
 		before := proxy.trips.Load()
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: store.Token{1}}}, Entities: entities},
-			func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-				k := store.Key{Service: int32(next), Entity: "e"}
-				if looks {
-					if _, err := lookup([]store.Key{k}); err != nil {
-						return store.Outcome{}, err
-					}
-				}
-				return store.Outcome{Entities: []store.Entity{{ID: "e"}}, Swaps: []store.Swap{{Key: k, Insert: true}},
+			func(loaded store.Loaded) (store.Outcome, error) {
+				states := store.StatesOf(store.Row{Key: store.Key{Service: int32(next)}}, store.Row{Key: store.Key{Service: store.PageServices}})
+				return store.Outcome{Entities: []store.Entity{{ID: "e", Writes: next, States: states}},
 					Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("f")}}}, nil
 			})
 		require.NoError(t, err)
@@ -101,14 +96,11 @@ func TestRoundTripsOfADecision(t *testing.T) {
 		return proxy.trips.Load() - before
 	}
 	for range 2 { // the first round prepares the statements
-		decide(nil, false)
-		decide(nil, true)
-		decide([]string{"e"}, true)
+		decide()
+		decide("e")
 	}
-	assert.EqualValues(t, 1, decide(nil, false))
-	assert.EqualValues(t, 2, decide(nil, true))
-	assert.EqualValues(t, 2, decide([]string{"e"}, false))
-	assert.EqualValues(t, 3, decide([]string{"e"}, true))
+	assert.EqualValues(t, 1, decide())
+	assert.EqualValues(t, 2, decide("e"))
 }
 
 // A swap of unknown outcome may be repeated: what did swap has the new token.
@@ -176,7 +168,7 @@ func TestServerKilled(t *testing.T) {
 	require.NoError(t, err)
 	decide := func(from int64, during func()) error {
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: store.Token{1}}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				during()
 				return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("x")}}}, nil
 			})

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"time"
 
@@ -54,34 +53,7 @@ RETURNING p.partition`
 	sqlAllProgress = `SELECT partition, token, places FROM progress ORDER BY partition`
 
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = $1 ORDER BY generation, id`
-
-	// The key's index gives the order. A page reads rows up to the entity of
-	// sqlMovedBound, so that the server is never silent for long.
-	sqlMovedBound = `SELECT entity FROM dam WHERE entity > $1 ORDER BY entity OFFSET $2 LIMIT 1`
-
-	sqlMovedRest = `
-SELECT d.entity, d.service, d.content, d.refused, d.version
-FROM (
-  SELECT DISTINCT entity FROM dam
-  WHERE entity > $1 AND version >= $2 AND version < $3
-  ORDER BY entity LIMIT $4) AS e
-JOIN dam d ON d.entity = e.entity
-WHERE d.version >= $2 AND d.version < $3
-ORDER BY d.entity, d.service`
-
-	sqlMoved = `
-SELECT d.entity, d.service, d.content, d.refused, d.version
-FROM (
-  SELECT DISTINCT entity FROM dam
-  WHERE entity > $1 AND entity <= $5 AND version >= $2 AND version < $3
-  ORDER BY entity LIMIT $4) AS e
-JOIN dam d ON d.entity = e.entity
-WHERE d.version >= $2 AND d.version < $3
-ORDER BY d.entity, d.service`
 )
-
-// movedStride is how many dam rows one statement of Moved reads.
-const movedStride = 50_000
 
 // Look implements store.Deliveries.
 func (s *Store) Look(ctx context.Context) (store.Look, error) {
@@ -240,40 +212,7 @@ func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
 
 // Moved implements store.Deliveries.
 func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
-	var found []store.Row
-	for entities := 0; entities < limit; {
-		var bound string
-		sql, args := sqlMoved, []any{after, int64(from), int64(to), limit - entities}
-		switch err := s.pool.QueryRow(ctx, sqlMovedBound, after, s.movedStride).Scan(&bound); {
-		case errors.Is(err, pgx.ErrNoRows):
-			sql = sqlMovedRest
-		case err != nil:
-			return nil, failed("page moved rows", err)
-		default:
-			args = append(args, bound)
-		}
-		rows, err := s.pool.Query(ctx, sql, args...)
-		if err != nil {
-			return nil, failed("page moved rows", err)
-		}
-		var r store.Row
-		var content []byte
-		var version int64
-		_, err = pgx.ForEachRow(rows, []any{&r.Entity, &r.Service, &content, &r.Refused, &version}, func() error {
-			r.Found, r.Content, r.Version = true, content, change.Version(version)
-			if len(found) == 0 || found[len(found)-1].Entity != r.Entity {
-				entities++
-			}
-			found = append(found, r)
-			return nil
-		})
-		if err != nil {
-			return nil, failed("page moved rows", err)
-		}
-		if bound == "" {
-			break
-		}
-		after = bound
-	}
-	return found, nil
+	rows, err := store.Scan(after, limit, func(r store.Row) bool { return r.Version >= from && r.Version < to },
+		func(after string, n int) ([]store.Entity, error) { return s.states(ctx, after, n) })
+	return rows, failed("page moved rows", err)
 }

@@ -11,19 +11,14 @@ import (
 )
 
 const (
-	sqlEntityRows = `
-SELECT s.name, d.service, d.content, d.refused, d.version
-FROM dam d JOIN services s ON s.number = d.service
-WHERE d.entity = $1 ORDER BY s.name`
+	sqlNames = `SELECT number, name FROM services WHERE number = ANY($1::int4[])`
 
 	sqlWatermarks = `SELECT generation, partition, next_offset FROM watermarks`
 
 	sqlOutboxes = `SELECT generation, partition, count(*) FROM outbox GROUP BY generation, partition`
 
-	sqlEntity = `SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id = $1`
-
 	sqlPageEntities = `
-SELECT id, docs, fence, version, fingerprint, deleted_at
+SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states
 FROM entities WHERE id > $1 ORDER BY id LIMIT $2`
 
 	sqlTombstones = `SELECT id, version FROM entities WHERE deleted_at < $1 AND id > $2 ORDER BY id LIMIT $3`
@@ -42,11 +37,16 @@ WHERE source_positions.next_offset <= excluded.next_offset`
 
 // Entity implements store.Reader.
 func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
-	e, err := scanEntity(s.pool.QueryRow(ctx, sqlEntity, id))
-	if err != nil {
+	found := []store.Entity{{ID: id}}
+	b := new(pgx.Batch)
+	queueLoad(b, []string{id}, found)
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
 		return store.Entity{}, failed("read entity", err)
 	}
-	return e, nil
+	if !found[0].Found {
+		return store.Entity{}, failed("read entity", store.ErrNotFound)
+	}
+	return found[0], nil
 }
 
 // Tombstones implements store.Reader.
@@ -67,19 +67,32 @@ func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, 
 
 // EntityRows implements store.Reader.
 func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
-	rows, err := s.pool.Query(ctx, sqlEntityRows, id)
+	found := []store.Entity{{ID: id}}
+	b := new(pgx.Batch)
+	queueLoad(b, []string{id}, found)
+	if err := s.pool.SendBatch(ctx, b).Close(); err != nil {
+		return nil, failed("read dam rows", err)
+	}
+	states := found[0].States.All(id)
+	if len(states) == 0 {
+		return nil, nil
+	}
+	numbers := make([]int32, len(states))
+	for i, r := range states {
+		numbers[i] = r.Service
+	}
+	rows, err := s.pool.Query(ctx, sqlNames, numbers)
 	if err != nil {
 		return nil, failed("read dam rows", err)
 	}
-	named, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.NamedRow, error) {
-		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
-		var version int64
-		var content []byte
-		err := row.Scan(&r.Service, &r.Key.Service, &content, &r.Refused, &version)
-		r.Content, r.Version = content, change.Version(version)
-		return r, err
+	names := map[int32]string{}
+	var number int32
+	var name string
+	_, err = pgx.ForEachRow(rows, []any{&number, &name}, func() error {
+		names[number] = name
+		return nil
 	})
-	return named, failed("read dam rows", err)
+	return store.Named(states, names), failed("read dam rows", err)
 }
 
 // Watermarks implements store.Reader.
@@ -111,15 +124,17 @@ func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.
 }
 
 // Entities implements store.Reader.
-func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.Entity, error) {
-	rows, err := s.pool.Query(ctx, sqlPageEntities, after, limit)
-	if err != nil {
-		return nil, failed("page entities", err)
-	}
-	entities, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Entity, error) {
-		return scanEntity(row)
+func (s *Store) Entities(ctx context.Context, after string, limit int) (entities []store.Entity, err error) {
+	limit = max(limit, 0)
+	b := new(pgx.Batch)
+	b.Queue(sqlPageEntities, after, limit).Query(func(rows pgx.Rows) error {
+		entities, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Entity, error) {
+			return scanEntity(row)
+		})
+		return err
 	})
-	return entities, failed("page entities", err)
+	b.Queue(sqlScanPages, after, limit).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
+	return entities, failed("page entities", s.pool.SendBatch(ctx, b).Close())
 }
 
 // CountEntities implements store.Reader.

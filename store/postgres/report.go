@@ -6,16 +6,10 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 const (
-	// The key's index gives the order; the condition on service is read from it too.
-	sqlServiceRows = `
-SELECT entity, content, refused, version
-FROM dam WHERE entity > $1 AND service = $2 ORDER BY entity LIMIT $3`
-
 	sqlMakeReport   = `INSERT INTO reports (kind, name) VALUES ($1, $2) ON CONFLICT DO NOTHING`
 	sqlReadReport   = `SELECT body FROM reports WHERE kind = $1 AND name = $2 FOR UPDATE`
 	sqlWriteReport  = `UPDATE reports SET body = $3, updated_at = now() WHERE kind = $1 AND name = $2`
@@ -25,19 +19,9 @@ FROM dam WHERE entity > $1 AND service = $2 ORDER BY entity LIMIT $3`
 
 // ServiceRows implements store.Operations.
 func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
-	rows, err := s.pool.Query(ctx, sqlServiceRows, after, service, max(limit, 0))
-	if err != nil {
-		return nil, failed("page dam rows", err)
-	}
-	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Row, error) {
-		r := store.Row{Key: store.Key{Service: service}, Found: true}
-		var version int64
-		var content []byte
-		err := row.Scan(&r.Entity, &content, &r.Refused, &version)
-		r.Content, r.Version = content, change.Version(version)
-		return r, err
-	})
-	return page, failed("page dam rows", err)
+	rows, err := store.Scan(after, limit, func(r store.Row) bool { return r.Service == service },
+		func(after string, n int) ([]store.Entity, error) { return s.states(ctx, after, n) })
+	return rows, failed("page dam rows", err)
 }
 
 // UpdateReport implements store.Reports.

@@ -38,7 +38,7 @@ func writeUntilKilled(path string) error {
 	}
 	for next := int64(0); ; next++ {
 		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: crashPartition, From: next, To: next + 1, Token: store.Token{1}}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{Outbox: []store.OutboxFrame{{Partition: crashPartition, Frame: []byte(strconv.FormatInt(next, 10))}}}, nil
 			})
 		if err != nil {
@@ -95,7 +95,7 @@ func TestDiskFull(t *testing.T) {
 	}
 	decide := func() error {
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: crashPartition, To: 1, Token: store.Token{1}}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{
 					Entities: []store.Entity{{ID: "e"}},
 					Outbox:   []store.OutboxFrame{{Partition: crashPartition, Frame: make([]byte, 1<<20)}},

@@ -3,138 +3,201 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"encoding/json"
 	"errors"
+	"maps"
+	"slices"
+	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 const (
-	sqlLookup = `SELECT content, refused, version FROM dam WHERE entity = ? AND service = ?`
-	sqlScan   = `SELECT service, content, refused, version FROM dam WHERE entity = ? AND service BETWEEN ? AND ?`
-	sqlSwap   = `UPDATE dam SET content = ?3, refused = ?4, version = max(version, ?5) WHERE entity = ?1 AND service = ?2 AND content IS ?6 AND refused = ?7`
-	sqlInsert = `INSERT INTO dam (entity, service, content, refused, version) VALUES (?, ?, ?, ?, ?) ON CONFLICT (entity, service) DO NOTHING`
+	sqlEntity = `SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states FROM entities WHERE id = ?`
+
+	sqlUpdateEntity = `
+UPDATE entities SET docs = ?2, fence = ?3, version = ?4, fingerprint = ?5, deleted_at = ?6, writes = ?7 + 1, states = coalesce(?8, states)
+WHERE id = ?1 AND writes = ?7`
+
+	sqlInsertEntity = `
+INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at, writes, states)
+VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7 + 1, coalesce(?8, x'')) ON CONFLICT (id) DO NOTHING`
+
+	sqlPutPage = `
+INSERT INTO dam (entity, page, states) VALUES (?, ?, ?) ON CONFLICT (entity, page) DO UPDATE SET states = excluded.states`
+
+	sqlPurgeEntity = `DELETE FROM entities WHERE id = ?`
+	sqlPurgePages  = `DELETE FROM dam WHERE entity = ?`
+
+	sqlReadRow  = `SELECT states FROM entities WHERE id = ?`
+	sqlReadPage = `SELECT states FROM dam WHERE entity = ? AND page = ?`
+
+	// With few services there are no pages but those in the rows of entities.
+	sqlAnyPages  = `SELECT EXISTS (SELECT 1 FROM dam)`
+	sqlLoadPages = `SELECT page, states FROM dam WHERE entity = ?`
+	sqlScanRows  = `SELECT id, states FROM entities WHERE id > ? ORDER BY id LIMIT ?`
 )
 
-// A scan over neighbouring rows of one entity is cheaper than a search for
-// each when most of them are wanted: scanWaste rows read per row wanted cost
-// about the same.
-const scanWaste = 3
-
-// span is the range of services wanted of one entity.
-type span struct {
-	entity   string
-	from, to int32
-}
-
-// lookup reads dam rows in the order of keys.
-func lookup(ctx context.Context, p preparer, keys []store.Key) ([]store.Row, error) {
-	found := make([]store.Row, len(keys))
-	byEntity := make(map[string][]int, len(keys))
-	var entities []string // in the order of keys
-	for i, k := range keys {
-		if err := holdable(k.Entity); err != nil {
-			return nil, err
+// loadEntities reads entities with their dam states, in the order of ids.
+func loadEntities(ctx context.Context, p preparer, ids []string) ([]store.Entity, error) {
+	entities := make([]store.Entity, len(ids))
+	err := each(ctx, p, sqlEntity, len(ids), func(i int, statement *sql.Stmt) (err error) {
+		if err := holdable(ids[i]); err != nil {
+			return err
 		}
-		found[i].Key = k
-		if _, seen := byEntity[k.Entity]; !seen {
-			entities = append(entities, k.Entity)
-		}
-		byEntity[k.Entity] = append(byEntity[k.Entity], i)
-	}
-	var single []int
-	var scanned []span
-	for _, e := range entities {
-		at := byEntity[e]
-		s := span{e, keys[at[0]].Service, keys[at[0]].Service}
-		for _, i := range at {
-			s.from, s.to = min(s.from, keys[i].Service), max(s.to, keys[i].Service)
-		}
-		if len(at) > 1 && int(s.to-s.from) < scanWaste*len(at) {
-			scanned = append(scanned, s)
-		} else {
-			single = append(single, at...)
-		}
-	}
-	err := each(ctx, p, sqlLookup, len(single), func(i int, statement *sql.Stmt) error {
-		r := &found[single[i]]
-		var version int64
-		err := statement.QueryRowContext(ctx, r.Entity, r.Service).Scan((*[]byte)(&r.Content), &r.Refused, &version)
+		entities[i], err = scanEntity(statement.QueryRowContext(ctx, ids[i]))
 		if errors.Is(err, sql.ErrNoRows) {
-			return nil
+			entities[i], err = store.Entity{ID: ids[i]}, nil
 		}
-		r.Found, r.Version = true, change.Version(version)
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	return found, each(ctx, p, sqlScan, len(scanned), func(i int, statement *sql.Stmt) error {
-		s := scanned[i]
-		wanted := make(map[int32][]int, len(byEntity[s.entity]))
-		for _, at := range byEntity[s.entity] {
-			wanted[keys[at].Service] = append(wanted[keys[at].Service], at)
-		}
-		rows, err := statement.QueryContext(ctx, s.entity, s.from, s.to)
+	return entities, loadPages(ctx, p, entities)
+}
+
+// loadPages reads the pages of states that are not in the rows of entities.
+func loadPages(ctx context.Context, p preparer, entities []store.Entity) error {
+	var pages bool
+	err := each(ctx, p, sqlAnyPages, min(len(entities), 1), func(_ int, statement *sql.Stmt) error {
+		return statement.QueryRowContext(ctx).Scan(&pages)
+	})
+	if err != nil || !pages {
+		return err
+	}
+	return each(ctx, p, sqlLoadPages, len(entities), func(i int, statement *sql.Stmt) error {
+		rows, err := statement.QueryContext(ctx, entities[i].ID)
 		return collect(rows, err, func() error {
-			r := store.Row{Found: true, Key: store.Key{Entity: s.entity}}
-			var version int64
-			if err := rows.Scan(&r.Service, (*[]byte)(&r.Content), &r.Refused, &version); err != nil {
+			var page int32
+			var body []byte
+			if err := rows.Scan(&page, &body); err != nil {
 				return err
 			}
-			r.Version = change.Version(version)
-			for _, at := range wanted[r.Service] {
-				found[at] = r
-			}
-			return nil
+			return entities[i].States.Add(page, body)
 		})
+	})
+}
+
+// states reads the states of up to n entities, and nothing else of them.
+func (s *Store) states(ctx context.Context, after string, n int) (entities []store.Entity, err error) {
+	return entities, s.read(ctx, "read dam states", func(t *sql.Tx) error {
+		rows, err := t.QueryContext(ctx, sqlScanRows, after, n)
+		err = collect(rows, err, func() error {
+			var e store.Entity
+			var states []byte
+			if err := rows.Scan(&e.ID, &states); err != nil {
+				return err
+			}
+			err := e.States.Add(0, states)
+			entities = append(entities, e)
+			return err
+		})
+		if err == nil {
+			err = loadPages(ctx, t, entities)
+		}
+		return err
 	})
 }
 
 // Rows implements store.Deliveries.
 func (s *Store) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
+	of := map[string]*store.States{}
+	var paged store.PageKeys
+	for _, k := range keys {
+		if err := holdable(k.Entity); err != nil {
+			return nil, failed("read dam rows", err)
+		}
+		of[k.Entity] = new(store.States)
+		paged.Add(k)
+	}
+	read := func(row *sql.Row, entity string, page int32) error {
+		var body []byte
+		if err := row.Scan(&body); errors.Is(err, sql.ErrNoRows) {
+			return nil
+		} else if err != nil {
+			return err
+		}
+		return of[entity].Add(page, body)
+	}
 	err = s.read(ctx, "read dam rows", func(t *sql.Tx) error {
-		rows, err = lookup(ctx, t, keys)
-		return err
+		ids := slices.Collect(maps.Keys(of))
+		err := each(ctx, t, sqlReadRow, len(ids), func(i int, statement *sql.Stmt) error {
+			return read(statement.QueryRowContext(ctx, ids[i]), ids[i], 0)
+		})
+		if err != nil {
+			return err
+		}
+		return each(ctx, t, sqlReadPage, len(paged.Entities), func(i int, statement *sql.Stmt) error {
+			return read(statement.QueryRowContext(ctx, paged.Entities[i], paged.Pages[i]), paged.Entities[i], paged.Pages[i])
+		})
 	})
 	if err != nil {
 		return nil, err
 	}
-	return rows, nil
+	return store.RowsOf(keys, of), nil
 }
 
-// swap writes swaps; one that does not match is ErrFenced.
-func (t tx) swap(swaps []store.Swap) error {
-	swaps, distinct := store.SortSwaps(swaps)
-	if !distinct {
-		return bug("a dam row is swapped twice in one transaction")
-	}
-	var update, insert []store.Swap
-	for _, s := range swaps {
-		if err := holdable(s.Entity); err != nil {
-			return err
-		}
-		if s.Insert {
-			insert = append(insert, s)
-		} else {
-			update = append(update, s)
-		}
-	}
-	one := func(n int64, err error) error {
-		if err == nil && n != 1 {
-			return store.ErrFenced
-		}
-		return err
-	}
-	err := each(t.ctx, t.conn, sqlSwap, len(update), func(i int, statement *sql.Stmt) error {
-		s := update[i]
-		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), s.Refused, int64(s.Version), []byte(s.Old), s.OldRefused))
-	})
+// putEntities writes entities; one that is not there as it was found is ErrFenced.
+func (t tx) putEntities(entities []store.Entity) error {
+	w, err := store.SortWrites(entities)
 	if err != nil {
 		return err
 	}
-	return each(t.ctx, t.conn, sqlInsert, len(insert), func(i int, statement *sql.Stmt) error {
-		s := insert[i]
-		return one(t.exec(statement, s.Entity, s.Service, []byte(s.New), s.Refused, int64(s.Version)))
+	for _, q := range []struct {
+		sql      string
+		entities []*store.Entity
+	}{{sqlUpdateEntity, w.Update}, {sqlInsertEntity, w.Insert}} {
+		err := each(t.ctx, t.conn, q.sql, len(q.entities), func(i int, statement *sql.Stmt) error {
+			e := q.entities[i]
+			if err := holdable(e.ID); err != nil {
+				return err
+			}
+			docs := "{}"
+			if len(e.Docs) > 0 {
+				if !utf8.Valid(e.Docs) || !json.Valid(e.Docs) {
+					return store.WithClass(errors.New("sqlite: the documents of an entity are not JSON"), store.Poison)
+				}
+				docs = string(e.Docs)
+			}
+			var deleted *int64
+			if !e.Deleted.IsZero() {
+				n := micros(e.Deleted)
+				deleted = &n
+			}
+			n, err := t.exec(statement, e.ID, docs, e.Fence, int64(e.Version), e.Fingerprint, deleted, e.Writes, e.RowPage())
+			if err == nil && n != 1 {
+				err = store.ErrFenced
+			}
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return each(t.ctx, t.conn, sqlPutPage, len(w.Pages), func(i int, statement *sql.Stmt) error {
+		_, err := t.exec(statement, w.Pages[i].Entity, w.Pages[i].Number, w.Pages[i].Body)
+		return err
 	})
+}
+
+// scanner is one row.
+type scanner interface{ Scan(into ...any) error }
+
+// scanEntity reads id, docs, fence, version, fingerprint, deleted_at, writes, states.
+func scanEntity(row scanner) (store.Entity, error) {
+	e := store.Entity{Found: true}
+	var version int64
+	var deleted *int64
+	var states []byte
+	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted, &e.Writes, &states)
+	e.Version = change.Version(version)
+	if deleted != nil {
+		e.Deleted = fromMicros(*deleted)
+	}
+	if err == nil {
+		err = e.States.Add(0, states)
+	}
+	return e, err
 }

@@ -3,12 +3,10 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -20,16 +18,6 @@ const (
 
 	sqlMove   = `UPDATE watermarks SET next_offset = ? WHERE generation = ? AND partition = ? AND next_offset = ? AND token = ?`
 	sqlLastTo = `UPDATE watermarks SET last_to = ? WHERE generation = ? AND partition = ?`
-
-	sqlEntity = `SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id = ?`
-
-	sqlPutEntity = `
-INSERT INTO entities (id, docs, fence, version, fingerprint, deleted_at) VALUES (?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version,
-       fingerprint = excluded.fingerprint, deleted_at = excluded.deleted_at`
-
-	sqlPurgeEntity = `DELETE FROM entities WHERE id = ?`
-	sqlPurgeRows   = `DELETE FROM dam WHERE entity = ?`
 
 	sqlPutOutbox  = `INSERT INTO outbox (generation, partition, frame) VALUES (?, ?, ?)`
 	sqlDropOutbox = `DELETE FROM outbox WHERE id = ? AND partition = ? AND generation <= ?`
@@ -116,23 +104,25 @@ func collect(rows *sql.Rows, err error, scan func() error) error {
 	return rows.Err()
 }
 
-// Decide implements store.Decisions. decide runs under the file's write lock:
-// it must not call this store, except by its look-up.
-func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+// Decide implements store.Decisions. With nothing to load decide runs beside whoever
+// writes, else under the file's write lock.
+func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
+	var out store.Outcome
+	loads := len(d.Entities) > 0 || len(d.Claims) > 0
+	if !loads {
+		if out, err = decide(store.Loaded{}); err != nil {
+			return nil, err
+		}
+	}
 	err = s.write(ctx, "decide", func(t tx) error {
 		loaded, err := t.start(d)
 		if err != nil {
 			return failed("decide: begin", err)
 		}
-		out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
-			if err := ctx.Err(); err != nil {
-				return nil, failed("look up dam rows", err)
+		if loads {
+			if out, err = decide(loaded); err != nil {
+				return err
 			}
-			rows, err := lookup(t.ctx, t.conn, keys)
-			return rows, failed("look up dam rows", err)
-		})
-		if err != nil {
-			return err
 		}
 		if err := ctx.Err(); err != nil {
 			return failed("decide", err)
@@ -159,18 +149,7 @@ func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 	if err := t.move(d.Moves); err != nil {
 		return loaded, err
 	}
-	entities := make([]store.Entity, len(d.Entities))
-	loaded.Entities = entities
-	err = each(t.ctx, t.conn, sqlEntity, len(entities), func(i int, statement *sql.Stmt) (err error) {
-		if err := holdable(d.Entities[i]); err != nil {
-			return err
-		}
-		entities[i], err = scanEntity(statement.QueryRowContext(t.ctx, d.Entities[i]))
-		if errors.Is(err, sql.ErrNoRows) {
-			entities[i], err = store.Entity{ID: d.Entities[i]}, nil
-		}
-		return err
-	})
+	loaded.Entities, err = loadEntities(t.ctx, t.conn, d.Entities)
 	if err == nil {
 		err = t.loadDecided(d, &loaded)
 	}
@@ -179,7 +158,7 @@ func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 
 // finish writes the outcome, at now.
 func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, changes *Log, now time.Time) ([]int64, error) {
-	for _, purge := range []string{sqlPurgeEntity, sqlPurgeRows, sqlPurgeAttempts} {
+	for _, purge := range []string{sqlPurgeEntity, sqlPurgePages, sqlPurgeAttempts} {
 		err := each(t.ctx, t.conn, purge, len(out.Purged), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, out.Purged[i])
 			return err
@@ -189,9 +168,6 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, cha
 		}
 	}
 	if err := t.putEntities(out.Entities); err != nil {
-		return nil, err
-	}
-	if err := t.swap(out.Swaps); err != nil {
 		return nil, err
 	}
 	moved := func(p store.Partition) bool {
@@ -292,43 +268,4 @@ func (t tx) drop(moves []store.WatermarkStep, published []int64) error {
 		_, err := t.exec(statement, published[i/len(moves)], p.Number, p.Generation)
 		return err
 	})
-}
-
-func (t tx) putEntities(entities []store.Entity) error {
-	return each(t.ctx, t.conn, sqlPutEntity, len(entities), func(i int, statement *sql.Stmt) error {
-		e := &entities[i]
-		if err := holdable(e.ID); err != nil {
-			return err
-		}
-		docs := "{}"
-		if len(e.Docs) > 0 {
-			if !utf8.Valid(e.Docs) || !json.Valid(e.Docs) {
-				return store.WithClass(errors.New("sqlite: the documents of an entity are not JSON"), store.Poison)
-			}
-			docs = string(e.Docs)
-		}
-		var deleted *int64
-		if !e.Deleted.IsZero() {
-			n := micros(e.Deleted)
-			deleted = &n
-		}
-		_, err := t.exec(statement, e.ID, docs, e.Fence, int64(e.Version), e.Fingerprint, deleted)
-		return err
-	})
-}
-
-// scanner is one row.
-type scanner interface{ Scan(into ...any) error }
-
-// scanEntity reads id, docs, fence, version, fingerprint, deleted_at.
-func scanEntity(row scanner) (store.Entity, error) {
-	e := store.Entity{Found: true}
-	var version int64
-	var deleted *int64
-	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted)
-	e.Version = change.Version(version)
-	if deleted != nil {
-		e.Deleted = fromMicros(*deleted)
-	}
-	return e, err
 }

@@ -149,7 +149,7 @@ func fill(t testing.TB, s *Store) *Log {
 	for i := range int64(60) {
 		require.NoError(t, l.Append(t.Context(), frameOf(fmt.Sprintf("%d %s", i, strings.Repeat("x", 3000)))))
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: partition, From: i, To: i + 1, Token: store.Token{1}}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{
 					Entities: []store.Entity{{ID: fmt.Sprint("entity ", i), Docs: []byte(`{"a":"` + strings.Repeat("y", 2000) + `"}`)}},
 					Outbox:   []store.OutboxFrame{{Partition: partition, Frame: make([]byte, 500)}},

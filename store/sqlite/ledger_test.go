@@ -112,7 +112,7 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 		revision, err := a.Activate(t.Context(), []byte("c"), false)
 		require.NoError(t, err)
 		for round := range 2 {
-			_, err = b.Decide(t.Context(), store.Decision{Revision: revision.Number, Claims: ids}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			_, err = b.Decide(t.Context(), store.Decision{Revision: revision.Number, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {
 				if round == 0 {
 					assert.NotContains(t, loaded.Decided, id)
 					return store.Outcome{Claims: []store.Decided{{ID: id, Version: change.Version(i)}}}, nil
@@ -137,7 +137,7 @@ func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	key := store.DigestKey("acme", "k")
 	d := store.Decision{Revision: revision.Number, Claims: []store.ClaimID{first, second}, Keys: []store.KeyDigest{key}}
 	decide := func(s *Store, found map[store.KeyDigest]store.Decided, out ...store.Decided) {
-		_, err := s.Decide(t.Context(), d, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+		_, err := s.Decide(t.Context(), d, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, found, loaded.Uses)
 			return store.Outcome{Claims: out}, nil
 		})

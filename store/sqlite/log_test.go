@@ -184,7 +184,7 @@ func TestDecisionsWriteToTheLog(t *testing.T) {
 	require.NoError(t, err)
 	decide := func(from, to int64, token store.Token, fail error) error {
 		ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, From: from, To: to, Token: token}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				return store.Outcome{
 					Outbox: []store.OutboxFrame{{Partition: p, Frame: fmt.Append(nil, from)}},
 					LastTo: map[store.Partition]change.Version{p: change.NewVersion(1, to)},

@@ -30,16 +30,6 @@ RETURNING partition, token, places`
 	sqlAllProgress  = `SELECT partition, token, places FROM progress ORDER BY partition`
 
 	sqlOutbox = `SELECT frame FROM outbox WHERE partition = ? ORDER BY generation, id`
-
-	// The key gives the order.
-	sqlMoved = `
-SELECT d.entity, d.service, d.content, d.refused, d.version
-FROM (
-  SELECT DISTINCT entity FROM dam
-  WHERE entity > ?1 AND version >= ?2 AND version < ?3
-  ORDER BY entity LIMIT ?4) AS e
-CROSS JOIN dam d ON d.entity = e.entity AND d.version >= ?2 AND d.version < ?3
-ORDER BY d.entity, d.service`
 )
 
 // Look implements store.Deliveries.
@@ -209,18 +199,6 @@ func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
 
 // Moved implements store.Deliveries.
 func (s *Store) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
-	var found []store.Row
-	rows, err := s.readers.QueryContext(ctx, sqlMoved, after, int64(from), int64(to), max(limit, 0))
-	err = collect(rows, err, func() error {
-		r := store.Row{Found: true}
-		var version int64
-		err := rows.Scan(&r.Entity, &r.Service, (*[]byte)(&r.Content), &r.Refused, &version)
-		r.Version = change.Version(version)
-		found = append(found, r)
-		return err
-	})
-	if err != nil {
-		return nil, failed("page moved rows", err)
-	}
-	return found, nil
+	return store.Scan(after, limit, func(r store.Row) bool { return r.Version >= from && r.Version < to },
+		func(after string, n int) ([]store.Entity, error) { return s.states(ctx, after, n) })
 }

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -10,32 +11,40 @@ import (
 )
 
 // Entity implements store.Reader.
-func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
-	e, err := scanEntity(s.readers.QueryRowContext(ctx, sqlEntity, id))
-	if err != nil {
-		return store.Entity{}, failed("read entity", err)
-	}
-	return e, nil
+func (s *Store) Entity(ctx context.Context, id string) (e store.Entity, err error) {
+	return e, s.read(ctx, "read entity", func(t *sql.Tx) error {
+		found, err := loadEntities(ctx, t, []string{id})
+		if err == nil && !found[0].Found {
+			err = store.ErrNotFound
+		}
+		if err == nil {
+			e = found[0]
+		}
+		return err
+	})
 }
 
 // EntityRows implements store.Reader.
-func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, error) {
-	var named []store.NamedRow
-	rows, err := s.readers.QueryContext(ctx, `
-SELECT s.name, d.service, d.content, d.refused, d.version
-FROM dam d JOIN services s ON s.number = d.service WHERE d.entity = ? ORDER BY s.name`, id)
-	err = collect(rows, err, func() error {
-		r := store.NamedRow{Row: store.Row{Key: store.Key{Entity: id}, Found: true}}
-		var version int64
-		err := rows.Scan(&r.Service, &r.Key.Service, (*[]byte)(&r.Content), &r.Refused, &version)
-		r.Version = change.Version(version)
-		named = append(named, r)
+func (s *Store) EntityRows(ctx context.Context, id string) (named []store.NamedRow, err error) {
+	return named, s.read(ctx, "read dam rows", func(t *sql.Tx) error {
+		found, err := loadEntities(ctx, t, []string{id})
+		if err != nil {
+			return err
+		}
+		states := found[0].States.All(id)
+		names := make(map[int32]string, len(states))
+		err = each(ctx, t, `SELECT name FROM services WHERE number = ?`, len(states), func(i int, statement *sql.Stmt) error {
+			var name string
+			err := statement.QueryRowContext(ctx, states[i].Service).Scan(&name)
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			}
+			names[states[i].Service] = name
+			return err
+		})
+		named = store.Named(states, names)
 		return err
 	})
-	if err != nil {
-		return nil, failed("read dam rows", err)
-	}
-	return named, nil
 }
 
 // Watermarks implements store.Reader.
@@ -66,19 +75,20 @@ func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.
 }
 
 // Entities implements store.Reader.
-func (s *Store) Entities(ctx context.Context, after string, limit int) ([]store.Entity, error) {
-	var entities []store.Entity
-	rows, err := s.readers.QueryContext(ctx, `
-SELECT id, docs, fence, version, fingerprint, deleted_at FROM entities WHERE id > ? ORDER BY id LIMIT ?`, after, max(limit, 0))
-	err = collect(rows, err, func() error {
-		e, err := scanEntity(rows)
-		entities = append(entities, e)
+func (s *Store) Entities(ctx context.Context, after string, limit int) (entities []store.Entity, err error) {
+	return entities, s.read(ctx, "page entities", func(t *sql.Tx) error {
+		rows, err := t.QueryContext(ctx, `
+SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states FROM entities WHERE id > ? ORDER BY id LIMIT ?`, after, max(limit, 0))
+		err = collect(rows, err, func() error {
+			e, err := scanEntity(rows)
+			entities = append(entities, e)
+			return err
+		})
+		if err == nil {
+			err = loadPages(ctx, t, entities)
+		}
 		return err
 	})
-	if err != nil {
-		return nil, failed("page entities", err)
-	}
-	return entities, nil
 }
 
 // Tombstones implements store.Reader.

@@ -6,28 +6,13 @@ import (
 	"errors"
 	"time"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // ServiceRows implements store.Operations.
 func (s *Store) ServiceRows(ctx context.Context, service int32, after string, limit int) ([]store.Row, error) {
-	var page []store.Row
-	rows, err := s.readers.QueryContext(ctx, `
-SELECT entity, content, refused, version
-FROM dam WHERE entity > ? AND service = ? ORDER BY entity LIMIT ?`, after, service, max(limit, 0))
-	err = collect(rows, err, func() error {
-		r := store.Row{Key: store.Key{Service: service}, Found: true}
-		var version int64
-		err := rows.Scan(&r.Entity, (*[]byte)(&r.Content), &r.Refused, &version)
-		r.Version = change.Version(version)
-		page = append(page, r)
-		return err
-	})
-	if err != nil {
-		return nil, failed("page dam rows", err)
-	}
-	return page, nil
+	return store.Scan(after, limit, func(r store.Row) bool { return r.Service == service },
+		func(after string, n int) ([]store.Entity, error) { return s.states(ctx, after, n) })
 }
 
 // UpdateReport implements store.Reports.

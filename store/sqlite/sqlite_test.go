@@ -68,10 +68,10 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})
 	require.NoError(t, err)
 	ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, To: 3, Token: store.Token{1}}}},
-		func(store.Loaded, store.Lookup) (store.Outcome, error) {
+		func(store.Loaded) (store.Outcome, error) {
 			return store.Outcome{
-				Swaps:  []store.Swap{{Key: k, Insert: true, New: change.Retracted(), Version: 7}},
-				Outbox: []store.OutboxFrame{{Partition: p, Frame: []byte("x")}},
+				Entities: []store.Entity{{ID: k.Entity, States: store.StatesOf(store.Row{Key: k, Content: change.Retracted(), Version: 7})}},
+				Outbox:   []store.OutboxFrame{{Partition: p, Frame: []byte("x")}},
 			}, nil
 		})
 	require.NoError(t, err)
@@ -91,11 +91,26 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	move := []store.WatermarkStep{{Partition: p, From: 3, To: 3, Token: store.Token{2}}}
 	require.NoError(t, s.Discard(t.Context(), move, ids))
 	later, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: move},
-		func(store.Loaded, store.Lookup) (store.Outcome, error) {
+		func(store.Loaded) (store.Outcome, error) {
 			return store.Outcome{Outbox: []store.OutboxFrame{{Partition: p, Frame: []byte("y")}}}, nil
 		})
 	require.NoError(t, err)
 	assert.Greater(t, later[0], ids[0])
+}
+
+// The view shows people what the bytes mean.
+func TestDamRowsView(t *testing.T) {
+	s, _ := migrated(t)
+	storetest.DamRows(t, s, func(query string) (lines []string) {
+		rows, err := s.readers.QueryContext(t.Context(), query)
+		require.NoError(t, collect(rows, err, func() error {
+			var line string
+			err := rows.Scan(&line)
+			lines = append(lines, line)
+			return err
+		}))
+		return lines
+	})
 }
 
 // I7: what is asked every few seconds, or every hour, finds its rows by an index,

@@ -26,14 +26,8 @@ var decideTests = []test{
 			Revision: revision,
 			Moves:    []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}},
 			Entities: []string{"banana-2", "banana-1"},
-		}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+		}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, []store.Entity{{ID: "banana-2"}, {ID: "banana-1"}}, loaded.Entities)
-			keys := []store.Key{{Service: service, Entity: "banana-1"}, {Service: service, Entity: "banana-2"}}
-			for range 2 { // it may be called more than once
-				rows, err := lookup(keys)
-				require.NoError(t, err)
-				assert.Equal(t, []store.Row{{Key: keys[0]}, {Key: keys[1]}}, rows)
-			}
 			return out, nil
 		})
 		require.NoError(t, err)
@@ -42,7 +36,7 @@ var decideTests = []test{
 		got := f.state(f.b)
 		assert.Equal(t, map[store.Partition]int64{p0: 9}, got.Watermarks)
 		for i := range out.Entities {
-			out.Entities[i].Found = true
+			out.Entities[i].Found, out.Entities[i].Writes, out.Entities[i].States = true, 1, out.Entities[i].States.Stored()
 		}
 		require.Len(t, got.Entities, 2)
 		assert.Equal(t, out.Entities[0], got.Entities[0])
@@ -50,7 +44,7 @@ var decideTests = []test{
 		assert.Equal(t, []byte{0, 255}, got.Entities[1].Fence)
 		require.Len(t, got.Rows, 1)
 		assert.Equal(t, store.NamedRow{Service: "acme/ripeness@hook", Row: store.Row{
-			Key: out.Swaps[0].Key, Found: true, Content: content("one"), Version: version(7),
+			Key: store.Key{Service: service, Entity: "banana-1"}, Found: true, Content: content("one"), Version: version(7),
 		}}, got.Rows[0])
 		assert.Len(t, got.Letters, 1)
 		require.Len(t, got.Audits, 1)
@@ -66,27 +60,25 @@ var decideTests = []test{
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 1, Token: token}}},
 			writes(store.Outcome{Entities: []store.Entity{first}}))
 		require.NoError(t, err)
-		second := store.Entity{ID: "x", Version: version(2), Deleted: time.UnixMilli(5).UTC()}
+		second := store.Entity{ID: "x", Version: version(2), Writes: 1, Deleted: time.UnixMilli(5).UTC()}
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 2, Token: token}}, Entities: []string{"w", "x", "y"}},
-			func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			func(loaded store.Loaded) (store.Outcome, error) {
 				want := first
-				want.Found = true // and the documents byte for byte: member order and literals stay
+				want.Found, want.Writes = true, 1 // and the documents byte for byte: member order and literals stay
 				assert.Equal(t, []store.Entity{{ID: "w"}, want, {ID: "y"}}, loaded.Entities)
 				return store.Outcome{Entities: []store.Entity{second}}, nil
 			})
 		require.NoError(t, err)
 		got, err := f.b.Entity(t.Context(), "x")
 		require.NoError(t, err)
-		assert.Equal(t, store.Entity{ID: "x", Docs: []byte("{}"), Version: version(2), Deleted: time.UnixMilli(5).UTC(), Found: true}, got,
+		assert.Equal(t, store.Entity{ID: "x", Docs: []byte("{}"), Version: version(2), Deleted: time.UnixMilli(5).UTC(), Writes: 2, Found: true}, got,
 			"absent documents are an empty object, a nil fingerprint replaces one")
 	}},
 	{"empty decision", func(t *testing.T, f *fixture) {
 		revision := f.revision()
-		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
+		ids, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Empty(t, loaded.Entities)
-			rows, err := lookup(nil)
-			assert.Empty(t, rows)
-			return store.Outcome{}, err
+			return store.Outcome{}, nil
 		})
 		require.NoError(t, err)
 		assert.Empty(t, ids)
@@ -108,7 +100,7 @@ var decideTests = []test{
 			for _, moves := range [][]store.WatermarkStep{{bad}, {good, bad}, {bad, good}} {
 				called := false
 				_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: moves, Entities: []string{"banana-1"}},
-					func(store.Loaded, store.Lookup) (store.Outcome, error) {
+					func(store.Loaded) (store.Outcome, error) {
 						called = true
 						return everything(moves[0].Partition, service, version(1)), nil
 					})
@@ -154,7 +146,7 @@ var decideTests = []test{
 		activated := make(chan error, 1)
 		before := false
 		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				go func() {
 					_, err := f.b.Activate(t.Context(), []byte("other"), false)
 					activated <- err
@@ -187,7 +179,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		mine := errors.New("mine")
 		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
-		_, err := f.a.Decide(t.Context(), d, func(store.Loaded, store.Lookup) (store.Outcome, error) { return store.Outcome{}, mine })
+		_, err := f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { return store.Outcome{}, mine })
 		assert.Same(t, mine, err)
 		_, err = f.a.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err, "nothing was written by the first")
@@ -197,7 +189,7 @@ var decideTests = []test{
 		_, token := f.own(f.a, 'a', p0)
 		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		assert.Panics(t, func() {
-			_, _ = f.a.Decide(t.Context(), d, func(store.Loaded, store.Lookup) (store.Outcome, error) { panic("bug") })
+			_, _ = f.a.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) { panic("bug") })
 		})
 		_, err := f.b.Decide(t.Context(), d, writes(store.Outcome{}))
 		require.NoError(t, err)
@@ -221,7 +213,7 @@ var decideTests = []test{
 		one, two := f.claim("1"), f.claim("2")
 		decide := func(s store.Store, from int64, found map[store.ClaimID]change.Version, out store.Outcome) error {
 			_, err := s.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: from, To: from + 1, Token: token}}, Claims: []store.ClaimID{two, one, two}},
-				func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+				func(loaded store.Loaded) (store.Outcome, error) {
 					assert.Equal(t, found, loaded.Decided)
 					return out, nil
 				})
@@ -291,7 +283,7 @@ func (f *fixture) winners(decision func(i int) (store.Decision, func(store.Loade
 		group.Go(func() {
 			for {
 				won := false
-				_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded, _ store.Lookup) (out store.Outcome, err error) {
+				_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
 					out, won = outcome(loaded)
 					return out, nil
 				})

@@ -20,7 +20,7 @@ var decidedTests = []ledgerTest{
 		revision := f.revision()
 		id := f.claim("k")
 		decide := func(found map[store.ClaimID]change.Version, v int64) {
-			_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, error) {
 				assert.Equal(t, found, loaded.Decided)
 				if loaded.Decided != nil {
 					return store.Outcome{}, nil
@@ -44,7 +44,7 @@ var decidedTests = []ledgerTest{
 			require.Equal(t, store.MonthOf(made), id.Month())
 			var before map[store.ClaimID]change.Version
 			for range 2 {
-				_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+				_, err := f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{id}}, func(loaded store.Loaded) (store.Outcome, error) {
 					assert.Equal(t, before, loaded.Decided, made)
 					if loaded.Decided != nil {
 						return store.Outcome{}, nil
@@ -71,7 +71,7 @@ var decidedTests = []ledgerTest{
 		}
 		all := store.Decision{Revision: revision, Claims: []store.ClaimID{one, two, three}, Keys: []store.KeyDigest{key, other, key}}
 		decide := func(s store.Store, want store.Loaded, claims ...store.Decided) error {
-			_, err := s.Decide(t.Context(), all, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+			_, err := s.Decide(t.Context(), all, func(loaded store.Loaded) (store.Outcome, error) {
 				assert.Equal(t, want.Decided, loaded.Decided)
 				assert.Equal(t, want.Uses, loaded.Uses)
 				return store.Outcome{Claims: claims}, nil
@@ -181,7 +181,7 @@ var decidedTests = []ledgerTest{
 		f.age("acme", "k", 2*claimLease)
 		fresh := f.begin(f.a, "acme", intent("k", "y"), claimLease, claimLease)
 		require.Equal(t, store.ClaimStarted, fresh.State)
-		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{fresh.ID, old}}, func(loaded store.Loaded, _ store.Lookup) (store.Outcome, error) {
+		_, err = f.b.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{fresh.ID, old}}, func(loaded store.Loaded) (store.Outcome, error) {
 			assert.Equal(t, map[store.ClaimID]change.Version{old: version(7)}, loaded.Decided, "an old record of it may still come")
 			return store.Outcome{}, nil
 		})

@@ -35,9 +35,6 @@ var poisonTests = []test{
 			"invalid UTF-8": func(o *store.Outcome) {
 				o.Entities = append(o.Entities, store.Entity{ID: "x", Docs: []byte("{\"a\":\"\xff\"}")})
 			},
-			"NUL in a key": func(o *store.Outcome) {
-				o.Swaps = append(o.Swaps, store.Swap{Key: store.Key{Service: service, Entity: "\x00"}, Insert: true})
-			},
 			"audit detail": func(o *store.Outcome) { o.Audit = append(o.Audit, store.Audit{Detail: []byte("{")}) },
 		} {
 			out := everything(p0, service, version(1))
@@ -48,11 +45,6 @@ var poisonTests = []test{
 			assert.Equal(t, before, f.state(f.b), name)
 		}
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: d.Moves, Entities: []string{"a\x00b"}}, writes(store.Outcome{}))
-		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
-		_, err = f.a.Decide(t.Context(), d, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-			_, err := lookup([]store.Key{{Service: service, Entity: "a\x00b"}})
-			return store.Outcome{}, err
-		})
 		assert.Equal(t, store.Poison, store.ClassOf(err), "%v", err)
 		assert.Equal(t, before, f.state(f.b))
 		_, err = f.a.Decide(t.Context(), d, writes(everything(p0, service, version(1))))
@@ -110,7 +102,7 @@ var cancelTests = []test{
 		d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}}
 		for range 5 { // and no connection or lock is lost by it
 			ctx, cancel := context.WithCancel(t.Context())
-			_, err := f.a.Decide(ctx, d, func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			_, err := f.a.Decide(ctx, d, func(store.Loaded) (store.Outcome, error) {
 				cancel()
 				return everything(p0, service, version(1)), nil
 			})

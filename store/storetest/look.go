@@ -117,8 +117,8 @@ var lookTests = []test{
 		revision := f.revision()
 		_, token := f.own(f.a, 'a', p0)
 		before := f.look(f.b)
-		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 9, Token: token}}, Entities: []string{"e"}},
+			func(store.Loaded) (store.Outcome, error) {
 				assert.Equal(t, before, f.look(f.b))
 				assert.Empty(t, f.progress(f.b))
 				return store.Outcome{LastTo: map[store.Partition]change.Version{p0: version(9)}}, nil

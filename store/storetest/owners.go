@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -37,19 +38,9 @@ var ownerTests = []test{
 			"nothing moves": {store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 0, Token: stale}}}, store.ErrFenced},
 			"revision":      {store.Decision{Revision: revision, Moves: []store.WatermarkStep{good}}, store.ErrSuperseded},
 		} {
-			for _, looks := range []bool{false, true} {
-				_, err := f.a.Decide(t.Context(), c.d, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-					if looks {
-						if _, err := lookup([]store.Key{{Service: service, Entity: "e"}}); err != nil {
-							return store.Outcome{}, err
-						}
-						assert.Fail(t, "it was looked up under a watermark that does not match", name)
-					}
-					return everything(p0, service, version(1)), nil
-				})
-				require.ErrorIs(t, err, c.want, name)
-				assert.Equal(t, before, f.state(f.b), name)
-			}
+			_, err := f.a.Decide(t.Context(), c.d, writes(everything(p0, service, version(1))))
+			require.ErrorIs(t, err, c.want, name)
+			assert.Equal(t, before, f.state(f.b), name)
 		}
 		_, err = f.b.Decide(t.Context(), store.Decision{Revision: next.Number, Moves: []store.WatermarkStep{good}}, writes(everything(p0, service, version(1))))
 		require.NoError(t, err, "the right owner goes on")
@@ -60,7 +51,7 @@ var ownerTests = []test{
 		var moved error
 		taken := false
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				ctx, cancel := boundedContext(t)
 				defer cancel()
 				_, moved = f.b.TakeOver(ctx, []store.Partition{p0}, store.Token{'b'})
@@ -101,7 +92,7 @@ func (f *fixture) race(broken bool) []porcupine.Operation {
 			random := rand.New(rand.NewPCG(uint64(n), 42))
 			var token store.Token
 			var next int64
-			memory := map[store.Key]store.Row{}
+			memory := map[string]store.Entity{}
 			for round := 0; round < rounds; {
 				if token == (store.Token{}) {
 					mine := store.Token{byte(n + 1), byte(round), byte(random.Uint32())}
@@ -121,39 +112,36 @@ func (f *fixture) race(broken bool) []porcupine.Operation {
 					offered = append(offered, input{store.Key{Service: service, Entity: fmt.Sprint("k", e)}, string(content(string(rune('A' + random.IntN(3)))))})
 				}
 				var passed []bool
-				learned := map[store.Key]store.Row{}
+				learned := map[string]store.Entity{}
+				d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}}
+				for _, in := range offered {
+					if e, known := memory[in.key.Entity]; known {
+						learned[e.ID] = e
+					} else {
+						d.Entities = append(d.Entities, in.key.Entity)
+					}
+				}
 				call := time.Since(start)
-				_, err := s.Decide(f.ctx(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}},
-					func(_ store.Loaded, lookup store.Lookup) (out store.Outcome, err error) {
-						var unknown []store.Key
-						for _, in := range offered {
-							if row, known := memory[in.key]; known {
-								learned[in.key] = row
-							} else {
-								unknown = append(unknown, in.key)
-							}
+				_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
+					for _, e := range loaded.Entities {
+						learned[e.ID] = e
+					}
+					passed = passed[:0]
+					for _, in := range offered {
+						e := learned[in.key.Entity]
+						row := e.States.Get(service)
+						differs := !row.Found || !bytes.Equal(row.Content, []byte(in.content))
+						if passed = append(passed, differs); differs && !broken {
+							e.States.Set(store.Row{Key: in.key, Content: []byte(in.content), Version: version(next)})
+							out.Entities = append(out.Entities, e)
+							e.Writes, e.States = e.Writes+1, e.States.Stored()
+						} else if differs {
+							e.States = store.StatesOf(store.Row{Key: in.key, Content: []byte(in.content)})
 						}
-						if len(unknown) > 0 {
-							rows, err := lookup(unknown)
-							if err != nil {
-								return out, err
-							}
-							for _, row := range rows {
-								learned[row.Key] = row
-							}
-						}
-						passed = passed[:0]
-						for _, in := range offered {
-							row := learned[in.key]
-							differs := !row.Found || !bytes.Equal(row.Content, []byte(in.content))
-							if passed = append(passed, differs); differs && !broken {
-								out.Swaps = append(out.Swaps, store.Swap{Key: in.key, Insert: !row.Found, Old: row.Content, New: []byte(in.content), Version: version(next)})
-							}
-							row.Found, row.Content = true, []byte(in.content)
-							learned[in.key] = row
-						}
-						return out, nil
-					})
+						learned[e.ID] = e
+					}
+					return out, nil
+				})
 				back := time.Since(start)
 				if errors.Is(err, store.ErrFenced) || err != nil && store.ClassOf(err) == store.Retry {
 					token = store.Token{}
@@ -165,9 +153,7 @@ func (f *fixture) race(broken bool) []porcupine.Operation {
 				for i, in := range offered {
 					histories[n] = append(histories[n], porcupine.Operation{ClientId: n, Input: in, Output: passed[i], Call: int64(call), Return: int64(back)})
 				}
-				for k, row := range learned {
-					memory[k] = row
-				}
+				maps.Copy(memory, learned)
 				next++
 				round++
 				if random.IntN(4) == 0 { // and fight again

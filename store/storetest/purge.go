@@ -25,13 +25,18 @@ func (f *fixture) fill(service int32, v change.Version, entities ...string) []st
 // set makes dam rows, or changes them, by a decision that moves nothing.
 func (f *fixture) set(c change.Content, v change.Version, keys ...store.Key) {
 	f.Helper()
-	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: f.revision()}, func(_ store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-		rows, err := lookup(keys)
-		var out store.Outcome
-		for _, r := range rows {
-			out.Swaps = append(out.Swaps, store.Swap{Key: r.Key, Insert: !r.Found, Old: r.Content, OldRefused: r.Refused, New: c, Version: v})
-		}
-		return out, err
+	rows := make([]store.Row, len(keys))
+	for i, k := range keys {
+		rows[i] = store.Row{Key: k, Content: c, Version: v}
+	}
+	f.put(rows...)
+}
+
+// put writes dam states by a decision that moves nothing.
+func (f *fixture) put(rows ...store.Row) {
+	f.Helper()
+	_, err := f.a.Decide(f.ctx(), store.Decision{Revision: f.revision(), Entities: entitiesOf(rows)}, func(loaded store.Loaded) (store.Outcome, error) {
+		return store.Outcome{Entities: withStates(loaded.Entities, rows...)}, nil
 	})
 	require.NoError(f, err)
 }
@@ -61,17 +66,18 @@ var purgeTests = []test{
 		assert.Empty(t, none)
 	}},
 	{"I7 a decision removes entities with all their rows, and may make them again", func(t *testing.T, f *fixture) {
-		revision, service, removed := f.revision(), f.service("s"), f.service("of no configuration any more")
+		revision := f.revision()
+		service, removed := f.many()
 		_, token := f.own(f.a, 'a', p0)
 		f.fill(service, version(1), "again", "gone", "stays")
 		f.fill(removed, version(1), "again", "gone", "stays")
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision}, writes(store.Outcome{Entities: []store.Entity{
-			{ID: "again", Fence: []byte("old"), Deleted: time.Unix(1, 0)}, {ID: "gone", Deleted: time.Unix(1, 0)}, {ID: "stays"}}}))
+			{ID: "again", Fence: []byte("old"), Deleted: time.Unix(1, 0), Writes: 2}, {ID: "gone", Deleted: time.Unix(1, 0), Writes: 2}, {ID: "stays", Writes: 2}}}))
 		require.NoError(t, err)
+		state := store.Row{Key: store.Key{Service: service, Entity: "again"}, Content: content("A"), Version: version(4)}
 		out := store.Outcome{
 			Purged:   []string{"again", "gone", "never was"},
-			Entities: []store.Entity{{ID: "again", Version: version(4)}},
-			Swaps:    []store.Swap{{Key: store.Key{Service: service, Entity: "again"}, Insert: true, New: content("A"), Version: version(4)}},
+			Entities: []store.Entity{{ID: "again", Version: version(4), States: store.StatesOf(state)}},
 		}
 		before := f.state(f.b)
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 5, Token: token}}}, writes(out))
@@ -81,7 +87,10 @@ var purgeTests = []test{
 		require.NoError(t, err)
 		got := f.state(f.b)
 		require.Len(t, got.Entities, 2)
-		assert.Equal(t, store.Entity{ID: "again", Docs: []byte("{}"), Version: version(4), Found: true}, got.Entities[0])
+		assert.Equal(t, "again", got.Entities[0].ID)
+		assert.Equal(t, []byte("{}"), got.Entities[0].Docs)
+		assert.Empty(t, got.Entities[0].Fence)
+		assert.EqualValues(t, 1, got.Entities[0].Writes)
 		assert.Equal(t, "stays", got.Entities[1].ID)
 		for _, n := range []int32{service, removed} {
 			assert.Equal(t, n == service, f.row(f.b, store.Key{Service: n, Entity: "again"}).Found)

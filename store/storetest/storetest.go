@@ -30,7 +30,7 @@ func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
 	}{
 		{"Decide", decideTests},
 		{"TakeOver", takeOverTests},
-		{"Swap", swapTests},
+		{"States", stateTests},
 		{"Owners", ownerTests},
 		{"Poison", poisonTests},
 		{"Cancel", cancelTests},
@@ -127,8 +127,8 @@ func (f *fixture) claim(key string) store.ClaimID {
 }
 
 // writes returns a callback that writes out whatever it finds.
-func writes(out store.Outcome) func(store.Loaded, store.Lookup) (store.Outcome, error) {
-	return func(store.Loaded, store.Lookup) (store.Outcome, error) { return out, nil }
+func writes(out store.Outcome) func(store.Loaded) (store.Outcome, error) {
+	return func(store.Loaded) (store.Outcome, error) { return out, nil }
 }
 
 // state is all that a decision can write, as far as a reader sees it.
@@ -181,12 +181,12 @@ func (f *fixture) row(s store.Store, k store.Key) store.Row {
 // everything is an outcome that writes to each table, for partition p.
 func everything(p store.Partition, service int32, version change.Version) store.Outcome {
 	return store.Outcome{
-		Entities: []store.Entity{{ID: "banana-1", Docs: []byte(`{"lab":{"weight":1.0}}`), Fence: []byte("fence"), Version: version}},
-		Swaps:    []store.Swap{{Key: store.Key{Service: service, Entity: "banana-1"}, Insert: true, New: content("one"), Version: version}},
-		Outbox:   []store.OutboxFrame{{Partition: p, Frame: []byte("changes")}},
-		LastTo:   map[store.Partition]change.Version{p: version},
-		Letters:  []store.DeadLetter{{Stage: store.StageDecide, Code: "bad_json", Reason: "cut off", DedupKey: "decide/1", Payload: []byte("{")}},
-		Audit:    []store.Audit{{Actor: "test", Action: "reset", Entity: "banana-1", Detail: []byte(`{"n":1}`)}},
+		Entities: []store.Entity{{ID: "banana-1", Docs: []byte(`{"lab":{"weight":1.0}}`), Fence: []byte("fence"), Version: version,
+			States: store.StatesOf(store.Row{Key: store.Key{Service: service, Entity: "banana-1"}, Content: content("one"), Version: version})}},
+		Outbox:  []store.OutboxFrame{{Partition: p, Frame: []byte("changes")}},
+		LastTo:  map[store.Partition]change.Version{p: version},
+		Letters: []store.DeadLetter{{Stage: store.StageDecide, Code: "bad_json", Reason: "cut off", DedupKey: "decide/1", Payload: []byte("{")}},
+		Audit:   []store.Audit{{Actor: "test", Action: "reset", Entity: "banana-1", Detail: []byte(`{"n":1}`)}},
 	}
 }
 

@@ -91,7 +91,7 @@ var takeOverTests = []test{
 		}
 		result2 := make(chan result, 1)
 		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 4, Token: token}}},
-			func(store.Loaded, store.Lookup) (store.Outcome, error) {
+			func(store.Loaded) (store.Outcome, error) {
 				go func() {
 					taken, err := f.b.TakeOver(t.Context(), []store.Partition{p0}, store.Token{'b'})
 					result2 <- result{taken, err}

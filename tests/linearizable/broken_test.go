@@ -14,14 +14,14 @@ type defect string
 
 const (
 	sound defect = ""
-	// blindSwap: Decide writes dam rows before it compares the watermark, and
-	// whatever they hold.
+	// blindSwap: Decide writes entities before it compares the watermark, and
+	// however they are.
 	blindSwap defect = "swap without compare"
 	// noWatermark: Decide takes decisions of whoever comes, for records that were
 	// decided already too.
 	noWatermark defect = "no watermark"
-	// oldMemory: owners that take over go on from what they remember. The store is
-	// sound.
+	// oldMemory: owners that take over go on from what they remember, and Decide writes
+	// entities however they are.
 	oldMemory defect = "memory kept at a take-over"
 	// noToken: SwapProgress swaps what others took over since.
 	noToken defect = "no token"
@@ -35,7 +35,7 @@ type broken struct {
 }
 
 func breakStore(ctx context.Context, s store.Store, url string, d defect) (store.Store, error) {
-	if d == sound || d == oldMemory {
+	if d == sound {
 		return s, nil
 	}
 	config, err := pgxpool.ParseConfig(url)
@@ -52,13 +52,25 @@ func (b *broken) Close() error {
 	return b.Store.Close()
 }
 
-// write puts a dam row in place, whatever there is.
-func (b *broken) write(ctx context.Context, s store.Swap) error {
+// write puts an entity in place, whatever there is.
+func (b *broken) write(ctx context.Context, e store.Entity) error {
 	_, err := b.pool.Exec(ctx, `
-INSERT INTO dam (entity, service, content, version) VALUES ($1, $2, $3, $4)
-ON CONFLICT (entity, service) DO UPDATE SET content = excluded.content, version = greatest(dam.version, excluded.version)`,
-		s.Entity, s.Service, []byte(s.New), int64(s.Version))
+INSERT INTO entities (id, docs, fence, version, fingerprint, writes, states) VALUES ($1, $2::text::json, $3, $4, $5, 1, coalesce($6::bytea, ''))
+ON CONFLICT (id) DO UPDATE SET docs = excluded.docs, fence = excluded.fence, version = excluded.version, fingerprint = excluded.fingerprint,
+       writes = entities.writes + 1, states = coalesce($6, entities.states)`,
+		e.ID, string(e.Docs), e.Fence, int64(e.Version), e.Fingerprint, e.RowPage())
 	return err
+}
+
+// overwrite makes entities match, however often they were written since.
+func (b *broken) overwrite(ctx context.Context, entities []store.Entity) error {
+	for i := range entities {
+		err := b.pool.QueryRow(ctx, `SELECT coalesce((SELECT writes FROM entities WHERE id = $1), 0)`, entities[i].ID).Scan(&entities[i].Writes)
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // others gives others the time to come between a read and a write.
@@ -71,20 +83,28 @@ func others(ctx context.Context) error {
 	}
 }
 
-func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	switch b.defect {
 	case blindSwap:
-		return b.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-			out, err := decide(loaded, lookup)
+		return b.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+			out, err := decide(loaded)
 			if err == nil {
 				err = others(ctx)
 			}
-			for _, s := range out.Swaps {
+			for _, e := range out.Entities {
 				if err == nil {
-					err = b.write(ctx, s)
+					err = b.write(ctx, e)
 				}
 			}
-			out.Swaps = nil
+			out.Entities = nil
+			return out, err
+		})
+	case oldMemory:
+		return b.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+			out, err := decide(loaded)
+			if err == nil {
+				err = b.overwrite(ctx, out.Entities)
+			}
 			return out, err
 		})
 	case noWatermark:
@@ -94,12 +114,15 @@ func (b *broken) Decide(ctx context.Context, d store.Decision, decide func(store
 }
 
 // decideUnfenced decides without a watermark: it only follows.
-func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (b *broken) decideUnfenced(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	moves := d.Moves
 	d.Moves = nil
 	var outbox []store.OutboxFrame
-	_, err := b.Store.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-		out, err := decide(loaded, lookup)
+	_, err := b.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+		out, err := decide(loaded)
+		if err == nil {
+			err = b.overwrite(ctx, out.Entities)
+		}
 		outbox, out.Outbox, out.LastTo = out.Outbox, nil, nil
 		return out, err
 	})

@@ -294,7 +294,7 @@ func (w watched) TakeOver(ctx context.Context, all []store.Partition, token stor
 	return found, err
 }
 
-func (w watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) ([]int64, error) {
+func (w watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	ins := make([]input, len(d.Moves))
 	for i, m := range d.Moves {
 		ins[i] = input{Kind: advance, Entity: watermark(m.Partition), Token: m.Token, From: m.From, To: m.To}

@@ -118,8 +118,8 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestABatchIsCutWhereItsOutcomeIsTooLarge",
 	},
 	{
-		rule: "a batch whose outcome is too large is cut", file: "decide/settle.go",
-		old: "if room -= size; room < 0 {", new: "if room -= size; false {",
+		rule: "a batch whose outcome is too large is cut", file: "decide/batch.go",
+		old: "if err != nil || room < 0 {", new: "if false {",
 		in: "./decide", test: "TestABatchIsCutWhereItsOutcomeIsTooLarge",
 	},
 	{
@@ -179,12 +179,12 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "last seen: the dam remembers what was sent", file: "decide/settle.go",
-		old: "row.Found, row.Content, row.Version, row.Refused = true, content, ch.Version, false", new: "row.Found, row.Version, row.Refused = true, ch.Version, false",
+		old: "row.Content, row.Version, row.Refused = content, ", new: "row.Version, row.Refused = ",
 		in: "./decide", test: "TestRedecide",
 	},
 	{
 		rule: "a lost change that is too large to be made again leaves nothing known", file: "decide/settle.go",
-		old: "if lost(c.record.Control) {", new: "if false {",
+		old: "if lost(c.record.Control) && control(", new: "if false && control(",
 		in: "./decide", test: "TestALostChangeThatCannotBeMadeAgain",
 	},
 	{
@@ -194,13 +194,13 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "only the change that is lost leaves nothing known", file: "decide/settle.go",
-		old: "if row.Version == c.Version {", new: "if true {",
+		old: "row.Content != nil && row.Version == c.Version:", new: "row.Content != nil:",
 		in: "./decide", test: "TestALostChangeThatCannotBeMadeAgain",
 	},
 	{
-		rule: "an oversized change leaves the dam row", file: "decide/settle.go",
+		rule: "an oversized change leaves the dam state", file: "decide/settle.go",
 		old: "out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)",
-		new: "out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)\n\t\t\trow.Found, row.Content, row.Version = true, content, ch.Version",
+		new: "out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)\n\t\t\trow.Content, row.Version = content, ch.Version\n\t\t\tc.states.Set(row)",
 		in:  "./decide", test: "TestOversizedChange",
 	},
 	{
@@ -209,18 +209,18 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestOnlyWhatACustomerHasIsHeldBack",
 	},
 	{
-		rule: "refused only if the row still has that version", file: "decide/settle.go",
-		old: "if row.Version == c.Version && row.Content != nil {", new: "if row.Content != nil {",
+		rule: "refused only if the state still has that version", file: "decide/settle.go",
+		old: "row.Version == c.Version && row.Content != nil", new: "row.Content != nil",
 		in: "./decide", test: "TestI9RefusedContentIsHeldBack",
 	},
 	{
-		rule: "a row that was reset stays unknown", file: "decide/settle.go",
-		old: "if row.Version == c.Version && row.Content != nil {", new: "if row.Version == c.Version {",
+		rule: "a state that was reset stays unknown", file: "decide/settle.go",
+		old: "row.Version == c.Version && row.Content != nil", new: "row.Version == c.Version",
 		in: "./decide", test: "TestI9WhatLetsRefusedContentPass",
 	},
 	{
 		rule: "any other content passes a refusal", file: "decide/settle.go",
-		old: "content, ch.Version, false\n", new: "content, ch.Version, row.Refused\n",
+		old: "max(row.Version, ch.Version), false\n", new: "max(row.Version, ch.Version), row.Refused\n",
 		in: "./decide", test: "TestI9RefusedContentIsHeldBack",
 	},
 	{

@@ -97,14 +97,29 @@ var storeMutants = []mutant{
 		in: "./store/sqlite", test: "TestConformance/Decide",
 	},
 	{
-		rule: "a dam row is swapped only from what was read", file: "store/sqlite/dam.go",
-		old: "AND content IS ?6 AND", new: "AND (content IS ?6 OR 1) AND",
-		in: "./store/sqlite", test: "TestConformance/Swap",
+		rule: "an entity is written only over what was read", file: "store/sqlite/dam.go",
+		old: "AND writes = ?7`", new: "AND (writes = ?7 OR 1)`",
+		in: "./store/sqlite", test: "TestConformance/States",
 	},
 	{
-		rule: "a swap that does not match fences the decision", file: "store/sqlite/dam.go",
-		old: "if err == nil && n != 1 {", new: "if false {",
-		in: "./store/sqlite", test: "TestConformance/Swap",
+		rule: "an entity that is not as it was found fences the decision", file: "store/sqlite/dam.go",
+		old: "if err == nil && n != 1 {", new: "if err == nil && n > 1 {",
+		in: "./store/sqlite", test: "TestConformance/States",
+	},
+	{
+		rule: "a page in which a state was set is written", file: "store/states.go",
+		old: "s.pages[p].Body, s.changed[p] = body, true", new: "s.pages[p].Body, s.changed[p] = body, number == 0",
+		in: "./store/sqlite", test: "TestConformance/States",
+	},
+	{
+		rule: "a page in which nothing was set stays", file: "store/sqlite/dam.go",
+		old: "states = coalesce(?8, states)", new: "states = coalesce(?8, x'')",
+		in: "./store/sqlite", test: "TestConformance/States",
+	},
+	{
+		rule: "what an owner remembers is not changed by who decides from it", file: "store/states.go",
+		old: "if !s.changed[p] || !found {", new: "if !found {",
+		in: "./store", test: "TestStatesAreAMap",
 	},
 	{
 		rule: "the token of the row of a partition", file: "store/sqlite/progress.go",
@@ -128,7 +143,7 @@ var storeMutants = []mutant{
 	},
 	{
 		rule: "whose changes are gone is found from the position on", file: "store/sqlite/progress.go",
-		old: "WHERE entity > ?1 AND version >= ?2", new: "WHERE entity > ?1 AND version > ?2",
+		old: "r.Version >= from", new: "r.Version > from",
 		in: "./store/sqlite", test: "TestConformance/Moved",
 	},
 	{

@@ -154,7 +154,7 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 	return taken, nil
 }
 
-func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
 	rules := c.p.w.rules
 	lane := c.of(d.Moves[0].Partition)
 	if c.p.w.fault(lane.dice, "decide fenced for nothing", 0.3) {
@@ -168,13 +168,9 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 		if rules.NoWatermark {
 			c.Memory.forge(d.Moves)
 		}
-		ids, err = c.Memory.Decide(ctx, d, func(loaded store.Loaded, lookup store.Lookup) (store.Outcome, error) {
-			begun := len(d.Entities) > 0 || len(d.Claims) > 0
-			out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
-				begun = true
-				return lookup(keys)
-			})
-			if err == nil && !begun {
+		ids, err = c.Memory.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+			out, err := decide(loaded)
+			if err == nil && len(d.Entities) == 0 && len(d.Claims) == 0 {
 				c.p.w.count("decided from memory")
 				// What may happen meanwhile happens before the request.
 				if err = c.p.w.sleep(ctx, lane.trip()); err == nil {

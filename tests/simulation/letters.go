@@ -173,11 +173,12 @@ func (m *Memory) Entity(ctx context.Context, id string) (e store.Entity, err err
 // EntityRows implements store.Reader.
 func (m *Memory) EntityRows(ctx context.Context, id string) (rows []store.NamedRow, err error) {
 	err = m.run(ctx, func() error {
-		for _, name := range slices.Sorted(maps.Keys(m.state.services)) {
-			if row, ok := m.state.rows[store.Key{Service: m.state.services[name], Entity: id}]; ok {
-				rows = append(rows, store.NamedRow{Service: name, Row: row})
-			}
+		names := map[int32]string{}
+		for name, number := range m.state.services {
+			names[number] = name
 		}
+		states := m.state.entities[id].States
+		rows = store.Named(states.All(id), names)
 		return nil
 	})
 	return rows, err

@@ -37,7 +37,7 @@ var _ store.Store = (*Memory)(nil)
 // be made there.
 func NewMemory() *Memory {
 	return &Memory{lock: make(chan struct{}, 1), state: state{
-		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{}, rows: map[store.Key]store.Row{},
+		marks: map[store.Partition]mark{}, entities: map[string]store.Entity{},
 		services: map[string]int32{}, positions: map[[2]string]store.SourcePosition{}, keys: map[string]int64{},
 		decided: map[store.ClaimID]store.Decided{}, uses: map[store.KeyDigest]store.ClaimID{},
 		progress: map[int32]progress{},
@@ -53,7 +53,6 @@ type state struct {
 	outbox    []store.OutboxFrame // ascending id
 	outboxID  int64
 	entities  map[string]store.Entity
-	rows      map[store.Key]store.Row
 	letters   []store.DeadLetter // ascending id
 	letterID  int64
 	keys      map[string]int64 // dedup key to letter
@@ -66,6 +65,10 @@ type state struct {
 	from      []store.Activation
 	// tokenAlone: watermarks are compared by it alone.
 	tokenAlone bool
+	// blind: entities are overwritten however they are. That too would keep what a
+	// stale cache decided from being written, so without it nothing says that caches
+	// must be dropped.
+	blind bool
 }
 
 type mark struct {
@@ -79,7 +82,7 @@ func (s state) clone() state {
 	s.revisions, s.inboxes, s.outbox = slices.Clone(s.revisions), slices.Clone(s.inboxes), slices.Clone(s.outbox)
 	s.letters, s.audits = slices.Clone(s.letters), slices.Clone(s.audits)
 	s.services, s.marks, s.entities = maps.Clone(s.services), maps.Clone(s.marks), maps.Clone(s.entities)
-	s.rows, s.keys, s.positions = maps.Clone(s.rows), maps.Clone(s.keys), maps.Clone(s.positions)
+	s.keys, s.positions = maps.Clone(s.keys), maps.Clone(s.positions)
 	s.decided, s.uses = maps.Clone(s.decided), maps.Clone(s.uses)
 	s.progress, s.from = maps.Clone(s.progress), slices.Clone(s.from)
 	return s
@@ -346,8 +349,8 @@ func (m *Memory) TakeOver(ctx context.Context, partitions []store.Partition, tok
 }
 
 // Decide implements store.Decisions. With nothing to load it compares as late as it
-// may: at the first look-up, or when it writes.
-func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded, store.Lookup) (store.Outcome, error)) (ids []int64, err error) {
+// may: when it writes.
+func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -394,17 +397,7 @@ func (m *Memory) Decide(ctx context.Context, d store.Decision, decide func(store
 			return nil, err
 		}
 	}
-	out, err := decide(loaded, func(keys []store.Key) ([]store.Row, error) {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		if err := begin(); err != nil {
-			return nil, err
-		}
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		return m.state.read(keys)
-	})
+	out, err := decide(loaded)
 	if err == nil {
 		err = ctx.Err()
 	}
@@ -442,20 +435,15 @@ func (s *state) valid(d store.Decision, out store.Outcome, loaded store.Loaded) 
 			return store.WithClass(errors.New("memory: the documents of an entity are not JSON"), store.Poison)
 		}
 	}
-	if _, distinct := store.SortSwaps(out.Swaps); !distinct {
-		return bug("memory: a dam row is swapped twice in one transaction")
+	if _, err := store.SortWrites(out.Entities); err != nil {
+		return err
 	}
-	for _, w := range out.Swaps {
-		if err := holdable(w.Entity); err != nil {
-			return err
+	for _, e := range out.Entities {
+		had := s.entities[e.ID]
+		if slices.Contains(out.Purged, e.ID) {
+			had = store.Entity{}
 		}
-	}
-	for _, w := range out.Swaps {
-		row := s.rows[w.Key]
-		if slices.Contains(out.Purged, w.Entity) {
-			row = store.Row{}
-		}
-		if row.Found == w.Insert || row.Found && ((row.Content == nil) != (w.Old == nil) || !bytes.Equal(row.Content, w.Old) || row.Refused != w.OldRefused) {
+		if had.Writes != e.Writes && !s.blind {
 			return store.ErrFenced
 		}
 	}
@@ -494,7 +482,7 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 		s.marks[mv.Partition] = at
 	}
 	for _, id := range out.Purged {
-		s.purge(id)
+		delete(s.entities, id)
 	}
 	for _, e := range out.Entities {
 		e.Found, e.Deleted = true, micros(e.Deleted)
@@ -502,12 +490,9 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 			e.Docs = []byte("{}")
 		}
 		e.Fence, e.Fingerprint = bytes.Clone(e.Fence), bytes.Clone(e.Fingerprint)
+		e.Writes++
+		e.States = written(s.entities[e.ID].States, e.States)
 		s.entities[e.ID] = e
-	}
-	for _, w := range out.Swaps {
-		row := s.rows[w.Key]
-		row.Key, row.Found, row.Content, row.Refused, row.Version = w.Key, true, bytes.Clone(w.New), w.Refused, max(row.Version, w.Version)
-		s.rows[w.Key] = row
 	}
 	ids := make([]int64, len(out.Outbox))
 	for i, o := range out.Outbox {
@@ -529,10 +514,19 @@ func (s *state) commit(d store.Decision, out store.Outcome) []int64 {
 	return ids
 }
 
-// purge removes an entity with its dam rows.
-func (s *state) purge(id string) {
-	delete(s.entities, id)
-	maps.DeleteFunc(s.rows, func(k store.Key, _ store.Row) bool { return k.Entity == id })
+// written returns what is stored when the changed pages of states were.
+func written(stored, states store.States) store.States {
+	pages := states.Changed()
+	changed := func(r store.Row) bool {
+		return slices.ContainsFunc(pages, func(p store.Page) bool { return p.Number == store.PageOf(r.Service) })
+	}
+	rows := slices.DeleteFunc(stored.All(""), changed)
+	for _, r := range states.All("") {
+		if changed(r) {
+			rows = append(rows, r)
+		}
+	}
+	return store.StatesOf(rows...).Stored()
 }
 
 // Tombstones implements store.Reader.
@@ -586,7 +580,8 @@ func (s *state) read(keys []store.Key) ([]store.Row, error) {
 		if err := holdable(k.Entity); err != nil {
 			return nil, err
 		}
-		rows[i] = s.rows[k]
+		states := s.entities[k.Entity].States
+		rows[i] = states.Get(k.Service)
 		rows[i].Key = k
 	}
 	return rows, nil

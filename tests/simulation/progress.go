@@ -2,7 +2,6 @@ package simulation
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"maps"
 	"slices"
@@ -122,22 +121,11 @@ func (m *Memory) Outbox(ctx context.Context, partition int32) (frames [][]byte, 
 // Moved implements store.Deliveries.
 func (m *Memory) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, err error) {
 	err = m.look(ctx, func(s *state) {
-		for k, row := range s.rows {
-			if k.Entity > after && row.Found && row.Version >= from && row.Version < to {
-				rows = append(rows, row)
-			}
-		}
-		slices.SortFunc(rows, func(a, b store.Row) int {
-			return cmp.Or(cmp.Compare(a.Entity, b.Entity), cmp.Compare(a.Service, b.Service))
-		})
-		entities := 0
-		for i := range rows {
-			if i > 0 && rows[i].Entity == rows[i-1].Entity {
-				continue
-			}
-			if entities++; entities > limit {
-				rows = rows[:i]
-				break
+		for _, id := range slices.Sorted(maps.Keys(s.entities)) {
+			states := s.entities[id].States
+			moved := slices.DeleteFunc(states.All(id), func(r store.Row) bool { return r.Version < from || r.Version >= to })
+			if id > after && len(moved) > 0 && limit > 0 {
+				rows, limit = append(rows, moved...), limit-1
 			}
 		}
 	})

@@ -87,7 +87,7 @@ func (w *world) housekeep() {
 			}
 			w.count("purge")
 			if w.rules.PurgesPast {
-				_ = w.mem.run(context.Background(), func() error { w.mem.state.purge(stone.Entity); return nil })
+				_ = w.mem.run(context.Background(), func() error { delete(w.mem.state.entities, stone.Entity); return nil })
 				continue
 			}
 			key, head, value, err := inbox.Encode(inbox.Record{Entity: stone.Entity, Control: &inbox.Control{Action: inbox.Purge, Version: stone.Version, Actor: inbox.Housekeeping}})

@@ -305,6 +305,7 @@ func (r *Runner) Run(seed uint64, rules Rules, traced bool) Report {
 	defer w.end()
 	w.setup = draw(w.dice("setup"))
 	w.mem.state.tokenAlone = rules.TokenAlone
+	w.mem.state.blind = rules.Cache != (decide.Unsound{})
 	w.configuration = f.variants[w.setup.variant]
 	if err := w.open(); err != nil {
 		return Report{Seed: seed, Violation: err}

@@ -8,8 +8,14 @@ CREATE TABLE entities (
     fence       bytea,
     version     bigint      NOT NULL,
     fingerprint bytea,
-    deleted_at  timestamptz
-) WITH (fillfactor = 80);
+    deleted_at  timestamptz,
+    writes      bigint      NOT NULL, -- how often the row was written: compared when it is written again
+    states      bytea       NOT NULL  -- page 0 of the dam states, see weir_states
+) WITH (
+    fillfactor = 65,           -- an update of a row of 2 KB still finds room beside it (HOT)
+    toast_tuple_target = 4080  -- of a larger one documents go elsewhere: two rows fit in a page
+);
+ALTER TABLE entities ALTER COLUMN states SET STORAGE PLAIN; -- digests: nothing to compress, and at most 1.4 KB
 
 CREATE INDEX entities_deleted ON entities (id, deleted_at) WHERE deleted_at IS NOT NULL;
 
@@ -18,15 +24,15 @@ CREATE TABLE services (
     name   text COLLATE "C" NOT NULL UNIQUE
 );
 
--- No index but the key and free space in every page: updates stay in their page (HOT).
+-- The dam states of the services with numbers from 32 on, in pages of 32. No index
+-- but the key and free space in every page: updates stay in their page (HOT).
 CREATE TABLE dam (
-    entity  text COLLATE "C" NOT NULL,
-    service integer NOT NULL,
-    content bytea,           -- change.Content; null is the unknown state
-    version bigint  NOT NULL,
-    refused boolean NOT NULL DEFAULT false, -- content is what the target did not take
-    PRIMARY KEY (entity, service)
-) WITH (fillfactor = 80);
+    entity text COLLATE "C" NOT NULL,
+    page   integer NOT NULL,
+    states bytea   NOT NULL,
+    PRIMARY KEY (entity, page)
+) WITH (fillfactor = 70);
+ALTER TABLE dam ALTER COLUMN states SET STORAGE PLAIN;
 
 CREATE TABLE watermarks (
     generation  integer NOT NULL,
@@ -146,17 +152,31 @@ CREATE TABLE source_positions (
     PRIMARY KEY (source, identity)
 );
 
+-- Takes a page of dam states apart. Each has 43 bytes: the number of the service in
+-- the page, with the highest bit set where the content was refused; the length of the
+-- content and one, 0 for the unknown state; the version; the content (change.Content).
+CREATE FUNCTION weir_states(page integer, states bytea)
+RETURNS TABLE (service integer, content bytea, refused boolean, version bigint) LANGUAGE sql IMMUTABLE AS $$
+    SELECT page * 32 + (get_byte(states, at) & 127),
+           CASE WHEN get_byte(states, at + 1) > 0 THEN substring(states FROM at + 11 FOR get_byte(states, at + 1) - 1) END,
+           get_byte(states, at) > 127,
+           ('x' || encode(substring(states FROM at + 3 FOR 8), 'hex'))::bit(64)::bigint
+    FROM generate_series(0, length(states) - 43, 43) AS at
+$$;
+
 -- The dam for people.
 CREATE VIEW dam_rows AS
 SELECT s.name AS service,
-       d.entity,
+       p.entity,
        CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.refused THEN 'refused' WHEN d.content = '\xff' THEN 'retracted' ELSE 'upsert' END AS state,
        CASE WHEN length(d.content) > 1 THEN get_byte(d.content, 0) END AS scheme,
        CASE WHEN length(d.content) > 1 THEN encode(substring(d.content FROM 2), 'hex') END AS hash,
        d.version,
        d.version >> 48 AS generation,
        d.version & ((1::bigint << 48) - 1) AS "offset"
-FROM dam d JOIN services s ON s.number = d.service;
+FROM (SELECT id AS entity, 0 AS page, states FROM entities UNION ALL SELECT entity, page, states FROM dam) AS p
+CROSS JOIN LATERAL weir_states(p.page, p.states) AS d
+JOIN services s ON s.number = d.service;
 
 -- Ends a transaction, whose COMMIT may already be on its way in the same
 -- pipeline, when a statement did not touch as many rows as it had to.
@@ -416,4 +436,5 @@ DROP TABLE ledger_months, ledger_decided, ledger;
 DROP TABLE reports, jobs;
 DROP FUNCTION weir_expect(bigint, bigint, text);
 DROP VIEW dam_rows;
+DROP FUNCTION weir_states(integer, bytea);
 DROP TABLE source_positions, audit, dead_letters, activations, revisions, inboxes, progress, outbox, watermarks, dam, services, entities;

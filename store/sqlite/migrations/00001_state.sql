@@ -8,7 +8,9 @@ CREATE TABLE entities (
     fence       BLOB,
     version     INTEGER NOT NULL,
     fingerprint BLOB,
-    deleted_at  INTEGER
+    deleted_at  INTEGER,
+    writes      INTEGER NOT NULL, -- how often the row was written: compared when it is written again
+    states      BLOB    NOT NULL  -- page 0 of the dam states, see dam_rows
 ) STRICT;
 
 CREATE INDEX entities_deleted ON entities (id, deleted_at) WHERE deleted_at IS NOT NULL;
@@ -18,14 +20,13 @@ CREATE TABLE services (
     name   TEXT NOT NULL UNIQUE
 ) STRICT;
 
+-- The dam states of the services with numbers from 32 on, in pages of 32.
 CREATE TABLE dam (
-    entity  TEXT    NOT NULL,
-    service INTEGER NOT NULL,
-    content BLOB, -- change.Content; null is the unknown state
-    version INTEGER NOT NULL,
-    refused INTEGER NOT NULL DEFAULT 0, -- content is what the target did not take
-    PRIMARY KEY (entity, service)
-) STRICT, WITHOUT ROWID;
+    entity TEXT    NOT NULL,
+    page   INTEGER NOT NULL,
+    states BLOB    NOT NULL,
+    PRIMARY KEY (entity, page)
+) STRICT;
 
 CREATE TABLE watermarks (
     generation  INTEGER NOT NULL,
@@ -148,11 +149,23 @@ CREATE TABLE source_positions (
     PRIMARY KEY (source, identity)
 ) STRICT, WITHOUT ROWID;
 
--- The dam for people.
+-- The dam for people. A state has 43 bytes: the number of the service in the page,
+-- with the highest bit set where the content was refused; the length of the content
+-- and one, 0 for the unknown state; the version; the content (change.Content).
 CREATE VIEW dam_rows AS
+WITH digits (at) AS (VALUES (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12), (13), (14), (15), (16)),
+slots (slot) AS (VALUES (0) UNION ALL SELECT at FROM digits UNION ALL SELECT at + 16 FROM digits WHERE at < 16),
+pages (entity, page, states) AS (SELECT id, 0, states FROM entities UNION ALL SELECT entity, page, states FROM dam),
+states (entity, page, head, version, content) AS (
+    SELECT entity, page,
+           (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 43 + 1, 1)), at, 1)) - 1 << (2 - at) * 4) FROM digits WHERE at <= 2),
+           (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 43 + 3, 8)), at, 1)) - 1 << (16 - at) * 4) FROM digits),
+           CASE WHEN substr(states, slot * 43 + 2, 1) <> x'00' THEN substr(states, slot * 43 + 11,
+             (SELECT sum(instr('0123456789ABCDEF', substr(hex(substr(states, slot * 43 + 2, 1)), at, 1)) - 1 << (2 - at) * 4) FROM digits WHERE at <= 2) - 1) END
+    FROM pages JOIN slots ON slot * 43 < length(states))
 SELECT s.name AS service,
        d.entity,
-       CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.refused THEN 'refused' WHEN d.content = x'ff' THEN 'retracted' ELSE 'upsert' END AS state,
+       CASE WHEN d.content IS NULL THEN 'unknown' WHEN d.head > 127 THEN 'refused' WHEN d.content = x'ff' THEN 'retracted' ELSE 'upsert' END AS state,
        CASE WHEN length(d.content) > 1 THEN
          (instr('0123456789ABCDEF', substr(hex(d.content), 1, 1)) - 1) * 16 + instr('0123456789ABCDEF', substr(hex(d.content), 2, 1)) - 1
        END AS scheme,
@@ -160,7 +173,7 @@ SELECT s.name AS service,
        d.version,
        d.version >> 48 AS generation,
        d.version & ((1 << 48) - 1) AS "offset"
-FROM dam d JOIN services s ON s.number = d.service;
+FROM states d JOIN services s ON s.number = d.page * 32 + (d.head & 127);
 
 -- Long operations of operators, to be resumed after a kill.
 CREATE TABLE jobs (

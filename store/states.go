@@ -1,0 +1,312 @@
+package store
+
+import (
+	"cmp"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/change"
+)
+
+// PageServices is how many services a page of dam states is for: page n has those
+// with the numbers from n*PageServices on. Page 0 is in the row of the entity.
+const PageServices = 1 << pageBits
+
+const pageBits = 5
+
+// What a state takes in a page: the service's number within the page and whether
+// its content is refused, the length of the content and one (0 is the unknown
+// state), the version, the content. All are as wide, so that SQL can take them apart.
+const (
+	stateSize   = 1 + 1 + 8 + contentSize
+	contentSize = 33 // a scheme and a digest
+	refusedBit  = 1 << 7
+)
+
+// PageOf returns the page that has a service's states.
+func PageOf(service int32) int32 { return service >> pageBits }
+
+// Page is what is stored of the states of one entity for some services, in the
+// order of these. Its body is never changed in place once it was given away.
+type Page struct {
+	Number int32
+	Body   []byte
+}
+
+// States are the dam states of one entity. The zero value has none. They may be
+// copied until one is set; methods must not be called concurrently with Set.
+type States struct {
+	pages   []Page
+	changed []bool // of pages; nil when none is
+}
+
+// Add takes a page as it is stored, which it keeps; each page once.
+func (s *States) Add(number int32, body []byte) error {
+	if len(body) == 0 {
+		return nil
+	}
+	broken := len(body)%stateSize != 0 || number < 0
+	for i, last := 0, -1; i < len(body) && !broken; i += stateSize {
+		slot := int(body[i] &^ refusedBit)
+		broken = slot <= last || slot >= PageServices || body[i+1] > contentSize+1
+		last = slot
+	}
+	at, twice := s.page(number)
+	if broken || twice {
+		return WithClass(fmt.Errorf("page %d of dam states cannot be read", number), Fatal)
+	}
+	s.pages = slices.Insert(s.pages, at, Page{number, body})
+	if s.changed != nil {
+		s.changed = slices.Insert(s.changed, at, false)
+	}
+	return nil
+}
+
+func (s *States) page(number int32) (at int, found bool) {
+	return slices.BinarySearchFunc(s.pages, number, func(p Page, n int32) int { return cmp.Compare(p.Number, n) })
+}
+
+// slot returns where the state of a service is in a page, or has to be.
+func slot(body []byte, service int32) (at int, found bool) {
+	want := byte(service & (PageServices - 1))
+	for at = 0; at < len(body); at += stateSize {
+		if has := body[at] &^ refusedBit; has >= want {
+			return at, has == want
+		}
+	}
+	return at, false
+}
+
+// Get returns the state of a service, without its entity; Found is false when there
+// is none. Its content is good until a state is set.
+func (s *States) Get(service int32) Row {
+	if p, ok := s.page(PageOf(service)); ok {
+		if at, ok := slot(s.pages[p].Body, service); ok {
+			return decodeState(s.pages[p].Number, s.pages[p].Body[at:])
+		}
+	}
+	return Row{Key: Key{Service: service}}
+}
+
+func decodeState(page int32, b []byte) Row {
+	r := Row{Key: Key{Service: page*PageServices + int32(b[0]&^refusedBit)}, Found: true,
+		Refused: b[0]&refusedBit != 0, Version: change.Version(binary.BigEndian.Uint64(b[2:]))}
+	if n := int(b[1]); n > 0 {
+		r.Content = change.Content(b[10 : 9+n : 9+n])
+	}
+	return r
+}
+
+// Set notes the state of r's service. A content is nil, a retraction or a hash with
+// its scheme: a longer one is a programming error and panics.
+func (s *States) Set(r Row) {
+	if len(r.Content) > contentSize {
+		panic(fmt.Sprintf("store: impossible dam state: a content of %d bytes", len(r.Content)))
+	}
+	number := PageOf(r.Service)
+	p, found := s.page(number)
+	if s.changed == nil {
+		s.changed = make([]bool, len(s.pages), len(s.pages)+1)
+		s.pages = slices.Clone(s.pages)
+	}
+	if !found {
+		s.pages, s.changed = slices.Insert(s.pages, p, Page{Number: number}), slices.Insert(s.changed, p, false)
+	}
+	body := s.pages[p].Body
+	at, found := slot(body, r.Service)
+	old := at
+	if found {
+		old += stateSize
+	}
+	if !s.changed[p] || !found {
+		grown := make([]byte, at+stateSize+len(body)-old)
+		copy(grown, body[:at])
+		copy(grown[at+stateSize:], body[old:])
+		body = grown
+	}
+	var content [contentSize]byte // r's may stand in b
+	n := copy(content[:], r.Content)
+	b := body[at : at+stateSize]
+	clear(b)
+	if b[0] = byte(r.Service & (PageServices - 1)); r.Refused {
+		b[0] |= refusedBit
+	}
+	if r.Content != nil {
+		b[1] = byte(1 + copy(b[10:], content[:n]))
+	}
+	binary.BigEndian.PutUint64(b[2:], uint64(r.Version))
+	s.pages[p].Body, s.changed[p] = body, true
+}
+
+// All returns the states of an entity in the order of their services.
+func (s *States) All(entity string) []Row {
+	var rows []Row
+	for _, p := range s.pages {
+		for at := 0; at < len(p.Body); at += stateSize {
+			r := decodeState(p.Number, p.Body[at:])
+			r.Entity = entity
+			rows = append(rows, r)
+		}
+	}
+	return rows
+}
+
+// AnyChanged reports whether a state was set.
+func (s *States) AnyChanged() bool { return slices.Contains(s.changed, true) }
+
+// Changed returns the pages in which a state was set, in their order.
+func (s *States) Changed() []Page {
+	var pages []Page
+	for i, changed := range s.changed {
+		if changed {
+			pages = append(pages, s.pages[i])
+		}
+	}
+	return pages
+}
+
+// Stored returns the states as they are once they were written.
+func (s States) Stored() States { return States{pages: s.pages} }
+
+// Size is how many bytes the pages have.
+func (s *States) Size() (n int) {
+	for _, p := range s.pages {
+		n += len(p.Body)
+	}
+	return n
+}
+
+// StatesOf returns states that were all set.
+func StatesOf(rows ...Row) (s States) {
+	for _, r := range rows {
+		s.Set(r)
+	}
+	return s
+}
+
+var errTwice = errors.New("an entity is written twice in one transaction")
+
+// Write is what a store writes of an outcome's entities.
+type Write struct {
+	Insert, Update []*Entity // in the order of their ids
+	Pages          []EntityPage
+}
+
+// EntityPage is a page that is not in its entity's row.
+type EntityPage struct {
+	Entity string
+	Page
+}
+
+// RowPage returns the page of states that stands in the entity's row, nil when it is
+// as it was.
+func (e *Entity) RowPage() []byte {
+	if pages := e.States.Changed(); len(pages) > 0 && pages[0].Number == 0 {
+		return pages[0].Body
+	}
+	return nil
+}
+
+// SortWrites takes what is to be written of entities apart, in the order in which
+// rows are locked. An entity that is there twice is Fatal.
+func SortWrites(entities []Entity) (w Write, err error) {
+	sorted := make([]*Entity, len(entities))
+	for i := range entities {
+		sorted[i] = &entities[i]
+	}
+	slices.SortFunc(sorted, func(a, b *Entity) int { return cmp.Compare(a.ID, b.ID) })
+	for i, e := range sorted {
+		if i > 0 && sorted[i-1].ID == e.ID {
+			return w, WithClass(errTwice, Fatal)
+		}
+		if e.Writes == 0 {
+			w.Insert = append(w.Insert, e)
+		} else {
+			w.Update = append(w.Update, e)
+		}
+		for _, p := range e.States.Changed() {
+			if p.Number > 0 {
+				w.Pages = append(w.Pages, EntityPage{e.ID, p})
+			}
+		}
+	}
+	return w, nil
+}
+
+// PageKeys are pages that do not stand in the row of their entity.
+type PageKeys struct {
+	Entities []string
+	Pages    []int32
+	seen     map[Key]bool
+}
+
+// Add adds the page that has the state of k, unless it is there, or in the row.
+func (p *PageKeys) Add(k Key) {
+	page := Key{PageOf(k.Service), k.Entity}
+	if page.Service == 0 || p.seen[page] {
+		return
+	}
+	if p.seen == nil {
+		p.seen = map[Key]bool{}
+	}
+	p.seen[page] = true
+	p.Entities, p.Pages = append(p.Entities, page.Entity), append(p.Pages, page.Service)
+}
+
+// RowsOf returns the states that keys name, in their order.
+func RowsOf(keys []Key, of map[string]*States) []Row {
+	rows := make([]Row, len(keys))
+	for i, k := range keys {
+		rows[i] = of[k.Entity].Get(k.Service)
+		rows[i].Entity = k.Entity
+	}
+	return rows
+}
+
+// Scan pages through the dam states of many entities for those that pick wants: read
+// returns up to n entities after the given one, in ascending order of their ids, with
+// their states. It ends when limit entities had a state that was picked.
+func Scan(after string, limit int, pick func(Row) bool, read func(after string, n int) ([]Entity, error)) (rows []Row, err error) {
+	for limit > 0 {
+		entities, err := read(after, scanPage)
+		if err != nil {
+			return nil, err
+		}
+		for i := range entities {
+			before := len(rows)
+			for _, r := range entities[i].States.All(entities[i].ID) {
+				if pick(r) {
+					rows = append(rows, r)
+				}
+			}
+			if len(rows) > before {
+				if limit--; limit == 0 {
+					return rows, nil
+				}
+			}
+		}
+		if len(entities) < scanPage {
+			break
+		}
+		after = entities[len(entities)-1].ID
+	}
+	return rows, nil
+}
+
+// scanPage is how many entities a scan reads at a time, so that a server is never
+// silent for long.
+const scanPage = 1000
+
+// Named gives rows the names of their services and returns them in the order of these.
+func Named(rows []Row, names map[int32]string) []NamedRow {
+	named := make([]NamedRow, 0, len(rows))
+	for _, r := range rows {
+		if name, ok := names[r.Service]; ok {
+			named = append(named, NamedRow{name, r})
+		}
+	}
+	slices.SortFunc(named, func(a, b NamedRow) int { return cmp.Compare(a.Service, b.Service) })
+	return named
+}
