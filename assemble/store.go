@@ -22,6 +22,7 @@ type Opened interface {
 	store.CheckRows
 	store.Imports
 	store.Ledger
+	store.Attempts
 	store.Operations
 }
 

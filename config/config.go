@@ -29,6 +29,8 @@ type Config struct {
 	Limits Limits `yaml:"limits"`
 	// Retention says how long records of the past are kept.
 	Retention Retention `yaml:"retention"`
+	// History says what is kept of attempts to deliver, for each service by itself.
+	History History `yaml:"history"`
 	// Admin is the listener for operators: health, metrics, the page.
 	Admin Admin `yaml:"admin"`
 	// Shutdown says how a process ends.
@@ -152,6 +154,15 @@ type Retention struct {
 	DeadLetters Duration `yaml:"dead_letters" default:"90d" range:"1h..3650d"`
 	// Audit of operators' actions.
 	Audit Duration `yaml:"audit" default:"365d" range:"1d..3650d"`
+}
+
+// History says what is kept of a service's attempts to deliver: when, which version,
+// how it ended, and the first bytes of the answer.
+type History struct {
+	// Keep is for how long; a day goes as a whole. 0s keeps none.
+	Keep Duration `yaml:"keep" default:"7d" range:"0s..366d"`
+	// MaxSize bounds what is kept of one service; the oldest goes first.
+	MaxSize Size `yaml:"max_size" default:"256MiB" range:"1MiB..1024GiB"`
 }
 
 // Admin is the listener for operators.

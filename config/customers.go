@@ -92,6 +92,21 @@ type Delivery struct {
 	// Kind says whether changes that a newer one replaces may be left out
 	// (state) or must all arrive (log). Defaults to what the sink is made for.
 	Kind string `yaml:"kind" enum:"state|log"`
+	// History, if given, says what is kept of the attempts of this service, and that
+	// any are, if its sink's target does not answer single changes. Defaults to the
+	// main file's for webhooks, and to none for other sinks.
+	History *OwnHistory `yaml:"history"`
+}
+
+// OwnHistory is the History of one service. After Load its values are those that
+// hold; a service without it keeps none.
+type OwnHistory struct {
+	// Keep is for how long; a day goes as a whole. 0s keeps none. Defaults to
+	// history.keep of the main file.
+	Keep Duration `yaml:"keep" range:"0s..366d"`
+	// MaxSize bounds what is kept; the oldest goes first. Defaults to
+	// history.max_size of the main file.
+	MaxSize Size `yaml:"max_size" range:"1MiB..1024GiB"`
 }
 
 // Keeps returns what the sink keeps: Kind, or what the sink is made for.

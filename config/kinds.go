@@ -86,6 +86,9 @@ type (
 	SinkDefaults interface{ ApplyDefaults() }
 	// Pooled is a Sink whose connections are bounded.
 	Pooled interface{ Connections() Connections }
+	// Answering is a Sink whose target answers each change: the answers are worth
+	// keeping, see History.
+	Answering interface{ AnswersEach() }
 	// FileWriter is a Sink that writes a file.
 	FileWriter interface{ OutputFile() string }
 )

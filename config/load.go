@@ -169,6 +169,7 @@ func (l *loader) applyDerivedDefaults() {
 	if !l.main.has("decide.cache") {
 		c.Decide.Cache = c.Limits.Memory / cacheShare
 	}
+	l.inheritHistory()
 	defaultString(&c.Kafka.Group, c.Kafka.Prefix)
 	defaultString(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
 	defaultString(&c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")

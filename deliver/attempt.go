@@ -28,6 +28,7 @@ type attempt struct {
 	tries      map[string]int  // idempotency key to failed bounded attempts
 	beside     map[string]bool // idempotency keys of changes that failed where another did well
 	rounds     int             // see awayRounds
+	said       string          // failure of all changes of the last Write
 	waited     bool            // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
@@ -51,21 +52,22 @@ func (a *attempt) deliver(todo []change.Change) error {
 				return nil
 			}
 		}
-		start := time.Now()
 		ctx, cancel := wait.WithGrace(a.work, a.stop, a.w.s.opt.StopGrace)
 		crash.At(crash.Writing, a.w.opt.Name)
 		if crash.Enabled {
 			a.dieWriting(ctx, todo)
 		}
 		span := a.w.writeSpan(todo)
-		err = a.w.opt.Sink.Write(ctx, todo)
+		noted, t := a.w.try(ctx, len(todo))
+		err = a.w.opt.Sink.Write(noted, todo)
+		t.ended()
 		written(span, err)
 		crash.At(crash.Written, a.w.opt.Name)
 		abandoned := ctx.Err() != nil // a failure says nothing about the changes then
 		cancel()
-		a.w.m.seconds.Observe(time.Since(start).Seconds())
+		a.w.m.seconds.Observe(t.took.Seconds())
 		if err == nil {
-			a.done(todo)
+			a.done(todo, 0, &t)
 			return nil
 		}
 		failed, whole := a.failures(todo, err)
@@ -83,6 +85,12 @@ func (a *attempt) deliver(todo []change.Change) error {
 				continue
 			}
 		}
+		// Where a target does not answer single changes, what it says again and again
+		// of a batch is recorded once.
+		repeated := whole != nil && !t.given && whole.Error() == a.said
+		if a.said = ""; whole != nil {
+			a.said = whole.Error()
+		}
 		away := a.away(todo, failed)
 		var again []change.Change
 		var worst *sinks.Error
@@ -91,20 +99,27 @@ func (a *attempt) deliver(todo []change.Change) error {
 			e := failed[i]
 			switch {
 			case e == nil:
-				a.done(todo[i : i+1])
+				a.done(todo[i:i+1], i, &t)
 			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !abandoned && (!away || a.beside[c.Key]) && a.exhausted(c):
 				replaceable, err := a.replaceable(c)
 				if err != nil {
 					return err
 				}
-				end := a.deadLetter
-				if replaceable {
-					end = a.redecide
+				end, outcome := a.deadLetter, AttemptRefused
+				switch {
+				case replaceable:
+					end, outcome = a.redecide, OutcomeRedecided
+				case e.Class != sinks.Reject:
+					outcome = AttemptGaveUp
 				}
+				t.record(i, &todo[i], outcome, e)
 				if err := end(c, e); err != nil {
 					return err
 				}
 			default:
+				if !repeated {
+					t.record(i, &todo[i], attemptFailed(e), e)
+				}
 				again = append(again, c)
 				if worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter {
 					worst, about = e, c.Trace
@@ -156,13 +171,16 @@ func (a *attempt) failures(todo []change.Change, err error) (failed []*sinks.Err
 	return failed, whole
 }
 
-func (a *attempt) done(changes []change.Change) {
+// done notes that changes took effect; the first of them stands at that place in t.
+func (a *attempt) done(changes []change.Change, first int, t *tried) {
 	for i := range changes {
 		c := &changes[i]
+		t.record(first+i, c, OutcomeDelivered, nil)
 		a.w.m.delivered.Inc()
 		a.w.recordOutcome(c, OutcomeDelivered)
 		a.w.m.age.Observe(time.Since(c.Time).Seconds())
 	}
+	a.said = ""
 	a.wait.Reset()
 	a.w.condition.delivered()
 	a.w.recovered()

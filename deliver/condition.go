@@ -117,11 +117,17 @@ const (
 // shortened is a text as one line of at most so many bytes.
 func shortened(s string, most int) string {
 	if s = strings.Join(strings.Fields(s), " "); len(s) > most {
-		s = s[:most]
-		for !utf8.ValidString(s) {
+		s = cutTo(s, most) + "…"
+	}
+	return s
+}
+
+// cutTo returns the begin of a text, at most n bytes and no half character.
+func cutTo(s string, n int) string {
+	if len(s) > n {
+		for s = s[:n]; !utf8.ValidString(s); {
 			s = s[:len(s)-1]
 		}
-		s += "…"
 	}
 	return s
 }

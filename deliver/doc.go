@@ -65,6 +65,13 @@
 // configuration is not delivered at all: this process's sinks would write it in
 // their own old way.
 //
+// # History
+//
+// What each attempt came to, and what the target answered ([sinks.WithReceipts]), is
+// kept for people. It waits in a ring per service, where the oldest give way, and is
+// written in groups once a second by a goroutine of its own: neither its pace nor its
+// failures reach a delivery, and a crash loses a second of it.
+//
 // # Guarantee
 //
 // At least once to the sink, with the same key, version and bytes at every

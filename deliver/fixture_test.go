@@ -175,6 +175,7 @@ type world struct {
 	store interface {
 		store.Store
 		store.Operations
+		store.Attempts
 	}
 	log     *changesLog
 	token   store.Token

@@ -14,6 +14,7 @@ type Metrics struct {
 	malformed  prometheus.Counter
 	passedOver prometheus.Counter
 	offered    *prometheus.CounterVec
+	unrecorded *prometheus.CounterVec
 }
 
 // Outcomes, the values of label "outcome".
@@ -62,7 +63,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m.offered = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "weir_delivery_offered_again_total", Help: "Dead letters of the service that were given up and offered again by retry.later.",
 	}, []string{"service"})
-	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered)
+	m.unrecorded = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "weir_delivery_history_lost_total", Help: "Attempts of the service that the delivery history lacks, since they came faster than the store took them.",
+	}, []string{"service"})
+	reg.MustRegister(m.deliveries, m.failures, m.paused, m.seconds, m.age, m.behind, m.gaps, m.malformed, m.passedOver, m.offered, m.unrecorded)
 	return m
 }
 
@@ -91,7 +95,7 @@ func (m *Metrics) countBehind(s *Stage) {
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
 	delivered, skipped, coalesced, overtaken prometheus.Counter
-	redecided, dead, offered                 prometheus.Counter
+	redecided, dead, offered, unrecorded     prometheus.Counter
 	failures                                 *prometheus.CounterVec
 	paused, behind                           prometheus.Gauge
 	seconds, age                             prometheus.Observer
@@ -103,7 +107,8 @@ func (m *Metrics) of(service string) *serviceMetrics {
 	return &serviceMetrics{
 		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),
 		overtaken: c(OutcomeOvertaken), redecided: c(OutcomeRedecided), dead: c(OutcomeDead), offered: m.offered.WithLabelValues(service),
-		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
+		unrecorded: m.unrecorded.WithLabelValues(service),
+		failures:   m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}
 }

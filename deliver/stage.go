@@ -74,6 +74,8 @@ type Service struct {
 	Number int32 // the store's number of it
 	Sink   sinks.Sink
 	Retry  Retry
+	// History says that Options.History gets what was tried.
+	History bool
 }
 
 // Options of a Stage. All fields are needed unless they say a default.
@@ -87,7 +89,10 @@ type Options struct {
 	// a newer revision came. It must not block. May be nil.
 	Superseded func()
 	Store      Store
-	Log        Log
+	// History, if given, keeps the attempts of services that have one. Neither its
+	// pace nor its failures hold up a delivery.
+	History Attempts
+	Log     Log
 	// Control appends a control record to the inbox and returns when it is durable.
 	Control func(ctx context.Context, entity string, c inbox.Control) error
 	// Partition returns the inbox partition in which a version of an entity was
@@ -138,6 +143,8 @@ type Stage struct {
 	workers []*worker
 	looks   looks
 	saver   saver
+	// recorder is nil where no service has a history.
+	recorder *recorder
 
 	ctx      context.Context // ends when Run's does
 	stop     context.CancelFunc
@@ -181,6 +188,7 @@ func New(opt Options) *Stage {
 			w.condition.suspend(wish, true)
 		}
 	}
+	s.recorder = newRecorder(s)
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
 }
@@ -201,6 +209,14 @@ func (s *Stage) Run(ctx context.Context) error {
 	saved := make(chan struct{})
 	saveCtx, endSaver := context.WithCancel(context.WithoutCancel(ctx))
 	go func() { defer close(saved); s.saver.run(saveCtx) }()
+	recorded := make(chan struct{})
+	recordCtx, endRecorder := context.WithCancel(context.WithoutCancel(ctx))
+	go func() {
+		defer close(recorded)
+		if s.recorder != nil {
+			s.recorder.run(recordCtx)
+		}
+	}()
 	s.running.Go(s.tick)
 	s.running.Go(s.offerLater)
 	var err error
@@ -211,7 +227,9 @@ func (s *Stage) Run(ctx context.Context) error {
 	s.stop()
 	workers.Wait()
 	endSaver()
+	endRecorder()
 	<-saved
+	<-recorded
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()

@@ -28,6 +28,7 @@ type worker struct {
 	state  atomic.Value
 
 	condition condition
+	history   *ring // nil: none is kept
 
 	// Guarded by the stage's mutex.
 	queue []*slice // that wait

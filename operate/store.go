@@ -14,6 +14,7 @@ type Store interface {
 	store.CheckRows
 	ProgressStore
 	LetterStore
+	DeliveryStore
 
 	Entity(ctx context.Context, id string) (store.Entity, error)
 	Entities(ctx context.Context, after string, limit int) ([]store.Entity, error)

@@ -36,7 +36,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 	st.metrics.deliver.Begin()
 	topic := st.cfg.Kafka.Changes.Topic
 	stage := deliver.New(deliver.Options{
-		Services: services, Suspended: suspended, Revision: revision, Superseded: superseded, Store: st.store,
+		Services: services, Suspended: suspended, Revision: revision, Superseded: superseded, Store: st.store, History: st.store,
 		Log: changesLog{st.logs, topic}, Control: st.appendControl, Partition: func(entity string, v change.Version) int32 { return layout.PartitionOf([]byte(entity), v.Generation()) }, Memory: int64(st.cfg.Limits.Memory) / deliverShare,
 		StopGrace: st.closeTimeout(), Limit: limit.ctx,
 		Logger: st.log, Metrics: st.metrics.deliver, Tracer: st.tracer,
@@ -112,7 +112,7 @@ func (st *stages) deliveries(now *settings) ([]deliver.Service, error) {
 		}
 		retry := s.Delivery.Retry
 		services = append(services, deliver.Service{
-			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink,
+			Name: s.Name, Number: now.plan.Services[i].Number, Sink: sink, History: s.Delivery.History.Keep > 0,
 			Retry: deliver.Retry{Attempts: retry.Attempts, MinBackoff: retry.MinBackoff.D(), MaxBackoff: retry.MaxBackoff.D(), Later: retry.Later.D()},
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
@@ -30,18 +31,21 @@ type housekeeper struct {
 	cfg     *config.Config
 	log     *slog.Logger
 	dropped prometheus.Counter // months of the ledger
+	// attempts says what is kept of attempts to deliver, see Pipeline.attemptBounds.
+	attempts func() (bounds map[int32]store.AttemptBound, others store.AttemptBound)
 	// record makes a control record of the inbox, append appends.
 	record func(entity string, c inbox.Control) (transport.Record, error)
 	append func(ctx context.Context, records []transport.Record) error
 }
 
 // run sees to it that what is over its retention time goes: tombstones of deleted
-// entities with their dam rows, dead letters and audit rows, every hour, and months
-// of the ledger, once a day (I7).
+// entities with their dam rows, dead letters and audit rows, every hour, months of
+// the ledger, once a day, and delivery history, every ten minutes (I7).
 func (h *housekeeper) run(ctx context.Context) {
-	var ledger sync.WaitGroup
-	defer ledger.Wait()
-	ledger.Go(func() { h.retainClaims(ctx) })
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { h.retainClaims(ctx) })
+	beside.Go(func() { h.retainAttempts(ctx) })
 	for {
 		pause := housekeepingPeriod
 		now := time.Now()

@@ -111,7 +111,9 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	p.monitor.showZeros()
 	watchers.Go(func() { p.monitor.run(watch) })
 	if p.opt.Roles.Decide {
-		house := &housekeeper{store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, record: p.controlRecord, append: p.logs.Append}
+		house := &housekeeper{
+			store: p.store, cfg: p.cfg, log: p.log, dropped: p.gauges.ledgerDropped, attempts: p.attemptBounds, record: p.controlRecord, append: p.logs.Append,
+		}
 		watchers.Go(func() { house.run(watch) })
 		watchers.Go(func() { p.inbox.trim(watch) })
 	}

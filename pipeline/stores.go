@@ -20,6 +20,7 @@ type database interface {
 	store.Positions
 	store.Imports
 	store.Ledger
+	store.Attempts
 
 	CheckSchema(ctx context.Context) error
 	Migrate(ctx context.Context) error
@@ -47,4 +48,5 @@ type retention interface {
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error)
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
+	RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (int64, error)
 }

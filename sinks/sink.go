@@ -137,6 +137,13 @@ func (e *BatchError) Error() string {
 	return "no change failed"
 }
 
+// ErrNotAttempted is in the chain of the failure of a change that was not sent
+// because an earlier one had failed.
+var ErrNotAttempted = errors.New("not attempted")
+
+// Attempted reports whether the failure is that of an attempt which was made.
+func (e *Error) Attempted() bool { return !errors.Is(e, ErrNotAttempted) && !errors.Is(e, ErrDown) }
+
 // Classify returns the *Error in err's chain; an error that no sink classified
 // counts as Retry and ambiguous, which loses nothing.
 func Classify(err error) *Error {

@@ -199,8 +199,8 @@ type Loaded struct {
 
 // Outcome is what a decision transaction ends with.
 type Outcome struct {
-	// Purged are entities to remove with all their dam rows, before anything else is
-	// written: one of them may be in Entities, and have rows inserted, again.
+	// Purged are entities to remove with all their dam rows and attempts, before
+	// anything else is written: one of them may be in Entities, and have rows inserted, again.
 	Purged   []string
 	Entities []Entity      // to insert or replace; no id twice
 	Swaps    []Swap        // no key twice; one that does not match makes the whole ErrFenced

@@ -126,7 +126,7 @@ func (a *app) root() *cobra.Command {
 	root.SetErr(a.err)
 	root.PersistentFlags().BoolVar(&a.json, "json", false, "print results as JSON")
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageOf(cmd, err) })
-	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.explainCommand(), a.planCommand(), a.resetCommand(), a.reconcileCommand(), a.noiseCommand(), a.reloadCommand(), a.auditCommand(), a.retentionCommand(), a.tokenCommand(),
+	root.AddCommand(a.runCommand(), a.validateCommand(), a.testCommand(), a.dlqCommand(), a.replayCommand(), a.explainCommand(), a.planCommand(), a.resetCommand(), a.reconcileCommand(), a.noiseCommand(), a.reloadCommand(), a.auditCommand(), a.deliveriesCommand(), a.retentionCommand(), a.tokenCommand(),
 		a.migrateCommand(), a.importCommand(), a.generateCommand(), a.schemaCommand(), a.versionCommand())
 	checkArgs(root)
 	return root

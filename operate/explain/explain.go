@@ -27,6 +27,7 @@ type Store interface {
 	KnownServices(ctx context.Context) (map[string]int32, error)
 	CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckRow, error)
 	operate.ProgressStore
+	operate.DeliveryStore
 }
 
 // Input is what an explanation is made from. It is only read.
@@ -47,6 +48,9 @@ const maxParts = 1000
 
 // maxLetters bounds the dead letters that are told.
 const maxLetters = 100
+
+// maxDeliveries bounds the attempts to deliver that are told.
+const maxDeliveries = 20
 
 // ErrUnknownService is the error for a service that the configuration does not have.
 var ErrUnknownService = errors.New("there is no such service in this configuration")
@@ -75,6 +79,9 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	x := &Explanation{Entity: in.Entity, Events: []Event{}, Sources: []Source{}, Services: []Service{}}
 	for _, l := range letters {
 		x.Letters = append(x.Letters, letterOf(l))
+	}
+	if x.Deliveries, err = deliveries(ctx, in); err != nil {
+		return nil, err
 	}
 	if x.Checks, err = checkServices(ctx, in); err != nil {
 		return nil, err
@@ -117,6 +124,17 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	s.sources()
 	s.merged()
 	return x, s.services()
+}
+
+// deliveries returns the newest attempts to deliver something of the entity.
+func deliveries(ctx context.Context, in Input) ([]operate.Delivery, error) {
+	if in.Service != "" {
+		known, err := in.Store.KnownServices(ctx)
+		if _, ok := known[in.Service]; err != nil || !ok { // of a check, or of a service that has not run yet
+			return nil, err
+		}
+	}
+	return operate.Deliveries(ctx, in.Store, operate.DeliveryQuery{Entity: in.Entity, Service: in.Service, Limit: maxDeliveries})
 }
 
 // story is an explanation that is being made.

@@ -8,6 +8,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -71,10 +73,12 @@ type world struct {
 	entity  func(store.Entity) store.Entity
 	rows    func([]store.NamedRow) []store.NamedRow
 	dead    []store.DeadLetter
-	checked map[int32]store.CheckRow
-	reached map[string]int64 // offset of the position of a service; the others have reached the end
-	first   int64            // of the inbox
-	broken  error
+	// attempts are those to deliver, the newest first.
+	attempts []store.Attempt
+	checked  map[int32]store.CheckRow
+	reached  map[string]int64 // offset of the position of a service; the others have reached the end
+	first    int64            // of the inbox
+	broken   error
 }
 
 func newWorld(t *testing.T) *world {
@@ -147,7 +151,16 @@ func (w *world) ListLetters(_ context.Context, f store.LetterFilter) ([]store.De
 }
 
 func (w *world) KnownServices(context.Context) (map[string]int32, error) {
-	return map[string]int32{"acme/crm@check": 71, "acme/web@check": 72}, nil
+	return map[string]int32{"acme/crm@check": 71, "acme/web@check": 72, hook: 3}, nil
+}
+
+func (w *world) ListAttempts(_ context.Context, f store.AttemptFilter) (found []store.Attempt, err error) {
+	for _, a := range w.attempts {
+		if a.Entity == f.Entity && (f.Services == nil || slices.Contains(f.Services, a.Service)) {
+			found = append(found, a)
+		}
+	}
+	return found[:min(len(found), f.Limit)], nil
 }
 
 func (w *world) CheckRows(_ context.Context, keys []store.Key) (rows []store.CheckRow, err error) {
@@ -434,4 +447,28 @@ func TestUnknownEntityAndService(t *testing.T) {
 
 	_, err := explain.Explain(t.Context(), explain.Input{Config: w.config, Store: w, Entity: "B-007", Service: "no/such@one"})
 	require.ErrorIs(t, err, explain.ErrUnknownService)
+}
+
+// What the customers' servers answered is a part of the story, harmless to a terminal.
+func TestDeliveriesAreTold(t *testing.T) {
+	w := newWorld(t)
+	w.event("registry", "e1", "1", `{"id":"B-007","origin":"EC","level":1}`)
+	w.attempts = []store.Attempt{
+		{Service: 3, Entity: "B-007", At: noon.Add(time.Second), Version: change.NewVersion(1, 0), Outcome: "delivered", Status: 200, Answer: []byte("{\"ok\":true}"), Took: 12 * time.Millisecond},
+		{Service: 3, Entity: "B-007", At: noon, Version: change.NewVersion(1, 0), Outcome: "failed", Status: 500, Answer: []byte("no\x1b[2J\nway"), Took: 7 * time.Millisecond},
+	}
+	x := w.explain(nil)
+	require.Equal(t, []operate.Delivery{
+		{At: noon, Service: hook, Entity: "B-007", Version: "1:0", Outcome: "failed", Status: 500, Answer: "no\x1b[2J\nway", Millis: 7},
+		{At: noon.Add(time.Second), Service: hook, Entity: "B-007", Version: "1:0", Outcome: "delivered", Status: 200, Answer: `{"ok":true}`, Millis: 12},
+	}, x.Deliveries)
+	var b bytes.Buffer
+	require.NoError(t, x.Write(&b, true))
+	require.Contains(t, b.String(), `  2026-05-01 12:00:00Z  zest/list@hook  1:0      failed     500     7   "no\x1b[2J\nway"`)
+	require.Contains(t, b.String(), `  2026-05-01 12:00:01Z  zest/list@hook  1:0      delivered  200     12  {"ok":true}`)
+	for _, service := range []string{list, hook} {
+		x := w.explain(func(in *explain.Input) { in.Service = service })
+		require.Equal(t, service == hook, len(x.Deliveries) == 2, service)
+	}
+	require.Empty(t, w.explain(func(in *explain.Input) { in.Entity = "B-008" }).Deliveries)
 }

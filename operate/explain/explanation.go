@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -38,6 +39,9 @@ type Explanation struct {
 	// configuration.
 	Checks  []Check  `json:"checks,omitempty"`
 	Letters []Letter `json:"dead_letters,omitempty"`
+	// Deliveries are the newest attempts to deliver that are kept, the oldest of
+	// them first.
+	Deliveries []operate.Delivery `json:"deliveries,omitempty"`
 	// Notes are what could not be looked at, and why.
 	Notes []string `json:"notes,omitempty"`
 }

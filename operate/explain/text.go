@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -33,6 +34,7 @@ func (x *Explanation) Write(w io.Writer, full bool) error {
 			p.wrap("  ", "  ", l)
 		}
 		x.checks(p)
+		x.deliveries(p)
 		x.letters(p)
 		return p.w.Flush()
 	}
@@ -42,6 +44,7 @@ func (x *Explanation) Write(w io.Writer, full bool) error {
 	x.merged(p)
 	x.side(p)
 	x.checks(p)
+	x.deliveries(p)
 	x.letters(p)
 	x.why(p)
 	for _, n := range x.Notes {
@@ -402,6 +405,25 @@ func (x *Explanation) below(p *printer, labels []string) {
 	}
 	wide := &printer{w: p.w, full: true} // a name that is cut is no name
 	wide.table(head, rows)
+}
+
+// deliveries shows what the targets answered: texts of theirs, so what does not print
+// is escaped.
+func (x *Explanation) deliveries(p *printer) {
+	if len(x.Deliveries) == 0 {
+		return
+	}
+	p.line("")
+	p.line("Deliveries, the oldest first (weir deliveries has more)")
+	rows := make([][]string, len(x.Deliveries))
+	for i, d := range x.Deliveries {
+		status := ""
+		if d.Status != 0 {
+			status = strconv.Itoa(d.Status)
+		}
+		rows[i] = []string{clock(d.At), d.Service, d.Version, d.Outcome, status, strconv.FormatInt(d.Millis, 10), d.ShownAnswer()}
+	}
+	p.table([]string{"TIME", "SERVICE", "VERSION", "OUTCOME", "STATUS", "MS", "ANSWER"}, dropEmpty(rows))
 }
 
 func (x *Explanation) letters(p *printer) {

@@ -54,6 +54,7 @@ type world struct {
 		page.Store
 		store.Store
 		store.Imports
+		store.Attempts
 	}
 	opt   page.Options
 	page  *page.Page
@@ -189,8 +190,11 @@ func TestWhatComesFromEventsIsEscaped(t *testing.T) {
 	payload := `{"x":"` + script + `</textarea>` + script + `"}`
 	id := w.letter(payload)
 	require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: script, Action: script, Reason: script, Entity: script, Service: script, Detail: []byte(`{"x":"` + script + `"}`)}}))
+	require.NoError(t, w.store.AddAttempts(t.Context(), []store.Attempt{{Entity: script, At: time.Now(), Outcome: "failed", Status: 500, Answer: []byte("answer " + script)}}))
 	w.ready = errors.New(script)
 	as, _ := w.signIn(token)
+	_, told := w.get("/explain?entity="+url.QueryEscape(script), as)
+	require.Contains(t, told, "answer &lt;script&gt;")
 	for _, path := range []string{"/", "/live/overview", "/letters", fmt.Sprint("/letters/", id), "/audit", "/explain?entity=" + url.QueryEscape(script), "/letters?entity=" + url.QueryEscape(script), "/letters?code=" + url.QueryEscape(`"`+script)} {
 		resp := w.do("GET", path, nil, as)
 		body := text(t, resp)

@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"bytes"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -53,6 +55,13 @@ func statusFailure(status int, wait time.Duration) failure {
 		}
 	}
 	return f
+}
+
+// beginOf reads the begin of an answer; one that breaks off is what came of it.
+func beginOf(body io.Reader) []byte {
+	var b [sinks.MaxAnswer]byte
+	n, _ := io.ReadFull(body, b[:])
+	return bytes.Clone(b[:n])
 }
 
 // connectionFailure says what an attempt without an answer means. Sent: some

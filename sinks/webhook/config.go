@@ -103,6 +103,9 @@ func (c *Config) Identity(func(string) string) []any { return []any{config.Place
 // Target implements config.Sink: every request says which service it is of.
 func (*Config) Target(*config.Cluster) config.Target { return config.Target{Key: "url"} }
 
+// AnswersEach implements config.Answering.
+func (*Config) AnswersEach() {}
+
 // ApplyDefaults implements config.SinkDefaults.
 func (c *Config) ApplyDefaults() {
 	u, err := url.Parse(c.URL.Reveal())

@@ -216,8 +216,13 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	}
 	return s.server.Try(ctx, len(changes), func() error {
 		p := &progress{patience: max(2, s.opts.Concurrency)}
+		receipts := sinks.ReceiptsOf(ctx)
 		failed := fanout.Each(ctx, changes, s.opts.Concurrency, func(ctx context.Context, i int) (*sinks.Error, bool) {
-			f := s.post(ctx, client, &changes[i])
+			var receipt *sinks.Receipt
+			if receipts != nil {
+				receipt = &receipts[i]
+			}
+			f := s.post(ctx, client, &changes[i], receipt)
 			halt := p.note(i, f)
 			return f.err, halt
 		})
@@ -264,13 +269,14 @@ func (p *progress) note(i int, f failure) (halt bool) {
 // errTimeout is the cause of an attempt's own deadline.
 var errTimeout = errors.New("no answer in time")
 
-// post makes one attempt, as soon as the target has a connection for it.
-func (s *Sink) post(ctx context.Context, client *http.Client, c *change.Change) failure {
+// post makes one attempt, as soon as the target has a connection for it. The receipt
+// may be nil.
+func (s *Sink) post(ctx context.Context, client *http.Client, c *change.Change, receipt *sinks.Receipt) failure {
 	release, err := s.server.Hold(ctx)
 	if err != nil {
 		return failure{err: sinks.Classify(err), halt: true}
 	}
-	f := s.send(ctx, client, c)
+	f := s.send(ctx, client, c, receipt)
 	if f.err == nil {
 		release(nil)
 	} else {
@@ -279,7 +285,7 @@ func (s *Sink) post(ctx context.Context, client *http.Client, c *change.Change) 
 	return f
 }
 
-func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change) failure {
+func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change, receipt *sinks.Receipt) failure {
 	attempt, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
 	defer cancel()
 	var sent atomic.Bool
@@ -287,6 +293,10 @@ func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change) 
 	req, err := s.request(attempt, c)
 	if err != nil {
 		return failure{err: &sinks.Error{Class: sinks.Pause, Op: "sign", Err: err}, halt: true}
+	}
+	if receipt != nil {
+		receipt.At = time.Now()
+		defer func() { receipt.Took = time.Since(receipt.At) }()
 	}
 	resp, err := client.Do(req)
 	if err != nil {
@@ -296,6 +306,9 @@ func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change) 
 		return connectionFailure(err, sent.Load())
 	}
 	defer resp.Body.Close()
+	if receipt != nil {
+		receipt.Answer = sinks.Answer{Status: resp.StatusCode, Body: beginOf(resp.Body)}
+	}
 	// Read to its end, an answer leaves the connection free for the next
 	// request. A failure here changes nothing: the status has come.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)

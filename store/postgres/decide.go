@@ -297,6 +297,7 @@ func (t *decision) finish(ctx context.Context, loaded store.Loaded, out store.Ou
 	if len(out.Purged) > 0 {
 		b.Queue(sqlPurgeEntities, out.Purged)
 		b.Queue(sqlPurgeRows, out.Purged)
+		b.Queue(sqlPurgeAttempts, out.Purged)
 	}
 	if len(out.Entities) > 0 {
 		queueEntities(b, out.Entities)

@@ -46,6 +46,9 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		`INSERT INTO outbox (generation, partition, frame) SELECT 1, n % 8, '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, place)
 		 SELECT 'deliver', '', '', '', '', '', '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
+		`SELECT weir_deliveries_day('2026-03-01'), weir_deliveries_day('2026-03-02')`,
+		`INSERT INTO deliveries (day, service, entity, at, version, outcome, status, answer, ms)
+		 SELECT '2026-03-01'::date + n % 2, n % 5, 'banana-' || n, now(), 1, '', 0, '', 0 FROM generate_series(1, 50000) n`,
 		`INSERT INTO audit (actor, action, reason, entity, service) SELECT '', '', '', '', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO jobs (kind, key, parameters, state, actor) SELECT 'replay', n::text, '{}', 'done', '' FROM generate_series(1, 20000) n`,
 		`INSERT INTO watermarks (generation, partition, next_offset, last_to, token) SELECT g, n, 0, 0, '' FROM generate_series(0, 63) n, generate_series(1, 3) g`,
@@ -58,7 +61,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 	parameters := map[string]string{
 		sqlLookup: "text[], int4[]",
 		sqlSwap:   "text[], int4[], bytea[], bool[], bytea[], bool[], int8[], int8", sqlInsert: "text[], int4[], bytea[], bool[], int8[], int8",
-		sqlPurgeRows: "text[]", sqlPurgeEntities: "text[]", sqlTombstones: "timestamptz, text, int4",
+		sqlPurgeRows: "text[]", sqlPurgeEntities: "text[]", sqlPurgeAttempts: "text[]", sqlTombstones: "timestamptz, text, int4",
 		sqlLoad: "text[]", sqlHold: "int4[], int4[], int8[], bytea[]", sqlExpectHeld: "int4[], int4[], int8[], bytea[], int8",
 		sqlMove:       "int4[], int4[], int8[], bytea[], int8[], int8[], int8",
 		sqlDropOutbox: "int8[], int4[], int4[]", sqlReadOutbox: "int4[], int4[]", sqlOutbox: "int4",
@@ -66,7 +69,8 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
 		sqlMovedBound: "text, int8", sqlMoved: "text, int8, int8, int8, text", sqlMovedRest: "text, int8, int8, int8",
 		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
-		sqlEntityRows: "text", sqlPageEntities: "text, int4", sqlServiceRows: "text, int4, int4",
+		sqlEntityAttempts: "timestamptz, timestamptz, int4[], int4, text",
+		sqlEntityRows:     "text", sqlPageEntities: "text, int4", sqlServiceRows: "text, int4, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
 		for sql, types := range parameters {

@@ -179,7 +179,7 @@ func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
 
 // finish writes the outcome, at now.
 func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, changes *Log, now time.Time) ([]int64, error) {
-	for _, purge := range []string{sqlPurgeEntity, sqlPurgeRows} {
+	for _, purge := range []string{sqlPurgeEntity, sqlPurgeRows, sqlPurgeAttempts} {
 		err := each(t.ctx, t.conn, purge, len(out.Purged), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, out.Purged[i])
 			return err

@@ -19,10 +19,6 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// ErrNotAttempted is in the chain of the failure of a change that was not sent
-// because an earlier one had failed.
-var ErrNotAttempted = errors.New("not attempted")
-
 // Send sends changes[i] and gives nil or its failure. Halt says that the
 // failure is about the target as a whole, so that no further change should be
 // started. It is called from up to limit goroutines.
@@ -31,7 +27,7 @@ type Send func(ctx context.Context, i int) (err *sinks.Error, halt bool)
 // Each sends all changes and gives the failures by index. An entity ends at
 // its first failure that is not a Reject, since what follows must not overtake
 // it; all entities end at a halt or with ctx. What was not sent is a failure
-// around ErrNotAttempted: never ambiguous, Pause behind a Pause that halted,
+// around sinks.ErrNotAttempted: never ambiguous, Pause behind a Pause that halted,
 // else Retry.
 //
 // Entities start in random order, so that changes on which the target hangs
@@ -158,7 +154,7 @@ func (r *round) skip(lane []int, cause *sinks.Error) {
 		if e.Class != sinks.Pause {
 			e.Class = sinks.Retry
 		}
-		e.Err = fmt.Errorf("%w after %w", ErrNotAttempted, cause.Err)
+		e.Err = fmt.Errorf("%w after %w", sinks.ErrNotAttempted, cause.Err)
 		r.failed[i] = &e
 	}
 }
@@ -177,8 +173,8 @@ func Result(failed map[int]*sinks.Error, n int) error {
 		switch {
 		case e.Class != sinks.Retry && e.Class != sinks.Pause, len(failed) < n, whole != nil && whole.Class != e.Class:
 			return batchError(failed)
-		case errors.Is(e, ErrNotAttempted) && whole != nil: // a failure that follows from another
-		case whole == nil || errors.Is(whole, ErrNotAttempted) || e.RetryAfter > whole.RetryAfter:
+		case errors.Is(e, sinks.ErrNotAttempted) && whole != nil: // a failure that follows from another
+		case whole == nil || errors.Is(whole, sinks.ErrNotAttempted) || e.RetryAfter > whole.RetryAfter:
 			whole = e
 		}
 	}

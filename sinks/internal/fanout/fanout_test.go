@@ -84,7 +84,7 @@ func TestAnEntityEndsAtAFailure(t *testing.T) {
 	require.Equal(t, sinks.RetryBounded, failed[2].Class)
 	require.Equal(t, sinks.Retry, failed[4].Class, "what was not sent is not to blame")
 	require.False(t, failed[4].Ambiguous)
-	require.ErrorIs(t, failed[4], ErrNotAttempted)
+	require.ErrorIs(t, failed[4], sinks.ErrNotAttempted)
 	var be *sinks.BatchError
 	require.ErrorAs(t, Result(failed, len(changes)), &be)
 	require.Len(t, be.Failed, 3)
@@ -103,7 +103,7 @@ func TestAHaltEndsAllEntities(t *testing.T) {
 	require.Equal(t, sinks.Pause, sinks.Classify(err).Class)
 	var be *sinks.BatchError
 	require.NotErrorAs(t, err, &be, "the whole service failed: %v", err)
-	require.NotErrorIs(t, err, ErrNotAttempted, "the failure that halted is the one to show")
+	require.NotErrorIs(t, err, sinks.ErrNotAttempted, "the failure that halted is the one to show")
 }
 
 // The one failure that stands for all is no matter of chance.
@@ -111,7 +111,7 @@ func TestOfSeveralFailuresTheLongestWaitIsShown(t *testing.T) {
 	away, busy, busier := failure(sinks.Retry), failure(sinks.Retry), failure(sinks.Retry)
 	busy.RetryAfter, busier.RetryAfter = time.Second, time.Minute
 	skipped := *busier
-	skipped.Err = fmt.Errorf("%w after %w", ErrNotAttempted, busier.Err)
+	skipped.Err = fmt.Errorf("%w after %w", sinks.ErrNotAttempted, busier.Err)
 	for range 20 { // the order of a map
 		require.Same(t, busier, Result(map[int]*sinks.Error{0: &skipped, 1: away, 2: busy, 3: busier, 4: away}, 5))
 		require.Same(t, away, Result(map[int]*sinks.Error{0: away, 1: failure(sinks.Retry), 2: failure(sinks.Retry)}, 3))
@@ -166,7 +166,7 @@ func TestRoundsEndAtAFailureOfTheTarget(t *testing.T) {
 	require.Len(t, failed, 3)
 	require.True(t, failed[1].Ambiguous)
 	for _, i := range []int{2, 3} {
-		require.ErrorIs(t, failed[i], ErrNotAttempted)
+		require.ErrorIs(t, failed[i], sinks.ErrNotAttempted)
 		require.False(t, failed[i].Ambiguous)
 	}
 	var be *sinks.BatchError

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/spf13/cobra"
+)
+
+func (a *app) deliveriesCommand() *cobra.Command {
+	var q operate.DeliveryQuery
+	var since, until string
+	c := &cobra.Command{
+		Use:   "deliveries",
+		Short: "List attempts to deliver and what the targets answered, the oldest first",
+		Long: "List the newest attempts to deliver a change: when, to which service, which version, how it ended, the status and\n" +
+			"the first 200 bytes of the answer, or why there was none. They are kept for history.keep: of webhooks, and of\n" +
+			"services with a history of their own. What was tried in the last second may be missing.\n\n" +
+			"delivered: taken. failed: tried again. paused: the whole service was refused. refused, gave_up: a dead letter.\n" +
+			"redecided: refused under this configuration, decided under an older one, and so decided again.",
+		Example: "  weir deliveries -c weir.yaml --entity B-007 --service acme/ripeness@hook\n" +
+			"  weir deliveries -c weir.yaml --entity B-007 --since 7d --json\n" +
+			"  weir deliveries -c weir.yaml --service acme/ripeness@hook --since 2026-03-03 --until 2026-03-04",
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if q.Limit < 1 {
+				return &usageError{errors.New("--limit must be at least 1")}
+			}
+			now := time.Now()
+			if q.Since, err = parsePast("--since", since, now); err != nil {
+				return err
+			}
+			if q.Until, err = parsePast("--until", until, now); err != nil {
+				return err
+			}
+			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
+				all, err := operate.Deliveries(cmd.Context(), s, q)
+				var no *operate.InvalidRequestError
+				if errors.As(err, &no) {
+					return &usageError{err}
+				}
+				if err != nil {
+					return err
+				}
+				return a.printDeliveries(all, q)
+			})
+		},
+	}
+	c.Flags().StringVar(&q.Entity, "entity", "", "only of this entity")
+	c.Flags().StringVar(&q.Service, "service", "", "only of this service, customer/projection@sink, also of one that is not configured any more")
+	c.Flags().StringVar(&since, "since", "", "only those since then: a time, or how long ago, such as 2h or 7d")
+	c.Flags().StringVar(&until, "until", "", "only those before then")
+	c.Flags().IntVar(&q.Limit, "limit", 100, "how many, the newest")
+	a.completeServices(c, false)
+	return a.needConfig(c)
+}
+
+// parsePast is parseTime, with days as files have them.
+func parsePast(flag, s string, now time.Time) (time.Time, error) {
+	var ago config.Duration
+	if ago.UnmarshalText([]byte(s)) == nil && ago > 0 {
+		return now.Add(-ago.D()).UTC(), nil
+	}
+	return parseTime(flag, s, now)
+}
+
+func (a *app) printDeliveries(all []operate.Delivery, q operate.DeliveryQuery) error {
+	if a.json {
+		return a.printJSON(all)
+	}
+	if len(all) == 0 {
+		fmt.Fprintln(a.out, "no attempts are kept; history.keep says of which services and for how long")
+		return nil
+	}
+	if len(all) == q.Limit {
+		fmt.Fprintf(a.out, "the newest %d, there may be more: --until %s, or --limit\n", q.Limit, all[0].At.Format(time.RFC3339Nano))
+	}
+	w := tabwriter.NewWriter(a.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "TIME\tSERVICE\tENTITY\tVERSION\tOUTCOME\tSTATUS\tMS\tANSWER")
+	for _, d := range all {
+		status := "-"
+		if d.Status != 0 {
+			status = fmt.Sprint(d.Status)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%d\t%s\n", d.At.Format("2006-01-02T15:04:05.000Z"), visible(d.Service), visible(d.Entity), d.Version, d.Outcome, status,
+			d.Millis, or(d.ShownAnswer(), "-"))
+	}
+	return w.Flush()
+}

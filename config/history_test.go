@@ -1,0 +1,61 @@
+package config_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
+)
+
+// What is kept of attempts is the main file's for webhooks, none for other sinks, and
+// what a service says for itself; what it does not say is the main file's again.
+func TestHistoryOfServices(t *testing.T) {
+	const customer = `
+customer: acme
+projections:
+  all:
+    fields: {id: id}
+    deliver:
+      hook:
+        webhook: {url: "https://acme.example/in", secret: "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}
+      none:
+        webhook: {url: "https://acme.example/in", secret: "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}
+        history: {keep: 0s}
+      small:
+        webhook: {url: "https://acme.example/in", secret: "whsec_MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIz"}
+        history: {max_size: 2MiB}
+      archive:
+        file: {path: out.jsonl}
+      topic:
+        kafka: {topic: acme}
+      asked:
+        kafka: {topic: other}
+        history: {}
+      long:
+        kafka: {topic: third}
+        history: {keep: 30d}
+`
+	for main, want := range map[string]config.History{
+		"":                                    {Keep: config.Duration(7 * 24 * time.Hour), MaxSize: 256 << 20},
+		"history: {keep: 2d, max_size: 1GiB}": {Keep: config.Duration(48 * time.Hour), MaxSize: 1 << 30},
+		"history: {keep: 0s}":                 {MaxSize: 256 << 20},
+	} {
+		c, err := assemble.Load(write(t, map[string]string{
+			"weir.yaml":           "sources: {events: {file: {path: e.jsonl}, entity: id}}\nkafka: {brokers: [\"127.0.0.1:9092\"]}\nstore: {postgres: {url: \"postgres://127.0.0.1/weir\"}}\ncustomers: [\"customers/*.yaml\"]\n" + main,
+			"customers/acme.yaml": customer,
+		}), nil)
+		require.NoError(t, err)
+		got := map[string]config.OwnHistory{}
+		for _, s := range c.Services() {
+			got[s.Delivery.Name] = *s.Delivery.History
+		}
+		none, small, long := config.OwnHistory(want), config.OwnHistory(want), config.OwnHistory(want)
+		none.Keep, small.MaxSize, long.Keep = 0, 2<<20, config.Duration(30*24*time.Hour)
+		require.Equal(t, map[string]config.OwnHistory{
+			"hook": config.OwnHistory(want), "none": none, "small": small, "archive": none, "topic": none, "asked": config.OwnHistory(want), "long": long,
+		}, got, main)
+	}
+}

@@ -1,0 +1,252 @@
+package deliver
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// How an attempt ended, in the delivery history. OutcomeDelivered and
+// OutcomeRedecided are among them.
+const (
+	AttemptFailed  = "failed"  // tried again
+	AttemptPaused  = "paused"  // as the whole service was refused: tried again once that changes
+	AttemptRefused = "refused" // a dead letter
+	AttemptGaveUp  = "gave_up" // the last allowed one: a dead letter
+)
+
+// attemptFailed is how an attempt ended that is made again.
+func attemptFailed(e *sinks.Error) string {
+	if e.Class == sinks.Pause {
+		return AttemptPaused
+	}
+	return AttemptFailed
+}
+
+// Attempts is the store's side of the delivery history.
+type Attempts interface {
+	AddAttempts(ctx context.Context, attempts []store.Attempt) error
+}
+
+const (
+	// historyPeriod is how often attempts are written: what a crash loses of them.
+	historyPeriod = time.Second
+	// historyGroup is the most that one transaction writes.
+	historyGroup = 1000
+	// historyRoom is how many attempts wait to be written, over all services; each
+	// has room for historyShare.
+	historyRoom, historyShare = 32_768, 128
+)
+
+// ring holds the attempts of a service that wait to be written. What has no room
+// takes that of the oldest: the history never holds up a delivery. Safe for
+// concurrent use.
+type ring struct {
+	h    *recorder
+	room int
+	drop func(n int) // counts what is lost
+
+	mu    sync.Mutex
+	waits []store.Attempt // guarded by mu; from oldest on, then from the start
+	// oldest is guarded by mu; 0 while waits grows.
+	oldest int
+}
+
+func (r *ring) add(a store.Attempt) {
+	r.mu.Lock()
+	lost := 0
+	if len(r.waits) < r.room {
+		r.waits = append(r.waits, a)
+	} else {
+		r.waits[r.oldest] = a
+		r.oldest = (r.oldest + 1) % r.room
+		lost = 1
+	}
+	n := len(r.waits)
+	r.mu.Unlock()
+	if lost > 0 {
+		r.drop(lost)
+	}
+	signal(r.h.grown)
+	if n >= r.room/2 {
+		signal(r.h.hurried)
+	}
+}
+
+// takeAll empties the ring.
+func (r *ring) takeAll(to []store.Attempt) []store.Attempt {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	to = append(append(to, r.waits[r.oldest:]...), r.waits[:r.oldest]...)
+	clear(r.waits) // their texts
+	r.waits, r.oldest = r.waits[:0], 0
+	return to
+}
+
+func signal(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}
+
+// recorder writes the attempts of all services, in groups.
+type recorder struct {
+	s       *Stage
+	store   Attempts
+	rings   map[int32]*ring // by service; not written to any more once it runs
+	grown   chan struct{}   // capacity 1: there is something to write
+	hurried chan struct{}   // capacity 1: a ring is half full
+
+	pending []store.Attempt // owned by run: what the store has not taken yet
+	failing bool            // owned by run
+}
+
+// newRecorder makes the recorder and the rings of those services that have a history;
+// nil without any.
+func newRecorder(s *Stage) *recorder {
+	h := &recorder{
+		s: s, store: s.opt.History, rings: map[int32]*ring{}, grown: make(chan struct{}, 1), hurried: make(chan struct{}, 1),
+	}
+	n := 0
+	for _, o := range s.opt.Services {
+		if o.History {
+			n++
+		}
+	}
+	if n == 0 || h.store == nil {
+		return nil
+	}
+	for _, w := range s.workers {
+		if w.opt.History {
+			w.history = &ring{h: h, room: max(historyShare, historyRoom/n), drop: func(n int) { w.m.unrecorded.Add(float64(n)) }}
+			h.rings[w.opt.Number] = w.history
+		}
+	}
+	return h
+}
+
+// run writes until ctx ends, and then once more.
+func (h *recorder) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		if len(h.pending) == 0 {
+			select {
+			case <-h.grown:
+			case <-ctx.Done():
+			}
+		}
+		select {
+		case <-time.After(historyPeriod):
+		case <-h.hurried:
+		case <-ctx.Done():
+		}
+		if h.write(h.s.limit) || ctx.Err() != nil {
+			continue
+		}
+		wait.Sleep(ctx, historyPeriod) // also where somebody hurries
+	}
+	last, cancel := context.WithTimeout(h.s.limit, lastSave)
+	defer cancel()
+	if !h.write(last) {
+		h.lose(h.pending)
+		for _, r := range h.rings {
+			h.lose(r.takeAll(nil))
+		}
+	}
+}
+
+// write writes what waits and reports whether the store took it. What it may have
+// taken, or never takes, is not offered again.
+func (h *recorder) write(ctx context.Context) bool {
+	for {
+		if len(h.pending) == 0 {
+			for _, r := range h.rings {
+				h.pending = r.takeAll(h.pending)
+			}
+		}
+		if len(h.pending) == 0 {
+			return true
+		}
+		for len(h.pending) > 0 {
+			group := h.pending[:min(len(h.pending), historyGroup)]
+			err := h.store.AddAttempts(ctx, group)
+			if err == nil {
+				h.failing = false
+				h.pending = h.pending[len(group):]
+				continue
+			}
+			if !h.failing {
+				h.failing = true
+				h.s.log.Warn("the store does not take the delivery history: what finds no room until it does is lost; deliveries go on", "error", err)
+			}
+			if c := store.ClassOf(err); c != store.Unknown && c != store.Poison {
+				return false
+			}
+			h.lose(group)
+			h.pending = h.pending[len(group):]
+		}
+		h.pending = nil
+	}
+}
+
+// lose counts what is lost.
+func (h *recorder) lose(attempts []store.Attempt) {
+	for i := range attempts {
+		h.rings[attempts[i].Service].drop(1)
+	}
+}
+
+// tried is one Write of an attempt, for the history.
+type tried struct {
+	r        *ring // nil: there is none
+	service  int32
+	start    time.Time
+	took     time.Duration
+	receipts []sinks.Receipt
+	given    bool // the sink gave receipts
+}
+
+// try begins a Write of n changes, under the context that is returned.
+func (w *worker) try(ctx context.Context, n int) (context.Context, tried) {
+	t := tried{r: w.history, service: w.opt.Number, start: time.Now()}
+	if t.r != nil {
+		t.receipts = make([]sinks.Receipt, n)
+		ctx = sinks.WithReceipts(ctx, t.receipts)
+	}
+	return ctx, t
+}
+
+// ended notes that the Write has returned.
+func (t *tried) ended() {
+	t.took = time.Since(t.start)
+	for i := range t.receipts {
+		t.given = t.given || !t.receipts[i].At.IsZero()
+	}
+}
+
+// record keeps how the change at i fared; e is nil if it took effect.
+func (t *tried) record(i int, c *change.Change, outcome string, e *sinks.Error) {
+	if t.r == nil {
+		return
+	}
+	receipt := t.receipts[i]
+	if receipt.At.IsZero() {
+		if e != nil && (t.given || !e.Attempted()) {
+			return
+		}
+		receipt.At, receipt.Took = t.start, t.took
+	}
+	a := store.Attempt{
+		Service: t.service, Entity: c.Entity, At: receipt.At.Truncate(time.Microsecond), Version: c.Version, Outcome: outcome,
+		Status: receipt.Answer.Status, Answer: receipt.Answer.Body, Took: receipt.Took,
+	}
+	if e != nil && a.Status == 0 {
+		a.Answer = []byte(cutTo(Cause(e), sinks.MaxAnswer))
+	}
+	t.r.add(a)
+}

@@ -1,0 +1,101 @@
+package operate
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// DeliveryStore is what the delivery history is read from.
+type DeliveryStore interface {
+	ListAttempts(ctx context.Context, f store.AttemptFilter) ([]store.Attempt, error)
+	KnownServices(ctx context.Context) (map[string]int32, error)
+}
+
+// DeliveryQuery selects attempts; zero fields select all.
+type DeliveryQuery struct {
+	Entity, Service string
+	Since, Until    time.Time // Until excludes
+	Limit           int       // 0: 100
+}
+
+// Delivery is one attempt to deliver a change.
+type Delivery struct {
+	At      time.Time `json:"at"` // when it began, in UTC
+	Service string    `json:"service"`
+	Entity  string    `json:"entity"`
+	Version string    `json:"version"` // generation:offset
+	// Outcome is delivered, failed (tried again), paused (as the whole service was
+	// refused), refused or gave_up (both dead letters) or redecided.
+	Outcome string `json:"outcome"`
+	// Status is what the target answered, by its protocol's number.
+	Status int `json:"status,omitempty"`
+	// Answer is the begin of what it sent, as text: a byte that is no part of one is
+	// U+FFFD. Without a status, why there was no answer. It may hold anything, also
+	// what would steer a terminal.
+	Answer string `json:"answer,omitempty"`
+	Millis int64  `json:"ms"`
+}
+
+// ShownAnswer returns the answer as it may stand in a line on a terminal: quoted where
+// it holds what does not print.
+func (d *Delivery) ShownAnswer() string {
+	if strings.ContainsFunc(d.Answer, func(r rune) bool { return !strconv.IsPrint(r) || r == utf8.RuneError }) {
+		return strconv.Quote(d.Answer)
+	}
+	return d.Answer
+}
+
+// Deliveries returns the newest attempts that are kept, the oldest of them first.
+// The error is an *InvalidRequestError for a service that there never was.
+func Deliveries(ctx context.Context, s DeliveryStore, q DeliveryQuery) ([]Delivery, error) {
+	numbers, err := s.KnownServices(ctx)
+	if err != nil {
+		return nil, err
+	}
+	f := store.AttemptFilter{Entity: q.Entity, Since: q.Since, Until: q.Until, Limit: q.Limit}
+	if q.Service != "" {
+		number, known := numbers[q.Service]
+		if !known {
+			return nil, &InvalidRequestError{Reason: fmt.Sprintf("There is no service %q, and there never was.", q.Service)}
+		}
+		f.Services = []int32{number}
+	}
+	attempts, err := s.ListAttempts(ctx, f)
+	if err != nil {
+		return nil, err
+	}
+	names := make(map[int32]string, len(numbers))
+	for name, number := range numbers {
+		names[number] = name
+	}
+	all := make([]Delivery, len(attempts))
+	for i, a := range attempts {
+		all[i] = Delivery{
+			At: a.At, Service: names[a.Service], Entity: a.Entity, Version: a.Version.String(), Outcome: a.Outcome,
+			Status: a.Status, Answer: answerText(a.Answer), Millis: a.Took.Milliseconds(),
+		}
+	}
+	slices.Reverse(all)
+	return all, nil
+}
+
+// answerText returns the begin of an answer as text. A character that the end cuts
+// through is left out.
+func answerText(b []byte) string {
+	for cut := 1; cut < utf8.UTFMax && cut <= len(b); cut++ {
+		if start := b[len(b)-cut:]; utf8.RuneStart(start[0]) {
+			if !utf8.FullRune(start) {
+				b = b[:len(b)-cut]
+			}
+			break
+		}
+	}
+	return string([]rune(string(b)))
+}

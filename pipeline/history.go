@@ -1,0 +1,45 @@
+package pipeline
+
+import (
+	"context"
+	"time"
+
+	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// attemptsPeriod is how often the delivery history is brought within its bounds:
+// it may be over them by what comes in between.
+const attemptsPeriod = 10 * time.Minute
+
+// retainAttempts keeps the delivery history within its bounds. Every process may do it.
+func (h *housekeeper) retainAttempts(ctx context.Context) {
+	for {
+		bounds, others := h.attempts()
+		removed, err := h.store.RetainAttempts(ctx, bounds, others)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			h.log.Warn("delivery history that is over its bounds stays until the next time", "error", err)
+		case removed > 0:
+			h.log.Debug("removed delivery history that is over its bounds", "attempts", removed)
+		}
+		if !wait.Sleep(ctx, attemptsPeriod) {
+			return
+		}
+	}
+}
+
+// attemptBounds returns what is kept of the attempts of each service, by its number,
+// and of services that the configuration does not have any more.
+func (p *Pipeline) attemptBounds() (bounds map[int32]store.AttemptBound, others store.AttemptBound) {
+	now := p.active.now.Load()
+	bounds = map[int32]store.AttemptBound{}
+	for i, s := range now.cfg.Services() {
+		own := s.Delivery.History
+		bounds[now.plan.Services[i].Number] = store.AttemptBound{Keep: own.Keep.D(), MaxBytes: int64(own.MaxSize)}
+	}
+	main := now.cfg.History
+	return bounds, store.AttemptBound{Keep: main.Keep.D(), MaxBytes: int64(main.MaxSize)}
+}

@@ -1,0 +1,51 @@
+package sqlite
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// A day that is over goes, in steps, but for what a service keeps longer.
+func TestDaysOfTheHistoryGo(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	now := time.Date(2026, 3, 20, 12, 0, 0, 0, time.UTC)
+	write := func(ago int, service int32, n int) {
+		s.now = func() time.Time { return now.AddDate(0, 0, -ago) }
+		attempts := make([]store.Attempt, n)
+		for i := range attempts {
+			attempts[i] = store.Attempt{Service: service, Entity: fmt.Sprint("e", i), At: s.now().Add(time.Duration(i) * time.Millisecond)}
+		}
+		require.NoError(t, s.AddAttempts(ctx, attempts))
+		s.now = func() time.Time { return now }
+	}
+	week, month := store.AttemptBound{Keep: 7 * 24 * time.Hour, MaxBytes: 1 << 30}, store.AttemptBound{Keep: 30 * 24 * time.Hour, MaxBytes: 1 << 30}
+	write(9, 1, 3)
+	write(9, 2, 3)
+	write(8, 1, trimStep+7)
+	write(6, 1, 3)
+	n, err := s.RetainAttempts(ctx, map[int32]store.AttemptBound{1: week, 2: month}, week)
+	require.NoError(t, err)
+	require.EqualValues(t, 3+trimStep+7, n)
+	left, err := s.ListAttempts(ctx, store.AttemptFilter{Limit: 10_000})
+	require.NoError(t, err)
+	require.Len(t, left, 6)
+
+	write(5, 3, 2*trimStep+100)
+	size := (&store.Attempt{Entity: "e1000"}).Size()
+	n, err = s.RetainAttempts(ctx, map[int32]store.AttemptBound{1: week, 2: month, 3: {Keep: week.Keep, MaxBytes: 100 * size}}, week)
+	require.NoError(t, err)
+	require.InDelta(t, 2*trimStep+10, n, 5) // a few entities have shorter names
+	left, err = s.ListAttempts(ctx, store.AttemptFilter{Services: []int32{3}, Limit: 10_000})
+	require.NoError(t, err)
+	require.Len(t, left, 2*trimStep+100-int(n))
+	require.Equal(t, fmt.Sprint("e", 2*trimStep+99), left[0].Entity)
+	again, err := s.RetainAttempts(ctx, map[int32]store.AttemptBound{1: week, 2: month, 3: {Keep: week.Keep, MaxBytes: 100 * size}}, week)
+	require.NoError(t, err)
+	require.Zero(t, again)
+}
