@@ -129,10 +129,19 @@ func TestAServicesPage(t *testing.T) {
 		{Stage: store.StageDeliver, Service: "acme/all@out", Code: "refused", Reason: script, DedupKey: "2"},
 		{Stage: store.StageDeliver, Service: "acme/all@other", Code: "refused", Reason: "another", DedupKey: "3"},
 	}))
+	_, body := w.get(oneService, bearer)
+	require.Contains(t, body, "No attempts are kept.")
+	numbers, err := w.store.Services(t.Context(), []string{"acme/all@out", "acme/all@other"})
+	require.NoError(t, err)
+	require.NoError(t, w.store.AddAttempts(t.Context(), []store.Attempt{
+		{Service: numbers["acme/all@out"], Entity: script, At: w.now, Outcome: "paused", Status: 401, Answer: []byte("answer " + script), Took: 7 * time.Millisecond},
+		{Service: numbers["acme/all@other"], Entity: "B", At: w.now, Outcome: "delivered", Status: 299},
+	}))
 	status, body := w.get(oneService, bearer)
 	require.Equal(t, 200, status)
 	require.NotContains(t, body, script)
-	for _, told := range []string{strings.Repeat("long ", 300), "check address and credentials", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
+	require.NotContains(t, body, ">299<")
+	for _, told := range []string{">401<", "answer &lt;script&gt;", "7 ms", strings.Repeat("long ", 300), "check address and credentials", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
 		require.Contains(t, strings.ReplaceAll(body, "<wbr>", ""), told)
 	}
 	require.NotContains(t, body, "another")

@@ -1,6 +1,7 @@
 package page
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -165,7 +166,8 @@ type serviceBody struct {
 	Address  string // of the fragment
 	Plots    plots
 	Groups   []store.LetterGroup
-	Letters  string // why they cannot be shown
+	Letters  string             // why they cannot be shown
+	Attempts []operate.Delivery // of late, the latest first
 	Revision int64
 	Kind     string // of its sink
 	Keeps    string // state or log
@@ -179,6 +181,9 @@ type serviceBody struct {
 	Acts     bool
 	Open     int64
 }
+
+// maxAttempts bounds the attempts that are shown.
+const maxAttempts = 25
 
 // maxGroups bounds the causes of dead letters that are shown.
 const maxGroups = 50
@@ -228,6 +233,13 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who *session) {
 	}
 	for _, g := range b.Groups {
 		b.Open += g.Letters
+	}
+	// A service that delivered nothing yet has no attempts, and no number.
+	if b.Attempts, err = operate.Deliveries(r.Context(), p.opt.Store, operate.DeliveryQuery{Service: name, Limit: maxAttempts}); err == nil {
+		slices.Reverse(b.Attempts)
+	} else if !errors.As(err, new(*operate.InvalidRequestError)) {
+		p.trouble(w, r, err)
+		return
 	}
 	p.show(w, http.StatusOK, "service", view{Title: name, Section: "/services", Who: who, Body: b})
 }
