@@ -84,7 +84,8 @@ func (g *generations) open(ctx context.Context, cut *transport.TruncatedError) e
 			"because", putBack, "generation", found.Generation)
 	}
 	g.inbox.Store(&found)
-	return g.note()
+	g.note()
+	return nil
 }
 
 // putBack returns why the file of the logs is not as the last process left it, and the
@@ -96,12 +97,14 @@ func (g *generations) putBack(ctx context.Context) (why string, noted uint16, er
 	return "", 0, nil
 }
 
-// note leaves beside the file of the logs how far they are.
-func (g *generations) note() error {
+// note leaves beside the file of the logs how far they are. Where that fails, on a full
+// disk for instance, the one before stands, and the next call tries again.
+func (g *generations) note() {
 	if l, ok := g.logs.(fileLogs); ok && g.inbox.Load() != nil {
-		return l.Note(g.now().Generation)
+		if err := l.Note(g.now().Generation); err != nil {
+			g.log.Warn("trying again", "error", err)
+		}
 	}
-	return nil
 }
 
 // reopen finds the generation of an inbox that was replaced, for as long as

@@ -108,7 +108,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if err := p.inbox.openTopics(ctx, nil); err != nil {
 		return nil, fmt.Errorf("logs: %w", err)
 	}
-	p.closers = append(p.closers, p.inbox.note)
+	p.closers = append(p.closers, func() error { p.inbox.note(); return nil })
 	if err := p.activate(ctx); err != nil {
 		return nil, err
 	}

@@ -200,9 +200,7 @@ func (m *monitor) run(ctx context.Context) {
 	for {
 		m.updateGauges(ctx)
 		m.lookAtTopics(ctx)
-		if err := m.inbox.note(); err != nil {
-			m.log.Warn("trying again", "error", err)
-		}
+		m.inbox.note()
 		select {
 		case <-tick.C:
 		case <-ctx.Done():

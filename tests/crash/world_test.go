@@ -253,7 +253,7 @@ func (w *world) inbox() []*kgo.Record {
 // query runs a query on the state's database.
 func (w *world) query(statement string, each func(scan func(into ...any) error) error) error {
 	if w.on == onSQLite {
-		db, err := sql.Open("sqlite", w.path("data/state.db"))
+		db, err := sql.Open("sqlite", "file:"+w.path("data/state.db")+"?mode=ro")
 		if err != nil {
 			return err
 		}

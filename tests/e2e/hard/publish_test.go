@@ -56,7 +56,7 @@ func dies(t *testing.T, p harness.Project, point string) {
 // perhaps not published, such as "A B A".
 func outbox(t *testing.T, p harness.Project) string {
 	t.Helper()
-	db, err := sql.Open("sqlite", p.Path("data/state.db"))
+	db, err := sql.Open("sqlite", "file:"+p.Path("data/state.db")+"?mode=ro")
 	require.NoError(t, err)
 	defer db.Close()
 	rows, err := db.QueryContext(t.Context(), "SELECT frame FROM outbox ORDER BY id")
