@@ -207,8 +207,8 @@ func worse(a, b operate.Level) operate.Level {
 func (n nodes) wide() picture {
 	const (
 		rowH, gap = 54, 14
-		sideW     = 250
-		stageW    = 172
+		sideW     = 236
+		stageW    = 184
 		stageH    = 84
 		width     = 1240
 	)
@@ -225,7 +225,7 @@ func (n nodes) wide() picture {
 	left, right := column(n.sources, 1), column(n.customers, width-sideW-1)
 	var stages []box
 	for i, s := range n.stages {
-		stages = append(stages, s.at(sideW+66+i*(stageW+46), middle-stageH/2, stageW, stageH, true))
+		stages = append(stages, s.at(sideW+66+i*(stageW+40), middle-stageH/2, stageW, stageH, true))
 	}
 	curve := func(x1, y1, x2, y2 int) string {
 		bend := (x2 - x1) / 2

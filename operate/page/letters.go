@@ -25,6 +25,7 @@ const (
 	maxInForm   = 1 << 20  // of a payload that is edited in the page
 	maxRefused  = 100      // that are listed one by one
 	maxReason   = 500
+	foldGroups  = 8 // groups of letters that are shown at once
 )
 
 var (
@@ -93,9 +94,10 @@ type lettersBody struct {
 	Services []string
 	Sources  []string
 	Letters  []store.DeadLetter
-	Next     string   // address of the next page
-	Codes    []string // of open dead letters
-	Groups   []store.LetterGroup
+	Next     string              // address of the next page
+	Codes    []string            // of open dead letters
+	Groups   []store.LetterGroup // the largest
+	Rest     []store.LetterGroup // folded away
 	Form     string
 	Acts     bool
 	Beside   *jobBody
@@ -141,6 +143,9 @@ func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 		b.Codes = append(b.Codes, f.Code)
 	}
 	slices.Sort(b.Codes)
+	if len(b.Groups) > foldGroups {
+		b.Groups, b.Rest = b.Groups[:foldGroups], b.Groups[foldGroups:]
+	}
 	p.show(w, http.StatusOK, "letters", view{Title: "Dead letters", Section: "/letters", Who: who, Body: b})
 }
 

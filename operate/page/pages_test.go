@@ -133,7 +133,7 @@ func TestAServicesPage(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.NotContains(t, body, script)
 	for _, told := range []string{strings.Repeat("long ", 300), "check address and credentials", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
-		require.Contains(t, body, told)
+		require.Contains(t, strings.ReplaceAll(body, "<wbr>", ""), told)
 	}
 	require.NotContains(t, body, "another")
 	status, _ = w.get("/service?name=acme/none@out", bearer)

@@ -1,0 +1,56 @@
+package snapshot
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// Sums are over the labels that nobody asks for, rates are differences, and a
+// counter that began anew stood still.
+func TestTake(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	counter := func(name string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: "x"}, labels)
+		reg.MustRegister(c)
+		return c
+	}
+	ingested, rows := counter("weir_ingested_total", "source", "outcome"), counter("weir_import_rows_total", "source", "status")
+	answers := counter("weir_api_requests_total", "status")
+	behind := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "weir_service_behind", Help: "x"}, []string{"service"})
+	reg.MustRegister(behind)
+	ingested.WithLabelValues("a", "taken").Add(10)
+	ingested.WithLabelValues("b", "taken").Add(5)
+	ingested.WithLabelValues("a", "repeated").Add(2)
+	rows.WithLabelValues("a", "accepted").Add(3)
+	rows.WithLabelValues("a", "duplicate").Add(1)
+	behind.WithLabelValues("acme/a@x").Set(2)
+	answers.WithLabelValues("204").Inc()
+	answers.WithLabelValues("").Inc()
+	at := time.Unix(100, 0)
+	first, err := Take(reg, at)
+	require.NoError(t, err)
+	require.EqualValues(t, 18, first.Taken())
+	require.EqualValues(t, 3, first.Repeated())
+	require.EqualValues(t, 13, first.Source("a").Taken)
+	require.EqualValues(t, 3, first.Source("a").Repeated)
+	require.EqualValues(t, 2, first.Service("acme/a@x").Behind)
+	require.Zero(t, first.Service("nobody").Pending)
+	require.Zero(t, first.Source("nobody").Taken)
+	require.True(t, first.API)
+	require.EqualValues(t, 1, first.Answers["2"])
+
+	ingested.WithLabelValues("a", "taken").Add(20)
+	second, err := Take(reg, at.Add(10*time.Second))
+	require.NoError(t, err)
+	require.Equal(t, Rate{Known: true, PerSecond: 2}, second.Against(first)((*Snapshot).Taken))
+	require.Equal(t, Rate{}, second.Against(nil)((*Snapshot).Taken))
+	require.Equal(t, Rate{}, second.Against(second)((*Snapshot).Taken), "no time has passed")
+	second.At, first.At = first.At, second.At
+	require.Equal(t, Rate{Known: true}, first.Against(second)((*Snapshot).Taken), "it went back")
+}
