@@ -32,7 +32,7 @@ ORDER BY id LIMIT $8`
 SELECT stage, source, service, code, max(reason), count(*) AS n, min(created_at), max(last_at) FROM (
   SELECT stage, source, service, code, reason, created_at, last_at FROM dead_letters
   WHERE ($1 = '' OR stage = $1) AND ($2 = '' OR source = $2) AND ($3 = '' OR service = $3)
-  AND ($4 = '' OR entity = $4) AND ($5 = '' OR code = $5) AND ($6 = '' OR state = $6) LIMIT $7) AS some
+  AND ($4 = '' OR entity = $4) AND ($5 = '' OR code = $5) AND ($6 = '' OR state = $6) LIMIT $7) AS few
 GROUP BY stage, source, service, code ORDER BY n DESC, stage, source, service, code LIMIT $8`
 
 	sqlDueLetters = `

@@ -70,8 +70,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlTakeOver:     "int4[], int4[], bytea",
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
 		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
-		sqlEntityAttempts: "text, timestamptz, timestamptz, int4[], int4", sqlLastToGo: "date, int4, int8",
-		sqlTrimAttempts: "date, int4, timestamptz, int4, int8",
+		sqlEntityAttempts: "timestamptz, timestamptz, int4[], int4, text",
 		sqlPageEntities: "text, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
