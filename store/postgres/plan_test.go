@@ -71,7 +71,7 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		sqlTakeProgress: "int4[], bytea", sqlSwapProgress: "int8, int4[], bytea[], bytea[], bytea[], int8[], int8[]",
 		sqlCountLetters: "text[], int4", sqlPruneLetters: "timestamptz, int4", sqlPruneAudit: "timestamptz, int4", sqlPruneJobs: "timestamptz, int4",
 		sqlEntityAttempts: "timestamptz, timestamptz, int4[], int4, text",
-		sqlPageEntities: "text, int4",
+		sqlPageEntities:   "text, int4",
 	}
 	for _, statistics := range []string{"of empty tables", "of now"} {
 		for sql, types := range parameters {
