@@ -101,7 +101,17 @@ func (m *Memory) Letter(ctx context.Context, id int64) (letter store.DeadLetter,
 }
 
 // CountLettersOf implements store.DeadLetters.
-func (m *Memory) CountLettersOf(context.Context, string, int64) (int64, error) { return 0, nil }
+func (m *Memory) CountLettersOf(ctx context.Context, source string, most int64) (n int64, err error) {
+	err = m.run(ctx, func() error {
+		for _, l := range m.state.letters {
+			if source != "" && l.State == store.LetterOpen && l.Source == source {
+				n = min(n+1, most)
+			}
+		}
+		return nil
+	})
+	return n, err
+}
 
 // CountLetters implements store.DeadLetters.
 func (m *Memory) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
