@@ -138,10 +138,11 @@ func offsets(ctx context.Context, t *Topic, list func(context.Context, ...string
 
 // Partition returns where records with a key go, as every Kafka client has it.
 func (t *Topic) Partition(key []byte) int32 {
-	return int32(murmur.ForTopic(t.Name).Partition(&kgo.Record{Key: key}, len(t.leaders)))
+	return int32(murmur.Partition(&kgo.Record{Key: key}, len(t.leaders)))
 }
 
-// murmur keeps nothing for records with keys.
-var murmur = kgo.StickyKeyPartitioner(nil)
+// murmur is the same for all topics, and keeps nothing for records with keys. Made for
+// every record it took a third of the processor time of a run.
+var murmur = kgo.StickyKeyPartitioner(nil).ForTopic("")
 
 var errNoLeader = errors.New("a partition has no leader")
