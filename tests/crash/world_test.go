@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -253,7 +254,7 @@ func (w *world) inbox() []*kgo.Record {
 // query runs a query on the state's database.
 func (w *world) query(statement string, each func(scan func(into ...any) error) error) error {
 	if w.on == onSQLite {
-		db, err := sql.Open("sqlite", "file:"+w.path("data/state.db")+"?mode=ro")
+		db, err := sql.Open("sqlite", "file:"+(&url.URL{Path: w.path("data/state.db")}).EscapedPath()+"?mode=ro")
 		if err != nil {
 			return err
 		}
