@@ -4,10 +4,12 @@ SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := help
 
-# Packages tested at a time. Two fit two cores; more would make timeouts of servers likely.
-TEST_PACKAGES ?= 2
+# Packages tested at a time: on two cores most of their time is spent waiting for servers and processes.
+TEST_PACKAGES ?= 4
 # What check and test look at: make test PKG=./store/...
 PKG ?= ./...
+# They take longest, so they begin first.
+LONGEST := ./tests/e2e ./store/postgres ./transport ./operate ./store/sqlite ./operate/page ./tests/protocol ./tests/simulation ./tests/limits ./deliver ./sinks/kafka ./tests/docs ./sinks/postgres ./sinks/clickhouse
 BENCH ?= .
 COUNT ?= 1
 
@@ -36,16 +38,17 @@ modules:
 		if (cd $$folder && go mod download); then break; fi; \
 		if [ $$pause = 0 ]; then exit 1; fi; sleep $$pause; done; done
 
-# It vets, so that test and test-short need not.
+# It vets, so that test and test-short need not. With the tag it sees the files without it, too.
 # Folders that begin with a dot are none of ours: servers write and remove files in .run.
 check: modules
 	@unformatted=$$(find . -name '.?*' -prune -o -name '*.go' -exec gofmt -l {} +); if [ -n "$$unformatted" ]; then echo "not formatted (gofmt -w):"; echo "$$unformatted"; exit 1; fi
-	go vet $(PKG)
 	go vet -tags verify $(PKG)
 	@if command -v golangci-lint >/dev/null; then golangci-lint run ./...; fi
 
+# The race detector lets every process wait at its end for races of goroutines that are still there,
+# a second by default; most TestMains check that there are none.
 test: check servers ## formatting, vet, and all that is deterministic, with real servers, under the race detector
-	eval "$$(scripts/servers env)" && CGO_ENABLED=1 go test -race -vet=off -timeout 60m -p $(TEST_PACKAGES) -count=$(COUNT) $(PKG)
+	eval "$$(scripts/servers env)" && CGO_ENABLED=1 GORACE=atexit_sleep_ms=100 go test -race -vet=off -timeout 60m -p $(TEST_PACKAGES) -count=$(COUNT) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 	cd tests/bench && go test ./...
 
 test-short: check ## the tests that need neither servers nor processes

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/api/problem"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"golang.org/x/sync/semaphore"
 	"golang.org/x/time/rate"
 )
@@ -104,24 +106,12 @@ type share struct {
 }
 
 func (o *Options) defaults() {
-	if o.Rate <= 0 {
-		o.Rate = 2000
-	}
-	if o.MaxBody <= 0 {
-		o.MaxBody = 16 << 20
-	}
-	if o.MaxRows <= 0 {
-		o.MaxRows = 1000
-	}
-	if o.Timeout <= 0 {
-		o.Timeout = 30 * time.Second
-	}
-	if o.Patience <= 0 {
-		o.Patience = time.Minute
-	}
-	if o.Limit == nil {
-		o.Limit = context.Background()
-	}
+	o.Rate = defaults.Positive(o.Rate, 2000)
+	o.MaxBody = defaults.Positive(o.MaxBody, 16<<20)
+	o.MaxRows = defaults.Positive(o.MaxRows, 1000)
+	o.Timeout = defaults.Positive(o.Timeout, 30*time.Second)
+	o.Patience = defaults.Positive(o.Patience, time.Minute)
+	o.Limit = cmp.Or(o.Limit, context.Background())
 	if o.Ready == nil {
 		o.Ready = func() error { return nil }
 	}

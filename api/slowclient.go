@@ -44,7 +44,7 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 }
 
 // statusRecorder remembers the status, and moves the connection's deadline on with what
-// the client takes: one that does not read its statusRecorder does not keep it.
+// the client takes: one that does not read its answer loses the connection.
 type statusRecorder struct {
 	http.ResponseWriter
 	control *http.ResponseController

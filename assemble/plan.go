@@ -46,8 +46,8 @@ func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.P
 	return p, p.Prepare()
 }
 
-// Shape says how events of a source are taken apart.
-func Shape(c *config.Config, s *config.Source) (ingest.Extractor, error) {
+// ExtractorOf says how events of a source are taken apart.
+func ExtractorOf(c *config.Config, s *config.Source) (ingest.Extractor, error) {
 	rules, err := stripper.Compile(s.Strip)
 	if err != nil {
 		return ingest.Extractor{}, fmt.Errorf("source %s: %w", s.Name, err)

@@ -11,7 +11,7 @@ import (
 )
 
 // ErrUnreadable is the error of a target that no sink of its kind can read back.
-var ErrUnreadable = errors.New("cannot be read back: only ClickHouse and PostgreSQL tables can")
+var ErrUnreadable = errors.New("cannot be read back")
 
 // CanReadBack reports whether the target of a service can be read back.
 func CanReadBack(s config.Service) bool {

@@ -4,7 +4,7 @@
 //
 // # Model
 //
-// [Parse] scans a document once and gives a [Tree]: a compact index over the
+// [Parse] scans a document once and returns a [Tree]: a compact index over the
 // document's own bytes. A [Node] is a position in a Tree, cheap to copy, and
 // says what stands there. A Tree is immutable after Parse, so any number of
 // goroutines may read it at the same time. It keeps the bytes that it was

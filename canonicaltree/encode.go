@@ -34,7 +34,7 @@ const (
 	tagNull   = 7<<5 | 22
 )
 
-// Sum parses data under the default limits and gives the digest of its value.
+// Sum parses data under the default limits and returns the digest of its value.
 // It does not allocate once it is warm. Errors are those of [Parse].
 func Sum(data []byte, numbers Numbers) (Digest, error) {
 	if d, ok := streamSum(data, numbers); ok {

@@ -4,7 +4,7 @@ import "fmt"
 
 // SyntaxError says why a document was refused and where. It holds nothing of
 // the document's content, so it may be logged. [Parse], [ParseLimits] and [Sum]
-// give it as a *SyntaxError; find it with errors.As.
+// return it as a *SyntaxError; find it with errors.As.
 type SyntaxError struct {
 	// Offset counts the bytes before the one that cannot stand there. At an
 	// unexpected end it is the length of the document.

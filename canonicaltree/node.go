@@ -83,7 +83,7 @@ func (n Node) Text() (string, bool) {
 // searches larger ones by halves.
 func (n Node) Get(name string) Node { return get(n, name) }
 
-// GetBytes is [Node.Get] for a name as [Node.Name] gives it.
+// GetBytes is [Node.Get] for a name as [Node.Name] returns it.
 func (n Node) GetBytes(name []byte) Node { return get(n, name) }
 
 func get[T string | []byte](n Node, name T) Node {

@@ -61,9 +61,9 @@ func plainRun(data []byte, i int) (end int, ascii bool) {
 	return i, seen&highs == 0
 }
 
-// scanString reads the string whose content starts at i. It gives the offset of
+// scanString reads the string whose content starts at i. It returns the offset of
 // the closing quote. For a string with escapes it also puts the content at the
-// end of t.text and gives where it starts there, otherwise -1.
+// end of t.text and returns where it starts there, otherwise -1.
 func (t *Tree) scanString(i int) (end, text int, err error) {
 	text = -1
 	for {
@@ -112,7 +112,7 @@ func checkUTF8(data []byte, i, end int) error {
 }
 
 // unescape appends the character of the escape whose backslash stands at i to
-// t.text and gives the offset behind it.
+// t.text and returns the offset behind it.
 func (t *Tree) unescape(i int) (int, error) {
 	if i+1 == len(t.data) {
 		return 0, &SyntaxError{int64(i + 1), "unterminated string"}
@@ -183,7 +183,7 @@ func (t *Tree) hex4(i int) (rune, error) {
 }
 
 // scanNumber reads the number that starts at i, with a minus sign or a digit.
-// It gives the offset behind it and whether the literal is its own normal form
+// It returns the offset behind it and whether the literal is its own normal form
 // in decimal mode.
 func scanNumber(data []byte, i int) (end int, isPlain bool, err error) {
 	start := i

@@ -71,7 +71,7 @@ func (s *stream) space(i int) int {
 	return i
 }
 
-// value encodes the value at offset i to dst[p:] and gives the offsets behind
+// value encodes the value at offset i to dst[p:] and returns the offsets behind
 // both; a negative i to give up.
 func (s *stream) value(i, p, depth int) (int, int) {
 	switch c := s.data[i]; c {
@@ -254,7 +254,7 @@ func (s *stream) object(i, p, depth int) (int, int) {
 }
 
 // head writes the head of an array or object whose content is dst[head+1:p] and
-// gives its new end.
+// returns its new end.
 func (s *stream) head(head, p int, tag byte, count int) int {
 	if count < shortHead {
 		s.dst[head] = tag | byte(count)
@@ -308,7 +308,7 @@ func (s *stream) sort(base, p int) bool {
 	return true
 }
 
-// move copies spare[from:end] to dst[at:] and gives the number of bytes. A short
+// move copies spare[from:end] to dst[at:] and returns the number of bytes. A short
 // member is moved with what stands behind it: that costs no branch for its length.
 func (s *stream) move(at, from, end int) int {
 	if end-from > shortMember {

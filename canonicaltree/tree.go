@@ -122,7 +122,7 @@ func (t *Tree) Release() {
 }
 
 // Keep says that t stays in use, or is never released: the room that only making
-// it took serves the next tree meanwhile. Nothing else changes. It gives t.
+// it took serves the next tree meanwhile. Nothing else changes. It returns t.
 func (t *Tree) Keep() *Tree {
 	if cap(t.nodes) <= pooledNodes && cap(t.encoding) <= pooledBytes {
 		trees.Put(&Tree{scratch: t.scratch})

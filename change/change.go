@@ -124,8 +124,8 @@ type Change struct {
 	// more, after it was a dead letter of a log sink; 0 for a change that comes in
 	// its turn. A resent change may come behind newer ones of its entity.
 	Resent Version
-	// Partition is the partition of the changes log that it came by. Deliver sets it; it
-	// is no part of what the change is.
+	// Partition is that of the inbox and of the changes log. It is no part of what the
+	// change is: whoever reads one sets it.
 	Partition int32
 	// Trace is the context of the work that made the change; nil for most.
 	Trace *Trace

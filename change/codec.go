@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
 // AppendRecord appends the JSON object that file, Kafka and webhook sinks
@@ -32,18 +33,6 @@ func (c *Change) AppendRecord(dst []byte) []byte {
 	return append(dst, '}')
 }
 
-// The first byte of the binary form is its version; a reader refuses any that
-// it does not know, so that a later form cannot be misread. A change without a
-// trace keeps the first form, which every build reads.
-const (
-	formatVersion = 1
-	tracedVersion = 2 // two more fields at the end, of Trace
-)
-
-// resentFlag turns the letter of the operation into a capital: a resent change,
-// which has one more field.
-const resentFlag = 'a' - 'A'
-
 // RepublishedHeader is set on a record of the changes log that was published from
 // the outbox at a take-over: the same frame may stand further up in the log,
 // before newer ones.
@@ -53,139 +42,86 @@ const RepublishedHeader = "weir-republished"
 // for bytes that this package did not write.
 var ErrMalformed = errors.New("malformed change")
 
+// binaryFormat is the first byte of a change's binary form. A reader refuses any that it
+// does not know, so that a later form cannot be misread.
+const binaryFormat = 1
+
 // AppendBinary appends the compact form of c. It is self-delimiting: forms may
 // stand one after the other.
 func (c *Change) AppendBinary(dst []byte) []byte {
-	version := byte(formatVersion)
-	if c.Trace != nil {
-		version = tracedVersion
-	}
-	dst = append(dst, version)
-	flag := byte('u')
-	if c.Op == Retract {
-		flag = 'r'
-	}
-	if c.Resent != 0 {
-		flag ^= resentFlag
-	}
-	dst = append(dst, flag)
-	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
-	if c.Resent != 0 {
-		dst = binary.BigEndian.AppendUint64(dst, uint64(c.Resent))
-	}
+	dst = append(dst, binaryFormat)
 	dst = binary.AppendVarint(dst, c.Revision)
-	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
-	dst = appendBytes(dst, c.Service)
-	dst = appendBytes(dst, c.Entity)
-	dst = appendBytes(dst, c.Key)
-	dst = appendBytes(dst, c.Content)
-	dst = appendBytes(dst, c.Doc)
-	if c.Trace != nil {
-		dst = appendBytes(appendBytes(dst, c.Trace.Parent), c.Trace.State)
-	}
-	return dst
-}
-
-func appendBytes[T string | []byte | Content](dst []byte, b T) []byte {
-	dst = binary.AppendUvarint(dst, uint64(len(b)))
-	return append(dst, b...)
+	return c.appendFields(wire.Append(dst, c.Service))
 }
 
 // Decode reads one change from the front of b and returns the rest. Content and
 // Doc are sub-slices of b: b must not be changed while the change is in use.
 // Its error wraps ErrMalformed.
 func Decode(b []byte) (c Change, rest []byte, err error) {
-	r := reader{b: b}
-	version := r.byte()
-	if version != formatVersion && version != tracedVersion && !r.failed {
-		return Change{}, nil, fmt.Errorf("%w: format %d, this build reads %d and %d", ErrMalformed, version, formatVersion, tracedVersion)
+	r := wire.Reader{Rest: b}
+	if format := r.Byte(); !r.Failed && format != binaryFormat {
+		return Change{}, nil, fmt.Errorf("%w: format %d, this build reads %d", ErrMalformed, format, binaryFormat)
 	}
-	flag := r.byte()
-	switch flag | resentFlag {
-	case 'u':
-		c.Op = Upsert
-	case 'r':
-		c.Op = Retract
-	default:
-		r.failed = true
-	}
-	c.Version = Version(r.uint64())
-	if flag&resentFlag == 0 {
-		if c.Resent = Version(r.uint64()); c.Resent == 0 {
-			r.failed = true // AppendBinary writes no zero
-		}
-	}
-	c.Revision = r.varint()
-	c.Time = time.UnixMilli(r.varint()).UTC()
-	c.Service = string(r.bytes())
-	c.Entity = string(r.bytes())
-	c.Key = string(r.bytes())
-	c.Content = Content(r.bytes())
-	c.Doc = r.bytes()
-	if version == tracedVersion {
-		c.Trace = &Trace{Parent: string(r.bytes()), State: string(r.bytes())}
-		if c.Trace.Parent == "" {
-			r.failed = true // AppendBinary writes none
-		}
-	}
-	if r.failed {
+	c = Change{Revision: r.Varint(), Service: r.Text()}
+	if !c.readFields(&r) {
 		return Change{}, nil, fmt.Errorf("%w: cut off or corrupt", ErrMalformed)
 	}
+	return c, r.Rest, nil
+}
+
+// flags of a change.
+const (
+	flagRetract = 1 << iota
+	flagResent
+	flagTraced
+	flagsEnd
+)
+
+// appendFields appends everything but service and revision; a resent change has the
+// revision of the first time.
+func (c *Change) appendFields(dst []byte) []byte {
+	var flags byte
 	if c.Op == Retract {
-		c.Doc = nil
+		flags |= flagRetract
 	}
-	return c, r.b, nil
-}
-
-// reader cuts fields off the front of b; after the first failure every
-// further read returns zero values.
-type reader struct {
-	b      []byte
-	failed bool
-}
-
-func (r *reader) take(n uint64) []byte {
-	if r.failed || n > uint64(len(r.b)) {
-		r.failed = true
-		return nil
+	if c.Resent != 0 {
+		flags |= flagResent
 	}
-	out := r.b[:n:n]
-	r.b = r.b[n:]
-	return out
-}
-
-func (r *reader) byte() byte {
-	if b := r.take(1); b != nil {
-		return b[0]
+	if c.Trace != nil {
+		flags |= flagTraced
 	}
-	return 0
-}
-
-func (r *reader) uint64() uint64 {
-	if b := r.take(8); b != nil {
-		return binary.BigEndian.Uint64(b)
+	dst = append(dst, flags)
+	dst = binary.BigEndian.AppendUint64(dst, uint64(c.Version))
+	if c.Resent != 0 {
+		dst = binary.BigEndian.AppendUint64(dst, uint64(c.Resent))
+		dst = binary.AppendVarint(dst, c.Revision)
 	}
-	return 0
-}
-
-func (r *reader) varint() int64 {
-	v, n := binary.Varint(r.b)
-	if n <= 0 {
-		r.failed = true
-		return 0
+	dst = binary.AppendVarint(dst, c.Time.UnixMilli())
+	dst = wire.Append(wire.Append(dst, c.Entity), c.Key)
+	dst = wire.Append(wire.Append(dst, c.Content), c.Doc)
+	if c.Trace != nil {
+		dst = wire.Append(wire.Append(dst, c.Trace.Parent), c.Trace.State)
 	}
-	r.take(uint64(n))
-	return v
+	return dst
 }
 
-func (r *reader) uvarint() uint64 {
-	v, n := binary.Uvarint(r.b)
-	if n <= 0 {
-		r.failed = true
-		return 0
+// readFields reads what appendFields wrote, and reports whether it did.
+func (c *Change) readFields(r *wire.Reader) bool {
+	flags := r.Byte()
+	c.Version = Version(r.Uint64())
+	if flags&flagResent != 0 {
+		c.Resent, c.Revision = Version(r.Uint64()), r.Varint()
 	}
-	r.take(uint64(n))
-	return v
+	c.Time = time.UnixMilli(r.Varint()).UTC()
+	c.Entity, c.Key = r.Text(), r.Text()
+	c.Op, c.Content, c.Doc = Upsert, r.Bytes(), r.Bytes()
+	if flags&flagRetract != 0 {
+		c.Op, c.Doc = Retract, nil
+	}
+	if flags&flagTraced != 0 {
+		c.Trace = &Trace{Parent: r.Text(), State: r.Text()}
+	}
+	// What appendFields does not write.
+	odd := flags >= flagsEnd || flags&flagResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
+	return !r.Failed && !odd && c.Version != 0 && c.Entity != ""
 }
-
-func (r *reader) bytes() []byte { return r.take(r.uvarint()) }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"iter"
 	"math"
-	"time"
+
+	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
 // Frame is one record of the changes log: all changes that one decision made in
@@ -20,7 +21,8 @@ type Frame struct {
 	Revision int64
 	// Part and Last cut the changes of a single position, when they are too large
 	// for one record, into several frames with the same From, To and Prev: Part
-	// counts from 0. A frame that is not cut is part 0 and the last.
+	// counts from 0. A frame that is not cut is part 0 and the last. Since a position
+	// has at most one change of a service, a service has changes in one part only.
 	Part int
 	Last bool
 	// Slices are in ascending order of their services.
@@ -29,6 +31,9 @@ type Frame struct {
 	packed []byte // the changes, until Open
 	opened bool
 }
+
+// Cut reports whether f is a part of a position's changes, and not all of them.
+func (f *Frame) Cut() bool { return f.Part > 0 || !f.Last }
 
 // Slice is the changes of one service in a frame, in their order: that of their
 // places, which are positions of the frame.
@@ -73,14 +78,6 @@ func (c *Change) FrameSize() int {
 	return n
 }
 
-// flags of a change in a frame.
-const (
-	frameRetract = 1 << iota
-	frameResent
-	frameTraced
-	frameFlags = 1<<iota - 1 // all of them
-)
-
 // Add appends a change of a service. Services must come in ascending order, the
 // changes of one service in that of their places.
 func (b *FrameBuilder) Add(service int32, c *Change) {
@@ -100,31 +97,7 @@ func (b *FrameBuilder) Add(service int32, c *Change) {
 	}
 	b.low, b.high = min(b.low, place), max(b.high, place)
 	b.count++
-	var flags byte
-	if c.Op == Retract {
-		flags |= frameRetract
-	}
-	if c.Resent != 0 {
-		flags |= frameResent
-	}
-	if c.Trace != nil {
-		flags |= frameTraced
-	}
-	d := append(b.body, flags)
-	d = binary.BigEndian.AppendUint64(d, uint64(c.Version))
-	if c.Resent != 0 {
-		d = binary.BigEndian.AppendUint64(d, uint64(c.Resent))
-		d = binary.AppendVarint(d, c.Revision) // that of the first time
-	}
-	d = binary.AppendVarint(d, c.Time.UnixMilli())
-	d = appendBytes(d, c.Entity)
-	d = appendBytes(d, c.Key)
-	d = appendBytes(d, c.Content)
-	d = appendBytes(d, c.Doc)
-	if c.Trace != nil {
-		d = appendBytes(appendBytes(d, c.Trace.Parent), c.Trace.State)
-	}
-	b.body = d
+	b.body = c.appendFields(b.body)
 }
 
 func (b *FrameBuilder) endSlice() {
@@ -154,7 +127,7 @@ func (b *FrameBuilder) AppendTo(dst []byte, h Frame) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.Prev))
 	dst = binary.AppendVarint(dst, h.Revision)
 	dst = binary.AppendUvarint(dst, uint64(h.Part))
-	dst = appendBytes(dst, b.table)
+	dst = wire.Append(dst, b.table)
 	dst = appendPacked(dst, b.body)
 	b.table, b.body = b.table[:0], b.body[:0]
 	return dst
@@ -200,34 +173,34 @@ func (f *Frame) Open() error {
 
 // ParseFrameHeader is ParseFrame without the changes, which Open makes readable.
 func ParseFrameHeader(record []byte) (*Frame, error) {
-	r := reader{b: record}
-	if format := r.byte(); !r.failed && format != frameFormat {
+	r := wire.Reader{Rest: record}
+	if format := r.Byte(); !r.Failed && format != frameFormat {
 		return nil, fmt.Errorf("%w: frame format %d, this build reads %d", ErrMalformed, format, frameFormat)
 	}
 	f := &Frame{}
-	last := r.byte()
+	last := r.Byte()
 	f.Last = last == 1
-	f.From, f.To, f.Prev = Version(r.uint64()), Version(r.uint64()), Version(r.uint64())
-	f.Revision = r.varint()
-	part := r.uvarint()
-	table := reader{b: r.bytes()}
-	if r.failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
+	f.From, f.To, f.Prev = Version(r.Uint64()), Version(r.Uint64()), Version(r.Uint64())
+	f.Revision = r.Varint()
+	part := r.Uvarint()
+	table := wire.Reader{Rest: r.Bytes()}
+	if r.Failed || last > 1 || f.From >= f.To || f.Prev > f.From ||
 		f.From.Generation() == 0 || f.From.Generation() != f.To.Generation() || part > math.MaxInt32 {
 		return nil, fmt.Errorf("%w: header of a frame", ErrMalformed)
 	}
 	f.Part = int(part)
-	for len(table.b) > 0 && !table.failed {
-		service, count, size := table.uvarint(), table.uvarint(), table.uvarint()
+	for len(table.Rest) > 0 && !table.Failed {
+		service, count, size := table.Uvarint(), table.Uvarint(), table.Uvarint()
 		if service > math.MaxInt32 || count == 0 || count > size || size > maxUnpacked || len(f.Slices) > 0 && int32(service) <= f.Slices[len(f.Slices)-1].Service {
-			table.failed = true
+			table.Failed = true
 			break
 		}
 		f.Slices = append(f.Slices, Slice{Service: int32(service), Count: int(count), size: int(size), frame: f})
 	}
-	if table.failed {
+	if table.Failed {
 		return nil, fmt.Errorf("%w: table of a frame", ErrMalformed)
 	}
-	f.packed = r.b
+	f.packed = r.Rest
 	return f, nil
 }
 
@@ -242,10 +215,10 @@ func (s *Slice) Bytes() int { return s.size }
 // end.
 func (s *Slice) All(name string) iter.Seq2[Change, error] {
 	return func(yield func(Change, error) bool) {
-		r, place := reader{b: s.body}, s.frame.From
+		r, place := wire.Reader{Rest: s.body}, s.frame.From
 		for range s.Count {
-			c, ok := s.next(&r, name)
-			if !ok || c.Place() < place || c.Place() >= s.frame.To {
+			c := Change{Service: name, Revision: s.frame.Revision}
+			if !c.readFields(&r) || c.Place() < place || c.Place() >= s.frame.To {
 				yield(Change{}, fmt.Errorf("%w: change of %s", ErrMalformed, name))
 				return
 			}
@@ -254,32 +227,10 @@ func (s *Slice) All(name string) iter.Seq2[Change, error] {
 				return
 			}
 		}
-		if len(r.b) > 0 {
+		if len(r.Rest) > 0 {
 			yield(Change{}, fmt.Errorf("%w: more changes of %s than were counted", ErrMalformed, name))
 		}
 	}
-}
-
-func (s *Slice) next(r *reader, name string) (Change, bool) {
-	c := Change{Service: name, Op: Upsert, Revision: s.frame.Revision}
-	flags := r.byte()
-	c.Version = Version(r.uint64())
-	if flags&frameResent != 0 {
-		c.Resent = Version(r.uint64())
-		c.Revision = r.varint()
-	}
-	c.Time = time.UnixMilli(r.varint()).UTC()
-	c.Entity, c.Key = string(r.bytes()), string(r.bytes())
-	c.Content, c.Doc = Content(r.bytes()), r.bytes()
-	if flags&frameRetract != 0 {
-		c.Op, c.Doc = Retract, nil
-	}
-	if flags&frameTraced != 0 {
-		c.Trace = &Trace{Parent: string(r.bytes()), State: string(r.bytes())}
-	}
-	// What Add does not write.
-	odd := flags > frameFlags || flags&frameResent != 0 && c.Resent == 0 || c.Trace != nil && c.Trace.Parent == ""
-	return c, !r.failed && !odd && c.Version != 0 && c.Entity != ""
 }
 
 // Place is the position of the inbox record that put the change into the log: of

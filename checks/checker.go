@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -104,16 +105,9 @@ func New(o Options) *Checker {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	def := func(n *int, value int) {
-		if *n <= 0 {
-			*n = value
-		}
-	}
-	def(&o.MaxBatch, 1000)
-	def(&o.MaxWaiting, 20_000)
-	if o.Timeout <= 0 {
-		o.Timeout = 30 * time.Second
-	}
+	o.MaxBatch = defaults.Positive(o.MaxBatch, 1000)
+	o.MaxWaiting = defaults.Positive(o.MaxWaiting, 20_000)
+	o.Timeout = defaults.Positive(o.Timeout, 30*time.Second)
 	c := &Checker{options: o, shares: map[string]int{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.lane = &lane{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}

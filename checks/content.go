@@ -3,7 +3,6 @@ package checks
 import (
 	"crypto/sha256"
 
-	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 )
 
@@ -11,16 +10,6 @@ import (
 // hash scheme, so that the two are never equal. 0xFF is the retraction's.
 const givenMark = 0xFE
 
-// Structural is the content of a payload: its structural hash. The error is
-// canonicaltree's and does not quote the payload.
-func Structural(payload []byte, numbers canonicaltree.Numbers) (change.Content, error) {
-	d, err := canonicaltree.Sum(payload, numbers)
-	if err != nil {
-		return nil, err
-	}
-	return change.Hashed(canonicaltree.Scheme, d), nil
-}
-
 // Given is the content of a hash that the caller computed in its own way: equal
-// when its bytes are, and never equal to a Structural one.
+// when its bytes are, and never equal to a structural hash.
 func Given(hash string) change.Content { return change.Hashed(givenMark, sha256.Sum256([]byte(hash))) }

@@ -13,6 +13,8 @@ import (
 	"net/url"
 	"strconv"
 	"time"
+
+	"github.com/seed-86dfc502/weir/internal/defaults"
 )
 
 // Options of a Client. Zero fields but URL have defaults.
@@ -69,18 +71,10 @@ func New(o Options) (*Client, error) {
 		c.authorize = func(r *http.Request) { r.Header.Set("Authorization", "Bearer "+token) }
 	}
 	o.Token = ""
-	if o.Attempts <= 0 {
-		o.Attempts = 8
-	}
-	if o.MinBackoff <= 0 {
-		o.MinBackoff = 100 * time.Millisecond
-	}
-	if o.MaxBackoff <= 0 {
-		o.MaxBackoff = 5 * time.Second
-	}
-	if o.MaxRetryAfter <= 0 {
-		o.MaxRetryAfter = time.Minute
-	}
+	o.Attempts = defaults.Positive(o.Attempts, 8)
+	o.MinBackoff = defaults.Positive(o.MinBackoff, 100*time.Millisecond)
+	o.MaxBackoff = defaults.Positive(o.MaxBackoff, 5*time.Second)
+	o.MaxRetryAfter = defaults.Positive(o.MaxRetryAfter, time.Minute)
 	c.options = o
 	return c, nil
 }
@@ -99,6 +93,7 @@ type Error struct {
 // the server knows. Compare with errors.Is.
 var ErrUnknownVersion = errors.New("that version was never given")
 
+// Error returns status, title and detail.
 func (e *Error) Error() string {
 	text := fmt.Sprintf("weir: %d %s", e.Status, e.Title)
 	if e.Detail != "" {
@@ -107,7 +102,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is tells which of this package's errors it stands for.
+// Is reports whether e stands for target, an error of this package, for errors.Is.
 func (e *Error) Is(target error) bool {
 	return target == ErrUnknownVersion && e.Type == "urn:weir:problem:unknown-version"
 }

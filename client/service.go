@@ -117,26 +117,31 @@ func (c *Client) Service(name string) *Service {
 	return &Service{client: c, path: "v1/services/" + url.PathEscape(name) + "/"}
 }
 
-// Check asks whether a document is to be sent.
+// Check asks whether a document is to be sent. The error is an *Error for an
+// answer that is no success and is not worth repeating, or the last of all attempts;
+// whether it was decided is then unknown, and asking again is safe.
 func (s *Service) Check(ctx context.Context, c Check) (a Answer, err error) {
 	err = s.client.post(ctx, s.path+"check", c, &a)
 	return a, err
 }
 
 // Confirm says that a version was sent. It may be repeated, and never goes
-// backwards.
+// backwards. The error is ErrUnknownVersion for a version that no Check returned;
+// see Check for others.
 func (s *Service) Confirm(ctx context.Context, entity string, version uint64) error {
 	return s.client.post(ctx, s.path+"confirm", Sent{entity, version}, &Confirmed{})
 }
 
-// Release says that a version could not be sent. It may be repeated.
+// Release says that a version could not be sent. It may be repeated. Errors are
+// those of Confirm.
 func (s *Service) Release(ctx context.Context, f Failed) (r Released, err error) {
 	err = s.client.post(ctx, s.path+"release", f, &r)
 	return r, err
 }
 
 // CheckAll is Check for many documents in one request, as many as the server
-// allows. Those of one entity are decided in their order.
+// allows. Those of one entity are decided in their order. It returns a row for each,
+// in the order of all; the error is that of the request as a whole.
 func (s *Service) CheckAll(ctx context.Context, all []Check) ([]Row[Answer], error) {
 	return batch[Check, Answer](ctx, s, "check:batch", all)
 }

@@ -43,10 +43,7 @@ func (l *loader) check() {
 
 // checkMerge reports what package merge finds in the rules.
 func (l *loader) checkMerge() {
-	var names []string
-	for i := range l.config.Sources {
-		names = append(names, l.config.Sources[i].Name)
-	}
+	names := l.config.Sources.Names()
 	list := func(key string, values []string) {
 		seen := map[string]bool{}
 		for i, v := range values {
@@ -73,7 +70,7 @@ type claim struct {
 	at  Position
 }
 
-// take notes that who uses what. It gives the first one who did, if there is.
+// take notes that who uses what. It returns the first that did, if there is one.
 func (c claims) take(what, who string, at Position) (first claim, taken bool) {
 	if first, taken = c[what]; !taken {
 		c[what] = claim{who, at}

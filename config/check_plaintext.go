@@ -11,9 +11,8 @@ import (
 const onOwn = "TLS, or insecure: true beside it where nobody else can read along"
 
 // checkPlaintext refuses connections that others could read or answer: without
-// TLS, or without a look at the server's certificate, beyond this machine; and
-// webhooks to addresses inside a network; what is of a kind its own check refuses.
-// Where that is wanted the place says insecure: true.
+// TLS, or without a look at the server's certificate, beyond this machine. What is of a
+// kind its own check refuses. Where that is wanted the place says insecure: true.
 func (l *loader) checkPlaintext() {
 	c := &l.config
 	if !c.Admin.Off() && !c.Admin.Insecure && c.Admin.TLS == nil && Beyond(hostOf(c.Admin.Listen)) {
@@ -25,7 +24,7 @@ func (l *loader) checkPlaintext() {
 	if s := c.Store.Postgres; s != nil && !s.Insecure {
 		l.plainPostgres(l.main, "store.postgres.url", s.URL)
 	}
-	if v := c.Gate.Valkey; v != nil && !v.Insecure && v.TLS == nil && slices.ContainsFunc(v.Address, addressBeyond) {
+	if v := c.Gate.Valkey; v != nil && !v.Insecure && v.TLS == nil && slices.ContainsFunc(v.Address, AddressBeyond) {
 		l.plain(l.main, "gate.valkey.address", "is reached without TLS beyond this machine", onOwn)
 	}
 	l.plainCluster(l.main, "kafka", &c.Kafka.Cluster)
@@ -38,7 +37,7 @@ func (l *loader) checkPlaintext() {
 
 // plainCluster refuses brokers on other machines that are reached without TLS.
 func (l *loader) plainCluster(doc *document, path string, c *Cluster) {
-	if !c.Insecure && c.TLS == nil && slices.ContainsFunc(c.Brokers, addressBeyond) {
+	if !c.Insecure && c.TLS == nil && slices.ContainsFunc(c.Brokers, AddressBeyond) {
 		l.plain(doc, member(path, "brokers"), "are reached without TLS beyond this machine", onOwn)
 	}
 }
@@ -103,7 +102,8 @@ func connection(text string) (hosts []string, set map[string]string) {
 	return hosts, set
 }
 
-func addressBeyond(address string) bool { return Beyond(hostOf(address)) }
+// AddressBeyond is Beyond of host:port.
+func AddressBeyond(address string) bool { return Beyond(hostOf(address)) }
 
 // hostOf returns an address without its port.
 func hostOf(address string) string {

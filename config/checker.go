@@ -1,13 +1,8 @@
 package config
 
 import (
-	"net/netip"
-	"net/url"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 )
 
 // Checker is how a kind of source or sink reports what is wrong with it. Keys are
@@ -135,44 +130,9 @@ func (c *Checker) PlainPostgres(key string, secret Secret) {
 	c.l.plainPostgres(c.doc, c.path(key), secret)
 }
 
-// PlainClickHouse refuses a ClickHouse server on another machine that is reached
-// without TLS or not verified.
-func (c *Checker) PlainClickHouse(key string, secret Secret) {
-	path := c.path(key)
-	if !c.doc.known(path) || secret.IsZero() {
-		return
-	}
-	hosts, set := connection(secret.Reveal())
-	if !slices.ContainsFunc(hosts, Beyond) {
-		return
-	}
-	secure, _ := strconv.ParseBool(set["secure"])
-	unverified, err := strconv.ParseBool(set["skip_verify"])
-	scheme, _, _ := strings.Cut(secret.Reveal(), "://")
-	switch {
-	case !secure && !strings.EqualFold(scheme, "https"):
-		c.l.plain(c.doc, path, "is reached without TLS beyond this machine", "https://, or secure=true in it, or insecure: true beside it where nobody else can read along")
-	case unverified || err != nil && set["skip_verify"] != "":
-		c.l.plain(c.doc, path, "does not verify the server beyond this machine", "no skip_verify, or insecure: true beside it where nobody else can read along")
-	}
-}
-
-// PlainHTTP refuses a URL of another machine without TLS, and an address inside a
-// network.
-func (c *Checker) PlainHTTP(key string, secret Secret) {
-	path := c.path(key)
-	u, err := url.Parse(secret.Reveal())
-	if err != nil || !c.doc.known(path) || !Beyond(u.Hostname()) {
-		return
-	}
-	ip, err := netip.ParseAddr(u.Hostname())
-	switch {
-	case strings.EqualFold(u.Scheme, "http"):
-		c.l.plain(c.doc, path, "is reached without TLS beyond this machine", "https://, or insecure: true beside it where nobody else can read along")
-	case err == nil && (!ip.Unmap().IsGlobalUnicast() || ip.Unmap().IsPrivate()):
-		c.l.plain(c.doc, path, "is an address inside a network", "a public one, or insecure: true beside it")
-	}
-}
+// Plain reports that others could read a connection, or answer it. What has a
+// reference without a value is not known to be one.
+func (c *Checker) Plain(key, problem, want string) { c.l.plain(c.doc, c.path(key), problem, want) }
 
 // FileTarget names a file, for Target.Name and Input.Reads.
 func FileTarget(path string) string { return "file " + absolute(path) }

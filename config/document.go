@@ -3,10 +3,12 @@ package config
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"unicode/utf8"
 
 	"github.com/goccy/go-yaml"
@@ -49,9 +51,9 @@ func newDocument(file string, faults *Faults) *document {
 	return &document{file: file, keys: map[string]Position{}, values: map[string]scalar{}, bad: map[string]bool{}, faults: faults}
 }
 
-// read parses the file. It gives nil after a fault, and for an empty file.
+// read parses the file. It returns nil after a fault, and for an empty file.
 func (d *document) read() ast.Node {
-	data, err := os.ReadFile(d.file)
+	data, err := readFile(d.file)
 	if err != nil {
 		var cause *os.PathError
 		if errors.As(err, &cause) {
@@ -61,6 +63,17 @@ func (d *document) read() ast.Node {
 		return nil
 	}
 	return d.parse(data)
+}
+
+// readFile reads a little more than a file may have. It does not wait for somebody to
+// write into a named pipe: a running process, too, reads its files again.
+func readFile(path string) ([]byte, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
 func (d *document) parse(data []byte) (root ast.Node) {

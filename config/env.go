@@ -9,7 +9,7 @@ import (
 
 var envName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// expand replaces the references in text. It gives the problems it met, and
+// expand replaces the references in text. It returns the problems it met, and
 // whether a reference had no value; such a reference stays as it is.
 func (d *decoder) expand(text string) (expanded string, unresolved bool, problems []mistake) {
 	if !strings.Contains(text, "$") {

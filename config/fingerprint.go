@@ -21,7 +21,7 @@ func (c *Config) MergeSpec() merge.Spec {
 		if s.Mode == Patch {
 			mode = merge.Patch
 		}
-		spec.Sources = append(spec.Sources, merge.Source{Name: s.Name, Mode: mode, Mount: s.MountPath()})
+		spec.Sources = append(spec.Sources, merge.Source{Name: s.Name, Mode: mode, MaxBytes: int(s.MaxEvent), Mount: s.MountPath()})
 	}
 	return spec
 }
@@ -71,10 +71,7 @@ func (c *Config) Fingerprint() [32]byte {
 	for _, s := range sources {
 		deletes := slices.Clone(s.DeleteValues)
 		slices.Sort(deletes)
-		write([]any{"source", s.Name, s.Entity, s.EventID, s.Payload, s.Operation, deletes, s.Sequence})
-		if s.Format != FormatJSON { // fingerprints from before there were formats stay
-			write([]any{"format", s.Format})
-		}
+		write([]any{"source", s.Name, s.Format, s.Entity, s.EventID, s.Payload, s.Operation, deletes, s.Sequence})
 		if e, ok := s.Input.(Enveloped); ok {
 			write(append([]any{s.Input.Kind()}, e.Fingerprint()...))
 		}

@@ -50,8 +50,7 @@ func (c *Config) Identity() []byte {
 }
 
 // DecidesLike reports whether a revision of the store, known by its identity,
-// decides as this configuration does, wherever either of them sends to. A
-// revision from before there were identities is known by its fingerprint alone.
+// decides as this configuration does, wherever either of them sends to.
 func (c *Config) DecidesLike(identity []byte) bool {
 	f := c.Fingerprint()
 	return bytes.HasPrefix(identity, f[:])
@@ -84,7 +83,7 @@ var placing = []string{"host", "hostaddr", "port", "dbname", "database", "search
 var keyValue = regexp.MustCompile(`(\w+)\s*=\s*('(?:[^'\\]|\\.)*'|\S*)`)
 
 // placeOf returns of a URL, or of a connection string, what says where it leads,
-// and nothing that could be a secret. A text that is neither gives nothing. The
+// and nothing that could be a secret. A text that is neither yields nothing. The
 // URL is taken apart here since one of a database may name several hosts.
 func placeOf(secret Secret) (place []string) {
 	text := secret.Reveal()

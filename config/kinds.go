@@ -32,7 +32,7 @@ type (
 	// Enveloped is an Input that itself says entity, event id and operation of an
 	// event, so that nobody names places for them and no files are imported into it.
 	Enveloped interface {
-		// Envelope gives the places where its messages have them.
+		// Envelope returns the places where its messages have them.
 		Envelope() Envelope
 		// Fingerprint lists what decisions depend on.
 		Fingerprint() []any
@@ -65,7 +65,7 @@ type Sink interface {
 	// Check reports what is wrong with it and what does not go with it.
 	Check(c *Checker, d *Delivery)
 	// Identity lists what a customer gets by it, see Config.Identity. A path
-	// counts as portable gives it.
+	// counts as portable returns it.
 	Identity(portable func(path string) string) []any
 	// Target says what it writes to. Main is the cluster of the main kafka key.
 	Target(main *Cluster) Target

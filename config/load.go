@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -159,7 +160,7 @@ func (l *loader) applyDerivedDefaults() {
 		c.Store.SQLite = &SQLiteStore{}
 	}
 	if s := c.Store.SQLite; s != nil {
-		defaultString(&s.Path, filepath.Join(c.DataDir, "state.db"))
+		s.Path = cmp.Or(s.Path, filepath.Join(c.DataDir, "state.db"))
 	}
 	if c.Gate.Valkey == nil && c.Gate.Memory == nil {
 		c.Gate.Memory = &MemoryGate{}
@@ -170,9 +171,9 @@ func (l *loader) applyDerivedDefaults() {
 		c.Decide.Cache = c.Limits.Memory / cacheShare
 	}
 	l.inheritHistory()
-	defaultString(&c.Kafka.Group, c.Kafka.Prefix)
-	defaultString(&c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
-	defaultString(&c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
+	c.Kafka.Group = cmp.Or(c.Kafka.Group, c.Kafka.Prefix)
+	c.Kafka.Inbox.Topic = cmp.Or(c.Kafka.Inbox.Topic, c.Kafka.Prefix+".inbox")
+	c.Kafka.Changes.Topic = cmp.Or(c.Kafka.Changes.Topic, c.Kafka.Prefix+".changes")
 	for i := range c.Sources {
 		s := &c.Sources[i]
 		if d, ok := s.Input.(InputDefaults); ok {
@@ -191,12 +192,6 @@ func (l *loader) applyDerivedDefaults() {
 // ApplyDefaults gives each column without a path that of its name.
 func (c Columns) ApplyDefaults() {
 	for i := range c {
-		defaultString(&c[i].Path, c[i].Name)
-	}
-}
-
-func defaultString(s *string, value string) {
-	if *s == "" {
-		*s = value
+		c[i].Path = cmp.Or(c[i].Path, c[i].Name)
 	}
 }

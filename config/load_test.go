@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -257,6 +258,20 @@ func TestForeignEditors(t *testing.T) {
 	c, err := assemble.Load(path, env)
 	require.NoError(t, err)
 	require.Equal(t, loadSmall(t, "").Fingerprint(), c.Fingerprint())
+}
+
+// A named pipe among the customers' files, and a file without an end, are faults and
+// nothing to wait for: a reload would wait for ever, and so would all after it.
+func TestFilesWithoutAnEnd(t *testing.T) {
+	for name, make := range map[string]func(path string) error{
+		"is empty":     func(path string) error { return syscall.Mkfifo(path, 0o600) },
+		"is too large": func(path string) error { return os.Symlink("/dev/zero", path) },
+	} {
+		main := write(t, map[string]string{"weir.yaml": smallMain})
+		require.NoError(t, make(filepath.Join(filepath.Dir(main), "acme.yaml")))
+		_, err := assemble.Load(main, env)
+		require.ErrorContains(t, err, name)
+	}
 }
 
 // loadAny loads a main and a customer's file and checks that whatever is in

@@ -20,6 +20,15 @@ func (s Sources) MaxEventOf(name string) int {
 	return 0
 }
 
+// Names returns the sources' names, in the order of the file.
+func (s Sources) Names() []string {
+	names := make([]string, len(s))
+	for i := range s {
+		names[i] = s[i].Name
+	}
+	return names
+}
+
 // Find returns the source of that name, nil if there is none.
 func (s Sources) Find(name string) *Source {
 	for i := range s {
@@ -40,7 +49,7 @@ const (
 // How a source's event relates to its stored document.
 const (
 	Replace = "replace" // the payload is the whole document
-	Patch   = "patch"   // the payload is a merge patch (RFC 7386)
+	Patch   = "patch"   // the payload is a merge patch (RFC 7396)
 )
 
 // Source is a stream of JSON events about entities: exactly one kind of input is
@@ -84,7 +93,8 @@ type Source struct {
 	// Shared says that other tenants than this source's may write to sources at the
 	// same place of the merged document, which say so as well.
 	Shared bool `yaml:"shared" default:"false"`
-	// MaxEvent is the largest event; a larger one becomes a dead letter.
+	// MaxEvent is the largest event; a larger one becomes a dead letter. With mode
+	// patch it is the largest document, too, that patches make.
 	MaxEvent Size `yaml:"max_event" default:"8MiB" range:"1KiB..96MiB"`
 }
 

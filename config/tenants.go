@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// defaultTenant is the tenant of sources' own tokens, access.DefaultTenant.
+// defaultTenant is the tenant of sources' own tokens, auth.DefaultTenant.
 const defaultTenant = "default"
 
 // writers returns the tenants that may write to each source under a file of

@@ -23,18 +23,19 @@ func BenchmarkApply(b *testing.B) {
 
 func benchmarkApply(b *testing.B, board *sketch.Collector) {
 	p := bananaPlan(b)
-	seen := newWatch(board)
+	v := newVerdict(p, maxOutcomeOfOne)
+	v.observer = newChangeObserver(board)
 	var e store.Entity
 	e.ID = "B-007"
 	var offset int64
 	step := func(r *record) {
-		ev, err := newEvaluation(p, e)
+		ev, err := newEvaluation(v, e)
 		require.NoError(b, err)
-		ev.watch = seen
 		require.NoError(b, ev.apply(r))
 		if offset%200 == 0 { // a batch
-			seen.report(ev.counts, nil)
-			seen = newWatch(board)
+			v.observer.report(v.tally.outcomes)
+			v = newVerdict(p, maxOutcomeOfOne)
+			v.observer = newChangeObserver(board)
 		}
 		row, dirty := ev.result()
 		require.True(b, dirty)

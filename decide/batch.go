@@ -3,6 +3,7 @@ package decide
 import (
 	"errors"
 
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -38,15 +39,15 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 		subjects: make([]subject, 0, len(records)), position: make(map[string]int, len(records))}
 	b.claimed, b.keys = claimsOf(records)
 	for _, r := range records {
-		if r.bad != nil {
+		if r.deadLetter != nil {
 			continue // its entity is not looked at
 		}
 		i, seen := b.position[r.Entity]
 		if !seen {
 			b.position[r.Entity] = len(b.subjects)
-			b.subjects = append(b.subjects, subject{id: r.Entity, partition: r.part, known: take(r.part, r.Entity)})
-		} else if s := &b.subjects[i]; s.partition != r.part {
-			take(r.part, r.Entity)
+			b.subjects = append(b.subjects, subject{id: r.Entity, partition: r.partition, known: take(r.partition, r.Entity)})
+		} else if s := &b.subjects[i]; s.partition != r.partition {
+			take(r.partition, r.Entity)
 			s.foreign, s.known = true, nil
 		}
 	}
@@ -69,91 +70,95 @@ func (b *batch) unknown() []string {
 
 // verdict is what a batch is decided to.
 type verdict struct {
-	out    store.Outcome // but for the frames of its changes
-	result settled
-	tally  evaluationCounts
-	seen   *watch
+	plan    *Plan
+	room    int             // for what is yet to come, in bytes; negative: it is too much
+	out     store.Outcome   // but for the frames of its changes
+	changes []decidedChange // in the order of records and services
+	tally   tally
+
+	claims   *claims         // of the batch; nil when no record of it has one
+	observer *changeObserver // nil: nobody wants to know what events change
 }
+
+// decidedChange is a change of a service.
+type decidedChange struct {
+	change.Change
+	service int // index into Plan.Services
+}
+
+// tally counts what records come to.
+type tally struct {
+	outcomes  map[outcomeOf]int
+	decisions map[decisionOf]int
+}
+
+// outcomeOf is what events of a source come to.
+type outcomeOf struct {
+	source  string
+	outcome outcome
+}
+
+func newVerdict(p *Plan, room int) *verdict {
+	return &verdict{plan: p, room: room, tally: tally{map[outcomeOf]int{}, map[decisionOf]int{}}}
+}
+
+// full reports whether it comes to more than there is room for.
+func (v *verdict) full() bool { return v.room < 0 }
 
 // decideBatch decides what becomes of a batch, whose unknown entities and whose
 // claims were loaded. It is pure but for the batch, whose subjects it leaves as they
 // are then, and for what was remembered of them: transactions, dry runs and golden
 // tests decide by it alone. errLargeOutcome, of class Poison, when it comes to more
 // than there is room for.
-func decideBatch(b *batch, loaded store.Loaded) (v verdict, err error) {
-	v.seen = newWatch(b.noise)
-	once := newClaims(len(b.claimed), loaded)
-	rest := loaded.Entities
-	for i := range b.subjects {
-		s := &b.subjects[i]
-		if s.known != nil {
-			s.evaluation = evaluationOf(b.plan, s.known.state)
-		} else {
-			if s.evaluation, err = newEvaluation(b.plan, rest[0]); err != nil {
-				return v, store.WithClass(err, store.Fatal)
-			}
-			rest = rest[1:]
-		}
-		s.watch, s.claims = v.seen, once
+func decideBatch(b *batch, loaded store.Loaded) (*verdict, error) {
+	v := newVerdict(b.plan, b.room)
+	v.observer, v.claims = newChangeObserver(b.noise), newClaims(len(b.claimed), loaded)
+	err := b.evaluate(v, loaded.Entities)
+	if err == nil && v.full() {
+		err = errLargeOutcome
 	}
-	candidates, err := b.apply(&v, once)
+	if errors.Is(err, errLargeOutcome) {
+		return nil, store.WithClass(err, store.Poison) // of a single record: it will not become smaller
+	}
 	if err != nil {
-		return v, err
+		return nil, store.WithClass(err, store.Fatal)
 	}
-	room := b.room
-	for i := range v.out.Letters {
-		room -= len(v.out.Letters[i].Payload)
-	}
-	if v.result, err = settle(b.plan, candidates, room); err != nil && !errors.Is(err, errLargeOutcome) {
-		return v, store.WithClass(err, store.Fatal)
-	}
-	if room -= v.result.size; err == nil {
-		for _, r := range b.records {
-			if r.bad == nil {
-				b.subjects[b.position[r.Entity]].trail.sent(b.plan, r)
-			}
-		}
-		for i := range b.subjects {
-			s := &b.subjects[i]
-			if s.row, s.write = s.evaluation.result(); s.write {
-				v.out.Entities = append(v.out.Entities, s.row)
-				room -= len(s.row.Docs) + len(s.row.Fence)
-			}
-		}
-	}
-	if err != nil || room < 0 {
-		return v, store.WithClass(errLargeOutcome, store.Poison) // of a single record: it will not become smaller
-	}
-	v.out.Purged = v.result.purged
-	v.out.Letters = append(v.out.Letters, v.result.letters...)
-	v.out.Settled = append(v.out.Settled, v.result.replayed...)
-	v.out.Claims = once.effects()
+	v.out.Claims = v.claims.effects()
 	return v, nil
 }
 
-// apply applies the records to their entities and collects what comes of that.
-func (b *batch) apply(v *verdict, once *claims) (candidates []candidate, err error) {
-	loose := evaluation{plan: b.plan, counts: newCounts(), claims: once} // for records that are dead already
-	out := &v.out
+// evaluate applies the records to their entities, in their order.
+func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
+	for i := range b.subjects {
+		s := &b.subjects[i]
+		if s.known != nil {
+			s.evaluation = &evaluation{verdict: v, entityState: s.known.state}
+			continue
+		}
+		if s.evaluation, err = newEvaluation(v, loaded[0]); err != nil {
+			return err
+		}
+		loaded = loaded[1:]
+	}
+	dead := &evaluation{verdict: v} // for records that are dead already
 	for _, r := range b.records {
-		ev := &loose
-		if r.bad == nil {
+		ev := dead
+		if r.deadLetter == nil {
 			ev = b.subjects[b.position[r.Entity]].evaluation
 		}
 		if err := ev.apply(r); err != nil {
-			return nil, store.WithClass(err, store.Fatal)
+			return err
 		}
-		candidates = append(candidates, ev.candidates...)
-		out.Letters = append(out.Letters, ev.letters...)
-		out.Audit = append(out.Audit, ev.audit...)
-		out.Settled = append(out.Settled, ev.replayed...)
-		ev.candidates, ev.letters, ev.audit, ev.replayed = ev.candidates[:0], ev.letters[:0], ev.audit[:0], ev.replayed[:0]
+		ev.trail.sent(b.plan, r)
 	}
-	v.tally = loose.counts
 	for i := range b.subjects {
-		v.tally.add(b.subjects[i].counts)
+		s := &b.subjects[i]
+		if s.row, s.write = s.result(); s.write {
+			v.out.Entities = append(v.out.Entities, s.row)
+			v.room -= len(s.row.Docs) + len(s.row.Fence)
+		}
 	}
-	return candidates, nil
+	return nil
 }
 
 // remember keeps what the committed batch left of its entities.

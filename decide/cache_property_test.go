@@ -98,7 +98,7 @@ func (s *side) other(ctx context.Context, p store.Partition) error {
 	return err
 }
 
-func (s *side) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
+func (s *side) AppendAsync(_ context.Context, _ *transport.Sequence, records []transport.Record, done func(error)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, r := range records {
@@ -109,7 +109,6 @@ func (s *side) AppendAsync(_ context.Context, records []transport.Record, done f
 	go done(nil)
 }
 
-func (s *side) Reset()                      {}
 func (s *side) Close(context.Context) error { return nil }
 
 func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int64) *side {

@@ -27,8 +27,8 @@ type claims struct {
 // claimsOf returns the claims of a batch and their keys; nil when no record has one.
 func claimsOf(batch []*record) (ids []store.ClaimID, keys []store.KeyDigest) {
 	for _, r := range batch {
-		if r.once != (store.ClaimID{}) {
-			ids = append(ids, r.once)
+		if r.claimID != (store.ClaimID{}) {
+			ids = append(ids, r.claimID)
 		}
 		if r.use.Key != (store.KeyDigest{}) {
 			keys = append(keys, r.use.Key)
@@ -70,18 +70,18 @@ const (
 
 // of tells what r is to its claim, and notes it.
 func (c *claims) of(r *record) effect {
-	if r.once == (store.ClaimID{}) {
+	if r.claimID == (store.ClaimID{}) {
 		return first
 	}
-	_, before := c.before[r.once]
-	if _, now := c.now[r.once]; before || now {
+	_, before := c.before[r.claimID]
+	if _, now := c.now[r.claimID]; before || now {
 		return repeated
 	}
-	c.now[r.once] = struct{}{}
-	d := store.Decided{ID: r.once, Version: r.version, Use: r.use}
+	c.now[r.claimID] = struct{}{}
+	d := store.Decided{ID: r.claimID, Version: r.version, Use: r.use}
 	found := first
 	if has, ok := c.has(r.use.Key); ok {
-		apart := r.once.Made().Sub(has.ID.Made())
+		apart := r.claimID.Made().Sub(has.ID.Made())
 		switch {
 		case apart.Abs() < r.keep && has.Content == r.use.Content:
 			found, d.Use = repeated, store.Use{}

@@ -33,7 +33,7 @@ func TestAClaimHasOneEffect(t *testing.T) {
 			request := rapid.IntRange(0, len(ids)+1).Draw(t, "request")
 			level := request
 			if request < len(ids) {
-				r.once = ids[request]
+				r.claimID = ids[request]
 			} else {
 				level = rapid.IntRange(0, 2).Draw(t, "level")
 			}
@@ -47,13 +47,13 @@ func TestAClaimHasOneEffect(t *testing.T) {
 			}
 			if request == 2 { // it died, and the repetition does not make a second letter
 				letter := letterOf(r, "poison", "the store cannot hold it")
-				r.bad = &letter
+				r.deadLetter = &letter
 			}
 			script = append(script, r)
-			if _, again := first[r.once]; !again || request >= len(ids) {
+			if _, again := first[r.claimID]; !again || request >= len(ids) {
 				once = append(once, r)
 				if request < len(ids) {
-					first[r.once] = r.version
+					first[r.claimID] = r.version
 				}
 			}
 		}
@@ -102,8 +102,8 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 	require.Equal(t, []string{"1:0 registry  merged", "1:1 registry  merged", "1:2 registry  stale: claim", "1:3 registry  merged"}, words(trailOf(t, state.entity)))
 	require.Equal(t, map[store.ClaimID]change.Version{id: change.NewVersion(1, 0)}, state.claims)
 	bad := decide("no uuid", 4, nil)
-	require.NotNil(t, bad.bad)
-	require.Equal(t, "malformed", bad.bad.Code)
+	require.NotNil(t, bad.deadLetter)
+	require.Equal(t, "malformed", bad.deadLetter.Code)
 }
 
 // An entity that was never taken in, or was purged, is not made by a repetition
@@ -227,15 +227,15 @@ func TestAnOlderUseThatComesLate(t *testing.T) {
 	at := time.Date(2026, 11, 30, 0, 0, 0, 0, time.UTC)
 	key := store.DigestKey("acme", "k")
 	rec := func(made time.Time, n int, content byte) *record {
-		return &record{once: claimAt(made, n), use: store.Use{Key: key, Content: [8]byte{content}}, keep: time.Hour, version: change.NewVersion(1, int64(n))}
+		return &record{claimID: claimAt(made, n), use: store.Use{Key: key, Content: [8]byte{content}}, keep: time.Hour, version: change.NewVersion(1, int64(n))}
 	}
 	newest, late, within, old := rec(at, 1, 1), rec(at.Add(-time.Hour), 2, 2), rec(at.Add(-time.Hour+time.Millisecond), 3, 2), rec(at, 4, 2)
 	old.use = store.Use{}
 	c := newClaims(4, store.Loaded{})
 	require.Equal(t, []effect{first, first, conflicting, first, repeated}, []effect{c.of(newest), c.of(late), c.of(within), c.of(old), c.of(late)})
 	require.Equal(t, []store.Decided{
-		{ID: newest.once, Version: newest.version, Use: newest.use}, {ID: late.once, Version: late.version},
-		{ID: within.once, Version: within.version}, {ID: old.once, Version: old.version},
+		{ID: newest.claimID, Version: newest.version, Use: newest.use}, {ID: late.claimID, Version: late.version},
+		{ID: within.claimID, Version: within.version}, {ID: old.claimID, Version: old.version},
 	}, c.effects())
 }
 
@@ -245,7 +245,7 @@ func TestAUseThatIsNoneIsMalformed(t *testing.T) {
 		rec := eventUnder(claimAt(time.Now(), 1), 1)
 		rec.Event.Use = u
 		r := parseAt(t, d, rec, 1)
-		require.NotNil(t, r.bad)
-		require.Equal(t, "malformed", r.bad.Code)
+		require.NotNil(t, r.deadLetter)
+		require.Equal(t, "malformed", r.deadLetter.Code)
 	}
 }

@@ -42,7 +42,7 @@ func (d *decided) decides(t require.TestingT, p *Plan, batch []*record) {
 		e.Writes++
 		d.entity = e
 	}
-	d.sent = append(d.sent, v.result.changes...)
+	d.sent = append(d.sent, v.step().Sent...)
 	_, distinct := store.SortDecided(v.out.Claims)
 	require.True(t, distinct)
 	for _, c := range v.out.Claims {

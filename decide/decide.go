@@ -28,15 +28,25 @@ func (l *lane) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 			batch = append(batch, &f.Value[i])
 		}
 	}
-	if err := l.decideAll(ctx, batch); err != nil {
-		if errors.Is(err, store.ErrSuperseded) {
-			l.d.halt(err)
-		}
-		for _, f := range frames {
+	err := l.decideAll(ctx, batch)
+	if errors.Is(err, store.ErrSuperseded) {
+		l.d.halt(err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for _, f := range frames {
+		last := &f.Value[len(f.Value)-1]
+		if err != nil {
 			f.Fail(err)
+		} else if o := l.owned[last.partition]; o != nil && last.assignment > o.after && last.offset >= o.next {
+			f.Fail(errLater)
 		}
 	}
 }
+
+// errLater says that a frame is not decided to its end, because its partition waits for
+// its publishes, or for being taken over again. The others of its batch are.
+var errLater = errors.New("its partition waits")
 
 // decideAll decides as many records at a time as were decided to no more than
 // MaxOutcome lately: how much one comes to depends on how many services it changes.
@@ -54,24 +64,22 @@ func (l *lane) decideAll(ctx context.Context, batch []*record) error {
 
 // decide brings records, in order per partition, to a durable decision. It
 // goes on until that is done or ctx ends: after a failure that wrote nothing
-// it tries again, after anything else it takes over again first.
+// it tries again, after anything else it takes over again first. Partitions that have to
+// wait are left out.
 func (l *lane) decide(ctx context.Context, batch []*record) error {
 	pause := 50 * time.Millisecond
 	for failures := 0; ; failures++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := l.repair(ctx); err != nil {
+		if err := l.retake(ctx); err != nil {
 			return err
 		}
-		if err := l.room(); err != nil {
-			return err
-		}
-		todo, moves, ends := l.admit(batch)
+		todo, moves, owners := l.admit(batch)
 		if len(todo) == 0 {
 			return nil
 		}
-		err := l.transact(ctx, todo, moves, ends)
+		err := l.transact(ctx, todo, moves, owners)
 		if err == nil {
 			l.setHalted(nil)
 			return nil
@@ -87,17 +95,11 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 			return l.bisect(ctx, todo, err)
 		case store.Fenced, store.Unknown:
 			l.d.opt.Metrics.fenced.Inc()
-			l.log.Warn("taking over again from the store", "because", err)
-			if store.ClassOf(err) == store.Fenced {
-				// Somebody else may own the partition by now, and the message about
-				// it be under way: taking it back at once would only make both stumble.
-				if !wait.Sleep(ctx, l.d.opt.RetakeDelay) {
-					return context.Cause(ctx)
-				}
+			l.mu.Lock()
+			for n := range owners {
+				l.lose(n, err)
 			}
-			if err := l.reclaim(ctx, partitionsOf(moves)); err != nil {
-				return err
-			}
+			l.mu.Unlock()
 		default:
 			if failures == 1 && l.haltedBy() == nil {
 				l.log.Warn("halted: the store does not take decisions; trying again until it does", "error", err)
@@ -121,41 +123,32 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 // tooOften is after how many failures a batch is halved.
 const tooOften = 5
 
-func partitionsOf(moves []store.WatermarkStep) []int32 {
-	ps := make([]int32, len(moves))
-	for i, m := range moves {
-		ps[i] = m.Partition.Number
-	}
-	return ps
-}
-
-// admit leaves out records of partitions that are no longer owned, those of an
-// earlier assignment (behind them others may be missing) and those that were
-// decided already, and gives the watermark steps for the rest, and where the
-// newest frames of these partitions end.
-func (l *lane) admit(batch []*record) ([]*record, []store.WatermarkStep, frameEnds) {
+// admit leaves out records of partitions that are no longer owned or have to wait,
+// those of an earlier assignment (behind them others may be missing) and those that were
+// decided already, and gives the watermark steps for the rest, and who owns these
+// partitions.
+func (l *lane) admit(batch []*record) ([]*record, []store.WatermarkStep, map[int32]*ownership) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	todo := make([]*record, 0, len(batch))
 	at := map[int32]int{}
-	ends := frameEnds{}
+	owners := map[int32]*ownership{}
 	var moves []store.WatermarkStep
 	for _, r := range batch {
-		o := l.owned[r.part]
-		if o == nil || r.assignment <= o.after || r.offset < o.next {
+		o := l.owned[r.partition]
+		if o == nil || r.assignment <= o.after || r.offset < o.next || !l.takes(r.partition, o) {
 			continue
 		}
-		i, ok := at[r.part]
+		i, ok := at[r.partition]
 		if !ok {
 			i = len(moves)
-			at[r.part] = i
-			moves = append(moves, store.WatermarkStep{Partition: l.partition(r.part), From: o.next, Token: o.token})
-			ends[moves[i].Partition] = o.lastTo
+			at[r.partition], owners[r.partition] = i, o
+			moves = append(moves, store.WatermarkStep{Partition: l.partition(r.partition), From: o.next, Token: o.token})
 		}
 		moves[i].To = r.offset + 1
 		todo = append(todo, r)
 	}
-	return todo, moves, ends
+	return todo, moves, owners
 }
 
 // bisect finds the records that the store cannot hold and makes them dead
@@ -163,12 +156,12 @@ func (l *lane) admit(batch []*record) ([]*record, []store.WatermarkStep, frameEn
 func (l *lane) bisect(ctx context.Context, batch []*record, cause error) error {
 	if len(batch) == 1 {
 		r := batch[0]
-		if r.bad != nil {
+		if r.deadLetter != nil {
 			// Not even its dead letter can be stored.
 			return store.WithClass(cause, store.Fatal)
 		}
-		bad := letterOf(r, "poison", "the store cannot hold it: "+cause.Error())
-		r.bad = &bad
+		letter := letterOf(r, "poison", "the store cannot hold it: "+cause.Error())
+		r.deadLetter = &letter
 		return l.decide(ctx, batch)
 	}
 	return l.halves(ctx, batch)
@@ -184,7 +177,7 @@ func (l *lane) halves(ctx context.Context, batch []*record) error {
 }
 
 // transact runs one decision transaction and publishes what it decided.
-func (l *lane) transact(ctx context.Context, records []*record, moves []store.WatermarkStep, ends frameEnds) error {
+func (l *lane) transact(ctx context.Context, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
 	plan := l.d.opt.Plan
 	following := l.d.opt.Tail.following()
 	for _, r := range records {
@@ -200,11 +193,10 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 	l.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
 	l.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
 	var published []int64
+	deleted, ends := map[*ownership]int{}, frameEnds{}
 	l.mu.Lock()
-	for _, m := range moves {
-		if o := l.owned[m.Partition.Number]; o != nil {
-			published = append(published, o.published...)
-		}
+	for n, o := range owners {
+		published, deleted[o], ends[l.partition(n)] = append(published, o.published...), len(o.published), o.lastTo
 	}
 	l.mu.Unlock()
 
@@ -214,37 +206,33 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 	span := l.batchSpan(records)
 	crash.At(crash.DecideBatch, "")
 	d := store.Decision{Revision: plan.Revision, Moves: moves, Entities: unknown, Claims: b.claimed, Keys: b.keys, Published: published}
-	var v verdict
-	decided := false
+	var v *verdict
 	ids, err := l.d.opt.Store.Decide(within, d, func(loaded store.Loaded) (_ store.Outcome, err error) {
 		crash.At(crash.DecideBegun, "")
 		if v, err = decideBatch(b, loaded); err != nil {
-			return v.out, err
+			return store.Outcome{}, err
 		}
-		v.out.Outbox, v.out.LastTo = pack(plan, &v.result, moves, ends, l.d.opt.MaxFrame)
-		decided = true
+		v.out.Outbox, v.out.LastTo = pack(plan, v.changes, moves, ends, l.d.opt.MaxFrame)
 		crash.At(crash.DecideOutcome, "")
 		return v.out, nil
 	})
-	decidedSpans(span, records, v.result.changes, err)
+	decidedSpans(span, records, err)
 	if err != nil {
-		l.unclear(b, moves, decided)
+		l.unclear(b, moves, v != nil)
 		return err
 	}
 	crash.At(crash.DecideCommitted, "")
-	l.d.opt.Metrics.decided(plan, v.tally, v.result, v.out.Letters, len(records), time.Since(start))
-	v.seen.report(v.tally, v.result.causes)
+	l.d.opt.Metrics.decided(v, len(records), time.Since(start))
+	v.observer.report(v.tally.outcomes)
 	l.d.opt.Tail.note(plan, records)
 	l.cache.committed(moves)
 	b.remember(l.cache)
-	l.forget(moves, published)
 	l.mu.Lock()
 	for _, m := range moves {
-		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
-			o.next = m.To
-			if to, ok := v.out.LastTo[m.Partition]; ok {
-				o.lastTo = to
-			}
+		o := owners[m.Partition.Number]
+		o.published, o.next = o.published[deleted[o]:], m.To
+		if to, ok := v.out.LastTo[m.Partition]; ok {
+			o.lastTo = to
 		}
 	}
 	l.mu.Unlock()
@@ -254,7 +242,10 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 	for i := range v.out.Outbox {
 		v.out.Outbox[i].ID = ids[i]
 	}
-	l.publish(ctx, moves, v.out.Outbox)
+	if crash.Enabled && len(v.out.Outbox) > 1 && crash.Due(crash.PublishHalf, "") {
+		l.dieHalfway(ctx, v.out.Outbox)
+	}
+	l.publish(ctx, owners, v.out.Outbox, crash.Published)
 	return nil
 }
 

@@ -13,6 +13,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/internal/sketch"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -20,17 +21,12 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// Producer publishes changes. One lane uses one, from one goroutine at a
-// time; transport.Producer is one.
+// Producer publishes changes; transport.Producer is one.
 type Producer interface {
-	// AppendAsync hands records in and calls done once, when all are
-	// acknowledged or with the first error. Records of one partition are
-	// appended in the order of successive calls; after one call failed, no
-	// record of a later one is appended until Reset.
-	AppendAsync(ctx context.Context, records []transport.Record, done func(error))
-	// Reset is called when every done was called, before the records that
-	// failed are handed in again.
-	Reset()
+	// AppendAsync hands in the next records of a sequence, all of one partition, and calls
+	// done once, when all are acknowledged or with the first error. After that no later
+	// record of the sequence is appended. It does not wait for other sequences.
+	AppendAsync(ctx context.Context, sequence *transport.Sequence, records []transport.Record, done func(error))
 	// Close waits until ctx ends for what is not acknowledged.
 	Close(ctx context.Context) error
 }
@@ -64,9 +60,10 @@ type Options struct {
 	// MaxFrame bounds a frame of the changes log, in bytes before compression. Defaults
 	// to MaxFrame.
 	MaxFrame int
-	// MaxUnpublished bounds the decided batches of a lane whose publish is not
-	// acknowledged yet; deciding waits for them. Defaults to 16.
-	MaxUnpublished int
+	// MaxUnpublished bounds, in bytes, the frames of a lane whose publish is not
+	// acknowledged yet. Each partition has an equal share, beyond which it waits.
+	// Defaults to 64 MiB.
+	MaxUnpublished int64
 	// Cache bounds what owners remember of their entities, in bytes, over all lanes.
 	// 0: every decision loads what it needs.
 	Cache int64
@@ -110,18 +107,18 @@ type Decider struct {
 
 // New makes a decider.
 func New(opt Options) (*Decider, error) {
-	opt.Lanes = orDefault(opt.Lanes, 2)
-	opt.MaxEvents = orDefault(opt.MaxEvents, 1000)
-	opt.MaxBytes = orDefault(opt.MaxBytes, 16<<20)
-	opt.MaxOutcome = orDefault(opt.MaxOutcome, 64<<20)
-	opt.MaxFrame = orDefault(opt.MaxFrame, MaxFrame)
-	opt.MaxUnpublished = orDefault(opt.MaxUnpublished, 16)
-	opt.RetakeDelay = orDefault(opt.RetakeDelay, time.Second)
+	opt.Lanes = defaults.Positive(opt.Lanes, 2)
+	opt.MaxEvents = defaults.Positive(opt.MaxEvents, 1000)
+	opt.MaxBytes = defaults.Positive(opt.MaxBytes, 16<<20)
+	opt.MaxOutcome = defaults.Positive(opt.MaxOutcome, 64<<20)
+	opt.MaxFrame = defaults.Positive(opt.MaxFrame, MaxFrame)
+	opt.MaxUnpublished = defaults.Positive(opt.MaxUnpublished, 64<<20)
+	opt.RetakeDelay = defaults.Positive(opt.RetakeDelay, time.Second)
 	if opt.Plan.index == nil {
-		return nil, errors.New("dam: the plan is not prepared")
+		return nil, errors.New("decide: the plan is not prepared")
 	}
 	if opt.ChangesTopic == "" {
-		return nil, errors.New("dam: no changes log")
+		return nil, errors.New("decide: no changes log")
 	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
@@ -141,13 +138,6 @@ func New(opt Options) (*Decider, error) {
 	return d, nil
 }
 
-func orDefault[T int | time.Duration](v, def T) T {
-	if v <= 0 {
-		return def
-	}
-	return v
-}
-
 func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
 
 // heir returns the partition whose owner has this one: itself, unless the inbox has
@@ -165,7 +155,7 @@ func (d *Decider) heir(partition int32) int32 {
 func (d *Decider) Handle(msg *message.Message) error {
 	f, ok := transport.FrameOf(msg)
 	if !ok {
-		return errors.New("dam: a message without a frame")
+		return errors.New("decide: a message without a frame")
 	}
 	if f.TopicID != d.opt.Inbox.TopicID {
 		d.halt(ErrInboxReplaced)
@@ -179,7 +169,13 @@ func (d *Decider) Handle(msg *message.Message) error {
 			r.span = d.again(d.opt.Tracer.Decide(f.Records[i].Header), r)
 		}
 	})
-	err := d.laneOf(f.Partition).frames.Submit(msg.Context(), records, len(records), f.Bytes)
+	l := d.laneOf(f.Partition)
+	err := errLater
+	for errors.Is(err, errLater) {
+		if err = l.await(msg.Context(), f.Partition); err == nil {
+			err = l.frames.Submit(msg.Context(), records, len(records), f.Bytes)
+		}
+	}
 	if d.opt.Tracer != nil {
 		for i := range records {
 			d.traced(&records[i], err)
@@ -193,12 +189,12 @@ func (d *Decider) Handle(msg *message.Message) error {
 func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 	in := &f.Records[i]
 	r.version = change.NewVersion(d.opt.Inbox.Generation, in.Offset)
-	r.at, r.part, r.offset, r.assignment = in.Time, f.Partition, in.Offset, f.Assignment
+	r.at, r.partition, r.offset, r.assignment = in.Time, f.Partition, in.Offset, f.Assignment
 	bad := func(code string, err error) {
 		r.Entity = string(in.Key)
 		l := letterOf(r, code, err.Error())
 		l.Payload = in.Value
-		r.bad = &l
+		r.deadLetter = &l
 	}
 	rec, err := inbox.Decode(in.Key, in.HeaderBytes(inbox.Header), in.Value)
 	if err != nil {
@@ -211,7 +207,7 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 		return
 	}
 	if e.Claim != "" && e.Replay == nil {
-		if r.once, err = store.ParseClaimID(e.Claim); err != nil {
+		if r.claimID, err = store.ParseClaimID(e.Claim); err != nil {
 			bad("malformed", fmt.Errorf("claim: %w", err))
 			return
 		}

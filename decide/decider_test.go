@@ -28,7 +28,7 @@ type published struct {
 	left    []func(error)
 }
 
-func (p *published) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
+func (p *published) AppendAsync(_ context.Context, _ *transport.Sequence, records []transport.Record, done func(error)) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.records = append(p.records, records...)
@@ -39,7 +39,6 @@ func (p *published) AppendAsync(_ context.Context, records []transport.Record, d
 	}
 }
 
-func (p *published) Reset()                      {}
 func (p *published) Close(context.Context) error { return nil }
 
 func (p *published) count() int {

@@ -87,12 +87,12 @@ func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
 
 	refused := &record{Record: inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Refuse, Services: []string{"two/list@a"}, Version: 1, Actor: inbox.Deliver}}}
 	asked := &record{Record: inbox.Record{Entity: "B-007", Control: &inbox.Control{Action: inbox.Reset, Actor: "alice"}}}
-	ev, err := newEvaluation(s.plan, before)
+	ev, err := newEvaluation(newVerdict(s.plan, maxOutcomeOfOne), before)
 	require.NoError(t, err)
 	require.NoError(t, ev.apply(refused))
 	require.NoError(t, ev.apply(asked))
-	require.Len(t, ev.audit, 1)
-	require.Equal(t, "alice", ev.audit[0].Actor)
+	require.Len(t, ev.out.Audit, 1)
+	require.Equal(t, "alice", ev.out.Audit[0].Actor)
 }
 
 // A batch that decides several records of an entity keeps for each what it sent, and
@@ -119,9 +119,11 @@ func TestHistoryOfManyServices(t *testing.T) {
 		tr.note(r, TrailMerged)
 		tr.evaluating(p)
 		tr.evaluated(p, 0)
+		if i > 0 {
+			r.sent = []int{0}
+		}
+		tr.sent(p, r)
 	}
-	tr.sent(p, &record{version: change.NewVersion(1, int64(1)), sent: []int{0}})
-	tr.sent(p, &record{version: change.NewVersion(1, int64(2)), sent: []int{0}})
 	found := tr.trail()
 	require.Equal(t, []string{DecisionHeldBack, DecisionSent, DecisionSent},
 		[]string{found.Decided(p, 0, 0), found.Decided(p, 1, 0), found.Decided(p, 2, 0)})

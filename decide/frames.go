@@ -21,18 +21,19 @@ type frameEnds = map[store.Partition]change.Version
 // those of one partition are linked to one another, and the first to what ends
 // says. It also gives where the last ones end. A partition without changes has
 // no frame. limit is MaxFrame but in tests.
-func pack(p *Plan, result *settled, moves []store.WatermarkStep, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
-	if len(result.changes) == 0 {
+func pack(p *Plan, changes []decidedChange, moves []store.WatermarkStep, ends frameEnds, limit int) ([]store.OutboxFrame, frameEnds) {
+	if len(changes) == 0 {
 		return nil, nil
 	}
-	byPart := make(map[int32][]int, len(moves))
-	for i, n := range result.parts {
-		byPart[n] = append(byPart[n], i)
+	byPartition := make(map[int32][]*decidedChange, len(moves))
+	for i := range changes {
+		c := &changes[i]
+		byPartition[c.Partition] = append(byPartition[c.Partition], c)
 	}
-	w := frameWriter{plan: p, result: result, limit: limit}
+	w := frameWriter{plan: p, limit: limit}
 	last := make(frameEnds, len(moves))
 	for _, m := range moves {
-		rest := byPart[m.Partition.Number]
+		rest := byPartition[m.Partition.Number]
 		if len(rest) == 0 {
 			continue
 		}
@@ -41,7 +42,7 @@ func pack(p *Plan, result *settled, moves []store.WatermarkStep, ends frameEnds,
 		for len(rest) > 0 {
 			n := w.fitting(rest)
 			if h.To = end; n < len(rest) {
-				h.To = result.changes[rest[n]].Place()
+				h.To = rest[n].Place()
 			}
 			w.write(m.Partition, h, rest[:n])
 			rest, h.From, h.Prev = rest[n:], h.To, h.To
@@ -54,20 +55,18 @@ func pack(p *Plan, result *settled, moves []store.WatermarkStep, ends frameEnds,
 // frameWriter writes the frames of one decision.
 type frameWriter struct {
 	plan    *Plan
-	result  *settled
 	limit   int
 	out     []store.OutboxFrame
 	builder change.FrameBuilder
 	record  []byte
 }
 
-// fitting tells how many of these changes, which are of one partition and in its
+// fitting returns how many of these changes, which are of one partition and in its
 // order, one frame holds: all those of as many offsets as fit into it, and of one
 // in any case.
-func (w *frameWriter) fitting(rest []int) int {
+func (w *frameWriter) fitting(rest []*decidedChange) int {
 	size, fit, of := change.FrameHeader, 0, change.Version(0)
-	for n, i := range rest {
-		c := &w.result.changes[i]
+	for n, c := range rest {
 		if c.Place() != of {
 			of, fit = c.Place(), n
 		}
@@ -79,18 +78,17 @@ func (w *frameWriter) fitting(rest []int) int {
 }
 
 // write writes a frame, in parts if it must: then it is of one offset.
-func (w *frameWriter) write(p store.Partition, h change.Frame, changes []int) {
-	number := func(i int) int32 { return w.plan.Services[w.result.services[i]].Number }
-	slices.SortStableFunc(changes, func(a, b int) int { return cmp.Compare(number(a), number(b)) })
+func (w *frameWriter) write(p store.Partition, h change.Frame, changes []*decidedChange) {
+	number := func(c *decidedChange) int32 { return w.plan.Services[c.service].Number }
+	slices.SortStableFunc(changes, func(a, b *decidedChange) int { return cmp.Compare(number(a), number(b)) })
 	size := change.FrameHeader
-	for n, i := range changes {
-		c := &w.result.changes[i]
+	for n, c := range changes {
 		if size += c.FrameSize(); size > w.limit && n > 0 {
 			w.end(p, h)
 			h.Part++
 			size = change.FrameHeader + c.FrameSize()
 		}
-		w.builder.Add(number(i), c)
+		w.builder.Add(number(c), &c.Change)
 	}
 	h.Last = true
 	w.end(p, h)

@@ -77,7 +77,7 @@ func TestFramesChain(t *testing.T) {
 		}
 		for range rapid.IntRange(1, 5).Draw(t, "batches") {
 			var moves []store.WatermarkStep
-			var result settled
+			var decided []decidedChange
 			for n := range int32(3) {
 				records := rapid.IntRange(0, 6).Draw(t, "records")
 				if records == 0 {
@@ -96,13 +96,14 @@ func TestFramesChain(t *testing.T) {
 						if rapid.IntRange(0, 9).Draw(t, "resent") == 0 {
 							c.Version, c.Resent, c.Revision = change.NewVersion(1, 4), at, 1
 						}
-						result.changes, result.parts, result.services = append(result.changes, c), append(result.parts, n), append(result.services, i)
+						decided = append(decided, decidedChange{c, i})
+						decided[len(decided)-1].Partition = n
 						want[n][c.Service] = append(want[n][c.Service], c)
 					}
 				}
 				moves = append(moves, store.WatermarkStep{Partition: store.Partition{Generation: generation, Number: n}, From: from, To: next[n]})
 			}
-			outbox, last := pack(p, &result, moves, ends, limit)
+			outbox, last := pack(p, decided, moves, ends, limit)
 			for i := range outbox {
 				log[outbox[i].Partition.Number].read(t, p, outbox[i].Frame, limit)
 			}
@@ -129,12 +130,11 @@ func TestFramesChain(t *testing.T) {
 func TestFramesAreCut(t *testing.T) {
 	p := &Plan{Revision: 1, Services: []Service{{Name: "a", Number: 2}, {Name: "b", Number: 1}}}
 	partition := store.Partition{Generation: 1}
-	var result settled
+	var decided []decidedChange
 	add := func(offset int64, service, size int) {
-		result.changes = append(result.changes, change.Change{
+		decided = append(decided, decidedChange{service: service, Change: change.Change{
 			Service: p.Services[service].Name, Entity: "e", Op: change.Upsert, Version: change.NewVersion(1, offset), Key: "k", Content: change.Retracted(), Doc: make([]byte, size),
-		})
-		result.parts, result.services = append(result.parts, 0), append(result.services, service)
+		}})
 	}
 	add(12, 0, 400) // together
 	add(12, 1, 100)
@@ -142,7 +142,7 @@ func TestFramesAreCut(t *testing.T) {
 	add(15, 0, 600) // too much for it, so in parts, of one change each
 	add(15, 1, 600)
 	add(17, 0, 100) // and the rest
-	outbox, last := pack(p, &result, []store.WatermarkStep{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
+	outbox, last := pack(p, decided, []store.WatermarkStep{{Partition: partition, From: 10, To: 20}}, frameEnds{partition: change.NewVersion(1, 3)}, 1000)
 	require.Equal(t, frameEnds{partition: change.NewVersion(1, 20)}, last)
 	type frame struct {
 		from, to, prev int64
@@ -166,7 +166,7 @@ func TestFramesAreCut(t *testing.T) {
 		{15, 17, 15, 1, true, map[int32]int{2: 1}},
 		{17, 20, 17, 0, true, map[int32]int{2: 1}},
 	}, got)
-	outbox, last = pack(p, &settled{}, []store.WatermarkStep{{Partition: partition, From: 20, To: 30}}, nil, 1000)
+	outbox, last = pack(p, nil, []store.WatermarkStep{{Partition: partition, From: 20, To: 30}}, nil, 1000)
 	require.Empty(t, outbox, "a decision without changes has no frame")
 	require.Empty(t, last)
 }

@@ -49,7 +49,7 @@ type SeenPosition struct {
 // Inspect takes a stored entity apart. The error says that the stored state
 // cannot be read.
 func (p *Plan) Inspect(e store.Entity) (*Inspection, error) {
-	ev, err := newEvaluation(p, e)
+	ev, err := newEvaluation(&verdict{plan: p}, e)
 	if err != nil {
 		return nil, err
 	}

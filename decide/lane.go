@@ -14,7 +14,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/gather"
-	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -43,22 +42,31 @@ type lane struct {
 	cache    *cache    // guarded by work
 	most     int       // guarded by work; see decideAll
 
-	mu          sync.Mutex
-	owned       map[int32]*ownership
-	unpublished int   // batches handed to the producer and not answered
-	broken      error // first publish failure since the last mend
-	halted      error
-	published   chan struct{} // capacity 1: signalled at every answer of the producer
-	lost        bool          // publishes failed: what they held must be published from the store
+	mu    sync.Mutex
+	owned map[int32]*ownership // guarded by mu
+	// unpublished are the bytes of each partition's frames that the producer has and
+	// did not answer, also of earlier ownerships. guarded by mu
+	unpublished map[int32]int64
+	changed     chan struct{} // guarded by mu; closed and replaced at every change of these
+	halted      error         // guarded by mu
 }
 
-// ownership is what a lane knows of a partition that it took over.
+// ownership is what a lane knows of a partition that it took over. Its fields are
+// guarded by the lane's mutex.
 type ownership struct {
 	token     store.Token
 	after     uint64         // only frames of assignments above it are of this ownership
 	next      int64          // watermark
 	lastTo    change.Version // where the partition's newest frame ends
 	published []int64        // outbox rows to delete
+	sequence  transport.Sequence
+
+	// stale is why it has to be taken over again: from due on, and when nothing of it is
+	// unpublished any more, since what is under way could land behind what the take-over
+	// publishes. Until then nothing is decided of it; nil: no reason.
+	stale error
+	due   time.Time
+	pause time.Duration // before the next take-over if a publish fails again
 }
 
 func newLane(d *Decider, number int) (*lane, error) {
@@ -71,7 +79,7 @@ func newLane(d *Decider, number int) (*lane, error) {
 		cache:  newCache(d.opt.Cache/int64(d.opt.Lanes), d.opt.Metrics, d.opt.Unsound),
 		log:    d.opt.Logger.With("stage", "decide", "lane", number),
 		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
-		owned:  map[int32]*ownership{}, published: make(chan struct{}, 1), work: make(chan struct{}, 1),
+		owned:  map[int32]*ownership{}, unpublished: map[int32]int64{}, changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}, nil
 }
 
@@ -102,6 +110,7 @@ func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int3
 	// Assignments are numbered through the process and this one is still to begin:
 	// frames of earlier ones, which may be on their way yet, are not its own.
 	after := transport.LastAssignment()
+	defer l.signal()
 	for n, o := range taken {
 		o.after = after
 		l.owned[n] = o
@@ -115,9 +124,47 @@ func (l *lane) assigned(ctx context.Context, partitions []int32, starts map[int3
 func (l *lane) revoked(partition int32) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.signal()
 	for n := range l.owned {
 		if n == partition || l.d.heir(n) == partition {
 			delete(l.owned, n)
+		}
+	}
+}
+
+// signal wakes whoever waits for a change. The caller holds mu.
+func (l *lane) signal() {
+	close(l.changed)
+	l.changed = make(chan struct{})
+}
+
+// takes reports whether a record of a partition can be decided: what the log of changes
+// does not take is bounded, for each partition by itself. The caller holds mu.
+func (l *lane) takes(n int32, o *ownership) bool {
+	return o.stale == nil && l.unpublished[n] < max(1, l.d.opt.MaxUnpublished/int64(len(l.owned)))
+}
+
+// retakes reports whether a partition is to be taken over again now. The caller holds mu.
+func (l *lane) retakes(n int32, o *ownership) bool {
+	return o.stale != nil && l.unpublished[n] == 0 && !time.Now().Before(o.due)
+}
+
+// await returns when the lane decides records of a partition, or does not own it.
+func (l *lane) await(ctx context.Context, n int32) error {
+	for {
+		l.mu.Lock()
+		o, changed := l.owned[n], l.changed
+		free := o == nil || l.takes(n, o) || l.retakes(n, o)
+		l.mu.Unlock()
+		if free {
+			return nil
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-l.d.stop.Done():
+			return gather.ErrStopped
 		}
 	}
 }
@@ -145,220 +192,174 @@ func (l *lane) left(ctx context.Context, partitions []int32) (left []int32, err 
 	return left, err
 }
 
-// takeOver makes this lane the owner of partitions and publishes what their
+// takeOver makes this lane the owner of partitions and hands the producer what their
 // outboxes hold. It tries until ctx ends. The caller holds work.
 func (l *lane) takeOver(ctx context.Context, partitions []int32) (map[int32]*ownership, error) {
 	parts := make([]store.Partition, len(partitions))
 	for i, n := range partitions {
 		parts[i] = l.partition(n)
 	}
-	var taken map[int32]*ownership
-	err := l.retry(ctx, "take over", func() error {
-		var token store.Token
+	var token store.Token
+	var found []store.TakenOver
+	if err := l.retry(ctx, "take over", func() (err error) {
 		rand.Read(token[:])
-		found, err := l.d.opt.Store.TakeOver(ctx, parts, token)
+		found, err = l.d.opt.Store.TakeOver(ctx, parts, token)
 		if errors.Is(err, store.ErrFenced) {
 			l.d.endIfReplaced(ctx)
 		}
-		if err != nil {
-			return err
-		}
-		crash.At(crash.TakenOver, "")
-		taken = make(map[int32]*ownership, len(found))
-		for _, f := range found {
-			o := &ownership{token: token, next: f.NextOffset, lastTo: f.LastTo}
-			for _, b := range f.Outbox {
-				o.published = append(o.published, b.ID)
-			}
-			taken[f.Partition.Number] = o
-		}
-		return l.republish(ctx, found)
-	})
-	if err == nil {
-		l.d.opt.Metrics.takeOvers.Add(float64(len(partitions)))
-	}
-	return taken, err
-}
-
-// republish sends what outboxes hold and waits for the acknowledgements.
-func (l *lane) republish(ctx context.Context, found []store.TakenOver) error {
-	if err := l.mend(ctx); err != nil {
 		return err
+	}); err != nil {
+		return nil, err
 	}
-	var records []transport.Record
-	// It may stand in the log already, before what this process publishes next.
-	republished := transport.Header{Key: change.RepublishedHeader, Value: []byte("1")}
+	crash.At(crash.TakenOver, "")
+	l.d.opt.Metrics.takeOvers.Add(float64(len(partitions)))
+	taken := make(map[int32]*ownership, len(found))
+	l.mu.Lock()
 	for _, f := range found {
-		for i := range f.Outbox {
-			r := l.record(&f.Outbox[i])
-			r.Headers = []transport.Header{republished}
-			records = append(records, r)
+		o := &ownership{token: token, next: f.NextOffset, lastTo: f.LastTo}
+		if old := l.owned[f.Partition.Number]; old != nil {
+			o.pause = old.pause
 		}
+		taken[f.Partition.Number] = o
 	}
-	if len(records) == 0 {
-		return nil
-	}
-	l.log.Info("publishing what the outbox holds", "records", len(records))
-	if crash.Enabled && len(records) > 1 && crash.Due(crash.RepublishHalf, "") {
-		l.dieHalfway(ctx, records)
-	}
-	done := make(chan error, 1)
-	l.producer.AppendAsync(ctx, records, func(err error) { done <- err })
-	select {
-	case err := <-done:
-		if err != nil {
-			l.breakProducer(err)
-			return fmt.Errorf("publish from the outbox: %w", err)
-		}
-		crash.At(crash.Republished, "")
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	l.mu.Unlock()
+	l.republish(ctx, found, taken)
+	return taken, nil
 }
 
-// record is what is published of an outbox row.
-func (l *lane) record(f *store.OutboxFrame) transport.Record {
-	return transport.Record{Topic: l.d.opt.ChangesTopic, Value: f.Frame, Pinned: true, Partition: f.Partition.Number}
-}
-
-// publish hands the frames of a committed decision to the producer. A later
-// transaction deletes their outbox rows once all of them are acknowledged.
-func (l *lane) publish(ctx context.Context, moves []store.WatermarkStep, outbox []store.OutboxFrame) {
+// republish sends what outboxes hold.
+func (l *lane) republish(ctx context.Context, found []store.TakenOver, taken map[int32]*ownership) {
+	var outbox []store.OutboxFrame
+	for _, f := range found {
+		n, o := f.Partition.Number, taken[f.Partition.Number]
+		l.mu.Lock()
+		if len(f.Outbox) > 0 && l.unpublished[n] > 0 {
+			o.stale = errUnanswered
+		} else {
+			outbox = append(outbox, f.Outbox...)
+		}
+		l.mu.Unlock()
+	}
 	if len(outbox) == 0 {
 		return
 	}
-	records := make([]transport.Record, len(outbox))
-	published := make(map[store.Partition][]int64, len(moves))
-	for i := range outbox {
-		records[i] = l.record(&outbox[i])
-		published[outbox[i].Partition] = append(published[outbox[i].Partition], outbox[i].ID)
+	l.log.Info("publishing what the outbox holds", "records", len(outbox))
+	if crash.Enabled && len(outbox) > 1 && crash.Due(crash.RepublishHalf, "") {
+		l.dieHalfway(ctx, outbox)
 	}
-	if crash.Enabled && len(records) > 1 && crash.Due(crash.PublishHalf, "") {
-		l.dieHalfway(ctx, records)
-	}
-	l.mu.Lock()
-	l.unpublished++
-	l.mu.Unlock()
-	l.producer.AppendAsync(ctx, records, func(err error) {
-		crash.At(crash.Published, "")
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		l.unpublished--
-		if err != nil && l.broken == nil {
-			l.broken = err
+	// It may stand in the log already, before what this process publishes next.
+	l.publish(ctx, taken, outbox, crash.Republished, transport.Header{Key: change.RepublishedHeader, Value: []byte("1")})
+}
+
+// firstPause is before the second take-over because of a publish that failed.
+const firstPause = 20 * time.Millisecond
+
+// errUnanswered is why a partition that was taken over has to be taken over once more.
+var errUnanswered = errors.New("what was published before is not answered yet")
+
+// record is what is published of an outbox row.
+func (l *lane) record(f *store.OutboxFrame, headers ...transport.Header) transport.Record {
+	return transport.Record{Topic: l.d.opt.ChangesTopic, Value: f.Frame, Headers: headers, Pinned: true, Partition: f.Partition.Number}
+}
+
+// publish hands committed frames, those of a partition one after the other, to the
+// producer. A later transaction deletes their outbox rows once they are acknowledged.
+func (l *lane) publish(ctx context.Context, owners map[int32]*ownership, outbox []store.OutboxFrame, point string, headers ...transport.Header) {
+	for len(outbox) > 0 {
+		part := outbox[0].Partition
+		n, o := part.Number, owners[part.Number]
+		var records []transport.Record
+		var ids []int64
+		size := int64(0)
+		for len(outbox) > 0 && outbox[0].Partition == part {
+			records, ids = append(records, l.record(&outbox[0], headers...)), append(ids, outbox[0].ID)
+			size += int64(len(outbox[0].Frame))
+			outbox = outbox[1:]
 		}
-		for _, m := range moves {
-			if o := l.owned[m.Partition.Number]; err == nil && o != nil && o.token == m.Token {
-				o.published = append(o.published, published[m.Partition]...)
+		l.mu.Lock()
+		l.unpublished[n] += size
+		l.mu.Unlock()
+		l.producer.AppendAsync(ctx, &o.sequence, records, func(err error) {
+			crash.At(point, "")
+			l.mu.Lock()
+			defer l.mu.Unlock()
+			if l.unpublished[n] -= size; l.unpublished[n] == 0 {
+				delete(l.unpublished, n)
 			}
-		}
-		select {
-		case l.published <- struct{}{}:
-		default:
-		}
-	})
+			if err == nil {
+				o.published, o.pause = append(o.published, ids...), 0
+			} else if o.stale == nil {
+				if o.pause == 0 {
+					l.log.Warn("publishing failed; taking over again from the store", "partition", n, "error", err)
+				}
+				o.stale, o.due = err, time.Now().Add(o.pause)
+				o.pause = min(max(2*o.pause, firstPause), 2*time.Second)
+			}
+			l.signal()
+		})
+	}
 }
 
-// dieHalfway publishes half of records and ends the process, under the build
-// tag crash.
-func (l *lane) dieHalfway(ctx context.Context, records []transport.Record) {
-	done := make(chan struct{})
-	l.producer.AppendAsync(ctx, records[:len(records)/2], func(error) { close(done) })
-	<-done // it dies either way
+// dieHalfway publishes half of some frames and ends the process, under the build tag
+// crash.
+func (l *lane) dieHalfway(ctx context.Context, outbox []store.OutboxFrame) {
+	for i := range outbox[:len(outbox)/2] {
+		done := make(chan struct{})
+		l.producer.AppendAsync(ctx, new(transport.Sequence), []transport.Record{l.record(&outbox[i])}, func(error) { close(done) })
+		<-done // it dies either way
+	}
 	crash.Die()
-}
-
-func (l *lane) breakProducer(err error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.broken == nil {
-		l.broken = err
-	}
-}
-
-// mend makes the producer usable again after a failure: when everything that
-// was handed in is answered. The caller holds work and publishes from the store
-// what failed: it is in the outbox.
-func (l *lane) mend(ctx context.Context) error {
-	for {
-		l.mu.Lock()
-		broken, n := l.broken, l.unpublished
-		if broken != nil && n == 0 {
-			l.broken, l.lost = nil, true
-		}
-		l.mu.Unlock()
-		if broken == nil {
-			return nil
-		}
-		if n == 0 {
-			l.log.Warn("publishing failed; taking over again from the store", "error", broken)
-			l.producer.Reset()
-			return nil
-		}
-		select {
-		case <-l.published:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// room waits until fewer than the allowed batches are unpublished.
-func (l *lane) room() error {
-	for {
-		l.mu.Lock()
-		n, broken := l.unpublished, l.broken
-		l.mu.Unlock()
-		if broken != nil || n < l.d.opt.MaxUnpublished {
-			return nil //nolint:nilerr // a broken producer is mended by the next take-over
-		}
-		select {
-		case <-l.published:
-		case <-l.d.stop.Done():
-			return gather.ErrStopped
-		}
-	}
 }
 
 func (l *lane) allPublished() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.broken == nil && !l.lost && l.unpublished == 0
+	for _, o := range l.owned {
+		if o.stale != nil {
+			return false
+		}
+	}
+	return len(l.unpublished) == 0
 }
 
-// idle deletes outbox rows that nothing else would delete soon, and repairs a
-// producer that broke after the last decision.
+// idle deletes outbox rows that nothing else would delete soon, and takes over again
+// what has to be.
 func (l *lane) idle(ctx context.Context) {
 	l.work <- struct{}{}
 	defer func() { <-l.work }()
 	ctx, cancel := l.stopping(ctx)
 	defer cancel()
 	l.cache.retain(l.owns)
-	if err := l.repair(ctx); err != nil {
+	if err := l.retake(ctx); err != nil {
 		return // it is tried again at the next tick
 	}
-	if err := l.discard(ctx); err != nil && store.ClassOf(err) != store.Fenced || !l.stale(ctx, err) {
+	if err := l.discard(ctx, false); err != nil && store.ClassOf(err) != store.Fenced || !l.isStale(ctx, err) {
 		return
 	}
-	var all []int32
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	for n := range l.owned {
-		all = append(all, n)
-	}
-	l.mu.Unlock()
-	l.log.Warn("taking over again from the store", "because", store.ErrFenced)
-	if !wait.Sleep(ctx, l.d.opt.RetakeDelay) {
-		return
-	}
-	if err := l.reclaim(ctx, all); err != nil {
-		l.log.Debug("the next decision takes over again", "error", err)
+		l.lose(n, store.ErrFenced)
 	}
 }
 
-// stale reports whether the store has the watermark of a partition as somebody
+// lose has a partition taken over again. Where somebody else may own it by now, and the
+// message about it be under way, not at once: that would only make both stumble. The
+// caller holds mu.
+func (l *lane) lose(n int32, why error) {
+	o := l.owned[n]
+	if o == nil || o.stale != nil {
+		return
+	}
+	l.log.Warn("taking over again from the store", "partition", n, "because", why)
+	if o.stale = why; store.ClassOf(why) == store.Fenced {
+		o.due = time.Now().Add(l.d.opt.RetakeDelay)
+	}
+}
+
+// isStale reports whether the store has the watermark of a partition as somebody
 // else's: err says so, or an empty decision, which is made now and then.
-func (l *lane) stale(ctx context.Context, err error) bool {
+func (l *lane) isStale(ctx context.Context, err error) bool {
 	if err != nil {
 		return true
 	}
@@ -369,7 +370,9 @@ func (l *lane) stale(ctx context.Context, err error) bool {
 	var moves []store.WatermarkStep
 	l.mu.Lock()
 	for n, o := range l.owned {
-		moves = append(moves, store.WatermarkStep{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
+		if o.stale == nil {
+			moves = append(moves, l.stays(n, o))
+		}
 	}
 	l.mu.Unlock()
 	if len(moves) == 0 {
@@ -382,40 +385,22 @@ func (l *lane) stale(ctx context.Context, err error) bool {
 	return err != nil && store.ClassOf(err) == store.Fenced
 }
 
-// repair takes everything over again after a publish failed. The caller holds work.
-func (l *lane) repair(ctx context.Context) error {
-	l.mu.Lock()
-	needed := l.broken != nil || l.lost
-	l.mu.Unlock()
-	if !needed {
-		return nil
-	}
-	var all []int32
-	l.mu.Lock()
-	for n := range l.owned {
-		all = append(all, n)
-	}
-	l.mu.Unlock()
-	if err := l.mend(ctx); err != nil {
-		return err
-	}
-	if err := l.reclaim(ctx, all); err != nil {
-		return err
-	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.lost = l.broken != nil
-	return nil
+// stays is a step that compares the watermark of a partition and leaves it.
+func (l *lane) stays(n int32, o *ownership) store.WatermarkStep {
+	return store.WatermarkStep{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token}
 }
 
-func (l *lane) discard(ctx context.Context) error {
+// discard deletes the outbox rows whose publish was acknowledged. last is for who ends:
+// of partitions that had to be taken over again, too, if they are still its own.
+func (l *lane) discard(ctx context.Context, last bool) error {
 	var moves []store.WatermarkStep
 	var ids []int64
+	deleted := map[*ownership]int{}
 	l.mu.Lock()
 	for n, o := range l.owned {
-		if len(o.published) > 0 {
-			moves = append(moves, store.WatermarkStep{Partition: l.partition(n), From: o.next, To: o.next, Token: o.token})
-			ids = append(ids, o.published...)
+		if len(o.published) > 0 && (last || o.stale == nil) {
+			moves, ids = append(moves, l.stays(n, o)), append(ids, o.published...)
+			deleted[o] = len(o.published)
 		}
 	}
 	l.mu.Unlock()
@@ -430,32 +415,26 @@ func (l *lane) discard(ctx context.Context) error {
 		return err
 	}
 	crash.At(crash.Discarded, "")
-	l.forget(moves, ids)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for o, n := range deleted {
+		o.published = o.published[n:]
+	}
 	return nil
 }
 
 const discardTimeout = 5 * time.Second
 
-// forget drops ids of outbox rows that were deleted.
-func (l *lane) forget(moves []store.WatermarkStep, ids []int64) {
-	gone := make(map[int64]bool, len(ids))
-	for _, id := range ids {
-		gone[id] = true
-	}
+// retake takes over again what has to be and can be. ErrReread, which also ends Run,
+// when the store went back behind what was read. The caller holds work.
+func (l *lane) retake(ctx context.Context) error {
+	var partitions []int32
 	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, m := range moves {
-		if o := l.owned[m.Partition.Number]; o != nil && o.token == m.Token {
-			o.published = slices.DeleteFunc(o.published, func(id int64) bool { return gone[id] })
+	for n, o := range l.owned {
+		if l.retakes(n, o) {
+			partitions = append(partitions, n)
 		}
 	}
-}
-
-// reclaim takes over again those of partitions that are still assigned.
-// ErrReread, which also ends Run, when the store went back behind what was read.
-func (l *lane) reclaim(ctx context.Context, partitions []int32) error {
-	l.mu.Lock()
-	partitions = slices.DeleteFunc(slices.Clone(partitions), func(n int32) bool { return l.owned[n] == nil })
 	l.mu.Unlock()
 	if len(partitions) == 0 {
 		return nil
@@ -466,6 +445,7 @@ func (l *lane) reclaim(ctx context.Context, partitions []int32) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.signal()
 	for n, o := range taken {
 		old := l.owned[n]
 		if old == nil {
@@ -536,6 +516,11 @@ func (l *lane) setHalted(err error) {
 func (l *lane) haltedBy() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	for n, o := range l.owned {
+		if l.halted == nil && o.stale != nil && o.pause > firstPause {
+			return fmt.Errorf("partition %d of %s takes nothing: %w", n, l.d.opt.ChangesTopic, o.stale)
+		}
+	}
 	return l.halted
 }
 
@@ -555,11 +540,12 @@ func (l *lane) close() {
 	defer deadline.Stop()
 	for waiting := true; waiting; {
 		l.mu.Lock()
-		waiting = l.unpublished > 0 && l.broken == nil
+		changed := l.changed
+		waiting = len(l.unpublished) > 0
 		l.mu.Unlock()
 		if waiting {
 			select {
-			case <-l.published:
+			case <-changed:
 			case <-deadline.C:
 				waiting = false
 			case <-l.d.opt.Limit.Done():
@@ -567,7 +553,7 @@ func (l *lane) close() {
 			}
 		}
 	}
-	l.discard(l.d.opt.Limit)
+	l.discard(l.d.opt.Limit, true)
 	l.cache.close()
 	ctx, cancel := context.WithTimeout(l.d.opt.Limit, time.Second)
 	defer cancel()

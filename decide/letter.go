@@ -15,8 +15,8 @@ func letterOf(r *record, code, reason string) store.DeadLetter {
 		Stage: store.StageDecide, Code: code, Reason: reason, State: store.LetterOpen,
 		// An id that the database cannot hold must not keep its own letter out.
 		Entity:  strings.ToValidUTF8(strings.ReplaceAll(r.Entity, "\x00", "\uFFFD"), "\uFFFD"),
-		Version: r.version, Offset: r.offset, Part: r.part,
-		DedupKey: fmt.Sprintf("decide/%d/%d/%d", r.version.Generation(), r.part, r.offset),
+		Version: r.version, Offset: r.offset, Part: r.partition,
+		DedupKey: fmt.Sprintf("decide/%d/%d/%d", r.version.Generation(), r.partition, r.offset),
 	}
 	if e := r.Event; e != nil {
 		l.Source, l.EventID, l.Payload, l.Topic = e.Source, e.EventID, e.Payload, e.Topic
@@ -25,5 +25,13 @@ func letterOf(r *record, code, reason string) store.DeadLetter {
 			l.Headers, _ = json.Marshal(r.span.Trace().AddTo(map[string]string{inbox.Header: string(head)}))
 		}
 	}
+	return l
+}
+
+// letterFor is letterOf for one service.
+func letterFor(r *record, service, code, reason string) store.DeadLetter {
+	l := letterOf(r, code, reason)
+	l.Service = service
+	l.DedupKey += "/" + service
 	return l
 }

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // Metrics of decide. Counters move after the commit of what they count, so a
@@ -107,30 +106,16 @@ func (m *Metrics) Expect(services []string) {
 	}
 }
 
-func newCounts() evaluationCounts {
-	return evaluationCounts{outcomes: map[outcomeOf]int{}, decisions: map[decisionOf]int{}}
-}
-
-func (c evaluationCounts) add(o evaluationCounts) {
-	for k, n := range o.outcomes {
-		c.outcomes[k] += n
-	}
-	for k, n := range o.decisions {
-		c.decisions[k] += n
-	}
-}
-
-func (m *Metrics) decided(p *Plan, tally evaluationCounts, s settled, letters []store.DeadLetter, records int, took time.Duration) {
-	for k, n := range tally.outcomes {
+// decided counts a decision that was committed.
+func (m *Metrics) decided(v *verdict, records int, took time.Duration) {
+	for k, n := range v.tally.outcomes {
 		m.events.WithLabelValues(k.source, string(k.outcome)).Add(float64(n))
 	}
-	for _, decisions := range []map[decisionOf]int{tally.decisions, s.decisions} {
-		for k, n := range decisions {
-			m.decisions.WithLabelValues(p.Services[k.service].Name, k.decision).Add(float64(n))
-		}
+	for k, n := range v.tally.decisions {
+		m.decisions.WithLabelValues(v.plan.Services[k.service].Name, k.decision).Add(float64(n))
 	}
-	for _, l := range letters {
-		m.letters.WithLabelValues(l.Code).Inc()
+	for i := range v.out.Letters {
+		m.letters.WithLabelValues(v.out.Letters[i].Code).Inc()
 	}
 	m.batch.Observe(float64(records))
 	m.seconds.Observe(took.Seconds())

@@ -7,57 +7,54 @@ import (
 	"github.com/seed-86dfc502/weir/internal/sketch"
 )
 
-// watch collects what the events of one transaction changed, for those that turn
-// out to be suppressed: no service got anything by them. Which they are is known
-// once the transaction is settled, so the differences of all others are never
-// computed, and nothing is counted before the commit. A nil watch collects
-// nothing.
-type watch struct {
-	board *sketch.Collector
-	rates map[string]int64 // by source
-	noted []noted
+// changeObserver collects what the suppressed events of one transaction changed: those
+// by which no service got anything. Nothing is counted, and no difference computed,
+// before the commit. A nil one collects nothing.
+type changeObserver struct {
+	board    *sketch.Collector
+	rates    map[string]int64 // by source
+	observed []observed
 }
 
-// noted is an event that changed its source's document, while the entity was
+// observed is an event that changed its source's document, while the entity was
 // there before and after.
-type noted struct {
+type observed struct {
 	record        *record
 	before, after canonicaltree.Node
 	evaluated     int // projections
 	weight        int64
 }
 
-func newWatch(b *sketch.Collector) *watch {
+func newChangeObserver(b *sketch.Collector) *changeObserver {
 	if b == nil {
 		return nil
 	}
-	return &watch{board: b, rates: map[string]int64{}}
+	return &changeObserver{board: b, rates: map[string]int64{}}
 }
 
-// note takes an event in, if it is one of those that are observed. A document
-// that appears or goes is no matter of fields.
-func (w *watch) note(r *record, before, after canonicaltree.Node, evaluated int) {
-	if w == nil || !before.Exists() || !after.Exists() {
+// note takes a suppressed event in, if it is one of those that are observed. A
+// document that appears or goes is no matter of fields.
+func (c *changeObserver) note(r *record, before, after canonicaltree.Node, evaluated int) {
+	if c == nil || !before.Exists() || !after.Exists() {
 		return
 	}
-	rate, known := w.rates[r.Event.Source]
+	rate, known := c.rates[r.Event.Source]
 	if !known {
-		rate = w.board.Rate(r.Event.Source)
-		w.rates[r.Event.Source] = rate
+		rate = c.board.Rate(r.Event.Source)
+		c.rates[r.Event.Source] = rate
 	}
 	if sketch.Selected(uint64(r.version), rate) {
-		w.noted = append(w.noted, noted{r, before, after, evaluated, rate})
+		c.observed = append(c.observed, observed{r, before, after, evaluated, rate})
 	}
 }
 
-// report writes down what a committed transaction came to. causes are the
-// records that led to a change or a dead letter.
-func (w *watch) report(tally evaluationCounts, causes []*record) {
-	if w == nil {
+// report writes down what a committed transaction came to.
+func (c *changeObserver) report(outcomes map[outcomeOf]int) {
+	if c == nil {
 		return
 	}
 	events, noise := map[string]int64{}, map[string]int64{}
-	for of, n := range tally.outcomes {
+	for of, n := range outcomes {
 		switch of.outcome {
 		case outcomeNoise:
 			noise[of.source] += int64(n)
@@ -67,24 +64,11 @@ func (w *watch) report(tally evaluationCounts, causes []*record) {
 		}
 	}
 	for source, n := range events {
-		w.board.Count(source, n, noise[source])
+		c.board.Count(source, n, noise[source])
 	}
-	if len(w.noted) == 0 {
-		return
-	}
-	sent := make(map[*record]bool, len(w.noted))
-	for i := range w.noted {
-		sent[w.noted[i].record] = false
-	}
-	for _, r := range causes {
-		if _, is := sent[r]; is {
-			sent[r] = true
-		}
-	}
-	for i := range w.noted {
-		if n := &w.noted[i]; !sent[n.record] {
-			w.board.Observe(n.record.Event.Source, n.observation())
-		}
+	for i := range c.observed {
+		o := &c.observed[i]
+		c.board.Observe(o.record.Event.Source, o.observation())
 	}
 }
 
@@ -103,17 +87,17 @@ func exampleOf(p canonicaltree.Path) string {
 const maxExample = 200
 
 // observation says which paths an event changed.
-func (n *noted) observation() sketch.Observation {
-	o := sketch.Observation{Entity: n.record.Entity, Weight: n.weight, Projections: int64(n.evaluated)}
+func (event *observed) observation() sketch.Observation {
+	o := sketch.Observation{Entity: event.record.Entity, Weight: event.weight, Projections: int64(event.evaluated)}
 	seen := map[string]bool{}
 	looked := 0
-	canonicaltree.Diff(n.before, n.after, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
+	canonicaltree.Diff(event.before, event.after, func(p canonicaltree.Path, _, _ canonicaltree.Node) bool {
 		if looked++; looked > maxDifferences {
 			// So many are not told apart.
 			o.Paths = make([]sketch.Path, sketch.MaxPaths+1)
 			return false
 		}
-		path := sketch.Locate(p, n.before)
+		path := sketch.Locate(p, event.before)
 		if key := path.Pattern(); !seen[key] {
 			seen[key] = true
 			o.Paths = append(o.Paths, path)

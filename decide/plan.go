@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"bytes"
 	"fmt"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
@@ -58,11 +57,6 @@ func (p *Plan) Prepare() error {
 		return fmt.Errorf("incomplete plan: size limit, fingerprint and revision are needed")
 	}
 	return nil
-}
-
-// current reports whether an entity was last evaluated under this plan.
-func (p *Plan) current(fingerprint []byte) bool {
-	return bytes.Equal(fingerprint, p.Fingerprint)
 }
 
 // contentUnder returns the content of a projected document under a hash scheme:

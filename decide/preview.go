@@ -1,6 +1,7 @@
 package decide
 
 import (
+	"bytes"
 	"time"
 
 	"github.com/seed-86dfc502/weir/inbox"
@@ -17,7 +18,7 @@ func (p *Plan) Preview(e store.Entity, c inbox.Control) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	return v.step(p), nil
+	return v.step(), nil
 }
 
 // Service returns a service of the plan by its name.
@@ -30,4 +31,4 @@ func (p *Plan) Service(name string) (Service, bool) {
 }
 
 // Current reports whether an entity's services were last evaluated under this plan.
-func (p *Plan) Current(e store.Entity) bool { return p.current(e.Fingerprint) }
+func (p *Plan) Current(e store.Entity) bool { return bytes.Equal(e.Fingerprint, p.Fingerprint) }

@@ -135,7 +135,7 @@ func posted(payload string, replay *inbox.Replay) inbox.Record {
 }
 
 // decideOne decides one record about a stored entity, of which states are known.
-func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, states ...store.Row) verdict {
+func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, states ...store.Row) *verdict {
 	t.Helper()
 	rec := &record{Record: r, version: change.NewVersion(1, 100), at: time.Unix(1000, 0)}
 	if r.Event != nil {
@@ -163,7 +163,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 	old.Letter, old.Died = 10, 4000
 	v = decideOne(t, p, row, posted(`{"id":"old"}`, &old))
 	require.Equal(t, []store.LetterResolution{{ID: 10, State: store.LetterObsolete}}, v.out.Settled)
-	require.Empty(t, v.result.changes)
+	require.Empty(t, v.changes)
 
 	v = decideOne(t, p, row, posted(`{`, &inbox.Replay{Letter: 11}))
 	require.Equal(t, []store.LetterResolution{{ID: 11, State: store.LetterReplayed}}, v.out.Settled)
@@ -182,7 +182,7 @@ func TestADecisionSettlesItsLetter(t *testing.T) {
 		}}
 		v := decideOne(t, p, row, r, store.Row{Key: key, Version: c.rowVersion})
 		require.Equal(t, []store.LetterResolution{{ID: 12, State: c.want, Version: r.Control.Version}}, v.out.Settled)
-		require.Len(t, v.result.changes, c.sent)
+		require.Len(t, v.changes, c.sent)
 	}
 }
 
@@ -196,7 +196,7 @@ func TestForcedDecisionAboutOneVersion(t *testing.T) {
 	}}
 	for version, sent := range map[int64]int{7: 1, 8: 0} {
 		v := decideOne(t, p, store.Entity{ID: "B-007"}, r, store.Row{Key: key, Version: change.NewVersion(1, version), Content: change.Retracted()})
-		require.Len(t, v.result.changes, sent)
+		require.Len(t, v.changes, sent)
 		require.Empty(t, v.out.Settled)
 	}
 }
@@ -213,11 +213,11 @@ func TestResendTouchesNoRow(t *testing.T) {
 	require.Empty(t, v.out.Entities)
 	require.Equal(t, []store.LetterResolution{{ID: 3, State: store.LetterReplayed}}, v.out.Settled)
 	c.Resent = change.NewVersion(1, 100)
-	require.Equal(t, []change.Change{c}, v.result.changes)
+	require.Equal(t, []change.Change{c}, v.step().Sent)
 
 	r.Control.Change = []byte("no change")
 	v = decideOne(t, p, store.Entity{ID: "B-007"}, r, state)
-	require.Empty(t, v.result.changes)
+	require.Empty(t, v.changes)
 	require.Empty(t, v.out.Settled)
 	require.Len(t, v.out.Letters, 1)
 	r.Entity, r.Control.Change = "other", c.AppendBinary(nil)

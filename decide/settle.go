@@ -3,144 +3,163 @@ package decide
 import (
 	"bytes"
 	"cmp"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// settled is what the candidates of a batch come to.
-type settled struct {
-	changes  []change.Change // in the order of the candidates
-	parts    []int32         // the inbox partition that caused each change
-	services []int           // the index of each change's service
-	causes   []*record       // of changes, and of letters
-	letters  []store.DeadLetter
-	replayed []store.LetterResolution // dead letters whose replay was decided here
-	purged   []string                 // entities that go, with their dam states
-	size     int                      // of changes and letters, in bytes
-	// decisions are what the candidates came to, those that were pruned apart.
-	decisions map[decisionOf]int
+// output is what a projection shows of a document. Most of it is held back, so
+// its text is written only when a change needs it.
+type output struct {
+	projection *projections.Projection
+	doc        canonicaltree.Node
+	written    []byte
 }
 
-// settle compares candidates with the dam states of their entities and sets these.
-// Candidates of one service and entity are compared one after the other, each with
-// what the one before it left: A,B,A,B are four changes and A,A,A,B are two, also
-// inside one batch (I4). errLargeOutcome when changes and letters are more than room
-// in bytes.
-func settle(p *Plan, candidates []candidate, room int) (settled, error) {
-	out := settled{decisions: map[decisionOf]int{}}
-	if room < 0 {
-		return out, errLargeOutcome
-	}
-	n := len(candidates)
-	out.changes, out.parts, out.services, out.causes = make([]change.Change, 0, n), make([]int32, 0, n), make([]int, 0, n), make([]*record, 0, n)
-	for i := range candidates {
-		c := &candidates[i]
-		if c.purge {
-			// What comes after it begins anew.
-			if *c.states = (store.States{}); !slices.Contains(out.purged, c.record.Entity) {
-				out.purged = append(out.purged, c.record.Entity)
-			}
-			continue
-		}
-		service := p.Services[c.service]
-		row := c.states.Get(service.Number)
-		if c.control != nil {
-			if control(c.control, &row) {
-				c.states.Set(row)
-			}
-			continue
-		}
-		if c.resent != nil {
-			// Late by its nature; the state says what the newest is, and keeps it. If it is
-			// this, it is under way again.
-			if row.Found && row.Refused && row.Version == c.resent.Version {
-				row.Refused = false
-				c.states.Set(row)
-			}
-			resent := *c.resent
-			resent.Trace = c.record.span.Trace()
-			out.changes, out.parts, out.services = append(out.changes, resent), append(out.parts, c.record.part), append(out.services, c.service)
-			out.sent(c)
-			continue
-		}
-		if r := c.record.Control; r != nil && (r.Letter != 0 || r.Version != 0) {
-			// A newer change that was decided since is delivered or a letter itself.
-			overtaken, state := row.Found && row.Version > r.Version, store.LetterReplayed
-			if overtaken {
-				state = store.LetterObsolete
-			}
-			if r.Letter != 0 {
-				out.replayed = append(out.replayed, store.LetterResolution{ID: r.Letter, State: state, Version: r.Version})
-			}
-			if overtaken {
-				continue
-			}
-		}
-		content, equal, err := compare(p, c, &row)
+// text writes the output once, for all services of the projection.
+func (o *output) text() ([]byte, error) {
+	if o.written == nil {
+		text, match, err := o.projection.Project(nil, o.doc)
 		if err != nil {
-			return settled{}, err
+			return nil, err
 		}
-		again := row.Refused && c.record.Control != nil && c.record.Control.Letter != 0
-		if equal && !c.force && !again {
-			out.held(c, cmp.Or(c.absent, DecisionHeldBack))
-			continue
+		if !match {
+			return nil, errors.New("a projection that matched does not match again")
 		}
-		if !row.Found && c.output == nil {
-			// Nothing was ever sent, so there is nothing to retract.
-			out.held(c, cmp.Or(c.absent, DecisionFiltered))
-			continue
-		}
-		ch := change.Change{
-			Service: service.Name, Entity: c.record.Entity, Op: change.Upsert, Version: c.record.version,
-			Content: content, Revision: p.Revision, Time: c.record.at,
-			Trace: c.record.span.Trace(),
-		}
-		if c.output == nil {
-			ch.Op = change.Retract
-		} else if ch.Doc, err = c.output.text(); err != nil {
-			return settled{}, err
-		}
-		size := sizeOf(&ch)
-		if out.size += size; out.size > room {
-			return out, errLargeOutcome
-		}
-		if size > p.MaxChange {
-			l := letterOf(c.record, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, p.MaxChange))
-			l.Service, l.Payload = service.Name, ch.Doc
-			l.DedupKey += "/" + service.Name
-			out.letters, out.causes = append(out.letters, l), append(out.causes, c.record)
-			if lost(c.record.Control) && control(c.record.Control, &row) {
-				c.states.Set(row)
-			}
-			continue
-		}
-		ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
-		out.changes, out.parts, out.services = append(out.changes, ch), append(out.parts, c.record.part), append(out.services, c.service)
-		out.causes = append(out.causes, c.record)
-		out.sent(c)
-		row.Content, row.Version, row.Refused = content, max(row.Version, ch.Version), false
-		c.states.Set(row)
+		o.written = text
 	}
-	return out, nil
+	return o.written, nil
 }
 
-// sent notes that a candidate became a change.
-func (s *settled) sent(c *candidate) {
-	s.decisions[decisionOf{c.service, DecisionSent}]++
-	c.record.sent = append(c.record.sent, c.service)
+// candidate is what a projection shows of an entity, for the services that have it.
+type candidate struct {
+	content change.Content
+	output  *output // nil for a retraction
+	absent  string  // of a retraction: what keeps the entity out; empty when it is deleted
 }
 
-// held counts what was evaluated and not sent.
-func (s *settled) held(c *candidate, decision string) {
-	of := decisionOf{c.service, decision}
-	s.decisions[of]++
-	if c.record.followed {
-		c.record.held = append(c.record.held, of)
+// offer projects the document and settles the result with the dam states of services,
+// in their order. It reports whether there is one: an error of the projection is a dead
+// letter per service, whose row keeps what it has. One customer's filter must not stop
+// the others.
+func (ev *evaluation) offer(r *record, projection int, services []int) (shown bool, err error) {
+	c := candidate{content: change.Retracted()}
+	if ev.present {
+		p := ev.plan.Projections[projection]
+		digest, match, err := p.Sum(ev.merged)
+		switch {
+		case err != nil:
+			for _, s := range services {
+				ev.addLetter(letterFor(r, ev.plan.Services[s].Name, "projection", err.Error()))
+			}
+			ev.unknown(r.Control, services)
+			return false, nil
+		case match:
+			c.content, c.output = change.Hashed(canonicaltree.Scheme, digest), &output{projection: p, doc: ev.merged}
+		default:
+			c.absent = DecisionFiltered
+			ev.trail.filteredOut(ev.plan, projection)
+		}
+	} else if len(ev.docs) > 0 {
+		c.absent = DecisionIncomplete
+	}
+	for _, s := range services {
+		if err := ev.settle(r, s, &c); err != nil {
+			return true, err
+		}
+	}
+	return true, nil
+}
+
+// settle compares a candidate with the dam state of a service, and sends it and sets the
+// state if they differ. Those of one service and entity come one after the other, each
+// is compared with what the one before it left: A,B,A,B are four changes and A,A,A,B
+// are two, also inside one batch (I4).
+func (ev *evaluation) settle(r *record, service int, c *candidate) error {
+	if ev.full() {
+		return errLargeOutcome
+	}
+	row := ev.states.Get(ev.plan.Services[service].Number)
+	if ev.overtaken(r.Control, &row) {
+		return nil
+	}
+	equal, err := ev.plan.equal(c, service, &row)
+	if err != nil {
+		return err
+	}
+	if equal && !passes(r.Control, &row) {
+		ev.hold(r, service, cmp.Or(c.absent, DecisionHeldBack))
+		return nil
+	}
+	if !row.Found && c.output == nil {
+		// Nothing was ever sent, so there is nothing to retract.
+		ev.hold(r, service, cmp.Or(c.absent, DecisionFiltered))
+		return nil
+	}
+	ch := change.Change{
+		Service: ev.plan.Services[service].Name, Entity: r.Entity, Op: change.Upsert, Version: r.version,
+		Content: c.content, Revision: ev.plan.Revision, Time: r.at, Trace: r.span.Trace(),
+	}
+	if c.output == nil {
+		ch.Op = change.Retract
+	} else if ch.Doc, err = c.output.text(); err != nil {
+		return err
+	}
+	if size := sizeOf(&ch); size > ev.plan.MaxChange {
+		l := letterFor(r, ch.Service, "oversized", fmt.Sprintf("the change is %d bytes, the limit is %d", size, ev.plan.MaxChange))
+		l.Payload = ch.Doc
+		ev.addLetter(l)
+		ev.unknown(r.Control, []int{service})
+		return nil
+	}
+	ch.Key = change.Key(ch.Service, ch.Entity, ch.Version, ch.Content)
+	ev.send(r, service, ch)
+	row.Content, row.Version, row.Refused = c.content, max(row.Version, ch.Version), false
+	ev.states.Set(row)
+	return nil
+}
+
+// overtaken reports whether a service has something newer than what a request is about:
+// that is delivered, or a dead letter itself. It says what becomes of the request's own.
+func (ev *evaluation) overtaken(c *inbox.Control, row *store.Row) bool {
+	if c == nil || c.Letter == 0 && c.Version == 0 {
+		return false
+	}
+	overtaken, state := row.Found && row.Version > c.Version, store.LetterReplayed
+	if overtaken {
+		state = store.LetterObsolete
+	}
+	if c.Letter != 0 {
+		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{ID: c.Letter, State: state, Version: c.Version})
+	}
+	return overtaken
+}
+
+// passes reports whether a request sends also what equals the state.
+func passes(c *inbox.Control, row *store.Row) bool {
+	return c != nil && (c.Force || c.Letter != 0 && row.Refused)
+}
+
+// send adds a change to the verdict.
+func (ev *evaluation) send(r *record, service int, c change.Change) {
+	c.Partition = r.partition
+	ev.changes = append(ev.changes, decidedChange{c, service})
+	ev.room -= sizeOf(&c)
+	ev.tally.decisions[decisionOf{service, DecisionSent}]++
+	r.sent = append(r.sent, service)
+}
+
+// hold counts what was evaluated and not sent.
+func (ev *evaluation) hold(r *record, service int, decision string) {
+	of := decisionOf{service, decision}
+	ev.tally.decisions[of]++
+	if r.followed {
+		r.held = append(r.held, of)
 	}
 }
 
@@ -153,40 +172,36 @@ func sizeOf(c *change.Change) int {
 	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
 }
 
-// compare reports whether a candidate equals what the row holds, and gives the
-// content to store. A row of an older hash scheme is compared under that
-// scheme and moves over when it changes.
-func compare(p *Plan, c *candidate, row *store.Row) (change.Content, bool, error) {
+// equal reports whether a candidate equals what the row holds. A row of an older hash
+// scheme is compared under that scheme and moves over when it changes.
+func (p *Plan) equal(c *candidate, service int, row *store.Row) (bool, error) {
 	if !row.Found || row.Content == nil {
-		return c.content, false, nil
+		return false, nil
 	}
 	scheme := row.Content.Scheme()
 	if c.output == nil || scheme == 0 || scheme == canonicaltree.Scheme {
-		return c.content, bytes.Equal(c.content, row.Content), nil
+		return bytes.Equal(c.content, row.Content), nil
 	}
-	numbers := p.Projections[p.Services[c.service].Projection].Numbers()
 	doc, err := c.output.text()
 	if err != nil {
-		return nil, false, err
+		return false, err
 	}
-	under, err := contentUnder(scheme, doc, numbers)
-	if err != nil {
-		return nil, false, err
-	}
-	return c.content, bytes.Equal(under, row.Content), nil
+	under, err := contentUnder(scheme, doc, p.Projections[p.Services[service].Projection].Numbers())
+	return err == nil && bytes.Equal(under, row.Content), err
 }
 
-// lost reports whether a control record asks for a change in the stead of one that
-// was not delivered and will not be. When none can be made, nobody knows what the
-// customer has: the state must not hold back what was never sent.
-func lost(c *inbox.Control) bool {
-	return c != nil && c.Action == inbox.Redecide && c.Force && c.Version != 0 && c.Actor == inbox.Deliver
+// unknown sets the dam states of services whose change is lost and cannot be made again:
+// nobody knows what the customer has, and what was never sent must not be held back.
+func (ev *evaluation) unknown(c *inbox.Control, services []int) {
+	if c != nil && c.Action == inbox.Redecide && c.Force && c.Version != 0 && c.Actor == inbox.Deliver {
+		ev.amend(c, services)
+	}
 }
 
-// control changes a state for a refusal, a reset or a change that is lost; false when
+// amended changes a state for a refusal, a reset or a change that is lost; false when
 // it stays as it is. The version stays in any case: it is that of the last change, and
 // deliveries that are under way are compared with it.
-func control(c *inbox.Control, row *store.Row) bool {
+func amended(c *inbox.Control, row *store.Row) bool {
 	if !row.Found {
 		return false
 	}

@@ -59,7 +59,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	v.seen.report(v.tally, v.result.causes)
+	v.observer.report(v.tally.outcomes)
 	for _, id := range v.out.Purged {
 		delete(s.entities, id)
 	}
@@ -74,30 +74,28 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 			s.uses[c.Key] = c
 		}
 	}
-	return v.step(s.plan), nil
+	return v.step(), nil
 }
 
 // step is what became of the one record of a batch.
-func (v *verdict) step(p *Plan) Step {
-	step := Step{Sent: v.result.changes, Letters: v.out.Letters}
+func (v *verdict) step() Step {
+	step := Step{Letters: v.out.Letters}
+	for i := range v.changes {
+		step.Sent = append(step.Sent, v.changes[i].Change)
+	}
 	for k := range v.tally.outcomes {
 		step.Outcome = string(k.outcome)
 	}
-	step.apart(p, &v.tally, &v.result)
-	return step
-}
-
-// apart fills in the services that nothing was sent to, in their order.
-func (s *Step) apart(p *Plan, counts *evaluationCounts, result *settled) {
-	for i, service := range p.Services {
+	for i, service := range v.plan.Services {
 		for decision, names := range map[string]*[]string{
-			DecisionHeldBack: &s.Held, DecisionFiltered: &s.Filtered, DecisionIncomplete: &s.Incomplete, DecisionPruned: &s.Pruned,
+			DecisionHeldBack: &step.Held, DecisionFiltered: &step.Filtered, DecisionIncomplete: &step.Incomplete, DecisionPruned: &step.Pruned,
 		} {
-			if of := (decisionOf{i, decision}); result.decisions[of]+counts.decisions[of] > 0 {
+			if v.tally.decisions[decisionOf{i, decision}] > 0 {
 				*names = append(*names, service.Name)
 			}
 		}
 	}
+	return step
 }
 
 // String is for messages of tests.

@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
@@ -81,7 +80,7 @@ func (l *lane) batchSpan(batch []*record) *tracing.Span {
 }
 
 // decidedSpans notes what became of the traced records of a transaction.
-func decidedSpans(span *tracing.Span, batch []*record, changes []change.Change, err error) {
+func decidedSpans(span *tracing.Span, batch []*record, err error) {
 	if span == nil {
 		return
 	}
@@ -97,12 +96,6 @@ func decidedSpans(span *tracing.Span, batch []*record, changes []change.Change, 
 		}
 		return
 	}
-	count := map[*change.Trace]int{}
-	for i := range changes {
-		if t := changes[i].Trace; t != nil {
-			count[t]++
-		}
-	}
 	for _, r := range batch {
 		if r.span == nil {
 			continue
@@ -111,6 +104,6 @@ func decidedSpans(span *tracing.Span, batch []*record, changes []change.Change, 
 		if r.stale != fresh {
 			outcome += ": " + string(r.stale)
 		}
-		r.span.Set(tracing.OutcomeKey.String(outcome), tracing.ChangesKey.Int(count[r.span.Trace()]))
+		r.span.Set(tracing.OutcomeKey.String(outcome), tracing.ChangesKey.Int(len(r.sent)))
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/google/uuid"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/wire"
 	"github.com/seed-86dfc502/weir/projections"
 )
 
@@ -74,10 +75,10 @@ type Trail struct {
 	prefix  []byte // fingerprint, cut, that the sets belong to
 }
 
-// Evaluated reports whether a projection was evaluated at entry i; known is
+// evaluated reports whether a projection was evaluated at entry i; known is
 // false when that was not kept, or happened under another configuration. A
 // record that is noise or stale evaluates nothing.
-func (t Trail) Evaluated(p *Plan, i, projection int) (evaluated, known bool) {
+func (t Trail) evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 	e := t.Entries[i]
 	if e.Outcome != TrailMerged && e.Outcome != TrailControl {
 		return false, true
@@ -95,7 +96,7 @@ func (t Trail) Evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 func (t Trail) Decided(p *Plan, i, service int) string {
 	e := t.Entries[i]
 	projection := p.Services[service].Projection
-	evaluated, known := t.Evaluated(p, i, projection)
+	evaluated, known := t.evaluated(p, i, projection)
 	switch {
 	case e.kept && hasNumber(e.sent, p.Services[service].Number):
 		return DecisionSent
@@ -117,16 +118,11 @@ func hasRank(set []byte, rank int) bool { return rank/8 < len(set) && set[rank/8
 
 // hasNumber looks for a number in a list that sent wrote.
 func hasNumber(list []byte, number int32) bool {
-	at := int64(0)
-	for len(list) > 0 {
-		step, used := binary.Uvarint(list)
-		if used <= 0 {
-			return false
+	r, at := wire.Reader{Rest: list}, uint64(0)
+	for len(r.Rest) > 0 && !r.Failed {
+		if at += r.Uvarint(); at == uint64(number) {
+			return !r.Failed
 		}
-		if at += int64(step); at == int64(number) {
-			return true
-		}
-		list = list[used:]
 	}
 	return false
 }
@@ -185,13 +181,12 @@ func (t *trailer) add(e trailed) {
 		}
 		var scratch [128]byte
 		b := t.last.append(scratch[:0], &e)
-		keep := 0
-		for n := 2; n < trailLength && keep < len(t.older); n++ {
-			size, used := binary.Uvarint(t.older[keep:])
-			if used <= 0 || size > uint64(len(t.older)-keep-used) {
+		keep, r := 0, wire.Reader{Rest: t.older}
+		for n := 2; n < trailLength; n++ {
+			if r.Bytes(); r.Failed {
 				break // not a trail: what cannot be read is let go
 			}
-			keep += used + int(size)
+			keep = len(t.older) - len(r.Rest)
 		}
 		older := make([]byte, 0, binary.MaxVarintLen16+len(b)+keep)
 		older = append(binary.AppendUvarint(older, uint64(len(b))), b...)
@@ -212,55 +207,30 @@ func (e *trailed) append(b []byte, newer *trailed) []byte {
 	if e.source == newer.source {
 		b = append(b, 0)
 	} else {
-		b = appendText(b, e.source)
+		b = wire.Append(b, e.source)
 	}
-	b = appendText(appendText(b, e.id), e.set)
+	b = wire.Append(wire.Append(b, e.id), e.set)
 	if e.kept {
-		b = appendText(appendText(b, e.filtered), e.sent)
+		b = wire.Append(wire.Append(b, e.filtered), e.sent)
 	}
 	return b
 }
 
-func appendText[T string | []byte](b []byte, s T) []byte {
-	return append(binary.AppendUvarint(b, uint64(len(s))), s...)
-}
-
 // parseTrailed reads an entry that stands behind newer.
 func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
-	if len(b) == 0 || int(b[0]&^trailKept) >= len(trailWords) {
-		return e, nil, false
+	r := wire.Reader{Rest: b}
+	word := r.Byte()
+	e.word, e.kept = word&^trailKept, word&trailKept != 0
+	e.version, e.ms = newer.version-uint64(r.Varint()), newer.ms-uint64(r.Varint())
+	e.source = newer.source
+	if s := r.Bytes(); len(s) > 0 && string(s) != newer.source {
+		e.source = string(s) // shared when it is the same
 	}
-	e.word, e.kept, b, ok = b[0]&^trailKept, b[0]&trailKept != 0, b[1:], true
-	back := func() uint64 {
-		n, used := binary.Varint(b)
-		if used <= 0 {
-			ok = false
-			return 0
-		}
-		b = b[used:]
-		return uint64(n)
-	}
-	text := func() []byte {
-		n, used := binary.Uvarint(b)
-		if used <= 0 || n > uint64(len(b)-used) {
-			ok = false
-			return nil
-		}
-		s := b[used : used+int(n) : used+int(n)]
-		b = b[used+int(n):]
-		return s
-	}
-	e.version, e.ms = newer.version-back(), newer.ms-back()
-	if s := text(); len(s) == 0 || string(s) == newer.source {
-		e.source = newer.source
-	} else {
-		e.source = string(s)
-	}
-	e.id, e.set = text(), text()
+	e.id, e.set = r.Bytes(), r.Bytes()
 	if e.kept {
-		e.filtered, e.sent = text(), text()
+		e.filtered, e.sent = r.Bytes(), r.Bytes()
 	}
-	return e, b, ok
+	return e, r.Rest, !r.Failed && int(e.word) < len(trailWords)
 }
 
 // stale remembers a stale record and reports whether the row should be written
@@ -304,9 +274,9 @@ func (t *trailer) filteredOut(p *Plan, projection int) {
 	t.last.filtered[rank/8] |= 1 << (rank % 8)
 }
 
-// sent notes which services a record sent something to, once that is settled.
+// sent notes which services the newest record sent something to.
 func (t *trailer) sent(p *Plan, r *record) {
-	if len(r.sent) == 0 || !t.any {
+	if len(r.sent) == 0 {
 		return
 	}
 	numbers := make([]int32, 0, len(r.sent))
@@ -320,19 +290,7 @@ func (t *trailer) sent(p *Plan, r *record) {
 		list = binary.AppendUvarint(list, uint64(n-at))
 		at = n
 	}
-	if t.last.version == uint64(r.version) {
-		t.last.kept, t.last.sent = true, list
-		return
-	}
-	entries := t.entries()
-	renewed := trailer{prefix: t.prefix}
-	for i := len(entries) - 1; i >= 0; i-- {
-		if entries[i].version == uint64(r.version) {
-			entries[i].kept, entries[i].sent = true, list
-		}
-		renewed.add(entries[i])
-	}
-	*t = renewed
+	t.last.kept, t.last.sent = true, list
 }
 
 // evaluated adds a projection to the set.
@@ -361,17 +319,12 @@ func (t *trailer) entries() []trailed {
 		return nil
 	}
 	all := append(make([]trailed, 0, trailLength), t.last)
-	for b := t.older; len(b) > 0; {
-		size, used := binary.Uvarint(b)
-		if used <= 0 || size > uint64(len(b)-used) {
-			break
-		}
-		e, _, ok := parseTrailed(b[used:used+int(size)], &all[len(all)-1])
+	for r := (wire.Reader{Rest: t.older}); len(r.Rest) > 0; {
+		e, _, ok := parseTrailed(r.Bytes(), &all[len(all)-1])
 		if !ok {
 			break
 		}
 		all = append(all, e)
-		b = b[used+int(size):]
 	}
 	return all
 }
@@ -423,12 +376,12 @@ func decodeState(stored []byte) (trailer, fence, error) {
 	if len(stored) == 0 {
 		return t, fence{}, nil
 	}
-	n, used := binary.Uvarint(stored)
-	if used <= 0 || n > uint64(len(stored)-used) {
+	r := wire.Reader{Rest: stored}
+	b := r.Bytes()
+	if r.Failed {
 		return t, nil, errState
 	}
-	b := stored[used : used+int(n)]
-	f, err := decodeFence(stored[used+int(n):])
+	f, err := decodeFence(r.Rest)
 	if len(b) > 0 && int(b[0]) < len(b) {
 		size := 1 + int(b[0])
 		prefix := b[1:size:size]

@@ -48,7 +48,7 @@ func TestTrailTellsWhatBecameOfEvents(t *testing.T) {
 		"1:5 redecide c1 control",
 	}, words(got))
 	evaluated := func(i, projection int) [2]bool {
-		e, known := got.Evaluated(p, i, projection)
+		e, known := got.evaluated(p, i, projection)
 		return [2]bool{e, known}
 	}
 	require.Equal(t, [2]bool{true, true}, evaluated(0, 0))
@@ -61,15 +61,15 @@ func TestTrailTellsWhatBecameOfEvents(t *testing.T) {
 
 	other := bananaPlan(t)
 	other.Fingerprint = []byte("another")
-	_, known := got.Evaluated(other, 2, 0)
+	_, known := got.evaluated(other, 2, 0)
 	require.False(t, known)
 	s.plan = other
 	feed(t, s, `registry:e9 {"id":"B-007","origin":"EC","ripeness_level":3}`)
 	got = trailOf(t, s.entities["B-007"])
 	require.Len(t, got.Entries, 6)
-	_, known = got.Evaluated(other, 2, 0)
+	_, known = got.evaluated(other, 2, 0)
 	require.False(t, known, "what was evaluated under the other configuration is forgotten")
-	require.Equal(t, [2]bool{true, true}, func() [2]bool { e, k := got.Evaluated(other, 5, 1); return [2]bool{e, k} }())
+	require.Equal(t, [2]bool{true, true}, func() [2]bool { e, k := got.evaluated(other, 5, 1); return [2]bool{e, k} }())
 }
 
 // Only a stale record after something else writes the row.
@@ -169,10 +169,10 @@ func TestTrailOfManyProjections(t *testing.T) {
 		tr.evaluated(p, 101)
 	}
 	got := tr.trail()
-	_, known := got.Evaluated(p, 0, 101)
+	_, known := got.evaluated(p, 0, 101)
 	require.False(t, known)
 	for i, want := range map[int]bool{0: false, 101: true} {
-		evaluated, known := got.Evaluated(p, 1, i)
+		evaluated, known := got.evaluated(p, 1, i)
 		require.True(t, known)
 		require.Equal(t, want, evaluated)
 	}

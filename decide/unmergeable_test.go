@@ -53,7 +53,7 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(20 * time.Second):
+	case <-time.After(time.Minute):
 		require.FailNow(t, "the lane is halted", after.Halted())
 	}
 	letters, err := w.store.ListLetters(t.Context(), store.LetterFilter{})

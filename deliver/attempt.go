@@ -49,90 +49,30 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 		a.waited = a.waited || waited
 		if !first || waited {
-			if todo, err = a.dropSuperseded(a.dropGone(todo)); err != nil {
+			if todo, err = a.dropSuperseded(a.dropGone(todo)); err != nil || len(todo) == 0 {
 				return err
 			}
-			if len(todo) == 0 {
-				return nil
-			}
 		}
-		ctx, cancel := wait.WithGrace(a.work, a.stop, a.w.s.opt.StopGrace)
-		crash.At(crash.Writing, a.w.opt.Name)
-		if crash.Enabled {
-			a.dieWriting(ctx, todo)
-		}
-		span := a.w.writeSpan(todo)
-		noted, t := a.w.try(ctx, len(todo))
-		err = a.w.opt.Sink.Write(noted, todo)
-		t.ended()
-		written(span, err)
-		a.w.countFound()
-		crash.At(crash.Written, a.w.opt.Name)
-		abandoned := ctx.Err() != nil // a failure says nothing about the changes then
-		cancel()
-		a.w.m.seconds.Observe(t.took.Seconds())
+		t, err := a.write(todo)
 		if err == nil {
 			a.done(todo, 0, &t)
 			return nil
 		}
-		failed, whole := a.failures(todo, err)
-		if whole != nil {
-			// The whole batch failed for what may be one change's fault.
-			// Changes that were decided under an older configuration may not fit what
-			// the sink has become: then it refuses them alike, but not the service.
-			if len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded ||
-				whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.w.outdated)) {
-				half := len(todo) / 2
-				if err := a.deliver(todo[:half]); err != nil {
-					return err
-				}
-				todo = todo[half:]
-				continue
+		failed, whole := failures(todo, err)
+		if a.bisects(todo, whole) {
+			half := len(todo) / 2
+			if err := a.deliver(todo[:half]); err != nil {
+				return err
 			}
+			todo = todo[half:]
+			continue
 		}
-		// Where a target does not answer single changes, what it says again and again
-		// of a batch is recorded once.
-		repeated := whole != nil && !t.given && whole.Error() == a.said
-		if a.said = ""; whole != nil {
-			a.said = whole.Error()
+		t.repeated = a.repeats(whole, t.given)
+		again, worst, about, err := a.settle(todo, failed, &t)
+		if err != nil {
+			return err
 		}
-		away := a.away(todo, failed)
-		var again []change.Change
-		var worst *sinks.Error
-		var about *change.Trace // a change that it happened to, if that is traced
-		for i, c := range todo {
-			e := failed[i]
-			switch {
-			case e == nil:
-				a.done(todo[i:i+1], i, &t)
-			case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !abandoned && (!away || a.beside[c.Key]) && a.exhausted(c):
-				replaceable, err := a.replaceable(c)
-				if err != nil {
-					return err
-				}
-				end, outcome := a.deadLetter, AttemptRefused
-				switch {
-				case replaceable:
-					end, outcome = a.redecide, OutcomeRedecided
-				case e.Class != sinks.Reject:
-					outcome = AttemptGaveUp
-				}
-				t.record(i, &todo[i], outcome, e)
-				if err := end(c, e); err != nil {
-					return err
-				}
-			default:
-				if !repeated {
-					t.record(i, &todo[i], attemptFailed(e), e)
-				}
-				again = append(again, c)
-				if worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter {
-					worst, about = e, c.Trace
-				}
-			}
-		}
-		todo = again
-		if worst == nil {
+		if todo = again; worst == nil {
 			continue
 		}
 		a.w.reportFailure(worst, about)
@@ -142,6 +82,90 @@ func (a *attempt) deliver(todo []change.Change) error {
 		}
 	}
 	return nil
+}
+
+// write hands changes to the sink once.
+func (a *attempt) write(todo []change.Change) (tried, error) {
+	w := a.w
+	ctx, cancel := wait.WithGrace(a.work, a.stop, w.s.opt.StopGrace)
+	defer cancel()
+	crash.At(crash.Writing, w.opt.Name)
+	if crash.Enabled {
+		a.dieWriting(ctx, todo)
+	}
+	span := w.writeSpan(todo)
+	noted, t := w.beginAttempt(ctx, len(todo))
+	err := w.opt.Sink.Write(noted, todo)
+	t.ended()
+	t.abandoned = ctx.Err() != nil
+	written(span, err)
+	w.countFound()
+	crash.At(crash.Written, w.opt.Name)
+	w.m.seconds.Observe(t.took.Seconds())
+	return t, err
+}
+
+// bisects reports whether a whole batch failed for what may be one change's fault.
+// Changes that were decided under an older configuration may not fit what the sink has
+// become: then it refuses them alike, but not the service.
+func (a *attempt) bisects(todo []change.Change, whole *sinks.Error) bool {
+	return whole != nil && len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded ||
+		whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.w.outdated))
+}
+
+// repeats reports whether a target that does not answer single changes says of a batch
+// what it said before, which is recorded once.
+func (a *attempt) repeats(whole *sinks.Error, answers bool) bool {
+	before := a.said
+	if a.said = ""; whole != nil {
+		a.said = whole.Error()
+	}
+	return whole != nil && !answers && a.said == before
+}
+
+// settle brings changes of a failed write to their end, where they have one. It returns
+// those that are tried again, the worst of their failures, and the trace of a change that
+// it happened to, if that is traced.
+func (a *attempt) settle(todo []change.Change, failed []*sinks.Error, t *tried) (again []change.Change, worst *sinks.Error, about *change.Trace, err error) {
+	away := a.away(todo, failed)
+	for i, c := range todo {
+		e := failed[i]
+		switch {
+		case e == nil:
+			a.done(todo[i:i+1], i, t)
+		case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !t.abandoned && (!away || a.beside[c.Key]) && a.exhausted(c):
+			if err := a.end(c, e, func(outcome string) { t.record(i, &todo[i], outcome, e) }); err != nil {
+				return nil, nil, nil, err
+			}
+		default:
+			if !t.repeated {
+				t.record(i, &todo[i], attemptFailed(e), e)
+			}
+			again = append(again, c)
+			if worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter {
+				worst, about = e, c.Trace
+			}
+		}
+	}
+	return again, worst, about, nil
+}
+
+// end makes a dead letter of a change whose last attempt failed, or has it decided
+// again; record is told how it ended.
+func (a *attempt) end(c change.Change, e *sinks.Error, record func(outcome string)) error {
+	replaceable, err := a.replaceable(c)
+	switch {
+	case err != nil:
+		return err
+	case replaceable:
+		record(OutcomeRedecided)
+		return a.redecide(c, e)
+	case e.Class == sinks.Reject:
+		record(AttemptRefused)
+	default:
+		record(AttemptGaveUp)
+	}
+	return a.deadLetter(c, e)
 }
 
 // dieWriting ends the process in the middle of a write when that is due, under
@@ -160,7 +184,7 @@ func (a *attempt) dieWriting(ctx context.Context, todo []change.Change) {
 
 // failures returns the failure of each change; whole is set when one error
 // holds for all of them.
-func (a *attempt) failures(todo []change.Change, err error) (failed []*sinks.Error, whole *sinks.Error) {
+func failures(todo []change.Change, err error) (failed []*sinks.Error, whole *sinks.Error) {
 	failed = make([]*sinks.Error, len(todo))
 	var be *sinks.BatchError
 	if errors.As(err, &be) {
@@ -296,7 +320,7 @@ func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 		ID: uuid.NewString(), Action: inbox.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: inbox.Deliver,
 		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %v", w.s.opt.Revision, c.Revision, e), Trace: c.Trace,
 	}
-	if err := w.s.patiently(a.work, a.stop, "ask for a new decision", func() error {
+	if err := w.s.retryUntil(a.work, a.stop, "ask for a new decision", func() error {
 		return w.s.opt.Control(a.work, c.Entity, request)
 	}); err != nil {
 		return err
@@ -312,7 +336,7 @@ func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	w := a.w
 	crash.At(crash.Refusing, w.opt.Name)
-	err := w.s.patiently(a.work, a.stop, "append a refusal to the inbox", func() error {
+	err := w.s.retryUntil(a.work, a.stop, "append a refusal to the inbox", func() error {
 		return w.s.opt.Control(a.work, c.Entity, inbox.Control{
 			ID: uuid.NewString(), Action: inbox.Refuse, Services: []string{c.Service}, Version: c.Version,
 			Actor: inbox.Deliver, Reason: "dead letter " + c.Key, Trace: c.Trace,
@@ -342,7 +366,7 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace}); err != nil {
 		return err
 	}
-	if err := w.s.patiently(a.work, a.stop, "store a dead letter", func() error {
+	if err := w.s.retryUntil(a.work, a.stop, "store a dead letter", func() error {
 		return w.s.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})
 	}); err != nil {
 		return err

@@ -72,19 +72,30 @@ func (l follower) moved() {
 	l.s.saver.poke()
 }
 
-// hand hands on a frame of the outbox if it follows; what the log has is read
-// from next on.
-func (l follower) hand(f *logged, next int64) {
-	if !l.stands() || l.at().judge(f.Frame) != follows {
-		return
+// handFromOutbox hands on what the outbox has behind a feed, as if it stood at an offset
+// of the log, as long as it follows, and reports whether there was something. What the
+// log has is read from next on then. The caller does not hold the stage's mutex.
+func (l follower) handFromOutbox(ctx context.Context, from feed, offset, next int64) (found bool, err error) {
+	frames, err := l.s.inOutbox(ctx, l.p, from, offset)
+	if err != nil {
+		return false, err
 	}
-	if l.c == nil {
-		l.s.feedLive(l.p, f)
-	} else {
-		l.s.giveBehind(l.c, f)
+	l.s.mu.Lock()
+	defer l.s.mu.Unlock()
+	for i := range frames {
+		f := &frames[i]
+		if !l.stands() || l.at().judge(f.Frame) != follows {
+			break
+		}
+		if l.c == nil {
+			l.s.feedLive(l.p, f)
+		} else {
+			l.s.giveBehind(l.c, f)
+		}
+		l.at().next = next
+		l.moved()
 	}
-	l.at().next = next
-	l.moved()
+	return len(frames) > 0, nil
 }
 
 // affected returns the position of a service, and whether what is gone before the
@@ -96,29 +107,25 @@ func (l follower) affected(c *cursor) (change.Version, bool) {
 	return max(l.p.feed.fed, c.feed.fed, c.floor), c.live
 }
 
-// bridge finds what is missing between fed, to where a follower was handed on,
-// and a frame. over says that the frame itself is to be passed over.
-func (s *Stage) bridge(ctx context.Context, l follower, fed change.Version, f *logged) (over bool, err error) {
+// bridge finds what is missing between a follower's place and a frame. over says
+// that the frame itself is to be passed over.
+func (s *Stage) bridge(ctx context.Context, l follower, from feed, f *logged) (over bool, err error) {
 	free, err := l.p.onlyOne(ctx)
 	if err != nil {
 		return false, err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, l.p, fed, f.offset)
+	if found, err := l.handFromOutbox(ctx, from, f.offset, f.offset); found || err != nil {
+		return false, err
+	}
+	over, err = s.later(ctx, l.p, from, f.offset+1)
+	if err == nil && !over {
+		over, err = s.undone(ctx, l.p, f.To)
+	}
 	if err != nil {
 		return false, err
 	}
-	if found != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		l.hand(found, f.offset)
-		return false, nil
-	}
-	later, err := s.later(ctx, l.p, fed, f.offset+1)
-	if err != nil {
-		return false, err
-	}
-	if !later {
+	if !over {
 		return false, s.repair(ctx, l, f.Prev, f.offset)
 	}
 	s.mu.Lock()
@@ -133,23 +140,33 @@ func (s *Stage) bridge(ctx context.Context, l follower, fed change.Version, f *l
 
 // bridgeEnd brings a follower that has read all of a log, which ends at end, to a
 // position that it should have reached by that: by the outbox, or else by a repair.
-func (s *Stage) bridgeEnd(ctx context.Context, l follower, fed, to change.Version, end int64) error {
+func (s *Stage) bridgeEnd(ctx context.Context, l follower, from feed, to change.Version, end int64) error {
 	free, err := l.p.onlyOne(ctx)
 	if err != nil {
 		return err
 	}
 	defer free()
-	found, err := s.inOutbox(ctx, l.p, fed, max(0, end-1))
-	if err != nil {
+	if found, err := l.handFromOutbox(ctx, from, max(0, end-1), end); found || err != nil {
 		return err
 	}
-	if found != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		l.hand(found, end)
-		return nil
+	if undone, err := s.undone(ctx, l.p, to); undone || err != nil {
+		return err
 	}
 	return s.repair(ctx, l, to, end)
+}
+
+// undone reports whether the store does not know the decisions up to a position of
+// a partition any more: it was put back meanwhile, and what the log and the outbox
+// lack is decided again.
+func (s *Stage) undone(ctx context.Context, p *partition, to change.Version) (undone bool, err error) {
+	err = s.retryUntil(ctx, p.ctx, "read how far decisions are", func() error {
+		look, err := s.looks.look(ctx)
+		if err == nil {
+			undone = look.Marks[p.number].LastTo < to
+		}
+		return err
+	})
+	return undone, err
 }
 
 // onlyOne waits until nobody else looks into a gap of p.
@@ -164,46 +181,52 @@ func (p *partition) onlyOne(ctx context.Context) (free func(), err error) {
 	}
 }
 
-// inOutbox returns a frame of the outbox that goes on from fed, as if it stood at
-// an offset of the log; nil without one.
+// inOutbox returns what in the outbox goes on from a feed, up to where a position
+// ends, as if it stood at an offset of the log; nothing if the outbox has no such. Of
+// a position that was cut, the first parts may have left it, if the feed has them.
 // What stands there was decided, by the same store that says so.
-func (s *Stage) inOutbox(ctx context.Context, p *partition, fed change.Version, offset int64) (*logged, error) {
+func (s *Stage) inOutbox(ctx context.Context, p *partition, from feed, offset int64) ([]logged, error) {
 	var rows [][]byte
-	if err := s.patiently(ctx, p.ctx, "read the outbox", func() (err error) {
+	if err := s.retryUntil(ctx, p.ctx, "read the outbox", func() (err error) {
 		rows, err = s.opt.Store.Outbox(ctx, p.number)
 		return err
 	}); err != nil {
 		return nil, err
 	}
+	var found []logged
 	for _, row := range rows {
 		f, err := change.ParseFrame(row)
 		if err != nil {
 			return nil, store.WithClass(err, store.Fatal)
 		}
-		// One that was cut is not taken apart from its other parts.
-		if f.Prev <= fed && f.To > fed && f.Part == 0 && f.Last {
-			return &logged{Frame: f, offset: offset, redelivered: true, counts: true}, nil
+		if from.judge(f) != follows {
+			continue
+		}
+		from.pass(f, offset)
+		found = append(found, logged{Frame: f, offset: offset, redelivered: true, counts: true})
+		if f.Last {
+			return found, nil
 		}
 	}
 	return nil, nil
 }
 
 // later reports whether the log, from a record on, has a frame that counts and
-// goes on from fed.
-func (s *Stage) later(ctx context.Context, p *partition, fed change.Version, from int64) (bool, error) {
-	var start, end map[int32]int64
-	if err := s.patiently(ctx, p.ctx, "read the offsets of the changes log", func() (err error) {
-		start, end, err = s.opt.Log.Offsets(ctx)
+// goes on from a feed.
+func (s *Stage) later(ctx context.Context, p *partition, at feed, from int64) (bool, error) {
+	var start, end int64
+	if err := s.retryUntil(ctx, p.ctx, "read the offsets of the changes log", func() (err error) {
+		start, end, err = s.opt.Log.Offsets(ctx, p.number)
 		return err
 	}); err != nil {
 		return false, err
 	}
-	if from = max(from, start[p.number]); from >= end[p.number] {
+	if from = max(from, start); from >= end {
 		return false, nil
 	}
 	reader := s.opt.Log.NewReader()
 	defer reader.Close()
-	for from < end[p.number] {
+	for from < end {
 		within, cancel := context.WithTimeout(ctx, readPatience)
 		records, err := reader.Read(within, p.number, from)
 		cancel()
@@ -215,7 +238,7 @@ func (s *Stage) later(ctx context.Context, p *partition, fed change.Version, fro
 			return false, err
 		}
 		for i := range frames {
-			if f := &frames[i]; f.counts && f.Part == 0 && f.Prev <= fed && f.To > fed {
+			if f := &frames[i]; f.counts && at.judge(f.Frame) == follows {
 				return true, nil
 			}
 		}
@@ -242,73 +265,97 @@ func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next 
 // redecideGone returns when no service that the follower stands for has a newest
 // change between its place and to.
 func (s *Stage) redecideGone(ctx context.Context, l follower, to change.Version) error {
-	p := l.p
-	s.mu.Lock()
-	from := to
-	places := map[int32]change.Version{}
-	names := map[int32]string{}
-	for _, c := range p.cursors {
-		at, concerned := l.affected(c)
-		if concerned && at < to {
-			places[c.w.opt.Number], names[c.w.opt.Number] = at, c.w.opt.Name
-			from = min(from, at)
-		}
-	}
-	s.mu.Unlock()
-	if len(places) == 0 {
+	g := s.newGapRepair(l, to)
+	if len(g.places) == 0 {
 		return nil
 	}
-	for _, w := range s.workers {
-		if _, concerned := places[w.opt.Number]; concerned {
-			s.opt.Metrics.gaps.WithLabelValues(w.opt.Name).Inc()
+	g.report()
+	for {
+		left, err := g.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			s.log.Info("what was gone is decided again", "partition", g.p.number, "entities", len(g.asked), "services", slices.Sorted(maps.Values(g.names)))
+			return nil
+		}
+		if !wait.Sleep(ctx, repairPeriod) || g.p.ctx.Err() != nil {
+			return errRevoked
+		}
+	}
+}
+
+// gapRepair asks for decisions about what is gone from a partition's log.
+type gapRepair struct {
+	s         *Stage
+	p         *partition
+	from, to  change.Version
+	places    map[int32]change.Version // of the services that miss it, by their numbers
+	names     map[int32]string
+	operation string
+	asked     map[store.Key]change.Version // what a new decision was asked for
+}
+
+// newGapRepair returns the repair of what a follower misses below to: there is nothing to
+// do without places.
+func (s *Stage) newGapRepair(l follower, to change.Version) *gapRepair {
+	g := &gapRepair{
+		s: s, p: l.p, from: to, to: to, places: map[int32]change.Version{}, names: map[int32]string{},
+		operation: uuid.NewString(), asked: map[store.Key]change.Version{},
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, c := range l.p.cursors {
+		if at, affected := l.affected(c); affected && at < to {
+			g.places[c.w.opt.Number], g.names[c.w.opt.Number] = at, c.w.opt.Name
+			g.from = min(g.from, at)
+		}
+	}
+	return g
+}
+
+func (g *gapRepair) report() {
+	for _, w := range g.s.workers {
+		if _, affected := g.places[w.opt.Number]; affected {
+			g.s.opt.Metrics.gaps.WithLabelValues(w.opt.Name).Inc()
 			if w.traits.Kind == sinks.Log {
-				w.log.Error("changes are gone from the log before they were delivered: what this service gets has a gap", "partition", p.number, "from", from.String(), "to", to.String())
+				w.log.Error("changes are gone from the log before they were delivered: what this service gets has a gap", "partition", g.p.number, "from", g.from.String(), "to", g.to.String())
 			}
 		}
 	}
-	s.log.Warn("changes are gone from the log before they were delivered: their entities are decided again", "partition", p.number, "from", from.String(), "to", to.String(), "services", len(places))
-	asked := map[store.Key]change.Version{}
-	operation := uuid.NewString()
-	for {
-		left := 0
-		for after := ""; ; {
-			var rows []store.Row
-			if err := s.patiently(ctx, p.ctx, "read whose changes are gone", func() (err error) {
-				rows, err = s.opt.Store.Moved(ctx, from, to, after, repairPage)
-				return err
+	g.s.log.Warn("changes are gone from the log before they were delivered: their entities are decided again", "partition", g.p.number, "from", g.from.String(), "to", g.to.String(), "services", len(g.places))
+}
+
+// ask asks for a decision about everything whose newest change is gone, once for each
+// version, and returns how many there are.
+func (g *gapRepair) ask(ctx context.Context) (left int, err error) {
+	for after := ""; ; {
+		var rows []store.Row
+		if err := g.s.retryUntil(ctx, g.p.ctx, "read whose changes are gone", func() (err error) {
+			rows, err = g.s.opt.Store.Moved(ctx, g.from, g.to, after, repairPage)
+			return err
+		}); err != nil || len(rows) == 0 {
+			return left, err
+		}
+		after = rows[len(rows)-1].Entity
+		for _, row := range rows {
+			at, affected := g.places[row.Service]
+			if !affected || row.Version < at || row.Content == nil || g.s.opt.Partition(row.Entity, row.Version) != g.p.number {
+				continue
+			}
+			left++
+			if g.asked[row.Key] == row.Version {
+				continue
+			}
+			if err := g.s.retryUntil(ctx, g.p.ctx, "ask for a new decision", func() error {
+				return g.s.opt.Control(ctx, row.Entity, inbox.Control{
+					ID: g.operation + "/" + row.Entity, Action: inbox.Redecide, Services: []string{g.names[row.Service]}, Version: row.Version,
+					Force: true, Actor: inbox.Deliver, Reason: "its change is gone from the log",
+				})
 			}); err != nil {
-				return err
+				return left, err
 			}
-			if len(rows) == 0 {
-				break
-			}
-			after = rows[len(rows)-1].Entity
-			for _, row := range rows {
-				at, concerned := places[row.Service]
-				if !concerned || row.Version < at || row.Content == nil || s.opt.Partition(row.Entity, row.Version) != p.number {
-					continue
-				}
-				left++
-				if asked[row.Key] == row.Version {
-					continue
-				}
-				if err := s.patiently(ctx, p.ctx, "ask for a new decision", func() error {
-					return s.opt.Control(ctx, row.Entity, inbox.Control{
-						ID: operation + "/" + row.Entity, Action: inbox.Redecide, Services: []string{names[row.Service]}, Version: row.Version,
-						Force: true, Actor: inbox.Deliver, Reason: "its change is gone from the log",
-					})
-				}); err != nil {
-					return err
-				}
-				asked[row.Key] = row.Version
-			}
-		}
-		if left == 0 {
-			s.log.Info("what was gone is decided again", "partition", p.number, "entities", len(asked), "services", slices.Sorted(maps.Values(names)))
-			return nil
-		}
-		if !wait.Sleep(ctx, repairPeriod) || p.ctx.Err() != nil {
-			return errRevoked
+			g.asked[row.Key] = row.Version
 		}
 	}
 }
@@ -329,50 +376,60 @@ func (s *Stage) tick() {
 }
 
 // checkEnds finds partitions whose log ends below the last frame that was decided
-// and published: nothing more would come that tells of it.
+// and published: nothing more would come that tells of it. Each is looked at by itself,
+// since its log may not answer, and a repair waits for decisions.
 func (s *Stage) checkEnds(ctx context.Context) error {
 	look, err := s.looks.look(ctx)
 	if err != nil {
 		return err
 	}
 	s.mu.Lock()
-	var short []*partition
+	defer s.mu.Unlock()
 	for _, p := range s.parts {
-		if !p.gone && p.feed.fed < look.Marks[p.number].LastTo {
-			short = append(short, p)
-		}
-	}
-	s.mu.Unlock()
-	for _, p := range short {
-		// In this order: what left the outbox stands in the log.
-		rows, err := s.opt.Store.Outbox(ctx, p.number)
-		if err != nil {
-			return err
-		}
-		start, end, err := s.opt.Log.Offsets(ctx)
-		if err != nil {
-			return err
-		}
 		to := look.Marks[p.number].LastTo
-		s.mu.Lock()
-		fed := p.feed.fed
-		ended := !p.gone && fed < to && p.feed.from(start[p.number], end[p.number]) >= end[p.number]
-		if len(rows) > 0 {
-			// Their owner publishes them, and nothing is gone. But a restored outbox may
-			// hold what was published long ago, into a log that has it no more: what has
-			// not moved since the tick before is handed out from there.
-			ended = ended && p.stuck != nil && *p.stuck == fed
-			p.stuck, to = &fed, 0
-		}
-		s.mu.Unlock()
-		if !ended {
+		if p.gone || p.checking || p.feed.fed >= to {
 			continue
 		}
-		if err := s.bridgeEnd(ctx, s.tail(p), fed, to, end[p.number]); err != nil {
-			return err
-		}
+		p.checking = true
+		s.running.Go(func() {
+			err := s.checkEnd(p.ctx, p, to)
+			s.mu.Lock()
+			p.checking = false
+			s.mu.Unlock()
+			if err != nil && p.ctx.Err() == nil {
+				s.log.Debug("cannot compare a partition of the changes log with the store", "partition", p.number, "error", err)
+			}
+		})
 	}
 	return nil
+}
+
+// checkEnd brings the tail of a partition to a position, if the log ends before it.
+func (s *Stage) checkEnd(ctx context.Context, p *partition, to change.Version) error {
+	// In this order: what left the outbox stands in the log.
+	rows, err := s.opt.Store.Outbox(ctx, p.number)
+	if err != nil {
+		return err
+	}
+	start, end, err := s.opt.Log.Offsets(ctx, p.number)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	at := p.feed
+	ended := !p.gone && at.fed < to && at.from(start, end) >= end
+	if len(rows) > 0 {
+		// Their owner publishes them, and nothing is gone. But a restored outbox may
+		// hold what was published long ago, into a log that has it no more: what has
+		// not moved since the tick before is handed out from there.
+		ended = ended && p.stuck != nil && *p.stuck == at.fed
+		p.stuck, to = &at.fed, 0
+	}
+	s.mu.Unlock()
+	if !ended {
+		return nil
+	}
+	return s.bridgeEnd(ctx, s.tail(p), at, to, end)
 }
 
 // checkTokens finds partitions that somebody else took without telling.
@@ -395,8 +452,5 @@ func (s *Stage) checkTokens(ctx context.Context) {
 		s.mu.Unlock()
 	}
 	<-s.saver.one
-	for _, p := range lost {
-		s.log.Warn("the progress of a partition is not this process's any more", "partition", p.number)
-		s.lose(p)
-	}
+	s.lose(lost)
 }

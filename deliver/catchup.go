@@ -105,7 +105,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		s.wake()
 	}
 	if joined {
-		s.opt.Metrics.countBehind(s)
+		s.countBehind()
 		s.saver.poke()
 	}
 	if low == nil {
@@ -151,31 +151,12 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 				s.mu.Unlock()
 				return nil
 			}
-			missing := false
-			for _, o := range p.cursors {
-				if o.live || o.feed.next > f.offset && o != c || f.offset < o.feed.offset() {
-					continue
-				}
-				v := repeated
-				if f.counts {
-					v = o.feed.judge(f.Frame)
-				}
-				switch {
-				case v == gap:
-					missing = missing || o == c
-				case v == repeated:
-					if o == c {
-						o.feed.next = f.offset + 1
-					}
-				case o == c || o.canTake():
-					s.giveBehind(o, f)
-				}
-			}
+			missing := s.offerBehind(c, f)
 			was = c.feed
 			full := c.live || !c.canTake() && c.feed.next > f.offset
 			s.mu.Unlock()
 			if missing {
-				over, err := s.bridge(ctx, s.behind(c, &was), was.fed, f)
+				over, err := s.bridge(ctx, s.behind(c, &was), was, f)
 				if err != nil {
 					return err
 				}
@@ -200,6 +181,32 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 	return nil
 }
 
+// offerBehind hands a frame to c and to the other services that are behind, where it goes
+// on from their place, and reports whether c misses something before it. The caller
+// holds s.mu.
+func (s *Stage) offerBehind(c *cursor, f *logged) (missing bool) {
+	for _, o := range c.p.cursors {
+		if o.live || o.feed.next > f.offset && o != c || f.offset < o.feed.offset() {
+			continue
+		}
+		v := repeated
+		if f.counts {
+			v = o.feed.judge(f.Frame)
+		}
+		switch {
+		case v == gap:
+			missing = missing || o == c
+		case v == repeated:
+			if o == c {
+				o.feed.next = f.offset + 1
+			}
+		case o == c || o.canTake():
+			s.giveBehind(o, f)
+		}
+	}
+	return missing
+}
+
 // giveBehind hands a frame that follows to one service. The caller holds s.mu.
 func (s *Stage) giveBehind(c *cursor, f *logged) {
 	start, fed := c.feed.pass(f.Frame, f.offset)
@@ -219,11 +226,10 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 	// All of it stood in the log or the outbox before the log's end was read.
 	to := p.feed.fed
 	s.mu.Unlock()
-	starts, ends, err := s.opt.Log.Offsets(ctx)
+	start, end, err := s.opt.Log.Offsets(ctx, p.number)
 	if err != nil {
 		return err
 	}
-	start, end := starts[p.number], ends[p.number]
 	s.mu.Lock()
 	if c.live || p.gone {
 		s.mu.Unlock()
@@ -246,5 +252,5 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 		return nil
 	}
 	s.mu.Unlock()
-	return s.bridgeEnd(ctx, s.behind(c, &was), was.fed, to, end)
+	return s.bridgeEnd(ctx, s.behind(c, &was), was, to, end)
 }

@@ -34,19 +34,19 @@ type Condition struct {
 // condition is what a worker notes. Safe for concurrent use.
 type condition struct {
 	mu                sync.Mutex
-	failing, refusing trouble
+	failing, refusing failure
 	refused           int64
 	suspended         suspension
 }
 
-// trouble is what lasts: since when, and what was said last. Zero: none.
-type trouble struct {
+// failure is what lasts: since when, and what was said last. Zero: none.
+type failure struct {
 	since       time.Time
 	text, cause string
 	detail      string
 }
 
-func (t *trouble) note(e *sinks.Error) {
+func (t *failure) note(e *sinks.Error) {
 	if t.since.IsZero() {
 		t.since = time.Now()
 	}
@@ -62,7 +62,7 @@ func (c *condition) failed(e *sinks.Error) {
 func (c *condition) recovered() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.failing = trouble{}
+	c.failing = failure{}
 }
 
 func (c *condition) refuse(e *sinks.Error) {
@@ -75,7 +75,7 @@ func (c *condition) refuse(e *sinks.Error) {
 func (c *condition) delivered() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.refusing, c.refused = trouble{}, 0
+	c.refusing, c.refused = failure{}, 0
 }
 
 func (c *condition) now(state State) Condition {
@@ -87,7 +87,7 @@ func (c *condition) now(state State) Condition {
 	}
 	if s := c.suspended.now; s != nil {
 		copied := *s
-		return Condition{State: StateSuspended, Refused: c.refused, Since: s.Since, Error: t.text, Cause: "suspended by an operator", Detail: t.detail, Suspended: &copied}
+		return Condition{State: StateSuspended, Refused: c.refused, Since: s.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: &copied}
 	}
 	return Condition{State: state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
 }

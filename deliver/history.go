@@ -209,10 +209,13 @@ type tried struct {
 	took     time.Duration
 	receipts []sinks.Receipt
 	given    bool // the sink gave receipts
+	// abandoned: it was cut short, and its failure says nothing about the changes.
+	abandoned bool
+	repeated  bool // its failure is recorded already
 }
 
-// try begins a Write of n changes, under the context that is returned.
-func (w *worker) try(ctx context.Context, n int) (context.Context, tried) {
+// beginAttempt begins a Write of n changes, under the context that is returned.
+func (w *worker) beginAttempt(ctx context.Context, n int) (context.Context, tried) {
 	t := tried{r: w.history, service: w.opt.Number, start: time.Now()}
 	if t.r != nil {
 		t.receipts = make([]sinks.Receipt, n)

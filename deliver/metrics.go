@@ -82,17 +82,10 @@ func (m *Metrics) Begin() {
 }
 
 // countBehind sets who is behind. The caller holds s.mu.
-func (m *Metrics) countBehind(s *Stage) {
-	n := make(map[*worker]int, len(s.workers))
-	for _, p := range s.parts {
-		for _, c := range p.cursors {
-			if !c.live {
-				n[c.w]++
-			}
-		}
-	}
+func (s *Stage) countBehind() {
+	behind := s.behindPartitions()
 	for _, w := range s.workers {
-		w.m.behind.Set(float64(n[w]))
+		w.m.behind.Set(float64(behind[w.opt.Name]))
 	}
 }
 

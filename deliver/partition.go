@@ -22,19 +22,20 @@ type partition struct {
 	wakeUp chan struct{} // capacity 1: the catch-up reader has something to do
 	bridge chan struct{} // capacity 1: full while somebody looks into a gap
 
-	gone    bool
-	feed    feed            // of the tail: what every live service was handed
-	stuck   *change.Version // where feed was at the last tick, with rows in the outbox
-	joining bool            // the tail waits for a service that is nearly live
-	cursors []*cursor
-	parked  []store.ServicePlace // of services that are not configured
+	gone     bool
+	feed     feed            // of the tail: what every live service was handed
+	stuck    *change.Version // where feed was at the last tick, with rows in the outbox
+	checking bool            // somebody looks whether the log ends too early
+	joining  bool            // the tail waits for a service that is nearly live
+	cursors  []*cursor
+	parked   []store.ServicePlace // of services that are not configured
 
 	token  store.Token
 	floor  change.Version       // see store.ProgressSwap
 	saved  []store.ServicePlace // what the store has
 	edits  uint64               // counts what may have changed places
 	stored uint64               // edits that the store has
-	tried  *attempted           // a swap of which nobody knows whether it was done
+	tried  *attempted           // a swap that is under way, or of which nobody knows whether it was done
 }
 
 // attempted is what a swap would have made of a partition.
@@ -240,14 +241,14 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 		}
 		frames = append(frames, logged{Frame: f, record: r, offset: r.Offset, redelivered: catchUp || r.Redelivered || r.HeaderBytes(change.RepublishedHeader) != nil})
 	}
-	if err := s.bury(ctx, letters); err != nil {
+	if err := s.addLetters(ctx, letters); err != nil {
 		return nil, err
 	}
 	if len(frames) == 0 {
 		return nil, nil
 	}
 	var look *store.Look
-	if err := s.patiently(ctx, s.ctx, "read how far decisions are", func() (err error) {
+	if err := s.retryUntil(ctx, s.ctx, "read how far decisions are", func() (err error) {
 		look, err = s.looks.look(ctx)
 		return err
 	}); err != nil {
@@ -267,13 +268,13 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 	return frames, nil
 }
 
-// bury stores dead letters of records that are no frames.
-func (s *Stage) bury(ctx context.Context, letters []store.DeadLetter) error {
+// addLetters stores dead letters of records that are no frames.
+func (s *Stage) addLetters(ctx context.Context, letters []store.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
 	}
 	s.opt.Metrics.malformed.Add(float64(len(letters)))
-	return s.patiently(ctx, s.ctx, "store dead letters", func() error { return s.opt.Store.AddLetters(ctx, letters) })
+	return s.retryUntil(ctx, s.ctx, "store dead letters", func() error { return s.opt.Store.AddLetters(ctx, letters) })
 }
 
 // open makes the changes of a frame readable. One that cannot be read becomes a
@@ -284,7 +285,7 @@ func (s *Stage) open(ctx context.Context, p *partition, f *logged) error {
 		return nil
 	}
 	f.counts = false
-	return s.bury(ctx, []store.DeadLetter{malformed(p.number, f.record, err)})
+	return s.addLetters(ctx, []store.DeadLetter{malformed(p.number, f.record, err)})
 }
 
 // malformed makes a dead letter of a record that is no frame.
@@ -322,9 +323,9 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 			}
 			continue
 		case v == gap:
-			fed := p.feed.fed
+			at := p.feed
 			s.mu.Unlock()
-			over, err := s.bridge(ctx, s.tail(p), fed, f)
+			over, err := s.bridge(ctx, s.tail(p), at, f)
 			if over || err != nil {
 				return err
 			}
@@ -370,6 +371,9 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	if f.To <= below {
 		return
 	}
+	if n := len(c.pending); n > 0 && f.Cut() && c.pending[n-1].frame.Cut() && c.pending[n-1].frame.To == f.To {
+		return // the same part, as another owner published it
+	}
 	sl := &slice{
 		below: below,
 		c:     c, changes: changes, frame: f.Frame, offset: start, record: f.offset, redelivered: f.redelivered, at: max(f.From, below),
@@ -379,10 +383,7 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	c.w.queue = append(c.w.queue, sl)
 	c.w.held += sl.cost
 	s.held += sl.cost
-	select {
-	case c.w.wakeUp <- struct{}{}:
-	default:
-	}
+	signal(c.w.wakeUp)
 }
 
 // changeOverhead is what a change costs in memory beside its bytes.
@@ -484,17 +485,12 @@ func (s *Stage) fallBehind(w *worker) {
 	w.queue = w.queue[:0]
 	if fell {
 		w.log.Warn("behind: the other services go on without it")
-		s.opt.Metrics.countBehind(s)
+		s.countBehind()
 	}
 	s.wake()
 }
 
-func (p *partition) poke() {
-	select {
-	case p.wakeUp <- struct{}{}:
-	default:
-	}
-}
+func (p *partition) poke() { signal(p.wakeUp) }
 
 // places returns what is to be saved of p. The caller holds the stage's mutex.
 func (p *partition) places() []store.ServicePlace {

@@ -5,7 +5,6 @@ import (
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
-	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -18,40 +17,32 @@ func (w *worker) resume(work, stop context.Context, batch []*slice) error {
 	if !ok {
 		return nil
 	}
-	pause := w.backoff()
-	for {
-		fresh, claims := w.claims(batch)
-		if len(fresh) == 0 {
-			return nil
+	var fresh []*cursor
+	if err := w.until(work, stop, func(ctx context.Context) error {
+		var claims []sinks.Claim
+		if fresh, claims = w.claims(batch); len(fresh) == 0 {
+			return nil // resumed, or gone meanwhile
 		}
-		ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
-		err := sink.Resume(ctx, claims)
-		cancel()
-		if err != nil {
-			e := sinks.Classify(err)
-			w.reportFailure(e, nil)
-			if !e.Await(stop, pause.NextBackOff()) {
-				return errStopped
-			}
-			continue
-		}
-		w.recovered()
-		first := false
-		w.s.mu.Lock()
-		for _, c := range fresh {
-			c.resumed = true
-			if c.mark == "" {
-				c.mark, _ = sink.Mark(c.p.number)
-				c.p.edits++
-				first = true
-			}
-		}
-		w.s.mu.Unlock()
-		if !first {
-			return nil
-		}
-		return w.s.saver.await(work, batch)
+		return sink.Resume(ctx, claims)
+	}); err != nil || len(fresh) == 0 {
+		return err
 	}
+	w.recovered()
+	first := false
+	w.s.mu.Lock()
+	for _, c := range fresh {
+		c.resumed = true
+		if c.mark == "" {
+			c.mark, _ = sink.Mark(c.p.number)
+			c.p.edits++
+			first = true
+		}
+	}
+	w.s.mu.Unlock()
+	if !first {
+		return nil
+	}
+	return w.s.saver.await(work, batch)
 }
 
 // claims are those of a batch that the sink has not resumed.

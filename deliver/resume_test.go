@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -30,6 +31,8 @@ type resumer struct {
 	before func()                          // each write
 	after  error                           // of each write, which takes effect all the same
 
+	refuse func() error // each Resume; nil: none is
+
 	claims []sinks.Claim
 	left   map[string]bool
 	found  uint64
@@ -41,6 +44,11 @@ func (r *resumer) Close() error               { return nil }
 func (r *resumer) Found() uint64              { return r.found }
 
 func (r *resumer) Resume(_ context.Context, claims []sinks.Claim) error {
+	if r.refuse != nil {
+		if err := r.refuse(); err != nil {
+			return err
+		}
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.claims = append(r.claims, claims...)
@@ -172,4 +180,41 @@ func TestAWriteEndsWithItsPartition(t *testing.T) {
 	require.Eventually(t, p.stage.Idle, patience, time.Millisecond)
 	require.Zero(t, p.count(deliver.OutcomeDelivered))
 	require.Less(t, p.place(service).Position, at(2), "it is the next owner's")
+}
+
+// A take-over that fails waits as a write does: an operator makes it be tried now, or
+// not at all.
+func TestAFailedResumeIsProbedAndSuspended(t *testing.T) {
+	w := newWorld(t, service)
+	tried := make(chan struct{}, 100)
+	var back atomic.Bool
+	s := &resumer{target: &target{last: map[int32]change.Version{}}}
+	s.refuse = func() error {
+		tried <- struct{}{}
+		if back.Load() {
+			return nil
+		}
+		return &sinks.Error{Class: sinks.Retry, Err: errors.New("away"), RetryAfter: 24 * time.Hour}
+	}
+	p := w.start(map[string]sinks.Traits{service: logOf(10)}, with(s))
+	p.publish(of(service, "a", 1))
+	<-tried
+	require.Eventually(t, func() bool { // it waits by now, or soon
+		require.True(t, p.stage.Probe(service))
+		return len(tried) > 0
+	}, patience, time.Millisecond)
+	p.stage.Suspend(map[string]deliver.Suspension{service: {By: "ann"}})
+	back.Store(true)
+	require.Eventually(t, func() bool { // the last attempt from before may be under way
+		for len(tried) > 0 {
+			<-tried
+		}
+		p.stage.Probe(service)
+		return len(tried) == 0
+	}, patience, time.Millisecond)
+	require.Equal(t, deliver.StateSuspended, p.stage.Conditions()[service].State)
+	p.stage.Suspend(nil)
+	p.delivered()
+	require.Equal(t, []string{"a:1"}, s.has)
+	require.NoError(t, p.stop())
 }

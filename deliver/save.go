@@ -31,12 +31,7 @@ func (v *saver) init(s *Stage) {
 	v.one = make(chan struct{}, 1)
 }
 
-func (v *saver) poke() {
-	select {
-	case v.poked <- struct{}{}:
-	default:
-	}
-}
+func (v *saver) poke() { signal(v.poked) }
 
 // run saves until ctx ends, and then once more.
 func (v *saver) run(ctx context.Context) {
@@ -67,10 +62,13 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 		}
 	}
 	v.s.mu.Unlock()
-	pause := 50 * time.Millisecond
+	pause, halted := 50*time.Millisecond, false
 	for failures := 0; len(moved) > 0; failures++ {
 		err := v.save(ctx, moved)
 		if err == nil {
+			if halted {
+				v.s.log.Info("going on: the store takes the progress of deliveries again")
+			}
 			break
 		}
 		if store.ClassOf(err) == store.Superseded {
@@ -79,6 +77,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 			}
 			pause = time.Second
 		} else if failures == 1 {
+			halted = true
 			v.s.log.Warn("halted: the store does not take the progress of deliveries; trying again until it does", "error", err)
 		}
 		if !wait.Sleep(patience, pause) {
@@ -104,36 +103,13 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 	if err := v.resolve(ctx, parts); err != nil {
 		return err
 	}
-	v.s.mu.Lock()
-	swaps := make([]store.ProgressSwap, 0, len(parts))
-	edits := make([]uint64, 0, len(parts))
-	swapped := make([]*partition, 0, len(parts))
-	for _, p := range parts {
-		if p.edits == p.stored {
-			continue
-		}
-		places := p.places()
-		if slices.Equal(places, p.saved) {
-			p.stored = p.edits
-			continue
-		}
-		swaps = append(swaps, store.ProgressSwap{
-			Progress: store.Progress{Partition: p.number, Token: newToken(), Places: places}, Old: p.token, Floor: p.floor,
-		})
-		edits, swapped = append(edits, p.edits), append(swapped, p)
-	}
-	v.s.mu.Unlock()
+	swaps, swapped := v.swaps(parts)
 	if len(swaps) == 0 {
 		return nil
 	}
 	crash.At(crash.Saving, "")
 	done, err := v.s.opt.Store.SwapProgress(ctx, v.s.opt.Revision, swaps)
 	if err != nil {
-		v.s.mu.Lock()
-		for i, p := range swapped {
-			p.tried = &attempted{swaps[i].Token, swaps[i].Places, edits[i]}
-		}
-		v.s.mu.Unlock()
 		_ = v.resolve(ctx, swapped) // else before the next one
 		return err
 	}
@@ -145,16 +121,37 @@ func (v *saver) save(ctx context.Context, parts []*partition) error {
 			if !p.gone {
 				lost = append(lost, p)
 			}
+			p.tried = nil
 			continue
 		}
-		p.token, p.saved, p.stored = swaps[i].Token, swaps[i].Places, edits[i]
+		p.swapped()
 	}
 	v.s.mu.Unlock()
-	for _, p := range lost {
-		v.s.log.Warn("the progress of a partition is not this process's any more", "partition", p.number)
-		v.s.lose(p)
-	}
+	v.s.lose(lost)
 	return nil
+}
+
+// swaps returns the swaps that partitions need, with their partitions, which note what
+// is tried.
+func (v *saver) swaps(parts []*partition) (swaps []store.ProgressSwap, of []*partition) {
+	v.s.mu.Lock()
+	defer v.s.mu.Unlock()
+	for _, p := range parts {
+		if p.edits == p.stored {
+			continue
+		}
+		t := &attempted{token: newToken(), places: p.places(), edits: p.edits}
+		if slices.Equal(t.places, p.saved) {
+			p.stored = p.edits
+			continue
+		}
+		p.tried = t
+		swaps = append(swaps, store.ProgressSwap{
+			Progress: store.Progress{Partition: p.number, Token: t.token, Places: t.places}, Old: p.token, Floor: p.floor,
+		})
+		of = append(of, p)
+	}
+	return swaps, of
 }
 
 // resolve finds out what became of swaps whose outcome is unknown: the rows say
@@ -180,14 +177,18 @@ func (v *saver) resolve(ctx context.Context, parts []*partition) error {
 func settle(rows []store.Progress, parts []*partition) {
 	for _, p := range parts {
 		t := p.tried
-		if t == nil {
-			continue
+		if t != nil && slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == t.token }) {
+			p.swapped()
 		}
 		p.tried = nil
-		if slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == t.token }) {
-			p.token, p.saved, p.stored = t.token, t.places, t.edits
-		}
 	}
+}
+
+// swapped notes that what was tried was done. The caller holds the stage's mutex.
+func (p *partition) swapped() {
+	t := p.tried
+	p.token, p.saved, p.stored = t.token, t.places, t.edits
+	p.tried = nil
 }
 
 // await returns when what was done of a batch is saved, or its partitions are gone.
@@ -212,10 +213,7 @@ func (v *saver) await(work context.Context, batch []*slice) error {
 		if !missing {
 			return nil
 		}
-		select {
-		case v.hurried <- struct{}{}:
-		default:
-		}
+		signal(v.hurried)
 		select {
 		case <-done:
 		case <-released:
@@ -232,10 +230,10 @@ type looks struct {
 	read func(ctx context.Context) (store.Look, error)
 
 	mu           sync.Mutex
-	flying, next *flight // guarded by mu
+	flying, next *inFlight // guarded by mu
 }
 
-type flight struct {
+type inFlight struct {
 	done chan struct{}
 	look store.Look
 	err  error
@@ -245,7 +243,7 @@ func (l *looks) look(ctx context.Context) (*store.Look, error) {
 	l.mu.Lock()
 	f := l.next
 	if f == nil {
-		f = &flight{done: make(chan struct{})}
+		f = &inFlight{done: make(chan struct{})}
 		if l.flying == nil {
 			l.flying = f
 			go l.fly(ctx, f)
@@ -265,7 +263,7 @@ func (l *looks) look(ctx context.Context) (*store.Look, error) {
 // lookTimeout bounds one look, which serves several callers.
 const lookTimeout = time.Minute
 
-func (l *looks) fly(ctx context.Context, f *flight) {
+func (l *looks) fly(ctx context.Context, f *inFlight) {
 	for f != nil {
 		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
 		f.look, f.err = l.read(within)

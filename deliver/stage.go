@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -50,9 +51,9 @@ type Reader interface {
 // Log is the changes log beside its subscription.
 type Log interface {
 	NewReader() Reader
-	// Offsets returns where each partition begins and ends: between are the records
-	// that it has.
-	Offsets(ctx context.Context) (start, end map[int32]int64, err error)
+	// Offsets returns where a partition begins and ends: between are the records that it
+	// has. What is wrong with other partitions is no error.
+	Offsets(ctx context.Context, partition int32) (start, end int64, err error)
 }
 
 // Retry bounds the attempts at one change.
@@ -161,15 +162,9 @@ type Stage struct {
 
 // New makes a stage.
 func New(opt Options) *Stage {
-	if opt.StopGrace <= 0 {
-		opt.StopGrace = 5 * time.Second
-	}
-	if opt.Memory <= 0 {
-		opt.Memory = 64 << 20
-	}
-	if opt.Nearby <= 0 {
-		opt.Nearby = 256
-	}
+	opt.StopGrace = defaults.Positive(opt.StopGrace, 5*time.Second)
+	opt.Memory = defaults.Positive(opt.Memory, 64<<20)
+	opt.Nearby = defaults.Positive(opt.Nearby, 256)
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
 	}
@@ -256,7 +251,7 @@ func (s *Stage) wake() {
 func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map[int32]int64, error) {
 	token := newToken()
 	var rows []store.Progress
-	err := s.patiently(ctx, s.ctx, "take over the progress of partitions", func() (err error) {
+	err := s.retryUntil(ctx, s.ctx, "take over the progress of partitions", func() (err error) {
 		rows, err = s.opt.Store.TakeProgress(ctx, partitions, token)
 		return err
 	})
@@ -280,7 +275,7 @@ func (s *Stage) Assigned(ctx context.Context, _ string, partitions []int32) (map
 		starts[p.number] = p.feed.next
 		s.running.Go(func() { s.catchUp(p) })
 	}
-	s.opt.Metrics.countBehind(s)
+	s.countBehind()
 	return starts, nil
 }
 
@@ -317,21 +312,24 @@ func (s *Stage) drop(p *partition) {
 	}
 }
 
-// lose is called when the store has the progress of p as somebody else's. Either
-// the news that the partition went away are on their way, or the store went back.
-func (s *Stage) lose(p *partition) {
-	s.mu.Lock()
-	s.drop(p)
-	s.wake()
-	s.mu.Unlock()
-	time.AfterFunc(lostPatience, func() {
+// lose is called when the store has the progress of partitions as somebody else's.
+// Either the news that they went away are on their way, or the store went back.
+func (s *Stage) lose(lost []*partition) {
+	for _, p := range lost {
+		s.log.Warn("the progress of a partition is not this process's any more", "partition", p.number)
 		s.mu.Lock()
-		still := s.parts[p.number] == p
+		s.drop(p)
+		s.wake()
 		s.mu.Unlock()
-		if still {
-			s.fail(fmt.Errorf("partition %d: %w", p.number, ErrLost))
-		}
-	})
+		time.AfterFunc(lostPatience, func() {
+			s.mu.Lock()
+			still := s.parts[p.number] == p
+			s.mu.Unlock()
+			if still {
+				s.fail(fmt.Errorf("partition %d: %w", p.number, ErrLost))
+			}
+		})
+	}
 }
 
 // lostPatience is how long after a take-over by somebody else the news of it may come.
@@ -371,6 +369,11 @@ func (s *Stage) Handle(msg *message.Message) error {
 func (s *Stage) Behind() map[string]int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.behindPartitions()
+}
+
+// behindPartitions is Behind. The caller holds s.mu.
+func (s *Stage) behindPartitions() map[string]int {
 	behind := map[string]int{}
 	for _, p := range s.parts {
 		for _, c := range p.cursors {

@@ -30,7 +30,7 @@ func (s *Stage) Suspend(all map[string]Suspension) {
 		wish, is := all[w.opt.Name]
 		if w.condition.suspend(wish, is) {
 			if is {
-				w.log.Warn("suspended by an operator", "by", wish.By, "why", wish.Why)
+				w.log.Warn("paused by an operator", "by", wish.By, "why", wish.Why)
 			} else {
 				w.log.Info("resumed by an operator")
 			}
@@ -54,11 +54,9 @@ func (s *Stage) Probe(service string) bool {
 func (c *condition) suspend(wish Suspension, is bool) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	was := c.suspended.now
-	if changed = (was != nil) != is; is {
+	changed = (c.suspended.now != nil) != is
+	if c.suspended.now = nil; is {
 		c.suspended.now = &wish
-	} else {
-		c.suspended.now = nil
 	}
 	if changed {
 		c.signal()
@@ -74,9 +72,7 @@ func (c *condition) wake() {
 
 // signal wakes whoever waits. The caller holds c.mu.
 func (c *condition) signal() {
-	if c.suspended.changed != nil {
-		close(c.suspended.changed)
-	}
+	close(c.suspended.changed)
 	c.suspended.changed = make(chan struct{})
 }
 
@@ -84,9 +80,6 @@ func (c *condition) signal() {
 func (c *condition) isSuspended() (is bool, changed <-chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.suspended.changed == nil {
-		c.suspended.changed = make(chan struct{})
-	}
 	return c.suspended.now != nil, c.suspended.changed
 }
 

@@ -18,6 +18,20 @@ func (w *worker) endSpan(v *delivery, err error) {
 	v.span.End()
 }
 
+// endSpans ends the spans of a batch that are left. What is over was done, or stood in
+// for, and what is not comes again.
+func (w *worker) endSpans(all []*delivery) {
+	for _, v := range all {
+		switch {
+		case v.done:
+		case v.over():
+			w.endSpan(v, nil)
+		default:
+			w.endSpan(v, errStopped)
+		}
+	}
+}
+
 // follow remembers the span of a change of the batch that is in hand.
 func (w *worker) follow(v *delivery) {
 	if v.span == nil {

@@ -11,6 +11,7 @@ import (
 	"github.com/cenkalti/backoff/v5"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
@@ -47,35 +48,30 @@ type delivery struct {
 	change change.Change
 	slice  *slice
 	done   bool
-	// keeper is the newer change of the entity that goes out in its stead.
-	keeper *delivery
-	span   *tracing.Span
+	// replacement is the newer change of the entity that goes out in its stead.
+	replacement *delivery
+	span        *tracing.Span
 }
 
 // over reports whether v was delivered, or left out for one that was. A repetition
-// of one that a newer one stands in for has a keeper with a keeper.
+// of one that a newer one stands in for has a replacement with a replacement.
 func (v *delivery) over() bool {
-	for v.keeper != nil {
-		v = v.keeper
+	for v.replacement != nil {
+		v = v.replacement
 	}
 	return v.done
 }
 
 func newWorker(s *Stage, opt Service) *worker {
-	if opt.Retry.Attempts <= 0 {
-		opt.Retry.Attempts = 10
-	}
-	if opt.Retry.MinBackoff <= 0 {
-		opt.Retry.MinBackoff = 200 * time.Millisecond
-	}
-	if opt.Retry.MaxBackoff <= 0 {
-		opt.Retry.MaxBackoff = 30 * time.Second
-	}
+	opt.Retry.Attempts = defaults.Positive(opt.Retry.Attempts, 10)
+	opt.Retry.MinBackoff = defaults.Positive(opt.Retry.MinBackoff, 200*time.Millisecond)
+	opt.Retry.MaxBackoff = defaults.Positive(opt.Retry.MaxBackoff, 30*time.Second)
 	w := &worker{
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
 		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1),
 	}
 	w.state.Store(StateRunning)
+	w.condition.suspended.changed = make(chan struct{})
 	return w
 }
 
@@ -99,7 +95,7 @@ func (w *worker) run(stop context.Context) {
 		}
 		// What an error leaves unfinished stays in its cursor, and comes again.
 		_ = w.handle(work, stop, batch)
-		w.putDown(batch)
+		w.release(batch)
 	}
 }
 
@@ -134,8 +130,8 @@ func (w *worker) take() []*slice {
 	return batch
 }
 
-// putDown gives back the room of a batch.
-func (w *worker) putDown(batch []*slice) {
+// release gives back the room of a batch.
+func (w *worker) release(batch []*slice) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
 	w.busy = false
@@ -169,17 +165,7 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 	if err != nil {
 		return err
 	}
-	defer func() {
-		for _, v := range all {
-			switch {
-			case v.done:
-			case v.over():
-				w.endSpan(v, nil)
-			default:
-				w.endSpan(v, errStopped)
-			}
-		}
-	}()
+	defer w.endSpans(all)
 	crash.At(crash.DeliverBatch, w.opt.Name)
 	todo, err := w.dropObsolete(work, stop, all)
 	if err != nil {
@@ -200,6 +186,12 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 	for _, sl := range batch {
 		a.parts[sl.c.p.number] = sl.c.p
 	}
+	return w.deliver(a, batch, all, todo)
+}
+
+// deliver writes what is left of a batch, as much at a time as the sink takes, and notes
+// after each write how far the slices are done.
+func (w *worker) deliver(a *attempt, batch []*slice, all, todo []*delivery) error {
 	var chunk []change.Change
 	for {
 		if todo = w.dropAbandoned(todo); len(todo) == 0 {
@@ -224,7 +216,7 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 		todo = todo[n:]
 		if !w.traits.Guarded {
 			// Chunk by chunk: what a crash can repeat at such a target is one.
-			if err := w.s.saver.await(work, batch); err != nil {
+			if err := w.s.saver.await(a.work, batch); err != nil {
 				return err
 			}
 		} else {
@@ -269,7 +261,7 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 		return all, nil
 	}
 	w.m.dead.Add(float64(len(letters)))
-	return all, w.s.patiently(work, stop, "store dead letters", func() error { return w.s.opt.Store.AddLetters(work, letters) })
+	return all, w.s.retryUntil(work, stop, "store dead letters", func() error { return w.s.opt.Store.AddLetters(work, letters) })
 }
 
 // finish notes how far the slices of a batch are done.
@@ -286,7 +278,7 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 		if first, undone := at[sl]; undone {
 			sl.at = first
 			// Changes of one position that were cut into parts are done together.
-			if !sl.frame.Last || sl.frame.Part > 0 {
+			if sl.frame.Cut() {
 				sl.at = max(sl.frame.From, sl.below)
 			}
 		} else {
@@ -294,6 +286,11 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 		}
 		c := sl.c
 		for len(c.pending) > 0 && c.pending[0].finished {
+			if f := c.pending[0].frame; f.Cut() {
+				// The other parts have nothing for this service: it need not wait for them, and
+				// gets none of them again.
+				c.floor = max(c.floor, f.To)
+			}
 			c.pending[0] = nil
 			c.pending = c.pending[1:]
 		}
@@ -349,7 +346,7 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 		if old := newest[c.Entity]; old != nil && c.Version <= old.change.Version {
 			w.m.skipped.Inc()
 			w.recordOutcome(c, OutcomeSkipped)
-			v.keeper = old
+			v.replacement = old
 			continue
 		}
 		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
@@ -373,7 +370,7 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 		}
 		w.m.coalesced.Inc()
 		w.recordOutcome(&v.change, OutcomeCoalesced)
-		v.keeper = n
+		v.replacement = n
 		return true
 	}), nil
 }
@@ -401,7 +398,7 @@ func (w *worker) rows(work, stop context.Context, entities iter.Seq[string]) (ma
 	if len(keys) == 0 {
 		return rows, nil
 	}
-	err := w.s.patiently(work, stop, "read dam rows", func() error {
+	err := w.s.retryUntil(work, stop, "read dam rows", func() error {
 		found, err := w.s.opt.Store.Rows(work, keys)
 		for _, r := range found {
 			rows[r.Entity] = r
@@ -416,14 +413,23 @@ func (w *worker) open(work, stop context.Context) error {
 	if w.opened {
 		return nil
 	}
+	if err := w.until(work, stop, w.opt.Sink.Open); err != nil {
+		return err
+	}
+	w.opened = true
+	w.recovered()
+	return nil
+}
+
+// until repeats what a sink does before it writes, for as long as that takes. It waits
+// as a write does: with the others of a target that is down, and while it is suspended.
+func (w *worker) until(work, stop context.Context, do func(context.Context) error) error {
 	pause := w.backoff()
 	for {
 		ctx, cancel := wait.WithGrace(work, stop, w.s.opt.StopGrace)
-		err := w.opt.Sink.Open(ctx)
+		err := do(ctx)
 		cancel()
 		if err == nil {
-			w.opened = true
-			w.recovered()
 			return nil
 		}
 		e := sinks.Classify(err)
@@ -450,12 +456,15 @@ func (w *worker) chunk(todo []*delivery) int {
 	return n
 }
 
-// patiently repeats an operation on the store until it works or stop ends.
-func (s *Stage) patiently(work, stop context.Context, what string, op func() error) error {
+// retryUntil repeats an operation on the store until it works or stop ends.
+func (s *Stage) retryUntil(work, stop context.Context, what string, op func() error) error {
 	pause := 50 * time.Millisecond
 	for failures := 0; ; failures++ {
 		err := op()
 		if err == nil {
+			if failures > 1 {
+				s.log.Info("going on", "doing", what)
+			}
 			return nil
 		}
 		if work.Err() != nil {

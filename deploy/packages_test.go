@@ -48,15 +48,67 @@ func command(t *testing.T, name string, args ...string) string {
 	return string(out)
 }
 
-// tree is a folder that dpkg takes for a system's root.
+// tree is a folder that dpkg and rpm take for a system's root.
 type tree struct {
 	*testing.T
 	root string
 }
 
+func newTree(t *testing.T) tree {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Fatal("it needs root: packages, chroot and another user")
+	}
+	s := tree{t, t.TempDir()}
+	require.NoError(t, os.Chmod(s.root, 0o755)) // the service's user goes in
+	require.NoError(t, os.Chmod(filepath.Dir(s.root), 0o755))
+	for _, dir := range []string{"dev", "etc", "tmp"} {
+		require.NoError(t, os.MkdirAll(s.path(dir), 0o755))
+	}
+	require.NoError(t, os.Chmod(s.path("tmp"), 0o777|os.ModeSticky))
+	s.write("etc/passwd", "root:x:0:0:root:/root:/bin/sh\n")
+	s.write("etc/group", "root:x:0:\n")
+	return s
+}
+
 func (s tree) dpkg(args ...string) {
 	s.Helper()
 	command(s.T, "dpkg", append([]string{"--root=" + s.root, "--force-script-chrootless", "--force-confold", "--log=/dev/null"}, args...)...)
+}
+
+// rpm runs a package's scripts inside the tree. What they need there is no package of the tree's.
+func (s tree) rpm(args ...string) {
+	s.Helper()
+	out := command(s.T, "rpm", append([]string{"--root=" + s.root, "--dbpath=/var/lib/rpm", "--nodeps", "--nosignature", "--nodigest"}, args...)...)
+	require.NotContains(s, out, "scriptlet failed") // rpm goes on
+}
+
+// lend copies programs of this machine into the tree, each with the libraries that it loads.
+func (s tree) lend(programs ...string) {
+	s.Helper()
+	for _, dir := range []string{"bin", "lib", "lib64"} {
+		require.NoError(s, os.MkdirAll(s.path("usr/"+dir), 0o755))
+		require.NoError(s, os.Symlink("usr/"+dir, s.path(dir)))
+	}
+	for _, program := range programs {
+		path, err := exec.LookPath(program)
+		require.NoError(s, err)
+		files := []string{path}
+		for _, library := range regexp.MustCompile(`/\S+`).FindAllString(command(s.T, "ldd", path), -1) {
+			files = append(files, strings.TrimSuffix(library, ":"))
+		}
+		for _, file := range files {
+			content, err := os.ReadFile(file)
+			require.NoError(s, err)
+			require.NoError(s, os.MkdirAll(filepath.Dir(s.path(file)), 0o755))
+			require.NoError(s, os.WriteFile(s.path(file), content, 0o755))
+		}
+	}
+}
+
+func (s tree) write(name, text string) {
+	s.Helper()
+	require.NoError(s, os.WriteFile(s.path(name), []byte(text), 0o644))
 }
 
 func (s tree) path(name string) string { return filepath.Join(s.root, name) }
@@ -127,58 +179,66 @@ func (s tree) post(id, name string) {
 	}, time.Minute, 50*time.Millisecond)
 }
 
-// The package is installed, its service runs as its own user, an upgrade keeps what was changed and
-// what is known, and a removal leaves the state.
-func TestDebianPackage(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Fatal("it needs root: dpkg, chroot and another user")
-	}
-	deb := made(t, "PACKAGES", "weir_*_amd64.deb")
-	s := tree{t, t.TempDir()}
-	require.NoError(t, os.Chmod(s.root, 0o755)) // the service's user goes in
-	require.NoError(t, os.Chmod(filepath.Dir(s.root), 0o755))
-	for _, dir := range []string{"var/lib/dpkg/updates", "var/lib/dpkg/info", "etc", "tmp"} {
-		require.NoError(t, os.MkdirAll(s.path(dir), 0o755))
-	}
-	require.NoError(t, os.Chmod(s.path("tmp"), 0o777|os.ModeSticky))
-	for name, text := range map[string]string{
-		"var/lib/dpkg/status": "", "var/lib/dpkg/available": "", "etc/passwd": "root:x:0:0:root:/root:/bin/sh\n", "etc/group": "root:x:0:\n",
-	} {
-		require.NoError(t, os.WriteFile(s.path(name), []byte(text), 0o644))
-	}
+const customer = "etc/weir/customers/example.yaml"
 
-	s.dpkg("--install", deb)
+// use installs a package, runs its service as its own user, and upgrades it, which keeps what was
+// changed and what is known. It returns what the customer's file was changed to.
+func (s tree) use(install, upgrade func()) (changed string) {
+	s.Helper()
+	install()
 	user, _ := s.ids()
-	info, err := os.Stat(s.path("var/lib/weir"))
-	require.NoError(t, err)
-	require.EqualValues(t, 0o700, info.Mode().Perm())
-	require.EqualValues(t, user, info.Sys().(*syscall.Stat_t).Uid)
-	info, err = os.Stat(s.path("etc/weir/weir.env"))
-	require.NoError(t, err)
-	require.EqualValues(t, 0o600, info.Mode().Perm(), "secrets")
-	command(t, s.path("usr/bin/weir"), "validate", "-c", s.path("etc/weir/weir.yaml"))
+	for name, mode := range map[string]os.FileMode{"etc/weir/weir.yaml": 0o644, "etc/weir/weir.env": 0o600, "usr/bin/weir": 0o755, "var/lib/weir": 0o700} {
+		info, err := os.Stat(s.path(name))
+		require.NoError(s, err)
+		require.Equal(s, mode, info.Mode().Perm(), name)
+		owner := 0
+		if name == "var/lib/weir" {
+			owner = user
+		}
+		require.EqualValues(s, owner, info.Sys().(*syscall.Stat_t).Uid, name)
+	}
+	command(s.T, s.path("usr/bin/weir"), "validate", "-c", s.path("etc/weir/weir.yaml"))
 	stop := s.start()
 	s.post("B-007", "banana")
 	stop()
 
-	customer := "etc/weir/customers/example.yaml"
-	changed := strings.Replace(s.read(customer), "id: id", "id: id # ours", 1)
-	require.NoError(t, os.WriteFile(s.path(customer), []byte(changed), 0o644))
-	s.dpkg("--install", newer(t, deb))
-	require.Contains(t, s.read("var/lib/dpkg/status"), "Version: 99.0.0")
-	require.Equal(t, changed, s.read(customer), "an upgrade leaves what was changed")
+	changed = strings.Replace(s.read(customer), "id: id", "id: id # ours", 1)
+	s.write(customer, changed)
+	upgrade()
+	require.Equal(s, changed, s.read(customer), "an upgrade leaves what was changed")
 	stop = s.start()
 	s.post("B-008", "another")
 	stop()
-	require.Contains(t, s.read("var/lib/weir/out/example.jsonl"), "B-007", "what was known before")
+	require.Contains(s, s.read("var/lib/weir/out/example.jsonl"), "B-007", "what was known before")
+	return changed
+}
+
+// gone looks at what a removal left.
+func (s tree) gone() {
+	s.Helper()
+	for _, name := range []string{"usr/bin/weir", "usr/lib/systemd/system/weir.service", "usr/lib/sysusers.d/weir.conf"} {
+		require.NoFileExists(s, s.path(name))
+	}
+	require.DirExists(s, s.path("var/lib/weir/data"), "nobody asked to forget everything")
+}
+
+func TestDebianPackage(t *testing.T) {
+	deb := made(t, "PACKAGES", "weir_*_amd64.deb")
+	s := newTree(t)
+	for _, dir := range []string{"var/lib/dpkg/updates", "var/lib/dpkg/info"} {
+		require.NoError(t, os.MkdirAll(s.path(dir), 0o755))
+	}
+	s.write("var/lib/dpkg/status", "")
+	s.write("var/lib/dpkg/available", "")
+	s.use(func() { s.dpkg("--install", deb) }, func() { s.dpkg("--install", newer(t, deb)) })
+	require.Contains(t, s.read("var/lib/dpkg/status"), "Version: 99.0.0")
 
 	s.dpkg("--remove", "weir")
-	require.NoFileExists(t, s.path("usr/bin/weir"))
-	require.NoFileExists(t, s.path("usr/lib/systemd/system/weir.service"))
 	require.FileExists(t, s.path(customer))
+	s.gone()
 	s.dpkg("--purge", "weir")
 	require.NoFileExists(t, s.path(customer))
-	require.DirExists(t, s.path("var/lib/weir/data"), "nobody asked to forget everything")
+	s.gone()
 }
 
 // newer makes the same package with a later version.
@@ -196,15 +256,27 @@ func newer(t *testing.T, deb string) string {
 	return out
 }
 
-// The other package holds the same files. rpm itself is not needed to see that: the list of names
-// stands in the header in the clear.
 func TestRPM(t *testing.T) {
-	text, err := os.ReadFile(made(t, "PACKAGES", "weir-*.x86_64.rpm"))
+	rpm := made(t, "PACKAGES", "weir-*.x86_64.rpm")
+	s := newTree(t)
+	s.lend("sh", "grep", "sed", "mkdir", "chown", "chmod", "systemd-sysusers")
+	changed := s.use(func() { s.rpm("--install", rpm) }, func() { s.rpm("--upgrade", newerRPM(t, rpm)) })
+
+	s.rpm("--erase", "weir")
+	require.Equal(t, changed, s.read(customer+".rpmsave"))
+	s.gone()
+}
+
+// newerRPM makes the same package with a later version, of the same length: in the header, before
+// the files, which are compressed.
+func newerRPM(t *testing.T, rpm string) string {
+	t.Helper()
+	version := command(t, "rpm", "--query", "--package", "--nosignature", "--queryformat", "%{version}", rpm)
+	content, err := os.ReadFile(rpm)
 	require.NoError(t, err)
-	require.True(t, bytes.HasPrefix(text, []byte{0xed, 0xab, 0xee, 0xdb}), "it is an RPM")
-	for _, name := range []string{"weir.service", "weir.yaml", "weir.env", "example.yaml", "/usr/lib/sysusers.d/", "/usr/bin/", "systemd-sysusers"} {
-		require.True(t, bytes.Contains(text, []byte(name)), name)
-	}
+	out := filepath.Join(t.TempDir(), "weir.rpm")
+	require.NoError(t, os.WriteFile(out, bytes.ReplaceAll(content, []byte(version), []byte("9"+version[1:])), 0o644))
+	return out
 }
 
 // What the chart renders is a configuration that Weir takes.

@@ -41,7 +41,7 @@ type Entry struct {
 // Gate remembers events that were taken in. Implementations may be used from
 // any number of goroutines.
 type Gate interface {
-	// Seen tells, for each entry, whether it was marked with the same hash and
+	// Seen reports, for each entry, whether it was marked with the same hash and
 	// the mark has not expired. On an error the caller lets everything through.
 	Seen(ctx context.Context, entries []Entry) ([]bool, error)
 	// Mark remembers entries. It is called when they are durable in the inbox. A

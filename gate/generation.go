@@ -5,10 +5,10 @@ import (
 	"strconv"
 )
 
-// Under returns a gate whose marks are those of a generation of the inbox: what the
+// PerGeneration returns a gate whose marks are those of a generation of the inbox: what the
 // one before took in may be lost with it, and is no repetition when it comes again.
 // generation is asked at every call.
-func Under(g Gate, generation func() uint16) Gate { return &under{g, generation} }
+func PerGeneration(g Gate, generation func() uint16) Gate { return &under{g, generation} }
 
 type under struct {
 	Gate

@@ -81,7 +81,7 @@ func TestMemoryOptionsAreChecked(t *testing.T) {
 func TestMarksAreOfAGeneration(t *testing.T) {
 	memory := newMemory(t, gate.MemoryOptions{Entries: 100, TTL: time.Hour})
 	generation := uint16(1)
-	g := gate.Under(memory, func() uint16 { return generation })
+	g := gate.PerGeneration(memory, func() uint16 { return generation })
 	defer func() { require.NoError(t, g.Close()) }()
 	seen := func() bool {
 		found, err := g.Seen(t.Context(), entries(0, 1))

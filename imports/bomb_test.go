@@ -48,31 +48,36 @@ func TestLongHeadersDoNotMakeLargeEvents(t *testing.T) {
 // what rows become counts as the file does.
 func TestRowsDoNotBecomeMoreThanTheLimit(t *testing.T) {
 	w := newWorld(t)
-	receive := func(limit int64, text string) (string, error) {
-		i, _, err := Receive(t.Context(), w.store, File{
-			Tenant: tenant, Source: "lab", Format: CSV, Name: "lab", MaxRow: 1 << 20, MaxSize: limit,
+	receive := func(format Format, limit int64, text string) error {
+		_, _, err := Receive(t.Context(), w.store, File{
+			Tenant: tenant, Source: "lab", Format: format, Name: "lab", MaxRow: 1 << 20, MaxSize: limit,
 		}, strings.NewReader(text))
-		return i.ID.String(), err
+		return err
 	}
 	rows := func(names string, n int) string { return names + "\n" + strings.Repeat("1,2,345\n", n) }
 	long := "id,event," + strings.Repeat("n", 262_000)
-	_, err := receive(1<<30, rows(long, 1000))
+	err := receive(CSV, 1<<30, rows(long, 1000))
 	var bad *BadFile
 	require.ErrorAs(t, err, &bad)
 	require.Contains(t, bad.Reason, "16384 bytes of every event")
 
 	// 16,000 bytes of names and 8 of a row: 1,000 rows become 16 MB.
 	allowed := rows("id,event,"+strings.Repeat("n", 16_000), 1000)
-	_, err = receive(15_000_000, allowed)
+	err = receive(CSV, 15_000_000, allowed)
 	require.ErrorAs(t, err, &bad)
 	require.Contains(t, bad.Reason, "15000000 bytes")
-	_, err = receive(17_000_000, allowed)
-	require.NoError(t, err)
+	require.NoError(t, receive(CSV, 17_000_000, allowed))
+
+	// Rows of a byte: what is kept of each is more than the row.
+	err = receive(JSONL, 1_000_000, strings.Repeat("1\n", 20_000))
+	require.ErrorAs(t, err, &bad)
+	require.Contains(t, bad.Reason, "counts as 64 at least")
+	require.NoError(t, receive(JSONL, 1_000_000, strings.Repeat("1\n", 10_000)))
 
 	// What was refused left nothing behind that is worked off.
 	open, err := w.store.OpenImports(t.Context())
 	require.NoError(t, err)
-	require.EqualValues(t, 1, open)
+	require.EqualValues(t, 2, open)
 }
 
 // What a header costs grows with its size alone.

@@ -213,7 +213,7 @@ func FuzzCutCSV(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, file []byte, delim byte, size int) {
 		if (Options{Delimiter: string(rune(delim))}).Check(CSV) != nil {
-			t.Skip()
+			return
 		}
 		checkCSV(t, file, delim, 1+max(size, -size-1)%100)
 	})

@@ -24,7 +24,7 @@ type File struct {
 	Name    string // for people
 	Actor   string // who asks, for people
 	MaxRow  int    // bytes of a row; larger ones are invalid rows
-	MaxSize int64  // bytes of the file, and of the events that its rows become
+	MaxSize int64  // bytes of the file, and of what its rows become
 	MaxOpen int    // imports of the tenant that have not ended, this one included; 0 is no bound
 	MaxHeld int64  // bytes of their files, this one included; 0 is no bound
 }
@@ -70,7 +70,7 @@ func Receive(ctx context.Context, s store.Imports, f File, in io.Reader) (i stor
 		return i, false, err
 	}
 	var sealed store.Import
-	err = insist(ctx, func() (err error) {
+	err = retry(ctx, func() (err error) {
 		sealed, err = s.SealImport(ctx, i, whole.hash.Sum(nil))
 		return err
 	})
@@ -80,6 +80,10 @@ func Receive(ctx context.Context, s store.Imports, f File, in io.Reader) (i stor
 	crash.At(crash.ImportSealed, f.Source)
 	return sealed, sealed.ID == i.ID, nil
 }
+
+// leastRow is what a row counts as at least, in bytes: however short it is, the store
+// keeps a claim of it, or why it was not accepted.
+const leastRow = 64
 
 // tidyTimeout bounds the end of an import that did not come in.
 const tidyTimeout = 5 * time.Second
@@ -93,7 +97,7 @@ func (f *File) receive(ctx context.Context, s store.Imports, id store.ClaimID, w
 	n := int64(0)
 	flush := func() error {
 		size := whole.read - int64(rows.in.Buffered()) - stored
-		err := insist(ctx, func() error { return s.AddImportChunk(ctx, id, n, size, c.encoded(), f.MaxHeld) })
+		err := retry(ctx, func() error { return s.AddImportChunk(ctx, id, n, size, c.encoded(), f.MaxHeld) })
 		if errors.Is(err, store.ErrTooMany) {
 			err = ErrHeld
 		}
@@ -125,8 +129,8 @@ func (f *File) receive(ctx context.Context, s store.Imports, id store.ClaimID, w
 			}
 			header, c.names = false, d.root.size()
 		}
-		if left -= int64(len(r.text) + c.names); left < 0 {
-			return badFile("with the names of its columns its rows become more than %d bytes", f.MaxSize)
+		if left -= int64(max(len(r.text)+c.names, leastRow)); left < 0 {
+			return badFile("its rows become more than %d bytes: each has the names of its columns, and counts as %d at least", f.MaxSize, leastRow)
 		}
 		c.add(r)
 		if c.full() {
@@ -144,9 +148,9 @@ func (f *File) receive(ctx context.Context, s store.Imports, id store.ClaimID, w
 	return nil
 }
 
-// insist repeats an operation that may be repeated while the store is away for a
+// retry repeats an operation that may be repeated while the store is away for a
 // moment: the file would have to come in from its start.
-func insist(ctx context.Context, op func() error) error {
+func retry(ctx context.Context, op func() error) error {
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
 		err := op()
 		if class := store.ClassOf(err); err != nil && class != store.Retry && class != store.Unknown {

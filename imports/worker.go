@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -52,15 +53,9 @@ type Worker struct {
 
 // NewWorker makes one.
 func NewWorker(opt WorkerOptions) *Worker {
-	if opt.Lease <= 0 {
-		opt.Lease = 30 * time.Second
-	}
-	if opt.Turn <= 0 {
-		opt.Turn = 30 * time.Second
-	}
-	if opt.Poll <= 0 {
-		opt.Poll = time.Second
-	}
+	opt.Lease = defaults.Positive(opt.Lease, 30*time.Second)
+	opt.Turn = defaults.Positive(opt.Turn, 30*time.Second)
+	opt.Poll = defaults.Positive(opt.Poll, time.Second)
 	if opt.May == nil {
 		opt.May = func() bool { return true }
 	}

@@ -3,12 +3,12 @@
 //
 // # Model
 //
-// An entity has at most one document per source. [Plan.Next] computes a source's
+// An entity has at most one document per source. [Plan.NextNode] computes a source's
 // new document from the stored one and an event: a source in mode [Replace]
-// sends whole documents, one in mode [Patch] sends JSON merge patches (RFC 7396,
-// formerly RFC 7386), and a delete leaves none.
+// sends whole documents, one in mode [Patch] sends JSON merge patches (RFC 7396),
+// and a delete leaves none.
 //
-// [Plan.Merge] lays the documents over one another. Every source has a place: the
+// [Plan.Compose] lays the documents over one another. Every source has a place: the
 // root, or the path that it is mounted at. Where several sources have an object,
 // their members are merged, at every depth. Where they do not, the value of the
 // source of highest precedence is taken whole: that source decides whether there

@@ -85,11 +85,23 @@ func build(b *canonicaltree.Builder, layers []layer) {
 		return
 	}
 	b.BeginObject()
+	members(layers, func(name []byte, below []layer) bool {
+		b.Name(name)
+		build(b, below)
+		return true
+	})
+	b.End()
+}
+
+// members calls visit for every member of layers, which are objects, in their order, with
+// the layers one member down. Visit returns false to stop, and must not keep what it gets.
+// members reports whether it came to the end.
+func members(layers []layer, visit func(name []byte, below []layer) bool) bool {
 	below := make([]layer, 0, len(layers))
-	member := func(i int, name []byte) {
+	member := func(i int, name []byte) bool {
 		for _, before := range layers[:i] {
 			if _, has := before.get(name); has {
-				return // merged when it came first
+				return true // visited when it came first
 			}
 		}
 		below = below[:0]
@@ -98,31 +110,29 @@ func build(b *canonicaltree.Builder, layers []layer) {
 				below = append(below, next)
 			}
 		}
-		b.Name(name)
-		build(b, below)
+		return visit(name, below)
 	}
 	for i, l := range layers {
 		if len(l.mount) > 0 {
-			member(i, []byte(l.mount[0]))
+			if !member(i, []byte(l.mount[0])) {
+				return false
+			}
 			continue
 		}
 		for v := range l.value.Children() {
-			member(i, v.Name())
+			if !member(i, v.Name()) {
+				return false
+			}
 		}
 	}
-	b.End()
+	return true
 }
 
 // objects returns the layers that are objects. It does not change its argument.
 func objects(layers []layer) []layer {
-	if !slices.ContainsFunc(layers, func(l layer) bool { return !l.isObject() }) {
+	other := func(l layer) bool { return !l.isObject() }
+	if !slices.ContainsFunc(layers, other) {
 		return layers
 	}
-	var kept []layer
-	for _, l := range layers {
-		if l.isObject() {
-			kept = append(kept, l)
-		}
-	}
-	return kept
+	return slices.DeleteFunc(slices.Clone(layers), other)
 }

@@ -135,51 +135,6 @@ func TestPublishedMergePatches(t *testing.T) {
 	}
 }
 
-func TestNextNode(t *testing.T) {
-	plan := compile(t, Spec{Sources: []Source{{Name: "whole"}, {Name: "patch", Mode: Patch}}})
-	for _, c := range []struct {
-		source, stored, event, want string
-		changed                     bool
-	}{
-		{"whole", "", `{"a":1}`, `{"a":1}`, true},
-		{"whole", `{"a":1,"b":2}`, ` { "b" : 2, "\u0061":1 }`, `{"a":1,"b":2}`, false},
-		{"whole", `{"a":1}`, `{"a":1.0}`, `{"a":1.0}`, true},
-		{"whole", `{"a":1}`, `{}`, `{}`, true},
-		{"whole", `{"a":1}`, `null`, `null`, true},
-		{"whole", `{"a":1}`, "", "", true},
-		{"whole", "", "", "", false},
-		{"patch", "", `{"a":{"b":null,"c":1},"d":null}`, `{"a":{"c":1}}`, true},
-		{"patch", "", `[null]`, `[null]`, true},
-		{"patch", `{"a":1,"b":{"c":2}}`, `{"b":{"c":2},"z":null}`, `{"a":1,"b":{"c":2}}`, false},
-		{"patch", `{"a":1}`, `{}`, `{"a":1}`, false},
-		{"patch", `[1]`, `{}`, `{}`, true},
-		{"patch", `{"a":1}`, `{"b":{"c":null}}`, `{"a":1,"b":{}}`, true},
-		{"patch", `{"a":1.0}`, `{"a":1}`, `{"a":1}`, true},
-		{"patch", `{"x y":{"k":[1, 2]}}`, `{"x y":{"m":"é\n"}}`, `{"x y":{"k":[1, 2],"m":"é\n"}}`, true},
-		{"patch", `{"a":1}`, "", "", true},
-		{"patch", `{"a":1}`, "null", "null", true},
-	} {
-		var stored, event canonicaltree.Node
-		if c.stored != "" {
-			stored = parseText(t, c.stored)
-		}
-		if c.event != "" {
-			event = parseText(t, c.event)
-		}
-		doc, changed, err := plan.NextNode(c.source, stored, event)
-		require.NoError(t, err)
-		require.Equal(t, c.changed, changed, "%+v", c)
-		require.Equal(t, c.want, string(doc.Raw()), "%+v", c)
-		require.Equal(t, c.want != "", doc.Exists())
-	}
-
-	_, _, err := plan.NextNode("other", canonicaltree.Node{}, parseText(t, "{}"))
-	require.ErrorIs(t, err, ErrUnknownSource)
-	var bad *SourceError
-	require.ErrorAs(t, err, &bad)
-	require.Equal(t, "other", bad.Source)
-}
-
 func TestCompose(t *testing.T) {
 	three := []Source{{Name: "a"}, {Name: "b"}, {Name: "c"}}
 	for name, c := range map[string]struct {

@@ -7,21 +7,11 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// SourceError says that something about the document of one source stopped the
-// work. It holds nothing of the document's content.
-type SourceError struct {
-	Source string
-	Err    error
-}
-
-// Error returns the source and the cause.
-func (e *SourceError) Error() string { return fmt.Sprintf("source %q: %v", e.Source, e.Err) }
-
-// Unwrap returns the cause: [ErrUnknownSource], or a limit of the new document.
-func (e *SourceError) Unwrap() error { return e.Err }
-
-// ErrUnknownSource is the cause when a Plan does not have the source.
+// ErrUnknownSource says that a Plan does not have the source.
 var ErrUnknownSource = errors.New("not declared")
+
+// ofSource names the source whose document stopped the work.
+func ofSource(source string, err error) error { return fmt.Errorf("source %q: %w", source, err) }
 
 // NextNode returns a source's document after an event. stored is the document so
 // far, absent if there is none; event is the event's value, absent on a delete.
@@ -29,15 +19,16 @@ var ErrUnknownSource = errors.New("not declared")
 // tree that was put together from both and does not refer to them.
 //
 // changed is false when the document is structurally what it was, numbers
-// compared by their literal; doc is stored then. The error is a *[SourceError].
+// compared by their literal; doc is stored then. The error names the source and holds
+// nothing of its document: [ErrUnknownSource], or a limit of the new one.
 func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc canonicaltree.Node, changed bool, err error) {
-	mode, ok := p.modes[source]
+	s, ok := p.sources[source]
 	switch {
 	case !ok:
-		return canonicaltree.Node{}, false, &SourceError{source, ErrUnknownSource}
+		return canonicaltree.Node{}, false, ofSource(source, ErrUnknownSource)
 	case !event.Exists():
 		return event, stored.Exists(), nil
-	case mode != Patch:
+	case s.Mode != Patch:
 		if stored.Exists() && canonicaltree.Equal(stored, event, canonicaltree.Literal) {
 			return stored, false, nil
 		}
@@ -49,7 +40,12 @@ func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc ca
 	patch(b, stored, event)
 	tree, err := b.Tree()
 	if err != nil {
-		return canonicaltree.Node{}, false, &SourceError{source, err}
+		return canonicaltree.Node{}, false, ofSource(source, err)
+	}
+	// One that is too large already may shrink.
+	if size := len(tree.Root().Raw()); s.MaxBytes > 0 && size > s.MaxBytes && size > len(stored.Raw()) {
+		tree.Release()
+		return canonicaltree.Node{}, false, ofSource(source, fmt.Errorf("with this patch the document has %d bytes, the limit (max_event) is %d", size, s.MaxBytes))
 	}
 	return tree.Keep().Root(), true, nil
 }
@@ -103,13 +99,4 @@ func patch(b *canonicaltree.Builder, target, with canonicaltree.Node) {
 		patch(b, canonicaltree.Node{}, v)
 	}
 	b.End()
-}
-
-// appendName appends the name of a member of the object that begins at start,
-// with the comma before it.
-func appendName(dst []byte, start int, name string) []byte {
-	if len(dst) > start {
-		dst = append(dst, ',')
-	}
-	return append(canonicaltree.AppendString(dst, name), ':')
 }

@@ -36,32 +36,7 @@ func parts(path canonicaltree.Path, layers []layer, visit func(Part) bool) bool 
 		}
 		return visit(part)
 	}
-	member := func(i int, name []byte) bool {
-		for _, before := range shared[:i] {
-			if _, has := before.get(name); has {
-				return true // visited when it came first
-			}
-		}
-		var below []layer
-		for _, l := range shared[i:] {
-			if next, has := l.get(name); has {
-				below = append(below, next)
-			}
-		}
+	return members(shared, func(name []byte, below []layer) bool {
 		return parts(append(path[:len(path):len(path)], string(name)), below, visit)
-	}
-	for i, l := range shared {
-		if len(l.mount) > 0 {
-			if !member(i, []byte(l.mount[0])) {
-				return false
-			}
-			continue
-		}
-		for v := range l.value.Children() {
-			if !member(i, v.Name()) {
-				return false
-			}
-		}
-	}
-	return true
+	})
 }

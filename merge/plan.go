@@ -40,6 +40,9 @@ func (m Mode) String() string {
 type Source struct {
 	Name string
 	Mode Mode
+	// MaxBytes bounds the document that patches make, each of which may be small; 0
+	// is no bound.
+	MaxBytes int
 	// Mount is where the document stands in the merged one, as names of members.
 	// Empty means the root.
 	Mount canonicaltree.Path
@@ -58,7 +61,7 @@ type Spec struct {
 
 // Plan is a compiled Spec.
 type Plan struct {
-	modes    map[string]Mode
+	sources  map[string]Source
 	order    []Source // by precedence, the one that wins first
 	required []string
 }
@@ -91,10 +94,10 @@ func (e *SpecError) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Compile checks spec and gives its Plan. The error is a *[SpecError] with all
+// Compile checks spec and returns its Plan. The error is a *[SpecError] with all
 // faults.
 func Compile(spec Spec) (*Plan, error) {
-	p := &Plan{modes: make(map[string]Mode, len(spec.Sources))}
+	p := &Plan{sources: make(map[string]Source, len(spec.Sources))}
 	var faults []Fault
 	fault := func(field string, index int, msg, want string) {
 		faults = append(faults, Fault{field, index, msg, want})
@@ -110,7 +113,7 @@ func Compile(spec Spec) (*Plan, error) {
 			fault("sources", i, "the name is empty or not valid UTF-8", "give the source a name")
 			continue
 		}
-		if _, twice := p.modes[s.Name]; twice {
+		if _, twice := p.sources[s.Name]; twice {
 			fault("sources", i, fmt.Sprintf("%q is declared twice", s.Name), "give every source its own name")
 		}
 		if s.Mode != Replace && s.Mode != Patch {
@@ -122,12 +125,12 @@ func Compile(spec Spec) (*Plan, error) {
 				break
 			}
 		}
-		p.modes[s.Name] = s.Mode
+		p.sources[s.Name] = s
 	}
 	known := func(field string, list []string) {
 		seen := make(map[string]bool, len(list))
 		for i, name := range list {
-			if _, ok := p.modes[name]; !ok {
+			if _, ok := p.sources[name]; !ok {
 				fault(field, i, fmt.Sprintf("there is no source %q", name), "use one of "+strings.Join(names, ", "))
 			} else if seen[name] {
 				fault(field, i, fmt.Sprintf("%q is listed twice", name), "list it once")
@@ -156,10 +159,10 @@ func Compile(spec Spec) (*Plan, error) {
 	return p, nil
 }
 
-// Fingerprint writes everything that Next and Merge depend on besides the
-// documents, in a form that no other plan shares: sources by precedence, with
-// mode and mount, and the required ones. Errors of w are not looked at, as those
-// of a hash.Hash never come.
+// Fingerprint writes everything that NextNode and Compose depend on besides the
+// documents and limits, in a form that no other plan shares: sources by precedence,
+// with mode and mount, and the required ones. w is to be a hash.Hash:
+// errors of writing are ignored.
 func (p *Plan) Fingerprint(w io.Writer) {
 	fmt.Fprintf(w, "merge/%d %d\n", version, len(p.order))
 	for _, s := range p.order {

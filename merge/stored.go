@@ -21,7 +21,10 @@ func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
 	start := len(dst)
 	for _, source := range slices.Sorted(maps.Keys(docs)) {
 		if doc := docs[source].Raw(); doc != nil {
-			dst = appendName(dst, start, source)
+			if len(dst) > start {
+				dst = append(dst, ',')
+			}
+			dst = append(canonicaltree.AppendString(dst, source), ':')
 			dst = append(dst, doc...)
 		}
 	}

@@ -63,7 +63,7 @@ func Deliveries(ctx context.Context, s DeliveryStore, q DeliveryQuery) ([]Delive
 	if q.Service != "" {
 		number, known := numbers[q.Service]
 		if !known {
-			return nil, &InvalidRequestError{Reason: fmt.Sprintf("There is no service %q, and there never was.", q.Service)}
+			return nil, &InvalidRequestError{Reason: fmt.Sprintf("there is no service %q, and there never was", q.Service)}
 		}
 		f.Services = []int32{number}
 	}

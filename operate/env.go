@@ -10,6 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -115,8 +116,6 @@ func (e *Env) Wait(ctx context.Context) error {
 	if e.Decide != nil {
 		return e.Decide(ctx)
 	}
-	tick := time.NewTicker(waitPoll)
-	defer tick.Stop()
 	for {
 		marks, err := e.Store.Watermarks(ctx)
 		if err != nil {
@@ -129,9 +128,7 @@ func (e *Env) Wait(ctx context.Context) error {
 		if !behind {
 			return nil
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, waitPoll) {
 			return errors.Join(errors.New("the wait for the decision was cut off; the records are in the inbox and will be decided"), context.Cause(ctx))
 		}
 	}
@@ -163,12 +160,8 @@ func (p *pace) wait(ctx context.Context, n int) error {
 	if delay <= 0 {
 		return ctx.Err()
 	}
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
+	if !wait.Sleep(ctx, delay) {
 		return context.Cause(ctx)
 	}
+	return nil
 }

@@ -82,7 +82,7 @@ var remedies = map[string]string{
 	"disk":       "make room on the disk of store.sqlite.path; the process goes on by itself",
 	"halted":     "see the error: when its cause is gone the process goes on by itself",
 	"topic":      "bring the brokers of the topic back, or give it as many replicas as it wants; the process goes on by itself",
-	"source":     "bring the database of the source back; the process goes on by itself",
+	"source":     "bring the database or the topic of the source back; the process goes on by itself",
 }
 
 func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealth {
@@ -90,12 +90,12 @@ func serviceHealth(name string, c deliver.Condition, now time.Time) ServiceHealt
 	away := now.Sub(c.Since) >= longAway
 	switch {
 	case c.State == deliver.StateSuspended:
-		s.Level, s.Do = LevelDegraded, "resume it on its page when its customer is ready: what waits is kept"
-		if s.Error = "suspended by " + c.Suspended.By; c.Suspended.Why != "" {
+		s.Level, s.Do = LevelDegraded, fmt.Sprintf("when its customer is ready: weir resume %s; what waits is kept", name)
+		if s.Error = "paused by " + c.Suspended.By; c.Suspended.Why != "" {
 			s.Error += ": " + c.Suspended.Why
 		}
 	case c.State == deliver.StatePaused:
-		s.Level, s.Do = LevelDown, "the target refuses the service as a whole: check address and credentials; it is tried again by itself"
+		s.Level, s.Do = LevelDown, "the target refuses the service as a whole: check address, credentials and rights (weir doctor); it is tried again by itself"
 	case c.State == deliver.StateRetrying && away:
 		s.Level, s.Do = LevelDown, "bring the target back, or correct its address; it is tried again by itself"
 	case c.State == deliver.StateRetrying:

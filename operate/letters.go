@@ -395,7 +395,7 @@ func (e *Env) EditLetter(ctx context.Context, id int64, payload []byte, limit in
 	if err != nil {
 		return err
 	}
-	err = e.Store.AmendLetter(ctx, id, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
+	err = e.Store.EditDeadLetter(ctx, id, payload, store.Audit{Actor: e.Actor, Action: "dlq edit", Reason: reason, Detail: detail})
 	if errors.Is(err, store.ErrNotFound) {
 		return impossible("dead letter %d is not open any more", id)
 	}

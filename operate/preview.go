@@ -34,7 +34,7 @@ func (e *Env) Preview(ctx context.Context, t Task) (Result, error) {
 	resets := make(map[int32]int64, len(in.checks))
 	var seen int64
 	step := func(p batch) error {
-		c, err := e.concerned(ctx, t, in, p)
+		c, err := e.affected(ctx, t, in, p)
 		if err != nil {
 			return err
 		}

@@ -16,6 +16,12 @@ type Status struct {
 	Level Level  `json:"level"`
 	Error string `json:"error,omitempty"` // what keeps the process from its work
 	Do    string `json:"do,omitempty"`
+	// Unasked is why no process was asked: all else is what the store says then.
+	Unasked string `json:"unasked,omitempty"`
+	// Processes are those that told of themselves of late, and LastDecision is when they
+	// decided last, if they said so. Both only with Unasked.
+	Processes    []Process `json:"processes,omitempty"`
+	LastDecision time.Time `json:"last_decision,omitzero"`
 	// Behind are services, sources and stages for which something waits.
 	Behind []Behind `json:"behind"`
 	// Services is how many there are; Letters are the open dead letters by stage.
@@ -92,6 +98,12 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 			}
 		}
 	}
+	s.judge()
+	return s
+}
+
+// judge puts the worst first, and says how it is as a whole.
+func (s *Status) judge() {
 	for _, b := range s.Behind {
 		if s.Level == LevelOK && b.Level != LevelOK {
 			s.Level = LevelDegraded
@@ -100,7 +112,6 @@ func StatusOf(h Health, metrics map[string]*dto.MetricFamily, now time.Time) Sta
 	slices.SortFunc(s.Behind, func(a, b Behind) int {
 		return cmp.Or(cmp.Compare(b.Level.Rank(), a.Level.Rank()), since(a, b), cmp.Compare(b.Waiting, a.Waiting), cmp.Compare(a.What, b.What))
 	})
-	return s
 }
 
 // since orders what has lasted longest first, and what does not last at the end.
@@ -138,6 +149,8 @@ func (s *Status) Verdict() string {
 		}
 	}
 	switch {
+	case s.Unasked != "":
+		return s.Unasked
 	case s.Error != "":
 		return "the process does not do its work: " + s.Error
 	case unwell == 0:

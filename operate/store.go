@@ -29,10 +29,9 @@ type Store interface {
 
 // LetterStore is what actions on dead letters and audit rows ask of the store.
 type LetterStore interface {
-	AddLetters(ctx context.Context, letters []store.DeadLetter) error
 	ListLetters(ctx context.Context, f store.LetterFilter) ([]store.DeadLetter, error)
 	Letter(ctx context.Context, id int64) (store.DeadLetter, error)
-	AmendLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error
+	EditDeadLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error
 	MoveLetters(ctx context.Context, ids []int64, from, to store.LetterState, audit store.Audit) (int, error)
 	Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error)
 	AddAudits(ctx context.Context, audits []store.Audit) error

@@ -39,7 +39,7 @@ func Suspended(ctx context.Context, s store.Reports) (map[string]deliver.Suspens
 // SuspendService lets a service get nothing until ResumeService, in every process and over
 // restarts, and records it. A service that is suspended already stays as it is.
 func SuspendService(ctx context.Context, s SuspendStore, service, actor, why string) error {
-	return changeSuspended(ctx, s, store.Audit{Actor: actor, Action: "suspend", Service: service, Reason: why}, func(all map[string]deliver.Suspension) {
+	return changeSuspended(ctx, s, store.Audit{Actor: actor, Action: "pause", Service: service, Reason: why}, func(all map[string]deliver.Suspension) {
 		if _, already := all[service]; !already {
 			all[service] = deliver.Suspension{Since: time.Now().UTC().Truncate(time.Microsecond), By: actor, Why: why}
 		}

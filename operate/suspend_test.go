@@ -40,7 +40,7 @@ func TestSuspendedServicesAreRemembered(t *testing.T) {
 	audits, err := s.Audits(t.Context(), 0, 10)
 	require.NoError(t, err)
 	require.Len(t, audits, 5)
-	require.Equal(t, "suspend", audits[0].Action)
+	require.Equal(t, "pause", audits[0].Action)
 	require.Equal(t, "acme/a@x", audits[0].Service)
 	require.Equal(t, "resume", audits[3].Action)
 	require.Equal(t, "moved", audits[3].Reason)

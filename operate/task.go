@@ -256,7 +256,7 @@ func (r *runner) run(ctx context.Context) error {
 	r.pace.perSecond = t.Rate
 	var err error
 	if r.scope.walks(t) {
-		err = e.walk(ctx, t.Select, r.cursor(), t.size(), func(p batch) error { return r.portion(ctx, p) })
+		err = e.walk(ctx, t.Select, r.cursor(), t.size(), func(p batch) error { return r.runBatch(ctx, p) })
 	}
 	if err == nil && t.Select.All {
 		err = r.resetAllChecks(ctx)
@@ -281,10 +281,10 @@ func (r *runner) run(ctx context.Context) error {
 // lastWrite bounds what is written when the caller has gone.
 const lastWrite = 5 * time.Second
 
-// portion appends the records of a portion, then moves the cursor.
-func (r *runner) portion(ctx context.Context, p batch) error {
+// runBatch appends the records of a batch, then moves the cursor.
+func (r *runner) runBatch(ctx context.Context, p batch) error {
 	e := r.env
-	c, err := e.concerned(ctx, r.task, r.scope, p)
+	c, err := e.affected(ctx, r.task, r.scope, p)
 	r.result.Unknown += c.unknown
 	if err != nil {
 		return err
@@ -353,9 +353,9 @@ type affected struct {
 	unknown int64            // ids that were named, and nobody knows
 }
 
-// concerned leaves out the ids of a portion that a record would do nothing to:
+// affected leaves out the ids of a batch that a record would do nothing to:
 // named ones that are not stored, and for a reset those without a dam row.
-func (e *Env) concerned(ctx context.Context, t Task, s scope, p batch) (c affected, err error) {
+func (e *Env) affected(ctx context.Context, t Task, s scope, p batch) (c affected, err error) {
 	c.ids = p.ids
 	if t.Select.List != nil {
 		if c.rows, err = e.checkRows(ctx, s, p.ids); err != nil {

@@ -8,10 +8,9 @@ import (
 	"log/slog"
 	"sync"
 	"sync/atomic"
-	"time"
 
-	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -21,8 +20,7 @@ import (
 type activation struct {
 	store revisions
 	log   *slog.Logger
-	first *config.Config           // as the process was started with
-	now   atomic.Pointer[settings] // what a reload replaces; nil until it is compiled
+	now   atomic.Pointer[settings] // what a reload replaces; without a plan until it is compiled
 	// mu is held while the active configuration and now change together.
 	mu sync.RWMutex
 	// wentBack says that the store forgot the activation of this configuration: what it
@@ -31,14 +29,6 @@ type activation struct {
 }
 
 func (a *activation) plan() *decide.Plan { return a.now.Load().plan }
-
-// config returns the configuration that the process works under.
-func (a *activation) config() *config.Config {
-	if now := a.now.Load(); now != nil {
-		return now.cfg
-	}
-	return a.first
-}
 
 // current returns the settings and the active revision, never one from before
 // and one from after a reload.
@@ -61,8 +51,6 @@ func (a *activation) latest() *settings {
 // its last commits may have lost the activation itself: no process would go on
 // then, so it is made once more, as a restart would.
 func (a *activation) await(ctx context.Context) (store.Revision, bool) {
-	tick := time.NewTicker(2 * time.Second)
-	defer tick.Stop()
 	for {
 		now := a.now.Load()
 		own := now.plan
@@ -77,9 +65,7 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 		if err == nil && bytes.Equal(active.Fingerprint, now.identity) {
 			return active, true
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, activePeriod) {
 			return store.Revision{}, false
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"log/slog"
 	"time"
 
 	"github.com/seed-86dfc502/weir/deliver"
@@ -26,84 +27,111 @@ type starter func(ctx context.Context, revision int64, superseded func()) (part,
 // again after each reload; the other does not depend on what a reload changes. One
 // that fails with deliver.ErrLost starts again, too.
 func (a *activation) while(ctx context.Context, stage string, renews bool, start starter) (part, error) {
-	log := a.log.With("stage", stage)
-	now := a.now.Load()
-	revision := now.plan.Revision
-	newer := make(chan struct{}, 1)
-	superseded := func() {
-		select {
-		case newer <- struct{}{}:
-		default:
-		}
-	}
-	running, err := start(ctx, revision, superseded)
-	if err != nil {
+	s := &supervisor{activation: a, log: a.log.With("stage", stage), renews: renews, start: start, newer: make(chan struct{}, 1), under: a.now.Load()}
+	s.revision = s.under.plan.Revision
+	var err error
+	if s.running, err = start(ctx, s.revision, s.superseded); err != nil {
 		return part{}, err
 	}
 	failed := make(chan error, 1)
 	var ended error // of the last stop
-	stop := loop(func(ctx context.Context) {
-		tick := time.NewTicker(activePeriod)
-		defer tick.Stop()
-		for {
-			lost := false
-			select {
-			case err := <-running.failed:
-				if lost = errors.Is(err, deliver.ErrLost); !lost {
-					failed <- err
-					<-ctx.Done()
-					ended = running.stop()
-					return
-				}
-				log.Warn("starting again from what the store says", "because", err)
-			case <-ctx.Done():
-				ended = running.stop()
-				return
-			case <-now.replaced:
-			case <-newer:
-			case <-tick.C:
-			}
-			next, active, err := a.current(ctx)
-			reloaded := next != now
-			now = next
-			switch {
-			case lost:
-			case !renews && reloaded:
-				continue // what it does is the same; the revision is looked at next time
-			case !reloaded && (err != nil || active.Number == revision):
-				continue // without the store nothing is known, and nothing is decided either
-			case !renews && bytes.Equal(active.Fingerprint, now.identity):
-				revision = active.Number
-				continue
-			}
-			switch {
-			case lost:
-			case reloaded:
-				log.Info("starting again under the new configuration")
-			default:
-				log.Warn("another configuration is active: this stage stops until its own is active again")
-			}
-			if err := running.stop(); err != nil {
-				log.Warn("it did not stop in order", "error", err)
-			}
-			for {
-				active, ok := a.await(ctx)
-				if !ok {
-					return
-				}
-				now = a.now.Load()
-				again, err := start(ctx, active.Number, superseded)
-				if err == nil {
-					running, revision = again, active.Number
-					break
-				}
-				log.Warn("it cannot start again; trying again", "error", err)
-				if !wait.Sleep(ctx, activePeriod) {
-					return
-				}
-			}
-			log.Info("this configuration is active", "revision", revision)
-		}
-	})
+	stop := loop(func(ctx context.Context) { ended = s.run(ctx, failed) })
 	return part{failed: failed, stop: func() error { stop(); return ended }}, nil
+}
+
+// supervisor runs one stage for while.
+type supervisor struct {
+	*activation
+	log    *slog.Logger
+	renews bool
+	start  starter
+	newer  chan struct{} // has something when the stage met a newer revision
+
+	// Of the goroutine of run alone.
+	running  part
+	under    *settings
+	revision int64
+}
+
+// superseded is what the stage calls when it meets a newer revision.
+func (s *supervisor) superseded() {
+	select {
+	case s.newer <- struct{}{}:
+	default:
+	}
+}
+
+// run returns the error of the last stop.
+func (s *supervisor) run(ctx context.Context, failed chan<- error) error {
+	tick := time.NewTicker(activePeriod)
+	defer tick.Stop()
+	for {
+		lost := false
+		select {
+		case err := <-s.running.failed:
+			if lost = errors.Is(err, deliver.ErrLost); !lost {
+				failed <- err
+				<-ctx.Done()
+				return s.running.stop()
+			}
+			s.log.Warn("starting again from what the store says", "because", err)
+		case <-ctx.Done():
+			return s.running.stop()
+		case <-s.under.replaced:
+		case <-s.newer:
+		case <-tick.C:
+		}
+		if !lost && !s.replaced(ctx) {
+			continue
+		}
+		if err := s.running.stop(); err != nil {
+			s.log.Warn("it did not stop in order", "error", err)
+		}
+		if !s.startAgain(ctx) {
+			return nil
+		}
+		s.log.Info("this configuration is active", "revision", s.revision)
+	}
+}
+
+// replaced reports whether the stage has to stop because of another configuration.
+func (s *supervisor) replaced(ctx context.Context) bool {
+	next, active, err := s.current(ctx)
+	reloaded := next != s.under
+	s.under = next
+	switch {
+	case !s.renews && reloaded:
+		return false // what it does is the same; the revision is looked at next time
+	case !reloaded && (err != nil || active.Number == s.revision):
+		return false // without the store nothing is known, and nothing is decided either
+	case !s.renews && bytes.Equal(active.Fingerprint, s.under.identity):
+		s.revision = active.Number
+		return false
+	case reloaded:
+		s.log.Info("starting again under the new configuration")
+	default:
+		s.log.Warn("another configuration is active: this stage stops until its own is active again")
+	}
+	return true
+}
+
+// startAgain starts the stage when its configuration is active, however long that
+// takes; false when ctx ended.
+func (s *supervisor) startAgain(ctx context.Context) bool {
+	for {
+		active, ok := s.await(ctx)
+		if !ok {
+			return false
+		}
+		s.under = s.now.Load()
+		running, err := s.start(ctx, active.Number, s.superseded)
+		if err == nil {
+			s.running, s.revision = running, active.Number
+			return true
+		}
+		s.log.Warn("it cannot start again; trying again", "error", err)
+		if !wait.Sleep(ctx, activePeriod) {
+			return false
+		}
+	}
 }

@@ -19,7 +19,7 @@ import (
 func (p *process) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
 	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Logger: p.log}
 	if files != nil {
-		o.Reread = p.sayReread(name+"_certificate", files.Cert)
+		o.Reread = p.logReread(name+"_certificate", files.Cert)
 	}
 	l, err := api.Listen(o, h)
 	if err != nil {

@@ -60,7 +60,7 @@ func (p *process) openKeys() (err error) {
 	}
 	a := p.cfg.API
 	p.keys, err = auth.Open(auth.Options{
-		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.sayReread("tokens", a.Tokens),
+		File: a.Tokens, Sources: p.sourceTokens(), Loopback: loopback(a.Listen), Check: p.cfg.TenantsApart, Reread: p.logReread("tokens", a.Tokens),
 	})
 	return err
 }
@@ -103,8 +103,8 @@ func loopback(address string) bool {
 	return err == nil && (host == "localhost" || ip != nil && ip.IsLoopback())
 }
 
-// sayReread returns what hears of later readings of a file that the process lives by.
-func (p *process) sayReread(what, path string) func(error) {
+// logReread returns what is called after each later reading of a file that the process lives by.
+func (p *process) logReread(what, path string) func(error) {
 	refused := p.gauges.files.WithLabelValues(what)
 	return func(err error) {
 		refused.Set(0)

@@ -21,7 +21,7 @@ type workload struct {
 	name string
 	// changes is how many fields an event changes that is no noise.
 	changes func(r *rand.Rand) int
-	// view gives the fields and the filter of service i of n.
+	// view returns the fields and the filter of service i of n.
 	view func(i, n int) (fields []int, when string)
 }
 
@@ -52,7 +52,7 @@ var dense = workload{
 	},
 }
 
-// stream makes the events. The same seed gives the same ones.
+// stream makes the events. The same seed yields the same ones.
 type stream struct {
 	w        workload
 	r        *rand.Rand
@@ -116,7 +116,7 @@ func (s *stream) event(entity int) event {
 }
 
 // customers returns the files of the customers, with one service each; sink
-// gives the sink of each.
+// returns the sink of each.
 func (s *stream) customers(sink func(i int) string) map[string]string {
 	files := map[string]string{}
 	for i := range s.services {

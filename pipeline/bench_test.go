@@ -80,6 +80,7 @@ func endToEnd(b *testing.B, dir string, w world, s *stream) {
 		b.StartTimer()
 	}
 	report(b, total)
+	b.ReportMetric(resident(b, os.Getpid()), "MiB-resident") // with the events
 }
 
 // measure opens the pipeline, runs it until it is idle and adds what that took

@@ -24,9 +24,17 @@ type world struct {
 	main    string             // the main file without customers
 	sink    func(i int) string // the sink of service i
 	servers []string           // whose processor time is told
+	topics  topics             // with Kafka sinks
 	// prepare makes what the sinks write to; fill hands events to the source.
 	prepare func(b *testing.B, services int)
 	fill    func(b *testing.B, events []event)
+}
+
+// topics is where another program finds the events, and delivers to.
+type topics struct {
+	brokers []string
+	source  string
+	sink    func(i int) string
 }
 
 const benchSource = `
@@ -106,6 +114,7 @@ sources:
 	case "kafka":
 		name := func(i int) string { return fmt.Sprintf("%sout.c%d", prefix, i) }
 		w.sink = func(i int) string { return fmt.Sprintf("{kafka: {topic: %s}}", name(i)) }
+		w.topics = topics{brokers, topic, name}
 		source := w.prepare
 		w.prepare = func(b *testing.B, services int) {
 			source(b, services)

@@ -34,15 +34,9 @@ func (st *stages) startDecide() part {
 			switch {
 			case ctx.Err() != nil || err == nil:
 				return
-			case errors.As(err, &cut):
+			case errors.As(err, &cut), errors.Is(err, decide.ErrReread), errors.Is(err, decide.ErrInboxReplaced):
 				st.log.Warn("opening the inbox again", "because", err)
 				st.inbox.reopen(ctx, cut)
-			case errors.Is(err, decide.ErrReread):
-				st.log.Warn("reading the inbox again", "because", err)
-				st.inbox.reopen(ctx, nil)
-			case errors.Is(err, decide.ErrInboxReplaced):
-				st.log.Warn("opening the inbox again", "because", err)
-				st.inbox.reopen(ctx, nil)
 			case errors.Is(err, store.ErrSuperseded):
 				st.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
 				st.health.superseded.Store(true)
@@ -106,15 +100,9 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 	if err != nil {
 		return err
 	}
-	st.mu.Lock()
-	st.decider = decider
-	st.mu.Unlock()
+	st.decider.Store(decider)
+	defer st.decider.Store(nil)
 	now.decides.Do(now.adopted.Done)
-	defer func() {
-		st.mu.Lock()
-		st.decider = nil
-		st.mu.Unlock()
-	}()
 	select {
 	case <-ctx.Done():
 		return r.end(st.closeTimeout()/2, stopDecider)

@@ -57,9 +57,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 		limit.giveUp()
 		return part{}, errors.Join(err, group.Close())
 	}
-	st.mu.Lock()
-	st.deliver = stage
-	st.mu.Unlock()
+	st.deliver.Store(stage)
 	now.delivers.Do(now.adopted.Done)
 	failed := make(chan error, 1)
 	done := make(chan struct{})
@@ -78,9 +76,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 		close(done)
 		defer limit.stopping()()
 		err := r.end(st.closeTimeout()/2, stopStage)
-		st.mu.Lock()
-		st.deliver = nil
-		st.mu.Unlock()
+		st.deliver.Store(nil)
 		if e := group.Close(); e != nil {
 			// Nothing is lost by it: the group drops this member after the session time-out.
 			st.log.Warn("the group was not left in order", "stage", "deliver", "error", e)
@@ -134,8 +130,15 @@ type changesLog struct {
 func (l changesLog) NewReader() deliver.Reader { return l.logs.NewReader(l.topic) }
 
 // Offsets implements deliver.Log.
-func (l changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
-	return l.logs.Offsets(ctx, l.topic)
+func (l changesLog) Offsets(ctx context.Context, partition int32) (start, end int64, err error) {
+	starts, ends, err := l.logs.AvailableOffsets(ctx, l.topic)
+	if err != nil {
+		return 0, 0, err
+	}
+	if _, available := ends[partition]; !available {
+		return 0, 0, fmt.Errorf("partition %d of topic %s is not available", partition, l.topic)
+	}
+	return starts[partition], ends[partition], nil
 }
 
 // appendControl appends a control record to the inbox.

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"maps"
 	"slices"
 	"sync/atomic"
@@ -128,7 +129,7 @@ func (g *generations) reopen(ctx context.Context, cut *transport.TruncatedError)
 // that compare versions ignore for ever. Decided again under the same configuration
 // it is the same, and keeps its versions.
 func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store.Inbox, error) {
-	last, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
+	last, away, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return inbox, err
 	}
@@ -143,7 +144,12 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store
 	if err != nil {
 		return inbox, err
 	}
-	same := bytes.Equal(active.Fingerprint, g.identity()) && !g.active.wentBack.Load()
+	same := bytes.Equal(active.Fingerprint, g.active.now.Load().identity) && !g.active.wentBack.Load()
+	// What a partition that is away has is not known. Under the configuration of before
+	// that keeps nobody from going on: what is decided again is the same then.
+	if len(away) > 0 && !same {
+		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, away)
+	}
 	forked := false
 	for _, r := range last {
 		f, err := change.ParseFrameHeader(r.Value)
@@ -165,14 +171,6 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store
 	return g.store.RenewInbox(ctx, inbox, 0, nil)
 }
 
-// identity is that of the configuration of this process.
-func (p *process) identity() []byte {
-	if now := p.active.now.Load(); now != nil {
-		return now.identity
-	}
-	return p.cfg.Identity()
-}
-
 // targetsTimeout bounds what the targets are asked; those that are away are not waited for.
 const targetsTimeout = 20 * time.Second
 
@@ -183,7 +181,7 @@ func (g *generations) targetsGeneration(ctx context.Context) (newest uint16) {
 	ctx, cancel := context.WithTimeout(ctx, targetsTimeout)
 	defer cancel()
 	made := g.sinks(g.Config())
-	for _, s := range g.active.config().Services() {
+	for _, s := range g.Config().Services() {
 		target, _, err := made.Target(ctx, s)
 		if errors.Is(err, assemble.ErrUnreadable) {
 			continue
@@ -273,9 +271,12 @@ func (g *generations) generation() uint16 {
 // store that was lost or replaced must not give out versions that customers have
 // seen already.
 func (g *generations) newestGeneration(ctx context.Context) (uint16, error) {
-	last, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
+	last, away, err := g.logs.ReadLast(ctx, g.cfg.Kafka.Changes.Topic)
 	if err != nil {
 		return 0, err
+	}
+	if len(away) > 0 {
+		return 0, fmt.Errorf("topic %s: partitions %v cannot be read, and the newest generation may stand there", g.cfg.Kafka.Changes.Topic, away)
 	}
 	var newest uint16
 	for _, r := range last {

@@ -11,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // stalledImport is how long a file may not come on before what is there of it is
@@ -23,7 +24,7 @@ func (st *stages) newImportWorkers(n int, may func() bool) ([]*imports.Worker, e
 	shapes := map[string]*ingest.Extractor{}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
-		shape, err := assemble.Shape(st.cfg, c)
+		shape, err := assemble.ExtractorOf(st.cfg, c)
 		if err != nil {
 			return nil, err
 		}
@@ -57,31 +58,25 @@ func (st *stages) startImports(_ context.Context, _ int64, _ func()) (part, erro
 	if err != nil {
 		return part{}, err
 	}
-	st.mu.Lock()
-	st.imports = workers
-	st.mu.Unlock()
+	st.imports.Store(&workers)
 	stops := []func(){loop(st.pruneImports)}
 	for _, w := range workers {
 		stops = append(stops, loop(w.Run))
 	}
 	return part{stop: func() error {
-		together(stops)
+		stopAll(stops)
 		return nil
 	}}, nil
 }
 
 // pruneImports removes what is over its retention time.
 func (st *stages) pruneImports(ctx context.Context) {
-	tick := time.NewTicker(housekeepingPeriod)
-	defer tick.Stop()
 	for {
 		now := time.Now()
 		if _, err := st.store.PruneImports(ctx, now.Add(-st.cfg.Retention.Audit.D()), now.Add(-stalledImport)); err != nil && ctx.Err() == nil {
 			st.log.Warn("old imports stay until the next time", "error", err)
 		}
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, housekeepingPeriod) {
 			return
 		}
 	}
@@ -90,14 +85,12 @@ func (st *stages) pruneImports(ctx context.Context) {
 // importing reports whether there is an import that this process, or another one,
 // has yet to work off.
 func (st *stages) importing(ctx context.Context) bool {
-	st.mu.Lock()
-	workers := st.imports
-	st.mu.Unlock()
-	if len(workers) == 0 {
+	workers := st.imports.Load()
+	if workers == nil {
 		return false
 	}
 	open, err := st.store.OpenImports(ctx)
-	return err != nil || open > 0 || slices.ContainsFunc(workers, func(w *imports.Worker) bool { return !w.Idle() })
+	return err != nil || open > 0 || slices.ContainsFunc(*workers, func(w *imports.Worker) bool { return !w.Idle() })
 }
 
 // mountImports serves the routes of imports.

@@ -13,13 +13,12 @@ import (
 
 // startIngest starts the first router: one handler per source.
 func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, error) {
-	st.mu.Lock()
-	st.ingests = nil
-	st.mu.Unlock()
+	st.ingests.Store(nil)
+	var ingests []*source
 	var routes []route
 	var stops []func() // one per source, after the router
 	fail := func(err error) (part, error) {
-		together(stops)
+		stopAll(stops)
 		return part{}, err
 	}
 	opener := assemble.Sources{Config: st.cfg, Cluster: st.kafka, Env: sources.Env{
@@ -30,7 +29,7 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 	}}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
-		shape, err := assemble.Shape(st.cfg, c)
+		shape, err := assemble.ExtractorOf(st.cfg, c)
 		if err != nil {
 			return fail(err)
 		}
@@ -42,13 +41,11 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		if err != nil {
 			return fail(fmt.Errorf("source %s: %w", c.Name, err))
 		}
-		s := &source{Source: opened, name: c.Name, shape: shape, stage: stage}
+		ingests = append(ingests, &source{Source: opened, name: c.Name, shape: shape, stage: stage})
 		stops = append(stops, func() { _ = opened.Close() })
 		routes = append(routes, route{name: "ingest." + c.Name, topic: opened.Topic(), subscriber: opened, handle: stage.Handle})
-		st.mu.Lock()
-		st.ingests = append(st.ingests, s)
-		st.mu.Unlock()
 	}
+	st.ingests.Store(&ingests)
 	r, err := st.startRouter("ingest", routes)
 	if err != nil {
 		return fail(err)
@@ -59,6 +56,6 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		return fail(err)
 	}
 	return part{failed: r.failed, stop: func() error {
-		return errors.Join(closeListener(), r.end(st.closeTimeout()/2, func() { together(stops) }))
+		return errors.Join(closeListener(), r.end(st.closeTimeout()/2, func() { stopAll(stops) }))
 	}}, nil
 }

@@ -33,7 +33,7 @@ type logs interface {
 	// Faults returns why topics, or partitions of them, take no record.
 	Faults(ctx context.Context, topics ...string) ([]*transport.TopicFault, error)
 	// ReadLast returns the newest record of every partition that has one.
-	ReadLast(ctx context.Context, topic string) ([]transport.LastRecord, error)
+	ReadLast(ctx context.Context, topic string) (list []transport.Scanned, away []int32, err error)
 	NewGroup(ctx context.Context, gc transport.GroupConfig) (group, error)
 	NewReader(topic string) deliver.Reader
 	// NewProducer makes a producer of decide, for frames, which are compressed.
@@ -63,9 +63,13 @@ func (l clusterLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) e
 }
 
 func (l clusterLogs) NewGroup(ctx context.Context, gc transport.GroupConfig) (group, error) {
-	g, err := transport.NewGroup(ctx, l.p.kafka, gc)
+	return groupOf(transport.NewGroup(ctx, l.p.kafka, gc))
+}
+
+// groupOf returns no group with an error: a nil pointer would be one.
+func groupOf[G group](g G, err error) (group, error) {
 	if err != nil {
-		return nil, err // not a nil group that is not nil
+		return nil, err
 	}
 	return g, nil
 }
@@ -93,11 +97,7 @@ func (l fileLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) erro
 }
 
 func (l fileLogs) NewGroup(ctx context.Context, gc transport.GroupConfig) (group, error) {
-	g, err := l.Logs.NewGroup(ctx, gc)
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
+	return groupOf(l.Logs.NewGroup(ctx, gc))
 }
 
 // AvailableOffsets is Offsets: the file is there, or nothing is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate/noise"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -23,19 +24,8 @@ const (
 // one report per day, so the number of processes and restarts does not matter.
 func (st *stages) startNoise() part {
 	stop := loop(func(ctx context.Context) {
-		tick := time.NewTicker(noisePeriod)
-		defer tick.Stop()
 		pruned := ""
-		for {
-			select {
-			case <-tick.C:
-			case <-ctx.Done():
-				// What was seen since the last time is worth a moment.
-				last, cancel := context.WithTimeout(st.end.decide.ctx, noiseTimeout)
-				defer cancel()
-				st.writeNoise(last)
-				return
-			}
+		for wait.Sleep(ctx, noisePeriod) {
 			st.writeNoise(ctx)
 			if today := time.Now().UTC().Format(time.DateOnly); today != pruned {
 				if _, err := st.store.PruneReports(ctx, noise.Kind, time.Now().Add(-noiseKept)); err == nil {
@@ -43,6 +33,10 @@ func (st *stages) startNoise() part {
 				}
 			}
 		}
+		// What was seen since the last time is worth a moment.
+		last, cancel := context.WithTimeout(st.end.decide.ctx, noiseTimeout)
+		defer cancel()
+		st.writeNoise(last)
 	})
 	return part{stop: func() error { stop(); return nil }}
 }

@@ -18,6 +18,16 @@ import (
 // Roles are the stages that a process runs.
 type Roles struct{ Ingest, Decide, Deliver bool }
 
+// Names returns the names of these stages, in the order of the flow.
+func (r Roles) Names() (names []string) {
+	for i, is := range []bool{r.Ingest, r.Decide, r.Deliver} {
+		if is {
+			names = append(names, []string{"ingest", "decide", "deliver"}[i])
+		}
+	}
+	return names
+}
+
 // AllRoles is what a process runs unless told otherwise.
 var AllRoles = Roles{true, true, true}
 
@@ -100,7 +110,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if p.gate, err = assemble.Gate(p.cfg); err != nil {
 		return nil, fmt.Errorf("gate: %w", err)
 	}
-	p.gate = gate.Under(p.gate, p.inbox.generation)
+	p.gate = gate.PerGeneration(p.gate, p.inbox.generation)
 	p.closers = append(p.closers, p.gate.Close)
 	if err := p.openTracing(); err != nil {
 		return nil, err

@@ -8,24 +8,13 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
-	"github.com/seed-86dfc502/weir/store"
 )
 
 // What the operators' page sees of the process that serves it. All of it is safe
 // for concurrent use while the pipeline runs.
 
-// PageStore is what the page asks of a store.
-type PageStore interface {
-	operate.Store
-	revisions
-	store.Reports
-	store.Imports
-	CountEntities(ctx context.Context) (int64, error)
-	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)
-}
-
 // Store returns the open store. Close ends it.
-func (p *Pipeline) Store() PageStore { return p.store }
+func (p *Pipeline) Store() Store { return p.store }
 
 // Control returns what takes commands; nil without Options.Commands.
 func (p *Pipeline) Control() *control.Server { return p.operators.control }
@@ -82,7 +71,7 @@ func (p *Pipeline) Suspend(ctx context.Context, service string, on bool, actor, 
 // suspendServices lets deliver know which services operators suspended. What the
 // store does not say stays as it is.
 func (st *stages) suspendServices(ctx context.Context) {
-	stage := st.stage()
+	stage := st.deliver.Load()
 	if stage == nil {
 		return
 	}
@@ -94,6 +83,6 @@ func (st *stages) suspendServices(ctx context.Context) {
 // Probe makes a service that waits for its target try now; false when this process
 // does not deliver it.
 func (p *Pipeline) Probe(service string) bool {
-	stage := p.stages.stage()
+	stage := p.stages.deliver.Load()
 	return stage != nil && stage.Probe(service)
 }

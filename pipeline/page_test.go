@@ -64,3 +64,8 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 	require.Equal(t, 503, status)
 	require.NoError(t, stop())
 }
+
+func TestNamesOfRoles(t *testing.T) {
+	require.Equal(t, []string{"ingest", "decide", "deliver"}, AllRoles.Names())
+	require.Equal(t, []string{"decide"}, Roles{Decide: true}.Names())
+}

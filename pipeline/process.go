@@ -28,7 +28,7 @@ type process struct {
 
 	kafka   transport.Config // of the cluster; none without brokers
 	logs    logs             // inbox and changes
-	store   database
+	store   Store
 	gate    gate.Gate
 	targets sinks.Targets // the clients that sinks share
 
@@ -45,11 +45,13 @@ type process struct {
 }
 
 func newProcess(opt Options) *process {
-	return &process{
+	p := &process{
 		opt: opt, cfg: opt.Config, log: opt.Logger, reg: opt.Registry,
-		active: activation{log: opt.Logger, first: opt.Config},
+		active: activation{log: opt.Logger},
 		end:    newEnding(opt.Config.Shutdown.Timeout.D()),
 	}
+	p.active.now.Store(newSettings(opt.Config, nil, opt.Config.Identity()))
+	return p
 }
 
 // connect registers the metrics, and opens the cluster and the store, which the
@@ -68,26 +70,36 @@ func (p *process) connect(ctx context.Context) (err error) {
 	return nil
 }
 
-// activate makes the configuration the active one and compiles it.
+// activate compiles the configuration and makes it the active one.
 func (p *process) activate(ctx context.Context) error {
-	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
+	compiled, err := p.compile(ctx)
 	if err != nil {
-		return fmt.Errorf("store: %w", err)
+		return err
 	}
-	identity := p.cfg.Identity()
-	revision, err := p.store.Activate(ctx, identity, p.opt.Activate)
+	revision, err := p.store.Activate(ctx, compiled.identity, p.opt.Activate)
 	if errors.Is(err, store.ErrSuperseded) {
 		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
 	}
 	if err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	plan, err := assemble.Plan(p.cfg, numbers, revision.Number)
-	if err != nil {
-		return err
-	}
-	p.active.now.Store(newSettings(p.cfg, plan, identity))
+	compiled.plan.Revision = revision.Number
+	p.active.now.Store(compiled)
 	return nil
+}
+
+// compile compiles the configuration, under a revision that its caller replaces by
+// that of the store.
+func (p *process) compile(ctx context.Context) (*settings, error) {
+	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
+	if err != nil {
+		return nil, fmt.Errorf("store: %w", err)
+	}
+	plan, err := assemble.Plan(p.cfg, numbers, 1)
+	if err != nil {
+		return nil, err
+	}
+	return newSettings(p.cfg, plan, p.cfg.Identity()), nil
 }
 
 // closeProducer returns the closer of a producer whose callers have ended.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 )
 
@@ -32,9 +33,7 @@ func Reach(ctx context.Context, opt Options) (*Pipeline, *control.Running, error
 		if time.Now().After(deadline) {
 			return nil, nil, fmt.Errorf("%w, which has not said how to reach it: it may still be starting, or run without admin.listen", err)
 		}
-		select {
-		case <-time.After(100 * time.Millisecond):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 100*time.Millisecond) {
 			return nil, nil, context.Cause(ctx)
 		}
 	}

@@ -21,7 +21,7 @@ import (
 
 // Config returns the configuration that the process works under. It may be
 // called concurrently.
-func (p *process) Config() *config.Config { return p.active.config() }
+func (p *process) Config() *config.Config { return p.active.now.Load().cfg }
 
 // settings are what a reload replaces: the customers' files, and what is
 // compiled from them. Everything else is process.cfg for the life of the process.

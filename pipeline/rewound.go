@@ -1,12 +1,12 @@
 package pipeline
 
-// onRecordsLost is told when records that were still wanted are gone.
+// onRecordsLost is called when records that were still wanted are gone.
 func (st *stages) onRecordsLost(topic string, partition int32, wanted, got int64) {
 	st.gauges.resets.WithLabelValues(topic).Inc()
 	st.log.Error("records that were still wanted are gone from the topic", "topic", topic, "partition", partition, "wanted_offset", wanted, "going_on_at", got)
 }
 
-// onStoreRewound is told when the watermark is below what was decided once: the
+// onStoreRewound is called when the watermark is below what was decided once: the
 // store was restored, or failed over without its last commits.
 func (st *stages) onStoreRewound(_ string, partition int32, decided, watermark int64) {
 	st.gauges.rereads.Inc()

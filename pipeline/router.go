@@ -36,7 +36,7 @@ func (st *stages) startRouter(stage string, routes []route) (*router, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.AddMiddleware(st.sayPanics, middleware.Recoverer)
+	r.AddMiddleware(st.logPanics, middleware.Recoverer)
 	for _, h := range routes {
 		r.AddConsumerHandler(h.name, h.topic, h.subscriber, h.handle)
 	}
@@ -67,26 +67,26 @@ func (r *router) close() error {
 }
 
 // end closes the router: handlers that are at work are given patience, and
-// when that is over hurry ends what they wait for, a store or a sink that is
-// away. hurry is called in any case.
-func (r *router) end(patience time.Duration, hurry func()) error {
+// when that is over abort ends what they wait for, a store or a sink that is
+// away. abort is called in any case.
+func (r *router) end(patience time.Duration, abort func()) error {
 	closed := make(chan error, 1)
 	go func() { closed <- r.close() }()
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
 	select {
 	case err := <-closed:
-		hurry()
+		abort()
 		return err
 	case <-timer.C:
-		hurry()
+		abort()
 		return <-closed
 	}
 }
 
-// sayPanics logs what Recoverer caught: it is a bug, and the message that
+// logPanics logs what Recoverer caught: it is a bug, and the message that
 // found it comes again.
-func (st *stages) sayPanics(h message.HandlerFunc) message.HandlerFunc {
+func (st *stages) logPanics(h message.HandlerFunc) message.HandlerFunc {
 	return func(msg *message.Message) ([]*message.Message, error) {
 		out, err := h(msg)
 		var panicked middleware.RecoveredPanicError

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-86dfc502/weir/decide"
@@ -38,12 +39,11 @@ type stages struct {
 	noise    *sketch.Collector // nil unless the process runs decide
 	tail     decide.Tail       // what was decided of late; fills while somebody looks
 
-	// What the monitor looks at while the stages run.
-	mu      sync.Mutex
-	decider *decide.Decider   // guarded by mu; nil between two subscriptions
-	ingests []*source         // guarded by mu
-	deliver *deliver.Stage    // guarded by mu; nil between two subscriptions
-	imports []*imports.Worker // guarded by mu; none unless the process runs ingest
+	// What the monitor looks at while the stages run; nil where none runs.
+	ingests atomic.Pointer[[]*source]
+	imports atomic.Pointer[[]*imports.Worker]
+	decider atomic.Pointer[decide.Decider] // nil between two subscriptions, too
+	deliver atomic.Pointer[deliver.Stage]  // nil between two subscriptions, too
 }
 
 // source is one running source.
@@ -72,42 +72,56 @@ func (p *Pipeline) Run(ctx context.Context) error {
 	})
 }
 
-// work starts the stages and gives those that run when it is time to stop them.
+// work starts the stages and returns those that run when it is time to stop them.
 // An error means that one did not start, or ended by itself.
 func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	if file, ok := p.store.(*sqlite.Store); ok {
-		stopped := make(chan struct{})
-		defer close(stopped)
-		go func() {
+		defer loop(func(working context.Context) {
 			select {
 			case <-file.Failed():
 				cancel()
-			case <-stopped:
+			case <-working.Done():
 			}
-		}()
+		})()
 		defer func() {
 			if e := file.Err(); e != nil {
 				err = fmt.Errorf("the state cannot be trusted any more: %w", e)
 			}
 		}()
 	}
+	if running, err = p.startStages(ctx); err == nil {
+		return running, p.keepRunning(ctx, running)
+	}
+	if ctx.Err() != nil {
+		err = nil // a stop was asked for meanwhile
+	}
+	return running, err
+}
+
+// startStages starts the stages of the process's roles in the order of the flow. It
+// returns those that it started, on an error, too.
+func (p *Pipeline) startStages(ctx context.Context) (running []part, err error) {
 	add := func(name string, limit context.Context, r part) {
 		r.name, r.limit = name, limit
 		running = append(running, r)
 	}
+	while := func(name string, limit context.Context, renews bool, start starter) error {
+		started, err := p.active.while(ctx, name, renews, start)
+		if err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+		add(name, limit, started)
+		return nil
+	}
 	if p.opt.Roles.Ingest {
-		started, e := p.active.while(ctx, "ingest", false, p.stages.startIngest)
-		if e != nil {
-			return running, startingFailed(ctx, "ingest", e)
+		if err := while("ingest", p.end.ingest.ctx, false, p.stages.startIngest); err != nil {
+			return running, err
 		}
-		add("ingest", p.end.ingest.ctx, started)
-		started, e = p.active.while(ctx, "imports", false, p.stages.startImports)
-		if e != nil {
-			return running, startingFailed(ctx, "imports", e)
+		if err := while("imports", p.end.ingest.ctx, false, p.stages.startImports); err != nil {
+			return running, err
 		}
-		add("imports", p.end.ingest.ctx, started)
 	}
 	if p.opt.Roles.Decide {
 		p.stages.noise = sketch.NewBoard()
@@ -115,14 +129,17 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 		add("statistics", p.end.decide.ctx, p.stages.startNoise())
 	}
 	if p.opt.Roles.Deliver {
-		started, e := p.active.while(ctx, "deliver", true, p.stages.startDeliver)
-		if e != nil {
-			return running, startingFailed(ctx, "deliver", e)
+		if err := while("deliver", p.end.deliver.ctx, true, p.stages.startDeliver); err != nil {
+			return running, err
 		}
-		add("deliver", p.end.deliver.ctx, started)
 	}
+	return running, nil
+}
+
+// keepRunning monitors the stages and keeps house until ctx ends, nothing is left
+// to do for UntilIdle, or a stage ends by itself, whose error it returns.
+func (p *Pipeline) keepRunning(ctx context.Context, running []part) error {
 	watch, stopWatching := context.WithCancel(ctx)
-	defer stopWatching()
 	var watchers sync.WaitGroup
 	defer watchers.Wait()
 	defer stopWatching()
@@ -150,21 +167,12 @@ func (p *Pipeline) work(ctx context.Context) (running []part, err error) {
 	select {
 	case <-ctx.Done():
 		p.log.Info("stopping: finishing what is in hand", "within", p.cfg.Shutdown.Timeout)
-		return running, nil
+		return nil
 	case <-idle:
-		return running, nil
-	case e := <-merged(watch, running):
-		return running, e
+		return nil
+	case err := <-merged(watch, running):
+		return err
 	}
-}
-
-// startingFailed is the failure to start a stage, which is none when a stop
-// was asked for meanwhile.
-func startingFailed(ctx context.Context, stage string, err error) error {
-	if ctx.Err() != nil {
-		return nil //nolint:nilerr // a stop is no failure
-	}
-	return fmt.Errorf("%s: %w", stage, err)
 }
 
 // merged returns the first failure of any part; it looks for one until ctx ends.
@@ -223,9 +231,9 @@ func loop(f func(ctx context.Context)) (stop func()) {
 	}
 }
 
-// together calls stops at the same time: each may wait for a server that does
+// stopAll calls stops at the same time: each may wait for a server that does
 // not answer, and their times must not add up.
-func together(stops []func()) {
+func stopAll(stops []func()) {
 	var wg sync.WaitGroup
 	for _, stop := range stops {
 		wg.Go(stop)

@@ -9,9 +9,9 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// database is what a process asks of its store: what its stages, commands and
+// Store is what a process asks of its store: what its stages, commands and
 // page do, and what it does itself.
-type database interface {
+type Store interface {
 	operate.Store // with that of decide
 	deliver.Store
 	revisions
@@ -27,7 +27,6 @@ type database interface {
 	Ping(ctx context.Context) error
 	Close() error
 
-	CountEntities(ctx context.Context) (int64, error)
 	CountLettersOf(ctx context.Context, source string, most int64) (int64, error)
 	CountLetters(ctx context.Context) (map[store.Stage]int64, error)
 	GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error)

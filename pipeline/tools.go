@@ -82,15 +82,12 @@ func (p *Pipeline) findState(ctx context.Context) error {
 	if !p.cfg.DecidesLike(active.Fingerprint) {
 		return fmt.Errorf("%s: %w", p.cfg.File, ErrNotActive)
 	}
-	numbers, err := p.store.Services(ctx, assemble.ServiceNames(p.cfg))
-	if err != nil {
-		return fmt.Errorf("store: %w", err)
-	}
-	plan, err := assemble.Plan(p.cfg, numbers, active.Number)
+	compiled, err := p.compile(ctx)
 	if err != nil {
 		return err
 	}
-	p.active.now.Store(newSettings(p.cfg, plan, p.cfg.Identity()))
+	compiled.plan.Revision = active.Number
+	p.active.now.Store(compiled)
 	return nil
 }
 
@@ -118,7 +115,7 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 			if c == nil {
 				return ingest.Extractor{}, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no source %s in the active configuration", source)}
 			}
-			return assemble.Shape(p.cfg, c)
+			return assemble.ExtractorOf(p.cfg, c)
 		},
 		IsLog:  func(service string) bool { return kinds[service] == sinks.Log },
 		Target: p.openTarget,
@@ -127,11 +124,12 @@ func (p *Pipeline) Tools(ctx context.Context) (*operate.Env, error) {
 
 // openTarget opens the target of a service to be read.
 func (p *process) openTarget(ctx context.Context, service string) (*operate.Target, error) {
-	i := slices.IndexFunc(p.active.config().Services(), func(s config.Service) bool { return s.Name == service })
+	services := p.Config().Services()
+	i := slices.IndexFunc(services, func(s config.Service) bool { return s.Name == service })
 	if i < 0 {
 		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("there is no service %s in the active configuration", service)}
 	}
-	target, forgets, err := p.sinks(p.Config()).Target(ctx, p.active.config().Services()[i])
+	target, forgets, err := p.sinks(p.Config()).Target(ctx, services[i])
 	if errors.Is(err, assemble.ErrUnreadable) {
 		return nil, &operate.InvalidRequestError{Reason: fmt.Sprintf("the target of %s %s", service, err)}
 	}

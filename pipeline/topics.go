@@ -3,6 +3,7 @@ package pipeline
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,8 +11,8 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// topicPatience is for how long an internal topic may take no record before the
-// process is not ready: an election is shorter.
+// topicPatience is for how long an internal topic may take no record, or no broker
+// answer, before the process is not ready: an election is shorter.
 const topicPatience = 15 * time.Second
 
 // topicHealth is what was seen of the internal topics.
@@ -19,6 +20,8 @@ type topicHealth struct {
 	mu      sync.Mutex
 	since   map[string]time.Time // guarded by mu; by topic: since when it takes no record
 	faults  []*transport.TopicFault
+	away    error           // guarded by mu; why no broker answers
+	gone    time.Time       // guarded by mu; since when
 	missing map[string]bool // of the monitor alone; seen missing at the look before
 }
 
@@ -26,6 +29,12 @@ type topicHealth struct {
 func (h *topicHealth) blocked(now time.Time) error {
 	h.mu.Lock()
 	defer h.mu.Unlock()
+	if h.away != nil {
+		if now.Sub(h.gone) < topicPatience {
+			return nil
+		}
+		return fmt.Errorf("the brokers do not answer: %w", h.away)
+	}
 	var errs []error
 	for _, f := range h.faults {
 		if now.Sub(h.since[f.Topic]) >= topicPatience {
@@ -33,6 +42,16 @@ func (h *topicHealth) blocked(now time.Time) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// answered notes whether brokers answer; err says why they do not.
+func (h *topicHealth) answered(err error, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.away == nil {
+		h.gone = now
+	}
+	h.away = err
 }
 
 // saw notes faults and returns those that are new, and the topics that have none any more.
@@ -63,8 +82,9 @@ func (m *monitor) lookAtTopics(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, watchPeriod)
 	defer cancel()
 	faults, err := m.logs.Faults(ctx, m.cfg.Kafka.Inbox.Topic, m.cfg.Kafka.Changes.Topic)
+	m.topics.answered(err, time.Now())
 	if err != nil {
-		return // Kafka is away as a whole: who asked it says so
+		return
 	}
 	begun, ended := m.topics.saw(faults, time.Now())
 	for _, f := range begun {

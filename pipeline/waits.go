@@ -10,6 +10,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sources"
 )
@@ -82,7 +83,7 @@ func (m *monitor) waits(ctx context.Context) []Wait {
 		}
 	}
 	if m.opt.Roles.Deliver {
-		stage := m.stages.stage()
+		stage := m.stages.deliver.Load()
 		found := m.serviceWaits(ctx, m.stages.conditions())
 		if stage == nil || len(found) == 0 && !stage.Idle() {
 			found = append(found, Wait{For: "deliver", What: "deliveries are under way"})
@@ -99,31 +100,26 @@ func (s *source) waits(ctx context.Context) (w Wait, waiting bool) {
 		w.What, w.Because = fmt.Sprintf("source %s waits for %s", s.name, s.Source.(sources.Failing).WaitsFor()), deliver.Cause(err)
 		return w, true
 	}
-	if log, ok := s.Source.(sources.Log); ok && s.stage.Idle() {
-		n, err := log.Pending(ctx)
-		if err != nil {
-			w.Because = deliver.Cause(err)
-			return w, true
-		}
-		w.What = fmt.Sprintf("%s of source %s to be taken in", counted(n, "record waits", "records wait"), s.name)
-		return w, n > 0
-	}
 	if !s.stage.Idle() {
 		return w, true
 	}
 	drained, err := s.Drained(ctx)
 	if err != nil {
 		w.Because = deliver.Cause(err)
+		return w, true
 	}
-	return w, err != nil || !drained
+	if log, ok := s.Source.(sources.Log); ok && !drained {
+		if n, err := log.Pending(ctx); err == nil {
+			w.What = fmt.Sprintf("%s of source %s to be taken in", counted(n, "record waits", "records wait"), s.name)
+		}
+	}
+	return w, !drained
 }
 
 // inboxWaits says what is not decided yet; running: by this process, now.
 func (m *monitor) inboxWaits(ctx context.Context, running bool) (w Wait, waiting bool) {
 	w = Wait{For: "inbox", What: "the inbox is being decided"}
-	m.stages.mu.Lock()
-	d := m.stages.decider
-	m.stages.mu.Unlock()
+	d := m.stages.decider.Load()
 	if _, err := m.blocked(); err != nil {
 		w.Because = deliver.Cause(err)
 	}
@@ -167,7 +163,7 @@ func (m *monitor) serviceWaits(ctx context.Context, conditions map[string]delive
 
 // conditions returns how each service's delivery is doing.
 func (st *stages) conditions() map[string]deliver.Condition {
-	if stage := st.stage(); stage != nil {
+	if stage := st.deliver.Load(); stage != nil {
 		return stage.Conditions()
 	}
 	return map[string]deliver.Condition{}
@@ -251,13 +247,9 @@ const (
 // after it was looked at.
 func (m *monitor) untilIdle(ctx context.Context) bool {
 	m.left.Store(&[]Wait{{For: "start", What: "the run has only begun"}})
-	tick := time.NewTicker(idlePeriod)
-	defer tick.Stop()
 	last := time.Now().Add(-countPeriod / 2)
 	for quiet := 0; quiet < 2; {
-		select {
-		case <-tick.C:
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, idlePeriod) {
 			return false
 		}
 		waits := m.waits(ctx)

@@ -14,7 +14,6 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
-	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/store"
@@ -52,8 +51,8 @@ const (
 	blockedStore      = "store"      // it does not answer
 	blockedDisk       = "disk"       // of the SQLite file, is full
 	blockedHalted     = "halted"     // a decision cannot be made
-	blockedSource     = "source"     // the database of an outbox does not answer
-	blockedTopic      = "topic"      // an internal topic takes no record
+	blockedSource     = "source"     // the database of an outbox does not answer, or a topic cannot be read
+	blockedTopic      = "topic"      // an internal topic takes no record, or no broker answers
 )
 
 func newGauges(reg prometheus.Registerer) *gauges {
@@ -62,32 +61,32 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		reg.MustRegister(g)
 		return g
 	}
-	g := &gauges{
-		inboxLag:  vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
-		pending:   vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
-		stalled:   vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
-		health:    vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service"),
-		sourceLag: vec("weir_source_lag", "Records of a Kafka source that are not taken in yet.", "source"),
-		outbox:    vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
-		oldest:    vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
-		letters:   vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
-		resets: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic.",
-		}, []string{"topic"}),
-		rereads: prometheus.NewCounter(prometheus.CounterOpts{
-			Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided.",
-		}),
-		ready:   prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ready", Help: "1 when the process is ready."}),
-		blocked: vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
-		refused: prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_reload_refused", Help: "1 when the last reload was refused, so that the process runs on with what it had."}),
-		files:   vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
+		reg.MustRegister(g)
+		return g
 	}
-	g.ledgerHeld = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_held", Help: "Idempotency keys that the ledger keeps; an estimate where there are many."})
-	g.ledgerOldest = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_oldest_in_progress_seconds", Help: "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."})
-	g.ledgerOverdue = prometheus.NewGauge(prometheus.GaugeOpts{Name: "weir_ledger_overdue_seconds", Help: "For how long the oldest month of keys could have been dropped, in seconds; 0 when there is none."})
-	g.ledgerDropped = prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."})
-	reg.MustRegister(g.ledgerHeld, g.ledgerOldest, g.ledgerOverdue, g.ledgerDropped)
-	reg.MustRegister(g.resets, g.rereads, g.ready, g.refused)
+	g := &gauges{
+		inboxLag:      vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
+		pending:       vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
+		stalled:       vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
+		health:        vec("weir_service_health", "How the delivery of the service is doing, where it is delivered: 0 ok, 1 degraded (tried again, or a change was refused), 2 down (paused, away for 5 minutes, or every change refused).", "service"),
+		sourceLag:     vec("weir_source_lag", "Records of a Kafka source, or lines of a file, that are not taken in yet; of a file an estimate.", "source"),
+		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
+		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
+		letters:       vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
+		resets:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic."}, []string{"topic"}),
+		rereads:       prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided."}),
+		ready:         gauge("weir_ready", "1 when the process is ready."),
+		blocked:       vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
+		refused:       gauge("weir_reload_refused", "1 when the last reload was refused, so that the process runs on with what it had."),
+		files:         vec("weir_file_refused", "1 when a file that changed cannot be used, so that the process runs on with what it had.", "file"),
+		ledgerHeld:    gauge("weir_ledger_held", "Idempotency keys that the ledger keeps; an estimate where there are many."),
+		ledgerOldest:  gauge("weir_ledger_oldest_in_progress_seconds", "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."),
+		ledgerOverdue: gauge("weir_ledger_overdue_seconds", "For how long the oldest month of keys could have been dropped, in seconds; 0 when there is none."),
+		ledgerDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."}),
+	}
+	reg.MustRegister(g.resets, g.rereads, g.ledgerDropped)
 	return g
 }
 
@@ -132,10 +131,7 @@ func (m *monitor) blocked() (reason string, err error) {
 	} else if err != nil {
 		return blockedStore, err
 	}
-	m.stages.mu.Lock()
-	d := m.stages.decider
-	m.stages.mu.Unlock()
-	if d != nil {
+	if d := m.stages.decider.Load(); d != nil {
 		if err := d.Halted(); err != nil {
 			return blockedHalted, err
 		}
@@ -144,10 +140,7 @@ func (m *monitor) blocked() (reason string, err error) {
 		return blockedTopic, err
 	}
 	for _, s := range m.stages.sources() {
-		if _, queue := s.Source.(sources.Queue); !queue {
-			continue
-		}
-		if err := s.failing(); err != nil {
+		if err := s.failing(); err != nil && s.Source.(sources.Failing).Blocks() {
 			return blockedSource, fmt.Errorf("source %s: %w", s.name, err)
 		}
 	}
@@ -223,6 +216,12 @@ func (m *monitor) updateGauges(running context.Context) {
 		m.keys.Refresh()
 	}
 	m.stages.suspendServices(ctx)
+	m.showProbes()
+	m.showBacklogs(ctx)
+}
+
+// showProbes shows what keeps the process and its services from their work.
+func (m *monitor) showProbes() {
 	m.gauges.ready.Set(0)
 	if m.ready() == nil {
 		m.gauges.ready.Set(1)
@@ -241,6 +240,10 @@ func (m *monitor) updateGauges(running context.Context) {
 	for _, s := range m.healthNow().Services {
 		m.gauges.health.WithLabelValues(s.Service).Set(float64(s.Level.Rank()))
 	}
+}
+
+// showBacklogs shows what waits, as far as the servers answer.
+func (m *monitor) showBacklogs(ctx context.Context) {
 	if lags, err := m.inboxLag(ctx); err == nil {
 		for n, lag := range lags {
 			m.gauges.inboxLag.WithLabelValues(strconv.Itoa(int(n))).Set(float64(lag))
@@ -339,15 +342,10 @@ func (s *source) failing() error {
 }
 
 func (st *stages) sources() []*source {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.ingests
-}
-
-func (st *stages) stage() *deliver.Stage {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	return st.deliver
+	if all := st.ingests.Load(); all != nil {
+		return *all
+	}
+	return nil
 }
 
 // inboxLag is what the store's watermarks are behind the inbox, by partition.

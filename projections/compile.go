@@ -40,7 +40,7 @@ type field struct {
 	sorted   []*output          // each by name
 }
 
-// Compile checks spec and gives its Projection. The error is a *[CompileError]
+// Compile checks spec and returns its Projection. The error is a *[CompileError]
 // with all faults. spec must not be changed afterwards.
 func Compile(spec Spec) (*Projection, error) {
 	c := compiler{}

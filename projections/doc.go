@@ -5,9 +5,9 @@
 //
 // A [Projection] is compiled once from a [Spec]: a filter and a list of fields.
 // [Projection.Project] is a pure function of the document: if the filter matches,
-// it gives a JSON object with the fields in the order of the configuration.
+// it returns a JSON object with the fields in the order of the configuration.
 //
-// [Projection.Sum] gives the digest of that object without writing it.
+// [Projection.Sum] returns the digest of that object without writing it.
 //
 // A field copies the value that its path selects. Paths are gjson's. Those of
 // names, indexes and # alone are read from the document's tree; from the first

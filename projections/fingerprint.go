@@ -17,8 +17,8 @@ const (
 
 // Fingerprint writes everything that Project and ReadSet depend on besides the
 // document, in a form that no other projection shares, and the versions of what
-// evaluates it. Names are part of it. Errors of w are not looked at, as those of
-// a hash.Hash never come.
+// evaluates it. Names are part of it. w is to be a hash.Hash: errors of
+// writing are ignored.
 func (p *Projection) Fingerprint(w io.Writer) {
 	s := &p.spec
 	fmt.Fprintf(w, "projection/%d %q %q\n", version, expressions, paths)

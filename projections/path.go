@@ -59,7 +59,7 @@ type pathFault struct {
 	msg, want string
 }
 
-// parsePath compiles text. It gives at most one fault.
+// parsePath compiles text. It returns at most one fault.
 func parsePath(text string) (path, *pathFault) {
 	switch {
 	case text == "":
@@ -288,7 +288,7 @@ func checkPath(text string, at int) *pathFault {
 	return checkPath(text, end+1)
 }
 
-// checkModifier checks the modifier at at and gives the end of its argument.
+// checkModifier checks the modifier at at and returns the end of its argument.
 func checkModifier(text string, at int) (int, *pathFault) {
 	end := at
 	for end < len(text) && text[end] != ':' && text[end] != '.' && text[end] != '|' {
@@ -345,7 +345,7 @@ func closeString(text string, at int) (int, *pathFault) {
 	return 0, &pathFault{at, "opens a string that is never closed", "close it"}
 }
 
-// checkMultipath checks [a,b] or {"x":a,b} at at and gives its end.
+// checkMultipath checks [a,b] or {"x":a,b} at at and returns its end.
 func checkMultipath(text string, at int) (int, *pathFault) {
 	end, fault := balanced(text, at)
 	if fault != nil {

@@ -11,7 +11,7 @@ type TargetRow struct {
 	Entity  string
 	Version change.Version
 	Deleted bool // it is a retraction
-	// Doc is the document as the target gives it back, JSON; nil for a
+	// Doc is the document as the target returns it, JSON; nil for a
 	// retraction, and where the target spreads it over columns. Not to be kept
 	// after a visit.
 	Doc []byte

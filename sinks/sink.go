@@ -101,7 +101,7 @@ func (c Class) String() string {
 type Error struct {
 	Class Class
 	// Ambiguous: the change may have taken effect all the same (a time-out, a
-	// connection lost after sending). A dead letter of it releases the dam row to unknown.
+	// connection lost after sending).
 	Ambiguous bool
 	// RetryAfter is how long the target asked to wait, already capped; 0 when it did not.
 	RetryAfter time.Duration
@@ -114,6 +114,7 @@ type Error struct {
 	await func(context.Context) bool // of a target that is down, see Await
 }
 
+// Error returns what was tried, the cause and the hint.
 func (e *Error) Error() string {
 	s := e.Op + ": " + e.Err.Error()
 	if e.Hint != "" {
@@ -122,6 +123,7 @@ func (e *Error) Error() string {
 	return s
 }
 
+// Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 // BatchError says which changes of a Write failed; all others took effect.
@@ -130,6 +132,7 @@ type BatchError struct {
 	Failed map[int]error
 }
 
+// Error returns the number of failed changes and one of the failures.
 func (e *BatchError) Error() string {
 	for i, err := range e.Failed {
 		return fmt.Sprintf("%d changes of the batch failed, one of them [%d]: %v", len(e.Failed), i, err)

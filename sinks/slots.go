@@ -135,7 +135,7 @@ func (s *slots) free(l *lane) bool {
 	}
 }
 
-// refuse ends the waiting of those that reason gives an error for.
+// refuse ends the waiting of those that reason returns an error for.
 func (s *slots) refuse(reason func(*member) *Error) {
 	s.queue = slices.DeleteFunc(s.queue, func(t *turn) bool {
 		e := reason(t.member)

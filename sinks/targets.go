@@ -70,7 +70,7 @@ type member struct {
 	lane *lane
 }
 
-// Share gives a service its share in the client of c.Key. It does not open
+// Share returns a service's share in the client of c.Key. It does not open
 // the client yet. A nil t shares with nobody.
 func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	if t == nil {
@@ -142,8 +142,8 @@ func (m *member) leave(of *Targets) (last bool) {
 }
 
 // Hold waits for one of the target's connections. The returned function gives it
-// back, with the error of what was done on it, before Try's attempt ends. Hold fails when ctx ends and, with
-// an error of class Retry, when the target goes down meanwhile.
+// back, with the error of what was done on it, before Try's attempt ends. Hold fails
+// when ctx ends and, with an error of class Retry, when the target goes down meanwhile.
 func (m *member) Hold(ctx context.Context) (release func(error), err error) {
 	m.mu.Lock()
 	if e := m.refusal(m); e != nil {

@@ -30,9 +30,14 @@ type (
 		Failing() error
 		// WaitsFor names what is not there then, like "its database".
 		WaitsFor() string
+		// Blocks reports whether the process is not ready for that long. What may come
+		// yet, like a file, does not.
+		Blocks() bool
 	}
 	// Log is a Source that knows how many records wait.
 	Log interface {
+		// Pending returns the number of records that are not acknowledged, perhaps an
+		// estimate. It asks the servers.
 		Pending(ctx context.Context) (records int64, err error)
 	}
 	// Queue is a Source of rows that wait.

@@ -60,7 +60,7 @@ type Attempts interface {
 	// that were written in one second count as newer is left open.
 	ListAttempts(ctx context.Context, f AttemptFilter) ([]Attempt, error)
 	// RetainAttempts removes what is over the bounds, of services without one what is
-	// over others, in steps that hold up nobody for long, and tells how many went.
+	// over others, in steps that hold up nobody for long, and returns how many went.
 	// It makes what the store needs for this and the next day. Any process may call
 	// it at any time; it may stop half-way with an error, and the next call goes on.
 	RetainAttempts(ctx context.Context, bounds map[int32]AttemptBound, others AttemptBound) (int64, error)

@@ -30,7 +30,7 @@ type CheckRows interface {
 	// last one that was committed when the call began, or a later one.
 	CheckRows(ctx context.Context, keys []Key) ([]CheckRow, error)
 	// SwapCheckRows replaces each row whose stored revision is the given one (0:
-	// the row must not exist) and gives, per row, whether it did; Found is ignored.
+	// the row must not exist) and returns, per row, whether it did; Found is ignored.
 	// One durable transaction; rows that do not match are left as they are and do
 	// no harm to the others. No key twice. Calls from any number of goroutines
 	// and processes are linearizable per key and cannot dead-lock. After an error

@@ -65,15 +65,14 @@ func SortDecided(claims []Decided) (sorted []Decided, distinct bool) {
 	return sorted, true
 }
 
-// HeldKeys returns those of the keys of claims that another claim had, in the order
-// of claims.
-func HeldKeys(claims []Decided, had map[KeyDigest]Decided) (keys []KeyDigest) {
+// PreviousHolders returns the claims that had the keys of claims, in the order of these.
+func PreviousHolders(claims []Decided, had map[KeyDigest]Decided) (previous []Decided) {
 	for _, c := range claims {
-		if _, ok := had[c.Key]; ok {
-			keys = append(keys, c.Key)
+		if r, ok := had[c.Key]; ok {
+			previous = append(previous, r)
 		}
 	}
-	return keys
+	return previous
 }
 
 // MonthOf is the first moment of t's month in UTC.

@@ -98,7 +98,7 @@ type Imports interface {
 	// otherwise it is queued. One that a worker began under an earlier generation of
 	// the inbox is another: what it took in may be lost.
 	// ErrFenced when it is not receiving; a repetition with this fingerprint, of one
-	// that was sealed or removed, gives what the first gave.
+	// that was sealed or removed, returns what the first returned.
 	SealImport(ctx context.Context, i Import, fingerprint []byte) (Import, error)
 	// TakeImport gives a new lease to one of the imports that are queued, or running
 	// under a lease that is over, and returns it; ErrNotFound. Tenants take turns:
@@ -115,7 +115,7 @@ type Imports interface {
 	// same step again does no harm; one that moves nothing only prolongs, or gives
 	// the lease back.
 	StepImport(ctx context.Context, s ImportStep) error
-	// CancelImport ends one that is not at its end and gives it as it is then.
+	// CancelImport ends one that is not at its end and returns it as it is then.
 	CancelImport(ctx context.Context, tenant string, id ClaimID) (Import, error)
 	// Import returns one; ErrNotFound, also for one of another tenant.
 	Import(ctx context.Context, tenant string, id ClaimID) (Import, error)
@@ -124,7 +124,7 @@ type Imports interface {
 	// ImportRows pages through results in ascending row.
 	ImportRows(ctx context.Context, tenant string, id ClaimID, after int64, limit int) ([]ImportRow, error)
 	// PruneImports removes those that ended before ended, and those whose file
-	// stopped coming in before stalled, with their results, and tells how many. It
+	// stopped coming in before stalled, with their results, and returns how many. It
 	// also removes chunks that a process left behind that died at an end.
 	PruneImports(ctx context.Context, ended, stalled time.Time) (int, error)
 	// OpenImports counts those of all tenants that are queued or running.

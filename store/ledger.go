@@ -137,13 +137,9 @@ type Ledger interface {
 	// AbandonClaims ends the leases of claims without response, so that the next
 	// request need not wait. Others are passed over.
 	AbandonClaims(ctx context.Context, tenant string, ids []ClaimID) error
-	// FindClaim returns the newest claim of a key that is kept, without claiming
-	// anything: done, busy, or resumed when the next Begin would resume it.
-	// ErrNotFound.
-	FindClaim(ctx context.Context, tenant, key string) (ClaimResult, error)
 	// RetainClaims drops the months that ended at least keep ago, so that every
 	// claim of theirs was made before, makes what the store needs for this and the
-	// next month, and tells how many months were dropped. The time is the store's:
+	// next month, and returns how many months were dropped. The time is the store's:
 	// a process whose clock is wrong drops nothing that lives. Any process may call
 	// it at any time. It waits for transactions under way; Retry when that takes
 	// too long.

@@ -25,6 +25,6 @@ type Reports interface {
 	// ListReports returns all reports of a kind in the order of their names.
 	ListReports(ctx context.Context, kind string) ([]Report, error)
 	// PruneReports removes the reports of a kind that were last updated before
-	// the given time, and tells how many.
+	// the given time, and returns how many.
 	PruneReports(ctx context.Context, kind string, before time.Time) (int, error)
 }

@@ -53,7 +53,7 @@ type Inbox struct {
 // Configurations hold which configuration and which inbox are the current ones.
 type Configurations interface {
 	// Activate makes the configuration with this fingerprint the active one and
-	// gives its revision. When it already is, nothing is written. When it was
+	// returns its revision. When it already is, nothing is written. When it was
 	// active once and a later one replaced it, the answer is ErrSuperseded
 	// unless force (a roll-back is an operator's decision, not a restart's).
 	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
@@ -239,7 +239,7 @@ type Decisions interface {
 
 	// Decide runs one decision transaction: check revision and watermarks, load
 	// entities and decided claims, call decide, at most once, write its outcome,
-	// commit durably. It gives the ids of Outcome.Outbox in their order; none where the
+	// commit durably. It returns the ids of Outcome.Outbox in their order; none where the
 	// changes log is in the store: the commit has published them. An error of
 	// decide ends the transaction and is returned as it is.
 	//
@@ -340,8 +340,11 @@ type LetterFilter struct {
 	Entity  string
 	Code    string
 	State   LetterState
-	AfterID int64 // page on: only larger ids
-	Limit   int   // 0: 100
+	// NewestFirst lists in descending id, for people; else what is listed while more
+	// is added comes in the order in which it was.
+	NewestFirst bool
+	AfterID     int64 // page on: only those behind this id, in the order of the list
+	Limit       int   // 0: 100
 }
 
 // CountedLetters bounds what CountLetters counts of a stage: it is asked every few
@@ -369,11 +372,11 @@ type DeadLetters interface {
 	// letter is never refused for its content: in its texts, what a database
 	// cannot hold becomes U+FFFD; Payload, Headers and DedupKey stay as they are.
 	AddLetters(ctx context.Context, letters []DeadLetter) error
-	// ListLetters returns one page in ascending id, without Payload and Original.
+	// ListLetters returns one page by id, without Payload and Original.
 	ListLetters(ctx context.Context, f LetterFilter) ([]DeadLetter, error)
 	// GroupLetters counts those that a filter leaves by stage, source, service and
 	// code, the most first, and returns at most limit groups. It looks at
-	// GroupedLetters of them at most; AfterID and Limit of the filter do not matter.
+	// GroupedLetters of them at most; order and page of the filter do not matter.
 	GroupLetters(ctx context.Context, f LetterFilter, limit int) ([]LetterGroup, error)
 	// DueLetters returns a page of the open letters of services that are due, in
 	// ascending id from after on, without Payload and Original. It reads no others.
@@ -386,7 +389,7 @@ type DeadLetters interface {
 	// more, which stands for all that there are; a stage without any has no entry.
 	CountLetters(ctx context.Context) (map[Stage]int64, error)
 	// Prune removes dead letters that died last, and audit rows that were written,
-	// before the given times, and tells how many of both.
+	// before the given times, and returns how many of both.
 	Prune(ctx context.Context, letters, audit time.Time) (int, error)
 }
 
@@ -420,7 +423,7 @@ type Positions interface {
 type Reader interface {
 	// Entity returns one with its dam states; ErrNotFound.
 	Entity(ctx context.Context, id string) (Entity, error)
-	// Tombstones gives up to limit entities that were deleted before the given time
+	// Tombstones returns up to limit entities that were deleted before the given time
 	// and stand after the given id, in the order of ids.
 	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]Tombstone, error)
 	// EntityRows returns the dam rows of one entity with their service names, in

@@ -80,8 +80,8 @@ func Compile(patterns []string) (*Rules, error) {
 func (r *Rules) Empty() bool { return r == nil || len(r.root) == 0 }
 
 // Fingerprint writes everything that Apply depends on besides the document, in
-// a form that no other rules share. Errors of w are its own to keep, as those of
-// a hash.Hash never come.
+// a form that no other rules share. w is to be a hash.Hash: errors of
+// writing are ignored.
 func (r *Rules) Fingerprint(w io.Writer) {
 	var patterns []string
 	if r != nil {

@@ -1,11 +1,12 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
-	"sort"
 	"strings"
 	"time"
 
@@ -44,11 +45,7 @@ type Admin struct {
 
 // NewAdmin does not touch the network yet.
 func NewAdmin(cfg Config) (*Admin, error) {
-	opts, err := NewClientOpts(cfg)
-	if err != nil {
-		return nil, err
-	}
-	cl, err := kgo.NewClient(opts...)
+	cl, err := newClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("kafka admin: %w", err)
 	}
@@ -210,23 +207,18 @@ func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, 
 	return end, err
 }
 
-// LastRecord is the newest record of a partition.
-type LastRecord struct {
-	Record
-	Partition int32
-	Offset    int64
-	Time      time.Time
-}
-
 // ReadLast returns the newest record of every partition that has one, by
-// partition. Markers of transactions are no records; where only they are left
-// at the end, it looks further back, up to readLastSpan offsets.
-func (a *Admin) ReadLast(ctx context.Context, topic string) ([]LastRecord, error) {
-	start, end, err := a.Offsets(ctx, topic)
+// partition, and which partitions cannot be asked at present. Markers of transactions
+// are no records; where only they are left at the end, it looks further back, up to
+// readLastSpan offsets.
+func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, away []int32, err error) {
+	logs, err := readAvailable(ctx, a.cl, []string{topic})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	last := make(map[int32]LastRecord)
+	start, end := logs[topic].start, logs[topic].end
+	away = slices.Sorted(maps.Keys(logs[topic].failed))
+	last := make(map[int32]Scanned)
 	for back := int64(1); back <= readLastSpan; back *= 32 {
 		from := make(map[int32]kgo.Offset)
 		for p, e := range end {
@@ -239,24 +231,20 @@ func (a *Admin) ReadLast(ctx context.Context, topic string) ([]LastRecord, error
 			break
 		}
 		if err := a.readTo(ctx, topic, from, end, last); err != nil {
-			return nil, fmt.Errorf("read the newest records of %s: %w", topic, err)
+			return nil, nil, fmt.Errorf("read the newest records of %s: %w", topic, err)
 		}
 	}
-	list := make([]LastRecord, 0, len(last))
-	for _, r := range last {
-		list = append(list, r)
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Partition < list[j].Partition })
-	return list, nil
+	list = slices.SortedFunc(maps.Values(last), func(a, b Scanned) int { return cmp.Compare(a.Partition, b.Partition) })
+	return list, away, nil
 }
 
 const readLastSpan = 32 * 32 * 32
 
 // readTo reads partitions up to their ends and keeps the newest record of each.
-func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, last map[int32]LastRecord) error {
+func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, last map[int32]Scanned) error {
 	return a.read(ctx, topic, from, end, func(r *kgo.Record) bool {
 		if !r.Attrs.IsControl() && r.Offset < end[r.Partition] {
-			last[r.Partition] = LastRecord{Record: fromRecord(r), Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC()}
+			last[r.Partition] = scanned(r)
 		}
 		return true
 	})
@@ -265,15 +253,7 @@ func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Off
 // read hands the records of partitions to see, markers of transactions too,
 // until it says false or the ends are reached.
 func (a *Admin) read(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, see func(*kgo.Record) bool, opts ...kgo.Opt) error {
-	common, err := NewClientOpts(a.cfg)
-	if err != nil {
-		return err
-	}
-	cl, err := kgo.NewClient(append(append(common,
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
-		kgo.KeepControlRecords(),
-		kgo.FetchMaxWait(100*time.Millisecond),
-	), opts...)...)
+	cl, err := a.readFrom(topic, from, opts...)
 	if err != nil {
 		return err
 	}
@@ -300,12 +280,13 @@ func (a *Admin) read(ctx context.Context, topic string, from map[int32]kgo.Offse
 	return nil
 }
 
-func fromRecord(r *kgo.Record) Record {
-	out := Record{Topic: r.Topic, Key: r.Key, Value: r.Value}
-	for _, h := range r.Headers {
-		out.Headers = append(out.Headers, Header{Key: h.Key, Value: h.Value})
-	}
-	return out
+// readFrom makes a client that reads partitions of a topic, with the markers of
+// transactions: one that ends with a marker would not end without.
+func (a *Admin) readFrom(topic string, from map[int32]kgo.Offset, opts ...kgo.Opt) (*kgo.Client, error) {
+	return newClient(a.cfg, append(opts,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
+		kgo.KeepControlRecords(),
+		kgo.FetchMaxWait(100*time.Millisecond))...)
 }
 
 // checkReadable fails with a plain error when a topic does not exist or may

@@ -44,66 +44,22 @@ func (g *Group) onFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFet
 // session. If ctx ended it is called again in the next session for what is
 // still assigned.
 func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	topics := make([]string, 0, len(offsets))
-	for t := range offsets {
-		topics = append(topics, t)
+	starts, err := g.listenerStarts(ctx, offsets)
+	if err != nil {
+		return nil, err
 	}
-	starts := make(map[string]map[int32]int64, len(offsets))
-	var told []string  // topics whose Assigned succeeded
-	untell := func() { // each success is followed by a Revoked
-		for _, t := range told {
-			g.gc.Listener.Revoked(t, partitionsOf(offsets[t]))
-		}
-	}
-	for t, ps := range offsets {
-		if g.gc.Listener == nil {
-			continue
-		}
-		list := make([]int32, 0, len(ps))
-		for p := range ps {
-			list = append(list, p)
-		}
-		at, err := g.gc.Listener.Assigned(ctx, t, list)
-		if err == nil {
-			starts[t] = at
-			told = append(told, t)
-			continue
-		}
-		untell()
-		if ctx.Err() == nil {
-			g.fail(fmt.Errorf("topic %s: take over partitions: %w", t, err))
-			<-ctx.Done() // Close ends the session
-		}
-		return nil, ctx.Err()
-	}
-
+	topics := slices.Collect(maps.Keys(offsets))
 	// After the listener: what it starts behind may have been appended meanwhile.
 	logs, away, err := g.logs(ctx, topics)
 	if err != nil {
-		untell()
+		g.revoked(starts, offsets)
 		return nil, err
 	}
-
-	if g.gc.FailOnTruncation {
-		for t, at := range starts {
-			if err := truncated(t, at, logs[t]); err != nil {
-				untell()
-				g.fail(err)
-				<-ctx.Done() // Close ends the session
-				return nil, ctx.Err()
-			}
-		}
+	if err := truncated(starts, logs); err != nil && g.gc.FailOnTruncation {
+		g.revoked(starts, offsets)
+		return nil, g.failSession(ctx, err)
 	}
-
 	var tells []func()
-	moved := func(tp topicPartition, wanted, got int64) {
-		tells = append(tells, func() { g.moved(tp, wanted, got) })
-	}
-	behind := func(tp topicPartition, committed, from int64) {
-		if g.gc.OnRewind != nil {
-			tells = append(tells, func() { g.gc.OnRewind(tp.topic, tp.partition, committed, from) })
-		}
-	}
 	defer func() {
 		for _, tell := range tells { // not under the lock
 			tell()
@@ -112,54 +68,18 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	for t, ps := range offsets {
-		lt := logs[t]
-		for p, o := range ps {
+		for p, committed := range ps {
 			tp := topicPartition{t, p}
-			if err := lt.failed[p]; err != nil {
+			if err := logs[t].failed[p]; err != nil {
 				delete(ps, p)
 				g.away[tp] = true
 				g.log.Error("a partition is not available; the others go on without it", "topic", t, "partition", p, "err", err)
 				continue
 			}
-			if _, known := lt.start[p]; !known { // added after we asked: it begins at 0
-				lt.start[p], lt.end[p] = 0, max(0, o.EpochOffset().Offset)
-			}
-			wanted := o.EpochOffset().Offset
-			at, ok := starts[t][p]
-			if was := g.fetched[tp]; ok && was != "" && was != lt.id && !g.gc.FailOnTruncation {
-				// The listener's offset is that of an earlier topic of this name.
-				moved(tp, at, lt.start[p])
-				at = lt.start[p]
-			}
-			if ok {
-				if was := g.fetched[tp]; at < wanted && (was == "" || was == lt.id) {
-					behind(tp, wanted, at)
-				}
-				wanted = at
-				o = kgo.NewOffset().At(at)
-			} else if was := g.fetched[tp]; wanted >= 0 && was != "" && was != lt.id {
-				// The commit belongs to an earlier topic of this name.
-				moved(tp, wanted, lt.start[p])
-				wanted = -1
-			} else if was, ok := g.last[tp]; wanted < 0 && ok && was.topicID != lt.id {
-				moved(tp, was.next, lt.start[p])
-			} else if wanted < 0 && ok && was.wanted < lt.start[p] {
-				moved(tp, was.wanted, lt.start[p])
-			}
-			delete(g.last, tp)
-			switch start, end := lt.start[p], lt.end[p]; {
-			case wanted < 0:
-				o = kgo.NewOffset().At(start)
-			case wanted < start || wanted > end:
-				moved(tp, wanted, start)
-				o = kgo.NewOffset().At(start)
-			}
-			ps[p] = o
-			a := newAssignment(g, tp, lt.id, o.EpochOffset().Offset, lt.end[p])
-			g.assignments[tp] = a
-			if s := g.subscriptions[t]; s != nil && !s.Stopped() {
-				startDispatcher(a, s)
-			}
+			from, listened := starts[t][p]
+			start, tell := g.startOf(tp, committed, from, listened, logs[t])
+			ps[p], tells = start, append(tells, tell...)
+			g.assign(tp, start.EpochOffset().Offset, logs[t])
 		}
 	}
 	g.setAssigned(len(g.assignments))
@@ -170,12 +90,91 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	return offsets, nil
 }
 
-func partitionsOf[T any](m map[int32]T) []int32 {
-	list := make([]int32, 0, len(m))
-	for p := range m {
-		list = append(list, p)
+// listenerStarts returns where the listener starts partitions, by topic; nothing
+// without a listener.
+func (g *Group) listenerStarts(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]int64, error) {
+	starts := make(map[string]map[int32]int64, len(offsets))
+	if g.gc.Listener == nil {
+		return starts, nil
 	}
-	return list
+	for t, ps := range offsets {
+		at, err := g.gc.Listener.Assigned(ctx, t, slices.Collect(maps.Keys(ps)))
+		if err == nil {
+			starts[t] = at
+			continue
+		}
+		g.revoked(starts, offsets)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		return nil, g.failSession(ctx, fmt.Errorf("topic %s: take over partitions: %w", t, err))
+	}
+	return starts, nil
+}
+
+// revoked follows each success of the listener's Assigned where nothing comes of it.
+func (g *Group) revoked(starts map[string]map[int32]int64, offsets map[string]map[int32]kgo.Offset) {
+	for t := range starts {
+		g.gc.Listener.Revoked(t, slices.Collect(maps.Keys(offsets[t])))
+	}
+}
+
+// failSession ends the group, and returns the error of ctx when its session has ended.
+func (g *Group) failSession(ctx context.Context, err error) error {
+	g.fail(err)
+	<-ctx.Done() // Close ends the session
+	return ctx.Err()
+}
+
+// startOf returns where a partition starts: at the listener's offset, at the committed
+// one, or at the oldest record; and what has to be told of that. The caller holds g.mu.
+func (g *Group) startOf(tp topicPartition, committed kgo.Offset, from int64, listened bool, l topicLog) (start kgo.Offset, tells []func()) {
+	at := committed.EpochOffset().Offset           // below 0: none was committed
+	if _, known := l.start[tp.partition]; !known { // added after we asked: it begins at 0
+		l.start[tp.partition], l.end[tp.partition] = 0, max(0, at)
+	}
+	oldest, end := l.start[tp.partition], l.end[tp.partition]
+	lost := func(wanted int64) (kgo.Offset, []func()) {
+		return kgo.NewOffset().At(oldest), append(tells, func() { g.moved(tp, wanted, oldest) })
+	}
+	id := g.fetched[tp]
+	foreign := id != "" && id != l.id // the commit is of an earlier topic of this name
+	last, seen := g.last[tp]
+	delete(g.last, tp)
+	start = committed
+	switch {
+	case listened && foreign && !g.gc.FailOnTruncation: // the listener's offset is, too
+		return lost(from)
+	case listened:
+		if from < at && !foreign && g.gc.OnRewind != nil {
+			rewound := at
+			tells = append(tells, func() { g.gc.OnRewind(tp.topic, tp.partition, rewound, from) })
+		}
+		start, at = kgo.NewOffset().At(from), from
+	case at >= 0 && foreign:
+		return lost(at)
+	case at < 0 && seen && last.topicID != l.id:
+		return lost(last.next)
+	case at < 0 && seen && last.wanted < oldest:
+		return lost(last.wanted)
+	}
+	switch {
+	case at < 0:
+		return kgo.NewOffset().At(oldest), tells
+	case at < oldest || at > end:
+		return lost(at)
+	}
+	return start, tells
+}
+
+// assign makes the assignment of a partition that starts at an offset. The caller
+// holds g.mu.
+func (g *Group) assign(tp topicPartition, start int64, l topicLog) {
+	a := newAssignment(g, tp, l.id, start, l.end[tp.partition])
+	g.assignments[tp] = a
+	if s := g.subscriptions[tp.topic]; s != nil && !s.Stopped() {
+		startDispatcher(a, s)
+	}
 }
 
 // moved says that records between wanted and got are gone.
@@ -330,11 +329,13 @@ func (e *TruncatedError) Error() string {
 	return fmt.Sprintf("topic %s, partition %d, ends at %d, and was read up to %d: records are lost that were acknowledged", e.Topic, e.Partition, e.End, e.Wanted)
 }
 
-// truncated compares where partitions of a topic are to start with their ends.
-func truncated(topic string, at map[int32]int64, log topicLog) error {
-	for _, p := range slices.Sorted(maps.Keys(at)) {
-		if end, known := log.end[p]; known && at[p] > end {
-			return &TruncatedError{Topic: topic, TopicID: log.id, Partition: p, Wanted: at[p], End: end}
+// truncated compares where partitions are to start with their ends.
+func truncated(starts map[string]map[int32]int64, logs map[string]topicLog) error {
+	for t, at := range starts {
+		for _, p := range slices.Sorted(maps.Keys(at)) {
+			if end, known := logs[t].end[p]; known && at[p] > end {
+				return &TruncatedError{Topic: t, TopicID: logs[t].id, Partition: p, Wanted: at[p], End: end}
+			}
 		}
 	}
 	return nil
@@ -354,7 +355,7 @@ func (g *Group) lostRecords(tp topicPartition, loss *kgo.ErrDataLoss) {
 // outOfRange sets a partition whose next record is gone to the oldest there
 // is. The poll loop calls it, so nothing is revoked meanwhile.
 func (g *Group) outOfRange(tp topicPartition) {
-	logs, err := readLogs(g.pollCtx, g.cl, []string{tp.topic})
+	l, err := readPartition(g.pollCtx, g.cl, tp)
 	if err != nil {
 		if g.pollCtx.Err() == nil && g.quiet.allow("range "+tp.topic) {
 			g.log.Error("offset out of range, and cannot read where the topic begins; trying again", "topic", tp.topic, "partition", tp.partition, "err", err)
@@ -367,7 +368,6 @@ func (g *Group) outOfRange(tp topicPartition) {
 	if a == nil {
 		return
 	}
-	l := logs[tp.topic]
 	start, wanted := l.start[tp.partition], a.position()
 	if a.topicID != l.id || wanted > l.end[tp.partition] {
 		// Another log under the same name: its offsets begin again, and so

@@ -39,7 +39,7 @@ func BenchmarkProduce(b *testing.B) {
 				errs := make(chan error, b.N/batch+1)
 				calls := 0
 				for n := 0; n < b.N; n += batch {
-					p.AppendAsync(b.Context(), records, func(err error) { errs <- err })
+					p.AppendAsync(b.Context(), new(transport.Sequence), records, func(err error) { errs <- err })
 					calls++
 				}
 				for range calls {

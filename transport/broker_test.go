@@ -130,39 +130,37 @@ func TestGoneBeforeAnythingWasCommitted(t *testing.T) {
 
 // The commit of the old topic must not skip records of the new one.
 func TestTopicCreatedAgain(t *testing.T) {
-	for name, start := range map[string]func(testing.TB) cluster{"fake": fakeCluster, "real": realCluster} {
-		t.Run(name, func(t *testing.T) {
-			c := start(t)
-			topic := c.topic(t, "topic", 1)
-			p := c.producer(t, transport.ProducerConfig{})
-			fill(t, p, topic, 0, 5)
-			adm := kadm.NewClient(rawClient(t, c))
-			resets := make(chan int64, 10)
-			g := c.group(t, transport.GroupConfig{OnRecordsLost: func(_ string, _ int32, _, got int64) { resets <- got }})
-			ch := subscribe(t, g, topic)
-			m := receive(t, ch)
-			require.Equal(t, numbers(0, 5), values(t, m), "all were there")
-			old := frame(t, m)
-			m.Ack()
-			require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
-			_, err := adm.DeleteTopics(t.Context(), topic)
-			require.NoError(t, err)
-			require.Eventually(t, func() bool {
-				_, err := c.admin(t).TopicID(t.Context(), topic)
-				return err != nil
-			}, patience, 50*time.Millisecond)
-			c.topic(t, "topic", 1)
-			fill(t, c.producer(t, transport.ProducerConfig{}), topic, 100, 10)
-			m = receive(t, ch)
-			require.Equal(t, "100", values(t, m)[0])
-			require.NotEqual(t, old.TopicID, frame(t, m).TopicID)
-			require.Greater(t, frame(t, m).Assignment, old.Assignment)
-			require.Zero(t, <-resets)
-		})
-	}
+	onBoth(t, func(t *testing.T, c cluster) {
+		topic := c.topic(t, "topic", 1)
+		p := c.producer(t, transport.ProducerConfig{})
+		fill(t, p, topic, 0, 5)
+		adm := kadm.NewClient(rawClient(t, c))
+		resets := make(chan int64, 10)
+		g := c.group(t, transport.GroupConfig{OnRecordsLost: func(_ string, _ int32, _, got int64) { resets <- got }})
+		ch := subscribe(t, g, topic)
+		m := receive(t, ch)
+		require.Equal(t, numbers(0, 5), values(t, m), "all were there")
+		old := frame(t, m)
+		m.Ack()
+		require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
+		_, err := adm.DeleteTopics(t.Context(), topic)
+		require.NoError(t, err)
+		require.Eventually(t, func() bool {
+			_, err := c.admin(t).TopicID(t.Context(), topic)
+			return err != nil
+		}, patience, 50*time.Millisecond)
+		c.topic(t, "topic", 1)
+		fill(t, c.producer(t, transport.ProducerConfig{}), topic, 100, 10)
+		m = receive(t, ch)
+		require.Equal(t, "100", values(t, m)[0])
+		require.NotEqual(t, old.TopicID, frame(t, m).TopicID)
+		require.Greater(t, frame(t, m).Assignment, old.Assignment)
+		require.Zero(t, <-resets)
+	})
 }
 
 func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	at := netip.MustParseAddrPort(harness.FreeAddress(t)) // nobody else gets it in between
 	options := []kfake.Opt{kfake.DataDir(dir), kfake.Ports(int(at.Port())), kfake.GroupMinSessionTimeout(time.Second)}

@@ -83,6 +83,15 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 	return opts, nil
 }
 
+// newClient makes a client of a cluster; it does not touch the network yet.
+func newClient(c Config, more ...kgo.Opt) (*kgo.Client, error) {
+	opts, err := NewClientOpts(c)
+	if err != nil {
+		return nil, err
+	}
+	return kgo.NewClient(append(opts, more...)...)
+}
+
 // MetadataMaxAge is how long clients believe what they know of a topic:
 // partitions that are added to one are read after that time at the latest.
 const MetadataMaxAge = 10 * time.Second
@@ -91,9 +100,9 @@ func retryBackoff(failures int) time.Duration {
 	return min(100*time.Millisecond<<min(failures, 5), 2*time.Second)
 }
 
-// quiet lets one line per kind and period through, so that a broken cluster
+// logLimiter lets one line per kind and period through, so that a broken cluster
 // does not flood the log.
-type quiet struct {
+type logLimiter struct {
 	mu   sync.Mutex
 	last map[string]time.Time // guarded by mu
 }
@@ -103,17 +112,17 @@ const quietPeriod = 10 * time.Second
 // kinds of lines are few; should they not be, the memory is bounded anyway.
 const quietKinds = 256
 
-func (q *quiet) allow(kind string) bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
+func (l *logLimiter) allow(kind string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
 	now := time.Now()
-	if t, ok := q.last[kind]; ok && now.Sub(t) < quietPeriod {
+	if t, ok := l.last[kind]; ok && now.Sub(t) < quietPeriod {
 		return false
 	}
-	if q.last == nil || len(q.last) >= quietKinds {
-		q.last = make(map[string]time.Time)
+	if l.last == nil || len(l.last) >= quietKinds {
+		l.last = make(map[string]time.Time)
 	}
-	q.last[kind] = now
+	l.last[kind] = now
 	return true
 }
 
@@ -121,11 +130,11 @@ func (q *quiet) allow(kind string) bool {
 // names and numbers, no payloads and no credentials.
 type clientLog struct {
 	log   *slog.Logger
-	quiet *quiet
+	quiet *logLimiter
 }
 
 func newClientLog(log *slog.Logger) *clientLog {
-	return &clientLog{log: log, quiet: &quiet{}}
+	return &clientLog{log: log, quiet: &logLimiter{}}
 }
 
 func (l *clientLog) Level() kgo.LogLevel { return kgo.LogLevelWarn }

@@ -1,6 +1,6 @@
 // Package transport moves records: Watermill subscribers and publishers over
-// Kafka. Package embedded has the broker that runs inside the process when no
-// server is configured.
+// Kafka. Package embedded does the same over tables of the SQLite file, where no
+// brokers are configured.
 //
 // # Frames
 //

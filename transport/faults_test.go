@@ -19,6 +19,7 @@ import (
 // leaderless is a cluster that has no leader for a partition while away is set.
 func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 	t.Helper()
+	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	t.Cleanup(broker.Close)
@@ -87,9 +88,9 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 // A partition that takes nothing holds up neither the others of its topic nor other
 // topics, whoever hands records in, and what was for it comes in its order.
 func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience/3)
-	defer cancel()
 	c, away := leaderless(t, 1)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
 	topic, keyed := c.topic(t, "topic", 2), c.topic(t, "keyed", 2)
 	away.Store(true)
 	p := c.producer(t, transport.ProducerConfig{Linger: -1, Partitions: map[string]int{keyed: 2}})
@@ -97,9 +98,10 @@ func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
 		return transport.Record{Topic: topic, Value: []byte(text), Pinned: true, Partition: partition}
 	}
 	stuck := make(chan error, 3)
-	p.AppendAsync(t.Context(), []transport.Record{pin(1, "0"), pin(0, "0")}, func(err error) { stuck <- err })
-	p.AppendAsync(t.Context(), []transport.Record{pin(1, "1")}, func(err error) { stuck <- err })
-	for n := 1; n < 4; n++ {
+	var sequence transport.Sequence
+	p.AppendAsync(t.Context(), &sequence, []transport.Record{pin(1, "0")}, func(err error) { stuck <- err })
+	p.AppendAsync(t.Context(), &sequence, []transport.Record{pin(1, "1")}, func(err error) { stuck <- err })
+	for n := range 4 {
 		require.NoError(t, p.Append(ctx, []transport.Record{pin(0, strconv.Itoa(n))}))
 	}
 	var here, there []byte // keys of the partition that takes records, and of the other

@@ -12,12 +12,6 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// onEach runs a test on both kinds of clusters.
-func onEach(t *testing.T, test func(t *testing.T, c cluster)) {
-	t.Run("fake", func(t *testing.T) { test(t, fakeCluster(t)) })
-	t.Run("real", func(t *testing.T) { test(t, realCluster(t)) })
-}
-
 // lined appends values to one partition.
 func lined(t testing.TB, p *transport.Producer, topic string, partition int32, values ...string) {
 	t.Helper()
@@ -33,8 +27,8 @@ func lined(t testing.TB, p *transport.Producer, topic string, partition int32, v
 // Frames of a partition follow one another without overlap or gap, and within a
 // frame records have the order of the log, whatever is appended meanwhile.
 func TestFramesFollowOneAnother(t *testing.T) {
-	onEach(t, func(t *testing.T, c cluster) {
-		const partitions, rounds = 3, 100
+	onBoth(t, func(t *testing.T, c cluster) {
+		const partitions, rounds = 3, 40
 		topic := c.topic(t, "topic", partitions)
 		p := c.producer(t, transport.ProducerConfig{})
 		g := c.group(t, transport.GroupConfig{FrameRecords: 7, BufferBytes: 100_000, FetchPartitionBytes: 2000})
@@ -81,17 +75,17 @@ func TestFramesFollowOneAnother(t *testing.T) {
 // The second frame of a partition follows the acknowledgement of the first, and
 // holds all that came meanwhile; another partition does not wait for it.
 func TestOneFrameInFlightPerPartition(t *testing.T) {
-	onEach(t, func(t *testing.T, c cluster) {
+	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "topic", 2)
 		p := c.producer(t, transport.ProducerConfig{})
 		g := c.group(t, transport.GroupConfig{})
 		ch := subscribe(t, g, topic)
 		lined(t, p, topic, 0, "0")
 		first := receive(t, ch)
-		for i := 1; i < 100; i++ { // a batch each
+		for i := 1; i < 30; i++ { // a batch each
 			lined(t, p, topic, 0, fmt.Sprint(i))
 		}
-		waiting(t, g, 99)
+		waiting(t, g, 29)
 		lined(t, p, topic, 1, "other")
 		other := receive(t, ch)
 		require.Equal(t, []string{"other"}, values(t, other), "and nothing of the partition whose frame is in flight")
@@ -99,7 +93,7 @@ func TestOneFrameInFlightPerPartition(t *testing.T) {
 		none(t, ch, 50*time.Millisecond)
 		first.Ack()
 		m := receive(t, ch)
-		require.Equal(t, numbers(1, 99), values(t, m))
+		require.Equal(t, numbers(1, 29), values(t, m))
 		for _, r := range frame(t, m).Records {
 			require.False(t, r.Redelivered)
 		}
@@ -147,7 +141,7 @@ func TestBordersOfFrames(t *testing.T) {
 }
 
 func TestNackBringsTheSameRecordsAgain(t *testing.T) {
-	onEach(t, func(t *testing.T, c cluster) {
+	onBoth(t, func(t *testing.T, c cluster) {
 		const backOff = 100 * time.Millisecond
 		topic := c.topic(t, "topic", 1)
 		p := c.producer(t, transport.ProducerConfig{})
@@ -258,9 +252,9 @@ func (l *told) Revoked(_ string, partitions []int32) { l.revoked(partitions) }
 // All partitions but one have a frame in work that does not end: what is held
 // stays within the budget, and the one goes on to its end.
 func TestBufferIsBounded(t *testing.T) {
-	onEach(t, func(t *testing.T, c cluster) {
+	onBoth(t, func(t *testing.T, c cluster) {
 		const (
-			partitions, records = 16, 200
+			partitions, records = 16, 100
 			size                = 10_000
 			budget, fetch       = 2 << 20, 64 << 10
 		)
@@ -272,7 +266,7 @@ func TestBufferIsBounded(t *testing.T) {
 			for i := range all {
 				all[i] = transport.Record{Topic: topic, Value: make([]byte, size), Pinned: true, Partition: int32(i)}
 			}
-			p.AppendAsync(t.Context(), all, func(err error) { appended <- err })
+			p.AppendAsync(t.Context(), new(transport.Sequence), all, func(err error) { appended <- err })
 			require.NoError(t, <-appended)
 		}
 		g := c.group(t, transport.GroupConfig{Topics: []string{topic}, FrameRecords: 8, BufferBytes: budget, FetchPartitionBytes: fetch})

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -116,7 +117,7 @@ type lastSeen struct {
 type Group struct {
 	gc    GroupConfig
 	log   *slog.Logger
-	quiet quiet
+	quiet logLimiter
 	cl    *kgo.Client
 	adm   *kadm.Client
 
@@ -162,10 +163,6 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	if err := gc.SetDefaults(); err != nil {
 		return nil, err
 	}
-	opts, err := NewClientOpts(cfg)
-	if err != nil {
-		return nil, err
-	}
 	g := &Group{
 		gc:            gc,
 		log:           cfg.logger().With("group", gc.ID),
@@ -179,7 +176,8 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		closeDone:     make(chan struct{}),
 	}
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
-	opts = append(opts,
+	var err error
+	g.cl, err = newClient(cfg,
 		// Close asks it to leave once more, under no other context than this.
 		kgo.WithContext(gc.Limit),
 		kgo.ConsumerGroup(gc.ID),
@@ -201,7 +199,7 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 		kgo.OnPartitionsRevoked(func(ctx context.Context, _ *kgo.Client, m map[string][]int32) { g.release(m, true) }),
 		kgo.OnPartitionsLost(func(ctx context.Context, _ *kgo.Client, m map[string][]int32) { g.release(m, false) }),
 	)
-	if g.cl, err = kgo.NewClient(opts...); err != nil {
+	if err != nil {
 		return nil, fmt.Errorf("consumer group %s: %w", gc.ID, err)
 	}
 	g.setAssigned(0)
@@ -409,10 +407,7 @@ func (g *Group) commitLoop() {
 		select {
 		case <-tick.C:
 			g.mu.Lock()
-			all := make([]*assignment, 0, len(g.assignments))
-			for _, a := range g.assignments {
-				all = append(all, a)
-			}
+			all := slices.Collect(maps.Values(g.assignments))
 			g.mu.Unlock()
 			// Not cut short by Close: a commit that was cancelled could
 			// reach the broker after the last one.
@@ -467,10 +462,7 @@ func (g *Group) Close() error {
 		defer close(g.closeDone)
 		g.mu.Lock()
 		g.closed = true
-		all := make([]*subscription, 0, len(g.subscriptions))
-		for _, s := range g.subscriptions {
-			all = append(all, s)
-		}
+		all := slices.Collect(maps.Values(g.subscriptions))
 		g.mu.Unlock()
 		for _, s := range all {
 			s.Stop()

@@ -34,6 +34,13 @@ func quietLog() *slog.Logger {
 	return slog.New(slog.DiscardHandler)
 }
 
+// beside lets a test run beside others: tests of clusters wait more than they compute.
+func beside(t testing.TB) {
+	if t, ok := t.(*testing.T); ok {
+		t.Parallel()
+	}
+}
+
 // cluster is where a test works: real or in process, with names of its own.
 type cluster struct {
 	cfg    transport.Config
@@ -42,6 +49,7 @@ type cluster struct {
 
 func fakeCluster(t testing.TB) cluster {
 	t.Helper()
+	beside(t)
 	b, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.GroupMinSessionTimeout(time.Second))
 	require.NoError(t, err)
 	t.Cleanup(b.Close)
@@ -50,8 +58,17 @@ func fakeCluster(t testing.TB) cluster {
 
 func realCluster(t testing.TB) cluster {
 	t.Helper()
+	beside(t)
 	brokers, prefix := servers.Kafka(t)
 	return cluster{cfg: transport.Config{Brokers: brokers, Logger: quietLog()}, prefix: prefix}
+}
+
+// onBoth runs a test on the fake of a broker and on a server.
+func onBoth(t *testing.T, test func(t *testing.T, c cluster)) {
+	t.Helper()
+	t.Parallel()
+	t.Run("fake", func(t *testing.T) { test(t, fakeCluster(t)) })
+	t.Run("real", func(t *testing.T) { test(t, realCluster(t)) })
 }
 
 func (c cluster) admin(t testing.TB) *transport.Admin {

@@ -37,19 +37,6 @@ func (g *Group) Lag(ctx context.Context) ([]PartitionLag, error) {
 	return groupLag(ctx, g.adm, g.gc.ID, topics)
 }
 
-// PendingByTopic sums Lag by topic: 0 for a topic that is read to its end.
-func (g *Group) PendingByTopic(ctx context.Context) (map[string]int64, error) {
-	lags, err := g.Lag(ctx)
-	if err != nil {
-		return nil, err
-	}
-	sum := make(map[string]int64)
-	for _, l := range lags {
-		sum[l.Topic] += l.Pending()
-	}
-	return sum, nil
-}
-
 // Lag is Group.Lag for a group that this process need not be a member of.
 func (a *Admin) Lag(ctx context.Context, group string, topics ...string) ([]PartitionLag, error) {
 	return groupLag(ctx, a.adm, group, topics)

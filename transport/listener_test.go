@@ -44,6 +44,7 @@ func TestListenersOffsetsWin(t *testing.T) {
 
 // For as long as it wants: heartbeats go on while Assigned waits.
 func TestListenerMayBlock(t *testing.T) {
+	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1))
 	require.NoError(t, err)
 	t.Cleanup(broker.Close)

@@ -104,12 +104,22 @@ func readLogs(ctx context.Context, cl *kgo.Client, topics []string) (map[string]
 	return logs, err
 }
 
+// readPartition asks for what the topic of a partition holds; it fails when the partition
+// is not available.
+func readPartition(ctx context.Context, cl *kgo.Client, tp topicPartition) (topicLog, error) {
+	logs, err := readAvailable(ctx, cl, []string{tp.topic})
+	if err != nil {
+		return topicLog{}, err
+	}
+	return logs[tp.topic], logs[tp.topic].failed[tp.partition]
+}
+
 // readAvailable asks for what topics hold, without partitions that no broker leads:
 // to ask for their offsets would take as long as they have none.
 func readAvailable(ctx context.Context, cl *kgo.Client, topics []string) (map[string]topicLog, error) {
-	ctx, cancel := context.WithTimeout(ctx, 15*time.Second)
+	within, cancel := context.WithTimeout(ctx, askPatience)
 	defer cancel()
-	meta, err := kadm.NewClient(cl).ListTopics(ctx, topics...)
+	meta, err := kadm.NewClient(cl).ListTopics(within, topics...)
 	if err != nil {
 		return nil, err
 	}
@@ -157,6 +167,9 @@ func readAvailable(ctx context.Context, cl *kgo.Client, topics []string) (map[st
 	return logs, nil
 }
 
+// askPatience bounds one request about topics or offsets.
+const askPatience = 10 * time.Second
+
 // listOffsets asks for one offset of each partition that has not failed.
 func listOffsets(ctx context.Context, cl *kgo.Client, at int64, meta kadm.TopicDetails, logs map[string]topicLog, of func(topicLog) map[int32]int64) error {
 	req := kmsg.NewPtrListOffsetsRequest()
@@ -178,9 +191,16 @@ func listOffsets(ctx context.Context, cl *kgo.Client, at int64, meta kadm.TopicD
 	if len(req.Topics) == 0 {
 		return nil
 	}
-	for _, shard := range cl.RequestSharded(ctx, req) {
+	within, cancel := context.WithTimeout(ctx, askPatience) // the broker of one partition may say nothing
+	defer cancel()
+	for _, shard := range cl.RequestSharded(within, req) {
 		if shard.Err != nil {
-			return shard.Err
+			for _, t := range shard.Req.(*kmsg.ListOffsetsRequest).Topics {
+				for _, p := range t.Partitions {
+					logs[t.Topic].failed[p.Partition] = shard.Err
+				}
+			}
+			continue
 		}
 		for _, t := range shard.Resp.(*kmsg.ListOffsetsResponse).Topics {
 			for _, p := range t.Partitions {
@@ -192,5 +212,5 @@ func listOffsets(ctx context.Context, cl *kgo.Client, at int64, meta kadm.TopicD
 			}
 		}
 	}
-	return nil
+	return ctx.Err()
 }

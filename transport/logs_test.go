@@ -26,12 +26,9 @@ func (l topics) NewGroup(ctx context.Context, gc transport.GroupConfig) (logtest
 func (l topics) NewReader(topic string) logtest.Reader { return transport.NewReader(l.c.cfg, topic, 0) }
 
 func TestLogs(t *testing.T) {
-	for name, open := range map[string]func(testing.TB) cluster{"fake": fakeCluster, "real": realCluster} {
-		t.Run(name, func(t *testing.T) {
-			c := open(t)
-			logtest.Run(t, c.prefix, func(t *testing.T) logtest.Logs {
-				return topics{c.admin(t), c.producer(t, transport.ProducerConfig{Linger: -1}), c}
-			})
+	onBoth(t, func(t *testing.T, c cluster) {
+		logtest.Run(t, c.prefix, func(t *testing.T) logtest.Logs {
+			return topics{c.admin(t), c.producer(t, transport.ProducerConfig{Linger: -1}), c}
 		})
-	}
+	})
 }

@@ -12,39 +12,33 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// A batch fails while the next is handed in and waits for the round to end. The
-// mistake that this catches: the next round begins without a look at it, or after a
-// reset that knew nothing of what was waiting.
+// A batch fails while the next of its sequence is handed in and waits for the round to
+// end. The mistake that this catches: the next round begins without a look at it. What is
+// of another sequence is appended.
 func TestARoundLooksAtFailuresOfTheOneBefore(t *testing.T) {
-	for name, reset := range map[string]bool{"broken": false, "reset": true} {
-		t.Run(name, func(t *testing.T) {
-			arrived, release := make(chan struct{}), make(chan struct{})
-			c := faulty(t, func(n int) int16 {
-				if n > 1 {
-					return 0
-				}
-				close(arrived)
-				<-release
-				return kerr.InvalidRecord.Code
-			})
-			pc := tiny
-			pc.Linger = -1
-			p := c.producer(t, pc)
-			first, second := make(chan error, 1), make(chan error, 1)
-			p.AppendAsync(t.Context(), []transport.Record{numbered("log", 0)}, func(err error) {
-				if reset {
-					p.Reset()
-				}
-				first <- err
-			})
-			<-arrived
-			p.AppendAsync(t.Context(), []transport.Record{numbered("log", 1)}, func(err error) { second <- err })
-			close(release)
-			require.ErrorIs(t, <-first, kerr.InvalidRecord)
-			require.ErrorIs(t, <-second, transport.ErrBroken)
-			require.Empty(t, logged(t, c))
-		})
-	}
+	arrived, release := make(chan struct{}), make(chan struct{})
+	c := faulty(t, func(n int) int16 {
+		if n > 1 {
+			return 0
+		}
+		close(arrived)
+		<-release
+		return kerr.InvalidRecord.Code
+	})
+	pc := tiny
+	pc.Linger = -1
+	p := c.producer(t, pc)
+	var sequence, other transport.Sequence
+	answers := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
+	p.AppendAsync(t.Context(), &sequence, []transport.Record{numbered("log", 7)}, func(err error) { answers[0] <- err })
+	<-arrived
+	p.AppendAsync(t.Context(), &sequence, []transport.Record{numbered("log", 8)}, func(err error) { answers[1] <- err })
+	p.AppendAsync(t.Context(), &other, []transport.Record{numbered("log", 0)}, func(err error) { answers[2] <- err })
+	close(release)
+	require.ErrorIs(t, <-answers[0], kerr.InvalidRecord)
+	require.ErrorIs(t, <-answers[1], transport.ErrBroken)
+	require.NoError(t, <-answers[2])
+	require.Equal(t, upTo(1), logged(t, c))
 }
 
 // A pinned record goes to its partition whatever its key says.

@@ -8,14 +8,38 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// ErrBroken is the error of AppendAsync after one of its batches failed, until
-// Reset: the records would stand behind a gap.
-var ErrBroken = errors.New("producer stopped at a failed batch")
+// ErrBroken is the error of AppendAsync after one of the sequence failed: the records
+// would stand behind a gap.
+var ErrBroken = errors.New("records before these were not appended")
+
+// Sequence is records of one partition, of which none is appended behind one that
+// failed: once that happened it is of no use any more. The zero value is ready; it
+// belongs to one producer.
+type Sequence struct{ broken atomic.Pointer[error] }
+
+// Broken returns the error of what is handed in behind a failure; nil without one.
+func (s *Sequence) Broken() error {
+	if s == nil {
+		return nil
+	}
+	if err := s.broken.Load(); err != nil {
+		return fmt.Errorf("%w: %w", ErrBroken, *err)
+	}
+	return nil
+}
+
+// Break is called by the producer when one of the records failed.
+func (s *Sequence) Break(err error) {
+	if s != nil {
+		s.broken.CompareAndSwap(nil, &err)
+	}
+}
 
 // ErrTooLarge is the error of a record above MaxRecordBytes. Nothing of its
 // batch is appended.
@@ -40,8 +64,8 @@ type ProducerConfig struct {
 	// negative: none.
 	Linger time.Duration
 	// MaxBufferedRecords and MaxBufferedBytes bound what is handed in and not
-	// yet acknowledged; at the bound callers wait. A single larger batch passes
-	// alone. Default to 100,000 and 64 MiB.
+	// yet acknowledged; at the bound callers of Append wait. A single larger batch
+	// passes alone. Default to 100,000 and 64 MiB.
 	MaxBufferedRecords int
 	MaxBufferedBytes   int64
 	// MaxRecordBytes is the largest key, value and headers together. It must
@@ -82,10 +106,8 @@ type Producer struct {
 	ready     []*line           // guarded by mu; those with a queue and no round
 	records   int               // guarded by mu; handed in, not answered
 	bytes     int64             // guarded by mu
-	broken    error             // guarded by mu; why AppendAsync is refused
 	closed    bool              // guarded by mu
 	abandoned bool              // guarded by mu; closed, and what is not answered fails
-	resets    uint64            // guarded by mu; batches of before a Reset do not break it again
 	probe     kgo.Record        // guarded by mu; asks byKey
 	clients   []*clientRun      // guarded by mu; the last one is in use, the others have unanswered records
 }
@@ -123,11 +145,10 @@ type clientRun struct {
 
 // appendOp is one call's records.
 type appendOp struct {
-	records []Record
-	bytes   int64
-	async   bool
-	resets  uint64
-	done    func(error)
+	records  []Record
+	bytes    int64
+	sequence *Sequence // nil: of Append
+	done     func(error)
 
 	// guarded by the producer's mutex:
 	left   int
@@ -187,7 +208,7 @@ func NewProducerOver(open func() (RecordClient, error), pc ProducerConfig, log *
 // ended. May be called concurrently.
 func (p *Producer) Append(ctx context.Context, records []Record) error {
 	result := make(chan error, 1)
-	if err := p.hand(ctx, records, false, func(err error) { result <- err }); err != nil {
+	if err := p.hand(ctx, nil, records, func(err error) { result <- err }); err != nil {
 		return err
 	}
 	select {
@@ -198,37 +219,18 @@ func (p *Producer) Append(ctx context.Context, records []Record) error {
 	}
 }
 
-// AppendAsync hands in records and calls done once, from another goroutine,
-// when all are acknowledged or with the first error; until then the bytes of
-// records must not change. Successive calls from one
-// goroutine are appended in their order. It waits while the buffers are full,
-// until ctx ends, which fails the call like any other failure. After a batch failed,
-// every later one fails with ErrBroken, and none of its records is appended,
-// until Reset. done must not block.
-func (p *Producer) AppendAsync(ctx context.Context, records []Record, done func(error)) {
-	if err := p.hand(ctx, records, true, done); err != nil {
+// AppendAsync hands in the next records of a sequence, all pinned to one partition, and
+// calls done once, from another goroutine, when all are acknowledged or with the first
+// error; until then the bytes of records must not change. It does not wait: the caller
+// bounds what is not acknowledged. done must not block.
+func (p *Producer) AppendAsync(ctx context.Context, sequence *Sequence, records []Record, done func(error)) {
+	if err := p.hand(ctx, sequence, records, done); err != nil {
 		go done(err)
 	}
 }
 
-// Reset ends the state after a failed batch. Call it when every done of before
-// was called and whatever has to be appended again is known.
-func (p *Producer) Reset() {
-	p.mu.Lock()
-	p.broken = nil
-	p.resets++
-	p.mu.Unlock()
-}
-
-// Broken returns why AppendAsync is refused, nil if it is not.
-func (p *Producer) Broken() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.broken
-}
-
-func (p *Producer) hand(ctx context.Context, records []Record, async bool, done func(error)) error {
-	op := &appendOp{records: records, async: async, done: done, left: len(records)}
+func (p *Producer) hand(ctx context.Context, sequence *Sequence, records []Record, done func(error)) error {
+	op := &appendOp{records: records, sequence: sequence, done: done, left: len(records)}
 	var tooLarge error
 	for i := range records {
 		n := int64(len(records[i].Key) + len(records[i].Value))
@@ -252,25 +254,24 @@ func (p *Producer) hand(ctx context.Context, records []Record, async bool, done 
 		switch {
 		case p.closed:
 			return fmt.Errorf("append: producer %w", ErrClosed)
-		case async && p.broken != nil:
-			return fmt.Errorf("%w: %w", ErrBroken, p.broken)
+		case sequence.Broken() != nil:
+			return sequence.Broken()
 		case tooLarge != nil:
-			p.refused(op, tooLarge)
+			sequence.Break(tooLarge)
 			return tooLarge
 		case ctx.Err() != nil:
 			err := fmt.Errorf("append: not handed in: %w", ctx.Err())
-			p.refused(op, err)
+			sequence.Break(err)
 			return err
 		case len(records) == 0:
 			go done(nil)
 			return nil
 		}
-		if p.records == 0 || p.records+len(records) <= p.pc.MaxBufferedRecords && p.bytes+op.bytes <= p.pc.MaxBufferedBytes {
+		if sequence != nil || p.records == 0 || p.records+len(records) <= p.pc.MaxBufferedRecords && p.bytes+op.bytes <= p.pc.MaxBufferedBytes {
 			break
 		}
 		p.room.Wait()
 	}
-	op.resets = p.resets
 	p.records += len(records)
 	p.bytes += op.bytes
 	p.enqueue(op)
@@ -337,13 +338,6 @@ func (p *Producer) signal() {
 	}
 }
 
-// refused breaks the order of asynchronous calls. The caller holds mu.
-func (p *Producer) refused(op *appendOp, err error) {
-	if op.async && p.broken == nil {
-		p.broken = err
-	}
-}
-
 // rounds is the goroutine that gives records to clients.
 func (p *Producer) rounds() {
 	defer close(p.done)
@@ -395,13 +389,7 @@ func (p *Producer) launch() {
 	for _, l := range p.ready {
 		l.ready = false
 		for _, pc := range l.queue {
-			s := share{piece: pc, l: l}
-			if pc.op.async && (p.broken != nil || pc.op.resets != p.resets) {
-				s.why = ErrBroken
-				if p.broken != nil {
-					s.why = fmt.Errorf("%w: %w", ErrBroken, p.broken)
-				}
-			}
+			s := share{piece: pc, l: l, why: pc.op.sequence.Broken()}
 			l.flying += len(pc.at) // also of one that is refused, until it is answered
 			shares = append(shares, s)
 		}
@@ -477,8 +465,7 @@ func (p *Producer) client() *clientRun {
 }
 
 // answered is called once per record, by its client if it was given to one. A failure
-// breaks the order of the asynchronous calls behind it, before the next round of its
-// line can begin.
+// breaks its sequence before the next round of its line can begin.
 func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err error) {
 	p.mu.Lock()
 	if c != nil {
@@ -490,9 +477,7 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err erro
 			op.err, op.failed = err, map[int]error{}
 		}
 		op.failed[i] = err
-		if op.resets == p.resets {
-			p.refused(op, err)
-		}
+		op.sequence.Break(err)
 	}
 	op.left--
 	last := op.left == 0

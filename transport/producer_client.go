@@ -25,10 +25,6 @@ type RecordClient interface {
 
 // newProducerClient makes a kgo client that appends in order and never gives up.
 func newProducerClient(cfg Config, pc ProducerConfig) (RecordClient, error) {
-	opts, err := NewClientOpts(cfg)
-	if err != nil {
-		return nil, err
-	}
 	var codec kgo.CompressionCodec
 	switch pc.Compression {
 	case NoCompression:
@@ -42,7 +38,7 @@ func newProducerClient(cfg Config, pc ProducerConfig) (RecordClient, error) {
 	default:
 		return nil, fmt.Errorf("unknown compression %q (none, lz4, snappy, zstd)", pc.Compression)
 	}
-	cl, err := kgo.NewClient(append(opts,
+	cl, err := newClient(cfg,
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(fixed{kgo.StickyKeyPartitioner(nil), pc.Partitions}), // murmur2, as every Kafka client
 		kgo.RecordRetries(math.MaxInt32),
@@ -53,7 +49,7 @@ func newProducerClient(cfg Config, pc ProducerConfig) (RecordClient, error) {
 		kgo.MaxBufferedRecords(math.MaxInt32),
 		kgo.ProducerBatchMaxBytes(int32(pc.MaxRecordBytes+batchOverhead)),
 		kgo.ProducerBatchCompression(codec),
-	)...)
+	)
 	if err != nil {
 		return nil, fmt.Errorf("kafka producer: %w", err)
 	}

@@ -24,6 +24,7 @@ import (
 // "log"; 0 lets the request pass.
 func faulty(t *testing.T, fault func(n int) int16) cluster {
 	t.Helper()
+	t.Parallel()
 	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "log", "other"))
 	require.NoError(t, err)
 	t.Cleanup(broker.Close)
@@ -102,10 +103,11 @@ func TestNothingIsAppendedBehindAFailedBatch(t *testing.T) {
 			p := c.producer(t, tiny)
 			var mu sync.Mutex
 			var wg sync.WaitGroup
+			var sequence transport.Sequence
 			results := make([]error, 100)
 			for i := range results { // each may be in flight, in a round or refused
 				wg.Add(1)
-				p.AppendAsync(t.Context(), []transport.Record{numbered("log", 2*i), numbered("log", 2*i+1)}, func(err error) {
+				p.AppendAsync(t.Context(), &sequence, []transport.Record{numbered("log", 2*i), numbered("log", 2*i+1)}, func(err error) {
 					mu.Lock()
 					results[i] = err
 					mu.Unlock()
@@ -113,7 +115,7 @@ func TestNothingIsAppendedBehindAFailedBatch(t *testing.T) {
 				})
 			}
 			wg.Wait()
-			require.Error(t, p.Broken())
+			require.ErrorIs(t, sequence.Broken(), transport.ErrBroken)
 			appended := logged(t, c)
 			require.Equal(t, upTo(9), appended, "a prefix of what was handed in")
 			for i, err := range results {
@@ -125,11 +127,10 @@ func TestNothingIsAppendedBehindAFailedBatch(t *testing.T) {
 			}
 			require.ErrorIs(t, results[4], fail)
 			done := make(chan error, 1)
-			p.AppendAsync(t.Context(), []transport.Record{numbered("log", 1000)}, func(err error) { done <- err })
+			p.AppendAsync(t.Context(), &sequence, []transport.Record{numbered("log", 1000)}, func(err error) { done <- err })
 			require.ErrorIs(t, <-done, transport.ErrBroken)
 
-			p.Reset()
-			p.AppendAsync(t.Context(), []transport.Record{numbered("log", 9)}, func(err error) { done <- err })
+			p.AppendAsync(t.Context(), new(transport.Sequence), []transport.Record{numbered("log", 9)}, func(err error) { done <- err })
 			require.NoError(t, <-done)
 			require.Equal(t, upTo(10), logged(t, c))
 		})
@@ -157,10 +158,10 @@ func TestTooLargeIsRefusedBeforeAnythingOfItsBatch(t *testing.T) {
 	p := c.producer(t, tiny)
 	large := transport.Record{Topic: "log", Value: make([]byte, 601)}
 	require.ErrorIs(t, p.Append(t.Context(), []transport.Record{numbered("log", 0), large}), transport.ErrTooLarge)
-	require.NoError(t, p.Broken(), "calls of Append are not ordered against each other")
 	done := make(chan error, 2)
-	p.AppendAsync(t.Context(), []transport.Record{large}, func(err error) { done <- err })
-	p.AppendAsync(t.Context(), []transport.Record{numbered("log", 1)}, func(err error) { done <- err })
+	var sequence transport.Sequence
+	p.AppendAsync(t.Context(), &sequence, []transport.Record{large}, func(err error) { done <- err })
+	p.AppendAsync(t.Context(), &sequence, []transport.Record{numbered("log", 1)}, func(err error) { done <- err })
 	a, b := <-done, <-done // called from different goroutines
 	require.Error(t, a)
 	require.Error(t, b)
@@ -176,31 +177,27 @@ func TestFullBuffersMakeCallersWait(t *testing.T) {
 		return kerr.NotLeaderForPartition.Code
 	})
 	p := c.producer(t, transport.ProducerConfig{MaxBufferedRecords: 2})
-	done := make(chan error, 3)
-	for i := range 2 {
-		p.AppendAsync(t.Context(), []transport.Record{numbered("log", i)}, func(err error) { done <- err })
+	done := make(chan error, 4)
+	var sequence transport.Sequence
+	for i := range 3 { // who appends a sequence bounds it
+		p.AppendAsync(t.Context(), &sequence, []transport.Record{numbered("log", i)}, func(err error) { done <- err })
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, p.Append(ctx, []transport.Record{numbered("log", 7)}), context.DeadlineExceeded)
-	waited := make(chan struct{})
-	go func() {
-		p.AppendAsync(t.Context(), []transport.Record{numbered("log", 2)}, func(err error) { done <- err })
-		close(waited)
-	}()
+	go func() { done <- p.Append(t.Context(), []transport.Record{numbered("log", 3)}) }()
 	open.Store(true)
-	for range 3 {
+	for range 4 {
 		require.NoError(t, <-done)
 	}
-	<-waited
-	require.Equal(t, upTo(3), logged(t, c))
+	require.Equal(t, upTo(4), logged(t, c))
 }
 
 func TestCloseFlushesAndRefuses(t *testing.T) {
 	c := faulty(t, func(int) int16 { return 0 })
 	p := c.producer(t, transport.ProducerConfig{Linger: time.Hour})
 	done := make(chan error, 1)
-	p.AppendAsync(t.Context(), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
+	p.AppendAsync(t.Context(), new(transport.Sequence), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
 	require.NoError(t, p.Close(t.Context()))
 	require.NoError(t, <-done)
 	require.ErrorIs(t, p.Append(t.Context(), []transport.Record{numbered("log", 1)}), transport.ErrClosed)
@@ -211,7 +208,7 @@ func TestCloseEndsThoughTheBrokerDoesNotAnswer(t *testing.T) {
 	c := faulty(t, func(int) int16 { return kerr.NotLeaderForPartition.Code })
 	p := c.producer(t, transport.ProducerConfig{})
 	done := make(chan error, 1)
-	p.AppendAsync(t.Context(), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
+	p.AppendAsync(t.Context(), new(transport.Sequence), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, p.Close(ctx), context.DeadlineExceeded)
@@ -231,7 +228,7 @@ func TestReadLastAndEnsureTopics(t *testing.T) {
 	topic := c.topic(t, "topic", 3)
 	a := c.admin(t)
 	require.ErrorIs(t, a.EnsureTopics(t.Context(), []transport.TopicSpec{{Name: topic, Partitions: 4}}), transport.ErrPartitionCount)
-	last, err := a.ReadLast(t.Context(), topic)
+	last, _, err := a.ReadLast(t.Context(), topic)
 	require.NoError(t, err)
 	require.Empty(t, last)
 
@@ -243,7 +240,7 @@ func TestReadLastAndEnsureTopics(t *testing.T) {
 	require.NoError(t, tx.BeginTransaction())
 	require.NoError(t, tx.ProduceSync(t.Context(), &kgo.Record{Topic: topic, Partition: 2, Value: []byte("in a transaction")}).FirstErr())
 	require.NoError(t, tx.EndTransaction(t.Context(), kgo.TryCommit))
-	last, err = a.ReadLast(t.Context(), topic)
+	last, _, err = a.ReadLast(t.Context(), topic)
 	require.NoError(t, err)
 	require.Len(t, last, 2)
 	require.EqualValues(t, 1, last[0].Partition)

@@ -123,22 +123,18 @@ func (r *Reader) seek(partition int32, offset int64) error {
 		}
 	}
 	r.Close()
-	opts, err := NewClientOpts(r.cfg)
-	if err != nil {
-		return err
-	}
 	most := int32(min(max(r.bytes, minFetch), maxFetch))
-	r.cl, err = kgo.NewClient(append(opts,
+	cl, err := newClient(r.cfg,
 		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{r.topic: {partition: kgo.NewOffset().At(offset)}}),
 		kgo.ConsumeResetOffset(kgo.NoResetOffset()), // an offset that is gone comes to us as an error
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()),
 		kgo.FetchMaxWait(readerWait), kgo.WithHooks(&r.answers),
 		kgo.FetchMaxBytes(most), kgo.FetchMaxPartitionBytes(most),
-	)...)
+	)
 	if err != nil {
 		return err
 	}
-	r.partition, r.next = partition, offset
+	r.cl, r.partition, r.next = cl, partition, offset
 	return nil
 }
 
@@ -186,20 +182,16 @@ func (r *Reader) take() []Received {
 // existing returns the offset to go on at when there is no record for the one
 // that was wanted.
 func (r *Reader) existing(ctx context.Context, partition int32, wanted int64) (int64, error) {
-	opts, err := NewClientOpts(r.cfg)
-	if err != nil {
-		return wanted, err
-	}
-	cl, err := kgo.NewClient(opts...)
+	cl, err := newClient(r.cfg)
 	if err != nil {
 		return wanted, err
 	}
 	defer cl.Close()
-	logs, err := readLogs(ctx, cl, []string{r.topic})
+	l, err := readPartition(ctx, cl, topicPartition{r.topic, partition})
 	if err != nil {
 		return wanted, err
 	}
-	if first := logs[r.topic].start[partition]; wanted < first {
+	if first := l.start[partition]; wanted < first {
 		r.cfg.logger().Warn("records that were still wanted are gone from the topic; going on at the oldest",
 			"topic", r.topic, "partition", partition, "wanted", wanted, "got", first)
 		return first, nil

@@ -9,7 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// OffsetsAt gives, for every partition of a topic, the offset of the first
+// OffsetsAt returns, for every partition of a topic, the offset of the first
 // record at or after a time; the end of the partition when there is none.
 func (a *Admin) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
 	listed, err := a.adm.ListOffsetsAfterMilli(ctx, at.UnixMilli(), topic)
@@ -30,12 +30,17 @@ func (a *Admin) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[
 // the topic still has any of them.
 const scanPatience = 2 * time.Second
 
-// Scanned is one record that Scan found.
+// Scanned is one record that Scan or ReadLast found.
 type Scanned struct {
 	Record
 	Partition int32
 	Offset    int64
 	Time      time.Time
+}
+
+func scanned(r *kgo.Record) Scanned {
+	record := Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
+	return Scanned{Record: record, Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC()}
 }
 
 // Scan reads the records of a topic's partitions from the offsets in from up
@@ -60,16 +65,7 @@ func (a *Admin) Scan(ctx context.Context, topic string, from, to map[int32]int64
 	if len(at) == 0 {
 		return nil
 	}
-	opts, err := NewClientOpts(a.cfg)
-	if err != nil {
-		return err
-	}
-	cl, err := kgo.NewClient(append(opts,
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: at}),
-		kgo.KeepControlRecords(), // or a partition that ends with one would not end
-		kgo.FetchMaxWait(100*time.Millisecond),
-		kgo.FetchMaxBytes(8<<20),
-	)...)
+	cl, err := a.readFrom(topic, at, kgo.FetchMaxBytes(8<<20))
 	if err != nil {
 		return fmt.Errorf("scan %s: %w", topic, err)
 	}
@@ -103,7 +99,7 @@ func (a *Admin) Scan(ctx context.Context, topic string, from, to map[int32]int64
 				continue
 			}
 			if r.Offset < last && !r.Attrs.IsControl() {
-				if err := f(Scanned{Record: fromRecord(r), Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC()}); err != nil {
+				if err := f(scanned(r)); err != nil {
 					return err
 				}
 			}

@@ -11,12 +11,12 @@ import (
 // topic logs thousands of times a second. Info, debug and trace are dropped;
 // they tell the life of every message.
 func NewWatermillLogger(log *slog.Logger) watermill.LoggerAdapter {
-	return watermillLog{log: log, quiet: &quiet{}}
+	return watermillLog{log: log, quiet: &logLimiter{}}
 }
 
 type watermillLog struct {
 	log    *slog.Logger
-	quiet  *quiet
+	quiet  *logLimiter
 	fields watermill.LogFields
 }
 

@@ -15,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"golang.org/x/time/rate"
 )
 
@@ -50,12 +51,8 @@ type routes struct {
 //	POST /v1/services/{service}/confirm          /confirm:batch
 //	POST /v1/services/{service}/release          /release:batch
 func Mount(s *api.Server, o Options) {
-	if o.MaxRows <= 0 {
-		o.MaxRows = 1000
-	}
-	if o.MaxEntity <= 0 {
-		o.MaxEntity = 512
-	}
+	o.MaxRows = defaults.Positive(o.MaxRows, 1000)
+	o.MaxEntity = defaults.Positive(o.MaxEntity, 512)
 	a := &routes{Options: o, sometimes: rate.Sometimes{Interval: 10 * time.Second}}
 	route(s, a, "check", decoder.check, o.Checker.Check, checked)
 	route(s, a, "confirm", decoder.confirm, o.Checker.Confirm, confirmed)

@@ -20,7 +20,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/checks"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store/postgres"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -182,7 +182,8 @@ func preload(t *testing.T, address string, number int32, rows int) {
 			if n == rows {
 				return nil, nil
 			}
-			content, err := checks.Structural([]byte(loadPayload(n, 0)), canonicaltree.Literal)
+			digest, err := canonicaltree.Sum([]byte(loadPayload(n, 0)), canonicaltree.Literal)
+			content := change.Hashed(canonicaltree.Scheme, digest)
 			row := []any{fmt.Sprintf("banana-%07d", n), number, int64(1), []byte(content), int64(7), int64(7), []byte(content), nil}
 			n++
 			return row, err

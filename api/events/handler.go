@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -202,32 +203,10 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		refuse(w, http.StatusUnprocessableEntity, err.Error())
 		return
 	}
-	rows := make([]*row, len(values))
-	fingerprint := sha256.New()
-	fingerprint.Write([]byte("weir batch 1"))
-	good := 0
-	for i, value := range values {
-		var meta message.Metadata
-		var wrong error
-		if f == batched {
-			value, meta, wrong = structuredEvent(value)
-		}
-		one := s.prepare(value, s.headers(r.Header, meta), &i, wrong)
-		rows[i] = one
-		// What cannot be read is told apart by its bytes.
-		sum := sha256.Sum256(append([]byte("refused "), values[i]...))
-		if one.event != nil {
-			good++
-			sum = one.event.Fingerprint()
-			if key != "" && one.key == "" {
-				one.key = rowKey(key, i)
-			}
-		}
-		fingerprint.Write(sum[:])
-	}
+	rows, fingerprint := s.rows(r, f, values, key)
 	var whole *store.ClaimResult
-	if key != "" && good > 0 {
-		intent := store.ClaimRequest{Key: requestKey(key), Fingerprint: [32]byte(fingerprint.Sum(nil))}
+	if good := slices.ContainsFunc(rows, func(r *row) bool { return r.event != nil }); good && key != "" {
+		intent := store.ClaimRequest{Key: requestKey(key), Fingerprint: fingerprint}
 		claimed, err := h.ledger.begin(ctx, tenant, []store.ClaimRequest{intent})
 		if err != nil {
 			ledgerFailed(w)
@@ -253,16 +232,7 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		if whole != nil {
 			h.abandon(ctx, tenant, []store.ClaimID{whole.ID})
 		}
-		if held := (*busyError)(nil); errors.As(err, &held) {
-			h.metrics.count(s.Name, Busy)
-			busy(w, held.wait)
-			return
-		}
-		if lost := (*lostError)(nil); errors.As(err, &lost) {
-			unavailable(w, "%d of %d events are not known to be durable (%v); those that are count as duplicates then", lost.rows, len(rows), lost.first)
-			return
-		}
-		ledgerFailed(w)
+		h.failed(w, s, len(rows), err)
 		return
 	}
 	crash.At(crash.FrontCompleted, s.Name)
@@ -270,6 +240,45 @@ func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Reque
 		api.RetryAfter(w, wait)
 	}
 	send(w, answer, false)
+}
+
+// rows prepares the events of a batch, and returns its fingerprint. Where the
+// request has a key and an event none, it gets one by its place.
+func (s *Source) rows(r *http.Request, f form, values [][]byte, key string) ([]*row, [32]byte) {
+	rows := make([]*row, len(values))
+	fingerprint := sha256.New()
+	fingerprint.Write([]byte("weir batch 1"))
+	for i, value := range values {
+		var meta message.Metadata
+		var wrong error
+		if f == batched {
+			value, meta, wrong = structuredEvent(value)
+		}
+		one := s.prepare(value, s.headers(r.Header, meta), &i, wrong)
+		rows[i] = one
+		// What cannot be read is told apart by its bytes.
+		sum := sha256.Sum256(append([]byte("refused "), values[i]...))
+		if one.event != nil {
+			sum = one.event.Fingerprint()
+			if key != "" && one.key == "" {
+				one.key = rowKey(key, i)
+			}
+		}
+		fingerprint.Write(sum[:])
+	}
+	return rows, [32]byte(fingerprint.Sum(nil))
+}
+
+// failed answers a batch of so many rows that was not taken.
+func (h *Handler) failed(w http.ResponseWriter, s *Source, rows int, err error) {
+	if held := (*busyError)(nil); errors.As(err, &held) {
+		h.metrics.count(s.Name, Busy)
+		busy(w, held.wait)
+	} else if lost := (*lostError)(nil); errors.As(err, &lost) {
+		unavailable(w, "%d of %d events are not known to be durable (%v); those that are count as duplicates then", lost.rows, rows, lost.first)
+	} else {
+		ledgerFailed(w)
+	}
 }
 
 // lostError says that rows of a batch are not known to be durable.

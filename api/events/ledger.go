@@ -60,7 +60,7 @@ func (l ledger) answered(err error) error {
 	return err
 }
 
-// Metrics of the door for events; label values are bounded by the configuration.
+// Metrics of posted events; label values are bounded by the configuration.
 type Metrics struct {
 	replays, conflicts, busy *prometheus.CounterVec // source
 }

@@ -109,15 +109,6 @@ func (m *memory) AbandonClaims(ctx context.Context, _ string, ids []store.ClaimI
 	return nil
 }
 
-func (m *memory) FindClaim(_ context.Context, tenant, key string) (store.ClaimResult, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if c := m.claims[tenant+"\x00"+key]; c != nil {
-		return c.ClaimResult, nil
-	}
-	return store.ClaimResult{}, store.ErrNotFound
-}
-
 func (m *memory) RetainClaims(context.Context, time.Duration) (int, error) { return 0, nil }
 
 func (m *memory) LedgerStats(context.Context) (store.LedgerStats, error) {

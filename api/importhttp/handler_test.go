@@ -175,7 +175,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		})
 	}
 	// A body whose size nobody says is bounded as it arrives.
-	resp, text := a.do("acme", http.MethodPost, ok, io.MultiReader(strings.NewReader(strings.Repeat("{}\n", maxFile/2))), "Content-Type", jsonl)
+	resp, text := a.do("acme", http.MethodPost, ok, io.MultiReader(strings.NewReader(strings.Repeat("{"+strings.Repeat(" ", 98)+"}\n", maxFile/100))), "Content-Type", jsonl)
 	require.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, text)
 	resp, text = a.do("acme", http.MethodPost, ok, strings.NewReader("x"), "Content-Type", jsonl, "Content-Encoding", "gzip")
 	require.Equal(t, http.StatusUnsupportedMediaType, resp.StatusCode, text)

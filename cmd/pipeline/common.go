@@ -21,8 +21,8 @@ import (
 // load reads the configuration; its faults are a usage error and, with
 // --json, a JSON list on standard output.
 func (a *app) load(options ...config.Option) (*config.Config, error) {
-	if a.served != nil {
-		return a.served.config, nil
+	if a.forwarded != nil {
+		return a.forwarded.config, nil
 	}
 	c, err := a.read(options...)
 	if err != nil {
@@ -104,9 +104,9 @@ func (a *app) withStoreOf(ctx context.Context, c *config.Config, f func(s assemb
 	return errors.Join(f(s), s.Close())
 }
 
-// quiet is the logger of a short command: what a running pipeline says about
+// commandLogger is the logger of a short command: what a running pipeline says about
 // its daily work would only hide the result.
-func quiet(c *config.Config, w io.Writer) *slog.Logger {
+func commandLogger(c *config.Config, w io.Writer) *slog.Logger {
 	level := slog.LevelWarn
 	if c.Log.Level == "debug" {
 		level = slog.LevelDebug

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/assemble"
-	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/spf13/cobra"
 )
@@ -31,10 +30,10 @@ func (a *app) deliveriesCommand() *cobra.Command {
 				return &usageError{errors.New("--limit must be at least 1")}
 			}
 			now := time.Now()
-			if q.Since, err = parsePast("--since", since, now); err != nil {
+			if q.Since, err = parseTime("--since", since, now); err != nil {
 				return err
 			}
-			if q.Until, err = parsePast("--until", until, now); err != nil {
+			if q.Until, err = parseTime("--until", until, now); err != nil {
 				return err
 			}
 			return a.withStore(cmd.Context(), func(s assemble.Opened) error {
@@ -57,15 +56,6 @@ func (a *app) deliveriesCommand() *cobra.Command {
 	c.Flags().IntVar(&q.Limit, "limit", 100, "how many, the newest")
 	a.completeServices(c, false)
 	return a.needConfig(c)
-}
-
-// parsePast is parseTime, with days as files have them.
-func parsePast(flag, s string, now time.Time) (time.Time, error) {
-	var ago config.Duration
-	if ago.UnmarshalText([]byte(s)) == nil && ago > 0 {
-		return now.Add(-ago.D()).UTC(), nil
-	}
-	return parseTime(flag, s, now)
 }
 
 func (a *app) printDeliveries(all []operate.Delivery, q operate.DeliveryQuery) error {

@@ -64,15 +64,19 @@ func (a *app) demo(ctx context.Context, o generate.Options, rate int) (err error
 		return err
 	}
 	text = []byte(strings.Replace(string(text), `admin: {listen: "off"}`, `admin: {listen: "`+address+`"}`, 1))
-	if err := os.WriteFile(a.config, text, 0o600); err != nil {
+	if err := os.WriteFile(a.config, text, 0o600); err != nil { // #nosec G703 -- a folder of its own
 		return err
 	}
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(a.err, "%s a second about %s for %s\npage:    http://%s/\nask:     weir status -c %s\n         weir explain %s -c %s\nCtrl-C ends it and removes the folder.\n\n",
-		english.Plural(rate, "event", "events"), entities(int64(o.Entities)), english.Plural(o.Customers, "customer", "customers"), address, a.config, generate.EntityID(0), a.config)
+	page := ""
+	if !a.terminal() { // there the run prints a link that signs in
+		page = fmt.Sprintf("page:    http://%s/\n", address)
+	}
+	fmt.Fprintf(a.err, "%s a second about %s for %s\n%sask:     weir status -c %s\n         weir explain %s -c %s\nCtrl-C ends it and removes the folder.\n\n",
+		english.Plural(rate, "event", "events"), entities(int64(o.Entities)), english.Plural(o.Customers, "customer", "customers"), page, a.config, generate.EntityID(0), a.config)
 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()

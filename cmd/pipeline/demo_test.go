@@ -55,7 +55,7 @@ func TestDemo(t *testing.T) {
 		return n
 	}
 	grown := func(from int64) {
-		require.Eventually(t, func() bool { return size() > from }, time.Minute, 20*time.Millisecond, errs.String())
+		require.Eventually(t, func() bool { return size() > from }, 3*time.Minute, 20*time.Millisecond, errs.String())
 	}
 	grown(0)
 	grown(size())

@@ -67,11 +67,11 @@ func toLetterJSON(l store.DeadLetter) letterJSON {
 }
 
 func (a *app) dlqListCommand() *cobra.Command {
-	var f store.LetterFilter
+	f := store.LetterFilter{NewestFirst: true}
 	var stage, state string
 	c := &cobra.Command{
 		Use:     "list",
-		Short:   "List dead letters, the oldest first, without payloads",
+		Short:   "List dead letters, the newest first, without payloads",
 		Example: "  weir dlq list -c weir.yaml\n  weir dlq list -c weir.yaml --stage deliver --service acme/ripeness@hook",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := checkLetterWords(stage, state); err != nil {
@@ -123,7 +123,7 @@ func (a *app) dlqListCommand() *cobra.Command {
 	c.Flags().StringVar(&state, "state", string(store.LetterOpen), "open, replayed, obsolete, discarded or all")
 	_ = c.RegisterFlagCompletionFunc("state", cobra.FixedCompletions([]string{"open", "replayed", "obsolete", "discarded", "all"}, cobra.ShellCompDirectiveNoFileComp))
 	a.completeServices(c, false)
-	c.Flags().Int64Var(&f.AfterID, "after", 0, "page on: only larger ids")
+	c.Flags().Int64Var(&f.AfterID, "after", 0, "page on: those behind this id")
 	c.Flags().IntVar(&f.Limit, "limit", 100, "how many")
 	return a.needConfig(c)
 }

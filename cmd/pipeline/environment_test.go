@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -123,6 +124,26 @@ func TestWhatComesFromElsewhereIsQuoted(t *testing.T) {
 			require.Contains(t, out, `"line\none"`)
 		}
 	}
+}
+
+// Who looks for what broke finds it on top, and pages on to what is older.
+func TestDeadLettersAreListedNewestFirst(t *testing.T) {
+	dir, main := banana(t)
+	change(t, filepath.Join(dir, "events", "registry.jsonl"), "", "{\n[\n]\n")
+	status, _, errs := call(t, "run", "-c", main, "--until-idle")
+	require.Zero(t, status, errs)
+	list := func(more ...string) (ids []int64) {
+		var letters []struct{ ID int64 }
+		status, out, errs := call(t, append([]string{"dlq", "list", "-c", main, "--json", "--limit", "2"}, more...)...)
+		require.Zero(t, status, errs)
+		require.NoError(t, json.Unmarshal([]byte(out), &letters))
+		for _, l := range letters {
+			ids = append(ids, l.ID)
+		}
+		return ids
+	}
+	require.Equal(t, []int64{3, 2}, list())
+	require.Equal(t, []int64{1}, list("--after", "2"))
 }
 
 func TestHarmless(t *testing.T) {

@@ -34,7 +34,7 @@ func (a *app) explainCommand() *cobra.Command {
 			if in.Entity = args[0]; in.Entity == "" {
 				return &usageError{errors.New("ENTITY is empty: that is no id")}
 			}
-			if !full && a.served == nil && !isTerminal(a.out) {
+			if !full && a.forwarded == nil && !isTerminal(a.out) {
 				full, a.args = true, withFlags(a.args, "--full=true") // also where the command is forwarded to
 			}
 			return a.explain(cmd.Context(), in, full)

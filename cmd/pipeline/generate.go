@@ -25,7 +25,11 @@ func (a *app) generateCommand() *cobra.Command {
 			if entries, err := os.ReadDir(args[0]); err == nil && len(entries) > 0 && !force {
 				return fmt.Errorf("%s is not empty; --force writes over what is there", args[0])
 			}
-			if err := generate.Write(args[0], o); err != nil {
+			var stop func()
+			o.Progress, stop = a.progressOf()
+			err := generate.Write(args[0], o)
+			stop()
+			if err != nil {
 				return err
 			}
 			if a.json {

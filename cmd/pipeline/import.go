@@ -64,7 +64,7 @@ func (f *importFlags) file(cfg *config.Config, path string) (imports.File, error
 	wrong := func(err error) (imports.File, error) { return imports.File{}, &usageError{err} }
 	source := cfg.Sources.Find(f.source)
 	if source == nil {
-		return wrong(fmt.Errorf("there is no source %s in %s", f.source, cfg.File))
+		return imports.File{}, unknown(fmt.Errorf("there is no source %s in %s", f.source, cfg.File), f.source, cfg.Sources.Names())
 	}
 	if !source.TakesFiles() {
 		return wrong(fmt.Errorf("source %s finds the entity in a column of its table, which a file has not: import into another source", f.source))
@@ -195,7 +195,7 @@ func (r *shownReader) Read(b []byte) (int, error) {
 // imports itself, in turn with others, unless another one has the data folder open,
 // which then does it.
 func (a *app) workOff(ctx context.Context, cfg *config.Config, s store.Imports, i store.Import) (store.Import, error) {
-	tools, err := pipeline.OpenTools(ctx, pipeline.Options{Config: cfg, Logger: quiet(cfg, a.err)})
+	tools, err := pipeline.OpenTools(ctx, pipeline.Options{Config: cfg, Logger: commandLogger(cfg, a.err)})
 	if errors.Is(err, pipeline.ErrInUse) {
 		return a.waitForImport(ctx, s, i)
 	} else if err != nil {

@@ -82,7 +82,7 @@ func (a *app) askStarter(ctx context.Context, dir string, s *starter) (err error
 		return proposed
 	}
 	s.from = ask("Where do events come from: a file of JSON lines, kafka://broker:9092/topic, or http?", "events.jsonl")
-	members := membersOf(filepath.Join(dir, s.from))
+	members := membersOf(inFolder(dir, s.from))
 	entity, sees := "id", "id,name"
 	if len(members) > 0 {
 		entity, sees = members[0], strings.Join(members, ",")
@@ -96,6 +96,14 @@ func (a *app) askStarter(ctx context.Context, dir string, s *starter) (err error
 	s.entity = ask("Which member of an event names its entity?", entity)
 	s.sees = strings.Split(ask("What does your first customer see: members, separated by commas?", sees), ",")
 	return err
+}
+
+// inFolder returns where a path of a configuration in dir leads.
+func inFolder(dir, path string) string {
+	if filepath.IsAbs(path) {
+		return path
+	}
+	return filepath.Join(dir, path)
 }
 
 // membersOf returns the members of the first event of a file, in their order of names.
@@ -133,11 +141,7 @@ func (a *app) writeStarter(dir string, s starter) (err error) {
 		{customer, s.view()},
 	}
 	if example != "" {
-		if path := filepath.Join(dir, s.from); filepath.IsAbs(s.from) {
-			files = append(files, struct{ path, text string }{s.from, example})
-		} else {
-			files = append(files, struct{ path, text string }{path, example})
-		}
+		files = append(files, struct{ path, text string }{inFolder(dir, s.from), example})
 	}
 	var made []string
 	defer func() {

@@ -17,6 +17,7 @@ func TestInitWritesWhatRuns(t *testing.T) {
 	status, out, errs := call(t, "init", dir, "--from", "events.jsonl", "--entity", "product.id", "--sees", "product.id,product.name")
 	require.Zero(t, status, errs)
 	require.Contains(t, out, "weir run -c "+main)
+	elsewhere(t, main)
 	status, _, errs = call(t, "run", "-c", main, "--until-idle")
 	require.Zero(t, status, errs)
 	sent, err := os.ReadFile(filepath.Join(dir, "out", "acme.jsonl"))
@@ -63,27 +64,39 @@ func TestInitOtherWaysIn(t *testing.T) {
 // user's own, and stays as it is.
 func TestInitAsks(t *testing.T) {
 	dir := t.TempDir()
+	mine := filepath.Join(t.TempDir(), "mine.jsonl")
 	own := `{"sku":"a","product_id":7,"price":1}` + "\n"
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "mine.jsonl"), []byte(own), 0o644))
+	require.NoError(t, os.WriteFile(mine, []byte(own), 0o644))
 	person, program := terminal(t)
 	var out strings.Builder
 	a := &app{in: program, err: program, out: &out, env: func(string) (string, bool) { return "", false }}
 	ended := make(chan int, 1)
 	go func() { ended <- a.execute(t.Context(), []string{"init", dir}) }()
 	for _, step := range []struct{ asked, answer string }{
-		{`http\? \[events.jsonl\] `, "mine.jsonl"}, {`entity\? \[product_id\] `, ""}, {`commas\? \[price,product_id,sku\] `, "product_id,price"},
+		{`http\? \[events.jsonl\] `, mine}, {`entity\? \[product_id\] `, ""}, {`commas\? \[price,product_id,sku\] `, "product_id,price"},
 	} {
 		read(t, person, step.asked)
 		_, err := fmt.Fprintln(person, step.answer)
 		require.NoError(t, err)
 	}
 	require.Zero(t, <-ended, out.String())
-	text, err := os.ReadFile(filepath.Join(dir, "mine.jsonl"))
+	text, err := os.ReadFile(mine)
 	require.NoError(t, err)
 	require.Equal(t, own, string(text))
+	elsewhere(t, filepath.Join(dir, "weir.yaml"))
 	status, _, errs := call(t, "run", "-c", filepath.Join(dir, "weir.yaml"), "--until-idle")
 	require.Zero(t, status, errs)
 	sent, err := os.ReadFile(filepath.Join(dir, "out", "acme.jsonl"))
 	require.NoError(t, err)
 	require.Contains(t, string(sent), `"doc":{"product_id":7,"price":1}`)
+}
+
+// elsewhere lets a process listen on a port that nobody else may have.
+func elsewhere(t *testing.T, main string) {
+	t.Helper()
+	f, err := os.OpenFile(main, os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = f.WriteString("admin: {listen: \"127.0.0.1:0\"}\n")
+	require.NoError(t, err)
+	require.NoError(t, f.Close())
 }

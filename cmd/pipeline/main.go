@@ -52,8 +52,8 @@ type app struct {
 	config   string
 	json     bool
 
-	args   []string // the command line, to be forwarded
-	served *served  // set in a process that runs the command for another one
+	args      []string   // the command line, to be forwarded
+	forwarded *forwarded // set in a process that runs the command for another one
 }
 
 // gcPercent trades memory, which windows bound, for less work of the collector.
@@ -84,7 +84,7 @@ func (a *app) main(ctx context.Context, args []string) int {
 	return a.execute(ctx, args)
 }
 
-// execute runs one command and gives the exit status.
+// execute runs one command and returns the exit status.
 func (a *app) execute(ctx context.Context, args []string) int {
 	a.args = args
 	results := &output{Writer: a.out}
@@ -134,7 +134,7 @@ func (a *app) root() *cobra.Command {
 		{"begin", "To begin:", []*cobra.Command{a.initCommand(), a.demoCommand(), a.generateCommand(), a.validateCommand(), a.testCommand(), a.planCommand(), a.schemaCommand()}},
 		{"run", "To run:", []*cobra.Command{a.runCommand(), a.reloadCommand(), a.migrateCommand(), a.importCommand(), a.tokenCommand(), a.retentionCommand()}},
 		{"look", "To look:", []*cobra.Command{a.statusCommand(), a.doctorCommand(), a.explainCommand(), a.noiseCommand(), a.auditCommand(), a.deliveriesCommand(), a.versionCommand()}},
-		{"act", "To put right:", []*cobra.Command{a.replayCommand(), a.resetCommand(), a.reconcileCommand(), a.dlqCommand()}},
+		{"act", "To put right:", []*cobra.Command{a.pauseCommand(), a.resumeCommand(), a.probeCommand(), a.replayCommand(), a.resetCommand(), a.reconcileCommand(), a.dlqCommand()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: group.id, Title: group.title})
 		for _, c := range group.commands {

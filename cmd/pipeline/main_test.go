@@ -31,7 +31,7 @@ var left = []goleak.Option{
 // call runs one command as the program does.
 func call(t *testing.T, args ...string) (status int, out, errs string) {
 	t.Helper()
-	var o, e bytes.Buffer
+	var o, e log
 	a := &app{out: &o, err: &e, env: func(string) (string, bool) { return "", false }}
 	status = a.main(t.Context(), args)
 	return status, o.String(), e.String()
@@ -145,6 +145,9 @@ func TestOperatorsUsage(t *testing.T) {
 		"replay --resume --reason because":     "as it was begun",
 		"replay --resume --all":                "exactly one way",
 		"reset --all":                          "--yes",
+		"reset":                                "say which entities",
+		"reset --customer nobody":              "none of that name",
+		"import x.csv --source lap":            "did you mean lab?",
 		"reset --entities - ":                  "--yes",
 		"reset --yes":                          "say which entities",
 		"dlq replay":                           "--all",
@@ -200,7 +203,7 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 	require.NoError(t, err)
 	asked := errors.New("its tools were asked for")
 	var log bytes.Buffer
-	run := a.executor(cfg, slog.New(slog.NewTextHandler(&log, nil)))
+	run := a.executor(cfg, func(service string) bool { return service == "zest/catalogue@archive" }, slog.New(slog.NewTextHandler(&log, nil)))
 	for line, want := range map[string]int{
 		"run": exitUsage, "generate /tmp/x": exitUsage, "migrate": exitUsage, "dlq edit 1": exitUsage, "": exitUsage, "dlq": exitUsage,
 		"completion bash": exitUsage, "replay": exitUsage, "--reason=private replay --all": exitFailed, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
@@ -211,6 +214,11 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 		require.Equal(t, want, status, "%s: %s", line, errs.String())
 		require.Empty(t, out.String(), line)
 		require.Equal(t, want == exitFailed, strings.Contains(errs.String(), asked.Error()), "%s: %s", line, errs.String())
+	}
+	for service, want := range map[string]string{"zest/catalogue@archive": "tries now", "acme/ripeness@archive": "does not deliver acme/ripeness@archive", "no/such@one": "no service no/such@one"} {
+		var said bytes.Buffer
+		run(t.Context(), control.Command{Args: []string{"probe", service}, Actor: "me@here"}, nil, &said, &said)
+		require.Contains(t, said.String(), want)
 	}
 	require.Contains(t, log.String(), `command="weir replay" actor=me@here`)
 	require.NotContains(t, log.String(), "private")
@@ -224,6 +232,7 @@ func TestRoles(t *testing.T) {
 	r, err := parseRoles("ingest, deliver")
 	require.NoError(t, err)
 	require.True(t, r.Ingest && r.Deliver && !r.Decide)
+	require.Equal(t, []string{"ingest", "deliver"}, r.Names())
 	_, err = parseRoles("ingest,")
 	require.Error(t, err)
 }

@@ -41,11 +41,7 @@ func (a *app) noiseCommand() *cobra.Command {
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveError
 		}
-		var names []string
-		for _, s := range cfg.Sources {
-			names = append(names, s.Name)
-		}
-		return names, cobra.ShellCompDirectiveNoFileComp
+		return cfg.Sources.Names(), cobra.ShellCompDirectiveNoFileComp
 	})
 	return a.needConfig(c)
 }

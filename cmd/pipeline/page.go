@@ -20,49 +20,45 @@ import (
 
 // operators is the page of a process that runs, and its history.
 type operators struct {
-	reg  *prometheus.Registry
-	log  *slog.Logger
-	page *page.Page // nil before the operators' listener is made
+	reg     *prometheus.Registry
+	log     *slog.Logger
+	history *history.Recorder // nil before record
+	page    *page.Page        // nil before the operators' listener is made
 }
 
-// make makes the page and begins its history.
+// record begins the history of a process, and lets the store know that it is there:
+// also where nobody can ask it.
+func (o *operators) record(p *pipeline.Pipeline) {
+	started := time.Now().UTC()
+	o.history = history.New(history.Options{
+		Registry: o.reg, Store: p.Store(), Logger: o.log, Process: func() operate.Process { return processOf(p, started) },
+	})
+	p.Control().RunInBackground(o.history.Run)
+}
+
+// make makes the page.
 func (o *operators) make(p *pipeline.Pipeline) http.Handler {
 	token, file := p.Control().OwnToken()
-	started := time.Now().UTC()
-	recorder := history.New(history.Options{
-		Registry: o.reg, Store: p.Store(), Logger: o.log, Process: func() history.Process { return processOf(p, started) },
-	})
-	p.Control().RunInBackground(recorder.Run)
 	o.page = page.New(page.Options{
-		Config: p.Config, Store: p.Store(), Tools: p.Tools, History: recorder, Tail: p.Tail(), SourceErrors: p.SourceErrors, Suspend: p.Suspend, Probe: p.Probe,
-		Health: p.Health, Conditions: p.Conditions, Beside: p.Control().RunInBackground,
+		Config: p.Config, Store: p.Store(), Tools: p.Tools, History: o.history, Roles: p.Roles().Names(), Tail: p.Tail(), SourceErrors: p.SourceErrors, Suspend: p.Suspend, Probe: p.Probe,
+		Health: p.Health, Conditions: p.Conditions, RunInBackground: p.Control().RunInBackground,
 		Attempts: p.Attempts(), Token: p.Config().Admin.Token.Reveal(), OwnToken: token, OwnFile: file, Logger: o.log,
 	})
 	return o.page
 }
 
 // processOf says how a process is doing, for the list of all.
-func processOf(p *pipeline.Pipeline, started time.Time) history.Process {
+func processOf(p *pipeline.Pipeline, started time.Time) operate.Process {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
-	var roles []string
-	for _, r := range []struct {
-		name string
-		is   bool
-	}{{"ingest", p.Roles().Ingest}, {"decide", p.Roles().Decide}, {"deliver", p.Roles().Deliver}} {
-		if r.is {
-			roles = append(roles, r.name)
-		}
-	}
 	health := p.Health()
-	x := history.Process{
-		Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Roles: strings.Join(roles, ", "), Revision: p.Revision(), Started: started,
-		Level: string(health.Level), Error: health.Error,
+	health.Services = health.Services[:min(operate.MaxUnwell, len(health.Services))]
+	return operate.Process{
+		Name: fmt.Sprintf("%s:%d", host, os.Getpid()), Roles: strings.Join(p.Roles().Names(), ","), Revision: p.Revision(), Started: started,
+		Health: health, Version: buildOf(debug.ReadBuildInfo()).Version,
 	}
-	x.Version = buildOf(debug.ReadBuildInfo()).Version
-	return x
 }
 
 // sayLogin prints where the page is. On a terminal, which nobody collects, the link

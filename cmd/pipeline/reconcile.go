@@ -129,14 +129,14 @@ func readableServices(cfg *config.Config, chosen []string) (readable, others []s
 		}
 	}
 	if len(readable) == 0 {
-		return nil, nil, &usageError{errors.New("none of the services has a target that can be read back: only ClickHouse and PostgreSQL tables can")}
+		return nil, nil, &usageError{errors.New("none of the services has a target that can be read back")}
 	}
 	return readable, others, nil
 }
 
 // askToFix shows what drifted and asks a person.
 func (a *app) askToFix(ctx context.Context, f *reconcileFlags) error {
-	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return a.confirm(ctx, "")
 	}
 	look := *f

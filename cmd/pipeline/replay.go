@@ -72,20 +72,40 @@ func (a *app) completeServices(c *cobra.Command, checks bool) {
 		if c.Flag(flag) == nil {
 			continue
 		}
-		_ = c.RegisterFlagCompletionFunc(flag, func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
-			cfg, err := assemble.Load(a.config, a.env, config.AllowUnsetEnv())
-			if err != nil {
-				return nil, cobra.ShellCompDirectiveError
-			}
-			var names []string
-			for _, s := range named(cfg, checks && flag != "projection") {
-				if n := name(s); !slices.Contains(names, n) {
-					names = append(names, n)
-				}
-			}
-			return names, cobra.ShellCompDirectiveNoFileComp
-		})
+		_ = c.RegisterFlagCompletionFunc(flag, a.completeNames(checks && flag != "projection", name))
 	}
+}
+
+// completeService completes the argument of a command that acts on one service.
+func (a *app) completeService(c *cobra.Command) {
+	names := a.completeNames(false, func(s config.Service) string { return s.Name })
+	c.ValidArgsFunction = func(c *cobra.Command, args []string, begun string) ([]string, cobra.ShellCompDirective) {
+		if len(args) > 0 {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		return names(c, args, begun)
+	}
+}
+
+// completeNames completes one name of each service of the configuration.
+func (a *app) completeNames(checks bool, name func(config.Service) string) cobra.CompletionFunc {
+	return func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		cfg, err := assemble.Load(a.config, a.env, config.AllowUnsetEnv())
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveError
+		}
+		var names []string
+		for _, s := range named(cfg, checks) {
+			if n := name(s); !slices.Contains(names, n) {
+				names = append(names, n)
+			}
+		}
+		return names, cobra.ShellCompDirectiveNoFileComp
+	}
+}
+
+func isCheck(cfg *config.Config, service string) bool {
+	return slices.ContainsFunc(cfg.Checks, func(c config.Check) bool { return c.Service() == service })
 }
 
 func customerOf(service string) string { name, _, _ := strings.Cut(service, "/"); return name }
@@ -157,9 +177,7 @@ func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, err
 	}
 	matched := map[string]bool{}
 	var names []string
-	isCheck := func(service string) bool {
-		return slices.ContainsFunc(cfg.Checks, func(c config.Check) bool { return c.Service() == service })
-	}
+	known := map[string][]string{}
 	for _, s := range named(cfg, kind == operate.Reset) {
 		is := false
 		for _, by := range []struct {
@@ -167,7 +185,11 @@ func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, err
 			wanted []string
 			name   string
 		}{{"service", f.services, s.Name}, {"customer", f.customers, customerOf(s.Name)}, {"projection", f.projections, projectionOf(s.Name)}} {
-			if slices.Contains(by.wanted, by.name) && (by.flag != "projection" || !isCheck(s.Name)) {
+			if by.flag == "projection" && isCheck(cfg, s.Name) {
+				continue
+			}
+			known[by.flag] = append(known[by.flag], by.name)
+			if slices.Contains(by.wanted, by.name) {
 				matched[by.flag+" "+by.name], is = true, true
 			}
 		}
@@ -178,10 +200,10 @@ func (f *taskFlags) chosen(kind operate.Kind, cfg *config.Config) ([]string, err
 	for flag, wanted := range map[string][]string{"service": f.services, "customer": f.customers, "projection": f.projections} {
 		for _, w := range wanted {
 			if !matched[flag+" "+w] {
-				if flag == "service" && isCheck(w) {
+				if flag == "service" && isCheck(cfg, w) {
 					return nil, &usageError{fmt.Errorf("--service %s: that is a check service: the pipeline sends it nothing", w)}
 				}
-				return nil, &usageError{fmt.Errorf("--%s %s: the configuration has none of that name", flag, w)}
+				return nil, unknown(fmt.Errorf("--%s %s: %s has none of that name", flag, w, cfg.File), w, known[flag])
 			}
 		}
 	}
@@ -198,10 +220,11 @@ func parseTime(flag, s string, now time.Time) (time.Time, error) {
 			return t.UTC(), nil
 		}
 	}
-	if d, err := time.ParseDuration(s); err == nil && d > 0 {
-		return now.Add(-d).UTC(), nil
+	var ago config.Duration // as files have it, with days
+	if err := ago.UnmarshalText([]byte(s)); err == nil && ago > 0 {
+		return now.Add(-ago.D()).UTC(), nil
 	}
-	return time.Time{}, &usageError{fmt.Errorf("%s %s: want a time like 2026-01-31T12:00:00Z (UTC where none is said), or how long ago, like 90m", flag, s)}
+	return time.Time{}, &usageError{fmt.Errorf("%s %s: want a time like 2026-01-31T12:00:00Z (UTC where none is said), or how long ago, like 90m or 7d", flag, s)}
 }
 
 func (a *app) replayCommand() *cobra.Command {
@@ -259,7 +282,7 @@ func (a *app) replayCommand() *cobra.Command {
 	c.Flags().BoolVar(&f.all, "all", false, "all entities")
 	c.Flags().BoolVar(&f.outdated, "outdated", false, "entities that were last evaluated under another configuration: a backfill")
 	c.Flags().BoolVar(&f.letters, "letters", false, "open dead letters, as dlq replay --all does; with --service or ENTITY")
-	c.Flags().StringVar(&f.since, "since", "", "entities with events since then: a time, or how long ago, such as 2h")
+	c.Flags().StringVar(&f.since, "since", "", "entities with events since then: a time, or how long ago, such as 2h or 7d")
 	c.Flags().StringVar(&f.until, "until", "", "and before then")
 	c.Flags().BoolVar(&f.force, "force", false, "send also what equals the customer's last one")
 	c.Flags().BoolVar(&f.respect, "respect-dam", true, "hold back what equals the customer's last one; the opposite of --force")

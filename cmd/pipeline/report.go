@@ -12,6 +12,7 @@ import (
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline"
+	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/store/sqlite/disk"
 )
 
@@ -91,6 +92,8 @@ func (a *app) hintOf(err error) string {
 		return "check the disk, then start again: what is there is read from the disk then"
 	case errors.Is(err, pipeline.ErrNothingRan):
 		return fmt.Sprintf("weir run -c %s starts it", a.config)
+	case errors.Is(err, control.ErrNobody):
+		return fmt.Sprintf("weir run -c %s starts one", a.config)
 	case errors.As(err, &faults) && len(faults.List) == 1 && faults.List[0].Line == 0 && faults.List[0].File == a.config:
 		if _, e := os.Stat(a.config); errors.Is(e, os.ErrNotExist) {
 			return "-c names another file; weir init writes a configuration"
@@ -125,7 +128,6 @@ func (p palette) green(s string) string  { return p.paint("32", s) }
 func (p palette) yellow(s string) string { return p.paint("33", s) }
 func (p palette) cyan(s string) string   { return p.paint("36", s) }
 func (p palette) bold(s string) string   { return p.paint("1", s) }
-func (p palette) dim(s string) string    { return p.paint("2", s) }
 
 // level colors the word for how something is doing.
 func (p palette) level(word string) string {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/operate"
@@ -30,6 +31,13 @@ func (a *app) resetCommand() *cobra.Command {
 				return a.task(ctx, operate.Reset, &f)
 			}
 			if !f.yes {
+				cfg, err := a.load()
+				if err != nil {
+					return err
+				}
+				if _, err := f.task(operate.Reset, cfg, time.Now()); err != nil {
+					return err
+				}
 				if f.list == "-" {
 					return &usageError{errors.New("--entities - needs --yes: standard input cannot answer as well")}
 				}
@@ -54,7 +62,7 @@ func (a *app) resetCommand() *cobra.Command {
 
 // resetQuestion counts what a reset would do, in whichever process that happens.
 func (a *app) resetQuestion(cmd *cobra.Command, f taskFlags) (string, error) {
-	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return "", a.confirm(cmd.Context(), "")
 	}
 	f.dry = true

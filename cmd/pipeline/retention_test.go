@@ -70,7 +70,7 @@ func TestRetentionDropsMonthsThatAreOver(t *testing.T) {
 	require.Equal(t, 1, strings.Count(out, `{"months":["2020-01"]}`), "what was dropped is on record, once")
 }
 
-// age makes the ledger's only month another one, and gives which it was.
+// age makes the ledger's only month another one, and returns which it was.
 func age(t *testing.T, file, to string) (was string) {
 	t.Helper()
 	db, err := sql.Open("sqlite", "file:"+file)

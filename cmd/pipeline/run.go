@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -23,7 +22,6 @@ import (
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 )
 
 func (a *app) runCommand() *cobra.Command {
@@ -58,27 +56,30 @@ func (a *app) runCommand() *cobra.Command {
 			return a.run(ctx, cfg, pipeline.Options{Config: cfg, Roles: roles, UntilIdle: untilIdle, Activate: activate})
 		},
 	}
-	c.Flags().StringVar(&role, "role", "ingest,decide,deliver", "stages that this process runs, separated by commas")
+	c.Flags().StringVar(&role, "role", strings.Join(stageNames, ","), "stages that this process runs, separated by commas")
 	c.Flags().BoolVar(&untilIdle, "until-idle", false, "end when the sources are drained and everything is delivered")
 	c.Flags().DurationVar(&timeout, "timeout", 0, "with --until-idle: stop after this time, with status 3 if work is left")
 	c.Flags().BoolVar(&activate, "activate", false, "let this configuration replace a later one (a roll-back)")
-	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{"ingest", "decide", "deliver"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("role", cobra.FixedCompletions(stageNames, cobra.ShellCompDirectiveNoFileComp))
 	return a.needConfig(c)
+}
+
+// stageNames are the words for the roles.
+var stageNames = pipeline.AllRoles.Names()
+
+// stageOf returns the field of a role.
+func stageOf(r *pipeline.Roles, name string) *bool {
+	return map[string]*bool{"ingest": &r.Ingest, "decide": &r.Decide, "deliver": &r.Deliver}[name]
 }
 
 func parseRoles(s string) (pipeline.Roles, error) {
 	var r pipeline.Roles
-	for _, word := range strings.Split(s, ",") {
-		switch strings.TrimSpace(word) {
-		case "ingest":
-			r.Ingest = true
-		case "decide":
-			r.Decide = true
-		case "deliver":
-			r.Deliver = true
-		default:
-			return r, fmt.Errorf("--role: %q is no stage; want ingest, decide or deliver", word)
+	for word := range strings.SplitSeq(s, ",") {
+		role := stageOf(&r, strings.TrimSpace(word))
+		if role == nil {
+			return r, fmt.Errorf("--role: %q is no stage; want %s", word, english.WordSeries(stageNames, "or"))
 		}
+		*role = true
 	}
 	return r, nil
 }
@@ -95,7 +96,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	opt.Load = func() (*config.Config, error) { return a.read() }
 	var p *pipeline.Pipeline // serves commands only when it is open
 	opt.Commands = func(ctx context.Context, c control.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
-		return a.executor(p.Config(), log)(ctx, c, tools, out, err)
+		return a.executor(p.Config(), p.Probe, log)(ctx, c, tools, out, err)
 	}
 	operators := &operators{reg: reg, log: log}
 	opt.Page = operators.make
@@ -119,6 +120,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	if err != nil {
 		return err
 	}
+	operators.record(p)
 	address, stopAdmin, err := p.ServeAdmin()
 	if err != nil {
 		return errors.Join(err, p.Close())
@@ -127,7 +129,7 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 		log.Info("serving metrics and probes", "address", address)
 		operators.sayLogin(a.err, cfg.Admin.TLS != nil, address)
 	}
-	stopProgress := a.progress(reg, p.Waits)
+	stopProgress := a.runProgress(reg, p.Waits, opt.UntilIdle)
 	stopReloads := reloads(hangups, p)
 	err = p.Run(ctx)
 	stopReloads()
@@ -152,79 +154,6 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	}
 	a.summary(cfg, s, time.Since(start))
 	return err
-}
-
-// sayWaits writes a line whenever it is something else that a run waits for. What
-// goes on by itself is no reason to say anything.
-func (a *app) sayWaits(waits func() []pipeline.Wait) (stop func()) {
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(waitsAfter)
-		defer tick.Stop()
-		said := ""
-		for {
-			select {
-			case <-tick.C:
-			case <-quit:
-				return
-			}
-			if text := pipeline.WaitText(stuck(waits())); text != said {
-				if said = text; text != "" {
-					fmt.Fprintln(a.err, "waiting:", text)
-				}
-			}
-		}
-	}()
-	return func() { close(quit); <-done }
-}
-
-// waitsAfter is after what time a run says what it waits for.
-const waitsAfter = 2 * time.Second
-
-// stuck are the waits that do not go on.
-func stuck(waits []pipeline.Wait) []pipeline.Wait {
-	return slices.DeleteFunc(slices.Clone(waits), func(w pipeline.Wait) bool { return w.Because == "" })
-}
-
-// progress shows one line that is written over and over while standard error is a
-// terminal; elsewhere it says what is waited for.
-func (a *app) progress(reg *prometheus.Registry, waits func() []pipeline.Wait) (stop func()) {
-	f, ok := a.err.(*os.File)
-	if !ok || !term.IsTerminal(int(f.Fd())) {
-		return a.sayWaits(waits)
-	}
-	quit, done := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(done)
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		var last int64
-		start := time.Now()
-		for {
-			select {
-			case <-tick.C:
-			case <-quit:
-				fmt.Fprint(f, "\r\033[K")
-				return
-			}
-			s, err := pipeline.Summarize(reg)
-			if err != nil {
-				continue
-			}
-			var sum pipeline.CustomerSummary
-			for _, c := range s.Customers {
-				sum.Add(c)
-			}
-			fmt.Fprintf(f, "\r\033[K%s (%s/s) · %s pruned · %s held back · %s delivered", english.Plural(int(s.Read), "event", "events"),
-				humanize.Comma(s.Read-last), humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
-			if text := pipeline.WaitText(stuck(waits())); text != "" && time.Since(start) >= waitsAfter {
-				fmt.Fprint(f, " · waiting: ", text)
-			}
-			last = s.Read
-		}
-	}()
-	return func() { close(quit); <-done }
 }
 
 // summary tells a newcomer what happened.

@@ -21,8 +21,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// statusTime bounds how long a process may take to say how it is.
-const statusTime = 10 * time.Second
+// statusTime bounds the whole look, askTime how long a process may take to say how it is.
+const (
+	statusTime = 10 * time.Second
+	askTime    = 5 * time.Second
+)
 
 func (a *app) statusCommand() *cobra.Command {
 	c := &cobra.Command{
@@ -30,7 +33,7 @@ func (a *app) statusCommand() *cobra.Command {
 		Short: "Tell on one screen who is behind, since when, why, and what to do",
 		Long: "Tell on one screen who is behind, since when, why, and what to do about it, the worst first. It asks the process\n" +
 			"at admin.listen: what waits is that of all processes, why a service does not get it is known to the one that delivers\n" +
-			"it. Where no process runs it tells what the store knows.\n\n" +
+			"it. Where none answers it tells what the store knows: who is behind, and what the processes said of themselves last.\n\n" +
 			"Exit status 0 when all is well, 1 when something needs somebody.",
 		Example: "  weir status -c weir.yaml\n  weir status --json",
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -58,45 +61,52 @@ func (a *app) statusCommand() *cobra.Command {
 	return a.needConfig(c)
 }
 
-// status asks the process, or the store where none runs.
+// status asks the process, or the store where none can be asked.
 func (a *app) status(ctx context.Context, cfg *config.Config) (operate.Status, error) {
 	running, err := control.Look(cfg)
 	if err == nil {
+		asking, cancel := context.WithTimeout(ctx, askTime)
+		defer cancel()
 		var s operate.Status
-		if s, err = askStatus(ctx, running); err == nil {
+		if s, err = askStatus(asking, running); err == nil {
 			return s, nil
 		}
 	}
-	if !errors.Is(err, control.ErrNobody) {
+	var answered *control.StatusError
+	if errors.As(err, &answered) {
+		return operate.Status{}, hinted(err, "it asks for the token that admin.token has there")
+	}
+	if ctx.Err() != nil {
 		return operate.Status{}, err
 	}
-	s := operate.Status{Level: operate.LevelDown, Error: err.Error(), Do: "weir run -c " + a.config + " starts one", Behind: []operate.Behind{}, Letters: map[string]int64{}}
-	err = a.withStoreOf(ctx, cfg, func(store assemble.Opened) error {
-		counts, err := store.CountLetters(ctx)
-		if err != nil {
-			return err
+	unasked, now := err, time.Now()
+	off := errors.Is(unasked, control.ErrOff)
+	// Without servers the process that has the folder open is here, and would have answered.
+	ended := cfg.Kafka.Embedded() && errors.Is(unasked, control.ErrNobody)
+	lives := func(p *operate.Process) bool { return !ended && p.Alive(now) }
+	var s operate.Status
+	err = a.withStoreOf(ctx, cfg, func(store assemble.Opened) (err error) {
+		var names []string
+		for _, s := range cfg.Services() {
+			names = append(names, s.Name)
 		}
-		for stage, n := range counts {
-			if n > 0 {
-				s.Letters[string(stage)] = n
-			}
-		}
-		reached, err := operate.ReadReached(ctx, store)
-		if err != nil {
-			return err
-		}
-		numbers, err := store.KnownServices(ctx)
-		if err != nil {
-			return err
-		}
-		for _, service := range cfg.Services() {
-			s.Services++
-			if n := reached.Pending(numbers[service.Name]); n > 0 && numbers[service.Name] != 0 {
-				s.Behind = append(s.Behind, operate.Behind{What: service.Name, Level: operate.LevelDown, Waiting: n, Why: "no process delivers it"})
-			}
-		}
-		return nil
+		s, err = operate.StatusOfStore(ctx, store, names, unasked, lives, now)
+		return err
 	})
+	switch {
+	case !slices.ContainsFunc(s.Processes, func(p operate.Process) bool { return lives(&p) }):
+		if off {
+			s.Unasked = "no process runs: none told the store of itself within a minute, and admin.listen is off"
+		}
+		s.Do = "weir run -c " + a.config + " starts one"
+	case off:
+		s.Do = "set admin.listen: a process that can be asked knows more"
+	default: // it should have answered
+		s.Do = "ask where it runs, or correct admin.listen"
+		if s.Level == operate.LevelOK {
+			s.Level = operate.LevelDegraded
+		}
+	}
 	return s, err
 }
 
@@ -130,6 +140,19 @@ func (a *app) printStatus(s operate.Status, now time.Time) {
 	fmt.Fprintf(a.out, "%s  %s\n", color.level(string(s.Level)), visible(s.Verdict()))
 	if s.Do != "" {
 		fmt.Fprintf(a.out, "    do: %s\n", s.Do)
+	}
+	for _, p := range s.Processes[:min(most, len(s.Processes))] {
+		state := "said that it is " + string(p.Level)
+		if p.Stopped {
+			state = "stopped"
+		}
+		fmt.Fprintf(a.out, "    process %s (%s): %s, %s ago\n", visible(p.Name), p.Roles, state, max(0, now.Sub(p.Seen)).Round(time.Second))
+		if p.Error != "" && !p.Stopped {
+			fmt.Fprintf(a.out, "        why: %s\n        do: %s\n", visible(p.Error), p.Do)
+		}
+	}
+	if !s.LastDecision.IsZero() {
+		fmt.Fprintf(a.out, "    last decision: %s (%s ago)\n", s.LastDecision.Format(time.RFC3339), max(0, now.Sub(s.LastDecision)).Round(time.Second))
 	}
 	for _, b := range s.Behind[:min(most, len(s.Behind))] {
 		fmt.Fprintf(a.out, "\n%s  %s", color.level(string(b.Level)), color.bold(b.What))

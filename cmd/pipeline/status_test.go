@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 		require.Equal(t, "zest/catalogue@hook", s.Behind[0].What)
 		require.Contains(t, s.Behind[0].Why, "502")
 		require.Positive(t, s.Behind[0].Waiting)
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	status, out, _ = call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status)
 	require.Regexp(t, `^degraded  1 thing is not well\n\ndegraded  zest/catalogue@hook, \d+ waiting, since .*\n    why: .*502.*\n    do: nothing, if the target comes back`, out)
@@ -67,7 +68,7 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 		require.Zero(t, status)
 		require.Equal(t, operate.LevelOK, s.Level)
 		require.Empty(t, s.Behind)
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
 	_, out, _ = call(t, "status", "-c", main)
 	require.Equal(t, "ok  all is well\n    2 services, nothing waits\n", out)
 
@@ -80,13 +81,25 @@ func TestStatusFromNobodyToWell(t *testing.T) {
 	require.EventuallyWithT(t, func(t *assert.CollectT) {
 		_, s := ask(t)
 		require.NotEmpty(t, s.Behind)
-	}, time.Minute, 100*time.Millisecond)
+	}, 3*time.Minute, 100*time.Millisecond)
+	way, err := os.ReadFile(filepath.Join(dir, "data", "state.db.control"))
+	require.NoError(t, err)
 	stop()
 	require.Zero(t, <-ended, log.String())
 	status, out, errs = call(t, "status", "-c", main)
 	require.Equal(t, exitFailed, status, errs)
-	require.Contains(t, out, "down  the process does not do its work: no process runs with this data folder\n    do: weir run -c "+main+" starts one\n")
-	require.Regexp(t, `down  zest/catalogue@hook, \d+ waiting\n    why: no process delivers it\n`, out)
+	require.Contains(t, out, "down  no process answers: no process runs with this data folder\n    do: weir run -c "+main+" starts one\n")
+	require.Regexp(t, `down  zest/catalogue@hook, \d+ waiting, since .*\n    why: no process delivers it`, out)
+
+	// One that was killed leaves behind how it was reached.
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "data", "state.db.control"), way, 0o600))
+	_, out, _ = call(t, "status", "-c", main)
+	require.Regexp(t, `^down  no process answers: nobody listens at .*\n    do: weir run -c .* starts one\n`, out)
+	for _, command := range []string{"reload", "probe zest/catalogue@hook"} {
+		status, _, errs = call(t, append(strings.Fields(command), "-c", main)...)
+		require.Equal(t, exitFailed, status)
+		require.Regexp(t, `^error: no process answers: nobody listens at .*\nhint: weir run -c .* starts one\n$`, errs)
+	}
 }
 
 // Something wrong is a status that a script sees, with the remedy in the output.

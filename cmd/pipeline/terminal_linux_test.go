@@ -3,9 +3,12 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
+	"path/filepath"
 	"regexp"
 	"strconv"
+	"strings"
 	"syscall"
 	"testing"
 	"unsafe"
@@ -85,4 +88,45 @@ func TestProgressMakesRoomForResults(t *testing.T) {
 	}))
 	text := read(t, person, "result\r\n")
 	require.Regexp(t, `3 of 4 \([0-9,]+/s, \d+s left\)\r\x1b\[Kresult\r\n$`, text)
+}
+
+// What takes long shows how far it is on a terminal, and nowhere with --json.
+func TestLongWorkShowsProgress(t *testing.T) {
+	dir, main := banana(t)
+	file, err := os.OpenFile(filepath.Join(dir, "events", "lab.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	require.NoError(t, err)
+	_, err = file.WriteString("{broken\n")
+	require.NoError(t, err)
+	require.NoError(t, file.Close())
+	status, _, errs := call(t, "run", "-c", main, "--until-idle")
+	require.Zero(t, status, errs)
+	for _, c := range []struct{ line, want string }{
+		{"generate " + t.TempDir() + " --events 2000 --entities 10 --customers 1", `2,000 of 2,000 \([0-9,]+/s\)`},
+		{"generate " + t.TempDir() + " --events 2000 --entities 10 --customers 1 --json", `^the end`},
+		{"dlq discard --all --yes -c " + main, `1 of 1 \([0-9,]+/s\)`},
+	} {
+		person, program := terminal(t)
+		var out strings.Builder
+		a := &app{in: program, err: program, out: &out, env: func(string) (string, bool) { return "", false }}
+		require.Zero(t, a.execute(t.Context(), strings.Fields(c.line)), c.line)
+		_, err := fmt.Fprint(program, "the end")
+		require.NoError(t, err)
+		require.Regexp(t, c.want, read(t, person, "the end"), c.line)
+		require.NotEmpty(t, out.String())
+	}
+}
+
+// The address of the demo's page is printed once: as the link that signs in.
+func TestDemoPrintsOneAddress(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	person, program := terminal(t)
+	ctx, interrupt := context.WithCancel(t.Context())
+	a := &app{in: program, err: program, out: io.Discard, env: func(string) (string, bool) { return "", false }}
+	ended := make(chan int, 1)
+	go func() { ended <- a.execute(ctx, []string{"demo", "--entities", "50", "--customers", "2"}) }()
+	text := read(t, person, `sign-in\?token=`)
+	interrupt()
+	go func() { _, _ = io.Copy(io.Discard, person) }()
+	require.Zero(t, <-ended)
+	require.Equal(t, 1, strings.Count(text, "http://"), text)
 }

@@ -168,11 +168,7 @@ func (a *app) tokenCheckCommand() *cobra.Command {
 			if cfg.API.Tokens == "" {
 				return &usageError{fmt.Errorf("%s names no api.tokens", a.config)}
 			}
-			names := []string{}
-			for i := range cfg.Sources {
-				names = append(names, cfg.Sources[i].Name)
-			}
-			found, err := config.LoadTokens(cfg.API.Tokens, names)
+			found, err := config.LoadTokens(cfg.API.Tokens, cfg.Sources.Names())
 			if err != nil {
 				return a.faulty(err, cfg.API.Tokens)
 			}

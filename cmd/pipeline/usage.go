@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/dustin/go-humanize/english"
@@ -21,8 +22,14 @@ func checkArgs(c *cobra.Command) {
 		words := strings.Fields(cmd.Use)[1:]
 		if len(words) == 0 && len(args) > 0 && cmd.HasSubCommands() {
 			err := fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath())
-			if likely := suggestions(cmd, args[0]); len(likely) > 0 {
-				return &usageError{hinted(err, "did you mean %s?", english.OxfordWordSeries(prefixed(cmd.CommandPath()+" ", likely), "or"))}
+			var names []string
+			for _, c := range cmd.Commands() {
+				if c.IsAvailableCommand() {
+					names = append(names, c.Name())
+				}
+			}
+			if hint := meant(cmd.CommandPath()+" ", args[0], names); hint != "" {
+				return &usageError{&hintError{err, hint}}
 			}
 			return usageOf(cmd, err)
 		}
@@ -76,34 +83,40 @@ func checkFlags(cmd *cobra.Command, _ []string) error {
 
 // usageOf is the usage error of a command, with the most helpful hint that there is.
 func usageOf(cmd *cobra.Command, err error) error {
-	var unknown *pflag.NotExistError
-	if errors.As(err, &unknown) {
-		// The commands' own measure of likeness, for flags.
-		flags := &cobra.Command{SuggestionsMinimumDistance: cmd.SuggestionsMinimumDistance}
-		cmd.Flags().VisitAll(func(f *pflag.Flag) {
-			flags.AddCommand(&cobra.Command{Use: f.Name, Run: func(*cobra.Command, []string) {}})
-		})
-		if likely := suggestions(flags, unknown.GetSpecifiedName()); len(likely) > 0 {
-			return &usageError{hinted(err, "did you mean %s?", english.OxfordWordSeries(prefixed("--", likely), "or"))}
+	var flag *pflag.NotExistError
+	if errors.As(err, &flag) {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if hint := meant("--", flag.GetSpecifiedName(), names); hint != "" {
+			return &usageError{&hintError{err, hint}}
 		}
 	}
 	return &usageError{hinted(err, "%s --help shows how", cmd.CommandPath())}
 }
 
-// suggestions are the commands that somebody may have meant.
-func suggestions(c *cobra.Command, word string) []string {
-	if c.SuggestionsMinimumDistance <= 0 {
-		c.SuggestionsMinimumDistance = 2 // as cobra itself does
+// unknown is the usage error of a word that is none of names, with what may have been meant.
+func unknown(err error, word string, names []string) error {
+	if hint := meant("", word, names); hint != "" {
+		err = &hintError{err, hint}
 	}
-	return c.SuggestionsFor(word)
+	return &usageError{err}
 }
 
-func prefixed(with string, words []string) []string {
-	all := make([]string, len(words))
-	for i, w := range words {
-		all[i] = with + w
+// meant asks whether one of the names that are like a word was meant, each behind a prefix;
+// it returns "" if none is. The measure is cobra's for commands.
+func meant(prefix, word string, names []string) string {
+	all := &cobra.Command{SuggestionsMinimumDistance: 2}
+	for _, name := range slices.Compact(slices.Sorted(slices.Values(names))) {
+		all.AddCommand(&cobra.Command{Use: name, Run: func(*cobra.Command, []string) {}})
 	}
-	return all
+	likely := all.SuggestionsFor(word)
+	if len(likely) == 0 {
+		return ""
+	}
+	for i := range likely {
+		likely[i] = prefix + likely[i]
+	}
+	return fmt.Sprintf("did you mean %s?", english.OxfordWordSeries(likely, "or"))
 }
 
 // withFlags adds flags, each with "=" and its value, to a command line: in front, since an

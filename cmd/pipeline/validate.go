@@ -1,11 +1,14 @@
 package main
 
 import (
+	"context"
 	"fmt"
+	"slices"
 
 	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/operate/doctor"
 	"github.com/spf13/cobra"
 )
 
@@ -16,8 +19,9 @@ func (a *app) validateCommand() *cobra.Command {
 		Short: "Check configuration and projections, all faults at once",
 		Long: "Check configuration and projections: every fault with file, line, column, the value and what would be right.\n" +
 			"Needs no network, and no secrets: references to variables that are not set are accepted.\n\n" +
-			"With --resolve variables must be set, files be there, and store, gate, Kafka, sources and targets answer. Nothing is\n" +
-			"changed there, and nothing sent. Status 1 when one does not answer.",
+			"With --resolve variables must be set, files be there, and store, gate, Kafka, sources and targets answer, and Kafka's\n" +
+			"users may do what they need to. Nothing is changed there, and nothing sent. Status 1 when one does not answer, or\n" +
+			"does not work; rights without which it works, but promises less, are warnings.",
 		Example: "  weir validate -c weir.yaml\n  weir validate -c weir.yaml --resolve",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var options []config.Option
@@ -32,7 +36,8 @@ func (a *app) validateCommand() *cobra.Command {
 			if resolve {
 				found = assemble.Resolve(cmd.Context(), cfg)
 			}
-			for _, warning := range cfg.Warnings() {
+			warnings := append(cfg.Warnings(), rightsOf(cmd.Context(), cfg, found)...)
+			for _, warning := range warnings {
 				fmt.Fprintln(a.err, "warning:", warning)
 			}
 			services := cfg.Services()
@@ -73,6 +78,23 @@ func (a *app) validateCommand() *cobra.Command {
 	return a.needConfig(c)
 }
 
+// rightsOf looks what users may not do. What does not work is a thing that does not answer;
+// the rest are warnings.
+func rightsOf(ctx context.Context, cfg *config.Config, found []assemble.Reached) (warnings []string) {
+	at := func(what string) int {
+		return slices.IndexFunc(found, func(r assemble.Reached) bool { return r.What == what && r.Error == "" })
+	}
+	for _, f := range doctor.Rights(ctx, cfg, func(what string) bool { return at(what) >= 0 }) {
+		text := f.Found + "; " + f.Do
+		if i := at(f.What); f.Level == doctor.Fault && i >= 0 {
+			found[i].Error = text
+		} else {
+			warnings = append(warnings, f.What+": "+text)
+		}
+	}
+	return warnings
+}
+
 // unresolved is the error for what does not answer.
 func unresolved(found []assemble.Reached) error {
 	n := 0
@@ -84,5 +106,5 @@ func unresolved(found []assemble.Reached) error {
 	if n == 0 {
 		return nil
 	}
-	return fmt.Errorf("%s not answer, or %s not there", english.Plural(n, "thing does", "things do"), english.PluralWord(n, "is", "are"))
+	return fmt.Errorf("%s not usable", english.Plural(n, "thing is", "things are"))
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/gate"
 )
 
-// Run runs the suite. New gives an empty gate whose marks last for ttl.
+// Run runs the suite. New returns an empty gate whose marks last for ttl.
 func Run(t *testing.T, New func(t testing.TB, ttl time.Duration) gate.Gate) {
 	for _, c := range []struct {
 		name string

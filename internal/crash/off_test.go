@@ -20,6 +20,9 @@ import (
 // The binary without the tag holds neither a point nor what runs only before a
 // death: no function of theirs is left by the linker.
 func TestNothingOfItIsInTheProduct(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the binary")
+	}
 	binary, err := testbinary.Build(t.TempDir())
 	require.NoError(t, err)
 	f, err := elf.Open(binary)

@@ -47,7 +47,7 @@ const (
 	Saved         = "deliver.saved"          // after it
 	ProgressTaken = "deliver.progress-taken" // partitions are taken over, before anything of them is read
 
-	// Points of the door for posted events.
+	// Points of posted events.
 	FrontBegun     = "api.begun"     // keys are claimed, nothing is appended [source]
 	FrontAppended  = "api.appended"  // in the inbox, the claims have no answer yet [source]
 	FrontCompleted = "api.completed" // answers are stored, none is sent [source]
@@ -101,7 +101,7 @@ func OperatorPoints() []string {
 // CheckPoints returns those of the reset of check services.
 func CheckPoints() []string { return []string{ChecksReset} }
 
-// FrontPoints returns those of the door for posted events.
+// FrontPoints returns those of posted events.
 func FrontPoints() []string { return []string{FrontBegun, FrontAppended, FrontCompleted} }
 
 // All returns every point, in the order of the crash matrix.

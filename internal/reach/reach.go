@@ -24,6 +24,23 @@ type Asked interface {
 	Ask(ctx context.Context, cluster func(own config.Cluster) (transport.Config, error)) error
 }
 
+// Right is what the user of a cluster must be allowed to do with a topic, or with a
+// transactional id.
+type Right struct {
+	Topic, Transactions string // one of both
+	Prefix              string // of all such ids, to be given the right as a whole
+	Operation           string // READ or WRITE
+	Without             string // what becomes of it else
+	Vital               bool   // nothing works without it
+}
+
+// Entitled is a kind of source or sink that needs rights in a cluster.
+type Entitled interface {
+	// Rights returns what a source or service of that name needs, and in which cluster:
+	// the main one where it has no brokers.
+	Rights(pipeline, name string) (of config.Cluster, rights []Right)
+}
+
 // Postgres connects and asks for an answer.
 func Postgres(ctx context.Context, url string) error {
 	conn, err := pgx.Connect(ctx, url)

@@ -15,6 +15,9 @@ import (
 )
 
 func TestComponents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("builds the binary")
+	}
 	binary := filepath.Join(t.TempDir(), "weir")
 	made, err := exec.CommandContext(t.Context(), "go", "build", "-o", binary, "../../cmd/pipeline").CombinedOutput()
 	require.NoError(t, err, string(made))

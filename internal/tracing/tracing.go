@@ -16,6 +16,8 @@ import (
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
+
+	"github.com/seed-86dfc502/weir/internal/defaults"
 )
 
 // Options of a Tracer. All fields are needed unless they say a default.
@@ -53,9 +55,7 @@ type Tracer struct {
 // New makes a tracer. It does not touch the network. Shutdown must be called
 // in the end.
 func New(opt Options) (*Tracer, error) {
-	if opt.Timeout <= 0 {
-		opt.Timeout = 10 * time.Second
-	}
+	opt.Timeout = defaults.Positive(opt.Timeout, 10*time.Second)
 	endpoint, err := url.Parse(opt.Endpoint)
 	if err != nil || endpoint.Host == "" {
 		// The parser's error is left out: it quotes what it could not parse.

@@ -75,6 +75,7 @@ func Examine(ctx context.Context, c *config.Config, o Options) []Finding {
 		cancel()
 		e.sound(server.what, before)
 	}
+	e.findings = append(e.findings, Rights(ctx, c, func(what string) bool { return answers[what] })...)
 	before := len(e.findings)
 	e.schema(ctx, answers["store"])
 	e.disks()
@@ -89,7 +90,7 @@ func remedy(what string) string {
 	case what == "store", what == "gate", what == "kafka":
 		return "start it, or correct " + what + " in the configuration: address, user, password, TLS"
 	case strings.HasPrefix(what, "source "):
-		return "make it, or correct what the source names; other sources go on meanwhile"
+		return "make it, or correct what the source names"
 	}
 	return "bring the target back or correct its address; its changes wait, and other services go on"
 }

@@ -46,7 +46,7 @@ type Input struct {
 // maxParts bounds the parts of the merged document that are told.
 const maxParts = 1000
 
-// maxLetters bounds the dead letters that are told.
+// maxLetters bounds the dead letters that are told, the newest.
 const maxLetters = 100
 
 // maxDeliveries bounds the attempts to deliver that are told.
@@ -69,7 +69,7 @@ func Explain(ctx context.Context, in Input) (*Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	letters, err := in.Store.ListLetters(ctx, store.LetterFilter{Entity: in.Entity, State: store.LetterOpen, Limit: maxLetters})
+	letters, err := in.Store.ListLetters(ctx, store.LetterFilter{Entity: in.Entity, State: store.LetterOpen, NewestFirst: true, Limit: maxLetters})
 	if err != nil {
 		return nil, err
 	}
@@ -301,7 +301,7 @@ func (s *story) service(c config.Service) (Service, error) {
 	out.WouldSend = slices.ContainsFunc(s.now.Sent, func(x change.Change) bool { return x.Service == c.Name })
 	var decided change.Version // the newest event that is known to have been decided for the service
 	for i := range s.Events {
-		became := s.became(i, c, &out, row)
+		became := s.outcomeOf(i, c, &out, row)
 		out.Events = append(out.Events, became)
 		if slices.Contains([]string{"sent", "delivered", "held back", "filtered", "refused"}, became) {
 			decided = max(decided, change.Version(s.Events[i].version))
@@ -320,8 +320,8 @@ func (s *story) service(c config.Service) (Service, error) {
 	return out, nil
 }
 
-// became says what became of an event for a service.
-func (s *story) became(i int, c config.Service, out *Service, row store.Row) string {
+// outcomeOf says what became of an event for a service.
+func (s *story) outcomeOf(i int, c config.Service, out *Service, row store.Row) string {
 	sent := out.Last != nil
 	e := s.Events[i]
 	for _, l := range s.letters {

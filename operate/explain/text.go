@@ -319,64 +319,74 @@ func (x *Explanation) side(p *printer) {
 		for i := range labels {
 			row(labels[i], func(s *Service) string { return s.Events[i] })
 		}
-		row("filter", func(s *Service) string {
-			switch {
-			case s.Filter == "":
-				return "none"
-			case s.Match:
-				return "lets it through"
-			}
-			return "keeps it out"
-		})
-		row("sees now", func(s *Service) string {
-			if s.Fault != "" {
-				return "fails: " + s.Fault
-			}
-			if s.View == nil {
-				return "nothing"
-			}
-			return plain(s.View)
-		})
-		row("hash now", func(s *Service) string { return brief(s.Hash) })
-		row("last sent", func(s *Service) string {
-			if s.Last == nil {
-				return "never"
-			}
-			return s.Last.Version + " " + s.Last.State
-		})
-		row("  its hash", func(s *Service) string {
-			if s.Last == nil || s.Last.Hash == "" {
-				return "-"
-			}
-			return brief(s.Last.Hash)
-		})
-		row("delivered", func(s *Service) string {
-			switch {
-			case s.Last == nil:
-				return "nothing"
-			case s.Last.Delivered:
-				return s.Last.Version
-			case s.Pending && s.Position != "":
-				return "pending, come to " + s.Position
-			case s.Pending:
-				return "pending"
-			}
-			return "not this one"
-		})
-		row("would be sent", func(s *Service) string {
-			if s.WouldSend {
-				return "yes, decided now"
-			}
-			return "nothing new"
-		})
-		row("dead letters", func(s *Service) string {
-			if len(s.Letters) == 0 {
-				return "none"
-			}
-			return strings.Trim(fmt.Sprint(s.Letters), "[]")
-		})
-		row("verdict", func(s *Service) string { return string(s.Verdict) })
+		for _, r := range sideRows {
+			row(r.name, r.of)
+		}
 	}
+}
+
+// sideRows are what is told of each service beside its events.
+var sideRows = []struct {
+	name string
+	of   func(s *Service) string
+}{
+	{"filter", func(s *Service) string {
+		switch {
+		case s.Filter == "":
+			return "none"
+		case s.Match:
+			return "lets it through"
+		}
+		return "keeps it out"
+	}},
+	{"sees now", func(s *Service) string {
+		if s.Fault != "" {
+			return "fails: " + s.Fault
+		}
+		if s.View == nil {
+			return "nothing"
+		}
+		return plain(s.View)
+	}},
+	{"hash now", func(s *Service) string { return brief(s.Hash) }},
+	{"last sent", func(s *Service) string {
+		if s.Last == nil {
+			return "never"
+		}
+		return s.Last.Version + " " + s.Last.State
+	}},
+	{"  its hash", func(s *Service) string {
+		if s.Last == nil || s.Last.Hash == "" {
+			return "-"
+		}
+		return brief(s.Last.Hash)
+	}},
+	{"delivered", func(s *Service) string {
+		switch {
+		case s.Last == nil:
+			return "nothing"
+		case s.Last.Delivered:
+			return s.Last.Version
+		case s.Pending && s.Position != "":
+			return "pending, come to " + s.Position
+		case s.Pending:
+			return "pending"
+		}
+		return "not this one"
+	}},
+	{"would be sent", func(s *Service) string {
+		if s.WouldSend {
+			return "yes, decided now"
+		}
+		return "nothing new"
+	}},
+	{"dead letters", func(s *Service) string {
+		if len(s.Letters) == 0 {
+			return "none"
+		}
+		return strings.Trim(fmt.Sprint(s.Letters), "[]")
+	}},
+	{"verdict", func(s *Service) string { return string(s.Verdict) }},
 }
 
 // maxSide is how many services stand side by side.
@@ -431,7 +441,7 @@ func (x *Explanation) letters(p *printer) {
 		return
 	}
 	p.line("")
-	p.line("Open dead letters about it")
+	p.line("Open dead letters about it, the newest first")
 	for _, l := range x.Letters {
 		where := l.Source
 		if l.Service != "" {

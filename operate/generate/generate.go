@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/seed-86dfc502/weir/internal/defaults"
 )
 
 // Options say how much to make. Zero fields take the defaults.
@@ -19,6 +21,8 @@ type Options struct {
 	Entities  int // Defaults to 10,000
 	Events    int // over all sources. Defaults to 100,000
 	Customers int // with one projection each. Defaults to 24
+	// Progress, if given, is told how many events Write has made, of how many.
+	Progress func(done, total int64)
 }
 
 // Shares of the stream, in thousandths of all events.
@@ -37,15 +41,9 @@ const memory = 8192
 // source. What is there already is overwritten, with the same bytes when the
 // options are the same.
 func Write(dir string, o Options) error {
-	if o.Entities <= 0 {
-		o.Entities = 10_000
-	}
-	if o.Events <= 0 {
-		o.Events = 100_000
-	}
-	if o.Customers <= 0 {
-		o.Customers = 24
-	}
+	o.Entities = defaults.Positive(o.Entities, 10_000)
+	o.Events = defaults.Positive(o.Events, 100_000)
+	o.Customers = defaults.Positive(o.Customers, 24)
 	if err := os.MkdirAll(filepath.Join(dir, "customers"), 0o755); err != nil {
 		return err
 	}
@@ -63,7 +61,11 @@ func Write(dir string, o Options) error {
 		w := bufio.NewWriterSize(f, 1<<20)
 		files, flushes, writers[s] = append(files, f), append(flushes, w), w
 	}
+	done := 0
 	err := Stream(o, func(source string, line []byte) error {
+		if done++; o.Progress != nil && done%progressEvery == 0 {
+			o.Progress(int64(done), int64(o.Events))
+		}
 		_, err := writers[source].Write(append(line, '\n'))
 		return err
 	})
@@ -72,6 +74,9 @@ func Write(dir string, o Options) error {
 	}
 	return err
 }
+
+// progressEvery is after how many events progress is reported.
+const progressEvery = 1000
 
 var sourceNames = []string{"registry", "lab", "market"}
 

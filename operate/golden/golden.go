@@ -127,7 +127,7 @@ func Play(c *config.Config, events []byte) (string, error) {
 	}
 	shapes := map[string]*ingest.Extractor{}
 	for i := range c.Sources {
-		shape, err := assemble.Shape(c, &c.Sources[i])
+		shape, err := assemble.ExtractorOf(c, &c.Sources[i])
 		if err != nil {
 			return "", err
 		}

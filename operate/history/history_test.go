@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/stretchr/testify/require"
@@ -194,24 +195,45 @@ func TestChunksComeBack(t *testing.T) {
 	}
 }
 
+// How a process is doing is in the list when it changes, and not only now and then.
+func TestAProcessTellsOfATurn(t *testing.T) {
+	s := open(t)
+	now := time.Now()
+	p := newProcess(s, &now)
+	is := operate.Process{Name: "here:1", Health: operate.Health{Level: operate.LevelDown, Error: "starting"}}
+	p.opt.Process = func() operate.Process { return is }
+	p.announce(t.Context(), false)
+	is.Health = operate.Health{Level: operate.LevelOK}
+	now = now.Add(time.Second)
+	p.announce(t.Context(), false)
+	all, err := operate.Processes(t.Context(), s)
+	require.NoError(t, err)
+	require.Equal(t, operate.LevelOK, all[0].Level)
+	now = now.Add(time.Second)
+	p.announce(t.Context(), false)
+	all, err = operate.Processes(t.Context(), s)
+	require.NoError(t, err)
+	require.True(t, all[0].Seen.Equal(now.Add(-time.Second)), "the same again is not news")
+}
+
 // A process is in the list while it runs, says when it stops, and writes its last
 // minute down then.
 func TestAProcessTellsOfItself(t *testing.T) {
 	s := open(t)
 	now := time.Now()
 	p := newProcess(s, &now)
-	p.opt.Process = func() Process { return Process{Name: "here:1", Roles: "ingest", Level: "ok", Revision: 3} }
+	p.opt.Process = func() operate.Process { return operate.Process{Name: "here:1", Roles: "ingest", Revision: 3} }
 	p.taken.WithLabelValues("lab", "taken").Add(2)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); p.Run(ctx) }()
 	require.Eventually(t, func() bool {
-		all, err := Processes(t.Context(), s)
+		all, err := operate.Processes(t.Context(), s)
 		return err == nil && len(all) == 1 && all[0].Name == "here:1" && !all[0].Stopped && all[0].Seen.Equal(now)
 	}, time.Minute, 10*time.Millisecond)
 	cancel()
 	<-done
-	all, err := Processes(t.Context(), s)
+	all, err := operate.Processes(t.Context(), s)
 	require.NoError(t, err)
 	require.True(t, all[0].Stopped)
 	later := newProcess(s, &now)

@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -40,7 +41,7 @@ type Options struct {
 	Store store.Reports
 	// Process says how this process is doing, for the list of them; nil: it is not
 	// in it. Needs Store.
-	Process func() Process
+	Process func() operate.Process
 	Logger  *slog.Logger
 	// Now is the clock; nil is time.Now.
 	Now func() time.Time
@@ -51,7 +52,11 @@ type Options struct {
 type Recorder struct {
 	opt Options
 
-	announced time.Time // of Run alone
+	// Of Run alone: when it was announced last and as what, how many events were decided then, and
+	// when there were more.
+	announced, decidedAt time.Time
+	decided              float64
+	level                operate.Level
 
 	mu      sync.Mutex
 	looks   []*snapshot.Snapshot       // of late, the oldest first; guarded by mu

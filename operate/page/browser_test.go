@@ -260,11 +260,11 @@ func TestInABrowser(t *testing.T) {
 	b.until("the form", `location.pathname === "/replay" && document.querySelector("textarea").value === "B" && document.querySelector("input[value=reset]").checked`)
 	b.tabTo(".actions button")
 	b.key(kb.Enter)
-	b.until("the trial", `document.body.innerText.includes("Nothing was done. 1 entities would be reset")`)
+	b.until("the trial", `document.body.innerText.includes("Nothing was done. 1 entity would be reset")`)
 	b.axe("the trial")
 	b.tabTo("button.danger")
 	b.key(kb.Enter)
-	b.until("the reset", `document.body.innerText.includes("1 entities were reset by job")`)
+	b.until("the reset", `document.body.innerText.includes("1 entity was reset by job")`)
 
 	// The tail shows what is decided while somebody looks.
 	b.open("/decisions")

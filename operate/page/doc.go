@@ -20,7 +20,7 @@
 //
 // # What keeps others out
 //
-// Beside the token, and access.Guard in front of the whole listener: the cookie is
+// Beside the token, and auth.Guard in front of the whole listener: the cookie is
 // SameSite=Strict, each form has the session's own token, wrong tokens are limited
 // in number, and the pages may load nothing but their own style and script
 // (Content-Security-Policy). Whatever comes from events is escaped by html/template.

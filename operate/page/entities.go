@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate/explain"
 	"github.com/seed-86dfc502/weir/operate/plan"
@@ -159,13 +160,8 @@ var outcomes = []string{"", "sent", "held back", "filtered", "noise", "stale", "
 
 func (p *Page) decisionsNow(r *http.Request) decisionsBody {
 	q := r.URL.Query()
-	b := decisionsBody{Source: q.Get("source"), Service: q.Get("service"), Entity: q.Get("entity"), Outcome: q.Get("outcome"), Outcomes: outcomes, Here: p.opt.Tail != nil}
-	for _, s := range p.opt.Config().Services() {
-		b.Services = append(b.Services, s.Name)
-	}
-	for i := range p.opt.Config().Sources {
-		b.Sources = append(b.Sources, p.opt.Config().Sources[i].Name)
-	}
+	b := decisionsBody{Source: q.Get("source"), Service: q.Get("service"), Entity: q.Get("entity"), Outcome: q.Get("outcome"), Outcomes: outcomes, Here: p.runs("decide")}
+	b.Services, b.Sources = assemble.ServiceNames(p.opt.Config()), p.sourceNames()
 	b.Address = "/live/decisions?" + url.Values{"source": {b.Source}, "service": {b.Service}, "entity": {b.Entity}, "outcome": {b.Outcome}}.Encode()
 	about := func(services []string) bool {
 		return len(services) > 0 && (b.Service == "" || slices.Contains(services, b.Service))
@@ -201,5 +197,5 @@ func (p *Page) decisions(w http.ResponseWriter, r *http.Request, who *session) {
 }
 
 func (p *Page) decisionsLive(w http.ResponseWriter, r *http.Request, _ *session) {
-	p.render(w, http.StatusOK, "live", "decisions-live", p.decisionsNow(r))
+	p.fragment(w, "decisions-live", p.decisionsNow(r), nil)
 }

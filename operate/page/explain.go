@@ -3,7 +3,10 @@ package page
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/seed-86dfc502/weir/operate/explain"
@@ -14,29 +17,69 @@ const reachTime = 20 * time.Second
 
 type explainBody struct {
 	Entity, Service string
-	Payload         bool
 	Services        []string
-	Asked           bool
 	X               *explain.Explanation
-	Versions        []version // of its last events, the latest first
+	Judged, Folded  []explain.Service // what asks for somebody first
+	Versions        []version         // of its last events, the latest first
+}
+
+// maxJudged is how many services are shown unfolded.
+const maxJudged = 12
+
+// urgency orders verdicts: what asks for somebody, what is under way, what came of
+// the last event, and what it did not concern.
+var urgency = []explain.Verdict{ //nolint:gochecknoglobals // never written
+	explain.Undecidable, explain.Refused, explain.Unknown, explain.NotYet, explain.Pending, explain.Sent, explain.HeldBack,
+	explain.UpToDate, explain.NeverSent, explain.Stale, explain.Noise, explain.Pruned,
+}
+
+// verdictClass is how a verdict is painted.
+func verdictClass(v explain.Verdict) string {
+	switch v {
+	case explain.Undecidable, explain.Refused:
+		return "bad"
+	case explain.Unknown, explain.NotYet, explain.Pending:
+		return "warn"
+	case explain.Sent, explain.UpToDate:
+		return "good"
+	}
+	return "weak"
+}
+
+// judge sorts services and folds those that are too many.
+func (b *explainBody) judge() {
+	b.Judged = slices.Clone(b.X.Services)
+	slices.SortStableFunc(b.Judged, func(x, y explain.Service) int {
+		return slices.Index(urgency, x.Verdict) - slices.Index(urgency, y.Verdict)
+	})
+	if len(b.Judged) > maxJudged {
+		b.Judged, b.Folded = b.Judged[:maxJudged], b.Judged[maxJudged:]
+	}
+}
+
+// FoldedWords says what is folded: "188 more services: 150 pruned, 38 held back".
+func (b explainBody) FoldedWords() string {
+	counts := map[explain.Verdict]int{}
+	for _, s := range b.Folded {
+		counts[s.Verdict]++
+	}
+	var each []string
+	for _, v := range urgency {
+		if counts[v] > 0 {
+			each = append(each, fmt.Sprintf("%d %s", counts[v], v))
+		}
+	}
+	return fmt.Sprintf("%d more services: %s", len(b.Folded), strings.Join(each, ", "))
 }
 
 // explain shows one entity's story.
 func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 	q := r.URL.Query()
-	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Payload: true}
-	for _, s := range p.opt.Config().Services() {
-		b.Services = append(b.Services, s.Name)
-	}
-	all := p.opt.Config().Checks
-	for i := range all {
-		b.Services = append(b.Services, all[i].Service())
-	}
+	b := explainBody{Entity: q.Get("entity"), Service: q.Get("service"), Services: p.serviceNames()}
 	if b.Entity != "" {
-		b.Asked = true
 		var err error
 		b.X, err = p.tell(r.Context(), explain.Input{
-			Config: p.opt.Config(), Store: p.opt.Store, Entity: b.Entity, Service: b.Service, Payload: b.Payload,
+			Config: p.opt.Config(), Store: p.opt.Store, Entity: b.Entity, Service: b.Service, Payload: true,
 		})
 		if errors.Is(err, explain.ErrUnknownService) {
 			p.fail(w, r, http.StatusNotFound, "There is no such service.")
@@ -46,6 +89,7 @@ func (p *Page) explain(w http.ResponseWriter, r *http.Request, who *session) {
 			p.trouble(w, r, err)
 			return
 		}
+		b.judge()
 		b.Versions = versions(b.X)
 	}
 	p.show(w, http.StatusOK, "explain", view{Title: "Explain an entity", Section: "/entities", Who: who, Body: b})

@@ -26,11 +26,17 @@ type node struct {
 	Name, Full, Href string
 	Says             string // in a few words below the name
 	Level            operate.Level
+	Away             bool // other processes do this
 	rate             float64
 }
 
 // Class is how a node is painted.
-func (n node) Class() string { return "node " + levelClass(n.Level) }
+func (n node) Class() string {
+	if n.Away {
+		return "node away"
+	}
+	return "node " + levelClass(n.Level)
+}
 
 func levelClass(l operate.Level) string {
 	switch l {
@@ -73,46 +79,71 @@ func thickness(rate float64) string {
 	return strconv.FormatFloat(min(16, 2+3*math.Log10(1+rate)), 'f', 1, 64)
 }
 
+// rates returns the rate of what a function picks.
+type rates func(func(*snapshot.Snapshot) float64) snapshot.Rate
+
 func (p *Page) flowNodes(now, before *snapshot.Snapshot, health operate.Health) nodes {
-	per := now.Against(before)
-	rateWords := func(r snapshot.Rate) string { return words1(r) + "/s" }
-	var n nodes
+	per := rates(now.Against(before))
+	return nodes{p.sourceNodes(now, per), p.stageNodes(now, per, health), p.customerNodes(now, per, health)}
+}
+
+// flowing is a node that things go through, some of which wait.
+func flowing(name string, r snapshot.Rate, waiting float64) node {
+	x := node{Name: name, Says: rateText(r) + "/s", rate: r.PerSecond, Level: operate.LevelOK}
+	if waiting > 0 {
+		x.Says += " · " + comma(waiting) + " waiting"
+	}
+	return x
+}
+
+// markStalled makes a node amber where something waits and nothing goes on.
+func (n *node) markStalled(r snapshot.Rate, waiting float64) {
+	if waiting > 0 && r.Known && r.PerSecond == 0 {
+		n.Level = operate.LevelDegraded
+	}
+}
+
+// away says that other processes do what a node stands for.
+func (n *node) away(says string) { n.Away, n.Says, n.rate, n.Level = true, says, 0, operate.LevelOK }
+
+func (p *Page) sourceNodes(now *snapshot.Snapshot, per rates) (all []node) {
 	failing := p.opt.SourceErrors()
-	for i := range p.opt.Config().Sources {
-		name := p.opt.Config().Sources[i].Name
-		r := per(func(s *snapshot.Snapshot) float64 { return s.Source(name).Taken })
-		x := node{Name: name, Href: "/sources/" + url.PathEscape(name), Says: rateWords(r), rate: r.PerSecond, Level: operate.LevelOK}
-		if s := now.Source(name); s.Lag > 0 {
-			x.Says += " · " + comma(s.Lag) + " waiting"
-			if r.Known && r.PerSecond == 0 {
-				x.Level = operate.LevelDegraded
-			}
-		}
-		if failing[name] != nil {
+	for _, name := range p.sourceNames() {
+		r, waiting := per(func(s *snapshot.Snapshot) float64 { return s.Source(name).Taken }), now.Source(name).Lag
+		x := flowing(name, r, waiting)
+		x.Href = "/sources/" + url.PathEscape(name)
+		x.markStalled(r, waiting)
+		switch {
+		case !p.runs("ingest"):
+			x.away("not read here")
+		case failing[name] != nil:
 			x.Level, x.Says = operate.LevelDown, "cannot be read"
 		}
-		n.sources = append(n.sources, x)
+		all = append(all, x)
 	}
-	n.sources = summed(n.sources, flowSources, "sources", "/sources")
+	return summed(all, flowSources, "sources", "/sources")
+}
 
+func (p *Page) stageNodes(now *snapshot.Snapshot, per rates, health operate.Health) []node {
 	stage := func(name string, r snapshot.Rate, waiting float64) node {
-		x := node{Name: name, Says: rateWords(r), rate: r.PerSecond, Level: operate.LevelOK}
-		if waiting > 0 {
-			x.Says += " · " + comma(waiting) + " waiting"
-			if r.Known && r.PerSecond == 0 {
-				x.Level = operate.LevelDegraded
-			}
-		}
+		x := flowing(name, r, waiting)
+		x.markStalled(r, waiting)
 		if health.Level == operate.LevelDown && name != "Deliver" {
 			x.Level = operate.LevelDown
+		}
+		if !p.runs(strings.ToLower(name)) {
+			x.Href = "/system"
+			x.away("not in this process")
 		}
 		return x
 	}
 	ingest := stage("Ingest", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Ingested) + snapshot.Total(s.Rows) }), 0)
 	decided := stage("Decide", per(func(s *snapshot.Snapshot) float64 { return snapshot.Total(s.Events) }), now.InboxLag)
 	delivered := stage("Deliver", per(func(s *snapshot.Snapshot) float64 { return s.Delivered["delivered"] }), now.Pending)
-	n.stages = []node{ingest, decided, delivered}
+	return []node{ingest, decided, delivered}
+}
 
+func (p *Page) customerNodes(now *snapshot.Snapshot, per rates, health operate.Health) (nodes []node) {
 	bad := map[string]operate.Level{}
 	for _, s := range health.Services {
 		customer, _, _ := strings.Cut(s.Service, "/")
@@ -135,20 +166,20 @@ func (p *Page) flowNodes(now, before *snapshot.Snapshot, health operate.Health) 
 			}
 		}
 		r := per(sum(func(s *snapshot.Service) float64 { return s.Delivered["delivered"] }))
-		x := node{Name: customer, Href: "/services?customer=" + url.QueryEscape(customer), Says: rateWords(r), rate: r.PerSecond, Level: operate.LevelOK}
+		x := flowing(customer, r, sum(func(s *snapshot.Service) float64 { return s.Pending })(now))
+		x.Href = "/services?customer=" + url.QueryEscape(customer)
 		if len(all) == 1 {
 			x.Href = servicePath(all[0])
-		}
-		if waiting := sum(func(s *snapshot.Service) float64 { return s.Pending })(now); waiting > 0 {
-			x.Says += " · " + comma(waiting) + " waiting"
 		}
 		if level, is := bad[customer]; is {
 			x.Level = level
 		}
-		n.customers = append(n.customers, x)
+		if !p.runs("deliver") {
+			x.away("not delivered here")
+		}
+		nodes = append(nodes, x)
 	}
-	n.customers = summed(n.customers, flowCustomers, "customers", "/services")
-	return n
+	return summed(nodes, flowCustomers, "customers", "/services")
 }
 
 // summed sorts nodes, those that are stuck first, then the busiest, and makes one of
@@ -165,7 +196,10 @@ func summed(all []node, most int, what, href string) []node {
 				rest.Level = x.Level
 			}
 		}
-		rest.Says = words1(snapshot.Rate{Known: true, PerSecond: rest.rate}) + "/s together"
+		rest.Says, rest.Away = rateText(snapshot.Rate{Known: true, PerSecond: rest.rate})+"/s together", all[0].Away
+		if rest.Away {
+			rest.Says = all[0].Says
+		}
 		all = append(slices.Clone(all[:most-1]), rest)
 	}
 	for i := range all {
@@ -194,13 +228,6 @@ func edgeOf(path string, rate float64, level operate.Level) edge {
 		class += " still"
 	}
 	return edge{path, thickness(rate), class}
-}
-
-func worse(a, b operate.Level) operate.Level {
-	if a.Rank() > b.Rank() {
-		return a
-	}
-	return b
 }
 
 // wide draws the flow from left to right.
@@ -280,11 +307,7 @@ func (n nodes) narrow() picture {
 			case 0:
 				rate += each.rate
 			case 1:
-				rate = each.rate
-				before = operate.LevelOK
-				if each.Level != operate.LevelOK {
-					before = worse(before, each.Level)
-				}
+				rate, before = each.rate, each.Level
 			default:
 				rest -= each.rate
 				before = operate.LevelOK

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/seed-86dfc502/weir/operate/snapshot"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -26,24 +27,30 @@ const maxJSON = 64 << 10
 var functions = template.FuncMap{
 	"sections": func() []section { return sections },
 	"number":   comma,
+	"known":    func(is bool, n float64) string { return orDash(is, comma(n)) },
 	"comma":    func(n int64) string { return humanize.Comma(n) },
-	"rate":     words1,
-	"percent":  func(f float64) string { return fmt.Sprintf("%.1f %%", 100*f) },
-	"age":      func(d time.Duration) string { return d.Round(time.Millisecond).String() },
-	"ago":      func(t time.Time) string { return humanize.Time(t) },
-	"time":     func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05") },
-	"clock":    func(t time.Time) string { return t.UTC().Format("15:04:05") },
-	"unix":     func(t time.Time) int64 { return t.Unix() },
-	"machine":  func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
-	"bytes":    func(n int) string { return humanize.IBytes(uint64(n)) },
-	"json":     pretty,
-	"brief":    func(text json.RawMessage) string { return cutText(string(text), maxBrief) },
-	"state":    stateWords,
-	"level":    levelClass,
-	"service":  servicePath,
-	"words":    breakable,
-	"join":     strings.Join,
-	"has":      func(all []string, one string) bool { return slices.Contains(all, one) },
+	"count": func(n int64, one, many string) string {
+		return humanize.Comma(n) + " " + english.PluralWord(int(n), one, many)
+	},
+	"rate":    rateText,
+	"percent": func(f float64) string { return tenths(100*f) + " %" },
+	"age":     func(d time.Duration) string { return d.Round(time.Millisecond).String() },
+	"when":    when,
+	"since":   since,
+	"time":    func(t time.Time) string { return t.UTC().Format(time.DateTime) },
+	"clock":   func(t time.Time) string { return t.UTC().Format(time.TimeOnly) },
+	"unix":    func(t time.Time) int64 { return t.Unix() },
+	"machine": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"bytes":   func(n int) string { return humanize.IBytes(uint64(n)) },
+	"json":    pretty,
+	"brief":   func(text json.RawMessage) string { return cutText(string(text), maxBrief) },
+	"state":   stateWords,
+	"level":   levelClass,
+	"verdict": verdictClass,
+	"service": servicePath,
+	"words":   breakable,
+	"join":    strings.Join,
+	"has":     func(all []string, one string) bool { return slices.Contains(all, one) },
 	"lettersOf": func(service, code string) string {
 		return "/letters?" + url.Values{"service": {service}, "code": {code}, "state": {"open"}}.Encode()
 	},
@@ -62,15 +69,47 @@ func comma(f float64) string { return humanize.Comma(int64(f + 0.5)) }
 
 func itoa(n int) string { return strconv.Itoa(n) }
 
-// words1 is a rate for people: one digit behind the point where it is low.
-func words1(r snapshot.Rate) string {
-	switch {
-	case !r.Known:
-		return "–"
-	case r.PerSecond > 0 && r.PerSecond < 10:
-		return fmt.Sprintf("%.1f", r.PerSecond)
+// orDash is what stands where a number is, or is not known.
+func orDash(known bool, number string) string {
+	if known {
+		return number
 	}
-	return comma(r.PerSecond)
+	return "–"
+}
+
+// rateText is a rate for people: one digit behind the point where it is low.
+func rateText(r snapshot.Rate) string {
+	if r.PerSecond > 0 && r.PerSecond < 10 {
+		return orDash(r.Known, tenths(r.PerSecond))
+	}
+	return orDash(r.Known, comma(r.PerSecond))
+}
+
+// tenths has one digit behind the point; what is more than nothing never reads as
+// nothing.
+func tenths(f float64) string {
+	if f > 0 && f < 0.05 {
+		return "<0.1"
+	}
+	return fmt.Sprintf("%.1f", f)
+}
+
+// when says how long ago something was; the time itself is its title. The script
+// lets it grow older on a page that stays open.
+func when(t time.Time) template.HTML {
+	return timeElement(t, fmt.Sprintf(` data-ago="%d"`, int(time.Since(t).Seconds())), humanize.Time(t))
+}
+
+// since says for how long something lasts.
+func since(t time.Time) template.HTML {
+	now := time.Now()
+	return timeElement(t, "", strings.TrimSpace(humanize.RelTime(t, now.Add(time.Second), "", "")))
+}
+
+func timeElement(t time.Time, data, text string) template.HTML {
+	t = t.UTC()
+	// #nosec G203 -- nothing of it is anybody's text
+	return template.HTML(fmt.Sprintf(`<time datetime="%s" title="%s UTC"%s>%s</time>`, t.Format(time.RFC3339), t.Format(time.DateTime), data, text))
 }
 
 // maxBrief bounds a value that is shown in a row, in bytes.

@@ -84,7 +84,7 @@ func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind,
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	j := &job{Kind: kind, What: what, Actor: who.Actor, Began: p.opt.Now(), cancel: cancel, ended: make(chan struct{})}
-	ok := p.opt.Beside(func(ending context.Context) {
+	ok := p.opt.RunInBackground(func(ending context.Context) {
 		defer context.AfterFunc(ending, cancel)()
 		defer cancel()
 		defer close(j.ended)
@@ -152,12 +152,12 @@ type jobBody struct {
 func (p *Page) jobBody(j *job, who *session) jobBody {
 	b := jobBody{Kind: j.Kind, What: j.What, Actor: j.Actor, Began: j.Began, Ended: j.over()}
 	b.Done, b.Total = j.at()
-	b.Acts, b.Form = who != nil, who.formToken()
+	b.Acts, b.Form = who != nil, who.Form()
 	return b
 }
 
-// beside is the last job of a kind, for the page where one is begun; nil without.
-func (p *Page) beside(kind string) *jobBody {
+// lastJob is the last job of a kind, for the page where one is begun; nil without.
+func (p *Page) lastJob(kind string) *jobBody {
 	j := p.jobs.find(kind)
 	if j == nil {
 		return nil
@@ -189,7 +189,7 @@ func (p *Page) jobLive(w http.ResponseWriter, r *http.Request, _ *session) {
 		http.Error(w, "there is none", http.StatusNotFound)
 		return
 	}
-	p.render(w, http.StatusOK, "live", "job-live", p.jobBody(j, nil))
+	p.fragment(w, "job-live", p.jobBody(j, nil), nil)
 }
 
 // cancelJob ends a job where it is.

@@ -113,7 +113,7 @@ func TestJobsEndWithTheProcess(t *testing.T) {
 	w, _ := slowWorld(t, time.Millisecond)
 	ending, end := context.WithCancel(t.Context())
 	over := false
-	w.opt.Beside = func(f func(context.Context)) bool {
+	w.opt.RunInBackground = func(f func(context.Context)) bool {
 		if !over {
 			w.beside.Go(func() { f(ending) })
 		}

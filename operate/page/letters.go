@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -100,7 +101,7 @@ type lettersBody struct {
 	Rest     []store.LetterGroup // folded away
 	Form     string
 	Acts     bool
-	Beside   *jobBody
+	LastJob  *jobBody
 }
 
 func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
@@ -110,24 +111,18 @@ func (p *Page) letters(w http.ResponseWriter, r *http.Request, who *session) {
 		return
 	}
 	wanted := f.store()
-	wanted.AfterID, wanted.Limit = f.After, pageLetters
+	wanted.NewestFirst, wanted.AfterID, wanted.Limit = true, f.After, pageLetters
 	found, err := p.opt.Store.ListLetters(r.Context(), wanted)
 	if err != nil {
 		p.trouble(w, r, err)
 		return
 	}
-	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, Beside: p.beside(jobLetters)}
-	c := p.opt.Config()
-	for _, s := range c.Services() {
-		b.Services = append(b.Services, s.Name)
-	}
-	for i := range c.Sources {
-		b.Sources = append(b.Sources, c.Sources[i].Name)
-	}
+	b := lettersBody{Filter: f, Stages: stages, States: states, Letters: found, LastJob: p.lastJob(jobLetters)}
+	b.Services, b.Sources = assemble.ServiceNames(p.opt.Config()), p.sourceNames()
 	if len(found) == pageLetters {
 		b.Next = "/letters?" + f.Query(found[len(found)-1].ID)
 	}
-	b.Acts, b.Form = who != nil, who.formToken()
+	b.Acts, b.Form = who != nil, who.Form()
 	grouped := f.store()
 	grouped.Code = "" // the others can be chosen
 	if b.Groups, err = p.opt.Store.GroupLetters(r.Context(), grouped, maxGroups); err != nil {
@@ -296,9 +291,9 @@ func (p *Page) editLetter(w http.ResponseWriter, r *http.Request, who *session) 
 			p.trouble(w, r, err)
 			return
 		}
-		who.leave("Dead letter %d is changed. Its first payload is kept. Replay brings it back.", id)
+		who.setNotice("Dead letter %d is changed. Its first payload is kept. Replay brings it back.", id)
 	} else {
-		who.leave("Dead letter %d is as it was.", id)
+		who.setNotice("Dead letter %d is as it was.", id)
 	}
 	http.Redirect(w, r, fmt.Sprintf("/letters/%d", id), http.StatusSeeOther) // #nosec G710 -- a path of this page, with a number
 }
@@ -314,7 +309,7 @@ type doneBody struct {
 
 type sureBody struct {
 	Do, Verb string
-	N        int
+	N        int64
 	Filter   filter
 	Reason   string
 	Form     string
@@ -358,7 +353,7 @@ func (p *Page) actOnLetters(w http.ResponseWriter, r *http.Request, who *session
 			return
 		}
 		p.show(w, http.StatusOK, "sure", view{Title: "Are you sure?", Section: "/letters", Who: who,
-			Body: sureBody{Do: action + "-all", Verb: action, N: n, Filter: f, Reason: why, Form: who.form}})
+			Body: sureBody{Do: action + "-all", Verb: action, N: int64(n), Filter: f, Reason: why, Form: who.form}})
 		return
 	}
 	j := p.start(w, r, who, jobLetters, "Dead letters are being "+action+"ed", func(ctx context.Context, j *job) (outcome, error) {

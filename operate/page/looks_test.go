@@ -87,7 +87,27 @@ func (b *browser) look(what string, width int64) {
 	require.LessOrEqual(b.t, evaluate[int64](b, "document.documentElement.scrollWidth"), width, what)
 	require.Empty(b.t, evaluate[[]string](b, faint), "%s: too little contrast", what)
 	require.Empty(b.t, evaluate[[]string](b, broken), "%s: broken words", what)
+	require.True(b.t, evaluate[bool](b, hereInNavigation), "%s: the navigation shows where one is", what)
 	b.healthy(what)
+}
+
+const hereInNavigation = `(() => {
+	const here = document.querySelector("nav [aria-current=page]");
+	const r = here && here.getBoundingClientRect();
+	return !r || r.left >= 0 && r.right <= innerWidth;
+})()`
+
+// Times on a page that stays open grow older, those that nothing renews.
+func TestTimesInABrowser(t *testing.T) {
+	if testing.Short() {
+		t.Skip("needs Chromium")
+	}
+	b := newScene(t, 3, 0).inBrowser()
+	b.open("/audit")
+	require.Regexp(t, `^(now|\d+ (second|minute)s? ago)$`, evaluate[string](b, `document.querySelector("td time").innerText`))
+	evaluate[bool](b, `document.querySelector("td time").dataset.ago = "7300"; document.dispatchEvent(new Event("visibilitychange"))`)
+	require.Equal(t, "2 hours ago", evaluate[string](b, `document.querySelector("td time").innerText`))
+	b.healthy("the audit")
 }
 
 // Each page looks right to a person and to axe-core, with few services.

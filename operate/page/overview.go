@@ -3,6 +3,7 @@ package page
 import (
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/operate"
@@ -19,6 +20,7 @@ type count struct {
 // stage is a column of the numbers.
 type stage struct {
 	Name, What string
+	Away       bool // other processes run it
 	Counts     []count
 	Waiting    float64
 	WaitingFor string
@@ -96,7 +98,8 @@ func (p *Page) overviewNow() (overviewBody, error) {
 			},
 		}
 	}
-	for _, s := range []string{"ingest", "decide", "deliver"} {
+	for i, s := range []string{"ingest", "decide", "deliver"} {
+		b.Stages[i].Away = !p.runs(s)
 		b.Letters = append(b.Letters, count{Name: s, Total: now.Letters[s]})
 		b.Open += now.Letters[s]
 	}
@@ -106,27 +109,36 @@ func (p *Page) overviewNow() (overviewBody, error) {
 	}
 	flow := p.flowNodes(now, before, b.Health)
 	b.Pictures = []picture{flow.wide(), flow.narrow()}
-	b.Tiles = tiles(now, per, b)
+	b.Tiles = p.tiles(now, per, b.Open)
 	return b, nil
 }
 
 // tiles are the numbers that one looks at first.
-func tiles(now *snapshot.Snapshot, per func(func(*snapshot.Snapshot) float64) snapshot.Rate, b overviewBody) []tile {
-	taken, delivered := per((*snapshot.Snapshot).Taken), per(func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] })
-	all := []tile{
-		{Name: "taken in", Value: words1(taken), Unit: "/s", Says: comma(now.Taken()) + " in all"},
-		{Name: "delivered", Value: words1(delivered), Unit: "/s", Says: comma(now.Delivered["delivered"]) + " in all"},
+func (p *Page) tiles(now *snapshot.Snapshot, per rates, open float64) []tile {
+	flow := func(name, role string, pick func(*snapshot.Snapshot) float64) tile {
+		if !p.runs(role) {
+			return tile{Name: name, Value: "–", Says: "not in this process"}
+		}
+		return tile{Name: name, Value: rateText(per(pick)), Unit: "/s", Says: comma(pick(now)) + " in all"}
 	}
+	taken := flow("taken in", "ingest", (*snapshot.Snapshot).Taken)
+	delivered := flow("delivered", "deliver", func(n *snapshot.Snapshot) float64 { return n.Delivered["delivered"] })
 	saved := tile{Name: "never sent", Value: "–", Says: "of the possible sends were duplicates"}
 	if share, known := heldShare(now); known {
 		saved.Value, saved.Unit = fmt.Sprintf("%.1f", 100*share), "%"
 	}
-	waiting := tile{Name: "waiting", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: "at sources, in the inbox, for customers"}
-	letters := tile{Name: "dead letters", Value: comma(b.Open), Says: "open", Href: "/letters"}
-	if b.Open > 0 {
+	var where []string
+	for _, x := range [][2]string{{"ingest", "at sources"}, {"decide", "in the inbox"}, {"deliver", "for customers"}} {
+		if p.runs(x[0]) {
+			where = append(where, x[1])
+		}
+	}
+	waiting := tile{Name: "waiting", Value: comma(now.SourceLag + now.InboxLag + now.Pending), Says: strings.Join(where, ", ")}
+	letters := tile{Name: "dead letters", Value: comma(open), Says: "open", Href: "/letters"}
+	if open > 0 {
 		letters.Class = "warn"
 	}
-	return append(all, saved, waiting, letters)
+	return []tile{taken, delivered, saved, waiting, letters}
 }
 
 func (p *Page) overview(w http.ResponseWriter, r *http.Request, who *session) {
@@ -140,9 +152,5 @@ func (p *Page) overview(w http.ResponseWriter, r *http.Request, who *session) {
 
 func (p *Page) overviewLive(w http.ResponseWriter, r *http.Request, _ *session) {
 	b, err := p.overviewNow()
-	if err != nil {
-		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
-		return
-	}
-	p.render(w, http.StatusOK, "live", "overview-live", b)
+	p.fragment(w, "overview-live", b, err)
 }

@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/store"
@@ -34,7 +36,9 @@ type Options struct {
 	Tools func(context.Context) (*operate.Env, error)
 	// History is what was and is counted.
 	History *history.Recorder
-	// Tail is what was decided of late; nil where nothing is decided.
+	// Roles are the stages that this process runs, of ingest, decide and deliver.
+	Roles []string
+	// Tail is what was decided of late.
 	Tail *decide.Tail
 	// SourceErrors returns why sources are not read at present, by name.
 	SourceErrors func() map[string]error
@@ -54,9 +58,9 @@ type Options struct {
 	// OwnToken signs in as well, if there is one; OwnFile is where it can be read.
 	OwnToken, OwnFile string
 	Logger            *slog.Logger
-	// Beside runs f beside requests. The end of the process ends its context and
+	// RunInBackground runs f on a goroutine of its own. The end of the process ends its context and
 	// waits for it; false, and f is not run, when the process is ending.
-	Beside func(f func(ending context.Context)) bool
+	RunInBackground func(f func(ending context.Context)) bool
 	// Patience is how long a request waits for what it began before it shows how
 	// far that is. Defaults to 2s.
 	Patience time.Duration
@@ -101,9 +105,7 @@ func New(o Options) *Page {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
-	if o.Patience <= 0 {
-		o.Patience = defaultPatience
-	}
+	o.Patience = defaults.Positive(o.Patience, defaultPatience)
 	p := &Page{
 		opt: o, templates: parse(), sessions: newSessions(o.Now),
 		jobs: jobs{last: map[string]*job{}},
@@ -227,9 +229,9 @@ type view struct {
 type section struct{ Path, Name, Group string }
 
 var sections = []section{
-	{"/", "Overview", "Watch"}, {"/services", "Services", "Watch"}, {"/sources", "Sources", "Watch"}, {"/history", "History", "Watch"}, {"/decisions", "Decisions", "Watch"},
+	{"/", "Overview", "Watch"}, {"/services", "Services", "Watch"}, {"/sources", "Sources", "Watch"}, {"/history", "History", "Watch"}, {"/decisions", "Decisions", "Watch"}, {"/system", "System", "Watch"},
 	{"/entities", "Entities", "Look up"}, {"/letters", "Dead letters", "Look up"}, {"/imports", "Imports", "Look up"}, {"/audit", "Audit", "Look up"},
-	{"/replay", "Replay and reset", "Change"}, {"/plan", "Plan", "Change"}, {"/system", "System", "Change"},
+	{"/replay", "Replay and reset", "Change"}, {"/plan", "Plan", "Change"},
 }
 
 func parse() map[string]*template.Template {
@@ -258,6 +260,16 @@ func (p *Page) show(w http.ResponseWriter, status int, name string, v view) {
 		v.How = p.how()
 	}
 	p.render(w, status, name, "layout", v)
+}
+
+// fragment answers with the part of a page that the script renews; err is that of
+// reading the metrics.
+func (p *Page) fragment(w http.ResponseWriter, part string, data any, err error) {
+	if err != nil {
+		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
+		return
+	}
+	p.render(w, http.StatusOK, "live", part, data)
 }
 
 // render runs a template into memory first: an answer is whole or an error.
@@ -294,6 +306,9 @@ func (p *Page) trouble(w http.ResponseWriter, r *http.Request, err error) {
 		p.fail(w, r, http.StatusServiceUnavailable, err.Error())
 	}
 }
+
+// runs reports whether this process runs a stage.
+func (p *Page) runs(stage string) bool { return slices.Contains(p.opt.Roles, stage) }
 
 // env returns what actions work with, for somebody.
 func (p *Page) env(ctx context.Context, who *session) (*operate.Env, error) {

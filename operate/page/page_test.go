@@ -89,7 +89,7 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 	w.conditions = map[string]deliver.Condition{"acme/all@out": {State: deliver.StatePaused, Since: w.now.Add(-time.Hour), Error: "401 Unauthorized"}}
 	w.opt = page.Options{
 		Config: func() *config.Config { return cfg }, Store: s, History: history.New(history.Options{Registry: w.registry, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now }}),
-		Tail: &decide.Tail{}, SourceErrors: func() map[string]error { return w.sourceErrors },
+		Roles: []string{"ingest", "decide", "deliver"}, Tail: &decide.Tail{}, SourceErrors: func() map[string]error { return w.sourceErrors },
 		Suspend: func(_ context.Context, service string, on bool, actor, why string) error {
 			w.asked = append(w.asked, fmt.Sprint(service, " ", on, " ", actor, " ", why))
 			return nil
@@ -99,9 +99,9 @@ func newWorld(t *testing.T, change func(*page.Options)) *world {
 		Health: func() operate.Health {
 			return operate.HealthOf("store", w.ready, w.conditions, w.now)
 		},
-		Conditions: func() map[string]deliver.Condition { return w.conditions },
-		Beside:     func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
-		Patience:   harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
+		Conditions:      func() map[string]deliver.Condition { return w.conditions },
+		RunInBackground: func(f func(context.Context)) bool { w.beside.Go(func() { f(w.t.Context()) }); return true },
+		Patience:        harness.Patience, Token: token, Logger: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now },
 	}
 	w.opt.Attempts = auth.NewAttempts("admin", prometheus.NewRegistry(), w.opt.Logger, w.opt.Now)
 	if change != nil {
@@ -307,10 +307,11 @@ func TestManyLetters(t *testing.T) {
 	as, form := w.signIn(token)
 	_, body := w.get("/letters", as)
 	require.Equal(t, 50, strings.Count(body, `type="checkbox"`))
+	require.Less(t, strings.Index(body, `href="/letters/120"`), strings.Index(body, `href="/letters/71"`), "the newest first")
 	next := regexp.MustCompile(`href="(/letters\?[^"]+)">Next`).FindStringSubmatch(body)
 	require.NotNil(t, next)
 	_, body = w.get(strings.ReplaceAll(next[1], "&amp;", "&"), as)
-	require.Contains(t, body, `href="/letters/51"`)
+	require.Contains(t, body, `href="/letters/70"`)
 	all := url.Values{"form": {form}, "do": {"discard-all"}, "code": {"bad_json"}, "reason": {"broken producer"}}
 	body = text(t, w.post("/letters", all, as))
 	require.Contains(t, body, "120 open dead letters, code bad_json: discard all of them?")
@@ -334,7 +335,7 @@ func TestManyLetters(t *testing.T) {
 func TestAuditPagesBackwards(t *testing.T) {
 	w := newWorld(t, nil)
 	_, body := w.get("/audit", bearer)
-	require.Contains(t, body, "No operator's actions.")
+	require.Contains(t, body, "No operator did anything yet")
 	const n = 357
 	for i := range n {
 		require.NoError(t, w.store.AddAudits(t.Context(), []store.Audit{{Actor: "a", Action: fmt.Sprintf("act-%d-", i), Detail: []byte("{}")}}))
@@ -433,7 +434,7 @@ func TestServicesAndOverview(t *testing.T) {
 	_, body = w.get("/", bearer)
 	require.Contains(t, body, `<span class="warn">Degraded</span>`)
 	require.NotContains(t, body, ">Ready<")
-	for _, told := range []string{"down, paused", "401 Unauthorized", "2023-11-14 21:13:20", "check address and credentials"} {
+	for _, told := range []string{"down, paused", "401 Unauthorized", "2023-11-14 21:13:20", "check address, credentials and rights"} {
 		require.Contains(t, body, told)
 	}
 	w.ready = errors.New("the store does not answer")

@@ -130,7 +130,7 @@ func TestAServicesPage(t *testing.T) {
 		{Stage: store.StageDeliver, Service: "acme/all@other", Code: "refused", Reason: "another", DedupKey: "3"},
 	}))
 	_, body := w.get(oneService, bearer)
-	require.Contains(t, body, "No attempts are kept.")
+	require.Contains(t, body, "Attempts of this service are not kept")
 	numbers, err := w.store.Services(t.Context(), []string{"acme/all@out", "acme/all@other"})
 	require.NoError(t, err)
 	require.NoError(t, w.store.AddAttempts(t.Context(), []store.Attempt{
@@ -141,7 +141,7 @@ func TestAServicesPage(t *testing.T) {
 	require.Equal(t, 200, status)
 	require.NotContains(t, body, script)
 	require.NotContains(t, body, ">299<")
-	for _, told := range []string{">401<", "answer &lt;script&gt;", "7 ms", strings.Repeat("long ", 300), "check address and credentials", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
+	for _, told := range []string{">401<", "answer &lt;script&gt;", "7 ms", strings.Repeat("long ", 300), "check address, credentials and rights", "2023-11-14 21:13:20", "refused", ">2</a>", "acme.yaml:", "file, keeps every change"} {
 		require.Contains(t, strings.ReplaceAll(body, "<wbr>", ""), told)
 	}
 	require.NotContains(t, body, "another")
@@ -179,8 +179,8 @@ func TestEmptyPages(t *testing.T) {
 	w := newWorld(t, nil)
 	w.conditions = map[string]deliver.Condition{}
 	for path, says := range map[string]string{
-		"/entities": "No entity has such an id", "/letters": "No dead letters here.", "/decisions": "Nothing was decided since", "/imports": "No imports.",
-		"/audit": "No operator's actions.", "/replay": "No replay or reset was begun.", "/system": "No process told of itself yet.", "/history": "Nothing happened in this time.",
+		"/entities": "No entity is stored yet", "/letters": "No open dead letters here.", "/decisions": "Nothing was decided since", "/imports": "No imports of this tenant.",
+		"/audit": "No operator did anything yet", "/replay": "No replay or reset was begun yet.", "/system": "No process told of itself yet.", "/history": "Nothing happened in this time.",
 		"/sources/events": "Nothing was seen yet", oneService: "No dead letters.", "/": "Ready",
 	} {
 		status, body := w.get(path, bearer)
@@ -214,6 +214,36 @@ func TestTwoHundredServices(t *testing.T) {
 	require.Contains(t, body, "<option selected>bad_json")
 	require.Contains(t, body, "<option>refused")
 	require.Equal(t, 50, strings.Count(body, `name="id"`))
+	_, body = s.get("/explain?entity=B-000001", bearer)
+	require.Equal(t, 200, strings.Count(body, `<section class="card"><h3>`))
+	require.Less(t, strings.Index(body, ">refused</span>"), strings.Index(body, ">not yet sent</span>"), "what asks for somebody first")
+	require.Contains(t, body, "<summary>188 more services: 188 not yet sent</summary>")
+}
+
+// A process says which stages others run, and does not show zeros for them.
+func TestStagesOfOtherProcesses(t *testing.T) {
+	w := newWorld(t, func(o *page.Options) { o.Roles = []string{"deliver"} })
+	_, body := w.get("/", bearer)
+	require.Equal(t, 2, strings.Count(body, "Not in this process."), "ingest and decide")
+	require.Equal(t, 2*3, strings.Count(body, `class="node away`), "a source and two stages, in two pictures")
+	require.Contains(t, body, `<span class="weak">for customers</span>`, "what is waiting is what this process sees")
+	for path, told := range map[string]string{
+		"/decisions": "This process decides nothing.",
+		"/sources":   `<td class="n" data-label="taken in">–</td>`, "/sources/events": "not read here",
+		"/services": `<td class="n" data-label="held back">–</td>`, oneService: "not decided in this process",
+	} {
+		_, body = w.get(path, bearer)
+		require.Contains(t, body, told, path)
+	}
+	s := newScene(t, 3, 0)
+	_, body = s.get("/system", bearer)
+	require.Equal(t, 5, strings.Count(body, `per second">–</td>`), "one process does not deliver, two do nothing else")
+	w.opt.Roles, w.conditions = []string{"ingest", "decide"}, nil
+	w.page = page.New(w.opt)
+	_, body = w.get("/services", bearer)
+	require.Contains(t, body, `<td class="n" data-label="delivered">–</td>`)
+	_, body = w.get("/decisions", bearer)
+	require.Contains(t, body, "Nothing was decided since")
 }
 
 // The numbers of the plots stand in a table, for the range that was chosen.
@@ -226,7 +256,7 @@ func TestHistoryTable(t *testing.T) {
 	require.NoError(t, w.opt.History.Sample())
 	w.now = w.now.Add(time.Minute)
 	require.NoError(t, w.opt.History.Sample())
-	for name, rows := range map[string]int{"15m": 60, "1h": 60, "6h": 72, "24h": 96, "nonsense": 60, "": 60} {
+	for name, rows := range map[string]int{"15m": 59, "1h": 60, "6h": 72, "24h": 96, "nonsense": 60, "": 60} {
 		_, body := w.get(oneService+"&range="+name, bearer)
 		require.Equal(t, rows, strings.Count(body, "data-t="), name)
 	}

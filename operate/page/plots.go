@@ -11,6 +11,9 @@ import (
 	"github.com/seed-86dfc502/weir/operate/history"
 )
 
+// young is the age of a step below which too little of it was seen to tell a rate.
+const young = 10 * time.Second
+
 // line is one column of a table of history, and one line of a plot.
 type line struct {
 	Name string
@@ -121,6 +124,9 @@ func (p *Page) plotsOf(r *http.Request, page, kind, name string) plots {
 	}
 	b.Empty = true
 	for _, s := range p.opt.History.Series(series, of) {
+		if p.opt.Now().Sub(s.At) < young {
+			continue
+		}
 		row := plotRow{At: s.At}
 		b.Empty = b.Empty && s.Point == (history.Point{})
 		// The last step is not over: rates are of what there is of it.
@@ -144,7 +150,7 @@ func (p *Page) plotsOf(r *http.Request, page, kind, name string) plots {
 
 func (p *Page) historyLive(w http.ResponseWriter, r *http.Request, _ *session) {
 	q := r.URL.Query()
-	p.render(w, http.StatusOK, "live", "plots", p.plotsOf(r, target(q.Get("page")), q.Get("kind"), q.Get("name")))
+	p.fragment(w, "plots", p.plotsOf(r, target(q.Get("page")), q.Get("kind"), q.Get("name")), nil)
 }
 
 type historyBody struct{ Services, Sources plots }

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/deliver"
-	"github.com/seed-86dfc502/weir/operate/history"
+	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/operate/page"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/stretchr/testify/require"
@@ -162,18 +162,18 @@ func (s *scene) state(letters int) {
 			batch = batch[:0]
 		}
 	}
-	require.NoError(t, s.store.AddAudits(ctx, []store.Audit{{Actor: "ann@127.0.0.1", Action: "suspend", Service: s.services[1], Reason: "their warehouse moves until noon", Detail: []byte("{}")}}))
+	require.NoError(t, s.store.AddAudits(ctx, []store.Audit{{Actor: "ann@127.0.0.1", Action: "pause", Service: s.services[1], Reason: "their warehouse moves until noon", Detail: []byte("{}")}}))
 	_, err = s.store.CreateImport(ctx, store.Import{Tenant: "default", Source: "registry", Format: "jsonl", Options: []byte("{}"), Name: "bananas-2026-03.jsonl", Actor: "ann@127.0.0.1"}, 10)
 	require.NoError(t, err)
-	process := func(name string, p history.Process) {
+	process := func(name string, p operate.Process) {
 		p.Name = name
 		body, err := json.Marshal(p)
 		require.NoError(t, err)
-		require.NoError(t, s.store.UpdateReport(ctx, history.ProcessKind, name, func([]byte) ([]byte, error) { return body, nil }))
+		require.NoError(t, s.store.UpdateReport(ctx, operate.ProcessKind, name, func([]byte) ([]byte, error) { return body, nil }))
 	}
-	process("weir-0:1", history.Process{Roles: "ingest, decide", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Level: "degraded", Taken: 110, Decided: 108})
-	process("weir-1:1", history.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Level: "ok", Delivered: 61})
-	process("weir-2:1", history.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-30 * time.Hour), Seen: s.now.Add(-20 * time.Minute), Level: "ok"})
+	process("weir-0:1", operate.Process{Roles: "ingest,decide", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "degraded"}, Taken: 110, Decided: 108})
+	process("weir-1:1", operate.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-26 * time.Hour), Seen: s.now, Health: operate.Health{Level: "ok"}, Delivered: 61})
+	process("weir-2:1", operate.Process{Roles: "deliver", Version: "0.1.0", Revision: 1, Started: s.now.Add(-30 * time.Hour), Seen: s.now.Add(-20 * time.Minute), Health: operate.Health{Level: "ok"}})
 	s.entities(60)
 }
 

@@ -24,6 +24,7 @@ func servicePath(name string) string { return "/service?name=" + url.QueryEscape
 type serviceRow struct {
 	Name              string
 	Delivers          bool                  // in this process
+	Decides           bool                  // this process decides
 	Health            operate.ServiceHealth // zero where all is well
 	State             deliver.State
 	Condition         deliver.Condition
@@ -94,7 +95,7 @@ func (p *Page) serviceRows(keep func(config.Service) bool) ([]serviceRow, error)
 		}
 		s := now.Service(c.Name)
 		row := serviceRow{
-			Name: c.Name, Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
+			Name: c.Name, Decides: p.runs("decide"), Delivered: s.Delivered["delivered"], Held: s.Decisions[decide.DecisionHeldBack],
 			Pruned: s.Decisions[decide.DecisionPruned], Filtered: s.Decisions[decide.DecisionFiltered],
 			Behind: s.Behind > 0, Pending: s.Pending, Reported: s.Reported, Failures: s.Failures, Dead: s.Delivered["dead"],
 			DeliveredRate:     per(func(n *snapshot.Snapshot) float64 { return n.Service(c.Name).Delivered["delivered"] }),
@@ -102,6 +103,9 @@ func (p *Page) serviceRows(keep func(config.Service) bool) ([]serviceRow, error)
 		}
 		row.Condition, row.Delivers = conditions[c.Name]
 		row.State, row.Health = row.Condition.State, health[c.Name]
+		if !row.Delivers {
+			row.DeliveredRate, row.FailuresPerMinute = snapshot.Rate{}, snapshot.Rate{}
+		}
 		// The age of late, where something was delivered of late.
 		sum, n := s.AgeSum, s.AgeCount
 		if before != nil {
@@ -151,11 +155,7 @@ func (p *Page) services(w http.ResponseWriter, r *http.Request, who *session) {
 
 func (p *Page) servicesLive(w http.ResponseWriter, r *http.Request, _ *session) {
 	b, err := p.servicesNow(r)
-	if err != nil {
-		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
-		return
-	}
-	p.render(w, http.StatusOK, "live", "services-live", b)
+	p.fragment(w, "services-live", b, err)
 }
 
 // field is one member of a projected document.
@@ -167,6 +167,7 @@ type serviceBody struct {
 	Plots    plots
 	Groups   []store.LetterGroup
 	Letters  string             // why they cannot be shown
+	Kept     bool               // attempts are kept
 	Attempts []operate.Delivery // of late, the latest first
 	Revision int64
 	Kind     string // of its sink
@@ -216,8 +217,8 @@ func (p *Page) service(w http.ResponseWriter, r *http.Request, who *session) {
 	b := serviceBody{
 		Row: rows[0], Address: "/live/service?name=" + url.QueryEscape(name), Plots: p.plotsOf(r, servicePath(name), "service", name),
 		Kind: s.Delivery.Sink.Kind(), Keeps: s.Delivery.Keeps(), Target: s.Delivery.Sink.Target(&cfg.Kafka.Cluster).Name,
-		When: projection.When, Numbers: projection.Numbers, File: fmt.Sprintf("%s:%d", baseName(projection.Pos.File), projection.Pos.Line),
-		Acts: who != nil, Form: who.formToken(),
+		Kept: s.Delivery.History.Keep > 0, When: projection.When, Numbers: projection.Numbers, File: fmt.Sprintf("%s:%d", baseName(projection.Pos.File), projection.Pos.Line),
+		Acts: who != nil, Form: who.Form(),
 	}
 	retry := s.Delivery.Retry
 	b.Retry = fmt.Sprintf("%d attempts, waiting %s to %s", retry.Attempts, retry.MinBackoff, retry.MaxBackoff)
@@ -264,7 +265,7 @@ func (p *Page) serviceLive(w http.ResponseWriter, r *http.Request, _ *session) {
 		http.Error(w, "the service cannot be looked at", http.StatusInternalServerError)
 		return
 	}
-	p.render(w, http.StatusOK, "live", "service-live", rows[0])
+	p.fragment(w, "service-live", rows[0], nil)
 }
 
 // actOnService pauses, resumes or probes one.
@@ -286,16 +287,16 @@ func (p *Page) actOnService(w http.ResponseWriter, r *http.Request, who *session
 			return
 		}
 		if do == "pause" {
-			who.leave("%s is paused in all processes. What comes for it waits until it is resumed.", name)
+			who.setNotice("%s is paused in all processes. What comes for it waits until it is resumed.", name)
 		} else {
-			who.leave("%s goes on.", name)
+			who.setNotice("%s goes on.", name)
 		}
 	case "probe":
 		if !p.opt.Probe(name) {
 			p.fail(w, r, http.StatusConflict, "This process does not deliver the service: ask on the page of the one that does.")
 			return
 		}
-		who.leave("%s tries now. What its target says shows below.", name)
+		who.setNotice("%s tries now. What its target says shows below.", name)
 	default:
 		p.fail(w, r, http.StatusBadRequest, "Choose what to do.")
 		return

@@ -30,18 +30,15 @@ type session struct {
 	notice string // shown by the next page; guarded by mu
 }
 
-// Form is what forms of the session carry.
-func (s *session) Form() string { return s.form }
-
-// formToken is Form, also of nobody.
-func (s *session) formToken() string {
+// Form is what forms of the session carry; of nobody, nothing.
+func (s *session) Form() string {
 	if s == nil {
 		return ""
 	}
 	return s.form
 }
 
-func (s *session) leave(format string, args ...any) {
+func (s *session) setNotice(format string, args ...any) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.notice = fmt.Sprintf(format, args...)

@@ -22,6 +22,8 @@ type sourceRow struct {
 	Lag                float64
 	LagKnown           bool
 	Oldest             time.Duration
+	Here               bool   // this process takes it in
+	Decides            bool   // this process decides, and so knows what is noise
 	Error              string // why it is not read
 }
 
@@ -31,6 +33,8 @@ func (r sourceRow) Path() string { return "/sources/" + url.PathEscape(r.Name) }
 // Class is how its state is painted.
 func (r sourceRow) Class() string {
 	switch {
+	case !r.Here:
+		return "weak"
 	case r.Error != "":
 		return levelClass(operate.LevelDown)
 	case r.Lag > 0 && r.Rate.Known && r.Rate.PerSecond == 0:
@@ -46,8 +50,18 @@ func (r sourceRow) State() string {
 		return "cannot be read"
 	case "warn":
 		return "nothing is taken in"
+	case "weak":
+		return "not read here"
 	}
 	return "running"
+}
+
+func (p *Page) sourceNames() (all []string) {
+	c := p.opt.Config()
+	for i := range c.Sources {
+		all = append(all, c.Sources[i].Name)
+	}
+	return all
 }
 
 func (p *Page) sourceRows() ([]sourceRow, error) {
@@ -63,14 +77,17 @@ func (p *Page) sourceRows() ([]sourceRow, error) {
 		row := sourceRow{
 			Name: c.Name, Kind: c.Input.Kind(), Format: c.Format, Taken: s.Taken, Repeated: s.Repeated, Noise: s.Noise, Dead: s.Dead,
 			Rate: per(func(n *snapshot.Snapshot) float64 { return n.Source(c.Name).Taken }), Lag: s.Lag, LagKnown: s.LagKnown,
-			Oldest: time.Duration(s.Oldest * float64(time.Second)).Round(time.Second),
+			Here: p.runs("ingest"), Decides: p.runs("decide"), Oldest: time.Duration(s.Oldest * float64(time.Second)).Round(time.Second),
+		}
+		if !row.Here {
+			row.Rate = snapshot.Rate{}
 		}
 		if err := failing[c.Name]; err != nil {
 			row.Error = err.Error()
 		}
 		rows = append(rows, row)
 	}
-	rank := map[string]int{"bad": 0, "warn": 1, "good": 2}
+	rank := map[string]int{"bad": 0, "warn": 1, "good": 2, "weak": 2}
 	slices.SortStableFunc(rows, func(a, b sourceRow) int { return cmp.Compare(rank[a.Class()], rank[b.Class()]) })
 	return rows, nil
 }
@@ -86,11 +103,7 @@ func (p *Page) sources(w http.ResponseWriter, r *http.Request, who *session) {
 
 func (p *Page) sourcesLive(w http.ResponseWriter, r *http.Request, _ *session) {
 	rows, err := p.sourceRows()
-	if err != nil {
-		http.Error(w, "the metrics cannot be read", http.StatusInternalServerError)
-		return
-	}
-	p.render(w, http.StatusOK, "live", "sources-live", rows)
+	p.fragment(w, "sources-live", rows, err)
 }
 
 type sourceBody struct {

@@ -9,13 +9,12 @@ import (
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/operate"
-	"github.com/seed-86dfc502/weir/operate/history"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // processRow is one process of the deployment.
 type processRow struct {
-	history.Process
+	operate.Process
 	Silent bool // it told nothing of itself for a while, and did not say that it stops
 }
 
@@ -27,7 +26,7 @@ func (r processRow) Class() string {
 	case r.Silent:
 		return levelClass(operate.LevelDown)
 	}
-	return levelClass(operate.Level(r.Level))
+	return levelClass(r.Level)
 }
 
 // State is its state in words.
@@ -38,8 +37,11 @@ func (r processRow) State() string {
 	case r.Silent:
 		return "silent"
 	}
-	return r.Level
+	return string(r.Level)
 }
+
+// Runs reports whether it runs a stage.
+func (r processRow) Runs(stage string) bool { return strings.Contains(r.Roles, stage) }
 
 // revisionRow is one activated configuration.
 type revisionRow struct {
@@ -63,13 +65,13 @@ const maxRevisions = 20
 // system shows the processes of the deployment and its configurations.
 func (p *Page) system(w http.ResponseWriter, r *http.Request, who *session) {
 	var b systemBody
-	all, err := history.Processes(r.Context(), p.opt.Store)
+	all, err := operate.Processes(r.Context(), p.opt.Store)
 	if err != nil {
 		p.trouble(w, r, err)
 		return
 	}
 	for _, x := range all {
-		b.Processes = append(b.Processes, processRow{x, !x.Stopped && p.opt.Now().Sub(x.Seen) > history.Silent})
+		b.Processes = append(b.Processes, processRow{x, x.Silent(p.opt.Now())})
 	}
 	revisions, err := p.opt.Store.Revisions(r.Context(), maxRevisions)
 	if err != nil {

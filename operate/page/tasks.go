@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/store"
 )
@@ -94,11 +95,11 @@ func (f taskForm) task() (operate.Task, error) {
 
 type taskBody struct {
 	taskForm
-	All    []string // services to choose from
-	Form   string
-	Acts   bool
-	Beside *jobBody
-	Jobs   []store.Job // of late, the latest first
+	All     []string // services to choose from
+	Form    string
+	Acts    bool
+	LastJob *jobBody
+	Jobs    []store.Job // of late, the latest first
 
 	// Of a result.
 	Ran     bool // it was done, not only tried
@@ -113,7 +114,7 @@ const maxTasks = 10
 
 // taskPage shows the form, filled in by the address.
 func (p *Page) taskPage(w http.ResponseWriter, r *http.Request, who *session) {
-	b := taskBody{taskForm: taskFormOf(r.URL.Query()), Acts: who != nil, Form: who.formToken(), Beside: p.beside(jobTasks), All: p.serviceNames()}
+	b := taskBody{taskForm: taskFormOf(r.URL.Query()), Acts: who != nil, Form: who.Form(), LastJob: p.lastJob(jobTasks), All: p.serviceNames()}
 	if entity := r.URL.Query().Get("entity"); entity != "" {
 		b.List = entity
 	}
@@ -126,11 +127,9 @@ func (p *Page) taskPage(w http.ResponseWriter, r *http.Request, who *session) {
 }
 
 // serviceNames are all services, those of checks as well.
-func (p *Page) serviceNames() (all []string) {
+func (p *Page) serviceNames() []string {
 	c := p.opt.Config()
-	for _, s := range c.Services() {
-		all = append(all, s.Name)
-	}
+	all := assemble.ServiceNames(c)
 	for i := range c.Checks {
 		all = append(all, c.Checks[i].Service())
 	}

@@ -33,14 +33,14 @@ const (
 )
 
 type planBody struct {
-	Form   string
-	Acts   bool
-	Faults []config.Fault
-	Effect *plan.Effect
-	Folder string // default of the form
-	Send   int64
-	Back   int64 // retractions
-	Beside *jobBody
+	Form    string
+	Acts    bool
+	Faults  []config.Fault
+	Effect  *plan.Effect
+	Folder  string // default of the form
+	Send    int64
+	Back    int64 // retractions
+	LastJob *jobBody
 }
 
 func (b planBody) withForm(form string) any { b.Form, b.Acts = form, true; return b }
@@ -50,7 +50,7 @@ func bad(format string, args ...any) error {
 }
 
 func (p *Page) planForm(w http.ResponseWriter, _ *http.Request, who *session) {
-	b := planBody{Folder: customersFolder, Beside: p.beside(jobPlan), Acts: who != nil, Form: who.formToken()}
+	b := planBody{Folder: customersFolder, LastJob: p.lastJob(jobPlan), Acts: who != nil, Form: who.Form()}
 	p.show(w, http.StatusOK, "plan", view{Title: "Plan a configuration", Section: "/plan", Who: who, Body: b})
 }
 

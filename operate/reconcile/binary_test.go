@@ -249,8 +249,8 @@ func TestUsage(t *testing.T) {
 	t.Parallel()
 	p := harness.Simple(t, "", map[string]string{"file": harness.FileSink("file")})
 	for args, says := range map[string]string{
-		"":                        "only ClickHouse and PostgreSQL tables can",
-		"--service nobody/all@no": "the configuration has none of that name",
+		"":                        "none of the services has a target that can be read back",
+		"--service nobody/all@no": "has none of that name",
 		"--yes":                   "go with --fix",
 		"--samples -1":            "must not be negative",
 	} {

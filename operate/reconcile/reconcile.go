@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/decide"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -103,9 +104,7 @@ var errBeyond = errors.New("beyond the page")
 // Compare compares all of one service. It writes nothing. The result is that of
 // what was compared also when there is an error.
 func Compare(ctx context.Context, in Input) (Result, error) {
-	if in.Page <= 0 {
-		in.Page = defaultPage
-	}
+	in.Page = defaults.Positive(in.Page, defaultPage)
 	c := &comparison{Input: in, result: Result{Service: in.Service.Name}}
 	for after := ""; ; {
 		// Before the rows: a position also passes what a newer decision replaced.

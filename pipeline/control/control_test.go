@@ -220,13 +220,13 @@ func TestWhichProcessIsAsked(t *testing.T) {
 		return &config.Config{Admin: a, Kafka: config.Kafka{Cluster: config.Cluster{Brokers: []string{"127.0.0.1:9092"}}}}
 	}
 	_, err := At(servers(config.Admin{Listen: "off"}))
-	require.ErrorContains(t, err, "SIGHUP")
+	require.ErrorIs(t, err, ErrOff)
 	_, err = At(servers(config.Admin{Listen: "127.0.0.1:9600"}))
-	require.ErrorContains(t, err, "SIGHUP")
+	require.ErrorIs(t, err, ErrNoToken)
 	r, err := At(servers(config.Admin{Listen: "0.0.0.0:9600", Token: config.NewSecret("0123456789abcdef")}))
 	require.NoError(t, err)
 	require.Equal(t, "127.0.0.1:9600", r.Address)
 	require.Equal(t, "0123456789abcdef", r.Token)
 	_, err = At(&config.Config{Admin: config.Admin{Listen: "127.0.0.1:0"}, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}})
-	require.ErrorContains(t, err, "no process runs")
+	require.ErrorIs(t, err, ErrNobody)
 }

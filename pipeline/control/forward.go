@@ -40,33 +40,30 @@ func Find(c *config.Config) *Running {
 	return r
 }
 
+// String names the process in errors.
+func (r *Running) String() string {
+	if r.PID == 0 {
+		return "the process at " + r.Address
+	}
+	return fmt.Sprintf("process %d", r.PID)
+}
+
 // Forward lets the process run a command, prints what it prints, and gives its
 // exit status. The end of ctx cancels the command there.
 func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (int, error) {
 	failed := func(err error) (int, error) {
-		return 0, fmt.Errorf("process %d has the data folder open and runs the command: %w", r.PID, err)
+		return 0, fmt.Errorf("%s was asked to run the command: %w", r, err)
 	}
 	body, err := json.Marshal(c)
 	if err != nil {
 		return 0, err
 	}
 	if len(body) > maxCommand {
-		return 0, fmt.Errorf("the input is too large to be handed to process %d (%d bytes, at most %d): give it in parts", r.PID, len(body), maxCommand)
+		return 0, fmt.Errorf("the input is too large to be handed to %s (%d bytes, at most %d): give it in parts", r, len(body), maxCommand)
 	}
-	client, scheme, err := r.client()
+	resp, err := r.send(ctx, http.MethodPost, CommandsPath, r.Token, body)
 	if err != nil {
 		return 0, err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, scheme+"://"+r.Address+CommandsPath, bytes.NewReader(body))
-	if err != nil {
-		return 0, err
-	}
-	req.Header.Set("Content-Type", "application/json")
-	req.Header.Set("Authorization", "Bearer "+r.Token)
-	resp, err := client.Do(req)
-	if err != nil {
-		return failed(err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
@@ -94,46 +91,46 @@ func (r *Running) Forward(ctx context.Context, c Command, out, errs io.Writer) (
 	}
 }
 
-// At finds the process to ask for a reload: the one that has the data
-// folder open, or, with servers, the one at the configuration's operators'
-// listener, which is asked with the configured token.
+// Why no process can be asked.
+var (
+	ErrOff     = errors.New("the operators' listener is off (admin.listen), so no process can be asked")
+	ErrNoToken = errors.New("with servers a process takes commands with admin.token only, and there is none")
+	ErrNobody  = errors.New("no process answers")
+)
+
+// At finds the process to ask for what changes something: the one that has the data
+// folder open, or, with servers, the one at the configuration's operators' listener,
+// which is asked with the configured token. ErrOff, ErrNoToken or ErrNobody when there
+// is no such process.
 func At(c *config.Config) (*Running, error) {
 	if c.Admin.Off() {
-		return nil, errors.New("the operators' listener is off: send the process SIGHUP instead")
+		return nil, ErrOff
 	}
 	if c.Kafka.Embedded() {
 		if r := Find(c); r != nil {
 			return r, nil
 		}
-		return nil, ErrNobody
+		return nil, errNoneOpen
 	}
 	if c.Admin.Token.IsZero() {
-		return nil, errors.New("a process takes a reload with admin.token only, and there is none: send it SIGHUP instead")
+		return nil, ErrNoToken
 	}
 	return &Running{address: address{Address: dialable(c.Admin.Listen), Token: c.Admin.Token.Reveal()}, cfg: c}, nil
 }
 
+var errNoneOpen = fmt.Errorf("%w: no process runs with this data folder", ErrNobody)
+
 // Reload asks the process to read its configuration again. A *ReloadRefused
 // when it does not want it.
 func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err error) {
-	client, scheme, err := r.client()
+	resp, err := r.send(ctx, http.MethodPost, fmt.Sprintf("%s?activate=%t", ReloadPath, rollBack), r.Token, nil)
 	if err != nil {
 		return done, err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, fmt.Sprintf("%s://%s%s?activate=%t", scheme, r.Address, ReloadPath, rollBack), nil)
-	if err != nil {
-		return done, err
-	}
-	req.Header.Set("Authorization", "Bearer "+r.Token)
-	resp, err := client.Do(req)
-	if err != nil {
-		return done, fmt.Errorf("the process at %s: %w", r.Address, err)
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return done, fmt.Errorf("the process at %s: its answer broke off: %w", r.Address, err)
+		return done, fmt.Errorf("%s: its answer broke off: %w", r, err)
 	}
 	why := errors.New(strings.TrimSpace(strings.TrimPrefix(string(body), refusedPrefix)))
 	switch resp.StatusCode {
@@ -142,14 +139,42 @@ func (r *Running) Reload(ctx context.Context, rollBack bool) (done Reloaded, err
 	case http.StatusUnprocessableEntity:
 		return done, &ReloadRefused{why}
 	}
-	return done, fmt.Errorf("the process at %s answered %s: %w", r.Address, resp.Status, why)
+	return done, fmt.Errorf("%s answered %s: %w", r, resp.Status, why)
 }
 
-// client makes the client for the listener. With TLS the peer must show the very
+// send sends a request with a token. ErrNobody where nobody listens.
+func (r *Running) send(ctx context.Context, method, path, token string, body []byte) (*http.Response, error) {
+	client, scheme, err := r.client()
+	if err != nil {
+		return nil, err
+	}
+	req, err := http.NewRequestWithContext(ctx, method, scheme+"://"+r.Address+path, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := client.Do(req)
+	switch {
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return nil, fmt.Errorf("%w: nobody listens at %s", ErrNobody, r.Address)
+	case errors.Is(err, context.DeadlineExceeded):
+		return nil, fmt.Errorf("%s did not answer in time: %w", r, context.DeadlineExceeded)
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", r, err)
+	}
+	return resp, nil
+}
+
+// client makes the client for one request. With TLS the peer must show the very
 // certificate that the configuration names; names in it do not matter, since the
 // connection is to this machine.
 func (r *Running) client() (*http.Client, string, error) {
-	t := &http.Transport{Proxy: nil}
+	t := &http.Transport{Proxy: nil, DisableKeepAlives: true}
 	c := &http.Client{Transport: t}
 	if r.cfg.Admin.TLS == nil {
 		return c, "http", nil
@@ -181,51 +206,40 @@ func (r *Running) client() (*http.Client, string, error) {
 // Look is At for who only looks, which needs no token where the listener asks for none.
 func Look(c *config.Config) (*Running, error) {
 	if c.Admin.Off() {
-		return nil, errors.New("the operators' listener is off: set admin.listen")
+		return nil, ErrOff
 	}
 	r := &Running{address: address{Address: dialable(c.Admin.Listen)}, cfg: c}
 	if c.Kafka.Embedded() {
 		found := Find(c)
 		if found == nil {
-			return nil, ErrNobody
+			return nil, errNoneOpen
 		}
 		r.Address = found.Address
 	}
 	return r, nil
 }
 
-// ErrNobody says that no process has the data folder open.
-var ErrNobody = errors.New("no process runs with this data folder")
-
 // Get reads a page of the listener with a token of the configuration, if there is one.
-// ErrNobody where nobody listens; an answer of any other kind than 200 and 503 is an error.
+// ErrNobody where nobody listens, a *StatusError for an answer of any other kind than 200
+// and 503.
 func (r *Running) Get(ctx context.Context, path string) ([]byte, error) {
-	client, scheme, err := r.client()
-	if err != nil {
-		return nil, err
-	}
-	defer client.CloseIdleConnections()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, scheme+"://"+r.Address+path, nil)
-	if err != nil {
-		return nil, err
-	}
 	token := r.cfg.Admin.Token
 	if token.IsZero() && path == MetricsPath {
 		token = r.cfg.Admin.MetricsToken
 	}
-	if !token.IsZero() {
-		req.Header.Set("Authorization", "Bearer "+token.Reveal())
-	}
-	resp, err := client.Do(req)
-	if errors.Is(err, syscall.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: nobody listens at %s", ErrNobody, r.Address)
-	} else if err != nil {
+	resp, err := r.send(ctx, http.MethodGet, path, token.Reveal(), nil)
+	if err != nil {
 		return nil, err
 	}
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
 	if err == nil && resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusServiceUnavailable {
-		err = fmt.Errorf("the process at %s answered %s", r.Address, resp.Status)
+		err = &StatusError{Who: r.String(), Status: resp.Status}
 	}
 	return body, err
 }
+
+// StatusError is an answer that is no page.
+type StatusError struct{ Who, Status string }
+
+func (e *StatusError) Error() string { return e.Who + " answered " + e.Status }

@@ -53,6 +53,21 @@ func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 	require.NotContains(t, err.Error(), "hunter2")
 }
 
+// https is a connection with TLS, unless the URL itself says otherwise.
+func TestHTTPSIsSecure(t *testing.T) {
+	for url, unverified := range map[string]bool{
+		"https://ch.example:8443/shop": false, "https://ch.example?compress=true": false,
+		"clickhouse://ch.example:9440?secure=true": false, "https://ch.example:8443?skip_verify=": true,
+	} {
+		o, err := parseURL(url)
+		require.NoError(t, err, url)
+		require.NotNil(t, o.TLS, url)
+		require.Equal(t, unverified, o.TLS.InsecureSkipVerify, url)
+	}
+	_, err := parseURL("https://ch.example?secure=false")
+	require.Error(t, err)
+}
+
 func TestBeyondKey(t *testing.T) {
 	for expression, foreign := range map[string][]string{
 		"":                                     nil,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"slices"
 	"strings"
 
 	driver "github.com/ClickHouse/clickhouse-go/v2"
@@ -61,7 +62,20 @@ func (c *Config) Check(check *config.Checker, _ *config.Delivery) {
 		check.FaultKey("partition_by", "has no effect without create", "create: true, or no partition_by")
 	}
 	if !c.Insecure {
-		check.PlainClickHouse("url", c.URL)
+		c.checkPlaintext(check)
+	}
+}
+
+// checkPlaintext refuses a server on another machine that is reached without TLS or
+// not verified.
+func (c *Config) checkPlaintext(check *config.Checker) {
+	o, err := parseURL(c.URL.Reveal())
+	switch {
+	case err != nil || !slices.ContainsFunc(o.Addr, config.AddressBeyond):
+	case o.TLS == nil:
+		check.Plain("url", "is reached without TLS beyond this machine", "https://, or secure=true in it, or insecure: true beside it where nobody else can read along")
+	case o.TLS.InsecureSkipVerify:
+		check.Plain("url", "does not verify the server beyond this machine", "no skip_verify, or insecure: true beside it where nobody else can read along")
 	}
 }
 
@@ -111,7 +125,7 @@ func (c *Config) ToRead() (kind.Sink, bool) {
 
 // Ask implements reach.Asked.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
-	options, err := driver.ParseDSN(c.URL.Reveal())
+	options, err := parseURL(c.URL.Reveal())
 	if err != nil {
 		return errors.New("the URL cannot be read") // its error may hold the password
 	}

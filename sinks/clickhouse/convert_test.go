@@ -72,7 +72,7 @@ func TestConvertRefuses(t *testing.T) {
 		{"Decimal(9, 2)", `1.501`}, {"Decimal(9, 2)", `12345678901`}, {"Decimal(9, 2)", `1e999999999`}, {"Decimal(9, 2)", `"1/2"`},
 		{"Date", `"2024-02-30"`}, {"Date", `"1960-01-01"`}, {"DateTime", `"1960-01-01T00:00:00Z"`}, {"DateTime64(3)", `"3000-01-01T00:00:00Z"`},
 		{"DateTime64(3)", `1e999999999`}, {"DateTime", `true`}, {"DateTime", `99999999999999999999`},
-		{"UUID", `"x"`}, {"UUID", `1`}, {"IPv4", `"1.2.3"`}, {"IPv6", `"::g"`},
+		{"UUID", `"x"`}, {"UUID", `1`}, {"IPv4", `"1.2.3"`}, {"IPv4", `"::"`}, {"Array(IPv4)", `["1.2.3.4", "::"]`}, {"IPv6", `"::g"`},
 		{"Enum8('green' = 1)", `"red"`}, {"Enum8('green' = 1)", `1`},
 		{"Array(Int8)", `[1,"x"]`}, {"Array(Int8)", `{}`}, {"Array(Int8)", `null`}, {"Array(Int8)", `[null]`},
 	} {

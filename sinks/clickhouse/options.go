@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -89,22 +90,32 @@ var (
 // baseColumns are in every table; changed_at's type depends on the server.
 var baseColumns = []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
 
+// parseURL reads a connection string. Of https the driver wants to hear that it is
+// secure; where something is said twice, the first counts.
+func parseURL(text string) (*clickhouse.Options, error) {
+	if strings.HasPrefix(text, "https://") {
+		if !strings.Contains(text, "?") {
+			text += "?"
+		}
+		text += "&secure=true"
+	}
+	return clickhouse.ParseDSN(text)
+}
+
 // complete fills in defaults, then checks everything; the error names all that is wrong.
 func (o *Options) complete() (*clickhouse.Options, error) {
-	if o.CreateTable == nil {
-		o.CreateTable = new(true)
-	}
-	setDefault(&o.MaxBatch, defaultMaxBatch)
-	setDefault(&o.MaxBytes, defaultMaxBytes)
-	setDefault(&o.Linger, defaultLinger)
-	setDefault(&o.ConnectTimeout, defaultConnectTimeout)
-	setDefault(&o.WriteTimeout, defaultWriteTimeout)
-	setDefault(&o.MaxConnections, defaultMaxConnections)
+	o.CreateTable = cmp.Or(o.CreateTable, new(true))
+	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
+	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
+	o.Linger = cmp.Or(o.Linger, defaultLinger)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
+	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	config, err := clickhouse.ParseDSN(o.URL)
+	config, err := parseURL(o.URL)
 	if err != nil {
 		// The library's text may quote what holds a password.
 		bad("url: not a ClickHouse connection string")
@@ -145,9 +156,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	}
 	for i := range o.Columns {
 		c := &o.Columns[i]
-		if c.Path == "" {
-			c.Path = c.Name
-		}
+		c.Path = cmp.Or(c.Path, c.Name)
 		switch {
 		case !identifier.MatchString(c.Name):
 			bad("columns[%d].name: %q is not made of letters, digits and underscores", i, c.Name)
@@ -173,11 +182,4 @@ func beyondKey(expression string) (foreign []string) {
 		}
 	}
 	return foreign
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var unset T
-	if *field == unset {
-		*field = value
-	}
 }

@@ -223,7 +223,7 @@ func (s *Sink) convert(doc []byte, trial []column.Interface) ([]any, error) {
 	values, errs := make([]any, len(trial)), []error(nil)
 	for i, c := range s.options.Columns {
 		value, err := s.converters[i](gjson.GetBytes(doc, c.Path))
-		if err == nil && trial[i].AppendRow(value) != nil { //nolint:gosec // there is a trial for every column
+		if err == nil && !takes(trial[i], value) { //nolint:gosec // there is a trial for every column
 			err = errors.New("a value outside the type") // the library's text would quote it
 		}
 		if err != nil {
@@ -232,6 +232,17 @@ func (s *Sink) convert(doc []byte, trial []column.Interface) ([]any, error) {
 		values[i] = value
 	}
 	return values, errors.Join(errs...)
+}
+
+// takes reports whether the library takes a value. It panics on some that it cannot
+// hold, as on an IPv6 address for a column of IPv4.
+func takes(trial column.Interface, value any) (ok bool) {
+	defer func() {
+		if recover() != nil {
+			ok = false
+		}
+	}()
+	return trial.AppendRow(value) == nil
 }
 
 // maxProbes bounds the inserts per Write that look for the rows behind an error

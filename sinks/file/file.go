@@ -1,6 +1,7 @@
 package file
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -69,12 +70,8 @@ type handle interface {
 
 // New checks the options. Its errors name the option.
 func New(opts Options) (*Sink, error) {
-	if opts.Keys == 0 {
-		opts.Keys = defaultKeys
-	}
-	if opts.TailBytes == 0 {
-		opts.TailBytes = defaultTailBytes
-	}
+	opts.Keys = cmp.Or(opts.Keys, defaultKeys)
+	opts.TailBytes = cmp.Or(opts.TailBytes, defaultTailBytes)
 	switch {
 	case opts.Path == "":
 		return nil, errors.New("path: must be set")

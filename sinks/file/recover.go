@@ -23,7 +23,7 @@ var (
 	errDamaged = errors.New("changed by a failing disk or file system")
 )
 
-// recover repairs the end of the file, fills the window of keys and gives the
+// recover repairs the end of the file, fills the window of keys and returns the
 // length of the file. It reads at most the last TailBytes.
 func (s *Sink) recover(ctx context.Context) (int64, error) {
 	info, err := s.f.Stat()
@@ -96,7 +96,7 @@ func (s *Sink) checkStart(size int64) error {
 	return nil
 }
 
-// nothingWhole reads to the end of the file, from byte next, and gives an error
+// nothingWhole reads to the end of the file, from byte next, and returns an error
 // when a whole record stands there, which may have been confirmed: the zeroed
 // line at byte at then does not belong to the last Write.
 func nothingWhole(ctx context.Context, r *bufio.Reader, at, next int64) error {

@@ -59,7 +59,7 @@ func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 		return nil, errors.Join(err, share.Close())
 	}
 	sink, err := New(Options{
-		Client: client, Release: share.Close, Topic: c.Topic, Service: e.Service, Pipeline: e.Pipeline, Tombstones: c.Tombstones,
+		Client: client, Try: share.Try, Release: share.Close, Topic: c.Topic, Service: e.Service, Pipeline: e.Pipeline, Tombstones: c.Tombstones,
 		MaxMessageBytes: e.MaxMessage, Logger: e.Logger,
 	})
 	if err != nil {
@@ -95,5 +95,14 @@ func (c *Config) Ask(ctx context.Context, cluster func(config.Cluster) (transpor
 	if err != nil {
 		return err
 	}
-	return reach.Topic(ctx, of, c.Topic, true)
+	return reach.Topic(ctx, of, c.Topic, false)
+}
+
+// Rights implements reach.Entitled.
+func (c *Config) Rights(pipeline, service string) (config.Cluster, []reach.Right) {
+	return c.Cluster, []reach.Right{
+		{Topic: c.Topic, Operation: "WRITE", Without: "nothing is delivered", Vital: true},
+		{Topic: c.Topic, Operation: "READ", Without: "after a take-over what was written and not saved comes twice"},
+		{Transactions: TransactionalID(pipeline, service, c.Topic, 0), Prefix: pipeline + ".", Operation: "WRITE", Without: "after a take-over what the process before had on its way may come twice"},
+	}
 }

@@ -45,7 +45,8 @@
 //	message too large, record refused by the broker    refused, a dead letter
 //	unknown or invalid topic, authentication,
 //	  authorization, unsuitable version or settings    pause the service
-//	everything else                                    retry, ambiguous
+//	everything else                                    retry, ambiguous; without an answer
+//	  the cluster may be down, and one of its services tries it for all
 //
 // A broker refuses a whole request for one bad record in it. So a record that
 // is refused is published once more, alone, and only what is refused then is a

@@ -1,7 +1,9 @@
 package kafka
 
 import (
+	"context"
 	"errors"
+	"net"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 
@@ -11,7 +13,7 @@ import (
 // classify says what an error of the cluster means; the table is in the package's
 // documentation.
 func classify(err error) *sinks.Error {
-	e := &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: err}
+	e := &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(err), Err: err}
 	refuse := func(class sinks.Class, hint string) {
 		e.Class, e.Ambiguous, e.Hint = class, false, hint
 	}
@@ -32,4 +34,18 @@ func classify(err error) *sinks.Error {
 		refuse(sinks.Pause, "the broker does not support what the sink needs")
 	}
 	return e
+}
+
+// outage says what an error shows about the cluster as a whole: what a broker answered
+// is about a topic or a partition.
+func outage(err error) sinks.Outage {
+	var answer *kerr.Error
+	var network *net.OpError
+	switch {
+	case errors.As(err, &answer), errors.Is(err, context.Canceled):
+		return sinks.NoOutage
+	case errors.As(err, &network) && network.Op == "dial":
+		return sinks.Unreachable
+	}
+	return sinks.Troubled
 }

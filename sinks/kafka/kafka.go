@@ -44,6 +44,10 @@ type Options struct {
 	// Client reaches the cluster. The sink does not close it. Required.
 	Client *fenced.Client
 
+	// Try makes an attempt of so many changes, unless the cluster is down and another
+	// service finds out when it is back; see sinks.Lease. Defaults to making it.
+	Try func(ctx context.Context, changes int, attempt func() error) error
+
 	// Release is called by the first Close: the sink needs its client no more.
 	// Defaults to none.
 	Release func() error
@@ -90,6 +94,9 @@ func New(opts Options) (*Sink, error) {
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
+	}
+	if opts.Try == nil {
+		opts.Try = func(_ context.Context, _ int, attempt func() error) error { return attempt() }
 	}
 	switch {
 	case opts.Client == nil:
@@ -148,6 +155,10 @@ type item struct {
 // Write publishes the changes and returns when all are acknowledged, or soon
 // after ctx is cancelled.
 func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
+	return s.opts.Try(ctx, len(changes), func() error { return s.write(ctx, changes) })
+}
+
+func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 	failed := map[int]*sinks.Error{}
 	if err := s.again(ctx, changes); err != nil {
 		for i := range changes {
@@ -159,7 +170,7 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 	for len(streams) > 0 {
 		streams = s.round(ctx, streams, failed)
 	}
-	s.settle()
+	s.settle(changes, failed)
 	return fanout.Result(failed, len(changes))
 }
 
@@ -202,7 +213,7 @@ func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*
 func (s *Sink) round(ctx context.Context, streams []*stream, failed map[int]*sinks.Error) []*stream {
 	batches := make([]*fenced.Batch, len(streams))
 	for i, st := range streams {
-		batches[i] = st.next(s.opts.Client)
+		batches[i] = st.next()
 	}
 	answers := s.opts.Client.Append(ctx, s.topic, batches)
 	for i, st := range streams {
@@ -222,7 +233,7 @@ func (s *Sink) round(ctx context.Context, streams []*stream, failed map[int]*sin
 }
 
 // next makes the next batch.
-func (st *stream) next(c *fenced.Client) *fenced.Batch {
+func (st *stream) next() *fenced.Batch {
 	n, bytes := 0, 0
 	var records []transport.Record
 	for n < len(st.items) {
@@ -233,7 +244,7 @@ func (st *stream) next(c *fenced.Client) *fenced.Batch {
 		n++
 	}
 	st.size = n
-	st.batch = c.Batch(st.part.writer, st.partition, records)
+	st.batch = st.part.writer.Batch(st.partition, records)
 	return st.batch
 }
 
@@ -250,7 +261,7 @@ func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Erro
 	if !a.Refused || fenced.Ended(a.Err) {
 		// It may be there, or come: fencing and reading tell.
 		st.part.writer = nil
-		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Err: a.Err})
+		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(a.Err), Err: a.Err})
 		return
 	}
 	st.part.writer.Unsend(st.batch)

@@ -34,7 +34,7 @@ type part struct {
 	ends []int64
 	// tried is the highest place that was sent, or found.
 	tried change.Version
-	reach change.Version // the highest place that a Write had
+	reach change.Version // the highest place of which a Write told deliver what became of it
 	above change.Version // see Mark; claim.Mark is the mark
 	// left is what a predecessor, or this process, left, and is not known to deliver;
 	// ascending by place. There is more above the last of them if more.
@@ -60,12 +60,11 @@ type lacks struct {
 	warned bool  // guarded by mu
 }
 
-const (
-	// resumeTimeout bounds one attempt; deliver repeats it.
-	resumeTimeout = 20 * time.Second
-	// fencing is how many identities are taken over at a time.
-	fencing = 4
-)
+// resumeTimeout bounds one attempt; deliver repeats it. Tests lower it.
+var resumeTimeout = 20 * time.Second
+
+// fencing is how many identities are taken over at a time.
+const fencing = 4
 
 // maxLeft bounds what is remembered of one partition; the rest is read later.
 // Tests lower it.
@@ -76,10 +75,12 @@ func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {
 	for _, c := range claims {
 		s.parts[c.Partition] = &part{claim: c}
 	}
-	if err := s.resume(ctx, claims); err != nil {
-		return err // not a nil of type *sinks.Error
-	}
-	return nil
+	return s.opts.Try(ctx, 0, func() error {
+		if err := s.resume(ctx, claims); err != nil {
+			return err // not a nil of type *sinks.Error
+		}
+		return nil
+	})
 }
 
 // again resumes what a Write needs: partitions whose last batch had no answer, whose
@@ -100,7 +101,6 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 	}
 	for n, at := range highest {
 		p := s.parts[n]
-		p.reach = max(p.reach, at)
 		last := change.Version(0)
 		if len(p.left) > 0 {
 			last = p.left[len(p.left)-1].place
@@ -392,8 +392,16 @@ func (p *part) wrote(partition int32, end int64) {
 	p.ends[partition] = max(p.ends[partition], end)
 }
 
-// settle takes the marks on when a Write has an answer to everything.
-func (s *Sink) settle() {
+// settle takes the marks on at the end of a Write, as far as there is an answer to
+// everything. What was found and deliver has not heard of yet keeps them: who looks
+// again must find it again.
+func (s *Sink) settle(changes []change.Change, failed map[int]*sinks.Error) {
+	for i := range changes {
+		if failed[i] == nil {
+			p := s.parts[changes[i].Partition]
+			p.reach = max(p.reach, changes[i].Place())
+		}
+	}
 	for _, p := range s.parts {
 		if p.writer == nil || p.more || p.tried > p.reach {
 			continue // something may be under way, or is still to be found

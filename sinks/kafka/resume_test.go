@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -54,6 +55,19 @@ func resumed(t testing.TB, o Options, partition int32, s saved) *Sink {
 	sink := newSink(t, o)
 	require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{s.claim(partition)}))
 	return sink
+}
+
+// begun makes a topic, and a process's sink that has written the places below to of
+// partition 0 there; mark is what deliver kept before.
+func begun(t testing.TB, name string, to int64) (log *topicLog, o Options, first *Sink, mark string) {
+	t.Helper()
+	brokers, prefix := servers.Kafka(t)
+	log = newTopic(t, brokers, prefix+name, topicMaxBytes)
+	o = Options{Client: newClient(t, brokers, nil), Topic: log.topic}
+	first = resumed(t, o, 0, saved{at: 1})
+	mark, _ = first.Mark(0)
+	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, to)))
+	return log, o, first, mark
 }
 
 // once requires that the records of a service in the topic are these changes, each of
@@ -129,12 +143,7 @@ func TestWhatIsSentOnceMoreIsThereOnceMore(t *testing.T) {
 // Whoever writes last has fenced everybody else. One that does not know it takes
 // over again, and finds what the other wrote.
 func TestTwoThatFenceEachOtherWriteOnce(t *testing.T) {
-	brokers, prefix := servers.Kafka(t)
-	log := newTopic(t, brokers, prefix+"two", topicMaxBytes)
-	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
-	a := resumed(t, o, 0, saved{at: 1})
-	mark, _ := a.Mark(0)
-	require.NoError(t, a.Write(t.Context(), numbered(service, 0, 1, 5)))
+	log, o, a, mark := begun(t, "two", 5)
 	b := resumed(t, o, 0, saved{1, mark})
 	err := a.Write(t.Context(), numbered(service, 0, 5, 10))
 	require.Error(t, err)
@@ -148,12 +157,7 @@ func TestTwoThatFenceEachOtherWriteOnce(t *testing.T) {
 
 // What was found and not passed yet is found once more.
 func TestWhatWasFoundIsFoundAgain(t *testing.T) {
-	brokers, prefix := servers.Kafka(t)
-	log := newTopic(t, brokers, prefix+"found", topicMaxBytes)
-	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
-	first := resumed(t, o, 0, saved{at: 1})
-	mark, _ := first.Mark(0)
-	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 20)))
+	log, o, _, mark := begun(t, "found", 20)
 	next := resumed(t, o, 0, saved{1, mark})
 	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 5)))
 	resumed(t, o, 0, saved{1, mark}) // it fences, and is gone
@@ -168,16 +172,28 @@ func TestWhatWasFoundIsFoundAgain(t *testing.T) {
 	once(t, log, service, numbered(service, 0, 1, 25))
 }
 
+// What was found stays to be found while no Write has told deliver of it.
+func TestWhatNobodyWasToldOfIsFoundAgain(t *testing.T) {
+	log, o, _, mark := begun(t, "untold", 4)
+	next := resumed(t, o, 0, saved{1, mark})
+	over, cancel := context.WithCancel(t.Context())
+	cancel()
+	next.parts[0].writer = nil // as after a write without an answer
+	require.Error(t, next.Write(over, numbered(service, 0, 1, 4)))
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 2)), "deliver tries less at a time")
+	kept, _ := next.Mark(0)
+	require.Equal(t, mark, kept)
+	resumed(t, o, 0, saved{1, mark}) // it fences, and is gone
+	next.parts[0].writer = nil
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 2, 4)))
+	once(t, log, service, numbered(service, 0, 1, 4))
+}
+
 // More than is remembered at a time is read in turns.
 func TestMoreIsLeftThanIsRemembered(t *testing.T) {
 	defer func(n int) { maxLeft = n }(maxLeft)
 	maxLeft = 20
-	brokers, prefix := servers.Kafka(t)
-	log := newTopic(t, brokers, prefix+"more", topicMaxBytes)
-	o := Options{Client: newClient(t, brokers, nil), Topic: log.topic}
-	first := resumed(t, o, 0, saved{at: 1})
-	mark, _ := first.Mark(0)
-	require.NoError(t, first.Write(t.Context(), numbered(service, 0, 1, 100)))
+	log, o, _, mark := begun(t, "more", 100)
 	next := resumed(t, o, 0, saved{1, mark})
 	for n := int64(1); n < 120; n += 10 {
 		require.NoError(t, next.Write(t.Context(), numbered(service, 0, n, n+10)))
@@ -308,7 +324,9 @@ func TestOnceWhateverHappens(t *testing.T) {
 // zombieTopic and zombieBrokers are of a process that TestAProcessThatStoodStill starts.
 const zombieTopic, zombieBrokers = "WEIR_TEST_ZOMBIE_TOPIC", "WEIR_TEST_ZOMBIE_BROKERS"
 
-const zombieLast = 20_000
+// zombieHalf is below what its successor writes; there the zombie waits until it was
+// stopped, however long that takes.
+const zombieHalf, zombieLast = 501, 20_000
 
 // TestZombie is the process that is stopped: it writes until it is told not to.
 func TestZombie(t *testing.T) {
@@ -319,6 +337,9 @@ func TestZombie(t *testing.T) {
 	o := Options{Client: newClient(t, strings.Split(os.Getenv(zombieBrokers), ","), nil), Topic: topic}
 	sink := resumed(t, o, 0, saved{at: 1})
 	for n := int64(1); n < zombieLast; n += 5 {
+		if n == zombieHalf {
+			_, _ = io.Copy(io.Discard, os.Stdin)
+		}
 		if err := sink.Write(t.Context(), numbered(service, 0, n, n+5)); err != nil {
 			fmt.Println("fenced:", err)
 			return
@@ -341,6 +362,8 @@ func TestAProcessThatStoodStill(t *testing.T) {
 	cmd.Stdout, cmd.Stderr = out, out
 	// A mark has bytes that no variable takes: the zombie begins at the end, like first.
 	cmd.Env = append(os.Environ(), zombieTopic+"="+log.topic, zombieBrokers+"="+strings.Join(brokers, ","))
+	goOn, err := cmd.StdinPipe()
+	require.NoError(t, err)
 	require.NoError(t, cmd.Start())
 	select {
 	case <-out.seen:
@@ -351,6 +374,7 @@ func TestAProcessThatStoodStill(t *testing.T) {
 	next := resumed(t, o, 0, saved{1, mark})
 	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 900)))
 	require.NoError(t, cmd.Process.Signal(syscall.SIGCONT))
+	require.NoError(t, goOn.Close())
 	require.NoError(t, cmd.Wait())
 	require.Contains(t, out.String(), "fenced:")
 	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 900, 950)), "the zombie did not come back")

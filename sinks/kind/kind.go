@@ -41,7 +41,7 @@ type Env struct {
 	// Targets are the clients that the sinks of a process share.
 	Targets *sinks.Targets
 	// Cluster says how the cluster of a sink, or without brokers the main one, is
-	// reached, and gives a text that changes with its certificates.
+	// reached, and returns a text that changes with its certificates.
 	Cluster func(own config.Cluster) (cluster transport.Config, identity string, err error)
 	// MaxMessage is the largest record that a change makes, in bytes.
 	MaxMessage int

@@ -108,8 +108,8 @@ const minWhole = 21
 
 // refusedAsWhole takes the failures of all changes of a Write. When there are
 // at least minWhole and the table refused every one for the same reason, as
-// after a NOT NULL column was added to it, it gives one error of class Pause:
-// dead letters without end would help nobody. Else it gives nil.
+// after a NOT NULL column was added to it, it returns one error of class Pause:
+// dead letters without end would help nobody. Else it returns nil.
 func refusedAsWhole(failed map[int]error) *sinks.Error {
 	if len(failed) < minWhole {
 		return nil

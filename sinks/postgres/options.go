@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -112,24 +113,16 @@ var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*([. ][A-Za-z_][A-Za-z0
 
 // complete fills in defaults, then checks everything; the error names all that is wrong.
 func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
-	if o.Mode == "" {
-		o.Mode = Upsert
-	}
-	if o.DocType == "" {
-		o.DocType = "jsonb"
-	}
-	if o.CreateTable == nil {
-		o.CreateTable = new(true)
-	}
-	setDefault(&o.MaxBatch, defaultMaxBatch)
-	setDefault(&o.MaxBytes, defaultMaxBytes)
-	setDefault(&o.Linger, defaultLinger)
-	setDefault(&o.ConnectTimeout, defaultConnectTimeout)
-	setDefault(&o.WriteTimeout, defaultWriteTimeout)
-	setDefault(&o.MaxConnections, defaultMaxConnections)
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
+	o.Mode = cmp.Or(o.Mode, Upsert)
+	o.DocType = cmp.Or(o.DocType, "jsonb")
+	o.CreateTable = cmp.Or(o.CreateTable, new(true))
+	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
+	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
+	o.Linger = cmp.Or(o.Linger, defaultLinger)
+	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
+	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
+	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
+	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -164,9 +157,7 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	}
 	for i := range o.Columns {
 		c := &o.Columns[i]
-		if c.Path == "" {
-			c.Path = c.Name
-		}
+		c.Path = cmp.Or(c.Path, c.Name)
 		switch {
 		case c.Name == "" || len(c.Name) > maxIdentifier:
 			bad("columns[%d].name: %q has no usable length", i, c.Name)
@@ -199,11 +190,4 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 		return nil, nil, fmt.Errorf("postgres sink: %w", errors.Join(errs...))
 	}
 	return config, table, nil
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var unset T
-	if *field == unset {
-		*field = value
-	}
 }

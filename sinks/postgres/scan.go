@@ -15,7 +15,7 @@ var (
 	_ sinks.Versioned = (*Sink)(nil)
 )
 
-// Scan implements sinks.Scannable. In append mode it gives each entity's newest row.
+// Scan implements sinks.Scannable. In append mode it returns each entity's newest row.
 func (s *Sink) Scan(ctx context.Context, afterEntity string, limit int, visit func(sinks.TargetRow) error) error {
 	pool := s.pool.Load()
 	if pool == nil {

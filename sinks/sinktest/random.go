@@ -55,7 +55,7 @@ func checkRandom(t testing.TB, s *suite) {
 	})
 }
 
-// play runs a sequence over entities of its own and gives what is wrong after it.
+// play runs a sequence over entities of its own and returns what is wrong after it.
 func (f *fixture) play(sequence []step) []string {
 	entities := []string{f.entity("a"), f.entity("b"), f.entity("c")}
 	var sent [][]change.Change

@@ -107,7 +107,7 @@ func (f *fixture) close() {
 	}
 }
 
-// send writes changes in as many Writes as the traits ask for and gives the
+// send writes changes in as many Writes as the traits ask for and returns the
 // failures by index in changes.
 func (f *fixture) send(ctx context.Context, changes []change.Change) map[int]error {
 	f.t.Helper()
@@ -160,7 +160,7 @@ func (f *fixture) write(changes ...change.Change) {
 }
 
 // settle sends changes, again while a busy target has no time for one of them,
-// and gives the failures by index.
+// and returns the failures by index.
 func (f *fixture) settle(changes []change.Change) map[int]error {
 	f.t.Helper()
 	ctx, cancel := context.WithTimeout(f.t.Context(), writeTimeout)

@@ -23,7 +23,7 @@ type Target struct {
 	// Kind is the kind that the sinks' traits must say.
 	Kind sinks.Kind
 
-	// New gives a sink on this target, not yet open. It is called many times,
+	// New returns a sink on this target, not yet open. It is called many times,
 	// always for the same target; the former sink is closed before the next is
 	// opened.
 	New func(t testing.TB) sinks.Sink
@@ -53,12 +53,12 @@ type Target struct {
 	// is. Without it the subtests about single bad changes are left out.
 	BadChange func(good change.Change) change.Change
 
-	// Outage gives the two switches of the target's server. Both return when
+	// Outage returns the two switches of the target's server. Both return when
 	// the server is gone, or back; each may be called twice. Without it the
 	// subtests about outages are left out.
 	Outage func(t testing.TB) (down, up func())
 
-	// Refuse gives the two switches of a refusal of the service as a whole
+	// Refuse returns the two switches of a refusal of the service as a whole
 	// (credentials taken away, the table gone); each may be called twice. Without
 	// it the subtest about it is left out.
 	Refuse func(t testing.TB) (refuse, allow func())

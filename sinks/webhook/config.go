@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"net"
+	"net/netip"
 	"net/url"
 	"regexp"
 	"strings"
@@ -92,8 +93,14 @@ func (c *Config) Check(check *config.Checker, d *config.Delivery) {
 		check.Fault("mode", "contradicts kind: "+d.Kind, "one of the two keys")
 	}
 	check.TLS("tls", c.TLS)
-	if !c.Insecure {
-		check.PlainHTTP("url", c.URL)
+	if u, err := url.Parse(c.URL.Reveal()); err == nil && !c.Insecure && config.Beyond(u.Hostname()) {
+		ip, err := netip.ParseAddr(u.Hostname())
+		switch {
+		case u.Scheme == "http":
+			check.Plain("url", "is reached without TLS beyond this machine", "https://, or insecure: true beside it where nobody else can read along")
+		case err == nil && !public(ip.Unmap()):
+			check.Plain("url", "is an address inside a network", "a public one, or insecure: true beside it")
+		}
 	}
 }
 
@@ -162,8 +169,8 @@ func (c *Config) WithoutSecrets() kind.Sink {
 	return &copied
 }
 
-// Ask implements reach.Asked: it connects, with TLS where the URL wants it, and
-// sends nothing.
+// Ask implements reach.Asked: it connects as deliveries do, with TLS where the URL
+// wants it, and sends nothing.
 func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Config, error)) error {
 	u, err := url.Parse(c.URL.Reveal())
 	if err != nil {
@@ -173,21 +180,19 @@ func (c *Config) Ask(ctx context.Context, _ func(config.Cluster) (transport.Conf
 	if port == "" {
 		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
 	}
-	address := net.JoinHostPort(u.Hostname(), port)
-	var conn net.Conn
+	dialer := &net.Dialer{}
+	if c.DenyPrivate {
+		dialer.Control = denyPrivate
+	}
+	dial := dialer.DialContext
 	if u.Scheme == "https" {
 		settings, _, err := c.TLS.Client()
 		if err != nil {
 			return err
 		}
-		dialer := tls.Dialer{Config: settings}
-		conn, err = dialer.DialContext(ctx, "tcp", address)
-		if err != nil {
-			return err
-		}
-		return conn.Close()
+		dial = (&tls.Dialer{NetDialer: dialer, Config: settings}).DialContext
 	}
-	conn, err = (&net.Dialer{}).DialContext(ctx, "tcp", address)
+	conn, err := dial(ctx, "tcp", net.JoinHostPort(u.Hostname(), port))
 	if err != nil {
 		return err
 	}

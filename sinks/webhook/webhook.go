@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/base64"
@@ -134,21 +135,11 @@ func New(opts Options) (*Sink, error) {
 
 func (s *Sink) setDefaults() error {
 	o := &s.opts
-	if o.Kind == "" {
-		o.Kind = sinks.State
-	}
-	if o.Timeout == 0 {
-		o.Timeout = defaultTimeout
-	}
-	if o.Concurrency == 0 {
-		o.Concurrency = defaultConcurrency
-	}
-	if o.MaxConnections == 0 {
-		o.MaxConnections = max(defaultMaxConnections, o.Concurrency)
-	}
-	if o.MaxRetryAfter == 0 {
-		o.MaxRetryAfter = defaultMaxRetryAfter
-	}
+	o.Kind = cmp.Or(o.Kind, sinks.State)
+	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
+	o.Concurrency = cmp.Or(o.Concurrency, defaultConcurrency)
+	o.MaxConnections = cmp.Or(o.MaxConnections, max(defaultMaxConnections, o.Concurrency))
+	o.MaxRetryAfter = cmp.Or(o.MaxRetryAfter, defaultMaxRetryAfter)
 	switch {
 	case o.Kind != sinks.State && o.Kind != sinks.Log:
 		return fmt.Errorf("kind: must be %q or %q, not %q", sinks.State, sinks.Log, o.Kind)

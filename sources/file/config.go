@@ -44,11 +44,16 @@ func (c *Config) Open(_ context.Context, e sources.Env) (sources.Source, error) 
 // opened is a Source of the pipeline.
 type opened struct{ *Source }
 
+var _ sources.Log = opened{}
+
 // Topic implements sources.Source.
 func (o opened) Topic() string { return "file:" + o.opt.Name }
 
 // WaitsFor implements sources.Failing.
 func (o opened) WaitsFor() string { return "its file " + o.opt.Path }
+
+// Blocks implements sources.Failing: the file may come.
+func (opened) Blocks() bool { return false }
 
 // Drained implements sources.Source.
 func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }

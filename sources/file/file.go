@@ -17,6 +17,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/store"
@@ -60,24 +61,16 @@ type Source struct {
 	log     *slog.Logger
 	drained atomic.Bool
 	failing atomic.Pointer[error]
+	backlog backlog
 
-	mu     sync.Mutex
-	stop   []context.CancelFunc
-	wg     sync.WaitGroup
-	closed bool
+	subscriptions handout.Subscriptions
 }
 
 // New makes a source; nothing is read before Subscribe.
 func New(opt Options) *Source {
-	if opt.MaxLine <= 0 {
-		opt.MaxLine = 8 << 20
-	}
-	if opt.Poll <= 0 {
-		opt.Poll = 250 * time.Millisecond
-	}
-	if opt.Linger <= 0 {
-		opt.Linger = time.Second
-	}
+	opt.MaxLine = defaults.Positive(opt.MaxLine, 8<<20)
+	opt.Poll = defaults.Positive(opt.Poll, 250*time.Millisecond)
+	opt.Linger = defaults.Positive(opt.Linger, time.Second)
 	return &Source{opt: opt, log: opt.Logger.With("source", opt.Name)}
 }
 
@@ -96,31 +89,12 @@ func (f *Source) Failing() error {
 // Subscribe starts reading. topic is only a name for the frames.
 // The channel is closed when ctx ends or Close is called.
 func (f *Source) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.closed {
-		return nil, errors.New("file source: closed")
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	f.stop = append(f.stop, cancel)
-	out := make(chan *message.Message)
-	f.wg.Go(func() {
-		defer close(out)
-		defer cancel()
-		f.follow(ctx, topic, out)
-	})
-	return out, nil
+	return f.subscriptions.Open(ctx, func(ctx context.Context, out chan<- *message.Message) { f.follow(ctx, topic, out) })
 }
 
 // Close ends all subscriptions and returns when their last position is stored.
 func (f *Source) Close() error {
-	f.mu.Lock()
-	f.closed = true
-	for _, stop := range f.stop {
-		stop()
-	}
-	f.mu.Unlock()
-	f.wg.Wait()
+	f.subscriptions.Close()
 	return nil
 }
 
@@ -175,6 +149,9 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 	f.failing.Store(nil)
 	identity, offset, err := f.begin(ctx, file)
 	if err != nil || identity == "" {
+		return err
+	}
+	if err := f.backlog.begin(file, offset); err != nil {
 		return err
 	}
 	chunks, dispatched := make(chan chunk), make(chan bool, 1)
@@ -324,23 +301,14 @@ func blank(line []byte) bool {
 // identify returns an identity made from the file's first line; empty while
 // there is no complete one.
 func (f *Source) identify(file *os.File) (string, error) {
-	if f.opt.Complete {
-		// Nothing to wait for: whatever is there is the first line.
-		line, size, _, err := f.line(bufio.NewReader(file))
-		if err != nil && !errors.Is(err, io.EOF) {
-			return "", err
-		}
-		if size == 0 {
-			f.drained.Store(true)
-			return "", nil
-		}
-		return identityOf(line), nil
-	}
-	line, _, terminated, err := f.line(bufio.NewReader(file))
-	if err != nil && !errors.Is(err, io.EOF) {
+	line, size, terminated, err := f.line(bufio.NewReader(file))
+	switch {
+	case err != nil && !errors.Is(err, io.EOF):
 		return "", err
-	}
-	if !terminated {
+	case f.opt.Complete && size == 0:
+		f.drained.Store(true) // nothing will come
+		return "", nil
+	case !f.opt.Complete && !terminated:
 		return "", nil
 	}
 	return identityOf(line), nil
@@ -458,6 +426,7 @@ func (f *Source) dispatch(ctx context.Context, topic, identity string, chunks <-
 			return false
 		}
 		position = c.next
+		f.backlog.acknowledged(c.next, len(c.records))
 		if time.Since(last) > savePeriod {
 			save(ctx)
 			last = time.Now()

@@ -400,6 +400,44 @@ func TestFileComplete(t *testing.T) {
 	again.nothing()
 }
 
+// What is left is estimated in lines as long as those that were read: here all are.
+func TestFileSaysHowMuchItHolds(t *testing.T) {
+	f := newFile(t)
+	f.maxLine, f.linger = 1000, time.Hour
+	r := f.read()
+	pending := func(want int64) {
+		t.Helper()
+		require.Eventually(t, func() bool {
+			n, err := r.source.Pending(t.Context())
+			return err == nil && n == want
+		}, patience, time.Millisecond)
+	}
+	pending(0) // there is no file
+	f.write("1\n2\n3\n")
+	first := r.next()
+	_, err := r.source.Pending(t.Context())
+	require.Error(t, err, "nobody knows how long lines are")
+	first.Ack()
+	pending(0)
+	f.append("4\n5\n")
+	pending(2)
+	second := r.next()
+	pending(2)
+	require.NoError(t, os.Rename(f.path, f.path+".1"))
+	pending(2)
+	f.write("6\n7\n8\n9\n")
+	pending(6)
+	second.Ack()
+	pending(4)
+	r.close()
+
+	f.complete = true
+	r = f.read()
+	require.Len(t, r.lines(4), 4)
+	require.Eventually(t, r.source.Drained, patience, time.Millisecond)
+	pending(0)
+}
+
 func TestFileCompleteAndEmpty(t *testing.T) {
 	f := newFile(t)
 	f.complete = true

@@ -3,6 +3,7 @@
 package kafka
 
 import (
+	"cmp"
 	"context"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -30,9 +31,7 @@ func (*Config) Kind() string { return "kafka" }
 
 // ApplyDefaults implements config.InputDefaults.
 func (c *Config) ApplyDefaults(s *config.Source, all *config.Config) {
-	if c.Group == "" {
-		c.Group = all.Kafka.Group + ".source." + s.Name
-	}
+	c.Group = cmp.Or(c.Group, all.Kafka.Group+".source."+s.Name)
 }
 
 // CheckLocators implements config.Input: a record has key and headers.
@@ -73,36 +72,24 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 		if err != nil {
 			return nil, err
 		}
-		return single{sub, c.Topic}, nil
+		return single{sub, &lag{topic: c.Topic, ask: func(ctx context.Context) ([]transport.PartitionLag, error) { return sub.Lag(ctx, c.Topic) }}}, nil
 	}
 	group, err := transport.NewGroup(ctx, cluster, e.Group(c.Group, c.Window, c.Topic))
 	if err != nil {
 		return nil, err
 	}
-	return windowed{group.Subscriber(), group, c.Topic}, nil
+	return windowed{group.Subscriber(), &lag{topic: c.Topic, ask: group.Lag}, group}, nil
 }
 
 // windowed has frames in flight.
 type windowed struct {
 	message.Subscriber
+	*lag
 	group *transport.Group
-	topic string
 }
-
-// Topic implements sources.Source.
-func (w windowed) Topic() string { return w.topic }
 
 // Close implements sources.Source.
 func (w windowed) Close() error { return w.group.Close() }
-
-// Pending implements sources.Log.
-func (w windowed) Pending(ctx context.Context) (n int64, err error) {
-	byTopic, err := w.group.PendingByTopic(ctx)
-	for _, pending := range byTopic {
-		n += pending
-	}
-	return n, err
-}
 
 // Drained implements sources.Source.
 func (w windowed) Drained(ctx context.Context) (bool, error) {
@@ -113,15 +100,17 @@ func (w windowed) Drained(ctx context.Context) (bool, error) {
 // single has one message of a partition in flight.
 type single struct {
 	*watermillkafka.Subscriber
-	topic string
+	*lag
 }
-
-// Topic implements sources.Source.
-func (s single) Topic() string { return s.topic }
 
 // Drained implements sources.Source.
 func (s single) Drained(ctx context.Context) (bool, error) {
 	return s.Subscriber.Drained(ctx, s.topic)
+}
+
+// Rights implements reach.Entitled.
+func (c *Config) Rights(string, string) (config.Cluster, []reach.Right) {
+	return c.Cluster, []reach.Right{{Topic: c.Topic, Operation: "READ", Without: "nothing of it is taken in", Vital: true}}
 }
 
 // Ask implements reach.Asked.

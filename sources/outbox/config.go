@@ -128,6 +128,9 @@ func (o opened) Topic() string { return "outbox:" + o.opt.Name }
 // WaitsFor implements sources.Failing.
 func (opened) WaitsFor() string { return "its database" }
 
+// Blocks implements sources.Failing.
+func (opened) Blocks() bool { return true }
+
 // Drained implements sources.Source.
 func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }
 

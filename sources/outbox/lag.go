@@ -61,7 +61,7 @@ func (s *Source) Lag(ctx context.Context) (Lag, error) {
 	return lag, nil
 }
 
-// seen notes a look and gives how long the oldest row has waited at least.
+// seen notes a look and returns how long the oldest row has waited at least.
 func (w *waits) seen(oldest, newest string, probeWaits bool, now time.Time) time.Duration {
 	if oldest == "" {
 		w.oldest, w.probe = sighting{}, sighting{}

@@ -1,6 +1,7 @@
 package outbox
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,8 +14,10 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/sources/internal/handout"
 )
 
 // Headers of the records, beside the members of the headers column and the
@@ -86,29 +89,16 @@ type Source struct {
 	described atomic.Pointer[table]
 	waits     waits
 
-	mu     sync.Mutex
-	stop   []context.CancelFunc // guarded by mu
-	closed bool                 // guarded by mu
-	wg     sync.WaitGroup
+	subscriptions handout.Subscriptions
 }
 
 // New makes a source. It needs no server; an error is a wrong URL or table.
 func New(opt Options) (*Source, error) {
-	if opt.Batch <= 0 {
-		opt.Batch = 500
-	}
-	if opt.FrameBytes <= 0 {
-		opt.FrameBytes = 4 << 20
-	}
-	if opt.Poll <= 0 {
-		opt.Poll = time.Second
-	}
-	if opt.StopGrace <= 0 {
-		opt.StopGrace = 2 * time.Second
-	}
-	if opt.Limit == nil {
-		opt.Limit = context.Background()
-	}
+	opt.Batch = defaults.Positive(opt.Batch, 500)
+	opt.FrameBytes = defaults.Positive(opt.FrameBytes, 4<<20)
+	opt.Poll = defaults.Positive(opt.Poll, time.Second)
+	opt.StopGrace = defaults.Positive(opt.StopGrace, 2*time.Second)
+	opt.Limit = cmp.Or(opt.Limit, context.Background())
 	cfg, err := pgxpool.ParseConfig(opt.URL)
 	if err != nil {
 		return nil, errors.New("the outbox's url cannot be parsed") // the error may show the password
@@ -136,7 +126,10 @@ const (
 // not there, or a login that is refused.
 type SetupError struct{ Err error }
 
+// Error returns the cause, with the kind of source before it.
 func (e *SetupError) Error() string { return "outbox: " + e.Err.Error() }
+
+// Unwrap returns the cause.
 func (e *SetupError) Unwrap() error { return e.Err }
 
 // Check reports whether the table can be read as it is configured: a *SetupError
@@ -179,32 +172,13 @@ func (s *Source) Failing() error { return s.state.failing() }
 // Subscribe starts reading. topic is only a name for the frames.
 // The channel is closed when ctx ends or Close is called.
 func (s *Source) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return nil, errors.New("outbox: closed")
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	s.stop = append(s.stop, cancel)
-	out := make(chan *message.Message)
-	s.wg.Go(func() {
-		defer close(out)
-		defer cancel()
-		s.follow(ctx, topic, out)
-	})
-	return out, nil
+	return s.subscriptions.Open(ctx, func(ctx context.Context, out chan<- *message.Message) { s.follow(ctx, topic, out) })
 }
 
 // Close ends all subscriptions. What was durable by then is deleted or marked,
 // if the database answers in time.
 func (s *Source) Close() error {
-	s.mu.Lock()
-	s.closed = true
-	for _, stop := range s.stop {
-		stop()
-	}
-	s.mu.Unlock()
-	s.wg.Wait()
+	s.subscriptions.Close()
 	s.pool.Close()
 	return nil
 }

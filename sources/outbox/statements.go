@@ -13,7 +13,7 @@ import (
 
 // rowsPerEntity bounds the rows of one entity that are in hand at a time. What
 // a process that dies has handed out and not deleted comes again, and an entity
-// remembers the last eight events of a source (package dam).
+// remembers the last eight events of a source (package decide).
 const rowsPerEntity = 8
 
 // scan is how many times a batch is looked through for rows that may be taken.
@@ -54,11 +54,11 @@ func (s *statements) pending(alias string) string {
 // table is what the database says of the table, and the statements made of it.
 type table struct {
 	identity string // of the stream of positions, see doc.go
-	lock     string // gives the ids of rows that are locked now
-	choose   string // gives those of them that may be handed out
+	lock     string // returns the ids of rows that are locked now
+	choose   string // returns those of them that may be handed out
 	settle   string // deletes or marks rows
 	waiting  string // reports whether a row waits
-	lag      string // counts rows, and gives the ids of the oldest and the newest
+	lag      string // counts rows, and returns the ids of the oldest and the newest
 }
 
 // describe reads the table's description and tries the statements on no row,

@@ -1,6 +1,7 @@
 package push
 
 import (
+	"cmp"
 	"context"
 	"regexp"
 
@@ -25,9 +26,7 @@ func (*Config) Kind() string { return "http" }
 
 // ApplyDefaults implements config.InputDefaults.
 func (c *Config) ApplyDefaults(s *config.Source, _ *config.Config) {
-	if c.Path == "" {
-		c.Path = s.Name
-	}
+	c.Path = cmp.Or(c.Path, s.Name)
 }
 
 // CheckLocators implements config.Input: a request has headers and no key.

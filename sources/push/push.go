@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/semaphore"
@@ -33,7 +34,7 @@ const (
 	frameBytes  = 4 << 20
 )
 
-// Source takes events from callers of its method Push: the HTTP door. It is a
+// Source takes events from callers of its method Push: the API. It is a
 // Watermill subscriber, whose acknowledgement of a frame is the answer to the
 // callers of its events. All methods may be called concurrently.
 //
@@ -78,9 +79,7 @@ var (
 
 // New makes a source. Calls of Push wait until it is subscribed.
 func New(opt Options) *Source {
-	if opt.WindowBytes <= 0 {
-		opt.WindowBytes = 64 << 20
-	}
+	opt.WindowBytes = defaults.Positive(opt.WindowBytes, 64<<20)
 	p := &Source{
 		opt: opt, ready: make(chan struct{}), turn: make(chan struct{}, 1), wake: make(chan struct{}, 1),
 		room: semaphore.NewWeighted(opt.WindowBytes),

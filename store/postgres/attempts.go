@@ -137,16 +137,12 @@ func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) ([]stor
 	if f.Entity != "" {
 		sql, args = sqlEntityAttempts, append(args, f.Entity)
 	}
-	rows, err := s.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, failed("list attempts", err)
-	}
-	attempts, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (a store.Attempt, err error) {
+	attempts, err := list(ctx, s.pool, func(row pgx.Row) (a store.Attempt, err error) {
 		var version, ms int64
 		err = row.Scan(&a.Service, &a.Entity, &a.At, &version, &a.Outcome, &a.Status, &a.Answer, &ms)
-		a.At, a.Version, a.Took = a.At.UTC(), change.Version(version), time.Duration(ms)*time.Millisecond
+		a.Version, a.Took = change.Version(version), time.Duration(ms)*time.Millisecond
 		return a, err
-	})
+	}, sql, args...)
 	return attempts, failed("list attempts", err)
 }
 
@@ -212,16 +208,8 @@ func (s *Store) deletePurged(ctx context.Context) (n int64, err error) {
 
 // attemptDays reads what is kept, and the database's time.
 func (s *Store) attemptDays(ctx context.Context) (days []store.AttemptDay, now time.Time, err error) {
-	rows, err := s.pool.Query(ctx, sqlAttemptDays)
-	if err != nil {
-		return nil, now, failed("read the days of the delivery history", err)
-	}
 	var d store.AttemptDay
-	_, err = pgx.ForEachRow(rows, []any{&now, &d.Day, &d.Service, &d.Attempts, &d.Bytes}, func() error {
-		d.Day = d.Day.UTC()
-		days = append(days, d)
-		return nil
-	})
+	err = each(ctx, s.pool, []any{&now, &d.Day, &d.Service, &d.Attempts, &d.Bytes}, func() { days = append(days, d) }, sqlAttemptDays)
 	if err == nil && now.IsZero() {
 		err = s.pool.QueryRow(ctx, "SELECT now()").Scan(&now)
 	}
@@ -232,11 +220,7 @@ func (s *Store) attemptDays(ctx context.Context) (days []store.AttemptDay, now t
 func (s *Store) trimAttempts(ctx context.Context, t store.AttemptTrim) (removed int64, err error) {
 	last := endOfTime
 	if t.Keep > 0 {
-		rows, err := s.pool.Query(ctx, sqlLastToGo, t.Day, t.Service, t.Keep)
-		if err != nil {
-			return 0, failed("trim the delivery history", err)
-		}
-		found, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
+		found, err := list(ctx, s.pool, scanValue[time.Time], sqlLastToGo, t.Day, t.Service, t.Keep)
 		if err != nil || len(found) == 0 {
 			return 0, failed("trim the delivery history", err)
 		}
@@ -263,19 +247,14 @@ func (s *Store) trimAttempts(ctx context.Context, t store.AttemptTrim) (removed 
 // dropAttemptDays drops the partitions of days that are over.
 func (s *Store) dropAttemptDays(ctx context.Context, isOver func(day time.Time) bool) error {
 	return s.inTx(ctx, "drop days of the delivery history", func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, sqlAttemptPartitions)
-		if err != nil {
-			return err
-		}
 		var day time.Time
 		var name string
 		over := map[string]time.Time{}
-		if _, err := pgx.ForEachRow(rows, []any{&day, &name}, func() error {
-			if isOver(day.UTC()) {
+		if err := each(ctx, tx, []any{&day, &name}, func() {
+			if isOver(day) {
 				over[name] = day
 			}
-			return nil
-		}); err != nil || len(over) == 0 {
+		}, sqlAttemptPartitions); err != nil || len(over) == 0 {
 			return err
 		}
 		if _, err := tx.Exec(ctx, `SET LOCAL lock_timeout = '`+retainPatience+`'`); err != nil {

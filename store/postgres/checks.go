@@ -55,18 +55,13 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 	for i, k := range keys {
 		found[i].Key, entities[i], services[i] = k, k.Entity, k.Service
 	}
-	rows, err := s.pool.Query(ctx, sqlCheckRows, entities, services)
-	if err != nil {
-		return nil, failed("read check rows", err)
-	}
 	var n, revision, version, deliveredVersion int64
 	var content, delivered, memory []byte
-	_, err = pgx.ForEachRow(rows, []any{&n, &revision, &content, &version, &deliveredVersion, &delivered, &memory}, func() error {
+	err := each(ctx, s.pool, []any{&n, &revision, &content, &version, &deliveredVersion, &delivered, &memory}, func() {
 		found[n-1] = store.CheckRow{Key: keys[n-1], Found: true, Revision: revision,
 			Content: content, Version: change.Version(version),
 			DeliveredVersion: change.Version(deliveredVersion), Delivered: delivered, Memory: memory}
-		return nil
-	})
+	}, sqlCheckRows, entities, services)
 	if err != nil {
 		return nil, failed("read check rows", err)
 	}
@@ -75,19 +70,13 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 
 // ServiceCheckRows implements store.Operations.
 func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
-	rows, err := s.pool.Query(ctx, sqlServiceCheckRows, after, service, max(limit, 0))
-	if err != nil {
-		return nil, failed("page check rows", err)
-	}
-	page, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.CheckRow, error) {
+	page, err := list(ctx, s.pool, func(row pgx.Row) (store.CheckRow, error) {
 		r := store.CheckRow{Key: store.Key{Service: service}, Found: true}
 		var version, deliveredVersion int64
-		var content, delivered []byte
-		err := row.Scan(&r.Entity, &r.Revision, &content, &version, &deliveredVersion, &delivered, &r.Memory)
-		r.Content, r.Delivered = content, delivered
+		err := row.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &deliveredVersion, (*[]byte)(&r.Delivered), &r.Memory)
 		r.Version, r.DeliveredVersion = change.Version(version), change.Version(deliveredVersion)
 		return r, err
-	})
+	}, sqlServiceCheckRows, after, service, max(limit, 0))
 	return page, failed("page check rows", err)
 }
 

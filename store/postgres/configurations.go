@@ -59,7 +59,8 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 		if _, err := tx.Exec(ctx, sqlLockRevisions); err != nil {
 			return err
 		}
-		err := scanRevision(tx.QueryRow(ctx, sqlActive), &active)
+		var err error
+		active, err = scanRevision(tx.QueryRow(ctx, sqlActive))
 		if err == nil && bytes.Equal(active.Fingerprint, fingerprint) {
 			return nil
 		}
@@ -80,7 +81,6 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 		if err := tx.QueryRow(ctx, sqlActivate, active.Number, active.Fingerprint).Scan(&active.Activated); err != nil {
 			return err
 		}
-		active.Activated = active.Activated.UTC()
 		if _, err = tx.Exec(ctx, sqlActivateFrom, active.Number); err != nil {
 			return err
 		}
@@ -95,25 +95,17 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 // dropActivations deletes those that no place needs any more. Places only grow
 // meanwhile.
 func dropActivations(ctx context.Context, tx pgx.Tx) error {
-	rows, err := tx.Query(ctx, sqlAllProgress)
+	progress, err := list(ctx, tx, scanProgress, sqlAllProgress)
 	if err != nil {
 		return err
 	}
-	progress, err := pgx.CollectRows(rows, scanProgress)
-	if err != nil {
-		return err
-	}
-	var all []store.Activation
-	var a store.Activation
-	var position int64
-	if rows, err = tx.Query(ctx, sqlActivations); err != nil {
-		return err
-	}
-	if _, err = pgx.ForEachRow(rows, []any{&a.Revision, &a.Partition, &position}, func() error {
+	all, err := list(ctx, tx, func(row pgx.Row) (a store.Activation, err error) {
+		var position int64
+		err = row.Scan(&a.Revision, &a.Partition, &position)
 		a.From = change.Version(position)
-		all = append(all, a)
-		return nil
-	}); err != nil {
+		return a, err
+	}, sqlActivations)
+	if err != nil {
 		return err
 	}
 	var revisions []int64
@@ -127,8 +119,8 @@ func dropActivations(ctx context.Context, tx pgx.Tx) error {
 
 // Active implements store.Configurations.
 func (s *Store) Active(ctx context.Context) (store.Revision, error) {
-	var r store.Revision
-	if err := scanRevision(s.pool.QueryRow(ctx, sqlActive), &r); err != nil {
+	r, err := scanRevision(s.pool.QueryRow(ctx, sqlActive))
+	if err != nil {
 		return store.Revision{}, failed("active revision", err)
 	}
 	return r, nil
@@ -136,20 +128,14 @@ func (s *Store) Active(ctx context.Context) (store.Revision, error) {
 
 // Revisions implements store.Configurations.
 func (s *Store) Revisions(ctx context.Context, limit int) ([]store.Revision, error) {
-	rows, err := s.pool.Query(ctx, `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT $1`, max(limit, 0))
-	if err != nil {
-		return nil, failed("list revisions", err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (r store.Revision, err error) {
-		return r, scanRevision(row, &r)
-	})
+	all, err := list(ctx, s.pool, scanRevision,
+		`SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT $1`, max(limit, 0))
 	return all, failed("list revisions", err)
 }
 
-func scanRevision(row pgx.Row, r *store.Revision) error {
-	err := row.Scan(&r.Number, &r.Fingerprint, &r.Activated)
-	r.Activated = r.Activated.UTC()
-	return err
+func scanRevision(row pgx.Row) (r store.Revision, err error) {
+	err = row.Scan(&r.Number, &r.Fingerprint, &r.Activated)
+	return r, err
 }
 
 // KnownInbox implements store.Configurations.
@@ -167,13 +153,10 @@ func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.In
 
 // Inboxes implements store.Configurations.
 func (s *Store) Inboxes(ctx context.Context) ([]store.Inbox, error) {
-	rows, err := s.pool.Query(ctx, sqlInboxes)
-	if err != nil {
-		return nil, failed("inboxes", err)
-	}
-	all, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (i store.Inbox, err error) {
-		return i, row.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
-	})
+	all, err := list(ctx, s.pool, func(row pgx.Row) (i store.Inbox, err error) {
+		err = row.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
+		return i, err
+	}, sqlInboxes)
 	return all, failed("inboxes", err)
 }
 
@@ -258,17 +241,9 @@ func (s *Store) Services(ctx context.Context, names []string) (map[string]int32,
 		return numbers, nil
 	}
 	read := func(tx pgx.Tx, sql string, names []string) error {
-		rows, err := tx.Query(ctx, sql, names)
-		if err != nil {
-			return err
-		}
 		var name string
 		var number int32
-		_, err = pgx.ForEachRow(rows, []any{&name, &number}, func() error {
-			numbers[name] = number
-			return nil
-		})
-		return err
+		return each(ctx, tx, []any{&name, &number}, func() { numbers[name] = number }, sql, names)
 	}
 	err := s.inTx(ctx, "services", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, sqlLockServices); err != nil {

@@ -398,7 +398,7 @@ func scanEntity(row pgx.Row) (store.Entity, error) {
 	err := row.Scan(&e.ID, &e.Docs, &e.Fence, &version, &e.Fingerprint, &deleted, &e.Writes, &states)
 	e.Version = change.Version(version)
 	if deleted != nil {
-		e.Deleted = deleted.UTC()
+		e.Deleted = *deleted
 	}
 	if err == nil {
 		err = e.States.Add(0, states)

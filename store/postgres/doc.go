@@ -7,7 +7,8 @@
 // index finds each. One prepared statement serves all sizes, planned once
 // without looking at the parameters (plan_cache_mode = force_generic_plan), and
 // joins that read a whole table are ruled out, so that stale statistics cannot
-// flip a plan.
+// flip a plan. Only lists of dead letters are planned by their parameters, most of
+// which are empty.
 //
 // The decision transaction is one round trip, one pipeline, when nothing is to be
 // loaded: begin, compare revision and watermarks, all writes and COMMIT. What is

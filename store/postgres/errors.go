@@ -17,8 +17,6 @@ const (
 	codeSuperseded = "WF002"
 )
 
-const codeDeadlock = "40P01"
-
 // classify sorts an error that left nothing written by its SQLSTATE
 // (PostgreSQL manual, appendix A). What is not listed is Retry, which loses
 // nothing.

@@ -337,11 +337,7 @@ func (s *Store) ListImports(ctx context.Context, tenant string, before store.Cla
 		from = (*[16]byte)(&before)
 	}
 	err = s.asTenant(ctx, "list imports", tenant, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, sqlListImports, tenant, from, max(limit, 0))
-		if err != nil {
-			return err
-		}
-		all, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Import, error) { return scanImport(row) })
+		all, err = list(ctx, tx, scanImport, sqlListImports, tenant, from, max(limit, 0))
 		return err
 	})
 	return all, err
@@ -422,14 +418,10 @@ func (s *Store) OpenImports(ctx context.Context) (n int64, err error) {
 
 func (s *Store) importIDs(ctx context.Context, operation, query string, args ...any) (ids []store.ClaimID, err error) {
 	err = s.asPipeline(ctx, operation, func(tx pgx.Tx) error {
-		rows, err := tx.Query(ctx, query, args...)
-		if err != nil {
-			return err
-		}
-		ids, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (id store.ClaimID, err error) {
+		ids, err = list(ctx, tx, func(row pgx.Row) (id store.ClaimID, err error) {
 			err = row.Scan((*[16]byte)(&id))
 			return id, err
-		})
+		}, query, args...)
 		return err
 	})
 	return ids, err
@@ -454,6 +446,5 @@ func scanImport(row pgx.Row) (store.Import, error) {
 	var i store.Import
 	err := row.Scan((*[16]byte)(&i.ID), &i.Tenant, &i.Source, &i.Format, &i.Options, &i.Name, &i.Fingerprint, &i.Bytes, &i.Chunks, &i.Next, &i.Row, &i.Cursor,
 		&i.Counts.Accepted, &i.Counts.Duplicate, &i.Counts.Invalid, &i.Counts.Conflicting, &i.State, &i.Failure, &i.Actor, &i.Created, &i.Updated, &i.Attempt)
-	i.Created, i.Updated = i.Created.UTC(), i.Updated.UTC()
 	return i, err
 }

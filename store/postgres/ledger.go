@@ -98,9 +98,6 @@ FROM ` + openMonth + ` AS t, unnest($3::uuid[], $4::date[], $5::bytea[], $6::byt
 WHERE l.tenant || '' = $1 AND l.id = k.id AND l.month = k.month AND k.month = t.month AND t.month >= ` + thisMonth + `
 RETURNING l.id`
 
-	sqlFindClaim = `
-SELECT now(), ` + claimColumns + ` FROM ledger l WHERE l.tenant = $1 AND l.key = $2 ORDER BY l.month DESC LIMIT 1`
-
 	sqlCompleteClaims = `
 UPDATE ledger l SET status = k.status, body = k.body
 FROM unnest($2::uuid[], $3::date[], $4::int4[], $5::bytea[]) AS k(id, month, status, body)
@@ -140,9 +137,11 @@ UNION ALL
 SELECT d.id, d.version, d.key, d.content
 FROM unnest($2::uuid[]) AS k(key) JOIN ledger_decided d ON d.key = k.key`
 
+	// Of the claims that were found with keys: the insert conflicts with one that took a
+	// key since.
 	sqlTakeKeys = `
 UPDATE ledger_decided d SET key = NULL, content = NULL
-FROM unnest($1::uuid[]) AS k(key) WHERE d.key = k.key`
+FROM unnest($1::uuid[]) AS k(id) WHERE d.id = k.id`
 
 	sqlPutDecided = `
 WITH done AS (
@@ -230,7 +229,7 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 }
 
 // insertClaims inserts the keys that are new and reads what there is then. It
-// gives the time of the transaction and the open month; when that is over,
+// returns the time of the transaction and the open month; when that is over,
 // nothing was inserted.
 func (s *Store) insertClaims(ctx context.Context, tenant string, pending []*pendingClaim, leaseFor, keep time.Duration) (now, month time.Time, err error) {
 	n := len(pending)
@@ -291,7 +290,7 @@ func (s *Store) markLost(ctx context.Context, pending []*pendingClaim) error {
 }
 
 // takeClaims resumes and replaces rows that insertClaims found, unless they were
-// changed since, and gives those of which they were.
+// changed since, and returns those of which they were.
 func (s *Store) takeClaims(ctx context.Context, tenant string, resume, replace []*pendingClaim, leaseFor time.Duration, answers []store.ClaimResult) (changed []*pendingClaim, err error) {
 	for _, kind := range []struct {
 		claims []*pendingClaim
@@ -445,27 +444,6 @@ func (s *Store) AbandonClaims(ctx context.Context, tenant string, claims []store
 	return s.ledgerTrip(ctx, "abandon claims", tenant, func(b *pgx.Batch) {
 		b.Queue(sqlAbandonClaims, tenant, ids, months)
 	})
-}
-
-// FindClaim implements store.Ledger.
-func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.ClaimResult, err error) {
-	if err := store.CheckTenant(tenant); err != nil {
-		return store.ClaimResult{}, failed("find claim", err)
-	}
-	err = s.ledgerTrip(ctx, "find claim", tenant, func(b *pgx.Batch) {
-		b.Queue(sqlFindClaim, tenant, key).QueryRow(func(row pgx.Row) error {
-			var now time.Time
-			c, err := scanClaim(row, &now)
-			if err == nil {
-				found = c.Claimed(c.Fingerprint, now)
-			}
-			return err
-		})
-	})
-	if err != nil {
-		return store.ClaimResult{}, err
-	}
-	return found, nil
 }
 
 // claimArrays returns ids in their order, with their months.

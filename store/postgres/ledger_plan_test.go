@@ -56,7 +56,6 @@ func TestLedgerPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 		}{
 			{"insert", sqlInsertClaims, "text, int8, int8, text[], bytea[], bytea[]", "_key"},
 			{"read", sqlReadClaims, "text, text[], int8", "_key"},
-			{"find", sqlFindClaim, "text, text", "_key"},
 			{"resume", sqlResumeClaims, "text, int8, uuid[], date[], timestamptz[], bool[]", "_id"},
 			{"replace", sqlReplaceClaims, "text, int8, uuid[], date[], bytea[], bytea[]", "_id"},
 			{"complete", sqlCompleteClaims, "text, uuid[], date[], int4[], bytea[]", "_id"},
@@ -65,7 +64,7 @@ func TestLedgerPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 			{"oldest", sqlOldestClaim, "", "_in_progress"},
 			{"load decided", sqlLoadDecided, "uuid[], uuid[]", "_pkey"},
 			{"load keys", sqlLoadDecided, "uuid[], uuid[]", "_use"},
-			{"take keys", sqlTakeKeys, "uuid[]", "_use"},
+			{"take keys", sqlTakeKeys, "uuid[]", "_pkey"},
 			{"put decided", sqlPutDecided, "uuid[], int8[], uuid[], bytea[]", ""},
 		} {
 			var plan string

@@ -26,12 +26,8 @@ func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped i
 		if err := tx.SendBatch(ctx, b).Close(); err != nil {
 			return err
 		}
-		rows, err := tx.Query(ctx, `DELETE FROM ledger_months WHERE (month + interval '1 month') AT TIME ZONE 'UTC' <= now() - $1::int8 * interval '1 microsecond'
+		names, err := list(ctx, tx, scanValue[string], `DELETE FROM ledger_months WHERE (month + interval '1 month') AT TIME ZONE 'UTC' <= now() - $1::int8 * interval '1 microsecond'
 RETURNING to_char(month, '_YYYY_MM')`, keep.Microseconds())
-		if err != nil {
-			return err
-		}
-		names, err := pgx.CollectRows(rows, pgx.RowTo[string])
 		if err != nil {
 			return err
 		}
@@ -60,15 +56,10 @@ const countedClaims = 10_000
 func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err error) {
 	err = s.inOneTrip(ctx, "ledger statistics", func(b *pgx.Batch) {
 		b.Queue(sqlPipeline)
-		b.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error {
-			err := row.Scan(&stats.Now)
-			stats.Now = stats.Now.UTC()
-			return err
-		})
+		b.Queue(`SELECT now()`).QueryRow(func(row pgx.Row) error { return row.Scan(&stats.Now) })
 		b.Queue(sqlLedgerMonths, countedClaims).Query(func(rows pgx.Rows) error {
 			var m store.LedgerMonth
 			_, err := pgx.ForEachRow(rows, []any{&m.Month, &m.Held}, func() error {
-				m.Month = m.Month.UTC()
 				stats.Held += m.Held
 				stats.Months = append(stats.Months, m)
 				return nil
@@ -80,7 +71,7 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 			if err := row.Scan(&oldest); err != nil || oldest == nil {
 				return err
 			}
-			stats.OldestInProgress = oldest.UTC()
+			stats.OldestInProgress = *oldest
 			return nil
 		})
 	})
@@ -151,8 +142,12 @@ func queuePutDecided(b *pgx.Batch, d store.Decision, claims []store.Decided, had
 		}
 	}
 	b.Queue(sqlPipeline)
-	if taken := store.HeldKeys(sorted, had); len(taken) > 0 {
-		b.Queue(sqlTakeKeys, uuids(taken))
+	if previous := store.PreviousHolders(sorted, had); len(previous) > 0 {
+		from := make([][16]byte, len(previous))
+		for i := range previous {
+			from[i] = previous[i].ID
+		}
+		b.Queue(sqlTakeKeys, from)
 	}
 	b.Queue(sqlPutDecided, ids, versions, keys, contents)
 	return nil

@@ -1,7 +1,9 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
+	"math"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -22,17 +24,19 @@ WHERE excluded.place > dead_letters.place`
 
 	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
 
-	sqlListLetters = `
-SELECT ` + letterHead + ` FROM dead_letters
-WHERE id > $1 AND ($2 = '' OR stage = $2) AND ($3 = '' OR source = $3) AND ($4 = '' OR service = $4)
-AND ($5 = '' OR entity = $5) AND ($6 = '' OR code = $6) AND ($7 = '' OR state = $7)
-ORDER BY id LIMIT $8`
+	sqlPlanByParameters = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`
+
+	// letterFilter takes what filterOf returns.
+	letterFilter = ` FROM dead_letters
+WHERE ($1 = '' OR stage = $1) AND ($2 = '' OR source = $2) AND ($3 = '' OR service = $3)
+AND ($4 = '' OR entity = $4) AND ($5 = '' OR code = $5) AND ($6 = '' OR state = $6)`
+
+	sqlListLetters   = `SELECT ` + letterHead + letterFilter + ` AND id > $7 ORDER BY id LIMIT $8`
+	sqlNewestLetters = `SELECT ` + letterHead + letterFilter + ` AND id < $7 ORDER BY id DESC LIMIT $8`
 
 	sqlGroupLetters = `
 SELECT stage, source, service, code, max(reason), count(*) AS n, min(created_at), max(last_at) FROM (
-  SELECT stage, source, service, code, reason, created_at, last_at FROM dead_letters
-  WHERE ($1 = '' OR stage = $1) AND ($2 = '' OR source = $2) AND ($3 = '' OR service = $3)
-  AND ($4 = '' OR entity = $4) AND ($5 = '' OR code = $5) AND ($6 = '' OR state = $6) LIMIT $7) AS few
+  SELECT stage, source, service, code, reason, created_at, last_at` + letterFilter + ` LIMIT $7) AS few
 GROUP BY stage, source, service, code ORDER BY n DESC, stage, source, service, code LIMIT $8`
 
 	sqlDueLetters = `
@@ -94,21 +98,43 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	sql, after := sqlListLetters, f.AfterID
+	if f.NewestFirst {
+		sql, after = sqlNewestLetters, cmp.Or(f.AfterID, math.MaxInt64)
+	}
+	return filtered(ctx, s, "list dead letters", sql, filterOf(f, after, f.Limit), func(row pgx.CollectableRow) (store.DeadLetter, error) { return scanLetter(row) })
+}
+
+// filterOf returns the arguments of letterFilter, and more behind them.
+func filterOf(f store.LetterFilter, more ...any) []any {
+	return append([]any{string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State)}, more...)
 }
 
 // GroupLetters implements store.DeadLetters.
 func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error) {
-	rows, err := s.pool.Query(ctx, sqlGroupLetters, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), store.GroupedLetters, max(limit, 0))
-	if err != nil {
-		return nil, failed("group dead letters", err)
-	}
-	groups, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g store.LetterGroup, err error) {
+	return filtered(ctx, s, "group dead letters", sqlGroupLetters, filterOf(f, store.GroupedLetters, max(limit, 0)), func(row pgx.CollectableRow) (g store.LetterGroup, err error) {
 		err = row.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Reason, &g.Letters, &g.First, &g.Last)
-		g.First, g.Last = g.First.UTC(), g.Last.UTC()
 		return g, err
 	})
-	return groups, failed("group dead letters", err)
+}
+
+// filtered runs a statement with letterFilter. Most of the filter's parameters are
+// empty, so which index serves depends on them: it is planned for what they are.
+func filtered[T any](ctx context.Context, s *Store, what, sql string, args []any, scan pgx.RowToFunc[T]) ([]T, error) {
+	b := new(pgx.Batch) // one transaction, and the setting is local to it
+	b.Queue(sqlPlanByParameters)
+	b.Queue(sql, args...)
+	results := s.pool.SendBatch(ctx, b)
+	defer results.Close()
+	if _, err := results.Exec(); err != nil {
+		return nil, failed(what, err)
+	}
+	rows, err := results.Query()
+	if err != nil {
+		return nil, failed(what, err)
+	}
+	found, err := pgx.CollectRows(rows, scan)
+	return found, failed(what, err)
 }
 
 // DueLetters implements store.DeadLetters.
@@ -117,11 +143,7 @@ func (s *Store) DueLetters(ctx context.Context, services []string, after int64, 
 }
 
 func (s *Store) letters(ctx context.Context, what, sql string, args ...any) ([]store.DeadLetter, error) {
-	rows, err := s.pool.Query(ctx, sql, args...)
-	if err != nil {
-		return nil, failed(what, err)
-	}
-	letters, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.DeadLetter, error) { return scanLetter(row) })
+	letters, err := list(ctx, s.pool, func(row pgx.Row) (store.DeadLetter, error) { return scanLetter(row) }, sql, args...)
 	return letters, failed(what, err)
 }
 
@@ -143,23 +165,15 @@ func scanLetter(row pgx.Row, more ...any) (store.DeadLetter, error) {
 	err := row.Scan(append([]any{&l.ID, &l.Created, &l.Last, &l.Count, &l.Stage, &l.Code, &l.Reason, &l.Source, &l.Service, &l.Entity, &l.EventID,
 		&version, &l.Topic, &l.Part, &l.Offset, &l.Headers, &l.State, &key, &place}, more...)...)
 	l.Version, l.Place, l.DedupKey = change.Version(version), change.Version(place), string(key)
-	l.Created, l.Last = l.Created.UTC(), l.Last.UTC()
 	return l, err
 }
 
 // CountLetters implements store.DeadLetters.
 func (s *Store) CountLetters(ctx context.Context) (map[store.Stage]int64, error) {
 	counts := make(map[store.Stage]int64)
-	rows, err := s.pool.Query(ctx, sqlCountLetters, store.Stages, store.CountedLetters+1)
-	if err != nil {
-		return nil, failed("count dead letters", err)
-	}
 	var stage store.Stage
 	var n int64
-	if _, err = pgx.ForEachRow(rows, []any{&stage, &n}, func() error {
-		counts[stage] = n
-		return nil
-	}); err != nil {
+	if err := each(ctx, s.pool, []any{&stage, &n}, func() { counts[stage] = n }, sqlCountLetters, store.Stages, store.CountedLetters+1); err != nil {
 		return nil, failed("count dead letters", err)
 	}
 	return counts, nil
@@ -196,7 +210,7 @@ func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error
 	return a + b, err
 }
 
-// pruned deletes page by page and tells how many rows.
+// pruned deletes page by page and returns how many rows.
 func (s *Store) pruned(ctx context.Context, statement string, before time.Time) (n int, err error) {
 	for {
 		tag, err := s.pool.Exec(ctx, statement, before, prunePage)
@@ -209,15 +223,9 @@ func (s *Store) pruned(ctx context.Context, statement string, before time.Time) 
 
 // Audits implements store.Reader.
 func (s *Store) Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error) {
-	rows, err := s.pool.Query(ctx, sqlAudits, afterID, limit)
-	if err != nil {
-		return nil, failed("read audit", err)
-	}
-	audits, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Audit, error) {
-		var a store.Audit
-		err := row.Scan(&a.ID, &a.Time, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
-		a.Time = a.Time.UTC()
+	audits, err := list(ctx, s.pool, func(row pgx.Row) (a store.Audit, err error) {
+		err = row.Scan(&a.ID, &a.Time, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
 		return a, err
-	})
+	}, sqlAudits, afterID, limit)
 	return audits, failed("read audit", err)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgtype"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -110,6 +111,8 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	config.ConnConfig.DialFunc = answering(config.ConnConfig.DialFunc, limit, migrating)
 	bypass := bypassWarning{log: log}
 	config.AfterConnect = func(ctx context.Context, conn *pgx.Conn) error {
+		registerArrays(conn.TypeMap())
+		conn.TypeMap().RegisterType(&pgtype.Type{Name: "timestamptz", OID: pgtype.TimestamptzOID, Codec: &pgtype.TimestamptzCodec{ScanLocation: time.UTC}})
 		if err := refuseAsynchronousCommit(ctx, conn); err != nil {
 			return err
 		}

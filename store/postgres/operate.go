@@ -52,8 +52,8 @@ func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
 	return failed("add audit rows", s.pool.SendBatch(ctx, b).Close())
 }
 
-// AmendLetter implements store.Operations.
-func (s *Store) AmendLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
+// EditDeadLetter implements store.Operations.
+func (s *Store) EditDeadLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
 	return s.inTx(ctx, "edit dead letter", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sqlAmend, id, notNil(payload))
 		if err == nil && tag.RowsAffected() == 0 {
@@ -111,18 +111,12 @@ func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
 
 // ListJobs implements store.Jobs.
 func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState, limit int) ([]store.Job, error) {
-	rows, err := s.pool.Query(ctx, sqlListJobs, kind, string(state), max(limit, 0))
-	if err != nil {
-		return nil, failed("list jobs", err)
-	}
-	jobs, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Job, error) { return scanJob(row) })
+	jobs, err := list(ctx, s.pool, scanJob, sqlListJobs, kind, string(state), max(limit, 0))
 	return jobs, failed("list jobs", err)
 }
 
-func scanJob(row pgx.Row) (store.Job, error) {
-	var j store.Job
-	err := row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &j.Created, &j.Updated, &j.Epoch)
-	j.Created, j.Updated = j.Created.UTC(), j.Updated.UTC()
+func scanJob(row pgx.Row) (j store.Job, err error) {
+	err = row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &j.Created, &j.Updated, &j.Epoch)
 	return j, err
 }
 

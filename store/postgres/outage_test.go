@@ -328,7 +328,8 @@ func (p *proxy) pipe(client net.Conn) {
 			return
 		}
 		chunk := buffer[:n]
-		if answered.Swap(false) {
+		// A pool asks a connection that was idle for a second whether it works.
+		if answered.Swap(false) && !bytes.Contains(chunk, []byte("-- ping")) {
 			p.trips.Add(1)
 		}
 		if bytes.Contains(chunk, []byte(marker)) {

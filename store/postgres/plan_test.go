@@ -110,6 +110,48 @@ func TestPlansUseTheIndexWithStaleStatistics(t *testing.T) {
 	}
 }
 
+// A page of dead letters is read in the order of the key, from either end, and one of
+// an entity by the index of entities. The mistake that this catches: all of them
+// are read and sorted for fifty.
+func TestPagesOfLettersAreReadByAnIndex(t *testing.T) {
+	s, _ := migrated(t)
+	ctx := t.Context()
+	conn, err := s.pool.Acquire(ctx)
+	require.NoError(t, err)
+	defer conn.Release()
+	for _, sql := range []string{
+		`INSERT INTO dead_letters (stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", payload, dedup_key, place)
+		 SELECT 'deliver', 'refused', '', '', 'a/p@s' || n % 3, 'banana-' || n / 5, '', 1, '', 0, 0, '', int4send(n), 0 FROM generate_series(1, 20000) n`,
+		`ANALYZE dead_letters`,
+	} {
+		_, err := conn.Exec(ctx, sql)
+		require.NoError(t, err)
+	}
+	for _, sql := range []string{sqlListLetters, sqlNewestLetters} {
+		for index, f := range map[string]store.LetterFilter{
+			"dead_letters_pkey":   {State: store.LetterOpen, Service: "a/p@s1"},
+			"dead_letters_entity": {State: store.LetterOpen, Entity: "banana-7"},
+		} {
+			b := new(pgx.Batch)
+			b.Queue(sqlPlanByParameters)
+			b.Queue("EXPLAIN "+sql, filterOf(f, 10_000, 50)...)
+			results := conn.SendBatch(ctx, b)
+			_, err := results.Exec()
+			require.NoError(t, err)
+			rows, err := results.Query()
+			require.NoError(t, err)
+			lines, err := pgx.CollectRows(rows, pgx.RowTo[string])
+			require.NoError(t, err)
+			require.NoError(t, results.Close())
+			plan := strings.Join(lines, "\n")
+			assert.Contains(t, plan, index)
+			if index == "dead_letters_pkey" { // those of one entity are few
+				assert.NotContains(t, plan, "Sort", sql)
+			}
+		}
+	}
+}
+
 // An entity that a decision only looked at is neither written nor locked: while the
 // decision holds its transaction open, others lock it.
 func TestWhatIsNotWrittenIsNotLocked(t *testing.T) {

@@ -76,7 +76,7 @@ func (s *Store) Look(ctx context.Context) (store.Look, error) {
 		case 1:
 			found = append(found, store.Activation{Revision: other, Partition: partition, From: change.Version(position)})
 		default:
-			newest = store.Revision{Number: other, Fingerprint: bytes.Clone(fingerprint), Activated: activated.UTC()}
+			newest = store.Revision{Number: other, Fingerprint: bytes.Clone(fingerprint), Activated: *activated}
 		}
 		return nil
 	})
@@ -105,11 +105,7 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 		}
 		place[p] = i
 	}
-	rows, err := s.pool.Query(ctx, sqlTakeProgress, slices.Sorted(slices.Values(partitions)), token[:])
-	if err != nil {
-		return nil, failed("take progress", err)
-	}
-	found, err := pgx.CollectRows(rows, scanProgress)
+	found, err := list(ctx, s.pool, scanProgress, sqlTakeProgress, slices.Sorted(slices.Values(partitions)), token[:])
 	if err != nil {
 		return nil, failed("take progress", err)
 	}
@@ -181,16 +177,12 @@ func (c *progressColumns) add(p *store.ProgressSwap) {
 
 // AllProgress implements store.Deliveries.
 func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
-	rows, err := s.pool.Query(ctx, sqlAllProgress)
-	if err != nil {
-		return nil, failed("read progress", err)
-	}
-	all, err := pgx.CollectRows(rows, scanProgress)
+	all, err := list(ctx, s.pool, scanProgress, sqlAllProgress)
 	return all, failed("read progress", err)
 }
 
 // scanProgress reads partition, token, places.
-func scanProgress(row pgx.CollectableRow) (p store.Progress, err error) {
+func scanProgress(row pgx.Row) (p store.Progress, err error) {
 	var token, places []byte
 	if err = row.Scan(&p.Partition, &token, &places); err != nil {
 		return p, err
@@ -202,11 +194,7 @@ func scanProgress(row pgx.CollectableRow) (p store.Progress, err error) {
 
 // Outbox implements store.Deliveries.
 func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	rows, err := s.pool.Query(ctx, sqlOutbox, partition)
-	if err != nil {
-		return nil, failed("read outbox", err)
-	}
-	frames, err := pgx.CollectRows(rows, pgx.RowTo[[]byte])
+	frames, err := list(ctx, s.pool, scanValue[[]byte], sqlOutbox, partition)
 	return frames, failed("read outbox", err)
 }
 

@@ -51,17 +51,12 @@ func (s *Store) Entity(ctx context.Context, id string) (store.Entity, error) {
 
 // Tombstones implements store.Reader.
 func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error) {
-	rows, err := s.pool.Query(ctx, sqlTombstones, before, after, max(limit, 0))
-	if err != nil {
-		return nil, failed("page tombstones", err)
-	}
-	stones, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Tombstone, error) {
-		var t store.Tombstone
+	stones, err := list(ctx, s.pool, func(row pgx.Row) (t store.Tombstone, err error) {
 		var version int64
-		err := row.Scan(&t.Entity, &version)
+		err = row.Scan(&t.Entity, &version)
 		t.Version = change.Version(version)
 		return t, err
-	})
+	}, sqlTombstones, before, after, max(limit, 0))
 	return stones, failed("page tombstones", err)
 }
 
@@ -81,17 +76,10 @@ func (s *Store) EntityRows(ctx context.Context, id string) ([]store.NamedRow, er
 	for i, r := range states {
 		numbers[i] = r.Service
 	}
-	rows, err := s.pool.Query(ctx, sqlNames, numbers)
-	if err != nil {
-		return nil, failed("read dam rows", err)
-	}
 	names := map[int32]string{}
 	var number int32
 	var name string
-	_, err = pgx.ForEachRow(rows, []any{&number, &name}, func() error {
-		names[number] = name
-		return nil
-	})
+	err := each(ctx, s.pool, []any{&number, &name}, func() { names[number] = name }, sqlNames, numbers)
 	return store.Named(states, names), failed("read dam rows", err)
 }
 
@@ -107,17 +95,10 @@ func (s *Store) Outboxes(ctx context.Context) (map[store.Partition]int64, error)
 
 // byPartition reads a number for each partition.
 func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.Partition]int64, error) {
-	rows, err := s.pool.Query(ctx, query)
-	if err != nil {
-		return nil, failed(what, err)
-	}
 	numbers := make(map[store.Partition]int64)
 	var p store.Partition
 	var n int64
-	if _, err := pgx.ForEachRow(rows, []any{&p.Generation, &p.Number, &n}, func() error {
-		numbers[p] = n
-		return nil
-	}); err != nil {
+	if err := each(ctx, s.pool, []any{&p.Generation, &p.Number, &n}, func() { numbers[p] = n }, query); err != nil {
 		return nil, failed(what, err)
 	}
 	return numbers, nil
@@ -128,9 +109,7 @@ func (s *Store) Entities(ctx context.Context, after string, limit int) (entities
 	limit = max(limit, 0)
 	b := new(pgx.Batch)
 	b.Queue(sqlPageEntities, after, limit).Query(func(rows pgx.Rows) error {
-		entities, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Entity, error) {
-			return scanEntity(row)
-		})
+		entities, err = pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Entity, error) { return scanEntity(row) })
 		return err
 	})
 	b.Queue(sqlScanPages, after, limit).Query(func(rows pgx.Rows) error { return addPages(rows, statesOf(entities)) })
@@ -145,17 +124,10 @@ func (s *Store) CountEntities(ctx context.Context) (n int64, err error) {
 
 // KnownServices implements store.Reader.
 func (s *Store) KnownServices(ctx context.Context) (map[string]int32, error) {
-	rows, err := s.pool.Query(ctx, sqlKnownServices)
-	if err != nil {
-		return nil, failed("read services", err)
-	}
 	numbers := map[string]int32{}
 	var name string
 	var number int32
-	_, err = pgx.ForEachRow(rows, []any{&name, &number}, func() error {
-		numbers[name] = number
-		return nil
-	})
+	err := each(ctx, s.pool, []any{&name, &number}, func() { numbers[name] = number }, sqlKnownServices)
 	return numbers, failed("read services", err)
 }
 

@@ -55,16 +55,10 @@ func (s *Store) UpdateReport(ctx context.Context, kind, name string, f func(body
 
 // ListReports implements store.Reports.
 func (s *Store) ListReports(ctx context.Context, kind string) ([]store.Report, error) {
-	rows, err := s.pool.Query(ctx, sqlListReports, kind)
-	if err != nil {
-		return nil, failed("list reports", err)
-	}
-	reports, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (store.Report, error) {
-		var r store.Report
-		err := row.Scan(&r.Kind, &r.Name, &r.Body, &r.Updated)
-		r.Updated = r.Updated.UTC()
+	reports, err := list(ctx, s.pool, func(row pgx.Row) (r store.Report, err error) {
+		err = row.Scan(&r.Kind, &r.Name, &r.Body, &r.Updated)
 		return r, err
-	})
+	}, sqlListReports, kind)
 	return reports, failed("list reports", err)
 }
 

@@ -51,6 +51,36 @@ func (s *Store) inTx(ctx context.Context, operation string, f func(tx pgx.Tx) er
 	return failed(operation, err)
 }
 
+// querier is the pool, or a transaction.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+}
+
+// list returns what scan makes of the rows of a query.
+func list[T any](ctx context.Context, q querier, scan func(row pgx.Row) (T, error), sql string, args ...any) ([]T, error) {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return nil, err
+	}
+	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (T, error) { return scan(row) })
+}
+
+// scanValue reads a row of one column.
+func scanValue[T any](row pgx.Row) (v T, err error) {
+	err = row.Scan(&v)
+	return v, err
+}
+
+// each scans the rows of a query into the same places and calls f for each.
+func each(ctx context.Context, q querier, into []any, f func(), sql string, args ...any) error {
+	rows, err := q.Query(ctx, sql, args...)
+	if err != nil {
+		return err
+	}
+	_, err = pgx.ForEachRow(rows, into, func() error { f(); return nil })
+	return err
+}
+
 // failedCommit is failed for a pipeline that ends with COMMIT.
 func failedCommit(operation string, err error) error {
 	if err == nil {

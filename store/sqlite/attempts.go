@@ -90,13 +90,13 @@ func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error
 		day := dayNumber(s.now())
 		for group := range slices.Chunk(attempts, addGroup) {
 			if err := t.addAttempts(day, group); err != nil {
-				return failed("add attempts", err)
+				return err
 			}
 		}
-		return failed("add attempts", each(t.ctx, t.conn, sqlCountAttempts, len(days), func(i int, statement *sql.Stmt) error {
+		return each(t.ctx, t.conn, sqlCountAttempts, len(days), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, day, days[i].Service, days[i].Attempts, days[i].Bytes)
 			return err
-		}))
+		})
 	})
 }
 
@@ -111,10 +111,8 @@ func (t tx) addAttempts(day int64, attempts []store.Attempt) error {
 		args = append(args, day, a.Service, a.Entity, micros(a.At), int64(a.Version), a.Outcome, a.Status, notNil(a.Answer), a.Took.Milliseconds())
 	}
 	if len(attempts) == addGroup {
-		return each(t.ctx, t.conn, sqlAddGroup, 1, func(_ int, statement *sql.Stmt) error {
-			_, err := t.exec(statement, args...)
-			return err
-		})
+		_, err := t.once(sqlAddGroup, args...)
+		return err
 	}
 	return each(t.ctx, t.conn, sqlAddAttempt, len(attempts), func(i int, statement *sql.Stmt) error {
 		_, err := t.exec(statement, args[9*i:9*i+9]...)
@@ -124,7 +122,7 @@ func (t tx) addAttempts(day int64, attempts []store.Attempt) error {
 
 // ListAttempts implements store.Attempts. It reads the table back until there are
 // enough, a million attempts in about a second.
-func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) (attempts []store.Attempt, err error) {
+func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) ([]store.Attempt, error) {
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
@@ -141,39 +139,32 @@ func (s *Store) ListAttempts(ctx context.Context, f store.AttemptFilter) (attemp
 		list := string(text)
 		services = &list
 	}
-	rows, err := s.readers.QueryContext(ctx, sqlAttempts, micros(f.Since), until, services, f.Limit, f.Entity)
-	err = collect(rows, err, func() error {
-		var a store.Attempt
+	attempts, err := list(ctx, s.readers, func(row scanner) (a store.Attempt, err error) {
 		var at, version, ms int64
-		err := rows.Scan(&a.Service, &a.Entity, &at, &version, &a.Outcome, &a.Status, &a.Answer, &ms)
+		err = row.Scan(&a.Service, &a.Entity, &at, &version, &a.Outcome, &a.Status, &a.Answer, &ms)
 		a.At, a.Version, a.Took = fromMicros(at), change.Version(version), time.Duration(ms)*time.Millisecond
-		attempts = append(attempts, a)
-		return err
-	})
+		return a, err
+	}, sqlAttempts, micros(f.Since), until, services, f.Limit, f.Entity)
 	slices.SortStableFunc(attempts, func(a, b store.Attempt) int { return b.At.Compare(a.At) })
 	return attempts, failed("list attempts", err)
 }
 
-// RetainAttempts implements store.Attempts.
+// RetainAttempts implements store.Attempts, in one pass over the table, up to the last
+// day of which something is to go and the last that a purge hides.
 func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (removed int64, err error) {
-	var days []store.AttemptDay
-	rows, err := s.readers.QueryContext(ctx, sqlAttemptDays)
-	err = collect(rows, err, func() error {
-		var d store.AttemptDay
-		var day int64
-		err := rows.Scan(&day, &d.Service, &d.Attempts, &d.Bytes)
-		d.Day = dayOfNumber(day)
-		days = append(days, d)
-		return err
-	})
+	const operation = "trim the delivery history"
+	days, err := list(ctx, s.readers, scanAttemptDay, sqlAttemptDays)
 	if err != nil {
-		return 0, failed("read the days of the delivery history", err)
+		return 0, failed(operation, err)
 	}
 	now := s.now()
 	trims := store.TrimAttempts(now, days, bounds, others)
 	var purged int64 // the last that a purge hides
 	if err := s.readers.QueryRowContext(ctx, sqlPurges).Scan(&purged); err != nil {
-		return 0, failed("trim the delivery history", err)
+		return 0, failed(operation, err)
+	}
+	if len(trims) == 0 && purged == 0 {
+		return 0, nil
 	}
 	var last time.Time
 	if len(trims) > 0 {
@@ -185,8 +176,7 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 			left[i] = t.Attempts - t.Keep
 		}
 	}
-	// One pass over the table, up to the last of the days and of what was purged.
-	for after := int64(0); len(trims) > 0 || after < purged; {
+	for after := int64(0); ; {
 		top, oldest, due, err := s.nextAttempts(ctx, after, trims)
 		if err != nil {
 			return removed, err
@@ -195,44 +185,50 @@ func (s *Store) RetainAttempts(ctx context.Context, bounds map[int32]store.Attem
 			break
 		}
 		if len(due) > 0 || after < purged {
-			err = s.write(ctx, "trim the delivery history", func(t tx) error {
-				hidden, err := t.deletePurged(after, min(top, purged))
-				if err != nil {
-					return failed("trim the delivery history", err)
+			var hidden int64
+			var gone map[int]int64
+			if err = s.write(ctx, operation, func(t tx) (err error) {
+				if hidden, err = t.once(sqlDeletePurged, after, min(top, purged)); err != nil {
+					return err
 				}
-				gone, err := t.trimAttempts(trims, due, left, after, top)
-				t.afterCommit(func() {
-					removed += hidden
-					for i, n := range gone {
-						removed += n
-						if left[i] >= 0 {
-							left[i] -= n
-						}
-					}
-				})
-				return failed("trim the delivery history", err)
-			})
-			if err != nil {
+				gone, err = t.trimAttempts(trims, due, left, after, top)
+				return err
+			}); err != nil {
 				return removed, err
+			}
+			removed += hidden
+			for i, n := range gone {
+				removed += n
+				if left[i] >= 0 {
+					left[i] -= n
+				}
 			}
 		}
 		after = top
 	}
-	if len(trims) == 0 && purged == 0 {
-		return 0, nil
+	return removed, s.write(ctx, operation, func(t tx) error { return t.forgetTrimmed(trims, now, purged) })
+}
+
+// forgetTrimmed forgets purges up to an id, and days of which nothing is left. Of today
+// more may have come.
+func (t tx) forgetTrimmed(trims []store.AttemptTrim, now time.Time, purged int64) error {
+	if _, err := t.once(sqlForgetPurged, purged); err != nil {
+		return err
 	}
-	return removed, s.write(ctx, "trim the delivery history", func(t tx) error {
-		if _, err := t.conn.ExecContext(t.ctx, sqlForgetPurged, purged); err != nil {
-			return failed("trim the delivery history", err)
+	return each(t.ctx, t.conn, sqlForgetDay, len(trims), func(i int, statement *sql.Stmt) error {
+		if trims[i].Keep > 0 || !trims[i].Day.Before(store.DayOf(now)) {
+			return nil
 		}
-		return failed("trim the delivery history", each(t.ctx, t.conn, sqlForgetDay, len(trims), func(i int, statement *sql.Stmt) error {
-			if trims[i].Keep > 0 || !trims[i].Day.Before(store.DayOf(now)) {
-				return nil
-			}
-			_, err := t.exec(statement, dayNumber(trims[i].Day), trims[i].Service)
-			return err
-		}))
+		_, err := t.exec(statement, dayNumber(trims[i].Day), trims[i].Service)
+		return err
 	})
+}
+
+func scanAttemptDay(row scanner) (d store.AttemptDay, err error) {
+	var day int64
+	err = row.Scan(&day, &d.Service, &d.Attempts, &d.Bytes)
+	d.Day = dayOfNumber(day)
+	return d, err
 }
 
 // nextAttempts looks at the next rows: the last id among them, 0 without any, the
@@ -256,17 +252,8 @@ func (s *Store) nextAttempts(ctx context.Context, after int64, trims []store.Att
 	return top, oldest, due, failed("trim the delivery history", err)
 }
 
-// deletePurged deletes attempts of purged entities, of the rows behind one id up to another.
-func (t tx) deletePurged(after, top int64) (n int64, err error) {
-	err = each(t.ctx, t.conn, sqlDeletePurged, 1, func(_ int, statement *sql.Stmt) error {
-		n, err = t.exec(statement, after, top)
-		return err
-	})
-	return n, err
-}
-
 // trimAttempts deletes what is to go of the rows behind one id up to another, by
-// those of trims that are due, and tells how many of each it were.
+// those of trims that are due, and returns how many of each it were.
 func (t tx) trimAttempts(trims []store.AttemptTrim, due []int, left []int64, after, top int64) (map[int]int64, error) {
 	gone := map[int]int64{}
 	err := each(t.ctx, t.conn, sqlTrimAttempts, len(due), func(n int, statement *sql.Stmt) error {
@@ -287,7 +274,7 @@ func (t tx) trimAttempts(trims []store.AttemptTrim, due []int, left []int64, aft
 		if err != nil || gone[i] == 0 {
 			return err
 		}
-		_, err = t.conn.ExecContext(t.ctx, sqlCountTrimmed, day, service, gone[i], bytes)
+		_, err = t.once(sqlCountTrimmed, day, service, gone[i], bytes)
 		return err
 	})
 	return gone, err

@@ -51,22 +51,16 @@ func (s *Store) CheckRows(ctx context.Context, keys []store.Key) ([]store.CheckR
 
 // ServiceCheckRows implements store.Operations.
 func (s *Store) ServiceCheckRows(ctx context.Context, service int32, after string, limit int) ([]store.CheckRow, error) {
-	var page []store.CheckRow
-	rows, err := s.readers.QueryContext(ctx, `
-SELECT entity, revision, content, version, delivered_version, delivered, memory
-FROM checks WHERE entity > ? AND service = ? ORDER BY entity LIMIT ?`, after, service, max(limit, 0))
-	err = collect(rows, err, func() error {
+	page, err := list(ctx, s.readers, func(row scanner) (store.CheckRow, error) {
 		r := store.CheckRow{Key: store.Key{Service: service}, Found: true}
 		var version, delivered int64
-		err := rows.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered), &r.Memory)
+		err := row.Scan(&r.Entity, &r.Revision, (*[]byte)(&r.Content), &version, &delivered, (*[]byte)(&r.Delivered), &r.Memory)
 		r.Version, r.DeliveredVersion = change.Version(version), change.Version(delivered)
-		page = append(page, r)
-		return err
-	})
-	if err != nil {
-		return nil, failed("page check rows", err)
-	}
-	return page, nil
+		return r, err
+	}, `
+SELECT entity, revision, content, version, delivered_version, delivered, memory
+FROM checks WHERE entity > ? AND service = ? ORDER BY entity LIMIT ?`, after, service, max(limit, 0))
+	return page, failed("page check rows", err)
 }
 
 // SwapCheckRows implements store.CheckRows.
@@ -100,11 +94,10 @@ func (s *Store) SwapCheckRows(ctx context.Context, rows []store.CheckRow) ([]boo
 				return err
 			})
 		}
-		err := swap(sqlInsertCheck, insert)
-		if err == nil {
-			err = swap(sqlSwapCheck, update)
+		if err := swap(sqlInsertCheck, insert); err != nil {
+			return err
 		}
-		return failed("swap check rows", err)
+		return swap(sqlSwapCheck, update)
 	})
 	if err != nil {
 		return nil, err

@@ -42,25 +42,25 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 			return nil
 		}
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return failed("activate", err)
+			return err
 		}
 		var once bool
 		if err := t.conn.QueryRowContext(t.ctx, `SELECT EXISTS (SELECT 1 FROM revisions WHERE fingerprint = ?)`, fingerprint).Scan(&once); err != nil {
-			return failed("activate", err)
+			return err
 		}
 		if once && !force {
-			return failed("activate", store.ErrSuperseded)
+			return store.ErrSuperseded
 		}
 		now := micros(time.Now())
 		active = store.Revision{Number: active.Number + 1, Fingerprint: bytes.Clone(fingerprint), Activated: fromMicros(now)}
-		_, err = t.conn.ExecContext(t.ctx, `INSERT INTO revisions (number, fingerprint, activated_at) VALUES (?, ?, ?)`, active.Number, fingerprint, now)
+		_, err = t.once(`INSERT INTO revisions (number, fingerprint, activated_at) VALUES (?, ?, ?)`, active.Number, fingerprint, now)
 		if err == nil {
-			_, err = t.conn.ExecContext(t.ctx, sqlActivateFrom, active.Number)
+			_, err = t.once(sqlActivateFrom, active.Number)
 		}
-		if err == nil {
-			err = t.dropActivations()
+		if err != nil {
+			return err
 		}
-		return failed("activate", err)
+		return t.dropActivations()
 	})
 	if err != nil {
 		return store.Revision{}, err
@@ -74,17 +74,12 @@ func (t tx) dropActivations() error {
 	if err != nil {
 		return err
 	}
-	var progress []store.Progress
-	rows, err := t.conn.QueryContext(t.ctx, sqlAllProgress)
-	if err = collect(rows, err, func() error {
-		p, err := scanProgress(rows)
-		progress = append(progress, p)
-		return err
-	}); err != nil {
+	progress, err := list(t.ctx, t.conn, scanProgress, sqlAllProgress)
+	if err != nil {
 		return err
 	}
 	for _, a := range store.StaleActivations(all, progress) {
-		if _, err := t.conn.ExecContext(t.ctx, sqlDropActivation, a.Revision, a.Partition); err != nil {
+		if _, err := t.once(sqlDropActivation, a.Revision, a.Partition); err != nil {
 			return err
 		}
 	}
@@ -101,13 +96,8 @@ func (s *Store) Active(ctx context.Context) (store.Revision, error) {
 }
 
 // Revisions implements store.Configurations.
-func (s *Store) Revisions(ctx context.Context, limit int) (all []store.Revision, err error) {
-	rows, err := s.readers.QueryContext(ctx, `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT ?`, max(limit, 0))
-	err = collect(rows, err, func() error {
-		r, err := scanRevision(rows)
-		all = append(all, r)
-		return err
-	})
+func (s *Store) Revisions(ctx context.Context, limit int) ([]store.Revision, error) {
+	all, err := list(ctx, s.readers, scanRevision, `SELECT number, fingerprint, activated_at FROM revisions ORDER BY number DESC LIMIT ?`, max(limit, 0))
 	return all, failed("list revisions", err)
 }
 
@@ -136,14 +126,11 @@ func (s *Store) KnownInbox(ctx context.Context, topic, topicID string) (store.In
 }
 
 // Inboxes implements store.Configurations.
-func (s *Store) Inboxes(ctx context.Context) (all []store.Inbox, err error) {
-	rows, err := s.readers.QueryContext(ctx, `SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation`)
-	err = collect(rows, err, func() error {
-		var i store.Inbox
-		err := rows.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
-		all = append(all, i)
-		return err
-	})
+func (s *Store) Inboxes(ctx context.Context) ([]store.Inbox, error) {
+	all, err := list(ctx, s.readers, func(row scanner) (i store.Inbox, err error) {
+		err = row.Scan(&i.Generation, &i.Topic, &i.TopicID, &i.Partitions)
+		return i, err
+	}, `SELECT generation, topic, topic_id, partitions FROM inboxes ORDER BY generation`)
 	return all, failed("inboxes", err)
 }
 
@@ -155,14 +142,14 @@ func (s *Store) ResolveInbox(ctx context.Context, topic, topicID string, partiti
 		err := t.conn.QueryRowContext(t.ctx, sqlInbox, topic, topicID).Scan(&inbox.Generation, &known)
 		if err == nil {
 			if known != partitions {
-				return store.WithClass(failed("resolve inbox", store.ErrRepartitioned), store.Fatal)
+				return store.WithClass(store.ErrRepartitioned, store.Fatal)
 			}
 			return nil
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
-			return failed("resolve inbox", err)
+			return err
 		}
-		return failed("resolve inbox", t.openInbox(&inbox, atLeast))
+		return t.openInbox(&inbox, atLeast)
 	})
 	if err != nil {
 		return store.Inbox{}, err
@@ -181,33 +168,32 @@ func (t tx) openInbox(inbox *store.Inbox, atLeast uint16) error {
 		return bug("no generation is left after %d", newest)
 	}
 	inbox.Generation = uint16(next)
-	_, err := t.conn.ExecContext(t.ctx, `INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (?, ?, ?, ?, ?)`,
+	_, err := t.once(`INSERT INTO inboxes (generation, topic, topic_id, partitions, opened_at) VALUES (?, ?, ?, ?, ?)`,
 		next, inbox.Topic, inbox.TopicID, inbox.Partitions, micros(time.Now()))
 	return err
 }
 
 // RenewInbox implements store.Configurations.
 func (s *Store) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (store.Inbox, error) {
-	const operation = "renew inbox"
 	renewed := inbox
-	err := s.write(ctx, operation, func(t tx) error {
+	err := s.write(ctx, "renew inbox", func(t tx) error {
 		renewed = inbox
 		err := t.conn.QueryRowContext(t.ctx, sqlInbox, inbox.Topic, inbox.TopicID).Scan(&renewed.Generation, &renewed.Partitions)
 		if err != nil || renewed.Generation != inbox.Generation {
-			return failed(operation, err)
+			return err
 		}
 		if err := t.openInbox(&renewed, atLeast); err != nil {
-			return failed(operation, err)
+			return err
 		}
 		if _, err := t.once(sqlEndMarks); err != nil {
-			return failed(operation, err)
+			return err
 		}
 		if _, err := t.once(sqlGoOn, inbox.Generation, renewed.Generation); err != nil {
-			return failed(operation, err)
+			return err
 		}
 		for n, next := range from {
 			if _, err := t.once(sqlGoOnFrom, renewed.Generation, n, next); err != nil {
-				return failed(operation, err)
+				return err
 			}
 		}
 		return nil
@@ -230,14 +216,14 @@ func (s *Store) Services(ctx context.Context, names []string) (map[string]int32,
 			return err
 		})
 		if err != nil {
-			return failed("services", err)
+			return err
 		}
-		return failed("services", each(t.ctx, t.conn, `SELECT number FROM services WHERE name = ?`, len(names), func(i int, statement *sql.Stmt) error {
+		return each(t.ctx, t.conn, `SELECT number FROM services WHERE name = ?`, len(names), func(i int, statement *sql.Stmt) error {
 			var n int32
 			err := statement.QueryRowContext(t.ctx, names[i]).Scan(&n)
 			numbers[names[i]] = n
 			return err
-		}))
+		})
 	})
 	if err != nil {
 		return nil, err

@@ -40,7 +40,7 @@ INSERT INTO dam (entity, page, states) VALUES (?, ?, ?) ON CONFLICT (entity, pag
 )
 
 // loadEntities reads entities with their dam states, in the order of ids.
-func loadEntities(ctx context.Context, p preparer, ids []string) ([]store.Entity, error) {
+func loadEntities(ctx context.Context, p querier, ids []string) ([]store.Entity, error) {
 	entities := make([]store.Entity, len(ids))
 	err := each(ctx, p, sqlEntity, len(ids), func(i int, statement *sql.Stmt) (err error) {
 		if err := holdable(ids[i]); err != nil {
@@ -59,7 +59,7 @@ func loadEntities(ctx context.Context, p preparer, ids []string) ([]store.Entity
 }
 
 // loadPages reads the pages of states that are not in the rows of entities.
-func loadPages(ctx context.Context, p preparer, entities []store.Entity) error {
+func loadPages(ctx context.Context, p querier, entities []store.Entity) error {
 	var pages bool
 	err := each(ctx, p, sqlAnyPages, min(len(entities), 1), func(_ int, statement *sql.Stmt) error {
 		return statement.QueryRowContext(ctx).Scan(&pages)
@@ -83,21 +83,17 @@ func loadPages(ctx context.Context, p preparer, entities []store.Entity) error {
 // states reads the states of up to n entities, and nothing else of them.
 func (s *Store) states(ctx context.Context, after string, n int) (entities []store.Entity, err error) {
 	return entities, s.read(ctx, "read dam states", func(t *sql.Tx) error {
-		rows, err := t.QueryContext(ctx, sqlScanRows, after, n)
-		err = collect(rows, err, func() error {
-			var e store.Entity
+		entities, err = list(ctx, t, func(row scanner) (e store.Entity, err error) {
 			var states []byte
-			if err := rows.Scan(&e.ID, &states); err != nil {
-				return err
+			if err = row.Scan(&e.ID, &states); err == nil {
+				err = e.States.Add(0, states)
 			}
-			err := e.States.Add(0, states)
-			entities = append(entities, e)
+			return e, err
+		}, sqlScanRows, after, n)
+		if err != nil {
 			return err
-		})
-		if err == nil {
-			err = loadPages(ctx, t, entities)
 		}
-		return err
+		return loadPages(ctx, t, entities)
 	})
 }
 
@@ -139,26 +135,30 @@ func (s *Store) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, e
 	return store.RowsOf(keys, of), nil
 }
 
-// putEntities writes entities; one that is not there as it was found is ErrFenced.
-func (t tx) putEntities(entities []store.Entity) error {
-	w, err := store.SortWrites(entities)
-	if err != nil {
-		return err
+// sortWrites takes entities apart and refuses what PostgreSQL would refuse.
+func sortWrites(entities []store.Entity) (store.Write, error) {
+	for i := range entities {
+		e := &entities[i]
+		if err := holdable(e.ID); err != nil {
+			return store.Write{}, err
+		}
+		if len(e.Docs) > 0 && (!utf8.Valid(e.Docs) || !json.Valid(e.Docs)) {
+			return store.Write{}, store.WithClass(errors.New("sqlite: the documents of an entity are not JSON"), store.Poison)
+		}
 	}
+	return store.SortWrites(entities)
+}
+
+// putEntities writes entities; one that is not there as it was found is ErrFenced.
+func (t tx) putEntities(w store.Write) error {
 	for _, q := range []struct {
 		sql      string
 		entities []*store.Entity
 	}{{sqlUpdateEntity, w.Update}, {sqlInsertEntity, w.Insert}} {
 		err := each(t.ctx, t.conn, q.sql, len(q.entities), func(i int, statement *sql.Stmt) error {
 			e := q.entities[i]
-			if err := holdable(e.ID); err != nil {
-				return err
-			}
 			docs := "{}"
 			if len(e.Docs) > 0 {
-				if !utf8.Valid(e.Docs) || !json.Valid(e.Docs) {
-					return store.WithClass(errors.New("sqlite: the documents of an entity are not JSON"), store.Poison)
-				}
 				docs = string(e.Docs)
 			}
 			var deleted *int64
@@ -181,9 +181,6 @@ func (t tx) putEntities(entities []store.Entity) error {
 		return err
 	})
 }
-
-// scanner is one row.
-type scanner interface{ Scan(into ...any) error }
 
 // scanEntity reads id, docs, fence, version, fingerprint, deleted_at, writes, states.
 func scanEntity(row scanner) (store.Entity, error) {

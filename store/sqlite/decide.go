@@ -16,6 +16,7 @@ import (
 const (
 	sqlRevision = `SELECT number FROM revisions ORDER BY number DESC LIMIT 1`
 
+	sqlHolds  = `SELECT EXISTS (SELECT 1 FROM watermarks WHERE token = ? AND next_offset = ? AND generation = ? AND partition = ?)`
 	sqlMove   = `UPDATE watermarks SET next_offset = ? WHERE generation = ? AND partition = ? AND next_offset = ? AND token = ?`
 	sqlLastTo = `UPDATE watermarks SET last_to = ? WHERE generation = ? AND partition = ?`
 
@@ -38,7 +39,7 @@ RETURNING next_offset, last_to`
 )
 
 // TakeOver implements store.Decisions. It holds the file's write lock, as every
-// decision does from its beginning: an earlier owner's is over or not begun.
+// decision does that compares and writes: an earlier owner's is over or not begun.
 func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
 	if len(partitions) == 0 {
 		return nil, nil
@@ -60,7 +61,7 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 			err = store.ErrFenced
 		}
 		if err == nil {
-			_, err = t.conn.ExecContext(t.ctx, sqlEndOlder, generation)
+			_, err = t.once(sqlEndOlder, generation)
 		}
 		if err == nil {
 			err = each(t.ctx, t.conn, sqlTakeOver, len(partitions), func(i int, statement *sql.Stmt) error {
@@ -82,7 +83,7 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 				})
 			})
 		}
-		return failed("take over", err)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -90,46 +91,38 @@ func (s *Store) TakeOver(ctx context.Context, partitions []store.Partition, toke
 	return taken, nil
 }
 
-// collect calls scan for each row and closes rows.
-func collect(rows *sql.Rows, err error, scan func() error) error {
-	if err != nil {
-		return err
-	}
-	defer func() { _ = rows.Close() }()
-	for rows.Next() {
-		if err := scan(); err != nil {
-			return err
-		}
-	}
-	return rows.Err()
-}
-
-// Decide implements store.Decisions. With nothing to load decide runs beside whoever
-// writes, else under the file's write lock.
+// Decide implements store.Decisions. It decides beside whoever writes: what it loads is
+// of one snapshot with the tokens and offsets of d.Moves, and while these stay nobody
+// writes an entity of the partitions. The write compares them again, and what belongs to
+// no partition.
 func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
-	var out store.Outcome
-	loads := len(d.Entities) > 0 || len(d.Claims) > 0
-	if !loads {
-		if out, err = decide(store.Loaded{}); err != nil {
+	var loaded store.Loaded
+	if len(d.Entities) > 0 || len(d.Claims) > 0 {
+		if loaded, err = s.load(ctx, d); err != nil {
 			return nil, err
 		}
 	}
+	out, err := decide(loaded)
+	if err != nil {
+		return nil, err
+	}
+	entities, err := sortWrites(out.Entities)
+	if err != nil {
+		return nil, failed("decide", err)
+	}
 	err = s.write(ctx, "decide", func(t tx) error {
-		loaded, err := t.start(d)
-		if err != nil {
-			return failed("decide: begin", err)
+		err := expectRevision(t.ctx, t.conn, d.Revision)
+		if err == nil {
+			err = t.move(d.Moves)
 		}
-		if loads {
-			if out, err = decide(loaded); err != nil {
-				return err
-			}
+		if err == nil {
+			err = t.compareDecided(d, loaded)
 		}
-		if err := ctx.Err(); err != nil {
-			return failed("decide", err)
+		if err == nil {
+			ids, err = t.finish(d, loaded, out, entities, s.changes, s.now())
 		}
-		ids, err = t.finish(d, loaded, out, s.changes, s.now())
 		crash.At(crash.DecideWritten, "")
-		return failed("decide", err)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -137,27 +130,47 @@ func (s *Store) Decide(ctx context.Context, d store.Decision, decide func(store.
 	return ids, nil
 }
 
-// start checks revision and watermarks and loads entities and claims.
-func (t tx) start(d store.Decision) (loaded store.Loaded, err error) {
-	var revision int64
-	if err := t.conn.QueryRowContext(t.ctx, sqlRevision).Scan(&revision); err != nil && !errors.Is(err, sql.ErrNoRows) {
-		return loaded, err
-	}
-	if revision != d.Revision {
-		return loaded, store.ErrSuperseded
-	}
-	if err := t.move(d.Moves); err != nil {
-		return loaded, err
-	}
-	loaded.Entities, err = loadEntities(t.ctx, t.conn, d.Entities)
-	if err == nil {
-		err = t.loadDecided(d, &loaded)
-	}
-	return loaded, err
+// load reads what a decision starts with.
+func (s *Store) load(ctx context.Context, d store.Decision) (loaded store.Loaded, err error) {
+	return loaded, s.read(ctx, "decide: begin", func(t *sql.Tx) error {
+		ctx := context.WithoutCancel(ctx) // saves a goroutine per statement
+		err := expectRevision(ctx, t, d.Revision)
+		if err == nil {
+			err = each(ctx, t, sqlHolds, len(d.Moves), func(i int, statement *sql.Stmt) error {
+				m := d.Moves[i]
+				var holds bool
+				err := statement.QueryRowContext(ctx, m.Token[:], m.From, m.Partition.Generation, m.Partition.Number).Scan(&holds)
+				if err == nil && !holds {
+					err = store.ErrFenced
+				}
+				return err
+			})
+		}
+		if err == nil {
+			loaded.Entities, err = loadEntities(ctx, t, d.Entities)
+		}
+		if err == nil {
+			loaded.Decided, loaded.Uses, err = loadDecided(ctx, t, d)
+		}
+		return err
+	})
+}
+
+func expectRevision(ctx context.Context, p querier, revision int64) error {
+	return each(ctx, p, sqlRevision, 1, func(_ int, statement *sql.Stmt) error {
+		var active int64
+		if err := statement.QueryRowContext(ctx).Scan(&active); err != nil && !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		if active != revision {
+			return store.ErrSuperseded
+		}
+		return nil
+	})
 }
 
 // finish writes the outcome, at now.
-func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, changes *Log, now time.Time) ([]int64, error) {
+func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, entities store.Write, changes *Log, now time.Time) ([]int64, error) {
 	for _, purge := range []string{sqlPurgeEntity, sqlPurgePages, sqlPurgeAttempts} {
 		err := each(t.ctx, t.conn, purge, len(out.Purged), func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, out.Purged[i])
@@ -167,7 +180,7 @@ func (t tx) finish(d store.Decision, loaded store.Loaded, out store.Outcome, cha
 			return nil, err
 		}
 	}
-	if err := t.putEntities(out.Entities); err != nil {
+	if err := t.putEntities(entities); err != nil {
 		return nil, err
 	}
 	moved := func(p store.Partition) bool {
@@ -238,13 +251,13 @@ func (s *Store) Discard(ctx context.Context, moves []store.WatermarkStep, publis
 	return s.write(ctx, "discard", func(t tx) error {
 		for _, m := range moves {
 			if m.From != m.To {
-				return bug("discard: it moves partition %v", m.Partition)
+				return bug("it moves partition %v", m.Partition)
 			}
 		}
 		if err := t.move(moves); err != nil {
-			return failed("discard", err)
+			return err
 		}
-		return failed("discard", t.drop(moves, published))
+		return t.drop(moves, published)
 	})
 }
 

@@ -374,6 +374,9 @@ func TestFilesOfOtherPrograms(t *testing.T) {
 	require.NoError(t, s.Close())
 	backup := filepath.Join(t.TempDir(), "backup.db")
 	other := plain(t, path)
+	// More than the log takes before its pages move into the file.
+	_, err = other.ExecContext(t.Context(), `CREATE TABLE filler (b); INSERT INTO filler VALUES (zeroblob(20000000))`)
+	require.NoError(t, err)
 	_, err = other.ExecContext(t.Context(), `VACUUM INTO ?`, backup)
 	require.NoError(t, err)
 	got, err := reopened(t, backup)

@@ -5,8 +5,9 @@
 //
 // SQLite has one writer. All writes of a handle pass one connection, and each
 // transaction takes the file's write lock when it begins (BEGIN IMMEDIATE), so
-// a decision sees nothing move while it runs; other handles, in this process
-// or another, wait for it. Readers have connections of their own and, in WAL
+// it sees nothing move while it runs; other handles, in this process or another, wait
+// for it. A decision is computed before, from a snapshot, and its transaction compares
+// what it was computed from. Readers have connections of their own and, in WAL
 // mode, wait for nobody. Statements run prepared, once per row: inside one
 // process that is as fast as passing a batch as JSON, and simpler.
 //

@@ -3,7 +3,6 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -109,12 +108,9 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (sto
 	if i.Tenant == "" || i.Source == "" || i.Format == "" {
 		return store.Import{}, bug("create import: tenant, source and format are needed")
 	}
-	options := "{}"
-	if len(i.Options) > 0 {
-		if !json.Valid(i.Options) {
-			return store.Import{}, store.WithClass(errors.New("sqlite: the options of an import are not JSON"), store.Poison)
-		}
-		options = string(i.Options)
+	options, err := object(i.Options)
+	if err != nil {
+		return store.Import{}, failed(operation, err)
 	}
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -145,27 +141,27 @@ func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size in
 	return s.write(ctx, operation, func(t tx) error {
 		counted, err := t.once(sqlCountChunk, id[:], n, size, micros(time.Now()))
 		if err != nil {
-			return failed(operation, err)
+			return err
 		}
 		if counted > 0 {
 			var stored int64
 			if most > 0 {
 				if err := t.conn.QueryRowContext(t.ctx, sqlStoredOfTenant, id[:]).Scan(&stored); err != nil {
-					return failed(operation, err)
+					return err
 				}
 				if stored > most {
-					return failed(operation, store.ErrTooMany)
+					return store.ErrTooMany
 				}
 			}
 			_, err = t.once(sqlAddChunk, id[:], n, body)
-			return failed(operation, err)
+			return err
 		}
 		i, err := t.oneImport(sqlImportByID, id[:])
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return failed(operation, err)
+			return err
 		}
 		if i.State != store.ImportReceiving || n >= i.Chunks {
-			return failed(operation, store.ErrFenced)
+			return store.ErrFenced
 		}
 		return nil
 	})
@@ -262,7 +258,7 @@ func (s *Store) StepImport(ctx context.Context, x store.ImportStep) error {
 		if err == nil {
 			_, err = t.once(sqlDropChunks, x.ID[:], x.Next)
 		}
-		return failed(operation, err)
+		return err
 	})
 	if err == nil && x.State != store.ImportRunning {
 		err = s.dropAll(ctx, operation, sqlDropPage, chunkPage, x.ID)
@@ -303,17 +299,8 @@ func (s *Store) ListImports(ctx context.Context, tenant string, before store.Cla
 	if before != (store.ClaimID{}) {
 		from = before[:]
 	}
-	var all []store.Import
-	rows, err := s.readers.QueryContext(ctx, sqlListImports, tenant, from, max(limit, 0))
-	err = collect(rows, err, func() error {
-		i, err := scanImport(rows)
-		all = append(all, i)
-		return err
-	})
-	if err != nil {
-		return nil, failed("list imports", err)
-	}
-	return all, nil
+	all, err := list(ctx, s.readers, scanImport, sqlListImports, tenant, from, max(limit, 0))
+	return all, failed("list imports", err)
 }
 
 // ImportRows implements store.Imports.
@@ -346,7 +333,7 @@ func (s *Store) PruneImports(ctx context.Context, ended, stalled time.Time) (n i
 	err = s.write(ctx, operation, func(t tx) error {
 		gone, err := t.once(sqlDropStalled, micros(stalled))
 		n = int(gone)
-		return failed(operation, err)
+		return err
 	})
 	if err != nil {
 		return 0, err
@@ -363,7 +350,7 @@ func (s *Store) PruneImports(ctx context.Context, ended, stalled time.Time) (n i
 			err := s.write(ctx, operation, func(t tx) error {
 				gone, err := t.once(sqlDropImport, id[:])
 				n += int(gone)
-				return failed(operation, err)
+				return err
 			})
 			if err != nil {
 				return n, err
@@ -388,14 +375,14 @@ func (s *Store) OpenImports(ctx context.Context) (n int64, err error) {
 	return n, failed("count imports", err)
 }
 
-func (s *Store) importIDs(ctx context.Context, operation, query string, args ...any) (ids []store.ClaimID, err error) {
-	rows, err := s.readers.QueryContext(ctx, query, args...)
-	err = collect(rows, err, func() error {
-		var id []byte
-		err := rows.Scan(&id)
-		ids = append(ids, store.ClaimID(id))
-		return err
-	})
+func (s *Store) importIDs(ctx context.Context, operation, query string, args ...any) ([]store.ClaimID, error) {
+	ids, err := list(ctx, s.readers, func(row scanner) (store.ClaimID, error) {
+		id, err := scanValue[[]byte](row)
+		if err != nil {
+			return store.ClaimID{}, err
+		}
+		return store.ClaimID(id), nil
+	}, query, args...)
 	return ids, failed(operation, err)
 }
 
@@ -405,7 +392,7 @@ func (s *Store) dropAll(ctx context.Context, operation, statement string, page i
 		var n int64
 		err := s.write(ctx, operation, func(t tx) (err error) {
 			n, err = t.once(statement, id[:], page)
-			return failed(operation, err)
+			return err
 		})
 		if err != nil || n < int64(page) {
 			return err
@@ -413,11 +400,11 @@ func (s *Store) dropAll(ctx context.Context, operation, statement string, page i
 	}
 }
 
-// writeImport runs f, which gives one import, in a transaction.
+// writeImport runs f, which returns one import, in a transaction.
 func (s *Store) writeImport(ctx context.Context, operation string, f func(t tx) (store.Import, error)) (i store.Import, err error) {
 	err = s.write(ctx, operation, func(t tx) (err error) {
 		i, err = f(t)
-		return failed(operation, err)
+		return err
 	})
 	if err != nil {
 		return store.Import{}, err
@@ -425,16 +412,7 @@ func (s *Store) writeImport(ctx context.Context, operation string, f func(t tx) 
 	return i, nil
 }
 
-// once runs a statement and tells how many rows it changed.
-func (t tx) once(query string, args ...any) (int64, error) {
-	r, err := t.conn.ExecContext(t.ctx, query, args...)
-	if err != nil {
-		return 0, err
-	}
-	return r.RowsAffected()
-}
-
-// oneImport runs a statement that gives one import.
+// oneImport runs a statement that returns one import.
 func (t tx) oneImport(query string, args ...any) (store.Import, error) {
 	return scanImport(t.conn.QueryRowContext(t.ctx, query, args...))
 }

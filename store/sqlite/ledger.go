@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -101,11 +102,11 @@ func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.
 		now := s.now().Truncate(time.Microsecond)
 		b, err := t.ledger(now, lease, keep)
 		if err != nil {
-			return failed("begin claims", err)
+			return err
 		}
 		for i, intent := range intents {
 			if answers[i], err = b.begin(tenant, intent); err != nil {
-				return failed("begin claims", err)
+				return err
 			}
 		}
 		return nil
@@ -169,7 +170,7 @@ func (t tx) makeMonth(m ledgerMonth) error {
 			return err
 		}
 	}
-	_, err := t.conn.ExecContext(t.ctx, `INSERT INTO ledger_months (month) VALUES (?)`, string(m))
+	_, err := t.once(`INSERT INTO ledger_months (month) VALUES (?)`, string(m))
 	return err
 }
 
@@ -269,20 +270,8 @@ func scanClaim(row scanner) (*store.ClaimRow, error) {
 }
 
 // ledgerMonths returns the months that have tables, the newest first.
-func ledgerMonths(ctx context.Context, q querier) (months []ledgerMonth, err error) {
-	rows, err := q.QueryContext(ctx, sqlMonths)
-	err = collect(rows, err, func() error {
-		var m ledgerMonth
-		err := rows.Scan(&m)
-		months = append(months, m)
-		return err
-	})
-	return months, err
-}
-
-// querier is a connection or a transaction.
-type querier interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+func ledgerMonths(ctx context.Context, q querier) ([]ledgerMonth, error) {
+	return list(ctx, q, scanValue[ledgerMonth], sqlMonths)
 }
 
 // ofMonths calls run for each claim with a prepared statement on the tables of
@@ -321,7 +310,7 @@ func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.
 	}
 	err := s.write(ctx, "complete claims", func(t tx) error {
 		id := func(i int) store.ClaimID { return done[i].ID }
-		return failed("complete claims", t.ofMonths(len(done), id, sqlCompleteClaim, func(i int, statement *sql.Stmt) error {
+		return t.ofMonths(len(done), id, sqlCompleteClaim, func(i int, statement *sql.Stmt) error {
 			r := done[i].Response
 			var stored store.Response
 			err := statement.QueryRowContext(t.ctx, tenant, done[i].ID[:], r.Status, notNil(r.Body)).Scan(&stored.Status, &stored.Body)
@@ -332,7 +321,7 @@ func (s *Store) CompleteClaims(ctx context.Context, tenant string, done []store.
 			}
 			answers[i] = stored
 			return nil
-		}))
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -348,36 +337,11 @@ func (s *Store) AbandonClaims(ctx context.Context, tenant string, ids []store.Cl
 	return s.write(ctx, "abandon claims", func(t tx) error {
 		now := micros(s.now())
 		id := func(i int) store.ClaimID { return ids[i] }
-		return failed("abandon claims", t.ofMonths(len(ids), id, sqlAbandonClaim, func(i int, statement *sql.Stmt) error {
+		return t.ofMonths(len(ids), id, sqlAbandonClaim, func(i int, statement *sql.Stmt) error {
 			_, err := t.exec(statement, tenant, ids[i][:], now)
 			return err
-		}))
+		})
 	})
-}
-
-// FindClaim implements store.Ledger.
-func (s *Store) FindClaim(ctx context.Context, tenant, key string) (found store.ClaimResult, err error) {
-	if err := store.CheckTenant(tenant); err != nil {
-		return store.ClaimResult{}, failed("find claim", err)
-	}
-	err = s.read(ctx, "find claim", func(t *sql.Tx) error {
-		months, err := ledgerMonths(ctx, t)
-		if err != nil {
-			return err
-		}
-		for _, m := range months {
-			row, err := scanClaim(t.QueryRowContext(ctx, m.sql(sqlClaim), tenant, key))
-			if errors.Is(err, sql.ErrNoRows) {
-				continue
-			} else if err != nil {
-				return err
-			}
-			found = row.Claimed(row.Fingerprint, s.now())
-			return nil
-		}
-		return store.ErrNotFound
-	})
-	return found, err
 }
 
 // RetainClaims implements store.Ledger. What is needed next is made by the
@@ -388,23 +352,23 @@ func (s *Store) RetainClaims(ctx context.Context, keep time.Duration) (dropped i
 		before := s.now().Add(-keep)
 		months, err := ledgerMonths(t.ctx, t.conn)
 		if err != nil {
-			return failed("retain claims", err)
+			return err
 		}
 		for _, m := range months {
 			first, err := m.first()
 			if err != nil {
-				return bug("retain claims: %w", err)
+				return bug("month %s: %w", m, err)
 			}
 			if first.AddDate(0, 1, 0).After(before) {
 				continue
 			}
 			for _, statement := range []string{`DROP TABLE $ledger`, `DROP TABLE $decided`} {
 				if _, err := t.conn.ExecContext(t.ctx, m.sql(statement)); err != nil {
-					return failed("retain claims", err)
+					return err
 				}
 			}
-			if _, err := t.conn.ExecContext(t.ctx, `DELETE FROM ledger_months WHERE month = ?`, string(m)); err != nil {
-				return failed("retain claims", err)
+			if _, err := t.once(`DELETE FROM ledger_months WHERE month = ?`, string(m)); err != nil {
+				return err
 			}
 			dropped++
 		}
@@ -449,57 +413,66 @@ func (s *Store) LedgerStats(ctx context.Context) (stats store.LedgerStats, err e
 	return stats, err
 }
 
-// loadDecided looks claims and keys up in a decision, in all months: what was
-// decided stands in that in which it was.
-func (t tx) loadDecided(d store.Decision, loaded *store.Loaded) error {
+// loadDecided looks claims and keys of a decision up, in all months: what was decided
+// stands in that in which it was. Both are nil when nothing is found.
+func loadDecided(ctx context.Context, q querier, d store.Decision) (decided map[store.ClaimID]change.Version, uses map[store.KeyDigest]store.Decided, err error) {
 	if len(d.Claims) == 0 {
-		return nil
+		return nil, nil, nil
 	}
-	months, err := ledgerMonths(t.ctx, t.conn)
+	months, err := ledgerMonths(ctx, q)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	for _, m := range months {
-		err := each(t.ctx, t.conn, m.sql(sqlLoadDecided), len(d.Claims), func(i int, statement *sql.Stmt) error {
+		err := each(ctx, q, m.sql(sqlLoadDecided), len(d.Claims), func(i int, statement *sql.Stmt) error {
 			var version int64
-			err := statement.QueryRowContext(t.ctx, d.Claims[i][:]).Scan(&version)
+			err := statement.QueryRowContext(ctx, d.Claims[i][:]).Scan(&version)
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil
 			} else if err != nil {
 				return err
 			}
-			if loaded.Decided == nil {
-				loaded.Decided = map[store.ClaimID]change.Version{}
+			if decided == nil {
+				decided = map[store.ClaimID]change.Version{}
 			}
-			loaded.Decided[d.Claims[i]] = change.Version(version)
+			decided[d.Claims[i]] = change.Version(version)
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
-		err = each(t.ctx, t.conn, m.sql(sqlLoadUse), len(d.Keys), func(i int, statement *sql.Stmt) error {
+		err = each(ctx, q, m.sql(sqlLoadUse), len(d.Keys), func(i int, statement *sql.Stmt) error {
 			var version int64
 			var id, content []byte
-			err := statement.QueryRowContext(t.ctx, d.Keys[i][:]).Scan(&id, &version, &content)
+			err := statement.QueryRowContext(ctx, d.Keys[i][:]).Scan(&id, &version, &content)
 			if errors.Is(err, sql.ErrNoRows) {
 				return nil
 			} else if err != nil {
 				return err
 			}
-			if loaded.Uses == nil {
-				loaded.Uses = map[store.KeyDigest]store.Decided{}
+			if uses == nil {
+				uses = map[store.KeyDigest]store.Decided{}
 			}
-			c := store.Decided{Version: change.Version(version), Use: store.Use{Key: d.Keys[i]}}
-			copy(c.ID[:], id)
-			copy(c.Content[:], content)
-			loaded.Uses[c.Key] = c
+			u := store.Decided{Version: change.Version(version), Use: store.Use{Key: d.Keys[i]}}
+			copy(u.ID[:], id)
+			copy(u.Content[:], content)
+			uses[u.Key] = u
 			return nil
 		})
 		if err != nil {
-			return err
+			return nil, nil, err
 		}
 	}
-	return nil
+	return decided, uses, nil
+}
+
+// compareDecided returns ErrFenced when claims and keys are not as they were loaded.
+func (t tx) compareDecided(d store.Decision, loaded store.Loaded) error {
+	decided, uses, err := loadDecided(t.ctx, t.conn, d)
+	if err == nil && !(maps.Equal(decided, loaded.Decided) && maps.Equal(uses, loaded.Uses)) {
+		err = store.ErrFenced
+	}
+	return err
 }
 
 // putDecided writes the claims that have their effect by a decision at now,
@@ -519,10 +492,10 @@ func (t tx) putDecided(d store.Decision, claims []store.Decided, had map[store.K
 	if err != nil {
 		return err
 	}
-	taken := store.HeldKeys(sorted, had)
+	previous := store.PreviousHolders(sorted, had)
 	for _, m := range months {
-		err := each(t.ctx, t.conn, m.sql(sqlTakeKey), len(taken), func(i int, statement *sql.Stmt) error {
-			_, err := t.exec(statement, taken[i][:])
+		err := each(t.ctx, t.conn, m.sql(sqlTakeKey), len(previous), func(i int, statement *sql.Stmt) error {
+			_, err := t.exec(statement, previous[i].Key[:])
 			return err
 		})
 		if err != nil {

@@ -1,10 +1,12 @@
 package sqlite
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"encoding/json"
 	"errors"
+	"math"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -23,17 +25,17 @@ WHERE excluded.place > place`
 
 	letterHead = `id, created_at, last_at, count, stage, code, reason, source, service, entity, event_id, version, topic, part, "offset", headers, state, dedup_key, place`
 
-	sqlListLetters = `
-SELECT ` + letterHead + ` FROM dead_letters
-WHERE id > ?1 AND (?2 = '' OR stage = ?2) AND (?3 = '' OR source = ?3) AND (?4 = '' OR service = ?4)
-AND (?5 = '' OR entity = ?5) AND (?6 = '' OR code = ?6) AND (?7 = '' OR state = ?7)
-ORDER BY id LIMIT ?8`
+	// letterFilter takes what filterOf returns.
+	letterFilter = ` FROM dead_letters
+WHERE (?1 = '' OR stage = ?1) AND (?2 = '' OR source = ?2) AND (?3 = '' OR service = ?3)
+AND (?4 = '' OR entity = ?4) AND (?5 = '' OR code = ?5) AND (?6 = '' OR state = ?6)`
+
+	sqlListLetters   = `SELECT ` + letterHead + letterFilter + ` AND id > ?7 ORDER BY id LIMIT ?8`
+	sqlNewestLetters = `SELECT ` + letterHead + letterFilter + ` AND id < ?7 ORDER BY id DESC LIMIT ?8`
 
 	sqlGroupLetters = `
 SELECT stage, source, service, code, max(reason), count(*) AS n, min(created_at), max(last_at) FROM (
-  SELECT stage, source, service, code, reason, created_at, last_at FROM dead_letters
-  WHERE (?1 = '' OR stage = ?1) AND (?2 = '' OR source = ?2) AND (?3 = '' OR service = ?3)
-  AND (?4 = '' OR entity = ?4) AND (?5 = '' OR code = ?5) AND (?6 = '' OR state = ?6) LIMIT ?7)
+  SELECT stage, source, service, code, reason, created_at, last_at` + letterFilter + ` LIMIT ?7)
 GROUP BY stage, source, service, code ORDER BY n DESC, stage, source, service, code LIMIT ?8`
 
 	sqlDueLetters = `
@@ -85,9 +87,7 @@ func (s *Store) AddLetters(ctx context.Context, letters []store.DeadLetter) erro
 	if len(letters) == 0 {
 		return nil
 	}
-	return s.write(ctx, "add dead letters", func(t tx) error {
-		return failed("add dead letters", t.addLetters(letters))
-	})
+	return s.write(ctx, "add dead letters", func(t tx) error { return t.addLetters(letters) })
 }
 
 // ListLetters implements store.DeadLetters.
@@ -95,20 +95,25 @@ func (s *Store) ListLetters(ctx context.Context, f store.LetterFilter) ([]store.
 	if f.Limit <= 0 {
 		f.Limit = defaultLimit
 	}
-	return s.letters(ctx, "list dead letters", sqlListLetters, f.AfterID, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), f.Limit)
+	if f.NewestFirst {
+		return s.letters(ctx, "list dead letters", sqlNewestLetters, filterOf(f, cmp.Or(f.AfterID, math.MaxInt64), f.Limit)...)
+	}
+	return s.letters(ctx, "list dead letters", sqlListLetters, filterOf(f, f.AfterID, f.Limit)...)
+}
+
+// filterOf returns the arguments of letterFilter, and more behind them.
+func filterOf(f store.LetterFilter, more ...any) []any {
+	return append([]any{string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State)}, more...)
 }
 
 // GroupLetters implements store.DeadLetters.
-func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) (groups []store.LetterGroup, err error) {
-	rows, err := s.readers.QueryContext(ctx, sqlGroupLetters, string(f.Stage), f.Source, f.Service, f.Entity, f.Code, string(f.State), store.GroupedLetters, max(limit, 0))
-	err = collect(rows, err, func() error {
-		var g store.LetterGroup
+func (s *Store) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error) {
+	groups, err := list(ctx, s.readers, func(row scanner) (g store.LetterGroup, err error) {
 		var first, last int64
-		err := rows.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Reason, &g.Letters, &first, &last)
+		err = row.Scan(&g.Stage, &g.Source, &g.Service, &g.Code, &g.Reason, &g.Letters, &first, &last)
 		g.First, g.Last = fromMicros(first), fromMicros(last)
-		groups = append(groups, g)
-		return err
-	})
+		return g, err
+	}, sqlGroupLetters, filterOf(f, store.GroupedLetters, max(limit, 0))...)
 	return groups, failed("group dead letters", err)
 }
 
@@ -121,13 +126,8 @@ func (s *Store) DueLetters(ctx context.Context, services []string, after int64, 
 	return s.letters(ctx, "read due dead letters", sqlDueLetters, string(names), micros(time.Now()), after, limit)
 }
 
-func (s *Store) letters(ctx context.Context, what, query string, args ...any) (letters []store.DeadLetter, err error) {
-	rows, err := s.readers.QueryContext(ctx, query, args...)
-	err = collect(rows, err, func() error {
-		l, err := scanLetter(rows)
-		letters = append(letters, l)
-		return err
-	})
+func (s *Store) letters(ctx context.Context, what, query string, args ...any) ([]store.DeadLetter, error) {
+	letters, err := list(ctx, s.readers, func(row scanner) (store.DeadLetter, error) { return scanLetter(row) }, query, args...)
 	return letters, failed(what, err)
 }
 
@@ -208,17 +208,13 @@ func (s *Store) Prune(ctx context.Context, letters, audit time.Time) (int, error
 	return a + b, err
 }
 
-// pruned deletes page by page and tells how many rows.
+// pruned deletes page by page and returns how many rows.
 func (s *Store) pruned(ctx context.Context, statement string, before time.Time) (n int, err error) {
 	for {
 		var page int64
-		err := s.write(ctx, "prune", func(t tx) error {
-			r, err := t.conn.ExecContext(t.ctx, statement, micros(before), prunePage)
-			if err != nil {
-				return failed("prune", err)
-			}
-			page, err = r.RowsAffected()
-			return failed("prune", err)
+		err := s.write(ctx, "prune", func(t tx) (err error) {
+			page, err = t.once(statement, micros(before), prunePage)
+			return err
 		})
 		if err != nil {
 			return n, err
@@ -231,18 +227,11 @@ func (s *Store) pruned(ctx context.Context, statement string, before time.Time) 
 
 // Audits implements store.Reader.
 func (s *Store) Audits(ctx context.Context, afterID int64, limit int) ([]store.Audit, error) {
-	var audits []store.Audit
-	rows, err := s.readers.QueryContext(ctx, sqlAudits, afterID, max(limit, 0))
-	err = collect(rows, err, func() error {
-		var a store.Audit
+	audits, err := list(ctx, s.readers, func(row scanner) (a store.Audit, err error) {
 		var at int64
-		err := rows.Scan(&a.ID, &at, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
+		err = row.Scan(&a.ID, &at, &a.Actor, &a.Action, &a.Reason, &a.Entity, &a.Service, &a.Detail)
 		a.Time = fromMicros(at)
-		audits = append(audits, a)
-		return err
-	})
-	if err != nil {
-		return nil, failed("read audit", err)
-	}
-	return audits, nil
+		return a, err
+	}, sqlAudits, afterID, max(limit, 0))
+	return audits, failed("read audit", err)
 }

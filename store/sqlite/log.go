@@ -94,14 +94,14 @@ func (s *Store) OpenLog(ctx context.Context, name string, partitions int32, grow
 		case errors.Is(err, sql.ErrNoRows):
 			var random [16]byte
 			rand.Read(random[:])
-			_, err = t.conn.ExecContext(t.ctx, sqlMakeLog, name, hex.EncodeToString(random[:]), partitions)
+			_, err = t.once(sqlMakeLog, name, hex.EncodeToString(random[:]), partitions)
 		case err != nil, have == partitions, grow && have > partitions:
 		case grow:
-			_, err = t.conn.ExecContext(t.ctx, sqlGrowLog, partitions, name)
+			_, err = t.once(sqlGrowLog, partitions, name)
 		default:
 			err = store.WithClass(fmt.Errorf("%w: %s has %d, %d configured", ErrPartitions, name, have, partitions), store.Fatal)
 		}
-		return failed("open log", err)
+		return err
 	})
 	if err != nil {
 		return nil, err
@@ -137,9 +137,7 @@ func (l *Log) Append(ctx context.Context, frames []LogFrame) error {
 	if len(frames) == 0 {
 		return nil
 	}
-	return l.s.write(ctx, "append", func(t tx) error {
-		return failed("append", t.append(l, frames, l.s.now()))
-	})
+	return l.s.write(ctx, "append", func(t tx) error { return t.append(l, frames, l.s.now()) })
 }
 
 // spanOf returns the offsets that a row of sqlLastFrame covers; end 0: there is none.
@@ -356,12 +354,10 @@ func (l *Log) Trim(ctx context.Context, before time.Time, below []int64) (int, e
 		}
 		for more := true; more; {
 			err := l.s.write(ctx, "trim log", func(t tx) error {
-				return failed("trim log", each(t.ctx, t.conn, sqlDropFrames, 1, func(_ int, statement *sql.Stmt) error {
-					n, err := t.exec(statement, l.place(p, 0), last, trimRows)
-					trimmed += int(n)
-					more = n == trimRows
-					return err
-				}))
+				n, err := t.once(sqlDropFrames, l.place(p, 0), last, trimRows)
+				trimmed += int(n)
+				more = n == trimRows
+				return err
 			})
 			if err != nil {
 				return trimmed, err
@@ -387,7 +383,7 @@ func (s *Store) vacuum(ctx context.Context) error {
 				err = collect(rows, e, func() error { return nil })
 			}
 			more = more && give == trimPages
-			return failed("vacuum", err)
+			return err
 		})
 		if err != nil {
 			return err

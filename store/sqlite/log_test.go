@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"slices"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -42,6 +44,14 @@ func bodies(t testing.TB, l *Log, partition int32) (all []string) {
 	}
 }
 
+// bubble runs f with a log, where together can wait.
+func bubble(t *testing.T, f func(t *testing.T, s *Store, l *Log)) {
+	synctest.Test(t, func(t *testing.T) {
+		s, _ := migrated(t)
+		f(t, s, openLog(t, s, 1))
+	})
+}
+
 // together has writes wait until all of them do, so that one transaction takes
 // them, and returns how each ended, and the transactions.
 func together(s *Store, writes ...func(t tx) error) (errs []error, groups map[*group]bool) {
@@ -55,9 +65,7 @@ func together(s *Store, writes ...func(t tx) error) (errs []error, groups map[*g
 				return f(t)
 			})
 		})
-		for s.writes.waiting.Load() <= int32(i) { // they take their turns in the order in which they came
-			time.Sleep(time.Millisecond)
-		}
+		synctest.Wait() // they take their turns in the order in which they came
 	}
 	<-s.writes.turn
 	wg.Wait()
@@ -71,32 +79,31 @@ func appending(s *Store, l *Log, body string) func(t tx) error {
 // What waits together is one transaction, and one of it that fails takes no other
 // along.
 func TestWritesThatWaitTogether(t *testing.T) {
-	s, _ := migrated(t)
-	l := openLog(t, s, 1)
-	errs, groups := together(s, appending(s, l, "0"), appending(s, l, "1"), appending(s, l, "2"))
-	require.NoError(t, errors.Join(errs...))
-	require.Len(t, groups, 1)
-	require.Equal(t, []string{"0", "1", "2"}, bodies(t, l, 0))
-
 	failure := errors.New("mine")
-	for at := range 3 {
+	for at := range 4 {
 		t.Run(fmt.Sprint("failure at ", at), func(t *testing.T) {
-			l, err := s.OpenLog(t.Context(), t.Name(), 1, false)
-			require.NoError(t, err)
-			writes := []func(t tx) error{appending(s, l, "0"), appending(s, l, "1"), appending(s, l, "2")}
-			writes[at] = func(t tx) error { return errors.Join(t.append(l, frameOf("x"), s.now()), failure) }
-			errs, _ := together(s, writes...)
-			want := []string{"0", "1", "2"}
-			for i := range errs {
-				if i == at {
-					require.ErrorIs(t, errs[i], failure)
-				} else {
-					require.NoError(t, errs[i])
+			bubble(t, func(t *testing.T, s *Store, l *Log) {
+				writes := []func(t tx) error{appending(s, l, "0"), appending(s, l, "1"), appending(s, l, "2")}
+				want := []string{"0", "1", "2"}
+				if at < len(writes) {
+					writes[at] = func(t tx) error { return errors.Join(t.append(l, frameOf("x"), s.now()), failure) }
+					want = slices.Delete(want, at, at+1)
 				}
-			}
-			require.Equal(t, append(want[:at:at], want[at+1:]...), bodies(t, l, 0))
-			end, _ := l.End(0)
-			require.EqualValues(t, 2, end)
+				errs, groups := together(s, writes...)
+				for i := range errs {
+					if i == at {
+						require.ErrorIs(t, errs[i], failure)
+					} else {
+						require.NoError(t, errs[i])
+					}
+				}
+				require.Equal(t, want, bodies(t, l, 0))
+				end, _ := l.End(0)
+				require.EqualValues(t, len(want), end)
+				if at > 0 { // a transaction that begins with a failure is over
+					require.Len(t, groups, 1)
+				}
+			})
 		})
 	}
 }
@@ -121,53 +128,60 @@ func TestWriteThatPanics(t *testing.T) {
 // Who has counted on a later write to commit is not left waiting when that one is
 // called off.
 func TestTheLastOfATransactionGivesUp(t *testing.T) {
-	s, _ := migrated(t)
-	l := openLog(t, s, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	called := make(chan error, 1)
-	err := s.write(t.Context(), "first", func(t tx) error {
-		go func() { called <- s.write(ctx, "second", func(tx) error { return nil }) }()
-		for s.writes.waiting.Load() == 0 {
-			time.Sleep(time.Millisecond)
-		}
-		time.AfterFunc(time.Millisecond, cancel) // about when this one hands over
-		return t.append(l, frameOf("x"), s.now())
-	})
-	require.NoError(t, err)
-	<-called // whichever way it ended
-	require.Equal(t, []string{"x"}, bodies(t, l, 0))
+	for name, before := range map[string]bool{"before it is its turn": true, "about when it is": false} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, s *Store, l *Log) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				called := make(chan error, 1)
+				err := s.write(t.Context(), "first", func(tx tx) error {
+					go func() { called <- s.write(ctx, "second", appending(s, l, "y")) }()
+					synctest.Wait()
+					if cancel(); before {
+						synctest.Wait()
+					}
+					return tx.append(l, frameOf("x"), s.now())
+				})
+				require.NoError(t, err)
+				want := []string{"x"}
+				if <-called == nil {
+					want = append(want, "y")
+				}
+				require.Equal(t, want, bodies(t, l, 0))
+			})
+		})
+	}
 }
 
 // A disk that fills up fails the write that met it, perhaps the others of its
 // transaction, and nobody is told that something is there which is not.
 func TestDiskFullAmongWritesThatWaitTogether(t *testing.T) {
-	s, _ := migrated(t)
-	l := openLog(t, s, 1)
-	limit := func(pages int) {
-		require.NoError(t, s.write(t.Context(), "limit", func(t tx) error {
-			_, err := t.conn.ExecContext(t.ctx, fmt.Sprint("PRAGMA max_page_count = ", pages))
-			return err
-		}))
-	}
-	limit(1) // SQLite takes the present size
-	large := func(t tx) error {
-		return failed("append", t.append(l, frameOf(string(make([]byte, 1<<20))), s.now()))
-	}
-	errs, _ := together(s, appending(s, l, "0"), large, appending(s, l, "2"))
-	require.ErrorIs(t, errs[1], ErrFull)
-	var want []string
-	for i, err := range errs {
-		if err == nil {
-			want = append(want, fmt.Sprint(i))
-		} else {
-			assert.Equal(t, store.Retry, store.ClassOf(err), "%v", err)
+	bubble(t, func(t *testing.T, s *Store, l *Log) {
+		limit := func(pages int) {
+			require.NoError(t, s.write(t.Context(), "limit", func(t tx) error {
+				_, err := t.conn.ExecContext(t.ctx, fmt.Sprint("PRAGMA max_page_count = ", pages))
+				return err
+			}))
 		}
-	}
-	require.Equal(t, want, bodies(t, l, 0))
-	limit(1 << 20)
-	require.NoError(t, l.Append(t.Context(), frameOf("more")))
-	require.Equal(t, append(want, "more"), bodies(t, l, 0))
+		limit(1) // SQLite takes the present size
+		large := func(t tx) error {
+			return failed("append", t.append(l, frameOf(string(make([]byte, 1<<20))), s.now()))
+		}
+		errs, _ := together(s, appending(s, l, "0"), large, appending(s, l, "2"))
+		require.ErrorIs(t, errs[1], ErrFull)
+		var want []string
+		for i, err := range errs {
+			if err == nil {
+				want = append(want, fmt.Sprint(i))
+			} else {
+				assert.Equal(t, store.Retry, store.ClassOf(err), "%v", err)
+			}
+		}
+		require.Equal(t, want, bodies(t, l, 0))
+		limit(1 << 20)
+		require.NoError(t, l.Append(t.Context(), frameOf("more")))
+		require.Equal(t, append(want, "more"), bodies(t, l, 0))
+	})
 }
 
 // I1: a decision's frames are in the log when its watermark has moved, and never

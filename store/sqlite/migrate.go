@@ -36,7 +36,7 @@ func (s *Store) Migrate(ctx context.Context) (err error) {
 		return err
 	}
 	crash.At(crash.Migrating, "")
-	err = s.patiently(ctx, func() error {
+	err = s.retryBusy(ctx, func() error {
 		_, err := provider.Up(ctx)
 		return err
 	})

@@ -26,6 +26,13 @@ const (
 	busyMilliseconds = 50
 )
 
+// writing are the settings of connections that write. SQLite's own cache of 2 MB holds
+// less than a decision of a thousand entities changes: what does not fit is written into
+// the log before the commit, read back, and written again. And pages move from the log
+// into the file within a commit, each time that the log has so many: most are entities',
+// which change again soon. The log takes 16 MiB of disk then.
+const writing = "&_txlock=immediate&_pragma=cache_size(-8192)&_pragma=wal_autocheckpoint(4096)"
+
 // Options say where the file is.
 type Options struct {
 	// Path of the database file; its folder must exist. Two more files appear
@@ -81,7 +88,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 		"synchronous(FULL)",
 		"fullfsync(1)", // where fsync alone does not reach the disk
 	}, "vfs": {layer.Name()}}
-	writer, err := sql.Open("sqlite", locate(o.Path, settings)+"&_txlock=immediate")
+	writer, err := sql.Open("sqlite", locate(o.Path, settings)+writing)
 	if err != nil {
 		layer.Release()
 		return nil, failed("open", err)
@@ -97,7 +104,7 @@ func Open(ctx context.Context, o Options) (*Store, error) {
 	s := &Store{path: o.Path, disk: layer, writer: writer, readers: readers, now: time.Now, patience: patience}
 	s.writes.turn = make(chan struct{}, 1)
 	// The first connection creates the file and sets its journal mode.
-	if err := s.patiently(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
+	if err := s.retryBusy(ctx, func() error { return writer.PingContext(ctx) }); err != nil {
 		return nil, failed("open", errors.Join(err, layer.Err(), s.Close()))
 	}
 	if layer.Unsealed() {
@@ -146,7 +153,7 @@ func openReadOnly(ctx context.Context, path string) (*Store, error) {
 	readers.SetMaxOpenConns(1)
 	s := &Store{path: path, disk: layer, writer: readers, readers: readers, now: time.Now, patience: patience}
 	s.writes.turn = make(chan struct{}, 1)
-	if err := s.patiently(ctx, func() error { return s.Ping(ctx) }); err != nil {
+	if err := s.retryBusy(ctx, func() error { return s.Ping(ctx) }); err != nil {
 		if logged {
 			err = fmt.Errorf("%w (what was written last is in %s-wal, which can be read only while a process runs, or by who may write in the folder)", err, path)
 		}

@@ -44,25 +44,20 @@ var (
 
 // AddAudits implements store.Operations.
 func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
-	return s.write(ctx, "add audit rows", func(t tx) error {
-		return failed("add audit rows", t.addAudits(audits))
-	})
+	return s.write(ctx, "add audit rows", func(t tx) error { return t.addAudits(audits) })
 }
 
-// AmendLetter implements store.Operations.
-func (s *Store) AmendLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
+// EditDeadLetter implements store.Operations.
+func (s *Store) EditDeadLetter(ctx context.Context, id int64, payload []byte, audit store.Audit) error {
 	return s.write(ctx, "edit dead letter", func(t tx) error {
-		err := each(t.ctx, t.conn, sqlAmend, 1, func(_ int, statement *sql.Stmt) error {
-			n, err := t.exec(statement, id, notNil(payload))
-			if err == nil && n == 0 {
-				err = sql.ErrNoRows
-			}
+		n, err := t.once(sqlAmend, id, notNil(payload))
+		switch {
+		case err != nil:
 			return err
-		})
-		if err == nil {
-			err = t.addAudits([]store.Audit{audit})
+		case n == 0:
+			return sql.ErrNoRows
 		}
-		return failed("edit dead letter", err)
+		return t.addAudits([]store.Audit{audit})
 	})
 }
 
@@ -75,10 +70,10 @@ func (s *Store) MoveLetters(ctx context.Context, ids []int64, from, to store.Let
 			moved += int(n)
 			return err
 		})
-		if err == nil && moved > 0 {
-			err = t.addAudits([]store.Audit{audit})
+		if err != nil || moved == 0 {
+			return err
 		}
-		return failed("set state of dead letters", err)
+		return t.addAudits([]store.Audit{audit})
 	})
 	if err != nil {
 		return 0, err
@@ -99,18 +94,13 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err
 	if j.Kind == "" || j.Key == "" {
 		return store.Job{}, bug("open job: kind and key are needed")
 	}
-	parameters := "{}"
-	if len(j.Parameters) > 0 {
-		if !json.Valid(j.Parameters) {
-			return store.Job{}, store.WithClass(errors.New("sqlite: the parameters of a job are not JSON"), store.Poison)
-		}
-		parameters = string(j.Parameters)
+	parameters, err := object(j.Parameters)
+	if err != nil {
+		return store.Job{}, failed("open job", err)
 	}
-	err = s.write(ctx, "open job", func(t tx) error {
-		return failed("open job", each(t.ctx, t.conn, sqlOpenJob, 1, func(_ int, statement *sql.Stmt) (err error) {
-			opened, err = scanJob(statement.QueryRowContext(t.ctx, j.Kind, j.Key, parameters, j.Cursor, j.Done, j.Total, store.SanitizeText(j.Actor), micros(time.Now())))
-			return err
-		}))
+	err = s.write(ctx, "open job", func(t tx) (err error) {
+		opened, err = scanJob(t.conn.QueryRowContext(t.ctx, sqlOpenJob, j.Kind, j.Key, parameters, j.Cursor, j.Done, j.Total, store.SanitizeText(j.Actor), micros(time.Now())))
+		return err
 	})
 	if err != nil {
 		return store.Job{}, err
@@ -121,29 +111,18 @@ func (s *Store) OpenJob(ctx context.Context, j store.Job) (opened store.Job, err
 // SaveJob implements store.Jobs.
 func (s *Store) SaveJob(ctx context.Context, j store.Job) error {
 	return s.write(ctx, "save job", func(t tx) error {
-		return failed("save job", each(t.ctx, t.conn, sqlSaveJob, 1, func(_ int, statement *sql.Stmt) error {
-			n, err := t.exec(statement, j.ID, j.Epoch, j.Cursor, j.Done, j.Total, string(j.State), micros(time.Now()))
-			if err == nil && n == 0 {
-				err = store.ErrFenced
-			}
-			return err
-		}))
+		n, err := t.once(sqlSaveJob, j.ID, j.Epoch, j.Cursor, j.Done, j.Total, string(j.State), micros(time.Now()))
+		if err == nil && n == 0 {
+			err = store.ErrFenced
+		}
+		return err
 	})
 }
 
 // ListJobs implements store.Jobs.
 func (s *Store) ListJobs(ctx context.Context, kind string, state store.JobState, limit int) ([]store.Job, error) {
-	var jobs []store.Job
-	rows, err := s.readers.QueryContext(ctx, sqlListJobs, kind, string(state), max(limit, 0))
-	err = collect(rows, err, func() error {
-		j, err := scanJob(rows)
-		jobs = append(jobs, j)
-		return err
-	})
-	if err != nil {
-		return nil, failed("list jobs", err)
-	}
-	return jobs, nil
+	jobs, err := list(ctx, s.readers, scanJob, sqlListJobs, kind, string(state), max(limit, 0))
+	return jobs, failed("list jobs", err)
 }
 
 func scanJob(row scanner) (store.Job, error) {
@@ -152,4 +131,15 @@ func scanJob(row scanner) (store.Job, error) {
 	err := row.Scan(&j.ID, &j.Kind, &j.Key, &j.Parameters, &j.Cursor, &j.Done, &j.Total, &j.State, &j.Actor, &created, &updated, &j.Epoch)
 	j.Created, j.Updated = fromMicros(created), fromMicros(updated)
 	return j, err
+}
+
+// object returns a JSON object as text, the empty one for nothing.
+func object(b []byte) (string, error) {
+	switch {
+	case len(b) == 0:
+		return "{}", nil
+	case !json.Valid(b):
+		return "", store.WithClass(errors.New("not JSON"), store.Poison)
+	}
+	return string(b), nil
 }

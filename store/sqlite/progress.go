@@ -67,19 +67,13 @@ func (s *Store) Look(ctx context.Context) (store.Look, error) {
 	return l, nil
 }
 
-func activations(ctx context.Context, t interface {
-	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
-}) (all []store.Activation, err error) {
-	rows, err := t.QueryContext(ctx, sqlActivations)
-	err = collect(rows, err, func() error {
-		var a store.Activation
+func activations(ctx context.Context, t querier) ([]store.Activation, error) {
+	return list(ctx, t, func(row scanner) (a store.Activation, err error) {
 		var position int64
-		err := rows.Scan(&a.Revision, &a.Partition, &position)
+		err = row.Scan(&a.Revision, &a.Partition, &position)
 		a.From = change.Version(position)
-		all = append(all, a)
-		return err
-	})
-	return all, err
+		return a, err
+	}, sqlActivations)
 }
 
 // TakeProgress implements store.Deliveries.
@@ -94,10 +88,10 @@ func (s *Store) TakeProgress(ctx context.Context, partitions []int32, token stor
 		}
 	}
 	err := s.write(ctx, "take progress", func(t tx) error {
-		return failed("take progress", each(t.ctx, t.conn, sqlTakeProgress, len(partitions), func(i int, statement *sql.Stmt) (err error) {
+		return each(t.ctx, t.conn, sqlTakeProgress, len(partitions), func(i int, statement *sql.Stmt) (err error) {
 			taken[i], err = scanProgress(statement.QueryRowContext(t.ctx, partitions[i], token[:]))
 			return err
-		}))
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -127,7 +121,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 			err = store.ErrSuperseded
 		}
 		if err != nil {
-			return failed("swap progress", err)
+			return err
 		}
 		counts := make([]bool, len(swaps))
 		err = each(t.ctx, t.conn, sqlWatermark, len(swaps), func(i int, statement *sql.Stmt) error {
@@ -137,9 +131,9 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 			return err
 		})
 		if err != nil {
-			return failed("swap progress", err)
+			return err
 		}
-		return failed("swap progress", each(t.ctx, t.conn, sqlSwapProgress, len(swaps), func(i int, statement *sql.Stmt) error {
+		return each(t.ctx, t.conn, sqlSwapProgress, len(swaps), func(i int, statement *sql.Stmt) error {
 			if !counts[i] {
 				return nil
 			}
@@ -147,7 +141,7 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 			n, err := t.exec(statement, p.Partition, p.Old[:], p.Token[:], places[p.Partition], int64(store.Top(p.Places)))
 			swapped[i] = n == 1
 			return err
-		}))
+		})
 	})
 	if err != nil {
 		return nil, err
@@ -157,17 +151,8 @@ func (s *Store) SwapProgress(ctx context.Context, revision int64, swaps []store.
 
 // AllProgress implements store.Deliveries.
 func (s *Store) AllProgress(ctx context.Context) ([]store.Progress, error) {
-	var all []store.Progress
-	rows, err := s.readers.QueryContext(ctx, sqlAllProgress)
-	err = collect(rows, err, func() error {
-		p, err := scanProgress(rows)
-		all = append(all, p)
-		return err
-	})
-	if err != nil {
-		return nil, failed("read progress", err)
-	}
-	return all, nil
+	all, err := list(ctx, s.readers, scanProgress, sqlAllProgress)
+	return all, failed("read progress", err)
 }
 
 // scanProgress reads partition, token, places.
@@ -183,18 +168,8 @@ func scanProgress(row scanner) (p store.Progress, err error) {
 
 // Outbox implements store.Deliveries.
 func (s *Store) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
-	var frames [][]byte
-	rows, err := s.readers.QueryContext(ctx, sqlOutbox, partition)
-	err = collect(rows, err, func() error {
-		var frame []byte
-		err := rows.Scan(&frame)
-		frames = append(frames, frame)
-		return err
-	})
-	if err != nil {
-		return nil, failed("read outbox", err)
-	}
-	return frames, nil
+	frames, err := list(ctx, s.readers, scanValue[[]byte], sqlOutbox, partition)
+	return frames, failed("read outbox", err)
 }
 
 // Moved implements store.Deliveries.

@@ -77,37 +77,24 @@ func (s *Store) byPartition(ctx context.Context, what, query string) (map[store.
 // Entities implements store.Reader.
 func (s *Store) Entities(ctx context.Context, after string, limit int) (entities []store.Entity, err error) {
 	return entities, s.read(ctx, "page entities", func(t *sql.Tx) error {
-		rows, err := t.QueryContext(ctx, `
+		entities, err = list(ctx, t, scanEntity, `
 SELECT id, docs, fence, version, fingerprint, deleted_at, writes, states FROM entities WHERE id > ? ORDER BY id LIMIT ?`, after, max(limit, 0))
-		err = collect(rows, err, func() error {
-			e, err := scanEntity(rows)
-			entities = append(entities, e)
+		if err != nil {
 			return err
-		})
-		if err == nil {
-			err = loadPages(ctx, t, entities)
 		}
-		return err
+		return loadPages(ctx, t, entities)
 	})
 }
 
 // Tombstones implements store.Reader.
 func (s *Store) Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error) {
-	var stones []store.Tombstone
-	rows, err := s.readers.QueryContext(ctx, `
-SELECT id, version FROM entities WHERE deleted_at < ? AND id > ? ORDER BY id LIMIT ?`, micros(before), after, max(limit, 0))
-	err = collect(rows, err, func() error {
-		var t store.Tombstone
+	stones, err := list(ctx, s.readers, func(row scanner) (t store.Tombstone, err error) {
 		var version int64
-		err := rows.Scan(&t.Entity, &version)
+		err = row.Scan(&t.Entity, &version)
 		t.Version = change.Version(version)
-		stones = append(stones, t)
-		return err
-	})
-	if err != nil {
-		return nil, failed("page tombstones", err)
-	}
-	return stones, nil
+		return t, err
+	}, `SELECT id, version FROM entities WHERE deleted_at < ? AND id > ? ORDER BY id LIMIT ?`, micros(before), after, max(limit, 0))
+	return stones, failed("page tombstones", err)
 }
 
 // CountEntities implements store.Reader.
@@ -146,12 +133,10 @@ func (s *Store) Position(ctx context.Context, source, identity string) (store.So
 // SetPosition implements store.Positions.
 func (s *Store) SetPosition(ctx context.Context, p store.SourcePosition) error {
 	return s.write(ctx, "set source position", func(t tx) error {
-		return failed("set source position", each(t.ctx, t.conn, `
+		_, err := t.once(`
 INSERT INTO source_positions (source, identity, next_offset, state) VALUES (?, ?, ?, ?)
 ON CONFLICT (source, identity) DO UPDATE SET next_offset = excluded.next_offset, state = excluded.state
-WHERE source_positions.next_offset <= excluded.next_offset`, 1, func(_ int, statement *sql.Stmt) error {
-			_, err := t.exec(statement, p.Source, p.Identity, p.Offset, p.State)
-			return err
-		}))
+WHERE source_positions.next_offset <= excluded.next_offset`, p.Source, p.Identity, p.Offset, p.State)
+		return err
 	})
 }

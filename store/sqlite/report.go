@@ -24,46 +24,35 @@ func (s *Store) UpdateReport(ctx context.Context, kind, name string, f func(body
 		var body []byte
 		err := t.conn.QueryRowContext(t.ctx, `SELECT body FROM reports WHERE kind = ? AND name = ?`, kind, name).Scan(&body)
 		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return failed("update report", err)
+			return err
 		}
 		if body, err = f(body); err != nil {
-			return failed("update report", err)
+			return err
 		}
-		_, err = t.conn.ExecContext(t.ctx, `
+		_, err = t.once(`
 INSERT INTO reports (kind, name, body, updated_at) VALUES (?1, ?2, ?3, ?4)
 ON CONFLICT (kind, name) DO UPDATE SET body = ?3, updated_at = ?4`, kind, name, body, micros(time.Now()))
-		return failed("update report", err)
+		return err
 	})
 }
 
 // ListReports implements store.Reports.
 func (s *Store) ListReports(ctx context.Context, kind string) ([]store.Report, error) {
-	var reports []store.Report
-	rows, err := s.readers.QueryContext(ctx, `SELECT kind, name, body, updated_at FROM reports WHERE kind = ? ORDER BY name`, kind)
-	err = collect(rows, err, func() error {
-		var r store.Report
+	reports, err := list(ctx, s.readers, func(row scanner) (r store.Report, err error) {
 		var updated int64
-		err := rows.Scan(&r.Kind, &r.Name, &r.Body, &updated)
+		err = row.Scan(&r.Kind, &r.Name, &r.Body, &updated)
 		r.Updated = fromMicros(updated)
-		reports = append(reports, r)
-		return err
-	})
-	if err != nil {
-		return nil, failed("list reports", err)
-	}
-	return reports, nil
+		return r, err
+	}, `SELECT kind, name, body, updated_at FROM reports WHERE kind = ? ORDER BY name`, kind)
+	return reports, failed("list reports", err)
 }
 
 // PruneReports implements store.Reports.
-func (s *Store) PruneReports(ctx context.Context, kind string, before time.Time) (n int, err error) {
-	err = s.write(ctx, "prune reports", func(t tx) error {
-		r, err := t.conn.ExecContext(t.ctx, `DELETE FROM reports WHERE kind = ? AND updated_at < ?`, kind, micros(before))
-		if err != nil {
-			return failed("prune reports", err)
-		}
-		some, err := r.RowsAffected()
-		n = int(some)
-		return failed("prune reports", err)
+func (s *Store) PruneReports(ctx context.Context, kind string, before time.Time) (int, error) {
+	var n int64
+	err := s.write(ctx, "prune reports", func(t tx) (err error) {
+		n, err = t.once(`DELETE FROM reports WHERE kind = ? AND updated_at < ?`, kind, micros(before))
+		return err
 	})
-	return n, err
+	return int(n), err
 }

@@ -82,8 +82,8 @@ func (s *Store) noteDamage(err error) {
 }
 
 // write runs f in a transaction that holds the file's write lock, and returns when
-// that is durable. An error of f comes back as it is, and then nothing of f is
-// written.
+// that is durable. After an error of f, which gets the name of the operation, nothing
+// of f is written.
 func (s *Store) write(ctx context.Context, operation string, f func(tx tx) error) (err error) {
 	w := &s.writes
 	defer func() {
@@ -146,7 +146,7 @@ func (s *Store) join(ctx context.Context, operation string, f func(tx tx) error)
 		}
 	}()
 	if err := f(t); err != nil {
-		return nil, err
+		return nil, failed(operation, err)
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, failed(operation, err)
@@ -177,7 +177,7 @@ func (s *Store) begin(ctx context.Context) error {
 	if len(w.conn.prepared) > maxPrepared {
 		w.conn.forget()
 	}
-	err := s.patiently(ctx, func() error {
+	err := s.retryBusy(ctx, func() error {
 		_, err := w.conn.ExecContext(ctx, "BEGIN IMMEDIATE")
 		return err
 	})
@@ -284,9 +284,9 @@ func (c *writeConn) forget() {
 	clear(c.prepared)
 }
 
-// patiently repeats f, which waits a little itself, while another handle has
+// retryBusy repeats f, which waits a little itself, while another handle has
 // the file's lock, until the context or the patience is over.
-func (s *Store) patiently(ctx context.Context, f func() error) error {
+func (s *Store) retryBusy(ctx context.Context, f func() error) error {
 	for start := time.Now(); ; {
 		err := f()
 		if ctx.Err() != nil && err != nil {
@@ -316,13 +316,14 @@ func (s *Store) read(ctx context.Context, operation string, f func(conn *sql.Tx)
 	return nil
 }
 
-// preparer is a connection or a transaction.
-type preparer interface {
+// querier is a connection or a transaction.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 	PrepareContext(ctx context.Context, query string) (*sql.Stmt, error)
 }
 
 // each prepares a statement and hands it to run n times.
-func each(ctx context.Context, p preparer, query string, n int, run func(i int, statement *sql.Stmt) error) error {
+func each(ctx context.Context, p querier, query string, n int, run func(i int, statement *sql.Stmt) error) error {
 	if n == 0 {
 		return nil
 	}
@@ -341,7 +342,53 @@ func each(ctx context.Context, p preparer, query string, n int, run func(i int, 
 	return nil
 }
 
-// exec runs a prepared statement and tells how many rows it changed.
+// list returns what scan makes of the rows of a query.
+func list[T any](ctx context.Context, q querier, scan func(row scanner) (T, error), query string, args ...any) (all []T, err error) {
+	rows, err := q.QueryContext(ctx, query, args...)
+	err = collect(rows, err, func() error {
+		v, err := scan(rows)
+		all = append(all, v)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return all, nil
+}
+
+// collect calls scan for each row and closes rows.
+func collect(rows *sql.Rows, err error, scan func() error) error {
+	if err != nil {
+		return err
+	}
+	defer func() { _ = rows.Close() }()
+	for rows.Next() {
+		if err := scan(); err != nil {
+			return err
+		}
+	}
+	return rows.Err()
+}
+
+// scanner is one row.
+type scanner interface{ Scan(into ...any) error }
+
+// scanValue reads a row of one column.
+func scanValue[T any](row scanner) (v T, err error) {
+	err = row.Scan(&v)
+	return v, err
+}
+
+// once runs a statement and returns how many rows it changed.
+func (t tx) once(query string, args ...any) (int64, error) {
+	statement, err := t.conn.PrepareContext(t.ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	return t.exec(statement, args...)
+}
+
+// exec runs a prepared statement and returns how many rows it changed.
 func (t tx) exec(statement *sql.Stmt, args ...any) (int64, error) {
 	result, err := statement.ExecContext(t.ctx, args...)
 	if err != nil {

@@ -113,6 +113,27 @@ var decidedTests = []ledgerTest{
 			}
 		}))
 	}},
+	{"I3 a key that a decision found with one claim, and that another decision took from it, fences the first", func(t *testing.T, f *ledgerFixture) {
+		revision := f.revision()
+		key := store.DigestKey("acme", "k")
+		decide := func(s store.Store, n byte, before func()) error {
+			id := claimAt(time.Now(), n)
+			d := store.Decision{Revision: revision, Claims: []store.ClaimID{id}, Keys: []store.KeyDigest{key}}
+			_, err := s.Decide(t.Context(), d, func(store.Loaded) (store.Outcome, error) {
+				before()
+				return store.Outcome{Claims: []store.Decided{{ID: id, Version: version(int64(n)), Use: store.Use{Key: key, Content: [8]byte{n}}}}}, nil
+			})
+			return err
+		}
+		require.NoError(t, decide(f.a, 1, func() {}))
+		require.ErrorIs(t, decide(f.a, 3, func() { require.NoError(t, decide(f.b, 2, func() {})) }), store.ErrFenced)
+		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Claims: []store.ClaimID{claimAt(time.Now(), 3)}, Keys: []store.KeyDigest{key}}, func(loaded store.Loaded) (store.Outcome, error) {
+			assert.Equal(t, claimAt(time.Now(), 2)[15], loaded.Uses[key].ID[15], "it has the newest that had its effect")
+			assert.Empty(t, loaded.Decided)
+			return store.Outcome{}, nil
+		})
+		require.NoError(t, err)
+	}},
 	{"I1 what only an inbox held that was replaced is taken in again under its claim", func(t *testing.T, f *ledgerFixture) {
 		// The mistake that this catches: the inbox topic was deleted, its events are
 		// sent again, and each is answered that it is there.

@@ -12,12 +12,6 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// boundedContext ends soon: for calls that one implementation answers and
-// another keeps waiting.
-func boundedContext(t *testing.T) (context.Context, context.CancelFunc) {
-	return context.WithTimeout(t.Context(), 500*time.Millisecond)
-}
-
 var poisonTests = []test{
 	{"I9 a value that cannot be held writes nothing and does not stop the owner", func(t *testing.T, f *fixture) {
 		revision, service := f.revision(), f.service("s")

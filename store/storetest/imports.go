@@ -53,10 +53,8 @@ func (f *operatorFixture) take(s store.Imports, lease time.Duration) store.Impor
 
 // step is one that works off all of i.
 func step(i store.Import, state store.ImportState) store.ImportStep {
-	return store.ImportStep{
-		ID: i.ID, Attempt: i.Attempt, Next: i.Chunks, Row: i.Row + 10, Counts: store.ImportCounts{Accepted: i.Row + 10},
-		State: state, Lease: longLease,
-	}
+	row := i.Row + 10
+	return store.ImportStep{ID: i.ID, Attempt: i.Attempt, Next: i.Chunks, Row: row, Counts: store.ImportCounts{Accepted: row}, State: state, Lease: longLease}
 }
 
 func (f *operatorFixture) gone(id store.ClaimID, n int64) {

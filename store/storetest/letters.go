@@ -165,6 +165,11 @@ var letterTests = []test{
 			{store.LetterFilter{Limit: 2}, []int{0, 1}},
 			{store.LetterFilter{AfterID: all[1].ID, Limit: 2}, []int{2, 3}},
 			{store.LetterFilter{AfterID: all[3].ID, Limit: 2}, []int{4}},
+			{store.LetterFilter{NewestFirst: true}, []int{4, 3, 2, 1, 0}},
+			{store.LetterFilter{NewestFirst: true, Limit: 2}, []int{4, 3}},
+			{store.LetterFilter{NewestFirst: true, AfterID: all[3].ID, Limit: 2}, []int{2, 1}},
+			{store.LetterFilter{NewestFirst: true, AfterID: all[1].ID, Limit: 2}, []int{0}},
+			{store.LetterFilter{NewestFirst: true, AfterID: all[4].ID, Entity: "e-1"}, []int{3, 2}},
 		} {
 			var got, want []int64
 			for _, l := range f.list(c.filter) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
-	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -48,20 +47,12 @@ var ownerTests = []test{
 	{"I3 an owner that was taken over from while it decided from memory writes nothing", func(t *testing.T, f *fixture) {
 		revision, service := f.revision(), f.service("s")
 		_, token := f.own(f.a, 'a', p0)
-		var moved error
-		taken := false
 		_, err := f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
-				ctx, cancel := boundedContext(t)
-				defer cancel()
-				_, moved = f.b.TakeOver(ctx, []store.Partition{p0}, store.Token{'b'})
-				taken = moved == nil
+				_, err := f.b.TakeOver(t.Context(), []store.Partition{p0}, store.Token{'b'})
+				require.NoError(t, err)
 				return everything(p0, service, version(1)), nil
 			})
-		if !taken { // an implementation with one writer keeps the other out
-			require.NoError(t, err)
-			return
-		}
 		require.ErrorIs(t, err, store.ErrFenced)
 		got := f.state(f.b)
 		assert.Empty(t, got.Entities)
@@ -81,89 +72,132 @@ var ownerTests = []test{
 // far as they have it, and take over whenever they are fenced. It records what
 // each decision passed. When it is broken, owners keep their memory then.
 func (f *fixture) race(broken bool) []porcupine.Operation {
-	const owners, rounds, keys = 6, 25, 4
-	revision, service := f.revision(), f.service("s")
-	start := time.Now()
-	histories := make([][]porcupine.Operation, owners)
+	revision, service, start := f.revision(), f.service("s"), time.Now()
+	racers := make([]*racer, 6)
 	var group sync.WaitGroup
-	for n := range owners {
-		s := turn(n, f.a, f.b)
-		group.Go(func() {
-			random := rand.New(rand.NewPCG(uint64(n), 42))
-			var token store.Token
-			var next int64
-			memory := map[string]store.Entity{}
-			for round := 0; round < rounds; {
-				if token == (store.Token{}) {
-					mine := store.Token{byte(n + 1), byte(round), byte(random.Uint32())}
-					taken, err := s.TakeOver(f.ctx(), []store.Partition{p0}, mine)
-					if err != nil && store.ClassOf(err) == store.Retry {
-						continue
-					}
-					if !assert.NoError(f, err) {
-						return
-					}
-					if token, next = mine, taken[0].NextOffset; !broken {
-						clear(memory)
-					}
-				}
-				var offered []input
-				for _, e := range random.Perm(keys)[:1+random.IntN(keys)] {
-					offered = append(offered, input{store.Key{Service: service, Entity: fmt.Sprint("k", e)}, string(content(string(rune('A' + random.IntN(3)))))})
-				}
-				var passed []bool
-				learned := map[string]store.Entity{}
-				d := store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: token}}}
-				for _, in := range offered {
-					if e, known := memory[in.key.Entity]; known {
-						learned[e.ID] = e
-					} else {
-						d.Entities = append(d.Entities, in.key.Entity)
-					}
-				}
-				call := time.Since(start)
-				_, err := s.Decide(f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
-					for _, e := range loaded.Entities {
-						learned[e.ID] = e
-					}
-					passed = passed[:0]
-					for _, in := range offered {
-						e := learned[in.key.Entity]
-						row := e.States.Get(service)
-						differs := !row.Found || !bytes.Equal(row.Content, []byte(in.content))
-						if passed = append(passed, differs); differs && !broken {
-							e.States.Set(store.Row{Key: in.key, Content: []byte(in.content), Version: version(next)})
-							out.Entities = append(out.Entities, e)
-							e.Writes, e.States = e.Writes+1, e.States.Stored()
-						} else if differs {
-							e.States = store.StatesOf(store.Row{Key: in.key, Content: []byte(in.content)})
-						}
-						learned[e.ID] = e
-					}
-					return out, nil
-				})
-				back := time.Since(start)
-				if errors.Is(err, store.ErrFenced) || err != nil && store.ClassOf(err) == store.Retry {
-					token = store.Token{}
-					continue
-				}
-				if !assert.NoError(f, err) {
-					return
-				}
-				for i, in := range offered {
-					histories[n] = append(histories[n], porcupine.Operation{ClientId: n, Input: in, Output: passed[i], Call: int64(call), Return: int64(back)})
-				}
-				maps.Copy(memory, learned)
-				next++
-				round++
-				if random.IntN(4) == 0 { // and fight again
-					token = store.Token{}
-				}
-			}
-		})
+	for n := range racers {
+		r := &racer{f: f, s: turn(n, f.a, f.b), number: n, revision: revision, service: service, start: start, broken: broken,
+			random: rand.New(rand.NewPCG(uint64(n), 42)), memory: map[string]store.Entity{}}
+		racers[n] = r
+		group.Go(r.run)
 	}
 	group.Wait()
-	return slices.Concat(histories...)
+	var history []porcupine.Operation
+	for _, r := range racers {
+		history = append(history, r.history...)
+	}
+	return history
+}
+
+// racer is one owner of a race.
+type racer struct {
+	f        *fixture
+	s        store.Store
+	number   int
+	revision int64
+	service  int32
+	start    time.Time
+	broken   bool
+	random   *rand.Rand
+
+	token   store.Token // zero: it has to take over
+	next    int64
+	memory  map[string]store.Entity
+	history []porcupine.Operation
+}
+
+func (r *racer) run() {
+	for round := 0; round < 25; {
+		if r.token == (store.Token{}) {
+			err := r.takeOver(round)
+			if err != nil && store.ClassOf(err) == store.Retry {
+				continue
+			}
+			if !assert.NoError(r.f, err) {
+				return
+			}
+		}
+		err := r.decide()
+		if errors.Is(err, store.ErrFenced) || err != nil && store.ClassOf(err) == store.Retry {
+			r.token = store.Token{}
+			continue
+		}
+		if !assert.NoError(r.f, err) {
+			return
+		}
+		r.next++
+		round++
+		if r.random.IntN(4) == 0 { // and fight again
+			r.token = store.Token{}
+		}
+	}
+}
+
+func (r *racer) takeOver(round int) error {
+	mine := store.Token{byte(r.number + 1), byte(round), byte(r.random.Uint32())}
+	taken, err := r.s.TakeOver(r.f.ctx(), []store.Partition{p0}, mine)
+	if err != nil {
+		return err
+	}
+	if r.token, r.next = mine, taken[0].NextOffset; !r.broken {
+		clear(r.memory)
+	}
+	return nil
+}
+
+// decide decides some contents, and records what passed.
+func (r *racer) decide() error {
+	const keys = 4
+	var offered []input
+	for _, e := range r.random.Perm(keys)[:1+r.random.IntN(keys)] {
+		offered = append(offered, input{store.Key{Service: r.service, Entity: fmt.Sprint("k", e)}, string(content(string(rune('A' + r.random.IntN(3)))))})
+	}
+	learned := map[string]store.Entity{}
+	d := store.Decision{Revision: r.revision, Moves: []store.WatermarkStep{{Partition: p0, From: r.next, To: r.next + 1, Token: r.token}}}
+	for _, in := range offered {
+		if e, known := r.memory[in.key.Entity]; known {
+			learned[e.ID] = e
+		} else {
+			d.Entities = append(d.Entities, in.key.Entity)
+		}
+	}
+	var passed []bool
+	call := time.Since(r.start)
+	_, err := r.s.Decide(r.f.ctx(), d, func(loaded store.Loaded) (out store.Outcome, err error) {
+		for _, e := range loaded.Entities {
+			learned[e.ID] = e
+		}
+		passed, out = r.outcome(offered, learned)
+		return out, nil
+	})
+	back := time.Since(r.start)
+	if err != nil {
+		return err
+	}
+	for i, in := range offered {
+		r.history = append(r.history, porcupine.Operation{ClientId: r.number, Input: in, Output: passed[i], Call: int64(call), Return: int64(back)})
+	}
+	maps.Copy(r.memory, learned)
+	return nil
+}
+
+// outcome returns which contents pass, and what is written of them; learned is as it is
+// after that.
+func (r *racer) outcome(offered []input, learned map[string]store.Entity) (passed []bool, out store.Outcome) {
+	for _, in := range offered {
+		e := learned[in.key.Entity]
+		row := e.States.Get(r.service)
+		differs := !row.Found || !bytes.Equal(row.Content, []byte(in.content))
+		if passed = append(passed, differs); differs && !r.broken {
+			e.States.Set(store.Row{Key: in.key, Content: []byte(in.content), Version: version(r.next)})
+			out.Entities = append(out.Entities, e)
+			e.Writes, e.States = e.Writes+1, e.States.Stored()
+		} else if differs {
+			e.States = store.StatesOf(store.Row{Key: in.key, Content: []byte(in.content)})
+		}
+		learned[e.ID] = e
+	}
+	return passed, out
 }
 
 // input is one decision of the model.

@@ -12,14 +12,13 @@ import (
 )
 
 // fill makes dam rows with one content and version.
-func (f *fixture) fill(service int32, v change.Version, entities ...string) []store.Key {
+func (f *fixture) fill(service int32, v change.Version, entities ...string) {
 	f.Helper()
 	keys := make([]store.Key, len(entities))
 	for i, e := range entities {
 		keys[i] = store.Key{Service: service, Entity: e}
 	}
 	f.set(content("new"), v, keys...)
-	return keys
 }
 
 // set makes dam rows, or changes them, by a decision that moves nothing.

@@ -1,7 +1,7 @@
 // Command bench measures the structural hash and projections against other ways
 // to the same end, in one process and one run, and prints tables in Markdown:
 //
-//	cd bench && go run . -rounds 15
+//	cd tests/bench && go run . -rounds 15
 //
 // The contenders take turns: every round gives each of them a few milliseconds
 // of processor time on the same documents, and the tables show medians over the

@@ -20,7 +20,7 @@ import (
 // was not killed goes on by itself.
 func TestChaos(t *testing.T) {
 	all := plan(*seed, *rounds)
-	t.Logf("seed %d; again: go test ./chaos -run TestChaos -chaos.rounds %d -chaos.seed %d", *seed, *rounds, *seed)
+	t.Logf("seed %d; again: go test ./tests/chaos -run TestChaos -chaos.rounds %d -chaos.seed %d", *seed, *rounds, *seed)
 	for i, faults := range all {
 		t.Logf("round %d: %v", i+1, faults)
 	}

@@ -14,7 +14,7 @@
 // tried a few times.
 //
 // A round runs its plan under load, then stops the load, heals what is broken
-// and waits. Then every sink must hold what the independent model of e2e/model
+// and waits. Then every sink must hold what the independent model of tests/oracle
 // says: nothing lost, nothing twice, nothing out of order, nothing stale; there
 // must be no dead letter; and every process must be ready again by itself. Only
 // those that the plan killed or stopped have been started anew.

@@ -6,7 +6,7 @@
 // one store: a fresh world with a fixed stream of events and one service per
 // kind of sink; a process that dies by SIGKILL at the point; a process that is
 // started again and runs until it is idle; and a comparison of every sink with
-// e2e/model. A point that is not passed fails the test.
+// tests/oracle. A point that is not passed fails the test.
 //
 // There are two kinds of world. In one the sources are files, or topics of
 // Kafka. In the other, with a door, the same events are posted, imported from

@@ -155,7 +155,8 @@ func (w *world) topics(partitions int32, names ...string) {
 
 // send produces events to the sources' topics, keyed by entity.
 func (w *world) send(all []event) {
-	c := w.client(kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	// Brokers may not know yet of a topic that was just made.
+	c := w.client(kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(20))
 	defer c.Close()
 	records := make([]*kgo.Record, len(all))
 	for i, e := range all {

@@ -231,8 +231,8 @@ var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 )
 
-// Commands in running text exist, with their flags; those that are said to be
-// missing do not.
+// Commands in running text exist, with their flags, and so do make's targets;
+// commands that are said to be missing do not.
 func TestCommandsInText(t *testing.T) {
 	for name, text := range pages(t) {
 		found, prose, err := blocks(text)
@@ -249,9 +249,12 @@ func TestCommandsInText(t *testing.T) {
 				later = m[1] == "Not there yet"
 			}
 			for _, m := range span.FindAllStringSubmatch(l, -1) {
-				if line := m[1]; strings.HasPrefix(line, "weir ") {
+				switch line := m[1]; {
+				case strings.HasPrefix(line, "weir "):
 					ok, out := exists(t, line)
 					assert.Equal(t, !later, ok, "%s:%d: %s: %s", name, i+1, line, out)
+				case strings.HasPrefix(line, "make "):
+					plausible(t, name, command{line: i + 1, text: line})
 				}
 			}
 		}

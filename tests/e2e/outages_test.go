@@ -88,6 +88,28 @@ func TestGateOutage(t *testing.T) {
 	require.NoError(t, oracle.CheckLog(p.Expected("acme"), "acme/all@out", p.Records("out/acme.jsonl")))
 }
 
+// I1, I2, I8: the same while the brokers are down. The mistake that this catches: the
+// process was ready all the time, and said that nothing waits.
+func TestBrokersOutage(t *testing.T) {
+	const entities = 30
+	kafka := servers.StartOwn(t, "kafka")
+	p := harness.Simple(t, fmt.Sprintf("kafka: {brokers: [%q]}\n", kafka.Address), map[string]string{"acme": harness.FileSink("acme")})
+	p.LogBrokers = []string{kafka.Address}
+	run := p.Start("run")
+	p.Append("events.jsonl", harness.Many(entities, 0, 10))
+	harness.Eventually(t, "the work before", func() error { return harness.Settled(p.Whole("out/acme.jsonl"), entities, "r9") })
+	run.Ready(200)
+
+	kafka.Kill()
+	p.Append("events.jsonl", harness.Many(entities, 10, 20))
+	run.Ready(503)
+	_, why := run.Get("/readyz")
+	require.Contains(t, why, "the brokers do not answer")
+
+	kafka.Start()
+	endsWell(t, p, run, entities, "r19")
+}
+
 // I12: a later configuration fences the process that runs an earlier one; the
 // earlier one does not come back by a mere restart. The session is long for the
 // reason that rolling gives.

@@ -93,7 +93,7 @@ func TestOutboxRowsOfAZombieAreStale(t *testing.T) {
 	a := newApplication(t, "")
 	c, err := assemble.Load(a.Path("weir.yaml"), func(string) (string, bool) { return "", false })
 	require.NoError(t, err)
-	shape, err := assemble.Shape(c, &c.Sources[0])
+	shape, err := assemble.ExtractorOf(c, &c.Sources[0])
 	require.NoError(t, err)
 	plan, err := assemble.Plan(c, map[string]int32{"acme/all@out": 1}, 1)
 	require.NoError(t, err)

@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
@@ -36,6 +37,8 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	require.NoError(t, os.Remove(p.Path("events.jsonl")))
 	missing := p.Start("run --until-idle")
 	missing.Says("waiting: ")
+	status, body := missing.Get("/readyz")
+	require.Equal(t, http.StatusOK, status, "the file may come: %s", body)
 	missing.Terminate()
 	require.Equal(t, 3, missing.Wait(), missing.Log.String())
 	told := "source events waits for its file " + p.Path("events.jsonl") + " (no such file or directory)"
@@ -53,7 +56,9 @@ func TestRunUntilIdleSaysWhatItWaitsFor(t *testing.T) {
 	})
 	interrupted.Terminate()
 	require.Equal(t, 3, interrupted.Wait(), interrupted.Log.String())
-	require.NoError(t, saysAll(interrupted.Log.String()[len(interrupted.Log.String())-400:], "stopped: ", refused, blocked))
+	_, end, stopped := strings.Cut(interrupted.Log.String(), "stopped: ")
+	require.True(t, stopped, interrupted.Log.String())
+	require.NoError(t, saysAll(end, refused, blocked))
 	require.Len(t, p.Whole("out/acme.jsonl"), 2, "the others are not waited for")
 
 	next := p.Start("run --until-idle --json --timeout 10m")

@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -157,7 +158,7 @@ type Letter struct {
 	PayloadBase64 string  `json:"payload_base64"`
 }
 
-// Letters are the open dead letters, as dlq list gives them.
+// Letters are the open dead letters, as dlq list gives them, but the oldest first.
 func (p Project) Letters() []Letter {
 	p.T.Helper()
 	return p.LettersAs("weir.yaml")
@@ -168,6 +169,7 @@ func (p Project) LettersAs(config string) []Letter {
 	p.T.Helper()
 	var all []Letter
 	require.NoError(p.T, json.Unmarshal([]byte(p.StartAs(config, "dlq list --json").Ok()), &all))
+	slices.Reverse(all)
 	return all
 }
 

@@ -118,12 +118,12 @@ func TestDiskFullOfTheStore(t *testing.T) {
 		p.Append("events.jsonl", heavy(0, 1000))
 		arrive(t, p, 1000)
 		disk.leave(0)
-		p.Append("events.jsonl", heavy(1000, 5000)) // more than what the files have inside
+		p.Append("events.jsonl", heavy(1000, 9000)) // more than what the files have inside
 		halts(t, run)
 		disk.clear()
 		run.Ready(200)
 		run.Says("going on")
-		arrive(t, p, 5000)
+		arrive(t, p, 9000)
 		run.Terminate()
 		run.Ok()
 		require.NoError(t, os.Symlink(disk.dir, p.Path("data")))

@@ -3,7 +3,7 @@
 // broken events by the thousand, one entity that is half of the stream, and a
 // customer that takes half a minute for every answer.
 //
-// Each test holds the outcome against package e2e/model, or against what the
+// Each test holds the outcome against package tests/oracle, or against what the
 // model cannot read by the input itself, and asserts no speed: where something
 // must not wait for something else, it asserts what is done while the other is
 // not. docs/limits.md says what was found.

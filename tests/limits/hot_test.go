@@ -16,24 +16,26 @@ import (
 
 // I4, I9: one entity that half of all events are about starves no other.
 func TestHotEntityEmbedded(t *testing.T) {
-	hotEntity(t, "")
+	hotEntity(t, func(sinks map[string]string) harness.Project { return harness.Simple(t, "", sinks) })
 }
 
 func TestHotEntityOnPostgres(t *testing.T) {
 	if testing.Short() {
 		t.Skip("needs PostgreSQL")
 	}
-	hotEntity(t, fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t))+harness.OnBrokers(t, ""))
+	hotEntity(t, func(sinks map[string]string) harness.Project {
+		return harness.SimpleOnBrokers(t, "", fmt.Sprintf("store: {postgres: {url: %q}}\n", servers.Postgres(t)), sinks)
+	})
 }
 
 // hotEntity feeds slices of events about many entities, each among as many
 // about one. While a slice is on its way, more about the one entity keeps
 // coming, so that some of it always waits; still, the slice must arrive. A log
 // sink gets every change, a state sink one at a time per entity.
-func hotEntity(t *testing.T, more string) {
+func hotEntity(t *testing.T, project func(sinks map[string]string) harness.Project) {
 	const entities, slices, ahead = 250, 8, 500
 	hook := harness.NewReceiver(t)
-	p := harness.Simple(t, more, map[string]string{"file": harness.FileSink("file"), "hook": harness.HookSink(hook)})
+	p := project(map[string]string{"file": harness.FileSink("file"), "hook": harness.HookSink(hook)})
 	run := p.Start("run")
 	serial, hot := 0, 0
 	next := func(entity, state string) string {

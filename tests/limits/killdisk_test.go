@@ -19,6 +19,7 @@ import (
 func TestDiskFull(t *testing.T) {
 	onSmallDisk(t, 128<<20, func(t *testing.T, disk smallDisk) {
 		p := harness.Simple(t, fmt.Sprintf("data_dir: %q\n", disk.dir+"/data"), map[string]string{"acme": harness.FileSink("acme")})
+		out := lineCounter{path: p.Path("out/acme.jsonl")}
 		run := p.Start("run")
 		p.Append("events.jsonl", heavy(0, 1000))
 		arrive(t, p, 1000)
@@ -36,10 +37,17 @@ func TestDiskFull(t *testing.T) {
 		run.Says("going on")
 		arrive(t, p, 9000)
 
-		// Not a byte is left, and the process is killed.
+		// Not a byte is left, and what the files have inside is used up: the process is killed.
 		disk.leave(0)
-		p.Append("events.jsonl", heavy(9000, 10000))
-		run.Ready(503)
+		events := 9000
+		harness.Eventually(t, "it halts", func() error {
+			if out.count(t) == events {
+				p.Append("events.jsonl", heavy(events, events+1000))
+				events += 1000
+			}
+			status, _ := run.Get("/readyz")
+			return harness.Want(status, 503)
+		})
 		run.Kill()
 		again := p.Start("run")
 		harness.Eventually(t, "a start on a full disk ends, or halts", func() error {
@@ -48,7 +56,7 @@ func TestDiskFull(t *testing.T) {
 		again.Kill()
 		disk.clear()
 		run = p.Start("run")
-		arrive(t, p, 10000)
+		arrive(t, p, events)
 		run.Terminate()
 		run.Ok()
 		require.NoError(t, os.Symlink(disk.dir+"/data", p.Path("data")))

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,8 +54,11 @@ admin: {listen: "127.0.0.1:0"}
 		require.Equal(t, http.StatusAccepted, status)
 		disk.leave(0)
 		event = []byte(large(2, "M", 1<<20))
-		_, _ = post(20 * time.Millisecond) // that the disk is full shows when something is written
-		run.Ready(503)
+		harness.Eventually(t, "it halts", func() error {
+			_, _ = post(time.Second) // that the disk is full shows when something is written
+			status, why := run.Get("/readyz")
+			return errors.Join(harness.Want(status, 503), harness.Want(strings.Contains(why, "disk is full"), true))
+		})
 		var half int64
 		for n := range posts {
 			if status, err := post(20 * time.Millisecond); err == nil {

@@ -233,7 +233,7 @@ func (p *process) subscription(ctx context.Context, d *decide.Decider, partition
 // producer publishes into the log.
 type producer struct{ p *process }
 
-func (o producer) AppendAsync(_ context.Context, records []transport.Record, done func(error)) {
+func (o producer) AppendAsync(_ context.Context, _ *transport.Sequence, records []transport.Record, done func(error)) {
 	for _, r := range records {
 		changes, err := changesOf(r.Value)
 		if err != nil {
@@ -263,8 +263,6 @@ func changesOf(record []byte) (all []change.Change, err error) {
 	}
 	return all, nil
 }
-
-func (producer) Reset() {}
 
 func (producer) Close(context.Context) error { return nil }
 

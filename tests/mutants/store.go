@@ -59,7 +59,7 @@ var storeMutants = []mutant{
 	{
 		rule: "token in the watermark row", file: "store/sqlite/decide.go",
 		old: "AND next_offset = ? AND token = ?", new: "AND next_offset = ? AND (token = ? OR 1)",
-		in: "./store/sqlite", test: "TestConformance/Decide",
+		in: "./store/sqlite", test: "TestConformance/Owners",
 	},
 	{
 		rule: "a decision begins where the one before it ended", file: "store/sqlite/decide.go",
@@ -93,8 +93,18 @@ var storeMutants = []mutant{
 	},
 	{
 		rule: "a decision is of the active revision", file: "store/sqlite/decide.go",
-		old: "if revision != d.Revision {", new: "if false {",
+		old: "if active != revision {", new: "if false {",
 		in: "./store/sqlite", test: "TestConformance/Decide",
+	},
+	{
+		rule: "what is loaded stands under the owner's token and offset", file: "store/sqlite/decide.go",
+		old: "if err == nil && !holds {", new: "if false {",
+		in: "./store/sqlite", test: "TestConformance/Decide",
+	},
+	{
+		rule: "claims and keys are as a decision found them", file: "store/sqlite/decide.go",
+		old: "err = t.compareDecided(d, loaded)", new: "_ = t.compareDecided(d, loaded)",
+		in: "./store/sqlite", test: "TestLedgerConformance",
 	},
 	{
 		rule: "an entity is written only over what was read", file: "store/sqlite/dam.go",

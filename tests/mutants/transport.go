@@ -4,12 +4,7 @@ package main
 var transportMutants = []mutant{
 	{
 		rule: "nothing is appended behind a record that failed in the round before", file: "transport/producer.go",
-		old: "pc.op.async && (p.broken != nil || pc.op.resets != p.resets)", new: "pc.op.async && pc.op.resets != p.resets",
-		in: "./transport", test: "TestARoundLooksAtFailuresOfTheOneBefore",
-	},
-	{
-		rule: "nothing that was handed in before a reset is appended behind a failed record", file: "transport/producer.go",
-		old: "pc.op.async && (p.broken != nil || pc.op.resets != p.resets)", new: "pc.op.async && p.broken != nil",
+		old: "why: pc.op.sequence.Broken()}", new: "}",
 		in: "./transport", test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
@@ -24,13 +19,13 @@ var transportMutants = []mutant{
 	},
 	{
 		rule: "a failed batch breaks the order of those behind it", file: "transport/producer.go",
-		old: "if op.resets == p.resets {", new: "if false {",
+		old: "op.sequence.Break(err)", new: "_ = op",
 		in: "./transport", test: "TestARoundLooksAtFailuresOfTheOneBefore",
 	},
 	{
 		rule: "a refused batch breaks the order of those behind it", file: "transport/producer.go",
-		old: "if op.async && p.broken == nil {", new: "if false {",
-		in: "./transport", test: "TestNothingIsAppendedBehindAFailedBatch",
+		old: "sequence.Break(tooLarge)", new: "_ = sequence",
+		in: "./transport", test: "TestTooLargeIsRefusedBeforeAnythingOfItsBatch",
 	},
 	{
 		rule: "a client that lost its sequence is replaced", file: "transport/producer.go",
@@ -74,7 +69,7 @@ var transportMutants = []mutant{
 	},
 	{
 		rule: "more changes than were counted are refused", file: "change/frame.go",
-		old: "if len(r.b) > 0 {", new: "if false {",
+		old: "if len(r.Rest) > 0 {", new: "if false {",
 		in: "./change", test: "TestParseFrameRefuses",
 	},
 	{

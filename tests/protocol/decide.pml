@@ -24,9 +24,8 @@
 
 #define IDLE   0        /* does not own the partition */
 #define READ   1        /* NO_SNAPSHOT only: has read the outbox */
-#define RESEND 2        /* took over; waits until the outbox is published */
-#define OWN    3
-#define AGAIN  4        /* must take over again */
+#define OWN    2        /* what the outbox held is handed to the producer */
+#define AGAIN  3        /* must take over again */
 
 #define bit(i)     (1 << (i))
 #define has(m, i)  (((m) >> (i)) & 1)
@@ -55,7 +54,6 @@ bool kept;
 /* What each owner keeps in memory. */
 byte st[2], next[2], mine[2];
 byte acked[2];          /* rows whose publish was acknowledged to this token */
-byte rest[2];           /* rows that were handed in and are not acknowledged yet */
 bool broken[2];         /* a publish failed: nothing is handed in until mended */
 chan q[2] = [CAP] of {byte, short, bool};  /* producer: row, frame, handed in under the present token */
 
@@ -101,7 +99,7 @@ inline age(o) {
 }
 
 inline forget(o) {
-  age(o); acked[o] = 0; rest[o] = 0
+  age(o); acked[o] = 0
 }
 
 inline clear(o) {
@@ -122,7 +120,7 @@ inline claim(o) {
   s.tok = x; mine[o] = x; x = 0
 }
 
-inline publish(o, id) { q[o]!id,s.box[id],true; rest[o] = rest[o] | bit(id) }
+inline publish(o, id) { q[o]!id,s.box[id],true }
 
 inline readOutbox(o) {
   forget(o); i = 1;
@@ -194,7 +192,7 @@ inline die(o) {
 /* The broker answers the oldest record. */
 inline answered(o) {
   q[o]?j,f,x; append(f);
-  if :: x -> acked[o] = acked[o] | bit(j); rest[o] = rest[o] & (255 - bit(j)) :: else fi;
+  if :: x -> acked[o] = acked[o] | bit(j) :: else fi;
   j = 0; f = 0; x = 0
 }
 
@@ -219,11 +217,10 @@ proctype Owner(byte o) {
      ours after we were fenced. Token, watermark and outbox in one snapshot. */
 #ifdef NO_SNAPSHOT
   :: d_step { mustTake(o) -> readOutbox(o); st[o] = READ }
-  :: d_step { st[o] == READ -> readWatermark(o); st[o] = RESEND }
+  :: d_step { st[o] == READ -> readWatermark(o); st[o] = OWN }
 #else
-  :: d_step { mustTake(o) -> readWatermark(o); readOutbox(o); st[o] = RESEND }
+  :: d_step { mustTake(o) -> readWatermark(o); readOutbox(o); st[o] = OWN }
 #endif
-  :: d_step { st[o] == RESEND && !broken[o] && rest[o] == 0 -> st[o] = OWN }
 
   /* A decision over one or two records. */
   :: atomic { st[o] == OWN && !broken[o] && holds(o) && s.wm < N && room(o, N - s.wm) ->
@@ -233,7 +230,7 @@ proctype Owner(byte o) {
      if
      :: d_step { true ->
 #ifdef NO_OUTBOX
-          if :: m -> q[o]!x,f,true; rest[o] = rest[o] | bit(x) :: else fi;
+          if :: m -> q[o]!x,f,true :: else fi;
 #else
           if :: m -> publish(o, x) :: else fi;
 #endif

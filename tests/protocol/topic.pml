@@ -12,6 +12,7 @@
  *   MARK_UNSAVED the first write does not wait for the first mark to be saved
  *   MARK_AHEAD   the mark is saved with a position that what was written is not below
  *   MARK_ENDS    the mark is the topic's end, not that of the own records
+ *   MARK_FOUND   the mark in memory passes what was found and not reached yet
  *   RESEND       what had no answer is sent again, without fencing and reading
  * RESTORE lets the store go back to a backup.
  */
@@ -67,7 +68,11 @@ inline look(i) {
 }
 
 inline pass(i) {                        /* the mark in memory, when nothing is on its way */
+#ifdef MARK_FOUND
+  m[i] = en[i]
+#else
   if :: p[i] >= tried[i] -> m[i] = en[i] :: else fi
+#endif
 }
 
 inline writes(i) {                      /* a first mark is saved before the first write */
@@ -108,6 +113,7 @@ proctype Process(byte i) {
      :: else -> ans[i] = 2
      fi; f[i] = 0 }
   :: d_step { st[i] == 3 && ans[i] == 1 -> p[i]++; en[i] = ao[i]; ans[i] = 0; pass(i) }
+  :: d_step { may && st[i] == 3 && f[i] == 0 && ans[i] == 0 -> did; st[i] = 1 }              /* its identity is old, or found more than it remembers */
   :: d_step { st[i] == 3 && ans[i] == 2 && tok == i + 1 -> ans[i] = 0; st[i] = 1 }         /* fenced: it takes over again */
   :: d_step { st[i] == 3 && ans[i] == 2 && tok != i + 1 && may -> did; ans[i] = 0; st[i] = 1 }  /* it has not heard yet */
   :: d_step { may && st[i] == 3 && ans[i] -> did; ans[i] = 0;                 /* the answer is lost */

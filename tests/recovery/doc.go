@@ -9,6 +9,6 @@
 // named in the log and counted.
 //
 // Every test runs the real binary on real servers, brings the two apart, and
-// compares what all sinks hold with e2e/model: two tables of PostgreSQL (upsert
+// compares what all sinks hold with tests/oracle: two tables of PostgreSQL (upsert
 // and append), a webhook and a Kafka topic.
 package recovery

@@ -327,3 +327,29 @@ func TestATopicThatTakesNoRecord(t *testing.T) {
 		})
 	}
 }
+
+// I8: a source whose topic is gone is named, and the process is not ready until the
+// topic is there again; then it is read. The mistake that this catches: the process
+// was ready, and only a line of its log told.
+func TestASourceWithoutItsTopic(t *testing.T) {
+	t.Parallel()
+	for name, window := range windows {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, servers.Postgres(t), window)
+			run := w.run()
+			w.say(1)
+			w.agree(run)
+			w.remove(w.source())
+			run.Ready(503)
+			_, why := run.Get("/readyz")
+			require.Contains(t, why, "source events")
+			require.Contains(t, why, w.source())
+			w.create(w.source(), 2, nil)
+			w.say(1)
+			w.agree(run)
+			run.Ready(200)
+			stop(run)
+			require.Empty(t, w.Letters())
+		})
+	}
+}

@@ -84,16 +84,8 @@ const (
 
 // call brings a request to the store, runs it there and brings the answer back.
 func (c *client) call(ctx context.Context, d *dice, what string, unsure store.Class, do func() error) error {
-	if err := c.p.ready(); err != nil {
+	if err := c.p.reach(ctx, d.trip()); err != nil {
 		return err
-	}
-	if err := c.p.w.sleep(ctx, d.trip()); err != nil {
-		return err
-	}
-	c.p.thaw()
-	c.p.w.point(c.p)
-	if c.p.dead.Load() {
-		return errDead
 	}
 	var fate outcome
 	switch {

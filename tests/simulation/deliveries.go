@@ -26,31 +26,35 @@ func (c *client) diceOf(what string, service int32) *dice {
 	return d
 }
 
-func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
-	err = c.call(ctx, c.diceOf("read rows", keys[0].Service), "read rows", store.Retry, func() (err error) { rows, err = c.Memory.Rows(ctx, keys); return err })
+// read is a call that only reads, with dice of its own; nothing comes of one that fails.
+func read[T any](ctx context.Context, c *client, what string, of int32, do func() (T, error)) (found T, err error) {
+	var none T
+	err = c.call(ctx, c.diceOf(what, of), what, store.Retry, func() (err error) { found, err = do(); return err })
 	if err != nil {
-		return nil, err
+		return none, err
 	}
+	return found, nil
+}
+
+func (c *client) Rows(ctx context.Context, keys []store.Key) (rows []store.Row, err error) {
+	rows, err = read(ctx, c, "read rows", keys[0].Service, func() ([]store.Row, error) { return c.Memory.Rows(ctx, keys) })
 	if c.p.w.rules.NewestUnknown {
 		for i := range rows {
 			rows[i].Version = 0
 		}
 	}
-	return rows, nil
+	return rows, err
 }
 
 func (c *client) Look(ctx context.Context) (look store.Look, err error) {
-	err = c.call(ctx, c.diceOf("look", 0), "look", store.Retry, func() (err error) { look, err = c.Memory.Look(ctx); return err })
-	if err != nil {
-		return store.Look{}, err
-	}
+	look, err = read(ctx, c, "look", 0, func() (store.Look, error) { return c.Memory.Look(ctx) })
 	for p, at := range look.Marks {
 		if c.p.w.rules.NoLinks {
 			at.LastTo = 0
 		}
 		look.Marks[p] = at
 	}
-	return look, nil
+	return look, err
 }
 
 func (c *client) TakeProgress(ctx context.Context, partitions []int32, token store.Token) (taken []store.Progress, err error) {
@@ -122,31 +126,16 @@ func (m *Memory) forgeProgress(swaps []store.ProgressSwap) {
 	})
 }
 
-func (c *client) AllProgress(ctx context.Context) (all []store.Progress, err error) {
-	err = c.call(ctx, c.diceOf("read progress", 0), "read progress", store.Retry, func() (err error) { all, err = c.Memory.AllProgress(ctx); return err })
-	if err != nil {
-		return nil, err
-	}
-	return all, nil
+func (c *client) AllProgress(ctx context.Context) ([]store.Progress, error) {
+	return read(ctx, c, "read progress", 0, func() ([]store.Progress, error) { return c.Memory.AllProgress(ctx) })
 }
 
-func (c *client) Outbox(ctx context.Context, partition int32) (frames [][]byte, err error) {
-	err = c.call(ctx, c.diceOf("read outbox", partition), "read outbox", store.Retry, func() (err error) { frames, err = c.Memory.Outbox(ctx, partition); return err })
-	if err != nil {
-		return nil, err
-	}
-	return frames, nil
+func (c *client) Outbox(ctx context.Context, partition int32) ([][]byte, error) {
+	return read(ctx, c, "read outbox", partition, func() ([][]byte, error) { return c.Memory.Outbox(ctx, partition) })
 }
 
-func (c *client) Moved(ctx context.Context, from, to change.Version, after string, limit int) (rows []store.Row, err error) {
-	err = c.call(ctx, c.diceOf("read moved", 0), "read moved", store.Retry, func() (err error) {
-		rows, err = c.Memory.Moved(ctx, from, to, after, limit)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return rows, nil
+func (c *client) Moved(ctx context.Context, from, to change.Version, after string, limit int) ([]store.Row, error) {
+	return read(ctx, c, "read moved", 0, func() ([]store.Row, error) { return c.Memory.Moved(ctx, from, to, after, limit) })
 }
 
 // putBack is Restore; progress may stay as it is, which breaks the rule that it

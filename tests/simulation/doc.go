@@ -34,8 +34,9 @@
 //     schedule it loses its oldest records or is made anew: then state customers
 //     must end with the newest, and a log customer may lack only what its operator was
 //     told of. A gap that is told of while nothing was lost is a fault.
-//   - customers are the targets of the sinks: a log that skips known keys, a
-//     state that keeps the newest version, and a log without any guard. They
+//   - customers are the targets of the sinks: a log that skips known keys, or
+//     instead tells a successor what it has and ends its predecessor; a
+//     state that keeps the newest version; and a log without any guard. They
 //     time out with and without effect, refuse changes, pause, and are away or
 //     slow for a while; what may wait for them is often a few changes.
 //   - in every fifth schedule or so a deploy brings another configuration to one
@@ -95,34 +96,11 @@
 // of a seed; then it shows its trace in others.
 //
 //	SIM_SEEDS=100000 SUITE=simulation make verify
-//	go test ./simulation -run TestSchedules -sim.seed 4711 -v
+//	go test ./tests/simulation -run TestSchedules -sim.seed 4711 -v
 //
 // # Speed
 //
 // Schedules run in parallel in as many processes as there are processors, each
 // on one of them, and one after the other in a bubble: goroutines whose stacks
 // have grown and timers are used again. What is compiled is shared.
-//
-// A schedule used to be a long one always, and cost 5.4 ms of processor time on
-// a quiet machine. Measured side by side, on a busy one, it now costs 5.4 times
-// less (4.9 to 5.7). Some two fifths of what is left are the product's own code,
-// a tenth the oracle; the rest is goroutines, timers, contexts and garbage. How
-// many of 1000 schedules show a broken rule, and the processor time until it
-// shows, now as a part of before (-sim.detect; 400 schedules before, 2000 now).
-// These were counted before there was one changes log; of the rules of places see
-// TestBrokenRulesAreFound:
-//
-//	                                                  before   now   time
-//	the store does not check watermarks                   95    18   1.03
-//	a publish is acknowledged before it took effect      453   146   0.59
-//	the duty to publish is not stored                    530   165   0.60
-//	a take-over does not publish the outbox              530   165   0.60
-//	the log sink does not skip known keys                593   180   0.60
-//	the state sink does not compare versions              33    14   0.50
-//	messages are acknowledged at hand-out                335   175   0.19
-//	the gate marks before the effect                     115    80   0.27
-//	the watermark moves without the decision             378   101   0.68
-//	refusals are lost                                    403   152   0.49
-//	claims that had their effect are forgotten           528   171   0.51
-//	keys of these claims are forgotten                     -    47      -
 package simulation

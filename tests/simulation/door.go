@@ -16,16 +16,8 @@ type door struct {
 }
 
 func (g *door) ask(ctx context.Context, what string, do func() error) error {
-	if err := g.p.ready(); err != nil {
+	if err := g.p.reach(ctx, g.dice.upTo(3*time.Millisecond)); err != nil {
 		return err
-	}
-	if err := g.p.w.sleep(ctx, g.dice.upTo(3*time.Millisecond)); err != nil {
-		return err
-	}
-	g.p.thaw()
-	g.p.w.point(g.p)
-	if g.p.dead.Load() {
-		return errDead
 	}
 	if g.p.w.fault(g.dice, what+" fails", 1) {
 		return errStore

@@ -60,8 +60,16 @@ func (m *Memory) ListLetters(ctx context.Context, f store.LetterFilter) (page []
 	}
 	is := func(want, got string) bool { return want == "" || want == got }
 	err = m.run(ctx, func() error {
-		for _, l := range m.state.letters {
-			if len(page) < f.Limit && l.ID > f.AfterID && is(string(f.Stage), string(l.Stage)) && is(f.Source, l.Source) &&
+		letters := slices.Clone(m.state.letters)
+		if f.NewestFirst {
+			slices.Reverse(letters)
+		}
+		for _, l := range letters {
+			behind := l.ID > f.AfterID
+			if f.NewestFirst {
+				behind = f.AfterID == 0 || l.ID < f.AfterID
+			}
+			if len(page) < f.Limit && behind && is(string(f.Stage), string(l.Stage)) && is(f.Source, l.Source) &&
 				is(f.Service, l.Service) && is(f.Entity, l.Entity) && is(f.Code, l.Code) && is(string(f.State), string(l.State)) {
 				l.Payload, l.Original, l.Later = nil, nil, 0
 				page = append(page, l)
@@ -70,6 +78,34 @@ func (m *Memory) ListLetters(ctx context.Context, f store.LetterFilter) (page []
 		return nil
 	})
 	return page, err
+}
+
+// GroupLetters implements store.DeadLetters.
+func (m *Memory) GroupLetters(ctx context.Context, f store.LetterFilter, limit int) ([]store.LetterGroup, error) {
+	f.AfterID, f.Limit = 0, store.GroupedLetters
+	letters, err := m.ListLetters(ctx, f)
+	var groups []store.LetterGroup
+	for _, l := range letters {
+		i := slices.IndexFunc(groups, func(g store.LetterGroup) bool {
+			return g.Stage == l.Stage && g.Source == l.Source && g.Service == l.Service && g.Code == l.Code
+		})
+		if i < 0 {
+			i = len(groups)
+			groups = append(groups, store.LetterGroup{Stage: l.Stage, Source: l.Source, Service: l.Service, Code: l.Code, First: l.Created})
+		}
+		g := &groups[i]
+		g.Letters, g.Reason = g.Letters+1, max(g.Reason, l.Reason)
+		if l.Created.Before(g.First) {
+			g.First = l.Created
+		}
+		if l.Last.After(g.Last) {
+			g.Last = l.Last
+		}
+	}
+	slices.SortStableFunc(groups, func(a, b store.LetterGroup) int {
+		return cmp.Or(cmp.Compare(b.Letters, a.Letters), cmp.Compare(a.Stage, b.Stage), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Service, b.Service), cmp.Compare(a.Code, b.Code))
+	})
+	return groups[:min(len(groups), limit)], err
 }
 
 // DueLetters implements store.DeadLetters.

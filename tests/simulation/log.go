@@ -24,26 +24,15 @@ type changesLog struct {
 var _ deliver.Log = (*changesLog)(nil)
 
 // Offsets implements deliver.Log.
-func (l *changesLog) Offsets(ctx context.Context) (start, end map[int32]int64, err error) {
+func (l *changesLog) Offsets(ctx context.Context, partition int32) (start, end int64, err error) {
 	p := l.p
-	if err := p.ready(); err != nil {
-		return nil, nil, err
-	}
-	if err := p.w.sleep(ctx, l.dice.trip()); err != nil {
-		return nil, nil, err
-	}
-	p.thaw()
-	p.w.point(p)
-	if p.dead.Load() {
-		return nil, nil, errDead
+	if err := p.reach(ctx, l.dice.trip()); err != nil {
+		return 0, 0, err
 	}
 	if p.w.fault(l.dice, "offsets fail", 1) || p.w.changes.missing() {
-		return nil, nil, errBroker
+		return 0, 0, errBroker
 	}
-	start, end = map[int32]int64{}, map[int32]int64{}
-	for part := range p.w.changes.parts {
-		start[int32(part)], end[int32(part)], _ = p.w.changes.start(part, -1)
-	}
+	start, end, _ = p.w.changes.start(int(partition), -1)
 	return start, end, nil
 }
 
@@ -74,16 +63,8 @@ var (
 // Read implements deliver.Reader.
 func (r *reader) Read(ctx context.Context, partition int32, offset int64) ([]transport.Received, error) {
 	p, w, t, part := r.p, r.p.w, r.p.w.changes, int(partition)
-	if err := p.ready(); err != nil {
+	if err := p.reach(ctx, r.dice.trip()); err != nil {
 		return nil, err
-	}
-	if err := w.sleep(ctx, r.dice.trip()); err != nil {
-		return nil, err
-	}
-	p.thaw()
-	w.point(p)
-	if p.dead.Load() {
-		return nil, errDead
 	}
 	if w.fault(r.dice, "reader slow", 10) {
 		if err := w.sleep(ctx, r.dice.upTo(4*time.Second)); err != nil {

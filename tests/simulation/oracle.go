@@ -25,8 +25,8 @@ const compared = 4
 func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 	entities := map[string]*truth{}
 	var events []oracle.Event
-	repairs := 0
-	claims, keys := map[string]bool{}, map[string]use{}
+	repairs := 0 // and all else that the other model does not have
+	known := claims{ids: map[string]bool{}, keys: map[string]use{}}
 	w.dead = map[place]bool{}
 	for p, part := range w.inbox.parts {
 		for offset, rec := range part {
@@ -36,62 +36,73 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 				t = newTruth()
 				entities[r.Entity] = t
 			}
+			version, under := w.versionAt(p, offset), w.decidedUnder(p, offset)
 			if r.Control != nil {
-				if r.Control.Action == inbox.Refuse {
-					continue
-				}
-				if r.Control.Action == inbox.Purge {
-					if t.purge(r.Control) {
-						repairs++ // the other model has no purges
-						w.count("purged")
-					}
-					continue
-				}
-				repairs++
-				if err := t.redecide(r.Control, w.versionAt(p, offset), w.decidedUnder(p, offset)); err != nil {
+				repaired, err := w.request(t, r.Control, version, under)
+				if err != nil {
 					return nil, err
 				}
+				repairs += repaired
 				continue
 			}
-			e := event{source: r.Event.Source, version: w.versionAt(p, offset), value: rec.Value}
+			switch known.effect(r.Event) {
+			case again:
+				continue
+			case conflict:
+				w.dead[place{r.Entity, version}] = true
+				continue
+			}
+			e := event{source: r.Event.Source, version: version, value: rec.Value}
 			if o := r.Event.Origin; o.Topic != "" {
 				e.place, e.offset = fmt.Sprint(o.Topic, "/", o.Partition), o.Offset
 				e.value = w.sources[0].parts[o.Partition][o.Offset].Value // not what ingest made of it
 			}
-			if claim := r.Event.Claim; claim != "" {
-				if claims[claim] {
-					continue // the same request once more
-				}
-				claims[claim] = true
-				if u := r.Event.Use; u != nil {
-					mine := use{content: string(u.Content), made: madeAt(claim)}
-					had, known := keys[string(u.Key)]
-					if known && abs(mine.made-had.made) < u.Keep {
-						if mine.content != had.content {
-							w.dead[place{r.Entity, e.version}] = true
-						}
-						continue // the same key once more
-					}
-					if !known || mine.made > had.made {
-						keys[string(u.Key)] = mine
-					}
-				}
-			}
-			if err := t.apply(e, w.decidedUnder(p, offset)); err != nil {
+			if err := t.apply(e, under); err != nil {
 				return nil, err
 			}
 			events = append(events, oracle.Event{Source: e.source, Stream: r.Event.Topic, Partition: r.Event.Partition, Offset: r.Event.Offset,
 				Version: e.version, Key: r.Entity, Value: e.value})
 		}
 	}
-	want := oracle.Expected{}
+	want, tooLarge := w.wanted(entities)
+	if repairs+tooLarge == 0 && !w.deployed.Load() && w.seed%compared == 0 {
+		other, err := oracle.Run(w.model, events)
+		if err != nil {
+			return nil, err
+		}
+		if a, b := fmt.Sprint(want), fmt.Sprint(other); a != b {
+			return nil, fmt.Errorf("the oracles differ:\n%s\n%s", a, b)
+		}
+	}
+	return want, nil
+}
+
+// request lets a control record take effect, and returns how many repairs it is.
+func (w *world) request(t *truth, c *inbox.Control, version uint64, under *configuration) (repairs int, err error) {
+	switch c.Action {
+	case inbox.Refuse:
+		return 0, nil
+	case inbox.Purge:
+		if t.purge(c) {
+			w.count("purged")
+			return 1, nil
+		}
+		return 0, nil
+	}
+	return 1, t.redecide(c, version, under)
+}
+
+// wanted collects what the services must have seen of all entities, and returns how many
+// changes were too large.
+func (w *world) wanted(entities map[string]*truth) (want oracle.Expected, tooLarge int) {
+	want = oracle.Expected{}
 	w.large, w.unknown = map[large]bool{}, map[large]bool{}
 	for id, t := range entities {
 		for at, must := range t.large {
 			at.entity = id
 			w.large[at] = must
 			w.count("change too large")
-			repairs++ // the other model has no bounds
+			tooLarge++
 		}
 		for service, l := range t.last {
 			if l.unknown {
@@ -106,16 +117,47 @@ func (w *world) expected(records [][]inbox.Record) (oracle.Expected, error) {
 			want[service][id] = changes
 		}
 	}
-	if repairs == 0 && !w.deployed.Load() && w.seed%compared == 0 {
-		other, err := oracle.Run(w.model, events)
-		if err != nil {
-			return nil, err
-		}
-		if a, b := fmt.Sprint(want), fmt.Sprint(other); a != b {
-			return nil, fmt.Errorf("the oracles differ:\n%s\n%s", a, b)
-		}
+	return want, tooLarge
+}
+
+// claims are those that had their effect, and the keys that they were made for.
+type claims struct {
+	ids  map[string]bool
+	keys map[string]use
+}
+
+// effect is what an event is to its claim.
+type effect int
+
+const (
+	first    effect = iota // it has none, or is its effect
+	again                  // of a claim or a key that had its effect
+	conflict               // another content under a used key
+)
+
+func (c *claims) effect(e *inbox.Event) effect {
+	if e.Claim == "" {
+		return first
 	}
-	return want, nil
+	if c.ids[e.Claim] {
+		return again
+	}
+	c.ids[e.Claim] = true
+	if e.Use == nil {
+		return first
+	}
+	key, mine := string(e.Use.Key), use{content: string(e.Use.Content), made: madeAt(e.Claim)}
+	had, known := c.keys[key]
+	if known && abs(mine.made-had.made) < e.Use.Keep {
+		if mine.content != had.content {
+			return conflict
+		}
+		return again
+	}
+	if !known || mine.made > had.made {
+		c.keys[key] = mine
+	}
+	return first
 }
 
 // use is the claim that a key has, and what for.
@@ -243,6 +285,9 @@ func (w *world) holds(want oracle.Expected, c *customer) error {
 		// A sink without a guard gets a change again when its process died before
 		// its place was saved. Its first effect must still stand in its place.
 		if c.service == dumbService && !w.setup.gentle && seen[r.Key] {
+			continue
+		}
+		if w.unmarked && w.resumes(c.service) && seen[r.Key] {
 			continue
 		}
 		seen[r.Key] = true

@@ -131,7 +131,7 @@ func (p *process) subscription(ctx context.Context, n int) error {
 		Store: db, Plan: p.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
 		MaxOutcome: p.w.setup.maxOutcome, MaxFrame: p.w.setup.maxFrame,
 		Inbox:        known,
-		ChangesTopic: changesTopic, RetakeDelay: 250 * time.Millisecond, MaxUnpublished: 1 + p.w.setup.frame/2, Logger: p.w.log, Metrics: p.w.Fixture.decide,
+		ChangesTopic: changesTopic, RetakeDelay: 250 * time.Millisecond, MaxUnpublished: int64(1+p.w.setup.frame/2) << 8, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		Cache: p.w.setup.cache, Unsound: p.w.rules.Cache,
 		NewProducer: func() (decide.Producer, error) {
 			lane++
@@ -182,7 +182,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 	var services []deliver.Service
 	for _, service := range p.plan.Services {
 		services = append(services, deliver.Service{
-			Name: service.Name, Number: service.Number, Sink: &sink{p: p, c: p.w.customer(service.Name), dice: p.w.dice(name + " " + service.Name)},
+			Name: service.Name, Number: service.Number, Sink: p.newSink(service.Name, name+" "+service.Name),
 			Retry: deliver.Retry{Attempts: attempts, MinBackoff: time.Nanosecond, MaxBackoff: time.Nanosecond}, // the sinks say how long to wait
 		})
 	}
@@ -239,6 +239,23 @@ func (p *process) control(ctx context.Context, entity string, c inbox.Control) e
 	}
 	return p.writer.Append(ctx, []transport.Record{{Topic: inboxTopic, Key: key, Value: value,
 		Headers: []transport.Header{{Key: inbox.Header, Value: head}}}})
+}
+
+// reach brings a request to a server, which takes as long as its way. An error means that
+// it never got there.
+func (p *process) reach(ctx context.Context, way time.Duration) error {
+	if err := p.ready(); err != nil {
+		return err
+	}
+	if err := p.w.sleep(ctx, way); err != nil {
+		return err
+	}
+	p.thaw()
+	p.w.point(p)
+	if p.dead.Load() {
+		return errDead
+	}
+	return nil
 }
 
 // ready waits while the process is frozen and says whether it is alive.

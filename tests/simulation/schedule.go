@@ -108,106 +108,157 @@ func (w *world) housekeep() {
 // disturb does what servers and operators do to processes.
 func (w *world) disturb() {
 	d := w.dice("disturbances")
-	var backup Snapshot
-	var saved bool
-	had := make([]map[string]oracle.Record, len(w.sinks))
+	var b backup
 	for n := range w.setup.disturbances {
 		time.Sleep(d.upTo(2 * w.setup.span / time.Duration(w.setup.disturbances)))
-		kinds := 8
-		if w.setup.forgets {
-			kinds = 13
-		}
-		kind := d.n(kinds)
-		if w.setup.purges > 0 && kind == 6 {
-			kind = 2 // nobody would hear of the deletion again
-		}
-		if w.setup.gentle && kind > 1 {
-			kind %= 2
-		}
-		if w.setup.restores && n == 0 {
-			kind = 5
-		} else if w.setup.restores && n == w.setup.disturbances-1 {
-			kind = 6
-		}
-		if w.setup.renews && n == w.setup.disturbances/3 {
+		kind := w.disturbance(d, n)
+		switch {
+		case w.setup.renews && n == w.setup.disturbances/3:
 			w.renew()
-			continue
-		}
-		if (w.setup.deploys || w.setup.renews) && (kind == 5 || kind == 6) {
-			kind = 2 // a lost future with another configuration or generation is another matter
-		}
-		if w.setup.deploys && n == w.setup.disturbances/2 {
+		case w.setup.deploys && n == w.setup.disturbances/2:
 			w.deploy(d)
-			continue
-		}
-		if w.setup.bare && (kind == 4 || kind == 6) {
-			kind = 2
-		}
-		switch kind {
-		case 0:
-			w.count("rebalance")
-			w.decides.stir()
-		case 1:
-			w.count("rebalance")
-			w.ingests.stir()
-			if !w.setup.polite() {
-				w.outs.stir()
-			}
-		case 2:
-			if p := w.pick(d); p != nil {
-				p.crash()
-			}
-		case 3:
-			if p := w.pick(d); p != nil {
-				w.restart(p, d.upTo(time.Second))
-			}
-		case 4:
-			if p := w.pick(d); p != nil {
-				w.hang(p, d.upTo(3*time.Second), d.upTo(time.Second))
-			}
-		case 5:
-			backup, _ = w.mem.Snapshot(context.Background())
-			saved = true
-			for i, c := range w.sinks {
-				had[i] = c.backup()
-			}
-			w.note("backup")
-		case 6:
-			if saved && !w.setup.gentle {
-				w.count("restore")
-				w.note("restore")
-				w.mem.putBack(backup, w.rules.KeepsProgress)
-				for i, c := range w.sinks {
-					if w.setup.sameDatabase {
-						c.putBack(had[i])
-					}
-				}
-				w.mu.Lock()
-				w.restore = true
-				w.mu.Unlock()
-			}
-		case 7:
-			t := []*topic{w.inbox, w.changes}[d.n(2)]
-			part, length := d.n(w.setup.inboxParts), d.upTo(3*time.Second)
-			w.note("%s/%d takes nothing for %v", t.name, part, length)
-			t.sticks(part, length)
-		case 8, 9, 10:
-			part := d.n(w.setup.inboxParts)
-			n := w.changes.forget(part, 1+d.n(8))
-			w.note("%d records of %s/%d are gone", n, changesTopic, part)
-			if n > 0 {
-				w.count("retention")
-			}
-		case 11:
-			w.madeAnew()
-		case 12:
-			w.count("log deleted")
-			w.note("%s is deleted", changesTopic)
-			w.changes.vanish()
-			time.Sleep(d.upTo(2 * time.Second))
-			w.madeAnew()
+		case kind == backedUp:
+			b = w.backup()
+		case kind == restored:
+			w.restoreFrom(b)
+		case kind < backedUp:
+			w.disturbProcesses(d, kind)
+		default:
+			w.disturbLogs(d, kind)
 		}
 	}
+}
+
+// Kinds of disturbances. The records of the changes log are gone as often as three others.
+const (
+	decidesStirred = iota
+	othersStirred
+	crashed
+	restarted
+	frozen
+	backedUp
+	restored
+	partitionStuck
+	recordsGone
+	logMadeAnew = recordsGone + 3
+	logDeleted  = logMadeAnew + 1
+)
+
+// disturbance draws the kind of the n-th disturbance, of those that the schedule may have.
+func (w *world) disturbance(d *dice, n int) int {
+	s := &w.setup
+	kinds := recordsGone
+	if s.forgets {
+		kinds = logDeleted + 1
+	}
+	kind := d.n(kinds)
+	if s.purges > 0 && kind == restored {
+		kind = crashed // nobody would hear of the deletion again
+	}
+	if s.gentle && kind > othersStirred {
+		kind %= 2
+	}
+	if s.restores && n == 0 {
+		kind = backedUp
+	} else if s.restores && n == s.disturbances-1 {
+		kind = restored
+	}
+	if (s.deploys || s.renews) && (kind == backedUp || kind == restored) {
+		kind = crashed // a lost future with another configuration or generation is another matter
+	}
+	if s.bare && (kind == frozen || kind == restored) {
+		kind = crashed
+	}
+	return kind
+}
+
+// disturbProcesses moves partitions, or ends or stops a process.
+func (w *world) disturbProcesses(d *dice, kind int) {
+	switch kind {
+	case decidesStirred:
+		w.count("rebalance")
+		w.decides.stir()
+		return
+	case othersStirred:
+		w.count("rebalance")
+		w.ingests.stir()
+		if !w.setup.polite() {
+			w.outs.stir()
+		}
+		return
+	}
+	p := w.pick(d)
+	switch {
+	case p == nil:
+	case kind == crashed:
+		p.crash()
+	case kind == restarted:
+		w.restart(p, d.upTo(time.Second))
+	case kind == frozen:
+		w.hang(p, d.upTo(3*time.Second), d.upTo(time.Second))
+	}
+}
+
+// disturbLogs lets a partition take nothing, or a log lose records.
+func (w *world) disturbLogs(d *dice, kind int) {
+	switch kind {
+	case partitionStuck:
+		t := []*topic{w.inbox, w.changes}[d.n(2)]
+		part, length := d.n(w.setup.inboxParts), d.upTo(3*time.Second)
+		w.note("%s/%d takes nothing for %v", t.name, part, length)
+		t.sticks(part, length)
+	case logMadeAnew:
+		w.madeAnew()
+	case logDeleted:
+		w.count("log deleted")
+		w.note("%s is deleted", changesTopic)
+		w.changes.vanish()
+		time.Sleep(d.upTo(2 * time.Second))
+		w.madeAnew()
+	default:
+		part := d.n(w.setup.inboxParts)
+		n := w.changes.forget(part, 1+d.n(8))
+		w.note("%d records of %s/%d are gone", n, changesTopic, part)
+		if n > 0 {
+			w.count("retention")
+		}
+	}
+}
+
+// backup is a copy of the store, and of what customers have that are in its database.
+type backup struct {
+	taken bool
+	store Snapshot
+	had   []map[string]oracle.Record
+}
+
+func (w *world) backup() backup {
+	b := backup{taken: true}
+	b.store, _ = w.mem.Snapshot(context.Background())
+	for _, c := range w.sinks {
+		b.had = append(b.had, c.backup())
+	}
+	w.note("backup")
+	return b
+}
+
+// restoreFrom puts a backup back, if there is one.
+func (w *world) restoreFrom(b backup) {
+	if !b.taken || w.setup.gentle {
+		return
+	}
+	w.count("restore")
+	w.note("restore")
+	w.mem.putBack(b.store, w.rules.KeepsProgress)
+	for i, c := range w.sinks {
+		if w.setup.sameDatabase {
+			c.putBack(b.had[i])
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.restore = true
+	w.unmarked = w.unmarked || b.store.unmarked(w.setup.inboxParts)
 }
 
 // deploy brings another configuration to one process after the other. Those that

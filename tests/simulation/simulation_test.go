@@ -24,7 +24,7 @@ import (
 )
 
 var (
-	seeds   = flag.Int("sim.seeds", enough, "schedules to run")
+	seeds   = flag.Int("sim.seeds", 3500, "schedules to run")
 	seed    = flag.Uint64("sim.seed", 0, "run this schedule alone, with its trace")
 	from    = flag.Uint64("sim.from", 1, "the first seed")
 	stride  = flag.Int("sim.stride", 1, "from one seed to the next")
@@ -37,6 +37,9 @@ var (
 // parallel in processes of their own. They make much garbage and keep little.
 func TestMain(m *testing.M) {
 	flag.Parse()
+	if testing.Short() {
+		*seeds = min(*seeds, 500)
+	}
 	runtime.GOMAXPROCS(1)
 	debug.SetGCPercent(800)
 	goleak.VerifyTestMain(m)
@@ -176,7 +179,7 @@ func all(t *testing.T) {
 		"posted again", "key forgotten", "purge", "purged", "decided from memory", "take over done, answer lost", "decide done, answer lost", "decide lost, answer too", "decide fenced for nothing", "swap progress done, answer lost", "take progress done, answer lost", "look fails",
 		"retention", "log made anew", "log deleted", "topic missing", "change too large", "generation", "two owners in decide", "two owners in deliver", "deploy", "decide superseded", "deliver superseded", "batch cut", "frame cut", "change cut", "partition takes nothing", "producer's client replaced", "gap", "fell behind", "caught up", "outage", "reader dies", "reader slow", "deliver begins anew", "dies behind a write",
 		"append lost", "append cut off", "append done, answer lost", "acknowledgement lost", "other borders", "gate fails",
-		"sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses"} {
+		"found", "resume fails", "resume done, answer lost", "sink timed out, effect", "sink timed out, some effect", "sink timed out, no effect", "sink pauses"} {
 		assert.Positive(t, whole.Total[name], name)
 	}
 }
@@ -207,6 +210,9 @@ func processor() time.Duration {
 
 // The checker finds every rule that is broken in what surrounds the product.
 func TestBrokenRulesAreFound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("searches for a while")
+	}
 	f := fixture(t)
 	for _, c := range []struct {
 		name  string
@@ -229,6 +235,8 @@ func TestBrokenRulesAreFound(t *testing.T) {
 		{"gaps are not seen", Rules{NoLinks: true}},
 		{"a place passes slices that are not delivered", Rules{PassesSlices: true}},
 		{"a restore leaves the progress as it is", Rules{KeepsProgress: true}},
+		{"a take-over does not fence a sink's predecessor", Rules{NoFence: true}},
+		{"a take-over does not look what a sink's predecessor wrote", Rules{ForgetsMarks: true}},
 		{"a service is live again too early", Rules{LeavesOut: true}},
 		{"the owner keeps its cache after a commit of unknown outcome", Rules{Cache: decide.Unsound{KeepUnclear: true}}},
 		{"the owner keeps its cache when it takes over", Rules{Cache: decide.Unsound{KeepTakeOver: true}}},
@@ -257,5 +265,6 @@ func TestBrokenRulesAreFound(t *testing.T) {
 	}
 }
 
-// brokenWithin bounds the schedules until a broken rule shows.
-const brokenWithin = 4000
+// brokenWithin bounds the schedules until a broken rule shows. The rarest needs a
+// thousand, and which ones show it may differ a little from run to run.
+const brokenWithin = 20_000

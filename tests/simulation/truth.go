@@ -12,7 +12,7 @@ import (
 
 // truth is what an inbox means, worked out record by record without any of the
 // product's rules in code. It says of one entity at a time what package
-// e2e/model says, and what a repair of the log does as well.
+// tests/oracle says, and what a repair of the log does as well.
 type truth struct {
 	docs   map[string]map[string]any  // by source
 	places map[string]int64           // by source and partition

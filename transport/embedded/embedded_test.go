@@ -238,10 +238,10 @@ func TestAppendAsyncStopsAtAFailure(t *testing.T) {
 	var errs []error
 	note := func(err error) { errs = append(errs, err) }
 	record := []transport.Record{{Topic: "topic", Value: []byte("x")}}
-	w.AppendAsync(ended, record, note)
-	w.AppendAsync(t.Context(), record, note)
-	w.Reset()
-	w.AppendAsync(t.Context(), record, note)
+	var sequence transport.Sequence
+	w.AppendAsync(ended, &sequence, record, note)
+	w.AppendAsync(t.Context(), &sequence, record, note)
+	w.AppendAsync(t.Context(), new(transport.Sequence), record, note)
 	require.ErrorIs(t, errs[0], context.Canceled)
 	require.ErrorIs(t, errs[1], transport.ErrBroken)
 	require.NoError(t, errs[2])

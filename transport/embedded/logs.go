@@ -41,7 +41,6 @@ type Logs struct {
 	mu      sync.Mutex
 	open    map[string]*sqlite.Log // guarded by mu
 	failing error                  // guarded by mu; of the last append, nil if it is durable
-	broken  bool                   // guarded by mu; AppendAsync is refused
 	noted   []byte                 // guarded by mu; the last note
 }
 
@@ -207,30 +206,16 @@ func (l *Logs) append(ctx context.Context, topic string, records []transport.Rec
 	}
 }
 
-// AppendAsync appends like Append, and calls done before it returns. After one call
-// failed, every later one does, until Reset.
-func (l *Logs) AppendAsync(ctx context.Context, records []transport.Record, done func(error)) {
-	l.mu.Lock()
-	broken := l.broken
-	l.mu.Unlock()
-	if broken {
-		done(transport.ErrBroken)
-		return
-	}
-	err := l.Append(ctx, records)
-	if err != nil {
-		l.mu.Lock()
-		l.broken = true
-		l.mu.Unlock()
+// AppendAsync appends like Append, and calls done before it returns. What comes behind
+// a failure of its sequence fails.
+func (l *Logs) AppendAsync(ctx context.Context, sequence *transport.Sequence, records []transport.Record, done func(error)) {
+	err := sequence.Broken()
+	if err == nil {
+		if err = l.Append(ctx, records); err != nil {
+			sequence.Break(err)
+		}
 	}
 	done(err)
-}
-
-// Reset ends the state after an AppendAsync that failed.
-func (l *Logs) Reset() {
-	l.mu.Lock()
-	l.broken = false
-	l.mu.Unlock()
 }
 
 // Close is for callers of AppendAsync: nothing is under way when that has returned.

@@ -50,33 +50,34 @@ func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[i
 }
 
 // ReadLast returns the newest record of every partition that has one, by partition.
-func (l *Logs) ReadLast(ctx context.Context, topic string) ([]transport.LastRecord, error) {
+// None is ever away.
+func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Scanned, away []int32, err error) {
 	_, end, err := l.Offsets(ctx, topic)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	log, err := l.topic(ctx, topic)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	var last []transport.LastRecord
 	for p := range log.Partitions() {
 		if end[p] == 0 {
 			continue
 		}
 		records, err := read(ctx, log, p, end[p]-1, 1)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		for _, r := range records {
-			last = append(last, transport.LastRecord{Record: recordOf(topic, &r), Partition: p, Offset: r.Offset, Time: r.Time})
+			last = append(last, scanned(topic, p, &r))
 		}
 	}
-	return last, nil
+	return last, nil, nil
 }
 
-func recordOf(topic string, r *transport.Received) transport.Record {
-	return transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
+func scanned(topic string, partition int32, r *transport.Received) transport.Scanned {
+	record := transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
+	return transport.Scanned{Record: record, Partition: partition, Offset: r.Offset, Time: r.Time}
 }
 
 // Scan reads the records of a topic's partitions from the offsets in from up to, not
@@ -105,7 +106,7 @@ func (l *Logs) Scan(ctx context.Context, topic string, from, to map[int32]int64,
 				if r.Offset >= last {
 					break
 				}
-				if err := f(transport.Scanned{Record: recordOf(topic, r), Partition: p, Offset: r.Offset, Time: r.Time}); err != nil {
+				if err := f(scanned(topic, p, r)); err != nil {
 					return err
 				}
 			}

@@ -138,6 +138,11 @@ func (s *Subscriber) Drained(ctx context.Context, topic string) (bool, error) {
 	return s.admin.Drained(ctx, s.group, topic)
 }
 
+// Lag returns how far the group is behind in a topic.
+func (s *Subscriber) Lag(ctx context.Context, topic string) ([]transport.PartitionLag, error) {
+	return s.admin.Lag(ctx, s.group, topic)
+}
+
 // closeTimeout is how long Close waits for the group to be left.
 const closeTimeout = 5 * time.Second
 

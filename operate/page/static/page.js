@@ -9,7 +9,7 @@ if (button && document.querySelector("[data-live]")) {
   button.hidden = false;
   button.addEventListener("click", () => {
     paused = !paused;
-    button.textContent = paused ? "Go on" : "Pause";
+    button.textContent = paused ? "Resume updates" : "Pause updates";
     button.setAttribute("aria-pressed", String(paused));
   });
 }
@@ -89,13 +89,18 @@ const draw = (root) => {
 
 const said = (v) => (v === null || v === undefined ? "–" : v >= 100 ? Math.round(v).toLocaleString("en") : String(Number(v.toPrecision(3))));
 
+// alone are the places of values that no line leads to.
+const alone = (values) => [...values.keys()].filter((i) => values[i] !== null && (values[i - 1] ?? values[i + 1] ?? null) === null);
+
 const figure = (lines, times, columns) => {
   const style = getComputedStyle(document.documentElement);
   const color = (name) => style.getPropertyValue(name).trim();
   const box = document.createElement("figure");
   const caption = document.createElement("figcaption");
   const canvas = document.createElement("div");
-  caption.append(lines[0].title);
+  const title = document.createElement("strong");
+  title.textContent = lines[0].title;
+  caption.append(title);
   const keys = lines.map((l, i) => {
     const key = document.createElement("span");
     key.className = "key k" + i;
@@ -104,7 +109,8 @@ const figure = (lines, times, columns) => {
   });
   const tell = (at) => keys.forEach((key, i) => {
     const last = columns[i].length - 1;
-    key.textContent = lines[i].name + " " + said(columns[i][at === null || at === undefined ? last : at]) + (i === keys.length - 1 ? " " + lines[i].unit : "");
+    const text = said(columns[i][at === null || at === undefined ? last : at]);
+    key.textContent = lines[i].name + " " + text + (i === keys.length - 1 && text !== "–" ? " " + lines[i].unit : "");
   });
   tell(null);
   canvas.setAttribute("role", "img");
@@ -116,7 +122,7 @@ const figure = (lines, times, columns) => {
     scales: {y: {range: (u, min, max) => [0, max > 0 ? max * 1.1 : 1]}},
     axes: [{...axis, values: [[3600 * 24, "{YYYY}-{MM}-{DD}", null, null, null, null, null, null, 1], [3600, "{HH}:{mm}", null, null, null, null, null, null, 1], [60, "{HH}:{mm}", null, null, null, null, null, null, 1], [1, "{HH}:{mm}:{ss}", null, null, null, null, null, null, 1]]},
       {...axis, size: 58, values: (u, ticks) => ticks.map((v) => (v >= 10000 ? Math.round(v / 1000) + " k" : String(Number(v.toPrecision(4)))))}],
-    series: [{}, ...lines.map((l, i) => ({label: l.name, stroke: color("--c" + i), width: 2, fill: i === 0 ? color("--c0") + "22" : undefined, points: {show: false}}))],
+    series: [{}, ...lines.map((l, i) => ({label: l.name, stroke: color("--c" + i), width: 2, fill: i === 0 ? color("--c0") + "22" : undefined, points: {size: 6, fill: color("--c" + i), show: true, filter: (u, s) => alone(u.data[s])}}))],
     hooks: {setCursor: [(u) => tell(u.cursor.idx)]},
   };
   // The width is known once it is in the page.
@@ -139,6 +145,22 @@ for (const live of document.querySelectorAll("[data-live]")) {
 }
 draw(document);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => draw(document));
+
+// Where nothing renews them, times grow older here.
+const loaded = Date.now();
+const ago = new Intl.RelativeTimeFormat("en");
+const units = [["year", 31536000], ["month", 2592000], ["week", 604800], ["day", 86400], ["hour", 3600], ["minute", 60], ["second", 1]];
+const grow = () => {
+  for (const time of [...document.querySelectorAll("time[data-ago]")].filter((t) => !t.closest("[data-live]"))) {
+    const age = Math.max(1, Number(time.dataset.ago) + (Date.now() - loaded) / 1000);
+    const [unit, size] = units.find((u) => age >= u[1]);
+    time.textContent = ago.format(-Math.floor(age / size), unit);
+  }
+};
+setInterval(grow, 30000);
+document.addEventListener("visibilitychange", grow); // a page that nobody sees has slow timers
+
+document.querySelector("nav [aria-current]")?.scrollIntoView({block: "nearest", inline: "center"});
 
 const all = document.querySelector("[data-all]");
 if (all) {

@@ -18,12 +18,12 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
-// Send sends changes[i] and gives nil or its failure. Halt says that the
+// Send sends changes[i] and returns nil or its failure. Halt says that the
 // failure is about the target as a whole, so that no further change should be
 // started. It is called from up to limit goroutines.
 type Send func(ctx context.Context, i int) (err *sinks.Error, halt bool)
 
-// Each sends all changes and gives the failures by index. An entity ends at
+// Each sends all changes and returns the failures by index. An entity ends at
 // its first failure that is not a Reject, since what follows must not overtake
 // it; all entities end at a halt or with ctx. What was not sent is a failure
 // around sinks.ErrNotAttempted: never ambiguous, Pause behind a Pause that halted,

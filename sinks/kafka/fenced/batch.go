@@ -1,11 +1,14 @@
 package fenced
 
 import (
-	"bytes"
 	"encoding/binary"
 	"hash/crc32"
+	"slices"
+	"sync"
 	"time"
 
+	"github.com/klauspost/compress/s2"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/transport"
@@ -19,8 +22,6 @@ type Batch struct {
 }
 
 const (
-	// noTransaction and create time; the codec stands in the low bits.
-	plainAttributes = 0
 	// batchHead is what stands before the records: 61 bytes, of which the length
 	// field does not count the first 12 and the checksum not the first 21.
 	batchHead, beforeLength, beforeSum = 61, 12, 21
@@ -28,21 +29,35 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
+// workspace is what making a batch needs and leaves to the next one.
+type workspace struct {
+	record, body, packed []byte
+	headers              []kmsg.Header
+}
+
+var workspaces = sync.Pool{New: func() any { return new(workspace) }}
+
+// maxWorkspace is what a workspace may hold, in bytes, to be used again: more than a
+// batch of many records has, unless one of them is alone for its size.
+const maxWorkspace = 2 << 20
+
 // Batch makes the next batch of a partition of w. Its records count as sent: a batch
 // that was refused is to be given back with Unsend, and nothing behind it was made.
-func (c *Client) Batch(w *Writer, partition int32, records []transport.Record) *Batch {
-	var body []byte
+func (w *Writer) Batch(partition int32, records []transport.Record) *Batch {
+	ws := workspaces.Get().(*workspace)
+	ws.body = ws.body[:0]
 	for i := range records {
-		body = appendRecord(body, int32(i), &records[i])
+		ws.append(int32(i), &records[i])
 	}
-	var buf bytes.Buffer
-	packed, codec := c.compressor.Compress(&buf, body)
+	// Compressed by what costs least: a batch is small and compressed once for each service.
+	ws.packed = slices.Grow(ws.packed[:0], s2.MaxEncodedLen(len(ws.body)))
+	packed := s2.EncodeSnappy(ws.packed[:cap(ws.packed)], ws.body)
 	now := time.Now().UnixMilli()
 	head := kmsg.RecordBatch{
 		Length:               int32(batchHead - beforeLength + len(packed)),
 		PartitionLeaderEpoch: -1,
 		Magic:                2,
-		Attributes:           plainAttributes | int16(codec),
+		Attributes:           int16(kgo.CodecSnappy), // of create time, in no transaction
 		LastOffsetDelta:      int32(len(records) - 1),
 		FirstTimestamp:       now,
 		MaxTimestamp:         now,
@@ -52,7 +67,10 @@ func (c *Client) Batch(w *Writer, partition int32, records []transport.Record) *
 		NumRecords:           int32(len(records)),
 		Records:              packed,
 	}
-	b := &Batch{partition: partition, count: len(records), bytes: head.AppendTo(nil)}
+	b := &Batch{partition: partition, count: len(records), bytes: head.AppendTo(make([]byte, 0, batchHead+len(packed)))}
+	if cap(ws.body)+cap(ws.packed) <= maxWorkspace {
+		workspaces.Put(ws)
+	}
 	binary.BigEndian.PutUint32(b.bytes[beforeSum-4:], crc32.Checksum(b.bytes[beforeSum:], castagnoli))
 	w.next[partition] = sequence(w.next[partition], len(records))
 	return b
@@ -66,14 +84,15 @@ func (w *Writer) Unsend(b *Batch) {
 // sequence adds as the protocol does: after the largest number comes 0.
 func sequence(n int32, by int) int32 { return int32((int64(n) + int64(by)) & (1<<31 - 1)) }
 
-func appendRecord(dst []byte, n int32, r *transport.Record) []byte {
-	rec := kmsg.Record{OffsetDelta: n, Key: r.Key, Value: r.Value, Headers: make([]kmsg.Header, len(r.Headers))}
-	for i, h := range r.Headers {
-		rec.Headers[i] = kmsg.Header{Key: h.Key, Value: h.Value}
+// append adds a record to the body.
+func (ws *workspace) append(n int32, r *transport.Record) {
+	ws.headers = ws.headers[:0]
+	for _, h := range r.Headers {
+		ws.headers = append(ws.headers, kmsg.Header{Key: h.Key, Value: h.Value})
 	}
+	rec := kmsg.Record{OffsetDelta: n, Key: r.Key, Value: r.Value, Headers: ws.headers}
 	// The length in front counts all that is behind it.
-	var small [binary.MaxVarintLen32]byte
-	body := rec.AppendTo(nil)[1:] // without the length of 0, which is one byte
-	n2 := binary.PutVarint(small[:], int64(len(body)))
-	return append(append(dst, small[:n2]...), body...)
+	ws.record = rec.AppendTo(ws.record[:0])
+	record := ws.record[1:] // without the length of 0, which is one byte
+	ws.body = append(binary.AppendVarint(ws.body, int64(len(record))), record...)
 }

@@ -2,7 +2,6 @@ package fenced
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -19,10 +18,9 @@ import (
 // Client is what the writers of a process share: the connections to a cluster. Its
 // methods may be called concurrently.
 type Client struct {
-	cl         *kgo.Client
-	adm        *kadm.Client
-	compressor kgo.Compressor
-	room       *semaphore.Weighted // bytes that are queued or on their way
+	cl   *kgo.Client
+	adm  *kadm.Client
+	room *semaphore.Weighted // bytes that are queued or on their way
 
 	ctx  context.Context // ends with Close
 	stop context.CancelFunc
@@ -42,17 +40,13 @@ func New(cfg transport.Config, more ...kgo.Opt) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	compressor, err := kgo.DefaultCompressor(kgo.Lz4Compression())
-	if err != nil {
-		return nil, err
-	}
 	// Produce requests are rewritten to the client's acks.
 	cl, err := kgo.NewClient(append(append(opts, kgo.RequiredAcks(kgo.AllISRAcks())), more...)...)
 	if err != nil {
 		return nil, fmt.Errorf("kafka client: %w", err)
 	}
 	c := &Client{
-		cl: cl, adm: kadm.NewClient(cl), compressor: compressor, room: semaphore.NewWeighted(maxBuffered), leaders: map[int32]*leader{},
+		cl: cl, adm: kadm.NewClient(cl), room: semaphore.NewWeighted(maxBuffered), leaders: map[int32]*leader{},
 	}
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	return c, nil
@@ -138,11 +132,5 @@ func offsets(ctx context.Context, t *Topic, list func(context.Context, ...string
 
 // Partition returns where records with a key go, as every Kafka client has it.
 func (t *Topic) Partition(key []byte) int32 {
-	return int32(murmur.Partition(&kgo.Record{Key: key}, len(t.leaders)))
+	return transport.PartitionOf(key, int32(len(t.leaders)))
 }
-
-// murmur is the same for all topics, and keeps nothing for records with keys. Made for
-// every record it took a third of the processor time of a run.
-var murmur = kgo.StickyKeyPartitioner(nil).ForTopic("")
-
-var errNoLeader = errors.New("a partition has no leader")

@@ -15,7 +15,7 @@
 // aborts that transaction. The abort's markers, which no reader ever sees, bring the
 // new epoch into every partition: from there on a leader refuses batches of older
 // ones. When Fence returns, nothing of a predecessor is appended any more, so what it
-// wrote stands before the ends that [Client.Ends] gives.
+// wrote stands before the ends that [Client.Ends] returns.
 //
 // # What it rests on
 //

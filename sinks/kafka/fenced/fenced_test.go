@@ -88,8 +88,8 @@ func TestAPredecessorIsFenced(t *testing.T) {
 	topic := newTopic(t, c, prefix+"fence", 3, nil)
 	old, err := c.Fence(t.Context(), prefix+"id", topic)
 	require.NoError(t, err)
-	require.NoError(t, one(t, c, topic, c.Batch(old, 0, records("a", "b"))).Err)
-	late := []*Batch{c.Batch(old, 0, records("late")), c.Batch(old, 1, records("late")), c.Batch(old, 2, records("late"))}
+	require.NoError(t, one(t, c, topic, old.Batch(0, records("a", "b"))).Err)
+	late := []*Batch{old.Batch(0, records("late")), old.Batch(1, records("late")), old.Batch(2, records("late"))}
 
 	next, err := c.Fence(t.Context(), prefix+"id", topic)
 	require.NoError(t, err)
@@ -98,9 +98,9 @@ func TestAPredecessorIsFenced(t *testing.T) {
 		require.True(t, Ended(a.Err), "partition %d: %v", p, a.Err)
 		require.True(t, a.Refused)
 	}
-	require.NoError(t, one(t, c, topic, c.Batch(next, 0, records("c"))).Err)
-	require.NoError(t, one(t, c, topic, c.Batch(next, 2, records("d"))).Err)
-	require.NoError(t, one(t, c, topic, c.Batch(next, 0, records("e"))).Err)
+	require.NoError(t, one(t, c, topic, next.Batch(0, records("c"))).Err)
+	require.NoError(t, one(t, c, topic, next.Batch(2, records("d"))).Err)
+	require.NoError(t, one(t, c, topic, next.Batch(0, records("e"))).Err)
 	require.Equal(t, [][]string{{"a", "b", "c", "e"}, nil, {"d"}}, whole(t, c, topic))
 }
 
@@ -112,7 +112,7 @@ func TestARepetitionIsKnown(t *testing.T) {
 	w, err := c.Fence(t.Context(), prefix+"id", topic)
 	require.NoError(t, err)
 	for n := range 3 {
-		b := c.Batch(w, 0, records(fmt.Sprint(n)))
+		b := w.Batch(0, records(fmt.Sprint(n)))
 		first := one(t, c, topic, b)
 		require.NoError(t, first.Err)
 		again := one(t, c, topic, b)
@@ -132,13 +132,13 @@ func TestARefusedBatchIsGivenBack(t *testing.T) {
 	require.NoError(t, err)
 	large := make([]byte, 5000)
 	_, _ = rand.Read(large) // it never fails
-	b := c.Batch(w, 0, []transport.Record{{Value: large}})
+	b := w.Batch(0, []transport.Record{{Value: large}})
 	a := one(t, c, topic, b)
 	require.ErrorIs(t, a.Err, kerr.MessageTooLarge)
 	require.True(t, a.Refused)
 	require.False(t, Ended(a.Err))
 	w.Unsend(b)
-	require.NoError(t, one(t, c, topic, c.Batch(w, 0, records("x"))).Err)
+	require.NoError(t, one(t, c, topic, w.Batch(0, records("x"))).Err)
 	require.Equal(t, [][]string{{"x"}}, whole(t, c, topic))
 }
 

@@ -10,9 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
-	"github.com/dustin/go-humanize"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/operate"
@@ -24,24 +22,25 @@ import (
 
 // servable are the commands that a running process may be asked to run for
 // another one. Those that need the store alone open it themselves.
-var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay"}
+var servable = []string{"weir explain", "weir replay", "weir reset", "weir reconcile", "weir dlq replay", "weir probe"}
 
-// served is how a process runs a command for another one.
-type served struct {
+// forwarded is how a process runs a command for another one.
+type forwarded struct {
 	config   *config.Config
 	tools    func(context.Context) (*operate.Env, error)
+	probe    func(service string) bool
 	actor    string
 	terminal bool
 }
 
 // executor runs commands of other processes in this one, with its open store
 // and log. It logs which command and whose, and no argument: they may hold what
-// is for the audit alone.
-func (a *app) executor(cfg *config.Config, log *slog.Logger) control.Executor {
+// is for the audit alone. probe makes a service try now.
+func (a *app) executor(cfg *config.Config, probe func(service string) bool, log *slog.Logger) control.Executor {
 	return func(ctx context.Context, c control.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
 		s := &app{
 			out: out, err: err, in: bytes.NewReader(c.Stdin), env: a.env,
-			served: &served{config: cfg, tools: tools, actor: c.Actor, terminal: c.Terminal},
+			forwarded: &forwarded{config: cfg, tools: tools, probe: probe, actor: c.Actor, terminal: c.Terminal},
 		}
 		found, _, e := s.root().Find(c.Args)
 		if e != nil || !slices.Contains(servable, found.CommandPath()) {
@@ -69,19 +68,19 @@ func (a *app) executor(cfg *config.Config, log *slog.Logger) control.Executor {
 // for standard input, that the command reads; empty for none. f reads it by
 // a.open, and uses the a that it is given.
 func (a *app) operating(ctx context.Context, input string, f func(a *app, env *operate.Env) error) error {
-	if a.served != nil {
-		env, err := a.served.tools(ctx)
+	if a.forwarded != nil {
+		env, err := a.forwarded.tools(ctx)
 		if err != nil {
 			return err
 		}
-		env.Actor = a.served.actor
+		env.Actor = a.forwarded.actor
 		return a.with(env, f)
 	}
 	cfg, err := a.load()
 	if err != nil {
 		return err
 	}
-	opt := pipeline.Options{Config: cfg, Logger: quiet(cfg, a.err)}
+	opt := pipeline.Options{Config: cfg, Logger: commandLogger(cfg, a.err)}
 	tools, running, err := pipeline.Reach(ctx, opt)
 	if err != nil {
 		return err
@@ -134,18 +133,7 @@ func (a *app) with(env *operate.Env, f func(a *app, env *operate.Env) error) err
 	return err
 }
 
-// afterProgress takes the line of progress away before a result is written.
-type afterProgress struct {
-	io.Writer
-	stop func()
-}
-
-func (w afterProgress) Write(b []byte) (int, error) {
-	w.stop()
-	return w.Writer.Write(b)
-}
-
-// forward hands the command line to the process that has the data folder open.
+// forward hands the command line to a running process.
 func (a *app) forward(ctx context.Context, running *control.Running, input string) error {
 	c := control.Command{Args: a.args, Actor: operate.Actor(), Terminal: a.terminal()}
 	if input != "" {
@@ -160,7 +148,7 @@ func (a *app) forward(ctx context.Context, running *control.Running, input strin
 	}
 	status, err := running.Forward(ctx, c, a.out, a.err)
 	if err != nil && ctx.Err() != nil {
-		return fmt.Errorf("interrupted, and so is the command in process %d; the same command goes on with what it began: %w", running.PID, err)
+		return fmt.Errorf("interrupted, and so is the command in %s; the same command goes on with what it began: %w", running, err)
 	}
 	if err != nil {
 		return err
@@ -175,7 +163,7 @@ func (a *app) forward(ctx context.Context, running *control.Running, input strin
 // process that was asked it is always what came with the command: its files are
 // not the caller's.
 func (a *app) open(name string) (io.ReadCloser, error) {
-	if a.served != nil || name == "-" {
+	if a.forwarded != nil || name == "-" {
 		return io.NopCloser(a.in), nil
 	}
 	f, err := os.Open(name)
@@ -212,8 +200,8 @@ func (a *app) seekable(name string) (io.ReadSeeker, func(), error) {
 
 // terminal reports whether somebody watches standard error.
 func (a *app) terminal() bool {
-	if a.served != nil {
-		return a.served.terminal
+	if a.forwarded != nil {
+		return a.forwarded.terminal
 	}
 	return isTerminal(a.err)
 }
@@ -226,52 +214,10 @@ func isTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// progressOf shows how far an action is while somebody watches, at most some
-// times a second: a bar when the end is known, else a number. stop takes it away,
-// and may be called twice.
-func (a *app) progressOf() (show func(done, total int64), stop func()) {
-	if !a.terminal() {
-		return nil, func() {}
-	}
-	const width = 30
-	var last time.Time
-	start := time.Now()
-	return func(done, total int64) {
-			if time.Since(last) < 200*time.Millisecond && done != total {
-				return
-			}
-			last = time.Now()
-			perSecond := float64(done) / max(0.001, time.Since(start).Seconds())
-			rate := humanize.Comma(int64(perSecond))
-			if total <= 0 {
-				fmt.Fprintf(a.err, "\r\033[K%s (%s/s)", humanize.Comma(done), rate)
-				return
-			}
-			total = max(done, total) // it may have been an estimate
-			full := int(width * done / total)
-			fmt.Fprintf(a.err, "\r\033[K[%s%s] %s of %s (%s/s%s)", strings.Repeat("#", full), strings.Repeat(".", width-full),
-				humanize.Comma(done), humanize.Comma(total), rate, remaining(done, total, perSecond))
-		}, func() {
-			if !last.IsZero() {
-				fmt.Fprint(a.err, "\r\033[K")
-				last = time.Time{}
-			}
-		}
-}
-
-// remaining says how long the rest takes at a rate; empty while there is none.
-func remaining(done, total int64, perSecond float64) string {
-	if done <= 0 || done >= total || perSecond <= 0 {
-		return ""
-	}
-	left := time.Duration(float64(total-done) / perSecond * float64(time.Second))
-	return ", " + max(time.Second, left.Round(time.Second)).String() + " left"
-}
-
 // confirm asks a person; on anything but a terminal it fails and names the flag
 // that answers beforehand. The end of ctx is a no.
 func (a *app) confirm(ctx context.Context, question string) error {
-	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return &usageError{hinted(errors.New("this changes many at once, and nobody can be asked here"), "--yes answers beforehand")}
 	}
 	fmt.Fprintf(a.err, "%s [y/N] ", question)

@@ -29,18 +29,18 @@ type letterFlags struct {
 }
 
 func letterFilterFlags(c *cobra.Command, f *store.LetterFilter, stage *string) {
-	c.Flags().StringVar(stage, "stage", "", "only this stage: ingest, decide or deliver")
+	c.Flags().StringVar(stage, "stage", "", "only this stage: "+english.WordSeries(stageNames, "or"))
 	c.Flags().StringVar(&f.Source, "source", "", "only events of this source")
 	c.Flags().StringVar(&f.Service, "service", "", "only this service, customer/projection@sink")
 	c.Flags().StringVar(&f.Entity, "entity", "", "only this entity")
 	c.Flags().StringVar(&f.Code, "code", "", "only this reason, for instance bad_json")
-	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions([]string{"ingest", "decide", "deliver"}, cobra.ShellCompDirectiveNoFileComp))
+	_ = c.RegisterFlagCompletionFunc("stage", cobra.FixedCompletions(stageNames, cobra.ShellCompDirectiveNoFileComp))
 }
 
 // checkLetterWords refuses a stage or a state that there is not; an empty word is fine.
 func checkLetterWords(stage, state string) error {
-	if !slices.Contains([]string{"", "ingest", "decide", "deliver"}, stage) {
-		return &usageError{fmt.Errorf("--stage %s: want ingest, decide or deliver", stage)}
+	if stage != "" && !slices.Contains(stageNames, stage) {
+		return &usageError{fmt.Errorf("--stage %s: want %s", stage, english.WordSeries(stageNames, "or"))}
 	}
 	if !slices.Contains([]string{"", "open", "replayed", "obsolete", "discarded", "all"}, state) {
 		return &usageError{fmt.Errorf("--state %s: want open, replayed, obsolete, discarded or all", state)}
@@ -91,12 +91,12 @@ func (f *letterFlags) letters(args []string) (operate.Letters, error) {
 	return l, nil
 }
 
-// sure asks back before something is done to all.
-func (f *letterFlags) sure(ctx context.Context, a *app, l operate.Letters, verb string) error {
+// confirmAll asks back before something is done to all.
+func (f *letterFlags) confirmAll(ctx context.Context, a *app, l operate.Letters, verb string) error {
 	if !f.all || f.yes || f.dry {
 		return nil
 	}
-	if a.served != nil || !isTerminal(a.in) || !isTerminal(a.err) {
+	if a.forwarded != nil || !isTerminal(a.in) || !isTerminal(a.err) {
 		return a.confirm(ctx, "")
 	}
 	var n int
@@ -140,10 +140,13 @@ func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) 
 	if err != nil {
 		return err
 	}
-	if err := f.sure(ctx, a, l, "Replay"); err != nil {
+	if err := f.confirmAll(ctx, a, l, "Replay"); err != nil {
 		return err
 	}
 	return a.operating(ctx, "", func(a *app, env *operate.Env) error {
+		if err := lettersTotal(ctx, env, l); err != nil {
+			return err
+		}
 		// Ids and words for each letter, not the letters: some hundred bytes each.
 		var all []operate.LetterReplay
 		var sent []int64
@@ -154,7 +157,9 @@ func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) 
 			} else {
 				sent = append(sent, r.ID)
 			}
-			all = append(all, r)
+			if all = append(all, r); env.Progress != nil {
+				env.Progress(int64(len(all)), 0)
+			}
 		})
 		if err != nil {
 			return err
@@ -183,7 +188,7 @@ func (a *app) replayLetters(ctx context.Context, args []string, f *letterFlags) 
 			a.next(env.Decide != nil, f.wait)
 		}
 		if refused > 0 {
-			return fmt.Errorf("%s of %d cannot be replayed", deadLetters(refused), len(all))
+			return fmt.Errorf("%d of %s cannot be replayed", refused, deadLetters(len(all)))
 		}
 		return nil
 	})
@@ -241,28 +246,45 @@ func (a *app) dlqDiscardCommand() *cobra.Command {
 				return err
 			}
 			ctx := cmd.Context()
-			if err := f.sure(ctx, a, l, "Discard"); err != nil {
+			if err := f.confirmAll(ctx, a, l, "Discard"); err != nil {
 				return err
 			}
 			// The store alone is enough, and two processes may have it open.
 			return a.withStore(ctx, func(s assemble.Opened) error {
-				env := &operate.Env{Store: s, Actor: operate.Actor()}
-				n, err := env.DiscardLetters(ctx, l, f.reason)
-				if err != nil {
-					return err
-				}
-				if missing := len(slices.Compact(slices.Sorted(slices.Values(l.IDs)))) - n; missing > 0 {
-					err = fmt.Errorf("%s of these are not open or not there", deadLetters(missing))
-				}
-				if a.json {
-					return errors.Join(a.printJSON(map[string]int{"discarded": n}), err)
-				}
-				fmt.Fprintf(a.out, "%s discarded\n", deadLetters(n))
-				return err
+				return a.with(&operate.Env{Store: s, Actor: operate.Actor()}, func(a *app, env *operate.Env) error { return a.discardLetters(ctx, env, l, f.reason) })
 			})
 		},
 	}
 	return f.add(a, c)
+}
+
+func (a *app) discardLetters(ctx context.Context, env *operate.Env, l operate.Letters, reason string) error {
+	if err := lettersTotal(ctx, env, l); err != nil {
+		return err
+	}
+	n, err := env.DiscardLetters(ctx, l, reason)
+	if err != nil {
+		return err
+	}
+	if missing := len(slices.Compact(slices.Sorted(slices.Values(l.IDs)))) - n; missing > 0 {
+		err = fmt.Errorf("%s not discarded: not open, or not there", deadLetters(missing))
+	}
+	if a.json {
+		return errors.Join(a.printJSON(map[string]int{"discarded": n}), err)
+	}
+	fmt.Fprintf(a.out, "%s discarded\n", deadLetters(n))
+	return err
+}
+
+// lettersTotal lets the progress of env be that of all selected letters.
+func lettersTotal(ctx context.Context, env *operate.Env, l operate.Letters) error {
+	show := env.Progress
+	if show == nil {
+		return nil
+	}
+	total, err := env.CountLetters(ctx, l)
+	env.Progress = func(done, _ int64) { show(done, int64(total)) }
+	return err
 }
 
 func (a *app) dlqEditCommand() *cobra.Command {
@@ -326,7 +348,7 @@ func (a *app) dlqEditCommand() *cobra.Command {
 }
 
 // edited returns the new payload, from a file or from an editor. Of a larger one
-// than limit it gives enough to be refused.
+// than limit it returns enough to be refused.
 func (a *app) edited(ctx context.Context, file string, old []byte, limit int) ([]byte, error) {
 	if file != "" {
 		r, err := a.open(file)

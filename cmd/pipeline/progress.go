@@ -1,0 +1,175 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/operate/snapshot"
+	"github.com/seed-86dfc502/weir/pipeline"
+)
+
+// A line of progress is for people: it stands on standard error where that is a
+// terminal, is written over and over, and is gone before the result.
+
+// progressOf shows how far an action is while somebody watches, at most some
+// times a second: a bar when the end is known, else a number. stop takes it away,
+// and may be called twice. show is nil where nobody watches.
+func (a *app) progressOf() (show func(done, total int64), stop func()) {
+	if a.json || !a.terminal() {
+		return nil, func() {}
+	}
+	const width = 30
+	var last time.Time
+	var before int64
+	start := time.Now()
+	return func(done, total int64) {
+			now := time.Now()
+			if done < before { // something else begins
+				start = now
+			}
+			before = done
+			if now.Sub(last) < 200*time.Millisecond && done != total {
+				return
+			}
+			last = now
+			perSecond := float64(done) / max(0.001, now.Sub(start).Seconds())
+			rate := humanize.Comma(int64(perSecond))
+			if total <= 0 {
+				fmt.Fprintf(a.err, "\r\033[K%s (%s/s)", humanize.Comma(done), rate)
+				return
+			}
+			total = max(done, total) // it may have been an estimate
+			full := int(width * done / total)
+			fmt.Fprintf(a.err, "\r\033[K[%s%s] %s of %s (%s/s%s)", strings.Repeat("#", full), strings.Repeat(".", width-full),
+				humanize.Comma(done), humanize.Comma(total), rate, remaining(float64(total-done), perSecond))
+		}, func() {
+			if !last.IsZero() {
+				fmt.Fprint(a.err, "\r\033[K")
+				last = time.Time{}
+			}
+		}
+}
+
+// remaining says how long the rest takes at a rate; empty while there is none.
+func remaining(rest, perSecond float64) string {
+	if !(rest > 0 && perSecond > 0) { // of no time at all a rate is no number
+		return ""
+	}
+	left := time.Duration(rest / perSecond * float64(time.Second))
+	return ", " + max(time.Second, left.Round(time.Second)).String() + " left"
+}
+
+// afterProgress takes the line of progress away before a result is written.
+type afterProgress struct {
+	io.Writer
+	stop func()
+}
+
+func (w afterProgress) Write(b []byte) (int, error) {
+	w.stop()
+	return w.Writer.Write(b)
+}
+
+// runProgress shows what a run has done, until the given function is called: with
+// untilIdle also how long the rest takes. Where nobody watches it says what is waited for.
+func (a *app) runProgress(reg *prometheus.Registry, waits func() []pipeline.Wait, untilIdle bool) (stop func()) {
+	if a.json || !a.terminal() {
+		return a.sayWaits(waits)
+	}
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(time.Second)
+		defer tick.Stop()
+		var looks []*snapshot.Snapshot // of the last seconds, the oldest first
+		var last int64
+		start := time.Now()
+		for {
+			select {
+			case <-tick.C:
+			case <-quit:
+				fmt.Fprint(a.err, "\r\033[K")
+				return
+			}
+			s, err := pipeline.Summarize(reg)
+			if err != nil {
+				continue
+			}
+			var sum pipeline.CustomerSummary
+			for _, c := range s.Customers {
+				sum.Add(c)
+			}
+			left := ""
+			if now, err := snapshot.Take(reg, time.Now()); untilIdle && err == nil {
+				looks = append(looks[max(0, len(looks)+1-leftOver):], now)
+				left = timeLeft(looks[0], now, waits())
+			}
+			fmt.Fprintf(a.err, "\r\033[K%s (%s/s%s) · %s pruned · %s held back · %s delivered", english.Plural(int(s.Read), "event", "events"),
+				humanize.Comma(s.Read-last), left, humanize.Comma(sum.Pruned), humanize.Comma(sum.Held), humanize.Comma(sum.Delivered))
+			if text := pipeline.WaitText(stuck(waits())); text != "" && time.Since(start) >= waitsAfter {
+				fmt.Fprint(a.err, " · waiting: ", text)
+			}
+			last = s.Read
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// leftOver is over how many looks, a second apart, rates of what is left are taken: what
+// waits is counted every 5 seconds.
+const leftOver = 15
+
+// timeLeft says how long what waits takes at the rate between two looks: what is to be
+// decided, and after that what is to be delivered. Empty while that is not known: where
+// nothing moves, and until a source that is read has said how much it holds.
+func timeLeft(before, now *snapshot.Snapshot, waits []pipeline.Wait) string {
+	for _, w := range waits {
+		if name, is := strings.CutPrefix(w.For, "source "); is && !now.Source(name).LagKnown {
+			return ""
+		}
+	}
+	seconds := now.At.Sub(before.At).Seconds()
+	if waiting := now.SourceLag + now.InboxLag; waiting > 0 {
+		return remaining(waiting, (snapshot.Total(now.Events)-snapshot.Total(before.Events))/seconds)
+	}
+	return remaining(now.Pending, (before.Pending-now.Pending)/seconds)
+}
+
+// sayWaits writes a line whenever it is something else that a run waits for. What
+// goes on by itself is no reason to say anything.
+func (a *app) sayWaits(waits func() []pipeline.Wait) (stop func()) {
+	quit, done := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(done)
+		tick := time.NewTicker(waitsAfter)
+		defer tick.Stop()
+		said := ""
+		for {
+			select {
+			case <-tick.C:
+			case <-quit:
+				return
+			}
+			if text := pipeline.WaitText(stuck(waits())); text != said {
+				if said = text; text != "" {
+					fmt.Fprintln(a.err, "waiting:", text)
+				}
+			}
+		}
+	}()
+	return func() { close(quit); <-done }
+}
+
+// waitsAfter is after what time a run says what it waits for.
+const waitsAfter = 2 * time.Second
+
+// stuck are the waits that do not go on.
+func stuck(waits []pipeline.Wait) []pipeline.Wait {
+	return slices.DeleteFunc(slices.Clone(waits), func(w pipeline.Wait) bool { return w.Because == "" })
+}

@@ -1,0 +1,187 @@
+package decide
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// control applies an operator's, deliver's or housekeeping's request.
+func (ev *evaluation) control(r *record) error {
+	c := r.Control
+	if c.Action == inbox.Purge {
+		ev.purge(r)
+		return nil
+	}
+	ev.count(r, outcomeControl)
+	crash.At(crash.DecideControl, "")
+	if c.Action != inbox.Refuse { // which says nothing that the entity must know
+		ev.dirty = ev.exists()
+	}
+	ev.audit(r)
+	switch services := ev.plan.named(c.Services); c.Action {
+	case inbox.Refuse:
+		// What is refused waits for another view: no event need look for it.
+		ev.amend(c, services)
+	case inbox.Reset:
+		ev.amend(c, services)
+		// The next event must evaluate these services even if it changes nothing.
+		if ev.exists() {
+			ev.current, ev.dirty = false, true
+		}
+	case inbox.Redecide:
+		return ev.redecide(r, services)
+	case inbox.Resend:
+		ev.resend(r)
+	default:
+		ev.addLetter(letterOf(r, "control", fmt.Sprintf("unknown action %q", c.Action)))
+	}
+	return nil
+}
+
+// named returns the services that have these names, by index; all without names.
+func (p *Plan) named(names []string) []int {
+	services := make([]int, 0, len(p.Services))
+	for i := range p.Services {
+		if len(names) == 0 {
+			services = append(services, i)
+		}
+	}
+	for _, name := range names {
+		if i, ok := p.byName[name]; ok {
+			services = append(services, i)
+		}
+	}
+	return services
+}
+
+// purge forgets the entity, if it is still the tombstone that is to go. Nothing
+// remembers that it was asked for.
+func (ev *evaluation) purge(r *record) {
+	ev.tally.outcomes[outcomeOf{"control", outcomeControl}]++
+	r.outcome, r.stale = outcomeControl, fresh
+	if !ev.exists() || ev.deleted.IsZero() || ev.version != r.Control.Version {
+		return
+	}
+	// What comes after it begins anew.
+	ev.entityState = entityState{stored: store.Entity{ID: ev.stored.ID}, docs: map[string]canonicaltree.Node{}, fence: fence{}}
+	ev.dirty, ev.moved = false, false
+	if !slices.Contains(ev.out.Purged, r.Entity) {
+		ev.out.Purged = append(ev.out.Purged, r.Entity)
+	}
+}
+
+// redecide offers the present document to services.
+func (ev *evaluation) redecide(r *record, services []int) error {
+	c := r.Control
+	if _, _, err := ev.view(); err != nil {
+		ev.addLetter(letterOf(r, "merge", err.Error()))
+		ev.resolve(c.Letter, store.LetterReplayed) // it died again, as a letter of its own
+		ev.unknown(c, services)
+		return nil
+	}
+	ev.trail.redecided(ev.plan, c)
+	offered := false
+	for _, s := range services {
+		shown, err := ev.offer(r, ev.plan.Services[s].Projection, []int{s})
+		if err != nil {
+			return err
+		}
+		offered = offered || shown
+	}
+	if len(services) > 0 && !offered {
+		ev.resolve(c.Letter, store.LetterReplayed) // it died again, as a letter of its own
+	}
+	// All services and no force: the entity is now evaluated under this plan.
+	if len(c.Services) == 0 && ev.exists() && !ev.current {
+		ev.current, ev.dirty = true, true
+	}
+	return nil
+}
+
+// resend sends a change once more as it is. It is late by its nature; the dam state
+// says what the newest is, and keeps it.
+func (ev *evaluation) resend(r *record) {
+	c, rest, err := change.Decode(r.Control.Change)
+	service, known := ev.plan.byName[c.Service]
+	if err != nil || len(rest) > 0 || c.Entity != r.Entity || !known {
+		ev.addLetter(letterOf(r, "control", "what is to be sent again is no change of this entity for a service of this configuration"))
+		return
+	}
+	ev.resolve(r.Control.Letter, store.LetterReplayed)
+	if row := ev.states.Get(ev.plan.Services[service].Number); row.Found && row.Refused && row.Version == c.Version {
+		row.Refused = false // it is under way again
+		ev.states.Set(row)
+	}
+	c.Resent, c.Trace = r.version, r.span.Trace()
+	ev.send(r, service, c)
+}
+
+// amend changes the dam states of services as a request asks that sends nothing.
+func (ev *evaluation) amend(c *inbox.Control, services []int) {
+	for _, s := range services {
+		if row := ev.states.Get(ev.plan.Services[s].Number); amended(c, &row) {
+			ev.states.Set(row)
+		}
+	}
+}
+
+// audit writes the audit row of a control record: what people did. A part of an
+// operator's request that only decides again has none of its own: the request has
+// one, and the decision shows in what is sent.
+func (ev *evaluation) audit(r *record) {
+	c := r.Control
+	if c.Actor == inbox.Deliver {
+		return
+	}
+	if c.Operation != "" && c.Letter == 0 && c.Action == inbox.Redecide && !c.Force {
+		return
+	}
+	ev.out.Audit = append(ev.out.Audit, store.Audit{
+		Actor: c.Actor, Action: string(c.Action), Reason: c.Reason,
+		Entity: r.Entity, Service: strings.Join(c.Services, ","), Detail: auditDetail(c.Operation, c.Letter, ""),
+	})
+}
+
+// replayed says what became of a dead letter that came again as an event.
+func (ev *evaluation) replayed(r *record, reason staleReason) {
+	p := r.Event.Replay
+	if p == nil {
+		return
+	}
+	state := store.LetterReplayed
+	if reason != fresh {
+		state = store.LetterObsolete
+	}
+	ev.resolve(p.Letter, state)
+	ev.out.Audit = append(ev.out.Audit, store.Audit{
+		Actor: p.Actor, Action: "replay event", Reason: p.Reason, Entity: r.Entity, Detail: auditDetail(p.Operation, p.Letter, state),
+	})
+}
+
+// resolve says what became of a dead letter, if there is one.
+func (ev *evaluation) resolve(letter int64, state store.LetterState) {
+	if letter != 0 {
+		ev.out.Settled = append(ev.out.Settled, store.LetterResolution{ID: letter, State: state})
+	}
+}
+
+// auditDetail is the JSON object of an audit row; nil when it would be empty.
+func auditDetail(operation string, letter int64, outcome store.LetterState) []byte {
+	if operation == "" && letter == 0 {
+		return nil
+	}
+	text, _ := json.Marshal(struct { // strings and a number always have a JSON form
+		Operation string            `json:"operation,omitempty"`
+		Letter    int64             `json:"letter,omitempty"`
+		Outcome   store.LetterState `json:"outcome,omitempty"`
+	}{operation, letter, outcome})
+	return text
+}

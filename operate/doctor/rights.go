@@ -1,0 +1,214 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/reach"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+)
+
+// Rights asks the clusters of a configuration what their users may do, and returns what
+// they may not and need to. answers has what was asked already, and whether it answers:
+// what does not is left out. What a cluster does not tell is taken for allowed.
+func Rights(ctx context.Context, c *config.Config, answers func(what string) bool) []Finding {
+	e := &examination{cfg: c}
+	clusters := map[string]*entitled{}
+	var order []*entitled
+	need := func(what string, of config.Cluster, rights []reach.Right) {
+		if len(of.Brokers) == 0 {
+			of = c.Kafka.Cluster
+		}
+		if len(of.Brokers) == 0 || !answers(what) {
+			return
+		}
+		cluster, tls, err := assemble.Cluster(c, of, slog.New(slog.DiscardHandler))
+		if err != nil {
+			e.unknown(what, err)
+			return
+		}
+		key := fmt.Sprint(cluster.Brokers, cluster.SASL, tls)
+		if clusters[key] == nil {
+			clusters[key] = &entitled{cluster: cluster}
+			order = append(order, clusters[key])
+		}
+		for _, r := range rights {
+			clusters[key].needs = append(clusters[key].needs, need{what, r})
+		}
+	}
+	var own []reach.Right
+	for _, t := range assemble.Topics(c) {
+		const without = "nothing is decided or delivered"
+		own = append(own, reach.Right{Topic: t.Name, Operation: "READ", Without: without, Vital: true}, reach.Right{Topic: t.Name, Operation: "WRITE", Without: without, Vital: true})
+	}
+	need("kafka", c.Kafka.Cluster, own)
+	for i := range c.Sources {
+		if x, ok := c.Sources[i].Input.(reach.Entitled); ok {
+			of, rights := x.Rights(c.Kafka.Prefix, c.Sources[i].Name)
+			need("source "+c.Sources[i].Name, of, rights)
+		}
+	}
+	for _, s := range c.Services() {
+		if x, ok := s.Delivery.Sink.(reach.Entitled); ok {
+			of, rights := x.Rights(c.Kafka.Prefix, s.Name)
+			need(s.Name, of, rights)
+		}
+	}
+	for _, x := range order {
+		ask, cancel := context.WithTimeout(ctx, askTimeout)
+		if err := x.ask(ask, e); err != nil {
+			e.unknown(x.needs[0].what, err)
+		}
+		cancel()
+	}
+	return e.findings
+}
+
+func (e *examination) unknown(what string, err error) {
+	e.add(what, Warning, "the rights of its user cannot be asked for: "+strings.Join(strings.Fields(err.Error()), " "), "look by hand (kafka-acls.sh --list)")
+}
+
+// need is a right that something needs.
+type need struct {
+	what string
+	reach.Right
+}
+
+// entitled is a user of a cluster, and what it must be allowed.
+type entitled struct {
+	cluster transport.Config
+	needs   []need
+}
+
+// ask adds what is not allowed.
+func (x *entitled) ask(ctx context.Context, e *examination) error {
+	options, err := transport.NewClientOpts(x.cluster)
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(options...)
+	if err != nil {
+		return err
+	}
+	defer client.Close()
+	topics, err := topicRights(ctx, client, x.names(func(r reach.Right) string { return r.Topic }))
+	if err != nil {
+		return err
+	}
+	denied, err := deniedTransactions(ctx, client, x.names(func(r reach.Right) string { return r.Transactions }))
+	if err != nil {
+		return err
+	}
+	for _, n := range x.needs {
+		resource, name, lacks := "topic", n.Topic, false
+		if n.Transactions != "" {
+			resource, name, lacks = "transactional-id", n.Transactions, denied[n.Transactions]
+		} else if may, told := topics[n.Topic]; told {
+			lacks = !slices.ContainsFunc(may, func(o kadm.ACLOperation) bool { return o.String() == n.Operation })
+		}
+		if !lacks {
+			continue
+		}
+		level := Warning
+		if n.Vital {
+			level = Fault
+		}
+		pattern := ""
+		if n.Prefix != "" {
+			name, pattern = n.Prefix, " --resource-pattern-type prefixed"
+		}
+		e.add(n.what, level, fmt.Sprintf("its user may not %s the %s %s: %s", n.Operation, strings.ReplaceAll(resource, "-", " "), name, n.Without),
+			fmt.Sprintf("kafka-acls.sh --add --allow-principal User:%s --operation %s --%s %s%s", x.user(), strings.ToLower(n.Operation), resource, name, pattern))
+	}
+	return nil
+}
+
+// user is the name that a right is given to.
+func (x *entitled) user() string {
+	if x.cluster.SASL.User == "" {
+		return "NAME" // that of a certificate, or of nobody
+	}
+	return x.cluster.SASL.User
+}
+
+func (x *entitled) names(of func(reach.Right) string) []string {
+	var names []string
+	for _, n := range x.needs {
+		if name := of(n.Right); name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// topicRights returns what the user may do with those topics of which the cluster tells it.
+func topicRights(ctx context.Context, client *kgo.Client, topics []string) (map[string][]kadm.ACLOperation, error) {
+	may := map[string][]kadm.ACLOperation{}
+	if len(topics) == 0 {
+		return may, nil
+	}
+	req := kmsg.NewPtrMetadataRequest()
+	req.IncludeTopicAuthorizedOperations = true
+	for _, t := range topics {
+		topic := kmsg.NewMetadataRequestTopic()
+		topic.Topic = kmsg.StringPtr(t)
+		req.Topics = append(req.Topics, topic)
+	}
+	resp, err := req.RequestWith(ctx, client)
+	if err != nil {
+		return nil, err
+	}
+	for _, t := range resp.Topics {
+		const notTold = -1 << 31
+		if t.ErrorCode == 0 && t.Topic != nil && t.AuthorizedOperations != notTold {
+			may[*t.Topic] = kadm.DecodeACLOperations(t.AuthorizedOperations)
+		}
+	}
+	return may, nil
+}
+
+// deniedTransactions returns the transactional ids that the user may not even describe,
+// which who may write to them can. An answer that says less is taken for a yes: only to
+// ask for an identity would tell, and that ends the one who has it.
+func deniedTransactions(ctx context.Context, client *kgo.Client, ids []string) (map[string]bool, error) {
+	denied := map[string]bool{}
+	if len(ids) == 0 {
+		return denied, nil
+	}
+	req := kmsg.NewPtrDescribeTransactionsRequest()
+	req.TransactionalIDs = ids
+	versions, err := kadm.NewClient(client).ApiVersions(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for _, broker := range versions.Sorted() {
+		if _, knows := broker.KeyMaxVersion(req.Key()); !knows { // before 3.0
+			return denied, nil
+		}
+	}
+	for _, shard := range client.RequestSharded(ctx, req) {
+		switch {
+		case errors.Is(shard.Err, kerr.TransactionalIDAuthorizationFailed): // already by who asks for the coordinator
+			for _, id := range shard.Req.(*kmsg.DescribeTransactionsRequest).TransactionalIDs {
+				denied[id] = true
+			}
+		case shard.Err != nil:
+			return nil, shard.Err
+		default:
+			for _, t := range shard.Resp.(*kmsg.DescribeTransactionsResponse).TransactionStates {
+				denied[t.TransactionalID] = errors.Is(kerr.ErrorForCode(t.ErrorCode), kerr.TransactionalIDAuthorizationFailed)
+			}
+		}
+	}
+	return denied, nil
+}

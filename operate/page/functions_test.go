@@ -1,0 +1,31 @@
+package page
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/seed-86dfc502/weir/operate/snapshot"
+	"github.com/stretchr/testify/require"
+)
+
+// What is more than nothing never reads as nothing, and what is not known never as
+// a number.
+func TestNumbersForPeople(t *testing.T) {
+	for want, rate := range map[string]snapshot.Rate{
+		"–": {}, "0": {Known: true}, "<0.1": {Known: true, PerSecond: 0.03}, "0.1": {Known: true, PerSecond: 0.05}, "1,234": {Known: true, PerSecond: 1234.4},
+	} {
+		require.Equal(t, want, rateText(rate))
+	}
+}
+
+// Times are told as how long ago they were; the time itself is the title.
+func TestTimesForPeople(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // the clock stands still between two looks
+		at := time.Now().Add(-90 * time.Minute)
+		title := ` title="` + at.UTC().Format(time.DateTime) + ` UTC"`
+		require.Contains(t, string(when(at)), title+` data-ago="5400">1 hour ago</time>`)
+		require.Contains(t, string(since(at)), title+`>1 hour</time>`)
+		require.Contains(t, string(since(time.Now())), ">1 second<")
+	})
+}

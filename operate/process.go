@@ -1,0 +1,69 @@
+package operate
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Process is one process of a deployment, as it told of itself last.
+type Process struct {
+	Name     string    `json:"name"` // host and number of the process
+	Roles    string    `json:"roles"`
+	Version  string    `json:"version"`
+	Revision int64     `json:"revision"` // of the configuration that it works under
+	Started  time.Time `json:"started"`
+	Seen     time.Time `json:"seen"`
+	Stopped  bool      `json:"stopped,omitempty"` // it ended in order
+	// Health has of the services that are not well the worst MaxUnwell.
+	Health
+	// What it does per second.
+	Taken     float64 `json:"taken"`
+	Decided   float64 `json:"decided"`
+	Delivered float64 `json:"delivered"`
+	// LastDecision is when it was seen to decide last; zero before the first time.
+	LastDecision time.Time `json:"last_decision,omitzero"`
+}
+
+// MaxUnwell bounds the services of a Process.
+const MaxUnwell = 20
+
+// ProcessKind is the kind of the reports in which processes tell of themselves, by
+// their names.
+const ProcessKind = "process"
+
+// silentAfter is after what time without news a process is not taken for alive.
+const silentAfter = time.Minute
+
+// Silent reports whether it told nothing of itself for a while, and did not say that it stops.
+func (p *Process) Silent(now time.Time) bool { return !p.Stopped && now.Sub(p.Seen) > silentAfter }
+
+// Alive reports whether it told of itself of late, and did not stop.
+func (p *Process) Alive(now time.Time) bool { return !p.Stopped && !p.Silent(now) }
+
+// Processes returns those that told of themselves of late, the ones that are not
+// stopped first.
+func Processes(ctx context.Context, s store.Reports) ([]Process, error) {
+	reports, err := s.ListReports(ctx, ProcessKind)
+	if err != nil {
+		return nil, err
+	}
+	var all []Process
+	for _, report := range reports {
+		var p Process
+		if json.Unmarshal(report.Body, &p) == nil {
+			all = append(all, p)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b Process) int {
+		if a.Stopped != b.Stopped {
+			return map[bool]int{true: 1, false: -1}[a.Stopped]
+		}
+		return strings.Compare(a.Name, b.Name)
+	})
+	return all, nil
+}

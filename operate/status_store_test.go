@@ -1,0 +1,98 @@
+package operate_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/deliver"
+	"github.com/seed-86dfc502/weir/operate"
+	"github.com/seed-86dfc502/weir/store"
+	"github.com/stretchr/testify/require"
+)
+
+// knowing is a store with one partition of the inbox, in which services are at places.
+type knowing struct {
+	store.Reports
+	places  map[int32]int64 // by number
+	reports map[string][]any
+}
+
+func (k *knowing) Look(context.Context) (store.Look, error) {
+	return store.Look{Active: 1, Marks: map[int32]store.Mark{0: {LastTo: change.NewVersion(1, 100)}}}, nil
+}
+
+func (k *knowing) AllProgress(context.Context) ([]store.Progress, error) {
+	row := store.Progress{}
+	for n := range int32(len(k.places)) {
+		row.Places = append(row.Places, store.ServicePlace{Service: n + 1, Place: store.Place{Position: change.NewVersion(1, k.places[n+1])}})
+	}
+	return []store.Progress{row}, nil
+}
+
+func (k *knowing) Inboxes(context.Context) ([]store.Inbox, error) {
+	return []store.Inbox{{Generation: 1, Partitions: 1}}, nil
+}
+
+func (k *knowing) CountLetters(context.Context) (map[store.Stage]int64, error) {
+	return map[store.Stage]int64{store.StageDeliver: 2, store.StageIngest: 0}, nil
+}
+
+func (k *knowing) KnownServices(context.Context) (map[string]int32, error) {
+	return map[string]int32{"c/p@few": 1, "c/p@many": 2, "c/p@none": 3, "c/p@paused": 4, "c/p@unwell": 5}, nil
+}
+
+func (k *knowing) ListReports(_ context.Context, kind string) ([]store.Report, error) {
+	var all []store.Report
+	for _, x := range k.reports[kind] {
+		body, err := json.Marshal(x)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, store.Report{Kind: kind, Body: body})
+	}
+	return all, nil
+}
+
+// Where no process can be asked, the store says who is behind, the furthest first, since
+// when and why, and what the processes said of themselves.
+func TestStatusOfAStore(t *testing.T) {
+	now := time.Date(2026, 1, 31, 12, 0, 0, 0, time.UTC)
+	services := []string{"c/p@few", "c/p@many", "c/p@new", "c/p@none", "c/p@paused", "c/p@unwell"}
+	unwell := []operate.ServiceHealth{{Service: "c/p@unwell", Level: operate.LevelDown, State: deliver.StateRetrying, Since: now.Add(-3 * time.Hour), Error: "refused", Do: "bring it back"}}
+	process := operate.Process{
+		Name: "a:1", Seen: now.Add(-time.Hour), LastDecision: now.Add(-2 * time.Hour),
+		Health: operate.Health{Level: operate.LevelDegraded, Services: unwell},
+	}
+	k := &knowing{places: map[int32]int64{1: 95, 2: 10, 3: 100, 4: 100, 5: 50}, reports: map[string][]any{
+		"suspended":         {map[string]deliver.Suspension{"c/p@paused": {Since: now.Add(-time.Minute), By: "ann@here"}}},
+		operate.ProcessKind: {process},
+	}}
+	look := func() operate.Status {
+		s, err := operate.StatusOfStore(t.Context(), k, services, errors.New("nobody listens"), func(p *operate.Process) bool { return p.Alive(now) }, now)
+		require.NoError(t, err)
+		require.Equal(t, map[string]int64{"deliver": 2}, s.Letters)
+		require.Equal(t, "nobody listens", s.Verdict())
+		require.Equal(t, process.LastDecision, s.LastDecision)
+		return s
+	}
+	s := look()
+	require.Equal(t, operate.LevelDown, s.Level, "the last that was heard of it is an hour old")
+	silent := now.Add(-time.Hour)
+	require.Equal(t, []operate.Behind{
+		{What: "c/p@unwell", Level: operate.LevelDown, Waiting: 50, Since: unwell[0].Since, Why: "no process delivers it; when one did: refused"},
+		{What: "c/p@many", Level: operate.LevelDown, Waiting: 90, Since: silent, Why: "no process delivers it"},
+		{What: "c/p@few", Level: operate.LevelDown, Waiting: 5, Since: silent, Why: "no process delivers it"},
+		{What: "c/p@paused", Level: operate.LevelDegraded, Since: now.Add(-time.Minute), Why: "paused by ann@here", Do: "when its customer is ready: weir resume c/p@paused; what waits is kept"},
+	}, s.Behind)
+
+	process.Seen = now.Add(-5 * time.Second)
+	k.reports[operate.ProcessKind] = []any{process, operate.Process{Name: "b:2", Seen: now, Stopped: true, Health: operate.Health{Level: operate.LevelDown}}}
+	s = look()
+	require.Equal(t, operate.LevelDegraded, s.Level, "what the one says that is alive")
+	require.Equal(t, operate.Behind{What: "c/p@unwell", Level: operate.LevelDown, Waiting: 50, Since: unwell[0].Since, Why: "refused", Do: "bring it back"}, s.Behind[0])
+	require.Equal(t, operate.Behind{What: "c/p@many", Level: operate.LevelOK, Waiting: 90, Why: "changes are being delivered"}, s.Behind[2])
+}

@@ -1,0 +1,71 @@
+package kafka
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/twmb/franz-go/pkg/kerr"
+)
+
+// patience is for how long brokers may say that a topic cannot be read before the
+// source fails: an election is shorter.
+const patience = 15 * time.Second
+
+// lag is what waits in a topic, and whether the topic can be read.
+type lag struct {
+	topic string
+	ask   func(ctx context.Context) ([]transport.PartitionLag, error)
+
+	mu    sync.Mutex
+	since time.Time // guarded by mu; when it was first found that it cannot be read
+	err   error     // guarded by mu; nil while it can be read
+}
+
+// Topic implements sources.Source.
+func (l *lag) Topic() string { return l.topic }
+
+// Pending implements sources.Log. Of a topic with transactions it is an upper bound.
+func (l *lag) Pending(ctx context.Context) (n int64, err error) {
+	lags, err := l.ask(ctx)
+	l.saw(err, time.Now())
+	for _, of := range lags {
+		n += of.Pending()
+	}
+	return n, err
+}
+
+// saw notes what the brokers said of the topic. Without an answer nothing was said:
+// brokers that are away as a whole are noticed by who writes to them.
+func (l *lag) saw(err error, now time.Time) {
+	_, answered := errors.AsType[*kerr.Error](err)
+	if err != nil && !answered {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.err == nil {
+		l.since = now
+	}
+	l.err = err
+}
+
+// Failing implements sources.Failing.
+func (l *lag) Failing() error { return l.failing(time.Now()) }
+
+func (l *lag) failing(now time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if now.Sub(l.since) < patience {
+		return nil
+	}
+	return l.err
+}
+
+// WaitsFor implements sources.Failing.
+func (l *lag) WaitsFor() string { return "its topic " + l.topic }
+
+// Blocks implements sources.Failing.
+func (*lag) Blocks() bool { return true }

@@ -1,0 +1,167 @@
+package simulation
+
+import (
+	"bytes"
+	"context"
+	"maps"
+	"math"
+	"slices"
+
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// Activate implements store.Configurations.
+func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool) (active store.Revision, err error) {
+	err = m.run(ctx, func() error {
+		s := &m.state
+		if n := len(s.revisions); n > 0 && bytes.Equal(s.revisions[n-1].Fingerprint, fingerprint) {
+			active = s.revisions[n-1]
+			return nil
+		}
+		once := slices.ContainsFunc(s.revisions, func(r store.Revision) bool { return bytes.Equal(r.Fingerprint, fingerprint) })
+		if once && !force {
+			return store.ErrSuperseded
+		}
+		active = store.Revision{Number: int64(len(s.revisions) + 1), Fingerprint: bytes.Clone(fingerprint), Activated: now()}
+		s.revisions = append(s.revisions, active)
+		for part, at := range s.newest() {
+			s.from = append(s.from, store.Activation{Revision: active.Number, Partition: part, From: at.Watermark})
+		}
+		var rows []store.Progress
+		for part := range s.progress {
+			rows = append(rows, s.progressOf(part))
+		}
+		for _, stale := range store.StaleActivations(s.from, rows) {
+			s.from = slices.DeleteFunc(s.from, func(a store.Activation) bool { return a == stale })
+		}
+		return nil
+	})
+	return active, err
+}
+
+// Active implements store.Configurations.
+func (m *Memory) Active(ctx context.Context) (active store.Revision, err error) {
+	err = m.run(ctx, func() error {
+		n := len(m.state.revisions)
+		if n == 0 {
+			return store.ErrNotFound
+		}
+		active = m.state.revisions[n-1]
+		return nil
+	})
+	return active, err
+}
+
+func (s *state) inbox(topic, id string) (store.Inbox, bool) {
+	for _, i := range slices.Backward(s.inboxes) { // the newest
+		if i.Topic == topic && i.TopicID == id {
+			return i, true
+		}
+	}
+	return store.Inbox{}, false
+}
+
+// Inboxes implements store.Configurations.
+func (m *Memory) Inboxes(ctx context.Context) (all []store.Inbox, err error) {
+	err = m.look(ctx, func(s *state) { all = slices.Clone(s.inboxes) })
+	return all, err
+}
+
+// KnownInbox implements store.Configurations.
+func (m *Memory) KnownInbox(ctx context.Context, topic, topicID string) (known store.Inbox, err error) {
+	err = m.run(ctx, func() error {
+		var ok bool
+		if known, ok = m.state.inbox(topic, topicID); !ok {
+			return store.ErrNotFound
+		}
+		return nil
+	})
+	return known, err
+}
+
+// ResolveInbox implements store.Configurations.
+func (m *Memory) ResolveInbox(ctx context.Context, topic, topicID string, partitions int32, atLeast uint16) (inbox store.Inbox, err error) {
+	err = m.run(ctx, func() error {
+		if known, ok := m.state.inbox(topic, topicID); ok {
+			if known.Partitions != partitions {
+				return store.WithClass(store.ErrRepartitioned, store.Fatal)
+			}
+			inbox = known
+			return nil
+		}
+		inbox = store.Inbox{Topic: topic, TopicID: topicID, Partitions: partitions}
+		return m.state.openInbox(&inbox, atLeast)
+	})
+	return inbox, err
+}
+
+// openInbox gives inbox a generation above all others.
+func (s *state) openInbox(inbox *store.Inbox, atLeast uint16) error {
+	next := max(1, int(atLeast))
+	for _, i := range s.inboxes {
+		next = max(next, int(i.Generation)+1)
+	}
+	if next > math.MaxInt16 {
+		return bug("memory: no generation is left")
+	}
+	inbox.Generation = uint16(next)
+	s.inboxes = append(s.inboxes, *inbox)
+	return nil
+}
+
+// RenewInbox implements store.Configurations.
+func (m *Memory) RenewInbox(ctx context.Context, inbox store.Inbox, atLeast uint16, from map[int32]int64) (renewed store.Inbox, err error) {
+	err = m.run(ctx, func() error {
+		var known bool
+		if renewed, known = m.state.inbox(inbox.Topic, inbox.TopicID); !known {
+			return store.ErrNotFound
+		}
+		if renewed.Generation != inbox.Generation {
+			return nil
+		}
+		if err := m.state.openInbox(&renewed, atLeast); err != nil {
+			return err
+		}
+		for p, at := range maps.Clone(m.state.marks) {
+			was := at
+			was.ended = true
+			m.state.marks[p] = was
+			if p.Generation == inbox.Generation {
+				if next, ok := from[p.Number]; ok {
+					at.next = next
+				}
+				m.state.marks[store.Partition{Generation: renewed.Generation, Number: p.Number}] = mark{next: at.next, lastTo: at.lastTo}
+			}
+		}
+		return nil
+	})
+	return renewed, err
+}
+
+// Services implements store.Configurations.
+func (m *Memory) Services(ctx context.Context, names []string) (map[string]int32, error) {
+	numbers := make(map[string]int32, len(names))
+	err := m.run(ctx, func() error {
+		for _, name := range names {
+			n, ok := m.state.services[name]
+			if !ok {
+				n = int32(len(m.state.services) + 1)
+				m.state.services[name] = n
+			}
+			numbers[name] = n
+		}
+		return nil
+	})
+	return numbers, err
+}
+
+// Revisions implements store.Configurations.
+func (m *Memory) Revisions(ctx context.Context, limit int) (all []store.Revision, err error) {
+	err = m.run(ctx, func() error {
+		all = slices.Clone(m.state.revisions)
+		slices.Reverse(all)
+		all = all[:min(len(all), limit)]
+		return nil
+	})
+	return all, err
+}
