@@ -19,28 +19,31 @@ import (
 
 // BenchmarkStreams is what BenchmarkEndToEnd is for kafka, done by the Kafka Streams
 // job of tests/bench/streams: the same events, topics and services, and a clock that
-// starts and stops at the same moments. scripts/bench-streams runs the two in turns.
+// starts and stops at the same moments. The lean job compares and no more; the whole
+// one keeps event ids and documents too. scripts/bench-streams runs all in turns.
 func BenchmarkStreams(b *testing.B) {
 	classes := os.Getenv("WEIR_STREAMS_CLASSPATH")
 	if classes == "" {
 		b.Skip("scripts/bench-streams fetches Kafka Streams and runs this")
 	}
-	for _, w := range []workload{sparse, dense} {
-		for _, services := range []int{1, 20, 200} {
-			if _, when := w.view(0, services); when != "" {
-				continue // the job has no filter
+	for _, job := range []string{"lean", "whole"} {
+		for _, w := range []workload{sparse, dense} {
+			for _, services := range []int{1, 20, 200} {
+				if _, when := w.view(0, services); when != "" {
+					continue // the job has no filter
+				}
+				b.Run(fmt.Sprintf("%s/%s/services=%d", job, w.name, services), func(b *testing.B) {
+					streamsJob(b, classes, job, realWorld(b, "kafka"), newStream(w, *benchEntities, services))
+				})
 			}
-			b.Run(fmt.Sprintf("%s/services=%d", w.name, services), func(b *testing.B) {
-				streamsJob(b, classes, realWorld(b, "kafka"), newStream(w, *benchEntities, services))
-			})
 		}
 	}
 }
 
-func streamsJob(b *testing.B, classes string, w world, s *stream) {
+func streamsJob(b *testing.B, classes, kind string, w world, s *stream) {
 	w.prepare(b, s.services)
 	w.fill(b, s.first())
-	job := startStreams(b, classes, w, s)
+	job := startStreams(b, classes, kind, w, s)
 	job.drain(b) // the warm-up
 	before, total := job.say("pause"), run{cpu: cpu{}}
 	for b.Loop() {
@@ -76,7 +79,7 @@ type streams struct {
 	topic string
 }
 
-func startStreams(b *testing.B, classes string, w world, s *stream) *streams {
+func startStreams(b *testing.B, classes, kind string, w world, s *stream) *streams {
 	b.Helper()
 	dir := b.TempDir()
 	var views strings.Builder
@@ -97,7 +100,7 @@ func startStreams(b *testing.B, classes string, w world, s *stream) *streams {
 	j := &streams{admin: kadm.NewClient(client), group: w.topics.source + "-streams", topic: w.topics.source}
 	// As much heap as does the job without a collector that never rests.
 	cmd := exec.Command("java", "-Xmx512m", "-cp", classes, "Streams",
-		strings.Join(w.topics.brokers, ","), j.group, j.topic, filepath.Join(dir, "state"), file)
+		strings.Join(w.topics.brokers, ","), j.group, j.topic, filepath.Join(dir, "state"), file, kind)
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
 	require.NoError(b, err)

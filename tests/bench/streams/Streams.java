@@ -30,14 +30,18 @@ import org.apache.kafka.streams.state.Stores;
  * What somebody writes with Kafka Streams who wants what Weir does: a projection per service, a
  * memory of what each service was last sent, and a record for a service whose projection changed.
  * Exactly once, within Kafka. The memory is one row per entity with the hashes of all services:
- * as few reads and writes as it can be done with.
+ * as few reads and writes as it can be done with. That is the lean job. The whole job also does what
+ * Weir does besides: it knows an event that is repeated by its id, and keeps the document of each
+ * entity, to merge into and to project again; in two more stores.
  *
  * <p>Arguments: brokers, application id, source topic, folder of the state, file of the services
- * (a line each: topic, then per field its name in the event and in the projection, by tabs).
+ * (a line each: topic, then per field its name in the event and in the projection, by tabs), lean or
+ * whole.
  * Standard input tells it to pause, resume and end; it answers each with a line.
  */
 public final class Streams {
   private static final int HASH = 16;
+  private static final byte[] SEEN = {1};
   private static final LongAdder forwarded = new LongAdder();
 
   private record Service(String sink, String topic, int[] fields, byte[][] names) {}
@@ -57,12 +61,15 @@ public final class Streams {
       services.add(new Service("sink-" + services.size(), words[0], of, names));
     }
 
+    boolean whole = args[5].equals("whole");
     Topology topology = new Topology();
     topology.addSource("source", Serdes.ByteArray().deserializer(), Serdes.ByteArray().deserializer(), args[2]);
-    topology.addProcessor("decide", () -> new Decide(fields, services), "source");
-    topology.addStateStore(
-        Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore("sent"), Serdes.ByteArray(), Serdes.ByteArray()),
-        "decide");
+    topology.addProcessor("decide", () -> new Decide(fields, services, whole), "source");
+    for (String store : whole ? List.of("sent", "seen", "documents") : List.of("sent")) {
+      topology.addStateStore(
+          Stores.keyValueStoreBuilder(Stores.persistentKeyValueStore(store), Serdes.ByteArray(), Serdes.ByteArray()),
+          "decide");
+    }
     for (Service s : services) {
       topology.addSink(s.sink, s.topic, Serdes.ByteArray().serializer(), Serdes.ByteArray().serializer(), "decide");
     }
@@ -114,11 +121,16 @@ public final class Streams {
     private final List<Service> services;
     private final MessageDigest digest;
     private final String[] values;
+    private final boolean whole;
+    private String id;
     private ProcessorContext<byte[], byte[]> context;
     private KeyValueStore<byte[], byte[]> sent;
+    private KeyValueStore<byte[], byte[]> seen;
+    private KeyValueStore<byte[], byte[]> documents;
     private byte[] document = new byte[1024];
 
-    Decide(Map<String, Integer> fields, List<Service> services) {
+    Decide(Map<String, Integer> fields, List<Service> services, boolean whole) {
+      this.whole = whole;
       this.fields = fields;
       this.services = services;
       this.values = new String[fields.size()];
@@ -133,11 +145,18 @@ public final class Streams {
     public void init(ProcessorContext<byte[], byte[]> context) {
       this.context = context;
       this.sent = context.getStateStore("sent");
+      if (whole) {
+        this.seen = context.getStateStore("seen");
+        this.documents = context.getStateStore("documents");
+      }
     }
 
     @Override
     public void process(Record<byte[], byte[]> record) {
       read(record.value());
+      if (whole && !keep(record)) {
+        return;
+      }
       byte[] before = sent.get(record.key());
       byte[] after = before == null ? new byte[services.size() * HASH] : before.clone();
       for (int i = 0; i < services.size(); i++) {
@@ -156,14 +175,32 @@ public final class Streams {
       }
     }
 
-    /** The fields that any service sees; the others are skipped. */
+    /** Notes the event and its entity's document; false if the event was seen before. */
+    private boolean keep(Record<byte[], byte[]> record) {
+      byte[] event = id.getBytes(StandardCharsets.UTF_8);
+      if (seen.get(event) != null) {
+        return false;
+      }
+      seen.put(event, SEEN);
+      // One source, whose events have all fields: merged, the document is what came last.
+      if (!Arrays.equals(documents.get(record.key()), record.value())) {
+        documents.put(record.key(), record.value());
+      }
+      return true;
+    }
+
+    /** The event's id and the fields that any service sees; the others are skipped. */
     private void read(byte[] event) {
       Arrays.fill(values, null);
       try (JsonParser in = json.createParser(event)) {
         in.nextToken();
         while (in.nextToken() == JsonToken.FIELD_NAME) {
+          boolean identity = in.currentName().equals("event");
           boolean data = in.currentName().equals("data");
           in.nextToken();
+          if (identity) {
+            id = in.getText();
+          }
           if (!data) {
             in.skipChildren();
             continue;
