@@ -89,7 +89,7 @@ type Failure struct {
 // may share a store.
 type Checker struct {
 	options Options
-	lane    *lane
+	worker  *worker
 	ctx     context.Context // of transactions
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -110,8 +110,8 @@ func New(o Options) *Checker {
 	o.Timeout = defaults.Positive(o.Timeout, 30*time.Second)
 	c := &Checker{options: o, shares: map[string]int{}}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.lane = &lane{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}
-	c.running.Go(c.lane.run)
+	c.worker = &worker{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}
+	c.running.Go(c.worker.run)
 	return c
 }
 
@@ -123,7 +123,7 @@ func (c *Checker) Close(ctx context.Context) {
 	c.closed = true
 	c.mu.Unlock()
 	if !again {
-		close(c.lane.end)
+		close(c.worker.end)
 	}
 	ended := make(chan struct{})
 	go func() {
@@ -180,7 +180,7 @@ func (c *Checker) Release(ctx context.Context, s Service, failures []Failure) ([
 func submit[R, T any](ctx context.Context, c *Checker, s Service, requests []R, entity func(R) string,
 	apply func(store.CheckRow, R) (store.CheckRow, T, error), word func(T) string) ([]Result[T], error) {
 	results := make([]Result[T], len(requests))
-	values := make([]T, len(requests)) // written by the lane, which may outlive this call
+	values := make([]T, len(requests)) // written by the worker, which may outlive this call
 	items := make([]*item, 0, len(requests))
 	places := make([]int, 0, len(requests))
 	customer, _, _ := strings.Cut(s.Name, "/")
@@ -239,7 +239,7 @@ func (c *Checker) enqueue(customer string, items []*item) error {
 		c.waiting += len(items)
 		c.shares[customer] += len(items)
 	}
-	c.lane.add(items)
+	c.worker.add(items)
 	return nil
 }
 

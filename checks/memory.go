@@ -26,8 +26,8 @@ func markOf(id string, content change.Content) mark {
 	return mark(h.Sum(nil))
 }
 
-// remembered is an event and the version that its answer named.
-type remembered struct {
+// knownEvent is an event and the version that its answer named.
+type knownEvent struct {
 	mark    mark
 	version change.Version
 }
@@ -42,7 +42,7 @@ type memory struct {
 	// delivered.
 	sole     bool
 	sequence string // the highest seen, empty before the first
-	events   []remembered
+	events   []knownEvent
 }
 
 const memoryFormat = 1
@@ -96,7 +96,7 @@ func decodeMemory(b []byte) (memory, error) {
 		return m, errMemory
 	}
 	for ; len(b) > 0; b = b[size:] {
-		m.events = append(m.events, remembered{mark(b[:len(mark{})]), change.Version(binary.BigEndian.Uint64(b[len(mark{}):]))})
+		m.events = append(m.events, knownEvent{mark(b[:len(mark{})]), change.Version(binary.BigEndian.Uint64(b[len(mark{}):]))})
 	}
 	return m, nil
 }
@@ -113,8 +113,8 @@ func (m *memory) find(k mark) (change.Version, bool) {
 
 // remember keeps an event instead of the oldest.
 func (m *memory) remember(k mark, v change.Version) {
-	m.events = slices.DeleteFunc(m.events, func(e remembered) bool { return e.mark == k })
-	m.events = append(m.events, remembered{k, v})
+	m.events = slices.DeleteFunc(m.events, func(e knownEvent) bool { return e.mark == k })
+	m.events = append(m.events, knownEvent{k, v})
 	if n := len(m.events) - maxEvents; n > 0 {
 		m.events = slices.Delete(m.events, 0, n)
 	}

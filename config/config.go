@@ -125,9 +125,9 @@ type Decide struct {
 	// BatchEvents is the most events in one transaction. Batches are never
 	// waited for: what is there is taken.
 	BatchEvents int `yaml:"batch_events" default:"1000" range:"1..20000"`
-	// Lanes is how many transactions run at a time in one process; inbox
+	// Workers is how many transactions run at a time in one process; inbox
 	// partitions are spread over them.
-	Lanes int `yaml:"lanes" default:"2" range:"1..64"`
+	Workers int `yaml:"workers" default:"2" range:"1..64"`
 	// Cache is what the owners of partitions may remember of their entities, in one
 	// process: what is remembered need not be loaded. Defaults to a quarter of
 	// limits.memory, of which it is a part; 0B remembers nothing.

@@ -27,14 +27,14 @@ type subject struct {
 	// foreign: it stands in several partitions, which only a mistake outside of Weir
 	// can bring about. Nothing is remembered of it.
 	foreign bool
-	known   *remembered // nil: it is loaded
+	known   *cached // nil: it is loaded
 	*evaluation
 	row   store.Entity // to write, if write
 	write bool
 }
 
 // newBatch finds out what the records are about, and what take remembers of it.
-func newBatch(p *Plan, records []*record, room int, take func(partition int32, entity string) *remembered) *batch {
+func newBatch(p *Plan, records []*record, room int, take func(partition int32, entity string) *cached) *batch {
 	b := &batch{plan: p, records: records, room: room,
 		subjects: make([]subject, 0, len(records)), position: make(map[string]int, len(records))}
 	b.claimed, b.keys = claimsOf(records)
@@ -55,7 +55,7 @@ func newBatch(p *Plan, records []*record, room int, take func(partition int32, e
 }
 
 // nothing is what is remembered by who remembers nothing.
-func nothing(int32, string) *remembered { return nil }
+func nothing(int32, string) *cached { return nil }
 
 // unknown returns the entities to load.
 func (b *batch) unknown() []string {
@@ -149,7 +149,7 @@ func (b *batch) evaluate(v *verdict, loaded []store.Entity) (err error) {
 		if err := ev.apply(r); err != nil {
 			return err
 		}
-		ev.trail.sent(b.plan, r)
+		ev.history.sent(b.plan, r)
 	}
 	for i := range b.subjects {
 		s := &b.subjects[i]

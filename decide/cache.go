@@ -11,15 +11,15 @@ import (
 // the store has for exactly as long as the watermark has the owner's token and the
 // offset up to which it was decided: nobody writes an entity or its dam states but by a
 // decision, and every decision moves the one or finds both. So each is compared
-// twice, here with what the lane owns, and by the store in the transaction that
+// twice, here with what the worker owns, and by the store in the transaction that
 // writes. Anything but a clean commit drops what there is of its partitions.
 //
 // It is bounded in bytes; what was not used for longest goes first. Guarded by the
-// lane's work: nothing is loaded while a commit is under way.
+// worker's work: nothing is loaded while a commit is under way.
 type cache struct {
 	limit, bytes int64
 	partitions   map[int32]*holding
-	ring         remembered // its newer one is the oldest, its older one the newest
+	ring         cached // its newer one is the oldest, its older one the newest
 	entities     int
 	metrics      *Metrics
 	unsound      Unsound
@@ -37,17 +37,17 @@ type holding struct {
 	token    store.Token
 	next     int64
 	unclear  bool // of an unsound cache
-	entities map[string]*remembered
+	entities map[string]*cached
 }
 
-// remembered is an entity.
-type remembered struct {
+// cached is an entity that its owner remembers.
+type cached struct {
 	id        string
 	partition int32
 	state     entityState
 	size      int64
 
-	older, newer *remembered
+	older, newer *cached
 }
 
 func newCache(limit int64, m *Metrics, u Unsound) *cache {
@@ -74,7 +74,7 @@ func (c *cache) begin(moves []store.WatermarkStep) {
 
 // take returns what is remembered of an entity, nil when nothing is, and forgets it:
 // whoever takes it may change it.
-func (c *cache) take(partition int32, id string) *remembered {
+func (c *cache) take(partition int32, id string) *cached {
 	h := c.partitions[partition]
 	if h == nil || h.entities[id] == nil {
 		return nil
@@ -84,7 +84,7 @@ func (c *cache) take(partition int32, id string) *remembered {
 	return r
 }
 
-func (c *cache) forget(h *holding, r *remembered) {
+func (c *cache) forget(h *holding, r *cached) {
 	delete(h.entities, r.id)
 	r.older.newer, r.newer.older = r.newer, r.older
 	r.older, r.newer = nil, nil
@@ -104,7 +104,7 @@ func (c *cache) committed(moves []store.WatermarkStep) {
 		m := &moves[i]
 		h := c.partitions[m.Partition.Number]
 		if h == nil {
-			h = &holding{entities: map[string]*remembered{}}
+			h = &holding{entities: map[string]*cached{}}
 			c.partitions[m.Partition.Number] = h
 		}
 		h.token, h.next = m.Token, m.To
@@ -112,7 +112,7 @@ func (c *cache) committed(moves []store.WatermarkStep) {
 }
 
 // keep remembers an entity of a partition that was committed just now.
-func (c *cache) keep(r *remembered) {
+func (c *cache) keep(r *cached) {
 	if r.size = r.measure(); r.size > c.limit {
 		return
 	}
@@ -173,7 +173,7 @@ const (
 )
 
 // measure estimates what r takes, in bytes.
-func (r *remembered) measure() int64 {
+func (r *cached) measure() int64 {
 	s := &r.state
 	n := entityOverhead + 2*len(r.id) + fenceFactor*len(s.stored.Fence) + s.states.Size()
 	for source, doc := range s.docs {
@@ -190,8 +190,8 @@ func (r *remembered) measure() int64 {
 
 // remember makes of a committed evaluation what is remembered of its entity. row is
 // what was written of it, if it was.
-func (ev *evaluation) remember(partition int32, row store.Entity, written bool) (*remembered, error) {
-	r := &remembered{id: ev.stored.ID, partition: partition, state: ev.entityState}
+func (ev *evaluation) remember(partition int32, row store.Entity, written bool) (*cached, error) {
+	r := &cached{id: ev.stored.ID, partition: partition, state: ev.entityState}
 	s := &r.state
 	if written {
 		s.stored, s.states = row, s.states.Stored()
@@ -202,9 +202,9 @@ func (ev *evaluation) remember(partition int32, row store.Entity, written bool) 
 	}
 	if !ev.dirty {
 		// Records that do not write the row (dead letters, the same stale one again, a
-		// refusal) may have left marks in the trail.
+		// refusal) may have left marks in the history.
 		var err error
-		if s.trail, s.fence, err = decodeState(s.stored.Fence); err != nil {
+		if s.history, s.fence, err = decodeState(s.stored.Fence); err != nil {
 			return nil, err
 		}
 	}

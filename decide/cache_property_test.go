@@ -136,7 +136,7 @@ func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int
 	_, err = s.Activate(ctx, s.plan.Fingerprint, false)
 	require.NoError(t, err)
 	s.decider, err = decide.New(decide.Options{
-		Store: s, Plan: s.plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox", TopicID: "id", Partitions: 2}, ChangesTopic: "changes", Lanes: 1,
+		Store: s, Plan: s.plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox", TopicID: "id", Partitions: 2}, ChangesTopic: "changes", Workers: 1,
 		NewProducer: func() (decide.Producer, error) { return s, nil }, Cache: cache, RetakeDelay: time.Nanosecond,
 		Logger: slog.New(slog.DiscardHandler), Metrics: decide.NewMetrics(s.used),
 	})

@@ -34,7 +34,7 @@ func kept(limit int64, ids ...string) *cache {
 	c := newCache(limit, NewMetrics(prometheus.NewRegistry()), Unsound{})
 	c.committed(moveOf(0, 'a', 0, 5))
 	for _, id := range ids {
-		c.keep(&remembered{id: id})
+		c.keep(&cached{id: id})
 	}
 	return c
 }
@@ -71,7 +71,7 @@ func TestMemoryIsBounded(t *testing.T) {
 	r := c.take(0, "0")
 	require.NotNil(t, r)
 	c.keep(r) // used
-	c.keep(&remembered{id: "3"})
+	c.keep(&cached{id: "3"})
 	require.Nil(t, c.take(0, "1"), "not used for longest")
 	for _, id := range []string{"0", "2", "3"} {
 		require.NotNil(t, c.take(0, id), id)

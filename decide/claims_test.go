@@ -99,7 +99,7 @@ func TestARepeatedClaimIsStale(t *testing.T) {
 	decide("", 2, nil)
 	decide(id.String(), 1, nil)
 	decide(id.String(), 3, &inbox.Replay{Letter: 7, Died: 1e12})
-	require.Equal(t, []string{"1:0 registry  merged", "1:1 registry  merged", "1:2 registry  stale: claim", "1:3 registry  merged"}, words(trailOf(t, state.entity)))
+	require.Equal(t, []string{"1:0 registry  merged", "1:1 registry  merged", "1:2 registry  stale: claim", "1:3 registry  merged"}, words(historyOf(t, state.entity)))
 	require.Equal(t, map[store.ClaimID]change.Version{id: change.NewVersion(1, 0)}, state.claims)
 	bad := decide("no uuid", 4, nil)
 	require.NotNil(t, bad.deadLetter)

@@ -87,7 +87,7 @@ func (ev *evaluation) redecide(r *record, services []int) error {
 		ev.unknown(c, services)
 		return nil
 	}
-	ev.trail.redecided(ev.plan, c)
+	ev.history.redecided(ev.plan, c)
 	offered := false
 	for _, s := range services {
 		shown, err := ev.offer(r, ev.plan.Services[s].Projection, []int{s})

@@ -364,11 +364,11 @@ func TestALostChangeThatCannotBeMadeAgain(t *testing.T) {
 // A record that an earlier assignment of the partition handed out is not
 // decided by the next one: those before it may not have been handed out again yet.
 func TestRecordsOfAnEarlierAssignmentAreLeftOut(t *testing.T) {
-	l := &lane{d: &Decider{}, owned: map[int32]*ownership{3: {next: 7, after: 5, lastTo: 4}}}
-	todo, moves, _ := l.admit([]*record{{partition: 3, offset: 10, assignment: 5}, {partition: 4, offset: 1, assignment: 9}})
+	l := &worker{d: &Decider{}, owned: map[int32]*ownership{3: {next: 7, after: 5, lastTo: 4}}}
+	todo, moves, _ := l.filterOwned([]*record{{partition: 3, offset: 10, assignment: 5}, {partition: 4, offset: 1, assignment: 9}})
 	require.Empty(t, todo)
 	require.Empty(t, moves)
-	todo, moves, owners := l.admit([]*record{{partition: 3, offset: 6, assignment: 6}, {partition: 3, offset: 7, assignment: 6}, {partition: 3, offset: 8, assignment: 6}})
+	todo, moves, owners := l.filterOwned([]*record{{partition: 3, offset: 6, assignment: 6}, {partition: 3, offset: 7, assignment: 6}, {partition: 3, offset: 8, assignment: 6}})
 	require.Len(t, todo, 2, "what was decided already is left out")
 	require.Equal(t, int64(7), moves[0].From)
 	require.Equal(t, int64(9), moves[0].To)

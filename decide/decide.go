@@ -13,10 +13,10 @@ import (
 
 // handle decides the frames of one batch. It returns when every one of them is
 // durable, or failed for a reason that the subscription must hear of.
-func (l *lane) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
-	l.work <- struct{}{}
-	defer func() { <-l.work }()
-	ctx, cancel := l.stopping(ctx)
+func (w *worker) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
+	w.work <- struct{}{}
+	defer func() { <-w.work }()
+	ctx, cancel := w.stopping(ctx)
 	defer cancel()
 	n := 0
 	for _, f := range frames {
@@ -28,17 +28,17 @@ func (l *lane) handle(ctx context.Context, frames []*gather.Entry[[]record]) {
 			batch = append(batch, &f.Value[i])
 		}
 	}
-	err := l.decideAll(ctx, batch)
+	err := w.decideAll(ctx, batch)
 	if errors.Is(err, store.ErrSuperseded) {
-		l.d.halt(err)
+		w.d.halt(err)
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, f := range frames {
 		last := &f.Value[len(f.Value)-1]
 		if err != nil {
 			f.Fail(err)
-		} else if o := l.owned[last.partition]; o != nil && last.assignment > o.after && last.offset >= o.next {
+		} else if o := w.owned[last.partition]; o != nil && last.assignment > o.after && last.offset >= o.next {
 			f.Fail(errLater)
 		}
 	}
@@ -50,13 +50,13 @@ var errLater = errors.New("its partition waits")
 
 // decideAll decides as many records at a time as were decided to no more than
 // MaxOutcome lately: how much one comes to depends on how many services it changes.
-func (l *lane) decideAll(ctx context.Context, batch []*record) error {
+func (w *worker) decideAll(ctx context.Context, batch []*record) error {
 	for len(batch) > 0 {
-		n := min(len(batch), l.most)
-		if err := l.decide(ctx, batch[:n]); err != nil {
+		n := min(len(batch), w.most)
+		if err := w.decide(ctx, batch[:n]); err != nil {
 			return err
 		}
-		l.most = min(l.most+l.most/8+1, l.d.opt.MaxEvents)
+		w.most = min(w.most+w.most/8+1, w.d.opt.MaxEvents)
 		batch = batch[n:]
 	}
 	return nil
@@ -66,46 +66,46 @@ func (l *lane) decideAll(ctx context.Context, batch []*record) error {
 // goes on until that is done or ctx ends: after a failure that wrote nothing
 // it tries again, after anything else it takes over again first. Partitions that have to
 // wait are left out.
-func (l *lane) decide(ctx context.Context, batch []*record) error {
+func (w *worker) decide(ctx context.Context, batch []*record) error {
 	pause := 50 * time.Millisecond
 	for failures := 0; ; failures++ {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
-		if err := l.retake(ctx); err != nil {
+		if err := w.retake(ctx); err != nil {
 			return err
 		}
-		todo, moves, owners := l.admit(batch)
+		todo, moves, owners := w.filterOwned(batch)
 		if len(todo) == 0 {
 			return nil
 		}
-		err := l.transact(ctx, todo, moves, owners)
+		err := w.transact(ctx, todo, moves, owners)
 		if err == nil {
-			l.setHalted(nil)
+			w.setHalted(nil)
 			return nil
 		}
 		if errors.Is(err, errLargeOutcome) && len(todo) > 1 {
-			l.most = max(1, len(todo)/2)
-			return l.halves(ctx, todo)
+			w.most = max(1, len(todo)/2)
+			return w.halves(ctx, todo)
 		}
 		switch store.ClassOf(err) {
 		case store.Superseded:
 			return err
 		case store.Poison:
-			return l.bisect(ctx, todo, err)
+			return w.bisect(ctx, todo, err)
 		case store.Fenced, store.Unknown:
-			l.d.opt.Metrics.fenced.Inc()
-			l.mu.Lock()
+			w.d.opt.Metrics.fenced.Inc()
+			w.mu.Lock()
 			for n := range owners {
-				l.lose(n, err)
+				w.lose(n, err)
 			}
-			l.mu.Unlock()
+			w.mu.Unlock()
 		default:
-			if failures == 1 && l.haltedBy() == nil {
-				l.log.Warn("halted: the store does not take decisions; trying again until it does", "error", err)
+			if failures == 1 && w.haltedBy() == nil {
+				w.log.Warn("halted: the store does not take decisions; trying again until it does", "error", err)
 			}
 			if failures >= 1 {
-				l.setHalted(err)
+				w.setHalted(err)
 			}
 			if !wait.Sleep(ctx, pause) {
 				return context.Cause(ctx)
@@ -115,7 +115,7 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 		if failures+1 >= tooOften && len(todo) > 1 {
 			// Something about the whole of it may be what the store does not take,
 			// whatever it says. The later half is tried whole again.
-			return l.halves(ctx, todo)
+			return w.halves(ctx, todo)
 		}
 	}
 }
@@ -123,27 +123,27 @@ func (l *lane) decide(ctx context.Context, batch []*record) error {
 // tooOften is after how many failures a batch is halved.
 const tooOften = 5
 
-// admit leaves out records of partitions that are no longer owned or have to wait,
+// filterOwned leaves out records of partitions that are no longer owned or have to wait,
 // those of an earlier assignment (behind them others may be missing) and those that were
 // decided already, and gives the watermark steps for the rest, and who owns these
 // partitions.
-func (l *lane) admit(batch []*record) ([]*record, []store.WatermarkStep, map[int32]*ownership) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
+func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep, map[int32]*ownership) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	todo := make([]*record, 0, len(batch))
 	at := map[int32]int{}
 	owners := map[int32]*ownership{}
 	var moves []store.WatermarkStep
 	for _, r := range batch {
-		o := l.owned[r.partition]
-		if o == nil || r.assignment <= o.after || r.offset < o.next || !l.takes(r.partition, o) {
+		o := w.owned[r.partition]
+		if o == nil || r.assignment <= o.after || r.offset < o.next || !w.takes(r.partition, o) {
 			continue
 		}
 		i, ok := at[r.partition]
 		if !ok {
 			i = len(moves)
 			at[r.partition], owners[r.partition] = i, o
-			moves = append(moves, store.WatermarkStep{Partition: l.partition(r.partition), From: o.next, Token: o.token})
+			moves = append(moves, store.WatermarkStep{Partition: w.partition(r.partition), From: o.next, Token: o.token})
 		}
 		moves[i].To = r.offset + 1
 		todo = append(todo, r)
@@ -153,7 +153,7 @@ func (l *lane) admit(batch []*record) ([]*record, []store.WatermarkStep, map[int
 
 // bisect finds the records that the store cannot hold and makes them dead
 // letters; everything else of the batch is decided as usual.
-func (l *lane) bisect(ctx context.Context, batch []*record, cause error) error {
+func (w *worker) bisect(ctx context.Context, batch []*record, cause error) error {
 	if len(batch) == 1 {
 		r := batch[0]
 		if r.deadLetter != nil {
@@ -162,72 +162,72 @@ func (l *lane) bisect(ctx context.Context, batch []*record, cause error) error {
 		}
 		letter := letterOf(r, "poison", "the store cannot hold it: "+cause.Error())
 		r.deadLetter = &letter
-		return l.decide(ctx, batch)
+		return w.decide(ctx, batch)
 	}
-	return l.halves(ctx, batch)
+	return w.halves(ctx, batch)
 }
 
 // halves decides one half after the other.
-func (l *lane) halves(ctx context.Context, batch []*record) error {
+func (w *worker) halves(ctx context.Context, batch []*record) error {
 	half := len(batch) / 2
-	if err := l.decide(ctx, batch[:half]); err != nil {
+	if err := w.decide(ctx, batch[:half]); err != nil {
 		return err
 	}
-	return l.decide(ctx, batch[half:])
+	return w.decide(ctx, batch[half:])
 }
 
 // transact runs one decision transaction and publishes what it decided.
-func (l *lane) transact(ctx context.Context, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
-	plan := l.d.opt.Plan
-	following := l.d.opt.Tail.following()
+func (w *worker) transact(ctx context.Context, records []*record, moves []store.WatermarkStep, owners map[int32]*ownership) error {
+	plan := w.d.opt.Plan
+	following := w.d.opt.Tail.following()
 	for _, r := range records {
 		r.followed = following
 	}
-	l.cache.begin(moves)
-	b := newBatch(plan, records, l.d.opt.MaxOutcome, l.cache.take)
+	w.cache.begin(moves)
+	b := newBatch(plan, records, w.d.opt.MaxOutcome, w.cache.take)
 	if len(records) == 1 {
 		b.room = maxOutcomeOfOne
 	}
-	b.noise = l.d.opt.Noise
+	b.noise = w.d.opt.Noise
 	unknown := b.unknown()
-	l.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
-	l.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
+	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheHit).Add(float64(len(b.subjects) - len(unknown)))
+	w.d.opt.Metrics.cacheUsed.WithLabelValues(cacheMiss).Add(float64(len(unknown)))
 	var published []int64
 	deleted, ends := map[*ownership]int{}, frameEnds{}
-	l.mu.Lock()
+	w.mu.Lock()
 	for n, o := range owners {
-		published, deleted[o], ends[l.partition(n)] = append(published, o.published...), len(o.published), o.lastTo
+		published, deleted[o], ends[w.partition(n)] = append(published, o.published...), len(o.published), o.lastTo
 	}
-	l.mu.Unlock()
+	w.mu.Unlock()
 
 	start := time.Now()
-	within, cancel := l.graceful(ctx)
+	within, cancel := w.graceful(ctx)
 	defer cancel()
-	span := l.batchSpan(records)
+	span := w.batchSpan(records)
 	crash.At(crash.DecideBatch, "")
 	d := store.Decision{Revision: plan.Revision, Moves: moves, Entities: unknown, Claims: b.claimed, Keys: b.keys, Published: published}
 	var v *verdict
-	ids, err := l.d.opt.Store.Decide(within, d, func(loaded store.Loaded) (_ store.Outcome, err error) {
+	ids, err := w.d.opt.Store.Decide(within, d, func(loaded store.Loaded) (_ store.Outcome, err error) {
 		crash.At(crash.DecideBegun, "")
 		if v, err = decideBatch(b, loaded); err != nil {
 			return store.Outcome{}, err
 		}
-		v.out.Outbox, v.out.LastTo = pack(plan, v.changes, moves, ends, l.d.opt.MaxFrame)
+		v.out.Outbox, v.out.LastTo = pack(plan, v.changes, moves, ends, w.d.opt.MaxFrame)
 		crash.At(crash.DecideOutcome, "")
 		return v.out, nil
 	})
 	decidedSpans(span, records, err)
 	if err != nil {
-		l.unclear(b, moves, v != nil)
+		w.unclear(b, moves, v != nil)
 		return err
 	}
 	crash.At(crash.DecideCommitted, "")
-	l.d.opt.Metrics.decided(v, len(records), time.Since(start))
+	w.d.opt.Metrics.decided(v, len(records), time.Since(start))
 	v.observer.report(v.tally.outcomes)
-	l.d.opt.Tail.note(plan, records)
-	l.cache.committed(moves)
-	b.remember(l.cache)
-	l.mu.Lock()
+	w.d.opt.Tail.note(plan, records)
+	w.cache.committed(moves)
+	b.remember(w.cache)
+	w.mu.Lock()
 	for _, m := range moves {
 		o := owners[m.Partition.Number]
 		o.published, o.next = o.published[deleted[o]:], m.To
@@ -235,7 +235,7 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 			o.lastTo = to
 		}
 	}
-	l.mu.Unlock()
+	w.mu.Unlock()
 	if len(ids) == 0 {
 		return nil // the store has published them, or there are none
 	}
@@ -243,24 +243,24 @@ func (l *lane) transact(ctx context.Context, records []*record, moves []store.Wa
 		v.out.Outbox[i].ID = ids[i]
 	}
 	if crash.Enabled && len(v.out.Outbox) > 1 && crash.Due(crash.PublishHalf, "") {
-		l.dieHalfway(ctx, v.out.Outbox)
+		w.dieHalfway(ctx, v.out.Outbox)
 	}
-	l.publish(ctx, owners, v.out.Outbox, crash.Published)
+	w.publish(ctx, owners, v.out.Outbox, crash.Published)
 	return nil
 }
 
 // unclear drops what is remembered of the partitions of a batch that was not
 // committed, or nobody knows.
-func (l *lane) unclear(b *batch, moves []store.WatermarkStep, decided bool) {
-	if l.cache.unsound.KeepUnclear && decided {
-		l.cache.committed(moves)
-		b.remember(l.cache)
+func (w *worker) unclear(b *batch, moves []store.WatermarkStep, decided bool) {
+	if w.cache.unsound.KeepUnclear && decided {
+		w.cache.committed(moves)
+		b.remember(w.cache)
 		for _, m := range moves {
-			l.cache.partitions[m.Partition.Number].unclear = true
+			w.cache.partitions[m.Partition.Number].unclear = true
 		}
 		return
 	}
-	l.cache.dropAll(moves)
+	w.cache.dropAll(moves)
 }
 
 // commitGrace is how long a transaction that is under way at a stop may take
@@ -269,9 +269,9 @@ const commitGrace = 5 * time.Second
 
 // graceful returns a context that ends commitGrace after ctx does, or with the
 // decider's limit.
-func (l *lane) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
+func (w *worker) graceful(ctx context.Context) (context.Context, context.CancelFunc) {
 	within, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, commitGrace)
-	unlimit := context.AfterFunc(l.d.opt.Limit, cancel)
+	unlimit := context.AfterFunc(w.d.opt.Limit, cancel)
 	return within, func() { unlimit(); cancel() }
 }
 

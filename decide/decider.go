@@ -43,13 +43,13 @@ type Options struct {
 	Store Store
 	Inbox store.Inbox
 	Plan  *Plan
-	// NewProducer makes a producer; called once per lane.
+	// NewProducer makes a producer; called once per worker.
 	NewProducer func() (Producer, error)
 	// ChangesTopic is the changes log, with a partition for each of the inbox: what
 	// inbox partition p decided stands in its partition p.
 	ChangesTopic string
-	// Lanes decide in parallel, each over its own partitions. Defaults to 2.
-	Lanes int
+	// Workers decide in parallel, each over its own partitions. Defaults to 2.
+	Workers int
 	// MaxEvents bounds the records of one transaction. Defaults to 1000.
 	MaxEvents int
 	// MaxBytes bounds their payloads. Defaults to 16 MiB.
@@ -60,11 +60,11 @@ type Options struct {
 	// MaxFrame bounds a frame of the changes log, in bytes before compression. Defaults
 	// to MaxFrame.
 	MaxFrame int
-	// MaxUnpublished bounds, in bytes, the frames of a lane whose publish is not
+	// MaxUnpublished bounds, in bytes, the frames of a worker whose publish is not
 	// acknowledged yet. Each partition has an equal share, beyond which it waits.
 	// Defaults to 64 MiB.
 	MaxUnpublished int64
-	// Cache bounds what owners remember of their entities, in bytes, over all lanes.
+	// Cache bounds what owners remember of their entities, in bytes, over all workers.
 	// 0: every decision loads what it needs.
 	Cache int64
 	// Unsound is for tests.
@@ -99,15 +99,15 @@ var ErrInboxReplaced = errors.New("the inbox was replaced: a new generation begi
 // Decider is decide for one process. Handle and the methods of
 // transport.PartitionListener may be called from any goroutine.
 type Decider struct {
-	opt   Options
-	lanes []*lane
-	stop  context.Context // done when Run ends
-	halt  context.CancelCauseFunc
+	opt     Options
+	workers []*worker
+	stop    context.Context // done when Run ends
+	halt    context.CancelCauseFunc
 }
 
 // New makes a decider.
 func New(opt Options) (*Decider, error) {
-	opt.Lanes = defaults.Positive(opt.Lanes, 2)
+	opt.Workers = defaults.Positive(opt.Workers, 2)
 	opt.MaxEvents = defaults.Positive(opt.MaxEvents, 1000)
 	opt.MaxBytes = defaults.Positive(opt.MaxBytes, 16<<20)
 	opt.MaxOutcome = defaults.Positive(opt.MaxOutcome, 64<<20)
@@ -125,20 +125,20 @@ func New(opt Options) (*Decider, error) {
 	}
 	d := &Decider{opt: opt}
 	d.stop, d.halt = context.WithCancelCause(context.Background())
-	for i := range opt.Lanes {
-		l, err := newLane(d, i)
+	for i := range opt.Workers {
+		w, err := newWorker(d, i)
 		if err != nil {
-			for _, l := range d.lanes {
-				l.close()
+			for _, w := range d.workers {
+				w.close()
 			}
 			return nil, err
 		}
-		d.lanes = append(d.lanes, l)
+		d.workers = append(d.workers, w)
 	}
 	return d, nil
 }
 
-func (d *Decider) laneOf(partition int32) *lane { return d.lanes[int(partition)%len(d.lanes)] }
+func (d *Decider) workerOf(partition int32) *worker { return d.workers[int(partition)%len(d.workers)] }
 
 // heir returns the partition whose owner has this one: itself, unless the inbox has
 // become smaller.
@@ -150,7 +150,7 @@ func (d *Decider) heir(partition int32) int32 {
 }
 
 // Handle is the router's handler: it parses the records of the message's frame,
-// hands them to the lane of their partition and returns when the decision is
+// hands them to the worker of their partition and returns when the decision is
 // durable. An error means that the frame must come again.
 func (d *Decider) Handle(msg *message.Message) error {
 	f, ok := transport.FrameOf(msg)
@@ -169,11 +169,11 @@ func (d *Decider) Handle(msg *message.Message) error {
 			r.span = d.again(d.opt.Tracer.Decide(f.Records[i].Header), r)
 		}
 	})
-	l := d.laneOf(f.Partition)
+	w := d.workerOf(f.Partition)
 	err := errLater
 	for errors.Is(err, errLater) {
-		if err = l.await(msg.Context(), f.Partition); err == nil {
-			err = l.frames.Submit(msg.Context(), records, len(records), f.Bytes)
+		if err = w.await(msg.Context(), f.Partition); err == nil {
+			err = w.frames.Submit(msg.Context(), records, len(records), f.Bytes)
 		}
 	}
 	if d.opt.Tracer != nil {
@@ -192,9 +192,9 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 	r.at, r.partition, r.offset, r.assignment = in.Time, f.Partition, in.Offset, f.Assignment
 	bad := func(code string, err error) {
 		r.Entity = string(in.Key)
-		l := letterOf(r, code, err.Error())
-		l.Payload = in.Value
-		r.deadLetter = &l
+		w := letterOf(r, code, err.Error())
+		w.Payload = in.Value
+		r.deadLetter = &w
 	}
 	rec, err := inbox.Decode(in.Key, in.HeaderBytes(inbox.Header), in.Value)
 	if err != nil {
@@ -242,16 +242,16 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 // store.ErrRepartitioned for a partition that was added to the inbox: entities
 // keep their partitions, so nothing for it to decide may ever be there.
 func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {
-	byLane := map[*lane][]int32{}
+	byWorker := map[*worker][]int32{}
 	for _, p := range partitions {
 		if n := d.opt.Inbox.Partitions; n > 0 && p >= n {
 			return nil, fmt.Errorf("partition %d of %s, which was opened with %d: %w", p, topic, n, store.ErrRepartitioned)
 		}
-		byLane[d.laneOf(p)] = append(byLane[d.laneOf(p)], p)
+		byWorker[d.workerOf(p)] = append(byWorker[d.workerOf(p)], p)
 	}
 	starts := make(map[int32]int64, len(partitions))
-	for l, ps := range byLane {
-		if err := l.assigned(ctx, ps, starts); err != nil {
+	for w, ps := range byWorker {
+		if err := w.assigned(ctx, ps, starts); err != nil {
 			return nil, err
 		}
 	}
@@ -262,7 +262,7 @@ func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32
 // store, or durable and published by the next owner.
 func (d *Decider) Revoked(_ string, partitions []int32) {
 	for _, p := range partitions {
-		d.laneOf(p).revoked(p)
+		d.workerOf(p).revoked(p)
 	}
 }
 
@@ -289,16 +289,16 @@ func (d *Decider) endIfReplaced(ctx context.Context) {
 func (d *Decider) Run(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	// stop ends retries inside the lanes; ctx ends their loops.
+	// stop ends retries inside the workers; ctx ends their loops.
 	context.AfterFunc(ctx, func() { d.halt(nil) })
 	context.AfterFunc(d.stop, cancel)
 	var wg sync.WaitGroup
-	for _, l := range d.lanes {
-		wg.Go(func() { l.frames.Run(ctx, l.handle, idleTick, l.idle) })
+	for _, w := range d.workers {
+		wg.Go(func() { w.frames.Run(ctx, w.handle, idleTick, w.idle) })
 	}
 	wg.Wait()
-	for _, l := range d.lanes {
-		wg.Go(l.close)
+	for _, w := range d.workers {
+		wg.Go(w.close)
 	}
 	wg.Wait()
 	if cause := context.Cause(d.stop); cause != nil && !errors.Is(cause, context.Canceled) {
@@ -310,8 +310,8 @@ func (d *Decider) Run(ctx context.Context) error {
 // Settled reports whether nothing waits, nothing is being decided and every
 // decided change was published.
 func (d *Decider) Settled() bool {
-	for _, l := range d.lanes {
-		if !l.frames.Idle() || !l.allPublished() {
+	for _, w := range d.workers {
+		if !w.frames.Idle() || !w.allPublished() {
 			return false
 		}
 	}
@@ -322,8 +322,8 @@ func (d *Decider) Settled() bool {
 // the next offset of each.
 func (d *Decider) Decided() map[store.Partition]int64 {
 	next := map[store.Partition]int64{}
-	for _, l := range d.lanes {
-		l.decided(next)
+	for _, w := range d.workers {
+		w.decided(next)
 	}
 	return next
 }
@@ -331,9 +331,9 @@ func (d *Decider) Decided() map[store.Partition]int64 {
 // Halted returns the reason why deciding does not go on at the moment, nil
 // when it does. For readiness.
 func (d *Decider) Halted() error {
-	for _, l := range d.lanes {
-		if err := l.haltedBy(); err != nil {
-			return fmt.Errorf("lane %d: %w", l.number, err)
+	for _, w := range d.workers {
+		if err := w.haltedBy(); err != nil {
+			return fmt.Errorf("worker %d: %w", w.number, err)
 		}
 	}
 	return nil

@@ -104,7 +104,7 @@ func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer,
 		s = w.wrap(s)
 	}
 	d, err := New(Options{
-		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Lanes: 1,
+		MaxOutcome: w.maxOutcome, Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return out, nil }, Workers: 1,
 		ChangesTopic: "weir.changes", Limit: limit, Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics, Cache: w.cache, Tracer: tracer, Tail: w.tail,
 	})
 	require.NoError(t, err)

@@ -11,15 +11,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// history is what each remembered record came to for each service.
-func history(t *testing.T, s *Simulator, entity string) []string {
+// cameTo is what each remembered record came to for each service.
+func cameTo(t *testing.T, s *Simulator, entity string) []string {
 	t.Helper()
-	trail := trailOf(t, s.entities[entity])
-	lines := make([]string, len(trail.Entries))
-	for i := range trail.Entries {
-		lines[i] = trail.Entries[i].Outcome
+	history := historyOf(t, s.entities[entity])
+	lines := make([]string, len(history.Entries))
+	for i := range history.Entries {
+		lines[i] = history.Entries[i].Outcome
 		for service := range s.plan.Services {
-			lines[i] += " " + trail.Decided(s.plan, i, service)
+			lines[i] += " " + history.Decided(s.plan, i, service)
 		}
 	}
 	return lines
@@ -66,7 +66,7 @@ func TestOnlyWhatACustomerHasIsHeldBack(t *testing.T) {
 		"merged held_back pruned",
 		"incomplete sent sent",
 		"incomplete incomplete incomplete",
-	}, history(t, s, "B-007"))
+	}, cameTo(t, s, "B-007"))
 }
 
 // What deliver says of the refusals of services leaves the history to events, and the
@@ -80,7 +80,7 @@ func TestRefusalsAreNeitherHistoryNorAudit(t *testing.T) {
 			ID: fmt.Sprint(i), Action: inbox.Refuse, Services: []string{"two/list@a"}, Version: before.Version, Actor: inbox.Deliver,
 		}}, "refuse")
 	}
-	require.Equal(t, []string{"merged sent sent"}, history(t, s, "B-007"))
+	require.Equal(t, []string{"merged sent sent"}, cameTo(t, s, "B-007"))
 	after := s.entities["B-007"]
 	after.States, after.Writes = before.States, before.Writes
 	require.Equal(t, before, after, "nothing of it is written to the entity but the state")
@@ -105,18 +105,18 @@ func TestHistoryOfManyServices(t *testing.T) {
 	require.NoError(t, p.Prepare())
 	s := NewSimulator(p)
 	feed(t, s, `registry:e1 {"id":"B-007"}`)
-	first := trailOf(t, s.entities["B-007"])
+	first := historyOf(t, s.entities["B-007"])
 	require.Equal(t, DecisionSent, first.Decided(p, 0, 101))
 	feed(t, s, `registry:e2 {"id":"B-007","ripeness_level":2}`)
-	second := trailOf(t, s.entities["B-007"])
+	second := historyOf(t, s.entities["B-007"])
 	require.Empty(t, second.Decided(p, 0, 101), "of an older record so many are not kept")
 	require.Equal(t, DecisionSent, second.Decided(p, 1, 0))
 	require.Equal(t, DecisionPruned, second.Decided(p, 1, 101))
 
-	var tr trailer
+	var tr history
 	for i := range 3 {
 		r := &record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: fmt.Sprint(i)}}}
-		tr.note(r, TrailMerged)
+		tr.note(r, HistoryMerged)
 		tr.evaluating(p)
 		tr.evaluated(p, 0)
 		if i > 0 {
@@ -124,7 +124,7 @@ func TestHistoryOfManyServices(t *testing.T) {
 		}
 		tr.sent(p, r)
 	}
-	found := tr.trail()
+	found := tr.public()
 	require.Equal(t, []string{DecisionHeldBack, DecisionSent, DecisionSent},
 		[]string{found.Decided(p, 0, 0), found.Decided(p, 1, 0), found.Decided(p, 2, 0)})
 }

@@ -7,7 +7,7 @@
 // Each partition of the inbox has one owner at a time. The owner takes the
 // partition over (writes its token, reads watermark and outbox in one snapshot,
 // hands what the outbox holds to the producer) and then decides records in offset
-// order, in batches, each batch in one transaction over all partitions of its lane that
+// order, in batches, each batch in one transaction over all partitions of its worker that
 // have something waiting:
 //
 //	watermark CAS ─ fence ─ merge ─ noise? ─ changed paths ─ project what they touch ─ dam ─ outbox ─ commit ─ publish

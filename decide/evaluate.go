@@ -55,7 +55,7 @@ type entityState struct {
 
 	docs    map[string]canonicaltree.Node // by source
 	fence   fence
-	trail   trailer
+	history history
 	version change.Version
 	deleted time.Time
 	current bool // evaluated under the plan's fingerprint
@@ -81,7 +81,7 @@ func newEvaluation(v *verdict, e store.Entity) (*evaluation, error) {
 	s := entityState{stored: e, states: e.States.Stored(), version: e.Version, deleted: e.Deleted, current: e.Found && v.plan.Current(e)}
 	s.stored.States = store.States{}
 	var err error
-	if s.trail, s.fence, err = decodeState(e.Fence); err != nil {
+	if s.history, s.fence, err = decodeState(e.Fence); err != nil {
 		return nil, fmt.Errorf("entity %q: %w", e.ID, err)
 	}
 	if s.docs, err = merge.SplitNodes(e.Docs); err != nil {
@@ -179,7 +179,7 @@ func (ev *evaluation) event(r *record) error {
 // offerTouched offers the document, which was before, to the services of the projections
 // that may show the difference, or of all, and returns how many projections these are.
 func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all bool) (evaluated int, err error) {
-	ev.trail.evaluating(ev.plan)
+	ev.history.evaluating(ev.plan)
 	ev.touched.Clear()
 	if !all && ev.present {
 		ev.plan.index.TouchedBy(before, ev.merged, &ev.touched)
@@ -187,7 +187,7 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 	apart := DecisionPruned
 	if !ev.present && len(ev.docs) > 0 {
 		apart = DecisionIncomplete
-		ev.trail.last.word = trailWord(TrailIncomplete)
+		ev.history.last.word = historyWord(HistoryIncomplete)
 	}
 	for p, services := range ev.plan.servicesOf {
 		if !all && !ev.touched.Has(p) {
@@ -197,7 +197,7 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 			continue
 		}
 		evaluated++
-		ev.trail.evaluated(ev.plan, p)
+		ev.history.evaluated(ev.plan, p)
 		if _, err := ev.offer(r, p, services); err != nil {
 			return evaluated, err
 		}
@@ -239,7 +239,7 @@ func (ev *evaluation) view() (canonicaltree.Node, bool, error) {
 func (ev *evaluation) leaveOut(r *record, reason staleReason) {
 	ev.count(r, outcomeStale)
 	r.stale = reason
-	ev.dirty = ev.exists() && ev.trail.stale(r, reason) || ev.dirty
+	ev.dirty = ev.exists() && ev.history.stale(r, reason) || ev.dirty
 }
 
 // fail makes a record a dead letter.
@@ -264,7 +264,7 @@ func (ev *evaluation) count(r *record, o outcome) {
 	// What deliver says of a refusal is in the row and the dead letter; one per
 	// service would leave no room for events.
 	if o != outcomeStale && (r.Control == nil || r.Control.Action != inbox.Refuse) {
-		ev.trail.note(r, o.word())
+		ev.history.note(r, o.word())
 	}
 }
 
@@ -284,6 +284,6 @@ func (ev *evaluation) result() (store.Entity, bool) {
 	if ev.current {
 		e.Fingerprint = ev.plan.Fingerprint
 	}
-	e.Fence = encodeState(&ev.trail, ev.fence)
+	e.Fence = encodeState(&ev.history, ev.fence)
 	return e, true
 }

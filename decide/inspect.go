@@ -26,7 +26,7 @@ type Inspection struct {
 	Complete, Present bool
 	// Current: the services were last evaluated under this plan.
 	Current bool
-	Trail   Trail
+	History History
 	Seen    []Seen // by source, in the order of their names
 
 	plan *Plan
@@ -53,7 +53,7 @@ func (p *Plan) Inspect(e store.Entity) (*Inspection, error) {
 	if err != nil {
 		return nil, err
 	}
-	in := &Inspection{Docs: ev.docs, Current: ev.current, Trail: ev.trail.trail(), plan: p}
+	in := &Inspection{Docs: ev.docs, Current: ev.current, History: ev.history.public(), plan: p}
 	in.Merged, in.Complete, in.MergeError = p.Merge.Compose(ev.docs)
 	in.Present = in.MergeError == nil && in.Complete && in.Merged.Exists()
 	for _, source := range slices.Sorted(maps.Keys(ev.fence)) {

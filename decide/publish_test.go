@@ -57,15 +57,15 @@ func (p *held) entities(t *testing.T) (all []string) {
 	return all
 }
 
-// single is a decider of one lane that does nothing by itself.
-func (w *flow) single(t *testing.T, p Producer, partitions ...int32) (*Decider, *lane) {
+// single is a decider of one worker that does nothing by itself.
+func (w *flow) single(t *testing.T, p Producer, partitions ...int32) (*Decider, *worker) {
 	t.Helper()
 	var s Store = w.store
 	if w.wrap != nil {
 		s = w.wrap(s)
 	}
 	d, err := New(Options{
-		Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return p, nil }, Lanes: 1,
+		Store: s, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return p, nil }, Workers: 1,
 		ChangesTopic: "weir.changes", Logger: slog.New(slog.DiscardHandler), Metrics: NewMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)
@@ -74,11 +74,11 @@ func (w *flow) single(t *testing.T, p Producer, partitions ...int32) (*Decider, 
 		_, err = d.Assigned(t.Context(), "weir.inbox", partitions)
 		require.NoError(t, err)
 	}
-	return d, d.lanes[0]
+	return d, d.workers[0]
 }
 
 // decides decides one event that changes an entity.
-func (l *lane) decides(t *testing.T, entity string, partition int32, offset int64) {
+func (l *worker) decides(t *testing.T, entity string, partition int32, offset int64) {
 	t.Helper()
 	f := transport.NewFrame("weir.inbox", "id", partition, transport.LastAssignment()+1, []transport.Received{event(t, entity, offset, `{"id":"B","ripeness_level":1}`)})
 	r := &record{}
@@ -194,7 +194,7 @@ func TestAFrameWaitsForItsPartition(t *testing.T) {
 	done := make(chan error, 1)
 	f := transport.NewFrame("weir.inbox", "id", 0, transport.LastAssignment()+1, []transport.Received{event(t, "A", 1, `{"id":"B","ripeness_level":2}`)})
 	go func() { done <- d.Handle(transport.NewMessage(t.Context(), f)) }()
-	l := d.lanes[0]
+	l := d.workers[0]
 	require.Eventually(t, func() bool {
 		l.mu.Lock()
 		defer l.mu.Unlock()

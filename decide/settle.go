@@ -63,7 +63,7 @@ func (ev *evaluation) offer(r *record, projection int, services []int) (shown bo
 			c.content, c.output = change.Hashed(canonicaltree.Scheme, digest), &output{projection: p, doc: ev.merged}
 		default:
 			c.absent = DecisionFiltered
-			ev.trail.filteredOut(ev.plan, projection)
+			ev.history.filteredOut(ev.plan, projection)
 		}
 	} else if len(ev.docs) > 0 {
 		c.absent = DecisionIncomplete

@@ -51,7 +51,7 @@ func halfAway(t *testing.T) (cfg transport.Config, away *atomic.Bool) {
 }
 
 // A partition of the changes log that takes nothing holds up neither the others of its
-// lane nor a start, and in the end has all that was decided for it, in order.
+// worker nor a start, and in the end has all that was decided for it, in order.
 func TestAPartitionOfTheChangesLogThatTakesNothing(t *testing.T) {
 	w := newFlow(t)
 	cfg, away := halfAway(t)
@@ -65,7 +65,7 @@ func TestAPartitionOfTheChangesLogThatTakesNothing(t *testing.T) {
 		limit, cut := context.WithCancel(t.Context())
 		// Any frame is more than the share of a partition.
 		d, err := New(Options{
-			Store: w.store, Inbox: w.inbox, Plan: w.plan, Lanes: 1, MaxUnpublished: 2, ChangesTopic: "weir.changes",
+			Store: w.store, Inbox: w.inbox, Plan: w.plan, Workers: 1, MaxUnpublished: 2, ChangesTopic: "weir.changes",
 			NewProducer: func() (Producer, error) { return transport.NewProducer(cfg, transport.ProducerConfig{Linger: -1}) },
 			Logger:      cfg.Logger, Metrics: w.metrics, Limit: limit,
 		})
@@ -87,7 +87,7 @@ func TestAPartitionOfTheChangesLogThatTakesNothing(t *testing.T) {
 		hand(t, d, 0, next(0))
 	}
 	require.Empty(t, waits)
-	require.EqualValues(t, 1, d.Decided()[d.lanes[0].partition(1)], "what it does not take is bounded")
+	require.EqualValues(t, 1, d.Decided()[d.workers[0].partition(1)], "what it does not take is bounded")
 	stop()
 	require.Error(t, <-waits)
 

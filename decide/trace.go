@@ -66,8 +66,8 @@ func (d *Decider) traced(r *record, err error) {
 }
 
 // batchSpan starts the span of one decision transaction.
-func (l *lane) batchSpan(batch []*record) *tracing.Span {
-	if l.d.opt.Tracer == nil {
+func (w *worker) batchSpan(batch []*record) *tracing.Span {
+	if w.d.opt.Tracer == nil {
 		return nil
 	}
 	var spans []*tracing.Span
@@ -76,7 +76,7 @@ func (l *lane) batchSpan(batch []*record) *tracing.Span {
 			spans = append(spans, r.span)
 		}
 	}
-	return l.d.opt.Tracer.Batch("decide batch", spans, len(batch))
+	return w.d.opt.Tracer.Batch("decide batch", spans, len(batch))
 }
 
 // decidedSpans notes what became of the traced records of a transaction.

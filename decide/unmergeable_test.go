@@ -16,7 +16,7 @@ import (
 
 // A document that is as deep as documents may be is too deep under a mount that
 // comes later. The mistake that this catches: the first event or command about its
-// entity stops a whole lane for ever.
+// entity stops a whole worker for ever.
 func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	w := newFlow(t)
 	deep := func(n int) string {
@@ -54,7 +54,7 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	select {
 	case <-done:
 	case <-time.After(time.Minute):
-		require.FailNow(t, "the lane is halted", after.Halted())
+		require.FailNow(t, "the worker is halted", after.Halted())
 	}
 	letters, err := w.store.ListLetters(t.Context(), store.LetterFilter{})
 	require.NoError(t, err)

@@ -43,13 +43,13 @@ func (e *Env) FillSent(ctx context.Context, all []LetterReplay) error {
 		if err != nil {
 			return err
 		}
-		r.Sent = e.sentBy(in.Trail, r.trace)
+		r.Sent = e.sentBy(in.History, r.trace)
 	}
 	return nil
 }
 
 // sentBy returns the services that the newest record of a trace sent something to.
-func (e *Env) sentBy(t decide.Trail, of trace) []string {
+func (e *Env) sentBy(t decide.History, of trace) []string {
 	for i := len(t.Entries) - 1; i >= 0; i-- {
 		entry := t.Entries[i]
 		if entry.Source != of.source || !strings.HasPrefix(of.id, entry.EventID) || (entry.EventID == "") != (of.id == "") {

@@ -6,22 +6,22 @@ import (
 )
 
 // slowFailure is how long a connection must have been held by something that then
-// failed for its lane to be taken for a stuck one: longer than a server needs to
+// failed for its holder to be taken for a stuck one: longer than a server needs to
 // refuse, shorter than any time-out.
 const slowFailure = 2 * time.Second
 
-// slots hands out the connections of a target, in order of asking. Lanes that are
+// slots hands out the connections of a target, in order of asking. Holders that are
 // stuck (their last attempt ended in a time-out) share half of the connections,
 // so that the others always have some. Guarded by target.mu.
 type slots struct {
-	most  int // 0: no bound
-	held  int
-	stuck int // held by stuck lanes
-	lanes map[string]*lane
-	queue []*turn
+	most    int // 0: no bound
+	held    int
+	stuck   int // held by stuck holders
+	holders map[string]*holder
+	queue   []*turn
 }
 
-type lane struct {
+type holder struct {
 	name    string
 	members int
 	held    int
@@ -35,23 +35,23 @@ type turn struct {
 	since   time.Time
 }
 
-func (s *slots) join(name string) *lane {
-	l := s.lanes[name]
+func (s *slots) join(name string) *holder {
+	l := s.holders[name]
 	if l == nil {
-		l = &lane{name: name}
-		if s.lanes == nil {
-			s.lanes = map[string]*lane{}
+		l = &holder{name: name}
+		if s.holders == nil {
+			s.holders = map[string]*holder{}
 		}
-		s.lanes[name] = l
+		s.holders[name] = l
 	}
 	l.members++
 	return l
 }
 
-func (s *slots) leave(l *lane) {
+func (s *slots) leave(l *holder) {
 	if l.members--; l.members == 0 {
 		s.setStuck(l, false)
-		delete(s.lanes, l.name)
+		delete(s.holders, l.name)
 		s.grant()
 	}
 }
@@ -75,7 +75,7 @@ func (s *slots) withdraw(t *turn) bool {
 
 // release takes a connection back.
 func (s *slots) release(t *turn) {
-	l := t.member.lane
+	l := t.member.holder
 	s.held--
 	l.held--
 	if l.stuck {
@@ -85,12 +85,12 @@ func (s *slots) release(t *turn) {
 }
 
 // judge takes in what became of the work of a turn: a failure that took long makes
-// its lane a stuck one.
+// its holder a stuck one.
 func (s *slots) judge(t *turn, err error) {
-	s.setStuck(t.member.lane, err != nil && time.Since(t.since) >= slowFailure)
+	s.setStuck(t.member.holder, err != nil && time.Since(t.since) >= slowFailure)
 }
 
-func (s *slots) setStuck(l *lane, stuck bool) {
+func (s *slots) setStuck(l *holder, stuck bool) {
 	if l.stuck == stuck {
 		return
 	}
@@ -105,7 +105,7 @@ func (s *slots) setStuck(l *lane, stuck bool) {
 // grant hands out what is free, in order of asking.
 func (s *slots) grant() {
 	s.queue = slices.DeleteFunc(s.queue, func(t *turn) bool {
-		l := t.member.lane
+		l := t.member.holder
 		if !s.free(l) {
 			return false
 		}
@@ -120,13 +120,13 @@ func (s *slots) grant() {
 	})
 }
 
-func (s *slots) free(l *lane) bool {
+func (s *slots) free(l *holder) bool {
 	switch half := max(1, s.most/2); {
 	case s.most == 0:
 		return true
 	case s.held >= s.most:
 		return false
-	case len(s.lanes) == 1: // there is nobody else to leave room for
+	case len(s.holders) == 1: // there is nobody else to leave room for
 		return true
 	case l.held >= half:
 		return false

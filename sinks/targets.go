@@ -23,9 +23,9 @@ type ClientConfig[C any] struct {
 	Key string
 	// Connections is how many connections services hold at a time; 0 is no bound.
 	Connections int
-	// Lane names what one holder may block: a table, or the service. While a target
-	// has several lanes, none of them holds more than half of the connections.
-	Lane string
+	// Holder names what one holder may block: a table, or the service. While a target
+	// has several holders, none of them holds more than half of the connections.
+	Holder string
 	// Open makes the client. It must not wait for the server.
 	Open func() (C, error)
 	// Close ends the client when the last service has returned it.
@@ -67,7 +67,7 @@ type Lease[C any] struct {
 // member is one service of a target.
 type member struct {
 	*target
-	lane *lane
+	holder *holder
 }
 
 // Share returns a service's share in the client of c.Key. It does not open
@@ -90,7 +90,7 @@ func Share[C any](t *Targets, c ClientConfig[C]) *Lease[C] {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	shared.services++
-	l.lane = shared.slots.join(c.Lane)
+	l.holder = shared.slots.join(c.Holder)
 	return l
 }
 
@@ -132,7 +132,7 @@ func (m *member) leave(of *Targets) (last bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.services--
-	m.slots.leave(m.lane)
+	m.slots.leave(m.holder)
 	m.forget(m)
 	if m.services > 0 {
 		return false

@@ -16,9 +16,9 @@ import (
 // client is a shared client of a test, which counts what becomes of it.
 type client struct{ opened, closed int }
 
-func (c *client) share(t *Targets, key, lane string, connections int) *Lease[*client] {
+func (c *client) share(t *Targets, key, holder string, connections int) *Lease[*client] {
 	return Share(t, ClientConfig[*client]{
-		Key: key, Connections: connections, Lane: lane,
+		Key: key, Connections: connections, Holder: holder,
 		Open:  func() (*client, error) { c.opened++; return c, nil },
 		Close: func(*client) error { c.closed++; return nil },
 	})
@@ -89,14 +89,14 @@ func TestKeysTellConfigurationsApart(t *testing.T) {
 }
 
 // However services ask and return, no more connections are out than there are, no
-// lane has more than its part, and nobody waits for what could be handed out.
+// holder has more than its part, and nobody waits for what could be handed out.
 func TestConnectionsAreShared(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		most := rapid.IntRange(1, 9).Draw(t, "connections")
 		s := slots{most: most}
 		var members []*member
 		for i := range rapid.IntRange(1, 5).Draw(t, "services") {
-			members = append(members, &member{lane: s.join(strconv.Itoa(rapid.IntRange(0, i).Draw(t, "lane")))})
+			members = append(members, &member{holder: s.join(strconv.Itoa(rapid.IntRange(0, i).Draw(t, "holder")))})
 		}
 		half := max(1, most/2)
 		var turns []*turn
@@ -107,27 +107,27 @@ func TestConnectionsAreShared(t *testing.T) {
 				turns = append(turns, s.ask(rapid.SampledFrom(members).Draw(t, "who")))
 			} else {
 				back := rapid.SampledFrom(held).Draw(t, "back")
-				s.setStuck(back.member.lane, rapid.Bool().Draw(t, "stuck"))
+				s.setStuck(back.member.holder, rapid.Bool().Draw(t, "stuck"))
 				s.release(back)
 				turns = slices.DeleteFunc(turns, func(t *turn) bool { return t == back })
 			}
 			held = slices.DeleteFunc(slices.Clone(turns), func(t *turn) bool { return !granted(t) })
 			require.LessOrEqual(t, len(held), most)
 			require.Len(t, held, s.held)
-			lanes, stuck := map[*lane]int{}, 0
+			holders, stuck := map[*holder]int{}, 0
 			for _, h := range held {
-				lanes[h.member.lane]++
-				if h.member.lane.stuck {
+				holders[h.member.holder]++
+				if h.member.holder.stuck {
 					stuck++
 				}
 			}
 			require.Equal(t, stuck, s.stuck)
-			for _, n := range lanes {
-				require.True(t, n <= half || len(s.lanes) == 1, "a lane has %d of %d", n, most)
+			for _, n := range holders {
+				require.True(t, n <= half || len(s.holders) == 1, "a holder has %d of %d", n, most)
 			}
 			for _, waiting := range s.queue {
-				l := waiting.member.lane
-				require.True(t, len(held) == most || len(s.lanes) > 1 && (lanes[l] >= half || l.stuck && stuck >= half), "somebody waits for nothing")
+				l := waiting.member.holder
+				require.True(t, len(held) == most || len(s.holders) > 1 && (holders[l] >= half || l.stuck && stuck >= half), "somebody waits for nothing")
 			}
 		}
 	})
@@ -162,7 +162,7 @@ func TestStuckLanesLeaveConnectionsToOthers(t *testing.T) {
 			}()
 		}
 		synctest.Wait() // all connections are taken now
-		// Within three rounds every lane has shown that it is stuck.
+		// Within three rounds every holder has shown that it is stuck.
 		require.NoError(t, sleep(ctx, 20*slowFailure))
 		for range 1000 {
 			release, err := healthy.Hold(ctx)

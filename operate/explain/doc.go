@@ -6,9 +6,9 @@
 // # Model
 //
 // The present comes from the store: source documents, dam rows, dead letters.
-// It is taken apart by the code that decides (dam.Inspect, dam.Preview), so it
+// It is taken apart by the code that decides (decide.Inspect, decide.Preview), so it
 // cannot differ from what decide would do. The past comes from the entity's
-// trail (dam.Trail): its last records, and which projections they evaluated. The
+// history (decide.History): its last records, and which projections they evaluated. The
 // records themselves are read back from the inbox by their versions, as long as
 // its retention keeps them.
 //

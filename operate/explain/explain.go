@@ -338,7 +338,7 @@ func (s *story) outcomeOf(i int, c config.Service, out *Service, row store.Row) 
 		}
 		return "sent"
 	}
-	if e.Action == "" && e.Outcome != decide.TrailMerged && e.Outcome != decide.TrailIncomplete {
+	if e.Action == "" && e.Outcome != decide.HistoryMerged && e.Outcome != decide.HistoryIncomplete {
 		word, _, _ := strings.Cut(e.Outcome, ":")
 		return word
 	}
@@ -346,7 +346,7 @@ func (s *story) outcomeOf(i int, c config.Service, out *Service, row store.Row) 
 		return "-" // it was about others
 	}
 	service := slices.IndexFunc(s.plan.Services, func(p decide.Service) bool { return p.Name == c.Name })
-	switch decision := s.inspection.Trail.Decided(s.plan, e.entry, service); {
+	switch decision := s.inspection.History.Decided(s.plan, e.entry, service); {
 	case decision != "":
 		return strings.ReplaceAll(decision, "_", " ")
 	case e.Action != "":

@@ -323,7 +323,7 @@ func TestVerdicts(t *testing.T) {
 			w.entity = func(e store.Entity) store.Entity { e.Fingerprint = []byte("older"); return e }
 			w.rows = func([]store.NamedRow) []store.NamedRow { return nil }
 		}, ripe, explain.NotYet, "Nothing was sent yet: the service is new to this entity, and the entity's next event or weir replay sends it.", "held back"},
-		"older state without trail": {func(w *world) {
+		"older state without history": {func(w *world) {
 			w.event("registry", "e1", "1", first)
 			w.entity = func(e store.Entity) store.Entity { e.Fence = nil; return e }
 		}, ripe, explain.UpToDate, "No event is on record since the state was written by an earlier build; the customer has version 1:0.", ""},
@@ -420,7 +420,7 @@ func TestWhatIsGoneIsSaid(t *testing.T) {
 	x := w.explain(nil)
 	require.Equal(t, "retention removed it (the inbox begins at offset 1)", x.Events[0].Gone)
 	require.Nil(t, x.Events[0].Record)
-	require.Equal(t, "e1", x.Events[0].EventID, "the trail has it")
+	require.Equal(t, "e1", x.Events[0].EventID, "the history has it")
 	require.NotNil(t, x.Events[1].Record)
 
 	w.broken = errors.New("no broker answers")

@@ -60,7 +60,7 @@ type Event struct {
 	Gone   string  `json:"gone,omitempty"`
 
 	version uint64
-	entry   int // of the trail
+	entry   int // of the history
 }
 
 // Record is a record of the inbox.

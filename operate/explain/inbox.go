@@ -77,9 +77,9 @@ func (k Kafka) Record(ctx context.Context, partition int32, offset int64) (*inbo
 // inboxTime bounds reading the inbox: the rest of the story does not need it.
 const inboxTime = 15 * time.Second
 
-// events lists the trail, with the records that are still in the inbox.
+// events lists the history, with the records that are still in the inbox.
 func (s *story) events(ctx context.Context) {
-	for i, t := range s.inspection.Trail.Entries {
+	for i, t := range s.inspection.History.Entries {
 		e := Event{entry: i, Version: versionOf(t.Version), Time: t.Time, Source: t.Source, EventID: t.EventID, Outcome: t.Outcome, version: uint64(t.Version)}
 		if t.Outcome == "control" {
 			e.Source, e.Action = "", t.Source

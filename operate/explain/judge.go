@@ -101,7 +101,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 			verb = "took the entity out of this view" + s.outBecause(out)
 		}
 		say(Sent, "The last event (%s) %s, and %s", name, verb, held)
-	case e.Outcome == decide.TrailNoise:
+	case e.Outcome == decide.HistoryNoise:
 		say(Noise, "The last event (%s) is noise: without what is stripped, its document equals the stored one; %s", name, held)
 	case strings.HasPrefix(e.Outcome, "stale"):
 		say(Stale, "The last event (%s) is stale: %s; %s", name, staleBecause(e.Outcome), held)
@@ -115,7 +115,7 @@ func (s *story) delivered(out *Service, c config.Service, row store.Row, say fun
 		say(HeldBack, "The last event (%s) changed the entity, which is not complete, since the required %s no document; %s", name, names(s.Missing), held)
 	case became == "pruned":
 		say(Pruned, "The last event (%s) changed nothing that this projection reads (%s); %s", name, s.reads(c), held)
-	case e.Outcome == decide.TrailDead:
+	case e.Outcome == decide.HistoryDead:
 		say(UpToDate, "The last event (%s) is a dead letter; %s", name, held)
 	case e.Action != "":
 		say(UpToDate, "The last record (%s) did not change what this service has; %s", name, held)
@@ -222,15 +222,15 @@ func farAs(out *Service) string {
 
 func staleBecause(outcome string) string {
 	switch outcome {
-	case decide.TrailStalePosition:
+	case decide.HistoryStalePosition:
 		return "the entity has taken a later place of the same stream"
-	case decide.TrailStaleEventID:
+	case decide.HistoryStaleEventID:
 		return "an event with this id and content was taken already"
-	case decide.TrailStaleSequence:
+	case decide.HistoryStaleSequence:
 		return "its sequence is lower than one that was taken"
-	case decide.TrailStaleClaim:
+	case decide.HistoryStaleClaim:
 		return "its idempotency key had its effect already"
-	case decide.TrailStaleReplay:
+	case decide.HistoryStaleReplay:
 		return "it was a dead letter, and something newer of its source came since"
 	}
 	return outcome

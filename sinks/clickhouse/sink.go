@@ -59,7 +59,7 @@ func New(o Options) (*Sink, error) {
 	}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[driver.Conn]{
 		Key:         sinks.ClientKey("clickhouse", o.URL, fmt.Sprintf("%p", o.TLS), o.ConnectTimeout, o.WriteTimeout, o.MaxConnections),
-		Connections: o.MaxConnections, Lane: o.Table,
+		Connections: o.MaxConnections, Holder: o.Table,
 		Open:  func() (driver.Conn, error) { return clickhouse.Open(config) },
 		Close: driver.Conn.Close,
 	})

@@ -43,7 +43,7 @@ func New(o Options) (*Sink, error) {
 	s := &Sink{options: o, table: table, present: time.Now}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[*pgpool.Pool]{
 		Key:         sinks.ClientKey("postgres", o.URL, fmt.Sprintf("%p", o.TLS), o.ConnectTimeout, config.MaxConns),
-		Connections: int(config.MaxConns), Lane: table.Sanitize(),
+		Connections: int(config.MaxConns), Holder: table.Sanitize(),
 		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), config.Copy()) },
 		Close: func(pool *pgpool.Pool) error { pool.Close(); return nil },
 	})

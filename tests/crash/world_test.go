@@ -109,7 +109,7 @@ func emptyWorld(t testing.TB, on string) (w *world, backing string) {
 	w.brokers, w.prefix = servers.Kafka(t)
 	w.clickhouse, _ = servers.ClickHouseHTTP(t)
 	w.topics(1, w.prefix+"feed")
-	// Each of the two lanes has several partitions, so that a decision has several frames.
+	// Each of the two workers has several partitions, so that a decision has several frames.
 	backing = "kafka: {session_timeout: 1s, window: 60, inbox: {partitions: 8}}"
 	if on == onPostgres {
 		w.state = servers.Postgres(t)

@@ -266,7 +266,7 @@ func changesOf(record []byte) (all []change.Change, err error) {
 
 func (producer) Close(context.Context) error { return nil }
 
-// watched logs what the decider does to watermarks. A lane has one partition.
+// watched logs what the decider does to watermarks. A worker has one partition.
 type watched struct {
 	store.Store
 	p *process

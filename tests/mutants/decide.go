@@ -3,23 +3,23 @@ package main
 // The owner of a partition, and what it decides.
 var decideMutants = []mutant{
 	{
-		rule: "take over after a failed publish", file: "decide/lane.go",
+		rule: "take over after a failed publish", file: "decide/worker.go",
 		old: "o.stale, o.due = err, time.Now().Add(o.pause)", new: "_ = o.due",
 		in: "./decide", test: "TestAFailedPublishIsRepeatedFromTheStore",
 	},
 	{
-		rule: "no take-over while publishes are unanswered", file: "decide/lane.go",
-		old: "return o.stale != nil && l.unpublished[n] == 0", new: "return o.stale != nil",
+		rule: "no take-over while publishes are unanswered", file: "decide/worker.go",
+		old: "return o.stale != nil && w.unpublished[n] == 0", new: "return o.stale != nil",
 		in: "./decide", test: "TestATakeOverWaitsForTheAnswers",
 	},
 	{
-		rule: "nor is anything published by one", file: "decide/lane.go",
-		old: "if len(f.Outbox) > 0 && l.unpublished[n] > 0 {", new: "if n < 0 {",
+		rule: "nor is anything published by one", file: "decide/worker.go",
+		old: "if len(f.Outbox) > 0 && w.unpublished[n] > 0 {", new: "if n < 0 {",
 		in: "./decide", test: "TestAnAssignmentWaitsForTheAnswersToo",
 	},
 	{
-		rule: "what a partition of the changes log does not take is bounded", file: "decide/lane.go",
-		old: "return o.stale == nil && l.unpublished[n] <", new: "return o.stale == nil && 0 <",
+		rule: "what a partition of the changes log does not take is bounded", file: "decide/worker.go",
+		old: "return o.stale == nil && w.unpublished[n] <", new: "return o.stale == nil && 0 <",
 		in: "./decide", test: "TestAPartitionOfTheChangesLogThatTakesNothing",
 	},
 	{
@@ -28,12 +28,12 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestAFrameWaitsForItsPartition",
 	},
 	{
-		rule: "a store that went back is read again", file: "decide/lane.go",
+		rule: "a store that went back is read again", file: "decide/worker.go",
 		old: "if o.next < old.next {", new: "if false {",
 		in: "./decide", test: "TestAStoreThatWentBackEndsTheSubscription",
 	},
 	{
-		rule: "an idle owner compares its watermarks", file: "decide/lane.go",
+		rule: "an idle owner compares its watermarks", file: "decide/worker.go",
 		old: "return err != nil && store.ClassOf(err) == store.Fenced", new: "return false",
 		in: "./decide", test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
 	},
@@ -48,17 +48,17 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestAnotherInboxIsNotDecided",
 	},
 	{
-		rule: "an outbox row is deleted when its publish is acknowledged", file: "decide/lane.go",
+		rule: "an outbox row is deleted when its publish is acknowledged", file: "decide/worker.go",
 		old: "o.published, o.pause = append(o.published, ids...), 0", new: "_, o.pause = ids, 0",
 		in: "./decide", test: "TestAcknowledgedRowsAreDeletedOnce",
 	},
 	{
-		rule: "an outbox row stays when its publish failed", file: "decide/lane.go",
+		rule: "an outbox row stays when its publish failed", file: "decide/worker.go",
 		old: "if err == nil {\n\t\t\t\to.published", new: "if true {\n\t\t\t\to.published",
 		in: "./decide", test: "TestAShutdownKeepsWhatFailed",
 	},
 	{
-		rule: "acknowledged ids are forgotten", file: "decide/lane.go",
+		rule: "acknowledged ids are forgotten", file: "decide/worker.go",
 		old: "o.published = o.published[n:]", new: "_, _ = o, n",
 		in: "./decide", test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
 	},
@@ -68,27 +68,27 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestAcknowledgedRowsAreDeletedOnce",
 	},
 	{
-		rule: "an idle owner deletes what was acknowledged", file: "decide/lane.go",
+		rule: "an idle owner deletes what was acknowledged", file: "decide/worker.go",
 		old: "if len(o.published) > 0 && (last || o.stale == nil) {", new: "if false {",
 		in: "./decide", test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
 	},
 	{
-		rule: "a take-over publishes what the outbox holds", file: "decide/lane.go",
-		old: "l.republish(ctx, found, taken)\n", new: "_ = l.republish\n",
+		rule: "a take-over publishes what the outbox holds", file: "decide/worker.go",
+		old: "w.republish(ctx, found, taken)\n", new: "_ = w.republish\n",
 		in: "./decide", test: "TestOwnersLinkTheirFrames",
 	},
 	{
-		rule: "what a take-over publishes says that it may be a repetition", file: "decide/lane.go",
+		rule: "what a take-over publishes says that it may be a repetition", file: "decide/worker.go",
 		old: ", transport.Header{Key: change.RepublishedHeader, Value: []byte(\"1\")})", new: ")",
 		in: "./decide", test: "TestOwnersLinkTheirFrames",
 	},
 	{
-		rule: "a take-over remembers the last frame's to", file: "decide/lane.go",
+		rule: "a take-over remembers the last frame's to", file: "decide/worker.go",
 		old: "next: f.NextOffset, lastTo: f.LastTo}", new: "next: f.NextOffset}",
 		in: "./decide", test: "TestOwnersLinkTheirFrames",
 	},
 	{
-		rule: "outboxes of partitions that are no more are published", file: "decide/lane.go",
+		rule: "outboxes of partitions that are no more are published", file: "decide/worker.go",
 		old: "slices.Concat(partitions, left)", new: "partitions",
 		in: "./decide", test: "TestWhatAnOlderInboxLeftIsPublished",
 	},
@@ -104,7 +104,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "bisection decides its second half", file: "decide/decide.go",
-		old: "return l.decide(ctx, batch[half:])", new: "return nil",
+		old: "return w.decide(ctx, batch[half:])", new: "return nil",
 		in: "./decide", test: "TestABatchIsCutWhereItsOutcomeIsTooLarge",
 	},
 	{

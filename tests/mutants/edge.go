@@ -69,7 +69,7 @@ var edgeMutants = []mutant{
 	},
 	{
 		rule: "nothing of an entity is sent behind a failure", file: "sinks/internal/fanout/fanout.go",
-		old: "r.skip(lane[n+1:], err)\n\t\t\treturn", new: "r.skip(nil, err)",
+		old: "r.skip(queue[n+1:], err)\n\t\t\treturn", new: "r.skip(nil, err)",
 		in: "./sinks/internal/fanout", test: "TestAnEntityEndsAtAFailure",
 	},
 	{

@@ -20,8 +20,8 @@ type client struct {
 	*Memory
 	p    *process
 	dice *dice
-	// lanes have their own: they call at the same time. Only decide has any.
-	lanes []*laneLink
+	// workers have their own: they call at the same time. Only decide has any.
+	workers []*laneLink
 	// calls have their own in deliver, by what is called: they are made at the same
 	// time, too.
 	name  string
@@ -29,12 +29,12 @@ type client struct {
 	calls map[string]*dice // guarded by mu
 }
 
-// laneLink is what a lane's connections to store and broker share.
+// laneLink is what a worker's connections to store and broker share.
 type laneLink struct {
 	*dice
 	w      *world
 	mu     sync.Mutex
-	failed time.Time // guarded by mu: the last failure that the lane retries
+	failed time.Time // guarded by mu: the last failure that the worker retries
 	n      int       // guarded by mu: how many in a row
 }
 
@@ -52,7 +52,7 @@ func (l *laneLink) works() {
 	l.n = 0
 }
 
-// settle waits for the end of the longest back-off that the lane may have drawn
+// settle waits for the end of the longest back-off that the worker may have drawn
 // after a failure. Its jitter is not ours to draw; like this it does not show.
 func (l *laneLink) settle(ctx context.Context) error {
 	l.mu.Lock()
@@ -69,8 +69,8 @@ func (l *laneLink) settle(ctx context.Context) error {
 	return l.w.sleep(ctx, until)
 }
 
-// of returns the lane that has a partition.
-func (c *client) of(p store.Partition) *laneLink { return c.lanes[int(p.Number)%len(c.lanes)] }
+// of returns the worker that has a partition.
+func (c *client) of(p store.Partition) *laneLink { return c.workers[int(p.Number)%len(c.workers)] }
 
 // outcome of a call that fails.
 type outcome int
@@ -120,11 +120,11 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 	if len(partitions) == 0 {
 		return nil, nil
 	}
-	lane := c.of(partitions[0])
-	if err := lane.settle(ctx); err != nil {
+	worker := c.of(partitions[0])
+	if err := worker.settle(ctx); err != nil {
 		return nil, err
 	}
-	err = c.call(ctx, lane.dice, "take over", store.Unknown, func() (err error) {
+	err = c.call(ctx, worker.dice, "take over", store.Unknown, func() (err error) {
 		taken, err = c.Memory.TakeOver(ctx, partitions, token)
 		return err
 	})
@@ -140,7 +140,7 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 		}
 	}
 	if err != nil {
-		lane.fails()
+		worker.fails()
 		return nil, err
 	}
 	return taken, nil
@@ -148,12 +148,12 @@ func (c *client) TakeOver(ctx context.Context, partitions []store.Partition, tok
 
 func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) (ids []int64, err error) {
 	rules := c.p.w.rules
-	lane := c.of(d.Moves[0].Partition)
-	if c.p.w.fault(lane.dice, "decide fenced for nothing", 0.3) {
+	worker := c.of(d.Moves[0].Partition)
+	if c.p.w.fault(worker.dice, "decide fenced for nothing", 0.3) {
 		return nil, store.ErrFenced
 	}
 	var outbox int
-	err = c.call(ctx, lane.dice, "decide", store.Unknown, func() (err error) {
+	err = c.call(ctx, worker.dice, "decide", store.Unknown, func() (err error) {
 		if rules.NoRevision {
 			d.Revision = c.Memory.active()
 		}
@@ -165,7 +165,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 			if err == nil && len(d.Entities) == 0 && len(d.Claims) == 0 {
 				c.p.w.count("decided from memory")
 				// What may happen meanwhile happens before the request.
-				if err = c.p.w.sleep(ctx, lane.trip()); err == nil {
+				if err = c.p.w.sleep(ctx, worker.trip()); err == nil {
 					err = c.p.ready()
 				}
 			}
@@ -181,7 +181,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 					out.Claims[i].Use = store.Use{}
 				}
 			}
-			if rules.SplitDecision && lane.chance(0.05) {
+			if rules.SplitDecision && worker.chance(0.05) {
 				outbox, out = len(out.Outbox), store.Outcome{}
 			}
 			return out, err
@@ -191,7 +191,7 @@ func (c *client) Decide(ctx context.Context, d store.Decision, decide func(store
 	if err != nil {
 		return nil, err
 	}
-	lane.works()
+	worker.works()
 	if len(ids) == 0 && outbox > 0 {
 		ids = make([]int64, outbox)
 	}

@@ -10,7 +10,7 @@
 // to processes meanwhile, besides failing calls. A few are long: up to three
 // processes and thirty events, four entities, three services. Each process runs
 // what package pipeline wires: an
-// ingest.Stage per source, a decide.Decider with its lanes, and one deliver.Stage,
+// ingest.Stage per source, a decide.Decider with its workers, and one deliver.Stage,
 // which begins anew when it lost its places. None of that is re-implemented or told
 // that it is being simulated.
 //
@@ -90,7 +90,7 @@
 // at different virtual times happens in that order. A seed therefore gives the
 // same schedule nearly always, but not by force. Left to the runtime are the order
 // of goroutines that wake up at the same virtual instant, the order of Go's maps
-// (of a lane's partitions, say), and the jitter of the product's back-off.
+// (of a worker's partitions, say), and the jitter of the product's back-off.
 // A test counts how many of 200 seeds give the same trace alone as among others:
 // nearly all of them on a quiet machine. On a busy one a stall may disturb any run
 // of a seed; then it shows its trace in others.

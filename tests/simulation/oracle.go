@@ -431,12 +431,12 @@ func (w *world) taken(records [][]inbox.Record) error {
 		partition int32
 		offset    int64
 	}
-	type lane struct {
+	type worker struct {
 		partition int32
 		entity    string
 	}
 	places := map[origin]bool{}   // origins in the inbox
-	highest := map[lane]int64{}   // the highest origin so far
+	highest := map[worker]int64{} // the highest origin so far
 	contents := map[string]bool{} // event ids with content
 	for _, part := range records {
 		for _, r := range part {
@@ -448,14 +448,14 @@ func (w *world) taken(records [][]inbox.Record) error {
 				continue
 			}
 			source := w.sources[0].parts[o.Partition][o.Offset]
-			place, lane := origin{o.Partition, o.Offset}, lane{o.Partition, r.Entity}
+			place, worker := origin{o.Partition, o.Offset}, worker{o.Partition, r.Entity}
 			// A repetition that the gate let through late is the fence's business.
 			repeated := bytes.Contains(source.Value, []byte(`"event"`)) && contents[string(source.Value)]
 			if !places[place] && !repeated {
-				if o.Offset < highest[lane] {
+				if o.Offset < highest[worker] {
 					return fmt.Errorf("ingest, entity %s: event %v is out of order", r.Entity, place)
 				}
-				highest[lane] = o.Offset
+				highest[worker] = o.Offset
 			}
 			places[place] = true
 			contents[string(source.Value)] = true

@@ -119,23 +119,23 @@ func (p *process) decide() {
 }
 
 func (p *process) subscription(ctx context.Context, n int) error {
-	run, lane, db := int64(n), 0, p.client("decide")
-	for i := range p.w.setup.lanes {
-		db.lanes = append(db.lanes, &laneLink{w: p.w, dice: p.w.dice(p.name+" lane", run, int64(i))})
+	run, worker, db := int64(n), 0, p.client("decide")
+	for i := range p.w.setup.workers {
+		db.workers = append(db.workers, &laneLink{w: p.w, dice: p.w.dice(p.name+" worker", run, int64(i))})
 	}
 	known, err := p.w.mem.KnownInbox(ctx, inboxTopic, p.w.inbox.id)
 	if err != nil {
 		return err
 	}
 	d, err := decide.New(decide.Options{
-		Store: db, Plan: p.plan, Lanes: p.w.setup.lanes, MaxEvents: p.w.setup.maxEvents,
+		Store: db, Plan: p.plan, Workers: p.w.setup.workers, MaxEvents: p.w.setup.maxEvents,
 		MaxOutcome: p.w.setup.maxOutcome, MaxFrame: p.w.setup.maxFrame,
 		Inbox:        known,
 		ChangesTopic: changesTopic, RetakeDelay: 250 * time.Millisecond, MaxUnpublished: int64(1+p.w.setup.frame/2) << 8, Logger: p.w.log, Metrics: p.w.Fixture.decide,
 		Cache: p.w.setup.cache, Unsound: p.w.rules.Cache,
 		NewProducer: func() (decide.Producer, error) {
-			lane++
-			return p.producer(fmt.Sprint("producer ", run, " ", lane), db.lanes[lane-1])
+			worker++
+			return p.producer(fmt.Sprint("producer ", run, " ", worker), db.workers[worker-1])
 		},
 	})
 	if err != nil {

@@ -4,30 +4,30 @@ import "time"
 
 // setup is what a seed draws at first.
 type setup struct {
-	variant                                                       variant
-	processes, registryParts, inboxParts, lanes, entities, events int
-	requests, maxEvents, maxBatch, frame                          int
-	fault                                                         float64 // chance of a failure per call
-	crashes, disturbances                                         int
-	gentle                                                        bool // nothing happens to processes and deliveries: even a sink without guard must be exact
-	bare                                                          bool // processes die, but nothing of them lands later: a state without guard never goes back
-	sameDatabase                                                  bool // what state customers have goes back with the store
-	refusals                                                      bool
-	guarded                                                       bool
-	sequences                                                     bool
-	forgets                                                       bool  // the changes log loses records
-	restores                                                      bool  // the first disturbance is a backup, the last one its restore
-	memory                                                        int64 // of deliver, in bytes
-	cache                                                         int64 // of decide, likewise: often room for one entity, or not all
-	renews                                                        bool  // the inbox gets another generation
-	deploys                                                       bool  // another configuration comes
-	next                                                          variant
-	purges                                                        int  // how often tombstones are asked to go
-	maxOutcome, maxFrame                                          int  // of decide, in bytes; 0: as much as it takes
-	oversizes                                                     bool // some documents make changes that are too large
-	resumes                                                       bool // the log customer is a resumer's
-	outages                                                       []outage
-	span                                                          time.Duration
+	variant                                                         variant
+	processes, registryParts, inboxParts, workers, entities, events int
+	requests, maxEvents, maxBatch, frame                            int
+	fault                                                           float64 // chance of a failure per call
+	crashes, disturbances                                           int
+	gentle                                                          bool // nothing happens to processes and deliveries: even a sink without guard must be exact
+	bare                                                            bool // processes die, but nothing of them lands later: a state without guard never goes back
+	sameDatabase                                                    bool // what state customers have goes back with the store
+	refusals                                                        bool
+	guarded                                                         bool
+	sequences                                                       bool
+	forgets                                                         bool  // the changes log loses records
+	restores                                                        bool  // the first disturbance is a backup, the last one its restore
+	memory                                                          int64 // of deliver, in bytes
+	cache                                                           int64 // of decide, likewise: often room for one entity, or not all
+	renews                                                          bool  // the inbox gets another generation
+	deploys                                                         bool  // another configuration comes
+	next                                                            variant
+	purges                                                          int  // how often tombstones are asked to go
+	maxOutcome, maxFrame                                            int  // of decide, in bytes; 0: as much as it takes
+	oversizes                                                       bool // some documents make changes that are too large
+	resumes                                                         bool // the log customer is a resumer's
+	outages                                                         []outage
+	span                                                            time.Duration
 }
 
 // outage is a while in which the sink of a service fails or is slow.
@@ -45,7 +45,7 @@ func (s *setup) polite() bool { return s.gentle || s.bare }
 // long, for what takes many steps.
 func draw(d *dice) setup {
 	s := setup{
-		processes: 2, registryParts: 1 + d.n(2), inboxParts: 1, lanes: 1,
+		processes: 2, registryParts: 1 + d.n(2), inboxParts: 1, workers: 1,
 		maxEvents: 1 + d.n(8), maxBatch: 1 + d.n(6), frame: 1 + d.n(8),
 		gentle: d.chance(0.2), refusals: d.chance(0.4), guarded: d.chance(0.5), sequences: d.chance(0.4),
 	}
@@ -94,7 +94,7 @@ func draw(d *dice) setup {
 func (s *setup) long(d *dice) {
 	s.variant = variant{log: true, state: true, dumb: true, lab: true}
 	s.processes += d.n(2)
-	s.inboxParts, s.lanes = 1+d.n(2), 1+d.n(2)
+	s.inboxParts, s.workers = 1+d.n(2), 1+d.n(2)
 	s.entities, s.events = 1+d.n(4), 5+d.n(26)
 	s.requests = d.n(1 + s.events/2)
 	s.fault = []float64{0, 0.02, 0.06, 0.15}[d.n(4)]
@@ -121,7 +121,7 @@ func (s *setup) short(d *dice) {
 		s.events += d.n(6)
 	}
 	if d.chance(0.2) {
-		s.inboxParts, s.lanes = 2, 1+d.n(2)
+		s.inboxParts, s.workers = 2, 1+d.n(2)
 	}
 	s.fault = []float64{0.02, 0.06, 0.1, 0.15}[d.n(4)]
 	s.crashes, s.disturbances = d.n(2), 2+d.n(2)

@@ -11,7 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// producer returns the product's producer, of one of the process's lanes if it is
+// producer returns the product's producer, of one of the process's workers if it is
 // given a link.
 func (p *process) producer(name string, link *laneLink) (*transport.Producer, error) {
 	opened := int64(0)

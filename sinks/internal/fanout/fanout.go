@@ -33,12 +33,12 @@ type Send func(ctx context.Context, i int) (err *sinks.Error, halt bool)
 // cannot keep the same others out at every repetition.
 func Each(ctx context.Context, changes []change.Change, limit int, send Send) map[int]*sinks.Error {
 	r := &round{failed: map[int]*sinks.Error{}}
-	lanes := byEntity(changes)
+	queues := byEntity(changes)
 	var g errgroup.Group
 	g.SetLimit(limit)
-	for _, n := range rand.Perm(len(lanes)) { // #nosec G404 -- an order of work is no secret
+	for _, n := range rand.Perm(len(queues)) { // #nosec G404 -- an order of work is no secret
 		g.Go(func() error {
-			r.run(ctx, lanes[n], send)
+			r.run(ctx, queues[n], send)
 			return nil
 		})
 	}
@@ -48,18 +48,18 @@ func Each(ctx context.Context, changes []change.Change, limit int, send Send) ma
 
 // byEntity returns the indexes of each entity's changes, in order.
 func byEntity(changes []change.Change) [][]int {
-	lane := make(map[string]int, len(changes))
-	var lanes [][]int
+	queue := make(map[string]int, len(changes))
+	var queues [][]int
 	for i := range changes {
-		n, ok := lane[changes[i].Entity]
+		n, ok := queue[changes[i].Entity]
 		if !ok {
-			n = len(lanes)
-			lane[changes[i].Entity] = n
-			lanes = append(lanes, nil)
+			n = len(queues)
+			queue[changes[i].Entity] = n
+			queues = append(queues, nil)
 		}
-		lanes[n] = append(lanes[n], i)
+		queues[n] = append(queues[n], i)
 	}
-	return lanes
+	return queues
 }
 
 type round struct {
@@ -68,11 +68,11 @@ type round struct {
 	failed map[int]*sinks.Error
 }
 
-func (r *round) run(ctx context.Context, lane []int, send Send) {
-	for n, i := range lane {
+func (r *round) run(ctx context.Context, queue []int, send Send) {
+	for n, i := range queue {
 		cause := r.stopped(ctx)
 		if cause != nil {
-			r.skip(lane[n:], cause)
+			r.skip(queue[n:], cause)
 			return
 		}
 		err, halt := send(ctx, i)
@@ -86,7 +86,7 @@ func (r *round) run(ctx context.Context, lane []int, send Send) {
 		}
 		r.mu.Unlock()
 		if err.Class != sinks.Reject {
-			r.skip(lane[n+1:], err)
+			r.skip(queue[n+1:], err)
 			return
 		}
 	}
@@ -102,10 +102,10 @@ func (r *round) stopped(ctx context.Context) *sinks.Error {
 	return r.halt
 }
 
-func (r *round) skip(lane []int, cause *sinks.Error) {
+func (r *round) skip(queue []int, cause *sinks.Error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, i := range lane {
+	for _, i := range queue {
 		e := *cause
 		e.Ambiguous = false
 		if e.Class != sinks.Pause {

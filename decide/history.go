@@ -15,41 +15,41 @@ import (
 	"github.com/seed-86dfc502/weir/projections"
 )
 
-// Limits of the trail. It is written with every row of an entity, so it is
+// Limits of the history. It is written with every row of an entity, so it is
 // kept small.
 const (
-	trailLength = 8  // records that are remembered
-	trailText   = 36 // bytes of an event id
+	historyLength = 8  // records that are remembered
+	historyText   = 36 // bytes of an event id
 	// Which projections were evaluated is remembered for all records up to this
 	// many projections, beyond it for the newest record only.
-	trailWide = 64
+	historyWide = 64
 	// Projections beyond this rank are not remembered.
-	trailWidest = 4096
+	historyWidest = 4096
 	// A fingerprint is told from others by its first bytes.
-	trailPrint = 8
+	historyPrint = 8
 )
 
-// Words of the trail for what became of a record: the outcomes of the metrics,
+// Words of the history for what became of a record: the outcomes of the metrics,
 // with the reason for stale ones.
 const (
-	TrailNoise         = "noise"
-	TrailMerged        = "merged"
-	TrailStalePosition = "stale: position"
-	TrailStaleEventID  = "stale: event id"
-	TrailStaleSequence = "stale: sequence"
-	TrailStaleReplay   = "stale: replay"
-	TrailStaleClaim    = "stale: claim"
-	TrailControl       = "control"
-	TrailDead          = "dead letter"
-	// TrailIncomplete is a merged event whose entity still lacks a required source.
-	TrailIncomplete = "incomplete"
+	HistoryNoise         = "noise"
+	HistoryMerged        = "merged"
+	HistoryStalePosition = "stale: position"
+	HistoryStaleEventID  = "stale: event id"
+	HistoryStaleSequence = "stale: sequence"
+	HistoryStaleReplay   = "stale: replay"
+	HistoryStaleClaim    = "stale: claim"
+	HistoryControl       = "control"
+	HistoryDead          = "dead letter"
+	// HistoryIncomplete is a merged event whose entity still lacks a required source.
+	HistoryIncomplete = "incomplete"
 )
 
-// trailWords are stored by their index: only ever append.
-var trailWords = [...]string{"", TrailNoise, TrailMerged, TrailStalePosition, TrailStaleEventID, TrailStaleSequence, TrailControl, TrailDead, TrailStaleReplay, TrailStaleClaim, TrailIncomplete}
+// historyWords are stored by their index: only ever append.
+var historyWords = [...]string{"", HistoryNoise, HistoryMerged, HistoryStalePosition, HistoryStaleEventID, HistoryStaleSequence, HistoryControl, HistoryDead, HistoryStaleReplay, HistoryStaleClaim, HistoryIncomplete}
 
-// TrailEntry is one record that was decided for an entity.
-type TrailEntry struct {
+// HistoryEntry is one record that was decided for an entity.
+type HistoryEntry struct {
 	Version change.Version // its position in the inbox
 	Time    time.Time      // its timestamp, milliseconds
 	// Source of an event; the action of a control record.
@@ -66,21 +66,21 @@ type TrailEntry struct {
 	sent     []byte
 }
 
-// Trail is what an entity remembers of the records that were decided for it,
+// History is what an entity remembers of the records that were decided for it,
 // the oldest first. It is for people: no decision reads it. Of stale records
 // in a row only the first is kept, and a dead letter only where something else
 // was written with it.
-type Trail struct {
-	Entries []TrailEntry
+type History struct {
+	Entries []HistoryEntry
 	prefix  []byte // fingerprint, cut, that the sets belong to
 }
 
 // evaluated reports whether a projection was evaluated at entry i; known is
 // false when that was not kept, or happened under another configuration. A
 // record that is noise or stale evaluates nothing.
-func (t Trail) evaluated(p *Plan, i, projection int) (evaluated, known bool) {
+func (t History) evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 	e := t.Entries[i]
-	if e.Outcome != TrailMerged && e.Outcome != TrailControl {
+	if e.Outcome != HistoryMerged && e.Outcome != HistoryControl {
 		return false, true
 	}
 	rank := p.rank[projection]
@@ -93,14 +93,14 @@ func (t Trail) evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 // Decided returns what entry i came to for a service, given by its index: a
 // decision, or empty where that is not kept, or happened under another
 // configuration. A record that is noise or stale decides nothing: pruned.
-func (t Trail) Decided(p *Plan, i, service int) string {
+func (t History) Decided(p *Plan, i, service int) string {
 	e := t.Entries[i]
 	projection := p.Services[service].Projection
 	evaluated, known := t.evaluated(p, i, projection)
 	switch {
 	case e.kept && hasNumber(e.sent, p.Services[service].Number):
 		return DecisionSent
-	case e.Outcome == TrailIncomplete:
+	case e.Outcome == HistoryIncomplete:
 		return DecisionIncomplete
 	case !known:
 		return ""
@@ -127,23 +127,23 @@ func hasNumber(list []byte, number int32) bool {
 	return false
 }
 
-func cut(fingerprint []byte) []byte { return fingerprint[:min(trailPrint, len(fingerprint))] }
+func cut(fingerprint []byte) []byte { return fingerprint[:min(historyPrint, len(fingerprint))] }
 
-// trailer is a trail while decide works on it: only its newest entry is taken
+// history is a History while decide works on it: only its newest entry is taken
 // apart, the older ones stay as they are stored.
 //
 // Stored is the fingerprint, the newest entry, then the older ones, the newest
 // first, each with its length in front. Version and time of an older one are the
 // way back from the entry before it, and its source is left out when it is the same.
-type trailer struct {
+type history struct {
 	prefix []byte
 	any    bool // there is a newest entry
-	last   trailed
+	last   storedEntry
 	older  []byte
 }
 
-// trailed is an entry as it is stored.
-type trailed struct {
+// storedEntry is an entry as it is stored.
+type storedEntry struct {
 	word        byte
 	version, ms uint64
 	source      string
@@ -157,49 +157,49 @@ type trailed struct {
 	sent     []byte
 }
 
-// trailKept marks, in the byte of an entry's word, one with what is kept of its
+// historyKept marks, in the byte of an entry's word, one with what is kept of its
 // services.
-const trailKept = 0x80
+const historyKept = 0x80
 
 // note remembers what became of r.
-func (t *trailer) note(r *record, word string) {
-	e := trailed{word: trailWord(word), version: uint64(r.version), ms: uint64(r.at.UnixMilli())}
+func (h *history) note(r *record, word string) {
+	e := storedEntry{word: historyWord(word), version: uint64(r.version), ms: uint64(r.at.UnixMilli())}
 	switch {
 	case r.Control != nil:
 		e.source, e.id = string(r.Control.Action), packID(r.Control.ID)
 	case r.Event != nil:
 		e.source, e.id = r.Event.Source, packID(r.Event.EventID)
 	}
-	t.add(e)
+	h.add(e)
 }
 
 // add makes e the newest entry and lets go of the oldest one.
-func (t *trailer) add(e trailed) {
-	if t.any {
-		if len(t.last.set) > trailWide/8 || len(t.last.sent) > trailWide {
-			t.last.set, t.last.kept, t.last.filtered, t.last.sent = nil, false, nil, nil
+func (h *history) add(e storedEntry) {
+	if h.any {
+		if len(h.last.set) > historyWide/8 || len(h.last.sent) > historyWide {
+			h.last.set, h.last.kept, h.last.filtered, h.last.sent = nil, false, nil, nil
 		}
 		var scratch [128]byte
-		b := t.last.append(scratch[:0], &e)
-		keep, r := 0, wire.Reader{Rest: t.older}
-		for n := 2; n < trailLength; n++ {
+		b := h.last.append(scratch[:0], &e)
+		keep, r := 0, wire.Reader{Rest: h.older}
+		for n := 2; n < historyLength; n++ {
 			if r.Bytes(); r.Failed {
-				break // not a trail: what cannot be read is let go
+				break // not a history: what cannot be read is let go
 			}
-			keep = len(t.older) - len(r.Rest)
+			keep = len(h.older) - len(r.Rest)
 		}
 		older := make([]byte, 0, binary.MaxVarintLen16+len(b)+keep)
 		older = append(binary.AppendUvarint(older, uint64(len(b))), b...)
-		t.older = append(older, t.older[:keep]...)
+		h.older = append(older, h.older[:keep]...)
 	}
-	t.any, t.last = true, e
+	h.any, h.last = true, e
 }
 
 // append writes an entry, as it stands behind newer.
-func (e *trailed) append(b []byte, newer *trailed) []byte {
+func (e *storedEntry) append(b []byte, newer *storedEntry) []byte {
 	word := e.word
 	if e.kept {
-		word |= trailKept
+		word |= historyKept
 	}
 	b = append(b, word)
 	b = binary.AppendVarint(b, int64(newer.version-e.version))
@@ -216,11 +216,11 @@ func (e *trailed) append(b []byte, newer *trailed) []byte {
 	return b
 }
 
-// parseTrailed reads an entry that stands behind newer.
-func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
+// parseEntry reads an entry that stands behind newer.
+func parseEntry(b []byte, newer *storedEntry) (e storedEntry, rest []byte, ok bool) {
 	r := wire.Reader{Rest: b}
 	word := r.Byte()
-	e.word, e.kept = word&^trailKept, word&trailKept != 0
+	e.word, e.kept = word&^historyKept, word&historyKept != 0
 	e.version, e.ms = newer.version-uint64(r.Varint()), newer.ms-uint64(r.Varint())
 	e.source = newer.source
 	if s := r.Bytes(); len(s) > 0 && string(s) != newer.source {
@@ -230,52 +230,52 @@ func parseTrailed(b []byte, newer *trailed) (e trailed, rest []byte, ok bool) {
 	if e.kept {
 		e.filtered, e.sent = r.Bytes(), r.Bytes()
 	}
-	return e, r.Rest, !r.Failed && int(e.word) < len(trailWords)
+	return e, r.Rest, !r.Failed && int(e.word) < len(historyWords)
 }
 
 // stale remembers a stale record and reports whether the row should be written
 // for it alone: a topic that is read again from its start is all stale, and
 // must not write every row once per record.
-func (t *trailer) stale(r *record, why staleReason) (write bool) {
-	if t.any && strings.HasPrefix(trailWords[t.last.word], "stale: ") {
+func (h *history) stale(r *record, why staleReason) (write bool) {
+	if h.any && strings.HasPrefix(historyWords[h.last.word], "stale: ") {
 		return false
 	}
-	t.note(r, "stale: "+strings.ReplaceAll(string(why), "_", " "))
+	h.note(r, "stale: "+strings.ReplaceAll(string(why), "_", " "))
 	return true
 }
 
-func trailWord(word string) byte { return byte(max(0, slices.Index(trailWords[:], word))) }
+func historyWord(word string) byte { return byte(max(0, slices.Index(historyWords[:], word))) }
 
 // evaluating begins the set of the newest record's projections.
-func (t *trailer) evaluating(p *Plan) {
-	if prefix := cut(p.Fingerprint); !slices.Equal(t.prefix, prefix) {
+func (h *history) evaluating(p *Plan) {
+	if prefix := cut(p.Fingerprint); !slices.Equal(h.prefix, prefix) {
 		// The sets of the older ones mean nothing under this configuration.
-		entries := t.entries()
-		renewed := trailer{prefix: prefix}
+		entries := h.entries()
+		renewed := history{prefix: prefix}
 		for i := len(entries) - 1; i >= 0; i-- {
 			entries[i].set, entries[i].filtered = nil, nil
 			renewed.add(entries[i])
 		}
-		*t = renewed
+		*h = renewed
 	}
-	t.last.set = make([]byte, (min(len(p.Projections), trailWidest)+7)/8)
-	t.last.kept = true
+	h.last.set = make([]byte, (min(len(p.Projections), historyWidest)+7)/8)
+	h.last.kept = true
 }
 
 // filteredOut notes that the filter of a projection keeps the entity out.
-func (t *trailer) filteredOut(p *Plan, projection int) {
+func (h *history) filteredOut(p *Plan, projection int) {
 	rank := p.rank[projection]
-	if !t.last.kept || rank >= trailWidest {
+	if !h.last.kept || rank >= historyWidest {
 		return
 	}
-	if short := rank/8 + 1 - len(t.last.filtered); short > 0 {
-		t.last.filtered = append(t.last.filtered, make([]byte, short)...)
+	if short := rank/8 + 1 - len(h.last.filtered); short > 0 {
+		h.last.filtered = append(h.last.filtered, make([]byte, short)...)
 	}
-	t.last.filtered[rank/8] |= 1 << (rank % 8)
+	h.last.filtered[rank/8] |= 1 << (rank % 8)
 }
 
 // sent notes which services the newest record sent something to.
-func (t *trailer) sent(p *Plan, r *record) {
+func (h *history) sent(p *Plan, r *record) {
 	if len(r.sent) == 0 {
 		return
 	}
@@ -290,37 +290,37 @@ func (t *trailer) sent(p *Plan, r *record) {
 		list = binary.AppendUvarint(list, uint64(n-at))
 		at = n
 	}
-	t.last.kept, t.last.sent = true, list
+	h.last.kept, h.last.sent = true, list
 }
 
 // evaluated adds a projection to the set.
-func (t *trailer) evaluated(p *Plan, projection int) {
-	if rank := p.rank[projection]; rank < trailWidest {
-		t.last.set[rank/8] |= 1 << (rank % 8)
+func (h *history) evaluated(p *Plan, projection int) {
+	if rank := p.rank[projection]; rank < historyWidest {
+		h.last.set[rank/8] |= 1 << (rank % 8)
 	}
 }
 
 // redecided remembers that a control record evaluated all projections; of one
 // that names services, what was sent tells.
-func (t *trailer) redecided(p *Plan, c *inbox.Control) {
+func (h *history) redecided(p *Plan, c *inbox.Control) {
 	if len(c.Services) > 0 {
-		t.last.kept = true
+		h.last.kept = true
 		return
 	}
-	t.evaluating(p)
+	h.evaluating(p)
 	for i := range p.Projections {
-		t.evaluated(p, i)
+		h.evaluated(p, i)
 	}
 }
 
 // entries takes all apart, the newest first, as far as they can be read.
-func (t *trailer) entries() []trailed {
-	if !t.any {
+func (h *history) entries() []storedEntry {
+	if !h.any {
 		return nil
 	}
-	all := append(make([]trailed, 0, trailLength), t.last)
-	for r := (wire.Reader{Rest: t.older}); len(r.Rest) > 0; {
-		e, _, ok := parseTrailed(r.Bytes(), &all[len(all)-1])
+	all := append(make([]storedEntry, 0, historyLength), h.last)
+	for r := (wire.Reader{Rest: h.older}); len(r.Rest) > 0; {
+		e, _, ok := parseEntry(r.Bytes(), &all[len(all)-1])
 		if !ok {
 			break
 		}
@@ -329,14 +329,14 @@ func (t *trailer) entries() []trailed {
 	return all
 }
 
-// trail returns what people see.
-func (t *trailer) trail() Trail {
-	stored := t.entries()
-	out := Trail{prefix: t.prefix, Entries: make([]TrailEntry, len(stored))}
+// public returns what people see.
+func (h *history) public() History {
+	stored := h.entries()
+	out := History{prefix: h.prefix, Entries: make([]HistoryEntry, len(stored))}
 	for i, e := range stored {
-		out.Entries[len(stored)-1-i] = TrailEntry{
+		out.Entries[len(stored)-1-i] = HistoryEntry{
 			Version: change.Version(e.version), Time: time.UnixMilli(int64(e.ms)).UTC(), Source: e.source,
-			EventID: unpackID(e.id), Outcome: trailWords[e.word], set: e.set, kept: e.kept, filtered: e.filtered, sent: e.sent,
+			EventID: unpackID(e.id), Outcome: historyWords[e.word], set: e.set, kept: e.kept, filtered: e.filtered, sent: e.sent,
 		}
 	}
 	return out
@@ -351,8 +351,8 @@ func packID(id string) []byte {
 		}
 	}
 	id = strings.TrimLeft(id, "\x00")
-	if len(id) > trailText {
-		id = id[:trailText]
+	if len(id) > historyText {
+		id = id[:historyText]
 		for !utf8.ValidString(id) {
 			id = id[:len(id)-1]
 		}
@@ -369,10 +369,10 @@ func unpackID(b []byte) string {
 
 var errState = errors.New("what the entity remembers is cut off")
 
-// decodeState reads what an entity remembers, as encodeState wrote it: trail and
-// fence. A trail that cannot be read is let go, for it must not stop a decision.
-func decodeState(stored []byte) (trailer, fence, error) {
-	var t trailer
+// decodeState reads what an entity remembers, as encodeState wrote it: history and
+// fence. A history that cannot be read is let go, for it must not stop a decision.
+func decodeState(stored []byte) (history, fence, error) {
+	var t history
 	if len(stored) == 0 {
 		return t, fence{}, nil
 	}
@@ -385,23 +385,23 @@ func decodeState(stored []byte) (trailer, fence, error) {
 	if len(b) > 0 && int(b[0]) < len(b) {
 		size := 1 + int(b[0])
 		prefix := b[1:size:size]
-		if last, rest, ok := parseTrailed(b[size:], &trailed{}); ok {
-			t = trailer{prefix: prefix, any: true, last: last, older: rest}
+		if last, rest, ok := parseEntry(b[size:], &storedEntry{}); ok {
+			t = history{prefix: prefix, any: true, last: last, older: rest}
 		}
 	}
 	return t, f, err
 }
 
-// encodeState is the reverse of decodeState: the trail with its length in front,
+// encodeState is the reverse of decodeState: the history with its length in front,
 // then the fence.
-func encodeState(t *trailer, f fence) []byte {
+func encodeState(t *history, f fence) []byte {
 	fence := f.encode()
 	var scratch [128]byte
 	b := scratch[:0]
 	n := 0
 	if t.any {
 		b = append(append(b, byte(len(t.prefix))), t.prefix...)
-		b = t.last.append(b, &trailed{})
+		b = t.last.append(b, &storedEntry{})
 		n = len(b) + len(t.older)
 	}
 	out := make([]byte, 0, binary.MaxVarintLen32+n+len(fence))
@@ -412,17 +412,17 @@ func encodeState(t *trailer, f fence) []byte {
 	return append(out, fence...)
 }
 
-// word returns the trail's word for an outcome that is not stale.
+// word returns the history's word for an outcome that is not stale.
 func (o outcome) word() string {
 	switch o {
 	case outcomeNoise:
-		return TrailNoise
+		return HistoryNoise
 	case outcomeMerged:
-		return TrailMerged
+		return HistoryMerged
 	case outcomeControl:
-		return TrailControl
+		return HistoryControl
 	}
-	return TrailDead
+	return HistoryDead
 }
 
 // ranks numbers projections by the order of their names, which is the same in

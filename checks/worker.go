@@ -16,14 +16,14 @@ type item struct {
 	customer string          // whose service it is for
 	key      store.Key
 	apply    func(store.CheckRow) (store.CheckRow, error) // again for every attempt
-	// attempts is how often its swap was lost; the lane's.
+	// attempts is how often its swap was lost; the worker's.
 	attempts int
 	err      error // set before done is closed
 	done     chan struct{}
 }
 
-// lane runs one transaction after the other.
-type lane struct {
+// worker runs one transaction after the other.
+type worker struct {
 	checker *Checker
 	wake    chan struct{}
 	end     chan struct{} // closed by Close
@@ -32,7 +32,7 @@ type lane struct {
 	queue []*item
 }
 
-func (l *lane) add(items []*item) {
+func (l *worker) add(items []*item) {
 	if len(items) == 0 {
 		return
 	}
@@ -47,7 +47,7 @@ func (l *lane) add(items []*item) {
 
 // run works until end. What lost its swap comes first in the next transaction,
 // so that new requests do not pass it.
-func (l *lane) run() {
+func (l *worker) run() {
 	var lost []*item
 	for {
 		select {
@@ -70,7 +70,7 @@ func (l *lane) run() {
 }
 
 // take removes up to n items from the front of the queue.
-func (l *lane) take(n int) []*item {
+func (l *worker) take(n int) []*item {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	n = min(n, len(l.queue))
@@ -82,7 +82,7 @@ func (l *lane) take(n int) []*item {
 }
 
 // finish ends items.
-func (l *lane) finish(err error, items ...*item) {
+func (l *worker) finish(err error, items ...*item) {
 	if len(items) == 0 {
 		return
 	}
@@ -101,7 +101,7 @@ type group struct {
 
 // transact decides a batch and gives the items to decide again: their rows were
 // changed by another process between read and swap.
-func (l *lane) transact(batch []*item) (lost []*item) {
+func (l *worker) transact(batch []*item) (lost []*item) {
 	o := l.checker.options
 	ctx, cancel := context.WithTimeoutCause(l.checker.ctx, o.Timeout, errors.New("checks: the transaction took too long"))
 	defer cancel()
@@ -166,7 +166,7 @@ func (l *lane) transact(batch []*item) (lost []*item) {
 	return lost
 }
 
-func (l *lane) swap(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
+func (l *worker) swap(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
@@ -175,7 +175,7 @@ func (l *lane) swap(ctx context.Context, rows []store.CheckRow) ([]bool, error) 
 
 // decide applies the items to the row, one after the other. One that fails
 // ends, and leaves the row to the others as it was.
-func (g *group) decide(l *lane) {
+func (g *group) decide(l *worker) {
 	decided := g.items[:0]
 	for _, it := range g.items {
 		next, err := it.apply(g.next)

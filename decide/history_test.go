@@ -13,7 +13,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-func words(t Trail) []string {
+func words(t History) []string {
 	var all []string
 	for _, e := range t.Entries {
 		all = append(all, strings.TrimSpace(fmt.Sprintf("%s %s %s %s", e.Version, e.Source, e.EventID, e.Outcome)))
@@ -21,14 +21,14 @@ func words(t Trail) []string {
 	return all
 }
 
-func trailOf(t testing.TB, e store.Entity) Trail {
+func historyOf(t testing.TB, e store.Entity) History {
 	m, _, err := decodeState(e.Fence)
 	require.NoError(t, err)
-	return m.trail()
+	return m.public()
 }
 
 // The mistake that this catches: nobody can tell later what became of an event.
-func TestTrailTellsWhatBecameOfEvents(t *testing.T) {
+func TestHistoryTellsWhatBecameOfEvents(t *testing.T) {
 	p := bananaPlan(t)
 	s := NewSimulator(p)
 	feed(t, s,
@@ -39,7 +39,7 @@ func TestTrailTellsWhatBecameOfEvents(t *testing.T) {
 		`registry:e2 {"id":"B-007","origin":"EC","ripeness_level":1}`,
 	)
 	apply(t, s, inbox.Record{Entity: "B-007", Control: &inbox.Control{ID: "c1", Action: inbox.Redecide}}, "redecide")
-	got := trailOf(t, s.entities["B-007"])
+	got := historyOf(t, s.entities["B-007"])
 	require.Equal(t, []string{
 		"1:0 registry 9f1c9d3e-8c1c-4f7e-9a55-0123456789ab merged",
 		"1:1 registry e2 noise",
@@ -65,7 +65,7 @@ func TestTrailTellsWhatBecameOfEvents(t *testing.T) {
 	require.False(t, known)
 	s.plan = other
 	feed(t, s, `registry:e9 {"id":"B-007","origin":"EC","ripeness_level":3}`)
-	got = trailOf(t, s.entities["B-007"])
+	got = historyOf(t, s.entities["B-007"])
 	require.Len(t, got.Entries, 6)
 	_, known = got.evaluated(other, 2, 0)
 	require.False(t, known, "what was evaluated under the other configuration is forgotten")
@@ -85,10 +85,10 @@ func TestStaleRecordsWriteTheRowOnce(t *testing.T) {
 	require.Equal(t, once, fence())
 }
 
-// The trail is bounded, keeps the newest and reads as it was written.
-func TestTrailKeepsTheNewest(t *testing.T) {
+// The history is bounded, keeps the newest and reads as it was written.
+func TestHistoryKeepsTheNewest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var tr trailer
+		var tr history
 		var want []string
 		var f []byte
 		n := rapid.IntRange(0, 30).Draw(t, "records")
@@ -99,8 +99,8 @@ func TestTrailKeepsTheNewest(t *testing.T) {
 			id := rapid.OneOf(rapid.String(), rapid.Just("9f1c9d3e-8c1c-4f7e-9a55-0123456789ab"), rapid.Just("9F1C9D3E-8c1c-4f7e-9a55-0123456789ab")).Draw(t, "id")
 			r := &record{version: change.Version(version), at: time.UnixMilli(rapid.Int64Range(-1e12, 1e13).Draw(t, "ms")).UTC()}
 			r.Event = &inbox.Event{Origin: inbox.Origin{Source: source}, EventID: id}
-			tr.note(r, rapid.SampledFrom([]string{TrailNoise, TrailMerged}).Draw(t, "word"))
-			want = append(want, fmt.Sprint(r.version, r.at, source, unpackID(packID(id)), trailWords[tr.last.word]))
+			tr.note(r, rapid.SampledFrom([]string{HistoryNoise, HistoryMerged}).Draw(t, "word"))
+			want = append(want, fmt.Sprint(r.version, r.at, source, unpackID(packID(id)), historyWords[tr.last.word]))
 			if rapid.Bool().Draw(t, "stored") {
 				f = encodeState(&tr, fence{"s": {Sequence: fmt.Sprint(i)}})
 				var back fence
@@ -111,27 +111,27 @@ func TestTrailKeepsTheNewest(t *testing.T) {
 			}
 		}
 		var got []string
-		for _, e := range tr.trail().Entries {
+		for _, e := range tr.public().Entries {
 			got = append(got, fmt.Sprint(e.Version, e.Time, e.Source, e.EventID, e.Outcome))
 		}
-		require.Equal(t, want[max(0, len(want)-trailLength):], got[:len(got):len(got)])
+		require.Equal(t, want[max(0, len(want)-historyLength):], got[:len(got):len(got)])
 	})
 }
 
-// A trail that cannot be read stops no decision, a fence that cannot be read does.
-func TestTrailIsOptional(t *testing.T) {
+// A history that cannot be read stops no decision, a fence that cannot be read does.
+func TestHistoryIsOptional(t *testing.T) {
 	known := fence{"s": {Sequence: "5", Positions: []position{{"topic", 3, 1 << 40}, {"", 0, -1}}, Events: []string{"a\x00b"}, Version: 7, At: -1, Died: 1e13}, "t": {}}
-	plain := encodeState(&trailer{}, known)
+	plain := encodeState(&history{}, known)
 	m, f, err := decodeState(plain)
 	require.NoError(t, err)
-	require.Empty(t, m.trail().Entries)
+	require.Empty(t, m.public().Entries)
 	require.Equal(t, known, f)
 	_, _, err = decodeState(nil)
 	require.NoError(t, err)
 
-	var tr trailer
+	var tr history
 	for i := range 10 {
-		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: "e"}}}, TrailMerged)
+		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{EventID: "e"}}}, HistoryMerged)
 	}
 	whole, tail := encodeState(&tr, known), len(known.encode())
 	for i := 2; i < len(whole)-tail; i++ {
@@ -140,8 +140,8 @@ func TestTrailIsOptional(t *testing.T) {
 		m, f, err := decodeState(broken)
 		require.NoError(t, err)
 		require.Equal(t, known, f)
-		m.trail()
-		m.note(&record{version: 1, Record: inbox.Record{Event: &inbox.Event{}}}, TrailNoise)
+		m.public()
+		m.note(&record{version: 1, Record: inbox.Record{Event: &inbox.Event{}}}, HistoryNoise)
 		encodeState(&m, known)
 	}
 	_, _, err = decodeState(whole[:len(whole)-tail-1])
@@ -156,19 +156,19 @@ func TestTrailIsOptional(t *testing.T) {
 }
 
 // Many projections: the newest record's are kept.
-func TestTrailOfManyProjections(t *testing.T) {
-	var tr trailer
+func TestHistoryOfManyProjections(t *testing.T) {
+	var tr history
 	p := &Plan{Fingerprint: []byte("f"), Projections: bananaPlan(t).Projections}
 	for range 50 {
 		p.Projections = append(p.Projections, p.Projections[0], p.Projections[1])
 	}
 	p.rank = ranks(p.Projections)
 	for i := range 2 {
-		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{}}}, TrailMerged)
+		tr.note(&record{version: change.NewVersion(1, int64(i)), Record: inbox.Record{Event: &inbox.Event{}}}, HistoryMerged)
 		tr.evaluating(p)
 		tr.evaluated(p, 101)
 	}
-	got := tr.trail()
+	got := tr.public()
 	_, known := got.evaluated(p, 0, 101)
 	require.False(t, known)
 	for i, want := range map[int]bool{0: false, 101: true} {
