@@ -72,7 +72,7 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 		Store: st.store, Inbox: st.inbox.now(), Plan: plan,
 		NewProducer:  st.logs.NewProducer,
 		ChangesTopic: st.cfg.Kafka.Changes.Topic,
-		Workers:        st.cfg.Decide.Workers, MaxEvents: st.cfg.Decide.BatchEvents, MaxOutcome: int(st.cfg.Limits.Memory) / outcomeShare,
+		Workers:      st.cfg.Decide.Workers, MaxEvents: st.cfg.Decide.BatchEvents, MaxOutcome: int(st.cfg.Limits.Memory) / outcomeShare,
 		Cache:       int64(st.cfg.Decide.Cache),
 		RetakeDelay: min(time.Second, st.cfg.Kafka.SessionTimeout.D()/4),
 		Limit:       limit.ctx,
