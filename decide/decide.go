@@ -124,8 +124,8 @@ func (w *worker) decide(ctx context.Context, batch []*record) error {
 const tooOften = 5
 
 // filterOwned leaves out records of partitions that are no longer owned or have to wait,
-// those of an earlier assignment (behind them others may be missing) and those that were
-// decided already, and gives the watermark steps for the rest, and who owns these
+// what comes behind those that waited, those of an earlier assignment (behind them others
+// may be missing) and those that were decided already, and gives the watermark steps for the rest, and who owns these
 // partitions.
 func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep, map[int32]*ownership) {
 	w.mu.Lock()
@@ -136,9 +136,17 @@ func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep,
 	var moves []store.WatermarkStep
 	for _, r := range batch {
 		o := w.owned[r.partition]
-		if o == nil || r.assignment <= o.after || r.offset < o.next || !w.takes(r.partition, o) {
+		if o == nil || r.assignment <= o.after || r.offset < o.next {
 			continue
 		}
+		if o.leftOut > o.next && r.offset >= o.leftOut {
+			continue
+		}
+		if !w.takes(r.partition, o) {
+			o.leftOut = r.offset + 1
+			continue
+		}
+		o.leftOut = 0
 		i, ok := at[r.partition]
 		if !ok {
 			i = len(moves)

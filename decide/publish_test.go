@@ -3,6 +3,7 @@ package decide
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"testing"
 	"time"
@@ -77,13 +78,20 @@ func (w *flow) single(t *testing.T, p Producer, partitions ...int32) (*Decider, 
 	return d, d.workers[0]
 }
 
+// event makes a record of an event.
+func (l *worker) event(t *testing.T, entity string, partition int32, offset int64) *record {
+	t.Helper()
+	payload := fmt.Sprintf(`{"id":"B","ripeness_level":%d}`, 1+offset)
+	f := transport.NewFrame("weir.inbox", "id", partition, transport.LastAssignment()+1, []transport.Received{event(t, entity, offset, payload)})
+	r := &record{}
+	l.d.parse(r, f, 0)
+	return r
+}
+
 // decides decides one event that changes an entity.
 func (l *worker) decides(t *testing.T, entity string, partition int32, offset int64) {
 	t.Helper()
-	f := transport.NewFrame("weir.inbox", "id", partition, transport.LastAssignment()+1, []transport.Received{event(t, entity, offset, `{"id":"B","ripeness_level":1}`)})
-	r := &record{}
-	l.d.parse(r, f, 0)
-	require.NoError(t, l.decide(t.Context(), []*record{r}))
+	require.NoError(t, l.decide(t.Context(), []*record{l.event(t, entity, partition, offset)}))
 }
 
 func (w *flow) outbox(t *testing.T, partition int32) int {
@@ -94,6 +102,35 @@ func (w *flow) outbox(t *testing.T, partition int32) int {
 }
 
 var errAway = errors.New("away")
+
+// What was left out while its partition waited is decided before what comes behind it,
+// also if the partition does not wait any more by then: parts of one batch, one after the
+// other.
+func TestNothingOvertakesWhatWasLeftOut(t *testing.T) {
+	for name, answer := range map[string]error{"published": nil, "taken over again": errAway} {
+		t.Run(name, func(t *testing.T) {
+			w := newFlow(t)
+			p := &held{}
+			d, l := w.single(t, p, 0)
+			d.opt.MaxUnpublished = 1
+			decided := func(offsets ...int64) int64 {
+				var batch []*record
+				for _, offset := range offsets {
+					batch = append(batch, l.event(t, "A", 0, offset))
+				}
+				require.NoError(t, l.decide(t.Context(), batch))
+				return d.Decided()[l.partition(0)]
+			}
+			require.EqualValues(t, 1, decided(0))
+			require.EqualValues(t, 1, decided(1, 2), "the partition waits")
+			p.at = true
+			p.dones[0](answer)
+			require.EqualValues(t, 1, decided(3, 4), "behind what was left out")
+			require.EqualValues(t, 3, decided(1, 2))
+			require.EqualValues(t, 5, decided(3, 4))
+		})
+	}
+}
 
 // What was not published goes out, from the store, before what is decided next.
 func TestAFailedPublishIsRepeatedFromTheStore(t *testing.T) {

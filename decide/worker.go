@@ -60,6 +60,10 @@ type ownership struct {
 	lastTo    change.Version // where the partition's newest frame ends
 	published []int64        // outbox rows to delete
 	sequence  transport.Sequence
+	// leftOut is the offset behind the first record that was left out since the partition
+	// had to wait; of no meaning up to next. What comes behind that record is left out too
+	// until it is decided: the watermark would pass it.
+	leftOut int64
 
 	// stale is why it has to be taken over again: from due on, and when nothing of it is
 	// unpublished any more, since what is under way could land behind what the take-over
@@ -456,7 +460,7 @@ func (w *worker) retake(ctx context.Context) error {
 			w.d.halt(err)
 			return err
 		}
-		o.after = old.after
+		o.after, o.leftOut = old.after, old.leftOut
 		w.owned[n] = o
 	}
 	return nil

@@ -23,6 +23,16 @@ var decideMutants = []mutant{
 		in: "./decide", test: "TestAPartitionOfTheChangesLogThatTakesNothing",
 	},
 	{
+		rule: "nothing overtakes what was left out", file: "decide/decide.go",
+		old: "if o.leftOut > o.next && r.offset >= o.leftOut {", new: "if o.leftOut < 0 {",
+		in: "./decide", test: "TestNothingOvertakesWhatWasLeftOut/published",
+	},
+	{
+		rule: "nor behind a take-over", file: "decide/worker.go",
+		old: "o.after, o.leftOut = old.after, old.leftOut", new: "o.after = old.after",
+		in: "./decide", test: "TestNothingOvertakesWhatWasLeftOut/taken_over_again",
+	},
+	{
 		rule: "a frame that could not be decided is decided later", file: "decide/decide.go",
 		old: "f.Fail(errLater)", new: "_ = errLater",
 		in: "./decide", test: "TestAFrameWaitsForItsPartition",
@@ -99,7 +109,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "what was decided already is left out", file: "decide/decide.go",
-		old: " || r.offset < o.next ||", new: " ||",
+		old: " || r.offset < o.next {", new: " {",
 		in: "./decide", test: "TestRecordsOfAnEarlierAssignmentAreLeftOut",
 	},
 	{
