@@ -139,7 +139,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the position waits until what is missing is decided", file: "deliver/bridge.go",
-		old: "if left == 0 {", new: "if true {",
+		old: "if left == 0 {", new: "if left >= 0 {",
 		in: "./deliver", test: "TestThePositionWaitsForWhatIsGone",
 	},
 	{
