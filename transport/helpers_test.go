@@ -157,7 +157,7 @@ func subscribe(t testing.TB, g *transport.Group, topic string) <-chan *message.M
 }
 
 // patience bounds every wait.
-const patience = 60 * time.Second
+const patience = 45 * time.Second
 
 func receive(t testing.TB, ch <-chan *message.Message) *message.Message {
 	t.Helper()
