@@ -95,3 +95,19 @@ func TestWhoIsBehindJoinsBetweenPositions(t *testing.T) {
 	require.False(t, (&feed{fed: 26, next: 31}).reaches(tail))
 	require.False(t, (&feed{fed: 27, next: 31, part: 1, to: 33}).reaches(tail))
 }
+
+// Who falls behind is where the tail is, or where it was before, if that is farther:
+// then it may have the whole position that the tail is in the middle of.
+func TestWhoFallsBehindIsAtItsFarthest(t *testing.T) {
+	tail := feed{fed: 27, next: 33, part: 2, to: 33, first: 31}
+	for fed, want := range map[change.Version]feed{
+		26: tail,
+		30: {fed: 30, next: 33, part: 2, to: 33, first: 31},
+		33: {fed: 33, next: 33, first: 31},
+	} {
+		f := tail
+		f.reach(fed)
+		require.Equal(t, want, f)
+		require.Equal(t, fed == 33, f.reaches(&tail), "it waits for no part")
+	}
+}

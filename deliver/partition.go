@@ -110,6 +110,14 @@ func (f *feed) reaches(tail *feed) bool {
 	return f.part == 0 && f.fed >= at
 }
 
+// reach notes that all frames below a position were handed on, and with them perhaps all
+// parts of the position that the feed is in.
+func (f *feed) reach(fed change.Version) {
+	if f.fed = max(f.fed, fed); f.to <= f.fed {
+		f.part, f.to = 0, 0
+	}
+}
+
 // from is the first record that is left to read of a log that has those from start
 // to end. One that ends before is another one of the same name.
 func (f *feed) from(start, end int64) int64 {
@@ -457,7 +465,7 @@ func (s *Stage) fallBehind(w *worker) {
 			next := c.feed
 			if c.live {
 				next = p.feed
-				next.fed = max(next.fed, c.feed.fed)
+				next.reach(c.feed.fed)
 			}
 			c.floor = c.place().Position
 			if queued >= 0 {

@@ -158,6 +158,11 @@ var deliverMutants = []mutant{
 		in: "./deliver", test: "TestWhoIsBehindJoinsBetweenPositions",
 	},
 	{
+		rule: "who falls behind a tail that it was ahead of waits for no part of a position that it has", file: "deliver/partition.go",
+		old: "if f.fed = max(f.fed, fed); f.to <= f.fed {", new: "if f.fed = max(f.fed, fed); f.part < 0 {",
+		in: "./deliver", test: "TestWhoFallsBehindIsAtItsFarthest",
+	},
+	{
 		rule: "who catches up goes on inside a position that was cut into parts", file: "deliver/catchup.go",
 		old: "reader.Read(within, p.number, was.next)", new: "reader.Read(within, p.number, was.offset())",
 		in: "./tests/simulation", test: "TestSchedules",
