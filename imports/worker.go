@@ -90,7 +90,6 @@ func (w *Worker) Run(ctx context.Context) {
 // Step works one import off, if there is one to take. An error means that the
 // store did not answer; what was begun goes on with the next Step of some worker.
 func (w *Worker) Step(ctx context.Context) (worked bool, err error) {
-	w.idle.Store(false)
 	i, err := w.opt.Store.TakeImport(ctx, w.opt.Lease)
 	if errors.Is(err, store.ErrNotFound) {
 		w.idle.Store(true)
@@ -98,6 +97,7 @@ func (w *Worker) Step(ctx context.Context) (worked bool, err error) {
 	} else if err != nil {
 		return false, fmt.Errorf("import: %w", err)
 	}
+	w.idle.Store(false) // before that a look found nothing, and the import is open until it is done
 	w.opt.Logger.Info("import taken up", "import", i.ID, "source", i.Source, "attempt", i.Attempt, "chunk", i.Next, "of", i.Chunks)
 	r := &run{
 		WorkerOptions: w.opt, i: i,
