@@ -75,7 +75,7 @@ type Confirmation struct {
 	Version change.Version
 }
 
-// Failure gives a version back that could not be sent.
+// Failure returns a version that could not be sent.
 type Failure struct {
 	Entity  string
 	Version change.Version
@@ -139,7 +139,7 @@ func (c *Checker) Close(ctx context.Context) {
 }
 
 // Check decides requests, in their order where they are of one entity, and
-// gives the answers in their order. It fails as a whole with ErrOverloaded and
+// returns the answers in their order. It fails as a whole with ErrOverloaded and
 // ErrClosed only. When ctx ends, what is not decided has its error.
 func (c *Checker) Check(ctx context.Context, s Service, requests []Request) ([]Result[Answer], error) {
 	return submit(ctx, c, s, requests, func(r Request) string { return r.Entity },
@@ -163,7 +163,7 @@ func (c *Checker) Confirm(ctx context.Context, s Service, done []Confirmation) (
 		}, func(change.Version) string { return "confirmed" })
 }
 
-// Release gives back what could not be sent, like Check.
+// Release returns what could not be sent, like Check.
 func (c *Checker) Release(ctx context.Context, s Service, failures []Failure) ([]Result[Released], error) {
 	return submit(ctx, c, s, failures, func(f Failure) string { return f.Entity },
 		func(row store.CheckRow, f Failure) (store.CheckRow, Released, error) {

@@ -458,26 +458,11 @@ func (w *worker) chunk(todo []*delivery) int {
 
 // retryUntil repeats an operation on the store until it works or stop ends.
 func (s *Stage) retryUntil(work, stop context.Context, what string, op func() error) error {
-	pause := 50 * time.Millisecond
-	for failures := 0; ; failures++ {
-		err := op()
-		if err == nil {
-			if failures > 1 {
-				s.log.Info("going on", "doing", what)
-			}
-			return nil
-		}
-		if work.Err() != nil {
-			return context.Cause(work)
-		}
-		if failures == 1 {
-			s.log.Warn("halted: trying again until it works", "doing", what, "error", err)
-		}
-		if !wait.Sleep(stop, pause) {
-			return errStopped
-		}
-		pause = min(2*pause, 2*time.Second)
+	stopped, err := wait.Retry(work, stop, s.log, what, op)
+	if stopped {
+		return errStopped
 	}
+	return err
 }
 
 // reportFailure notes a failure of the sink; it logs when the state changes, not at every attempt.

@@ -21,7 +21,7 @@ type Intake interface {
 }
 
 // GoneError says that an import can never go on, for a reason that is not a
-// row's: its source is not there any more. An Intake gives it.
+// row's: its source is not there any more. An Intake returns it.
 type GoneError struct{ Reason string }
 
 func (e *GoneError) Error() string { return e.Reason }
@@ -204,7 +204,7 @@ func (r *run) beat(ctx context.Context, lost context.CancelCauseFunc) {
 	}
 }
 
-// release gives the lease back, as well as it can: it ends by itself.
+// release returns the lease, as well as it can: it ends by itself.
 func (r *run) release(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), abandonTime)
 	defer cancel()
@@ -246,7 +246,7 @@ func (r *run) end(ctx context.Context, state store.ImportState, failure string) 
 	return nil
 }
 
-// chunk takes the next chunk in and gives the step behind it.
+// chunk takes the next chunk in and returns the step behind it.
 func (r *run) chunk(ctx context.Context) (store.ImportStep, error) {
 	s := r.last
 	body, err := r.Store.ImportChunk(ctx, r.i.ID, s.Next)

@@ -258,23 +258,8 @@ func (s *Stage) gateMarked(err error) {
 
 // retry repeats op until it works or stop ends.
 func (s *Stage) retry(stop context.Context, what string, op func() error) error {
-	pause := 50 * time.Millisecond
-	for failures := 0; ; failures++ {
-		err := op()
-		if err == nil {
-			if failures > 1 {
-				s.log.Info("going on")
-			}
-			return nil
-		}
-		if failures == 1 {
-			s.log.Warn("halted: trying again until it works", "doing", what, "error", err)
-		}
-		if !wait.Sleep(stop, pause) {
-			return err
-		}
-		pause = min(2*pause, 2*time.Second)
-	}
+	_, err := wait.Retry(context.Background(), stop, s.log, what, op)
+	return err
 }
 
 // Metrics of ingest; label values are bounded by the configuration.

@@ -69,10 +69,10 @@ type Options struct {
 	Poll time.Duration
 	// Channel, if given, is listened to: a notification ends the wait of Poll.
 	Channel string
-	// StopGrace is how long a stop waits for the database to delete or mark what
+	// StopGrace is how long a shutdown waits for the database to delete or mark what
 	// is durable. Defaults to 2s.
 	StopGrace time.Duration
-	// Limit, if given, ends what a stop lets finish. Rows come again.
+	// Limit, if given, ends what a shutdown lets finish. Rows come again.
 	Limit  context.Context
 	Logger *slog.Logger
 }
@@ -205,7 +205,7 @@ func (s *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 // session reads over one connection until it fails; well is called whenever
 // the database did its work.
 func (s *Source) session(ctx context.Context, topic string, out chan<- *message.Message, well func()) error {
-	// What was begun is finished after a stop too, within a grace.
+	// What was begun is finished after the shutdown began, too, within a grace.
 	work, cancel := wait.WithGrace(context.WithoutCancel(ctx), ctx, s.opt.StopGrace)
 	defer cancel()
 	defer context.AfterFunc(s.opt.Limit, cancel)()

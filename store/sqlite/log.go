@@ -121,7 +121,7 @@ func (s *Store) FindLog(ctx context.Context, name string) (*Log, error) {
 }
 
 // KeepChanges makes l the log that decisions write their frames to, in their own
-// transactions: there is no outbox then, and Decide gives no ids. Call it before
+// transactions: there is no outbox then, and Decide returns no ids. Call it before
 // the first decision.
 func (s *Store) KeepChanges(l *Log) { s.changes = l }
 
@@ -324,7 +324,7 @@ const (
 
 // Trim deletes what was appended before a time, of each partition up to its offset in
 // below, exclusive, and never its newest frame, which says where it ends. Then it
-// gives the pages that are free back to the file system, but for a tenth of the file,
+// returns free pages to the file system, but for a tenth of the file,
 // which the next records take. It reports how many frames it deleted.
 func (l *Log) Trim(ctx context.Context, before time.Time, below []int64) (int, error) {
 	trimmed := 0
@@ -367,7 +367,7 @@ func (l *Log) Trim(ctx context.Context, before time.Time, below []int64) (int, e
 	return trimmed, l.s.vacuum(ctx)
 }
 
-// vacuum gives free pages back, but for a tenth of the file.
+// vacuum returns free pages, but for a tenth of the file.
 func (s *Store) vacuum(ctx context.Context) error {
 	for more := true; more; {
 		err := s.write(ctx, "vacuum", func(t tx) error {

@@ -143,7 +143,7 @@ func Tail(s string, lines int) string {
 	return strings.Join(all[max(0, len(all)-lines):], "\n")
 }
 
-// Wait waits for the end and gives the exit status.
+// Wait waits for the end and returns the exit status.
 func (pr *Process) Wait() int {
 	pr.T.Helper()
 	select {
@@ -156,7 +156,7 @@ func (pr *Process) Wait() int {
 	return pr.Code
 }
 
-// Ok waits for the end, which must be without failure, and gives standard output.
+// Ok waits for the end, which must be without failure, and returns standard output.
 func (pr *Process) Ok() string {
 	pr.T.Helper()
 	require.Zero(pr.T, pr.Wait(), Tail(pr.Log.String(), 60))

@@ -158,7 +158,7 @@ type Letter struct {
 	PayloadBase64 string  `json:"payload_base64"`
 }
 
-// Letters are the open dead letters, as dlq list gives them, but the oldest first.
+// Letters are the open dead letters, as dlq list prints them, but the oldest first.
 func (p Project) Letters() []Letter {
 	p.T.Helper()
 	return p.LettersAs("weir.yaml")
@@ -173,7 +173,7 @@ func (p Project) LettersAs(config string) []Letter {
 	return all
 }
 
-// Letter is one dead letter with its payload, as dlq show gives it.
+// Letter is one dead letter with its payload, as dlq show prints it.
 func (p Project) Letter(id int64) Letter {
 	p.T.Helper()
 	var l Letter
