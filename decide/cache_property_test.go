@@ -133,7 +133,7 @@ func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int
 	}
 	_, err = s.Services(ctx, names)
 	require.NoError(t, err)
-	_, err = s.Activate(ctx, s.plan.Fingerprint, false)
+	_, err = s.Activate(ctx, s.plan.Fingerprint, 0, false)
 	require.NoError(t, err)
 	s.decider, err = decide.New(decide.Options{
 		Store: s, Plan: s.plan, Inbox: store.Inbox{Generation: 1, Topic: "inbox", TopicID: "id", Partitions: 2}, ChangesTopic: "changes", Workers: 1,

@@ -81,7 +81,7 @@ func newFlow(t *testing.T) *flow {
 		plan.Services[i].Number = numbers[plan.Services[i].Name]
 	}
 	require.NoError(t, plan.Prepare())
-	revision, err := s.Activate(t.Context(), plan.Fingerprint, false)
+	revision, err := s.Activate(t.Context(), plan.Fingerprint, 0, false)
 	require.NoError(t, err)
 	plan.Revision = revision.Number
 	resolved, err := s.ResolveInbox(t.Context(), "weir.inbox", "id", 2, 1)

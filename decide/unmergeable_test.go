@@ -32,7 +32,7 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	require.NoError(t, err)
 	next.Fingerprint = []byte("mounted")
 	require.NoError(t, next.Prepare())
-	revision, err := w.store.Activate(t.Context(), next.Fingerprint, false)
+	revision, err := w.store.Activate(t.Context(), next.Fingerprint, 0, false)
 	require.NoError(t, err)
 	next.Revision, w.plan = revision.Number, &next
 

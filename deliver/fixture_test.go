@@ -205,7 +205,7 @@ func newWorld(t *testing.T, services ...string) *world {
 }
 
 func (w *world) activate(revision int64) {
-	r, err := w.store.Activate(w.t.Context(), []byte{byte(revision)}, false)
+	r, err := w.store.Activate(w.t.Context(), []byte{byte(revision)}, 0, false)
 	require.NoError(w.t, err)
 	require.Equal(w.t, revision, r.Number)
 }

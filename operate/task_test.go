@@ -134,7 +134,7 @@ func newEnv(t testing.TB) (*operate.Env, *memoryLog) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	require.NoError(t, s.Migrate(context.Background()))
-	revision, err := s.Activate(context.Background(), []byte("now"), false)
+	revision, err := s.Activate(context.Background(), []byte("now"), 0, false)
 	require.NoError(t, err)
 	numbers, err := s.Services(context.Background(), []string{aService, zService})
 	require.NoError(t, err)

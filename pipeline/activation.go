@@ -23,9 +23,10 @@ type activation struct {
 	now   atomic.Pointer[settings] // what a reload replaces; without a plan until it is compiled
 	// mu is held while the active configuration and now change together.
 	mu sync.RWMutex
-	// wentBack says that the store forgot the activation of this configuration: what it
-	// forgot was decided under this one and others.
-	wentBack atomic.Bool
+	// newest is the highest revision that this process knows, also from the changes
+	// log. A store that was put back may have lost it, and must not give the number to
+	// another activation: decisions under both would look like decisions under one.
+	newest atomic.Int64
 }
 
 func (a *activation) plan() *decide.Plan { return a.now.Load().plan }
@@ -46,19 +47,37 @@ func (a *activation) latest() *settings {
 	return a.now.Load()
 }
 
+// activate makes a configuration the active one, under a number that no activation
+// had which this process knows.
+func (a *activation) activate(ctx context.Context, identity []byte, rollBack bool) (store.Revision, error) {
+	active, err := a.store.Activate(ctx, identity, a.newest.Load(), rollBack)
+	if err == nil {
+		a.know(active.Number)
+	}
+	return active, err
+}
+
+// know notes a revision.
+func (a *activation) know(revision int64) {
+	for newest := a.newest.Load(); revision > newest; newest = a.newest.Load() {
+		a.newest.CompareAndSwap(newest, revision)
+	}
+}
+
 // await returns the active revision when it is this process's
 // configuration again, false when ctx ended. A store that failed over without
 // its last commits may have lost the activation itself: no process would go on
-// then, so it is made once more, as a restart would.
+// then, so it is made once more, as a restart would, and of several that were lost
+// the latest. It gets a new number, by which every process sees that the store went back.
 func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 	for {
 		now := a.now.Load()
 		own := now.plan
 		active, err := a.store.Active(ctx)
-		if err == nil && active.Number < own.Revision {
+		// Its number may be that of an older one, which was lost too and came back first.
+		if err == nil && active.Number <= own.Revision && !bytes.Equal(active.Fingerprint, now.identity) {
 			// Not by force: a configuration that came since then stays.
-			if active, err = a.store.Activate(ctx, now.identity, false); err == nil {
-				a.wentBack.Store(true)
+			if active, err = a.activate(ctx, now.identity, false); err == nil {
 				a.log.Warn("the store went back to before this configuration: it was made the active one again", "revision", active.Number, "before", own.Revision)
 			}
 		}
@@ -75,7 +94,7 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 func (a *activation) switchTo(ctx context.Context, old, now *settings, rollBack bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	revision, err := a.store.Activate(ctx, now.identity, rollBack)
+	revision, err := a.activate(ctx, now.identity, rollBack)
 	if errors.Is(err, store.ErrSuperseded) {
 		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; weir reload --activate goes back to it: %w", err)}
 	}

@@ -21,7 +21,7 @@ func TestAStageThatLostItsProgressStartsAgain(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))
-	_, err = s.Activate(t.Context(), []byte("own"), false)
+	_, err = s.Activate(t.Context(), []byte("own"), 0, false)
 	require.NoError(t, err)
 	a := &activation{store: s, log: slog.New(slog.DiscardHandler)}
 	// The store lost an activation: this process's revision is not there any more.

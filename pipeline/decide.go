@@ -50,9 +50,8 @@ func (st *stages) startDecide() part {
 				renewed.Revision = active.Number
 				plan = &renewed
 				st.log.Info("this configuration is active again", "revision", active.Number)
-				if st.active.wentBack.Load() {
-					st.inbox.reopen(ctx, nil)
-				}
+				// The store may have gone back, and what it forgot been decided otherwise.
+				st.inbox.reopen(ctx, nil)
 				st.health.superseded.Store(false)
 			default:
 				failed <- fmt.Errorf("decide: %w", err)

@@ -19,18 +19,26 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	defer func() { require.NoError(t, s.Close()) }()
 	require.NoError(t, s.Migrate(t.Context()))
 	activate := func(fingerprint string) {
-		_, err := s.Activate(t.Context(), []byte(fingerprint), false)
+		_, err := s.Activate(t.Context(), []byte(fingerprint), 0, false)
 		require.NoError(t, err)
 	}
 	process := func(fingerprint string, revision int64) *activation {
 		a := &activation{store: s, log: slog.New(slog.DiscardHandler)}
 		a.now.Store(newSettings(nil, &decide.Plan{Revision: revision}, []byte(fingerprint)))
+		a.know(revision)
 		return a
 	}
 	activate("older")
 	active, ok := process("lost", 2).await(t.Context())
 	require.True(t, ok)
-	require.EqualValues(t, 2, active.Number)
+	require.EqualValues(t, 3, active.Number, "2 was another activation, also to who did not see this one")
+	active, ok = process("lost", 2).await(t.Context())
+	require.True(t, ok)
+	require.EqualValues(t, 3, active.Number)
+	// It has the number of the one that followed.
+	active, ok = process("followed", 3).await(t.Context())
+	require.True(t, ok)
+	require.EqualValues(t, 4, active.Number)
 
 	activate("newer")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -44,10 +52,10 @@ func TestAwaitingTheOwnRevision(t *testing.T) {
 	now, err := s.Active(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, "newer", string(now.Fingerprint))
-	require.EqualValues(t, 3, now.Number)
+	require.EqualValues(t, 5, now.Number)
 
 	// Two that were both lost: the latest of them is the one that goes on.
-	_, ok = process("latest", 5).await(t.Context())
+	_, ok = process("latest", 7).await(t.Context())
 	require.True(t, ok)
 	now, err = s.Active(t.Context())
 	require.NoError(t, err)

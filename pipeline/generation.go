@@ -133,38 +133,49 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store
 	if err != nil {
 		return inbox, err
 	}
-	active, err := g.store.Active(ctx)
-	if errors.Is(err, store.ErrNotFound) {
-		return inbox, nil // nothing was ever decided
-	} else if err != nil {
+	frames := map[int32]*change.Frame{}
+	for _, r := range last {
+		f, err := change.ParseFrameHeader(r.Value)
+		if err != nil {
+			continue
+		}
+		g.active.know(f.Revision)
+		if f.To.Generation() == inbox.Generation {
+			frames[r.Partition] = f
+		}
+	}
+	revisions, err := g.store.Revisions(ctx, 2)
+	if err != nil || len(revisions) == 0 { // nothing was ever decided
 		return inbox, err
 	}
+	active := revisions[0]
 	// After the log: what it had then was committed before.
 	marks, err := g.store.Watermarks(ctx)
 	if err != nil {
 		return inbox, err
 	}
-	same := bytes.Equal(active.Fingerprint, g.active.now.Load().identity) && !g.active.wentBack.Load()
+	same := bytes.Equal(active.Fingerprint, g.active.now.Load().identity)
 	// What a partition that is away has is not known. Under the configuration of before
-	// that keeps nobody from going on: what is decided again is the same then.
-	if len(away) > 0 && !same {
+	// that keeps nobody from going on: what is decided again is the same then. Numbers
+	// have a gap where the store forgot an activation.
+	forgot := active.Number > 1
+	if len(revisions) > 1 {
+		forgot = active.Number > revisions[1].Number+1
+	}
+	if len(away) > 0 && (!same || forgot) {
 		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, away)
 	}
 	forked := false
-	for _, r := range last {
-		f, err := change.ParseFrameHeader(r.Value)
-		if err != nil || f.To.Generation() != inbox.Generation {
-			continue
-		}
-		decided := marks[store.Partition{Generation: inbox.Generation, Number: r.Partition}]
-		// Revisions only grow: one that the store has still holds for all before it.
+	for partition, f := range frames {
+		decided := marks[store.Partition{Generation: inbox.Generation, Number: partition}]
+		// Revisions only grow, and no two activations share one: what was decided under the
+		// active one was decided after all before it.
 		if f.To.Offset() > decided && !(same && f.Revision == active.Number) {
 			forked = true
 			g.log.Warn("the store went back, and what it forgot was decided under another configuration: a new generation of versions begins",
-				"partition", r.Partition, "decided_once_to", f.To, "watermark", decided, "revision", f.Revision, "active", active.Number)
+				"partition", partition, "decided_once_to", f.To, "watermark", decided, "revision", f.Revision, "active", active.Number)
 		}
 	}
-	g.active.wentBack.Store(false)
 	if !forked {
 		return inbox, nil
 	}

@@ -76,7 +76,7 @@ func (p *process) activate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	revision, err := p.store.Activate(ctx, compiled.identity, p.opt.Activate)
+	revision, err := p.active.activate(ctx, compiled.identity, p.opt.Activate)
 	if errors.Is(err, store.ErrSuperseded) {
 		return fmt.Errorf("this configuration was replaced by a later one; start with --activate to go back to it: %w", err)
 	}

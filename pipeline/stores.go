@@ -38,7 +38,7 @@ type Store interface {
 
 // revisions is what whoever follows the active configuration asks of a store.
 type revisions interface {
-	Activate(ctx context.Context, fingerprint []byte, force bool) (store.Revision, error)
+	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error)
 	Active(ctx context.Context) (store.Revision, error)
 	Revisions(ctx context.Context, limit int) ([]store.Revision, error)
 }

@@ -56,7 +56,9 @@ type Configurations interface {
 	// returns its revision. When it already is, nothing is written. When it was
 	// active once and a later one replaced it, the answer is ErrSuperseded
 	// unless force (a roll-back is an operator's decision, not a restart's).
-	Activate(ctx context.Context, fingerprint []byte, force bool) (Revision, error)
+	// A new revision is higher than above, too: a store that was put back does not
+	// know which numbers it gave since, and no two activations may share one.
+	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (Revision, error)
 	// Active returns the active revision; ErrNotFound before the first Activate.
 	Active(ctx context.Context) (Revision, error)
 	// Revisions returns the latest ones, the active one first.

@@ -48,7 +48,7 @@ func slowWorld(t *testing.T, patience time.Duration) (*world, slow) {
 		s.Store = o.Store
 		o.Store, o.Patience = s, patience
 	})
-	_, err := w.store.Activate(t.Context(), []byte("another"), false)
+	_, err := w.store.Activate(t.Context(), []byte("another"), 0, false)
 	require.NoError(t, err)
 	return w, s
 }

@@ -377,7 +377,7 @@ func TestUploads(t *testing.T) {
 	require.NoError(t, os.WriteFile(secret, []byte("topsecret_file"), 0o600))
 	w := newWorld(t, nil)
 	w.letter("{")
-	require.NoError(t, func() error { _, err := w.store.Activate(t.Context(), []byte("another"), false); return err }())
+	require.NoError(t, func() error { _, err := w.store.Activate(t.Context(), []byte("another"), 0, false); return err }())
 	as, form := w.signIn(token)
 	upload := func(want int, files map[string][2]string) string {
 		t.Helper()

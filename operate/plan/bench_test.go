@@ -26,7 +26,7 @@ func BenchmarkPlan(b *testing.B) {
 	require.NoError(b, s.Migrate(b.Context()))
 	active := load(b)
 	fingerprint := active.Fingerprint()
-	revision, err := s.Activate(b.Context(), fingerprint[:], false)
+	revision, err := s.Activate(b.Context(), fingerprint[:], 0, false)
 	require.NoError(b, err)
 	numbers, err := s.Services(b.Context(), []string{ripe, list})
 	require.NoError(b, err)

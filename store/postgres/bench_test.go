@@ -46,7 +46,7 @@ func benchStore(b *testing.B) *Store {
 func BenchmarkDecide(b *testing.B) {
 	const changed, owners = 3, 2
 	s := benchStore(b)
-	revision, err := s.Activate(b.Context(), []byte("c"), false)
+	revision, err := s.Activate(b.Context(), []byte("c"), 0, false)
 	require.NoError(b, err)
 	for _, events := range []int{200, 1000} {
 		b.Run(fmt.Sprintf("events=%d", events), func(b *testing.B) {

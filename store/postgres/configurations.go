@@ -53,7 +53,7 @@ WHERE w.generation = $1`
 
 // Activate implements store.Configurations. It waits for decisions under way;
 // none of an older revision commits after it returned.
-func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (store.Revision, error) {
+func (s *Store) Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error) {
 	var active store.Revision
 	err := s.inTx(ctx, "activate", func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, sqlLockRevisions); err != nil {
@@ -76,7 +76,7 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 				return store.ErrSuperseded
 			}
 		}
-		active.Number++
+		active.Number = max(active.Number, above) + 1
 		active.Fingerprint = bytes.Clone(notNil(fingerprint))
 		if err := tx.QueryRow(ctx, sqlActivate, active.Number, active.Fingerprint).Scan(&active.Activated); err != nil {
 			return err

@@ -250,7 +250,7 @@ func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	other := handle(t, url)
 	ctx := t.Context()
 	month := lastMonth(t, s)
-	revision, err := s.Activate(ctx, []byte("c"), false)
+	revision, err := s.Activate(ctx, []byte("c"), 0, false)
 	require.NoError(t, err)
 	first := store.Decided{ID: store.ClaimID{0x01, 0x9a, 6: 0x70, 8: 0x80}, Version: 7, Use: store.Use{Key: store.DigestKey("acme", "k"), Content: [8]byte{1}}}
 	second := store.Decided{ID: store.ClaimID{0x01, 0x9b, 6: 0x70, 8: 0x80}, Version: 8, Use: store.Use{Key: first.Key, Content: [8]byte{2}}}

@@ -158,7 +158,7 @@ func TestWhatIsNotWrittenIsNotLocked(t *testing.T) {
 	s, url := migrated(t)
 	other := handle(t, url)
 	ctx := t.Context()
-	revision, err := s.Activate(ctx, []byte("c"), false)
+	revision, err := s.Activate(ctx, []byte("c"), 0, false)
 	require.NoError(t, err)
 	decide := func(change string, entities ...string) error {
 		_, err := s.Decide(ctx, store.Decision{Revision: revision.Number, Entities: entities}, func(loaded store.Loaded) (out store.Outcome, _ error) {
@@ -205,7 +205,7 @@ func TestStatesStayInTheirPage(t *testing.T) {
 	s, _ := migrated(t)
 	ctx := t.Context()
 	const services = 20
-	revision, err := s.Activate(ctx, []byte("c"), false)
+	revision, err := s.Activate(ctx, []byte("c"), 0, false)
 	require.NoError(t, err)
 	docs := fmt.Appendf(nil, `{"registry":{"a":"%0600d"}}`, 0)
 	var all, some []store.Entity

@@ -29,7 +29,7 @@ SELECT ?, partition, max(generation << 48 | next_offset) FROM watermarks GROUP B
 )
 
 // Activate implements store.Configurations.
-func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (store.Revision, error) {
+func (s *Store) Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error) {
 	fingerprint = notNil(fingerprint)
 	active, err := s.Active(ctx)
 	if err == nil && bytes.Equal(active.Fingerprint, fingerprint) {
@@ -52,7 +52,7 @@ func (s *Store) Activate(ctx context.Context, fingerprint []byte, force bool) (s
 			return store.ErrSuperseded
 		}
 		now := micros(time.Now())
-		active = store.Revision{Number: active.Number + 1, Fingerprint: bytes.Clone(fingerprint), Activated: fromMicros(now)}
+		active = store.Revision{Number: max(active.Number, above) + 1, Fingerprint: bytes.Clone(fingerprint), Activated: fromMicros(now)}
 		_, err = t.once(`INSERT INTO revisions (number, fingerprint, activated_at) VALUES (?, ?, ?)`, active.Number, fingerprint, now)
 		if err == nil {
 			_, err = t.once(sqlActivateFrom, active.Number)

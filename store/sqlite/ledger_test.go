@@ -102,7 +102,7 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 	assert.Equal(t, 2, n)
 	for i, id := range ids {
 		assert.Equal(t, i >= 2, begin(t, a, fmt.Sprint("k", i), keep).ID == id, "k%d is as it was", i)
-		revision, err := a.Activate(t.Context(), []byte("c"), false)
+		revision, err := a.Activate(t.Context(), []byte("c"), 0, false)
 		require.NoError(t, err)
 		for round := range 2 {
 			_, err = b.Decide(t.Context(), store.Decision{Revision: revision.Number, Claims: ids}, func(loaded store.Loaded) (store.Outcome, error) {
@@ -124,7 +124,7 @@ func TestMonthsAreDroppedWhole(t *testing.T) {
 func TestAKeyHasItsEffectOnceWhereAMonthBegins(t *testing.T) {
 	a, b, c := atTime(t)
 	end := time.Date(2026, 12, 1, 0, 0, 0, 0, time.UTC)
-	revision, err := a.Activate(t.Context(), []byte("c"), false)
+	revision, err := a.Activate(t.Context(), []byte("c"), 0, false)
 	require.NoError(t, err)
 	first, second := newClaimID(end.Add(-time.Hour)), newClaimID(end.Add(time.Hour))
 	key := store.DigestKey("acme", "k")

@@ -62,7 +62,7 @@ func TestOperatorConformance(t *testing.T) {
 func TestEverythingIsThereAfterReopening(t *testing.T) {
 	s, path := migrated(t)
 	k := store.Key{Service: 1, Entity: "banana-1"}
-	revision, err := s.Activate(t.Context(), []byte("c"), false)
+	revision, err := s.Activate(t.Context(), []byte("c"), 0, false)
 	require.NoError(t, err)
 	p := store.Partition{Generation: 1}
 	_, err = s.TakeOver(t.Context(), []store.Partition{p}, store.Token{1})

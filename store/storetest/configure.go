@@ -35,33 +35,42 @@ var configurationTests = []test{
 	{"I12 Activate: first, same, other, old one, forced", func(t *testing.T, f *fixture) {
 		_, err := f.a.Active(t.Context())
 		require.ErrorIs(t, err, store.ErrNotFound)
-		first, err := f.a.Activate(t.Context(), []byte{0, 1}, false)
+		first, err := f.a.Activate(t.Context(), []byte{0, 1}, 0, false)
 		require.NoError(t, err)
 		assert.Positive(t, first.Number)
 		assert.Equal(t, []byte{0, 1}, first.Fingerprint)
 		assert.WithinDuration(t, time.Now(), first.Activated, time.Minute)
 		for _, force := range []bool{false, true} {
-			same, err := f.b.Activate(t.Context(), []byte{0, 1}, force)
+			same, err := f.b.Activate(t.Context(), []byte{0, 1}, 0, force)
 			require.NoError(t, err)
 			assert.Equal(t, first, same, "nothing is written")
 		}
-		second, err := f.b.Activate(t.Context(), []byte{2}, false)
+		second, err := f.b.Activate(t.Context(), []byte{2}, 0, false)
 		require.NoError(t, err)
 		assert.Greater(t, second.Number, first.Number)
-		_, err = f.a.Activate(t.Context(), []byte{0, 1}, false)
+		_, err = f.a.Activate(t.Context(), []byte{0, 1}, 0, false)
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, store.Superseded, store.ClassOf(err))
 		active, err := f.a.Active(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, second, active)
-		third, err := f.a.Activate(t.Context(), []byte{0, 1}, true)
+		third, err := f.a.Activate(t.Context(), []byte{0, 1}, 0, true)
 		require.NoError(t, err)
 		assert.Greater(t, third.Number, second.Number)
 		active, err = f.b.Active(t.Context())
 		require.NoError(t, err)
 		assert.Equal(t, third, active)
-		_, err = f.b.Activate(t.Context(), []byte{2}, false)
+		_, err = f.b.Activate(t.Context(), []byte{2}, 0, false)
 		require.ErrorIs(t, err, store.ErrSuperseded)
+		same, err := f.b.Activate(t.Context(), []byte{0, 1}, third.Number+5, false)
+		require.NoError(t, err)
+		assert.Equal(t, third, same, "nothing is written")
+		above, err := f.b.Activate(t.Context(), []byte{3}, third.Number+5, false)
+		require.NoError(t, err)
+		assert.Equal(t, third.Number+6, above.Number)
+		below, err := f.b.Activate(t.Context(), []byte{4}, third.Number, false)
+		require.NoError(t, err)
+		assert.Equal(t, above.Number+1, below.Number)
 	}},
 	{"Activate at the same time gives one revision", func(t *testing.T, f *fixture) {
 		var callers sync.WaitGroup
@@ -72,7 +81,7 @@ var configurationTests = []test{
 				s = f.b
 			}
 			callers.Go(func() {
-				r, err := s.Activate(t.Context(), []byte("one"), false)
+				r, err := s.Activate(t.Context(), []byte("one"), 0, false)
 				assert.NoError(t, err)
 				numbers[n] = r.Number
 			})

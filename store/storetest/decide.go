@@ -126,7 +126,7 @@ var decideTests = []test{
 	{"I12 superseded revision writes nothing", func(t *testing.T, f *fixture) {
 		old, service := f.revision(), f.service("s")
 		_, token := f.own(f.a, 'a', p0)
-		next, err := f.b.Activate(t.Context(), []byte("other"), false)
+		next, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
 		require.NoError(t, err)
 		before := f.state(f.b)
 		for _, revision := range []int64{old, next.Number + 1, 0} {
@@ -148,7 +148,7 @@ var decideTests = []test{
 		_, decided := f.a.Decide(t.Context(), store.Decision{Revision: old, Moves: []store.WatermarkStep{{Partition: p0, From: 0, To: 5, Token: token}}},
 			func(store.Loaded) (store.Outcome, error) {
 				go func() {
-					_, err := f.b.Activate(t.Context(), []byte("other"), false)
+					_, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
 					activated <- err
 				}()
 				select {

@@ -27,7 +27,7 @@ var lookTests = []test{
 	{"marks of the newest generations, and where each revision began", func(t *testing.T, f *fixture) {
 		assert.Equal(t, store.Look{Marks: map[int32]store.Mark{}}, f.look(f.a))
 		activate := func(name string) int64 {
-			r, err := f.b.Activate(t.Context(), []byte(name), false)
+			r, err := f.b.Activate(t.Context(), []byte(name), 0, false)
 			require.NoError(t, err)
 			return r.Number
 		}
@@ -57,13 +57,13 @@ var lookTests = []test{
 			store.Activation{Revision: third, Partition: 2, From: change.NewVersion(4, 0)})
 		slices.SortFunc(activations, compareActivations)
 		assert.Equal(t, store.Look{Active: third, Marks: marks, Activations: activations}, f.look(f.b))
-		_, err = f.a.Activate(t.Context(), []byte("first"), false)
+		_, err = f.a.Activate(t.Context(), []byte("first"), 0, false)
 		require.ErrorIs(t, err, store.ErrSuperseded)
 		assert.Equal(t, activations, f.look(f.b).Activations)
 	}},
 	{"an activation drops those that no place needs any more, and keeps how the others judge", func(t *testing.T, f *fixture) {
 		activate := func(name string) int64 {
-			r, err := f.b.Activate(t.Context(), []byte(name), false)
+			r, err := f.b.Activate(t.Context(), []byte(name), 0, false)
 			require.NoError(t, err)
 			return r.Number
 		}
@@ -136,7 +136,7 @@ var lookTests = []test{
 		decider.Go(func() {
 			defer close(done)
 			for i := range int64(moves) {
-				r, err := f.a.Activate(t.Context(), fmt.Append(nil, i), false)
+				r, err := f.a.Activate(t.Context(), fmt.Append(nil, i), 0, false)
 				if !assert.NoError(t, err) {
 					return
 				}

@@ -177,7 +177,7 @@ var progressTests = []test{
 		refused(0) // nothing is active
 		refused(1)
 		old := f.revision()
-		next, err := f.b.Activate(t.Context(), []byte("other"), false)
+		next, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
 		require.NoError(t, err)
 		for _, revision := range []int64{0, old, next.Number + 1} {
 			refused(revision)
@@ -215,7 +215,7 @@ var progressTests = []test{
 		for range owners {
 			<-begun
 		}
-		_, err := f.b.Activate(t.Context(), []byte("other"), false)
+		_, err := f.b.Activate(t.Context(), []byte("other"), 0, false)
 		require.NoError(t, err)
 		then := f.progress(f.b)
 		close(over)

@@ -1,6 +1,6 @@
 package main
 
-// The ends: ingest, its gate, and the sinks.
+// The ends: ingest, its gate, and the sinks; and the configuration in force.
 var edgeMutants = []mutant{
 	{
 		rule: "the mark comes after the append", file: "ingest/stage.go",
@@ -116,5 +116,10 @@ var edgeMutants = []mutant{
 		rule: "a topic that was made again is read from its beginning", file: "sinks/kafka/resume.go",
 		old: "case m.topic != topic.ID || p >= len(m.ends):", new: "case p >= len(m.ends):",
 		in: "./sinks/kafka", test: "TestATopicThatWasMadeAgain",
+	},
+	{
+		rule: "no two activations share a number, also where the store forgot one", file: "pipeline/activation.go",
+		old: "a.store.Activate(ctx, identity, a.newest.Load(), rollBack)", new: "a.store.Activate(ctx, identity, 0, rollBack)",
+		in: "./pipeline", test: "TestAwaitingTheOwnRevision",
 	},
 }

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/jackc/pgx/v5"
@@ -104,6 +105,53 @@ func TestStoreRestoredToBeforeAnotherConfiguration(t *testing.T) {
 		require.Contains(t, string(row.Doc), `"again"`, "what is decided last is what the target has")
 	}
 	require.NotContains(t, w.drain().Log.String(), "a new generation", "once is enough")
+	require.Empty(t, w.Letters())
+}
+
+// I1, I5: the store goes back to before the configuration that two processes work
+// under, as after a fail-over. One of them makes it active again. The mistake that this
+// catches: it got its number again, so the other took all that the store forgot for
+// decided under it, and decided again what the configuration of before had decided,
+// under the same versions.
+func TestStoreRestoredUnderTwoProcessesToBeforeTheirConfiguration(t *testing.T) {
+	t.Parallel()
+	server := servers.StartOwn(t, "postgres")
+	w := newWorld(t, server.Address, 100)
+	w.say(2)
+	w.drain()
+	b := takeBackup(t, server)
+	w.say(1)
+	w.drain()
+
+	w.Write("acme.yaml", strings.Replace(fmt.Sprintf(customer, w.Target, harness.PatientHookSink(w.Receiver), w.Prefix), "state: state}", "state: state, again: state}", 1))
+	again := func(rows int) {
+		harness.Eventually(t, fmt.Sprint(rows, " rows of the later configuration"), func() error {
+			found := 0
+			for _, row := range w.Rows("acme_current", current, "entity") {
+				if strings.Contains(string(row.Doc), `"again"`) {
+					found++
+				}
+			}
+			if found < rows {
+				return fmt.Errorf("%d have it", found)
+			}
+			return nil
+		})
+	}
+	decider, other := w.Start("run --role ingest,decide"), w.Start("run --role deliver")
+	decider.Ready(200)
+	other.Ready(200)
+	for from := range 3 { // every partition has something that the later one decided last
+		w.send(w.Kafka, w.share(from, 4))
+	}
+	again(entities * 3 / 4)
+	require.NoError(t, decider.Cmd.Process.Signal(syscall.SIGSTOP))
+	b.restore()
+	other.Says("the store went back to before this configuration")
+	require.NoError(t, decider.Cmd.Process.Signal(syscall.SIGCONT))
+	again(entities)
+	stop(decider)
+	stop(other)
 	require.Empty(t, w.Letters())
 }
 

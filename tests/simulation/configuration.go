@@ -156,7 +156,7 @@ func (v variant) compile() (c configuration, err error) {
 // activate makes a configuration the active one.
 func (w *world) activate(c *configuration) error {
 	ctx, plan := context.Background(), *c.plan
-	revision, err := w.mem.Activate(ctx, plan.Fingerprint, false)
+	revision, err := w.mem.Activate(ctx, plan.Fingerprint, 0, false)
 	if err != nil {
 		return err
 	}

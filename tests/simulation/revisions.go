@@ -11,7 +11,7 @@ import (
 )
 
 // Activate implements store.Configurations.
-func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool) (active store.Revision, err error) {
+func (m *Memory) Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (active store.Revision, err error) {
 	err = m.run(ctx, func() error {
 		s := &m.state
 		if n := len(s.revisions); n > 0 && bytes.Equal(s.revisions[n-1].Fingerprint, fingerprint) {
@@ -22,7 +22,10 @@ func (m *Memory) Activate(ctx context.Context, fingerprint []byte, force bool) (
 		if once && !force {
 			return store.ErrSuperseded
 		}
-		active = store.Revision{Number: int64(len(s.revisions) + 1), Fingerprint: bytes.Clone(fingerprint), Activated: now()}
+		if n := len(s.revisions); n > 0 {
+			above = max(above, s.revisions[n-1].Number)
+		}
+		active = store.Revision{Number: above + 1, Fingerprint: bytes.Clone(fingerprint), Activated: now()}
 		s.revisions = append(s.revisions, active)
 		for part, at := range s.newest() {
 			s.from = append(s.from, store.Activation{Revision: active.Number, Partition: part, From: at.Watermark})
