@@ -2,6 +2,7 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -98,10 +99,10 @@ func (a *Admin) Drained(ctx context.Context, group, topic string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	from, end := make(map[int32]kgo.Offset), make(map[int32]int64)
+	from, end := make(map[int32]int64), make(map[int32]int64)
 	for _, l := range lags {
 		if l.Pending() > 0 {
-			from[l.Partition], end[l.Partition] = kgo.NewOffset().At(l.Committed), l.End
+			from[l.Partition], end[l.Partition] = l.Committed, l.End
 		}
 	}
 	if len(from) == 0 {
@@ -109,15 +110,13 @@ func (a *Admin) Drained(ctx context.Context, group, topic string) (bool, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainedTimeout)
 	defer cancel()
-	found := false
-	err = a.read(ctx, topic, from, end, func(r *kgo.Record) bool {
-		found = found || !r.Attrs.IsControl() && r.Offset < end[r.Partition]
-		return !found
-	}, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-	if err != nil {
+	err = a.read(ctx, topic, from, end, func(*kgo.Record) error { return errUnread }, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil && !errors.Is(err, errUnread) {
 		return false, fmt.Errorf("look for unread records of %s: %w", topic, err)
 	}
-	return !found, nil
+	return err == nil, nil
 }
+
+var errUnread = errors.New("there are unread records")
 
 const drainedTimeout = 5 * time.Second
