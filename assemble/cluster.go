@@ -30,12 +30,11 @@ func MaxRecord(c *config.Config) int {
 	return n + recordOverhead
 }
 
-// Producer makes a producer of the internal topics. It does not linger: what
-// comes while a request is under way makes up the next one anyway.
+// Producer makes a producer of the internal topics.
 func Producer(c *config.Config, cluster transport.Config, codec transport.Compression) (*transport.Producer, error) {
 	// Adding partitions to the inbox must not move entities.
 	fixed := map[string]int{c.Kafka.Inbox.Topic: c.Kafka.Inbox.Partitions}
-	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec, Linger: -1})
+	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec})
 }
 
 // Topics are the inbox and the changes log of a configuration. What inbox

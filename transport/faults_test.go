@@ -93,7 +93,7 @@ func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
 	defer cancel()
 	topic, keyed := c.topic(t, "topic", 2), c.topic(t, "keyed", 2)
 	away.Store(true)
-	p := c.producer(t, transport.ProducerConfig{Linger: -1, Partitions: map[string]int{keyed: 2}})
+	p := c.producer(t, transport.ProducerConfig{Partitions: map[string]int{keyed: 2}})
 	pin := func(partition int32, text string) transport.Record {
 		return transport.Record{Topic: topic, Value: []byte(text), Pinned: true, Partition: partition}
 	}

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -58,11 +57,6 @@ const (
 
 // ProducerConfig tunes a producer.
 type ProducerConfig struct {
-	// Linger is how long records wait for others before they are sent, so that
-	// batches of many callers and topics share requests. Records that come
-	// while a request is under way wait for it anyway. Defaults to 5 ms;
-	// negative: none.
-	Linger time.Duration
 	// MaxBufferedRecords and MaxBufferedBytes bound what is handed in and not
 	// yet acknowledged; at the bound callers of Append wait. A single larger batch
 	// passes alone. Default to 100,000 and 64 MiB.
@@ -95,7 +89,6 @@ type Producer struct {
 	open func() (RecordClient, error)
 	log  *slog.Logger
 	work chan struct{} // capacity 1: a line is ready, a client is lost, or closing
-	stop chan struct{} // closed by Close
 	done chan struct{} // closed when the rounds ended
 
 	flushes sync.WaitGroup
@@ -187,12 +180,11 @@ func NewProducer(cfg Config, pc ProducerConfig) (*Producer, error) {
 // NewProducerOver makes a producer over other clients than kgo's. It opens one at
 // once, and another when one is lost.
 func NewProducerOver(open func() (RecordClient, error), pc ProducerConfig, log *slog.Logger) (*Producer, error) {
-	def(&pc.Linger, 5*time.Millisecond)
 	def(&pc.MaxBufferedRecords, 100_000)
 	def(&pc.MaxBufferedBytes, 64<<20)
 	def(&pc.MaxRecordBytes, 1_000_000)
 	p := &Producer{pc: pc, open: open, log: log, lines: map[lineKey]*line{},
-		work: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		work: make(chan struct{}, 1), done: make(chan struct{})}
 	p.room = sync.NewCond(&p.mu)
 	cl, err := open()
 	if err != nil {
@@ -341,39 +333,15 @@ func (p *Producer) signal() {
 // rounds is the goroutine that gives records to clients.
 func (p *Producer) rounds() {
 	defer close(p.done)
-	stop := p.stop
-	for {
+	for range p.work {
 		p.mu.Lock()
-		over, idle := p.closed && p.records == 0, p.idle()
+		over := p.closed && p.records == 0
 		p.mu.Unlock()
 		if over {
 			return
 		}
-		select {
-		case <-p.work:
-		case <-stop:
-			stop = nil
-		}
-		// Only the first of what comes after a pause waits: the others wait for it.
-		if idle && p.pc.Linger > 0 && stop != nil {
-			select {
-			case <-time.After(p.pc.Linger):
-			case <-stop:
-				stop = nil
-			}
-		}
 		p.launch()
 	}
-}
-
-// idle reports whether no round is under way. The caller holds mu.
-func (p *Producer) idle() bool {
-	for _, c := range p.clients {
-		if c.produced > c.answered {
-			return false
-		}
-	}
-	return true
 }
 
 // launch begins the rounds of all lines that are ready.
@@ -509,13 +477,10 @@ func (op *appendOp) answer() {
 // outcome is unknown. It may be called twice.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
-	first := !p.closed
 	p.closed = true
 	p.room.Broadcast()
+	p.signal()
 	p.mu.Unlock()
-	if first {
-		close(p.stop)
-	}
 	var err error
 	select {
 	case <-p.done:

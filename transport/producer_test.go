@@ -195,7 +195,7 @@ func TestFullBuffersMakeCallersWait(t *testing.T) {
 
 func TestCloseFlushesAndRefuses(t *testing.T) {
 	c := faulty(t, func(int) int16 { return 0 })
-	p := c.producer(t, transport.ProducerConfig{Linger: time.Hour})
+	p := c.producer(t, transport.ProducerConfig{})
 	done := make(chan error, 1)
 	p.AppendAsync(t.Context(), new(transport.Sequence), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
 	require.NoError(t, p.Close(t.Context()))
