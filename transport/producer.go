@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -144,31 +143,9 @@ type appendOp struct {
 	done     func(error)
 
 	// guarded by the producer's mutex:
-	left   int
-	err    error         // the first
-	failed map[int]error // by index
+	left int
+	err  error // the first
 }
-
-// AppendError is the error of an Append whose records were answered, some of
-// them with a failure.
-type AppendError struct {
-	// Failed has the failures by index. All other records are acknowledged.
-	Failed map[int]error
-}
-
-// first returns the failure of the foremost record.
-func (e *AppendError) first() error { return e.Failed[slices.Min(slices.Collect(maps.Keys(e.Failed)))] }
-
-// Error returns the failure of the foremost record and how many there are.
-func (e *AppendError) Error() string {
-	if len(e.Failed) == 1 {
-		return e.first().Error()
-	}
-	return fmt.Sprintf("%d records failed, the first: %v", len(e.Failed), e.first())
-}
-
-// Unwrap returns the failure of the foremost record.
-func (e *AppendError) Unwrap() error { return e.first() }
 
 // NewProducer does not touch the network yet.
 func NewProducer(cfg Config, pc ProducerConfig) (*Producer, error) {
@@ -195,9 +172,8 @@ func NewProducerOver(open func() (RecordClient, error), pc ProducerConfig, log *
 	return p, nil
 }
 
-// Append implements Appender; an AppendError says which records failed. ctx
-// bounds the wait only: records that were handed in may be appended after it
-// ended. May be called concurrently.
+// Append implements Appender. ctx bounds the wait only: records that were handed in
+// may be appended after it ended. May be called concurrently.
 func (p *Producer) Append(ctx context.Context, records []Record) error {
 	result := make(chan error, 1)
 	if err := p.hand(ctx, nil, records, func(err error) { result <- err }); err != nil {
@@ -368,15 +344,15 @@ func (p *Producer) launch() {
 	produced := 0
 	for _, s := range shares {
 		if s.why != nil {
-			for _, i := range s.at {
-				p.answered(s.l, nil, s.op, i, s.why)
+			for range s.at {
+				p.answered(s.l, nil, s.op, s.why)
 			}
 			continue
 		}
 		records := make([]kgo.Record, len(s.at))
 		for n, i := range s.at {
 			toKgo(&records[n], &s.op.records[i])
-			c.cl.Produce(context.Background(), &records[n], func(_ *kgo.Record, err error) { p.answered(s.l, c, s.op, i, err) })
+			c.cl.Produce(context.Background(), &records[n], func(_ *kgo.Record, err error) { p.answered(s.l, c, s.op, err) })
 		}
 		produced += len(records)
 	}
@@ -434,7 +410,7 @@ func (p *Producer) client() *clientRun {
 
 // answered is called once per record, by its client if it was given to one. A failure
 // breaks its sequence before the next round of its line can begin.
-func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err error) {
+func (p *Producer) answered(l *line, c *clientRun, op *appendOp, err error) {
 	p.mu.Lock()
 	if c != nil {
 		c.answered++
@@ -442,9 +418,8 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err erro
 	}
 	if err != nil {
 		if op.err == nil {
-			op.err, op.failed = err, map[int]error{}
+			op.err = fmt.Errorf("append: %w", err)
 		}
-		op.failed[i] = err
 		op.sequence.Break(err)
 	}
 	op.left--
@@ -454,7 +429,7 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err erro
 		p.bytes -= op.bytes
 		p.room.Broadcast()
 		p.mu.Unlock()
-		op.answer()
+		op.done(op.err)
 		p.mu.Lock()
 		p.signal() // perhaps it was the last one of all
 	}
@@ -462,15 +437,6 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err erro
 		p.readyUp(l)
 	}
 	p.mu.Unlock()
-}
-
-// answer calls done. All records are answered.
-func (op *appendOp) answer() {
-	if op.failed == nil {
-		op.done(nil)
-		return
-	}
-	op.done(fmt.Errorf("append: %w", &AppendError{op.failed}))
 }
 
 // Close waits until ctx ends for what was handed in, then fails the rest, whose
