@@ -37,7 +37,7 @@ func suite(t *testing.T, c cluster, features tests.Features) {
 	// The suite publishes thousands of messages one by one. To read as many
 	// compressed batches costs minutes on a busy machine under the race detector:
 	// each takes a buffer of some MiB.
-	producer := c.producer(t, transport.ProducerConfig{Compression: transport.NoCompression})
+	producer := c.producer(t, transport.ProducerConfig{})
 	withGroup := func(t *testing.T, id string) (message.Publisher, message.Subscriber) {
 		g := c.group(t, transport.GroupConfig{
 			ID: id, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,

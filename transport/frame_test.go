@@ -259,7 +259,7 @@ func TestBufferIsBounded(t *testing.T) {
 			budget, fetch       = 2 << 20, 64 << 10
 		)
 		topic := c.topic(t, "topic", partitions)
-		p := c.producer(t, transport.ProducerConfig{Compression: transport.NoCompression})
+		p := c.producer(t, transport.ProducerConfig{})
 		appended := make(chan error, records)
 		for range records { // in a batch each, as far as the producer is idle
 			all := make([]transport.Record, partitions)

@@ -43,17 +43,6 @@ func (s *Sequence) Break(err error) {
 // batch is appended.
 var ErrTooLarge = errors.New("record too large")
 
-// Compression of record batches.
-type Compression string
-
-// The codecs. Every broker and kfake reads all of them.
-const (
-	NoCompression Compression = "none"
-	LZ4           Compression = "lz4"
-	Snappy        Compression = "snappy"
-	Zstd          Compression = "zstd"
-)
-
 // ProducerConfig tunes a producer.
 type ProducerConfig struct {
 	// MaxBufferedRecords and MaxBufferedBytes bound what is handed in and not
@@ -67,8 +56,8 @@ type ProducerConfig struct {
 	// Partitions, by topic, is how many of its partitions records are spread
 	// over, by key, also when there are more by now. Defaults to all there are.
 	Partitions map[string]int
-	// Compression defaults to LZ4.
-	Compression Compression
+	// Compression of record batches defaults to none.
+	Compression kgo.CompressionCodec
 }
 
 // Producer appends with all acknowledgements, idempotent, in order.
@@ -150,7 +139,6 @@ type appendOp struct {
 // NewProducer does not touch the network yet.
 func NewProducer(cfg Config, pc ProducerConfig) (*Producer, error) {
 	def(&pc.MaxRecordBytes, 1_000_000)
-	def(&pc.Compression, LZ4)
 	return NewProducerOver(func() (RecordClient, error) { return newProducerClient(cfg, pc) }, pc, cfg.logger())
 }
 

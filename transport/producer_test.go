@@ -53,7 +53,7 @@ func faulty(t *testing.T, fault func(n int) int16) cluster {
 }
 
 // tiny makes every record a batch of its own.
-var tiny = transport.ProducerConfig{MaxRecordBytes: 600, Compression: transport.NoCompression}
+var tiny = transport.ProducerConfig{MaxRecordBytes: 600}
 
 func numbered(topic string, n int) transport.Record {
 	v := make([]byte, 590)

@@ -81,7 +81,7 @@ func TestScan(t *testing.T) {
 func TestScanOfWhatIsRemovedMeanwhile(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "removed", 1)
-	p, err := transport.NewProducer(c.cfg, transport.ProducerConfig{Compression: transport.NoCompression})
+	p, err := transport.NewProducer(c.cfg, transport.ProducerConfig{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.WithoutCancel(t.Context()))) }()
 	const records = 48 // of 900 kB: several times what is fetched ahead

@@ -72,7 +72,7 @@ func newMember(t *testing.T, cfg transport.Config, group string, session, rebala
 func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
 	// The conformance suite publishes thousands of messages one by one. To read as
 	// many compressed batches costs minutes on a busy machine.
-	p, err := transport.NewProducer(cfg, transport.ProducerConfig{Compression: transport.NoCompression})
+	p, err := transport.NewProducer(cfg, transport.ProducerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return publisher{p}
