@@ -41,7 +41,7 @@ func (d *dispatcher) loop() {
 		if b, waiting = d.a.take(); !waiting {
 			select {
 			case <-d.a.wake:
-			case <-d.s.Stopping:
+			case <-d.s.Stopping.Done():
 				return
 			case <-d.ctx.Done():
 				return

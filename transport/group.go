@@ -287,14 +287,7 @@ func (g *Group) addSubscription(ctx context.Context, topic string) *subscription
 		go g.pollLoop()
 		go g.commitLoop()
 	}
-	go func() {
-		select {
-		case <-ctx.Done():
-			s.Stop()
-		case <-s.Stopping:
-		}
-		s.finish()
-	}()
+	context.AfterFunc(s.Stopping, s.finish)
 	return s
 }
 

@@ -23,9 +23,8 @@ type subscription struct {
 	topic   string
 }
 
-// finish ends the subscription in order.
+// finish ends a subscription that was stopped, in order.
 func (s *subscription) finish() {
-	<-s.Stopping
 	// Who saw it open under g.mu has added its feed when this returns: none comes to
 	// send on a closed channel.
 	s.g.mu.Lock()

@@ -2,7 +2,6 @@ package embedded
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -138,7 +137,7 @@ func (g *Group) subscribe(ctx context.Context) (*subscription, error) {
 			s := &subscription{Stream: transport.NewStream(ctx), g: g}
 			g.sub = s
 			g.mu.Unlock()
-			go s.run(ctx)
+			go s.run()
 			return s, nil
 		}
 		g.mu.Unlock()
@@ -214,5 +213,3 @@ func (g *Group) acknowledged(partition int32, next int64) {
 	g.next[partition] = next
 	g.mu.Unlock()
 }
-
-var errStopping = errors.New("the subscription is stopping")

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -17,20 +16,9 @@ type subscription struct {
 
 // run begins where the listener says, and ends in order: no more hand-out, channel
 // closed, grace for what is in flight, contexts cancelled, partitions given back.
-func (s *subscription) run(ctx context.Context) {
+func (s *subscription) run() {
 	defer close(s.Done)
-	defer context.AfterFunc(ctx, s.Stop)()
-	starting, cancel := context.WithCancelCause(s.Context)
-	unhook := make(chan struct{})
-	go func() {
-		select {
-		case <-s.Stopping:
-			cancel(errStopping)
-		case <-unhook:
-		}
-	}()
-	at, ends, err := s.g.start(starting)
-	close(unhook)
+	at, ends, err := s.g.start(s.Stopping)
 	if err != nil && !s.Stopped() {
 		s.g.fail(err)
 	}
@@ -40,8 +28,7 @@ func (s *subscription) run(ctx context.Context) {
 		p := &partition{s: s, feed: s.NewFeed(s.Context, &s.g.gc), number: int32(i), at: at[i], known: ends[i], assignment: transport.NextAssignment()}
 		go p.run()
 	}
-	<-s.Stopping
-	cancel(nil)
+	<-s.Stopping.Done()
 	s.End(s.g.gc.CloseTimeout, s.g.failed, s.g.gc.Limit.Done())
 	if err == nil {
 		s.g.revoked(all)
@@ -93,7 +80,7 @@ func (p *partition) next() (*transport.Frame, bool) {
 		}
 		select {
 		case <-grows:
-		case <-p.s.Stopping:
+		case <-p.s.Stopping.Done():
 			return nil, false
 		}
 	}
