@@ -48,7 +48,7 @@ func (d *dispatcher) loop() {
 			}
 			continue
 		}
-		if b.records > 0 && !d.feed.HandOut(func(again bool) *Frame { return d.frame(b, again) }, func() { d.a.handedOut(b) }) {
+		if b.records > 0 && !d.feed.HandOut(d.frame(b), func() { d.a.handedOut(b) }) {
 			return
 		}
 		d.a.acknowledged(b)
@@ -56,12 +56,12 @@ func (d *dispatcher) loop() {
 	}
 }
 
-// frame returns b as a frame of its own.
-func (d *dispatcher) frame(b batch, again bool) *Frame {
+// frame returns b as a frame.
+func (d *dispatcher) frame(b batch) *Frame {
 	records, known := make([]Received, 0, b.records), d.a.knownTo()
 	for _, r := range b.fetched {
 		if !r.Attrs.IsControl() {
-			records = append(records, received(r, again || r.Offset < known))
+			records = append(records, received(r, r.Offset < known))
 		}
 	}
 	return &Frame{Topic: d.a.tp.topic, TopicID: d.a.topicID, Partition: d.a.tp.partition, Assignment: d.number, Records: records, Bytes: int(b.bytes)}

@@ -93,13 +93,12 @@ func (f *Feed) Close() {
 }
 
 // HandOut hands a frame out until it is acknowledged, and reports whether it was.
-// frame makes it, each time one of its own; again says that it was handed out before.
 // refused is called whenever it was handed out and not acknowledged.
-func (f *Feed) HandOut(frame func(again bool) *Frame, refused func()) bool {
+func (f *Feed) HandOut(frame *Frame, refused func()) bool {
 	for nacks := 0; ; nacks++ {
 		// Each hand-out has its own acknowledgement and its own context.
 		ctx, cancel := context.WithCancel(f.ctx)
-		msg := NewMessage(ctx, frame(nacks > 0))
+		msg := NewMessage(ctx, frame)
 		select {
 		case f.s.Out <- msg:
 		case <-f.s.Stopping.Done():
@@ -115,6 +114,7 @@ func (f *Feed) HandOut(frame func(again bool) *Frame, refused func()) bool {
 			return true
 		}
 		refused()
+		frame = frame.Redelivered()
 		if !f.sending || f.ctx.Err() != nil || !f.Sleep(min(f.nackMin<<min(nacks, 20), f.nackMax)) {
 			return false
 		}

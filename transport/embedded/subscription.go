@@ -54,12 +54,7 @@ func (p *partition) run() {
 	defer p.feed.Close()
 	for p.feed.Sending() {
 		f, ok := p.next()
-		if !ok || !p.feed.HandOut(func(again bool) *transport.Frame {
-			if again {
-				return f.Redelivered()
-			}
-			return f
-		}, func() {}) {
+		if !ok || !p.feed.HandOut(f, func() {}) {
 			return
 		}
 		p.s.g.acknowledged(p.number, f.Last()+1)
