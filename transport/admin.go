@@ -231,7 +231,7 @@ func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, awa
 			break
 		}
 		err := a.read(ctx, topic, from, end, func(r *kgo.Record) error {
-			last[r.Partition] = scanned(r)
+			last[r.Partition] = Scanned{received(r, false), r.Partition}
 			return nil
 		})
 		if err != nil {

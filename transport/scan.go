@@ -27,15 +27,8 @@ func (a *Admin) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[
 
 // Scanned is one record that Scan or ReadLast found.
 type Scanned struct {
-	Record
+	Received
 	Partition int32
-	Offset    int64
-	Time      time.Time
-}
-
-func scanned(r *kgo.Record) Scanned {
-	record := Record{Topic: r.Topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
-	return Scanned{Record: record, Partition: r.Partition, Offset: r.Offset, Time: r.Timestamp.UTC()}
 }
 
 // Scan reads the records of a topic's partitions from the offsets in from up
@@ -59,5 +52,5 @@ func (a *Admin) Scan(ctx context.Context, topic string, from, to map[int32]int64
 	if len(at) == 0 {
 		return nil
 	}
-	return a.read(ctx, topic, at, limit, func(r *kgo.Record) error { return f(scanned(r)) }, kgo.FetchMaxBytes(8<<20))
+	return a.read(ctx, topic, at, limit, func(r *kgo.Record) error { return f(Scanned{received(r, false), r.Partition}) }, kgo.FetchMaxBytes(8<<20))
 }

@@ -69,15 +69,10 @@ func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Sca
 			return nil, nil, err
 		}
 		for _, r := range records {
-			last = append(last, scanned(topic, p, &r))
+			last = append(last, transport.Scanned{Received: r, Partition: p})
 		}
 	}
 	return last, nil, nil
-}
-
-func scanned(topic string, partition int32, r *transport.Received) transport.Scanned {
-	record := transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
-	return transport.Scanned{Record: record, Partition: partition, Offset: r.Offset, Time: r.Time}
 }
 
 // Scan reads the records of a topic's partitions from the offsets in from up to, not
@@ -106,7 +101,7 @@ func (l *Logs) Scan(ctx context.Context, topic string, from, to map[int32]int64,
 				if r.Offset >= last {
 					break
 				}
-				if err := f(scanned(topic, p, r)); err != nil {
+				if err := f(transport.Scanned{Received: *r, Partition: p}); err != nil {
 					return err
 				}
 			}
