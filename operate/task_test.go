@@ -78,11 +78,6 @@ func (l *memoryLog) Offsets(context.Context, string) (start, end map[int32]int64
 	return map[int32]int64{0: 0}, map[int32]int64{0: int64(len(l.records))}, nil
 }
 
-func (l *memoryLog) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
-	_, end, err := l.Offsets(ctx, topic)
-	return end, err
-}
-
 func (l *memoryLog) OffsetsAt(_ context.Context, _ string, at time.Time) (map[int32]int64, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

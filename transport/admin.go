@@ -185,7 +185,10 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 
 // Offsets returns the oldest offset and the end of every partition of a topic.
 func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
-	logs, err := readLogs(ctx, a.cl, []string{topic})
+	logs, err := readAvailable(ctx, a.cl, []string{topic})
+	if err == nil {
+		err = whole(logs)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -199,12 +202,6 @@ func (a *Admin) AvailableOffsets(ctx context.Context, topic string) (start, end 
 		return nil, nil, err
 	}
 	return logs[topic].start, logs[topic].end, nil
-}
-
-// EndOffsets returns the offset behind the newest record of every partition.
-func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
-	_, end, err := a.Offsets(ctx, topic)
-	return end, err
 }
 
 // ReadLast returns the newest record of every partition that has one, by

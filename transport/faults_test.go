@@ -126,7 +126,7 @@ func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
 // held returns the values in a partition.
 func held(t *testing.T, c cluster, topic string, partition int32) (values []string) {
 	t.Helper()
-	ends, err := c.admin(t).EndOffsets(t.Context(), topic)
+	_, ends, err := c.admin(t).Offsets(t.Context(), topic)
 	require.NoError(t, err)
 	cl := rawClient(t, c, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}))
 	for int64(len(values)) < ends[partition] {

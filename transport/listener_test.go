@@ -132,7 +132,7 @@ func TestAShorterLogEndsTheGroupThatMustNotPassOverIt(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 2)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 40)
-	ends, err := c.admin(t).EndOffsets(t.Context(), topic)
+	_, ends, err := c.admin(t).Offsets(t.Context(), topic)
 	require.NoError(t, err)
 	id, err := c.admin(t).TopicID(t.Context(), topic)
 	require.NoError(t, err)

@@ -95,15 +95,6 @@ func whole(logs map[string]topicLog) error {
 	return errors.Join(errs...)
 }
 
-// readLogs asks for what topics hold; it fails when a partition is not available.
-func readLogs(ctx context.Context, cl *kgo.Client, topics []string) (map[string]topicLog, error) {
-	logs, err := readAvailable(ctx, cl, topics)
-	if err == nil {
-		err = whole(logs)
-	}
-	return logs, err
-}
-
 // readPartition asks for what the topic of a partition holds; it fails when the partition
 // is not available.
 func readPartition(ctx context.Context, cl *kgo.Client, tp topicPartition) (topicLog, error) {

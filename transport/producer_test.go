@@ -64,7 +64,7 @@ func numbered(topic string, n int) transport.Record {
 // logged reads the numbers in topic "log".
 func logged(t *testing.T, c cluster) []int {
 	t.Helper()
-	end, err := c.admin(t).EndOffsets(t.Context(), "log")
+	_, end, err := c.admin(t).Offsets(t.Context(), "log")
 	require.NoError(t, err)
 	cl := rawClient(t, c, kgo.ConsumeTopics("log"))
 	numbers := []int{}
@@ -262,12 +262,12 @@ func TestTopicGrows(t *testing.T) {
 		defer cancel()
 		for _, n := range []int32{5, 5, 3} {
 			require.NoError(t, a.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: n, Grow: true}}))
-			ends, err := a.EndOffsets(ctx, topic)
+			_, ends, err := a.Offsets(ctx, topic)
 			require.NoError(t, err)
 			require.Len(t, ends, 5)
 		}
 		pinned(t, c.producer(t, transport.ProducerConfig{}), topic, 4, 0, 1, 10)
-		ends, err := a.EndOffsets(ctx, topic)
+		_, ends, err := a.Offsets(ctx, topic)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, ends[4])
 		require.EqualValues(t, 10, ends[0]+ends[1], "nothing moved")

@@ -27,12 +27,6 @@ func (l *Logs) Offsets(ctx context.Context, topic string) (start, end map[int32]
 	return start, end, nil
 }
 
-// EndOffsets returns the offset behind the newest record of every partition.
-func (l *Logs) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
-	_, end, err := l.Offsets(ctx, topic)
-	return end, err
-}
-
 // OffsetsAt returns, for every partition of a topic, the offset of the first record
 // at or after a time; the end of the partition when there is none.
 func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
