@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -61,9 +61,6 @@ func (a *Admin) Close() { a.cl.Close() }
 // grow, is an ErrPartitionCount; all such topics are named at once. Creating
 // and altering at the same time from two processes is fine.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
-	if len(specs) == 0 {
-		return nil
-	}
 	names := make([]string, len(specs))
 	partitions := make(map[string]int32, len(specs))
 	for i, s := range specs {
@@ -155,9 +152,7 @@ func (a *Admin) await(ctx context.Context, names, made []string, partitions map[
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("topics created, but not served: %w", err)
 		}
 	}
@@ -319,7 +314,7 @@ func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) erro
 		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
 			errs = append(errs, fmt.Errorf("topic %s does not exist: %w", t, kerr.UnknownTopicOrPartition))
 		case errors.Is(d.Err, kerr.TopicAuthorizationFailed),
-			d.Err == nil && len(d.AuthorizedOperations) > 0 && !mayRead(d.AuthorizedOperations):
+			d.Err == nil && len(d.AuthorizedOperations) > 0 && !slices.Contains(d.AuthorizedOperations, kadm.OpRead) && !slices.Contains(d.AuthorizedOperations, kadm.OpAll):
 			errs = append(errs, fmt.Errorf("topic %s may not be read by this user: %w", t, kerr.TopicAuthorizationFailed))
 		case d.Err != nil && !kerr.IsRetriable(d.Err):
 			errs = append(errs, fmt.Errorf("topic %s: %w", t, d.Err))
@@ -328,12 +323,6 @@ func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) erro
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func mayRead(ops []kadm.ACLOperation) bool {
-	return slices.ContainsFunc(ops, func(op kadm.ACLOperation) bool {
-		return strings.EqualFold(op.String(), "READ") || strings.EqualFold(op.String(), "ALL")
-	})
 }
 
 // CheckReadable fails when a topic does not exist or may not be read by this

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -400,9 +400,7 @@ func (g *Group) rejoin(topic string) {
 			if err == nil {
 				break
 			}
-			select {
-			case <-time.After(retryBackoff(try)):
-			case <-g.pollCtx.Done():
+			if !wait.Sleep(g.pollCtx, retryBackoff(try)) {
 				return
 			}
 		}

@@ -62,8 +62,8 @@ type keyed struct{ p *transport.Producer }
 func (k keyed) Publish(topic string, messages ...*message.Message) error {
 	records := make([]transport.Record, len(messages))
 	for i, m := range messages {
-		records[i] = transport.FromMessage(topic, m)
-		records[i].Key = m.Payload
+		r := transport.ReceivedOf(m)
+		records[i] = transport.Record{Topic: topic, Key: m.Payload, Value: r.Value, Headers: r.Headers}
 	}
 	return k.p.Append(context.Background(), records)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -44,9 +45,7 @@ func (g *Group) logs(ctx context.Context, topics []string) (logs map[string]topi
 		if g.quiet.allow("logs") {
 			g.log.Error("cannot read where topics begin and end; trying again", "err", err)
 		}
-		select {
-		case <-time.After(retryBackoff(try)):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, retryBackoff(try)) {
 			return nil, false, ctx.Err()
 		}
 	}
@@ -55,12 +54,7 @@ func (g *Group) logs(ctx context.Context, topics []string) (logs map[string]topi
 // awaitAway joins topics anew once partitions that were away are available.
 func (g *Group) awaitAway(topics []string) {
 	defer g.loops.Done()
-	for {
-		select {
-		case <-time.After(time.Second):
-		case <-g.pollCtx.Done():
-			return
-		}
+	for wait.Sleep(g.pollCtx, time.Second) {
 		logs, err := readAvailable(g.pollCtx, g.cl, topics)
 		if err != nil {
 			continue

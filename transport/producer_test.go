@@ -281,9 +281,10 @@ func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 	m.Metadata = message.Metadata{transport.KeyMetadata: "", "a": "b"}
 	null := message.NewMessage("", nil)
 	null.Metadata.Set(transport.NullMetadata, "1")
-	require.NoError(t, p.Append(t.Context(), []transport.Record{
-		transport.FromMessage("other", m), transport.FromMessage("other", null), transport.FromMessage("other", message.NewMessage("", nil)),
-	}))
+	for _, m := range []*message.Message{m, null, message.NewMessage("", nil)} {
+		r := transport.ReceivedOf(m)
+		require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: "other", Key: r.Key, Value: r.Value, Headers: r.Headers}}))
+	}
 	ch := subscribe(t, c.group(t, transport.GroupConfig{FrameRecords: 1}), "other")
 	next := func() *message.Message {
 		m := receive(t, ch)

@@ -95,7 +95,8 @@ type publisher struct{ p *transport.Producer }
 func (p publisher) Publish(topic string, messages ...*message.Message) error {
 	records := make([]transport.Record, len(messages))
 	for i, m := range messages {
-		records[i] = transport.FromMessage(topic, m)
+		r := transport.ReceivedOf(m)
+		records[i] = transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
 	}
 	return p.p.Append(context.Background(), records)
 }
