@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/transport"
@@ -371,4 +372,31 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 	close(stop)
 	require.NoError(t, second.Close())
 	wg.Wait()
+}
+
+// A group is behind in all of a topic that was created again, whatever it committed of
+// the earlier one.
+func TestLagBehindATopicThatWasCreatedAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, c cluster) {
+		topic, group := c.topic(t, "topic", 1), c.prefix+"group"
+		fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 50)
+		a := c.admin(t)
+		id, err := a.TopicID(t.Context(), topic)
+		require.NoError(t, err)
+		for _, commit := range []struct {
+			of         string
+			at, behind int64
+		}{{id, 20, 30}, {"", 20, 30}, {"another", 100, 50}, {"another", 20, 50}, {id, 50, 0}} {
+			var offsets kadm.Offsets
+			offsets.Add(kadm.Offset{Topic: topic, At: commit.at, LeaderEpoch: -1, Metadata: commit.of})
+			require.NoError(t, kadm.NewClient(rawClient(t, c)).CommitAllOffsets(t.Context(), group, offsets))
+			lags, err := a.Lag(t.Context(), group, topic)
+			require.NoError(t, err)
+			require.Len(t, lags, 1)
+			require.Equal(t, commit.behind, lags[0].Pending(), "%+v", commit)
+			drained, err := a.Drained(t.Context(), group, topic)
+			require.NoError(t, err)
+			require.Equal(t, commit.behind == 0, drained)
+		}
+	})
 }

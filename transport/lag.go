@@ -24,7 +24,7 @@ type PartitionLag struct {
 func (l PartitionLag) Pending() int64 { return max(0, l.End-l.Committed) }
 
 // Lag returns the lag of the whole group, all its members, in every partition of
-// the topics that this group consumes or is configured for. It costs four
+// the topics that this group consumes or is configured for. It costs some
 // requests to the cluster, whatever the number of topics.
 func (g *Group) Lag(ctx context.Context) ([]PartitionLag, error) {
 	g.mu.Lock()
@@ -51,6 +51,10 @@ func groupLag(ctx context.Context, adm *kadm.Client, group string, topics []stri
 	if err != nil {
 		return nil, fmt.Errorf("lag of group %s: %w", group, err)
 	}
+	meta, err := adm.ListTopics(ctx, topics...)
+	if err != nil {
+		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+	}
 	starts, err := adm.ListStartOffsets(ctx, topics...)
 	if err != nil {
 		return nil, fmt.Errorf("lag of group %s: %w", group, err)
@@ -66,7 +70,8 @@ func groupLag(ctx context.Context, adm *kadm.Client, group string, topics []stri
 				return nil, fmt.Errorf("lag of group %s, topic %s, partition %d: %w", group, t, p, end.Err)
 			}
 			l := PartitionLag{Topic: t, Partition: p, End: end.Offset, Committed: starts[t][p].Offset}
-			if o, ok := committed.Lookup(t, p); ok && o.Err == nil {
+			// What was committed of an earlier topic of this name says nothing of this one.
+			if o, ok := committed.Lookup(t, p); ok && o.Err == nil && (o.Metadata == "" || o.Metadata == meta[t].ID.String()) {
 				l.Committed = max(l.Committed, o.At)
 			}
 			lags = append(lags, l)
