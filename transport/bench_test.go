@@ -79,7 +79,7 @@ func benchConsume(b *testing.B, key []byte) {
 					b.Fatal(err)
 				}
 			}
-			g := c.group(b, transport.GroupConfig{Topics: []string{topic}, FrameRecords: records})
+			g := c.group(b, transport.GroupConfig{Topic: topic, FrameRecords: records})
 			router, err := message.NewRouter(message.RouterConfig{}, watermill.NopLogger{})
 			if err != nil {
 				b.Fatal(err)
@@ -120,7 +120,7 @@ func BenchmarkLatency(b *testing.B) {
 	c := realCluster(b)
 	topic := c.topic(b, "topic", 8)
 	p := c.producer(b, transport.ProducerConfig{})
-	ch := subscribe(b, c.group(b, transport.GroupConfig{Topics: []string{topic}}), topic)
+	ch := subscribe(b, c.group(b, transport.GroupConfig{Topic: topic}), topic)
 	records := benchRecords(topic, 1)
 	for i := range b.N + 1 {
 		if i == 1 { // joined

@@ -156,7 +156,7 @@ func TestAPartitionWithoutALeaderStopsOnlyItself(t *testing.T) {
 	require.Equal(t, []int32{1}, faults[0].NoLeader)
 	require.ErrorContains(t, faults[0], topic)
 	listener := &told{revoked: func([]int32) {}}
-	g := c.group(t, transport.GroupConfig{Listener: listener})
+	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: listener})
 	ch := subscribe(t, g, topic)
 	read := map[int32]int{}
 	for read[0]+read[2] < 10 {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -24,58 +23,48 @@ type PartitionLag struct {
 func (l PartitionLag) Pending() int64 { return max(0, l.End-l.Committed) }
 
 // Lag returns the lag of the whole group, all its members, in every partition of
-// the topics that this group consumes or is configured for. It costs some
-// requests to the cluster, whatever the number of topics.
+// its topic.
 func (g *Group) Lag(ctx context.Context) ([]PartitionLag, error) {
-	g.mu.Lock()
-	topics := slices.Clone(g.gc.Topics)
-	for t := range g.topics {
-		if !slices.Contains(g.gc.Topics, t) {
-			topics = append(topics, t)
-		}
-	}
-	g.mu.Unlock()
-	return groupLag(ctx, g.adm, g.gc.ID, topics)
+	return groupLag(ctx, g.adm, g.gc.ID, g.gc.Topic)
 }
 
 // Lag is Group.Lag for a group that this process need not be a member of.
-func (a *Admin) Lag(ctx context.Context, group string, topics ...string) ([]PartitionLag, error) {
-	return groupLag(ctx, a.adm, group, topics)
+func (a *Admin) Lag(ctx context.Context, group, topic string) ([]PartitionLag, error) {
+	return groupLag(ctx, a.adm, group, topic)
 }
 
-func groupLag(ctx context.Context, adm *kadm.Client, group string, topics []string) ([]PartitionLag, error) {
-	if len(topics) == 0 {
-		return nil, nil
-	}
+func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags []PartitionLag, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("lag of group %s, topic %s: %w", group, topic, err)
+		}
+	}()
 	committed, err := adm.FetchOffsets(ctx, group)
 	if err != nil {
-		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+		return nil, err
 	}
-	meta, err := adm.ListTopics(ctx, topics...)
+	meta, err := adm.ListTopics(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+		return nil, err
 	}
-	starts, err := adm.ListStartOffsets(ctx, topics...)
+	starts, err := adm.ListStartOffsets(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+		return nil, err
 	}
-	ends, err := adm.ListCommittedOffsets(ctx, topics...)
+	ends, err := adm.ListCommittedOffsets(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+		return nil, err
 	}
-	var lags []PartitionLag
-	for t, ps := range ends {
-		for p, end := range ps {
-			if end.Err != nil {
-				return nil, fmt.Errorf("lag of group %s, topic %s, partition %d: %w", group, t, p, end.Err)
-			}
-			l := PartitionLag{Topic: t, Partition: p, End: end.Offset, Committed: starts[t][p].Offset}
-			// What was committed of an earlier topic of this name says nothing of this one.
-			if o, ok := committed.Lookup(t, p); ok && o.Err == nil && (o.Metadata == "" || o.Metadata == meta[t].ID.String()) {
-				l.Committed = max(l.Committed, o.At)
-			}
-			lags = append(lags, l)
+	for p, end := range ends[topic] {
+		if end.Err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p, end.Err)
 		}
+		l := PartitionLag{Topic: topic, Partition: p, End: end.Offset, Committed: starts[topic][p].Offset}
+		// What was committed of an earlier topic of this name says nothing of this one.
+		if o, ok := committed.Lookup(topic, p); ok && o.Err == nil && (o.Metadata == "" || o.Metadata == meta[topic].ID.String()) {
+			l.Committed = max(l.Committed, o.At)
+		}
+		lags = append(lags, l)
 	}
 	return lags, nil
 }

@@ -285,7 +285,7 @@ func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 		r := transport.ReceivedOf(m)
 		require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: "other", Key: r.Key, Value: r.Value, Headers: r.Headers}}))
 	}
-	ch := subscribe(t, c.group(t, transport.GroupConfig{FrameRecords: 1}), "other")
+	ch := subscribe(t, c.group(t, transport.GroupConfig{Topic: "other", FrameRecords: 1}), "other")
 	next := func() *message.Message {
 		m := receive(t, ch)
 		m.Ack()

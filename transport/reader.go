@@ -186,7 +186,7 @@ func (r *Reader) existing(ctx context.Context, partition int32, wanted int64) (i
 		return wanted, err
 	}
 	defer cl.Close()
-	l, err := readPartition(ctx, cl, topicPartition{r.topic, partition})
+	l, err := readPartition(ctx, cl, r.topic, partition)
 	if err != nil {
 		return wanted, err
 	}

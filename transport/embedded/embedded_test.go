@@ -109,7 +109,7 @@ func (s *suitePubSub) Subscribe(ctx context.Context, topic string) (<-chan *mess
 	if g == nil {
 		var err error
 		if g, err = s.w.Logs.NewGroup(ctx, transport.GroupConfig{
-			ID: topic, Topics: []string{topic}, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
+			ID: topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
 		}); err != nil {
 			return nil, err
 		}

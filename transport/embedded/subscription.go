@@ -20,7 +20,7 @@ func (s *subscription) run() {
 	defer close(s.Done)
 	at, ends, err := s.g.start(s.Stopping)
 	if err != nil && !s.Stopped() {
-		s.g.fail(err)
+		s.g.Fail(err)
 	}
 	var all []int32
 	for i := range at {
@@ -29,13 +29,10 @@ func (s *subscription) run() {
 		go p.run()
 	}
 	<-s.Stopping.Done()
-	s.End(s.g.gc.CloseTimeout, s.g.failed, s.g.gc.Limit.Done())
+	s.End(s.g.gc.CloseTimeout, s.g.Failed(), s.g.gc.Limit.Done())
 	if err == nil {
 		s.g.revoked(all)
 	}
-	s.g.mu.Lock()
-	s.g.sub = nil
-	s.g.mu.Unlock()
 }
 
 // partition hands out the frames of one partition, one at a time. Its fields belong
@@ -88,7 +85,7 @@ func (p *partition) next() (*transport.Frame, bool) {
 		r.Redelivered = r.Offset < p.known
 		n++
 	}
-	f := transport.NewFrame(g.topic, g.log.ID(), p.number, p.assignment, p.waiting[:n:n])
+	f := transport.NewFrame(g.gc.Topic, g.log.ID(), p.number, p.assignment, p.waiting[:n:n])
 	p.at = f.Last() + 1
 	if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
 		p.waiting = nil
@@ -115,10 +112,10 @@ func (p *partition) fetch() bool {
 			return true
 		}
 		if store.ClassOf(err) == store.Fatal {
-			g.fail(err)
+			g.Fail(err)
 			return false
 		}
-		g.logs.log.Warn("cannot read the log; trying again", "topic", g.topic, "partition", p.number, "error", err)
+		g.logs.log.Warn("cannot read the log; trying again", "topic", g.gc.Topic, "partition", p.number, "error", err)
 		if !p.feed.Sleep(pause) {
 			return false
 		}
