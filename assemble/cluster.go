@@ -8,6 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/transport"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Cluster says how a cluster is reached, and gives an identity as config.TLS does.
@@ -30,12 +31,11 @@ func MaxRecord(c *config.Config) int {
 	return n + recordOverhead
 }
 
-// Producer makes a producer of the internal topics. It does not linger: what
-// comes while a request is under way makes up the next one anyway.
-func Producer(c *config.Config, cluster transport.Config, codec transport.Compression) (*transport.Producer, error) {
+// Producer makes a producer of the internal topics.
+func Producer(c *config.Config, cluster transport.Config, codec kgo.CompressionCodec) (*transport.Producer, error) {
 	// Adding partitions to the inbox must not move entities.
 	fixed := map[string]int{c.Kafka.Inbox.Topic: c.Kafka.Inbox.Partitions}
-	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec, Linger: -1})
+	return transport.NewProducer(cluster, transport.ProducerConfig{MaxRecordBytes: MaxRecord(c), Partitions: fixed, Compression: codec})
 }
 
 // Topics are the inbox and the changes log of a configuration. What inbox

@@ -9,6 +9,7 @@ import (
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // Whatever size of events and changes the configuration lets pass, there is a
@@ -25,7 +26,7 @@ func TestTheLargestRecordsHaveAProducer(t *testing.T) {
 	c := loadExample(t, "banana")
 	c.Limits.Change = most(config.Limits{}, "Change")
 	c.Sources[0].MaxEvent = most(config.Source{}, "MaxEvent")
-	producer, err := Producer(c, transport.Config{Brokers: []string{"127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler)}, transport.Snappy)
+	producer, err := Producer(c, transport.Config{Brokers: []string{"127.0.0.1:1"}, Logger: slog.New(slog.DiscardHandler)}, kgo.SnappyCompression())
 	require.NoError(t, err)
 	require.NoError(t, producer.Close(t.Context()))
 	require.Less(t, MaxRecord(c)+2*recordOverhead, 100<<20, "socket.request.max.bytes of Kafka's servers")

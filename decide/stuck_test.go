@@ -66,7 +66,7 @@ func TestAPartitionOfTheChangesLogThatTakesNothing(t *testing.T) {
 		// Any frame is more than the share of a partition.
 		d, err := New(Options{
 			Store: w.store, Inbox: w.inbox, Plan: w.plan, Workers: 1, MaxUnpublished: 2, ChangesTopic: "weir.changes",
-			NewProducer: func() (Producer, error) { return transport.NewProducer(cfg, transport.ProducerConfig{Linger: -1}) },
+			NewProducer: func() (Producer, error) { return transport.NewProducer(cfg, transport.ProducerConfig{}) },
 			Logger:      cfg.Logger, Metrics: w.metrics, Limit: limit,
 		})
 		require.NoError(t, err)

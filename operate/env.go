@@ -18,7 +18,6 @@ import (
 
 // Log is what actions ask of the cluster; transport.Admin is one.
 type Log interface {
-	EndOffsets(ctx context.Context, topic string) (map[int32]int64, error)
 	Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error)
 	OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error)
 	Scan(ctx context.Context, topic string, from, to map[int32]int64, f func(transport.Scanned) error) error
@@ -109,7 +108,7 @@ const waitPoll = 100 * time.Millisecond
 // every partition's watermark has passed what was its end. Where nobody else
 // decides it does so itself. Sending on is not waited for.
 func (e *Env) Wait(ctx context.Context) error {
-	ends, err := e.Log.EndOffsets(ctx, e.Inbox.Topic)
+	_, ends, err := e.Log.Offsets(ctx, e.Inbox.Topic)
 	if err != nil {
 		return err
 	}

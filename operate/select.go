@@ -237,11 +237,6 @@ func (e *Env) locate(ctx context.Context, s Selection, at *offsetRange) error {
 
 // isEvent tells events from control records.
 func isEvent(r transport.Scanned) bool {
-	for _, h := range r.Headers {
-		if h.Key == inbox.Header {
-			rec, err := inbox.Decode(r.Key, h.Value, r.Value)
-			return err == nil && rec.Event != nil
-		}
-	}
-	return false
+	rec, err := inbox.Decode(r.Key, r.HeaderBytes(inbox.Header), r.Value)
+	return err == nil && rec.Event != nil
 }

@@ -65,7 +65,9 @@ func (l *memoryLog) Append(_ context.Context, records []transport.Record) error 
 		}
 	}
 	for _, r := range records {
-		l.records = append(l.records, transport.Scanned{Record: r, Offset: int64(len(l.records)), Time: time.Now()})
+		l.records = append(l.records, transport.Scanned{Received: transport.Received{
+			Key: r.Key, Value: r.Value, Headers: r.Headers, Offset: int64(len(l.records)), Time: time.Now(),
+		}})
 	}
 	return nil
 }
@@ -74,11 +76,6 @@ func (l *memoryLog) Offsets(context.Context, string) (start, end map[int32]int64
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return map[int32]int64{0: 0}, map[int32]int64{0: int64(len(l.records))}, nil
-}
-
-func (l *memoryLog) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
-	_, end, err := l.Offsets(ctx, topic)
-	return end, err
 }
 
 func (l *memoryLog) OffsetsAt(_ context.Context, _ string, at time.Time) (map[int32]int64, error) {
@@ -262,10 +259,10 @@ func TestSelectionByTime(t *testing.T) {
 			}
 			key, head, value, err := inbox.Encode(r)
 			require.NoError(rt, err)
-			log.records = append(log.records, transport.Scanned{
-				Record: transport.Record{Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}}},
+			log.records = append(log.records, transport.Scanned{Received: transport.Received{
+				Key: key, Value: value, Headers: []transport.Header{{Key: inbox.Header, Value: head}},
 				Offset: int64(i), Time: begin.Add(time.Duration(i) * time.Second),
-			})
+			}})
 		}
 		task := operate.Task{Kind: operate.Replay, Rate: 1e6, Select: operate.Selection{
 			Since: begin.Add(time.Duration(from) * time.Second), Until: begin.Add(time.Duration(to) * time.Second),

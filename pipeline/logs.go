@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/seed-86dfc502/weir/transport/embedded"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // logs are the inbox and the changes log: topics of a cluster, or tables of the
@@ -79,7 +80,7 @@ func (l clusterLogs) NewReader(topic string) deliver.Reader {
 }
 
 func (l clusterLogs) NewProducer() (decide.Producer, error) {
-	return l.p.newProducer(transport.NoCompression)
+	return l.p.newProducer(kgo.NoCompression())
 }
 
 func (clusterLogs) Failing() error { return nil }
@@ -133,7 +134,7 @@ func (p *process) openLogs() error {
 		return err
 	}
 	p.closers = append(p.closers, func() error { admin.Close(); return nil })
-	producer, err := p.newProducer(transport.Snappy)
+	producer, err := p.newProducer(kgo.SnappyCompression())
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
+	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // process is what a process has open and lives by. The parts of a Pipeline share it.
@@ -117,7 +118,7 @@ func (p *process) closeProducer(producer *transport.Producer) func() error {
 }
 
 // newProducer makes a producer of the internal topics.
-func (p *process) newProducer(codec transport.Compression) (*transport.Producer, error) {
+func (p *process) newProducer(codec kgo.CompressionCodec) (*transport.Producer, error) {
 	return assemble.Producer(p.cfg, p.kafka, codec)
 }
 

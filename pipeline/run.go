@@ -207,10 +207,10 @@ const groupShare = 8
 
 // groupConfig is what all consumer groups of the process have in common; limit
 // is that of the stage, records the most of one frame.
-func (st *stages) groupConfig(limit context.Context, id string, records int, topics ...string) transport.GroupConfig {
+func (st *stages) groupConfig(limit context.Context, id string, records int, topic string) transport.GroupConfig {
 	session := st.cfg.Kafka.SessionTimeout.D()
 	return transport.GroupConfig{
-		ID: id, Topics: topics, FrameRecords: records, BufferBytes: int64(st.cfg.Limits.Memory) / groupShare,
+		ID: id, Topic: topic, FrameRecords: records, BufferBytes: int64(st.cfg.Limits.Memory) / groupShare,
 		SessionTimeout: session, HeartbeatInterval: min(500*time.Millisecond, session/4),
 		CloseTimeout: st.closeTimeout(), Limit: limit,
 		OnRecordsLost: st.onRecordsLost,

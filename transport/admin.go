@@ -7,9 +7,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -61,9 +61,6 @@ func (a *Admin) Close() { a.cl.Close() }
 // grow, is an ErrPartitionCount; all such topics are named at once. Creating
 // and altering at the same time from two processes is fine.
 func (a *Admin) EnsureTopics(ctx context.Context, specs []TopicSpec) error {
-	if len(specs) == 0 {
-		return nil
-	}
 	names := make([]string, len(specs))
 	partitions := make(map[string]int32, len(specs))
 	for i, s := range specs {
@@ -155,9 +152,7 @@ func (a *Admin) await(ctx context.Context, names, made []string, partitions map[
 		if err == nil {
 			return nil
 		}
-		select {
-		case <-time.After(50 * time.Millisecond):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, 50*time.Millisecond) {
 			return fmt.Errorf("topics created, but not served: %w", err)
 		}
 	}
@@ -185,7 +180,10 @@ func (a *Admin) TopicID(ctx context.Context, topic string) (string, error) {
 
 // Offsets returns the oldest offset and the end of every partition of a topic.
 func (a *Admin) Offsets(ctx context.Context, topic string) (start, end map[int32]int64, err error) {
-	logs, err := readLogs(ctx, a.cl, []string{topic})
+	logs, err := readAvailable(ctx, a.cl, []string{topic})
+	if err == nil {
+		err = whole(logs)
+	}
 	if err != nil {
 		return nil, nil, err
 	}
@@ -201,12 +199,6 @@ func (a *Admin) AvailableOffsets(ctx context.Context, topic string) (start, end 
 	return logs[topic].start, logs[topic].end, nil
 }
 
-// EndOffsets returns the offset behind the newest record of every partition.
-func (a *Admin) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
-	_, end, err := a.Offsets(ctx, topic)
-	return end, err
-}
-
 // ReadLast returns the newest record of every partition that has one, by
 // partition, and which partitions cannot be asked at present. Markers of transactions
 // are no records; where only they are left at the end, it looks further back, up to
@@ -220,18 +212,22 @@ func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, awa
 	away = slices.Sorted(maps.Keys(logs[topic].failed))
 	last := make(map[int32]Scanned)
 	for back := int64(1); back <= readLastSpan; back *= 32 {
-		from := make(map[int32]kgo.Offset)
+		from := make(map[int32]int64)
 		for p, e := range end {
 			if _, ok := last[p]; ok || e <= start[p] || back > 1 && e-back/32 <= start[p] {
 				continue
 			}
-			from[p] = kgo.NewOffset().At(max(start[p], e-back))
+			from[p] = max(start[p], e-back)
 		}
 		if len(from) == 0 {
 			break
 		}
-		if err := a.readTo(ctx, topic, from, end, last); err != nil {
-			return nil, nil, fmt.Errorf("read the newest records of %s: %w", topic, err)
+		err := a.read(ctx, topic, from, end, func(r *kgo.Record) error {
+			last[r.Partition] = Scanned{received(r, false), r.Partition}
+			return nil
+		})
+		if err != nil {
+			return nil, nil, fmt.Errorf("the newest records of %s: %w", topic, err)
 		}
 	}
 	list = slices.SortedFunc(maps.Values(last), func(a, b Scanned) int { return cmp.Compare(a.Partition, b.Partition) })
@@ -240,53 +236,68 @@ func (a *Admin) ReadLast(ctx context.Context, topic string) (list []Scanned, awa
 
 const readLastSpan = 32 * 32 * 32
 
-// readTo reads partitions up to their ends and keeps the newest record of each.
-func (a *Admin) readTo(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, last map[int32]Scanned) error {
-	return a.read(ctx, topic, from, end, func(r *kgo.Record) bool {
-		if !r.Attrs.IsControl() && r.Offset < end[r.Partition] {
-			last[r.Partition] = scanned(r)
-		}
-		return true
-	})
-}
+// readPatience is how long a read waits for a record before it looks whether the
+// topic still has any of them.
+const readPatience = 2 * time.Second
 
-// read hands the records of partitions to see, markers of transactions too,
-// until it says false or the ends are reached.
-func (a *Admin) read(ctx context.Context, topic string, from map[int32]kgo.Offset, end map[int32]int64, see func(*kgo.Record) bool, opts ...kgo.Opt) error {
-	cl, err := a.readFrom(topic, from, opts...)
+// read hands the records of partitions to see, from the offsets in from up to, not
+// including, those in end, in the order of their partition. What retention removes
+// is passed over. An error of see ends it and is returned as it is.
+func (a *Admin) read(ctx context.Context, topic string, from, end map[int32]int64, see func(*kgo.Record) error, opts ...kgo.Opt) error {
+	at, open := map[int32]kgo.Offset{}, map[int32]bool{}
+	for p, first := range from {
+		at[p], open[p] = kgo.NewOffset().At(first), true
+	}
+	cl, err := newClient(a.cfg, append(opts,
+		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: at}),
+		kgo.KeepControlRecords(), // a partition that ends with one would not end without
+		kgo.FetchMaxWait(100*time.Millisecond))...)
 	if err != nil {
 		return err
 	}
 	defer cl.Close()
-	open := make(map[int32]bool, len(from))
-	for p := range from {
-		open[p] = true
-	}
-	for more := true; more && len(open) > 0; {
-		fetches := cl.PollFetches(ctx)
+	for len(open) > 0 {
+		poll, cancel := context.WithTimeout(ctx, readPatience)
+		fetches := cl.PollFetches(poll)
+		cancel()
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		if err := fetches.Err(); err != nil {
-			return err
+		switch err := fetches.Err(); {
+		case errors.Is(err, context.DeadlineExceeded):
+			// Retention may have removed all that was left, up to the ends.
+			logs, err := readAvailable(ctx, a.cl, []string{topic})
+			if err != nil {
+				return err
+			}
+			for p := range open {
+				if err := logs[topic].failed[p]; err != nil {
+					return fmt.Errorf("topic %s, partition %d: %w", topic, p, err)
+				}
+				if logs[topic].start[p] >= end[p] {
+					delete(open, p)
+				}
+			}
+			continue
+		case err != nil:
+			return fmt.Errorf("read %s: %w", topic, err)
 		}
-		fetches.EachRecord(func(r *kgo.Record) {
-			more = more && see(r)
+		for it := fetches.RecordIter(); !it.Done(); {
+			r := it.Next()
+			if !open[r.Partition] {
+				continue // behind its end
+			}
+			if r.Offset < end[r.Partition] && !r.Attrs.IsControl() {
+				if err := see(r); err != nil {
+					return err
+				}
+			}
 			if r.Offset >= end[r.Partition]-1 {
 				delete(open, r.Partition)
 			}
-		})
+		}
 	}
 	return nil
-}
-
-// readFrom makes a client that reads partitions of a topic, with the markers of
-// transactions: one that ends with a marker would not end without.
-func (a *Admin) readFrom(topic string, from map[int32]kgo.Offset, opts ...kgo.Opt) (*kgo.Client, error) {
-	return newClient(a.cfg, append(opts,
-		kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: from}),
-		kgo.KeepControlRecords(),
-		kgo.FetchMaxWait(100*time.Millisecond))...)
 }
 
 // checkReadable fails with a plain error when a topic does not exist or may
@@ -303,7 +314,7 @@ func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) erro
 		case !ok || errors.Is(d.Err, kerr.UnknownTopicOrPartition):
 			errs = append(errs, fmt.Errorf("topic %s does not exist: %w", t, kerr.UnknownTopicOrPartition))
 		case errors.Is(d.Err, kerr.TopicAuthorizationFailed),
-			d.Err == nil && len(d.AuthorizedOperations) > 0 && !mayRead(d.AuthorizedOperations):
+			d.Err == nil && len(d.AuthorizedOperations) > 0 && !slices.Contains(d.AuthorizedOperations, kadm.OpRead) && !slices.Contains(d.AuthorizedOperations, kadm.OpAll):
 			errs = append(errs, fmt.Errorf("topic %s may not be read by this user: %w", t, kerr.TopicAuthorizationFailed))
 		case d.Err != nil && !kerr.IsRetriable(d.Err):
 			errs = append(errs, fmt.Errorf("topic %s: %w", t, d.Err))
@@ -312,12 +323,6 @@ func checkReadable(ctx context.Context, adm *kadm.Client, topics ...string) erro
 		}
 	}
 	return errors.Join(errs...)
-}
-
-func mayRead(ops []kadm.ACLOperation) bool {
-	return slices.ContainsFunc(ops, func(op kadm.ACLOperation) bool {
-		return strings.EqualFold(op.String(), "READ") || strings.EqualFold(op.String(), "ALL")
-	})
 }
 
 // CheckReadable fails when a topic does not exist or may not be read by this

@@ -6,9 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -17,21 +17,21 @@ import (
 // onFetched keeps what the last commits said beside the offsets: the identity
 // of the topic that they belong to. kgo calls it right before onOffsets.
 func (g *Group) onFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFetchResponse) error {
-	g.fetched = make(map[topicPartition]string)
-	topic := func(name string, partition int32, metadata *string) {
+	g.fetched = make(map[int32]string)
+	note := func(partition int32, metadata *string) {
 		if metadata != nil {
-			g.fetched[topicPartition{name, partition}] = *metadata
+			g.fetched[partition] = *metadata
 		}
 	}
-	for _, t := range resp.Topics {
+	for _, t := range resp.Topics { // kgo asks for one
 		for _, p := range t.Partitions {
-			topic(t.Topic, p.Partition, p.Metadata)
+			note(p.Partition, p.Metadata)
 		}
 	}
 	for _, gr := range resp.Groups {
 		for _, t := range gr.Topics {
 			for _, p := range t.Partitions {
-				topic(t.Topic, p.Partition, p.Metadata)
+				note(p.Partition, p.Metadata)
 			}
 		}
 	}
@@ -44,19 +44,22 @@ func (g *Group) onFetched(_ context.Context, _ *kgo.Client, resp *kmsg.OffsetFet
 // session. If ctx ended it is called again in the next session for what is
 // still assigned.
 func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
-	starts, err := g.listenerStarts(ctx, offsets)
+	ps := offsets[g.gc.Topic]
+	if len(ps) == 0 {
+		return offsets, nil
+	}
+	starts, err := g.listenerStarts(ctx, ps)
 	if err != nil {
 		return nil, err
 	}
-	topics := slices.Collect(maps.Keys(offsets))
 	// After the listener: what it starts behind may have been appended meanwhile.
-	logs, away, err := g.logs(ctx, topics)
+	l, away, err := g.logs(ctx)
 	if err != nil {
-		g.revoked(starts, offsets)
+		g.revoked(ps)
 		return nil, err
 	}
-	if err := truncated(starts, logs); err != nil && g.gc.FailOnTruncation {
-		g.revoked(starts, offsets)
+	if err := g.truncated(starts, l); err != nil && g.gc.FailOnTruncation {
+		g.revoked(ps)
 		return nil, g.failSession(ctx, err)
 	}
 	var tells []func()
@@ -67,55 +70,45 @@ func (g *Group) onOffsets(ctx context.Context, offsets map[string]map[int32]kgo.
 	}()
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for t, ps := range offsets {
-		for p, committed := range ps {
-			tp := topicPartition{t, p}
-			if err := logs[t].failed[p]; err != nil {
-				delete(ps, p)
-				g.away[tp] = true
-				g.log.Error("a partition is not available; the others go on without it", "topic", t, "partition", p, "err", err)
-				continue
-			}
-			from, listened := starts[t][p]
-			start, tell := g.startOf(tp, committed, from, listened, logs[t])
-			ps[p], tells = start, append(tells, tell...)
-			g.assign(tp, start.EpochOffset().Offset, logs[t])
+	for p, committed := range ps {
+		if err := l.failed[p]; err != nil {
+			delete(ps, p)
+			g.away[p] = true
+			g.log.Error("a partition is not available; the others go on without it", "topic", g.gc.Topic, "partition", p, "err", err)
+			continue
 		}
+		from, listened := starts[p]
+		start, tell := g.startOf(p, committed, from, listened, l)
+		ps[p], tells = start, append(tells, tell...)
+		g.assign(p, start.EpochOffset().Offset, l)
 	}
 	g.setAssigned(len(g.assignments))
 	if away && !g.closed {
 		g.loops.Add(1)
-		go g.awaitAway(topics)
+		go g.awaitAway()
 	}
 	return offsets, nil
 }
 
-// listenerStarts returns where the listener starts partitions, by topic; nothing
-// without a listener.
-func (g *Group) listenerStarts(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]int64, error) {
-	starts := make(map[string]map[int32]int64, len(offsets))
+// listenerStarts returns where the listener starts partitions; nothing without one.
+func (g *Group) listenerStarts(ctx context.Context, ps map[int32]kgo.Offset) (map[int32]int64, error) {
 	if g.gc.Listener == nil {
+		return nil, nil
+	}
+	starts, err := g.gc.Listener.Assigned(ctx, g.gc.Topic, slices.Collect(maps.Keys(ps)))
+	switch {
+	case err == nil:
 		return starts, nil
+	case ctx.Err() != nil:
+		return nil, ctx.Err()
 	}
-	for t, ps := range offsets {
-		at, err := g.gc.Listener.Assigned(ctx, t, slices.Collect(maps.Keys(ps)))
-		if err == nil {
-			starts[t] = at
-			continue
-		}
-		g.revoked(starts, offsets)
-		if ctx.Err() != nil {
-			return nil, ctx.Err()
-		}
-		return nil, g.failSession(ctx, fmt.Errorf("topic %s: take over partitions: %w", t, err))
-	}
-	return starts, nil
+	return nil, g.failSession(ctx, fmt.Errorf("topic %s: take over partitions: %w", g.gc.Topic, err))
 }
 
-// revoked follows each success of the listener's Assigned where nothing comes of it.
-func (g *Group) revoked(starts map[string]map[int32]int64, offsets map[string]map[int32]kgo.Offset) {
-	for t := range starts {
-		g.gc.Listener.Revoked(t, slices.Collect(maps.Keys(offsets[t])))
+// revoked follows a success of the listener's Assigned where nothing comes of it.
+func (g *Group) revoked(ps map[int32]kgo.Offset) {
+	if g.gc.Listener != nil {
+		g.gc.Listener.Revoked(g.gc.Topic, slices.Collect(maps.Keys(ps)))
 	}
 }
 
@@ -128,19 +121,19 @@ func (g *Group) failSession(ctx context.Context, err error) error {
 
 // startOf returns where a partition starts: at the listener's offset, at the committed
 // one, or at the oldest record; and what has to be told of that. The caller holds g.mu.
-func (g *Group) startOf(tp topicPartition, committed kgo.Offset, from int64, listened bool, l topicLog) (start kgo.Offset, tells []func()) {
-	at := committed.EpochOffset().Offset           // below 0: none was committed
-	if _, known := l.start[tp.partition]; !known { // added after we asked: it begins at 0
-		l.start[tp.partition], l.end[tp.partition] = 0, max(0, at)
+func (g *Group) startOf(p int32, committed kgo.Offset, from int64, listened bool, l topicLog) (start kgo.Offset, tells []func()) {
+	at := committed.EpochOffset().Offset // below 0: none was committed
+	if _, known := l.start[p]; !known {  // added after we asked: it begins at 0
+		l.start[p], l.end[p] = 0, max(0, at)
 	}
-	oldest, end := l.start[tp.partition], l.end[tp.partition]
+	oldest, end := l.start[p], l.end[p]
 	lost := func(wanted int64) (kgo.Offset, []func()) {
-		return kgo.NewOffset().At(oldest), append(tells, func() { g.moved(tp, wanted, oldest) })
+		return kgo.NewOffset().At(oldest), append(tells, func() { g.moved(p, wanted, oldest) })
 	}
-	id := g.fetched[tp]
+	id := g.fetched[p]
 	foreign := id != "" && id != l.id // the commit is of an earlier topic of this name
-	last, seen := g.last[tp]
-	delete(g.last, tp)
+	last, seen := g.last[p]
+	delete(g.last, p)
 	start = committed
 	switch {
 	case listened && foreign && !g.gc.FailOnTruncation: // the listener's offset is, too
@@ -148,7 +141,7 @@ func (g *Group) startOf(tp topicPartition, committed kgo.Offset, from int64, lis
 	case listened:
 		if from < at && !foreign && g.gc.OnRewind != nil {
 			rewound := at
-			tells = append(tells, func() { g.gc.OnRewind(tp.topic, tp.partition, rewound, from) })
+			tells = append(tells, func() { g.gc.OnRewind(g.gc.Topic, p, rewound, from) })
 		}
 		start, at = kgo.NewOffset().At(from), from
 	case at >= 0 && foreign:
@@ -169,20 +162,20 @@ func (g *Group) startOf(tp topicPartition, committed kgo.Offset, from int64, lis
 
 // assign makes the assignment of a partition that starts at an offset. The caller
 // holds g.mu.
-func (g *Group) assign(tp topicPartition, start int64, l topicLog) {
-	a := newAssignment(g, tp, l.id, start, l.end[tp.partition])
-	g.assignments[tp] = a
-	if s := g.subscriptions[tp.topic]; s != nil && !s.Stopped() {
-		startDispatcher(a, s)
+func (g *Group) assign(p int32, start int64, l topicLog) {
+	a := newAssignment(g, p, l.id, start, l.end[p])
+	g.assignments[p] = a
+	if g.stream != nil {
+		startDispatcher(a, g.stream)
 	}
 }
 
 // moved says that records between wanted and got are gone.
-func (g *Group) moved(tp topicPartition, wanted, got int64) {
+func (g *Group) moved(p int32, wanted, got int64) {
 	g.log.Error("records that were still wanted are gone from the topic; going on at the oldest",
-		"topic", tp.topic, "partition", tp.partition, "wanted", wanted, "got", got)
+		"topic", g.gc.Topic, "partition", p, "wanted", wanted, "got", got)
 	if g.gc.OnRecordsLost != nil {
-		g.gc.OnRecordsLost(tp.topic, tp.partition, wanted, got)
+		g.gc.OnRecordsLost(g.gc.Topic, p, wanted, got)
 	}
 }
 
@@ -190,20 +183,17 @@ func (g *Group) moved(tp topicPartition, wanted, got int64) {
 // poll is under way.
 func (g *Group) release(gone map[string][]int32, commit bool) {
 	var released []*assignment
-	ended := make(map[string][]int32)
+	var ended []int32
 	g.mu.Lock()
-	for t, ps := range gone {
-		for _, p := range ps {
-			tp := topicPartition{t, p}
-			if a := g.assignments[tp]; a != nil {
-				delete(g.assignments, tp)
-				released = append(released, a)
-				ended[t] = append(ended[t], p)
-			}
-			if g.away[tp] { // the listener was told of it
-				delete(g.away, tp)
-				ended[t] = append(ended[t], p)
-			}
+	for _, p := range gone[g.gc.Topic] {
+		if a := g.assignments[p]; a != nil {
+			delete(g.assignments, p)
+			released = append(released, a)
+			ended = append(ended, p)
+		}
+		if g.away[p] { // the listener was told of it
+			delete(g.away, p)
+			ended = append(ended, p)
 		}
 	}
 	g.setAssigned(len(g.assignments))
@@ -216,13 +206,11 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 	}
 	g.mu.Lock()
 	for _, a := range released {
-		g.last[a.tp] = lastSeen{a.topicID, a.wanted(), a.position()}
+		g.last[a.partition] = lastSeen{a.topicID, a.wanted(), a.position()}
 	}
 	g.mu.Unlock()
-	if g.gc.Listener != nil {
-		for t, ps := range ended {
-			g.gc.Listener.Revoked(t, ps)
-		}
+	if g.gc.Listener != nil && len(ended) > 0 {
+		g.gc.Listener.Revoked(g.gc.Topic, ended)
 	}
 	if commit {
 		ctx, cancel := context.WithTimeout(g.gc.Limit, commitTimeout)
@@ -235,18 +223,12 @@ func (g *Group) release(gone map[string][]int32, commit bool) {
 func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 	g.commitMu.Lock()
 	defer g.commitMu.Unlock()
-	offsets := make(map[string]map[int32]kgo.EpochOffset)
-	byTP := make(map[topicPartition]*assignment)
+	offsets := make(map[int32]kgo.EpochOffset)
+	moved := make(map[int32]*assignment)
 	for _, a := range assignments {
-		o, ok := a.toCommit()
-		if !ok {
-			continue
+		if o, ok := a.toCommit(); ok {
+			offsets[a.partition], moved[a.partition] = o, a
 		}
-		if offsets[a.tp.topic] == nil {
-			offsets[a.tp.topic] = make(map[int32]kgo.EpochOffset)
-		}
-		offsets[a.tp.topic][a.tp.partition] = o
-		byTP[a.tp] = a
 	}
 	if len(offsets) == 0 {
 		return
@@ -257,14 +239,15 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 			t := &req.Topics[i]
 			for j := range t.Partitions {
 				p := &t.Partitions[j]
-				if a := byTP[topicPartition{t.Topic, p.Partition}]; a != nil {
+				if a := moved[p.Partition]; a != nil {
 					p.Metadata = &a.topicID
 				}
 			}
 		}
 		return nil
 	})
-	g.cl.CommitOffsetsSync(ctx, offsets, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
+	all := map[string]map[int32]kgo.EpochOffset{g.gc.Topic: offsets}
+	g.cl.CommitOffsetsSync(ctx, all, func(_ *kgo.Client, _ *kmsg.OffsetCommitRequest, resp *kmsg.OffsetCommitResponse, err error) {
 		if err != nil {
 			if ctx.Err() == nil && g.quiet.allow("commit") {
 				g.log.Warn("cannot commit offsets; they are committed later", "err", err)
@@ -279,8 +262,8 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 					}
 					continue
 				}
-				if a := byTP[topicPartition{t.Topic, p.Partition}]; a != nil {
-					a.wasCommitted(offsets[t.Topic][p.Partition].Offset)
+				if a := moved[p.Partition]; a != nil {
+					a.wasCommitted(offsets[p.Partition].Offset)
 				}
 			}
 		}
@@ -295,16 +278,16 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 	switch {
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, kerr.OffsetOutOfRange):
-		g.outOfRange(topicPartition{topic, partition})
+		g.outOfRange(partition)
 	case errors.As(err, &loss) && g.gc.FailOnTruncation:
-		g.lostRecords(topicPartition{topic, partition}, loss)
+		g.lostRecords(partition, loss)
 	case errors.As(err, &loss):
-		g.moved(topicPartition{topic, partition}, loss.ConsumedTo, loss.ResetTo)
+		g.moved(partition, loss.ConsumedTo, loss.ResetTo)
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
 		if g.quiet.allow("gone " + topic) {
 			g.log.Error("topic is gone or was created again; joining it anew", "topic", topic, "err", err)
 		}
-		g.rejoin(topic)
+		g.rejoin()
 	default:
 		if g.quiet.allow("fetch " + topic + err.Error()) {
 			g.log.Error("cannot fetch; trying again", "topic", topic, "partition", partition, "err", err)
@@ -330,12 +313,10 @@ func (e *TruncatedError) Error() string {
 }
 
 // truncated compares where partitions are to start with their ends.
-func truncated(starts map[string]map[int32]int64, logs map[string]topicLog) error {
-	for t, at := range starts {
-		for _, p := range slices.Sorted(maps.Keys(at)) {
-			if end, known := logs[t].end[p]; known && at[p] > end {
-				return &TruncatedError{Topic: t, TopicID: logs[t].id, Partition: p, Wanted: at[p], End: end}
-			}
+func (g *Group) truncated(starts map[int32]int64, l topicLog) error {
+	for _, p := range slices.Sorted(maps.Keys(starts)) {
+		if end, known := l.end[p]; known && starts[p] > end {
+			return &TruncatedError{Topic: g.gc.Topic, TopicID: l.id, Partition: p, Wanted: starts[p], End: end}
 		}
 	}
 	return nil
@@ -343,49 +324,49 @@ func truncated(starts map[string]map[int32]int64, logs map[string]topicLog) erro
 
 // lostRecords ends the group after the brokers said that what was read last is not
 // in the topic any more.
-func (g *Group) lostRecords(tp topicPartition, loss *kgo.ErrDataLoss) {
+func (g *Group) lostRecords(p int32, loss *kgo.ErrDataLoss) {
 	g.mu.Lock()
-	a := g.assignments[tp]
+	a := g.assignments[p]
 	g.mu.Unlock()
 	if a != nil {
-		g.fail(&TruncatedError{Topic: tp.topic, TopicID: a.topicID, Partition: tp.partition, Wanted: loss.ConsumedTo, End: loss.ResetTo, Kept: loss.ResetTo})
+		g.fail(&TruncatedError{Topic: g.gc.Topic, TopicID: a.topicID, Partition: p, Wanted: loss.ConsumedTo, End: loss.ResetTo, Kept: loss.ResetTo})
 	}
 }
 
 // outOfRange sets a partition whose next record is gone to the oldest there
 // is. The poll loop calls it, so nothing is revoked meanwhile.
-func (g *Group) outOfRange(tp topicPartition) {
-	l, err := readPartition(g.pollCtx, g.cl, tp)
+func (g *Group) outOfRange(p int32) {
+	l, err := readPartition(g.pollCtx, g.cl, g.gc.Topic, p)
 	if err != nil {
-		if g.pollCtx.Err() == nil && g.quiet.allow("range "+tp.topic) {
-			g.log.Error("offset out of range, and cannot read where the topic begins; trying again", "topic", tp.topic, "partition", tp.partition, "err", err)
+		if g.pollCtx.Err() == nil && g.quiet.allow("range") {
+			g.log.Error("offset out of range, and cannot read where the topic begins; trying again", "topic", g.gc.Topic, "partition", p, "err", err)
 		}
 		return
 	}
 	g.mu.Lock()
-	a := g.assignments[tp]
+	a := g.assignments[p]
 	g.mu.Unlock()
 	if a == nil {
 		return
 	}
-	start, wanted := l.start[tp.partition], a.position()
-	if a.topicID != l.id || wanted > l.end[tp.partition] {
+	start, wanted := l.start[p], a.position()
+	if a.topicID != l.id || wanted > l.end[p] {
 		// Another log under the same name: its offsets begin again, and so
 		// must the assignment.
-		g.rejoin(tp.topic)
+		g.rejoin()
 		return
 	}
-	g.moved(tp, wanted, start)
-	g.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{tp.topic: {tp.partition: {Epoch: -1, Offset: start}}})
+	g.moved(p, wanted, start)
+	g.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{g.gc.Topic: {p: {Epoch: -1, Offset: start}}})
 }
 
-// rejoin gives a topic up and joins it anew, which ends its assignments and starts
+// rejoin gives the topic up and joins it anew, which ends its assignments and starts
 // others. It runs beside the poll loop, because a purge waits for a rebalance.
-func (g *Group) rejoin(topic string) {
+func (g *Group) rejoin() {
 	g.mu.Lock()
-	busy := g.replaced[topic] || g.closed
+	busy := g.replaced || g.closed
 	if !busy {
-		g.replaced[topic] = true
+		g.replaced = true
 		g.loops.Add(1)
 	}
 	g.mu.Unlock()
@@ -394,21 +375,19 @@ func (g *Group) rejoin(topic string) {
 	}
 	go func() {
 		defer g.loops.Done()
-		g.cl.PurgeTopicsFromConsuming(topic)
+		g.cl.PurgeTopicsFromConsuming(g.gc.Topic)
 		for try := 0; ; try++ {
-			err := checkReadable(g.pollCtx, g.adm, topic)
+			err := checkReadable(g.pollCtx, g.adm, g.gc.Topic)
 			if err == nil {
 				break
 			}
-			select {
-			case <-time.After(retryBackoff(try)):
-			case <-g.pollCtx.Done():
+			if !wait.Sleep(g.pollCtx, retryBackoff(try)) {
 				return
 			}
 		}
 		g.mu.Lock()
-		delete(g.replaced, topic)
+		g.replaced = false
 		g.mu.Unlock()
-		g.cl.AddConsumeTopics(topic)
+		g.cl.AddConsumeTopics(g.gc.Topic)
 	}()
 }

@@ -9,11 +9,6 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-type topicPartition struct {
-	topic     string
-	partition int32
-}
-
 // assignmentNumber makes the numbers of assignments unique in the process.
 var assignmentNumber atomic.Uint64 //nolint:gochecknoglobals // numbers of one process, whoever asks
 
@@ -28,13 +23,13 @@ func NextAssignment() uint64 { return assignmentNumber.Add(1) }
 // assignment is one assignment of one partition. The poll loop pushes records
 // in, a dispatcher hands them out; without one the records wait here.
 type assignment struct {
-	g       *Group
-	tp      topicPartition
-	topicID string
-	ctx     context.Context // ends with the assignment
-	cancel  context.CancelFunc
-	wake    chan struct{} // capacity 1: records came
-	began   int64         // the offset that it started at
+	g         *Group
+	partition int32
+	topicID   string
+	ctx       context.Context // ends with the assignment
+	cancel    context.CancelFunc
+	wake      chan struct{} // capacity 1: records came
+	began     int64         // the offset that it started at
 
 	mu          sync.Mutex
 	queue       []*kgo.Record // guarded by mu; fetched and not handed out
@@ -48,8 +43,8 @@ type assignment struct {
 	known       int64         // guarded by mu; records before it may have been handed out before
 }
 
-func newAssignment(g *Group, tp topicPartition, topicID string, start, end int64) *assignment {
-	a := &assignment{g: g, tp: tp, topicID: topicID, wake: make(chan struct{}, 1), commitAt: -1, committed: -1, began: start, fetchedTo: start, known: end}
+func newAssignment(g *Group, partition int32, topicID string, start, end int64) *assignment {
+	a := &assignment{g: g, partition: partition, topicID: topicID, wake: make(chan struct{}, 1), commitAt: -1, committed: -1, began: start, fetchedTo: start, known: end}
 	a.ctx, a.cancel = context.WithCancel(context.Background())
 	return a
 }

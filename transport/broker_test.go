@@ -30,7 +30,7 @@ func offsetOutOfRange(t *testing.T, c cluster) {
 	}
 	t.Run("while running", func(t *testing.T) {
 		resets := make(chan reset, 10)
-		g := c.group(t, transport.GroupConfig{ID: "running", FrameRecords: 1, BufferBytes: 1, FetchPartitionBytes: 300, // one fetch ahead
+		g := c.group(t, transport.GroupConfig{Topic: topic, ID: "running", FrameRecords: 1, BufferBytes: 1, FetchPartitionBytes: 300, // one fetch ahead
 			OnRecordsLost: func(_ string, _ int32, wanted, got int64) { resets <- reset{wanted, got} }})
 		ch := subscribe(t, g, topic)
 		m := receive(t, ch)
@@ -51,7 +51,7 @@ func offsetOutOfRange(t *testing.T, c cluster) {
 	for name, wanted := range map[string]int64{"below the oldest": 3, "behind the end": 101} {
 		t.Run(name, func(t *testing.T) {
 			resets := make(chan reset, 10)
-			g := c.group(t, transport.GroupConfig{ID: name,
+			g := c.group(t, transport.GroupConfig{Topic: topic, ID: name,
 				Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 					return map[int32]int64{0: wanted}, nil
 				}},
@@ -66,7 +66,7 @@ func offsetOutOfRange(t *testing.T, c cluster) {
 		})
 	}
 	t.Run("at the end", func(t *testing.T) {
-		g := c.group(t, transport.GroupConfig{ID: "end",
+		g := c.group(t, transport.GroupConfig{Topic: topic, ID: "end",
 			Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 				return map[int32]int64{0: 100}, nil
 			}},
@@ -76,7 +76,7 @@ func offsetOutOfRange(t *testing.T, c cluster) {
 		require.EqualValues(t, 100, frame(t, receive(t, ch)).First())
 	})
 	t.Run("at an end that grew meanwhile", func(t *testing.T) {
-		g := c.group(t, transport.GroupConfig{ID: "grew",
+		g := c.group(t, transport.GroupConfig{Topic: topic, ID: "grew",
 			Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 				fill(t, p, topic, 101, 20)
 				return map[int32]int64{0: 120}, nil
@@ -108,12 +108,12 @@ func TestGoneBeforeAnythingWasCommitted(t *testing.T) {
 	}
 	resets := make(chan reset, 10)
 	config := func(id string) transport.GroupConfig {
-		return transport.GroupConfig{ID: id,
+		return transport.GroupConfig{ID: id, Topic: topic,
 			OnRecordsLost: func(_ string, p int32, wanted, got int64) { resets <- reset{p, wanted, got} }}
 	}
 	one := c.group(t, config("two members"))
 	receive(t, subscribe(t, one, topic))
-	other := c.group(t, transport.GroupConfig{ID: "two members"})
+	other := c.group(t, transport.GroupConfig{Topic: topic, ID: "two members"})
 	moved := frame(t, receive(t, subscribe(t, other, topic))).Partition
 	last := truncate(moved)
 	require.NoError(t, other.Close())
@@ -136,7 +136,7 @@ func TestTopicCreatedAgain(t *testing.T) {
 		fill(t, p, topic, 0, 5)
 		adm := kadm.NewClient(rawClient(t, c))
 		resets := make(chan int64, 10)
-		g := c.group(t, transport.GroupConfig{OnRecordsLost: func(_ string, _ int32, _, got int64) { resets <- got }})
+		g := c.group(t, transport.GroupConfig{Topic: topic, OnRecordsLost: func(_ string, _ int32, _, got int64) { resets <- got }})
 		ch := subscribe(t, g, topic)
 		m := receive(t, ch)
 		require.Equal(t, numbers(0, 5), values(t, m), "all were there")
@@ -172,7 +172,7 @@ func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
 	require.NoError(t, err)
 	p := c.producer(t, transport.ProducerConfig{})
 	fill(t, p, topic, 0, 10)
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}, FrameRecords: 1})
+	g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 1})
 	ch := subscribe(t, g, topic)
 	for range 9 {
 		receive(t, ch).Ack()

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -33,19 +34,7 @@ type SASL struct {
 	Password  string // never logged
 }
 
-func (c Config) logger() *slog.Logger {
-	if c.Logger == nil {
-		return slog.Default()
-	}
-	return c.Logger
-}
-
-func (c Config) clientID() string {
-	if c.ClientID == "" {
-		return "weir"
-	}
-	return c.ClientID
-}
+func (c Config) logger() *slog.Logger { return cmp.Or(c.Logger, slog.Default()) }
 
 // NewClientOpts returns the kgo options that every client of c starts with.
 // It fails on an empty broker list and on an unknown SASL mechanism; it does
@@ -56,7 +45,7 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 	}
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(c.Brokers...),
-		kgo.ClientID(c.clientID()),
+		kgo.ClientID(cmp.Or(c.ClientID, "weir")),
 		kgo.WithLogger(newClientLog(c.logger())),
 		// New topics and moved leaders are noticed within seconds, not minutes.
 		kgo.MetadataMinAge(250 * time.Millisecond),

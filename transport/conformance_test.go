@@ -3,6 +3,7 @@ package transport_test
 import (
 	"context"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -12,12 +13,14 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// suiteSubscriber owns its group, as the suite expects of a subscriber, and
-// makes topics.
+// suiteSubscriber gives Watermill's suite a group for each of its topics, which it owns
+// and makes.
 type suiteSubscriber struct {
-	message.Subscriber
-	g     *transport.Group
-	admin *transport.Admin
+	c      cluster
+	id     string
+	admin  *transport.Admin
+	mu     sync.Mutex
+	groups map[string]*transport.Group // guarded by mu
 }
 
 func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
@@ -26,7 +29,36 @@ func (s *suiteSubscriber) SubscribeInitialize(topic string) error {
 	return s.admin.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: 8}})
 }
 
-func (s *suiteSubscriber) Close() error { return s.g.Close() }
+func (s *suiteSubscriber) Subscribe(ctx context.Context, topic string) (<-chan *message.Message, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	g := s.groups[topic]
+	if g == nil {
+		gc := transport.GroupConfig{
+			ID: s.c.prefix + s.id + "." + topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
+			// The suite waits for 15 s, so others must not wait that long for a member.
+			SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
+		}
+		quick(&gc)
+		var err error
+		if g, err = transport.NewGroup(ctx, s.c.cfg, gc); err != nil {
+			return nil, err
+		}
+		s.groups[topic] = g
+	}
+	return g.Subscriber().Subscribe(ctx, topic)
+}
+
+func (s *suiteSubscriber) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var wg sync.WaitGroup
+	for _, g := range s.groups {
+		wg.Go(func() { _ = g.Close() })
+	}
+	wg.Wait()
+	return nil
+}
 
 // A frame of one record is a plain message, and the next one of the partition
 // follows its acknowledgement: the order of arrival is the order of the
@@ -37,14 +69,11 @@ func suite(t *testing.T, c cluster, features tests.Features) {
 	// The suite publishes thousands of messages one by one. To read as many
 	// compressed batches costs minutes on a busy machine under the race detector:
 	// each takes a buffer of some MiB.
-	producer := c.producer(t, transport.ProducerConfig{Linger: time.Millisecond, Compression: transport.NoCompression})
+	producer := c.producer(t, transport.ProducerConfig{})
 	withGroup := func(t *testing.T, id string) (message.Publisher, message.Subscriber) {
-		g := c.group(t, transport.GroupConfig{
-			ID: id, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond,
-			// The suite waits for 15 s, so others must not wait that long for a member.
-			SessionTimeout: 6 * time.Second, RebalanceTimeout: 3 * time.Second,
-		})
-		return keyed{producer}, &suiteSubscriber{g.Subscriber(), g, admin}
+		s := &suiteSubscriber{c: c, id: id, admin: admin, groups: map[string]*transport.Group{}}
+		t.Cleanup(func() { _ = s.Close() })
+		return keyed{producer}, s
 	}
 	features.GenerateTopicFunc = func(tctx tests.TestContext) string {
 		return c.prefix + "topic-" + string(tctx.TestID)
@@ -62,8 +91,8 @@ type keyed struct{ p *transport.Producer }
 func (k keyed) Publish(topic string, messages ...*message.Message) error {
 	records := make([]transport.Record, len(messages))
 	for i, m := range messages {
-		records[i] = transport.FromMessage(topic, m)
-		records[i].Key = m.Payload
+		r := transport.ReceivedOf(m)
+		records[i] = transport.Record{Topic: topic, Key: m.Payload, Value: r.Value, Headers: r.Headers}
 	}
 	return k.p.Append(context.Background(), records)
 }

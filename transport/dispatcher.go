@@ -2,11 +2,11 @@ package transport
 
 import "context"
 
-// dispatcher hands the frames of one assignment to one subscription. Its fields
+// dispatcher hands the frames of one assignment to one stream. Its fields
 // belong to its goroutine.
 type dispatcher struct {
 	a      *assignment
-	s      *subscription
+	s      *Stream
 	feed   *Feed
 	number uint64          // of the assignment, as frames carry it
 	ctx    context.Context // of the messages
@@ -14,9 +14,9 @@ type dispatcher struct {
 	done   chan struct{} // closed when the goroutine has ended
 }
 
-// startDispatcher attaches a to s. The caller holds g.mu, has seen s not
-// stopping and a without a dispatcher.
-func startDispatcher(a *assignment, s *subscription) {
+// startDispatcher attaches a to s. The caller holds g.mu, has seen that s is
+// the one of g, and a without a dispatcher.
+func startDispatcher(a *assignment, s *Stream) {
 	d := &dispatcher{a: a, s: s, number: NextAssignment(), done: make(chan struct{})}
 	d.ctx, d.cancel = context.WithCancel(s.Context)
 	d.feed = s.NewFeed(d.ctx, &a.g.gc)
@@ -41,14 +41,14 @@ func (d *dispatcher) loop() {
 		if b, waiting = d.a.take(); !waiting {
 			select {
 			case <-d.a.wake:
-			case <-d.s.Stopping:
+			case <-d.s.Stopping.Done():
 				return
 			case <-d.ctx.Done():
 				return
 			}
 			continue
 		}
-		if b.records > 0 && !d.feed.HandOut(func(again bool) *Frame { return d.frame(b, again) }, func() { d.a.handedOut(b) }) {
+		if b.records > 0 && !d.feed.HandOut(d.frame(b), func() { d.a.handedOut(b) }) {
 			return
 		}
 		d.a.acknowledged(b)
@@ -56,13 +56,13 @@ func (d *dispatcher) loop() {
 	}
 }
 
-// frame returns b as a frame of its own.
-func (d *dispatcher) frame(b batch, again bool) *Frame {
+// frame returns b as a frame.
+func (d *dispatcher) frame(b batch) *Frame {
 	records, known := make([]Received, 0, b.records), d.a.knownTo()
 	for _, r := range b.fetched {
 		if !r.Attrs.IsControl() {
-			records = append(records, received(r, again || r.Offset < known))
+			records = append(records, received(r, r.Offset < known))
 		}
 	}
-	return &Frame{Topic: d.a.tp.topic, TopicID: d.a.topicID, Partition: d.a.tp.partition, Assignment: d.number, Records: records, Bytes: int(b.bytes)}
+	return &Frame{Topic: d.a.g.gc.Topic, TopicID: d.a.topicID, Partition: d.a.partition, Assignment: d.number, Records: records, Bytes: int(b.bytes)}
 }

@@ -93,7 +93,7 @@ func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
 	defer cancel()
 	topic, keyed := c.topic(t, "topic", 2), c.topic(t, "keyed", 2)
 	away.Store(true)
-	p := c.producer(t, transport.ProducerConfig{Linger: -1, Partitions: map[string]int{keyed: 2}})
+	p := c.producer(t, transport.ProducerConfig{Partitions: map[string]int{keyed: 2}})
 	pin := func(partition int32, text string) transport.Record {
 		return transport.Record{Topic: topic, Value: []byte(text), Pinned: true, Partition: partition}
 	}
@@ -126,7 +126,7 @@ func TestAPartitionThatTakesNothingHoldsUpNothingElse(t *testing.T) {
 // held returns the values in a partition.
 func held(t *testing.T, c cluster, topic string, partition int32) (values []string) {
 	t.Helper()
-	ends, err := c.admin(t).EndOffsets(t.Context(), topic)
+	_, ends, err := c.admin(t).Offsets(t.Context(), topic)
 	require.NoError(t, err)
 	cl := rawClient(t, c, kgo.ConsumePartitions(map[string]map[int32]kgo.Offset{topic: {partition: kgo.NewOffset().AtStart()}}))
 	for int64(len(values)) < ends[partition] {
@@ -156,7 +156,7 @@ func TestAPartitionWithoutALeaderStopsOnlyItself(t *testing.T) {
 	require.Equal(t, []int32{1}, faults[0].NoLeader)
 	require.ErrorContains(t, faults[0], topic)
 	listener := &told{revoked: func([]int32) {}}
-	g := c.group(t, transport.GroupConfig{Listener: listener})
+	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: listener})
 	ch := subscribe(t, g, topic)
 	read := map[int32]int{}
 	for read[0]+read[2] < 10 {

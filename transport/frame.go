@@ -132,13 +132,6 @@ func NewMessage(ctx context.Context, f *Frame) *message.Message {
 	return m
 }
 
-// ReceivedOf returns the record that m would be read as, without a place in a
-// log. The payload is kept, not copied.
-func ReceivedOf(m *message.Message) Received {
-	r := FromMessage("", m)
-	return Received{Key: r.Key, Value: r.Value, Headers: r.Headers}
-}
-
 // received turns any record of a fetch into one of a frame; it cannot fail,
 // because a record that stopped its subscriber would be met again for ever.
 func received(r *kgo.Record, redelivered bool) Received {

@@ -31,7 +31,7 @@ func TestFramesFollowOneAnother(t *testing.T) {
 		const partitions, rounds = 3, 40
 		topic := c.topic(t, "topic", partitions)
 		p := c.producer(t, transport.ProducerConfig{})
-		g := c.group(t, transport.GroupConfig{FrameRecords: 7, BufferBytes: 100_000, FetchPartitionBytes: 2000})
+		g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 7, BufferBytes: 100_000, FetchPartitionBytes: 2000})
 		ch := subscribe(t, g, topic)
 		appended := make(chan error, 1)
 		go func() {
@@ -78,7 +78,7 @@ func TestOneFrameInFlightPerPartition(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "topic", 2)
 		p := c.producer(t, transport.ProducerConfig{})
-		g := c.group(t, transport.GroupConfig{})
+		g := c.group(t, transport.GroupConfig{Topic: topic})
 		ch := subscribe(t, g, topic)
 		lined(t, p, topic, 0, "0")
 		first := receive(t, ch)
@@ -118,7 +118,7 @@ func TestBordersOfFrames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			topic := c.topic(t, fmt.Sprintf("topic-%x", name), 1)
-			test.config.ID = topic
+			test.config.ID, test.config.Topic = topic, topic
 			g := c.group(t, test.config)
 			ch := subscribe(t, g, topic)
 			lined(t, p, topic, 0, "first")
@@ -145,7 +145,7 @@ func TestNackBringsTheSameRecordsAgain(t *testing.T) {
 		const backOff = 100 * time.Millisecond
 		topic := c.topic(t, "topic", 1)
 		p := c.producer(t, transport.ProducerConfig{})
-		g := c.group(t, transport.GroupConfig{Topics: []string{topic}, FrameRecords: 3, NackMin: backOff, NackMax: 2 * backOff})
+		g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 3, NackMin: backOff, NackMax: 2 * backOff})
 		ch := subscribe(t, g, topic)
 		lined(t, p, topic, 0, "first")
 		receive(t, ch).Ack()
@@ -196,7 +196,7 @@ func TestAckAfterTheSubscriptionEnded(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	p := c.producer(t, transport.ProducerConfig{})
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}, FrameRecords: 2})
+	g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	ch, err := g.Subscriber().Subscribe(ctx, topic)
 	require.NoError(t, err)
@@ -224,7 +224,7 @@ func TestContextsEndWithTheAssignment(t *testing.T) {
 	p := c.producer(t, transport.ProducerConfig{})
 	revoked := make(chan error, 2)
 	held := make(map[int32]*message.Message)
-	g := c.group(t, transport.GroupConfig{Listener: &told{revoked: func(partitions []int32) {
+	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: &told{revoked: func(partitions []int32) {
 		for _, p := range partitions { // before Revoked is called
 			revoked <- held[p].Context().Err()
 		}
@@ -259,7 +259,7 @@ func TestBufferIsBounded(t *testing.T) {
 			budget, fetch       = 2 << 20, 64 << 10
 		)
 		topic := c.topic(t, "topic", partitions)
-		p := c.producer(t, transport.ProducerConfig{Compression: transport.NoCompression})
+		p := c.producer(t, transport.ProducerConfig{})
 		appended := make(chan error, records)
 		for range records { // in a batch each, as far as the producer is idle
 			all := make([]transport.Record, partitions)
@@ -269,7 +269,7 @@ func TestBufferIsBounded(t *testing.T) {
 			p.AppendAsync(t.Context(), new(transport.Sequence), all, func(err error) { appended <- err })
 			require.NoError(t, <-appended)
 		}
-		g := c.group(t, transport.GroupConfig{Topics: []string{topic}, FrameRecords: 8, BufferBytes: budget, FetchPartitionBytes: fetch})
+		g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 8, BufferBytes: budget, FetchPartitionBytes: fetch})
 		ch := subscribe(t, g, topic)
 		held := make(map[int32]*message.Message)
 		next := make(map[int32]int64)
@@ -340,7 +340,7 @@ func TestNextFramesWaitReady(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 64)
 	p := c.producer(t, transport.ProducerConfig{})
-	g := c.group(t, transport.GroupConfig{FrameRecords: 100, BufferBytes: 4 << 20})
+	g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 100, BufferBytes: 4 << 20})
 	ch := subscribe(t, g, topic)
 	lined(t, p, topic, 5, "first")
 	m := receive(t, ch)

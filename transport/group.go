@@ -19,9 +19,8 @@ import (
 type GroupConfig struct {
 	// ID is the consumer group's name. Required.
 	ID string
-	// Topics are subscribed to the group together, in one rebalance, at the
-	// first Subscribe. All of them must exist and be readable.
-	Topics []string
+	// Topic is what is read. It must exist and be readable. Required.
+	Topic string
 
 	// FrameRecords and FrameBytes bound a frame; a larger record passes alone.
 	// Default to 1000 and 1 MiB.
@@ -72,6 +71,9 @@ func (c *GroupConfig) SetDefaults() error {
 	if c.ID == "" {
 		return errors.New("consumer group without an ID")
 	}
+	if c.Topic == "" {
+		return fmt.Errorf("consumer group %s without a topic", c.ID)
+	}
 	def(&c.FrameRecords, 1000)
 	def(&c.FrameBytes, 1<<20)
 	def(&c.BufferBytes, 64<<20)
@@ -112,9 +114,10 @@ type lastSeen struct {
 	next    int64 // where the next record was expected
 }
 
-// Group is one member of one consumer group, under any number of
-// subscriptions. See the package comment for what it promises.
+// Group is one member of one consumer group. See the package comment for what it
+// promises.
 type Group struct {
+	*Reading
 	gc    GroupConfig
 	log   *slog.Logger
 	quiet logLimiter
@@ -124,23 +127,20 @@ type Group struct {
 	pollCtx  context.Context // of the poll and commit loops
 	stopPoll context.CancelFunc
 	loops    sync.WaitGroup
-	failed   chan struct{} // closed by fail
 
 	// commitMu makes collecting and sending positions one step, so that a
 	// commit under way never sets an older position than the one that a
 	// revocation committed.
 	commitMu sync.Mutex
 
-	mu            sync.Mutex
-	started       bool                           // guarded by mu
-	closed        bool                           // guarded by mu
-	err           error                          // guarded by mu
-	topics        map[string]bool                // guarded by mu; what the client consumes
-	last          map[topicPartition]lastSeen    // guarded by mu; of assignments that ended
-	subscriptions map[string]*subscription       // guarded by mu
-	assignments   map[topicPartition]*assignment // guarded by mu
-	replaced      map[string]bool                // guarded by mu; topics being joined anew
-	away          map[topicPartition]bool        // guarded by mu; assigned to the group and not available
+	mu          sync.Mutex            // may be taken under the one of Reading
+	started     bool                  // guarded by mu
+	closed      bool                  // guarded by mu
+	stream      *Stream               // guarded by mu; nil without a subscription
+	last        map[int32]lastSeen    // guarded by mu; of assignments that ended
+	assignments map[int32]*assignment // guarded by mu
+	replaced    bool                  // guarded by mu; the topic is being joined anew
+	away        map[int32]bool        // guarded by mu; assigned to the group and not available
 
 	assigned atomic.Int64 // len(assignments)
 	held     atomic.Int64 // what all assignments hold, waiting and in work
@@ -150,31 +150,26 @@ type Group struct {
 
 	onceClose sync.Once
 	closeErr  error
-	closeDone chan struct{}
 
 	// metadata of the last offset fetch, between two callbacks of kgo's
 	// group goroutine.
-	fetched map[topicPartition]string
+	fetched map[int32]string
 }
 
-// NewGroup checks that the topics exist and may be read, and prepares the
+// NewGroup checks that the topic exists and may be read, and prepares the
 // member; it joins at the first Subscribe. ctx bounds the check only.
 func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	if err := gc.SetDefaults(); err != nil {
 		return nil, err
 	}
 	g := &Group{
-		gc:            gc,
-		log:           cfg.logger().With("group", gc.ID),
-		failed:        make(chan struct{}),
-		topics:        make(map[string]bool),
-		last:          make(map[topicPartition]lastSeen),
-		subscriptions: make(map[string]*subscription),
-		assignments:   make(map[topicPartition]*assignment),
-		replaced:      make(map[string]bool),
-		away:          make(map[topicPartition]bool),
-		closeDone:     make(chan struct{}),
+		gc:          gc,
+		log:         cfg.logger().With("group", gc.ID),
+		last:        make(map[int32]lastSeen),
+		assignments: make(map[int32]*assignment),
+		away:        make(map[int32]bool),
 	}
+	g.Reading = NewReading(gc.Topic, g.begin)
 	g.pollCtx, g.stopPoll = context.WithCancel(context.Background())
 	var err error
 	g.cl, err = newClient(cfg,
@@ -204,106 +199,44 @@ func NewGroup(ctx context.Context, cfg Config, gc GroupConfig) (*Group, error) {
 	}
 	g.setAssigned(0)
 	g.adm = kadm.NewClient(g.cl)
-	if len(gc.Topics) > 0 {
-		if err := checkReadable(ctx, g.adm, gc.Topics...); err != nil {
-			g.cl.Close()
-			return nil, fmt.Errorf("consumer group %s: %w", gc.ID, err)
-		}
+	if err := checkReadable(ctx, g.adm, gc.Topic); err != nil {
+		g.cl.Close()
+		return nil, fmt.Errorf("consumer group %s: %w", gc.ID, err)
 	}
 	return g, nil
 }
 
-// subscribe makes the subscription of a topic, and joins the group if it is the first.
-func (g *Group) subscribe(ctx context.Context, topic string) (*subscription, error) {
-	for {
-		g.mu.Lock()
-		old := g.subscriptions[topic]
-		known := g.topics[topic] || !g.started && slices.Contains(g.gc.Topics, topic)
-		closed, err := g.closed, g.err
-		g.mu.Unlock()
-		switch {
-		case err != nil:
-			return nil, err
-		case closed:
-			return nil, fmt.Errorf("consumer group %w", ErrClosed)
-		case old != nil && !old.Stopped():
-			return nil, ErrSubscribed
-		case old != nil: // it still follows its last messages
-			select {
-			case <-old.Done:
-			case <-ctx.Done():
-				return nil, ctx.Err()
-			}
-			continue
-		case !known:
-			if err := checkReadable(ctx, g.adm, topic); err != nil {
-				return nil, err
-			}
-		}
-		if s := g.addSubscription(ctx, topic); s != nil {
-			return s, nil
-		}
-	}
-}
-
-// addSubscription returns nil when the state changed since it was looked at.
-func (g *Group) addSubscription(ctx context.Context, topic string) *subscription {
+// begin hands the frames of all assignments to a stream, and joins the group if it is
+// the first.
+func (g *Group) begin(s *Stream) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.closed || g.subscriptions[topic] != nil {
-		return nil
-	}
-	s := &subscription{Stream: NewStream(ctx), g: g, topic: topic}
-	g.subscriptions[topic] = s
-
-	var join []string
-	if !g.started {
-		for _, t := range g.gc.Topics {
-			if !g.topics[t] {
-				g.topics[t] = true
-				join = append(join, t)
-			}
-		}
-		if len(join) > 0 {
-			g.cl.PauseFetchTopics(join...)
-		}
-	}
-	if !g.topics[topic] {
-		g.topics[topic] = true
-		join = append(join, topic)
-	}
-	for tp, a := range g.assignments {
-		if tp.topic == topic && a.ctx.Err() == nil {
+	g.stream = s
+	for _, a := range g.assignments {
+		if a.ctx.Err() == nil {
 			startDispatcher(a, s)
 		}
 	}
-	g.cl.ResumeFetchTopics(topic)
-	if len(join) > 0 {
-		g.cl.AddConsumeTopics(join...)
-	}
-	if !g.started {
+	if g.started {
+		g.cl.ResumeFetchTopics(g.gc.Topic)
+	} else {
 		g.started = true
+		g.cl.AddConsumeTopics(g.gc.Topic)
 		g.loops.Add(2)
 		go g.pollLoop()
 		go g.commitLoop()
 	}
-	go func() {
-		select {
-		case <-ctx.Done():
-			s.Stop()
-		case <-s.Stopping:
-		}
-		s.finish()
-	}()
-	return s
+	context.AfterFunc(s.Stopping, func() { g.finish(s) })
 }
 
-func (g *Group) drop(s *subscription) {
+// finish ends a stream that was stopped, in order.
+func (g *Group) finish(s *Stream) {
 	g.mu.Lock()
-	if g.subscriptions[s.topic] == s {
-		delete(g.subscriptions, s.topic)
-	}
+	g.stream = nil // no more feeds come
 	g.mu.Unlock()
+	g.cl.PauseFetchTopics(g.gc.Topic)
+	s.End(g.gc.CloseTimeout, g.Failed(), g.gc.Limit.Done())
+	close(s.Done)
 }
 
 // How BufferBytes is divided: a quarter is for whoever fetches first, a quarter
@@ -341,17 +274,17 @@ func (g *Group) pause(full []*assignment) {
 	}
 	g.fetchMu.Lock()
 	defer g.fetchMu.Unlock()
-	paused := make(map[string][]int32)
+	var paused []int32
 	for _, a := range full {
 		a.mu.Lock()
 		if !a.paused && a.ctx.Err() == nil && a.full() { // still
 			a.paused = true
-			paused[a.tp.topic] = append(paused[a.tp.topic], a.tp.partition)
+			paused = append(paused, a.partition)
 		}
 		a.mu.Unlock()
 	}
 	if len(paused) > 0 {
-		g.cl.PauseFetchPartitions(paused)
+		g.cl.PauseFetchPartitions(map[string][]int32{g.gc.Topic: paused})
 	}
 }
 
@@ -367,7 +300,7 @@ func (g *Group) resume(a *assignment) {
 	}
 	a.mu.Unlock()
 	if resume {
-		g.cl.ResumeFetchPartitions(map[string][]int32{a.tp.topic: {a.tp.partition}})
+		g.cl.ResumeFetchPartitions(map[string][]int32{g.gc.Topic: {a.partition}})
 	}
 }
 
@@ -388,7 +321,7 @@ func (g *Group) pollLoop() {
 				return
 			}
 			g.mu.Lock()
-			a := g.assignments[topicPartition{p.Topic, p.Partition}]
+			a := g.assignments[p.Partition]
 			g.mu.Unlock()
 			if a != nil && a.push(p.Records) {
 				full = append(full, a)
@@ -420,27 +353,11 @@ func (g *Group) commitLoop() {
 	}
 }
 
-// Err returns why the subscription ended by itself; nil while it goes on and
-// after Close.
-func (g *Group) Err() error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return g.err
-}
-
-// Failed is closed when the subscription ended with an error: the channels of
-// all subscriptions are closed then, and Err tells why.
-func (g *Group) Failed() <-chan struct{} { return g.failed }
-
+// fail ends the group.
 func (g *Group) fail(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.err != nil || g.closed {
-		return
+	if g.Fail(err) {
+		go func() { _ = g.Close() }() // its caller gets the same error from Err
 	}
-	g.err = err
-	close(g.failed)
-	go func() { _ = g.Close() }() // its caller gets the same error from Err
 }
 
 // A leaving member commits first, so the one is within the other.
@@ -459,17 +376,10 @@ const fetchWait = 25 * time.Millisecond
 // the group. It returns when all of that is done; it may be called twice.
 func (g *Group) Close() error {
 	g.onceClose.Do(func() {
-		defer close(g.closeDone)
 		g.mu.Lock()
 		g.closed = true
-		all := slices.Collect(maps.Values(g.subscriptions))
 		g.mu.Unlock()
-		for _, s := range all {
-			s.Stop()
-		}
-		for _, s := range all {
-			<-s.Done
-		}
+		_ = g.Reading.Close() // it returns nil
 		g.stopPoll()
 		g.loops.Wait()
 		// Not the context of the loops: the last commit must go out.
@@ -480,6 +390,5 @@ func (g *Group) Close() error {
 		}
 		g.cl.CloseAllowingRebalance()
 	})
-	<-g.closeDone
 	return g.closeErr
 }

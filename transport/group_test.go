@@ -9,6 +9,7 @@ import (
 
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/seed-86dfc502/weir/transport"
@@ -41,7 +42,7 @@ func TestRebalanceWithAFrameInWork(t *testing.T) {
 	lined(t, p, topic, 0, numbers(0, 20)...)
 	lined(t, p, topic, 1, numbers(0, 20)...)
 
-	first := c.group(t, transport.GroupConfig{FrameRecords: 5})
+	first := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 5})
 	ch := subscribe(t, first, topic)
 	held := make(map[int32]*message.Message)
 	for range 2 { // one of each partition, and then none
@@ -49,7 +50,7 @@ func TestRebalanceWithAFrameInWork(t *testing.T) {
 		held[frame(t, m).Partition] = m
 	}
 	require.Len(t, held, 2)
-	second := c.group(t, transport.GroupConfig{FrameRecords: 3})
+	second := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 3})
 	other := subscribe(t, second, topic)
 	again := receive(t, other)
 	lost := frame(t, again).Partition
@@ -83,7 +84,7 @@ func TestCommitOnClose(t *testing.T) {
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
 
-	g := c.group(t, transport.GroupConfig{CommitInterval: time.Hour, FrameRecords: 3})
+	g := c.group(t, transport.GroupConfig{Topic: topic, CommitInterval: time.Hour, FrameRecords: 3})
 	ch := subscribe(t, g, topic)
 	acknowledge(t, ch, 3)
 	held := receive(t, ch)
@@ -91,7 +92,7 @@ func TestCommitOnClose(t *testing.T) {
 	ended(held.Context(), t)
 	held.Ack()
 
-	next := receive(t, subscribe(t, c.group(t, transport.GroupConfig{}), topic))
+	next := receive(t, subscribe(t, c.group(t, transport.GroupConfig{Topic: topic}), topic))
 	require.Equal(t, numbers(3, 7), values(t, next), "what is acknowledged is committed, no more")
 	for _, r := range frame(t, next).Records {
 		require.True(t, r.Redelivered, "all of it was there before, and a part in somebody's hand")
@@ -102,7 +103,7 @@ func TestFrameInFlightMayFinishWhileClosing(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 4)
-	g := c.group(t, transport.GroupConfig{CommitInterval: time.Hour, CloseTimeout: time.Minute, FrameRecords: 2})
+	g := c.group(t, transport.GroupConfig{Topic: topic, CommitInterval: time.Hour, CloseTimeout: time.Minute, FrameRecords: 2})
 	ctx, cancel := context.WithCancel(t.Context())
 	ch, err := g.Subscriber().Subscribe(ctx, topic)
 	require.NoError(t, err)
@@ -115,7 +116,7 @@ func TestFrameInFlightMayFinishWhileClosing(t *testing.T) {
 	require.NoError(t, m.Context().Err(), "a handler may finish")
 	m.Ack()
 	require.NoError(t, <-closed)
-	require.EqualValues(t, 2, pending(t, c.group(t, transport.GroupConfig{Topics: []string{topic}}))[topic])
+	require.EqualValues(t, 2, pending(t, c.group(t, transport.GroupConfig{Topic: topic}))[topic])
 }
 
 func TestUndecodableMessage(t *testing.T) {
@@ -129,7 +130,7 @@ func TestUndecodableMessage(t *testing.T) {
 		&kgo.Record{Topic: topic},
 		&kgo.Record{Topic: topic, Value: []byte{}},
 	).FirstErr())
-	ch := subscribe(t, c.group(t, transport.GroupConfig{FrameRecords: 1}), topic)
+	ch := subscribe(t, c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 1}), topic)
 	id, err := c.admin(t).TopicID(t.Context(), topic)
 	require.NoError(t, err)
 
@@ -145,7 +146,7 @@ func TestUndecodableMessage(t *testing.T) {
 	m = receive(t, ch)
 	require.Empty(t, m.Metadata, "an empty value is not null, no key is not an empty key")
 
-	m = receive(t, subscribe(t, c.group(t, transport.GroupConfig{ID: "together"}), topic))
+	m = receive(t, subscribe(t, c.group(t, transport.GroupConfig{Topic: topic, ID: "together"}), topic))
 	require.Equal(t, transport.MessageID(id, 0, 0), m.UUID)
 	require.Empty(t, m.Metadata)
 	require.Nil(t, m.Payload)
@@ -167,7 +168,7 @@ func TestNackDuringShutdown(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 3)
-	g := c.group(t, transport.GroupConfig{CloseTimeout: time.Hour, FrameRecords: 1})
+	g := c.group(t, transport.GroupConfig{Topic: topic, CloseTimeout: time.Hour, FrameRecords: 1})
 	ch := subscribe(t, g, topic)
 	acknowledge(t, ch, 1)
 	held := receive(t, ch)
@@ -177,7 +178,7 @@ func TestNackDuringShutdown(t *testing.T) {
 	require.False(t, open)
 	held.Nack()
 	require.NoError(t, <-closed, "a Nack ends the wait, it is not sent again")
-	next := receive(t, subscribe(t, c.group(t, transport.GroupConfig{}), topic))
+	next := receive(t, subscribe(t, c.group(t, transport.GroupConfig{Topic: topic}), topic))
 	require.Equal(t, numbers(1, 2), values(t, next))
 }
 
@@ -186,7 +187,7 @@ func TestShutdownDuringBackOff(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 3)
-	g := c.group(t, transport.GroupConfig{CloseTimeout: time.Hour, NackMin: time.Hour, NackMax: time.Hour})
+	g := c.group(t, transport.GroupConfig{Topic: topic, CloseTimeout: time.Hour, NackMin: time.Hour, NackMax: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	ch, err := g.Subscriber().Subscribe(ctx, topic)
 	require.NoError(t, err)
@@ -223,7 +224,7 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 		t.Run(fmt.Sprint("frames of ", records), func(t *testing.T) {
 			topic := c.topic(t, fmt.Sprint("topic", records), 1)
 			transactions(t, topic, 6, func(i int) bool { return i%2 == 0 })
-			g := c.group(t, transport.GroupConfig{ID: topic, Topics: []string{topic}, FrameRecords: records})
+			g := c.group(t, transport.GroupConfig{ID: topic, Topic: topic, FrameRecords: records})
 			ch := subscribe(t, g, topic)
 			var offsets []int64
 			for len(offsets) < 6 {
@@ -240,7 +241,7 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 	t.Run("nothing else", func(t *testing.T) {
 		topic := c.topic(t, "aborted", 1)
 		transactions(t, topic, 3, func(int) bool { return false })
-		g := c.group(t, transport.GroupConfig{ID: topic, Topics: []string{topic}})
+		g := c.group(t, transport.GroupConfig{ID: topic, Topic: topic})
 		ch := subscribe(t, g, topic)
 		passed(t, g, topic)
 		select {
@@ -251,47 +252,10 @@ func TestMarkersOfTransactionsArePassed(t *testing.T) {
 	})
 }
 
-func TestSlowTopicDoesNotStopTheOthers(t *testing.T) {
-	c := fakeCluster(t)
-	slow, fast, unread := c.topic(t, "slow", 2), c.topic(t, "fast", 2), c.topic(t, "unread", 2)
-	p := c.producer(t, transport.ProducerConfig{})
-	value := make([]byte, 10_000)
-	for _, topic := range []string{slow, fast, unread} {
-		records := make([]transport.Record, 500)
-		for i := range records {
-			records[i] = transport.Record{Topic: topic, Key: []byte(fmt.Sprint(i)), Value: value}
-		}
-		require.NoError(t, p.Append(t.Context(), records))
-	}
-	g := c.group(t, transport.GroupConfig{Topics: []string{slow, fast, unread}, FrameRecords: 5, BufferBytes: 400_000, FetchPartitionBytes: 50_000})
-	stuck := subscribe(t, g, slow)
-	held := []*message.Message{receive(t, stuck), receive(t, stuck)} // one of each partition
-	ch := subscribe(t, g, fast)
-	acknowledge(t, ch, 500)
-	require.Eventually(t, func() bool {
-		by := pending(t, g)
-		return by[fast] == 0 && by[slow] == 500 && by[unread] == 500
-	}, patience, 20*time.Millisecond)
-	next := make(map[int32]int64) // nothing of what waited was dropped
-	for n := 0; n < 500; {
-		var m *message.Message
-		if len(held) > 0 {
-			m, held = held[0], held[1:]
-		} else {
-			m = receive(t, stuck)
-		}
-		f := frame(t, m)
-		require.Equal(t, next[f.Partition], f.First())
-		next[f.Partition] = f.Last() + 1
-		n += len(f.Records)
-		m.Ack()
-	}
-}
-
 func TestTopicsAreSubscribedOnce(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
-	g := c.group(t, transport.GroupConfig{Topics: []string{topic}})
+	g := c.group(t, transport.GroupConfig{Topic: topic})
 	subscribe(t, g, topic)
 	_, err := g.Subscriber().Subscribe(t.Context(), topic)
 	require.ErrorIs(t, err, transport.ErrSubscribed)
@@ -299,17 +263,16 @@ func TestTopicsAreSubscribedOnce(t *testing.T) {
 
 func TestMissingTopicIsAPlainError(t *testing.T) {
 	c := fakeCluster(t)
-	_, err := transport.NewGroup(t.Context(), c.cfg, transport.GroupConfig{ID: "g", Topics: []string{"a", "b"}})
+	_, err := transport.NewGroup(t.Context(), c.cfg, transport.GroupConfig{ID: "g", Topic: "a"})
 	require.ErrorContains(t, err, "topic a does not exist")
-	require.ErrorContains(t, err, "topic b does not exist")
 }
 
 func TestTwoMembersShareAndHandOver(t *testing.T) {
 	c := realCluster(t)
 	topic := c.topic(t, "topic", 4)
 	p := c.producer(t, transport.ProducerConfig{})
-	first := c.group(t, transport.GroupConfig{})
-	second := c.group(t, transport.GroupConfig{})
+	first := c.group(t, transport.GroupConfig{Topic: topic})
+	second := c.group(t, transport.GroupConfig{Topic: topic})
 
 	var mu sync.Mutex
 	got := map[string]map[int32]int{"first": {}, "second": {}} // frames by partition; guarded by mu
@@ -371,4 +334,31 @@ func TestTwoMembersShareAndHandOver(t *testing.T) {
 	close(stop)
 	require.NoError(t, second.Close())
 	wg.Wait()
+}
+
+// A group is behind in all of a topic that was created again, whatever it committed of
+// the earlier one.
+func TestLagBehindATopicThatWasCreatedAgain(t *testing.T) {
+	onBoth(t, func(t *testing.T, c cluster) {
+		topic, group := c.topic(t, "topic", 1), c.prefix+"group"
+		fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 50)
+		a := c.admin(t)
+		id, err := a.TopicID(t.Context(), topic)
+		require.NoError(t, err)
+		for _, commit := range []struct {
+			of         string
+			at, behind int64
+		}{{id, 20, 30}, {"", 20, 30}, {"another", 100, 50}, {"another", 20, 50}, {id, 50, 0}} {
+			var offsets kadm.Offsets
+			offsets.Add(kadm.Offset{Topic: topic, At: commit.at, LeaderEpoch: -1, Metadata: commit.of})
+			require.NoError(t, kadm.NewClient(rawClient(t, c)).CommitAllOffsets(t.Context(), group, offsets))
+			lags, err := a.Lag(t.Context(), group, topic)
+			require.NoError(t, err)
+			require.Len(t, lags, 1)
+			require.Equal(t, commit.behind, lags[0].Pending(), "%+v", commit)
+			drained, err := a.Drained(t.Context(), group, topic)
+			require.NoError(t, err)
+			require.Equal(t, commit.behind == 0, drained)
+		}
+	})
 }

@@ -2,8 +2,8 @@ package transport
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -23,53 +23,48 @@ type PartitionLag struct {
 func (l PartitionLag) Pending() int64 { return max(0, l.End-l.Committed) }
 
 // Lag returns the lag of the whole group, all its members, in every partition of
-// the topics that this group consumes or is configured for. It costs four
-// requests to the cluster, whatever the number of topics.
+// its topic.
 func (g *Group) Lag(ctx context.Context) ([]PartitionLag, error) {
-	g.mu.Lock()
-	topics := slices.Clone(g.gc.Topics)
-	for t := range g.topics {
-		if !slices.Contains(g.gc.Topics, t) {
-			topics = append(topics, t)
-		}
-	}
-	g.mu.Unlock()
-	return groupLag(ctx, g.adm, g.gc.ID, topics)
+	return groupLag(ctx, g.adm, g.gc.ID, g.gc.Topic)
 }
 
 // Lag is Group.Lag for a group that this process need not be a member of.
-func (a *Admin) Lag(ctx context.Context, group string, topics ...string) ([]PartitionLag, error) {
-	return groupLag(ctx, a.adm, group, topics)
+func (a *Admin) Lag(ctx context.Context, group, topic string) ([]PartitionLag, error) {
+	return groupLag(ctx, a.adm, group, topic)
 }
 
-func groupLag(ctx context.Context, adm *kadm.Client, group string, topics []string) ([]PartitionLag, error) {
-	if len(topics) == 0 {
-		return nil, nil
-	}
+func groupLag(ctx context.Context, adm *kadm.Client, group, topic string) (lags []PartitionLag, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("lag of group %s, topic %s: %w", group, topic, err)
+		}
+	}()
 	committed, err := adm.FetchOffsets(ctx, group)
 	if err != nil {
-		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+		return nil, err
 	}
-	starts, err := adm.ListStartOffsets(ctx, topics...)
+	meta, err := adm.ListTopics(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+		return nil, err
 	}
-	ends, err := adm.ListCommittedOffsets(ctx, topics...)
+	starts, err := adm.ListStartOffsets(ctx, topic)
 	if err != nil {
-		return nil, fmt.Errorf("lag of group %s: %w", group, err)
+		return nil, err
 	}
-	var lags []PartitionLag
-	for t, ps := range ends {
-		for p, end := range ps {
-			if end.Err != nil {
-				return nil, fmt.Errorf("lag of group %s, topic %s, partition %d: %w", group, t, p, end.Err)
-			}
-			l := PartitionLag{Topic: t, Partition: p, End: end.Offset, Committed: starts[t][p].Offset}
-			if o, ok := committed.Lookup(t, p); ok && o.Err == nil {
-				l.Committed = max(l.Committed, o.At)
-			}
-			lags = append(lags, l)
+	ends, err := adm.ListCommittedOffsets(ctx, topic)
+	if err != nil {
+		return nil, err
+	}
+	for p, end := range ends[topic] {
+		if end.Err != nil {
+			return nil, fmt.Errorf("partition %d: %w", p, end.Err)
 		}
+		l := PartitionLag{Topic: topic, Partition: p, End: end.Offset, Committed: starts[topic][p].Offset}
+		// What was committed of an earlier topic of this name says nothing of this one.
+		if o, ok := committed.Lookup(topic, p); ok && o.Err == nil && (o.Metadata == "" || o.Metadata == meta[topic].ID.String()) {
+			l.Committed = max(l.Committed, o.At)
+		}
+		lags = append(lags, l)
 	}
 	return lags, nil
 }
@@ -98,10 +93,10 @@ func (a *Admin) Drained(ctx context.Context, group, topic string) (bool, error) 
 	if err != nil {
 		return false, err
 	}
-	from, end := make(map[int32]kgo.Offset), make(map[int32]int64)
+	from, end := make(map[int32]int64), make(map[int32]int64)
 	for _, l := range lags {
 		if l.Pending() > 0 {
-			from[l.Partition], end[l.Partition] = kgo.NewOffset().At(l.Committed), l.End
+			from[l.Partition], end[l.Partition] = l.Committed, l.End
 		}
 	}
 	if len(from) == 0 {
@@ -109,15 +104,13 @@ func (a *Admin) Drained(ctx context.Context, group, topic string) (bool, error) 
 	}
 	ctx, cancel := context.WithTimeout(ctx, drainedTimeout)
 	defer cancel()
-	found := false
-	err = a.read(ctx, topic, from, end, func(r *kgo.Record) bool {
-		found = found || !r.Attrs.IsControl() && r.Offset < end[r.Partition]
-		return !found
-	}, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
-	if err != nil {
+	err = a.read(ctx, topic, from, end, func(*kgo.Record) error { return errUnread }, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	if err != nil && !errors.Is(err, errUnread) {
 		return false, fmt.Errorf("look for unread records of %s: %w", topic, err)
 	}
-	return !found, nil
+	return err == nil, nil
 }
+
+var errUnread = errors.New("there are unread records")
 
 const drainedTimeout = 5 * time.Second

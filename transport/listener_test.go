@@ -20,7 +20,7 @@ func TestListenersOffsetsWin(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
-	g := c.group(t, transport.GroupConfig{})
+	g := c.group(t, transport.GroupConfig{Topic: topic})
 	ch := subscribe(t, g, topic)
 	acknowledge(t, ch, 10)
 	require.NoError(t, g.Close()) // committed: 10
@@ -30,7 +30,7 @@ func TestListenersOffsetsWin(t *testing.T) {
 	}}
 	type rewind struct{ committed, from int64 }
 	rewinds := make(chan rewind, 10)
-	g = c.group(t, transport.GroupConfig{Listener: listener,
+	g = c.group(t, transport.GroupConfig{Topic: topic, Listener: listener,
 		OnRewind: func(_ string, _ int32, committed, from int64) { rewinds <- rewind{committed, from} }})
 	m := receive(t, subscribe(t, g, topic))
 	require.EqualValues(t, 4, frame(t, m).First())
@@ -71,7 +71,7 @@ func TestListenerMayBlock(t *testing.T) {
 			return nil, ctx.Err()
 		}
 	}}
-	g := c.group(t, transport.GroupConfig{Listener: listener})
+	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: listener})
 	ch := subscribe(t, g, topic)
 	<-entered
 	for range 10 { // each follows the answer to the one before
@@ -100,7 +100,7 @@ func TestListenerIsCancelledWhenTheGroupCloses(t *testing.T) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	}}
-	g := c.group(t, transport.GroupConfig{Listener: listener})
+	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: listener})
 	subscribe(t, g, topic)
 	<-entered
 	require.NoError(t, g.Close())
@@ -113,7 +113,7 @@ func TestListenersErrorEndsTheSubscription(t *testing.T) {
 	topic := c.topic(t, "topic", 1)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 1)
 	fatal := errors.New("the store is of another generation")
-	g := c.group(t, transport.GroupConfig{Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
+	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 		return nil, fatal
 	}}})
 	ch := subscribe(t, g, topic)
@@ -132,14 +132,14 @@ func TestAShorterLogEndsTheGroupThatMustNotPassOverIt(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "topic", 2)
 	fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 40)
-	ends, err := c.admin(t).EndOffsets(t.Context(), topic)
+	_, ends, err := c.admin(t).Offsets(t.Context(), topic)
 	require.NoError(t, err)
 	id, err := c.admin(t).TopicID(t.Context(), topic)
 	require.NoError(t, err)
 	listener := &recorder{assigned: func(context.Context, string, []int32) (map[int32]int64, error) {
 		return map[int32]int64{0: ends[0], 1: ends[1] + 1}, nil
 	}}
-	g := c.group(t, transport.GroupConfig{Listener: listener, FailOnTruncation: true, OnRecordsLost: func(string, int32, int64, int64) { t.Error("it goes on nowhere") }})
+	g := c.group(t, transport.GroupConfig{Topic: topic, Listener: listener, FailOnTruncation: true, OnRecordsLost: func(string, int32, int64, int64) { t.Error("it goes on nowhere") }})
 	subscribe(t, g, topic)
 	<-g.Failed()
 	var cut *transport.TruncatedError
@@ -162,7 +162,7 @@ func TestBrokersWithoutTopicIDsAreRefused(t *testing.T) {
 	_, err = admin.TopicID(t.Context(), topic)
 	require.ErrorIs(t, err, transport.ErrNoTopicIDs)
 	require.ErrorContains(t, err, topic)
-	_, err = transport.NewGroup(t.Context(), old, transport.GroupConfig{ID: "group", Topics: []string{topic}})
+	_, err = transport.NewGroup(t.Context(), old, transport.GroupConfig{ID: "group", Topic: topic})
 	require.ErrorIs(t, err, transport.ErrNoTopicIDs)
 	require.ErrorIs(t, admin.CheckReadable(t.Context(), topic), transport.ErrNoTopicIDs)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -26,61 +27,51 @@ const availableWithin = 5 * time.Second
 // logs asks the cluster, again and again until ctx ends: without an answer no
 // partition can start safely. away says that some partitions are not available, for
 // longer than an election takes.
-func (g *Group) logs(ctx context.Context, topics []string) (logs map[string]topicLog, away bool, err error) {
+func (g *Group) logs(ctx context.Context) (l topicLog, away bool, err error) {
 	began := time.Now()
 	for try := 0; ; try++ {
-		logs, err := readAvailable(ctx, g.cl, topics)
+		logs, err := readAvailable(ctx, g.cl, []string{g.gc.Topic})
 		if err == nil {
 			if err = whole(logs); err == nil {
-				return logs, false, nil
+				return logs[g.gc.Topic], false, nil
 			}
 			if time.Since(began) > availableWithin && ctx.Err() == nil {
-				return logs, true, nil
+				return logs[g.gc.Topic], true, nil
 			}
 		}
 		if ctx.Err() != nil {
-			return nil, false, ctx.Err()
+			return topicLog{}, false, ctx.Err()
 		}
 		if g.quiet.allow("logs") {
-			g.log.Error("cannot read where topics begin and end; trying again", "err", err)
+			g.log.Error("cannot read where the topic begins and ends; trying again", "err", err)
 		}
-		select {
-		case <-time.After(retryBackoff(try)):
-		case <-ctx.Done():
-			return nil, false, ctx.Err()
+		if !wait.Sleep(ctx, retryBackoff(try)) {
+			return topicLog{}, false, ctx.Err()
 		}
 	}
 }
 
-// awaitAway joins topics anew once partitions that were away are available.
-func (g *Group) awaitAway(topics []string) {
+// awaitAway joins the topic anew once partitions that were away are available.
+func (g *Group) awaitAway() {
 	defer g.loops.Done()
-	for {
-		select {
-		case <-time.After(time.Second):
-		case <-g.pollCtx.Done():
-			return
-		}
-		logs, err := readAvailable(g.pollCtx, g.cl, topics)
+	for wait.Sleep(g.pollCtx, time.Second) {
+		logs, err := readAvailable(g.pollCtx, g.cl, []string{g.gc.Topic})
 		if err != nil {
 			continue
 		}
-		again := map[string]bool{}
+		again := false
 		g.mu.Lock()
-		for tp := range g.away {
-			if l, asked := logs[tp.topic]; asked && l.failed[tp.partition] == nil {
-				again[tp.topic] = true
-			}
+		for p := range g.away {
+			again = again || logs[g.gc.Topic].failed[p] == nil
 		}
 		waiting := len(g.away) > 0
 		g.mu.Unlock()
-		if len(again) == 0 && waiting {
-			continue
+		if again {
+			g.rejoin()
 		}
-		for t := range again {
-			g.rejoin(t)
+		if again || !waiting {
+			return // what is still away is found by the next assignment
 		}
-		return // what is still away is found by the next assignment
 	}
 }
 
@@ -95,23 +86,14 @@ func whole(logs map[string]topicLog) error {
 	return errors.Join(errs...)
 }
 
-// readLogs asks for what topics hold; it fails when a partition is not available.
-func readLogs(ctx context.Context, cl *kgo.Client, topics []string) (map[string]topicLog, error) {
-	logs, err := readAvailable(ctx, cl, topics)
-	if err == nil {
-		err = whole(logs)
-	}
-	return logs, err
-}
-
 // readPartition asks for what the topic of a partition holds; it fails when the partition
 // is not available.
-func readPartition(ctx context.Context, cl *kgo.Client, tp topicPartition) (topicLog, error) {
-	logs, err := readAvailable(ctx, cl, []string{tp.topic})
+func readPartition(ctx context.Context, cl *kgo.Client, topic string, partition int32) (topicLog, error) {
+	logs, err := readAvailable(ctx, cl, []string{topic})
 	if err != nil {
 		return topicLog{}, err
 	}
-	return logs[tp.topic], logs[tp.topic].failed[tp.partition]
+	return logs[topic], logs[topic].failed[partition]
 }
 
 // readAvailable asks for what topics hold, without partitions that no broker leads:

@@ -28,7 +28,7 @@ func (l topics) NewReader(topic string) logtest.Reader { return transport.NewRea
 func TestLogs(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		logtest.Run(t, c.prefix, func(t *testing.T) logtest.Logs {
-			return topics{c.admin(t), c.producer(t, transport.ProducerConfig{Linger: -1}), c}
+			return topics{c.admin(t), c.producer(t, transport.ProducerConfig{}), c}
 		})
 	})
 }

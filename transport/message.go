@@ -22,11 +22,11 @@ func MessageID(topicID string, partition int32, offset int64) string {
 	return string(b)
 }
 
-// FromMessage returns the record that a publisher appends for m: the key and
-// the null value from the metadata entries of this package, every other entry
-// and the UUID as headers. It keeps m's payload, it does not copy it.
-func FromMessage(topic string, m *message.Message) Record {
-	r := Record{Topic: topic, Value: m.Payload}
+// ReceivedOf returns the record that m would be read as, without a place in a log: the
+// key and the null value from the metadata entries of this package, every other entry
+// and the UUID as headers. The payload is kept, not copied.
+func ReceivedOf(m *message.Message) Received {
+	r := Received{Value: m.Payload}
 	r.Headers = make([]Header, 0, len(m.Metadata)+1)
 	if m.UUID != "" {
 		r.Headers = append(r.Headers, Header{Key: UUIDHeader, Value: []byte(m.UUID)})

@@ -25,9 +25,7 @@ func TestARoundLooksAtFailuresOfTheOneBefore(t *testing.T) {
 		<-release
 		return kerr.InvalidRecord.Code
 	})
-	pc := tiny
-	pc.Linger = -1
-	p := c.producer(t, pc)
+	p := c.producer(t, tiny)
 	var sequence, other transport.Sequence
 	answers := [3]chan error{make(chan error, 1), make(chan error, 1), make(chan error, 1)}
 	p.AppendAsync(t.Context(), &sequence, []transport.Record{numbered("log", 7)}, func(err error) { answers[0] <- err })

@@ -11,7 +11,7 @@ import (
 // acknowledged comes first again, and says that it may be a repetition.
 func TestPositionsFollowAcknowledgements(t *testing.T) {
 	g := &Group{gc: GroupConfig{FrameRecords: 2, FrameBytes: 1 << 20, BufferBytes: 1 << 20}}
-	a := newAssignment(g, topicPartition{"log", 0}, "id", 5, 5)
+	a := newAssignment(g, 0, "id", 5, 5)
 	defer a.cancel()
 	offsets := func(b batch) (all []int64) {
 		for _, r := range b.fetched {

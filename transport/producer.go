@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 )
@@ -45,24 +43,8 @@ func (s *Sequence) Break(err error) {
 // batch is appended.
 var ErrTooLarge = errors.New("record too large")
 
-// Compression of record batches.
-type Compression string
-
-// The codecs. Every broker and kfake reads all of them.
-const (
-	NoCompression Compression = "none"
-	LZ4           Compression = "lz4"
-	Snappy        Compression = "snappy"
-	Zstd          Compression = "zstd"
-)
-
 // ProducerConfig tunes a producer.
 type ProducerConfig struct {
-	// Linger is how long records wait for others before they are sent, so that
-	// batches of many callers and topics share requests. Records that come
-	// while a request is under way wait for it anyway. Defaults to 5 ms;
-	// negative: none.
-	Linger time.Duration
 	// MaxBufferedRecords and MaxBufferedBytes bound what is handed in and not
 	// yet acknowledged; at the bound callers of Append wait. A single larger batch
 	// passes alone. Default to 100,000 and 64 MiB.
@@ -74,8 +56,8 @@ type ProducerConfig struct {
 	// Partitions, by topic, is how many of its partitions records are spread
 	// over, by key, also when there are more by now. Defaults to all there are.
 	Partitions map[string]int
-	// Compression defaults to LZ4.
-	Compression Compression
+	// Compression of record batches defaults to none.
+	Compression kgo.CompressionCodec
 }
 
 // Producer appends with all acknowledgements, idempotent, in order.
@@ -95,7 +77,6 @@ type Producer struct {
 	open func() (RecordClient, error)
 	log  *slog.Logger
 	work chan struct{} // capacity 1: a line is ready, a client is lost, or closing
-	stop chan struct{} // closed by Close
 	done chan struct{} // closed when the rounds ended
 
 	flushes sync.WaitGroup
@@ -151,48 +132,24 @@ type appendOp struct {
 	done     func(error)
 
 	// guarded by the producer's mutex:
-	left   int
-	err    error         // the first
-	failed map[int]error // by index
+	left int
+	err  error // the first
 }
-
-// AppendError is the error of an Append whose records were answered, some of
-// them with a failure.
-type AppendError struct {
-	// Failed has the failures by index. All other records are acknowledged.
-	Failed map[int]error
-}
-
-// first returns the failure of the foremost record.
-func (e *AppendError) first() error { return e.Failed[slices.Min(slices.Collect(maps.Keys(e.Failed)))] }
-
-// Error returns the failure of the foremost record and how many there are.
-func (e *AppendError) Error() string {
-	if len(e.Failed) == 1 {
-		return e.first().Error()
-	}
-	return fmt.Sprintf("%d records failed, the first: %v", len(e.Failed), e.first())
-}
-
-// Unwrap returns the failure of the foremost record.
-func (e *AppendError) Unwrap() error { return e.first() }
 
 // NewProducer does not touch the network yet.
 func NewProducer(cfg Config, pc ProducerConfig) (*Producer, error) {
 	def(&pc.MaxRecordBytes, 1_000_000)
-	def(&pc.Compression, LZ4)
 	return NewProducerOver(func() (RecordClient, error) { return newProducerClient(cfg, pc) }, pc, cfg.logger())
 }
 
 // NewProducerOver makes a producer over other clients than kgo's. It opens one at
 // once, and another when one is lost.
 func NewProducerOver(open func() (RecordClient, error), pc ProducerConfig, log *slog.Logger) (*Producer, error) {
-	def(&pc.Linger, 5*time.Millisecond)
 	def(&pc.MaxBufferedRecords, 100_000)
 	def(&pc.MaxBufferedBytes, 64<<20)
 	def(&pc.MaxRecordBytes, 1_000_000)
 	p := &Producer{pc: pc, open: open, log: log, lines: map[lineKey]*line{},
-		work: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+		work: make(chan struct{}, 1), done: make(chan struct{})}
 	p.room = sync.NewCond(&p.mu)
 	cl, err := open()
 	if err != nil {
@@ -203,9 +160,8 @@ func NewProducerOver(open func() (RecordClient, error), pc ProducerConfig, log *
 	return p, nil
 }
 
-// Append implements Appender; an AppendError says which records failed. ctx
-// bounds the wait only: records that were handed in may be appended after it
-// ended. May be called concurrently.
+// Append implements Appender. ctx bounds the wait only: records that were handed in
+// may be appended after it ended. May be called concurrently.
 func (p *Producer) Append(ctx context.Context, records []Record) error {
 	result := make(chan error, 1)
 	if err := p.hand(ctx, nil, records, func(err error) { result <- err }); err != nil {
@@ -341,39 +297,15 @@ func (p *Producer) signal() {
 // rounds is the goroutine that gives records to clients.
 func (p *Producer) rounds() {
 	defer close(p.done)
-	stop := p.stop
-	for {
+	for range p.work {
 		p.mu.Lock()
-		over, idle := p.closed && p.records == 0, p.idle()
+		over := p.closed && p.records == 0
 		p.mu.Unlock()
 		if over {
 			return
 		}
-		select {
-		case <-p.work:
-		case <-stop:
-			stop = nil
-		}
-		// Only the first of what comes after a pause waits: the others wait for it.
-		if idle && p.pc.Linger > 0 && stop != nil {
-			select {
-			case <-time.After(p.pc.Linger):
-			case <-stop:
-				stop = nil
-			}
-		}
 		p.launch()
 	}
-}
-
-// idle reports whether no round is under way. The caller holds mu.
-func (p *Producer) idle() bool {
-	for _, c := range p.clients {
-		if c.produced > c.answered {
-			return false
-		}
-	}
-	return true
 }
 
 // launch begins the rounds of all lines that are ready.
@@ -400,15 +332,15 @@ func (p *Producer) launch() {
 	produced := 0
 	for _, s := range shares {
 		if s.why != nil {
-			for _, i := range s.at {
-				p.answered(s.l, nil, s.op, i, s.why)
+			for range s.at {
+				p.answered(s.l, nil, s.op, s.why)
 			}
 			continue
 		}
 		records := make([]kgo.Record, len(s.at))
 		for n, i := range s.at {
 			toKgo(&records[n], &s.op.records[i])
-			c.cl.Produce(context.Background(), &records[n], func(_ *kgo.Record, err error) { p.answered(s.l, c, s.op, i, err) })
+			c.cl.Produce(context.Background(), &records[n], func(_ *kgo.Record, err error) { p.answered(s.l, c, s.op, err) })
 		}
 		produced += len(records)
 	}
@@ -466,7 +398,7 @@ func (p *Producer) client() *clientRun {
 
 // answered is called once per record, by its client if it was given to one. A failure
 // breaks its sequence before the next round of its line can begin.
-func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err error) {
+func (p *Producer) answered(l *line, c *clientRun, op *appendOp, err error) {
 	p.mu.Lock()
 	if c != nil {
 		c.answered++
@@ -474,9 +406,8 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err erro
 	}
 	if err != nil {
 		if op.err == nil {
-			op.err, op.failed = err, map[int]error{}
+			op.err = fmt.Errorf("append: %w", err)
 		}
-		op.failed[i] = err
 		op.sequence.Break(err)
 	}
 	op.left--
@@ -486,7 +417,7 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err erro
 		p.bytes -= op.bytes
 		p.room.Broadcast()
 		p.mu.Unlock()
-		op.answer()
+		op.done(op.err)
 		p.mu.Lock()
 		p.signal() // perhaps it was the last one of all
 	}
@@ -496,26 +427,14 @@ func (p *Producer) answered(l *line, c *clientRun, op *appendOp, i int, err erro
 	p.mu.Unlock()
 }
 
-// answer calls done. All records are answered.
-func (op *appendOp) answer() {
-	if op.failed == nil {
-		op.done(nil)
-		return
-	}
-	op.done(fmt.Errorf("append: %w", &AppendError{op.failed}))
-}
-
 // Close waits until ctx ends for what was handed in, then fails the rest, whose
 // outcome is unknown. It may be called twice.
 func (p *Producer) Close(ctx context.Context) error {
 	p.mu.Lock()
-	first := !p.closed
 	p.closed = true
 	p.room.Broadcast()
+	p.signal()
 	p.mu.Unlock()
-	if first {
-		close(p.stop)
-	}
 	var err error
 	select {
 	case <-p.done:

@@ -25,19 +25,6 @@ type RecordClient interface {
 
 // newProducerClient makes a kgo client that appends in order and never gives up.
 func newProducerClient(cfg Config, pc ProducerConfig) (RecordClient, error) {
-	var codec kgo.CompressionCodec
-	switch pc.Compression {
-	case NoCompression:
-		codec = kgo.NoCompression()
-	case LZ4:
-		codec = kgo.Lz4Compression()
-	case Snappy:
-		codec = kgo.SnappyCompression()
-	case Zstd:
-		codec = kgo.ZstdCompression()
-	default:
-		return nil, fmt.Errorf("unknown compression %q (none, lz4, snappy, zstd)", pc.Compression)
-	}
 	cl, err := newClient(cfg,
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(fixed{kgo.StickyKeyPartitioner(nil), pc.Partitions}), // murmur2, as every Kafka client
@@ -48,7 +35,7 @@ func newProducerClient(cfg Config, pc ProducerConfig) (RecordClient, error) {
 		// The producer counts itself and admits one larger batch alone.
 		kgo.MaxBufferedRecords(math.MaxInt32),
 		kgo.ProducerBatchMaxBytes(int32(pc.MaxRecordBytes+batchOverhead)),
-		kgo.ProducerBatchCompression(codec),
+		kgo.ProducerBatchCompression(pc.Compression),
 	)
 	if err != nil {
 		return nil, fmt.Errorf("kafka producer: %w", err)

@@ -53,7 +53,7 @@ func faulty(t *testing.T, fault func(n int) int16) cluster {
 }
 
 // tiny makes every record a batch of its own.
-var tiny = transport.ProducerConfig{MaxRecordBytes: 600, Compression: transport.NoCompression}
+var tiny = transport.ProducerConfig{MaxRecordBytes: 600}
 
 func numbered(topic string, n int) transport.Record {
 	v := make([]byte, 590)
@@ -64,7 +64,7 @@ func numbered(topic string, n int) transport.Record {
 // logged reads the numbers in topic "log".
 func logged(t *testing.T, c cluster) []int {
 	t.Helper()
-	end, err := c.admin(t).EndOffsets(t.Context(), "log")
+	_, end, err := c.admin(t).Offsets(t.Context(), "log")
 	require.NoError(t, err)
 	cl := rawClient(t, c, kgo.ConsumeTopics("log"))
 	numbers := []int{}
@@ -195,7 +195,7 @@ func TestFullBuffersMakeCallersWait(t *testing.T) {
 
 func TestCloseFlushesAndRefuses(t *testing.T) {
 	c := faulty(t, func(int) int16 { return 0 })
-	p := c.producer(t, transport.ProducerConfig{Linger: time.Hour})
+	p := c.producer(t, transport.ProducerConfig{})
 	done := make(chan error, 1)
 	p.AppendAsync(t.Context(), new(transport.Sequence), []transport.Record{numbered("log", 0)}, func(err error) { done <- err })
 	require.NoError(t, p.Close(t.Context()))
@@ -262,12 +262,12 @@ func TestTopicGrows(t *testing.T) {
 		defer cancel()
 		for _, n := range []int32{5, 5, 3} {
 			require.NoError(t, a.EnsureTopics(ctx, []transport.TopicSpec{{Name: topic, Partitions: n, Grow: true}}))
-			ends, err := a.EndOffsets(ctx, topic)
+			_, ends, err := a.Offsets(ctx, topic)
 			require.NoError(t, err)
 			require.Len(t, ends, 5)
 		}
 		pinned(t, c.producer(t, transport.ProducerConfig{}), topic, 4, 0, 1, 10)
-		ends, err := a.EndOffsets(ctx, topic)
+		_, ends, err := a.Offsets(ctx, topic)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, ends[4])
 		require.EqualValues(t, 10, ends[0]+ends[1], "nothing moved")
@@ -281,10 +281,11 @@ func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 	m.Metadata = message.Metadata{transport.KeyMetadata: "", "a": "b"}
 	null := message.NewMessage("", nil)
 	null.Metadata.Set(transport.NullMetadata, "1")
-	require.NoError(t, p.Append(t.Context(), []transport.Record{
-		transport.FromMessage("other", m), transport.FromMessage("other", null), transport.FromMessage("other", message.NewMessage("", nil)),
-	}))
-	ch := subscribe(t, c.group(t, transport.GroupConfig{FrameRecords: 1}), "other")
+	for _, m := range []*message.Message{m, null, message.NewMessage("", nil)} {
+		r := transport.ReceivedOf(m)
+		require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: "other", Key: r.Key, Value: r.Value, Headers: r.Headers}}))
+	}
+	ch := subscribe(t, c.group(t, transport.GroupConfig{Topic: "other", FrameRecords: 1}), "other")
 	next := func() *message.Message {
 		m := receive(t, ch)
 		m.Ack()
@@ -297,8 +298,8 @@ func TestRecordsOfMessagesKeepKeysAndNulls(t *testing.T) {
 	require.Empty(t, next().Metadata)
 }
 
-// Who appends many records learns which of them are not acknowledged.
-func TestAppendErrorNamesTheRecords(t *testing.T) {
+// A failure of one of many records is that of the whole, and nothing stands behind it.
+func TestAppendFailsWithOneOfItsRecords(t *testing.T) {
 	c := faulty(t, func(n int) int16 {
 		if n == 2 {
 			return kerr.MessageTooLarge.Code
@@ -308,10 +309,5 @@ func TestAppendErrorNamesTheRecords(t *testing.T) {
 	p := c.producer(t, tiny)
 	err := p.Append(t.Context(), []transport.Record{numbered("log", 0), numbered("log", 1), numbered("log", 2)})
 	require.ErrorIs(t, err, kerr.MessageTooLarge)
-	var each *transport.AppendError
-	require.ErrorAs(t, err, &each)
-	require.NotContains(t, each.Failed, 0)
-	require.ErrorIs(t, each.Failed[1], kerr.MessageTooLarge)
-	require.Contains(t, each.Failed, 2, "nothing stands behind a gap")
 	require.Equal(t, []int{0}, logged(t, c))
 }

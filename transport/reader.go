@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -81,9 +82,7 @@ func (r *Reader) Read(ctx context.Context, partition int32, offset int64) ([]Rec
 				offset, trouble = r.existing(ctx, partition, offset)
 			}
 		}
-		select {
-		case <-time.After(retryBackoff(try)):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, retryBackoff(try)) {
 			if trouble == nil {
 				if trouble = errNoAnswer; r.answers.came.Load() {
 					trouble = ctx.Err()
@@ -187,7 +186,7 @@ func (r *Reader) existing(ctx context.Context, partition int32, wanted int64) (i
 		return wanted, err
 	}
 	defer cl.Close()
-	l, err := readPartition(ctx, cl, topicPartition{r.topic, partition})
+	l, err := readPartition(ctx, cl, r.topic, partition)
 	if err != nil {
 		return wanted, err
 	}

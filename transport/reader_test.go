@@ -71,7 +71,7 @@ func number(t testing.TB, r transport.Received) (n int64) {
 func TestReader(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "read", 2)
-		p := c.producer(t, transport.ProducerConfig{Compression: transport.NoCompression})
+		p := c.producer(t, transport.ProducerConfig{})
 		const n, size = 120, 10_000
 		for partition := range int32(2) {
 			pinned(t, p, topic, partition, 0, n, size)
@@ -131,7 +131,7 @@ func TestReader(t *testing.T) {
 func TestReaderOfWhatIsGone(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "gone", 1)
-		p := c.producer(t, transport.ProducerConfig{Compression: transport.NoCompression})
+		p := c.producer(t, transport.ProducerConfig{})
 		const n = 60
 		pinned(t, p, topic, 0, 0, n, 10_000)
 		adm := kadm.NewClient(rawClient(t, c))

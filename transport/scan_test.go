@@ -5,12 +5,15 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -78,7 +81,7 @@ func TestScan(t *testing.T) {
 func TestScanOfWhatIsRemovedMeanwhile(t *testing.T) {
 	c := fakeCluster(t)
 	topic := c.topic(t, "removed", 1)
-	p, err := transport.NewProducer(c.cfg, transport.ProducerConfig{Compression: transport.NoCompression})
+	p, err := transport.NewProducer(c.cfg, transport.ProducerConfig{})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, p.Close(context.WithoutCancel(t.Context()))) }()
 	const records = 48 // of 900 kB: several times what is fetched ahead
@@ -87,20 +90,59 @@ func TestScanOfWhatIsRemovedMeanwhile(t *testing.T) {
 	for range records {
 		require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: topic, Key: []byte("k"), Value: value}}))
 	}
-	cl, err := kgo.NewClient(kgo.SeedBrokers(c.cfg.Brokers...))
-	require.NoError(t, err)
-	defer cl.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	seen := 0
 	require.NoError(t, c.admin(t).Scan(ctx, topic, map[int32]int64{0: 0}, map[int32]int64{0: records}, func(transport.Scanned) error {
 		if seen++; seen == 1 {
-			all := kadm.Offsets{}
-			all.AddOffset(topic, 0, records, -1)
-			_, err := kadm.NewClient(cl).DeleteRecords(ctx, all)
-			return err
+			return c.remove(ctx, topic, records)
 		}
 		return nil
 	}))
 	require.Less(t, seen, records, "the scan was to meet the gap")
+}
+
+// remove deletes the first records of a topic's partition 0, as retention does.
+func (c cluster) remove(ctx context.Context, topic string, records int64) error {
+	cl, err := kgo.NewClient(kgo.SeedBrokers(c.cfg.Brokers...))
+	if err != nil {
+		return err
+	}
+	defer cl.Close()
+	all := kadm.Offsets{}
+	all.AddOffset(topic, 0, records, -1)
+	_, err = kadm.NewClient(cl).DeleteRecords(ctx, all)
+	return err
+}
+
+// asked calls then after the answer to the second question for offsets, which is the
+// one for the ends.
+type asked struct {
+	n    atomic.Int64
+	then func()
+}
+
+func (a *asked) OnBrokerRead(_ kgo.BrokerMetadata, key int16, _ int, _, _ time.Duration, err error) {
+	if err == nil && key == int16(kmsg.ListOffsets) && a.n.Add(1) == 2 {
+		a.then()
+	}
+}
+
+// The newest records are looked for, and found to be none, though retention removes
+// all that there is after the ends were asked for. The mistake that this catches: to
+// wait for them for ever.
+func TestTheNewestRecordsAreRemovedMeanwhile(t *testing.T) {
+	onBoth(t, func(t *testing.T, c cluster) {
+		topic := c.topic(t, "removed", 1)
+		fill(t, c.producer(t, transport.ProducerConfig{}), topic, 0, 10)
+		ctx, cancel := context.WithTimeout(t.Context(), patience)
+		defer cancel()
+		hook := &asked{then: func() { assert.NoError(t, c.remove(ctx, topic, 10)) }}
+		hooked := cluster{cfg: c.cfg.With(kgo.WithHooks(hook))}
+		last, away, err := hooked.admin(t).ReadLast(ctx, topic)
+		require.NoError(t, err)
+		require.Empty(t, last)
+		require.Empty(t, away)
+		require.GreaterOrEqual(t, hook.n.Load(), int64(4), "it was to look again")
+	})
 }

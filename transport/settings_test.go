@@ -18,7 +18,7 @@ func TestSettingsOfATopicAreAltered(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {
 		topic := c.topic(t, "topic", 1, "max.message.bytes", "2000", "retention.ms", "3600000", "cleanup.policy", "compact", "segment.bytes", "2000000")
 		large := []transport.Record{{Topic: topic, Key: []byte("k"), Value: bytes.Repeat([]byte("x"), 5000)}}
-		pc := transport.ProducerConfig{MaxRecordBytes: 10_000, Compression: transport.NoCompression}
+		pc := transport.ProducerConfig{MaxRecordBytes: 10_000}
 		var said bytes.Buffer
 		cfg := c.cfg
 		cfg.Logger = slog.New(slog.NewTextHandler(&said, nil))

@@ -14,36 +14,29 @@ import (
 type Stream struct {
 	Out      chan *message.Message
 	Context  context.Context // of the messages; ended by End
-	Stopping chan struct{}   // closed: nothing more is handed out
+	Stopping context.Context // ended by Stop, or the subscriber: nothing more is handed out
 	Done     chan struct{}   // closed by the owner: no message of it is followed any more
 
-	halt context.CancelFunc
-	once sync.Once
+	halt, stop context.CancelFunc
 
 	senders   sync.WaitGroup // feeds that may still send on Out
 	followers sync.WaitGroup // feeds that still follow a message
 }
 
-// NewStream returns one whose messages have the values of ctx. The end of ctx does not
-// end their contexts: what is in flight then has a grace.
+// NewStream returns one whose messages have the values of ctx. The end of ctx stops it,
+// and does not end their contexts: what is in flight then has a grace.
 func NewStream(ctx context.Context) *Stream {
-	s := &Stream{Out: make(chan *message.Message), Stopping: make(chan struct{}), Done: make(chan struct{})}
+	s := &Stream{Out: make(chan *message.Message), Done: make(chan struct{})}
 	s.Context, s.halt = context.WithCancel(context.WithoutCancel(ctx))
+	s.Stopping, s.stop = context.WithCancel(ctx)
 	return s
 }
 
 // Stop ends the hand-out. It may be called twice.
-func (s *Stream) Stop() { s.once.Do(func() { close(s.Stopping) }) }
+func (s *Stream) Stop() { s.stop() }
 
-// Stopped reports whether Stop was called.
-func (s *Stream) Stopped() bool {
-	select {
-	case <-s.Stopping:
-		return true
-	default:
-		return false
-	}
-}
+// Stopped reports whether the hand-out has ended.
+func (s *Stream) Stopped() bool { return s.Stopping.Err() != nil }
 
 // End ends a stream that was stopped, in order: channel closed, grace for what is in
 // flight, contexts cancelled. It returns when no feed is left; no new one may come.
@@ -100,16 +93,15 @@ func (f *Feed) Close() {
 }
 
 // HandOut hands a frame out until it is acknowledged, and reports whether it was.
-// frame makes it, each time one of its own; again says that it was handed out before.
 // refused is called whenever it was handed out and not acknowledged.
-func (f *Feed) HandOut(frame func(again bool) *Frame, refused func()) bool {
+func (f *Feed) HandOut(frame *Frame, refused func()) bool {
 	for nacks := 0; ; nacks++ {
 		// Each hand-out has its own acknowledgement and its own context.
 		ctx, cancel := context.WithCancel(f.ctx)
-		msg := NewMessage(ctx, frame(nacks > 0))
+		msg := NewMessage(ctx, frame)
 		select {
 		case f.s.Out <- msg:
-		case <-f.s.Stopping:
+		case <-f.s.Stopping.Done():
 			cancel()
 			return false
 		case <-f.ctx.Done():
@@ -122,6 +114,7 @@ func (f *Feed) HandOut(frame func(again bool) *Frame, refused func()) bool {
 			return true
 		}
 		refused()
+		frame = frame.Redelivered()
 		if !f.sending || f.ctx.Err() != nil || !f.Sleep(min(f.nackMin<<min(nacks, 20), f.nackMax)) {
 			return false
 		}
@@ -132,7 +125,7 @@ func (f *Feed) HandOut(frame func(again bool) *Frame, refused func()) bool {
 // that stops meanwhile hands out nothing more. An acknowledgement that came before the
 // end counts, also when both are seen at once.
 func (f *Feed) answer(msg *message.Message) bool {
-	stopping := f.s.Stopping
+	stopping := f.s.Stopping.Done()
 	for {
 		select {
 		case <-msg.Acked():
@@ -160,7 +153,7 @@ func (f *Feed) Sleep(d time.Duration) bool {
 	select {
 	case <-timer.C:
 		return true
-	case <-f.s.Stopping:
+	case <-f.s.Stopping.Done():
 	case <-f.ctx.Done():
 	}
 	return false

@@ -61,13 +61,7 @@ func (k Kafka) Record(ctx context.Context, partition int32, offset int64) (*inbo
 		if r.Offset != offset {
 			return nil
 		}
-		var head []byte
-		for _, h := range r.Headers {
-			if h.Key == inbox.Header {
-				head = h.Value
-			}
-		}
-		rec, err := inbox.Decode(slices.Clone(r.Key), head, slices.Clone(r.Value))
+		rec, err := inbox.Decode(slices.Clone(r.Key), r.HeaderBytes(inbox.Header), slices.Clone(r.Value))
 		found = &rec
 		return err
 	})

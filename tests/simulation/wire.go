@@ -21,7 +21,7 @@ func (p *process) producer(name string, link *laneLink) (*transport.Producer, er
 			p.w.count("producer's client replaced")
 		}
 		return &wire{p: p, name: p.name + " " + name, number: opened, link: link, parts: map[pipeKey]*pipe{}}, nil
-	}, transport.ProducerConfig{Linger: -1, Partitions: map[string]int{inboxTopic: p.w.setup.inboxParts}}, p.w.log)
+	}, transport.ProducerConfig{Partitions: map[string]int{inboxTopic: p.w.setup.inboxParts}}, p.w.log)
 }
 
 // wire is a producer's client, as kgo's is: it packs what waits for a partition into

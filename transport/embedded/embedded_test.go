@@ -90,7 +90,8 @@ func (s *suitePubSub) Publish(topic string, messages ...*message.Message) error 
 	records := make([]transport.Record, len(messages))
 	for i, m := range messages {
 		m.Metadata.Set(transport.KeyMetadata, string(m.Payload)) // one payload, one partition
-		records[i] = transport.FromMessage(topic, m)
+		r := transport.ReceivedOf(m)
+		records[i] = transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
 	}
 	if err := s.w.Ensure(context.Background(), topic, 8, false); err != nil {
 		return err
@@ -108,7 +109,7 @@ func (s *suitePubSub) Subscribe(ctx context.Context, topic string) (<-chan *mess
 	if g == nil {
 		var err error
 		if g, err = s.w.Logs.NewGroup(ctx, transport.GroupConfig{
-			ID: topic, Topics: []string{topic}, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
+			ID: topic, Topic: topic, FrameRecords: 1, NackMin: time.Millisecond, NackMax: 10 * time.Millisecond, CloseTimeout: 300 * time.Millisecond,
 		}); err != nil {
 			return nil, err
 		}

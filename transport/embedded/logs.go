@@ -41,7 +41,9 @@ type Logs struct {
 	mu      sync.Mutex
 	open    map[string]*sqlite.Log // guarded by mu
 	failing error                  // guarded by mu; of the last append, nil if it is durable
-	noted   []byte                 // guarded by mu; the last note
+
+	noting sync.Mutex // one note is written at a time
+	noted  []byte     // guarded by noting; the last note
 }
 
 // Open takes the logs of a file, which is open as file at path. The error is an

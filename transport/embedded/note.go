@@ -111,9 +111,10 @@ func (l *Logs) Note(generation uint16) error {
 	if err != nil {
 		return err
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
+	l.noting.Lock()
+	defer l.noting.Unlock()
 	n := note{Generation: generation, File: inode, Logs: map[string]notedLog{}}
+	l.mu.Lock() // not while the note is written: every append takes it
 	for topic, log := range l.open {
 		ends := make([]int64, log.Partitions())
 		for p := range ends {
@@ -121,6 +122,7 @@ func (l *Logs) Note(generation uint16) error {
 		}
 		n.Logs[topic] = notedLog{log.ID(), ends}
 	}
+	l.mu.Unlock()
 	content, err := n.encode()
 	if err != nil || bytes.Equal(content, l.noted) {
 		return err

@@ -2,9 +2,9 @@ package embedded
 
 import (
 	"encoding/binary"
-	"math"
 
 	"github.com/klauspost/compress/s2"
+	"github.com/seed-86dfc502/weir/internal/wire"
 	"github.com/seed-86dfc502/weir/store/sqlite"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -77,44 +77,28 @@ func unpack(log *sqlite.Log, row *sqlite.LogFrame) ([]transport.Received, error)
 	if row.Form != packed || err != nil {
 		return nil, malformed()
 	}
-	bad := false
-	number := func() uint64 {
-		v, n := binary.Uvarint(raw)
-		if n <= 0 {
-			bad, raw = true, nil
-			return 0
-		}
-		raw = raw[n:]
-		return v
-	}
+	r := wire.Reader{Rest: raw}
 	part := func() []byte {
-		n := number()
-		if n == 0 {
-			return nil
+		if n := r.Uvarint(); n > 0 {
+			return r.Take(n - 1)
 		}
-		if n-1 > uint64(len(raw)) {
-			bad, raw = true, nil
-			return nil
-		}
-		p := raw[: n-1 : n-1]
-		raw = raw[n-1:]
-		return p
+		return nil
 	}
 	for i := range row.Records {
-		r := transport.Received{Key: part(), Value: part(), Offset: row.First + int64(i), Time: row.Time}
-		headers := number()
-		if bad || headers > math.MaxInt16 {
+		record := transport.Received{Key: part(), Value: part(), Offset: row.First + int64(i), Time: row.Time}
+		headers := r.Count()
+		if r.Failed {
 			return nil, malformed()
 		}
 		if headers > 0 {
-			r.Headers = make([]transport.Header, headers)
-			for j := range r.Headers {
-				r.Headers[j] = transport.Header{Key: string(part()), Value: part()}
+			record.Headers = make([]transport.Header, headers)
+			for j := range record.Headers {
+				record.Headers[j] = transport.Header{Key: string(part()), Value: part()}
 			}
 		}
-		records = append(records, r)
+		records = append(records, record)
 	}
-	if bad || len(raw) > 0 {
+	if r.Failed || len(r.Rest) > 0 {
 		return nil, malformed()
 	}
 	return records, nil

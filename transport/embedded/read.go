@@ -27,12 +27,6 @@ func (l *Logs) Offsets(ctx context.Context, topic string) (start, end map[int32]
 	return start, end, nil
 }
 
-// EndOffsets returns the offset behind the newest record of every partition.
-func (l *Logs) EndOffsets(ctx context.Context, topic string) (map[int32]int64, error) {
-	_, end, err := l.Offsets(ctx, topic)
-	return end, err
-}
-
 // OffsetsAt returns, for every partition of a topic, the offset of the first record
 // at or after a time; the end of the partition when there is none.
 func (l *Logs) OffsetsAt(ctx context.Context, topic string, at time.Time) (map[int32]int64, error) {
@@ -69,15 +63,10 @@ func (l *Logs) ReadLast(ctx context.Context, topic string) (last []transport.Sca
 			return nil, nil, err
 		}
 		for _, r := range records {
-			last = append(last, scanned(topic, p, &r))
+			last = append(last, transport.Scanned{Received: r, Partition: p})
 		}
 	}
 	return last, nil, nil
-}
-
-func scanned(topic string, partition int32, r *transport.Received) transport.Scanned {
-	record := transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
-	return transport.Scanned{Record: record, Partition: partition, Offset: r.Offset, Time: r.Time}
 }
 
 // Scan reads the records of a topic's partitions from the offsets in from up to, not
@@ -106,7 +95,7 @@ func (l *Logs) Scan(ctx context.Context, topic string, from, to map[int32]int64,
 				if r.Offset >= last {
 					break
 				}
-				if err := f(scanned(topic, p, r)); err != nil {
+				if err := f(transport.Scanned{Received: *r, Partition: p}); err != nil {
 					return err
 				}
 			}

@@ -1,7 +1,6 @@
 package embedded
 
 import (
-	"context"
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -17,22 +16,11 @@ type subscription struct {
 
 // run begins where the listener says, and ends in order: no more hand-out, channel
 // closed, grace for what is in flight, contexts cancelled, partitions given back.
-func (s *subscription) run(ctx context.Context) {
+func (s *subscription) run() {
 	defer close(s.Done)
-	defer context.AfterFunc(ctx, s.Stop)()
-	starting, cancel := context.WithCancelCause(s.Context)
-	unhook := make(chan struct{})
-	go func() {
-		select {
-		case <-s.Stopping:
-			cancel(errStopping)
-		case <-unhook:
-		}
-	}()
-	at, ends, err := s.g.start(starting)
-	close(unhook)
+	at, ends, err := s.g.start(s.Stopping)
 	if err != nil && !s.Stopped() {
-		s.g.fail(err)
+		s.g.Fail(err)
 	}
 	var all []int32
 	for i := range at {
@@ -40,15 +28,11 @@ func (s *subscription) run(ctx context.Context) {
 		p := &partition{s: s, feed: s.NewFeed(s.Context, &s.g.gc), number: int32(i), at: at[i], known: ends[i], assignment: transport.NextAssignment()}
 		go p.run()
 	}
-	<-s.Stopping
-	cancel(nil)
-	s.End(s.g.gc.CloseTimeout, s.g.failed, s.g.gc.Limit.Done())
+	<-s.Stopping.Done()
+	s.End(s.g.gc.CloseTimeout, s.g.Failed(), s.g.gc.Limit.Done())
 	if err == nil {
 		s.g.revoked(all)
 	}
-	s.g.mu.Lock()
-	s.g.sub = nil
-	s.g.mu.Unlock()
 }
 
 // partition hands out the frames of one partition, one at a time. Its fields belong
@@ -67,12 +51,7 @@ func (p *partition) run() {
 	defer p.feed.Close()
 	for p.feed.Sending() {
 		f, ok := p.next()
-		if !ok || !p.feed.HandOut(func(again bool) *transport.Frame {
-			if again {
-				return f.Redelivered()
-			}
-			return f
-		}, func() {}) {
+		if !ok || !p.feed.HandOut(f, func() {}) {
 			return
 		}
 		p.s.g.acknowledged(p.number, f.Last()+1)
@@ -93,7 +72,7 @@ func (p *partition) next() (*transport.Frame, bool) {
 		}
 		select {
 		case <-grows:
-		case <-p.s.Stopping:
+		case <-p.s.Stopping.Done():
 			return nil, false
 		}
 	}
@@ -106,7 +85,7 @@ func (p *partition) next() (*transport.Frame, bool) {
 		r.Redelivered = r.Offset < p.known
 		n++
 	}
-	f := transport.NewFrame(g.topic, g.log.ID(), p.number, p.assignment, p.waiting[:n:n])
+	f := transport.NewFrame(g.gc.Topic, g.log.ID(), p.number, p.assignment, p.waiting[:n:n])
 	p.at = f.Last() + 1
 	if p.waiting = p.waiting[n:]; len(p.waiting) == 0 {
 		p.waiting = nil
@@ -133,10 +112,10 @@ func (p *partition) fetch() bool {
 			return true
 		}
 		if store.ClassOf(err) == store.Fatal {
-			g.fail(err)
+			g.Fail(err)
 			return false
 		}
-		g.logs.log.Warn("cannot read the log; trying again", "topic", g.topic, "partition", p.number, "error", err)
+		g.logs.log.Warn("cannot read the log; trying again", "topic", g.gc.Topic, "partition", p.number, "error", err)
 		if !p.feed.Sleep(pause) {
 			return false
 		}

@@ -104,7 +104,7 @@ func (f *fixture) within() context.Context {
 // group opens a group with times that a test can wait for.
 func (f *fixture) group(gc transport.GroupConfig) Group {
 	f.t.Helper()
-	gc.ID, gc.Topics = f.topic+"-group", []string{f.topic}
+	gc.ID, gc.Topic = f.topic+"-group", f.topic
 	gc.SessionTimeout, gc.HeartbeatInterval, gc.RebalanceTimeout = 30*time.Second, 100*time.Millisecond, 10*time.Second
 	gc.CommitInterval, gc.NackMin, gc.NackMax = 50*time.Millisecond, time.Millisecond, 10*time.Millisecond
 	if gc.CloseTimeout == 0 {

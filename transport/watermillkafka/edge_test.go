@@ -72,7 +72,7 @@ func newMember(t *testing.T, cfg transport.Config, group string, session, rebala
 func newPublisher(t *testing.T, cfg transport.Config) message.Publisher {
 	// The conformance suite publishes thousands of messages one by one. To read as
 	// many compressed batches costs minutes on a busy machine.
-	p, err := transport.NewProducer(cfg, transport.ProducerConfig{Linger: time.Millisecond, Compression: transport.NoCompression})
+	p, err := transport.NewProducer(cfg, transport.ProducerConfig{})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = p.Close(context.Background()) })
 	return publisher{p}
@@ -95,7 +95,8 @@ type publisher struct{ p *transport.Producer }
 func (p publisher) Publish(topic string, messages ...*message.Message) error {
 	records := make([]transport.Record, len(messages))
 	for i, m := range messages {
-		records[i] = transport.FromMessage(topic, m)
+		r := transport.ReceivedOf(m)
+		records[i] = transport.Record{Topic: topic, Key: r.Key, Value: r.Value, Headers: r.Headers}
 	}
 	return p.p.Append(context.Background(), records)
 }
