@@ -138,8 +138,7 @@ func newEnv(t testing.TB) (*operate.Env, *memoryLog) {
 	require.NoError(t, err)
 	numbers, err := s.Services(context.Background(), []string{aService, zService})
 	require.NoError(t, err)
-	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: source}}})
-	require.NoError(t, err)
+	m := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: source}}})
 	plan := &decide.Plan{Merge: m, Fingerprint: []byte("now"), Revision: revision.Number, MaxChange: 1 << 20}
 	for i, name := range []string{aService, zService} {
 		p, err := projections.Compile(projections.Spec{Customer: name[:4], Name: "all", Fields: []projections.Field{{Out: "id", Path: "id"}}})
