@@ -80,8 +80,6 @@ SELECT count(*) FROM gone`
 // trimStep is how many attempts one transaction deletes.
 const trimStep = 20_000
 
-var _ store.Attempts = (*Store)(nil)
-
 // AddAttempts implements store.Attempts. It is one round trip, but for the first on
 // a day that nobody made a partition for.
 func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error {

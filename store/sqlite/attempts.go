@@ -74,8 +74,6 @@ RETURNING length(CAST(entity AS BLOB)) + length(answer)`
 // trimStep is how many rows are looked at in one transaction.
 const trimStep = 2000
 
-var _ store.Attempts = (*Store)(nil)
-
 func dayNumber(t time.Time) int64 { return store.DayOf(t).Unix() / (24 * 60 * 60) }
 
 func dayOfNumber(n int64) time.Time { return time.Unix(n*24*60*60, 0).UTC() }
