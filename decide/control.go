@@ -67,7 +67,7 @@ func (p *Plan) named(names []string) []int {
 func (ev *evaluation) purge(r *record) {
 	ev.tally.outcomes[outcomeOf{"control", outcomeControl}]++
 	r.outcome, r.stale = outcomeControl, fresh
-	if !ev.exists() || ev.deleted.IsZero() || ev.version != r.Control.Version {
+	if !ev.exists() || ev.stored.Deleted.IsZero() || ev.stored.Version != r.Control.Version {
 		return
 	}
 	// What comes after it begins anew.
