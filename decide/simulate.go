@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -96,9 +95,4 @@ func (v *verdict) step() Step {
 		}
 	}
 	return step
-}
-
-// String is for messages of tests.
-func (s Step) String() string {
-	return fmt.Sprintf("%s: sent %d, held back %v, filtered %v, incomplete %v, pruned %v", s.Outcome, len(s.Sent), s.Held, s.Filtered, s.Incomplete, s.Pruned)
 }

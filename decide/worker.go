@@ -26,6 +26,9 @@ const idleTick = 300 * time.Millisecond
 // that went back has to be decided again, although nothing new came.
 const ownTick = 5 * time.Second
 
+// maxBatchBytes bounds the payloads of one transaction.
+const maxBatchBytes = 16 << 20
+
 // worker decides the records of its partitions, one transaction at a time.
 type worker struct {
 	d      *Decider
@@ -82,7 +85,7 @@ func newWorker(d *Decider, number int) (*worker, error) {
 		d: d, number: number, producer: producer, most: d.opt.MaxEvents,
 		cache:  newCache(d.opt.Cache/int64(d.opt.Workers), d.opt.Metrics, d.opt.Unsound),
 		log:    d.opt.Logger.With("stage", "decide", "worker", number),
-		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
+		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: maxBatchBytes, Limit: d.opt.Limit}),
 		owned:  map[int32]*ownership{}, unpublished: map[int32]int64{}, changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}, nil
 }
