@@ -65,7 +65,7 @@ func (p *Plan) named(names []string) []int {
 // purge forgets the entity, if it is still the tombstone that is to go. Nothing
 // remembers that it was asked for.
 func (ev *evaluation) purge(r *record) {
-	ev.tally.outcomes[outcomeOf{"control", outcomeControl}]++
+	ev.outcomes[outcomeOf{"control", outcomeControl}]++
 	r.outcome, r.stale = outcomeControl, fresh
 	if !ev.exists() || ev.stored.Deleted.IsZero() || ev.stored.Version != r.Control.Version {
 		return

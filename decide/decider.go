@@ -31,16 +31,9 @@ type Producer interface {
 	Close(ctx context.Context) error
 }
 
-// Store is the part of the store that deciding uses.
-type Store interface {
-	store.Decisions
-	// Watermarks are those of all partitions and generations.
-	Watermarks(ctx context.Context) (map[store.Partition]int64, error)
-}
-
 // Options of a Decider. All fields are needed unless they say a default.
 type Options struct {
-	Store Store
+	Store store.Decisions
 	Inbox store.Inbox
 	Plan  *Plan
 	// NewProducer makes a producer; called once per worker.

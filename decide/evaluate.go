@@ -192,7 +192,7 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 	for p, services := range ev.plan.servicesOf {
 		if !all && !ev.touched.Has(p) {
 			for _, s := range services {
-				ev.tally.decisions[decisionOf{s, apart}]++
+				ev.decisions[decisionOf{s, apart}]++
 			}
 			continue
 		}
@@ -259,7 +259,7 @@ func (ev *evaluation) count(r *record, o outcome) {
 	if r.Event != nil {
 		source = r.Event.Source
 	}
-	ev.tally.outcomes[outcomeOf{source, o}]++
+	ev.outcomes[outcomeOf{source, o}]++
 	r.outcome, r.stale = o, fresh
 	// What deliver says of a refusal is in the row and the dead letter; one per
 	// service would leave no room for events.

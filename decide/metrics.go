@@ -108,10 +108,10 @@ func (m *Metrics) Expect(services []string) {
 
 // decided counts a decision that was committed.
 func (m *Metrics) decided(v *verdict, records int, took time.Duration) {
-	for k, n := range v.tally.outcomes {
+	for k, n := range v.outcomes {
 		m.events.WithLabelValues(k.source, string(k.outcome)).Add(float64(n))
 	}
-	for k, n := range v.tally.decisions {
+	for k, n := range v.decisions {
 		m.decisions.WithLabelValues(v.plan.Services[k.service].Name, k.decision).Add(float64(n))
 	}
 	for i := range v.out.Letters {

@@ -150,14 +150,14 @@ func (ev *evaluation) send(r *record, service int, c change.Change) {
 	c.Partition = r.partition
 	ev.changes = append(ev.changes, decidedChange{c, service})
 	ev.room -= sizeOf(&c)
-	ev.tally.decisions[decisionOf{service, DecisionSent}]++
+	ev.decisions[decisionOf{service, DecisionSent}]++
 	r.sent = append(r.sent, service)
 }
 
 // hold counts what was evaluated and not sent.
 func (ev *evaluation) hold(r *record, service int, decision string) {
 	of := decisionOf{service, decision}
-	ev.tally.decisions[of]++
+	ev.decisions[of]++
 	if r.followed {
 		r.held = append(r.held, of)
 	}

@@ -58,7 +58,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	v.observer.report(v.tally.outcomes)
+	v.observer.report(v.outcomes)
 	for _, id := range v.out.Purged {
 		delete(s.entities, id)
 	}
@@ -82,14 +82,14 @@ func (v *verdict) step() Step {
 	for i := range v.changes {
 		step.Sent = append(step.Sent, v.changes[i].Change)
 	}
-	for k := range v.tally.outcomes {
+	for k := range v.outcomes {
 		step.Outcome = string(k.outcome)
 	}
 	for i, service := range v.plan.Services {
 		for decision, names := range map[string]*[]string{
 			DecisionHeldBack: &step.Held, DecisionFiltered: &step.Filtered, DecisionIncomplete: &step.Incomplete, DecisionPruned: &step.Pruned,
 		} {
-			if v.tally.decisions[decisionOf{i, decision}] > 0 {
+			if v.decisions[decisionOf{i, decision}] > 0 {
 				*names = append(*names, service.Name)
 			}
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/gather"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -481,8 +482,8 @@ func (w *worker) decided(next map[store.Partition]int64) {
 // retry repeats op with back-off until it succeeds, ctx ends, or its error is
 // one that time does not heal. It says once that it halts and once that it goes on.
 func (w *worker) retry(ctx context.Context, what string, op func() error) error {
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 2*time.Second
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 2*time.Second
 	for attempt := 1; ; attempt++ {
 		err := op()
 		if err == nil {
@@ -502,9 +503,7 @@ func (w *worker) retry(ctx context.Context, what string, op func() error) error 
 		if attempt >= 2 {
 			w.setHalted(err)
 		}
-		select {
-		case <-time.After(wait.NextBackOff()):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, pause.NextBackOff()) {
 			return context.Cause(ctx)
 		}
 	}
