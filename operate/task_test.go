@@ -21,6 +21,7 @@ import (
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/store/storetest"
 	"github.com/seed-86dfc502/weir/stripper"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -165,7 +166,7 @@ func stock(t testing.TB, e *operate.Env, fingerprint string, ids ...string) {
 	a, _ := e.Plan.Service(aService)
 	for _, id := range ids {
 		out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"events":{"id":"x"}}`), Fingerprint: []byte(fingerprint),
-			States: store.StatesOf(store.Row{Key: store.Key{Service: a.Number, Entity: id}, Content: change.Retracted(), Version: 1})})
+			States: storetest.StatesOf(store.Row{Key: store.Key{Service: a.Number, Entity: id}, Content: change.Retracted(), Version: 1})})
 	}
 	_, err := e.Store.Decide(context.Background(), store.Decision{Revision: e.Plan.Revision}, func(store.Loaded) (store.Outcome, error) { return out, nil })
 	require.NoError(t, err)

@@ -107,7 +107,7 @@ func (s *Store) addAttempts(ctx context.Context, attempts []store.Attempt) error
 		services[i], entities[i], ats[i], versions[i] = a.Service, a.Entity, a.At, int64(a.Version)
 		outcomes[i], statuses[i], answers[i], took[i] = a.Outcome, int32(a.Status), notNil(a.Answer), a.Took.Milliseconds()
 	}
-	days := store.AttemptDays(time.Time{}, attempts)
+	days := store.AttemptDays(attempts)
 	counted, counts, bytes := make([]int32, len(days)), make([]int64, len(days)), make([]int64, len(days))
 	for i, d := range days {
 		counted[i], counts[i], bytes[i] = d.Service, d.Attempts, d.Bytes

@@ -83,7 +83,7 @@ func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error
 	if len(attempts) == 0 {
 		return nil
 	}
-	days := store.AttemptDays(time.Time{}, attempts)
+	days := store.AttemptDays(attempts)
 	return s.write(ctx, "add attempts", func(t tx) error {
 		day := dayNumber(s.now())
 		for group := range slices.Chunk(attempts, addGroup) {
