@@ -33,6 +33,19 @@ func TestPlanAndSinksOfTheExamples(t *testing.T) {
 	}
 }
 
+// A file that is looked at without its environment may name sources that are not
+// known. The mistake that this catches: a rehearsal in which no entity is complete.
+func TestAPlanKnowsItsSources(t *testing.T) {
+	for _, of := range []func(*config.Merge) *[]string{
+		func(m *config.Merge) *[]string { return &m.Precedence }, func(m *config.Merge) *[]string { return &m.Required },
+	} {
+		c := loadExample(t, "banana")
+		*of(&c.Merge) = []string{"${NOT_SET}"}
+		_, err := Plan(c, nil, 1)
+		require.ErrorContains(t, err, `there is no source "${NOT_SET}"`)
+	}
+}
+
 // What only a sink can tell of its settings is a fault with a place.
 func TestCheckAsksTheSinks(t *testing.T) {
 	c := loadExample(t, "production")

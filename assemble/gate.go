@@ -1,6 +1,8 @@
 package assemble
 
 import (
+	"cmp"
+
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/gate"
 )
@@ -14,8 +16,8 @@ func Gate(c *config.Config) (gate.Gate, error) {
 		}
 		return gate.NewValkey(gate.ValkeyOptions{
 			Addresses: v.Address, Username: v.Username, Password: v.Password.Reveal(), TLS: t, DB: v.DB,
-			Prefix: v.Prefix, TTL: c.Gate.TTL.D(), Timeout: v.Timeout.D(),
-		})
+			Prefix: cmp.Or(v.Prefix, "weir:gate"), TTL: c.Gate.TTL.D(), Timeout: v.Timeout.D(),
+		}), nil
 	}
-	return gate.NewMemory(gate.MemoryOptions{Entries: c.Gate.Memory.MaxEntries, TTL: c.Gate.TTL.D()})
+	return gate.NewMemory(c.Gate.TTL.D(), c.Gate.Memory.MaxEntries), nil
 }

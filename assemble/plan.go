@@ -2,6 +2,7 @@ package assemble
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
@@ -19,13 +20,15 @@ const recordOverhead = 64 << 10
 // numbers of the services and revision the active revision; a dry run may make
 // up both.
 func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {
-	mergePlan, err := merge.Compile(c.MergeSpec())
-	if err != nil {
-		return nil, err
+	// Only the name of a source whose variable is not set gets here unchecked.
+	for _, name := range slices.Concat(c.Merge.Precedence, c.Merge.Required) {
+		if !slices.Contains(c.Sources.Names(), name) {
+			return nil, fmt.Errorf("merge: there is no source %q", name)
+		}
 	}
 	fingerprint := c.Fingerprint()
 	p := &decide.Plan{
-		Merge: mergePlan, Fingerprint: fingerprint[:], Revision: revision,
+		Merge: merge.Compile(c.MergeSpec()), Fingerprint: fingerprint[:], Revision: revision,
 		MaxChange: int(c.Limits.Change),
 	}
 	for i := range c.Projections {

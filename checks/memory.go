@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/wire"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -67,8 +68,7 @@ func (m *memory) encode() []byte {
 		flags |= flagSole
 	}
 	b = append(b, memoryFormat, flags)
-	b = binary.AppendUvarint(b, uint64(len(m.sequence)))
-	b = append(b, m.sequence...)
+	b = wire.Append(b, m.sequence)
 	for _, e := range m.events {
 		b = append(b, e.mark[:]...)
 		b = binary.BigEndian.AppendUint64(b, uint64(e.version))
@@ -81,21 +81,14 @@ func decodeMemory(b []byte) (memory, error) {
 	if len(b) == 0 {
 		return m, nil
 	}
-	if len(b) < 3 || b[0] != memoryFormat {
-		return m, errMemory
-	}
-	m.released, m.sole = b[1]&flagReleased != 0, b[1]&flagSole != 0
-	n, used := binary.Uvarint(b[2:])
-	b = b[2+max(used, 0):]
-	if used <= 0 || n > uint64(len(b)) {
-		return m, errMemory
-	}
-	m.sequence, b = string(b[:n]), b[n:]
 	const size = len(mark{}) + 8
-	if len(b)%size != 0 || len(b) > maxEvents*size {
-		return m, errMemory
+	r := wire.Reader{Rest: b}
+	format, flags := r.Byte(), r.Byte()
+	m.released, m.sole, m.sequence = flags&flagReleased != 0, flags&flagSole != 0, r.Text()
+	if r.Failed || format != memoryFormat || len(r.Rest)%size != 0 || len(r.Rest) > maxEvents*size {
+		return memory{}, errMemory
 	}
-	for ; len(b) > 0; b = b[size:] {
+	for b = r.Rest; len(b) > 0; b = b[size:] {
 		m.events = append(m.events, knownEvent{mark(b[:len(mark{})]), change.Version(binary.BigEndian.Uint64(b[len(mark{}):]))})
 	}
 	return m, nil

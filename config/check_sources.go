@@ -4,6 +4,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/stripper"
@@ -127,7 +128,8 @@ func (l *loader) checkMount(i int, path string) {
 		return
 	}
 	mount := s.MountPath()
-	if len(mount) == 0 || slices.Contains(mount, "") {
+	// The value of a variable need not be UTF-8, as the file is.
+	if len(mount) == 0 || slices.Contains(mount, "") || !utf8.ValidString(s.Mount) {
 		l.main.fault(p, "has an empty part", `names of members, like "lab" or "lab.results"`)
 		return
 	}

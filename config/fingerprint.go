@@ -17,11 +17,7 @@ func (c *Config) MergeSpec() merge.Spec {
 	spec := merge.Spec{Precedence: c.Merge.Precedence, Required: c.Merge.Required}
 	for i := range c.Sources {
 		s := &c.Sources[i]
-		mode := merge.Replace
-		if s.Mode == Patch {
-			mode = merge.Patch
-		}
-		spec.Sources = append(spec.Sources, merge.Source{Name: s.Name, Mode: mode, MaxBytes: int(s.MaxEvent), Mount: s.MountPath()})
+		spec.Sources = append(spec.Sources, merge.Source{Name: s.Name, Patch: s.Mode == Patch, MaxBytes: int(s.MaxEvent), Mount: s.MountPath()})
 	}
 	return spec
 }
@@ -81,9 +77,7 @@ func (c *Config) Fingerprint() [32]byte {
 			rules.Fingerprint(h)
 		}
 	}
-	if plan, err := merge.Compile(c.MergeSpec()); err == nil {
-		plan.Fingerprint(h)
-	}
+	merge.Compile(c.MergeSpec()).Fingerprint(h)
 	views := make([]*Projection, len(c.Projections))
 	for i := range c.Projections {
 		views[i] = &c.Projections[i]

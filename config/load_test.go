@@ -161,6 +161,21 @@ kafka: {brokers: ["${NOT_SET}:9092"], tls: {ca: not-there.pem}}
 	})
 }
 
+// The mistake that this catches: a member whose name is not UTF-8 in every document.
+func TestMountOfAVariableIsText(t *testing.T) {
+	path := write(t, map[string]string{
+		"weir.yaml": strings.Replace(smallMain, "mount: lab", `mount: "lab${PART}"`, 1), "acme.yaml": smallCustomer,
+	})
+	for part, want := range map[string]string{"": "", "oratory": "", "\xff": "has an empty part", ".": "has an empty part"} {
+		_, err := assemble.Load(path, func(string) (string, bool) { return part, true })
+		if want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want)
+		}
+	}
+}
+
 func TestMissingMainFile(t *testing.T) {
 	_, err := assemble.Load(filepath.Join(t.TempDir(), "weir.yaml"), env)
 	var faults *config.Faults

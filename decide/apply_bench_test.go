@@ -33,7 +33,7 @@ func benchmarkApply(b *testing.B, board *sketch.Collector) {
 		require.NoError(b, err)
 		require.NoError(b, ev.apply(r))
 		if offset%200 == 0 { // a batch
-			v.observer.report(v.tally.outcomes)
+			v.observer.report(v.outcomes)
 			v = newVerdict(p, maxOutcomeOfOne)
 			v.observer = newChangeObserver(board)
 		}

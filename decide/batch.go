@@ -74,7 +74,9 @@ type verdict struct {
 	room    int             // for what is yet to come, in bytes; negative: it is too much
 	out     store.Outcome   // but for the frames of its changes
 	changes []decidedChange // in the order of records and services
-	tally   tally
+	// How often records came to what.
+	outcomes  map[outcomeOf]int
+	decisions map[decisionOf]int
 
 	claims   *claims         // of the batch; nil when no record of it has one
 	observer *changeObserver // nil: nobody wants to know what events change
@@ -86,12 +88,6 @@ type decidedChange struct {
 	service int // index into Plan.Services
 }
 
-// tally counts what records come to.
-type tally struct {
-	outcomes  map[outcomeOf]int
-	decisions map[decisionOf]int
-}
-
 // outcomeOf is what events of a source come to.
 type outcomeOf struct {
 	source  string
@@ -99,7 +95,7 @@ type outcomeOf struct {
 }
 
 func newVerdict(p *Plan, room int) *verdict {
-	return &verdict{plan: p, room: room, tally: tally{map[outcomeOf]int{}, map[decisionOf]int{}}}
+	return &verdict{plan: p, room: room, outcomes: map[outcomeOf]int{}, decisions: map[decisionOf]int{}}
 }
 
 // full reports whether it comes to more than there is room for.

@@ -197,8 +197,7 @@ func (ev *evaluation) remember(partition int32, row store.Entity, written bool) 
 		s.stored, s.states = row, s.states.Stored()
 		s.stored.Found = true
 		s.stored.Writes++
-		s.deleted = storedTime(row.Deleted)
-		s.stored.Deleted = s.deleted
+		s.stored.Deleted = storedTime(row.Deleted)
 	}
 	if !ev.dirty {
 		// Records that do not write the row (dead letters, the same stale one again, a

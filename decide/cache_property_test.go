@@ -113,8 +113,7 @@ func (s *side) Close(context.Context) error { return nil }
 
 func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int64) *side {
 	s := &side{Memory: simulation.NewMemory(), next: none, frames: map[int32][]string{}, used: prometheus.NewRegistry()}
-	merged, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Mode: merge.Patch}}})
-	require.NoError(t, err)
+	merged := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Patch: true}}})
 	s.plan = &decide.Plan{Merge: merged, Fingerprint: []byte("c"), Revision: 1, MaxChange: 1 << 20}
 	for n, spec := range []projections.Spec{
 		{Customer: "one", Name: "ripeness", When: "doc.ripe != 3", Fields: []projections.Field{{Out: "id", Path: "id"}, {Out: "ripe", Path: "ripe"}}},
@@ -131,7 +130,7 @@ func newSide(t *rapid.T, ctx context.Context, running *sync.WaitGroup, cache int
 	for _, service := range s.plan.Services {
 		names = append(names, service.Name)
 	}
-	_, err = s.Services(ctx, names)
+	_, err := s.Services(ctx, names)
 	require.NoError(t, err)
 	_, err = s.Activate(ctx, s.plan.Fingerprint, 0, false)
 	require.NoError(t, err)

@@ -65,9 +65,9 @@ func (p *Plan) named(names []string) []int {
 // purge forgets the entity, if it is still the tombstone that is to go. Nothing
 // remembers that it was asked for.
 func (ev *evaluation) purge(r *record) {
-	ev.tally.outcomes[outcomeOf{"control", outcomeControl}]++
+	ev.outcomes[outcomeOf{"control", outcomeControl}]++
 	r.outcome, r.stale = outcomeControl, fresh
-	if !ev.exists() || ev.deleted.IsZero() || ev.version != r.Control.Version {
+	if !ev.exists() || ev.stored.Deleted.IsZero() || ev.stored.Version != r.Control.Version {
 		return
 	}
 	// What comes after it begins anew.

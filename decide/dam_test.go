@@ -18,8 +18,7 @@ import (
 // ripeness, customer two the id only.
 func bananaPlan(t testing.TB) *Plan {
 	t.Helper()
-	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Mode: merge.Patch}}})
-	require.NoError(t, err)
+	m := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Patch: true}}})
 	project := func(s projections.Spec) *projections.Projection {
 		p, err := projections.Compile(s)
 		require.NoError(t, err)

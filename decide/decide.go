@@ -231,7 +231,7 @@ func (w *worker) transact(ctx context.Context, records []*record, moves []store.
 	}
 	crash.At(crash.DecideCommitted, "")
 	w.d.opt.Metrics.decided(v, len(records), time.Since(start))
-	v.observer.report(v.tally.outcomes)
+	v.observer.report(v.outcomes)
 	w.d.opt.Tail.note(plan, records)
 	w.cache.committed(moves)
 	b.remember(w.cache)

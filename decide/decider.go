@@ -31,16 +31,9 @@ type Producer interface {
 	Close(ctx context.Context) error
 }
 
-// Store is the part of the store that deciding uses.
-type Store interface {
-	store.Decisions
-	// Watermarks are those of all partitions and generations.
-	Watermarks(ctx context.Context) (map[store.Partition]int64, error)
-}
-
 // Options of a Decider. All fields are needed unless they say a default.
 type Options struct {
-	Store Store
+	Store store.Decisions
 	Inbox store.Inbox
 	Plan  *Plan
 	// NewProducer makes a producer; called once per worker.
@@ -52,8 +45,6 @@ type Options struct {
 	Workers int
 	// MaxEvents bounds the records of one transaction. Defaults to 1000.
 	MaxEvents int
-	// MaxBytes bounds their payloads. Defaults to 16 MiB.
-	MaxBytes int
 	// MaxOutcome bounds what they are decided to, in bytes: documents, changes and
 	// dead letters. A batch that comes to more is cut. Defaults to 64 MiB.
 	MaxOutcome int
@@ -109,17 +100,10 @@ type Decider struct {
 func New(opt Options) (*Decider, error) {
 	opt.Workers = defaults.Positive(opt.Workers, 2)
 	opt.MaxEvents = defaults.Positive(opt.MaxEvents, 1000)
-	opt.MaxBytes = defaults.Positive(opt.MaxBytes, 16<<20)
 	opt.MaxOutcome = defaults.Positive(opt.MaxOutcome, 64<<20)
 	opt.MaxFrame = defaults.Positive(opt.MaxFrame, MaxFrame)
 	opt.MaxUnpublished = defaults.Positive(opt.MaxUnpublished, 64<<20)
 	opt.RetakeDelay = defaults.Positive(opt.RetakeDelay, time.Second)
-	if opt.Plan.index == nil {
-		return nil, errors.New("decide: the plan is not prepared")
-	}
-	if opt.ChangesTopic == "" {
-		return nil, errors.New("decide: no changes log")
-	}
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
 	}

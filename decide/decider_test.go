@@ -57,7 +57,7 @@ type flow struct {
 	plan  *Plan
 	inbox store.Inbox
 	// wrap, if given, stands between the decider and the store.
-	wrap       func(Store) Store
+	wrap       func(store.Decisions) store.Decisions
 	maxOutcome int   // of the options
 	cache      int64 // likewise
 	metrics    *Metrics
@@ -99,7 +99,7 @@ func (w *flow) ownerOf(t *testing.T, partitions []int32, tracer *tracing.Tracer,
 	t.Helper()
 	out := &published{acknowledge: acknowledge}
 	limit, cut := context.WithCancel(context.Background())
-	var s Store = w.store
+	var s store.Decisions = w.store
 	if w.wrap != nil {
 		s = w.wrap(s)
 	}

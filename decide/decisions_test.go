@@ -29,8 +29,7 @@ func cameTo(t *testing.T, s *Simulator, entity string) []string {
 // required source, is called a duplicate of what the customer has, which is nothing.
 func TestOnlyWhatACustomerHasIsHeldBack(t *testing.T) {
 	p := bananaPlan(t)
-	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Mode: merge.Patch}}, Required: []string{"registry"}})
-	require.NoError(t, err)
+	m := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}, {Name: "lab", Patch: true}}, Required: []string{"registry"}})
 	p.Merge = m
 	s := NewSimulator(p)
 	step := func(source, payload string) Step {

@@ -50,14 +50,14 @@ const (
 
 // entityState is what deciding needs of an entity: its row, taken apart.
 type entityState struct {
-	stored store.Entity // the row, without States, and without Docs where only docs has them
+	// stored is the row with the version and deletion that are to be written; without
+	// States, and without Docs where only docs has them.
+	stored store.Entity
 	states store.States
 
 	docs    map[string]canonicaltree.Node // by source
 	fence   fence
 	history history
-	version change.Version
-	deleted time.Time
 	current bool // evaluated under the plan's fingerprint
 
 	present bool // merged exists and is complete
@@ -78,7 +78,7 @@ type evaluation struct {
 }
 
 func newEvaluation(v *verdict, e store.Entity) (*evaluation, error) {
-	s := entityState{stored: e, states: e.States.Stored(), version: e.Version, deleted: e.Deleted, current: e.Found && v.plan.Current(e)}
+	s := entityState{stored: e, states: e.States.Stored(), current: e.Found && v.plan.Current(e)}
 	s.stored.States = store.States{}
 	var err error
 	if s.history, s.fence, err = decodeState(e.Fence); err != nil {
@@ -156,9 +156,9 @@ func (ev *evaluation) event(r *record) error {
 		return nil
 	}
 	if changed {
-		ev.moved, ev.version, ev.deleted = true, r.version, time.Time{}
+		ev.moved, ev.stored.Version, ev.stored.Deleted = true, r.version, time.Time{}
 		if len(ev.docs) == 0 {
-			ev.deleted = r.at
+			ev.stored.Deleted = r.at
 		}
 	}
 	ev.count(r, outcomeMerged)
@@ -192,7 +192,7 @@ func (ev *evaluation) offerTouched(r *record, before canonicaltree.Node, all boo
 	for p, services := range ev.plan.servicesOf {
 		if !all && !ev.touched.Has(p) {
 			for _, s := range services {
-				ev.tally.decisions[decisionOf{s, apart}]++
+				ev.decisions[decisionOf{s, apart}]++
 			}
 			continue
 		}
@@ -259,12 +259,16 @@ func (ev *evaluation) count(r *record, o outcome) {
 	if r.Event != nil {
 		source = r.Event.Source
 	}
-	ev.tally.outcomes[outcomeOf{source, o}]++
+	ev.outcomes[outcomeOf{source, o}]++
 	r.outcome, r.stale = o, fresh
 	// What deliver says of a refusal is in the row and the dead letter; one per
 	// service would leave no room for events.
 	if o != outcomeStale && (r.Control == nil || r.Control.Action != inbox.Refuse) {
-		ev.history.note(r, o.word())
+		word := string(o)
+		if o == outcomeDead {
+			word = HistoryDead
+		}
+		ev.history.note(r, word)
 	}
 }
 
@@ -280,8 +284,7 @@ func (ev *evaluation) result() (store.Entity, bool) {
 	if !ev.dirty {
 		return e, true // only states: what else was noted need not be known
 	}
-	e.Version, e.Deleted, e.Fingerprint = ev.version, ev.deleted, nil
-	if ev.current {
+	if e.Fingerprint = nil; ev.current {
 		e.Fingerprint = ev.plan.Fingerprint
 	}
 	e.Fence = encodeState(&ev.history, ev.fence)

@@ -10,9 +10,9 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
-// errFence is what decodeFence returns for bytes that encode did not
-// write: nothing is decided for such an entity.
-var errFence = errors.New("stored fence is cut off or corrupt")
+// errRemembered is for bytes that encodeState did not write: nothing is decided for
+// such an entity.
+var errRemembered = errors.New("what the entity remembers is cut off or corrupt")
 
 // encode returns the stored form of a fence: per source, in the order of their
 // names, its name and what sourceFence has. Numbers are varints, texts have
@@ -58,7 +58,7 @@ func decodeFence(b []byte) (fence, error) {
 		f[source] = s
 	}
 	if r.Failed {
-		return nil, errFence
+		return nil, errRemembered
 	}
 	return f, nil
 }

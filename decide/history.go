@@ -2,7 +2,6 @@ package decide
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
 	"strings"
 	"time"
@@ -59,11 +58,7 @@ type HistoryEntry struct {
 	// Outcome is one of the words above.
 	Outcome string
 
-	set []byte // ranks of projections that were evaluated; nil when that is not kept
-
-	kept     bool // what follows is known
-	filtered []byte
-	sent     []byte
+	stored storedEntry
 }
 
 // History is what an entity remembers of the records that were decided for it,
@@ -84,10 +79,10 @@ func (t History) evaluated(p *Plan, i, projection int) (evaluated, known bool) {
 		return false, true
 	}
 	rank := p.rank[projection]
-	if e.set == nil || !slices.Equal(t.prefix, cut(p.Fingerprint)) || rank/8 >= len(e.set) {
+	if set := e.stored.set; set == nil || !slices.Equal(t.prefix, cut(p.Fingerprint)) || rank/8 >= len(set) {
 		return false, false
 	}
-	return hasRank(e.set, rank), true
+	return hasRank(e.stored.set, rank), true
 }
 
 // Decided returns what entry i came to for a service, given by its index: a
@@ -98,7 +93,7 @@ func (t History) Decided(p *Plan, i, service int) string {
 	projection := p.Services[service].Projection
 	evaluated, known := t.evaluated(p, i, projection)
 	switch {
-	case e.kept && hasNumber(e.sent, p.Services[service].Number):
+	case e.stored.kept && hasNumber(e.stored.sent, p.Services[service].Number):
 		return DecisionSent
 	case e.Outcome == HistoryIncomplete:
 		return DecisionIncomplete
@@ -106,9 +101,9 @@ func (t History) Decided(p *Plan, i, service int) string {
 		return ""
 	case !evaluated:
 		return DecisionPruned
-	case !e.kept:
+	case !e.stored.kept:
 		return ""
-	case hasRank(e.filtered, p.rank[projection]):
+	case hasRank(e.stored.filtered, p.rank[projection]):
 		return DecisionFiltered
 	}
 	return DecisionHeldBack
@@ -148,7 +143,7 @@ type storedEntry struct {
 	version, ms uint64
 	source      string
 	id          []byte // see packID
-	set         []byte
+	set         []byte // ranks of projections that were evaluated; nil when that is not kept
 	// kept says that the next two are known: the ranks of projections that the filter
 	// kept the entity out of, and the services that something was sent to, as the
 	// differences of their ascending numbers.
@@ -336,7 +331,7 @@ func (h *history) public() History {
 	for i, e := range stored {
 		out.Entries[len(stored)-1-i] = HistoryEntry{
 			Version: change.Version(e.version), Time: time.UnixMilli(int64(e.ms)).UTC(), Source: e.source,
-			EventID: unpackID(e.id), Outcome: historyWords[e.word], set: e.set, kept: e.kept, filtered: e.filtered, sent: e.sent,
+			EventID: unpackID(e.id), Outcome: historyWords[e.word], stored: e,
 		}
 	}
 	return out
@@ -367,8 +362,6 @@ func unpackID(b []byte) string {
 	return string(b)
 }
 
-var errState = errors.New("what the entity remembers is cut off")
-
 // decodeState reads what an entity remembers, as encodeState wrote it: history and
 // fence. A history that cannot be read is let go, for it must not stop a decision.
 func decodeState(stored []byte) (history, fence, error) {
@@ -379,7 +372,7 @@ func decodeState(stored []byte) (history, fence, error) {
 	r := wire.Reader{Rest: stored}
 	b := r.Bytes()
 	if r.Failed {
-		return t, nil, errState
+		return t, nil, errRemembered
 	}
 	f, err := decodeFence(r.Rest)
 	if len(b) > 0 && int(b[0]) < len(b) {
@@ -410,19 +403,6 @@ func encodeState(t *history, f fence) []byte {
 		out = append(append(out, b...), t.older...)
 	}
 	return append(out, fence...)
-}
-
-// word returns the history's word for an outcome that is not stale.
-func (o outcome) word() string {
-	switch o {
-	case outcomeNoise:
-		return HistoryNoise
-	case outcomeMerged:
-		return HistoryMerged
-	case outcomeControl:
-		return HistoryControl
-	}
-	return HistoryDead
 }
 
 // ranks numbers projections by the order of their names, which is the same in

@@ -145,13 +145,13 @@ func TestHistoryIsOptional(t *testing.T) {
 		encodeState(&m, known)
 	}
 	_, _, err = decodeState(whole[:len(whole)-tail-1])
-	require.ErrorIs(t, err, errState)
+	require.ErrorIs(t, err, errRemembered)
 	for i := 1; i < tail; i++ {
 		if _, f, err = decodeState(whole[:len(whole)-i]); err == nil {
 			require.Less(t, len(f), 2, "cut between two sources")
 			continue
 		}
-		require.ErrorIs(t, err, errFence)
+		require.ErrorIs(t, err, errRemembered)
 	}
 }
 

@@ -8,7 +8,6 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/merge"
-	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -80,18 +79,15 @@ type View struct {
 
 // View projects the entity. The error is that of the filter or of a value.
 func (in *Inspection) View(projection int) (View, error) {
-	return viewOf(in.plan.Projections[projection], in.Merged, in.Present)
-}
-
-func viewOf(p *projections.Projection, doc canonicaltree.Node, present bool) (View, error) {
-	if !present {
+	if !in.Present {
 		return View{Content: change.Retracted()}, nil
 	}
-	digest, match, err := p.Sum(doc)
+	p := in.plan.Projections[projection]
+	digest, match, err := p.Sum(in.Merged)
 	if err != nil || !match {
 		return View{Content: change.Retracted()}, err
 	}
-	text, _, err := p.Project(nil, doc)
+	text, _, err := p.Project(nil, in.Merged)
 	return View{Match: true, Content: change.Hashed(canonicaltree.Scheme, digest), Doc: text}, err
 }
 

@@ -3,7 +3,6 @@ package decide
 import (
 	"encoding/json"
 	"fmt"
-	"strings"
 
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
@@ -14,7 +13,7 @@ func letterOf(r *record, code, reason string) store.DeadLetter {
 	l := store.DeadLetter{
 		Stage: store.StageDecide, Code: code, Reason: reason, State: store.LetterOpen,
 		// An id that the database cannot hold must not keep its own letter out.
-		Entity:  strings.ToValidUTF8(strings.ReplaceAll(r.Entity, "\x00", "\uFFFD"), "\uFFFD"),
+		Entity:  store.SanitizeText(r.Entity),
 		Version: r.version, Offset: r.offset, Part: r.partition,
 		DedupKey: fmt.Sprintf("decide/%d/%d/%d", r.version.Generation(), r.partition, r.offset),
 	}

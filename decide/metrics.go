@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // Metrics of decide. Counters move after the commit of what they count, so a
@@ -48,51 +49,50 @@ type decisionOf struct {
 
 // NewMetrics registers them with reg.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	with := promauto.With(reg)
 	m := &Metrics{
-		events: prometheus.NewCounterVec(prometheus.CounterOpts{
+		events: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_events_total", Help: "Inbox records by source and what became of them: stale, noise, merged, control, dead.",
 		}, []string{"source", "outcome"}),
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+		decisions: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decisions_total", Help: "Decisions by service: pruned (not evaluated), filtered (kept out), incomplete (a required source is missing), held_back (equal), sent (changed).",
 		}, []string{"service", "decision"}),
-		letters: prometheus.NewCounterVec(prometheus.CounterOpts{
+		letters: with.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_decide_dead_letters_total", Help: "Records and projections that could not be decided, by reason.",
 		}, []string{"code"}),
-		takeOvers: prometheus.NewCounter(prometheus.CounterOpts{
+		takeOvers: with.NewCounter(prometheus.CounterOpts{
 			Name: "weir_take_overs_total", Help: "Inbox partitions taken over.",
 		}),
-		fenced: prometheus.NewCounter(prometheus.CounterOpts{
+		fenced: with.NewCounter(prometheus.CounterOpts{
 			Name: "weir_fenced_total", Help: "Decisions that found the partition's state moved, or of unknown outcome.",
 		}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		seconds: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decide_seconds", Help: "Duration of decision transactions, in seconds.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 16),
 		}),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+		batch: with.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_decide_batch_records", Help: "Records in one decision transaction.",
 			Buckets: prometheus.ExponentialBuckets(1, 2, 13),
 		}),
+		cacheUsed: with.NewCounterVec(prometheus.CounterOpts{
+			Name: "weir_decide_cache_lookups_total", Help: "Entities that decisions were about: hit (remembered by the owner of the partition) or miss (loaded).",
+		}, []string{"result"}),
+		cacheEvicted: with.NewCounter(prometheus.CounterOpts{
+			Name: "weir_decide_cache_evicted_total", Help: "Entities that the owner's cache had no room for any more.",
+		}),
+		cacheDropped: with.NewCounter(prometheus.CounterOpts{
+			Name: "weir_decide_cache_dropped_total", Help: "Entities that the owner's cache forgot with their partition: taken over, given up, or after anything but a clean commit.",
+		}),
+		cacheEntities: with.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_decide_cache_entities", Help: "Entities in the owner's cache.",
+		}),
+		cacheBytes: with.NewGauge(prometheus.GaugeOpts{
+			Name: "weir_decide_cache_bytes", Help: "Estimated size of the owner's cache.",
+		}),
 	}
-	m.cacheUsed = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "weir_decide_cache_lookups_total", Help: "Entities that decisions were about: hit (remembered by the owner of the partition) or miss (loaded).",
-	}, []string{"result"})
-	m.cacheEvicted = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "weir_decide_cache_evicted_total", Help: "Entities that the owner's cache had no room for any more.",
-	})
-	m.cacheDropped = prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "weir_decide_cache_dropped_total", Help: "Entities that the owner's cache forgot with their partition: taken over, given up, or after anything but a clean commit.",
-	})
-	m.cacheEntities = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_decide_cache_entities", Help: "Entities in the owner's cache.",
-	})
-	m.cacheBytes = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "weir_decide_cache_bytes", Help: "Estimated size of the owner's cache.",
-	})
 	for _, result := range []string{cacheHit, cacheMiss} {
 		m.cacheUsed.WithLabelValues(result)
 	}
-	reg.MustRegister(m.events, m.decisions, m.letters, m.takeOvers, m.fenced, m.seconds, m.batch,
-		m.cacheUsed, m.cacheEvicted, m.cacheDropped, m.cacheEntities, m.cacheBytes)
 	return m
 }
 
@@ -108,10 +108,10 @@ func (m *Metrics) Expect(services []string) {
 
 // decided counts a decision that was committed.
 func (m *Metrics) decided(v *verdict, records int, took time.Duration) {
-	for k, n := range v.tally.outcomes {
+	for k, n := range v.outcomes {
 		m.events.WithLabelValues(k.source, string(k.outcome)).Add(float64(n))
 	}
-	for k, n := range v.tally.decisions {
+	for k, n := range v.decisions {
 		m.decisions.WithLabelValues(v.plan.Services[k.service].Name, k.decision).Add(float64(n))
 	}
 	for i := range v.out.Letters {

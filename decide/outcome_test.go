@@ -17,7 +17,7 @@ import (
 // narrow is a store that does not take a decision of more than most bytes of
 // documents, and says what it was made to say.
 type narrow struct {
-	Store
+	store.Decisions
 	most      int
 	says      error
 	refused   atomic.Int64
@@ -26,7 +26,7 @@ type narrow struct {
 }
 
 func (s *narrow) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
-	ids, err := s.Store.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
+	ids, err := s.Decisions.Decide(ctx, d, func(loaded store.Loaded) (store.Outcome, error) {
 		out, err := decide(loaded)
 		if err != nil {
 			return out, err
@@ -83,7 +83,7 @@ func (w *flow) decides(t *testing.T, d *Decider, records []transport.Received) {
 func TestABatchIsCutWhereItsOutcomeIsTooLarge(t *testing.T) {
 	w := newFlow(t)
 	counted := &narrow{}
-	w.wrap = func(s Store) Store { counted.Store = s; return counted }
+	w.wrap = func(s store.Decisions) store.Decisions { counted.Decisions = s; return counted }
 	w.maxOutcome = 20_000
 	d, _ := w.owner(t, nil, true)
 	w.decides(t, d, many(t, 100))
@@ -98,7 +98,7 @@ func TestABatchThatFailsAgainAndAgainIsHalved(t *testing.T) {
 			t.Parallel()
 			w := newFlow(t)
 			refusing := &narrow{most: 5_000, says: store.WithClass(errors.New("invalid memory alloc request size"), class)}
-			w.wrap = func(s Store) Store { refusing.Store = s; return refusing }
+			w.wrap = func(s store.Decisions) store.Decisions { refusing.Decisions = s; return refusing }
 			d, _ := w.owner(t, nil, true)
 			w.decides(t, d, many(t, 20))
 			require.NotZero(t, refusing.refused.Load())

@@ -3,8 +3,6 @@ package decide
 import (
 	"fmt"
 
-	"github.com/seed-86dfc502/weir/canonicaltree"
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/merge"
 	"github.com/seed-86dfc502/weir/projections"
 )
@@ -57,18 +55,4 @@ func (p *Plan) Prepare() error {
 		return fmt.Errorf("incomplete plan: size limit, fingerprint and revision are needed")
 	}
 	return nil
-}
-
-// contentUnder returns the content of a projected document under a hash scheme:
-// a row that was written under an old scheme is compared under that one, so
-// that an upgrade re-sends nothing.
-func contentUnder(scheme uint8, doc []byte, numbers canonicaltree.Numbers) (change.Content, error) {
-	if scheme != canonicaltree.Scheme {
-		return nil, fmt.Errorf("stored hash scheme %d is not known to this build (it writes %d)", scheme, canonicaltree.Scheme)
-	}
-	d, err := canonicaltree.Sum(doc, numbers)
-	if err != nil {
-		return nil, fmt.Errorf("projected document: %w", err)
-	}
-	return change.Hashed(scheme, d), nil
 }

@@ -61,7 +61,7 @@ func (p *held) entities(t *testing.T) (all []string) {
 // single is a decider of one worker that does nothing by itself.
 func (w *flow) single(t *testing.T, p Producer, partitions ...int32) (*Decider, *worker) {
 	t.Helper()
-	var s Store = w.store
+	var s store.Decisions = w.store
 	if w.wrap != nil {
 		s = w.wrap(s)
 	}
@@ -207,7 +207,7 @@ func TestAnAssignmentWaitsForTheAnswersToo(t *testing.T) {
 
 // unclear is a store of which a decision has an unknown outcome when a test wants that.
 type unclear struct {
-	Store
+	store.Decisions
 	next bool
 }
 
@@ -216,7 +216,7 @@ func (s *unclear) Decide(ctx context.Context, d store.Decision, decide func(stor
 		s.next = false
 		return nil, store.WithClass(errAway, store.Unknown)
 	}
-	return s.Store.Decide(ctx, d, decide)
+	return s.Decisions.Decide(ctx, d, decide)
 }
 
 // What is in hand when its partition begins to wait is decided when that is over, and
@@ -224,7 +224,7 @@ func (s *unclear) Decide(ctx context.Context, d store.Decision, decide func(stor
 func TestAFrameWaitsForItsPartition(t *testing.T) {
 	w := newFlow(t)
 	s := &unclear{}
-	w.wrap = func(inner Store) Store { s.Store = inner; return s }
+	w.wrap = func(inner store.Decisions) store.Decisions { s.Decisions = inner; return s }
 	d, p := w.owner(t, nil, false)
 	hand(t, d, 0, event(t, "A", 0, `{"id":"B","ripeness_level":1}`))
 	s.next = true
@@ -270,13 +270,13 @@ func TestATakeOverWhosePublishFails(t *testing.T) {
 
 // watched notes which outbox rows each decision deletes.
 type watched struct {
-	Store
+	store.Decisions
 	deleted [][]int64
 }
 
 func (s *watched) Decide(ctx context.Context, d store.Decision, decide func(store.Loaded) (store.Outcome, error)) ([]int64, error) {
 	s.deleted = append(s.deleted, d.Published)
-	return s.Store.Decide(ctx, d, decide)
+	return s.Decisions.Decide(ctx, d, decide)
 }
 
 // Every row is deleted by the decision after its acknowledgement, and named in no
@@ -286,7 +286,7 @@ func TestAcknowledgedRowsAreDeletedOnce(t *testing.T) {
 	_, killed := w.single(t, &held{}, 0)
 	killed.decides(t, "A", 0, 0)
 	s := &watched{}
-	w.wrap = func(inner Store) Store { s.Store = inner; return s }
+	w.wrap = func(inner store.Decisions) store.Decisions { s.Decisions = inner; return s }
 	_, l := w.single(t, &held{at: true}, 0)
 	for i, entity := range []string{"B", "C", "D"} {
 		l.decides(t, entity, 0, int64(i+1))
@@ -317,10 +317,10 @@ func TestAnIdleOwnerDeletesWhatWasAcknowledged(t *testing.T) {
 }
 
 // wentBack is a store that was put back to where nothing was decided.
-type wentBack struct{ Store }
+type wentBack struct{ store.Decisions }
 
 func (s wentBack) TakeOver(ctx context.Context, partitions []store.Partition, token store.Token) ([]store.TakenOver, error) {
-	taken, err := s.Store.TakeOver(ctx, partitions, token)
+	taken, err := s.Decisions.TakeOver(ctx, partitions, token)
 	for i := range taken {
 		taken[i].NextOffset = 0
 	}
@@ -330,7 +330,7 @@ func (s wentBack) TakeOver(ctx context.Context, partitions []store.Partition, to
 // What was read of the inbox and is not decided any more has to be read again.
 func TestAStoreThatWentBackEndsTheSubscription(t *testing.T) {
 	w := newFlow(t)
-	w.wrap = func(s Store) Store { return wentBack{s} }
+	w.wrap = func(s store.Decisions) store.Decisions { return wentBack{s} }
 	d, l := w.single(t, &held{at: true}, 0)
 	l.decides(t, "A", 0, 0)
 	l.lose(0, store.WithClass(errAway, store.Unknown))

@@ -141,7 +141,10 @@ func decideOne(t *testing.T, p *Plan, e store.Entity, r inbox.Record, states ...
 	if r.Event != nil {
 		rec = parseAt(t, &Decider{opt: Options{Plan: p, Inbox: store.Inbox{Generation: 1}}}, r, 100)
 	}
-	e.States = store.StatesOf(states...).Stored()
+	for _, row := range states {
+		e.States.Set(row)
+	}
+	e.States = e.States.Stored()
 	v, err := decideBatch(newBatch(p, []*record{rec}, maxOutcomeOfOne, nothing), store.Loaded{Entities: []store.Entity{e}})
 	require.NoError(t, err)
 	return v

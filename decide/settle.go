@@ -88,7 +88,7 @@ func (ev *evaluation) settle(r *record, service int, c *candidate) error {
 	if ev.overtaken(r.Control, &row) {
 		return nil
 	}
-	equal, err := ev.plan.equal(c, service, &row)
+	equal, err := c.equals(&row)
 	if err != nil {
 		return err
 	}
@@ -150,14 +150,14 @@ func (ev *evaluation) send(r *record, service int, c change.Change) {
 	c.Partition = r.partition
 	ev.changes = append(ev.changes, decidedChange{c, service})
 	ev.room -= sizeOf(&c)
-	ev.tally.decisions[decisionOf{service, DecisionSent}]++
+	ev.decisions[decisionOf{service, DecisionSent}]++
 	r.sent = append(r.sent, service)
 }
 
 // hold counts what was evaluated and not sent.
 func (ev *evaluation) hold(r *record, service int, decision string) {
 	of := decisionOf{service, decision}
-	ev.tally.decisions[of]++
+	ev.decisions[of]++
 	if r.followed {
 		r.held = append(r.held, of)
 	}
@@ -172,22 +172,17 @@ func sizeOf(c *change.Change) int {
 	return len(c.Doc) + len(c.Entity) + len(c.Service) + changeOverhead
 }
 
-// equal reports whether a candidate equals what the row holds. A row of an older hash
-// scheme is compared under that scheme and moves over when it changes.
-func (p *Plan) equal(c *candidate, service int, row *store.Row) (bool, error) {
+// equals reports whether a candidate is what the row holds.
+func (c *candidate) equals(row *store.Row) (bool, error) {
 	if !row.Found || row.Content == nil {
 		return false, nil
 	}
-	scheme := row.Content.Scheme()
-	if c.output == nil || scheme == 0 || scheme == canonicaltree.Scheme {
-		return bytes.Equal(c.content, row.Content), nil
+	// With a second scheme a row of the first is to be compared under that one: an
+	// upgrade re-sends nothing.
+	if scheme := row.Content.Scheme(); c.output != nil && scheme != 0 && scheme != canonicaltree.Scheme {
+		return false, fmt.Errorf("stored hash scheme %d is not known to this build (it writes %d)", scheme, canonicaltree.Scheme)
 	}
-	doc, err := c.output.text()
-	if err != nil {
-		return false, err
-	}
-	under, err := contentUnder(scheme, doc, p.Projections[p.Services[service].Projection].Numbers())
-	return err == nil && bytes.Equal(under, row.Content), err
+	return bytes.Equal(c.content, row.Content), nil
 }
 
 // unknown sets the dam states of services whose change is lost and cannot be made again:

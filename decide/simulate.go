@@ -1,7 +1,6 @@
 package decide
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -59,7 +58,7 @@ func (s *Simulator) Apply(rec inbox.Record, at time.Time) (Step, error) {
 	if err != nil {
 		return Step{}, err
 	}
-	v.observer.report(v.tally.outcomes)
+	v.observer.report(v.outcomes)
 	for _, id := range v.out.Purged {
 		delete(s.entities, id)
 	}
@@ -83,22 +82,17 @@ func (v *verdict) step() Step {
 	for i := range v.changes {
 		step.Sent = append(step.Sent, v.changes[i].Change)
 	}
-	for k := range v.tally.outcomes {
+	for k := range v.outcomes {
 		step.Outcome = string(k.outcome)
 	}
 	for i, service := range v.plan.Services {
 		for decision, names := range map[string]*[]string{
 			DecisionHeldBack: &step.Held, DecisionFiltered: &step.Filtered, DecisionIncomplete: &step.Incomplete, DecisionPruned: &step.Pruned,
 		} {
-			if v.tally.decisions[decisionOf{i, decision}] > 0 {
+			if v.decisions[decisionOf{i, decision}] > 0 {
 				*names = append(*names, service.Name)
 			}
 		}
 	}
 	return step
-}
-
-// String is for messages of tests.
-func (s Step) String() string {
-	return fmt.Sprintf("%s: sent %d, held back %v, filtered %v, incomplete %v, pruned %v", s.Outcome, len(s.Sent), s.Held, s.Filtered, s.Incomplete, s.Pruned)
 }

@@ -4,7 +4,6 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/store"
-	"go.opentelemetry.io/otel/attribute"
 )
 
 // Why something is decided again, the values of weir.cause.
@@ -18,7 +17,7 @@ const (
 // again returns the span of a record: that of the trace which it came with, or one
 // of its own when it has something decided again.
 func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
-	if span != nil || d.opt.Tracer == nil {
+	if span != nil {
 		return span
 	}
 	switch c := r.Control; {
@@ -33,20 +32,11 @@ func (d *Decider) again(span *tracing.Span, r *record) *tracing.Span {
 		case c.Action == inbox.Reset:
 			cause = causeReset
 		}
-		span = d.opt.Tracer.Again(cause, c.Trace)
-		span.Set(operation(c.Operation)...)
+		span = d.opt.Tracer.Again(cause, c.Operation, c.Trace)
 	case r.Event != nil && r.Event.Replay != nil:
-		span = d.opt.Tracer.Again(causeLetter, r.Event.Replay.Trace)
-		span.Set(operation(r.Event.Replay.Operation)...)
+		span = d.opt.Tracer.Again(causeLetter, r.Event.Replay.Operation, r.Event.Replay.Trace)
 	}
 	return span
-}
-
-func operation(id string) []attribute.KeyValue {
-	if id == "" {
-		return nil
-	}
-	return []attribute.KeyValue{tracing.OperationKey.String(id)}
 }
 
 // traced ends the span of a record, if it has one, when the record was handled.

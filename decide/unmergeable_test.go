@@ -27,9 +27,7 @@ func TestStoredDocumentsThatDoNotMergeAreDeadLetters(t *testing.T) {
 	require.Eventually(t, before.Settled, time.Minute, time.Millisecond)
 
 	next := *w.plan
-	var err error
-	next.Merge, err = merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry", Mount: canonicaltree.Path{"at"}}, {Name: "lab", Mode: merge.Patch}}})
-	require.NoError(t, err)
+	next.Merge = merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry", Mount: canonicaltree.Path{"at"}}, {Name: "lab", Patch: true}}})
 	next.Fingerprint = []byte("mounted")
 	require.NoError(t, next.Prepare())
 	revision, err := w.store.Activate(t.Context(), next.Fingerprint, 0, false)

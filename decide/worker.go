@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/gather"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -25,6 +26,9 @@ const idleTick = 300 * time.Millisecond
 // ownTick is how often an idle worker compares its watermarks with the store: one
 // that went back has to be decided again, although nothing new came.
 const ownTick = 5 * time.Second
+
+// maxBatchBytes bounds the payloads of one transaction.
+const maxBatchBytes = 16 << 20
 
 // worker decides the records of its partitions, one transaction at a time.
 type worker struct {
@@ -82,7 +86,7 @@ func newWorker(d *Decider, number int) (*worker, error) {
 		d: d, number: number, producer: producer, most: d.opt.MaxEvents,
 		cache:  newCache(d.opt.Cache/int64(d.opt.Workers), d.opt.Metrics, d.opt.Unsound),
 		log:    d.opt.Logger.With("stage", "decide", "worker", number),
-		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: d.opt.MaxBytes, Limit: d.opt.Limit}),
+		frames: gather.New[[]record](gather.Config{MaxItems: d.opt.MaxEvents, MaxBytes: maxBatchBytes, Limit: d.opt.Limit}),
 		owned:  map[int32]*ownership{}, unpublished: map[int32]int64{}, changed: make(chan struct{}), work: make(chan struct{}, 1),
 	}, nil
 }
@@ -478,8 +482,8 @@ func (w *worker) decided(next map[store.Partition]int64) {
 // retry repeats op with back-off until it succeeds, ctx ends, or its error is
 // one that time does not heal. It says once that it halts and once that it goes on.
 func (w *worker) retry(ctx context.Context, what string, op func() error) error {
-	wait := backoff.NewExponentialBackOff()
-	wait.InitialInterval, wait.MaxInterval = 20*time.Millisecond, 2*time.Second
+	pause := backoff.NewExponentialBackOff()
+	pause.InitialInterval, pause.MaxInterval = 20*time.Millisecond, 2*time.Second
 	for attempt := 1; ; attempt++ {
 		err := op()
 		if err == nil {
@@ -499,9 +503,7 @@ func (w *worker) retry(ctx context.Context, what string, op func() error) error 
 		if attempt >= 2 {
 			w.setHalted(err)
 		}
-		select {
-		case <-time.After(wait.NextBackOff()):
-		case <-ctx.Done():
+		if !wait.Sleep(ctx, pause.NextBackOff()) {
 			return context.Cause(ctx)
 		}
 	}

@@ -5,27 +5,10 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
 )
-
-const (
-	// DefaultTTL is how long a gate remembers an event unless told otherwise.
-	DefaultTTL = 24 * time.Hour
-	// DefaultMemoryEntries is how many events a Memory holds unless told otherwise.
-	DefaultMemoryEntries = 1_000_000
-)
-
-// MemoryOptions configure a Memory. Zero values mean the defaults.
-type MemoryOptions struct {
-	// TTL is how long a mark lasts. Defaults to DefaultTTL.
-	TTL time.Duration
-	// Entries is the most marks held, some 250 bytes each whatever the length of
-	// the ids; the oldest make room. Defaults to DefaultMemoryEntries.
-	Entries int
-}
 
 // Memory is a gate inside the process. It forgets everything when the process
 // ends, and two processes do not see each other's marks: both cost work, never
@@ -52,29 +35,10 @@ type mark struct {
 	expires time.Time
 }
 
-// NewMemory returns an empty gate. Its error names the option that is wrong.
-func NewMemory(o MemoryOptions) (*Memory, error) {
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
-	if o.Entries == 0 {
-		o.Entries = DefaultMemoryEntries
-	}
-	if o.TTL < 0 || o.Entries < 0 {
-		return nil, errors.New("memory gate: ttl and entries must be positive")
-	}
-	return &Memory{ttl: o.TTL, entries: o.Entries, marks: map[memoryKey]*list.Element{}, age: list.New()}, nil
-}
-
-func newMemoryKey(e Entry) (k memoryKey) {
-	h := sha256.New()
-	var n [8]byte
-	binary.BigEndian.PutUint64(n[:], uint64(len(e.Source)))
-	h.Write(n[:])
-	h.Write([]byte(e.Source))
-	h.Write([]byte(e.EventID))
-	h.Sum(k[:0])
-	return k
+// NewMemory returns an empty gate whose marks last for ttl. It holds at most so many
+// entries, some 250 bytes each whatever the length of the ids; the oldest make room.
+func NewMemory(ttl time.Duration, entries int) *Memory {
+	return &Memory{ttl: ttl, entries: entries, marks: map[memoryKey]*list.Element{}, age: list.New()}
 }
 
 // Seen implements Gate.
@@ -128,8 +92,13 @@ func (m *Memory) Mark(ctx context.Context, entries []Entry) error {
 // newMemoryKeys hashes outside the lock.
 func newMemoryKeys(entries []Entry) []memoryKey {
 	keys := make([]memoryKey, len(entries))
-	for i := range entries {
-		keys[i] = newMemoryKey(entries[i])
+	h := sha256.New()
+	for i, e := range entries {
+		h.Reset()
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(e.Source))))
+		h.Write([]byte(e.Source))
+		h.Write([]byte(e.EventID))
+		h.Sum(keys[i][:0])
 	}
 	return keys
 }

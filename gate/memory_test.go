@@ -15,13 +15,6 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func newMemory(t testing.TB, o gate.MemoryOptions) *gate.Memory {
-	t.Helper()
-	m, err := gate.NewMemory(o)
-	require.NoError(t, err)
-	return m
-}
-
 func entries(from, to int) (out []gate.Entry) {
 	for i := from; i < to; i++ {
 		out = append(out, gate.Entry{Source: "s", EventID: fmt.Sprint(i), Hash: gate.Hash{1}})
@@ -30,11 +23,11 @@ func entries(from, to int) (out []gate.Entry) {
 }
 
 func TestMemoryConformance(t *testing.T) {
-	gatetest.Run(t, func(t testing.TB, ttl time.Duration) gate.Gate { return newMemory(t, gate.MemoryOptions{TTL: ttl}) })
+	gatetest.Run(t, func(t testing.TB, ttl time.Duration) gate.Gate { return gate.NewMemory(ttl, 1_000_000) })
 }
 
 func TestMemoryIsBounded(t *testing.T) {
-	m := newMemory(t, gate.MemoryOptions{Entries: 10})
+	m := gate.NewMemory(time.Hour, 10)
 	require.NoError(t, m.Mark(t.Context(), entries(0, 10)))
 	require.NoError(t, m.Mark(t.Context(), entries(0, 1)), "0 is now the newest")
 	require.NoError(t, m.Mark(t.Context(), entries(10, 14)))
@@ -50,7 +43,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestMemoryForgetsAtItsTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		m := newMemory(t, gate.MemoryOptions{TTL: time.Hour})
+		m := gate.NewMemory(time.Hour, 1000)
 		check := func(want ...bool) {
 			t.Helper()
 			seen, err := m.Seen(t.Context(), entries(0, 2))
@@ -69,17 +62,10 @@ func TestMemoryForgetsAtItsTime(t *testing.T) {
 	})
 }
 
-func TestMemoryOptionsAreChecked(t *testing.T) {
-	for _, o := range []gate.MemoryOptions{{TTL: -1}, {Entries: -1}} {
-		_, err := gate.NewMemory(o)
-		require.Error(t, err)
-	}
-}
-
 // What an inbox took in that was lost may come again. The mistake that this
 // catches: the gate calls it a repetition for as long as it remembers.
 func TestMarksAreOfAGeneration(t *testing.T) {
-	memory := newMemory(t, gate.MemoryOptions{Entries: 100, TTL: time.Hour})
+	memory := gate.NewMemory(time.Hour, 100)
 	generation := uint16(1)
 	g := gate.PerGeneration(memory, func() uint16 { return generation })
 	defer func() { require.NoError(t, g.Close()) }()

@@ -13,42 +13,32 @@ import (
 	"github.com/valkey-io/valkey-go"
 )
 
-const (
-	// DefaultValkeyTimeout bounds a call to Valkey unless told otherwise.
-	DefaultValkeyTimeout = 250 * time.Millisecond
-	// DefaultValkeyPrefix stands in front of all keys unless told otherwise.
-	DefaultValkeyPrefix = "weir:gate"
-
-	// reconnectPause keeps a server that is away from being dialled for every event.
-	reconnectPause = time.Second
-)
+// reconnectPause keeps a server that is away from being dialled for every event.
+const reconnectPause = time.Second
 
 // ErrClosed is what a gate answers after Close.
 var ErrClosed = errors.New("gate is closed")
 
-// ValkeyOptions configure a Valkey. Zero values mean the defaults.
+// ValkeyOptions configure a Valkey. Its values are those of a checked configuration.
 type ValkeyOptions struct {
-	// Addresses are host:port of a server, or of some nodes of a cluster. Required.
+	// Addresses are host:port of a server, or, if there are several, of some nodes
+	// of a cluster.
 	Addresses []string
-	// Cluster says that a single address is a cluster's. Several always are.
-	// Defaults to false.
-	Cluster bool
-	// Username and Password authenticate. Default to none.
+	// Username and Password authenticate, if given.
 	Username, Password string
-	// TLS switches to TLS. Defaults to none.
+	// TLS switches to TLS, if given.
 	TLS *tls.Config
 	// DB is the number of the database, 0 in a cluster.
 	DB int
 	// Prefix stands in front of every key. Gates that share a server and a
-	// prefix share their marks. Defaults to DefaultValkeyPrefix.
+	// prefix share their marks.
 	Prefix string
-	// TTL is how long a mark lasts, a whole number of milliseconds. Defaults to
-	// DefaultTTL.
+	// TTL is how long a mark lasts, a whole number of milliseconds.
 	TTL time.Duration
 	// Timeout bounds each call. The one call that connects may take longer: the
 	// client library takes no context for that, so Timeout then bounds each of
 	// its steps (dial, TLS, greeting) at each address. Calls beside it do not
-	// wait longer than Timeout for it. Defaults to DefaultValkeyTimeout.
+	// wait longer than Timeout for it.
 	Timeout time.Duration
 }
 
@@ -74,31 +64,8 @@ type Valkey struct {
 
 var _ Gate = (*Valkey)(nil)
 
-// NewValkey checks the options and does not connect. Its error names the
-// option that is wrong.
-func NewValkey(o ValkeyOptions) (*Valkey, error) {
-	if o.Prefix == "" {
-		o.Prefix = DefaultValkeyPrefix
-	}
-	if o.TTL == 0 {
-		o.TTL = DefaultTTL
-	}
-	if o.Timeout == 0 {
-		o.Timeout = DefaultValkeyTimeout
-	}
-	switch {
-	case len(o.Addresses) == 0:
-		return nil, errors.New("valkey gate: address: must be set")
-	case o.TTL < time.Millisecond:
-		return nil, fmt.Errorf("valkey gate: ttl: must be at least 1ms, not %v", o.TTL)
-	case o.Timeout < 0:
-		return nil, fmt.Errorf("valkey gate: timeout: must be positive, not %v", o.Timeout)
-	}
-	for _, a := range o.Addresses {
-		if _, _, err := net.SplitHostPort(a); err != nil {
-			return nil, fmt.Errorf("valkey gate: address: %w", err)
-		}
-	}
+// NewValkey does not connect.
+func NewValkey(o ValkeyOptions) *Valkey {
 	return &Valkey{
 		prefix:     o.Prefix,
 		ttl:        o.TTL,
@@ -106,7 +73,7 @@ func NewValkey(o ValkeyOptions) (*Valkey, error) {
 		connecting: make(chan struct{}, 1),
 		option: valkey.ClientOption{
 			InitAddress:       o.Addresses,
-			ForceSingleClient: len(o.Addresses) == 1 && !o.Cluster,
+			ForceSingleClient: len(o.Addresses) == 1,
 			Username:          o.Username,
 			Password:          o.Password,
 			TLSConfig:         o.TLS,
@@ -117,7 +84,7 @@ func NewValkey(o ValkeyOptions) (*Valkey, error) {
 			DisableCache:      true,
 			DisableRetry:      true, // an open gate is better than a slow one
 		},
-	}, nil
+	}
 }
 
 // key names an entry. The length of the source makes it unambiguous.

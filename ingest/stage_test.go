@@ -145,9 +145,7 @@ func newTracedWorld(t *testing.T, tracer *tracing.Tracer) *world {
 
 func newWorldWith(t *testing.T, with func(*ingest.Options)) *world {
 	w := &world{t: t, reg: prometheus.NewRegistry()}
-	memory, err := gate.NewMemory(gate.MemoryOptions{})
-	require.NoError(t, err)
-	w.gate = watchedGate{memory, w}
+	w.gate = watchedGate{gate.NewMemory(time.Hour, 1000), w}
 	opt := ingest.Options{
 		Extractor: shape(t), Gate: w.gate, Inbox: w, Topic: "weir.inbox", Letters: w,
 		Logger: slog.New(slog.NewTextHandler(&w.log, nil)), Metrics: ingest.NewMetrics(w.reg),

@@ -4,9 +4,8 @@
 // # Model
 //
 // An entity has at most one document per source. [Plan.NextNode] computes a source's
-// new document from the stored one and an event: a source in mode [Replace]
-// sends whole documents, one in mode [Patch] sends JSON merge patches (RFC 7396),
-// and a delete leaves none.
+// new document from the stored one and an event: a source sends whole
+// documents, or JSON merge patches (RFC 7396) if it says so, and a delete leaves none.
 //
 // [Plan.Compose] lays the documents over one another. Every source has a place: the
 // root, or the path that it is mounted at. Where several sources have an object,

@@ -7,9 +7,6 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// ErrUnknownSource says that a Plan does not have the source.
-var ErrUnknownSource = errors.New("not declared")
-
 // ofSource names the source whose document stopped the work.
 func ofSource(source string, err error) error { return fmt.Errorf("source %q: %w", source, err) }
 
@@ -20,15 +17,15 @@ func ofSource(source string, err error) error { return fmt.Errorf("source %q: %w
 //
 // changed is false when the document is structurally what it was, numbers
 // compared by their literal; doc is stored then. The error names the source and holds
-// nothing of its document: [ErrUnknownSource], or a limit of the new one.
+// nothing of its document: the plan does not have the source, or a limit of the new one.
 func (p *Plan) NextNode(source string, stored, event canonicaltree.Node) (doc canonicaltree.Node, changed bool, err error) {
 	s, ok := p.sources[source]
 	switch {
 	case !ok:
-		return canonicaltree.Node{}, false, ofSource(source, ErrUnknownSource)
+		return canonicaltree.Node{}, false, ofSource(source, errors.New("not declared"))
 	case !event.Exists():
 		return event, stored.Exists(), nil
-	case s.Mode != Patch:
+	case !s.Patch:
 		if stored.Exists() && canonicaltree.Equal(stored, event, canonicaltree.Literal) {
 			return stored, false, nil
 		}

@@ -12,8 +12,7 @@ import (
 
 // The mistake that this catches: a value is said to come from a source that lost.
 func TestPartsTellWhoWins(t *testing.T) {
-	p, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "a"}, {Name: "b"}, {Name: "lab", Mount: canonicaltree.Path{"x", "lab"}}}})
-	require.NoError(t, err)
+	p := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "a"}, {Name: "b"}, {Name: "lab", Mount: canonicaltree.Path{"x", "lab"}}}})
 	docs := map[string]canonicaltree.Node{}
 	for source, text := range map[string]string{"a": `{"id":1,"o":{"p":1,"q":{"r":2}},"l":[1]}`, "b": `{"id":2,"o":{"p":2,"s":3},"l":{"no":1},"only":{"deep":{"er":1}}}`, "lab": `{"level":3}`} {
 		tree, err := canonicaltree.Parse([]byte(text))

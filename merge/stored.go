@@ -9,9 +9,6 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// ErrNotObject says that a stored form is JSON, but not an object.
-var ErrNotObject = errors.New("merge: the stored documents are not a JSON object")
-
 // JoinNodes appends the stored form of docs to dst: a JSON object from the names
 // of sources, sorted, to their documents as they are written. Sources whose
 // document is absent are left out; without any it is {}. The names must be valid
@@ -33,7 +30,7 @@ func JoinNodes(dst []byte, docs map[string]canonicaltree.Node) []byte {
 
 // SplitNodes is the reverse of JoinNodes: all documents are values of one tree,
 // parsed at once. Nothing at all is read as no documents. packed must not change
-// while they are in use. The error is [ErrNotObject] or one of canonicaltree.Parse.
+// while they are in use. The error is one of canonicaltree.Parse, or says that it is no object.
 func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
 	docs := make(map[string]canonicaltree.Node)
 	if len(packed) == 0 {
@@ -46,7 +43,7 @@ func SplitNodes(packed []byte) (map[string]canonicaltree.Node, error) {
 	}
 	root := tree.Keep().Root()
 	if root.Kind() != canonicaltree.Object {
-		return nil, ErrNotObject
+		return nil, errors.New("merge: the stored documents are not a JSON object")
 	}
 	for doc := range root.Children() {
 		docs[string(doc.Name())] = doc

@@ -3,13 +3,12 @@ package operate
 import (
 	"context"
 
-	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/store"
 )
 
 // Store is what actions ask of the store.
 type Store interface {
-	decide.Store
+	store.Decisions
 	store.Jobs
 	store.CheckRows
 	ProgressStore

@@ -21,6 +21,7 @@ import (
 	"github.com/seed-86dfc502/weir/projections"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/store/sqlite"
+	"github.com/seed-86dfc502/weir/store/storetest"
 	"github.com/seed-86dfc502/weir/stripper"
 	"github.com/seed-86dfc502/weir/transport"
 	"github.com/stretchr/testify/require"
@@ -135,8 +136,7 @@ func newEnv(t testing.TB) (*operate.Env, *memoryLog) {
 	require.NoError(t, err)
 	numbers, err := s.Services(context.Background(), []string{aService, zService})
 	require.NoError(t, err)
-	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: source}}})
-	require.NoError(t, err)
+	m := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: source}}})
 	plan := &decide.Plan{Merge: m, Fingerprint: []byte("now"), Revision: revision.Number, MaxChange: 1 << 20}
 	for i, name := range []string{aService, zService} {
 		p, err := projections.Compile(projections.Spec{Customer: name[:4], Name: "all", Fields: []projections.Field{{Out: "id", Path: "id"}}})
@@ -163,7 +163,7 @@ func stock(t testing.TB, e *operate.Env, fingerprint string, ids ...string) {
 	a, _ := e.Plan.Service(aService)
 	for _, id := range ids {
 		out.Entities = append(out.Entities, store.Entity{ID: id, Docs: []byte(`{"events":{"id":"x"}}`), Fingerprint: []byte(fingerprint),
-			States: store.StatesOf(store.Row{Key: store.Key{Service: a.Number, Entity: id}, Content: change.Retracted(), Version: 1})})
+			States: storetest.StatesOf(store.Row{Key: store.Key{Service: a.Number, Entity: id}, Content: change.Retracted(), Version: 1})})
 	}
 	_, err := e.Store.Decide(context.Background(), store.Decision{Revision: e.Plan.Revision}, func(store.Loaded) (store.Outcome, error) { return out, nil })
 	require.NoError(t, err)

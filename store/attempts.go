@@ -115,14 +115,15 @@ func TrimAttempts(now time.Time, days []AttemptDay, bounds map[int32]AttemptBoun
 	return trims
 }
 
-// AttemptDays sums attempts by service, as those of one day, in the order of services.
-func AttemptDays(day time.Time, attempts []Attempt) []AttemptDay {
+// AttemptDays sums attempts by service, as those of one day, which it leaves out, in
+// the order of services.
+func AttemptDays(attempts []Attempt) []AttemptDay {
 	sums := map[int32]*AttemptDay{}
 	for i := range attempts {
 		a := &attempts[i]
 		d := sums[a.Service]
 		if d == nil {
-			d = &AttemptDay{Day: day, Service: a.Service}
+			d = &AttemptDay{Service: a.Service}
 			sums[a.Service] = d
 		}
 		d.Attempts++

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -11,24 +12,26 @@ import (
 // maxUnpacked bounds what Unpack makes of a few bytes.
 const maxUnpacked = 1 << 30
 
+// Encoder and decoder are made once: they are large, and any number of goroutines
+// may use them for whole texts. What is not given is right, so making them cannot fail.
+var (
+	encoder = sync.OnceValue(func() *zstd.Encoder {
+		e, _ := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(2))
+		return e
+	})
+	decoder = sync.OnceValue(func() *zstd.Decoder {
+		d, _ := zstd.NewReader(nil, zstd.WithDecoderConcurrency(2), zstd.WithDecoderMaxMemory(maxUnpacked))
+		return d
+	})
+)
+
 // Pack compresses b (zstd, RFC 8878) for columns of bytes that the database
 // does not compress by itself.
-func Pack(b []byte) ([]byte, error) {
-	e, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
-	if err != nil {
-		return nil, fmt.Errorf("pack: %w", err)
-	}
-	return e.EncodeAll(b, nil), nil
-}
+func Pack(b []byte) []byte { return encoder().EncodeAll(b, nil) }
 
 // Unpack returns what Pack was given.
 func Unpack(b []byte) ([]byte, error) {
-	d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxUnpacked))
-	if err != nil {
-		return nil, fmt.Errorf("unpack: %w", err)
-	}
-	defer d.Close()
-	whole, err := d.DecodeAll(b, nil)
+	whole, err := decoder().DecodeAll(b, nil)
 	if err != nil {
 		return nil, WithClass(fmt.Errorf("unpack: %w", err), Fatal)
 	}
@@ -41,7 +44,7 @@ func PackImportRows(rows []ImportRow) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("pack results: %w", err)
 	}
-	return Pack(text)
+	return Pack(text), nil
 }
 
 // AppendImportRows appends those of a packed value that are after the given row.

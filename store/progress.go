@@ -9,6 +9,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
 // Place is how far a service is in one partition of the changes log.
@@ -222,68 +223,46 @@ func AppendPlaces(dst []byte, places []ServicePlace) []byte {
 		if places[i].Mark == "" {
 			continue
 		}
-		dst = binary.AppendUvarint(dst, uint64(places[i].Service))
-		dst = binary.AppendUvarint(dst, uint64(len(places[i].Mark)))
-		dst = append(dst, places[i].Mark...)
+		dst = wire.Append(binary.AppendUvarint(dst, uint64(places[i].Service)), places[i].Mark)
 	}
 	return dst
 }
 
-var errPlaces = errors.New("malformed places of a progress row")
-
 // DecodePlaces reads what AppendPlaces wrote. Its error is of class Fatal.
 func DecodePlaces(b []byte) ([]ServicePlace, error) {
 	var out []ServicePlace
-	bad := false
-	next := func() uint64 {
-		v, n := binary.Uvarint(b)
-		if n <= 0 {
-			bad, b = true, nil
-			return 0
-		}
-		b = b[n:]
-		return v
-	}
 	marks := map[int32]string{}
-	for len(b) > 0 {
-		position := next()
+	r := wire.Reader{Rest: b}
+	for len(r.Rest) > 0 && !r.Failed {
+		position := r.Uvarint()
 		if position == marksFollow && len(out) > 0 {
-			for left := next(); left > 0 && !bad; left-- {
-				service, n := next(), next()
-				if bad || service > math.MaxInt32 || n == 0 || n > uint64(len(b)) || marks[int32(service)] != "" {
-					return nil, WithClass(errPlaces, Fatal)
-				}
-				marks[int32(service)], b = string(b[:n]), b[n:]
+			left := r.Uvarint()
+			r.Failed = r.Failed || left == 0
+			for ; left > 0 && !r.Failed; left-- {
+				service, mark := r.Uvarint(), r.Text()
+				r.Failed = r.Failed || service > math.MaxInt32 || mark == "" || marks[int32(service)] != ""
+				marks[int32(service)] = mark
 			}
-			if bad || len(marks) == 0 || len(b) > 0 {
-				return nil, WithClass(errPlaces, Fatal)
-			}
+			r.Failed = r.Failed || len(r.Rest) > 0
 			break
 		}
-		p := Place{Position: change.Version(position), Offset: int64(next())}
-		n := next()
-		if bad || p.Position > math.MaxInt64 || p.Offset < 0 || n == 0 || n > uint64(len(b)) {
-			return nil, WithClass(errPlaces, Fatal)
-		}
-		service := uint64(0)
-		for range n {
-			service += min(next(), math.MaxInt32+1)
-			if bad || service > math.MaxInt32 {
-				return nil, WithClass(errPlaces, Fatal)
-			}
+		p := Place{Position: change.Version(position), Offset: int64(r.Uvarint())}
+		n, service := r.Count(), uint64(0)
+		r.Failed = r.Failed || p.Position > math.MaxInt64 || p.Offset < 0 || n == 0
+		for ; n > 0 && !r.Failed; n-- {
+			service += min(r.Uvarint(), math.MaxInt32+1)
+			r.Failed = r.Failed || service > math.MaxInt32
 			out = append(out, ServicePlace{Service: int32(service), Place: p})
 		}
 	}
 	slices.SortFunc(out, func(a, b ServicePlace) int { return int(a.Service) - int(b.Service) })
 	for i := range out {
-		if i > 0 && out[i].Service == out[i-1].Service {
-			return nil, WithClass(errPlaces, Fatal)
-		}
+		r.Failed = r.Failed || i > 0 && out[i].Service == out[i-1].Service
 		out[i].Mark = marks[out[i].Service]
 		delete(marks, out[i].Service)
 	}
-	if len(marks) > 0 { // of nobody
-		return nil, WithClass(errPlaces, Fatal)
+	if r.Failed || len(marks) > 0 { // marks of nobody
+		return nil, WithClass(errors.New("malformed places of a progress row"), Fatal)
 	}
 	return out, nil
 }

@@ -178,14 +178,6 @@ func (s *States) Size() (n int) {
 	return n
 }
 
-// StatesOf returns states that were all set.
-func StatesOf(rows ...Row) (s States) {
-	for _, r := range rows {
-		s.Set(r)
-	}
-	return s
-}
-
 var errTwice = errors.New("an entity is written twice in one transaction")
 
 // Write is what a store writes of an outcome's entities.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/storetest"
 )
 
 // States are a map from service to state, whatever is set in which order, and what
@@ -76,7 +77,7 @@ func TestStatesAreAMap(t *testing.T) {
 }
 
 func TestABrokenPageIsNotRead(t *testing.T) {
-	whole := store.StatesOf(store.Row{Key: store.Key{Service: 3}, Content: change.Retracted()}, store.Row{Key: store.Key{Service: 4}})
+	whole := storetest.StatesOf(store.Row{Key: store.Key{Service: 3}, Content: change.Retracted()}, store.Row{Key: store.Key{Service: 4}})
 	page := whole.Changed()[0].Body
 	var s store.States
 	require.NoError(t, s.Add(0, nil))

@@ -230,6 +230,8 @@ type LetterResolution struct {
 
 // Decisions is the store's side of decide.
 type Decisions interface {
+	// Watermarks are those of all partitions and generations.
+	Watermarks(ctx context.Context) (map[Partition]int64, error)
 	// TakeOver writes token into the watermarks of partitions, creating them at
 	// 0, and reads watermark and outbox in the same snapshot: an earlier owner's
 	// transaction is either seen whole or can no longer commit. It waits for a
@@ -431,7 +433,6 @@ type Reader interface {
 	// EntityRows returns the dam rows of one entity with their service names, in
 	// the order of these.
 	EntityRows(ctx context.Context, id string) ([]NamedRow, error)
-	Watermarks(ctx context.Context) (map[Partition]int64, error)
 	// Outboxes counts the outbox rows of each partition that has any: what may not
 	// have been published yet.
 	Outboxes(ctx context.Context) (map[Partition]int64, error)

@@ -88,14 +88,18 @@ func (t *Tracer) Decide(header Header) *Span {
 }
 
 // Again starts the span of a record that has something decided or sent again:
-// the root of a trace of its own that says the cause. It is linked with the work
-// that it repeats if that is known, which is traced then, and so is this; any
-// other is traced by chance. It is nil if it is not traced.
-func (t *Tracer) Again(cause string, original *change.Trace) *Span {
+// the root of a trace of its own that says the cause, and whose operation it is part
+// of, if any. It is linked with the work that it repeats if that is known, which is
+// traced then, and so is this; any other is traced by chance. It is nil if it is not
+// traced.
+func (t *Tracer) Again(cause, operation string, original *change.Trace) *Span {
 	if t == nil {
 		return nil
 	}
 	options := []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindConsumer), trace.WithAttributes(CauseKey.String(cause))}
+	if operation != "" {
+		options = append(options, trace.WithAttributes(OperationKey.String(operation)))
+	}
 	from := contextOf(original)
 	switch {
 	case from.IsSampled():

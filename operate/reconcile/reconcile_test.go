@@ -111,8 +111,7 @@ func (t target) Scan(_ context.Context, after string, limit int, visit func(sink
 func (target) DeleteStatement(entity string) string { return "DELETE " + entity }
 
 func plan(t testing.TB) *decide.Plan {
-	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "lab"}}})
-	require.NoError(t, err)
+	m := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "lab"}}})
 	p, err := projections.Compile(projections.Spec{Customer: "acme", Name: "all", Fields: []projections.Field{{Out: "n", Path: "n"}}})
 	require.NoError(t, err)
 	plan := &decide.Plan{

@@ -80,8 +80,6 @@ SELECT count(*) FROM gone`
 // trimStep is how many attempts one transaction deletes.
 const trimStep = 20_000
 
-var _ store.Attempts = (*Store)(nil)
-
 // AddAttempts implements store.Attempts. It is one round trip, but for the first on
 // a day that nobody made a partition for.
 func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error {
@@ -109,7 +107,7 @@ func (s *Store) addAttempts(ctx context.Context, attempts []store.Attempt) error
 		services[i], entities[i], ats[i], versions[i] = a.Service, a.Entity, a.At, int64(a.Version)
 		outcomes[i], statuses[i], answers[i], took[i] = a.Outcome, int32(a.Status), notNil(a.Answer), a.Took.Milliseconds()
 	}
-	days := store.AttemptDays(time.Time{}, attempts)
+	days := store.AttemptDays(attempts)
 	counted, counts, bytes := make([]int32, len(days)), make([]int64, len(days)), make([]int64, len(days))
 	for i, d := range days {
 		counted[i], counts[i], bytes[i] = d.Service, d.Attempts, d.Bytes

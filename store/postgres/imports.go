@@ -172,10 +172,7 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (mad
 
 // AddImportChunk implements store.Imports.
 func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte, most int64) error {
-	body, err := store.Pack(chunk)
-	if err != nil {
-		return failed("add chunk of an import", err)
-	}
+	body := store.Pack(chunk)
 	return s.asPipeline(ctx, "add chunk of an import", func(tx pgx.Tx) error {
 		tag, err := tx.Exec(ctx, sqlAddImportChunk, [16]byte(id), n, size, body)
 		if err != nil {

@@ -157,8 +157,6 @@ SELECT weir_expect((SELECT count(*) FROM done), cardinality($1::uuid[]))`
 // somebody else who got on with one of the keys, or by the begin of a month.
 const maxClaimRounds = 20
 
-var _ store.Ledger = (*Store)(nil)
-
 // pendingClaim is an intent that BeginClaims has no answer for yet.
 type pendingClaim struct {
 	store.ClaimRequest

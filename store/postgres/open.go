@@ -69,8 +69,6 @@ type Store struct {
 	looked        store.LookCache
 }
 
-var _ store.Store = (*Store)(nil)
-
 // Open checks the options and prepares a pool. It does not wait for the
 // server: a store that is down now may be up at the first call. Close ends it.
 func Open(ctx context.Context, o Options) (*Store, error) {

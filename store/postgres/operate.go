@@ -32,16 +32,6 @@ SELECT ` + jobColumns + ` FROM jobs
 WHERE ($1 = '' OR kind = $1) AND ($2 = '' OR state = $2) ORDER BY id DESC LIMIT $3`
 )
 
-var (
-	_ store.Store      = (*Store)(nil)
-	_ store.Jobs       = (*Store)(nil)
-	_ store.Reports    = (*Store)(nil)
-	_ store.CheckRows  = (*Store)(nil)
-	_ store.Imports    = (*Store)(nil)
-	_ store.Ledger     = (*Store)(nil)
-	_ store.Operations = (*Store)(nil)
-)
-
 // AddAudits implements store.Operations.
 func (s *Store) AddAudits(ctx context.Context, audits []store.Audit) error {
 	if len(audits) == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/store/storetest"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
 
@@ -87,7 +88,7 @@ func TestRoundTripsOfADecision(t *testing.T) {
 		before := proxy.trips.Load()
 		_, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p0, From: next, To: next + 1, Token: store.Token{1}}}, Entities: entities},
 			func(loaded store.Loaded) (store.Outcome, error) {
-				states := store.StatesOf(store.Row{Key: store.Key{Service: int32(next)}}, store.Row{Key: store.Key{Service: store.PageServices}})
+				states := storetest.StatesOf(store.Row{Key: store.Key{Service: int32(next)}}, store.Row{Key: store.Key{Service: store.PageServices}})
 				return store.Outcome{Entities: []store.Entity{{ID: "e", Writes: next, States: states}},
 					Outbox: []store.OutboxFrame{{Partition: p0, Frame: []byte("f")}}}, nil
 			})

@@ -74,8 +74,6 @@ RETURNING length(CAST(entity AS BLOB)) + length(answer)`
 // trimStep is how many rows are looked at in one transaction.
 const trimStep = 2000
 
-var _ store.Attempts = (*Store)(nil)
-
 func dayNumber(t time.Time) int64 { return store.DayOf(t).Unix() / (24 * 60 * 60) }
 
 func dayOfNumber(n int64) time.Time { return time.Unix(n*24*60*60, 0).UTC() }
@@ -85,7 +83,7 @@ func (s *Store) AddAttempts(ctx context.Context, attempts []store.Attempt) error
 	if len(attempts) == 0 {
 		return nil
 	}
-	days := store.AttemptDays(time.Time{}, attempts)
+	days := store.AttemptDays(attempts)
 	return s.write(ctx, "add attempts", func(t tx) error {
 		day := dayNumber(s.now())
 		for group := range slices.Chunk(attempts, addGroup) {

@@ -133,12 +133,8 @@ func (s *Store) CreateImport(ctx context.Context, i store.Import, most int) (sto
 
 // AddImportChunk implements store.Imports.
 func (s *Store) AddImportChunk(ctx context.Context, id store.ClaimID, n, size int64, chunk []byte, most int64) error {
-	const operation = "add chunk of an import"
-	body, err := store.Pack(chunk)
-	if err != nil {
-		return failed(operation, err)
-	}
-	return s.write(ctx, operation, func(t tx) error {
+	body := store.Pack(chunk)
+	return s.write(ctx, "add chunk of an import", func(t tx) error {
 		counted, err := t.once(sqlCountChunk, id[:], n, size, micros(time.Now()))
 		if err != nil {
 			return err

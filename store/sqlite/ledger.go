@@ -90,8 +90,6 @@ WHERE tenant = ?1 AND id = ?2 RETURNING status, body`
 	sqlOldestClaim = `SELECT min(made_at) FROM $ledger WHERE status IS NULL AND leased_until > ?`
 )
 
-var _ store.Ledger = (*Store)(nil)
-
 // BeginClaims implements store.Ledger.
 func (s *Store) BeginClaims(ctx context.Context, tenant string, intents []store.ClaimRequest, lease, keep time.Duration) ([]store.ClaimResult, error) {
 	if err := store.CheckIntents(tenant, intents); err != nil {

@@ -64,8 +64,6 @@ type Store struct {
 	looked   store.LookCache
 }
 
-var _ store.Store = (*Store)(nil)
-
 // Open opens or creates the file. A new one is for its user alone: it holds
 // documents. Close ends it.
 func Open(ctx context.Context, o Options) (*Store, error) {

@@ -70,7 +70,7 @@ func TestEverythingIsThereAfterReopening(t *testing.T) {
 	ids, err := s.Decide(t.Context(), store.Decision{Revision: revision.Number, Moves: []store.WatermarkStep{{Partition: p, To: 3, Token: store.Token{1}}}},
 		func(store.Loaded) (store.Outcome, error) {
 			return store.Outcome{
-				Entities: []store.Entity{{ID: k.Entity, States: store.StatesOf(store.Row{Key: k, Content: change.Retracted(), Version: 7})}},
+				Entities: []store.Entity{{ID: k.Entity, States: storetest.StatesOf(store.Row{Key: k, Content: change.Retracted(), Version: 7})}},
 				Outbox:   []store.OutboxFrame{{Partition: p, Frame: []byte("x")}},
 			}, nil
 		})

@@ -193,7 +193,7 @@ func (r *racer) outcome(offered []input, learned map[string]store.Entity) (passe
 			out.Entities = append(out.Entities, e)
 			e.Writes, e.States = e.Writes+1, e.States.Stored()
 		} else if differs {
-			e.States = store.StatesOf(store.Row{Key: in.key, Content: []byte(in.content)})
+			e.States = StatesOf(store.Row{Key: in.key, Content: []byte(in.content)})
 		}
 		learned[e.ID] = e
 	}

@@ -76,7 +76,7 @@ var purgeTests = []test{
 		state := store.Row{Key: store.Key{Service: service, Entity: "again"}, Content: content("A"), Version: version(4)}
 		out := store.Outcome{
 			Purged:   []string{"again", "gone", "never was"},
-			Entities: []store.Entity{{ID: "again", Version: version(4), States: store.StatesOf(state)}},
+			Entities: []store.Entity{{ID: "again", Version: version(4), States: StatesOf(state)}},
 		}
 		before := f.state(f.b)
 		_, err = f.a.Decide(t.Context(), store.Decision{Revision: revision, Moves: []store.WatermarkStep{{Partition: p0, From: 1, To: 5, Token: token}}}, writes(out))

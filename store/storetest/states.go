@@ -139,7 +139,7 @@ var stateTests = []test{
 		require.NoError(t, f.decideStates(f.a, revision, 1, token, state("u", "B", 2)))
 		before := f.state(f.b)
 		entity := func(id string, writes int64) store.Entity {
-			return store.Entity{ID: id, Writes: writes, States: store.StatesOf(state(id, "C", 3))}
+			return store.Entity{ID: id, Writes: writes, States: StatesOf(state(id, "C", 3))}
 		}
 		good := []store.Entity{entity("e", 1), entity("new", 0)}
 		decide := func(entities ...store.Entity) error {

@@ -182,7 +182,7 @@ func (f *fixture) row(s store.Store, k store.Key) store.Row {
 func everything(p store.Partition, service int32, version change.Version) store.Outcome {
 	return store.Outcome{
 		Entities: []store.Entity{{ID: "banana-1", Docs: []byte(`{"lab":{"weight":1.0}}`), Fence: []byte("fence"), Version: version,
-			States: store.StatesOf(store.Row{Key: store.Key{Service: service, Entity: "banana-1"}, Content: content("one"), Version: version})}},
+			States: StatesOf(store.Row{Key: store.Key{Service: service, Entity: "banana-1"}, Content: content("one"), Version: version})}},
 		Outbox:  []store.OutboxFrame{{Partition: p, Frame: []byte("changes")}},
 		LastTo:  map[store.Partition]change.Version{p: version},
 		Letters: []store.DeadLetter{{Stage: store.StageDecide, Code: "bad_json", Reason: "cut off", DedupKey: "decide/1", Payload: []byte("{")}},
@@ -199,3 +199,11 @@ var (
 	p0 = store.Partition{Generation: 1, Number: 0}
 	p1 = store.Partition{Generation: 1, Number: 1}
 )
+
+// StatesOf returns states that were all set.
+func StatesOf(rows ...store.Row) (s store.States) {
+	for _, r := range rows {
+		s.Set(r)
+	}
+	return s
+}

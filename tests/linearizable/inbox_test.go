@@ -50,10 +50,7 @@ func contents() ([]change.Content, error) {
 
 // plan is the configuration of all processes.
 func plan(number int32, revision int64) (*decide.Plan, error) {
-	m, err := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}}})
-	if err != nil {
-		return nil, err
-	}
+	m := merge.Compile(merge.Spec{Sources: []merge.Source{{Name: "registry"}}})
 	projection, err := projections.Compile(projections.Spec{
 		Customer: "acme", Name: "ripeness", When: "doc.hidden == false", Fields: []projections.Field{{Out: "v", Path: "v"}},
 	})

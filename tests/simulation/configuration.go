@@ -96,9 +96,7 @@ func (v variant) compile() (c configuration, err error) {
 	}
 	c.altered = v.altered
 	c.plan = &decide.Plan{Fingerprint: fmt.Appendf(nil, "%+v", v), MaxChange: maxChange}
-	if c.plan.Merge, err = merge.Compile(spec); err != nil {
-		return c, err
-	}
+	c.plan.Merge = merge.Compile(spec)
 	add := func(p projections.Spec, other oracle.Projection, services ...string) error {
 		compiled, err := projections.Compile(p)
 		if err != nil || len(services) == 0 {

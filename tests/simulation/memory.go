@@ -374,13 +374,16 @@ func written(stored, states store.States) store.States {
 	changed := func(r store.Row) bool {
 		return slices.ContainsFunc(pages, func(p store.Page) bool { return p.Number == store.PageOf(r.Service) })
 	}
-	rows := slices.DeleteFunc(stored.All(""), changed)
+	var whole store.States
+	for _, r := range slices.DeleteFunc(stored.All(""), changed) {
+		whole.Set(r)
+	}
 	for _, r := range states.All("") {
 		if changed(r) {
-			rows = append(rows, r)
+			whole.Set(r)
 		}
 	}
-	return store.StatesOf(rows...).Stored()
+	return whole.Stored()
 }
 
 // Tombstones implements store.Reader.

@@ -261,11 +261,7 @@ func (w *world) open() error {
 	if s.variant.lab {
 		w.sources = append(w.sources, newTopic("lab", "", 1))
 	}
-	memory, err := gate.NewMemory(gate.MemoryOptions{Entries: 10})
-	if err != nil {
-		return err
-	}
-	w.gate = memory
+	w.gate = gate.NewMemory(24*time.Hour, 10)
 	w.ingests = newGroup(w, "ingest", w.sources)
 	w.decides = newGroup(w, "decide", []*topic{w.inbox})
 	w.outs = newGroup(w, "deliver", []*topic{w.changes})
