@@ -114,7 +114,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 		return r, nil
 	}
 	// What fails with their secrets and certificates now would stop all deliveries later.
-	candidates := assemble.Sinks{Config: next, Logger: rl.log, Cluster: rl.kafka}
+	candidates := assemble.Sinks{Config: next, Logger: rl.log}
 	if err := candidates.Check(); err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
