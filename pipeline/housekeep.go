@@ -25,6 +25,14 @@ const (
 	tidyAgain = 10 * time.Minute
 )
 
+// retention is what the housekeeper asks of a store.
+type retention interface {
+	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error)
+	Prune(ctx context.Context, letters, audit time.Time) (int, error)
+	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
+	RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (int64, error)
+}
+
 // housekeeper removes what is over its retention time.
 type housekeeper struct {
 	store   retention

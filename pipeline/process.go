@@ -28,7 +28,7 @@ type process struct {
 
 	kafka   transport.Config // of the cluster; none without brokers
 	logs    logs             // inbox and changes
-	store   Store
+	store   assemble.Opened
 	gate    gate.Gate
 	targets sinks.Targets // the clients that sinks share
 
