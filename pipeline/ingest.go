@@ -13,11 +13,11 @@ import (
 
 // startIngest starts the first router: one handler per source.
 func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, error) {
-	st.ingests.Store(nil)
 	var ingests []*source
 	var routes []route
 	var stops []func() // one per source, after the router
 	fail := func(err error) (part, error) {
+		st.ingests.Store(nil)
 		stopAll(stops)
 		return part{}, err
 	}
@@ -56,6 +56,8 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		return fail(err)
 	}
 	return part{failed: r.failed, stop: func() error {
-		return errors.Join(closeListener(), r.end(st.closeTimeout()/2, func() { stopAll(stops) }))
+		err := closeListener()
+		st.ingests.Store(nil)
+		return errors.Join(err, r.end(st.closeTimeout()/2, func() { stopAll(stops) }))
 	}}, nil
 }
