@@ -17,7 +17,7 @@ import (
 // Store returns the open store. Close ends it.
 func (p *Pipeline) Store() assemble.Opened { return p.store }
 
-// Control returns what takes commands; nil without Options.Commands.
+// Control returns what takes commands.
 func (p *Pipeline) Control() *control.Server { return p.operators.control }
 
 // Health returns how the process and its services are doing.

@@ -33,7 +33,7 @@ type process struct {
 	targets sinks.Targets // the clients that sinks share
 
 	keys    *auth.Keyring   // of the API; nil without
-	control *control.Server // nil without Options.Commands
+	control *control.Server // nil with OpenTools
 
 	metrics stageMetrics
 	gauges  *gauges

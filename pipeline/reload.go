@@ -62,16 +62,10 @@ func (rl *reloader) run(ctx context.Context, rollBack bool) (control.Reloaded, e
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, errors.New("the reload took longer than "+reloadTimeout.String()))
 	defer cancel()
 	var r control.Reloaded
-	reload := func(ctx context.Context) (err error) {
+	err := rl.control.Do(ctx, func(ctx context.Context) (err error) { // it ends before what a reload needs
 		r, err = rl.reload(ctx, rollBack)
 		return err
-	}
-	var err error
-	if rl.control != nil { // its end comes before that of what a reload needs
-		err = rl.control.Do(ctx, reload)
-	} else {
-		err = reload(ctx)
-	}
+	})
 	if errors.Is(err, control.ErrEnding) {
 		return control.Reloaded{}, err
 	}
