@@ -121,7 +121,7 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if err := p.activate(ctx); err != nil {
 		return nil, err
 	}
-	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Tools: p.Tools, Reload: p.Reload})
+	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload})
 	// First to end: it works with everything else.
 	p.closers = append(p.closers, p.control.Close)
 	return p, nil
