@@ -58,7 +58,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 		return part{}, errors.Join(err, group.Close())
 	}
 	st.deliver.Store(stage)
-	now.delivers.Do(now.adopted.Done)
+	now.delivers()
 	failed := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
