@@ -108,13 +108,12 @@ type health struct {
 	storeDown  atomic.Pointer[error]
 }
 
-// ready returns nil when the process does its work, else why not.
-func (m *monitor) ready() error {
-	if !m.health.started.Load() {
-		return errors.New("starting")
+// ready is blocked, or that the process has not started yet.
+func (m *monitor) ready() (reason string, err error) {
+	if reason, err = m.blocked(); err == nil && !m.health.started.Load() {
+		return "starting", errors.New("starting")
 	}
-	_, err := m.blocked()
-	return err
+	return reason, err
 }
 
 // blocked returns what keeps the process from its work, the first reason that
@@ -222,11 +221,11 @@ func (m *monitor) updateGauges(running context.Context) {
 
 // showProbes shows what keeps the process and its services from their work.
 func (m *monitor) showProbes() {
+	found, err := m.ready()
 	m.gauges.ready.Set(0)
-	if m.ready() == nil {
+	if err == nil {
 		m.gauges.ready.Set(1)
 	}
-	found, _ := m.blocked()
 	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedTopic, blockedSource} {
 		m.gauges.blocked.WithLabelValues(reason).Set(0)
 		if reason == found {
