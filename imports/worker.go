@@ -20,8 +20,8 @@ type Intake interface {
 	Take(ctx context.Context, i store.Import, rows []Row) ([]Result, error)
 }
 
-// GoneError says that an import can never go on, for a reason that is not a
-// row's: its source is not there any more. An Intake returns it.
+// GoneError says in one sentence, without payload, that an import can never go on, for
+// a reason that is not a row's: its source is not there any more. An Intake returns it.
 type GoneError struct{ Reason string }
 
 func (e *GoneError) Error() string { return e.Reason }
@@ -149,9 +149,12 @@ func (r *run) work(ctx context.Context) (err error) {
 		}
 		step, err := r.chunk(ctx)
 		var gone *GoneError
-		if errors.As(err, &gone) || errors.Is(err, errChunk) || store.ClassOf(err) == store.Poison {
-			return r.end(ctx, store.ImportFailed, reasonFor(err))
-		} else if err != nil {
+		switch {
+		case errors.As(err, &gone):
+			return r.end(ctx, store.ImportFailed, gone.Reason)
+		case store.ClassOf(err) == store.Poison:
+			return r.end(ctx, store.ImportFailed, "the store cannot hold an event of the file")
+		case err != nil:
 			return err
 		}
 		if err := r.step(ctx, step); err != nil {
@@ -165,18 +168,6 @@ func (r *run) work(ctx context.Context) (err error) {
 func (r *run) othersWait(ctx context.Context) bool {
 	n, err := r.Store.OpenImports(ctx)
 	return err == nil && n > 1
-}
-
-// reasonFor says in one sentence, without payload, why an import failed.
-func reasonFor(err error) string {
-	var gone *GoneError
-	switch {
-	case errors.As(err, &gone):
-		return gone.Reason
-	case errors.Is(err, errChunk):
-		return errChunk.Error()
-	}
-	return "the store cannot hold an event of the file"
 }
 
 // beat shows signs of life while a chunk is worked on.
@@ -223,7 +214,7 @@ func (r *run) step(ctx context.Context, s store.ImportStep) error {
 		return err
 	}
 	crash.At(crash.ImportStepped, r.i.Source)
-	r.Metrics.add(r.i.Source, difference(s.Counts, r.last.Counts))
+	r.Metrics.add(r.i.Source, s.Counts, r.last.Counts)
 	s.Rows = nil
 	r.last = s
 	return nil

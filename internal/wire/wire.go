@@ -16,7 +16,8 @@ type Reader struct {
 	Failed bool
 }
 
-func (r *Reader) take(n uint64) []byte {
+// Take reads n bytes. The result is a part of Rest.
+func (r *Reader) Take(n uint64) []byte {
 	if r.Failed || n > uint64(len(r.Rest)) {
 		r.Failed = true
 		return nil
@@ -28,7 +29,7 @@ func (r *Reader) take(n uint64) []byte {
 
 // Byte reads one byte.
 func (r *Reader) Byte() byte {
-	if b := r.take(1); b != nil {
+	if b := r.Take(1); b != nil {
 		return b[0]
 	}
 	return 0
@@ -36,7 +37,7 @@ func (r *Reader) Byte() byte {
 
 // Uint64 reads eight bytes, the highest first.
 func (r *Reader) Uint64() uint64 {
-	if b := r.take(8); b != nil {
+	if b := r.Take(8); b != nil {
 		return binary.BigEndian.Uint64(b)
 	}
 	return 0
@@ -75,7 +76,7 @@ func (r *Reader) Count() uint64 {
 }
 
 // Bytes reads what Append wrote. The result is a part of Rest.
-func (r *Reader) Bytes() []byte { return r.take(r.Uvarint()) }
+func (r *Reader) Bytes() []byte { return r.Take(r.Uvarint()) }
 
 // Text is Bytes as a string.
 func (r *Reader) Text() string { return string(r.Bytes()) }
