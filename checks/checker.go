@@ -36,7 +36,7 @@ type Options struct {
 	MaxWaiting int
 	// Timeout of a transaction. Defaults to 30 seconds.
 	Timeout time.Duration
-	// Metrics, if not nil, count.
+	// Metrics count. Defaults to some that nobody reads.
 	Metrics *Metrics
 }
 
@@ -106,6 +106,9 @@ type Checker struct {
 func New(o Options) *Checker {
 	if o.Now == nil {
 		o.Now = time.Now
+	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
 	}
 	o.MaxBatch = defaults.Positive(o.MaxBatch, 1000)
 	o.MaxWaiting = defaults.Positive(o.MaxWaiting, 20_000)

@@ -133,7 +133,7 @@ func (c *Checker) transact(batch []*item) (lost []*item) {
 		case swapped[i]:
 			c.finish(nil, g.items...)
 		default:
-			o.Metrics.lostSwap()
+			o.Metrics.lost.Inc()
 			for _, it := range g.items {
 				if it.attempts++; it.attempts >= maxAttempts {
 					c.finish(ErrContended, it)
@@ -143,7 +143,8 @@ func (c *Checker) transact(batch []*item) (lost []*item) {
 			}
 		}
 	}
-	o.Metrics.transaction(len(batch), time.Since(start))
+	o.Metrics.batch.Observe(float64(len(batch)))
+	o.Metrics.seconds.Observe(time.Since(start).Seconds())
 	return lost
 }
 
