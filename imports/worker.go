@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -322,28 +323,17 @@ func (r *run) rows(s *store.ImportStep, cut *[]row) ([]Row, error) {
 
 // take repeats the intake until it works, while other attempts at the rows are
 // under way or the inbox is away.
-func (r *run) take(ctx context.Context, rows []Row) ([]Result, error) {
-	pause := 100 * time.Millisecond
-	for failures := 0; ; {
-		results, err := r.Intake.Take(ctx, r.i, rows)
-		var busy *errBusy
-		var gone *GoneError
-		switch {
-		case err == nil:
-			if failures > 1 {
-				r.Logger.Info("the import goes on", "import", r.i.ID)
-			}
-			return results, nil
-		case ctx.Err() != nil, errors.As(err, &gone), store.ClassOf(err) == store.Poison:
-			return nil, err
-		case errors.As(err, &busy):
-			wait.Sleep(ctx, min(busy.wait, r.Lease))
-			continue
+func (r *run) take(ctx context.Context, rows []Row) (results []Result, err error) {
+	var final error
+	_, err = wait.Retry(ctx, ctx, r.Logger.With("import", r.i.ID), "an import", func() error {
+		results, err = r.Intake.Take(ctx, r.i, rows)
+		for busy := (*errBusy)(nil); errors.As(err, &busy) && wait.Sleep(ctx, min(busy.wait, r.Lease)); {
+			results, err = r.Intake.Take(ctx, r.i, rows)
 		}
-		if failures++; failures == 2 {
-			r.Logger.Warn("halted: the import goes on as soon as that works", "import", r.i.ID, "error", err)
+		if gone := (*GoneError)(nil); errors.As(err, &gone) || store.ClassOf(err) == store.Poison {
+			final, err = err, nil // another try is of no use
 		}
-		wait.Sleep(ctx, pause)
-		pause = min(2*pause, 2*time.Second)
-	}
+		return err
+	})
+	return results, cmp.Or(final, err)
 }
