@@ -11,8 +11,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Cluster says how a cluster is reached, and gives an identity as config.TLS does.
+// Cluster says how a cluster is reached, the main one when of has no brokers, and gives
+// an identity as config.TLS does.
 func Cluster(c *config.Config, of config.Cluster, log *slog.Logger) (cluster transport.Config, tlsIdentity string, err error) {
+	if len(of.Brokers) == 0 {
+		of = c.Kafka.Cluster
+	}
 	cluster = transport.Config{Brokers: of.Brokers, ClientID: c.Kafka.ClientID, Logger: log}
 	if of.SASL != nil {
 		cluster.SASL = transport.SASL{Mechanism: of.SASL.Mechanism, User: of.SASL.Username, Password: of.SASL.Password.Reveal()}

@@ -94,7 +94,7 @@ func TestAKindNeedsOnlyItsPackageAndALineOfTheRegistry(t *testing.T) {
 	sink, err := made.New(c.Services()[0])
 	require.NoError(t, err)
 	require.Equal(t, pigeons{"acme/all@pa"}, sink)
-	opened, err := (&assemble.Sources{Config: c}).Open(t.Context(), &c.Sources[0])
+	opened, err := assemble.OpenSource(t.Context(), c, &c.Sources[0], sources.Env{})
 	require.NoError(t, err)
 	require.Equal(t, "letters at corner", opened.Topic())
 

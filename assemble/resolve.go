@@ -36,9 +36,6 @@ func Resolve(ctx context.Context, c *config.Config) []Reached {
 	var all []question
 	ask := func(what string, f func(ctx context.Context) error) { all = append(all, question{what, f}) }
 	cluster := func(own config.Cluster) (transport.Config, error) {
-		if len(own.Brokers) == 0 {
-			own = c.Kafka.Cluster
-		}
 		of, _, err := Cluster(c, own, slog.New(slog.DiscardHandler))
 		return of, err
 	}

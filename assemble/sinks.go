@@ -18,13 +18,11 @@ type Sinks struct {
 	Logger *slog.Logger
 	// Targets are the clients that the sinks share; nil: each has its own.
 	Targets *sinks.Targets
-	// Cluster is the main cluster, for sinks that name none.
-	Cluster transport.Config
 }
 
 // New makes the sink of a service.
 func (a *Sinks) New(s config.Service) (sinks.Sink, error) {
-	sink, err := a.make(s)
+	sink, err := a.makeOf(s.Name, s.Delivery.Sink)
 	if err != nil {
 		return nil, err
 	}
@@ -75,10 +73,6 @@ func (k ofKind) Traits() sinks.Traits {
 	return t
 }
 
-func (a *Sinks) make(s config.Service) (sinks.Sink, error) {
-	return a.makeOf(s.Name, s.Delivery.Sink)
-}
-
 func (a *Sinks) makeOf(service string, of config.Sink) (sinks.Sink, error) {
 	k, ok := of.(kind.Sink)
 	if !ok {
@@ -89,19 +83,10 @@ func (a *Sinks) makeOf(service string, of config.Sink) (sinks.Sink, error) {
 
 func (a *Sinks) env(service string) kind.Env {
 	return kind.Env{
-		Service: service, Pipeline: a.Config.Kafka.Prefix, Logger: a.Logger, Targets: a.Targets, Cluster: a.cluster,
+		Service: service, Pipeline: a.Config.Kafka.Prefix, Logger: a.Logger, Targets: a.Targets,
+		Cluster: func(own config.Cluster) (transport.Config, string, error) {
+			return Cluster(a.Config, own, a.Logger)
+		},
 		MaxMessage: int(a.Config.Limits.Change) + recordOverhead,
 	}
-}
-
-// cluster says how the cluster of a sink is reached, or without brokers of its
-// own the main one.
-func (a *Sinks) cluster(own config.Cluster) (transport.Config, string, error) {
-	if len(own.Brokers) == 0 {
-		own = a.Config.Kafka.Cluster
-	}
-	if len(own.Brokers) == 0 {
-		return a.Cluster, "", nil
-	}
-	return Cluster(a.Config, own, a.Logger)
 }

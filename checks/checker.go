@@ -36,7 +36,7 @@ type Options struct {
 	MaxWaiting int
 	// Timeout of a transaction. Defaults to 30 seconds.
 	Timeout time.Duration
-	// Metrics, if not nil, count.
+	// Metrics count. Defaults to some that nobody reads.
 	Metrics *Metrics
 }
 
@@ -89,13 +89,15 @@ type Failure struct {
 // may share a store.
 type Checker struct {
 	options Options
-	worker  *worker
 	ctx     context.Context // of transactions
 	stop    context.CancelFunc
-	running sync.WaitGroup
+	wake    chan struct{} // has something when the queue may have
+	end     chan struct{} // closed by Close
+	ended   chan struct{} // closed by run
 
 	mu      sync.Mutex
-	waiting int            // guarded by mu
+	queue   []*item        // guarded by mu
+	waiting int            // of the queue and under way; guarded by mu
 	shares  map[string]int // of it by customer; guarded by mu
 	closed  bool           // guarded by mu
 }
@@ -105,13 +107,15 @@ func New(o Options) *Checker {
 	if o.Now == nil {
 		o.Now = time.Now
 	}
+	if o.Metrics == nil {
+		o.Metrics = NewMetrics(nil)
+	}
 	o.MaxBatch = defaults.Positive(o.MaxBatch, 1000)
 	o.MaxWaiting = defaults.Positive(o.MaxWaiting, 20_000)
 	o.Timeout = defaults.Positive(o.Timeout, 30*time.Second)
-	c := &Checker{options: o, shares: map[string]int{}}
+	c := &Checker{options: o, shares: map[string]int{}, wake: make(chan struct{}, 1), end: make(chan struct{}), ended: make(chan struct{})}
 	c.ctx, c.stop = context.WithCancel(context.Background())
-	c.worker = &worker{checker: c, wake: make(chan struct{}, 1), end: make(chan struct{})}
-	c.running.Go(c.worker.run)
+	go c.run()
 	return c
 }
 
@@ -123,19 +127,14 @@ func (c *Checker) Close(ctx context.Context) {
 	c.closed = true
 	c.mu.Unlock()
 	if !again {
-		close(c.worker.end)
+		close(c.end)
 	}
-	ended := make(chan struct{})
-	go func() {
-		c.running.Wait()
-		close(ended)
-	}()
 	select {
-	case <-ended:
+	case <-c.ended:
 	case <-ctx.Done():
 	}
 	c.stop() // a store respects its context: this ends what is left
-	<-ended
+	<-c.ended
 }
 
 // Check decides requests, in their order where they are of one entity, and
@@ -235,22 +234,15 @@ func (c *Checker) enqueue(customer string, items []*item) error {
 	case exceeds(c.waiting, c.options.MaxWaiting), exceeds(c.shares[customer], c.options.MaxWaiting/4):
 		return ErrOverloaded
 	}
-	if len(items) > 0 {
-		c.waiting += len(items)
-		c.shares[customer] += len(items)
+	if len(items) == 0 {
+		return nil
 	}
-	c.worker.add(items)
+	c.waiting += len(items)
+	c.shares[customer] += len(items)
+	c.queue = append(c.queue, items...)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 	return nil
-}
-
-// left takes items off the counts.
-func (c *Checker) left(items []*item) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.waiting -= len(items)
-	for _, it := range items {
-		if c.shares[it.customer]--; c.shares[it.customer] == 0 {
-			delete(c.shares, it.customer)
-		}
-	}
 }

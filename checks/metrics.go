@@ -2,13 +2,12 @@ package checks
 
 import (
 	"errors"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Metrics of checks. Labels are bounded by the configuration. A nil *Metrics
-// counts nothing.
+// Metrics of checks. Labels are bounded by the configuration.
 type Metrics struct {
 	decisions *prometheus.CounterVec
 	lost      prometheus.Counter
@@ -16,24 +15,23 @@ type Metrics struct {
 	seconds   prometheus.Histogram
 }
 
-// NewMetrics registers them with reg.
+// NewMetrics registers them with reg, unless that is nil.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
-	m := &Metrics{
-		decisions: prometheus.NewCounterVec(prometheus.CounterOpts{
+	of := promauto.With(reg)
+	return &Metrics{
+		decisions: of.NewCounterVec(prometheus.CounterOpts{
 			Name: "weir_checks_total", Help: "Requests of check services by what they were answered: pass, repeated (a pass once more), duplicate, stale, confirmed, released, kept (a release of something that no longer stands), undecided (the caller was told to come again).",
 		}, []string{"service", "decision"}),
-		lost: prometheus.NewCounter(prometheus.CounterOpts{
+		lost: of.NewCounter(prometheus.CounterOpts{
 			Name: "weir_check_lost_swaps_total", Help: "Rows that another process changed between read and swap; they are decided again.",
 		}),
-		batch: prometheus.NewHistogram(prometheus.HistogramOpts{
+		batch: of.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_check_batch_size", Help: "Requests that shared a transaction.", Buckets: prometheus.ExponentialBuckets(1, 4, 6),
 		}),
-		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+		seconds: of.NewHistogram(prometheus.HistogramOpts{
 			Name: "weir_check_seconds", Help: "Time of a transaction of checks, read and swap.", Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14),
 		}),
 	}
-	reg.MustRegister(m.decisions, m.lost, m.batch, m.seconds)
-	return m
 }
 
 // Expect makes the series of a service's requests that were not decided, so that
@@ -46,26 +44,11 @@ const undecided = "undecided"
 // failed counts requests that were not answered with a decision, unless the
 // request itself was wrong.
 func (m *Metrics) failed(service string, err error, n int) {
-	if m != nil && !errors.Is(err, ErrUnknownVersion) && !errors.Is(err, ErrEntity) {
+	if !errors.Is(err, ErrUnknownVersion) && !errors.Is(err, ErrEntity) {
 		m.decisions.WithLabelValues(service, undecided).Add(float64(n))
 	}
 }
 
 func (m *Metrics) count(service, decision string) {
-	if m != nil {
-		m.decisions.WithLabelValues(service, decision).Inc()
-	}
-}
-
-func (m *Metrics) lostSwap() {
-	if m != nil {
-		m.lost.Inc()
-	}
-}
-
-func (m *Metrics) transaction(size int, took time.Duration) {
-	if m != nil {
-		m.batch.Observe(float64(size))
-		m.seconds.Observe(took.Seconds())
-	}
+	m.decisions.WithLabelValues(service, decision).Inc()
 }

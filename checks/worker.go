@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/seed-86dfc502/weir/store"
@@ -22,71 +21,53 @@ type item struct {
 	done     chan struct{}
 }
 
-// worker runs one transaction after the other.
-type worker struct {
-	checker *Checker
-	wake    chan struct{}
-	end     chan struct{} // closed by Close
-
-	mu    sync.Mutex
-	queue []*item
-}
-
-func (l *worker) add(items []*item) {
-	if len(items) == 0 {
-		return
-	}
-	l.mu.Lock()
-	l.queue = append(l.queue, items...)
-	l.mu.Unlock()
-	select {
-	case l.wake <- struct{}{}:
-	default:
-	}
-}
-
-// run works until end. What lost its swap comes first in the next transaction,
+// run does one transaction after the other until end. What lost its swap comes first in the next transaction,
 // so that new requests do not pass it.
-func (l *worker) run() {
+func (c *Checker) run() {
+	defer close(c.ended)
 	var lost []*item
 	for {
 		select {
-		case <-l.end:
-			l.finish(ErrClosed, lost...)
-			l.finish(ErrClosed, l.take(int(^uint(0)>>1))...)
+		case <-c.end:
+			c.finish(ErrClosed, lost...)
+			c.finish(ErrClosed, c.take(int(^uint(0)>>1))...)
 			return
 		default:
 		}
-		batch := append(lost, l.take(l.checker.options.MaxBatch-len(lost))...)
+		batch := append(lost, c.take(c.options.MaxBatch-len(lost))...)
 		if len(batch) == 0 {
 			select {
-			case <-l.wake:
-			case <-l.end:
+			case <-c.wake:
+			case <-c.end:
 			}
 			continue
 		}
-		lost = l.transact(batch)
+		lost = c.transact(batch)
 	}
 }
 
 // take removes up to n items from the front of the queue.
-func (l *worker) take(n int) []*item {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	n = min(n, len(l.queue))
-	taken := l.queue[:n:n]
-	if l.queue = l.queue[n:]; len(l.queue) == 0 {
-		l.queue = nil // let go of what was taken
+func (c *Checker) take(n int) []*item {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	n = min(n, len(c.queue))
+	taken := c.queue[:n:n]
+	if c.queue = c.queue[n:]; len(c.queue) == 0 {
+		c.queue = nil // let go of what was taken
 	}
 	return taken
 }
 
 // finish ends items.
-func (l *worker) finish(err error, items ...*item) {
-	if len(items) == 0 {
-		return
+func (c *Checker) finish(err error, items ...*item) {
+	c.mu.Lock()
+	c.waiting -= len(items)
+	for _, it := range items {
+		if c.shares[it.customer]--; c.shares[it.customer] == 0 {
+			delete(c.shares, it.customer)
+		}
 	}
-	l.checker.left(items)
+	c.mu.Unlock()
 	for _, it := range items {
 		it.err = err
 		close(it.done)
@@ -101,9 +82,9 @@ type group struct {
 
 // transact decides a batch and gives the items to decide again: their rows were
 // changed by another process between read and swap.
-func (l *worker) transact(batch []*item) (lost []*item) {
-	o := l.checker.options
-	ctx, cancel := context.WithTimeoutCause(l.checker.ctx, o.Timeout, errors.New("checks: the transaction took too long"))
+func (c *Checker) transact(batch []*item) (lost []*item) {
+	o := c.options
+	ctx, cancel := context.WithTimeoutCause(c.ctx, o.Timeout, errors.New("checks: the transaction took too long"))
 	defer cancel()
 	start := time.Now()
 
@@ -111,7 +92,7 @@ func (l *worker) transact(batch []*item) (lost []*item) {
 	keys := make([]store.Key, 0, len(batch))
 	for _, it := range batch {
 		if it.ctx.Err() != nil { // nobody waits for it
-			l.finish(fmt.Errorf("checks: %w", context.Cause(it.ctx)), it)
+			c.finish(fmt.Errorf("checks: %w", context.Cause(it.ctx)), it)
 			continue
 		}
 		g := groups[it.key]
@@ -128,7 +109,7 @@ func (l *worker) transact(batch []*item) (lost []*item) {
 	rows, err := o.Store.CheckRows(ctx, keys)
 	if err != nil {
 		for _, g := range groups {
-			l.finish(fmt.Errorf("checks: %w", err), g.items...)
+			c.finish(fmt.Errorf("checks: %w", err), g.items...)
 		}
 		return nil
 	}
@@ -136,51 +117,52 @@ func (l *worker) transact(batch []*item) (lost []*item) {
 	for _, row := range rows {
 		g := groups[row.Key]
 		g.row, g.next = row, row
-		g.decide(l)
+		g.decide(c)
 		if same(&g.row, &g.next) {
-			l.finish(nil, g.items...) // decided at the moment of the read
+			c.finish(nil, g.items...) // decided at the moment of the read
 		} else {
 			changed = append(changed, g.next)
 		}
 	}
-	swapped, err := l.swap(ctx, changed)
+	swapped, err := c.swap(ctx, changed)
 	for i, row := range changed {
 		g := groups[row.Key]
 		switch {
 		case err != nil:
-			l.finish(fmt.Errorf("checks: %w", err), g.items...)
+			c.finish(fmt.Errorf("checks: %w", err), g.items...)
 		case swapped[i]:
-			l.finish(nil, g.items...)
+			c.finish(nil, g.items...)
 		default:
-			o.Metrics.lostSwap()
+			o.Metrics.lost.Inc()
 			for _, it := range g.items {
 				if it.attempts++; it.attempts >= maxAttempts {
-					l.finish(ErrContended, it)
+					c.finish(ErrContended, it)
 				} else {
 					lost = append(lost, it)
 				}
 			}
 		}
 	}
-	o.Metrics.transaction(len(batch), time.Since(start))
+	o.Metrics.batch.Observe(float64(len(batch)))
+	o.Metrics.seconds.Observe(time.Since(start).Seconds())
 	return lost
 }
 
-func (l *worker) swap(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
+func (c *Checker) swap(ctx context.Context, rows []store.CheckRow) ([]bool, error) {
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	return l.checker.options.Store.SwapCheckRows(ctx, rows)
+	return c.options.Store.SwapCheckRows(ctx, rows)
 }
 
 // decide applies the items to the row, one after the other. One that fails
 // ends, and leaves the row to the others as it was.
-func (g *group) decide(l *worker) {
+func (g *group) decide(c *Checker) {
 	decided := g.items[:0]
 	for _, it := range g.items {
 		next, err := it.apply(g.next)
 		if err != nil {
-			l.finish(err, it)
+			c.finish(err, it)
 			continue
 		}
 		g.next = next

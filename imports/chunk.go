@@ -2,7 +2,8 @@ package imports
 
 import (
 	"encoding/binary"
-	"errors"
+
+	"github.com/seed-86dfc502/weir/internal/wire"
 )
 
 // A chunk is closed when it has this much.
@@ -58,40 +59,25 @@ func (c *chunk) encoded() []byte {
 // reset keeps the memory.
 func (c *chunk) reset() { c.bytes, c.rows, c.line, c.events = c.bytes[:0], 0, 0, 0 }
 
-var errChunk = errors.New("a chunk of the file is not readable")
+var errChunk = &GoneError{"a chunk of the file is not readable"}
 
 // rowsOf takes a chunk apart; the rows' texts are parts of it.
 func rowsOf(b []byte) ([]row, error) {
-	if len(b) == 0 || b[0] != chunkVersion {
+	in := wire.Reader{Rest: b}
+	if in.Byte() != chunkVersion {
 		return nil, errChunk
 	}
-	b = b[1:]
-	number := func() uint64 {
-		n, size := binary.Uvarint(b)
-		if size <= 0 {
-			b = nil
-			return 0
-		}
-		b = b[size:]
-		return n
-	}
 	var rows []row
-	for line := int64(0); len(b) > 0; {
-		line += int64(number())
-		if len(b) == 0 {
-			return nil, errChunk
-		}
+	for line := int64(0); len(in.Rest) > 0; {
+		line += int64(in.Uvarint())
 		r := row{line: line}
-		n := number()
-		switch {
-		case n == 0 && b == nil:
-			return nil, errChunk
-		case n == 0:
+		if n := in.Uvarint(); n > 0 {
+			r.text = in.Take(n - 1)
+		} else {
 			r.large = true
-		case n-1 > uint64(len(b)):
+		}
+		if in.Failed {
 			return nil, errChunk
-		default:
-			r.text, b = b[:n-1:n-1], b[n-1:]
 		}
 		rows = append(rows, r)
 	}

@@ -37,15 +37,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 // Open shows how many imports are queued or running.
 func (m *Metrics) Open(n int64) { m.open.Set(float64(n)) }
 
-func (m *Metrics) add(source string, c store.ImportCounts) {
-	for status, n := range map[string]int64{Accepted: c.Accepted, Duplicate: c.Duplicate, Invalid: c.Invalid, Conflicting: c.Conflicting} {
+// add counts the rows that are in now and were not before.
+func (m *Metrics) add(source string, now, before store.ImportCounts) {
+	for status, n := range map[string]int64{
+		Accepted: now.Accepted - before.Accepted, Duplicate: now.Duplicate - before.Duplicate,
+		Invalid: now.Invalid - before.Invalid, Conflicting: now.Conflicting - before.Conflicting,
+	} {
 		m.rows.WithLabelValues(source, status).Add(float64(n))
-	}
-}
-
-func difference(a, b store.ImportCounts) store.ImportCounts {
-	return store.ImportCounts{
-		Accepted: a.Accepted - b.Accepted, Duplicate: a.Duplicate - b.Duplicate,
-		Invalid: a.Invalid - b.Invalid, Conflicting: a.Conflicting - b.Conflicting,
 	}
 }

@@ -9,13 +9,12 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"runtime"
-	"sync"
 	"time"
 
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/parallel"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -145,16 +144,7 @@ func prepare(shape *ingest.Extractor, job string, rows []Row, results []Result) 
 			prepared[n] = event
 		}
 	}
-	var workers sync.WaitGroup
-	share := len(rows)/runtime.GOMAXPROCS(0) + 1
-	for from := 0; from < len(rows); from += share {
-		workers.Go(func() {
-			for n := from; n < min(from+share, len(rows)); n++ {
-				one(n)
-			}
-		})
-	}
-	workers.Wait()
+	parallel.Do(len(rows), one)
 	all := make([]*intake, 0, len(rows))
 	for n, event := range prepared {
 		if event == nil {

@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -20,8 +21,8 @@ type Intake interface {
 	Take(ctx context.Context, i store.Import, rows []Row) ([]Result, error)
 }
 
-// GoneError says that an import can never go on, for a reason that is not a
-// row's: its source is not there any more. An Intake returns it.
+// GoneError says in one sentence, without payload, that an import can never go on, for
+// a reason that is not a row's: its source is not there any more. An Intake returns it.
 type GoneError struct{ Reason string }
 
 func (e *GoneError) Error() string { return e.Reason }
@@ -149,9 +150,12 @@ func (r *run) work(ctx context.Context) (err error) {
 		}
 		step, err := r.chunk(ctx)
 		var gone *GoneError
-		if errors.As(err, &gone) || errors.Is(err, errChunk) || store.ClassOf(err) == store.Poison {
-			return r.end(ctx, store.ImportFailed, reasonFor(err))
-		} else if err != nil {
+		switch {
+		case errors.As(err, &gone):
+			return r.end(ctx, store.ImportFailed, gone.Reason)
+		case store.ClassOf(err) == store.Poison:
+			return r.end(ctx, store.ImportFailed, "the store cannot hold an event of the file")
+		case err != nil:
 			return err
 		}
 		if err := r.step(ctx, step); err != nil {
@@ -165,18 +169,6 @@ func (r *run) work(ctx context.Context) (err error) {
 func (r *run) othersWait(ctx context.Context) bool {
 	n, err := r.Store.OpenImports(ctx)
 	return err == nil && n > 1
-}
-
-// reasonFor says in one sentence, without payload, why an import failed.
-func reasonFor(err error) string {
-	var gone *GoneError
-	switch {
-	case errors.As(err, &gone):
-		return gone.Reason
-	case errors.Is(err, errChunk):
-		return errChunk.Error()
-	}
-	return "the store cannot hold an event of the file"
 }
 
 // beat shows signs of life while a chunk is worked on.
@@ -223,7 +215,7 @@ func (r *run) step(ctx context.Context, s store.ImportStep) error {
 		return err
 	}
 	crash.At(crash.ImportStepped, r.i.Source)
-	r.Metrics.add(r.i.Source, difference(s.Counts, r.last.Counts))
+	r.Metrics.add(r.i.Source, s.Counts, r.last.Counts)
 	s.Rows = nil
 	r.last = s
 	return nil
@@ -331,28 +323,17 @@ func (r *run) rows(s *store.ImportStep, cut *[]row) ([]Row, error) {
 
 // take repeats the intake until it works, while other attempts at the rows are
 // under way or the inbox is away.
-func (r *run) take(ctx context.Context, rows []Row) ([]Result, error) {
-	pause := 100 * time.Millisecond
-	for failures := 0; ; {
-		results, err := r.Intake.Take(ctx, r.i, rows)
-		var busy *errBusy
-		var gone *GoneError
-		switch {
-		case err == nil:
-			if failures > 1 {
-				r.Logger.Info("the import goes on", "import", r.i.ID)
-			}
-			return results, nil
-		case ctx.Err() != nil, errors.As(err, &gone), store.ClassOf(err) == store.Poison:
-			return nil, err
-		case errors.As(err, &busy):
-			wait.Sleep(ctx, min(busy.wait, r.Lease))
-			continue
+func (r *run) take(ctx context.Context, rows []Row) (results []Result, err error) {
+	var final error
+	_, err = wait.Retry(ctx, ctx, r.Logger.With("import", r.i.ID), "an import", func() error {
+		results, err = r.Intake.Take(ctx, r.i, rows)
+		for busy := (*errBusy)(nil); errors.As(err, &busy) && wait.Sleep(ctx, min(busy.wait, r.Lease)); {
+			results, err = r.Intake.Take(ctx, r.i, rows)
 		}
-		if failures++; failures == 2 {
-			r.Logger.Warn("halted: the import goes on as soon as that works", "import", r.i.ID, "error", err)
+		if gone := (*GoneError)(nil); errors.As(err, &gone) || store.ClassOf(err) == store.Poison {
+			final, err = err, nil // another try is of no use
 		}
-		wait.Sleep(ctx, pause)
-		pause = min(2*pause, 2*time.Second)
-	}
+		return err
+	})
+	return results, cmp.Or(final, err)
 }

@@ -9,11 +9,18 @@ import (
 
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // activePeriod is how often a stage asks whether its configuration is still
 // the active one.
 const activePeriod = 2 * time.Second
+
+// revisions is what whoever follows the active configuration asks of a store.
+type revisions interface {
+	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error)
+	Active(ctx context.Context) (store.Revision, error)
+}
 
 // starter starts a stage under a revision of the configuration. The stage may
 // call superseded, often and without waiting, when it meets a newer one.

@@ -63,11 +63,9 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	if a.Pprof {
 		profiles(mux, func(w http.ResponseWriter, r *http.Request) bool { return o.attempts.Admit(w, r, token) })
 	}
-	if o.control != nil {
-		o.control.Register(mux, o.attempts)
-		if o.page != nil {
-			mux.Handle("/", o.control.During(o.page()))
-		}
+	o.control.Register(mux, o.attempts)
+	if o.page != nil {
+		mux.Handle("/", o.control.During(o.page()))
 	}
 	var files *api.Certificates
 	if a.TLS != nil {
@@ -77,10 +75,8 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	if o.control != nil {
-		if err := o.control.Announce(addr); err != nil {
-			return "", nil, errors.Join(fmt.Errorf("admin: %w", err), stop())
-		}
+	if err := o.control.Announce(addr); err != nil {
+		return "", nil, errors.Join(fmt.Errorf("admin: %w", err), stop())
 	}
 	return addr.String(), stop, nil
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/stretchr/testify/require"
 )
@@ -28,7 +27,7 @@ func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipel
 	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
 	p = newPipeline(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: run})
 	p.logs = clusterLogs{}
-	p.control = control.New(control.Options{Config: cfg, Execute: run, Tools: p.Tools, Reload: p.Reload})
+	p.control = control.New(control.Options{Config: cfg, Execute: run, Reload: p.Reload})
 	p.gauges = newGauges(p.reg)
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
@@ -39,7 +38,7 @@ func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipel
 	return p, address
 }
 
-func echo(_ context.Context, c control.Command, _ func(context.Context) (*operate.Env, error), out, _ io.Writer) int {
+func echo(_ context.Context, c control.Command, out, _ io.Writer) int {
 	fmt.Fprint(out, c.Args)
 	return 7
 }

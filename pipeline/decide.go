@@ -101,7 +101,7 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 	}
 	st.decider.Store(decider)
 	defer st.decider.Store(nil)
-	now.decides.Do(now.adopted.Done)
+	now.decides()
 	select {
 	case <-ctx.Done():
 		return r.end(st.closeTimeout()/2, stopDecider)

@@ -58,7 +58,7 @@ func (st *stages) startDeliver(ctx context.Context, revision int64, superseded f
 		return part{}, errors.Join(err, group.Close())
 	}
 	st.deliver.Store(stage)
-	now.delivers.Do(now.adopted.Done)
+	now.delivers()
 	failed := make(chan error, 1)
 	done := make(chan struct{})
 	go func() {
@@ -117,7 +117,7 @@ func (st *stages) deliveries(now *settings) ([]deliver.Service, error) {
 
 // sinks makes sinks of this process, for a configuration that it works under.
 func (p *process) sinks(c *config.Config) *assemble.Sinks {
-	return &assemble.Sinks{Config: c, Logger: p.log, Targets: &p.targets, Cluster: p.kafka}
+	return &assemble.Sinks{Config: c, Logger: p.log, Targets: &p.targets}
 }
 
 // changesLog is the deliver.Log of a topic.

@@ -10,10 +10,7 @@ import (
 
 // healthNow returns how the process and its services are doing.
 func (m *monitor) healthNow() operate.Health {
-	reason, err := m.blocked()
-	if e := m.ready(); e != nil && err == nil {
-		reason, err = "starting", e
-	}
+	reason, err := m.ready()
 	return operate.HealthOf(reason, err, m.stages.conditions(), time.Now())
 }
 

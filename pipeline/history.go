@@ -4,7 +4,6 @@ import (
 	"context"
 	"time"
 
-	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -13,22 +12,16 @@ import (
 const attemptsPeriod = 10 * time.Minute
 
 // retainAttempts keeps the delivery history within its bounds. Every process may do it.
-func (h *housekeeper) retainAttempts(ctx context.Context) {
-	for {
-		bounds, others := h.attempts()
-		removed, err := h.store.RetainAttempts(ctx, bounds, others)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			h.log.Warn("delivery history that is over its bounds stays until the next time", "error", err)
-		case removed > 0:
-			h.log.Debug("removed delivery history that is over its bounds", "attempts", removed)
-		}
-		if !wait.Sleep(ctx, attemptsPeriod) {
-			return
-		}
+func (h *housekeeper) retainAttempts(ctx context.Context) time.Duration {
+	bounds, others := h.attempts()
+	removed, err := h.store.RetainAttempts(ctx, bounds, others)
+	switch {
+	case err != nil && ctx.Err() == nil:
+		h.log.Warn("delivery history that is over its bounds stays until the next time", "error", err)
+	case removed > 0:
+		h.log.Debug("removed delivery history that is over its bounds", "attempts", removed)
 	}
+	return attemptsPeriod
 }
 
 // attemptBounds returns what is kept of the attempts of each service, by its number,

@@ -21,9 +21,21 @@ const (
 	housekeepingPeriod = time.Hour
 	// purgeBatch is how many tombstones are asked to go at a time.
 	purgeBatch = 500
+	// stalledImport is how long a file may not come on before what is there of it
+	// is removed.
+	stalledImport = 24 * time.Hour
 	// tidyAgain is when what failed is tried again.
 	tidyAgain = 10 * time.Minute
 )
+
+// retention is what the housekeeper asks of a store.
+type retention interface {
+	Tombstones(ctx context.Context, before time.Time, after string, limit int) ([]store.Tombstone, error)
+	Prune(ctx context.Context, letters, audit time.Time) (int, error)
+	PruneImports(ctx context.Context, ended, stalled time.Time) (int, error)
+	RetainClaims(ctx context.Context, keep time.Duration) (dropped int, err error)
+	RetainAttempts(ctx context.Context, bounds map[int32]store.AttemptBound, others store.AttemptBound) (int64, error)
+}
 
 // housekeeper removes what is over its retention time.
 type housekeeper struct {
@@ -39,29 +51,36 @@ type housekeeper struct {
 }
 
 // run sees to it that what is over its retention time goes: tombstones of deleted
-// entities with their dam rows, dead letters and audit rows, every hour, months of
-// the ledger, once a day, and delivery history, every ten minutes (I7).
+// entities with their dam rows, dead letters, audit rows and imports, every hour,
+// months of the ledger, once a day, and delivery history, every ten minutes (I7).
 func (h *housekeeper) run(ctx context.Context) {
-	var beside sync.WaitGroup
-	defer beside.Wait()
-	beside.Go(func() { h.retainClaims(ctx) })
-	beside.Go(func() { h.retainAttempts(ctx) })
-	for {
-		pause := housekeepingPeriod
-		now := time.Now()
-		r := h.cfg.Retention
-		if err := h.purge(ctx, now.Add(-r.Tombstones.D())); err != nil && ctx.Err() == nil {
+	var all sync.WaitGroup
+	for _, tidy := range []func(context.Context) time.Duration{h.retain, h.retainClaims, h.retainAttempts} {
+		all.Go(func() {
+			for wait.Sleep(ctx, tidy(ctx)) {
+			}
+		})
+	}
+	all.Wait()
+}
+
+// retain, like the others, returns when it is to be called again.
+func (h *housekeeper) retain(ctx context.Context) time.Duration {
+	pause := housekeepingPeriod
+	done := func(what string, err error) {
+		if err != nil && ctx.Err() == nil {
 			pause = tidyAgain
-			h.log.Warn("tombstones stay until the next time", "error", err)
-		}
-		if _, err := h.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D())); err != nil && ctx.Err() == nil {
-			pause = tidyAgain
-			h.log.Warn("old dead letters and audit rows stay until the next time", "error", err)
-		}
-		if !wait.Sleep(ctx, pause) {
-			return
+			h.log.Warn(what+" stay until the next time", "error", err)
 		}
 	}
+	now := time.Now()
+	r := h.cfg.Retention
+	done("tombstones", h.purge(ctx, now.Add(-r.Tombstones.D())))
+	_, err := h.store.Prune(ctx, now.Add(-r.DeadLetters.D()), now.Add(-r.Audit.D()))
+	done("old dead letters and audit rows", err)
+	_, err = h.store.PruneImports(ctx, now.Add(-r.Audit.D()), now.Add(-stalledImport))
+	done("old imports", err)
+	return pause
 }
 
 // purge asks the owners of entities that were deleted before the given time to
@@ -90,25 +109,19 @@ func (h *housekeeper) purge(ctx context.Context, before time.Time) error {
 // retainClaims drops the months of the ledger that are over, at the time of day
 // that is configured, and at the start: what a night was missed for is made up.
 // Every process may do it, the first one finds something to do.
-func (h *housekeeper) retainClaims(ctx context.Context) {
+func (h *housekeeper) retainClaims(ctx context.Context) time.Duration {
 	keys := h.cfg.API.Keys
-	for {
-		pause := untilTimeOfDay(time.Now(), keys.DropAt.D())
-		dropped, err := h.store.RetainClaims(ctx, keys.Retention.D())
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err != nil:
-			pause = min(pause, tidyAgain)
-			h.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
-		case dropped > 0:
-			h.dropped.Add(float64(dropped))
-			h.log.Info("dropped idempotency keys that are over their time", "months", dropped)
-		}
-		if !wait.Sleep(ctx, pause) {
-			return
-		}
+	pause := untilTimeOfDay(time.Now(), keys.DropAt.D())
+	dropped, err := h.store.RetainClaims(ctx, keys.Retention.D())
+	switch {
+	case err != nil && ctx.Err() == nil:
+		pause = min(pause, tidyAgain)
+		h.log.Warn("months of idempotency keys that are over stay until the next time", "error", err)
+	case dropped > 0:
+		h.dropped.Add(float64(dropped))
+		h.log.Info("dropped idempotency keys that are over their time", "months", dropped)
 	}
+	return pause
 }
 
 // untilTimeOfDay is how long it takes from now to the next time of day in UTC,

@@ -10,6 +10,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/seed-86dfc502/weir/config"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,7 +47,8 @@ func TestMonthsOfKeysAreDroppedAtNight(t *testing.T) {
 		h := &housekeeper{store: r, cfg: cfg, log: slog.New(slog.DiscardHandler), dropped: newGauges(reg).ledgerDropped}
 		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Hour)
 		defer cancel()
-		h.retainClaims(ctx)
+		for wait.Sleep(ctx, h.retainClaims(ctx)) {
+		}
 		night := midnight.Add(3*time.Hour + 30*time.Minute)
 		require.Equal(t, []time.Time{midnight, midnight.Add(tidyAgain), night, night.AddDate(0, 0, 1)}, utc(r.at))
 		for _, age := range r.age {

@@ -4,19 +4,13 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/importhttp"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
-	"github.com/seed-86dfc502/weir/internal/wait"
 )
-
-// stalledImport is how long a file may not come on before what is there of it is
-// removed.
-const stalledImport = 24 * time.Hour
 
 // newImportWorkers makes n workers of this process, or of a command. may, if
 // given, reports whether they may begin something now.
@@ -52,14 +46,14 @@ func (st *stages) newImportWorkers(n int, may func() bool) ([]*imports.Worker, e
 	return workers, nil
 }
 
-// startImports starts the workers, and removes old imports from time to time.
+// startImports starts the workers.
 func (st *stages) startImports(_ context.Context, _ int64, _ func()) (part, error) {
 	workers, err := st.newImportWorkers(st.cfg.API.ImportWorkers, func() bool { return st.takes() == nil })
 	if err != nil {
 		return part{}, err
 	}
 	st.imports.Store(&workers)
-	stops := []func(){loop(st.pruneImports)}
+	var stops []func()
 	for _, w := range workers {
 		stops = append(stops, loop(w.Run))
 	}
@@ -67,19 +61,6 @@ func (st *stages) startImports(_ context.Context, _ int64, _ func()) (part, erro
 		stopAll(stops)
 		return nil
 	}}, nil
-}
-
-// pruneImports removes what is over its retention time.
-func (st *stages) pruneImports(ctx context.Context) {
-	for {
-		now := time.Now()
-		if _, err := st.store.PruneImports(ctx, now.Add(-st.cfg.Retention.Audit.D()), now.Add(-stalledImport)); err != nil && ctx.Err() == nil {
-			st.log.Warn("old imports stay until the next time", "error", err)
-		}
-		if !wait.Sleep(ctx, housekeepingPeriod) {
-			return
-		}
-	}
 }
 
 // importing reports whether there is an import that this process, or another one,

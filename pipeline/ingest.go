@@ -13,20 +13,20 @@ import (
 
 // startIngest starts the first router: one handler per source.
 func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, error) {
-	st.ingests.Store(nil)
 	var ingests []*source
 	var routes []route
 	var stops []func() // one per source, after the router
 	fail := func(err error) (part, error) {
+		st.ingests.Store(nil)
 		stopAll(stops)
 		return part{}, err
 	}
-	opener := assemble.Sources{Config: st.cfg, Cluster: st.kafka, Env: sources.Env{
+	env := sources.Env{
 		Complete: st.opt.UntilIdle, Positions: st.store, OnRecordsLost: st.onRecordsLost, Limit: st.end.ingest.ctx, Logger: st.log,
 		Group: func(id string, window int, topic string) transport.GroupConfig {
 			return st.groupConfig(st.end.ingest.ctx, id, window, topic)
 		},
-	}}
+	}
 	for i := range st.cfg.Sources {
 		c := &st.cfg.Sources[i]
 		shape, err := assemble.ExtractorOf(st.cfg, c)
@@ -37,7 +37,7 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 			Extractor: shape, Gate: st.gate, Inbox: st.logs, Topic: st.cfg.Kafka.Inbox.Topic, Letters: st.store,
 			Limit: st.end.ingest.ctx, Logger: st.log, Metrics: st.metrics.ingest, Tracer: st.tracer,
 		})
-		opened, err := opener.Open(ctx, c)
+		opened, err := assemble.OpenSource(ctx, st.cfg, c, env)
 		if err != nil {
 			return fail(fmt.Errorf("source %s: %w", c.Name, err))
 		}
@@ -56,6 +56,8 @@ func (st *stages) startIngest(ctx context.Context, _ int64, _ func()) (part, err
 		return fail(err)
 	}
 	return part{failed: r.failed, stop: func() error {
-		return errors.Join(closeListener(), r.end(st.closeTimeout()/2, func() { stopAll(stops) }))
+		err := closeListener()
+		st.ingests.Store(nil)
+		return errors.Join(err, r.end(st.closeTimeout()/2, func() { stopAll(stops) }))
 	}}, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill/message"
 
 	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/internal/wait"
@@ -35,6 +36,7 @@ type logs interface {
 	Faults(ctx context.Context, topics ...string) ([]*transport.TopicFault, error)
 	// ReadLast returns the newest record of every partition that has one.
 	ReadLast(ctx context.Context, topic string) (list []transport.Scanned, away []int32, err error)
+	// NewGroup makes a consumer group, which is not to be looked at on an error.
 	NewGroup(ctx context.Context, gc transport.GroupConfig) (group, error)
 	NewReader(topic string) deliver.Reader
 	// NewProducer makes a producer of decide, for frames, which are compressed.
@@ -56,7 +58,8 @@ type group interface {
 type clusterLogs struct {
 	*transport.Admin
 	transport.Appender
-	p *process
+	cfg     *config.Config
+	cluster transport.Config
 }
 
 func (l clusterLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) error {
@@ -64,23 +67,15 @@ func (l clusterLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) e
 }
 
 func (l clusterLogs) NewGroup(ctx context.Context, gc transport.GroupConfig) (group, error) {
-	return groupOf(transport.NewGroup(ctx, l.p.kafka, gc))
-}
-
-// groupOf returns no group with an error: a nil pointer would be one.
-func groupOf[G group](g G, err error) (group, error) {
-	if err != nil {
-		return nil, err
-	}
-	return g, nil
+	return transport.NewGroup(ctx, l.cluster, gc)
 }
 
 func (l clusterLogs) NewReader(topic string) deliver.Reader {
-	return transport.NewReader(l.p.kafka, topic, 0)
+	return transport.NewReader(l.cluster, topic, 0)
 }
 
 func (l clusterLogs) NewProducer() (decide.Producer, error) {
-	return l.p.newProducer(kgo.NoCompression())
+	return assemble.Producer(l.cfg, l.cluster, kgo.NoCompression())
 }
 
 func (clusterLogs) Failing() error { return nil }
@@ -98,7 +93,7 @@ func (l fileLogs) Ensure(ctx context.Context, topics []transport.TopicSpec) erro
 }
 
 func (l fileLogs) NewGroup(ctx context.Context, gc transport.GroupConfig) (group, error) {
-	return groupOf(l.Logs.NewGroup(ctx, gc))
+	return l.Logs.NewGroup(ctx, gc)
 }
 
 // AvailableOffsets is Offsets: the file is there, or nothing is.
@@ -125,21 +120,30 @@ func (p *process) openLogs() error {
 		// The file is this process's now: what leads to an earlier one is stale.
 		return control.RemoveStale(p.cfg)
 	}
-	var err error
-	if p.kafka, _, err = assemble.Cluster(p.cfg, p.cfg.Kafka.Cluster, p.log); err != nil {
+	cluster, _, err := assemble.Cluster(p.cfg, p.cfg.Kafka.Cluster, p.log)
+	if err != nil {
 		return err
 	}
-	admin, err := transport.NewAdmin(p.kafka)
+	admin, err := transport.NewAdmin(cluster)
 	if err != nil {
 		return err
 	}
 	p.closers = append(p.closers, func() error { admin.Close(); return nil })
-	producer, err := p.newProducer(kgo.SnappyCompression())
+	producer, err := assemble.Producer(p.cfg, cluster, kgo.SnappyCompression())
 	if err != nil {
 		return err
 	}
-	p.logs = clusterLogs{admin, producer, p}
-	p.closers = append(p.closers, p.closeProducer(producer))
+	p.logs = clusterLogs{admin, producer, p.cfg, cluster}
+	p.closers = append(p.closers, func() error { // its callers have ended
+		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
+		defer cancel()
+		if err := producer.Close(ctx); err != nil {
+			// Nothing is lost by it: whatever Kafka did not acknowledge was not
+			// acknowledged to its origin either, and comes again.
+			p.log.Warn("Kafka was away at the end: some records come again", "error", err)
+		}
+		return nil
+	})
 	return nil
 }
 

@@ -43,11 +43,10 @@ type Options struct {
 	Logger   *slog.Logger
 	// Load, if given, reads the configuration again and checks it, for Reload.
 	Load func() (*config.Config, error)
-	// Commands, if given, runs commands that other processes send to the
-	// operators' listener.
+	// Commands runs commands that other processes send to the operators' listener.
+	// Needed for ServeAdmin.
 	Commands control.Executor
-	// Page, if given together with Commands, makes the operators' page, when
-	// ServeAdmin begins.
+	// Page, if given, makes the operators' page, when ServeAdmin begins.
 	Page func(*Pipeline) http.Handler
 	// Registry gets the metrics. Each process uses one of its own.
 	Registry *prometheus.Registry
@@ -122,11 +121,9 @@ func Open(ctx context.Context, opt Options) (_ *Pipeline, err error) {
 	if err := p.activate(ctx); err != nil {
 		return nil, err
 	}
-	if p.opt.Commands != nil {
-		p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Tools: p.Tools, Reload: p.Reload})
-		// First to end: it works with everything else.
-		p.closers = append(p.closers, p.control.Close)
-	}
+	p.control = control.New(control.Options{Config: p.cfg, Execute: p.opt.Commands, Reload: p.Reload})
+	// First to end: it works with everything else.
+	p.closers = append(p.closers, p.control.Close)
 	return p, nil
 }
 

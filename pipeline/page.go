@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/seed-86dfc502/weir/api/auth"
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/operate"
@@ -14,9 +15,9 @@ import (
 // for concurrent use while the pipeline runs.
 
 // Store returns the open store. Close ends it.
-func (p *Pipeline) Store() Store { return p.store }
+func (p *Pipeline) Store() assemble.Opened { return p.store }
 
-// Control returns what takes commands; nil without Options.Commands.
+// Control returns what takes commands.
 func (p *Pipeline) Control() *control.Server { return p.operators.control }
 
 // Health returns how the process and its services are doing.

@@ -32,7 +32,7 @@ func TestPageEndsBeforeTheProcess(t *testing.T) {
 	p.control = control.New(control.Options{Config: cfg, Execute: echo})
 	address, stop, err := p.ServeAdmin()
 	require.NoError(t, err)
-	require.Len(t, token, 64)
+	require.Len(t, token, 26)
 	require.FileExists(t, file)
 	get := func(path string) (int, string) {
 		client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}

@@ -15,8 +15,6 @@ import (
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
-	"github.com/seed-86dfc502/weir/transport"
-	"github.com/twmb/franz-go/pkg/kgo"
 )
 
 // process is what a process has open and lives by. The parts of a Pipeline share it.
@@ -27,14 +25,13 @@ type process struct {
 	reg    *prometheus.Registry
 	active activation
 
-	kafka   transport.Config // of the cluster; none without brokers
-	logs    logs             // inbox and changes
-	store   Store
+	logs    logs // inbox and changes
+	store   assemble.Opened
 	gate    gate.Gate
 	targets sinks.Targets // the clients that sinks share
 
 	keys    *auth.Keyring   // of the API; nil without
-	control *control.Server // nil without Options.Commands
+	control *control.Server // nil with OpenTools
 
 	metrics stageMetrics
 	gauges  *gauges
@@ -101,25 +98,6 @@ func (p *process) compile(ctx context.Context) (*settings, error) {
 		return nil, err
 	}
 	return newSettings(p.cfg, plan, p.cfg.Identity()), nil
-}
-
-// closeProducer returns the closer of a producer whose callers have ended.
-func (p *process) closeProducer(producer *transport.Producer) func() error {
-	return func() error {
-		ctx, cancel := context.WithTimeout(p.end.closing(), p.closeTimeout())
-		defer cancel()
-		if err := producer.Close(ctx); err != nil {
-			// Nothing is lost by it: whatever Kafka did not acknowledge was not
-			// acknowledged to its origin either, and comes again.
-			p.log.Warn("Kafka was away at the end: some records come again", "error", err)
-		}
-		return nil
-	}
-}
-
-// newProducer makes a producer of the internal topics.
-func (p *process) newProducer(codec kgo.CompressionCodec) (*transport.Producer, error) {
-	return assemble.Producer(p.cfg, p.kafka, codec)
 }
 
 // close closes what is open, the latest first.

@@ -34,14 +34,15 @@ type settings struct {
 	mu  sync.Mutex
 	cut []string // guarded by mu: stages that did not end in time to go over to these
 
-	// adopted is done when the stages of this process work under them.
-	adopted           sync.WaitGroup
-	decides, delivers sync.Once
+	// A stage of this process that works under them calls the one, which closes the other.
+	decides, delivers    func()
+	deciding, delivering chan struct{}
 }
 
 func newSettings(c *config.Config, plan *decide.Plan, identity []byte) *settings {
-	s := &settings{cfg: c, plan: plan, identity: identity, replaced: make(chan struct{})}
-	s.adopted.Add(2)
+	s := &settings{cfg: c, plan: plan, identity: identity, replaced: make(chan struct{}), deciding: make(chan struct{}), delivering: make(chan struct{})}
+	s.decides = sync.OnceFunc(func() { close(s.deciding) })
+	s.delivers = sync.OnceFunc(func() { close(s.delivering) })
 	return s
 }
 
@@ -62,16 +63,10 @@ func (rl *reloader) run(ctx context.Context, rollBack bool) (control.Reloaded, e
 	ctx, cancel := context.WithTimeoutCause(ctx, reloadTimeout, errors.New("the reload took longer than "+reloadTimeout.String()))
 	defer cancel()
 	var r control.Reloaded
-	reload := func(ctx context.Context) (err error) {
+	err := rl.control.Do(ctx, func(ctx context.Context) (err error) { // it ends before what a reload needs
 		r, err = rl.reload(ctx, rollBack)
 		return err
-	}
-	var err error
-	if rl.control != nil { // its end comes before that of what a reload needs
-		err = rl.control.Do(ctx, reload)
-	} else {
-		err = reload(ctx)
-	}
+	})
 	if errors.Is(err, control.ErrEnding) {
 		return control.Reloaded{}, err
 	}
@@ -114,7 +109,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 		return r, nil
 	}
 	// What fails with their secrets and certificates now would stop all deliveries later.
-	candidates := assemble.Sinks{Config: next, Logger: rl.log, Cluster: rl.kafka}
+	candidates := assemble.Sinks{Config: next, Logger: rl.log}
 	if err := candidates.Check(); err != nil {
 		return control.Reloaded{}, &control.ReloadRefused{Err: err}
 	}
@@ -159,28 +154,20 @@ func (rl *reloader) auditReload(ctx context.Context, r control.Reloaded) error {
 // and reports whether they do.
 func (rl *reloader) awaitAdopted(ctx context.Context, now *settings) bool {
 	if !rl.opt.Roles.Decide {
-		now.decides.Do(now.adopted.Done)
+		now.decides()
 	}
 	if !rl.opt.Roles.Deliver {
-		now.delivers.Do(now.adopted.Done)
+		now.delivers()
 	}
-	done := make(chan struct{})
-	go func() {
-		now.adopted.Wait()
-		close(done)
-	}()
-	select {
-	case <-done:
-		return true
-	case <-ctx.Done():
-		// The goroutine must not outlive a process that ends before its stages
-		// came that far.
-		now.decides.Do(now.adopted.Done)
-		now.delivers.Do(now.adopted.Done)
-		<-done
-		rl.log.Warn("the new configuration is active; the stages are still going over to it")
-		return false
+	for _, adopted := range []chan struct{}{now.deciding, now.delivering} {
+		select {
+		case <-adopted:
+		case <-ctx.Done():
+			rl.log.Warn("the new configuration is active; the stages are still going over to it")
+			return false
+		}
 	}
+	return true
 }
 
 // mainChanges names the keys of the main file that differ, other than where

@@ -63,9 +63,8 @@ type source struct {
 // by itself. Run may be called once.
 func (p *Pipeline) Run(ctx context.Context) error {
 	defer context.AfterFunc(ctx, p.end.begin)()
-	if p.control != nil { // an operator's command, or a reload, must not keep a stage
-		defer context.AfterFunc(p.end.ingest.ctx, p.control.Cancel)()
-	}
+	// An operator's command, or a reload, must not keep a stage.
+	defer context.AfterFunc(p.end.ingest.ctx, p.control.Cancel)()
 	return p.end.run(p.log, func() ([]part, error) { return p.work(ctx) }, func() error {
 		p.monitor.lookAgain()
 		return p.close()

@@ -17,7 +17,7 @@ import (
 
 // Wait is something that keeps a run from being idle.
 type Wait struct {
-	// For is the service that changes wait for, or source NAME, inbox, imports.
+	// For is the service that changes wait for, or source NAME, ingest, inbox, imports.
 	For string `json:"for"`
 	// What waits there, in words; Changes how many of them are changes of a service.
 	What    string `json:"what"`
@@ -72,6 +72,9 @@ func (m *monitor) waits(ctx context.Context) []Wait {
 		return []Wait{{For: "imports", What: "an import is under way"}}
 	}
 	var all []Wait
+	if m.opt.Roles.Ingest && m.stages.ingests.Load() == nil {
+		all = append(all, Wait{For: "ingest", What: "the sources are not being read"})
+	}
 	for _, s := range m.stages.sources() {
 		if w, waiting := s.waits(ctx); waiting {
 			all = append(all, w)
@@ -296,7 +299,7 @@ func (m *monitor) lookAgain() {
 	var left []Wait
 	for _, w := range before {
 		why[w.For] = w.Because
-		if strings.HasPrefix(w.For, "source ") || w.For == "imports" || w.For == "start" {
+		if strings.HasPrefix(w.For, "source ") || w.For == "ingest" || w.For == "imports" || w.For == "start" {
 			left = append(left, w)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/config"
@@ -56,17 +57,14 @@ const (
 )
 
 func newGauges(reg prometheus.Registerer) *gauges {
+	of := promauto.With(reg)
 	vec := func(name, help string, labels ...string) *prometheus.GaugeVec {
-		g := prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
-		reg.MustRegister(g)
-		return g
+		return of.NewGaugeVec(prometheus.GaugeOpts{Name: name, Help: help}, labels)
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
-		reg.MustRegister(g)
-		return g
+		return of.NewGauge(prometheus.GaugeOpts{Name: name, Help: help})
 	}
-	g := &gauges{
+	return &gauges{
 		inboxLag:      vec("weir_inbox_lag", "Inbox records that are not decided yet, by partition.", "partition"),
 		pending:       vec("weir_delivery_pending", "Changes that are not delivered yet, by service; an upper bound.", "service"),
 		stalled:       vec("weir_delivery_stalled_seconds", "For how long changes of the service have waited without any being delivered, in the partition where that is longest, as far as this process has seen it, in seconds; 0 when none waits.", "service"),
@@ -75,8 +73,8 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		outbox:        vec("weir_outbox_rows", "Rows of an outbox that are not taken in yet, counted up to 10,001.", "source"),
 		oldest:        vec("weir_outbox_oldest_seconds", "For how long the oldest row of an outbox has waited, as far as this process has seen it, in seconds; 0 when none waits.", "source"),
 		letters:       vec("weir_dead_letters", "Open dead letters by stage, counted up to 10,001.", "stage"),
-		resets:        prometheus.NewCounterVec(prometheus.CounterOpts{Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic."}, []string{"topic"}),
-		rereads:       prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided."}),
+		resets:        of.NewCounterVec(prometheus.CounterOpts{Name: "weir_records_gone_total", Help: "Times that records which were still wanted were gone from a topic."}, []string{"topic"}),
+		rereads:       of.NewCounter(prometheus.CounterOpts{Name: "weir_inbox_rereads_total", Help: "Inbox partitions that are read again because the store went back behind what was decided."}),
 		ready:         gauge("weir_ready", "1 when the process is ready."),
 		blocked:       vec("weir_blocked", "1 while this keeps the process from its work: superseded, store, disk, halted, topic, source.", "reason"),
 		refused:       gauge("weir_reload_refused", "1 when the last reload was refused, so that the process runs on with what it had."),
@@ -84,10 +82,8 @@ func newGauges(reg prometheus.Registerer) *gauges {
 		ledgerHeld:    gauge("weir_ledger_held", "Idempotency keys that the ledger keeps; an estimate where there are many."),
 		ledgerOldest:  gauge("weir_ledger_oldest_in_progress_seconds", "Age of the oldest idempotency key that an attempt is under way for, in seconds; 0 when there is none."),
 		ledgerOverdue: gauge("weir_ledger_overdue_seconds", "For how long the oldest month of keys could have been dropped, in seconds; 0 when there is none."),
-		ledgerDropped: prometheus.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."}),
+		ledgerDropped: of.NewCounter(prometheus.CounterOpts{Name: "weir_ledger_partitions_dropped_total", Help: "Months of the ledger that this process dropped because their keys were over their time."}),
 	}
-	reg.MustRegister(g.resets, g.rereads, g.ledgerDropped)
-	return g
 }
 
 // monitor looks after a running process: its gauges, its probes, and what a run until
@@ -108,13 +104,12 @@ type health struct {
 	storeDown  atomic.Pointer[error]
 }
 
-// ready returns nil when the process does its work, else why not.
-func (m *monitor) ready() error {
-	if !m.health.started.Load() {
-		return errors.New("starting")
+// ready is blocked, or that the process has not started yet.
+func (m *monitor) ready() (reason string, err error) {
+	if reason, err = m.blocked(); err == nil && !m.health.started.Load() {
+		return "starting", errors.New("starting")
 	}
-	_, err := m.blocked()
-	return err
+	return reason, err
 }
 
 // blocked returns what keeps the process from its work, the first reason that
@@ -222,11 +217,11 @@ func (m *monitor) updateGauges(running context.Context) {
 
 // showProbes shows what keeps the process and its services from their work.
 func (m *monitor) showProbes() {
+	found, err := m.ready()
 	m.gauges.ready.Set(0)
-	if m.ready() == nil {
+	if err == nil {
 		m.gauges.ready.Set(1)
 	}
-	found, _ := m.blocked()
 	for _, reason := range []string{blockedSuperseded, blockedStore, blockedDisk, blockedHalted, blockedTopic, blockedSource} {
 		m.gauges.blocked.WithLabelValues(reason).Set(0)
 		if reason == found {

@@ -203,28 +203,27 @@ func TestWhatAProcessRunsForAnother(t *testing.T) {
 	require.NoError(t, err)
 	asked := errors.New("its tools were asked for")
 	var log bytes.Buffer
-	run := a.executor(cfg, func(service string) bool { return service == "zest/catalogue@archive" }, slog.New(slog.NewTextHandler(&log, nil)))
+	run := a.executor(cfg, func(context.Context) (*operate.Env, error) { return nil, asked }, func(service string) bool { return service == "zest/catalogue@archive" }, slog.New(slog.NewTextHandler(&log, nil)))
 	for line, want := range map[string]int{
 		"run": exitUsage, "generate /tmp/x": exitUsage, "migrate": exitUsage, "dlq edit 1": exitUsage, "": exitUsage, "dlq": exitUsage,
 		"completion bash": exitUsage, "replay": exitUsage, "--reason=private replay --all": exitFailed, "replay --all -c /etc/passwd": exitFailed, "reset --all": exitUsage, "reset --all --yes": exitFailed,
 	} {
 		var out, errs bytes.Buffer
-		status := run(t.Context(), control.Command{Args: strings.Fields(line), Actor: "me@here", Terminal: true},
-			func(context.Context) (*operate.Env, error) { return nil, asked }, &out, &errs)
+		status := run(t.Context(), control.Command{Args: strings.Fields(line), Actor: "me@here", Terminal: true}, &out, &errs)
 		require.Equal(t, want, status, "%s: %s", line, errs.String())
 		require.Empty(t, out.String(), line)
 		require.Equal(t, want == exitFailed, strings.Contains(errs.String(), asked.Error()), "%s: %s", line, errs.String())
 	}
 	for service, want := range map[string]string{"zest/catalogue@archive": "tries now", "acme/ripeness@archive": "does not deliver acme/ripeness@archive", "no/such@one": "no service no/such@one"} {
 		var said bytes.Buffer
-		run(t.Context(), control.Command{Args: []string{"probe", service}, Actor: "me@here"}, nil, &said, &said)
+		run(t.Context(), control.Command{Args: []string{"probe", service}, Actor: "me@here"}, &said, &said)
 		require.Contains(t, said.String(), want)
 	}
 	require.Contains(t, log.String(), `command="weir replay" actor=me@here`)
 	require.NotContains(t, log.String(), "private")
 	// The audit must name somebody.
 	var errs bytes.Buffer
-	require.Equal(t, exitUsage, run(t.Context(), control.Command{Args: []string{"replay", "--all"}}, nil, io.Discard, &errs))
+	require.Equal(t, exitUsage, run(t.Context(), control.Command{Args: []string{"replay", "--all"}}, io.Discard, &errs))
 	require.Contains(t, errs.String(), "who asks")
 }
 

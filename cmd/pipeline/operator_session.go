@@ -35,9 +35,10 @@ type forwarded struct {
 
 // executor runs commands of other processes in this one, with its open store
 // and log. It logs which command and whose, and no argument: they may hold what
-// is for the audit alone. probe makes a service try now.
-func (a *app) executor(cfg *config.Config, probe func(service string) bool, log *slog.Logger) control.Executor {
-	return func(ctx context.Context, c control.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
+// is for the audit alone. tools makes the environment that they work with, probe makes
+// a service try now.
+func (a *app) executor(cfg *config.Config, tools func(context.Context) (*operate.Env, error), probe func(service string) bool, log *slog.Logger) control.Executor {
+	return func(ctx context.Context, c control.Command, out, err io.Writer) int {
 		s := &app{
 			out: out, err: err, in: bytes.NewReader(c.Stdin), env: a.env,
 			forwarded: &forwarded{config: cfg, tools: tools, probe: probe, actor: c.Actor, terminal: c.Terminal},

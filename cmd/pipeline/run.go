@@ -18,7 +18,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/pipeline"
 	"github.com/seed-86dfc502/weir/pipeline/control"
 	"github.com/spf13/cobra"
@@ -95,8 +94,8 @@ func (a *app) run(ctx context.Context, cfg *config.Config, opt pipeline.Options)
 	opt.Logger, opt.Registry = log, reg
 	opt.Load = func() (*config.Config, error) { return a.read() }
 	var p *pipeline.Pipeline // serves commands only when it is open
-	opt.Commands = func(ctx context.Context, c control.Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int {
-		return a.executor(p.Config(), p.Probe, log)(ctx, c, tools, out, err)
+	opt.Commands = func(ctx context.Context, c control.Command, out, err io.Writer) int {
+		return a.executor(p.Config(), p.Tools, p.Probe, log)(ctx, c, out, err)
 	}
 	operators := &operators{reg: reg, log: log}
 	opt.Page = operators.make

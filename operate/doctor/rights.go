@@ -26,16 +26,16 @@ func Rights(ctx context.Context, c *config.Config, answers func(what string) boo
 	clusters := map[string]*entitled{}
 	var order []*entitled
 	need := func(what string, of config.Cluster, rights []reach.Right) {
-		if len(of.Brokers) == 0 {
-			of = c.Kafka.Cluster
-		}
-		if len(of.Brokers) == 0 || !answers(what) {
+		if !answers(what) {
 			return
 		}
 		cluster, tls, err := assemble.Cluster(c, of, slog.New(slog.DiscardHandler))
 		if err != nil {
 			e.unknown(what, err)
 			return
+		}
+		if len(cluster.Brokers) == 0 {
+			return // the logs are tables of a file
 		}
 		key := fmt.Sprint(cluster.Brokers, cluster.SASL, tls)
 		if clusters[key] == nil {

@@ -17,7 +17,6 @@ import (
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/operate"
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -47,7 +46,7 @@ func listening(t *testing.T, admin config.Admin, run Executor) (s *Server, liste
 	return s, l.Addr().String()
 }
 
-func echo(_ context.Context, c Command, _ func(context.Context) (*operate.Env, error), out, errs io.Writer) int {
+func echo(_ context.Context, c Command, out, errs io.Writer) int {
 	fmt.Fprintf(out, "%v %s %s\xff", c.Args, c.Stdin, c.Actor)
 	fmt.Fprint(errs, "a note")
 	return 7
@@ -69,7 +68,7 @@ func TestForwardedCommand(t *testing.T) {
 func TestWhoMaySendCommands(t *testing.T) {
 	ran := 0
 	configured := "0123456789abcdef"
-	s, listens := listening(t, config.Admin{Token: config.NewSecret(configured)}, func(context.Context, Command, func(context.Context) (*operate.Env, error), io.Writer, io.Writer) int {
+	s, listens := listening(t, config.Admin{Token: config.NewSecret(configured)}, func(context.Context, Command, io.Writer, io.Writer) int {
 		ran++
 		return 0
 	})
@@ -77,7 +76,7 @@ func TestWhoMaySendCommands(t *testing.T) {
 	require.NoError(t, err)
 	require.EqualValues(t, 0o600, info.Mode().Perm())
 	own := s.token
-	require.Len(t, own, 64)
+	require.Len(t, own, 26)
 	const js = "application/json"
 	for _, c := range []struct {
 		name, method, token, kind, body string
@@ -134,7 +133,7 @@ func TestNoTokenLetsNobodyIn(t *testing.T) {
 func TestACommandEndsWithItsCallerAndWithTheProcess(t *testing.T) {
 	for _, caller := range []bool{true, false} {
 		begun, ended := make(chan struct{}), make(chan struct{})
-		s, _ := listening(t, config.Admin{}, func(ctx context.Context, _ Command, _ func(context.Context) (*operate.Env, error), out, _ io.Writer) int {
+		s, _ := listening(t, config.Admin{}, func(ctx context.Context, _ Command, out, _ io.Writer) int {
 			fmt.Fprint(out, "working")
 			close(begun)
 			<-ctx.Done()

@@ -3,7 +3,6 @@ package control
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/config"
-	"github.com/seed-86dfc502/weir/operate"
 )
 
 // Command is a command line that another process asks this one to run, because
@@ -29,9 +27,9 @@ type Command struct {
 	Actor    string   `json:"actor"`              // user@host, for the audit
 }
 
-// Executor runs a command in this process and gives its exit status. tools makes
-// the environment that it works with. It returns soon after ctx is cancelled.
-type Executor func(ctx context.Context, c Command, tools func(context.Context) (*operate.Env, error), out, err io.Writer) int
+// Executor runs a command in this process and gives its exit status. It returns soon
+// after ctx is cancelled.
+type Executor func(ctx context.Context, c Command, out, err io.Writer) int
 
 // Frame is one line of the answer: a piece of an output, or the end.
 type Frame struct {
@@ -64,9 +62,8 @@ type address struct {
 // Options of a Server. All fields are needed unless they say otherwise.
 type Options struct {
 	Config *config.Config
-	// Execute runs a command with what Tools makes.
+	// Execute runs a command.
 	Execute Executor
-	Tools   func(context.Context) (*operate.Env, error)
 	// Reload reads the configuration again; its error may be a *ReloadRefused.
 	Reload func(ctx context.Context, rollBack bool) (Reloaded, error)
 }
@@ -91,7 +88,7 @@ func New(o Options) *Server {
 	s := &Server{opt: o}
 	s.ctx, s.cancel = context.WithCancel(context.Background())
 	if o.Config.Kafka.Embedded() {
-		s.token = randomToken()
+		s.token = rand.Text()
 	}
 	return s
 }
@@ -241,7 +238,7 @@ func (s *Server) serveCommand(w http.ResponseWriter, r *http.Request) {
 	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	frames := &frames{w: w}
-	status := s.opt.Execute(ctx, c, s.opt.Tools, frameWriter{frames, false}, frameWriter{frames, true})
+	status := s.opt.Execute(ctx, c, frameWriter{frames, false}, frameWriter{frames, true})
 	frames.send(Frame{Exit: &status})
 }
 
@@ -270,14 +267,10 @@ type frames struct {
 }
 
 func (f *frames) send(x Frame) {
-	text, err := json.Marshal(x)
-	if err != nil {
-		return // bytes and a number always have a JSON form
-	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	// A caller that went away is noticed by the request's context.
-	_, _ = f.w.Write(append(text, '\n'))
+	_ = json.NewEncoder(f.w).Encode(x)
 	_ = http.NewResponseController(f.w).Flush()
 }
 
@@ -294,10 +287,4 @@ func (w frameWriter) Write(b []byte) (int, error) {
 		w.to.send(Frame{Out: b})
 	}
 	return len(b), nil
-}
-
-func randomToken() string {
-	var b [32]byte
-	_, _ = rand.Read(b[:]) // it never fails
-	return hex.EncodeToString(b[:])
 }

@@ -1,0 +1,46 @@
+package pipeline
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/assemble"
+	"github.com/stretchr/testify/require"
+)
+
+// A stage that stopped, or did not start, has closed its sources: nobody may ask them,
+// and nobody may take it that all of them are read.
+func TestSourcesThatAreClosedAreNotAsked(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"weir.yaml": fmt.Sprintf("api: {listen: %q}\nsources: {in: {http: {token: 0123456789abcdef}, entity: id}}\ncustomers: [acme.yaml]\n", taken.Addr()),
+		"acme.yaml": "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {f: {file: {path: out.jsonl}}}}}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+	require.NoError(t, err)
+	p, err := Open(t.Context(), Options{Config: c, Roles: Roles{Ingest: true}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	defer p.Close()
+
+	_, err = p.stages.startIngest(t.Context(), 1, nil)
+	require.Error(t, err, "somebody else has the address")
+	require.Empty(t, p.stages.sources())
+
+	require.NoError(t, taken.Close())
+	started, err := p.stages.startIngest(t.Context(), 1, nil)
+	require.NoError(t, err)
+	require.Len(t, p.stages.sources(), 1)
+	require.Empty(t, p.monitor.waits(t.Context()))
+	require.NoError(t, started.stop())
+	require.Empty(t, p.stages.sources())
+	require.Len(t, p.monitor.waits(t.Context()), 1)
+}
