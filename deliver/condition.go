@@ -8,7 +8,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/sinks"
 )
@@ -125,9 +124,7 @@ func shortened(s string, most int) string {
 // cutTo returns the begin of a text, at most n bytes and no half character.
 func cutTo(s string, n int) string {
 	if len(s) > n {
-		for s = s[:n]; !utf8.ValidString(s); {
-			s = s[:len(s)-1]
-		}
+		return strings.ToValidUTF8(s[:n], "")
 	}
 	return s
 }
