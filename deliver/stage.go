@@ -290,6 +290,7 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 			delete(s.parts, n)
 		}
 	}
+	s.countBehind()
 	s.wake()
 	s.mu.Unlock()
 	// What was done is known to the next owner, if the store answers soon.
