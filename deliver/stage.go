@@ -173,7 +173,7 @@ func New(opt Options) *Stage {
 		parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.looks.read = opt.Store.Look
+	s.looks.read, s.looks.one = opt.Store.Look, make(chan struct{}, 1)
 	s.saver.init(s)
 	for _, service := range opt.Services {
 		s.workers = append(s.workers, newWorker(s, service))

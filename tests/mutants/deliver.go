@@ -114,7 +114,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the watermark is read after the frame", file: "deliver/save.go",
-		old: "f := l.next\n", new: "f := l.flying\n",
+		old: "l.of > before", new: "l.of >= before",
 		in: "./deliver", test: "TestALookBeginsAfterItsCaller",
 	},
 	{
