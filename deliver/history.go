@@ -72,9 +72,9 @@ func (r *ring) add(a store.Attempt) {
 	if lost > 0 {
 		r.drop(lost)
 	}
-	signal(r.h.grown)
+	wait.Offer(r.h.grown, struct{}{})
 	if n >= r.room/2 {
-		signal(r.h.hurried)
+		wait.Offer(r.h.hurried, struct{}{})
 	}
 }
 
@@ -86,13 +86,6 @@ func (r *ring) takeAll(to []store.Attempt) []store.Attempt {
 	clear(r.waits) // their texts
 	r.waits, r.oldest = r.waits[:0], 0
 	return to
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // recorder writes the attempts of all services, in groups.

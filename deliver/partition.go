@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -391,7 +392,7 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	c.w.queue = append(c.w.queue, sl)
 	c.w.held += sl.cost
 	s.held += sl.cost
-	signal(c.w.wakeUp)
+	wait.Offer(c.w.wakeUp, struct{}{})
 }
 
 // changeOverhead is what a change costs in memory beside its bytes.
@@ -498,7 +499,7 @@ func (s *Stage) fallBehind(w *worker) {
 	s.wake()
 }
 
-func (p *partition) poke() { signal(p.wakeUp) }
+func (p *partition) poke() { wait.Offer(p.wakeUp, struct{}{}) }
 
 // places returns what is to be saved of p. The caller holds the stage's mutex.
 func (p *partition) places() []store.ServicePlace {

@@ -32,7 +32,7 @@ func (v *saver) init(s *Stage) {
 	v.one = make(chan struct{}, 1)
 }
 
-func (v *saver) poke() { signal(v.poked) }
+func (v *saver) poke() { wait.Offer(v.poked, struct{}{}) }
 
 // run saves until ctx ends, and then once more.
 func (v *saver) run(ctx context.Context) {
@@ -214,7 +214,7 @@ func (v *saver) await(work context.Context, batch []*slice) error {
 		if !missing {
 			return nil
 		}
-		signal(v.hurried)
+		wait.Offer(v.hurried, struct{}{})
 		select {
 		case <-done:
 		case <-released:

@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -232,13 +233,6 @@ func (s *Stage) Run(ctx context.Context) error {
 	return err
 }
 
-func (s *Stage) fail(err error) {
-	select {
-	case s.failed <- err:
-	default:
-	}
-}
-
 // wake lets whoever waits for room, or for a service to come back, look again.
 // The caller holds s.mu.
 func (s *Stage) wake() {
@@ -327,7 +321,7 @@ func (s *Stage) lose(lost []*partition) {
 			still := s.parts[p.number] == p
 			s.mu.Unlock()
 			if still {
-				s.fail(fmt.Errorf("partition %d: %w", p.number, ErrLost))
+				wait.Offer(s.failed, fmt.Errorf("partition %d: %w", p.number, ErrLost))
 			}
 		})
 	}

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // ErrStopped is what Submit returns when Run has returned.
@@ -78,10 +80,7 @@ func (q *Queue[T]) Submit(ctx context.Context, v T, items, bytes int) error {
 	q.items += items
 	q.bytes += bytes
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	wait.Offer(q.wake, struct{}{})
 	select {
 	case err := <-e.done:
 		return err
