@@ -90,7 +90,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		if !c.canTake() {
 			continue
 		}
-		if p.feed.next-c.feed.next <= max(1, s.opt.Nearby/4) {
+		if p.feed.next-c.feed.next <= nearby/4 {
 			joining = true
 		}
 		if low == nil || c.feed.offset() < low.feed.offset() {

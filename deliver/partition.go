@@ -176,6 +176,11 @@ type slice struct {
 	inHand   bool           // guarded by the stage's mutex
 }
 
+// nearby is how many records of the log a service may be behind the one that is
+// farthest and still be fed by the tail at a take-over. The tail waits a moment for one
+// that is a quarter of it behind.
+const nearby = 256
+
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Places,
@@ -206,7 +211,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 		}
 		c.mark = at.Mark
 		c.floor, c.feed = at.Position, feed{fed: at.Position, next: at.Offset}
-		c.live = at.Offset+s.opt.Nearby >= farthest.Offset
+		c.live = at.Offset+nearby >= farthest.Offset
 		if c.live && (at.Offset < p.feed.next || at.Offset == p.feed.next && at.Position < p.feed.fed) {
 			p.feed = c.feed
 		}
@@ -269,7 +274,7 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 		if !f.counts {
 			s.log.Debug("a frame that the store knows nothing of is passed over", "partition", p.number, "offset", f.offset)
 			s.opt.Metrics.passedOver.Inc()
-		} else if f.Revision > s.opt.Revision && s.opt.Superseded != nil {
+		} else if f.Revision > s.opt.Revision {
 			s.opt.Superseded()
 			return nil, fmt.Errorf("a frame of revision %d came to revision %d: %w", f.Revision, s.opt.Revision, store.ErrSuperseded)
 		}

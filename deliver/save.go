@@ -73,9 +73,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 			break
 		}
 		if store.ClassOf(err) == store.Superseded {
-			if v.s.opt.Superseded != nil {
-				v.s.opt.Superseded()
-			}
+			v.s.opt.Superseded()
 			pause = time.Second
 		} else if failures == 1 {
 			halted = true

@@ -88,7 +88,7 @@ type Options struct {
 	// process's to deliver.
 	Revision int64
 	// Superseded is called, from any goroutine and perhaps often, when a change of
-	// a newer revision came. It must not block. May be nil.
+	// a newer revision came. It must not block.
 	Superseded func()
 	Store      Store
 	// History, if given, keeps the attempts of services that have one. Neither its
@@ -104,10 +104,6 @@ type Options struct {
 	// Memory is how many bytes of changes may wait for sinks, over all services.
 	// Defaults to 64 MiB.
 	Memory int64
-	// Nearby is how many records of the log a service may be behind the one that is
-	// farthest and still be fed by the tail at a take-over. The tail waits a moment
-	// for one that is a quarter of it behind. Defaults to 256.
-	Nearby int64
 	// StopGrace is how long a write that is under way at a shutdown may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
@@ -148,11 +144,10 @@ type Stage struct {
 	// recorder is nil where no service has a history.
 	recorder *recorder
 
-	ctx      context.Context // ends when Run's does
-	stop     context.CancelFunc
-	failed   chan error // capacity 1
-	running  sync.WaitGroup
-	wentBack sync.Once
+	ctx     context.Context // ends when Run's does
+	stop    context.CancelFunc
+	failed  chan error // capacity 1
+	running sync.WaitGroup
 
 	mu       sync.Mutex
 	parts    map[int32]*partition // guarded by mu; those that are assigned
@@ -165,7 +160,6 @@ type Stage struct {
 func New(opt Options) *Stage {
 	opt.StopGrace = defaults.Positive(opt.StopGrace, 5*time.Second)
 	opt.Memory = defaults.Positive(opt.Memory, 64<<20)
-	opt.Nearby = defaults.Positive(opt.Nearby, 256)
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
 	}
