@@ -345,9 +345,7 @@ func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
 	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace}); err != nil {
 		return err
 	}
-	if err := w.s.retryUntil(a.work, a.stop, "store a dead letter", func() error {
-		return w.s.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})
-	}); err != nil {
+	if err := w.s.addLetters(a.work, a.stop, []store.DeadLetter{letter}); err != nil {
 		return err
 	}
 	crash.At(crash.Buried, w.opt.Name)

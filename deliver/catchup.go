@@ -156,7 +156,7 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 			full := c.live || !c.canTake() && c.feed.next > f.offset
 			s.mu.Unlock()
 			if missing {
-				over, err := s.bridge(ctx, s.behind(c, &was), was, f)
+				over, err := s.bridge(ctx, follower{s: s, p: p, c: c, was: &was}, was, f)
 				if err != nil {
 					return err
 				}
@@ -252,5 +252,5 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 		return nil
 	}
 	s.mu.Unlock()
-	return s.bridgeEnd(ctx, s.behind(c, &was), was, to, end)
+	return s.bridgeEnd(ctx, follower{s: s, p: p, c: c, was: &was}, was, to, end)
 }

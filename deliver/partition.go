@@ -250,12 +250,12 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 		r := &records[i]
 		f, err := change.ParseFrameHeader(r.Value)
 		if err != nil {
-			letters = append(letters, malformed(p.number, r, err))
+			letters = append(letters, s.malformed(p.number, r, err))
 			continue
 		}
 		frames = append(frames, logged{Frame: f, record: r, offset: r.Offset, redelivered: catchUp || r.Redelivered || r.HeaderBytes(change.RepublishedHeader) != nil})
 	}
-	if err := s.addLetters(ctx, letters); err != nil {
+	if err := s.addLetters(ctx, s.ctx, letters); err != nil {
 		return nil, err
 	}
 	if len(frames) == 0 {
@@ -282,13 +282,12 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 	return frames, nil
 }
 
-// addLetters stores dead letters of records that are no frames.
-func (s *Stage) addLetters(ctx context.Context, letters []store.DeadLetter) error {
+// addLetters stores dead letters, if there are some, for as long as that takes.
+func (s *Stage) addLetters(work, stop context.Context, letters []store.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	s.opt.Metrics.malformed.Add(float64(len(letters)))
-	return s.retryUntil(ctx, s.ctx, "store dead letters", func() error { return s.opt.Store.AddLetters(ctx, letters) })
+	return s.retryUntil(work, stop, "store dead letters", func() error { return s.opt.Store.AddLetters(work, letters) })
 }
 
 // open makes the changes of a frame readable. One that cannot be read becomes a
@@ -299,11 +298,12 @@ func (s *Stage) open(ctx context.Context, p *partition, f *logged) error {
 		return nil
 	}
 	f.counts = false
-	return s.addLetters(ctx, []store.DeadLetter{malformed(p.number, f.record, err)})
+	return s.addLetters(ctx, s.ctx, []store.DeadLetter{s.malformed(p.number, f.record, err)})
 }
 
 // malformed makes a dead letter of a record that is no frame.
-func malformed(partition int32, r *transport.Received, err error) store.DeadLetter {
+func (s *Stage) malformed(partition int32, r *transport.Received, err error) store.DeadLetter {
+	s.opt.Metrics.malformed.Inc()
 	return store.DeadLetter{
 		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
 		Part: partition, Offset: r.Offset, Payload: r.Value,
@@ -339,7 +339,7 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 		case v == gap:
 			at := p.feed
 			s.mu.Unlock()
-			over, err := s.bridge(ctx, s.tail(p), at, f)
+			over, err := s.bridge(ctx, follower{s: s, p: p}, at, f)
 			if over || err != nil {
 				return err
 			}

@@ -238,11 +238,8 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 			all = append(all, v)
 		}
 	}
-	if len(letters) == 0 {
-		return all, nil
-	}
 	w.m.became[OutcomeDead].Add(float64(len(letters)))
-	return all, w.s.retryUntil(work, stop, "store dead letters", func() error { return w.s.opt.Store.AddLetters(work, letters) })
+	return all, w.s.addLetters(work, stop, letters)
 }
 
 // finish notes how far the slices of a batch are done.

@@ -49,7 +49,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "dead letter, then position", file: "deliver/attempt.go",
-		old: "return w.s.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})", new: "return nil",
+		old: "if err := w.s.addLetters(a.work, a.stop, []store.DeadLetter{letter}); err != nil {", new: "if err := a.work.Err(); err != nil {",
 		in: "./deliver", test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
