@@ -141,8 +141,7 @@ type Stage struct {
 	workers []*worker
 	looks   looks
 	saver   saver
-	// recorder is nil where no service has a history.
-	recorder *recorder
+	history *recorder
 
 	ctx     context.Context // ends when Run's does
 	stop    context.CancelFunc
@@ -173,7 +172,7 @@ func New(opt Options) *Stage {
 	for _, service := range opt.Services {
 		s.workers = append(s.workers, newWorker(s, service))
 	}
-	s.recorder = newRecorder(s)
+	s.history = newRecorder(s)
 	for _, w := range s.workers {
 		if wish, is := opt.Suspended[w.opt.Name]; is {
 			w.condition.suspend(wish, true)
@@ -192,21 +191,13 @@ func (s *Stage) share() int64 {
 // finished unless their sinks fail or Options.Limit ends, what took effect is
 // saved, and the sinks are closed. Its error wraps ErrLost, or is nil.
 func (s *Stage) Run(ctx context.Context) error {
-	var workers sync.WaitGroup
+	var workers, writers sync.WaitGroup
 	for _, w := range s.workers {
 		workers.Go(func() { w.run(s.ctx) })
 	}
-	saved := make(chan struct{})
-	saveCtx, endSaver := context.WithCancel(context.WithoutCancel(ctx))
-	go func() { defer close(saved); s.saver.run(saveCtx) }()
-	recorded := make(chan struct{})
-	recordCtx, endRecorder := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer close(recorded)
-		if s.recorder != nil {
-			s.recorder.run(recordCtx)
-		}
-	}()
+	worked, end := context.WithCancel(context.WithoutCancel(ctx))
+	writers.Go(func() { s.saver.run(worked) })
+	writers.Go(func() { s.history.run(worked) })
 	s.running.Go(s.tick)
 	s.running.Go(s.offerLater)
 	var err error
@@ -216,10 +207,8 @@ func (s *Stage) Run(ctx context.Context) error {
 	}
 	s.stop()
 	workers.Wait()
-	endSaver()
-	endRecorder()
-	<-saved
-	<-recorded
+	end()
+	writers.Wait()
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
