@@ -124,8 +124,9 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	defer s.mu.Unlock()
 	takers = map[string]*worker{}
 	for _, w := range s.workers {
+		state := w.condition.now().State
 		// One that failed last and has nothing in hand may well take something.
-		if w.opt.Retry.Later > 0 && !w.suspended() && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
+		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && w.held == 0) {
 			takers[w.opt.Name] = w
 			names = append(names, w.opt.Name)
 		}

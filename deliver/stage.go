@@ -173,11 +173,6 @@ func New(opt Options) *Stage {
 		s.workers = append(s.workers, newWorker(s, service))
 	}
 	s.history = newRecorder(s)
-	for _, w := range s.workers {
-		if wish, is := opt.Suspended[w.opt.Name]; is {
-			w.condition.suspend(wish, true)
-		}
-	}
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -25,7 +24,6 @@ type worker struct {
 	log    *slog.Logger
 	m      *serviceMetrics
 	wakeUp chan struct{} // capacity 1: queue grew
-	state  atomic.Value
 
 	condition condition
 	history   *ring // nil: none is kept
@@ -70,12 +68,12 @@ func newWorker(s *Stage, opt Service) *worker {
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
 		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1),
 	}
-	w.state.Store(StateRunning)
-	w.condition.suspended.changed = make(chan struct{})
+	w.condition.state, w.condition.wish = StateRunning, wishOf(s.opt.Suspended, opt.Name)
+	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
 	return w
 }
 
-func (w *worker) failing() bool { return w.state.Load() != StateRunning || w.suspended() }
+func (w *worker) failing() bool { return w.condition.now().State != StateRunning }
 
 // run delivers until stop ends, and closes the sink.
 func (w *worker) run(stop context.Context) {
@@ -457,8 +455,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 		state = StatePaused
 	}
 	w.m.failures.WithLabelValues(w.opt.Name, e.Class.String()).Inc()
-	w.condition.failed(e)
-	if w.state.Swap(state) == state {
+	if !w.condition.failed(e, state) {
 		return
 	}
 	w.wakeTails() // which need not wait for it any more
@@ -476,8 +473,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 
 // recovered notes that the sink takes changes.
 func (w *worker) recovered() {
-	w.condition.recovered()
-	if w.state.Swap(StateRunning) != StateRunning {
+	if w.condition.recovered() {
 		w.m.paused.Set(0)
 		w.log.Info("delivering again")
 		w.wakeTails()
