@@ -28,8 +28,7 @@ type Frame struct {
 	// Slices are in ascending order of their services.
 	Slices []Slice
 
-	packed []byte // the changes, until Open
-	opened bool
+	packed []byte // the changes; nil once it is open
 }
 
 // Cut reports whether f is a part of a position's changes, and not all of them.
@@ -150,7 +149,7 @@ func ParseFrame(record []byte) (*Frame, error) {
 // Open decompresses the changes of a frame that ParseFrameHeader read; once is
 // enough, and not concurrently. Its error wraps ErrMalformed.
 func (f *Frame) Open() error {
-	if f.opened {
+	if f.Opened() {
 		return nil
 	}
 	body, err := unpack(f.packed)
@@ -167,7 +166,7 @@ func (f *Frame) Open() error {
 	if len(body) > 0 {
 		return fmt.Errorf("%w: %d bytes of no service", ErrMalformed, len(body))
 	}
-	f.opened, f.packed = true, nil
+	f.packed = nil
 	return nil
 }
 
@@ -205,7 +204,7 @@ func ParseFrameHeader(record []byte) (*Frame, error) {
 }
 
 // Opened reports whether the changes are readable.
-func (f *Frame) Opened() bool { return f.opened }
+func (f *Frame) Opened() bool { return f.packed == nil }
 
 // Bytes is the size of the slice's changes, decompressed.
 func (s *Slice) Bytes() int { return s.size }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
@@ -15,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
@@ -25,20 +25,14 @@ type attempt struct {
 	w          *worker
 	work, stop context.Context
 	wait       *backoff.ExponentialBackOff
-	tries      map[string]int  // idempotency key to failed bounded attempts
-	beside     map[string]bool // idempotency keys of changes that failed where another did well
-	rounds     int             // see awayRounds
-	said       string          // failure of all changes of the last Write
-	// parts are the partitions of the batch, abandoned those that went away while it
-	// was tried again, by number.
-	parts     map[int32]*partition
-	abandoned map[int32]bool
-	waited    bool // since dam rows were read for the batch: newer changes may be elsewhere by now
+	rounds     int    // see awayRounds
+	said       string // failure of all changes of the last Write
+	waited     bool   // since dam rows were read for the batch: newer changes may be elsewhere by now
 }
 
-// deliver writes changes until each of them took effect, is a dead letter, or
-// was overtaken. Its error means that the deliverer stops.
-func (a *attempt) deliver(todo []change.Change) error {
+// deliver writes changes until each of them took effect, is a dead letter, was
+// overtaken, or is the next owner's. Its error means that the deliverer stops.
+func (a *attempt) deliver(todo []*delivery) error {
 	for first := !a.waited; len(todo) > 0; first = false {
 		if a.stop.Err() != nil {
 			return errStopped
@@ -48,10 +42,14 @@ func (a *attempt) deliver(todo []change.Change) error {
 			return err
 		}
 		a.waited = a.waited || waited
+		todo = a.w.dropAbandoned(todo)
 		if !first || waited {
-			if todo, err = a.dropSuperseded(a.dropGone(todo)); err != nil || len(todo) == 0 {
+			if todo, err = a.dropSuperseded(todo); err != nil {
 				return err
 			}
+		}
+		if len(todo) == 0 {
+			return nil
 		}
 		t, err := a.write(todo)
 		if err == nil {
@@ -85,17 +83,21 @@ func (a *attempt) deliver(todo []change.Change) error {
 }
 
 // write hands changes to the sink once.
-func (a *attempt) write(todo []change.Change) (tried, error) {
+func (a *attempt) write(todo []*delivery) (tried, error) {
 	w := a.w
+	changes := make([]change.Change, len(todo))
+	for i, v := range todo {
+		changes[i] = v.change
+	}
 	ctx, cancel := wait.WithGrace(a.work, a.stop, w.s.opt.StopGrace)
 	defer cancel()
 	crash.At(crash.Writing, w.opt.Name)
 	if crash.Enabled {
-		a.dieWriting(ctx, todo)
+		a.dieWriting(ctx, changes)
 	}
 	span := w.writeSpan(todo)
 	noted, t := w.beginAttempt(ctx, len(todo))
-	err := w.opt.Sink.Write(noted, todo)
+	err := w.opt.Sink.Write(noted, changes)
 	t.ended()
 	t.abandoned = ctx.Err() != nil
 	written(span, err)
@@ -108,7 +110,7 @@ func (a *attempt) write(todo []change.Change) (tried, error) {
 // bisects reports whether a whole batch failed for what may be one change's fault.
 // Changes that were decided under an older configuration may not fit what the sink has
 // become: then it refuses them alike, but not the service.
-func (a *attempt) bisects(todo []change.Change, whole *sinks.Error) bool {
+func (a *attempt) bisects(todo []*delivery, whole *sinks.Error) bool {
 	return whole != nil && len(todo) > 1 && (whole.Class == sinks.Reject || whole.Class == sinks.RetryBounded ||
 		whole.Class == sinks.Pause && slices.ContainsFunc(todo, a.w.outdated))
 }
@@ -124,26 +126,26 @@ func (a *attempt) repeats(whole *sinks.Error, answers bool) bool {
 }
 
 // settle brings changes of a failed write to their end, where they have one. It returns
-// those that are tried again, the worst of their failures, and the trace of a change that
+// those that are tried again, the worst of their failures, and the span of a change that
 // it happened to, if that is traced.
-func (a *attempt) settle(todo []change.Change, failed []*sinks.Error, t *tried) (again []change.Change, worst *sinks.Error, about *change.Trace, err error) {
+func (a *attempt) settle(todo []*delivery, failed []*sinks.Error, t *tried) (again []*delivery, worst *sinks.Error, about *tracing.Span, err error) {
 	away := a.away(todo, failed)
-	for i, c := range todo {
+	for i, v := range todo {
 		e := failed[i]
 		switch {
 		case e == nil:
 			a.done(todo[i:i+1], i, t)
-		case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !t.abandoned && (!away || a.beside[c.Key]) && a.exhausted(c):
-			if err := a.end(c, e, func(outcome string) { t.record(i, &todo[i], outcome, e) }); err != nil {
+		case e.Class == sinks.Reject, e.Class == sinks.RetryBounded && !t.abandoned && (!away || v.beside) && a.exhausted(v):
+			if err := a.end(v, e, func(outcome string) { t.record(i, &v.change, outcome, e) }); err != nil {
 				return nil, nil, nil, err
 			}
 		default:
 			if !t.repeated {
-				t.record(i, &todo[i], attemptFailed(e), e)
+				t.record(i, &v.change, attemptFailed(e), e)
 			}
-			again = append(again, c)
+			again = append(again, v)
 			if worst == nil || e.Class == sinks.Pause || e.RetryAfter > worst.RetryAfter {
-				worst, about = e, c.Trace
+				worst, about = e, v.span
 			}
 		}
 	}
@@ -152,20 +154,20 @@ func (a *attempt) settle(todo []change.Change, failed []*sinks.Error, t *tried) 
 
 // end makes a dead letter of a change whose last attempt failed, or has it decided
 // again; record is told how it ended.
-func (a *attempt) end(c change.Change, e *sinks.Error, record func(outcome string)) error {
-	replaceable, err := a.replaceable(c)
+func (a *attempt) end(v *delivery, e *sinks.Error, record func(outcome string)) error {
+	replaceable, err := a.replaceable(v)
 	switch {
 	case err != nil:
 		return err
 	case replaceable:
 		record(OutcomeRedecided)
-		return a.redecide(c, e)
+		return a.redecide(v, e)
 	case e.Class == sinks.Reject:
 		record(AttemptRefused)
 	default:
 		record(AttemptGaveUp)
 	}
-	return a.deadLetter(c, e)
+	return a.deadLetter(v, e)
 }
 
 // dieWriting ends the process in the middle of a write when that is due, under
@@ -184,7 +186,7 @@ func (a *attempt) dieWriting(ctx context.Context, todo []change.Change) {
 
 // failures returns the failure of each change; whole is set when one error
 // holds for all of them.
-func failures(todo []change.Change, err error) (failed []*sinks.Error, whole *sinks.Error) {
+func failures(todo []*delivery, err error) (failed []*sinks.Error, whole *sinks.Error) {
 	failed = make([]*sinks.Error, len(todo))
 	var be *sinks.BatchError
 	if errors.As(err, &be) {
@@ -201,13 +203,11 @@ func failures(todo []change.Change, err error) (failed []*sinks.Error, whole *si
 }
 
 // done notes that changes took effect; the first of them stands at that place in t.
-func (a *attempt) done(changes []change.Change, first int, t *tried) {
-	for i := range changes {
-		c := &changes[i]
-		t.record(first+i, c, OutcomeDelivered, nil)
-		a.w.m.delivered.Inc()
-		a.w.recordOutcome(c, OutcomeDelivered)
-		a.w.m.age.Observe(time.Since(c.Time).Seconds())
+func (a *attempt) done(took []*delivery, first int, t *tried) {
+	for i, v := range took {
+		t.record(first+i, &v.change, OutcomeDelivered, nil)
+		a.w.became(v, OutcomeDelivered)
+		a.w.m.age.Observe(time.Since(v.change.Time).Seconds())
 	}
 	a.said = ""
 	a.wait.Reset()
@@ -217,55 +217,38 @@ func (a *attempt) done(changes []change.Change, first int, t *tried) {
 
 // dropSuperseded leaves out what need not be sent any more: for a state sink, changes
 // that a newer decision has replaced; that one is on its way (I10).
-func (a *attempt) dropSuperseded(todo []change.Change) ([]change.Change, error) {
+func (a *attempt) dropSuperseded(todo []*delivery) ([]*delivery, error) {
 	if a.w.traits.Kind != sinks.State {
 		return todo, nil
 	}
-	rows, err := a.w.rows(a.work, a.stop, entities(todo))
+	rows, err := a.w.rows(a.work, a.stop, todo)
 	if err != nil {
 		return nil, err
 	}
-	keep := todo[:0:0]
-	for _, c := range todo {
-		if newer := rows[c.Entity].Version; newer > c.Version {
-			a.w.m.overtaken.Inc()
-			a.w.leftOut(c.Entity, newer)
-			a.w.recordOutcome(&c, OutcomeOvertaken)
-			continue
+	return slices.DeleteFunc(todo, func(v *delivery) bool {
+		newer := rows[v.change.Entity].Version
+		if newer <= v.change.Version {
+			return false
 		}
-		keep = append(keep, c)
-	}
-	return keep, nil
-}
-
-func entities(changes []change.Change) iter.Seq[string] {
-	return func(yield func(string) bool) {
-		for i := range changes {
-			if !yield(changes[i].Entity) {
-				return
-			}
-		}
-	}
+		a.w.leftOut(v.change.Entity, newer)
+		a.w.became(v, OutcomeOvertaken)
+		return true
+	}), nil
 }
 
 // away reports whether failed, of all changes of an attempt, says that the target
 // as a whole does not work, and nothing about any change: several entities, and
 // trouble with each of them. It remembers the changes that failed beside a success.
-func (a *attempt) away(todo []change.Change, failed []*sinks.Error) bool {
+func (a *attempt) away(todo []*delivery, failed []*sinks.Error) bool {
 	well := slices.Contains(failed, nil)
 	troubled, several := true, false
 	for i, e := range failed {
 		if e == nil {
 			continue
 		}
-		if well {
-			if a.beside == nil {
-				a.beside = map[string]bool{}
-			}
-			a.beside[todo[i].Key] = true
-		}
+		todo[i].beside = todo[i].beside || well
 		troubled = troubled && e.Outage != sinks.NoOutage
-		several = several || todo[i].Entity != todo[0].Entity
+		several = several || todo[i].change.Entity != todo[0].change.Entity
 	}
 	if well || !troubled || !several {
 		return false
@@ -281,41 +264,38 @@ func (a *attempt) away(todo []change.Change, failed []*sinks.Error) bool {
 // defaults they take an hour and a half.
 const awayRounds = 100
 
-// exhausted counts a bounded failure of c and reports whether it was the last
+// exhausted counts a bounded failure of v and reports whether it was the last
 // one allowed.
-func (a *attempt) exhausted(c change.Change) bool {
-	if a.tries == nil {
-		a.tries = map[string]int{}
-	}
-	a.tries[c.Key]++
-	return a.tries[c.Key] >= a.w.opt.Retry.Attempts
+func (a *attempt) exhausted(v *delivery) bool {
+	v.tries++
+	return v.tries >= a.w.opt.Retry.Attempts
 }
 
-// outdated reports whether c was decided under an older configuration than this
+// outdated reports whether v was decided under an older configuration than this
 // process's. What an operator sent again as it was is not meant to change.
-func (w *worker) outdated(c change.Change) bool {
-	return c.Resent == 0 && c.Revision < w.s.opt.Revision
+func (w *worker) outdated(v *delivery) bool {
+	return v.change.Resent == 0 && v.change.Revision < w.s.opt.Revision
 }
 
 // replaceable reports whether a change that was decided again needs no delivery
 // itself: a log sink is to get every change, so for it only the newest is.
-func (a *attempt) replaceable(c change.Change) (bool, error) {
-	if !a.w.outdated(c) || a.w.traits.Kind == sinks.State {
-		return a.w.outdated(c), nil
+func (a *attempt) replaceable(v *delivery) (bool, error) {
+	if !a.w.outdated(v) || a.w.traits.Kind == sinks.State {
+		return a.w.outdated(v), nil
 	}
-	rows, err := a.w.rows(a.work, a.stop, entities([]change.Change{c}))
-	return rows[c.Entity].Version <= c.Version, err
+	rows, err := a.w.rows(a.work, a.stop, []*delivery{v})
+	return rows[v.change.Entity].Version <= v.change.Version, err
 }
 
-// redecide asks for c to be decided again, under the present configuration: the
+// redecide asks for v to be decided again, under the present configuration: the
 // one that made it wrote for another table, so that the refusal says nothing
 // about what the customer should have. If no newer change was decided, the present
 // content passes, whatever it is; if one was, it is already what should be there
 // or is refused itself. A crash repeats the record, and it finds nothing to do
 // then: the row has moved on.
 // (For a log sink the change, which is not the newest then, becomes a dead letter.)
-func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
-	w := a.w
+func (a *attempt) redecide(v *delivery, e *sinks.Error) error {
+	w, c := a.w, &v.change
 	request := inbox.Control{
 		ID: uuid.NewString(), Action: inbox.Redecide, Services: []string{c.Service}, Version: c.Version, Force: true, Actor: inbox.Deliver,
 		Reason: fmt.Sprintf("refused under revision %d, decided under %d: %v", w.s.opt.Revision, c.Revision, e), Trace: c.Trace,
@@ -325,16 +305,15 @@ func (a *attempt) redecide(c change.Change, e *sinks.Error) error {
 	}); err != nil {
 		return err
 	}
-	w.m.redecided.Inc()
-	w.recordOutcome(&c, OutcomeRedecided)
+	w.became(v, OutcomeRedecided)
 	return nil
 }
 
-// deadLetter makes a dead letter of c. That its row is refused goes into the inbox
+// deadLetter makes a dead letter of v. That its row is refused goes into the inbox
 // before the letter is stored: a crash in between repeats both, and both are
 // no-ops then.
-func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
-	w := a.w
+func (a *attempt) deadLetter(v *delivery, e *sinks.Error) error {
+	w, c := a.w, &v.change
 	crash.At(crash.Refusing, w.opt.Name)
 	err := w.s.retryUntil(a.work, a.stop, "append a refusal to the inbox", func() error {
 		return w.s.opt.Control(a.work, c.Entity, inbox.Control{
@@ -366,14 +345,11 @@ func (a *attempt) deadLetter(c change.Change, e *sinks.Error) error {
 	if letter.Headers, err = json.Marshal(LetterHeaders{Time: c.Time.UnixMilli(), Revision: c.Revision, Content: c.Content, Trace: c.Trace}); err != nil {
 		return err
 	}
-	if err := w.s.retryUntil(a.work, a.stop, "store a dead letter", func() error {
-		return w.s.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})
-	}); err != nil {
+	if err := w.s.addLetters(a.work, a.stop, []store.DeadLetter{letter}); err != nil {
 		return err
 	}
 	crash.At(crash.Buried, w.opt.Name)
-	w.m.dead.Inc()
 	w.condition.refuse(e)
-	w.recordOutcome(&c, OutcomeDead)
+	w.became(v, OutcomeDead)
 	return nil
 }

@@ -52,6 +52,20 @@ func TestAServiceWhoseSinkIsAwayFallsBehind(t *testing.T) {
 	require.Len(t, p.sinks[other].has(), 101)
 }
 
+// Who is behind in a partition that went away is not this process's to tell.
+func TestARevokedPartitionHasNobodyBehind(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(1<<20))
+	p.sinks[other].answer(func([]change.Change) error { return refuse(sinks.Retry, false) })
+	for i := range int64(60) {
+		p.publish(large(service, "a", 2*i), large(other, "a", 2*i+1))
+	}
+	p.delivered(service)
+	require.EqualValues(t, 1, p.metric("weir_service_behind", other))
+	p.stage.Revoked("changes", []int32{0})
+	require.Zero(t, p.metric("weir_service_behind", other))
+}
+
 // All services whose sinks are away wait without the log being read for them.
 func TestEveryServiceIsAway(t *testing.T) {
 	w := newWorld(t, service, other)

@@ -39,10 +39,6 @@ type follower struct {
 	was *feed
 }
 
-func (s *Stage) tail(p *partition) follower { return follower{s: s, p: p} }
-
-func (s *Stage) behind(c *cursor, was *feed) follower { return follower{s: s, p: c.p, c: c, was: was} }
-
 // at is where the follower is. The caller of it and of the other methods holds
 // the stage's mutex.
 func (l follower) at() *feed {
@@ -429,7 +425,7 @@ func (s *Stage) checkEnd(ctx context.Context, p *partition, to change.Version) e
 	if !ended {
 		return nil
 	}
-	return s.bridgeEnd(ctx, s.tail(p), at, to, end)
+	return s.bridgeEnd(ctx, follower{s: s, p: p}, at, to, end)
 }
 
 // checkTokens finds partitions that somebody else took without telling.

@@ -90,7 +90,7 @@ func (s *Stage) lowest(p *partition) (*cursor, feed) {
 		if !c.canTake() {
 			continue
 		}
-		if p.feed.next-c.feed.next <= max(1, s.opt.Nearby/4) {
+		if p.feed.next-c.feed.next <= nearby/4 {
 			joining = true
 		}
 		if low == nil || c.feed.offset() < low.feed.offset() {
@@ -156,7 +156,7 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 			full := c.live || !c.canTake() && c.feed.next > f.offset
 			s.mu.Unlock()
 			if missing {
-				over, err := s.bridge(ctx, s.behind(c, &was), was, f)
+				over, err := s.bridge(ctx, follower{s: s, p: p, c: c, was: &was}, was, f)
 				if err != nil {
 					return err
 				}
@@ -252,5 +252,5 @@ func (s *Stage) beginAgain(ctx context.Context, c *cursor) error {
 		return nil
 	}
 	s.mu.Unlock()
-	return s.bridgeEnd(ctx, s.behind(c, &was), was, to, end)
+	return s.bridgeEnd(ctx, follower{s: s, p: p, c: c, was: &was}, was, to, end)
 }

@@ -1,6 +1,7 @@
 package deliver
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"net"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/sinks"
 )
@@ -27,16 +27,23 @@ type Condition struct {
 	Error, Cause string
 	// Detail is Error with up to 4 KiB of it.
 	Detail string
-	// Suspended says who suspended it; nil unless State is StateSuspended.
+	// Suspended says who suspended it; nil unless State is StateSuspended. Not to be
+	// changed.
 	Suspended *Suspension
 }
 
-// condition is what a worker notes. Safe for concurrent use.
+// condition is what a worker notes, and what the operators want of it. Safe for
+// concurrent use.
 type condition struct {
 	mu                sync.Mutex
+	state             State // as its sink says: not StateSuspended
 	failing, refusing failure
 	refused           int64
-	suspended         suspension
+	wish              *Suspension // nil: none; immutable
+	// changed ends and is replaced when the wish comes or goes, and when somebody asks
+	// for an attempt now.
+	changed context.Context
+	change  context.CancelFunc
 }
 
 // failure is what lasts: since when, and what was said last. Zero: none.
@@ -53,16 +60,20 @@ func (t *failure) note(e *sinks.Error) {
 	t.text, t.cause, t.detail = shortened(e.Error(), maxCondition), Cause(e), shortened(e.Error(), maxDetail)
 }
 
-func (c *condition) failed(e *sinks.Error) {
+func (c *condition) failed(e *sinks.Error, state State) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failing.note(e)
+	changed, c.state = c.state != state, state
+	return changed
 }
 
-func (c *condition) recovered() {
+func (c *condition) recovered() (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.failing = failure{}
+	changed, c.state = c.state != StateRunning, StateRunning
+	return changed
 }
 
 func (c *condition) refuse(e *sinks.Error) {
@@ -78,18 +89,17 @@ func (c *condition) delivered() {
 	c.refusing, c.refused = failure{}, 0
 }
 
-func (c *condition) now(state State) Condition {
+func (c *condition) now() Condition {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	t := c.refusing
-	if state != StateRunning {
+	if c.state != StateRunning {
 		t = c.failing
 	}
-	if s := c.suspended.now; s != nil {
-		copied := *s
-		return Condition{State: StateSuspended, Refused: c.refused, Since: s.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: &copied}
+	if c.wish != nil {
+		return Condition{State: StateSuspended, Refused: c.refused, Since: c.wish.Since, Error: t.text, Cause: "paused by an operator", Detail: t.detail, Suspended: c.wish}
 	}
-	return Condition{State: state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
+	return Condition{State: c.state, Refused: c.refused, Since: t.since, Error: t.text, Cause: t.cause, Detail: t.detail}
 }
 
 // Cause is what went wrong, without who asked whom for what.
@@ -125,9 +135,7 @@ func shortened(s string, most int) string {
 // cutTo returns the begin of a text, at most n bytes and no half character.
 func cutTo(s string, n int) string {
 	if len(s) > n {
-		for s = s[:n]; !utf8.ValidString(s); {
-			s = s[:len(s)-1]
-		}
+		return strings.ToValidUTF8(s[:n], "")
 	}
 	return s
 }
@@ -136,7 +144,7 @@ func cutTo(s string, n int) string {
 func (s *Stage) Conditions() map[string]Condition {
 	all := make(map[string]Condition, len(s.workers))
 	for _, w := range s.workers {
-		all[w.opt.Name] = w.condition.now(w.state.Load().(State))
+		all[w.opt.Name] = w.condition.now()
 	}
 	return all
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
@@ -49,7 +50,7 @@ func TestAFeedFollowsItsFrames(t *testing.T) {
 func TestALookBeginsAfterItsCaller(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begun, release := int64(0), make(chan struct{})
-		l := looks{read: func(context.Context) (store.Look, error) {
+		l := looks{one: make(chan struct{}, 1), read: func(context.Context) (store.Look, error) {
 			begun++
 			look := store.Look{Active: begun}
 			<-release
@@ -70,6 +71,27 @@ func TestALookBeginsAfterItsCaller(t *testing.T) {
 		release <- struct{}{}
 		callers.Wait()
 		require.Equal(t, []int64{1, 2, 2}, got)
+	})
+}
+
+// A look ends with who asked for it: it is over when Run is.
+func TestALookEndsWithItsCaller(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ended := false
+		l := looks{one: make(chan struct{}, 1), read: func(ctx context.Context) (store.Look, error) {
+			defer func() { ended = true }()
+			<-ctx.Done()
+			return store.Look{}, context.Cause(ctx)
+		}}
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			_, err := l.look(ctx)
+			assert.ErrorIs(t, err, context.Canceled)
+		}()
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		require.True(t, ended)
 	})
 }
 

@@ -49,32 +49,25 @@ const (
 type ring struct {
 	h    *recorder
 	room int
-	drop func(n int) // counts what is lost
+	drop func() // counts what is lost
 
 	mu    sync.Mutex
-	waits []store.Attempt // guarded by mu; from oldest on, then from the start
-	// oldest is guarded by mu; 0 while waits grows.
-	oldest int
+	waits []store.Attempt // guarded by mu; the oldest first
 }
 
 func (r *ring) add(a store.Attempt) {
 	r.mu.Lock()
-	lost := 0
-	if len(r.waits) < r.room {
-		r.waits = append(r.waits, a)
-	} else {
-		r.waits[r.oldest] = a
-		r.oldest = (r.oldest + 1) % r.room
-		lost = 1
+	if len(r.waits) == r.room {
+		r.waits[0] = store.Attempt{} // its texts
+		r.waits = r.waits[1:]
+		r.drop()
 	}
+	r.waits = append(r.waits, a)
 	n := len(r.waits)
 	r.mu.Unlock()
-	if lost > 0 {
-		r.drop(lost)
-	}
-	signal(r.h.grown)
+	wait.Offer(r.h.grown, struct{}{})
 	if n >= r.room/2 {
-		signal(r.h.hurried)
+		wait.Offer(r.h.hurried, struct{}{})
 	}
 }
 
@@ -82,23 +75,15 @@ func (r *ring) add(a store.Attempt) {
 func (r *ring) takeAll(to []store.Attempt) []store.Attempt {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	to = append(append(to, r.waits[r.oldest:]...), r.waits[:r.oldest]...)
+	to = append(to, r.waits...)
 	clear(r.waits) // their texts
-	r.waits, r.oldest = r.waits[:0], 0
+	r.waits = r.waits[:0]
 	return to
-}
-
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // recorder writes the attempts of all services, in groups.
 type recorder struct {
 	s       *Stage
-	store   Attempts
 	rings   map[int32]*ring // by service; not written to any more once it runs
 	grown   chan struct{}   // capacity 1: there is something to write
 	hurried chan struct{}   // capacity 1: a ring is half full
@@ -107,26 +92,18 @@ type recorder struct {
 	failing bool            // owned by run
 }
 
-// newRecorder makes the recorder and the rings of those services that have a history;
-// nil without any.
+// newRecorder makes the recorder and the rings of those services that have a history.
 func newRecorder(s *Stage) *recorder {
-	h := &recorder{
-		s: s, store: s.opt.History, rings: map[int32]*ring{}, grown: make(chan struct{}, 1), hurried: make(chan struct{}, 1),
-	}
-	n := 0
-	for _, o := range s.opt.Services {
-		if o.History {
-			n++
-		}
-	}
-	if n == 0 || h.store == nil {
-		return nil
-	}
+	h := &recorder{s: s, rings: map[int32]*ring{}, grown: make(chan struct{}, 1), hurried: make(chan struct{}, 1)}
+	var with []*worker
 	for _, w := range s.workers {
-		if w.opt.History {
-			w.history = &ring{h: h, room: max(historyShare, historyRoom/n), drop: func(n int) { w.m.unrecorded.Add(float64(n)) }}
-			h.rings[w.opt.Number] = w.history
+		if w.opt.History && s.opt.History != nil {
+			with = append(with, w)
 		}
+	}
+	for _, w := range with {
+		w.history = &ring{h: h, room: max(historyShare, historyRoom/len(with)), drop: w.m.unrecorded.Inc}
+		h.rings[w.opt.Number] = w.history
 	}
 	return h
 }
@@ -165,6 +142,7 @@ func (h *recorder) run(ctx context.Context) {
 func (h *recorder) write(ctx context.Context) bool {
 	for {
 		if len(h.pending) == 0 {
+			h.pending = nil
 			for _, r := range h.rings {
 				h.pending = r.takeAll(h.pending)
 			}
@@ -172,14 +150,8 @@ func (h *recorder) write(ctx context.Context) bool {
 		if len(h.pending) == 0 {
 			return true
 		}
-		for len(h.pending) > 0 {
-			group := h.pending[:min(len(h.pending), historyGroup)]
-			err := h.store.AddAttempts(ctx, group)
-			if err == nil {
-				h.failing = false
-				h.pending = h.pending[len(group):]
-				continue
-			}
+		group := h.pending[:min(len(h.pending), historyGroup)]
+		if err := h.s.opt.History.AddAttempts(ctx, group); err != nil {
 			if !h.failing {
 				h.failing = true
 				h.s.log.Warn("the store does not take the delivery history: what finds no room until it does is lost; deliveries go on", "error", err)
@@ -188,16 +160,17 @@ func (h *recorder) write(ctx context.Context) bool {
 				return false
 			}
 			h.lose(group)
-			h.pending = h.pending[len(group):]
+		} else {
+			h.failing = false
 		}
-		h.pending = nil
+		h.pending = h.pending[len(group):]
 	}
 }
 
 // lose counts what is lost.
 func (h *recorder) lose(attempts []store.Attempt) {
 	for i := range attempts {
-		h.rings[attempts[i].Service].drop(1)
+		h.rings[attempts[i].Service].drop()
 	}
 }
 

@@ -60,14 +60,13 @@ const laterTick = time.Minute
 
 // offerLater offers again, now and then, what was given up. It ends with the stage.
 func (s *Stage) offerLater() {
-	tick := time.Duration(0)
+	tick := 2 * laterTick
 	for _, w := range s.workers {
 		if later := w.opt.Retry.Later; later > 0 {
-			tick = max(tick, time.Millisecond, laterTick)
-			tick = min(tick, max(later/4, time.Millisecond))
+			tick = min(tick, laterTick, max(later/4, time.Millisecond))
 		}
 	}
-	if tick == 0 {
+	if tick > laterTick { // nobody wants it
 		return
 	}
 	asked := map[int64]int64{} // letter to the count with which it was asked for
@@ -125,8 +124,9 @@ func (s *Stage) takers() (takers map[string]*worker, names []string) {
 	defer s.mu.Unlock()
 	takers = map[string]*worker{}
 	for _, w := range s.workers {
+		state := w.condition.now().State
 		// One that failed last and has nothing in hand may well take something.
-		if w.opt.Retry.Later > 0 && !w.suspended() && (!w.failing() || w.held == 0 && w.state.Load() != StatePaused) {
+		if w.opt.Retry.Later > 0 && (state == StateRunning || state == StateRetrying && w.held == 0) {
 			takers[w.opt.Name] = w
 			names = append(names, w.opt.Name)
 		}

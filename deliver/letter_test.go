@@ -1,6 +1,7 @@
 package deliver_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -108,6 +109,15 @@ func TestI9WhatWasGivenUpIsOfferedAgain(t *testing.T) {
 	}
 	require.EqualValues(t, 3, p.metric("weir_delivery_offered_again_total", service))
 	require.Zero(t, p.metric("weir_delivery_offered_again_total", off)+p.metric("weir_delivery_offered_again_total", other))
+}
+
+// The shortest retry.later says how often is looked, whoever else has a longer one.
+func TestI9TheShortestLaterCounts(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: state, other: state}, later(service, time.Millisecond), later(other, 24*time.Hour))
+	p.sinks[service].answer(func([]change.Change) error { return refuse(sinks.RetryBounded, true) })
+	p.publish(of(service, "a", 0))
+	require.Eventually(t, func() bool { return slices.Contains(p.order(), "redecide a") }, patience, time.Millisecond)
 }
 
 // A log sink gets the change itself again, as it was.

@@ -91,21 +91,21 @@ func (s *Stage) countBehind() {
 
 // serviceMetrics are the ones of one service, looked up once.
 type serviceMetrics struct {
-	delivered, skipped, coalesced, overtaken prometheus.Counter
-	redecided, dead, offered, unrecorded     prometheus.Counter
-	found                                    prometheus.Counter
-	failures                                 *prometheus.CounterVec
-	paused, behind                           prometheus.Gauge
-	seconds, age                             prometheus.Observer
+	became                     map[string]prometheus.Counter // by outcome
+	offered, unrecorded, found prometheus.Counter
+	failures                   *prometheus.CounterVec
+	paused, behind             prometheus.Gauge
+	seconds, age               prometheus.Observer
 }
 
 func (m *Metrics) of(service string) *serviceMetrics {
 	m.gaps.WithLabelValues(service) // the first increment of a series that was not there is no increase to Prometheus
-	c := func(outcome string) prometheus.Counter { return m.deliveries.WithLabelValues(service, outcome) }
+	became := map[string]prometheus.Counter{}
+	for _, outcome := range []string{OutcomeDelivered, OutcomeSkipped, OutcomeCoalesced, OutcomeOvertaken, OutcomeRedecided, OutcomeDead} {
+		became[outcome] = m.deliveries.WithLabelValues(service, outcome)
+	}
 	return &serviceMetrics{
-		delivered: c(OutcomeDelivered), skipped: c(OutcomeSkipped), coalesced: c(OutcomeCoalesced),
-		overtaken: c(OutcomeOvertaken), redecided: c(OutcomeRedecided), dead: c(OutcomeDead), offered: m.offered.WithLabelValues(service),
-		found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
+		became: became, offered: m.offered.WithLabelValues(service), found: m.found.WithLabelValues(service), unrecorded: m.unrecorded.WithLabelValues(service),
 		failures: m.failures, paused: m.paused.WithLabelValues(service), behind: m.behind.WithLabelValues(service),
 		seconds: m.seconds.WithLabelValues(service), age: m.age.WithLabelValues(service),
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -175,6 +176,11 @@ type slice struct {
 	inHand   bool           // guarded by the stage's mutex
 }
 
+// nearby is how many records of the log a service may be behind the one that is
+// farthest and still be fed by the tail at a take-over. The tail waits a moment for one
+// that is a quarter of it behind.
+const nearby = 256
+
 func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64) *partition {
 	p := &partition{
 		number: row.Partition, after: after, token: token, saved: row.Places,
@@ -205,7 +211,7 @@ func newPartition(s *Stage, row *store.Progress, token store.Token, after uint64
 		}
 		c.mark = at.Mark
 		c.floor, c.feed = at.Position, feed{fed: at.Position, next: at.Offset}
-		c.live = at.Offset+s.opt.Nearby >= farthest.Offset
+		c.live = at.Offset+nearby >= farthest.Offset
 		if c.live && (at.Offset < p.feed.next || at.Offset == p.feed.next && at.Position < p.feed.fed) {
 			p.feed = c.feed
 		}
@@ -244,12 +250,12 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 		r := &records[i]
 		f, err := change.ParseFrameHeader(r.Value)
 		if err != nil {
-			letters = append(letters, malformed(p.number, r, err))
+			letters = append(letters, s.malformed(p.number, r, err))
 			continue
 		}
 		frames = append(frames, logged{Frame: f, record: r, offset: r.Offset, redelivered: catchUp || r.Redelivered || r.HeaderBytes(change.RepublishedHeader) != nil})
 	}
-	if err := s.addLetters(ctx, letters); err != nil {
+	if err := s.addLetters(ctx, s.ctx, letters); err != nil {
 		return nil, err
 	}
 	if len(frames) == 0 {
@@ -268,7 +274,7 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 		if !f.counts {
 			s.log.Debug("a frame that the store knows nothing of is passed over", "partition", p.number, "offset", f.offset)
 			s.opt.Metrics.passedOver.Inc()
-		} else if f.Revision > s.opt.Revision && s.opt.Superseded != nil {
+		} else if f.Revision > s.opt.Revision {
 			s.opt.Superseded()
 			return nil, fmt.Errorf("a frame of revision %d came to revision %d: %w", f.Revision, s.opt.Revision, store.ErrSuperseded)
 		}
@@ -276,13 +282,12 @@ func (s *Stage) read(ctx context.Context, p *partition, records []transport.Rece
 	return frames, nil
 }
 
-// addLetters stores dead letters of records that are no frames.
-func (s *Stage) addLetters(ctx context.Context, letters []store.DeadLetter) error {
+// addLetters stores dead letters, if there are some, for as long as that takes.
+func (s *Stage) addLetters(work, stop context.Context, letters []store.DeadLetter) error {
 	if len(letters) == 0 {
 		return nil
 	}
-	s.opt.Metrics.malformed.Add(float64(len(letters)))
-	return s.retryUntil(ctx, s.ctx, "store dead letters", func() error { return s.opt.Store.AddLetters(ctx, letters) })
+	return s.retryUntil(work, stop, "store dead letters", func() error { return s.opt.Store.AddLetters(work, letters) })
 }
 
 // open makes the changes of a frame readable. One that cannot be read becomes a
@@ -293,11 +298,12 @@ func (s *Stage) open(ctx context.Context, p *partition, f *logged) error {
 		return nil
 	}
 	f.counts = false
-	return s.addLetters(ctx, []store.DeadLetter{malformed(p.number, f.record, err)})
+	return s.addLetters(ctx, s.ctx, []store.DeadLetter{s.malformed(p.number, f.record, err)})
 }
 
 // malformed makes a dead letter of a record that is no frame.
-func malformed(partition int32, r *transport.Received, err error) store.DeadLetter {
+func (s *Stage) malformed(partition int32, r *transport.Received, err error) store.DeadLetter {
+	s.opt.Metrics.malformed.Inc()
 	return store.DeadLetter{
 		Stage: store.StageDeliver, Code: "malformed", Reason: err.Error(), State: store.LetterOpen,
 		Part: partition, Offset: r.Offset, Payload: r.Value,
@@ -333,7 +339,7 @@ func (s *Stage) handOut(ctx context.Context, p *partition, f *logged) error {
 		case v == gap:
 			at := p.feed
 			s.mu.Unlock()
-			over, err := s.bridge(ctx, s.tail(p), at, f)
+			over, err := s.bridge(ctx, follower{s: s, p: p}, at, f)
 			if over || err != nil {
 				return err
 			}
@@ -391,7 +397,7 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	c.w.queue = append(c.w.queue, sl)
 	c.w.held += sl.cost
 	s.held += sl.cost
-	signal(c.w.wakeUp)
+	wait.Offer(c.w.wakeUp, struct{}{})
 }
 
 // changeOverhead is what a change costs in memory beside its bytes.
@@ -498,7 +504,7 @@ func (s *Stage) fallBehind(w *worker) {
 	s.wake()
 }
 
-func (p *partition) poke() { signal(p.wakeUp) }
+func (p *partition) poke() { wait.Offer(p.wakeUp, struct{}{}) }
 
 // places returns what is to be saved of p. The caller holds the stage's mutex.
 func (p *partition) places() []store.ServicePlace {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"slices"
 
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -79,22 +78,4 @@ func (w *worker) countFound() {
 		w.m.found.Add(float64(now - w.found))
 		w.found = now
 	}
-}
-
-// dropGone leaves out changes of partitions that went away: the next owner has them,
-// and this one may be fenced for as long as it tries.
-func (a *attempt) dropGone(todo []change.Change) []change.Change {
-	s := a.w.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.DeleteFunc(slices.Clone(todo), func(c change.Change) bool {
-		if !a.parts[c.Partition].gone {
-			return false
-		}
-		if a.abandoned == nil {
-			a.abandoned = map[int32]bool{}
-		}
-		a.abandoned[c.Partition] = true
-		return true
-	})
 }

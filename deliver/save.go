@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
@@ -31,7 +32,7 @@ func (v *saver) init(s *Stage) {
 	v.one = make(chan struct{}, 1)
 }
 
-func (v *saver) poke() { signal(v.poked) }
+func (v *saver) poke() { wait.Offer(v.poked, struct{}{}) }
 
 // run saves until ctx ends, and then once more.
 func (v *saver) run(ctx context.Context) {
@@ -72,9 +73,7 @@ func (v *saver) saveAll(ctx, patience context.Context) {
 			break
 		}
 		if store.ClassOf(err) == store.Superseded {
-			if v.s.opt.Superseded != nil {
-				v.s.opt.Superseded()
-			}
+			v.s.opt.Superseded()
 			pause = time.Second
 		} else if failures == 1 {
 			halted = true
@@ -213,7 +212,7 @@ func (v *saver) await(work context.Context, batch []*slice) error {
 		if !missing {
 			return nil
 		}
-		signal(v.hurried)
+		wait.Offer(v.hurried, struct{}{})
 		select {
 		case <-done:
 		case <-released:
@@ -225,53 +224,39 @@ func (v *saver) await(work context.Context, batch []*slice) error {
 	}
 }
 
-// looks shares looks at the store: a caller gets one that began after it called.
+// looks shares looks at the store: a caller gets one that began after it called. Its
+// one and read are set once.
 type looks struct {
-	read func(ctx context.Context) (store.Look, error)
+	read  func(ctx context.Context) (store.Look, error)
+	one   chan struct{} // capacity 1: full while a look is under way
+	begun atomic.Int64
 
-	mu           sync.Mutex
-	flying, next *inFlight // guarded by mu
+	// Of the last look that succeeded; owned by whoever has one.
+	last *store.Look
+	of   int64
 }
 
-type inFlight struct {
-	done chan struct{}
-	look store.Look
-	err  error
-}
+// lookTimeout bounds one look, for which others may wait.
+const lookTimeout = time.Minute
 
 func (l *looks) look(ctx context.Context) (*store.Look, error) {
-	l.mu.Lock()
-	f := l.next
-	if f == nil {
-		f = &inFlight{done: make(chan struct{})}
-		if l.flying == nil {
-			l.flying = f
-			go l.fly(ctx, f)
-		} else {
-			l.next = f
-		}
-	}
-	l.mu.Unlock()
+	before := l.begun.Load()
 	select {
-	case <-f.done:
-		return &f.look, f.err
+	case l.one <- struct{}{}:
+		defer func() { <-l.one }()
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
-}
-
-// lookTimeout bounds one look, which serves several callers.
-const lookTimeout = time.Minute
-
-func (l *looks) fly(ctx context.Context, f *inFlight) {
-	for f != nil {
-		within, cancel := context.WithTimeout(context.WithoutCancel(ctx), lookTimeout)
-		f.look, f.err = l.read(within)
-		cancel()
-		close(f.done)
-		l.mu.Lock()
-		f, l.next = l.next, nil
-		l.flying = f
-		l.mu.Unlock()
+	if l.of > before {
+		return l.last, nil
 	}
+	n := l.begun.Add(1)
+	within, cancel := context.WithTimeout(ctx, lookTimeout)
+	defer cancel()
+	look, err := l.read(within)
+	if err != nil {
+		return nil, err
+	}
+	l.last, l.of = &look, n
+	return l.last, nil
 }

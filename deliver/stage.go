@@ -16,6 +16,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/tracing"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -87,7 +88,7 @@ type Options struct {
 	// process's to deliver.
 	Revision int64
 	// Superseded is called, from any goroutine and perhaps often, when a change of
-	// a newer revision came. It must not block. May be nil.
+	// a newer revision came. It must not block.
 	Superseded func()
 	Store      Store
 	// History, if given, keeps the attempts of services that have one. Neither its
@@ -103,10 +104,6 @@ type Options struct {
 	// Memory is how many bytes of changes may wait for sinks, over all services.
 	// Defaults to 64 MiB.
 	Memory int64
-	// Nearby is how many records of the log a service may be behind the one that is
-	// farthest and still be fed by the tail at a take-over. The tail waits a moment
-	// for one that is a quarter of it behind. Defaults to 256.
-	Nearby int64
 	// StopGrace is how long a write that is under way at a shutdown may go on.
 	// Defaults to 5s.
 	StopGrace time.Duration
@@ -144,14 +141,12 @@ type Stage struct {
 	workers []*worker
 	looks   looks
 	saver   saver
-	// recorder is nil where no service has a history.
-	recorder *recorder
+	history *recorder
 
-	ctx      context.Context // ends when Run's does
-	stop     context.CancelFunc
-	failed   chan error // capacity 1
-	running  sync.WaitGroup
-	wentBack sync.Once
+	ctx     context.Context // ends when Run's does
+	stop    context.CancelFunc
+	failed  chan error // capacity 1
+	running sync.WaitGroup
 
 	mu       sync.Mutex
 	parts    map[int32]*partition // guarded by mu; those that are assigned
@@ -164,7 +159,6 @@ type Stage struct {
 func New(opt Options) *Stage {
 	opt.StopGrace = defaults.Positive(opt.StopGrace, 5*time.Second)
 	opt.Memory = defaults.Positive(opt.Memory, 64<<20)
-	opt.Nearby = defaults.Positive(opt.Nearby, 256)
 	if opt.Limit == nil {
 		opt.Limit = context.Background()
 	}
@@ -173,17 +167,12 @@ func New(opt Options) *Stage {
 		parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
-	s.looks.read = opt.Store.Look
+	s.looks.read, s.looks.one = opt.Store.Look, make(chan struct{}, 1)
 	s.saver.init(s)
 	for _, service := range opt.Services {
 		s.workers = append(s.workers, newWorker(s, service))
 	}
-	s.recorder = newRecorder(s)
-	for _, w := range s.workers {
-		if wish, is := opt.Suspended[w.opt.Name]; is {
-			w.condition.suspend(wish, true)
-		}
-	}
+	s.history = newRecorder(s)
 	slices.SortFunc(s.workers, func(a, b *worker) int { return cmp.Compare(a.opt.Number, b.opt.Number) })
 	return s
 }
@@ -197,21 +186,13 @@ func (s *Stage) share() int64 {
 // finished unless their sinks fail or Options.Limit ends, what took effect is
 // saved, and the sinks are closed. Its error wraps ErrLost, or is nil.
 func (s *Stage) Run(ctx context.Context) error {
-	var workers sync.WaitGroup
+	var workers, writers sync.WaitGroup
 	for _, w := range s.workers {
 		workers.Go(func() { w.run(s.ctx) })
 	}
-	saved := make(chan struct{})
-	saveCtx, endSaver := context.WithCancel(context.WithoutCancel(ctx))
-	go func() { defer close(saved); s.saver.run(saveCtx) }()
-	recorded := make(chan struct{})
-	recordCtx, endRecorder := context.WithCancel(context.WithoutCancel(ctx))
-	go func() {
-		defer close(recorded)
-		if s.recorder != nil {
-			s.recorder.run(recordCtx)
-		}
-	}()
+	worked, end := context.WithCancel(context.WithoutCancel(ctx))
+	writers.Go(func() { s.saver.run(worked) })
+	writers.Go(func() { s.history.run(worked) })
 	s.running.Go(s.tick)
 	s.running.Go(s.offerLater)
 	var err error
@@ -221,22 +202,13 @@ func (s *Stage) Run(ctx context.Context) error {
 	}
 	s.stop()
 	workers.Wait()
-	endSaver()
-	endRecorder()
-	<-saved
-	<-recorded
+	end()
+	writers.Wait()
 	s.mu.Lock()
 	s.closed = true
 	s.mu.Unlock()
 	s.running.Wait()
 	return err
-}
-
-func (s *Stage) fail(err error) {
-	select {
-	case s.failed <- err:
-	default:
-	}
 }
 
 // wake lets whoever waits for room, or for a service to come back, look again.
@@ -290,6 +262,7 @@ func (s *Stage) Revoked(_ string, partitions []int32) {
 			delete(s.parts, n)
 		}
 	}
+	s.countBehind()
 	s.wake()
 	s.mu.Unlock()
 	// What was done is known to the next owner, if the store answers soon.
@@ -326,7 +299,7 @@ func (s *Stage) lose(lost []*partition) {
 			still := s.parts[p.number] == p
 			s.mu.Unlock()
 			if still {
-				s.fail(fmt.Errorf("partition %d: %w", p.number, ErrLost))
+				wait.Offer(s.failed, fmt.Errorf("partition %d: %w", p.number, ErrLost))
 			}
 		})
 	}

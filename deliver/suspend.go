@@ -14,12 +14,12 @@ type Suspension struct {
 	Why   string    `json:"why,omitempty"` // what they said
 }
 
-// suspension is what the operators want of a service. Guarded by the condition's mutex.
-type suspension struct {
-	now *Suspension
-	// changed is closed and replaced at every change, and when somebody asks for an
-	// attempt now.
-	changed chan struct{}
+// wishOf is what all say about a service; nil: nothing.
+func wishOf(all map[string]Suspension, service string) *Suspension {
+	if wish, is := all[service]; is {
+		return &wish
+	}
+	return nil
 }
 
 // Suspend makes exactly these services get nothing, by name: a write that is under
@@ -27,15 +27,16 @@ type suspension struct {
 // the others. A service that is not named goes on. It may be called at any time.
 func (s *Stage) Suspend(all map[string]Suspension) {
 	for _, w := range s.workers {
-		wish, is := all[w.opt.Name]
-		if w.condition.suspend(wish, is) {
-			if is {
-				w.log.Warn("paused by an operator", "by", wish.By, "why", wish.Why)
-			} else {
-				w.log.Info("resumed by an operator")
-			}
-			w.wakeTails()
+		wish := wishOf(all, w.opt.Name)
+		if !w.condition.suspend(wish) {
+			continue
 		}
+		if wish != nil {
+			w.log.Warn("paused by an operator", "by", wish.By, "why", wish.Why)
+		} else {
+			w.log.Info("resumed by an operator")
+		}
+		w.wakeTails()
 	}
 }
 
@@ -51,14 +52,12 @@ func (s *Stage) Probe(service string) bool {
 	return false
 }
 
-func (c *condition) suspend(wish Suspension, is bool) (changed bool) {
+// suspend takes what an operator wants; nil: that it goes on.
+func (c *condition) suspend(wish *Suspension) (changed bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	changed = (c.suspended.now != nil) != is
-	if c.suspended.now = nil; is {
-		c.suspended.now = &wish
-	}
-	if changed {
+	changed = (c.wish != nil) != (wish != nil)
+	if c.wish = wish; changed {
 		c.signal()
 	}
 	return changed
@@ -72,20 +71,15 @@ func (c *condition) wake() {
 
 // signal wakes whoever waits. The caller holds c.mu.
 func (c *condition) signal() {
-	close(c.suspended.changed)
-	c.suspended.changed = make(chan struct{})
+	c.change()
+	c.changed, c.change = context.WithCancel(context.Background())
 }
 
-// isSuspended returns what closes when it may be otherwise.
-func (c *condition) isSuspended() (is bool, changed <-chan struct{}) {
+// isSuspended returns what ends when it may be otherwise.
+func (c *condition) isSuspended() (is bool, changed context.Context) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	return c.suspended.now != nil, c.suspended.changed
-}
-
-func (w *worker) suspended() bool {
-	is, _ := w.condition.isSuspended()
-	return is
+	return c.wish != nil, c.changed
 }
 
 // awaitResumed waits while the service is suspended, and reports whether it did;
@@ -98,7 +92,7 @@ func (w *worker) awaitResumed(stop context.Context) (waited bool, err error) {
 		}
 		waited = true
 		select {
-		case <-changed:
+		case <-changed.Done():
 		case <-stop.Done():
 			return waited, errStopped
 		}
@@ -111,14 +105,6 @@ func (w *worker) await(stop context.Context, e *sinks.Error, backoff time.Durati
 	_, changed := w.condition.isSuspended()
 	ctx, cancel := context.WithCancel(stop)
 	defer cancel()
-	waiting := make(chan struct{})
-	defer close(waiting)
-	go func() {
-		select {
-		case <-changed:
-			cancel()
-		case <-waiting:
-		}
-	}()
+	defer context.AfterFunc(changed, cancel)()
 	return e.Await(ctx, backoff) || stop.Err() == nil
 }

@@ -1,7 +1,6 @@
 package deliver
 
 import (
-	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/tracing"
 	"github.com/seed-86dfc502/weir/sinks"
 )
@@ -32,33 +31,12 @@ func (w *worker) endSpans(all []*delivery) {
 	}
 }
 
-// follow remembers the span of a change of the batch that is in hand.
-func (w *worker) follow(v *delivery) {
-	if v.span == nil {
-		return
-	}
-	if w.spans == nil {
-		w.spans = map[*change.Trace]*tracing.Span{}
-	}
-	w.spans[v.change.Trace] = v.span
-}
-
-// recordOutcome notes what became of a change, if it is traced.
-func (w *worker) recordOutcome(c *change.Change, outcome string) {
-	if c.Trace != nil {
-		w.spans[c.Trace].Set(tracing.OutcomeKey.String(outcome))
-	}
-}
-
 // writeSpan starts the span of one write to the sink.
-func (w *worker) writeSpan(todo []change.Change) *tracing.Span {
-	if w.spans == nil {
-		return nil
-	}
+func (w *worker) writeSpan(todo []*delivery) *tracing.Span {
 	var spans []*tracing.Span
-	for i := range todo {
-		if s := w.spans[todo[i].Trace]; s != nil {
-			spans = append(spans, s)
+	for _, v := range todo {
+		if v.span != nil {
+			spans = append(spans, v.span)
 		}
 	}
 	span := w.s.opt.Tracer.Batch("deliver batch", spans, len(todo))

@@ -2,10 +2,8 @@ package deliver
 
 import (
 	"context"
-	"iter"
 	"log/slog"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/cenkalti/backoff/v5"
@@ -26,7 +24,6 @@ type worker struct {
 	log    *slog.Logger
 	m      *serviceMetrics
 	wakeUp chan struct{} // capacity 1: queue grew
-	state  atomic.Value
 
 	condition condition
 	history   *ring // nil: none is kept
@@ -39,8 +36,7 @@ type worker struct {
 
 	// Owned by run.
 	opened bool
-	found  uint64                          // of the sink, in metrics
-	spans  map[*change.Trace]*tracing.Span // of the batch in hand; nil if none is traced
+	found  uint64 // of the sink, in metrics
 }
 
 // delivery is one change in hand.
@@ -51,6 +47,8 @@ type delivery struct {
 	// replacement is the newer change of the entity that goes out in its stead.
 	replacement *delivery
 	span        *tracing.Span
+	tries       int  // failed bounded attempts
+	beside      bool // it failed where another did well
 }
 
 // over reports whether v was delivered, or left out for one that was. A repetition
@@ -70,12 +68,12 @@ func newWorker(s *Stage, opt Service) *worker {
 		s: s, opt: opt, traits: opt.Sink.Traits(), m: s.opt.Metrics.of(opt.Name),
 		log: s.log.With("service", opt.Name), wakeUp: make(chan struct{}, 1),
 	}
-	w.state.Store(StateRunning)
-	w.condition.suspended.changed = make(chan struct{})
+	w.condition.state, w.condition.wish = StateRunning, wishOf(s.opt.Suspended, opt.Name)
+	w.condition.changed, w.condition.change = context.WithCancel(context.Background())
 	return w
 }
 
-func (w *worker) failing() bool { return w.state.Load() != StateRunning || w.suspended() }
+func (w *worker) failing() bool { return w.condition.now().State != StateRunning }
 
 // run delivers until stop ends, and closes the sink.
 func (w *worker) run(stop context.Context) {
@@ -182,35 +180,17 @@ func (w *worker) handle(work, stop context.Context, batch []*slice) error {
 	if err := w.resume(work, stop, batch); err != nil {
 		return err
 	}
-	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff(), waited: waited, parts: make(map[int32]*partition, 8)}
-	for _, sl := range batch {
-		a.parts[sl.c.p.number] = sl.c.p
-	}
+	a := &attempt{w: w, work: work, stop: stop, wait: w.backoff(), waited: waited}
 	return w.deliver(a, batch, all, todo)
 }
 
 // deliver writes what is left of a batch, as much at a time as the sink takes, and notes
 // after each write how far the slices are done.
 func (w *worker) deliver(a *attempt, batch []*slice, all, todo []*delivery) error {
-	var chunk []change.Change
-	for {
-		if todo = w.dropAbandoned(todo); len(todo) == 0 {
-			return nil
-		}
+	for len(todo) > 0 {
 		n := w.chunk(todo)
-		chunk = chunk[:0]
-		for _, v := range todo[:n] {
-			chunk = append(chunk, v.change)
-		}
-		if err := a.deliver(chunk); err != nil {
+		if err := a.deliver(todo[:n]); err != nil {
 			return err
-		}
-		for _, v := range todo[:n] {
-			if a.abandoned[v.change.Partition] {
-				continue // the next owner has it
-			}
-			v.done = true
-			w.endSpan(v, nil) // whatever becomes of the rest of its frame
 		}
 		w.finish(batch, all)
 		todo = todo[n:]
@@ -223,6 +203,7 @@ func (w *worker) deliver(a *attempt, batch []*slice, all, todo []*delivery) erro
 			w.s.saver.poke()
 		}
 	}
+	return nil
 }
 
 // decode reads the changes of slices; what is below the service's place is left out.
@@ -233,7 +214,6 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 	}
 	all := make([]*delivery, 0, n)
 	values := make([]delivery, n)
-	w.spans = nil
 	var letters []store.DeadLetter
 	for _, sl := range batch {
 		for c, err := range sl.changes.All(w.opt.Name) {
@@ -253,15 +233,11 @@ func (w *worker) decode(work, stop context.Context, batch []*slice) ([]*delivery
 			v.span = w.s.opt.Tracer.Deliver(c.Trace, w.opt.Name)
 			v.change.Trace = v.span.Trace() // what the sink passes on
 			v.change.Partition = sl.c.p.number
-			w.follow(v)
 			all = append(all, v)
 		}
 	}
-	if len(letters) == 0 {
-		return all, nil
-	}
-	w.m.dead.Add(float64(len(letters)))
-	return all, w.s.retryUntil(work, stop, "store dead letters", func() error { return w.s.opt.Store.AddLetters(work, letters) })
+	w.m.became[OutcomeDead].Add(float64(len(letters)))
+	return all, w.s.addLetters(work, stop, letters)
 }
 
 // finish notes how far the slices of a batch are done.
@@ -299,8 +275,9 @@ func (w *worker) finish(batch []*slice, all []*delivery) {
 	}
 }
 
-// dropAbandoned leaves out the changes of partitions that went away. The next
-// owner has them, and delivers newer ones behind them.
+// dropAbandoned leaves out the changes of partitions that went away. The next owner
+// has them, and delivers newer ones behind them; this one may be fenced for as long as
+// it tries.
 func (w *worker) dropAbandoned(todo []*delivery) []*delivery {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -321,18 +298,15 @@ func (w *worker) backoff() *backoff.ExponentialBackOff {
 // would come behind it. A resent change of a log sink always goes out.
 func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*delivery, error) {
 	state := w.traits.Kind == sinks.State
-	var rows map[string]store.Row
-	if state && !w.traits.Guarded && slices.ContainsFunc(all, func(v *delivery) bool { return v.slice.redelivered }) {
-		var err error
-		if rows, err = w.rows(work, stop, func(yield func(entity string) bool) {
-			for _, v := range all {
-				if v.slice.redelivered && !yield(v.change.Entity) {
-					return
-				}
-			}
-		}); err != nil {
-			return nil, err
+	var doubtful []*delivery
+	for _, v := range all {
+		if v.slice.redelivered && state && !w.traits.Guarded {
+			doubtful = append(doubtful, v)
 		}
+	}
+	rows, err := w.rows(work, stop, doubtful)
+	if err != nil {
+		return nil, err
 	}
 	newest := make(map[string]*delivery, len(all))
 	keep := make([]*delivery, 0, len(all))
@@ -344,17 +318,13 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 			continue
 		}
 		if old := newest[c.Entity]; old != nil && c.Version <= old.change.Version {
-			w.m.skipped.Inc()
-			w.recordOutcome(c, OutcomeSkipped)
 			v.replacement = old
+			w.became(v, OutcomeSkipped)
 			continue
 		}
 		if v.slice.redelivered && rows[c.Entity].Version > c.Version {
-			w.m.overtaken.Inc()
-			w.recordOutcome(c, OutcomeOvertaken)
 			w.leftOut(c.Entity, rows[c.Entity].Version)
-			v.done = true
-			w.endSpan(v, nil)
+			w.became(v, OutcomeOvertaken)
 			continue
 		}
 		newest[c.Entity] = v
@@ -368,9 +338,8 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 		if n == v {
 			return false
 		}
-		w.m.coalesced.Inc()
-		w.recordOutcome(&v.change, OutcomeCoalesced)
 		v.replacement = n
+		w.became(v, OutcomeCoalesced)
 		return true
 	}), nil
 }
@@ -385,11 +354,24 @@ func (w *worker) leftOut(entity string, newer change.Version) {
 	}
 }
 
-// rows reads the dam rows of entities.
-func (w *worker) rows(work, stop context.Context, entities iter.Seq[string]) (map[string]store.Row, error) {
+// became notes how a change ended: it is done, unless a newer one stands in for it.
+func (w *worker) became(v *delivery, outcome string) {
+	w.m.became[outcome].Inc()
+	if v.span != nil {
+		v.span.Set(tracing.OutcomeKey.String(outcome))
+	}
+	if v.replacement == nil {
+		v.done = true
+		w.endSpan(v, nil) // whatever becomes of the rest of its frame
+	}
+}
+
+// rows reads the dam rows of the entities of changes, by entity.
+func (w *worker) rows(work, stop context.Context, of []*delivery) (map[string]store.Row, error) {
 	var keys []store.Key
 	rows := map[string]store.Row{}
-	for entity := range entities {
+	for _, v := range of {
+		entity := v.change.Entity
 		if _, seen := rows[entity]; !seen {
 			rows[entity] = store.Row{}
 			keys = append(keys, store.Key{Service: w.opt.Number, Entity: entity})
@@ -466,21 +448,20 @@ func (s *Stage) retryUntil(work, stop context.Context, what string, op func() er
 }
 
 // reportFailure notes a failure of the sink; it logs when the state changes, not at every attempt.
-// about is the context of a change that it happened to, or nil.
-func (w *worker) reportFailure(e *sinks.Error, about *change.Trace) {
+// about is the span of a change that it happened to, or nil.
+func (w *worker) reportFailure(e *sinks.Error, about *tracing.Span) {
 	state := StateRetrying
 	if e.Class == sinks.Pause {
 		state = StatePaused
 	}
 	w.m.failures.WithLabelValues(w.opt.Name, e.Class.String()).Inc()
-	w.condition.failed(e)
-	if w.state.Swap(state) == state {
+	if !w.condition.failed(e, state) {
 		return
 	}
 	w.wakeTails() // which need not wait for it any more
 	log := w.log
-	if s := w.spans[about]; s != nil {
-		log = log.With("trace_id", s.ID())
+	if about != nil {
+		log = log.With("trace_id", about.ID())
 	}
 	if state == StatePaused {
 		w.m.paused.Set(1)
@@ -492,8 +473,7 @@ func (w *worker) reportFailure(e *sinks.Error, about *change.Trace) {
 
 // recovered notes that the sink takes changes.
 func (w *worker) recovered() {
-	w.condition.recovered()
-	if w.state.Swap(StateRunning) != StateRunning {
+	if w.condition.recovered() {
 		w.m.paused.Set(0)
 		w.log.Info("delivering again")
 		w.wakeTails()

@@ -154,12 +154,7 @@ const (
 type header struct {
 	Kind    string   `json:"k"`
 	Control *Control `json:"ctl,omitempty"`
-	Event
-}
-
-type controlHeader struct {
-	Kind    string   `json:"k"`
-	Control *Control `json:"ctl"`
+	*Event
 }
 
 // ErrMalformed is what Decode returns, wrapped, for a record that no Encode made.
@@ -176,10 +171,10 @@ func Encode(r Record) (key, head, value []byte, err error) {
 		if (r.Event.Op == Delete) != (r.Event.Payload == nil) {
 			return nil, nil, nil, fmt.Errorf("%w: a delete has no payload, an upsert has one", ErrMalformed)
 		}
-		head, err = json.Marshal(header{Kind: kindEvent, Event: *r.Event})
+		head, err = json.Marshal(header{Kind: kindEvent, Event: r.Event})
 		value = r.Event.Payload
 	case r.Control != nil && r.Event == nil:
-		head, err = json.Marshal(controlHeader{kindControl, r.Control})
+		head, err = json.Marshal(header{Kind: kindControl, Control: r.Control})
 		value = r.Control.Change
 	default:
 		err = fmt.Errorf("%w: neither event nor control", ErrMalformed)
@@ -207,6 +202,9 @@ func Decode(key, head, value []byte) (Record, error) {
 	switch h.Kind {
 	case kindEvent:
 		e := h.Event
+		if e == nil {
+			return Record{}, fmt.Errorf("%w: an event record without one", ErrMalformed)
+		}
 		e.Entity = r.Entity
 		if e.Op != Upsert && e.Op != Delete {
 			return Record{}, fmt.Errorf("%w: operation %q", ErrMalformed, e.Op)
@@ -217,7 +215,7 @@ func Decode(key, head, value []byte) (Record, error) {
 			}
 			e.Payload = value
 		}
-		r.Event = &e
+		r.Event = e
 	case kindControl:
 		if h.Control == nil {
 			return Record{}, fmt.Errorf("%w: a control record without one", ErrMalformed)

@@ -82,6 +82,7 @@ func TestRefused(t *testing.T) {
 		"unknown operation": {"e", `{"k":"e","op":"merge"}`, "{}"},
 		"broken control":    {"e", `{"k":"c","ctl":[]}`, ""},
 		"no control":        {"e", `{"k":"c"}`, "{}"},
+		"no event":          {"e", `{"k":"e"}`, "{}"},
 	} {
 		_, err := Decode([]byte(m[0]), []byte(m[1]), []byte(m[2]))
 		require.ErrorIs(t, err, ErrMalformed, name)

@@ -8,6 +8,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/seed-86dfc502/weir/canonicaltree"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/gate"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/internal/tracing"
@@ -93,8 +94,8 @@ func RefusalOf(err error) *Refusal {
 	return r
 }
 
-// try takes the event at i of a frame apart.
-func (s *Extractor) try(f *transport.Frame, i int) extracted {
+// try takes the event at i of a frame apart, under a trace if it has one.
+func (s *Extractor) try(f *transport.Frame, i int, t *change.Trace) extracted {
 	ev := &f.Records[i]
 	x, err := s.extract(ev, nil)
 	if err == nil {
@@ -109,7 +110,7 @@ func (s *Extractor) try(f *transport.Frame, i int) extracted {
 		Stage: store.StageIngest, Code: r.Code, Reason: r.Reason, State: store.LetterOpen,
 		Source: s.Source, Topic: f.TopicID, Part: f.Partition, Offset: ev.Offset, Payload: ev.Value,
 		DedupKey: fmt.Sprintf("ingest/%s/%s/%d/%d", s.Source, f.TopicID, f.Partition, ev.Offset),
-		Headers:  s.headers(ev),
+		Headers:  s.headers(ev, t),
 	}
 	if f.TopicID == "" || s.ByUUID {
 		// A push source has no positions; every refusal of it is one of its own.
@@ -263,6 +264,6 @@ func (s *Extractor) checkEntity(id string) error {
 // that would be appended, without entity if the source's format skips it, or the
 // dead letter. For tests of configurations and dry runs.
 func (s *Extractor) Extract(f *transport.Frame, i int) (inbox.Record, *store.DeadLetter) {
-	x := s.try(f, i)
+	x := s.try(f, i, nil)
 	return x.record, x.letter
 }

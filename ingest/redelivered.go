@@ -5,15 +5,16 @@ import (
 	"slices"
 
 	"github.com/ThreeDotsLabs/watermill/message"
+	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
 
 // headers returns what a dead letter keeps of an event beside its value: the key,
-// that the value is null, and the headers that the shape reads, as a JSON object;
-// nil when the event has none of them.
-func (s *Extractor) headers(ev *transport.Received) []byte {
+// that the value is null, the headers that the shape reads, and the context of the work
+// that made it, as a JSON object; nil when there is none of them.
+func (s *Extractor) headers(ev *transport.Received, t *change.Trace) []byte {
 	kept := map[string]string{}
 	if ev.Key != nil {
 		kept[transport.KeyMetadata] = string(ev.Key)
@@ -26,7 +27,7 @@ func (s *Extractor) headers(ev *transport.Received) []byte {
 			kept[name] = ev.Header(name)
 		}
 	}
-	if len(kept) == 0 {
+	if kept = t.AddTo(kept); len(kept) == 0 {
 		return nil
 	}
 	// A map of strings always has a JSON form; invalid UTF-8 becomes U+FFFD.
@@ -50,7 +51,7 @@ func (s *Extractor) Redelivered(l store.DeadLetter) (inbox.Record, *store.DeadLe
 	}
 	ev := transport.ReceivedOf(msg)
 	ev.Offset = l.Offset
-	x := s.try(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0)
+	x := s.try(transport.NewFrame("", l.Topic, l.Part, 0, []transport.Received{ev}), 0, nil)
 	if x.skipped {
 		l.Code, l.Reason = "skipped", "as it is now it is about no row: discard it"
 		x.letter = &l

@@ -93,20 +93,18 @@ func (s *Stage) Handle(msg *message.Message) error {
 // is called concurrently.
 func (s *Stage) extract(ctx context.Context, f *transport.Frame, i int) extracted {
 	ev := &f.Records[i]
+	var span *tracing.Span
+	if s.opt.Tracer != nil {
+		if ev.Context != nil {
+			ctx = ev.Context
+		}
+		span = s.opt.Tracer.Ingest(ctx, s.opt.Extractor.Source, ev.Header)
+	}
 	x, ok := preparedOf(ev)
 	if !ok {
-		x = s.opt.Extractor.try(f, i)
+		x = s.opt.Extractor.try(f, i, span.Trace())
 	}
-	if s.opt.Tracer == nil {
-		return x
-	}
-	if ev.Context != nil {
-		ctx = ev.Context
-	}
-	x.span = s.opt.Tracer.Ingest(ctx, s.opt.Extractor.Source, ev.Header)
-	if x.letter != nil && x.span != nil {
-		x.letter.Headers = withTrace(x.letter.Headers, x.span.Trace())
-	}
+	x.span = span
 	return x
 }
 

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/seed-86dfc502/weir/internal/wait"
 )
 
 // ErrStopped is what Submit returns when Run has returned.
@@ -24,9 +26,6 @@ type Config struct {
 	// MaxItems and MaxBytes bound a batch, by what Submit was told; a single
 	// larger submission passes alone. 0 is no bound.
 	MaxItems, MaxBytes int
-	// Linger is how long a batch that reaches neither bound waits for more; 0
-	// takes what is there.
-	Linger time.Duration
 	// Limit, if given, ends the context of the handler: what a shutdown lets
 	// finish has no more time then. Without it only the handler bounds its time.
 	Limit context.Context
@@ -52,8 +51,6 @@ type Queue[T any] struct {
 
 	mu      sync.Mutex
 	waiting []*Entry[T] // guarded by mu, the oldest first
-	items   int         // guarded by mu; of waiting
-	bytes   int         // guarded by mu; of waiting
 	busy    bool        // guarded by mu; a batch is being handled
 	stopped bool        // guarded by mu
 }
@@ -75,13 +72,8 @@ func (q *Queue[T]) Submit(ctx context.Context, v T, items, bytes int) error {
 		return ErrStopped
 	}
 	q.waiting = append(q.waiting, e)
-	q.items += items
-	q.bytes += bytes
 	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	wait.Offer(q.wake, struct{}{})
 	select {
 	case err := <-e.done:
 		return err
@@ -101,23 +93,9 @@ func (q *Queue[T]) withdraw(e *Entry[T]) bool {
 		return false
 	}
 	if i := slices.Index(q.waiting, e); i >= 0 {
-		q.remove(i, i+1)
+		q.waiting = slices.Delete(q.waiting, i, i+1)
 	}
 	return true
-}
-
-// remove drops waiting[from:to], and what it holds in memory. The caller holds mu.
-func (q *Queue[T]) remove(from, to int) {
-	for _, e := range q.waiting[from:to] {
-		q.items -= e.items
-		q.bytes -= e.bytes
-	}
-	q.waiting = slices.Delete(q.waiting, from, to)
-}
-
-// over reports whether a batch of that size passes a bound.
-func (c *Config) over(items, bytes int) bool {
-	return c.MaxItems > 0 && items > c.MaxItems || c.MaxBytes > 0 && bytes > c.MaxBytes
 }
 
 // Idle reports whether nothing waits and no batch is being handled.
@@ -153,7 +131,6 @@ func (q *Queue[T]) Run(ctx context.Context, handle func(ctx context.Context, bat
 			continue
 		}
 		for ctx.Err() == nil {
-			q.linger(ctx)
 			batch := q.take()
 			if len(batch) == 0 {
 				break
@@ -165,32 +142,6 @@ func (q *Queue[T]) Run(ctx context.Context, handle func(ctx context.Context, bat
 	}
 }
 
-// linger waits until a batch is worth while.
-func (q *Queue[T]) linger(ctx context.Context) {
-	if q.cfg.Linger <= 0 {
-		return
-	}
-	var timer <-chan time.Time
-	for {
-		q.mu.Lock()
-		none, enough := len(q.waiting) == 0, q.cfg.over(q.items+1, q.bytes+1)
-		q.mu.Unlock()
-		if none || enough {
-			return
-		}
-		if timer == nil {
-			timer = time.After(q.cfg.Linger)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-timer:
-			return
-		case <-q.wake:
-		}
-	}
-}
-
 func (q *Queue[T]) take() []*Entry[T] {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -198,14 +149,14 @@ func (q *Queue[T]) take() []*Entry[T] {
 	for _, e := range q.waiting {
 		items += e.items
 		bytes += e.bytes
-		if n > 0 && q.cfg.over(items, bytes) {
+		if n > 0 && (q.cfg.MaxItems > 0 && items > q.cfg.MaxItems || q.cfg.MaxBytes > 0 && bytes > q.cfg.MaxBytes) {
 			break
 		}
 		n++
 		e.taken = true
 	}
 	batch := slices.Clone(q.waiting[:n])
-	q.remove(0, n)
+	q.waiting = slices.Delete(q.waiting, 0, n)
 	q.busy = n > 0
 	return batch
 }
@@ -227,5 +178,5 @@ func (q *Queue[T]) stop() {
 		e.taken = true
 		e.done <- ErrStopped
 	}
-	q.remove(0, len(q.waiting))
+	q.waiting = nil
 }

@@ -107,44 +107,22 @@ func TestBatchesOverAllSubmitters(t *testing.T) {
 	}
 }
 
-func TestLingerWaitsForMore(t *testing.T) {
+// What was withdrawn is no batch.
+func TestNoBatchOfNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := run(gather.Config{MaxItems: 10, MaxBytes: 100, Linger: time.Second}, nil)
+		gate := make(chan struct{})
+		s := run(gather.Config{}, func(context.Context, []*gather.Entry[string]) { <-gate })
 		defer s.stop()
-		start := time.Now()
 		first := s.submit(t.Context(), "a", 1, 1)
-		time.Sleep(900 * time.Millisecond) // the bubble's clock
-		second := s.submit(t.Context(), "b", 1, 1)
-		require.NoError(t, <-first)
-		require.NoError(t, <-second)
-		require.Equal(t, time.Second, time.Since(start))
-		require.Equal(t, [][]string{{"a", "b"}}, s.seen())
-
-		// What reaches a bound does not wait.
-		for _, full := range []struct{ items, bytes int }{{10, 1}, {1, 100}, {20, 200}} {
-			start = time.Now()
-			require.NoError(t, <-s.submit(t.Context(), "c", full.items, full.bytes))
-			require.Zero(t, time.Since(start))
-		}
-		// Nor does it wait for what was withdrawn.
 		ctx, cancel := context.WithCancel(t.Context())
 		gone := s.submit(ctx, "gone", 1, 1)
 		cancel()
 		require.ErrorIs(t, <-gone, context.Canceled)
-		time.Sleep(time.Minute)
-		require.Len(t, s.seen(), 4, "no batch of nothing")
+		close(gate)
+		require.NoError(t, <-first)
+		synctest.Wait()
+		require.Equal(t, [][]string{{"a"}}, s.seen())
 		require.True(t, s.Idle())
-	})
-}
-
-// Without a bound a batch lingers for its whole time.
-func TestLingerWithoutABound(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		s := run(gather.Config{Linger: time.Second}, nil)
-		defer s.stop()
-		start := time.Now()
-		require.NoError(t, <-s.submit(t.Context(), "a", 1000, 1000))
-		require.Equal(t, time.Second, time.Since(start))
 	})
 }
 

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/seed-86dfc502/weir/internal/gather"
 	"pgregory.net/rapid"
@@ -23,7 +22,6 @@ func TestAnyInterleaving(t *testing.T) {
 		cfg := gather.Config{
 			MaxItems: rapid.IntRange(0, 8).Draw(t, "items"),
 			MaxBytes: rapid.SampledFrom([]int{0, 50, 1000}).Draw(t, "bytes"),
-			Linger:   rapid.SampledFrom([]time.Duration{0, 50 * time.Microsecond}).Draw(t, "linger"),
 		}
 		partitions := rapid.IntRange(1, 6).Draw(t, "partitions")
 		frames := rapid.IntRange(1, 20).Draw(t, "frames")

@@ -34,3 +34,11 @@ func WithGrace(work, stop context.Context, d time.Duration) (context.Context, co
 		cancel()
 	}
 }
+
+// Offer sends v if c has room for it, or somebody waits for it, and never blocks.
+func Offer[T any](c chan<- T, v T) {
+	select {
+	case c <- v:
+	default:
+	}
+}

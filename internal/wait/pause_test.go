@@ -31,6 +31,14 @@ func TestSleepIsOverWhenBothAre(t *testing.T) {
 	})
 }
 
+func TestOffer(t *testing.T) {
+	c := make(chan int, 1)
+	Offer(c, 1)
+	Offer(c, 2)
+	require.Equal(t, 1, <-c)
+	require.Empty(t, c)
+}
+
 func TestWithGrace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		stop, end := context.WithCancel(t.Context())

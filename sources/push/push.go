@@ -10,6 +10,7 @@ import (
 	"github.com/ThreeDotsLabs/watermill"
 	"github.com/ThreeDotsLabs/watermill/message"
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/transport"
 	"golang.org/x/sync/semaphore"
@@ -272,10 +273,7 @@ func (p *Source) queue(waits []<-chan struct{}, events []*message.Message) ([]<-
 		b.room += p.size(e)
 		waits = append(waits, b.done)
 	}
-	select {
-	case p.wake <- struct{}{}:
-	default:
-	}
+	wait.Offer(p.wake, struct{}{})
 	return waits, nil
 }
 

@@ -49,7 +49,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "dead letter, then position", file: "deliver/attempt.go",
-		old: "return w.s.opt.Store.AddLetters(a.work, []store.DeadLetter{letter})", new: "return nil",
+		old: "if err := w.s.addLetters(a.work, a.stop, []store.DeadLetter{letter}); err != nil {", new: "if err := a.work.Err(); err != nil {",
 		in: "./deliver", test: "TestRefusedChangeIsFoundByBisection",
 	},
 	{
@@ -79,7 +79,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "newest only, when it is tried again", file: "deliver/attempt.go",
-		old: "newer > c.Version {", new: "newer > c.Version && false {",
+		old: "if newer <= v.change.Version {", new: "if newer <= v.change.Version || true {",
 		in: "./deliver", test: "TestRetryLeavesOutWhatWasOvertaken",
 	},
 	{
@@ -114,12 +114,12 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the watermark is read after the frame", file: "deliver/save.go",
-		old: "f := l.next\n", new: "f := l.flying\n",
+		old: "l.of > before", new: "l.of >= before",
 		in: "./deliver", test: "TestALookBeginsAfterItsCaller",
 	},
 	{
 		rule: "an old process takes no newer frame", file: "deliver/partition.go",
-		old: "} else if f.Revision > s.opt.Revision && s.opt.Superseded != nil {", new: "} else if false {",
+		old: "} else if f.Revision > s.opt.Revision {", new: "} else if false {",
 		in: "./deliver", test: "TestAFrameOfANewerRevisionIsNotDelivered",
 	},
 	{
