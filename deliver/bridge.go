@@ -245,38 +245,25 @@ func (s *Stage) later(ctx context.Context, p *partition, at feed, from int64) (b
 
 // repair asks for a decision about each entity that has a change below to and at
 // or above the place of a service in its newest state. When none is left it moves the
-// follower there, and to a record of the log.
+// follower there, and to a record of the log. A service that catches up with the tail
+// meanwhile misses the same.
 func (s *Stage) repair(ctx context.Context, l follower, to change.Version, next int64) error {
-	if err := s.redecideGone(ctx, l, to); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if l.stands() && l.at().fed < to {
-		l.move(feed{fed: to, next: next})
-	}
-	return nil
-}
-
-// redecideGone returns when no service that the follower stands for has a newest
-// change between its place and to.
-func (s *Stage) redecideGone(ctx context.Context, l follower, to change.Version) error {
-	g := s.newGapRepair(l, to)
-	if len(g.places) == 0 {
-		return nil
-	}
-	g.report()
-	for {
-		left, err := g.ask(ctx)
-		if err != nil {
-			return err
-		}
-		if left == 0 {
-			s.log.Info("what was gone is decided again", "partition", g.p.number, "entities", len(g.asked), "services", slices.Sorted(maps.Values(g.names)))
+	for repaired := map[int32]bool{}; ; {
+		s.mu.Lock()
+		g := s.newGapRepair(l, to, repaired)
+		if len(g.places) == 0 {
+			if l.stands() && l.at().fed < to {
+				l.move(feed{fed: to, next: next})
+			}
+			s.mu.Unlock()
 			return nil
 		}
-		if !wait.Sleep(ctx, repairPeriod) || g.p.ctx.Err() != nil {
-			return errRevoked
+		s.mu.Unlock()
+		if err := g.redecide(ctx); err != nil {
+			return err
+		}
+		for service := range g.places {
+			repaired[service] = true
 		}
 	}
 }
@@ -292,22 +279,39 @@ type gapRepair struct {
 	asked     map[store.Key]change.Version // what a new decision was asked for
 }
 
-// newGapRepair returns the repair of what a follower misses below to: there is nothing to
-// do without places.
-func (s *Stage) newGapRepair(l follower, to change.Version) *gapRepair {
+// newGapRepair returns the repair of what services miss below to that a follower stands
+// for and that were not repaired: there is nothing to do without places. The caller holds
+// the stage's mutex.
+func (s *Stage) newGapRepair(l follower, to change.Version, repaired map[int32]bool) *gapRepair {
 	g := &gapRepair{
 		s: s, p: l.p, from: to, to: to, places: map[int32]change.Version{}, names: map[int32]string{},
 		operation: uuid.NewString(), asked: map[store.Key]change.Version{},
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	for _, c := range l.p.cursors {
-		if at, affected := l.affected(c); affected && at < to {
+		if at, affected := l.affected(c); affected && at < to && !repaired[c.w.opt.Number] {
 			g.places[c.w.opt.Number], g.names[c.w.opt.Number] = at, c.w.opt.Name
 			g.from = min(g.from, at)
 		}
 	}
 	return g
+}
+
+// redecide returns when no service of g has a newest change between its place and to.
+func (g *gapRepair) redecide(ctx context.Context) error {
+	g.report()
+	for {
+		left, err := g.ask(ctx)
+		if err != nil {
+			return err
+		}
+		if left == 0 {
+			g.s.log.Info("what was gone is decided again", "partition", g.p.number, "entities", len(g.asked), "services", slices.Sorted(maps.Values(g.names)))
+			return nil
+		}
+		if !wait.Sleep(ctx, repairPeriod) || g.p.ctx.Err() != nil {
+			return errRevoked
+		}
+	}
 }
 
 func (g *gapRepair) report() {

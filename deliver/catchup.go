@@ -181,12 +181,14 @@ func (s *Stage) feedBehind(ctx context.Context, p *partition, c *cursor, was fee
 	return nil
 }
 
-// offerBehind hands a frame to c and to the other services that are behind, where it goes
-// on from their place, and reports whether c misses something before it. The caller
+// offerBehind hands a frame to c and to the other services that are behind and read
+// exactly to it, where it goes on from their place, and reports whether c misses
+// something before it. Whoever has not read what stands before it does not get a later
+// copy of a frame instead: what follows its first copy would seem gone. The caller
 // holds s.mu.
 func (s *Stage) offerBehind(c *cursor, f *logged) (missing bool) {
 	for _, o := range c.p.cursors {
-		if o.live || o.feed.next > f.offset && o != c || f.offset < o.feed.offset() {
+		if o.live || o != c && o.feed.next != f.offset || f.offset < o.feed.offset() {
 			continue
 		}
 		v := repeated
@@ -197,9 +199,7 @@ func (s *Stage) offerBehind(c *cursor, f *logged) (missing bool) {
 		case v == gap:
 			missing = missing || o == c
 		case v == repeated:
-			if o == c {
-				o.feed.next = f.offset + 1
-			}
+			o.feed.next = f.offset + 1
 		case o == c || o.canTake():
 			s.giveBehind(o, f)
 		}

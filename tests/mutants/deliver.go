@@ -134,7 +134,7 @@ var deliverMutants = []mutant{
 	},
 	{
 		rule: "the repair asks for what is missing", file: "deliver/bridge.go",
-		old: "if err := s.redecideGone(ctx, l, to); err != nil {", new: "if err := ctx.Err(); err != nil {",
+		old: "if err := g.redecide(ctx); err != nil {", new: "if err := ctx.Err(); err != nil {",
 		in: "./deliver", test: "TestWhatIsGoneFromTheLogIsDecidedAgain",
 	},
 	{
@@ -146,6 +146,16 @@ var deliverMutants = []mutant{
 		rule: "the log's end is compared with the last to", file: "deliver/bridge.go",
 		old: "p.checking || p.feed.fed >= to {", new: "true {",
 		in: "./deliver", test: "TestALogThatEndsTooEarly",
+	},
+	{
+		rule: "who catches up during a repair is repaired", file: "deliver/bridge.go",
+		old: "for service := range g.places {\n\t\t\trepaired[service] = true", new: "for _, c := range l.p.cursors {\n\t\t\trepaired[c.w.opt.Number] = true",
+		in: "./deliver", test: "TestWhoCatchesUpDuringARepairIsRepaired",
+	},
+	{
+		rule: "who is behind skips nothing to a later copy", file: "deliver/catchup.go",
+		old: "o != c && o.feed.next != f.offset", new: "o.feed.next > f.offset && o != c",
+		in: "./deliver", test: "TestWhoIsBehindSkipsNothingToALaterCopy",
 	},
 	{
 		rule: "who is behind joins where it is itself", file: "deliver/partition.go",

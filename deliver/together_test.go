@@ -1,0 +1,95 @@
+package deliver
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"testing"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/store"
+)
+
+// bareStage has services and one partition whose tail is at a position; nothing runs.
+func bareStage(t *testing.T, s Store, at feed, services ...string) (*Stage, *partition) {
+	stage := &Stage{opt: Options{Store: s, Metrics: NewMetrics(prometheus.NewRegistry())}, log: slog.New(slog.NewTextHandler(io.Discard, nil))}
+	p := &partition{ctx: t.Context(), feed: at}
+	for i, name := range services {
+		w := &worker{s: stage, opt: Service{Name: name, Number: int32(i)}, log: stage.log}
+		w.condition.state = StateRunning
+		stage.workers = append(stage.workers, w)
+		p.cursors = append(p.cursors, &cursor{w: w, p: p, feed: at})
+	}
+	return stage, p
+}
+
+// movedRows is a store that says whose changes are gone.
+type movedRows struct {
+	Store
+	rows func() []store.Row
+}
+
+func (m movedRows) Moved(_ context.Context, _, _ change.Version, after string, _ int) ([]store.Row, error) {
+	if after != "" {
+		return nil, nil
+	}
+	return m.rows(), nil
+}
+
+// The mistake that this catches: what was gone before the tail was decided again for
+// those that it fed when that began. A service that caught up with it meanwhile went on
+// behind the gap with them, and lost what it had missed.
+func TestWhoCatchesUpDuringARepairIsRepaired(t *testing.T) {
+	var s *Stage
+	var p *partition
+	asked := map[string]bool{}
+	s, p = bareStage(t, movedRows{rows: func() []store.Row {
+		s.mu.Lock()
+		p.cursors[1].live = true
+		s.mu.Unlock()
+		if asked["late"] {
+			return nil
+		}
+		return []store.Row{{Key: store.Key{Entity: "e", Service: 1}, Version: 7, Content: []byte("c")}}
+	}}, feed{fed: 5, next: 3}, "live", "late")
+	s.opt.Partition = func(string, change.Version) int32 { return 0 }
+	s.opt.Control = func(_ context.Context, entity string, c inbox.Control) error {
+		require.Equal(t, []any{"e", inbox.Redecide}, []any{entity, c.Action})
+		asked[c.Services[0]] = true
+		return nil
+	}
+	p.cursors[0].live = true
+	require.NoError(t, s.repair(t.Context(), follower{s: s, p: p}, 9, 4))
+	require.Equal(t, map[string]bool{"late": true}, asked)
+	require.Equal(t, feed{fed: 9, next: 4}, p.feed)
+}
+
+// The mistake that this catches: a service that had no room for a frame got the copy
+// of it that stands further up, after which what follows the first copy stood behind its
+// place, and was reported as gone.
+func TestWhoIsBehindSkipsNothingToALaterCopy(t *testing.T) {
+	s, p := bareStage(t, nil, feed{fed: 9, next: 9}, "reads", "rests")
+	reads, rests := p.cursors[0], p.cursors[1]
+	reads.feed, rests.feed = feed{}, feed{}
+	offer := func(offset int64, prev, to change.Version) {
+		f := &logged{Frame: &change.Frame{Prev: prev, From: prev, To: to, Last: true}, offset: offset, counts: true}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		require.False(t, s.offerBehind(reads, f))
+	}
+	s.opt.Memory = 1 << 20
+	offer(0, 0, 1)
+	require.Equal(t, reads.feed, rests.feed, "they go together")
+	rests.w.held = s.share()
+	offer(1, 1, 2)
+	offer(2, 2, 3)
+	rests.w.held = 0
+	offer(3, 1, 2)
+	offer(4, 2, 3)
+	require.EqualValues(t, []any{change.Version(3), int64(5)}, []any{reads.feed.fed, reads.feed.next})
+	require.EqualValues(t, []any{change.Version(1), int64(1)}, []any{rests.feed.fed, rests.feed.next}, "all that it lacks is to be read")
+}
