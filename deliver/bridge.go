@@ -421,15 +421,40 @@ func (s *Stage) checkEnd(ctx context.Context, p *partition, to change.Version) e
 	if len(rows) > 0 {
 		// Their owner publishes them, and nothing is gone. But a restored outbox may
 		// hold what was published long ago, into a log that has it no more: what has
-		// not moved since the tick before is handed out from there.
+		// not moved since the tick before is handed out from there, and what lies before
+		// it is gone.
 		ended = ended && p.stuck != nil && *p.stuck == at.fed
-		p.stuck, to = &at.fed, 0
+		p.stuck = &at.fed
 	}
 	s.mu.Unlock()
 	if !ended {
 		return nil
 	}
+	if len(rows) > 0 {
+		if to, err = at.before(rows); err != nil {
+			return err
+		}
+	}
 	return s.bridgeEnd(ctx, follower{s: s, p: p}, at, to, end)
+}
+
+// before returns the position that a feed has to reach for the first frame of an outbox
+// that it lacks to follow.
+func (f *feed) before(outbox [][]byte) (change.Version, error) {
+	for _, row := range outbox {
+		of, err := change.ParseFrameHeader(row)
+		if err != nil {
+			return 0, store.WithClass(err, store.Fatal)
+		}
+		switch {
+		case of.To <= f.fed:
+		case of.Part > 0 && f.judge(of) != follows:
+			return of.To, nil // its first parts are gone
+		default:
+			return of.Prev, nil
+		}
+	}
+	return 0, nil
 }
 
 // checkTokens finds partitions that somebody else took without telling.

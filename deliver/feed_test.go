@@ -133,3 +133,57 @@ func TestWhoFallsBehindIsAtItsFarthest(t *testing.T) {
 		require.Equal(t, fed == 33, f.reaches(&tail), "it waits for no part")
 	}
 }
+
+// The mistake that this catches: another owner published the same parts again, and the
+// position was begun anew with its first. What the first owner had published behind its
+// last part was passed over until the other had published all, and stood behind then: a
+// log sink never got it.
+func TestAPositionIsNotBegunAgainWithTheSameFirstPart(t *testing.T) {
+	part := func(n int, revision int64) *change.Frame {
+		return &change.Frame{Prev: 12, From: 12, To: 13, Part: n, Last: n == 2, Revision: revision}
+	}
+	f := feed{fed: 12, next: 5}
+	f.pass(part(0, 1), 5)
+	f.pass(part(1, 1), 6)
+	require.Equal(t, repeated, f.judge(part(0, 1)))
+	require.Equal(t, follows, f.judge(part(2, 1)))
+	require.Equal(t, follows, f.judge(part(0, 2)), "decided anew, it may be cut in other places")
+	f.pass(part(0, 2), 7)
+	require.Equal(t, repeated, f.judge(part(2, 1)))
+	require.Equal(t, follows, f.judge(part(1, 2)))
+}
+
+// The mistake that this catches: a store that was put back had a frame in its outbox that
+// its owner had published long ago, into a log that was made anew since. What lay before
+// it was gone, so it never followed, and the partition stood still.
+func TestAnOutboxBehindAGap(t *testing.T) {
+	const base = change.Version(1) << 48 // an inbox has a generation
+	row := func(prev change.Version, part int, last bool) []byte {
+		prev += base
+		var b change.FrameBuilder
+		b.Add(int32(part+1), &change.Change{Entity: "e", Key: "k", Version: prev})
+		return b.AppendTo(nil, change.Frame{Prev: prev, From: prev, To: prev + 1, Part: part, Last: last})
+	}
+	for name, c := range map[string]struct {
+		at     feed
+		outbox [][]byte
+		want   change.Version
+	}{
+		"nothing":                     {feed{fed: 3}, nil, 0},
+		"it has it":                   {feed{fed: 3}, [][]byte{row(2, 0, true)}, 0},
+		"it follows":                  {feed{fed: 3}, [][]byte{row(2, 0, true), row(3, 0, true)}, 3},
+		"behind a gap":                {feed{fed: 3}, [][]byte{row(5, 0, true), row(6, 0, true)}, 5},
+		"in parts":                    {feed{fed: 3}, [][]byte{row(5, 0, false), row(5, 1, true)}, 5},
+		"the part that it lacks":      {feed{fed: 5, part: 1, to: 6}, [][]byte{row(5, 1, true)}, 5},
+		"without parts that it lacks": {feed{fed: 3}, [][]byte{row(5, 1, true)}, 6},
+	} {
+		c.at.fed += base
+		c.at.to += base
+		to, err := c.at.before(c.outbox)
+		require.NoError(t, err, name)
+		if c.want > 0 {
+			c.want += base
+		}
+		require.Equal(t, c.want, to, name)
+	}
+}

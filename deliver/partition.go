@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"hash/maphash"
 	"slices"
 	"time"
 
@@ -54,6 +55,7 @@ type feed struct {
 	part  int            // the next part
 	to    change.Version // where it ends
 	first int64          // record of part 0
+	cut   uint64         // cutOf part 0
 }
 
 type verdict int
@@ -70,6 +72,10 @@ func (f *feed) judge(of *change.Frame) verdict {
 		return repeated
 	case of.Part > 0 && (of.Part != f.part || of.To != f.to):
 		return repeated
+	case of.Part == 0 && f.part > 0 && of.To == f.to && f.cut == cutOf(of):
+		// Another owner publishes the same parts. What follows the part that is awaited
+		// may stand before that owner's, so it is not begun again.
+		return repeated
 	case of.Part == 0 && of.Prev > f.fed:
 		return gap
 	}
@@ -82,6 +88,9 @@ func (f *feed) pass(of *change.Frame, offset int64) (start int64, fed change.Ver
 	fed = f.fed
 	if of.Part == 0 {
 		f.first = offset
+		if !of.Last {
+			f.cut = cutOf(of)
+		}
 	}
 	f.next = offset + 1
 	if of.Last {
@@ -90,6 +99,21 @@ func (f *feed) pass(of *change.Frame, offset int64) (start int64, fed change.Ver
 		f.part, f.to = of.Part+1, of.To
 	}
 	return f.first, fed
+}
+
+var cutSeed = maphash.MakeSeed()
+
+// cutOf tells the ways apart in which a position may have been cut: it is known by its
+// first part.
+func cutOf(first *change.Frame) uint64 {
+	var h maphash.Hash
+	h.SetSeed(cutSeed)
+	maphash.WriteComparable(&h, [2]int64{first.Revision, int64(first.Prev)})
+	for i := range first.Slices {
+		s := &first.Slices[i]
+		maphash.WriteComparable(&h, [3]int{int(s.Service), s.Count, s.Bytes()})
+	}
+	return h.Sum64()
 }
 
 // offset is the record to begin at again.

@@ -158,6 +158,16 @@ var deliverMutants = []mutant{
 		in: "./deliver", test: "TestWhoIsBehindSkipsNothingToALaterCopy",
 	},
 	{
+		rule: "the same first part begins no position again", file: "deliver/partition.go",
+		old: "&& f.cut == cutOf(of)", new: "&& f.cut == cutOf(of) && false",
+		in: "./deliver", test: "TestAPositionIsNotBegunAgainWithTheSameFirstPart",
+	},
+	{
+		rule: "what lies before a frame that only the outbox has is repaired", file: "deliver/bridge.go",
+		old: "return of.Prev, nil", new: "return 0, nil",
+		in: "./deliver", test: "TestAnOutboxBehindAGap",
+	},
+	{
 		rule: "who is behind joins where it is itself", file: "deliver/partition.go",
 		old: "return f.part == 0 && f.fed >= at", new: "return f.part == 0 && f.fed >= at || true",
 		in: "./deliver", test: "TestAServiceWhoseSinkIsAwayFallsBehind",
