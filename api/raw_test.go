@@ -189,6 +189,9 @@ const crowd = 200
 
 // Headers and bodies that come byte by byte hold nobody else up, and end.
 func TestSlowClients(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
 	t.Parallel()
 	w := newWorld(t, api.Limits{Header: 4 * time.Second, Read: 8 * time.Second},
 		api.Options{MaxBody: 64 << 10}) // a budget of 1 MiB, a quarter for each token
@@ -235,6 +238,9 @@ func TestSlowClients(t *testing.T) {
 
 // A client that takes nothing of an answer loses its connection.
 func TestSlowReader(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
 	t.Parallel()
 	w := newWorld(t, api.Limits{}, api.Options{Patience: 8 * time.Second})
 	c := w.dial()
@@ -251,6 +257,9 @@ func TestSlowReader(t *testing.T) {
 // An upload may take as long as it keeps up its rate, longer than Read; one that
 // stops ends.
 func TestUploads(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
 	t.Parallel()
 	w := newWorld(t, api.Limits{Read: time.Second}, api.Options{Patience: 8 * time.Second, MaxBody: 1 << 10})
 	stuck := w.dial()
@@ -323,6 +332,9 @@ func TestFloods(t *testing.T) {
 
 // Idle connections up to the limit keep nobody out for longer than they may idle.
 func TestIdleConnections(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
 	t.Parallel()
 	w := newWorld(t, api.Limits{Connections: crowd, Header: 10 * time.Second, Idle: 5 * time.Second}, api.Options{})
 	var idle []net.Conn

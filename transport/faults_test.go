@@ -140,6 +140,9 @@ func held(t *testing.T, c cluster, topic string, partition int32) (values []stri
 // The mistake that this catches: with one partition that no broker leads no
 // partition of a source or of a log was read, not even after a restart.
 func TestAPartitionWithoutALeaderStopsOnlyItself(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
 	c, away := leaderless(t, 1)
 	topic := c.topic(t, "topic", 3)
 	p := c.producer(t, transport.ProducerConfig{})

@@ -69,6 +69,9 @@ func TestTooManyValues(t *testing.T) {
 // Bodies that become many times their size, from many tokens at a time, keep
 // within the budget while the inbox is away, when everything stays in hand.
 func TestHostileBodiesKeepWithinTheBudget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
 	const (
 		largest = 128 << 10
 		rows    = 1000

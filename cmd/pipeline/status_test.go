@@ -21,6 +21,9 @@ import (
 // An operator sees at a glance that nobody runs, whose target is away, and that all is
 // well again; the exit status says the same.
 func TestStatusFromNobodyToWell(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
 	dir, main := banana(t)
 	var away atomic.Bool
 	away.Store(true)
