@@ -52,7 +52,7 @@ test: check servers ## formatting, vet, and all that is deterministic, with real
 	cd tests/bench && go test ./...
 
 test-short: check ## the tests that need neither servers nor processes
-	go test -short -vet=off -p $(TEST_PACKAGES) $(PKG)
+	go test -short -vet=off -p $(TEST_PACKAGES) $(if $(filter ./...,$(PKG)),$(LONGEST)) $(PKG)
 
 MUTANTS ?=
 

@@ -21,8 +21,8 @@ type item struct {
 	done     chan struct{}
 }
 
-// run does one transaction after the other until end. What lost its swap comes first in the next transaction,
-// so that new requests do not pass it.
+// run does one transaction after the other until end. What lost its swap comes first in
+// the next one, so that new requests do not pass it.
 func (c *Checker) run() {
 	defer close(c.ended)
 	var lost []*item

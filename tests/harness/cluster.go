@@ -35,7 +35,8 @@ func NewCluster(t testing.TB) *Cluster {
 	c.Brokers, c.Prefix = servers.Kafka(t)
 	c.Clickhouse, _ = servers.ClickHouseHTTP(t)
 	var err error
-	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)))
+	// A topic that was just made is not known everywhere at once.
+	c.Kafka, err = kgo.NewClient(kgo.SeedBrokers(c.Brokers...), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(-1))
 	require.NoError(t, err)
 	t.Cleanup(c.Kafka.Close)
 	return c
