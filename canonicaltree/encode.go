@@ -114,7 +114,7 @@ var (
 )
 
 // encode writes the nodes from c up to end, with their names, to dst[p:], which
-// has room for them and overshoot. It gives the offset behind. Flags in rare are
+// has room for them and overshoot. It returns the offset behind. Flags in rare are
 // those that encodeShort must not meet.
 func (t *Tree) encode(dst []byte, p int, c, end uint32, rare flags) int {
 	for c < end {
@@ -133,7 +133,7 @@ func (t *Tree) encode(dst []byte, p int, c, end uint32, rare flags) int {
 
 // encodeShort is the inner loop: it writes nodes, or those of them that are
 // listed, until one is long or has rare flags, or is listed and has others
-// inside it. It gives the number of them. It copies a block for each name and
+// inside it. It returns the number of them. It copies a block for each name and
 // each value, whatever stands behind it there: that is cheaper than to look how
 // many bytes it has.
 func encodeShort(dst []byte, p int, nodes []node, listed []uint32, data []byte, rare flags) (done, end int) {
@@ -176,7 +176,7 @@ func block(dst []byte, p int, head byte, source []byte, from uint32) {
 }
 
 // encodeValue writes the node at index c, whatever it is, without its name; of
-// an object with unordered members also all that is inside it. It gives the
+// an object with unordered members also all that is inside it. It returns the
 // offset and the node behind.
 func (t *Tree) encodeValue(dst []byte, p int, c uint32, rare flags) (end int, next uint32) {
 	n := &t.nodes[c]

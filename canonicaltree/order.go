@@ -14,9 +14,10 @@ type entry struct {
 }
 
 // sortMembers lists the members of the object at index i, the last entries, by
-// name. It gives the later node of two with the same name, otherwise 0. It takes n log n steps; only one per
-// member for a wide object if the one that this Tree sorted at the same place
-// before, usually of the document before, had its members in the same order.
+// name. It returns the later node of two with the same name, otherwise 0. It takes
+// n log n steps; only one per member for a wide object if the one that this Tree
+// sorted at the same place before, usually of the document before, had its members
+// in the same order.
 func (t *Tree) sortMembers(i uint32) (twice uint32) {
 	n := &t.nodes[i]
 	n.order = uint32(len(t.order))
@@ -86,7 +87,7 @@ func (t *Tree) rank(es []entry) bool {
 }
 
 // narrow makes the keys of wide objects begin behind what all names begin with,
-// and gives the number of bytes that is: names often differ only late
+// and returns the number of bytes that is: names often differ only late
 // (item_0001), where the keys must look.
 func (t *Tree) narrow(es []entry) (shared int) {
 	if len(es) <= wide || bits.LeadingZeros64(differing(es)) < 32 {

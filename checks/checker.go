@@ -12,6 +12,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/internal/defaults"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -240,9 +241,6 @@ func (c *Checker) enqueue(customer string, items []*item) error {
 	c.waiting += len(items)
 	c.shares[customer] += len(items)
 	c.queue = append(c.queue, items...)
-	select {
-	case c.wake <- struct{}{}:
-	default:
-	}
+	wait.Offer(c.wake, struct{}{})
 	return nil
 }

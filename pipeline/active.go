@@ -61,12 +61,7 @@ type supervisor struct {
 }
 
 // superseded is what the stage calls when it meets a newer revision.
-func (s *supervisor) superseded() {
-	select {
-	case s.newer <- struct{}{}:
-	default:
-	}
-}
+func (s *supervisor) superseded() { wait.Offer(s.newer, struct{}{}) }
 
 // run returns the error of the last stop.
 func (s *supervisor) run(ctx context.Context, failed chan<- error) error {

@@ -158,11 +158,11 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store
 	// What a partition that is away has is not known. Under the configuration of before
 	// that keeps nobody from going on: what is decided again is the same then. Numbers
 	// have a gap where the store forgot an activation.
-	forgot := active.Number > 1
+	before := int64(0)
 	if len(revisions) > 1 {
-		forgot = active.Number > revisions[1].Number+1
+		before = revisions[1].Number
 	}
-	if len(away) > 0 && (!same || forgot) {
+	if len(away) > 0 && (!same || active.Number > before+1) {
 		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, away)
 	}
 	forked := false

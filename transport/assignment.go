@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/seed-86dfc502/weir/internal/crash"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -80,10 +81,7 @@ func (a *assignment) push(records []*kgo.Record) (full bool) {
 	a.fetchedTo = records[len(records)-1].Offset + 1
 	a.queued += cost
 	a.g.held.Add(cost)
-	select {
-	case a.wake <- struct{}{}:
-	default:
-	}
+	wait.Offer(a.wake, struct{}{})
 	return a.full()
 }
 

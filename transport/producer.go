@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -287,12 +288,7 @@ func (p *Producer) readyUp(l *line) {
 	}
 }
 
-func (p *Producer) signal() {
-	select {
-	case p.work <- struct{}{}:
-	default:
-	}
-}
+func (p *Producer) signal() { wait.Offer(p.work, struct{}{}) }
 
 // rounds is the goroutine that gives records to clients.
 func (p *Producer) rounds() {

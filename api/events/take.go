@@ -79,7 +79,7 @@ func (*busyError) Error() string { return "a key is busy" }
 
 // take claims the keys of rows, appends what is theirs to do, and completes the
 // claims. Every row has a result then, or says why it is lost. With whole, a row
-// whose key is busy gives a *busyError, and nothing is appended. Any other error
+// whose key is busy ends it with a *busyError, and nothing is appended. Any other error
 // is one of the ledger: no row has a result that counts.
 func (h *Handler) take(ctx context.Context, tenant string, s *Source, rows []*row, whole bool) error {
 	if err := h.begin(ctx, tenant, rows); err != nil {
@@ -183,7 +183,7 @@ func busiest(rows []*row) (wait time.Duration) {
 }
 
 // holdBack makes busy what stands behind a busy row of its entity, which would
-// overtake it. It gives the claims that this frees.
+// overtake it. It returns the claims that this frees.
 func holdBack(rows []*row) (freed []store.ClaimID) {
 	held := map[string]time.Duration{} // by entity: the wait for its busy row
 	for _, r := range rows {

@@ -80,6 +80,13 @@ func TestStoreRestoredWhileDown(t *testing.T) {
 	require.Empty(t, w.Letters())
 }
 
+// reconfigure gives the processes that start from now on another configuration: its
+// documents have one more field, "again".
+func (w *world) reconfigure() {
+	text := fmt.Sprintf(customer, w.Target, harness.PatientHookSink(w.Receiver), w.Prefix)
+	w.Write("acme.yaml", harness.ReplaceOnce(w.t(), text, "state: state}", "state: state, again: state}"))
+}
+
 // I1, I5: the store is put back to before events that were decided and delivered,
 // and they are decided again under another configuration. The mistake that this
 // catches: the same version had other content, and a target that compares versions
@@ -96,7 +103,7 @@ func TestStoreRestoredToBeforeAnotherConfiguration(t *testing.T) {
 	require.NoError(t, w.check())
 	b.restore()
 
-	w.Write("acme.yaml", strings.Replace(fmt.Sprintf(customer, w.Target, harness.PatientHookSink(w.Receiver), w.Prefix), "state: state}", "state: state, again: state}", 1))
+	w.reconfigure()
 	again := w.drain()
 	require.Contains(t, again.Log.String(), "decided under another configuration: a new generation of versions begins")
 	rows := w.Rows("acme_current", current, "entity")
@@ -123,7 +130,7 @@ func TestStoreRestoredUnderTwoProcessesToBeforeTheirConfiguration(t *testing.T) 
 	w.say(1)
 	w.drain()
 
-	w.Write("acme.yaml", strings.Replace(fmt.Sprintf(customer, w.Target, harness.PatientHookSink(w.Receiver), w.Prefix), "state: state}", "state: state, again: state}", 1))
+	w.reconfigure()
 	again := func(rows int) {
 		harness.Eventually(t, fmt.Sprint(rows, " rows of the later configuration"), func() error {
 			found := 0

@@ -14,6 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/deliver"
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
 )
@@ -187,12 +188,7 @@ func (p *process) outlet(ctx context.Context, n int) error {
 		})
 	}
 	newer := make(chan struct{}, 1)
-	superseded := func() {
-		select {
-		case newer <- struct{}{}:
-		default:
-		}
-	}
+	superseded := func() { wait.Offer(newer, struct{}{}) }
 	stage := deliver.New(deliver.Options{
 		Services: services, Revision: p.plan.Revision, Superseded: superseded, Store: p.client(name), Log: &changesLog{p: p, name: name, dice: p.w.dice(name + " ends")},
 		Control: func(ctx context.Context, entity string, c inbox.Control) error {

@@ -76,7 +76,7 @@ func (t *topic) follows(part int, frame []byte) {
 	}
 }
 
-// has reports whether there is a record at an offset, and gives what is closed
+// has reports whether there is a record at an offset, and returns what is closed
 // when there is more otherwise.
 func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	t.mu.Lock()
@@ -90,7 +90,7 @@ func (t *topic) has(part int, offset int64) (bool, <-chan struct{}) {
 	return false, t.grown[part]
 }
 
-// from gives up to n records, from an offset on, or from the oldest one that is
+// from returns up to n records, from an offset on, or from the oldest one that is
 // left, and the offset of the first.
 func (t *topic) from(part int, offset int64, n int) ([]entry, int64) {
 	t.mu.Lock()

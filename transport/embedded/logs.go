@@ -47,7 +47,7 @@ type Logs struct {
 }
 
 // Open takes the logs of a file, which is open as file at path. The error is an
-// ErrInUse, naming the process, when another one has them. Close gives them back,
+// ErrInUse, naming the process, when another one has them. Close releases them,
 // and leaves the file open.
 func Open(file *sqlite.Store, path string, log *slog.Logger) (*Logs, error) {
 	lock := flock.New(path+lockSuffix, flock.SetPermissions(0o600))
@@ -68,7 +68,7 @@ func Open(file *sqlite.Store, path string, log *slog.Logger) (*Logs, error) {
 	return &Logs{file: file, path: path, log: log, lock: lock, open: map[string]*sqlite.Log{}}, nil
 }
 
-// Release gives the logs back. It may be called twice.
+// Release releases the logs. It may be called twice.
 func (l *Logs) Release() error { return l.lock.Unlock() }
 
 // Ensure opens a topic, and makes one that is not there; see sqlite.Store.OpenLog.
