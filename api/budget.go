@@ -66,7 +66,7 @@ func (r Rows) room(body []byte) (values, room int64, count int) {
 	return int64(all), max(int64(all), int64(len(body)/BytesPerValue)) + rowValues*int64(rows), rows
 }
 
-// acquireBytes takes n bytes of the budgets for the request, or gives false when ctx ends.
+// acquireBytes takes n bytes of the budgets for the request, or returns false when ctx ends.
 func (q *request) acquireBytes(ctx context.Context, n int64) bool {
 	if q.share.bodies.Acquire(ctx, n) != nil {
 		return false
@@ -79,7 +79,7 @@ func (q *request) acquireBytes(ctx context.Context, n int64) bool {
 	return true
 }
 
-// acquireValues takes room for n values, or gives false when ctx ends. Who has it waits
+// acquireValues takes room for n values, or returns false when ctx ends. Who has it waits
 // for no more, so those that wait for it get it.
 func (q *request) acquireValues(ctx context.Context, n int64) bool {
 	if q.share.values.Acquire(ctx, n) != nil {

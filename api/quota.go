@@ -47,7 +47,7 @@ func limiter(perSecond, most int64) *rate.Limiter {
 
 func full(l *rate.Limiter) bool { return l == nil || l.Tokens() >= float64(l.Burst()) }
 
-// spend takes rows and bytes of the tenant's quota, or gives how long until there
+// spend takes rows and bytes of the tenant's quota, or returns how long until there
 // are so many. What is refused costs nothing.
 func (q *quota) spend(rows, bytes int) (wait time.Duration) {
 	if q == nil {

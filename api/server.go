@@ -44,13 +44,13 @@ type Options struct {
 	MaxBody int64
 	// MaxRows is the most rows of a batch. Defaults to 1000.
 	MaxRows int
-	// Timeout bounds the context that Work gives. Defaults to 30s.
+	// Timeout bounds the context that Work returns. Defaults to 30s.
 	Timeout time.Duration
 	// Patience is how long in all an answer that is not taken, or an upload that
 	// does not come, may keep its connection waiting; 16 KiB make up for a second.
 	// Defaults to 1m.
 	Patience time.Duration
-	// Limit ends the contexts that Work gives: the process has no more time.
+	// Limit ends the contexts that Work returns: the process has no more time.
 	// Optional.
 	Limit context.Context
 	// Ready returns why no requests can be taken now, nil when they can. Its error

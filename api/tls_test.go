@@ -88,7 +88,7 @@ func install(t *testing.T, files *api.Certificates, c tls.Certificate) {
 	place(t, files.Cert, &pem.Block{Type: "CERTIFICATE", Bytes: c.Certificate[0]})
 }
 
-// client asks once, on a connection of its own, and gives whose certificate the
+// client asks once, on a connection of its own, and returns whose certificate the
 // server showed and the protocol.
 func get(address string, c *tls.Config) (server, protocol string, err error) {
 	transport := &http.Transport{TLSClientConfig: c, ForceAttemptHTTP2: true}

@@ -11,7 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// Cluster says how a cluster is reached, the main one when of has no brokers, and gives
+// Cluster says how a cluster is reached, the main one when of has no brokers, and returns
 // an identity as config.TLS does.
 func Cluster(c *config.Config, of config.Cluster, log *slog.Logger) (cluster transport.Config, tlsIdentity string, err error) {
 	if len(of.Brokers) == 0 {

@@ -16,7 +16,7 @@ import (
 // its document, in bytes.
 const recordOverhead = 64 << 10
 
-// Plan compiles what decisions depend on. numbers gives the store's
+// Plan compiles what decisions depend on. numbers returns the store's
 // numbers of the services and revision the active revision; a dry run may make
 // up both.
 func Plan(c *config.Config, numbers map[string]int32, revision int64) (*decide.Plan, error) {

@@ -10,7 +10,7 @@ import (
 	"pgregory.net/rapid"
 )
 
-// streamed checks the one-pass digest against that of the index, and gives
+// streamed checks the one-pass digest against that of the index, and returns
 // whether there was one.
 func streamed(t require.TestingT, doc string) (accepted bool) {
 	for _, numbers := range []Numbers{Literal, Decimal} {
@@ -40,7 +40,7 @@ func TestOnePassAndIndexAgree(t *testing.T) {
 }
 
 // One byte of a document becomes another one: whatever that makes of it, the
-// pass accepts nothing that the index refuses, and gives no other digest.
+// pass accepts nothing that the index refuses, and returns no other digest.
 func TestOnePassAcceptsNothingElse(t *testing.T) {
 	accepted, refused := 0, 0
 	rapid.Check(t, func(t *rapid.T) {

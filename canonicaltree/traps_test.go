@@ -43,7 +43,7 @@ func parse(t testing.TB, doc string) Node {
 	return tree.Root()
 }
 
-// refused checks that Parse and Sum refuse doc with the same error and gives
+// refused checks that Parse and Sum refuse doc with the same error and returns
 // its offset.
 func refused(t *testing.T, doc string) int64 {
 	t.Helper()

@@ -46,7 +46,7 @@ type Answer struct {
 	Repeated bool
 }
 
-// Decide decides a request on a row of the service of that name, and gives the
+// Decide decides a request on a row of the service of that name, and returns the
 // row to store, the same when nothing is to be written. now is the version of a
 // pass, in microseconds, unless the row is ahead of it. The error is one of a
 // row that cannot be read, of class store.Fatal.

@@ -52,7 +52,7 @@ func (d *desk) release(v change.Version, o Outcome) Released {
 	return r
 }
 
-// script asks one after the other, confirms what passes, and gives the
+// script asks one after the other, confirms what passes, and returns the
 // decisions by their first letters; a small one for a pass once more.
 func (d *desk) script(confirm bool, asks ...string) string {
 	d.Helper()

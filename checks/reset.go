@@ -27,7 +27,7 @@ func Reset(row store.CheckRow) (store.CheckRow, error) {
 	return stored(row, m), nil
 }
 
-// ResetRows resets rows that were just read, of different keys, and gives how
+// ResetRows resets rows that were just read, of different keys, and returns how
 // many it changed: those that are unknown already are not among them. What others
 // decide meanwhile is read and reset again, so that after it no row holds what it
 // held before the call. It may be called beside any number of Checkers. After an

@@ -80,7 +80,7 @@ type group struct {
 	items     []*item
 }
 
-// transact decides a batch and gives the items to decide again: their rows were
+// transact decides a batch and returns the items to decide again: their rows were
 // changed by another process between read and swap.
 func (c *Checker) transact(batch []*item) (lost []*item) {
 	o := c.options

@@ -8,7 +8,7 @@ import (
 )
 
 // A caller projects and delivers itself. It asks before it sends, confirms what
-// arrived, and gives back what could not be sent.
+// arrived, and returns what could not be sent.
 func Example() {
 	address, stop := serve() // a Weir with the check service acme/crm@check
 	defer stop()

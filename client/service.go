@@ -81,7 +81,7 @@ const (
 	Refused Outcome = "refused" // for certain it has not
 )
 
-// Failed gives a version back that could not be sent.
+// Failed returns a version that could not be sent.
 type Failed struct {
 	Entity  string  `json:"entity"`
 	Version uint64  `json:"version"`

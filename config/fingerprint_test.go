@@ -41,7 +41,7 @@ projections:
       hook: {webhook: {url: "https://acme.example/", secret: "${HOOK}"}}
 `
 
-// write makes a configuration of the files and gives the main one.
+// write makes a configuration of the files and returns the main one.
 func write(t *testing.T, files map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()

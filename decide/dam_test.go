@@ -41,7 +41,7 @@ func bananaPlan(t testing.TB) *Plan {
 }
 
 // feed applies events written as "source:id payload"; the payload - is a
-// delete, and an empty id is none. It gives one line per step: what was sent.
+// delete, and an empty id is none. It returns one line per step: what was sent.
 func feed(t *testing.T, s *Simulator, events ...string) []string {
 	t.Helper()
 	var lines []string

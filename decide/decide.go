@@ -125,7 +125,7 @@ const tooOften = 5
 
 // filterOwned leaves out records of partitions that are no longer owned or have to wait,
 // what comes behind those that waited, those of an earlier assignment (behind them others
-// may be missing) and those that were decided already, and gives the watermark steps for the rest, and who owns these
+// may be missing) and those that were decided already, and returns the watermark steps for the rest, and who owns these
 // partitions.
 func (w *worker) filterOwned(batch []*record) ([]*record, []store.WatermarkStep, map[int32]*ownership) {
 	w.mu.Lock()

@@ -222,7 +222,7 @@ func (d *Decider) parse(r *record, f *transport.Frame, i int) {
 	}
 }
 
-// Assigned takes partitions over and gives the offsets to read from.
+// Assigned takes partitions over and returns the offsets to read from.
 // store.ErrRepartitioned for a partition that was added to the inbox: entities
 // keep their partitions, so nothing for it to decide may ever be there.
 func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32) (map[int32]int64, error) {

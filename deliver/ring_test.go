@@ -10,7 +10,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Whatever is added and taken: a ring gives the newest that it has room for, in their
+// Whatever is added and taken: a ring returns the newest that it has room for, in their
 // order, each once, and counts all others as lost.
 func TestRingKeepsTheNewest(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {

@@ -128,7 +128,7 @@ func (w *worker) take() []*slice {
 	return batch
 }
 
-// release gives back the room of a batch.
+// release returns the room of a batch.
 func (w *worker) release(batch []*slice) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()

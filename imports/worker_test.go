@@ -343,7 +343,7 @@ func TestRun(t *testing.T) {
 	require.Equal(t, store.ImportDone, w.found(second).State)
 }
 
-// unhurried gives leases back, however long that takes.
+// unhurried returns leases, however long that takes.
 type unhurried struct{ store.Imports }
 
 func (u unhurried) StepImport(ctx context.Context, s store.ImportStep) error {

@@ -370,7 +370,7 @@ func TestMergeAgreesWithDefinition(t *testing.T) {
 }
 
 // requireParsed: a document that was put together cannot be told from the one that
-// parsing its text gives.
+// parsing its text returns.
 func requireParsed(t require.TestingT, text []byte, got canonicaltree.Node) {
 	want := parseText(t, string(text))
 	require.Equal(t, string(want.Raw()), string(got.Raw()))

@@ -19,7 +19,7 @@ import (
 	"github.com/seed-86dfc502/weir/tests/harness"
 )
 
-// withChecks gives the environment check services, some with rows.
+// withChecks returns the environment check services, some with rows.
 func withChecks(t testing.TB, e *operate.Env, rows map[string][]string) {
 	t.Helper()
 	names := []string{"acme/crm@check", "acme/web@check", "zest/crm@check"}

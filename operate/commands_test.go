@@ -83,13 +83,13 @@ func (w *world) settle(what string, f func() error) {
 	harness.Eventually(w.T, what, f)
 }
 
-// say runs a command that must be done, and gives what it prints.
+// say runs a command that must be done, and returns what it prints.
 func (w *world) say(command string, args ...string) string {
 	w.T.Helper()
 	return w.Start(command, args...).Ok()
 }
 
-// fails runs a command that must end with a status, and gives what it says.
+// fails runs a command that must end with a status, and returns what it says.
 func (w *world) fails(status int, command string, args ...string) string {
 	w.T.Helper()
 	pr := w.Start(command, args...)

@@ -42,7 +42,7 @@ func died(t testing.TB, service string) (store.DeadLetter, change.Change) {
 	return store.DeadLetter{Stage: store.StageDeliver, Service: service, Entity: "B", Version: c.Version, Payload: c.AppendRecord(nil), Headers: headers}, c
 }
 
-// replay replays letters and gives what became of each.
+// replay replays letters and returns what became of each.
 func replay(t testing.TB, e *operate.Env, l operate.Letters, dry bool) (all []operate.LetterReplay) {
 	t.Helper()
 	require.NoError(t, e.ReplayLetters(context.Background(), l, "why", dry, func(r operate.LetterReplay) { all = append(all, r) }))

@@ -14,7 +14,7 @@ import (
 	"github.com/seed-86dfc502/weir/operate"
 )
 
-// serve starts a listener and gives its address and the function that ends it.
+// serve starts a listener and returns its address and the function that ends it.
 // With files of certificates it serves HTTPS.
 func (p *process) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
 	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Logger: p.log}

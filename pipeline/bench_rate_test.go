@@ -101,7 +101,7 @@ type load struct {
 	dead func(customer string) bool // those whose changes are not waited for; nil: none
 }
 
-// startLoad runs a pipeline in a world until the benchmark ends, and gives every
+// startLoad runs a pipeline in a world until the benchmark ends, and returns every
 // entity its first event.
 func startLoad(b *testing.B, dir string, w world, s *stream, sender func(*Pipeline) func([]event), dead func(customer string) bool) *load {
 	if w.prepare != nil {

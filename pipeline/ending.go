@@ -106,7 +106,7 @@ func (o *outcome) stop(limit context.Context, name string, stop func() error) {
 	o.cut, o.because = append(o.cut, name), append(o.because, err)
 }
 
-// report logs in one line what was given up, if anything was, and gives the error
+// report logs in one line what was given up, if anything was, and returns the error
 // of the run.
 func (o *outcome) report(log *slog.Logger, within time.Duration) error {
 	o.mu.Lock()

@@ -34,7 +34,7 @@ var scalars = map[string]bool{
 func offered(name string) bool { return predicates[name] || scalars[name] }
 
 // library returns the scalar functions under their names: null as the first
-// argument gives null, and errors name types instead of values.
+// argument returns null, and errors name types instead of values.
 func library() map[string]func(...any) (any, error) {
 	fns := make(map[string]func(...any) (any, error), len(scalars))
 	for name := range scalars {
@@ -175,7 +175,7 @@ var orderings = map[string]func(int) bool{
 }
 
 // ordered compares two numbers by value or two strings by their bytes. Null on
-// either side gives false; other types are an error.
+// either side returns false; other types are an error.
 func ordered(operator string, holds func(int) bool, a, b any) (any, error) {
 	if a == nil || b == nil {
 		return false, nil

@@ -177,7 +177,7 @@ func (r *reader) parse(f *field, text []byte) canonicaltree.Node {
 	return tree.Root()
 }
 
-// follow goes along steps. At a hash on an array it stops and gives its place,
+// follow goes along steps. At a hash on an array it stops and returns its place,
 // otherwise -1.
 func follow(v canonicaltree.Node, steps []step) (_ canonicaltree.Node, hashed int) {
 	for i := range steps {
@@ -194,7 +194,7 @@ func follow(v canonicaltree.Node, steps []step) (_ canonicaltree.Node, hashed in
 	return v, -1
 }
 
-// appendHashed appends what gjson gives for steps, which begin with a hash, on
+// appendHashed appends what gjson returns for steps, which begin with a hash, on
 // an array: the number of elements, or an array of what the further steps give
 // for each element, without those for which they give nothing.
 func appendHashed(dst []byte, array canonicaltree.Node, steps []step) []byte {

@@ -264,7 +264,7 @@ func TestSpellingDoesNotMatter(t *testing.T) {
 	})
 }
 
-// viaGjson is what gjson gives for a path, in canonical form.
+// viaGjson is what gjson returns for a path, in canonical form.
 func viaGjson(t require.TestingT, doc canonicaltree.Node, path string) string {
 	result := gjson.GetBytes(doc.AppendCanonical(nil), path)
 	if !result.Exists() {

@@ -31,7 +31,7 @@ type Field struct {
 	Path string
 	// Const is JSON that it always shows; there is no Path then.
 	Const []byte
-	// Default is JSON that it shows when Path gives nothing or null.
+	// Default is JSON that it shows when Path returns nothing or null.
 	Default []byte
 	// Each makes it an array: Path selects an array, and each of its elements
 	// is projected by these fields, whose paths begin at the element.

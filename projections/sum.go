@@ -8,7 +8,7 @@ import (
 	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
-// Sum returns the digest of what [Projection.Project] gives for doc, without
+// Sum returns the digest of what [Projection.Project] returns for doc, without
 // writing it: canonicaltree.Sum of that text under [Projection.Numbers]. The
 // values are hashed where they stand in doc's tree; it does not allocate once it
 // is warm, unless the filter does or a path needs gjson. Errors are those of
@@ -102,7 +102,7 @@ func (s *summer) field(o *output, doc canonicaltree.Node) {
 	s.End()
 }
 
-// hashed adds what appendHashed gives. That is never null, so there is no
+// hashed adds what appendHashed returns. That is never null, so there is no
 // default.
 func (s *summer) hashed(o *output, array canonicaltree.Node, steps []step) {
 	s.Name(o.bytes)

@@ -204,7 +204,7 @@ func TestAgreesWithDefinition(t *testing.T) {
 	})
 }
 
-// requireNoTextNeeded: Strip and Sum give what parsing the text of Apply gives.
+// requireNoTextNeeded: Strip and Sum return what parsing the text of Apply returns.
 func requireNoTextNeeded(t require.TestingT, r *Rules, doc canonicaltree.Node) {
 	want := doc
 	out, changed := r.Apply(nil, doc)

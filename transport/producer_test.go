@@ -20,7 +20,7 @@ import (
 )
 
 // faulty is a broker whose answers to produce requests a test decides: fault
-// gets the number of the request, from 1, and gives an error code for topic
+// gets the number of the request, from 1, and returns an error code for topic
 // "log"; 0 lets the request pass.
 func faulty(t *testing.T, fault func(n int) int16) cluster {
 	t.Helper()

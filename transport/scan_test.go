@@ -18,7 +18,7 @@ import (
 	"github.com/seed-86dfc502/weir/transport"
 )
 
-// A scan gives every record of its ranges once, in the order of the partition,
+// A scan returns every record of its ranges once, in the order of the partition,
 // and ends; what came later is not in it.
 func TestScan(t *testing.T) {
 	onBoth(t, func(t *testing.T, c cluster) {

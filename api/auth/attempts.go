@@ -59,7 +59,7 @@ func NewAttempts(listener string, reg prometheus.Registerer, log *slog.Logger, n
 	return &Attempts{listener: listener, count: all.WithLabelValues(listener), log: log, now: now, wrong: map[netip.Prefix]*wrong{}}
 }
 
-// Wrong notes that a request showed a wrong token. It gives how long its address
+// Wrong notes that a request showed a wrong token. It returns how long its address
 // has to wait for another answer than that; 0 if it does not have to yet.
 func (a *Attempts) Wrong(r *http.Request) time.Duration {
 	a.count.Inc()

@@ -1,7 +1,7 @@
 // Package auth says who may do what at the API.
 //
 // A caller shows a bearer token. A Keyring knows the tokens by their hashes,
-// which a file holds, and gives the Principal behind one: a tenant, what it may
+// which a file holds, and returns the Principal behind one: a tenant, what it may
 // do, and on which sources. A tenant may check the services of the customer of
 // the same name. The file is read again when it changes, so tokens come and go
 // without a restart; two tokens of one tenant may be valid at a time, which is

@@ -35,7 +35,7 @@ type Options struct {
 	Logger *slog.Logger
 }
 
-// ErrNoService is what Options.Find gives for a name that no check service has.
+// ErrNoService is what Options.Find returns for a name that no check service has.
 var ErrNoService = errors.New("there is no such check service")
 
 // routes serves the API of checks.

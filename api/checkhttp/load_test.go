@@ -55,7 +55,7 @@ func TestLoad(t *testing.T) {
 	transport := &http.Transport{MaxConnsPerHost: 256, MaxIdleConnsPerHost: 256} // waiting for one counts
 	defer transport.CloseIdleConnections()
 	caller := &http.Client{Transport: transport, Timeout: time.Minute}
-	// post sends a request and gives its answer and the time since it was due.
+	// post sends a request and returns its answer and the time since it was due.
 	post := func(due time.Time, verb, body string) (map[string]any, time.Duration, error) {
 		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/v1/services/"+path+verb, bytes.NewReader([]byte(body)))
 		if err != nil {

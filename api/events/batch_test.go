@@ -39,7 +39,7 @@ func eventIDs(w *world) (all []string) {
 }
 
 // leaveBusy posts an event whose request ends without completing its claim, as
-// one does whose process dies, and gives what lets the lease end.
+// one does whose process dies, and returns what lets the lease end.
 func (w *world) leaveBusy(body string) (free func()) {
 	now := time.Now()
 	w.ledger.set(func() { w.ledger.now = func() time.Time { return now }; w.ledger.dead = true })

@@ -289,7 +289,7 @@ type lostError struct {
 
 func (e *lostError) Error() string { return "events are not known to be durable" }
 
-// answer takes the rows and gives the answer to the batch; it is stored under
+// answer takes the rows and returns the answer to the batch; it is stored under
 // the claim of the whole request, if there is one: it is final then, since no
 // row is busy.
 func (h *Handler) answer(ctx context.Context, tenant string, s *Source, rows []*row, whole *store.ClaimResult) (store.Response, error) {

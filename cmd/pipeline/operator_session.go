@@ -174,7 +174,7 @@ func (a *app) open(name string) (io.ReadCloser, error) {
 	return f, nil
 }
 
-// seekable returns what open gives, spooled to a temporary file if it cannot be
+// seekable returns what open returns, spooled to a temporary file if it cannot be
 // read twice.
 func (a *app) seekable(name string) (io.ReadSeeker, func(), error) {
 	r, err := a.open(name)

@@ -125,7 +125,7 @@ const MaxChildren = 64
 // maxNames bounds all names of one source that are told apart.
 const maxNames = 4096
 
-// add puts a path in and gives it in general form. folded says that a place began
+// add puts a path in and returns it in general form. folded says that a place began
 // to be a star, so that paths from before may have another form now.
 func (s *Sketch) add(p Path) (general Path, folded bool) {
 	n := &s.root

@@ -18,7 +18,7 @@ const (
 // Observation is one event that changed something and led to no send.
 type Observation struct {
 	Entity string
-	// Paths that it changed, as Locate gives them; more than MaxPaths are not kept.
+	// Paths that it changed, as Locate returns them; more than MaxPaths are not kept.
 	Paths []Path
 	// Example is one of them as it was, with its indexes.
 	Example string
@@ -69,7 +69,7 @@ func (s *Sketch) Add(o Observation) {
 }
 
 // learn makes the names of paths known, and brings all sets into the form that
-// this gives them.
+// this returns them.
 func (s *Sketch) learn(paths []Path) {
 	folded := false
 	for _, p := range paths {

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { harness.Main(m) }
 
-// ask runs explain --json, which must end with a status, and gives what it printed.
+// ask runs explain --json, which must end with a status, and returns what it printed.
 func ask(p harness.Project, status int, args ...string) (x explain.Explanation) {
 	p.T.Helper()
 	pr := p.Start("explain --json", args...)

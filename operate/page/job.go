@@ -39,7 +39,7 @@ type job struct {
 	done, total int64 // guarded by mu
 }
 
-// outcome is what a job gives: what is shown by which template.
+// outcome is what a job returns: what is shown by which template.
 type outcome struct {
 	template string
 	view     view
@@ -73,7 +73,7 @@ func (j *job) progress(done, total int64) {
 	j.done, j.total = done, total
 }
 
-// start begins a job, and gives nil when another one of its kind is under way or
+// start begins a job, and returns nil when another one of its kind is under way or
 // the process is ending; it has answered the request then.
 func (p *Page) start(w http.ResponseWriter, r *http.Request, who *session, kind, what string, work func(context.Context, *job) (outcome, error)) *job {
 	p.jobs.mu.Lock()

@@ -195,7 +195,7 @@ func (u *unpacking) put(name string, text []byte) error {
 	return err
 }
 
-// zip unpacks the YAML files of an archive and gives the main file's name: the
+// zip unpacks the YAML files of an archive and returns the main file's name: the
 // weir.yaml that is nearest to the top.
 func (u *unpacking) zip(archive []byte) (main string, err error) {
 	z, err := zip.NewReader(bytes.NewReader(archive), int64(len(archive)))

@@ -47,7 +47,7 @@ const (
 // ErrNothingRan says that the store has no state yet.
 var ErrNothingRan = errors.New("nothing has run with this store yet, so there is no state to compare with: everything would be sent")
 
-// Compute reads the whole state, page by page, and gives the effect of the
+// Compute reads the whole state, page by page, and returns the effect of the
 // candidate. The errors are those of the store, ErrNothingRan, or that a
 // configuration cannot be compiled; the end of ctx ends it.
 func Compute(ctx context.Context, in Input) (*Effect, error) {

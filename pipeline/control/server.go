@@ -27,7 +27,7 @@ type Command struct {
 	Actor    string   `json:"actor"`              // user@host, for the audit
 }
 
-// Executor runs a command in this process and gives its exit status. It returns soon
+// Executor runs a command in this process and returns its exit status. It returns soon
 // after ctx is cancelled.
 type Executor func(ctx context.Context, c Command, out, err io.Writer) int
 

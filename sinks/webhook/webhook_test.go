@@ -55,7 +55,7 @@ func newSink(t testing.TB, o Options) *Sink {
 	return s
 }
 
-// serve starts an endpoint and gives its URL.
+// serve starts an endpoint and returns its URL.
 func serve(t testing.TB, h http.HandlerFunc) string {
 	server := httptest.NewServer(h)
 	t.Cleanup(server.Close)

@@ -77,7 +77,7 @@ func TestCheckRowSwapsDoNotDeadlock(t *testing.T) {
 	require.NoError(t, gate.QueryRow(ctx, `SELECT pg_backend_pid()`).Scan(&holder))
 	_, err = gate.Exec(ctx, `INSERT INTO checks (entity, service, revision, version, delivered_version) VALUES ('p', 1, 1, 1, 0)`)
 	require.NoError(t, err)
-	// behind waits until somebody waits for a session, and gives that one.
+	// behind waits until somebody waits for a session, and returns that one.
 	behind := func(pid int32) (waiting int32) {
 		require.Eventually(t, func() bool {
 			err := s.pool.QueryRow(ctx, `SELECT pid FROM pg_stat_activity WHERE $1 = ANY(pg_blocking_pids(pid)) LIMIT 1`, pid).Scan(&waiting)

@@ -141,7 +141,7 @@ func (s *Store) Letter(ctx context.Context, id int64) (store.DeadLetter, error) 
 	}
 	l.Payload, l.Original = payload, original
 	if edited {
-		l.Original = notNil(original) // the driver gives an empty value as nil
+		l.Original = notNil(original) // the driver returns an empty value as nil
 	}
 	return l, nil
 }

@@ -37,7 +37,7 @@ func entitiesOf(rows []store.Row) (ids []string) {
 	return slices.Compact(ids)
 }
 
-// many registers so many services that their states need further pages, and gives
+// many registers so many services that their states need further pages, and returns
 // the numbers of the first and of the last.
 func (f *fixture) many() (first, last int32) {
 	f.Helper()

@@ -20,7 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/store"
 )
 
-// Run runs the suite. open gives two independent handles, as two processes
+// Run runs the suite. open returns two independent handles, as two processes
 // would have them, on the same fresh and migrated state, and closes them when
 // the test ends; it is called once per subtest.
 func Run(t *testing.T, open func(t *testing.T) (a, b store.Store)) {
@@ -76,7 +76,7 @@ func turn[S any](i int, a, b S) S {
 
 func (f *fixture) ctx() context.Context { return f.Context() }
 
-// revision activates a configuration and gives its number.
+// revision activates a configuration and returns its number.
 func (f *fixture) revision() int64 {
 	f.Helper()
 	r, err := f.a.Activate(f.ctx(), []byte("configuration"), 0, false)

@@ -11,7 +11,7 @@ import (
 )
 
 // DamRows checks the view that takes dam states apart for people. query runs SQL that
-// gives lines.
+// returns lines.
 func DamRows(t *testing.T, s store.Store, query func(sql string) []string) {
 	t.Helper()
 	f := &fixture{T: t, a: s, b: s}

@@ -47,11 +47,11 @@ func compileAll() ([]*projections.Projection, error) {
 	return all, nil
 }
 
-// projector gives, for one document, what all customers see of it.
+// projector returns, for one document, what all customers see of it.
 type projector struct {
 	name string
 	run  func(doc []byte) error
-	// outputs gives the texts of the last call; nil where none are kept.
+	// outputs returns the texts of the last call; nil where none are kept.
 	outputs func() [][]byte
 	digests bool
 }

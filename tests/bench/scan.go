@@ -48,7 +48,7 @@ func (s *scanner) run(doc []byte) ([32]byte, error) {
 	return [32]byte{}, nil
 }
 
-// value copies the value at i and gives the offset behind it.
+// value copies the value at i and returns the offset behind it.
 func (s *scanner) value(i int) int {
 	switch s.doc[i] {
 	case '{':

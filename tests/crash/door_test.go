@@ -277,7 +277,7 @@ func (w *world) serve(crash string) end {
 }
 
 // asked asks two check services about some entities, confirms every second
-// answer, and gives the answers.
+// answer, and returns the answers.
 func (w *world) asked() []client.Answer {
 	pr := harness.Project{T: w.t, Dir: w.dir}.Start("run")
 	c, err := client.New(client.Options{URL: "http://" + pr.Address("ingest"), Attempts: 200, MaxBackoff: time.Second})

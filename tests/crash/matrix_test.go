@@ -179,7 +179,7 @@ func (r *results) state(t testing.TB) string {
 	return fmt.Sprintf("Run on %s at commit %s: %d kills.", time.Now().UTC().Format(time.DateOnly), bytes.TrimSpace(commit), kills)
 }
 
-// usual lets a world without a kill run, and gives how often each point was
+// usual lets a world without a kill run, and returns how often each point was
 // passed, by its name and by "name place". All must be zero then too.
 func usual(w *world, run func(crash string) end) map[string]int {
 	e := run("")

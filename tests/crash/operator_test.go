@@ -24,7 +24,7 @@ var (
 // by its identity, which begins with the fingerprint.
 const outdated = "SELECT count(*) FROM entities WHERE fingerprint IN (SELECT substr(fingerprint, 1, 32) FROM revisions WHERE number = 1)"
 
-// operate lets the pipeline drain, kills the command at its point, gives the
+// operate lets the pipeline drain, kills the command at its point, returns the
 // same command again, and lets the pipeline drain once more.
 func (c cell) operate(w *world) map[string]tally {
 	var answers []client.Answer

@@ -53,7 +53,7 @@ func (g *guarded) token(flags string) string {
 	return token
 }
 
-// post sends JSON and gives the status of the answer.
+// post sends JSON and returns the status of the answer.
 func (g *guarded) post(path, token, body string) int {
 	g.T.Helper()
 	r, err := http.NewRequest(http.MethodPost, "http://"+g.run.Address("ingest")+path, strings.NewReader(body))

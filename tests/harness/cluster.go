@@ -60,7 +60,7 @@ func (c *Cluster) Send(records ...*kgo.Record) {
 	}
 }
 
-// Model reads the inbox and gives what must be delivered; an error while an
+// Model reads the inbox and returns what must be delivered; an error while an
 // event is missing there.
 func (c *Cluster) Model(config oracle.Config) (oracle.Expected, error) {
 	inbox := ReadTopic(c.T, c.Brokers, c.Prefix+"weir.inbox")

@@ -146,7 +146,7 @@ func ModelEvents(t testing.TB, generation uint64, records []*kgo.Record, find Or
 	return events
 }
 
-// Lines gives the events of file sources by their offset, and checks at the
+// Lines returns the events of file sources by their offset, and checks at the
 // end that none is missing in the inbox.
 type Lines struct {
 	T    testing.TB

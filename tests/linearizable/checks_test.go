@@ -61,7 +61,7 @@ func (h *checkHistory) add(process int, e checkEntry) {
 }
 
 // runChecks lets four processes check, kills one of them in the middle of its
-// calls when kill is set, and gives what all of them saw, with what stayed open.
+// calls when kill is set, and returns what all of them saw, with what stayed open.
 func runChecks(t *testing.T, base checkSettings, kill bool) (h *checkHistory, open, cuts int) {
 	t.Helper()
 	base.Seed = rand.Uint64()

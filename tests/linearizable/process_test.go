@@ -136,7 +136,7 @@ func (p *process) run(ctx context.Context) error {
 	return errors.Join(err, <-ended)
 }
 
-// begin logs the beginning of operations and gives what logs their end.
+// begin logs the beginning of operations and returns what logs their end.
 func (p *process) begin(client int, ins []input) func(entryKind, []output) {
 	first := p.calls.Add(int64(len(ins))) - int64(len(ins)) + 1
 	tick := p.now()

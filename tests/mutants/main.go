@@ -152,7 +152,7 @@ type bench struct{ root, temp string }
 // place is a test.
 type place struct{ in, test string }
 
-// sound runs the tests of faults without the faults, and gives what is wrong with
+// sound runs the tests of faults without the faults, and returns what is wrong with
 // each: nothing if it is there and passes.
 func (b *bench) sound(ctx context.Context, todo []mutant) (map[place]string, error) {
 	tests := map[string][]string{}

@@ -3,7 +3,7 @@
 // It shares no code with the product: documents are decoded by encoding/json,
 // kept in maps and worked on one event after the other, without a store, a
 // hash, a batch or a cache. Given the events in the order of the inbox and a
-// small description of the configuration, [Run] gives every change that every
+// small description of the configuration, [Run] returns every change that every
 // service must see, with its version; the Check functions hold what sinks
 // received against that.
 //

@@ -367,7 +367,7 @@ func (p Projection) project(doc any) any {
 	return out
 }
 
-// at finds a value; list.#.name gives the names of a list's members.
+// at finds a value; list.#.name returns the names of a list's members.
 func at(v any, path string) (any, bool) {
 	if list, name, ok := strings.Cut(path, ".#."); ok {
 		v, _ := at(v, list)

@@ -198,7 +198,7 @@ func (w *world) send(client *kgo.Client, records []*kgo.Record) {
 }
 
 // removeRecords deletes the records of a topic before the given offsets from
-// the end, as retention does, and gives how far it went.
+// the end, as retention does, and returns how far it went.
 func (w *world) removeRecords(topic string, left int64) kadm.Offsets {
 	w.t().Helper()
 	ends, err := w.Admin.ListEndOffsets(w.t().Context(), topic)
@@ -326,7 +326,7 @@ func stop(pr *harness.Process) {
 	pr.Ok()
 }
 
-// drain runs the pipeline until it is idle and gives the ended process.
+// drain runs the pipeline until it is idle and returns the ended process.
 func (w *world) drain(args ...string) *harness.Process {
 	w.t().Helper()
 	pr := w.Start("run --until-idle --json", args...)

@@ -201,7 +201,7 @@ func (w *world) decoded() ([][]inbox.Record, error) {
 	return records, nil
 }
 
-// check compares what customers have with what they must have, and gives how
+// check compares what customers have with what they must have, and returns how
 // many changes these are.
 func (w *world) check() (changes int, err error) {
 	if n := w.faults["gap"]; n > 0 && w.faults["retention"]+w.faults["log made anew"] == 0 {

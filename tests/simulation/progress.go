@@ -18,7 +18,7 @@ type progress struct {
 	session int
 }
 
-// newest gives, by partition, how far decisions are in its newest generation.
+// newest returns, by partition, how far decisions are in its newest generation.
 func (s *state) newest() map[int32]store.Mark {
 	marks, of := map[int32]store.Mark{}, map[int32]uint16{}
 	for p, at := range s.marks {

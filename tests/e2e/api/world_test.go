@@ -93,7 +93,7 @@ func (w *world) door(env ...string) *harness.Process {
 	return w.p.StartEnv(env, command)
 }
 
-// states ends the deployment when everything is delivered, and gives the states
+// states ends the deployment when everything is delivered, and returns the states
 // that the customer got of an entity, in their order; of all entities for "".
 func (w *world) states(entity string) []string {
 	w.t.Helper()

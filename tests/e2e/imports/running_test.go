@@ -17,7 +17,7 @@ import (
 // used again.
 var client = &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: harness.Patience}
 
-// call sends a request to the API and gives status, body and the header Location.
+// call sends a request to the API and returns status, body and the header Location.
 func call(t testing.TB, pr *harness.Process, method, path, kind string, body io.Reader) (status int, answer, location string) {
 	t.Helper()
 	r, err := http.NewRequestWithContext(t.Context(), method, "http://"+pr.Address("ingest")+path, body)

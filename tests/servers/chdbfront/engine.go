@@ -74,7 +74,7 @@ func open(library, dataDir string) (*engine, error) {
 
 func cString(s string) []byte { return append([]byte(s), 0) }
 
-// session runs f while no other statement runs; f gives statements to run.
+// session runs f while no other statement runs; f returns statements to run.
 func (e *engine) session(f func(run func(statement []byte, format string) ([]byte, error)) error) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
