@@ -10,6 +10,7 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"math"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -298,10 +299,10 @@ func blank(line []byte) bool {
 	return true
 }
 
-// identify returns an identity made from the file's first line; empty while
-// there is no complete one.
+// identify returns an identity made from the file's first line, wherever reading
+// stands; empty while there is no complete one.
 func (f *Source) identify(file *os.File) (string, error) {
-	line, size, terminated, err := f.line(bufio.NewReader(file))
+	line, size, terminated, err := f.line(bufio.NewReader(io.NewSectionReader(file, 0, math.MaxInt64)))
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
 		return "", err

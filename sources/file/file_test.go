@@ -2,6 +2,7 @@ package file_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"maps"
 	"os"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/ThreeDotsLabs/watermill/message"
@@ -26,13 +28,26 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // positions is the store's part, in memory.
 type positions struct {
-	mu sync.Mutex
-	at map[string]int64
+	mu   sync.Mutex
+	at   map[string]int64
+	away bool
+}
+
+var errAway = errors.New("the store is away")
+
+// leave says whether the store is away.
+func (p *positions) leave(away bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.away = away
 }
 
 func (p *positions) Position(_ context.Context, _, identity string) (store.SourcePosition, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.away {
+		return store.SourcePosition{}, errAway
+	}
 	offset, ok := p.at[identity]
 	if !ok {
 		return store.SourcePosition{}, store.ErrNotFound
@@ -43,6 +58,9 @@ func (p *positions) Position(_ context.Context, _, identity string) (store.Sourc
 func (p *positions) SetPosition(_ context.Context, s store.SourcePosition) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.away {
+		return errAway
+	}
 	p.at[s.Identity] = max(p.at[s.Identity], s.Offset)
 	return nil
 }
@@ -252,6 +270,30 @@ func TestFileWaitsForTheEndOfALine(t *testing.T) {
 	f.append(":2}\n")
 	require.Equal(t, []string{`{"b":2}`}, r.lines(1))
 	r.nothing()
+	r.close()
+	f.read().nothing() // it is known by its first line as it is, not by what the look found that saw its end
+}
+
+// A file that was opened while the store is away is neither lost nor taken for an
+// empty one.
+func TestFileWaitsForTheStore(t *testing.T) {
+	for name, complete := range map[string]bool{"followed": false, "complete": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFile(t)
+				f.complete = complete
+				f.write("1\n2\n")
+				f.positions.leave(true)
+				r := f.read()
+				r.nothing()
+				require.False(t, r.source.Drained())
+				f.positions.leave(false)
+				require.Equal(t, []string{"1", "2"}, r.lines(2))
+				r.close()
+				f.read().nothing()
+			})
+		})
+	}
 }
 
 func TestFileReplaced(t *testing.T) {
