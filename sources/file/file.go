@@ -53,7 +53,7 @@ const (
 
 // Source reads a file with one JSON event per line and resumes where it was. The
 // file is known by its first line: one that was replaced is read from its
-// start under a new identity, and so is one that became shorter.
+// start under a new identity, and so is one that was written anew in its place.
 //
 // A frame is what was there when the frame before was acknowledged. Two frames
 // are in memory: one in work, and the next one, which is read meanwhile.
@@ -123,9 +123,17 @@ func (f *Source) follow(ctx context.Context, topic string, out chan<- *message.M
 
 // Why reading a file ends.
 var (
-	errReplaced = errors.New("the path names another file")
-	errShrunk   = errors.New("the file became shorter")
+	errReplaced  = errors.New("the path names another file")
+	errRewritten = errors.New("the file was written anew")
 )
+
+// handle is the file that is read.
+type handle struct {
+	*os.File
+	first string      // the identity of its first line, empty while it has none
+	seen  os.FileInfo // when that was read
+	was   string      // the identity it was read under before it was written anew; empty if it was not
+}
 
 // chunk is what becomes one frame.
 type chunk struct {
@@ -148,11 +156,22 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 	}
 	defer file.Close()
 	f.failing.Store(nil)
+	h := &handle{File: file}
+	for {
+		// One that was written anew stays open: under its path it may be found no more.
+		if err := f.pass(ctx, topic, h, out); !errors.Is(err, errRewritten) {
+			return err
+		}
+	}
+}
+
+// pass reads an open file. It fails with errRewritten when it is to be called again.
+func (f *Source) pass(ctx context.Context, topic string, file *handle, out chan<- *message.Message) error {
 	identity, offset, err := f.begin(ctx, file)
 	if err != nil || identity == "" {
 		return err
 	}
-	if err := f.backlog.begin(file, offset); err != nil {
+	if err := f.backlog.begin(file.File, offset); err != nil {
 		return err
 	}
 	chunks, dispatched := make(chan chunk), make(chan bool, 1)
@@ -165,30 +184,30 @@ func (f *Source) read(ctx context.Context, topic string, out chan<- *message.Mes
 	})
 	defer finish()
 	c, err := f.readLines(ctx, file, offset, chunks)
-	if err != nil || ctx.Err() != nil {
+	rewritten := errors.Is(err, errRewritten)
+	if err != nil && !rewritten || ctx.Err() != nil {
 		return err
 	}
-	if len(c.records) > 0 && !give(ctx, chunks, c) {
+	if len(c.records) > 0 && !give(ctx, chunks, c) || !finish() {
 		return nil
 	}
-	if finish() && f.opt.Complete {
-		f.drained.Store(true)
+	if rewritten {
+		file.was = identity
+		return err
 	}
+	f.drained.Store(f.opt.Complete)
 	return nil
 }
 
 // begin returns the identity of an open file and where to go on in it; none for one
 // that ended without a first line. It waits for the first line, and for the store,
 // with the file open: under its path it may be found no more.
-func (f *Source) begin(ctx context.Context, file *os.File) (identity string, offset int64, err error) {
+func (f *Source) begin(ctx context.Context, file *handle) (identity string, offset int64, err error) {
 	said := false
 	for last := f.opt.Complete; ; {
-		first, err := f.identify(file)
-		var info os.FileInfo
-		if err == nil && first != "" {
-			if info, err = file.Stat(); err == nil {
-				identity, offset, err = f.resume(ctx, first, info.Size())
-			}
+		err := f.identify(file)
+		if err == nil && file.first != "" {
+			identity, offset, err = f.resume(ctx, file)
 			if err == nil {
 				return identity, offset, nil
 			}
@@ -204,7 +223,7 @@ func (f *Source) begin(ctx context.Context, file *os.File) (identity string, off
 			return "", 0, nil
 		}
 		// One without a first line, and another in its place: it gets one look more.
-		last = err == nil && f.same(file, 0) != nil
+		last = err == nil && f.replaced(file) != nil
 	}
 }
 
@@ -218,8 +237,8 @@ func give(ctx context.Context, chunks chan<- chunk, c chunk) bool {
 }
 
 // readLines cuts the file into chunks from offset on, and returns the last one
-// when the file is at its end and nothing more comes.
-func (f *Source) readLines(ctx context.Context, file *os.File, offset int64, chunks chan<- chunk) (c chunk, err error) {
+// when the file is at its end and nothing more comes, or with errRewritten.
+func (f *Source) readLines(ctx context.Context, file *handle, offset int64, chunks chan<- chunk) (c chunk, err error) {
 	reader := bufio.NewReaderSize(nil, 1<<18)
 	var quiet time.Time // when a file that was replaced was last known to grow
 	for last := f.opt.Complete; ; {
@@ -284,6 +303,8 @@ func (f *Source) readLines(ctx context.Context, file *os.File, offset int64, chu
 				quiet = time.Now()
 			}
 			last = time.Since(quiet) >= f.opt.Linger
+		case errors.Is(err, errRewritten):
+			return c, err
 		case err != nil:
 			return c, nil //nolint:nilerr // it is opened anew
 		}
@@ -299,20 +320,24 @@ func blank(line []byte) bool {
 	return true
 }
 
-// identify returns an identity made from the file's first line, wherever reading
-// stands; empty while there is no complete one.
-func (f *Source) identify(file *os.File) (string, error) {
+// identify makes an identity from the file's first line, wherever reading stands;
+// empty while there is no complete one.
+func (f *Source) identify(file *handle) (err error) {
+	file.first = ""
+	// Before the line is read: what is written meanwhile shows at the next look.
+	if file.seen, err = file.Stat(); err != nil {
+		return err
+	}
 	line, size, terminated, err := f.line(bufio.NewReader(io.NewSectionReader(file, 0, math.MaxInt64)))
 	switch {
 	case err != nil && !errors.Is(err, io.EOF):
-		return "", err
+		return err
 	case f.opt.Complete && size == 0:
 		f.drained.Store(true) // nothing will come
-		return "", nil
-	case !f.opt.Complete && !terminated:
-		return "", nil
+	case f.opt.Complete || terminated:
+		file.first = identityOf(line)
 	}
-	return identityOf(line), nil
+	return nil
 }
 
 func identityOf(line []byte) string {
@@ -320,14 +345,20 @@ func identityOf(line []byte) string {
 	return "file-" + hex.EncodeToString(sum[:8])
 }
 
-// resume returns the position to go on at. A file that became shorter is written
-// anew under the same first line: each time it gets an identity of its own,
-// first-2, first-3, …, and the latest one counts, also when the file has grown
-// beyond an earlier one's position since.
-func (f *Source) resume(ctx context.Context, first string, size int64) (identity string, offset int64, err error) {
-	identity = first
+// resume returns the position to go on at. A file that was written anew under the
+// same first line gets an identity of its own each time, first-2, first-3, …, and the
+// latest one counts, also when the file has grown beyond an earlier one's position
+// since.
+func (f *Source) resume(ctx context.Context, file *handle) (identity string, offset int64, err error) {
+	if file.was != "" {
+		// It may not have been stored, and only what is known has a next.
+		if err := f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: file.was}); err != nil {
+			return "", 0, err
+		}
+	}
+	identity = file.first
 	for n := 2; ; n++ {
-		next := fmt.Sprintf("%s-%d", first, n)
+		next := fmt.Sprintf("%s-%d", file.first, n)
 		p, err := f.opt.Positions.Position(ctx, f.opt.Name, identity)
 		if errors.Is(err, store.ErrNotFound) {
 			return identity, 0, nil // only the first can be unknown
@@ -342,33 +373,46 @@ func (f *Source) resume(ctx context.Context, first string, size int64) (identity
 		case !errors.Is(err, store.ErrNotFound):
 			return "", 0, err
 		}
-		if size >= p.Offset {
+		if file.was == "" && file.seen.Size() >= p.Offset {
 			return identity, p.Offset, nil
 		}
-		f.log.Warn("the file became shorter: reading it from its start", "path", f.opt.Path)
+		f.log.Warn("the file was written anew: reading it from its start", "path", f.opt.Path)
 		// Stored before the first line: it may grow again before one is acknowledged.
 		return next, 0, f.opt.Positions.SetPosition(ctx, store.SourcePosition{Source: f.opt.Name, Identity: next})
 	}
 }
 
-// same fails when the path names another file, or this one did shrink.
-func (f *Source) same(file *os.File, offset int64) error {
+// same fails when the file was written anew, or its path names another one.
+func (f *Source) same(file *handle, offset int64) error {
 	here, err := file.Stat()
-	if err != nil {
-		return err
-	}
-	there, err := os.Stat(f.opt.Path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // moved away; what it still gets is read until a new one is there
-	}
-	if err != nil {
-		return err
-	}
 	switch {
-	case !os.SameFile(here, there):
+	case err != nil:
+		return err
+	case here.Size() < offset:
+		return errRewritten
+	case here.Size() == file.seen.Size() && here.ModTime().Equal(file.seen.ModTime()):
+		return f.replaced(file)
+	}
+	first := file.first
+	if err := f.identify(file); err != nil {
+		return err
+	}
+	if file.first != first {
+		return errRewritten
+	}
+	return f.replaced(file)
+}
+
+// replaced fails when the path names another file.
+func (f *Source) replaced(file *handle) error {
+	there, err := os.Stat(f.opt.Path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil // moved away; what it still gets is read until a new one is there
+	case err != nil:
+		return err
+	case !os.SameFile(file.seen, there):
 		return errReplaced
-	case there.Size() < offset:
-		return errShrunk
 	}
 	return nil
 }

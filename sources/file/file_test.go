@@ -417,6 +417,87 @@ func TestFileThatShrankIsReadFromItsStart(t *testing.T) {
 	require.Equal(t, []string{"same", "grown"}, values(t, f.read().next())[:2])
 }
 
+// The inbox is slow: until what was in work is acknowledged, the file has grown
+// beyond its old end, and may have been moved away.
+func TestFileThatShrankIsReadFromItsStartHoweverItGrew(t *testing.T) {
+	for name, moved := range map[string]bool{"under its path": false, "moved away": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := newFile(t)
+				f.write("same\n1\n")
+				r := f.read()
+				r.lines(2)
+				f.append("2\n")
+				work := r.next()
+				f.write("same\n")
+				r.nothing() // so it was looked at
+				f.append("a\nb\nc\nd\n")
+				if moved {
+					require.NoError(t, os.Rename(f.path, f.path+".1"))
+					f.write("next\n")
+				}
+				work.Ack()
+				again := r.next()
+				require.NotEqual(t, frame(t, work).TopicID, frame(t, again).TopicID, "or the fence would drop it")
+				require.Equal(t, []string{"same", "a", "b", "c", "d"}, values(t, again))
+				again.Ack()
+				if moved {
+					require.Equal(t, []string{"next"}, r.lines(1))
+				}
+				r.close()
+				f.read().nothing()
+			})
+		})
+	}
+}
+
+// The store knows nothing of the lines that it was away for; the fence does.
+func TestFileThatShrankBeforeItsPositionWasStored(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile(t)
+		f.write("same\n1\n")
+		r := f.read()
+		first := r.next()
+		f.positions.leave(true)
+		first.Ack()
+		f.write("same\n")
+		r.nothing()
+		f.positions.leave(false)
+		again := r.next()
+		require.Equal(t, []string{"same"}, values(t, again))
+		require.NotEqual(t, frame(t, first).TopicID, frame(t, again).TopicID)
+		again.Ack()
+		r.close()
+		f.read().nothing()
+	})
+}
+
+// Between two looks at it, so it never was shorter.
+func TestFileWrittenAnewInPlaceIsReadFromItsStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFile(t)
+		f.write("a1\na2\n")
+		r := f.read()
+		first := r.next()
+		first.Ack()
+		synctest.Wait()
+		f.write("b1\nb2\nb3\n")
+		require.Equal(t, []string{"b1", "b2", "b3"}, r.lines(3))
+		synctest.Wait()
+		f.write("c1\nc2\nc3\n") // as long
+		require.NoError(t, os.Chtimes(f.path, time.Time{}, time.Unix(0, 0)))
+		require.Equal(t, []string{"c1", "c2", "c3"}, r.lines(3))
+		synctest.Wait()
+		f.write("a1\na3\na4\na5\n") // its first line is known
+		again := r.next()
+		require.Equal(t, []string{"a1", "a3", "a4", "a5"}, values(t, again))
+		require.NotEqual(t, frame(t, first).TopicID, frame(t, again).TopicID, "or the fence would drop it")
+		again.Ack()
+		r.close()
+		f.read().nothing()
+	})
+}
+
 func TestFileLongLineIsCutAndTheNextOneIsWhole(t *testing.T) {
 	f := newFile(t)
 	f.write("1\n" + strings.Repeat("x", 1<<19) + "\n2\n")
