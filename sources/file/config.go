@@ -36,27 +36,10 @@ func (c *Config) Reads(*config.Cluster) string { return config.FileTarget(c.Path
 
 // Open implements sources.Kind.
 func (c *Config) Open(_ context.Context, e sources.Env) (sources.Source, error) {
-	return opened{New(Options{
+	return New(Options{
 		Name: e.Name, Path: c.Path, Positions: e.Positions, Complete: e.Complete, MaxLine: e.MaxEvent, Logger: e.Logger,
-	})}, nil
+	}), nil
 }
-
-// opened is a Source of the pipeline.
-type opened struct{ *Source }
-
-var _ sources.Log = opened{}
-
-// Topic implements sources.Source.
-func (o opened) Topic() string { return "file:" + o.opt.Name }
-
-// WaitsFor implements sources.Failing.
-func (o opened) WaitsFor() string { return "its file " + o.opt.Path }
-
-// Blocks implements sources.Failing: the file may come.
-func (opened) Blocks() bool { return false }
-
-// Drained implements sources.Source.
-func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }
 
 // Ask implements reach.Asked.
 func (c *Config) Ask(context.Context, func(config.Cluster) (transport.Config, error)) error {

@@ -20,6 +20,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/crash"
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 	"github.com/seed-86dfc502/weir/store"
 	"github.com/seed-86dfc502/weir/transport"
@@ -75,11 +76,25 @@ func New(opt Options) *Source {
 	return &Source{opt: opt, log: opt.Logger.With("source", opt.Name)}
 }
 
-// Drained reports whether a complete file was read to its end and every line
-// acknowledged.
-func (f *Source) Drained() bool { return f.drained.Load() }
+var (
+	_ sources.Failing = (*Source)(nil)
+	_ sources.Log     = (*Source)(nil)
+)
 
-// Failing returns why the file cannot be read at the moment, nil when it can.
+// Topic implements sources.Source.
+func (f *Source) Topic() string { return "file:" + f.opt.Name }
+
+// Drained implements sources.Source: a complete file was read to its end and every
+// line acknowledged.
+func (f *Source) Drained(context.Context) (bool, error) { return f.drained.Load(), nil }
+
+// WaitsFor implements sources.Failing.
+func (f *Source) WaitsFor() string { return "its file " + f.opt.Path }
+
+// Blocks implements sources.Failing: the file may come.
+func (*Source) Blocks() bool { return false }
+
+// Failing implements sources.Failing.
 func (f *Source) Failing() error {
 	if err := f.failing.Load(); err != nil {
 		return *err

@@ -155,6 +155,11 @@ func (r *reading) lines(n int) (lines []string) {
 	return lines
 }
 
+func (r *reading) drained() bool {
+	drained, err := r.source.Drained(r.t.Context())
+	return err == nil && drained
+}
+
 func (r *reading) close() { require.NoError(r.t, r.source.Close()) }
 
 func (r *reading) nothing() {
@@ -286,7 +291,7 @@ func TestFileWaitsForTheStore(t *testing.T) {
 				f.positions.leave(true)
 				r := f.read()
 				r.nothing()
-				require.False(t, r.source.Drained())
+				require.False(t, r.drained())
 				f.positions.leave(false)
 				require.Equal(t, []string{"1", "2"}, r.lines(2))
 				r.close()
@@ -513,13 +518,13 @@ func TestFileComplete(t *testing.T) {
 	r := f.read()
 	m := r.next()
 	require.Equal(t, []string{"1", "2", "3"}, values(t, m))
-	require.False(t, r.source.Drained())
+	require.False(t, r.drained())
 	m.Ack()
-	require.Eventually(t, r.source.Drained, patience, time.Millisecond)
+	require.Eventually(t, r.drained, patience, time.Millisecond)
 	r.nothing() // its channel stays open: the router takes a closed one for a failure
 	r.close()
 	again := f.read()
-	require.Eventually(t, again.source.Drained, patience, time.Millisecond)
+	require.Eventually(t, again.drained, patience, time.Millisecond)
 	again.nothing()
 }
 
@@ -557,7 +562,7 @@ func TestFileSaysHowMuchItHolds(t *testing.T) {
 	f.complete = true
 	r = f.read()
 	require.Len(t, r.lines(4), 4)
-	require.Eventually(t, r.source.Drained, patience, time.Millisecond)
+	require.Eventually(t, r.drained, patience, time.Millisecond)
 	pending(0)
 }
 
@@ -565,7 +570,7 @@ func TestFileCompleteAndEmpty(t *testing.T) {
 	f := newFile(t)
 	f.complete = true
 	f.write("")
-	require.Eventually(t, f.read().source.Drained, patience, time.Millisecond)
+	require.Eventually(t, f.read().drained, patience, time.Millisecond)
 }
 
 func TestFileCloseTwiceAndSubscribeAfter(t *testing.T) {

@@ -116,28 +116,7 @@ func (c *Config) Open(ctx context.Context, e sources.Env) (sources.Source, error
 	if err := source.Check(ctx); errors.As(err, &setup) {
 		return nil, errors.Join(err, source.Close())
 	}
-	return opened{source}, nil
-}
-
-// opened is a Source of the pipeline.
-type opened struct{ *Source }
-
-// Topic implements sources.Source.
-func (o opened) Topic() string { return "outbox:" + o.opt.Name }
-
-// WaitsFor implements sources.Failing.
-func (opened) WaitsFor() string { return "its database" }
-
-// Blocks implements sources.Failing.
-func (opened) Blocks() bool { return true }
-
-// Drained implements sources.Source.
-func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }
-
-// Backlog implements sources.Queue.
-func (o opened) Backlog(ctx context.Context) (sources.Backlog, error) {
-	lag, err := o.Lag(ctx)
-	return sources.Backlog{Rows: lag.Rows, Oldest: lag.Oldest}, err
+	return source, nil
 }
 
 // Ask implements reach.Asked.

@@ -4,20 +4,12 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/seed-86dfc502/weir/sources"
 )
 
-// Lag is how far reading is behind.
-type Lag struct {
-	// Rows that wait, at most MostRows+1: counting more would cost as much as
-	// reading them.
-	Rows int
-	// Oldest is how long the oldest of them has waited, as far as this process has
-	// seen it: at least that long. 0 when none waits.
-	Oldest time.Duration
-}
-
-// MostRows bounds what Lag counts.
-const MostRows = 10_000
+// mostRows bounds what Backlog counts: more would cost as much as reading them.
+const mostRows = 10_000
 
 // sighting is a row, and when it was first seen.
 type sighting struct {
@@ -36,12 +28,14 @@ type waits struct {
 	probe sighting
 }
 
-// Lag looks at the table, on a connection of its own: reading may be held up.
-// Before the table was described for the first time it is the zero Lag.
-func (s *Source) Lag(ctx context.Context) (Lag, error) {
+// Backlog implements sources.Queue. It looks at the table on a connection of its own:
+// reading may be held up. It counts up to mostRows+1 rows, and the oldest has waited
+// as long as this process has seen it, at least. Before the table was described for
+// the first time it is zero.
+func (s *Source) Backlog(ctx context.Context) (sources.Backlog, error) {
 	t := s.described.Load()
 	if t == nil {
-		return Lag{}, nil
+		return sources.Backlog{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, connectTimeout)
 	defer cancel()
@@ -51,14 +45,14 @@ func (s *Source) Lag(ctx context.Context) (Lag, error) {
 	if s.waits.probe.id != "" {
 		probe = &s.waits.probe.id
 	}
-	var lag Lag
+	var b sources.Backlog
 	var oldest, newest *string
 	var probeWaits bool
-	if err := s.pool.QueryRow(ctx, t.lag, MostRows+1, probe).Scan(&lag.Rows, &oldest, &newest, &probeWaits); err != nil {
-		return Lag{}, classify(err)
+	if err := s.pool.QueryRow(ctx, t.lag, mostRows+1, probe).Scan(&b.Rows, &oldest, &newest, &probeWaits); err != nil {
+		return sources.Backlog{}, classify(err)
 	}
-	lag.Oldest = s.waits.seen(text(oldest), text(newest), probeWaits, time.Now())
-	return lag, nil
+	b.Oldest = s.waits.seen(text(oldest), text(newest), probeWaits, time.Now())
+	return b, nil
 }
 
 // seen notes a look and returns how long the oldest row has waited at least.

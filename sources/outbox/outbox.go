@@ -17,6 +17,7 @@ import (
 	"github.com/seed-86dfc502/weir/internal/defaults"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/internal/wait"
+	"github.com/seed-86dfc502/weir/sources"
 	"github.com/seed-86dfc502/weir/sources/internal/handout"
 )
 
@@ -163,10 +164,19 @@ func classify(err error) error {
 	return err
 }
 
-// Drained reports whether the last look at the table found nothing that waits.
-func (s *Source) Drained() bool { return s.drained.Load() }
+// Topic implements sources.Source.
+func (s *Source) Topic() string { return "outbox:" + s.opt.Name }
 
-// Failing tells why rows are not read at present; nil while they are.
+// Drained implements sources.Source: the last look at the table found nothing that waits.
+func (s *Source) Drained(context.Context) (bool, error) { return s.drained.Load(), nil }
+
+// WaitsFor implements sources.Failing.
+func (*Source) WaitsFor() string { return "its database" }
+
+// Blocks implements sources.Failing.
+func (*Source) Blocks() bool { return true }
+
+// Failing implements sources.Failing.
 func (s *Source) Failing() error { return s.state.failing() }
 
 // Subscribe starts reading. topic is only a name for the frames.
@@ -297,4 +307,7 @@ func (s *state) failing() error {
 	return s.err
 }
 
-var _ message.Subscriber = (*Source)(nil)
+var (
+	_ sources.Failing = (*Source)(nil)
+	_ sources.Queue   = (*Source)(nil)
+)

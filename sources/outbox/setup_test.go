@@ -120,7 +120,7 @@ func TestADatabaseThatIsAway(t *testing.T) {
 	server.Kill()
 	was.Ack()
 	require.Eventually(t, func() bool { return r.source.Failing() != nil }, patience, time.Millisecond)
-	require.False(t, r.source.Drained())
+	require.False(t, r.isDrained())
 	var setup *outbox.SetupError
 	require.NotErrorAs(t, r.source.Failing(), &setup)
 

@@ -59,14 +59,5 @@ func (c *Config) Endpoint() config.Endpoint {
 
 // Open implements sources.Kind.
 func (*Config) Open(_ context.Context, e sources.Env) (sources.Source, error) {
-	return opened{New(Options{Name: e.Name})}, nil
+	return New(Options{Name: e.Name}), nil
 }
-
-// opened is a Source of the pipeline.
-type opened struct{ *Source }
-
-// Topic implements sources.Source.
-func (o opened) Topic() string { return "http:" + o.opt.Name }
-
-// Drained implements sources.Source.
-func (o opened) Drained(context.Context) (bool, error) { return o.Source.Drained(), nil }

@@ -89,8 +89,11 @@ func New(opt Options) *Source {
 	return p
 }
 
-// Drained reports whether no event is being worked on.
-func (p *Source) Drained() bool { return p.inFlight.Load() == 0 }
+// Topic implements sources.Source.
+func (p *Source) Topic() string { return "http:" + p.opt.Name }
+
+// Drained implements sources.Source: no event is being worked on.
+func (p *Source) Drained(context.Context) (bool, error) { return p.inFlight.Load() == 0, nil }
 
 // Subscribe may be called once; the end of ctx ends the source.
 func (p *Source) Subscribe(ctx context.Context, _ string) (<-chan *message.Message, error) {
