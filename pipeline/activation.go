@@ -6,9 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"sync/atomic"
+	"time"
 
+	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/decide"
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/pipeline/control"
@@ -69,6 +72,7 @@ func (a *activation) know(revision int64) {
 // its last commits may have lost the activation itself: no process would go on
 // then, so it is made once more, as a restart would, and of several that were lost
 // the latest. It gets a new number, by which every process sees that the store went back.
+// The settings have the store's numbers for their services then.
 func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 	for {
 		now := a.now.Load()
@@ -82,7 +86,10 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 			}
 		}
 		if err == nil && bytes.Equal(active.Fingerprint, now.identity) {
-			return active, true
+			if err = a.renumber(ctx, now); err == nil {
+				return active, true
+			}
+			a.log.Warn("the services' numbers cannot be read; trying again", "error", err)
 		}
 		if !wait.Sleep(ctx, activePeriod) {
 			return store.Revision{}, false
@@ -90,11 +97,53 @@ func (a *activation) await(ctx context.Context) (store.Revision, bool) {
 	}
 }
 
+// renumber takes the store's numbers for the services of settings. A store that went
+// back to before it knew some of them gives them others, and theirs to others: changes
+// under the numbers of before would be nobody's, or another service's.
+func (a *activation) renumber(ctx context.Context, of *settings) error {
+	if len(of.plan.Services) == 0 {
+		return nil
+	}
+	numbers, err := a.store.Services(ctx, assemble.ServiceNames(of.cfg))
+	if err != nil {
+		return err
+	}
+	moved := func(s decide.Service) bool { return numbers[s.Name] != s.Number }
+	if !slices.ContainsFunc(of.plan.Services, moved) {
+		return nil
+	}
+	plan, err := assemble.Plan(of.cfg, numbers, of.plan.Revision)
+	if err != nil {
+		return err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.now.Load() == of { // else a reload has just compiled with numbers of its own
+		a.replace(newSettings(of.cfg, plan, of.identity))
+		a.log.Warn("the store went back to before services of this configuration: they have new numbers")
+	}
+	return nil
+}
+
+// replace brings settings into force and tells the stages. The caller holds a.mu.
+func (a *activation) replace(now *settings) { close(a.now.Swap(now).replaced) }
+
+// activationPatience is how long a store is asked that did not say whether an
+// activation took effect.
+const activationPatience = 15 * time.Second
+
 // switchTo activates the new settings and tells the stages.
-func (a *activation) switchTo(ctx context.Context, old, now *settings, rollBack bool) error {
+func (a *activation) switchTo(ctx context.Context, now *settings, rollBack bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	revision, err := a.activate(ctx, now.identity, rollBack)
+	// It may have taken effect all the same, also when nobody waits for the answer any
+	// more: this process would be the one that does not work under it.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), activationPatience)
+	defer cancel()
+	for err != nil && (store.ClassOf(err) == store.Retry || store.ClassOf(err) == store.Unknown) && wait.Sleep(ctx, activationPatience/60) {
+		revision, err = a.activate(ctx, now.identity, rollBack)
+	}
 	if errors.Is(err, store.ErrSuperseded) {
 		return &control.ReloadRefused{Err: fmt.Errorf("this configuration was replaced by a later one; weir reload --activate goes back to it: %w", err)}
 	}
@@ -102,7 +151,6 @@ func (a *activation) switchTo(ctx context.Context, old, now *settings, rollBack 
 		return fmt.Errorf("store: %w", err)
 	}
 	now.plan.Revision = revision.Number
-	a.now.Store(now)
-	close(old.replaced)
+	a.replace(now)
 	return nil
 }

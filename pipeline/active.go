@@ -20,6 +20,7 @@ const activePeriod = 2 * time.Second
 type revisions interface {
 	Activate(ctx context.Context, fingerprint []byte, above int64, force bool) (store.Revision, error)
 	Active(ctx context.Context) (store.Revision, error)
+	Services(ctx context.Context, names []string) (map[string]int32, error)
 }
 
 // starter starts a stage under a revision of the configuration. The stage may

@@ -25,18 +25,24 @@ func (st *stages) startDecide() part {
 		plan := now.plan
 		for ctx.Err() == nil {
 			err := st.decide(ctx, now, plan)
-			if next := st.active.latest(); next != now && ctx.Err() == nil {
-				// A batch that was in hand was fenced, or is decided again.
-				now, plan = next, next.plan
-				continue
-			}
-			var cut *transport.TruncatedError
-			switch {
-			case ctx.Err() != nil || err == nil:
+			if ctx.Err() != nil {
 				return
-			case errors.As(err, &cut), errors.Is(err, decide.ErrReread), errors.Is(err, decide.ErrInboxReplaced):
+			}
+			next := st.active.latest()
+			var cut *transport.TruncatedError
+			if errors.As(err, &cut) || errors.Is(err, decide.ErrReread) || errors.Is(err, decide.ErrInboxReplaced) {
+				// Whatever else ended it: nobody says it a second time.
 				st.log.Warn("opening the inbox again", "because", err)
 				st.inbox.reopen(ctx, cut)
+				err = nil
+			} else if next != now && st.inbox.rewound() {
+				st.inbox.reopen(ctx, nil)
+			}
+			switch {
+			case next != now:
+				// A batch that was in hand was fenced, or is decided again.
+				now, plan = next, next.plan
+			case err == nil:
 			case errors.Is(err, store.ErrSuperseded):
 				st.log.Warn("another configuration is active: this process decides nothing more until its own is active again")
 				st.health.superseded.Store(true)
@@ -105,17 +111,18 @@ func (st *stages) decide(ctx context.Context, now *settings, plan *decide.Plan) 
 	select {
 	case <-ctx.Done():
 		return r.end(st.closeTimeout()/2, stopDecider)
-	case <-now.replaced:
-		ended = limit.stopping()
-		return r.end(0, stopDecider) // whatever is in hand would be fenced
+	case <-now.replaced: // whatever is in hand would be fenced
 	case err = <-halted:
 	case err = <-r.failed:
-		if e := group.Err(); e != nil {
-			err = e
-		}
 	case <-group.Failed():
-		err = group.Err()
 	}
 	ended = limit.stopping()
-	return errors.Join(err, r.end(0, stopDecider))
+	// More than one may have ended, the group by what halted the decider.
+	err = errors.Join(err, r.end(0, stopDecider), group.Err())
+	select {
+	case halt := <-halted:
+		err = errors.Join(err, halt)
+	default:
+	}
+	return err
 }

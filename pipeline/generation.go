@@ -25,6 +25,10 @@ type generations struct {
 	inbox atomic.Pointer[store.Inbox] // replaced when the topic is
 	// decided is the newest generation that has a watermark.
 	decided atomic.Uint32
+	// forgotten has, by partition, the frame of the changes log up to which was decided
+	// what the store forgot, as of the last look. What is decided again soon stands
+	// behind it in the log. Only one goroutine opens an inbox at a time.
+	forgotten map[int32]*change.Frame
 }
 
 // now returns the inbox that is open.
@@ -166,8 +170,16 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store
 		return inbox, fmt.Errorf("topic %s: partitions %v cannot be read, and what was decided under another configuration may stand there", g.cfg.Kafka.Changes.Topic, away)
 	}
 	forked := false
+	was := g.forgotten
+	g.forgotten = map[int32]*change.Frame{}
 	for partition, f := range frames {
+		if of := was[partition]; of != nil && of.To > f.To && of.To.Generation() == inbox.Generation {
+			f = of
+		}
 		decided := marks[store.Partition{Generation: inbox.Generation, Number: partition}]
+		if f.To.Offset() > decided {
+			g.forgotten[partition] = f
+		}
 		// Revisions only grow, and no two activations share one: what was decided under the
 		// active one was decided after all before it.
 		if f.To.Offset() > decided && !(same && f.Revision == active.Number) {
@@ -181,6 +193,10 @@ func (g *generations) renewForked(ctx context.Context, inbox store.Inbox) (store
 	}
 	return g.store.RenewInbox(ctx, inbox, 0, nil)
 }
+
+// rewound reports whether the store went back, and what it forgot was not decided again
+// when somebody last looked.
+func (g *generations) rewound() bool { return len(g.forgotten) > 0 }
 
 // targetsTimeout bounds what the targets are asked; those that are away are not waited for.
 const targetsTimeout = 20 * time.Second

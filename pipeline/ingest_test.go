@@ -18,18 +18,7 @@ import (
 func TestSourcesThatAreClosedAreNotAsked(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	dir := t.TempDir()
-	for name, text := range map[string]string{
-		"weir.yaml": fmt.Sprintf("api: {listen: %q}\nsources: {in: {http: {token: 0123456789abcdef}, entity: id}}\ncustomers: [acme.yaml]\n", taken.Addr()),
-		"acme.yaml": "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {f: {file: {path: out.jsonl}}}}}\n",
-	} {
-		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-	}
-	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
-	require.NoError(t, err)
-	p, err := Open(t.Context(), Options{Config: c, Roles: Roles{Ingest: true}, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
-	require.NoError(t, err)
-	defer p.Close()
+	p := openEmbedded(t, Roles{Ingest: true}, fmt.Sprintf("api: {listen: %q}\nsources: {in: {http: {token: 0123456789abcdef}, entity: id}}", taken.Addr()))
 
 	_, err = p.stages.startIngest(t.Context(), 1, nil)
 	require.Error(t, err, "somebody else has the address")
@@ -43,4 +32,23 @@ func TestSourcesThatAreClosedAreNotAsked(t *testing.T) {
 	require.NoError(t, started.stop())
 	require.Empty(t, p.stages.sources())
 	require.Len(t, p.monitor.waits(t.Context()), 1)
+}
+
+// openEmbedded opens a pipeline without servers: a main file beside its customers, of
+// which there is one with one service.
+func openEmbedded(t *testing.T, roles Roles, main string) *Pipeline {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range map[string]string{
+		"weir.yaml": main + "\ncustomers: [acme.yaml]\n",
+		"acme.yaml": "customer: acme\nprojections: {p: {fields: {id: id}, deliver: {f: {file: {path: out.jsonl}}}}}\n",
+	} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
+	}
+	c, err := assemble.Load(filepath.Join(dir, "weir.yaml"), os.LookupEnv)
+	require.NoError(t, err)
+	p, err := Open(t.Context(), Options{Config: c, Roles: roles, Registry: prometheus.NewRegistry(), Logger: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.Close()) })
+	return p
 }

@@ -126,7 +126,7 @@ func (rl *reloader) reload(ctx context.Context, rollBack bool) (control.Reloaded
 		return control.Reloaded{}, fmt.Errorf("kafka: %w", err)
 	}
 	now := newSettings(next, plan, identity)
-	if err := rl.active.switchTo(ctx, old, now, rollBack); err != nil {
+	if err := rl.active.switchTo(ctx, now, rollBack); err != nil {
 		return control.Reloaded{}, err
 	}
 	r.Changed, r.Revision = true, plan.Revision
