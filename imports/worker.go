@@ -33,6 +33,10 @@ type WorkerOptions struct {
 	Intake Intake
 	// May reports whether work may be taken now; optional.
 	May func() bool
+	// Active returns store.ErrSuperseded when another configuration is active than the
+	// one by which Intake takes rows apart. It is asked before work is taken and before
+	// each try at a chunk; optional.
+	Active func(ctx context.Context) error
 	// Lease is how long an import is kept from other workers after the last sign
 	// of life; a third of it lies between two. Defaults to 30s.
 	Lease time.Duration
@@ -60,6 +64,9 @@ func NewWorker(opt WorkerOptions) *Worker {
 	if opt.May == nil {
 		opt.May = func() bool { return true }
 	}
+	if opt.Active == nil {
+		opt.Active = func(context.Context) error { return nil }
+	}
 	return &Worker{opt: opt}
 }
 
@@ -71,10 +78,11 @@ func (w *Worker) Idle() bool { return w.idle.Load() }
 func (w *Worker) Run(ctx context.Context) {
 	failing := false
 	for ctx.Err() == nil {
-		worked, err := false, error(nil)
-		if w.opt.May() {
-			worked, err = w.Step(ctx)
+		if !w.opt.May() {
+			wait.Sleep(ctx, w.opt.Poll)
+			continue
 		}
+		worked, err := w.Step(ctx)
 		switch {
 		case err != nil && ctx.Err() == nil && !failing:
 			w.opt.Logger.Warn("imports wait until it works again", "error", err)
@@ -89,8 +97,12 @@ func (w *Worker) Run(ctx context.Context) {
 }
 
 // Step works one import off, if there is one to take. An error means that the
-// store did not answer; what was begun goes on with the next Step of some worker.
+// store did not answer, or that another configuration is active; what was begun goes
+// on with the next Step of some worker.
 func (w *Worker) Step(ctx context.Context) (worked bool, err error) {
+	if err := w.opt.Active(ctx); err != nil {
+		return false, fmt.Errorf("import: %w", err)
+	}
 	i, err := w.opt.Store.TakeImport(ctx, w.opt.Lease)
 	if errors.Is(err, store.ErrNotFound) {
 		w.idle.Store(true)
@@ -326,14 +338,24 @@ func (r *run) rows(s *store.ImportStep, cut *[]row) ([]Row, error) {
 func (r *run) take(ctx context.Context, rows []Row) (results []Result, err error) {
 	var final error
 	_, err = wait.Retry(ctx, ctx, r.Logger.With("import", r.i.ID), "an import", func() error {
-		results, err = r.Intake.Take(ctx, r.i, rows)
+		results, err = r.try(ctx, rows)
 		for busy := (*errBusy)(nil); errors.As(err, &busy) && wait.Sleep(ctx, min(busy.wait, r.Lease)); {
-			results, err = r.Intake.Take(ctx, r.i, rows)
+			results, err = r.try(ctx, rows)
 		}
-		if gone := (*GoneError)(nil); errors.As(err, &gone) || store.ClassOf(err) == store.Poison {
+		gone, class := (*GoneError)(nil), store.ClassOf(err)
+		if errors.As(err, &gone) || class == store.Poison || class == store.Superseded {
 			final, err = err, nil // another try is of no use
 		}
 		return err
 	})
 	return results, cmp.Or(final, err)
+}
+
+// try is one try at the intake. Under another configuration the rows may be of
+// another entity, and a source that this one does not have may be there.
+func (r *run) try(ctx context.Context, rows []Row) ([]Result, error) {
+	if err := r.Active(ctx); err != nil {
+		return nil, err
+	}
+	return r.Intake.Take(ctx, r.i, rows)
 }

@@ -1,6 +1,7 @@
 package imports
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -310,6 +311,64 @@ func TestAnImportThatCannotGoOn(t *testing.T) {
 	require.Equal(t, store.ImportFailed, got.State)
 	require.Equal(t, "there is no source lab", got.Failure)
 	require.NotEqual(t, i.ID, w.file(JSONL, Options{}, `{"id":"a"}`).ID, "it can be tried again")
+}
+
+// I12: rows are taken apart under the active configuration only. A worker whose own is
+// replaced, between two chunks or while it waits with one, ends no import, gives back
+// what it has, and takes no other.
+func TestAnotherConfigurationIsActive(t *testing.T) {
+	for name, replace := range map[string]func(w *world, replace func()){
+		"between two chunks": func(w *world, replace func()) { w.after = func(int) error { replace(); return nil } },
+		"while the inbox is away": func(w *world, replace func()) {
+			fail := once(errDown)
+			w.appends = func(n int) error { replace(); return fail(n) }
+		},
+		"without its source": func(w *world, replace func()) {
+			w.taker.Shape = func(string) (*ingest.Extractor, error) { return nil, &GoneError{"there is no source lab"} }
+			replace()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			text, payloads := many(2 * perChunk)
+			i := w.file(JSONL, Options{}, text)
+			old, right := w.worker(), *w.taker
+			var active error
+			old.opt.Active = func(context.Context) error { return active }
+			replace(w, func() { active = store.ErrSuperseded })
+			for range 2 {
+				worked, err := old.Step(t.Context())
+				require.ErrorIs(t, err, store.ErrSuperseded)
+				require.False(t, worked)
+			}
+			require.Contains(t, []store.ImportState{store.ImportQueued, store.ImportRunning}, w.found(i).State)
+			require.LessOrEqual(t, w.found(i).Attempt, int64(1))
+			w.appends, w.after, w.taker = nil, nil, &right
+			w.step(w.worker()) // at once: the lease was given back
+			require.Equal(t, store.ImportDone, w.found(i).State)
+			require.Equal(t, payloads, w.effects)
+		})
+	}
+}
+
+// The log says once why imports wait, and not that they go on while none may be taken.
+func TestRunSaysThatAnotherConfigurationIsActive(t *testing.T) {
+	w := newWorld(t)
+	var log bytes.Buffer
+	ctx, cancel := context.WithCancel(t.Context())
+	worker := w.worker()
+	worker.opt.Logger = slog.New(slog.NewTextHandler(&log, nil))
+	worker.opt.Active = func(context.Context) error { return store.ErrSuperseded }
+	looks := 0
+	worker.opt.May = func() bool {
+		if looks++; looks > 3 {
+			cancel()
+		}
+		return looks <= 2
+	}
+	worker.Run(ctx)
+	require.Equal(t, 1, strings.Count(log.String(), "\n"), log.String())
+	require.Contains(t, log.String(), "another configuration revision is active")
 }
 
 // Run goes on by itself when what it needs is there again, and ends when it is

@@ -1,6 +1,7 @@
 package pipeline
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 	"github.com/seed-86dfc502/weir/assemble"
 	"github.com/seed-86dfc502/weir/imports"
 	"github.com/seed-86dfc502/weir/ingest"
+	"github.com/seed-86dfc502/weir/store"
 )
 
 // newImportWorkers makes n workers of this process, or of a command. may, if
@@ -37,13 +39,26 @@ func (st *stages) newImportWorkers(n int, may func() bool) ([]*imports.Worker, e
 			},
 		},
 		Lease: keys.Lease.D(), Logger: st.log, Metrics: st.metrics.imports,
-		May: may,
+		May: may, Active: st.mustBeActive,
 	}
 	workers := make([]*imports.Worker, n)
 	for i := range workers {
 		workers[i] = imports.NewWorker(opt)
 	}
 	return workers, nil
+}
+
+// mustBeActive returns store.ErrSuperseded unless the active configuration decides
+// as this process's does, so that both take events apart alike.
+func (st *stages) mustBeActive(ctx context.Context) error {
+	now, active, err := st.active.current(ctx)
+	if err != nil {
+		return fmt.Errorf("store: %w", err)
+	}
+	if !bytes.HasPrefix(active.Fingerprint, now.plan.Fingerprint) {
+		return store.ErrSuperseded
+	}
+	return nil
 }
 
 // startImports starts the workers.
@@ -91,7 +106,8 @@ func (f *frontDoor) maxRow(source string) (int, bool) {
 	return int(c.MaxEvent), true
 }
 
-// WorkImports works imports off until ctx ends. For a pipeline of OpenTools.
+// WorkImports works imports off until ctx ends, while this configuration is the
+// active one. For a pipeline of OpenTools.
 func (p *Pipeline) WorkImports(ctx context.Context) error {
 	workers, err := p.stages.newImportWorkers(1, nil)
 	if err != nil {

@@ -192,8 +192,8 @@ func (r *shownReader) Read(b []byte) (int, error) {
 }
 
 // workOff waits for the end of an import. Meanwhile this process works off
-// imports itself, in turn with others, unless another one has the data folder open,
-// which then does it.
+// imports itself, in turn with others and while its configuration is the active one,
+// unless another one has the data folder open, which then does it.
 func (a *app) workOff(ctx context.Context, cfg *config.Config, s store.Imports, i store.Import) (store.Import, error) {
 	tools, err := pipeline.OpenTools(ctx, pipeline.Options{Config: cfg, Logger: commandLogger(cfg, a.err)})
 	if errors.Is(err, pipeline.ErrInUse) {
