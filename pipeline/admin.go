@@ -17,7 +17,7 @@ import (
 // serve starts a listener and returns its address and the function that ends it.
 // With files of certificates it serves HTTPS.
 func (p *process) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
-	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Logger: p.log}
+	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Ending: p.end.ingest.ctx, Logger: p.log}
 	if files != nil {
 		o.Reread = p.logReread(name+"_certificate", files.Cert)
 	}
