@@ -1,11 +1,6 @@
 package api
 
-import (
-	"bytes"
-	"context"
-
-	"github.com/seed-86dfc502/weir/canonicaltree"
-)
+import "context"
 
 // The budgets of memory. Bodies count by their bytes. What they become counts by
 // values: a Tree has 32 bytes for each, three times that while it grows, members
@@ -44,26 +39,6 @@ func (o *Options) share() int64 {
 func (o Options) Budget() int64 {
 	o.defaults()
 	return bodiesAtATime*o.MaxBody + sharesAtATime*o.share()*valueCost
-}
-
-// Rows says what a body holds. The zero Rows is one JSON value.
-type Rows struct {
-	// Most bounds the rows of a batch; what has more is refused by who splits it.
-	// It must not be more than Options.MaxRows.
-	Most int
-	// Lines: each line is a row; otherwise they are the elements of an array.
-	Lines bool
-}
-
-// room returns the values of a body, and what it needs of the budget of values.
-func (r Rows) room(body []byte) (values, room int64, count int) {
-	all, rows := canonicaltree.Values(body)
-	if r.Lines {
-		rows = bytes.Count(body, []byte("\n")) + 1
-		all += rows
-	}
-	rows = min(rows, max(1, r.Most))
-	return int64(all), max(int64(all), int64(len(body)/BytesPerValue)) + rowValues*int64(rows), rows
 }
 
 // acquireBytes takes n bytes of the budgets for the request, or returns false when ctx ends.

@@ -18,7 +18,7 @@ import (
 // unhurried limits no client that a test does not mean to be slow, however busy
 // the machine is.
 var unhurried = api.Limits{
-	Header: bound, Read: bound, Idle: bound, HeaderBytes: api.DefaultLimits.HeaderBytes, Connections: api.DefaultLimits.Connections,
+	Header: bound, Read: bound, Idle: bound, Patience: bound, HeaderBytes: api.DefaultLimits.HeaderBytes, Connections: api.DefaultLimits.Connections,
 }
 
 // listen serves h on a loopback address until the test ends; then no request

@@ -30,6 +30,40 @@ func (c *counted) Read(b []byte) (int, error) {
 	return n, err
 }
 
+// statusRecorder remembers the status and counts the body.
+type statusRecorder struct {
+	http.ResponseWriter
+	status int
+	sent   int64 // bytes of the body
+}
+
+// statusSent is the status that the caller got.
+func (a *statusRecorder) statusSent() int {
+	if a.status == 0 {
+		return http.StatusOK // as net/http answers for a handler that says nothing
+	}
+	return a.status
+}
+
+func (a *statusRecorder) WriteHeader(status int) {
+	if a.status == 0 && status >= 200 {
+		a.status = status
+	}
+	a.ResponseWriter.WriteHeader(status)
+}
+
+func (a *statusRecorder) Write(b []byte) (int, error) {
+	if a.status == 0 {
+		a.status = http.StatusOK
+	}
+	n, err := a.ResponseWriter.Write(b)
+	a.sent += int64(n)
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (a *statusRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
 // logAccess writes the line of a request that has ended. It has names that the
 // configuration bounds and numbers: no path, query, header, key or payload, any of
 // which may be secret.

@@ -3,10 +3,12 @@ package api_test
 import (
 	"bufio"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -28,7 +30,7 @@ type world struct {
 	server   *api.Server
 	address  string
 	smuggled atomic.Int64  // requests that only a misread of another one makes
-	ended    chan struct{} // gets a value when /endless found its client gone
+	ended    chan struct{} // gets a value when /endless or /large found its client gone
 }
 
 func newWorld(t *testing.T, limits api.Limits, o api.Options) *world {
@@ -52,6 +54,11 @@ func newWorld(t *testing.T, limits api.Limits, o api.Options) *world {
 			}
 		}
 	})
+	s.Handle("GET /large", auth.Any, func(rw http.ResponseWriter, _ *http.Request, _ auth.Principal) {
+		_, err := rw.Write(make([]byte, 64<<20))
+		assert.Error(t, err)
+		w.ended <- struct{}{}
+	})
 	if limits.Header == 0 {
 		limits.Header = unhurried.Header
 	}
@@ -60,6 +67,9 @@ func newWorld(t *testing.T, limits api.Limits, o api.Options) *world {
 	}
 	if limits.Idle == 0 {
 		limits.Idle = unhurried.Idle
+	}
+	if limits.Patience == 0 {
+		limits.Patience = unhurried.Patience
 	}
 	if limits.Connections == 0 {
 		limits.Connections = unhurried.Connections
@@ -236,20 +246,104 @@ func TestSlowClients(t *testing.T) {
 	honest.good("alice")
 }
 
-// A client that takes nothing of an answer loses its connection.
+// A client that takes nothing of an answer loses its connection, in however many
+// pieces the answer is written.
 func TestSlowReader(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for limits of time")
 	}
-	t.Parallel()
-	w := newWorld(t, api.Limits{}, api.Options{Patience: 8 * time.Second})
-	c := w.dial()
-	_, err := io.WriteString(c, "GET /endless HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\n\r\n")
-	require.NoError(t, err)
-	w.good("alice")
+	for _, path := range []string{"/endless", "/large"} {
+		t.Run(path, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, api.Limits{Patience: 8 * time.Second}, api.Options{})
+			c := w.dial()
+			_, err := io.WriteString(c, "GET "+path+" HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer alice\r\n\r\n")
+			require.NoError(t, err)
+			w.good("alice")
+			w.ends()
+		})
+	}
+}
+
+// ends asserts that the handler of an answer does not wait for its client, which
+// reads nothing and stays connected.
+func (w *world) ends() {
+	w.t.Helper()
 	select {
-	case <-w.ended: // nothing was read, and c is still open
+	case <-w.ended:
 	case <-time.After(bound):
+		require.FailNow(w.t, "the handler waits for a client that does not read")
+	}
+}
+
+// An answer that pauses longer than its client may is no slow one, over HTTP/2
+// either, where a deadline that passes ends the stream.
+func TestAnswersMayPause(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
+	t.Parallel()
+	a := newAuthority(t, "ca")
+	dir := t.TempDir()
+	files := &api.Certificates{Cert: filepath.Join(dir, "cert.pem"), Key: filepath.Join(dir, "key.pem")}
+	install(t, files, a.leaf("one"))
+	limits := unhurried
+	limits.Patience = time.Second
+	address := listen(t, api.ListenOptions{Limits: limits, Files: files, Reread: func(error) {}}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusOK)
+		assert.NoError(t, http.NewResponseController(w).Flush())
+		tick := time.NewTicker(2 * limits.Patience)
+		defer tick.Stop()
+		for _, word := range []string{"one", "two"} {
+			<-tick.C
+			_, err := io.WriteString(w, word)
+			assert.NoError(t, err)
+		}
+	}))
+	for _, http2 := range []bool{false, true} {
+		transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: a.pool()}, ForceAttemptHTTP2: http2}
+		resp, err := (&http.Client{Transport: transport, Timeout: bound}).Get("https://" + address)
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		transport.CloseIdleConnections()
+		require.Equal(t, "onetwo", string(text))
+		require.Equal(t, http2, resp.ProtoMajor == 2)
+	}
+}
+
+// Who does not read an answer does not keep a process that ends.
+func TestSlowReaderAtTheEnd(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
+	t.Parallel()
+	ending, end := context.WithCancel(t.Context())
+	defer end()
+	ended, written := make(chan struct{}), make(chan struct{}, 1)
+	address := listen(t, api.ListenOptions{Ending: ending}, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		defer close(ended)
+		for piece := make([]byte, 64<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+			select {
+			case written <- struct{}{}:
+			default:
+			}
+		}
+	}))
+	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer c.Close()
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	<-written
+	end()
+	select {
+	case <-ended:
+	case <-time.After(bound / 2): // half of its patience
 		require.FailNow(t, "the handler waits for a client that does not read")
 	}
 }

@@ -46,9 +46,8 @@ type Options struct {
 	MaxRows int
 	// Timeout bounds the context that Work returns. Defaults to 30s.
 	Timeout time.Duration
-	// Patience is how long in all an answer that is not taken, or an upload that
-	// does not come, may keep its connection waiting; 16 KiB make up for a second.
-	// Defaults to 1m.
+	// Patience is how long in all an upload that does not come may keep its
+	// connection waiting; 16 KiB make up for a second. Defaults to 1m.
 	Patience time.Duration
 	// Limit ends the contexts that Work returns: the process has no more time.
 	// Optional.
@@ -280,7 +279,7 @@ func (s *Server) Stop() { s.stopped.Store(true) }
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	began := time.Now()
 	q := &request{server: s, id: uuid.Must(uuid.NewV7()).String(), route: unknownRoute}
-	a := &statusRecorder{ResponseWriter: w, control: http.NewResponseController(w), pace: pace{s.opt.Patience, s.opt.Patience}}
+	a := &statusRecorder{ResponseWriter: w}
 	w.Header().Set("Request-Id", q.id)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"io"
 	"net/http"
+	"sync"
 	"time"
 )
 
@@ -43,43 +45,88 @@ func (p *pacedBody) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// statusRecorder remembers the status, and moves the connection's deadline on with what
-// the client takes: one that does not read its answer loses the connection.
-type statusRecorder struct {
+// pieceOfAnswer is the most of an answer that is written at once: of whoever takes
+// none of it one hears after patience, however long the answer is.
+const pieceOfAnswer = 64 << 10
+
+// lastPatience is the patience of a listener that is about to end.
+const lastPatience = time.Second
+
+// pacedAnswer moves the connection's deadline on with what the client takes: one
+// that does not read its answer loses the connection. Between writes there is no
+// deadline, so an answer may take as long as its handler does.
+type pacedAnswer struct {
 	http.ResponseWriter
 	control *http.ResponseController
-	pace    pace
-	status  int
-	sent    int64 // bytes of the body
+
+	mu    sync.Mutex
+	pace  pace      // guarded by mu
+	began time.Time // of the write under way, else zero; guarded by mu
 }
 
-// statusSent is the status that the caller got.
-func (a *statusRecorder) statusSent() int {
-	if a.status == 0 {
-		return http.StatusOK // as net/http answers for a handler that says nothing
-	}
-	return a.status
+// paced serves h to clients that have patience for each answer, and hardly any
+// once ending has ended.
+func paced(ending context.Context, patience time.Duration, h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		a := &pacedAnswer{ResponseWriter: w, control: http.NewResponseController(w), pace: pace{patience, patience}}
+		hurried := make(chan struct{})
+		calm := context.AfterFunc(ending, func() { defer close(hurried); a.hurry() })
+		defer func() {
+			if !calm() {
+				<-hurried // w may not be used after the request
+			}
+			a.begin(0) // net/http writes what it has left of the answer
+		}()
+		h.ServeHTTP(a, r)
+	})
 }
 
-func (a *statusRecorder) WriteHeader(status int) {
-	if a.status == 0 && status >= 200 {
-		a.status = status
-	}
-	_ = a.control.SetWriteDeadline(time.Now().Add(a.pace.left))
-	a.ResponseWriter.WriteHeader(status)
+// begin notes that a write of n bytes begins.
+func (a *pacedAnswer) begin(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.began = time.Now()
+	// Where deadlines cannot be set the answer goes to no connection.
+	_ = a.control.SetWriteDeadline(a.began.Add(a.pace.left + timeEarned(n)))
 }
 
-func (a *statusRecorder) Write(b []byte) (int, error) {
-	if a.status == 0 {
-		a.status = http.StatusOK
+// end notes that n bytes of it are written.
+func (a *pacedAnswer) end(n int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pace.passed(a.began, n)
+	a.began = time.Time{}
+	_ = a.control.SetWriteDeadline(time.Time{})
+}
+
+// hurry leaves the client hardly any patience.
+func (a *pacedAnswer) hurry() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.pace = pace{lastPatience, lastPatience}
+	if !a.began.IsZero() {
+		_ = a.control.SetWriteDeadline(time.Now().Add(lastPatience))
 	}
-	began := time.Now()
-	_ = a.control.SetWriteDeadline(began.Add(a.pace.left + timeEarned(len(b))))
-	n, err := a.ResponseWriter.Write(b)
-	a.sent += int64(n)
-	a.pace.passed(began, n)
-	return n, err
+}
+
+func (a *pacedAnswer) Write(b []byte) (n int, err error) {
+	for {
+		piece := b[n:min(n+pieceOfAnswer, len(b))]
+		a.begin(len(piece))
+		written, err := a.ResponseWriter.Write(piece)
+		a.end(written)
+		if n += written; err != nil || n == len(b) {
+			return n, err
+		}
+	}
+}
+
+// FlushError is for http.ResponseController.
+func (a *pacedAnswer) FlushError() error {
+	a.begin(0)
+	defer a.end(0)
+	return a.control.Flush()
 }
 
 // Unwrap is for http.ResponseController.
-func (a *statusRecorder) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+func (a *pacedAnswer) Unwrap() http.ResponseWriter { return a.ResponseWriter }

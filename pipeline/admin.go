@@ -7,17 +7,19 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/api/auth"
 	"github.com/seed-86dfc502/weir/operate"
+	"golang.org/x/sync/semaphore"
 )
 
 // serve starts a listener and returns its address and the function that ends it.
 // With files of certificates it serves HTTPS.
 func (p *process) serve(name, address string, files *api.Certificates, h http.Handler) (net.Addr, func() error, error) {
-	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Logger: p.log}
+	o := api.ListenOptions{Name: name, Address: address, Files: files, Limits: api.DefaultLimits, Ending: p.end.ingest.ctx, Logger: p.log}
 	if files != nil {
 		o.Reread = p.logReread(name+"_certificate", files.Cert)
 	}
@@ -30,6 +32,24 @@ func (p *process) serve(name, address string, files *api.Certificates, h http.Ha
 		defer cancel()
 		return l.Close(ctx)
 	}, nil
+}
+
+// answersAtATime are the requests of the page under way, and those of /metrics: each
+// has its answer in memory until it is taken, a payload perhaps.
+const answersAtATime = 64
+
+// limited serves h to so many requests at a time. Others are to come again.
+func limited(h http.Handler) http.Handler {
+	places := semaphore.NewWeighted(answersAtATime)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if !places.TryAcquire(1) {
+			api.RetryAfter(w, time.Second)
+			http.Error(w, "too many requests are under way", http.StatusServiceUnavailable)
+			return
+		}
+		defer places.Release(1)
+		h.ServeHTTP(w, r)
+	})
 }
 
 // operators serves the operators' listener.
@@ -54,7 +74,7 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 		known, _ := o.attempts.Known(r, token)
 		serveHealth(w, o.health(), token == "" || known)
 	})
-	exposition := promhttp.HandlerFor(o.reg, promhttp.HandlerOpts{})
+	exposition := promhttp.HandlerFor(o.reg, promhttp.HandlerOpts{MaxRequestsInFlight: answersAtATime})
 	mux.HandleFunc("GET /metrics", func(w http.ResponseWriter, r *http.Request) {
 		if token == "" && metrics == "" || o.attempts.Admit(w, r, token, metrics) {
 			exposition.ServeHTTP(w, r)
@@ -65,7 +85,7 @@ func (o *operators) listen() (address string, stop func() error, err error) {
 	}
 	o.control.Register(mux, o.attempts)
 	if o.page != nil {
-		mux.Handle("/", o.control.During(o.page()))
+		mux.Handle("/", o.control.During(limited(o.page())))
 	}
 	var files *api.Certificates
 	if a.TLS != nil {

@@ -5,13 +5,17 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/seed-86dfc502/weir/api"
 	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/pipeline/control"
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,9 +27,19 @@ const (
 // listening is a pipeline of which only the operators' listener runs.
 func listening(t *testing.T, admin config.Admin, run control.Executor) (p *Pipeline, address string) {
 	t.Helper()
+	return showing(t, admin, run, nil)
+}
+
+// showing is listening with a page.
+func showing(t *testing.T, admin config.Admin, run control.Executor, page http.HandlerFunc) (p *Pipeline, address string) {
+	t.Helper()
 	admin.Listen = "127.0.0.1:0"
 	cfg := &config.Config{Admin: admin, Store: config.Store{SQLite: &config.SQLiteStore{Path: filepath.Join(t.TempDir(), "state.db")}}}
-	p = newPipeline(Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: run})
+	o := Options{Config: cfg, Logger: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(), Commands: run}
+	if page != nil {
+		o.Page = func(*Pipeline) http.Handler { return page }
+	}
+	p = newPipeline(o)
 	p.logs = clusterLogs{}
 	p.control = control.New(control.Options{Config: cfg, Execute: run, Reload: p.Reload})
 	p.gauges = newGauges(p.reg)
@@ -167,4 +181,107 @@ func TestWrongTokensAreLimitedOnEveryPath(t *testing.T) {
 	require.Equal(t, 200, status)
 	_, body = asked(t, http.MethodGet, address, "/readyz", shows(adminToken))
 	require.JSONEq(t, `{"level":"down","error":"starting","do":"wait; its log says what for"}`, body)
+}
+
+// endless writes until its client is gone, and closes gone then. begun gets a value
+// when it has written something.
+func endless(begun chan<- struct{}, gone chan<- struct{}) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		defer close(gone)
+		for piece := make([]byte, 64<<10); ; {
+			if _, err := w.Write(piece); err != nil {
+				return
+			}
+			select {
+			case begun <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+// readNothing asks for a page and stays connected until the test ends.
+func readNothing(t *testing.T, address string) {
+	t.Helper()
+	c, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+	require.NoError(t, err)
+}
+
+// soon waits for what must happen at all.
+func soon(t *testing.T, what <-chan struct{}, otherwise string) {
+	t.Helper()
+	select {
+	case <-what:
+	case <-time.After(30 * time.Second):
+		require.FailNow(t, otherwise)
+	}
+}
+
+// An operator's client that takes nothing of an answer loses its connection.
+func TestSlowReaderOfThePage(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
+	patience := api.DefaultLimits.Patience
+	api.DefaultLimits.Patience = 2 * time.Second
+	defer func() { api.DefaultLimits.Patience = patience }()
+	begun, gone := make(chan struct{}, 1), make(chan struct{})
+	_, address := showing(t, config.Admin{}, echo, endless(begun, gone))
+	readNothing(t, address)
+	soon(t, gone, "the page waits for a client that does not read")
+}
+
+// Nor does it keep a process that stops: closing begins with the handlers' end.
+func TestSlowReaderOfThePageAtAStop(t *testing.T) {
+	if testing.Short() {
+		t.Skip("waits for limits of time")
+	}
+	begun, gone := make(chan struct{}, 1), make(chan struct{})
+	p, address := showing(t, config.Admin{}, echo, endless(begun, gone))
+	readNothing(t, address)
+	<-begun
+	p.end.begin()
+	closed := make(chan struct{})
+	go func() {
+		defer close(closed)
+		assert.NoError(t, p.control.Close())
+	}()
+	soon(t, closed, "the stop waits for a client that does not read")
+}
+
+// What pages may have in memory at a time is bounded; probes and metrics are answered.
+func TestPagesAreBounded(t *testing.T) {
+	under, release := make(chan struct{}), make(chan struct{})
+	_, address := showing(t, config.Admin{}, echo, func(http.ResponseWriter, *http.Request) {
+		under <- struct{}{}
+		<-release
+	})
+	answers := make(chan int, answersAtATime)
+	for range answersAtATime {
+		go func() {
+			resp, err := http.Get("http://" + address + "/")
+			if !assert.NoError(t, err) {
+				return
+			}
+			answers <- resp.StatusCode
+			resp.Body.Close()
+		}()
+		<-under
+	}
+	status, _ := asked(t, http.MethodGet, address, "/", nil)
+	require.Equal(t, 503, status)
+	for _, path := range []string{"/healthz", "/metrics"} {
+		status, _ = asked(t, http.MethodGet, address, path, nil)
+		require.Equal(t, 200, status, path)
+	}
+	close(release)
+	for range answersAtATime {
+		require.Equal(t, 200, <-answers)
+	}
+	go func() { <-under }()
+	status, _ = asked(t, http.MethodGet, address, "/", nil)
+	require.Equal(t, 200, status, "places come back")
 }

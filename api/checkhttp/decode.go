@@ -1,7 +1,6 @@
 package checkhttp
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"maps"
@@ -37,12 +36,8 @@ func (m malformed) Error() string { return string(m) }
 func refuse(format string, args ...any) error { return refusal(fmt.Sprintf(format, args...)) }
 
 var (
-	errForm     = errors.New("send application/json")
-	errForms    = errors.New("send application/json, an array, or application/x-ndjson")
-	errNoJSON   = errors.New("the body is not JSON")
-	errNoArray  = errors.New("the body is no JSON array")
-	errNoRows   = errors.New("the request has no rows")
-	errManyRows = errors.New("too many rows")
+	errForm  = errors.New("send application/json")
+	errForms = errors.New("send application/json, an array, or application/x-ndjson")
 )
 
 // linesOf reports whether a request holds one JSON value per line.
@@ -66,58 +61,24 @@ type row struct {
 	err  error
 }
 
-// rowsOf splits the body of a batch into at most limit rows. done releases what
-// the nodes stand on.
-func rowsOf(lines bool, body []byte, limit int) (rows []row, done func(), err error) {
-	var trees []*canonicaltree.Tree
-	done = func() {
+// parse returns the rows of a batch. done releases what their nodes stand on.
+func parse(values [][]byte) (rows []row, done func()) {
+	rows = make([]row, len(values))
+	trees := make([]*canonicaltree.Tree, 0, len(values))
+	for i, value := range values {
+		tree, err := canonicaltree.Parse(value)
+		if err != nil {
+			rows[i].err = malformed("the line is not JSON: " + err.Error())
+			continue
+		}
+		trees = append(trees, tree)
+		rows[i].node = tree.Root()
+	}
+	return rows, func() {
 		for _, t := range trees {
 			t.Release()
 		}
 	}
-	if lines {
-		for line := range bytes.Lines(body) {
-			if line = bytes.TrimSpace(line); len(line) == 0 {
-				continue
-			}
-			if len(rows) == limit {
-				done()
-				return nil, nil, errManyRows
-			}
-			tree, err := canonicaltree.Parse(line)
-			if err != nil {
-				rows = append(rows, row{err: malformed("the line is not JSON: " + err.Error())})
-				continue
-			}
-			trees = append(trees, tree)
-			rows = append(rows, row{node: tree.Root()})
-		}
-	} else {
-		tree, err := canonicaltree.Parse(body)
-		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", errNoJSON, err)
-		}
-		trees = append(trees, tree)
-		switch root := tree.Root(); {
-		case root.Kind() != canonicaltree.Array:
-			err = errNoArray
-		case root.Len() > limit:
-			err = errManyRows
-		default:
-			for _, n := range root.Elements() {
-				rows = append(rows, row{node: n})
-			}
-		}
-		if err != nil {
-			done()
-			return nil, nil, err
-		}
-	}
-	if len(rows) == 0 {
-		done()
-		return nil, nil, errNoRows
-	}
-	return rows, done, nil
 }
 
 // members hands the members of an object to those that know them.

@@ -157,11 +157,11 @@ func route[R, T any](s *api.Server, a *routes, verb string, decode func(decoder,
 				write(w, &p)
 				return
 			}
-			rows := api.Rows{}
+			form := api.Rows{}
 			if batch {
-				rows = api.Rows{Most: a.MaxRows, Lines: lines}
+				form = api.Rows{Most: a.MaxRows, Lines: lines}
 			}
-			body, ok := api.ReadBody(w, r, a.MaxBody, rows)
+			body, ok := api.ReadBody(w, r, a.MaxBody, form)
 			if !ok {
 				return
 			}
@@ -171,7 +171,7 @@ func route[R, T any](s *api.Server, a *routes, verb string, decode func(decoder,
 					func(rs []R) ([]checks.Result[T], error) { return run(ctx, service, rs) }, answer)
 			}
 			if batch {
-				a.serveBatch(w, lines, body, ask)
+				a.serveBatch(w, form, body, ask)
 			} else {
 				a.serveOne(w, body, ask)
 			}
@@ -200,19 +200,12 @@ func (a *routes) serveOne(w http.ResponseWriter, body []byte, ask func([]row) ([
 	}
 }
 
-func (a *routes) serveBatch(w http.ResponseWriter, lines bool, body []byte, ask func([]row) ([]Row, error)) {
-	rows, done, err := rowsOf(lines, body, a.MaxRows)
-	switch {
-	case errors.Is(err, errManyRows):
-		problem.Write(w, problem.Problem{Status: http.StatusRequestEntityTooLarge, Detail: fmt.Sprintf("a batch has at most %d rows", a.MaxRows)})
-		return
-	case errors.Is(err, errNoJSON):
-		problem.Write(w, problem.Problem{Status: http.StatusBadRequest, Detail: err.Error()})
-		return
-	case err != nil:
-		problem.Write(w, problem.Problem{Status: http.StatusUnprocessableEntity, Detail: err.Error()})
+func (a *routes) serveBatch(w http.ResponseWriter, form api.Rows, body []byte, ask func([]row) ([]Row, error)) {
+	values, ok := form.Split(w, body)
+	if !ok {
 		return
 	}
+	rows, done := parse(values)
 	defer done()
 	all, err := ask(rows)
 	if err != nil {

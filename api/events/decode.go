@@ -1,14 +1,9 @@
 package events
 
 import (
-	"bytes"
-	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 	"strings"
-
-	"github.com/seed-86dfc502/weir/canonicaltree"
 )
 
 // form is how a request holds its events.
@@ -59,49 +54,4 @@ func formOf(h http.Header, batch bool) form {
 
 func isJSON(kind string) bool {
 	return kind == "application/json" || kind == "text/json" || strings.HasSuffix(kind, "+json")
-}
-
-var (
-	errNoEvent     = errors.New("the request has no event")
-	errNoJSON      = errors.New("the body is not JSON")
-	errNoArray     = errors.New("the body is no JSON array of events")
-	errTooManyRows = errors.New("too many rows")
-)
-
-// rowsOf splits the body of a batch into the values of at most limit rows. The
-// values of an array are JSON; lines are as they are, blank ones left out. The
-// values are parts of body. Its error says what is wrong with the body as a
-// whole, and quotes nothing of it.
-func rowsOf(f form, body []byte, limit int) (rows [][]byte, err error) {
-	if f == lines {
-		for line := range bytes.Lines(body) {
-			if line = bytes.TrimSpace(line); len(line) == 0 {
-				continue
-			}
-			if len(rows) == limit {
-				return nil, errTooManyRows
-			}
-			rows = append(rows, line)
-		}
-	} else {
-		tree, err := canonicaltree.Parse(body)
-		if err != nil {
-			return nil, fmt.Errorf("%w: %w", errNoJSON, err)
-		}
-		defer tree.Release()
-		root := tree.Root()
-		if root.Kind() != canonicaltree.Array {
-			return nil, errNoArray
-		}
-		if root.Len() > limit {
-			return nil, errTooManyRows
-		}
-		for _, n := range root.Elements() {
-			rows = append(rows, n.Raw())
-		}
-	}
-	if len(rows) == 0 {
-		return nil, errNoEvent
-	}
-	return rows, nil
 }

@@ -1,8 +1,6 @@
 package events_test
 
 import (
-	"bytes"
-	"encoding/json"
 	"strings"
 	"testing"
 
@@ -43,38 +41,5 @@ func FuzzKeyHeader(f *testing.F) {
 		again, err := events.ParseKey(`"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(key) + `"`)
 		require.NoError(t, err)
 		require.Equal(t, key, again, "its quoted form is the same key")
-	})
-}
-
-func FuzzBatch(f *testing.F) {
-	for _, seed := range []string{`[{"a":1},2]`, "[]", "{\"a\":1}\n\n2\r\n", "[1,", "\n \n", `[[[]]]`} {
-		f.Add(true, []byte(seed))
-		f.Add(false, []byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, inLines bool, body []byte) {
-		const limit = 5
-		rows, err := events.RowsOf(inLines, body, limit)
-		if err != nil {
-			require.Empty(t, rows)
-			return
-		}
-		require.NotEmpty(t, rows)
-		require.LessOrEqual(t, len(rows), limit)
-		if !inLines {
-			var want []json.RawMessage
-			require.NoError(t, json.Unmarshal(body, &want))
-			require.Len(t, rows, len(want))
-			for i := range want {
-				require.Equal(t, string(want[i]), string(rows[i]))
-			}
-			return
-		}
-		var want [][]byte
-		for _, line := range bytes.Split(body, []byte("\n")) {
-			if line = bytes.TrimSpace(line); len(line) > 0 {
-				want = append(want, line)
-			}
-		}
-		require.Equal(t, want, rows)
 	})
 }

@@ -9,14 +9,6 @@ var (
 	BinaryEvent     = binaryEvent
 )
 
-// RowsOf splits a batch of lines, or of an array.
-func RowsOf(inLines bool, body []byte, limit int) ([][]byte, error) {
-	if inLines {
-		return rowsOf(lines, body, limit)
-	}
-	return rowsOf(array, body, limit)
-}
-
 // Coalescer joins calls.
 type Coalescer struct{ t *coalescer[int, string] }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"slices"
@@ -157,7 +156,7 @@ func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Req
 		value, meta, wrong = structuredEvent(body)
 	default:
 		if len(body) == 0 {
-			refuse(w, http.StatusBadRequest, errNoEvent.Error())
+			refuse(w, http.StatusBadRequest, "the request has no event")
 			return
 		}
 	}
@@ -191,16 +190,8 @@ func (h *Handler) single(ctx context.Context, w http.ResponseWriter, r *http.Req
 
 // many takes a batch.
 func (h *Handler) many(ctx context.Context, w http.ResponseWriter, r *http.Request, tenant string, s *Source, f form, body []byte, key string) {
-	values, err := rowsOf(f, body, h.opt.MaxRows)
-	switch {
-	case errors.Is(err, errTooManyRows):
-		refuse(w, http.StatusRequestEntityTooLarge, fmt.Sprintf("a batch has at most %d rows", h.opt.MaxRows))
-		return
-	case errors.Is(err, errNoJSON):
-		refuse(w, http.StatusBadRequest, err.Error())
-		return
-	case err != nil:
-		refuse(w, http.StatusUnprocessableEntity, err.Error())
+	values, ok := h.rows(f).Split(w, body)
+	if !ok {
 		return
 	}
 	rows, fingerprint := s.rows(r, f, values, key)
