@@ -202,3 +202,27 @@ func TestABatchIsOfAllPartitions(t *testing.T) {
 		require.Empty(t, s.arrived, "nothing was left for another one")
 	}
 }
+
+// inUse is what is on the heap and in use.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// I7: of what a service had waiting when it fell behind, nothing stays in memory: the
+// catch-up reader brings it again.
+func TestI7WhatFallsBehindIsReleased(t *testing.T) {
+	const memory = 16 << 20
+	m := newFlood(t, 2, 1, memory, sinks.Traits{Kind: sinks.Log, MaxBatch: 64, Guarded: true})
+	m.like.Doc = fmt.Appendf(nil, `"%08192d"`, 0)
+	close(m.sinks[0].pass)
+	before := inUse()
+	for range 2 * memory / (64 * len(m.like.Doc)) {
+		require.NoError(t, m.handle(t.Context(), 0, 64))
+		<-m.sinks[0].arrived
+	}
+	require.Equal(t, map[string]int{"c1/all@out": 1}, m.stage.Behind())
+	require.Less(t, inUse()-before, int64(memory/4))
+}

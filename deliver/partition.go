@@ -508,7 +508,8 @@ func (s *Stage) fallBehind(w *worker) {
 				} else if last := c.pending[queued-1].frame.To; last < first.frame.To {
 					next.fed = max(next.fed, last)
 				}
-				c.pending = c.pending[:queued:queued]
+				clear(c.pending[queued:])
+				c.pending = c.pending[:queued]
 			}
 			fell = fell || c.live
 			c.live, c.feed = false, next
@@ -520,6 +521,7 @@ func (s *Stage) fallBehind(w *worker) {
 		w.held -= sl.cost
 		s.held -= sl.cost
 	}
+	clear(w.queue)
 	w.queue = w.queue[:0]
 	if fell {
 		w.log.Warn("behind: the other services go on without it")
