@@ -412,22 +412,20 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	if n := len(c.pending); n > 0 && f.Cut() && c.pending[n-1].frame.Cut() && c.pending[n-1].frame.To == f.To {
 		return // the same part, as another owner published it
 	}
+	frame := f.Frame
+	if len(c.w.queue) > 0 && s.kept > 2*s.opt.Memory { // the first is soon in hand
+		frame, changes = apart(frame, changes)
+	}
 	sl := &slice{
 		below: below,
-		c:     c, changes: changes, frame: f.Frame, offset: start, record: f.offset, redelivered: f.redelivered, at: max(f.From, below),
+		c:     c, changes: changes, frame: frame, offset: start, record: f.offset, redelivered: f.redelivered, at: max(f.From, below),
 		cost: costOf(&changes),
 	}
 	c.pending = append(c.pending, sl)
 	c.w.queue = append(c.w.queue, sl)
-	c.w.held += sl.cost
-	s.held += sl.cost
+	s.hold(sl)
 	wait.Offer(c.w.wakeUp, struct{}{})
 }
-
-// changeOverhead is what a change costs in memory beside its bytes.
-const changeOverhead = 256
-
-func costOf(s *change.Slice) int64 { return int64(s.Bytes()) + int64(s.Count)*changeOverhead }
 
 const (
 	// roomTick is how often a tail that waits looks whether somebody hogs the room.
@@ -518,8 +516,7 @@ func (s *Stage) fallBehind(w *worker) {
 		}
 	}
 	for _, sl := range w.queue {
-		w.held -= sl.cost
-		s.held -= sl.cost
+		s.letGo(sl)
 	}
 	clear(w.queue)
 	w.queue = w.queue[:0]

@@ -134,8 +134,7 @@ func (w *worker) release(batch []*slice) {
 	defer w.s.mu.Unlock()
 	w.busy = false
 	for _, sl := range batch {
-		w.held -= sl.cost
-		w.s.held -= sl.cost
+		w.s.letGo(sl)
 		if !sl.c.live {
 			sl.c.p.poke()
 		}
@@ -150,8 +149,7 @@ func (w *worker) forget(p *partition) {
 		if sl.c.p != p {
 			return false
 		}
-		w.held -= sl.cost
-		w.s.held -= sl.cost
+		w.s.letGo(sl)
 		return true
 	})
 }
