@@ -442,11 +442,16 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 		size += costOf(&f.Slices[i])
 	}
 	full := s.held > 0 && s.held+size > s.opt.Memory
+	stuck := int64(0) // what is in hand and not done before a sink comes back
 	for _, w := range s.workers {
 		// One that is not busy is about to try with what it was given.
-		if w.failing() && w.busy && len(w.queue) > 0 && (full || w.held > s.share()) {
+		if !w.failing() || !w.busy {
+			continue
+		}
+		if len(w.queue) > 0 && (full || w.held > s.share()) {
 			s.fallBehind(w)
 		}
+		stuck += w.held
 	}
 	live := len(p.cursors) == 0
 	for _, c := range p.cursors {
@@ -455,7 +460,7 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	if !live || p.joining {
 		return s.released
 	}
-	if s.held == 0 || s.held+size <= s.opt.Memory {
+	if s.held <= stuck || s.held+size <= s.opt.Memory {
 		return nil
 	}
 	// The room is full. A service that is slow while others have nothing to do
