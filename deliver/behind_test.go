@@ -101,6 +101,24 @@ func TestASlowServiceDoesNotHoldUpTheOthers(t *testing.T) {
 	require.Len(t, p.sinks[service].has(), 40)
 }
 
+// What a service that gets nothing has in hand does not keep the room from a change that
+// is too large for what is left of it.
+func TestASuspendedServiceDoesNotHoldUpALargeChange(t *testing.T) {
+	w := newWorld(t, service, other)
+	p := w.start(map[string]sinks.Traits{service: logOf(10), other: logOf(10)}, memory(150_000), func(o *deliver.Options) {
+		o.Suspended = map[string]deliver.Suspension{other: {By: "test"}}
+	})
+	p.publish(large(other, "a", 0))
+	for i := range int64(3) {
+		p.publish(large(service, "b", i+1))
+	}
+	p.delivered(service)
+	require.Equal(t, []string{"b:1", "b:2", "b:3"}, p.sinks[service].has())
+	p.stage.Suspend(nil)
+	p.delivered(other)
+	require.Equal(t, []string{"a:0"}, p.sinks[other].has())
+}
+
 // Places outlive their process: who was behind goes on behind, who was not is fed
 // by the tail, and a service that is new begins where the others are.
 func TestPlacesAfterARestart(t *testing.T) {

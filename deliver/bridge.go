@@ -464,12 +464,15 @@ func (s *Stage) checkTokens(ctx context.Context) {
 	case <-ctx.Done():
 		return
 	}
+	s.mu.Lock()
+	parts := slices.Collect(maps.Values(s.parts)) // the rows need not have what comes after this
+	s.mu.Unlock()
 	rows, err := s.opt.Store.AllProgress(ctx)
 	var lost []*partition
 	if err == nil {
 		s.mu.Lock()
-		settle(rows, slices.Collect(maps.Values(s.parts)))
-		for _, p := range s.parts {
+		settle(rows, parts)
+		for _, p := range parts {
 			if !p.gone && !slices.ContainsFunc(rows, func(r store.Progress) bool { return r.Partition == p.number && r.Token == p.token }) {
 				lost = append(lost, p)
 			}

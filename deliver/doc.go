@@ -29,7 +29,8 @@
 //
 // # Behind
 //
-// What waits for sinks is bounded over all services. One whose sink fails, or that
+// What waits for sinks is bounded over all services. A slice keeps all of its frame in
+// memory; once such frames come to twice the bound, what waits is copied out of them. One whose sink fails, or that
 // has the room while others have nothing to do, falls behind: what waits for it is
 // dropped, and the others go on. One reader per partition feeds all that are
 // behind, the lowest place first, and jumps when nobody there can take more; a

@@ -202,3 +202,57 @@ func TestABatchIsOfAllPartitions(t *testing.T) {
 		require.Empty(t, s.arrived, "nothing was left for another one")
 	}
 }
+
+// inUse is what is on the heap and in use.
+func inUse() int64 {
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return int64(m.HeapAlloc)
+}
+
+// I7: of what a service had waiting when it fell behind, nothing stays in memory: the
+// catch-up reader brings it again.
+func TestI7WhatFallsBehindIsReleased(t *testing.T) {
+	const memory = 16 << 20
+	m := newFlood(t, 2, 1, memory, sinks.Traits{Kind: sinks.Log, MaxBatch: 8, Guarded: true})
+	m.like.Doc = fmt.Appendf(nil, `"%08192d"`, 0)
+	close(m.sinks[0].pass)
+	before := inUse()
+	for range 2 * memory / (8 * len(m.like.Doc)) {
+		require.NoError(t, m.handle(t.Context(), 0, 8))
+		<-m.sinks[0].arrived
+	}
+	require.Equal(t, map[string]int{"c1/all@out": 1}, m.stage.Behind())
+	require.Less(t, inUse()-before, int64(memory/4))
+}
+
+// I7: what waits for one slow service does not keep the changes of all others in memory
+// that stood in the same frames.
+func TestI7WhatWaitsIsApartFromItsFrame(t *testing.T) {
+	const services, memory = 100, 1 << 20
+	m := newFlood(t, services, 1, memory, sinks.Traits{Kind: sinks.Log, MaxBatch: 1, Guarded: true})
+	m.like.Doc = fmt.Appendf(nil, `"%02048d"`, 0)
+	others := m.sinks[1:]
+	for _, s := range others {
+		close(s.pass)
+	}
+	const frames = 200
+	before := inUse()
+	for range frames {
+		require.NoError(t, m.handle(t.Context(), 0, 1))
+		for _, s := range others {
+			<-s.arrived
+		}
+	}
+	require.Empty(t, m.stage.Behind())
+	require.Less(t, inUse()-before, int64(4*memory), "of frames of %d bytes", frames*services*len(m.like.Doc))
+	close(m.sinks[0].pass)
+	for n := range int64(frames) {
+		got := <-m.sinks[0].arrived
+		require.Len(t, got, 1)
+		want := m.like
+		want.Service, want.Entity, want.Key, want.Version = "c0/all@out", fmt.Sprintf("0/%d/0", n), fmt.Sprintf("0/%d/0", n), at(n)
+		require.Equal(t, want, got[0])
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"github.com/seed-86dfc502/weir/internal/wait"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // codeGaveUp is the code of letters whose last allowed attempt failed; the target
@@ -86,7 +88,8 @@ func (s *Stage) offerLater() {
 const duePage = 1000
 
 // offerDue asks for a decision about each letter of this process's partitions that
-// is due and that asked does not have yet. It returns what asked is now.
+// is due and that asked does not have yet. It returns what asked is now, with those that
+// the inbox does not take, which would keep the others from being offered.
 func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]int64, error) {
 	takers, names := s.takers()
 	still := map[int64]int64{}
@@ -104,7 +107,11 @@ func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]
 			if !s.owns(l) {
 				continue
 			}
-			if err := s.offer(ctx, takers[l.Service], l); err != nil {
+			err := s.offer(ctx, takers[l.Service], l)
+			switch {
+			case tooLarge(err):
+				s.log.Warn("a dead letter cannot be offered again: the inbox does not take the request", "service", l.Service, "letter", l.ID, "error", err)
+			case err != nil:
 				return nil, err
 			}
 			asked[l.ID], still[l.ID] = l.Count, l.Count
@@ -115,6 +122,11 @@ func (s *Stage) offerDue(ctx context.Context, asked map[int64]int64) (map[int64]
 		after = letters[len(letters)-1].ID
 	}
 	return still, nil
+}
+
+// tooLarge reports whether an append failed for the size of its record alone.
+func tooLarge(err error) bool {
+	return errors.Is(err, transport.ErrTooLarge) || errors.Is(err, kerr.MessageTooLarge)
 }
 
 // takers returns the workers that offer letters again and whose sinks take

@@ -1,7 +1,10 @@
 package deliver_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -12,6 +15,7 @@ import (
 	"github.com/seed-86dfc502/weir/inbox"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
+	"github.com/seed-86dfc502/weir/transport"
 )
 
 // like is a change of another version with the content of c.
@@ -136,4 +140,35 @@ func TestI9ALogSinkIsOfferedTheChange(t *testing.T) {
 	require.Empty(t, rest)
 	require.Equal(t, c, got)
 	require.Zero(t, p.controls[1].Version)
+}
+
+// A letter whose request the inbox does not take holds up none behind it, and is tried
+// once.
+func TestI9ALetterThatIsTooLargeHoldsUpNoOther(t *testing.T) {
+	w := newWorld(t, service, other)
+	var tried atomic.Int32
+	p := w.start(map[string]sinks.Traits{service: state, other: state}, later(service, time.Millisecond), later(other, time.Millisecond), func(o *deliver.Options) {
+		o.Control = func(ctx context.Context, entity string, c inbox.Control) error {
+			if entity == "large" && c.Action == inbox.Redecide {
+				tried.Add(1)
+				return fmt.Errorf("append: %w", transport.ErrTooLarge)
+			}
+			return w.control(ctx, entity, c)
+		}
+	})
+	for _, s := range p.sinks {
+		s.answer(func([]change.Change) error { return refuse(sinks.RetryBounded, true) })
+	}
+	p.publish(of(service, "large", 0))
+	p.delivered()
+	c := of(other, "small", 1)
+	for n := range 3 {
+		p.publish(like(c, int64(n+1)))
+		require.Eventually(t, func() bool {
+			asked := slices.DeleteFunc(p.order(), func(e string) bool { return e != "redecide small" })
+			return len(asked) == n+1
+		}, patience, time.Millisecond)
+	}
+	require.EqualValues(t, 1, tried.Load())
+	require.EqualValues(t, 3, p.metric("weir_delivery_offered_again_total", other))
 }

@@ -412,22 +412,20 @@ func (s *Stage) give(c *cursor, f *logged, changes change.Slice, start int64, fe
 	if n := len(c.pending); n > 0 && f.Cut() && c.pending[n-1].frame.Cut() && c.pending[n-1].frame.To == f.To {
 		return // the same part, as another owner published it
 	}
+	frame := f.Frame
+	if len(c.w.queue) > 0 && s.kept > 2*s.opt.Memory { // the first is soon in hand
+		frame, changes = apart(frame, changes)
+	}
 	sl := &slice{
 		below: below,
-		c:     c, changes: changes, frame: f.Frame, offset: start, record: f.offset, redelivered: f.redelivered, at: max(f.From, below),
+		c:     c, changes: changes, frame: frame, offset: start, record: f.offset, redelivered: f.redelivered, at: max(f.From, below),
 		cost: costOf(&changes),
 	}
 	c.pending = append(c.pending, sl)
 	c.w.queue = append(c.w.queue, sl)
-	c.w.held += sl.cost
-	s.held += sl.cost
+	s.hold(sl)
 	wait.Offer(c.w.wakeUp, struct{}{})
 }
-
-// changeOverhead is what a change costs in memory beside its bytes.
-const changeOverhead = 256
-
-func costOf(s *change.Slice) int64 { return int64(s.Bytes()) + int64(s.Count)*changeOverhead }
 
 const (
 	// roomTick is how often a tail that waits looks whether somebody hogs the room.
@@ -444,11 +442,16 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 		size += costOf(&f.Slices[i])
 	}
 	full := s.held > 0 && s.held+size > s.opt.Memory
+	stuck := int64(0) // what is in hand and not done before a sink comes back
 	for _, w := range s.workers {
 		// One that is not busy is about to try with what it was given.
-		if w.failing() && w.busy && len(w.queue) > 0 && (full || w.held > s.share()) {
+		if !w.failing() || !w.busy {
+			continue
+		}
+		if len(w.queue) > 0 && (full || w.held > s.share()) {
 			s.fallBehind(w)
 		}
+		stuck += w.held
 	}
 	live := len(p.cursors) == 0
 	for _, c := range p.cursors {
@@ -457,7 +460,7 @@ func (s *Stage) roomFor(p *partition, f *logged) <-chan struct{} {
 	if !live || p.joining {
 		return s.released
 	}
-	if s.held == 0 || s.held+size <= s.opt.Memory {
+	if s.held <= stuck || s.held+size <= s.opt.Memory {
 		return nil
 	}
 	// The room is full. A service that is slow while others have nothing to do
@@ -508,7 +511,8 @@ func (s *Stage) fallBehind(w *worker) {
 				} else if last := c.pending[queued-1].frame.To; last < first.frame.To {
 					next.fed = max(next.fed, last)
 				}
-				c.pending = c.pending[:queued:queued]
+				clear(c.pending[queued:])
+				c.pending = c.pending[:queued]
 			}
 			fell = fell || c.live
 			c.live, c.feed = false, next
@@ -517,9 +521,9 @@ func (s *Stage) fallBehind(w *worker) {
 		}
 	}
 	for _, sl := range w.queue {
-		w.held -= sl.cost
-		s.held -= sl.cost
+		s.letGo(sl)
 	}
+	clear(w.queue)
 	w.queue = w.queue[:0]
 	if fell {
 		w.log.Warn("behind: the other services go on without it")

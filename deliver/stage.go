@@ -149,10 +149,12 @@ type Stage struct {
 	running sync.WaitGroup
 
 	mu       sync.Mutex
-	parts    map[int32]*partition // guarded by mu; those that are assigned
-	held     int64                // guarded by mu; bytes of the slices of all workers
-	released chan struct{}        // guarded by mu; closed and replaced when room came, or a service came back
-	closed   bool                 // guarded by mu; running grows no more
+	parts    map[int32]*partition  // guarded by mu; those that are assigned
+	held     int64                 // guarded by mu; bytes of the slices of all workers
+	frames   map[*change.Frame]int // guarded by mu; of which slices are held, with how many
+	kept     int64                 // guarded by mu; bytes of all frames of these
+	released chan struct{}         // guarded by mu; closed and replaced when room came, or a service came back
+	closed   bool                  // guarded by mu; running grows no more
 }
 
 // New makes a stage.
@@ -164,7 +166,7 @@ func New(opt Options) *Stage {
 	}
 	s := &Stage{
 		opt: opt, log: opt.Logger.With("stage", "deliver"), limit: opt.Limit,
-		parts: map[int32]*partition{}, released: make(chan struct{}), failed: make(chan error, 1),
+		parts: map[int32]*partition{}, frames: map[*change.Frame]int{}, released: make(chan struct{}), failed: make(chan error, 1),
 	}
 	s.ctx, s.stop = context.WithCancel(context.Background())
 	s.looks.read, s.looks.one = opt.Store.Look, make(chan struct{}, 1)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/inbox"
+	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/store"
 )
 
@@ -92,4 +93,33 @@ func TestWhoIsBehindSkipsNothingToALaterCopy(t *testing.T) {
 	offer(4, 2, 3)
 	require.EqualValues(t, []any{change.Version(3), int64(5)}, []any{reads.feed.fed, reads.feed.next})
 	require.EqualValues(t, []any{change.Version(1), int64(1)}, []any{rests.feed.fed, rests.feed.next}, "all that it lacks is to be read")
+}
+
+// The mistake that this catches: the inbox got another number of partitions while changes
+// waited, an entity's older change came from another partition in the same batch as its
+// newer one, and a log sink did not get it. The same version twice is a repetition.
+func TestALogSinkGetsAnOlderChangeOfAnotherPartition(t *testing.T) {
+	for kind, want := range map[sinks.Kind][]change.Version{
+		sinks.Log:   {change.NewVersion(2, 0), change.NewVersion(1, 100)},
+		sinks.State: {change.NewVersion(2, 0)},
+	} {
+		s, _ := bareStage(t, nil, feed{}, "acme/all@out")
+		w := s.workers[0]
+		w.traits, w.m = sinks.Traits{Kind: kind, Guarded: true}, s.opt.Metrics.of(w.opt.Name)
+		var all []*delivery
+		for _, v := range []change.Version{want[0], change.NewVersion(1, 100), want[0]} {
+			all = append(all, &delivery{change: change.Change{Entity: "e", Version: v}, slice: &slice{}})
+		}
+		todo, err := w.dropObsolete(t.Context(), t.Context(), all)
+		require.NoError(t, err)
+		var got []change.Version
+		for _, v := range todo {
+			got = append(got, v.change.Version)
+			v.done = true
+		}
+		require.Equal(t, want, got)
+		for _, v := range all {
+			require.True(t, v.over())
+		}
+	}
 }

@@ -134,8 +134,7 @@ func (w *worker) release(batch []*slice) {
 	defer w.s.mu.Unlock()
 	w.busy = false
 	for _, sl := range batch {
-		w.held -= sl.cost
-		w.s.held -= sl.cost
+		w.s.letGo(sl)
 		if !sl.c.live {
 			sl.c.p.poke()
 		}
@@ -150,8 +149,7 @@ func (w *worker) forget(p *partition) {
 		if sl.c.p != p {
 			return false
 		}
-		w.held -= sl.cost
-		w.s.held -= sl.cost
+		w.s.letGo(sl)
 		return true
 	})
 }
@@ -308,7 +306,13 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 	if err != nil {
 		return nil, err
 	}
-	newest := make(map[string]*delivery, len(all))
+	// A log sink is owed every version, also an older one that comes behind a newer one
+	// from another partition: an older inbox may have had another number of them.
+	type key struct {
+		entity  string
+		version change.Version // 0 for a state sink
+	}
+	newest := make(map[key]*delivery, len(all))
 	keep := make([]*delivery, 0, len(all))
 	for _, v := range all {
 		c := &v.change
@@ -317,7 +321,11 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 			keep = append(keep, v)
 			continue
 		}
-		if old := newest[c.Entity]; old != nil && c.Version <= old.change.Version {
+		k := key{entity: c.Entity}
+		if !state {
+			k.version = c.Version
+		}
+		if old := newest[k]; old != nil && c.Version <= old.change.Version {
 			v.replacement = old
 			w.became(v, OutcomeSkipped)
 			continue
@@ -327,14 +335,14 @@ func (w *worker) dropObsolete(work, stop context.Context, all []*delivery) ([]*d
 			w.became(v, OutcomeOvertaken)
 			continue
 		}
-		newest[c.Entity] = v
+		newest[k] = v
 		keep = append(keep, v)
 	}
 	if !state {
 		return keep, nil
 	}
 	return slices.DeleteFunc(keep, func(v *delivery) bool {
-		n := newest[v.change.Entity]
+		n := newest[key{entity: v.change.Entity}]
 		if n == v {
 			return false
 		}
