@@ -288,6 +288,11 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 			g.log.Error("topic is gone or was created again; joining it anew", "topic", topic, "err", err)
 		}
 		g.rejoin()
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		if g.quiet.allow("forbidden " + topic) {
+			g.log.Error("topic may not be read; joining it anew once it may", "topic", topic, "err", err)
+		}
+		g.rejoin()
 	default:
 		if g.quiet.allow("fetch " + topic + err.Error()) {
 			g.log.Error("cannot fetch; trying again", "topic", topic, "partition", partition, "err", err)

@@ -3,12 +3,15 @@ package transport_test
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/transport"
@@ -157,6 +160,45 @@ func TestTopicCreatedAgain(t *testing.T) {
 		require.Greater(t, frame(t, m).Assignment, old.Assignment)
 		require.Zero(t, <-resets)
 	})
+}
+
+// The mistake that this catches: partitions of a topic that may not be read for a while,
+// when their group looks where to go on, are never read again.
+func TestATopicThatMayNotBeReadForAWhile(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "topic"))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	var forbidden atomic.Bool
+	forbidden.Store(true)
+	broker.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		if !forbidden.CompareAndSwap(true, false) {
+			return nil, nil, false
+		}
+		asked := req.(*kmsg.OffsetFetchRequest)
+		resp := asked.ResponseKind().(*kmsg.OffsetFetchResponse)
+		for _, g := range asked.Groups {
+			rg := kmsg.NewOffsetFetchResponseGroup()
+			rg.Group = g.Group
+			for _, t := range g.Topics {
+				rt := kmsg.NewOffsetFetchResponseGroupTopic()
+				rt.Topic, rt.TopicID = t.Topic, t.TopicID
+				for _, p := range t.Partitions {
+					rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+					rp.Partition, rp.Offset, rp.ErrorCode = p, -1, kerr.TopicAuthorizationFailed.Code
+					rt.Partitions = append(rt.Partitions, rp)
+				}
+				rg.Topics = append(rg.Topics, rt)
+			}
+			resp.Groups = append(resp.Groups, rg)
+		}
+		return resp, nil, true
+	})
+	c := cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
+	fill(t, c.producer(t, transport.ProducerConfig{}), "topic", 0, 10)
+	acknowledge(t, subscribe(t, c.group(t, transport.GroupConfig{Topic: "topic"}), "topic"), 10)
+	require.False(t, forbidden.Load())
 }
 
 func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
