@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
@@ -199,6 +200,31 @@ func TestATopicThatMayNotBeReadForAWhile(t *testing.T) {
 	fill(t, c.producer(t, transport.ProducerConfig{}), "topic", 0, 10)
 	acknowledge(t, subscribe(t, c.group(t, transport.GroupConfig{Topic: "topic"}), "topic"), 10)
 	require.False(t, forbidden.Load())
+}
+
+// The mistake that this catches: a partition with a batch that unpacks to more than the
+// client takes is never read again.
+func TestABatchThatUnpacksToTooMuchIsLeftOut(t *testing.T) {
+	c := fakeCluster(t)
+	topic := c.topic(t, "topic", 1)
+	p := c.producer(t, transport.ProducerConfig{Compression: kgo.GzipCompression()})
+	fill(t, p, topic, 0, 1)
+	require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: topic, Value: make([]byte, 100_000)}, {Topic: topic}}))
+	fill(t, p, topic, 3, 1)
+	type loss struct{ from, to int64 }
+	losses := make(chan loss, 10)
+	c.cfg = c.cfg.With(kgo.MaxDecompressBatchBytes(50_000))
+	g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 1,
+		OnRecordsLost: func(_ string, _ int32, wanted, got int64) { losses <- loss{wanted, got} }})
+	ch := subscribe(t, g, topic)
+	for _, want := range []string{"0", "3"} {
+		m := receive(t, ch)
+		require.Equal(t, []string{want}, values(t, m))
+		m.Ack()
+	}
+	require.Equal(t, loss{1, 3}, <-losses)
+	require.Empty(t, losses)
+	require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
 }
 
 func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {
