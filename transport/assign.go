@@ -174,9 +174,19 @@ func (g *Group) assign(p int32, start int64, l topicLog) {
 func (g *Group) moved(p int32, wanted, got int64) {
 	g.log.Error("records that were still wanted are gone from the topic; going on at the oldest",
 		"topic", g.gc.Topic, "partition", p, "wanted", wanted, "got", got)
+	g.lostFrom(p, wanted, got)
+}
+
+// lostFrom tells who asked for it of records that nobody gets.
+func (g *Group) lostFrom(p int32, wanted, got int64) {
 	if g.gc.OnRecordsLost != nil {
 		g.gc.OnRecordsLost(g.gc.Topic, p, wanted, got)
 	}
+}
+
+// fetchFrom lets the next fetch of a partition begin at an offset.
+func (g *Group) fetchFrom(p int32, at kgo.EpochOffset) {
+	g.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{g.gc.Topic: {p: at}})
 }
 
 // release ends the assignments of partitions that went away. kgo calls it while no
@@ -275,6 +285,7 @@ func (g *Group) commit(ctx context.Context, assignments []*assignment) {
 // after most of it.
 func (g *Group) fetchError(topic string, partition int32, err error) {
 	var loss *kgo.ErrDataLoss
+	var large *kgo.ErrDecompressTooLarge
 	switch {
 	case errors.Is(err, context.Canceled):
 	case errors.Is(err, kerr.OffsetOutOfRange):
@@ -283,9 +294,18 @@ func (g *Group) fetchError(topic string, partition int32, err error) {
 		g.lostRecords(partition, loss)
 	case errors.As(err, &loss):
 		g.moved(partition, loss.ConsumedTo, loss.ResetTo)
+	case errors.As(err, &large) && !g.gc.FailOnTruncation:
+		g.log.Error("a batch of records unpacks to more than is read; going on behind it", "topic", topic, "partition", partition, "from", large.Offset, "to", large.NextOffset)
+		g.lostFrom(partition, large.Offset, large.NextOffset)
+		g.fetchFrom(partition, kgo.EpochOffset{Epoch: large.Epoch, Offset: large.NextOffset})
 	case errors.Is(err, kerr.UnknownTopicID), errors.Is(err, kerr.UnknownTopicOrPartition):
 		if g.quiet.allow("gone " + topic) {
 			g.log.Error("topic is gone or was created again; joining it anew", "topic", topic, "err", err)
+		}
+		g.rejoin()
+	case errors.Is(err, kerr.TopicAuthorizationFailed):
+		if g.quiet.allow("forbidden " + topic) {
+			g.log.Error("topic may not be read; joining it anew once it may", "topic", topic, "err", err)
 		}
 		g.rejoin()
 	default:
@@ -357,7 +377,7 @@ func (g *Group) outOfRange(p int32) {
 		return
 	}
 	g.moved(p, wanted, start)
-	g.cl.SetOffsets(map[string]map[int32]kgo.EpochOffset{g.gc.Topic: {p: {Epoch: -1, Offset: start}}})
+	g.fetchFrom(p, kgo.EpochOffset{Epoch: -1, Offset: start})
 }
 
 // rejoin gives the topic up and joins it anew, which ends its assignments and starts

@@ -3,12 +3,16 @@ package transport_test
 import (
 	"context"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/seed-86dfc502/weir/tests/harness"
 	"github.com/seed-86dfc502/weir/transport"
@@ -157,6 +161,70 @@ func TestTopicCreatedAgain(t *testing.T) {
 		require.Greater(t, frame(t, m).Assignment, old.Assignment)
 		require.Zero(t, <-resets)
 	})
+}
+
+// The mistake that this catches: partitions of a topic that may not be read for a while,
+// when their group looks where to go on, are never read again.
+func TestATopicThatMayNotBeReadForAWhile(t *testing.T) {
+	t.Parallel()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "topic"))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	var forbidden atomic.Bool
+	forbidden.Store(true)
+	broker.ControlKey(int16(kmsg.OffsetFetch), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		if !forbidden.CompareAndSwap(true, false) {
+			return nil, nil, false
+		}
+		asked := req.(*kmsg.OffsetFetchRequest)
+		resp := asked.ResponseKind().(*kmsg.OffsetFetchResponse)
+		for _, g := range asked.Groups {
+			rg := kmsg.NewOffsetFetchResponseGroup()
+			rg.Group = g.Group
+			for _, t := range g.Topics {
+				rt := kmsg.NewOffsetFetchResponseGroupTopic()
+				rt.Topic, rt.TopicID = t.Topic, t.TopicID
+				for _, p := range t.Partitions {
+					rp := kmsg.NewOffsetFetchResponseGroupTopicPartition()
+					rp.Partition, rp.Offset, rp.ErrorCode = p, -1, kerr.TopicAuthorizationFailed.Code
+					rt.Partitions = append(rt.Partitions, rp)
+				}
+				rg.Topics = append(rg.Topics, rt)
+			}
+			resp.Groups = append(resp.Groups, rg)
+		}
+		return resp, nil, true
+	})
+	c := cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
+	fill(t, c.producer(t, transport.ProducerConfig{}), "topic", 0, 10)
+	acknowledge(t, subscribe(t, c.group(t, transport.GroupConfig{Topic: "topic"}), "topic"), 10)
+	require.False(t, forbidden.Load())
+}
+
+// The mistake that this catches: a partition with a batch that unpacks to more than the
+// client takes is never read again.
+func TestABatchThatUnpacksToTooMuchIsLeftOut(t *testing.T) {
+	c := fakeCluster(t)
+	topic := c.topic(t, "topic", 1)
+	p := c.producer(t, transport.ProducerConfig{Compression: kgo.GzipCompression()})
+	fill(t, p, topic, 0, 1)
+	require.NoError(t, p.Append(t.Context(), []transport.Record{{Topic: topic, Value: make([]byte, 100_000)}, {Topic: topic}}))
+	fill(t, p, topic, 3, 1)
+	type loss struct{ from, to int64 }
+	losses := make(chan loss, 10)
+	c.cfg = c.cfg.With(kgo.MaxDecompressBatchBytes(50_000))
+	g := c.group(t, transport.GroupConfig{Topic: topic, FrameRecords: 1,
+		OnRecordsLost: func(_ string, _ int32, wanted, got int64) { losses <- loss{wanted, got} }})
+	ch := subscribe(t, g, topic)
+	for _, want := range []string{"0", "3"} {
+		m := receive(t, ch)
+		require.Equal(t, []string{want}, values(t, m))
+		m.Ack()
+	}
+	require.Equal(t, loss{1, 3}, <-losses)
+	require.Empty(t, losses)
+	require.Eventually(t, func() bool { return pending(t, g)[topic] == 0 }, patience, 20*time.Millisecond)
 }
 
 func TestBrokerStoppedAndStartedOnTheSameFolder(t *testing.T) {

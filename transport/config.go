@@ -36,6 +36,9 @@ type SASL struct {
 
 func (c Config) logger() *slog.Logger { return cmp.Or(c.Logger, slog.Default()) }
 
+// dialTimeout is less than kgo's 10 s, for which a dead broker would stall the rest.
+const dialTimeout = 5 * time.Second
+
 // NewClientOpts returns the kgo options that every client of c starts with.
 // It fails on an empty broker list and on an unknown SASL mechanism; it does
 // not touch the network.
@@ -50,8 +53,7 @@ func NewClientOpts(c Config) ([]kgo.Opt, error) {
 		// New topics and moved leaders are noticed within seconds, not minutes.
 		kgo.MetadataMinAge(250 * time.Millisecond),
 		kgo.MetadataMaxAge(MetadataMaxAge),
-		// A dead broker must not stall the rest for the default 10 s.
-		kgo.DialTimeout(5 * time.Second),
+		kgo.DialTimeout(dialTimeout),
 		kgo.RetryBackoffFn(retryBackoff),
 	}
 	opts = append(opts, c.more...)

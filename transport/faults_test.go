@@ -48,6 +48,18 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 		}
 		return real, nil, true
 	})
+	refusing(broker, asks, func(p int32) int16 {
+		if away.Load() && p == partition {
+			return kerr.NotLeaderForPartition.Code
+		}
+		return 0
+	})
+	return c, away
+}
+
+// refusing lets a test decide what a broker answers a producer for a partition of any
+// topic: an error code, or 0 to append. asks is a client of the same broker.
+func refusing(broker *kfake.Cluster, asks *kgo.Client, code func(partition int32) int16) {
 	broker.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
 		broker.KeepControl()
 		asked := *req.(*kmsg.ProduceRequest)
@@ -55,14 +67,15 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 		var rest []kmsg.ProduceRequestTopic
 		for _, t := range asked.Topics {
 			for _, p := range t.Partitions {
-				if !away.Load() || p.Partition != partition {
+				refusal := code(p.Partition)
+				if refusal == 0 {
 					one := t
 					one.Partitions = []kmsg.ProduceRequestTopicPartition{p}
 					rest = append(rest, one)
 					continue
 				}
 				rt, rp := kmsg.NewProduceResponseTopic(), kmsg.NewProduceResponseTopicPartition()
-				rt.Topic, rt.TopicID, rp.Partition, rp.ErrorCode = t.Topic, t.TopicID, partition, kerr.NotLeaderForPartition.Code
+				rt.Topic, rt.TopicID, rp.Partition, rp.ErrorCode = t.Topic, t.TopicID, p.Partition, refusal
 				rt.Partitions = append(rt.Partitions, rp)
 				refused.Topics = append(refused.Topics, rt)
 			}
@@ -82,7 +95,6 @@ func leaderless(t *testing.T, partition int32) (c cluster, away *atomic.Bool) {
 		}
 		return refused, nil, true
 	})
-	return c, away
 }
 
 // A partition that takes nothing holds up neither the others of its topic nor other

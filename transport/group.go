@@ -36,7 +36,9 @@ type GroupConfig struct {
 	// OnRecordsLost, if not nil, is called when records that the group still wanted
 	// are gone, because retention passed them or the topic was created again: with
 	// the offset it wanted and the one where it goes on, which is the oldest
-	// there is, never the newest. It is also logged. It must not block.
+	// there is, never the newest; or because they unpack to more than a client takes
+	// (1 GiB for a batch), with the offset behind them. It is also logged. It must not
+	// block.
 	OnRecordsLost func(topic string, partition int32, wanted, got int64)
 	// FailOnTruncation ends the group with a TruncatedError where a topic has become
 	// shorter than Listener starts, or lost records that were read, and where it is

@@ -1,7 +1,10 @@
 package transport_test
 
 import (
+	"context"
 	"strconv"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -60,6 +63,65 @@ func TestPinnedRecordsGoWhereTheyArePinned(t *testing.T) {
 			require.NoError(t, err)
 			require.EqualValues(t, key%4, r.Partition)
 			n++
+		})
+	}
+}
+
+// The mistake that this catches: a round is handed to a client that sends already, because
+// another partition takes nothing. Its first record goes out alone and is refused while
+// the rest is handed in, which kgo does not fail then. A topic that the client does not
+// know yet is partitioned beside the round, once the client knows it.
+func TestNothingIsAppendedBehindTheFirstOfARound(t *testing.T) {
+	for name, known := range map[string]bool{"known topic": true, "unknown topic": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			broker, err := kfake.NewCluster(kfake.NumBrokers(2), kfake.SeedTopics(2, "log", "other"))
+			require.NoError(t, err)
+			t.Cleanup(broker.Close)
+			for partition := range int32(2) { // each has a broker of its own, and a request
+				for _, topic := range []string{"log", "other"} {
+					require.NoError(t, broker.MoveTopicPartition(topic, partition, partition))
+				}
+			}
+			c := cluster{cfg: transport.Config{Brokers: broker.ListenAddrs(), Logger: quietLog()}}
+			var refuses, away atomic.Bool
+			flushing := make(chan struct{})
+			flushes := sync.OnceFunc(func() { close(flushing) })
+			refusing(broker, rawClient(t, c), func(partition int32) int16 {
+				switch {
+				case partition == 1 && away.Load():
+					flushes()
+					return kerr.NotLeaderForPartition.Code
+				case partition == 0 && refuses.CompareAndSwap(true, false):
+					return kerr.InvalidRecord.Code
+				}
+				return 0
+			})
+			p := c.producer(t, transport.ProducerConfig{})
+			pin := func(topic string, partition int32, text string) transport.Record {
+				return transport.Record{Topic: topic, Value: []byte(text), Pinned: true, Partition: partition}
+			}
+			before := []transport.Record{pin("other", 0, ""), pin("other", 1, "")}
+			var want []string
+			if known {
+				before, want = append(before, pin("log", 0, "before")), []string{"before"}
+			}
+			require.NoError(t, p.Append(t.Context(), before))
+			away.Store(true)
+			stuck := make(chan error, 1)
+			go func() {
+				stuck <- p.Append(context.Background(), []transport.Record{{Topic: "other", Pinned: true, Partition: 1}})
+			}()
+			<-flushing
+			refuses.Store(true)
+			round := make([]transport.Record, 50_000)
+			for i := range round {
+				round[i] = pin("log", 0, strconv.Itoa(i))
+			}
+			require.ErrorIs(t, p.Append(t.Context(), round), kerr.InvalidRecord)
+			away.Store(false)
+			<-stuck
+			require.Equal(t, want, held(t, c, "log", 0))
 		})
 	}
 }

@@ -67,7 +67,8 @@ type ProducerConfig struct {
 // partition while its round was under way makes up the next. No round starts before
 // every record of the line's last one is acknowledged or failed, and only one request
 // per broker is under way, so a failure is known before anything behind it is sent.
-// Inside a round kgo fails whatever follows a failed batch in its partition. A
+// Inside a round kgo fails whatever it holds of a partition with a failed batch, and
+// nothing is sent while rounds are handed to it, so it holds all that follows. A
 // partition that takes nothing holds up what is for it and nothing else. Where the
 // partition is not known before kgo chooses it, the line is the topic.
 //
@@ -81,6 +82,7 @@ type Producer struct {
 	done chan struct{} // closed when the rounds ended
 
 	flushes sync.WaitGroup
+	handing *sync.RWMutex // held while rounds are handed in
 
 	mu        sync.Mutex
 	room      *sync.Cond        // signalled when records or bytes shrink, or on close
@@ -140,16 +142,21 @@ type appendOp struct {
 // NewProducer does not touch the network yet.
 func NewProducer(cfg Config, pc ProducerConfig) (*Producer, error) {
 	def(&pc.MaxRecordBytes, 1_000_000)
-	return NewProducerOver(func() (RecordClient, error) { return newProducerClient(cfg, pc) }, pc, cfg.logger())
+	handing := new(sync.RWMutex)
+	return newProducer(func() (RecordClient, error) { return newProducerClient(cfg, pc, handing) }, pc, cfg.logger(), handing)
 }
 
 // NewProducerOver makes a producer over other clients than kgo's. It opens one at
 // once, and another when one is lost.
 func NewProducerOver(open func() (RecordClient, error), pc ProducerConfig, log *slog.Logger) (*Producer, error) {
+	return newProducer(open, pc, log, new(sync.RWMutex))
+}
+
+func newProducer(open func() (RecordClient, error), pc ProducerConfig, log *slog.Logger, handing *sync.RWMutex) (*Producer, error) {
 	def(&pc.MaxBufferedRecords, 100_000)
 	def(&pc.MaxBufferedBytes, 64<<20)
 	def(&pc.MaxRecordBytes, 1_000_000)
-	p := &Producer{pc: pc, open: open, log: log, lines: map[lineKey]*line{},
+	p := &Producer{pc: pc, open: open, log: log, handing: handing, lines: map[lineKey]*line{},
 		work: make(chan struct{}, 1), done: make(chan struct{})}
 	p.room = sync.NewCond(&p.mu)
 	cl, err := open()
@@ -326,6 +333,7 @@ func (p *Producer) launch() {
 	p.ready = nil
 	p.mu.Unlock()
 	produced := 0
+	p.handing.Lock()
 	for _, s := range shares {
 		if s.why != nil {
 			for range s.at {
@@ -340,6 +348,7 @@ func (p *Producer) launch() {
 		}
 		produced += len(records)
 	}
+	p.handing.Unlock()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	c.produced += produced
@@ -350,7 +359,7 @@ func (p *Producer) launch() {
 }
 
 // flush lets a client send until all that it was given is answered. What it is given
-// meanwhile goes out at once.
+// meanwhile goes out as soon as it has all of it.
 func (p *Producer) flush(c *clientRun) {
 	for {
 		if err := c.cl.Flush(context.Background()); err != nil {

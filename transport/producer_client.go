@@ -2,9 +2,12 @@ package transport
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"math"
+	"net"
+	"sync"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -23,9 +26,19 @@ type RecordClient interface {
 	Close()
 }
 
-// newProducerClient makes a kgo client that appends in order and never gives up.
-func newProducerClient(cfg Config, pc ProducerConfig) (RecordClient, error) {
+// newProducerClient makes a kgo client that appends in order and never gives up. It
+// sends nothing while handing is held.
+func newProducerClient(cfg Config, pc ProducerConfig, handing *sync.RWMutex) (RecordClient, error) {
+	dial := dialer(cfg.TLS)
+	cfg.TLS = nil // kgo takes one of the two
 	cl, err := newClient(cfg,
+		kgo.Dialer(func(ctx context.Context, network, address string) (net.Conn, error) {
+			conn, err := dial(ctx, network, address)
+			if err != nil {
+				return nil, err
+			}
+			return &heldConn{conn, handing}, nil
+		}),
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(fixed{kgo.StickyKeyPartitioner(nil), pc.Partitions}), // murmur2, as every Kafka client
 		kgo.RecordRetries(math.MaxInt32),
@@ -40,7 +53,91 @@ func newProducerClient(cfg Config, pc ProducerConfig) (RecordClient, error) {
 	if err != nil {
 		return nil, fmt.Errorf("kafka producer: %w", err)
 	}
-	return cl, nil
+	return &producerClient{Client: cl, handing: handing, topics: map[string]*topicRecords{}}, nil
+}
+
+// dialer returns how a connection is made.
+func dialer(config *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	plain := &net.Dialer{Timeout: dialTimeout}
+	if config == nil {
+		return plain.DialContext
+	}
+	return (&tls.Dialer{NetDialer: plain, Config: config}).DialContext
+}
+
+// heldConn sends no request while handing is held. A record that is handed in then goes
+// out, and can be refused, once all of its round are in kgo's hands: kgo fails what it
+// holds behind a failed batch, but takes what is handed in after that.
+type heldConn struct {
+	net.Conn
+	handing *sync.RWMutex
+}
+
+// Write does not wait for others, however long the broker takes none of it: what it
+// sends was put together before the next round is handed in.
+func (c *heldConn) Write(b []byte) (int, error) {
+	c.pass()
+	return c.Conn.Write(b)
+}
+
+func (c *heldConn) pass() {
+	c.handing.RLock()
+	defer c.handing.RUnlock()
+}
+
+// producerClient is kgo's client. What is for a topic that kgo does not know yet waits
+// here until it does: kgo would hand it on to the partitions at a time of its own, and
+// send the first of it meanwhile.
+type producerClient struct {
+	*kgo.Client
+	handing *sync.RWMutex
+	topics  map[string]*topicRecords // guarded by handing
+}
+
+// topicRecords is what waits until kgo knows a topic.
+type topicRecords struct {
+	known   bool
+	waiting []promised
+}
+
+type promised struct {
+	record  *kgo.Record
+	promise func(*kgo.Record, error)
+}
+
+// Produce implements RecordClient. The caller holds handing.
+func (c *producerClient) Produce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error)) {
+	t := c.topics[r.Topic]
+	if t != nil && t.known {
+		c.Client.Produce(ctx, r, promise)
+		return
+	}
+	if t == nil {
+		t = &topicRecords{}
+		c.topics[r.Topic] = t
+		c.Client.Produce(ctx, &kgo.Record{Topic: r.Topic, Partition: unasked}, func(question *kgo.Record, err error) {
+			go c.learned(question, err) // kgo's promises must not wait
+		})
+	}
+	t.waiting = append(t.waiting, promised{r, promise})
+}
+
+// learned hands in what waited for a topic, or fails it with the answer to the question.
+func (c *producerClient) learned(question *kgo.Record, err error) {
+	c.handing.Lock()
+	defer c.handing.Unlock()
+	t := c.topics[question.Topic]
+	if t.known = question.Partition != unasked; !t.known {
+		delete(c.topics, question.Topic)
+	}
+	for _, w := range t.waiting {
+		if t.known {
+			c.Client.Produce(context.Background(), w.record, w.promise)
+		} else {
+			w.promise(w.record, err)
+		}
+	}
+	t.waiting = nil
 }
 
 // fixed spreads the records of some topics over a fixed number of partitions,
@@ -59,8 +156,13 @@ type fixedTopic struct {
 	partitions int // 0: all there are
 }
 
-// unpinned is the partition of a record whose key decides.
-const unpinned = -1
+// unpinned is the partition of a record whose key decides. unasked is that of the
+// question whether kgo knows a topic: a record that has no partition, so it is never
+// sent. kgo asks for its partition once it knows the topic's.
+const (
+	unpinned = -1
+	unasked  = -2
+)
 
 // RequiresConsistency lets kgo offer all partitions, also those without a
 // leader, to records that must go to a certain one.
@@ -70,7 +172,12 @@ func (f fixedTopic) RequiresConsistency(r *kgo.Record) bool {
 
 // Partition is asked with all partitions for records with a key or a pin.
 func (f fixedTopic) Partition(r *kgo.Record, n int) int {
-	if r.Partition != unpinned {
+	switch r.Partition {
+	case unpinned:
+	case unasked:
+		r.Partition = unpinned
+		return -1
+	default:
 		return int(r.Partition)
 	}
 	if len(r.Key) > 0 && f.partitions > 0 {
