@@ -266,6 +266,7 @@ func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Erro
 	}
 	st.part.writer.Unsend(st.batch)
 	e := classify(a.Err)
+	e.Ambiguous = false
 	switch {
 	case e.Class == sinks.Reject && n > 1:
 		// It may be one of them that is meant.

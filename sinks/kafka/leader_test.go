@@ -1,0 +1,89 @@
+package kafka
+
+import (
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/sinks"
+)
+
+// leaderless makes a cluster with a topic of two partitions, of which the second one has
+// no leader while away is set. told is how often that was said.
+func leaderless(t *testing.T) (brokers *kfake.Cluster, away *atomic.Bool, told *atomic.Int64) {
+	t.Helper()
+	brokers, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "t"))
+	require.NoError(t, err)
+	t.Cleanup(brokers.Close)
+	asks, err := kgo.NewClient(kgo.SeedBrokers(brokers.ListenAddrs()...))
+	require.NoError(t, err)
+	defer asks.Close()
+	known, err := kmsg.NewPtrMetadataRequest().RequestWith(t.Context(), asks)
+	require.NoError(t, err)
+	for i := range known.Topics[0].Partitions {
+		if p := &known.Topics[0].Partitions[i]; p.Partition == 1 {
+			p.Leader, p.ErrorCode = -1, kerr.LeaderNotAvailable.Code
+		}
+	}
+	away, told = new(atomic.Bool), new(atomic.Int64)
+	brokers.ControlKey(int16(kmsg.Metadata), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		brokers.KeepControl()
+		if !away.Load() {
+			return nil, nil, false
+		}
+		told.Add(1)
+		resp := *known
+		resp.SetVersion(r.GetVersion())
+		return &resp, nil, true
+	})
+	return brokers, away, told
+}
+
+// What was for a partition without a leader was not sent and waits; the rest goes on, and
+// nobody takes over anew.
+func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
+	brokers, away, told := leaderless(t)
+	client := newClient(t, brokers.ListenAddrs(), nil)
+	sink := resumed(t, Options{Client: client, Topic: "t"}, 0, saved{at: 1})
+	writer, mark := sink.parts[0].writer, sink.parts[0].claim.Mark
+	away.Store(true)
+	for told.Load() == 0 {
+		_, err := client.Topic(t.Context(), "t", 0)
+		require.NoError(t, err)
+	}
+
+	batch := numbered(service, 0, 1, 11)
+	err := sink.Write(t.Context(), batch)
+	var be *sinks.BatchError
+	require.ErrorAs(t, err, &be)
+	var rest []change.Change
+	for i, c := range batch {
+		if sink.topic.Partition([]byte(c.Entity)) == 0 {
+			require.NoError(t, be.Failed[i])
+			continue
+		}
+		rest = append(rest, c)
+		e := sinks.Classify(be.Failed[i])
+		require.ErrorIs(t, e, kerr.LeaderNotAvailable)
+		require.Equal(t, sinks.Retry, e.Class)
+		require.False(t, e.Ambiguous)
+		require.Equal(t, sinks.NoOutage, e.Outage)
+	}
+	require.NotEmpty(t, rest)
+	require.Less(t, len(rest), len(batch))
+	require.Same(t, writer, sink.parts[0].writer)
+
+	away.Store(false)
+	require.NoError(t, sink.Write(t.Context(), rest))
+	require.NoError(t, sink.Write(t.Context(), numbered(service, 0, 11, 21)))
+	require.Same(t, writer, sink.parts[0].writer)
+	next := resumed(t, sink.opts, 0, saved{1, mark})
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 21)))
+	require.EqualValues(t, 20, next.Found())
+}
