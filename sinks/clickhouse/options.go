@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"regexp"
@@ -36,8 +35,6 @@ type Options struct {
 	// protocol, or http(s)://… for HTTP. Its parameters are those of clickhouse-go;
 	// what it does not know is a setting of every statement.
 	URL string
-	// TLS, if set, replaces the TLS settings of the URL.
-	TLS *tls.Config
 	// Table is "table", in the URL's database, or "database.table".
 	Table string
 	// Service is the one service whose changes come here.
@@ -53,16 +50,10 @@ type Options struct {
 	PartitionBy string
 	// MaxBatch is the most changes per Write. Defaults to 10,000.
 	MaxBatch int
-	// MaxBytes bounds the documents of one Write, in bytes. Defaults to 32 MiB.
-	MaxBytes int
 	// Linger is how long to wait for a batch to fill. Defaults to 200 ms:
 	// ClickHouse wants few large inserts.
 	Linger time.Duration
-	// ConnectTimeout bounds one attempt to connect. Defaults to 10 s.
-	ConnectTimeout time.Duration
-	// WriteTimeout bounds one insert. Defaults to 60 s.
-	WriteTimeout time.Duration
-	// Targets hold the clients of this process: sinks of the same URL, time-outs and
+	// Targets hold the clients of this process: sinks of the same URL and
 	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
 	Targets *sinks.Targets
 	// MaxConnections bounds the connections of all sinks that share the pool.
@@ -72,11 +63,12 @@ type Options struct {
 
 const (
 	defaultMaxBatch       = 10_000
-	defaultMaxBytes       = 32 << 20
 	defaultLinger         = 200 * time.Millisecond
-	defaultConnectTimeout = 10 * time.Second
-	defaultWriteTimeout   = 60 * time.Second
 	defaultMaxConnections = 8
+
+	maxBytes       = 32 << 20 // of documents in one Write
+	connectTimeout = 10 * time.Second
+	writeTimeout   = time.Minute // of one insert
 )
 
 var (
@@ -106,10 +98,7 @@ func parseURL(text string) (*clickhouse.Options, error) {
 func (o *Options) complete() (*clickhouse.Options, error) {
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
 	o.Linger = cmp.Or(o.Linger, defaultLinger)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 
 	var errs []error
@@ -121,10 +110,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 		bad("url: not a ClickHouse connection string")
 		config = &clickhouse.Options{}
 	}
-	if o.TLS != nil {
-		config.TLS = o.TLS
-	}
-	config.DialTimeout, config.ReadTimeout = o.ConnectTimeout, o.WriteTimeout
+	config.DialTimeout, config.ReadTimeout = connectTimeout, writeTimeout
 	config.MaxOpenConns, config.MaxIdleConns = o.MaxConnections, o.MaxConnections
 	config.ClientInfo.Products = append(config.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
 
@@ -143,8 +129,8 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	if o.Service == "" {
 		bad("service: missing")
 	}
-	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
-		bad("max_batch, max_bytes, max_connections, linger and time-outs: a value is below its least")
+	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.Linger < 0 {
+		bad("max_batch, max_connections and linger: a value is below its least")
 	}
 	if foreign := beyondKey(o.PartitionBy); len(foreign) > 0 {
 		bad("partition_by: %q depends on %s; rows are replaced inside one partition only, so it may depend on service and entity alone",

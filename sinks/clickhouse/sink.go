@@ -58,7 +58,7 @@ func New(o Options) (*Sink, error) {
 		s.converters = append(s.converters, convert)
 	}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[driver.Conn]{
-		Key:         sinks.ClientKey("clickhouse", o.URL, fmt.Sprintf("%p", o.TLS), o.ConnectTimeout, o.WriteTimeout, o.MaxConnections),
+		Key:         sinks.ClientKey("clickhouse", o.URL, o.MaxConnections),
 		Connections: o.MaxConnections, Holder: o.Table,
 		Open:  func() (driver.Conn, error) { return clickhouse.Open(config) },
 		Close: driver.Conn.Close,
@@ -71,7 +71,7 @@ func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{
 		Kind:     sinks.State,
 		MaxBatch: s.options.MaxBatch,
-		MaxBytes: s.options.MaxBytes,
+		MaxBytes: maxBytes,
 		Linger:   s.options.Linger,
 		Guarded:  true,
 	}
@@ -87,7 +87,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	}
 	return s.server.Try(ctx, 0, func() error {
 		return s.connected(ctx, func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("clickhouse sink: opening took too long"))
+			ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("clickhouse sink: opening took too long"))
 			defer cancel()
 			opened, err := s.prepareTable(ctx, conn)
 			if err != nil {
@@ -297,7 +297,7 @@ func (w *writer) write(ctx context.Context, columns []string, rows []row) error 
 
 // insert sends one block.
 func (w *writer) insert(ctx context.Context, columns []string, rows []row) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.options.WriteTimeout, errors.New("clickhouse sink: the insert took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("clickhouse sink: the insert took too long"))
 	defer cancel()
 	settings := clickhouse.Settings{}
 	if w.version.atLeast(asyncInserts) {

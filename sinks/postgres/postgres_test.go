@@ -28,11 +28,11 @@ func classOf(err error) sinks.Class { return sinks.Classify(err).Class }
 
 func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 	_, err := New(Options{
-		URL: "postgres://u:hunter2@[bad", Table: "a.b.c", Mode: "merge", DocType: "xml", Retention: time.Hour, MaxBatch: -1,
+		URL: "postgres://u:hunter2@[bad", Table: "a.b.c", Mode: "merge", Retention: time.Hour, MaxConnections: -1,
 		Columns: []Column{{Name: "version", Type: "int"}, {Name: "x", Type: "int); DROP TABLE y; --"}, {Name: "", Type: "int"}},
 	})
 	require.Error(t, err)
-	for _, part := range []string{"url", "table", "service", "mode", "doc_type", "retention", "max_batch",
+	for _, part := range []string{"url", "table", "service", "mode", "retention", "max_connections",
 		"columns[0].name", "columns[1].type", "columns[2].name"} {
 		require.ErrorContains(t, err, part)
 	}
@@ -255,19 +255,32 @@ func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
 	require.Equal(t, sinks.Reject, classOf(failed.Failed[0]))
 }
 
-func TestNulTextsNeedTheDocumentTypeJSON(t *testing.T) {
+// No type of column takes it; the hint says what helps.
+func TestATextWithNulIsRefused(t *testing.T) {
 	address := servers.Postgres(t)
 	c := upsert("a", 1, "")
-	c.Doc = []byte(`{"text":"a\u0000b"}`)
+	c.Doc = []byte(`{"text":"a\u0000b","n":1}`)
+	for table, columns := range map[string][]Column{
+		"whole": nil, "spread": {{Name: "text", Type: "json"}},
+	} {
+		err := opened(t, Options{URL: address, Table: table, Columns: columns}).Write(t.Context(), []change.Change{c})
+		var failed *sinks.BatchError
+		require.ErrorAs(t, err, &failed)
+		require.ErrorContains(t, failed.Failed[0], `\u0000`)
+		require.ErrorContains(t, failed.Failed[0], "leave it out of the projection, or of columns")
+	}
+	s := opened(t, Options{URL: address, Table: "without", Columns: []Column{{Name: "n", Type: "int"}}})
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+}
 
-	err := opened(t, Options{URL: address, Table: "binary"}).Write(t.Context(), []change.Change{c})
-	var failed *sinks.BatchError
-	require.ErrorAs(t, err, &failed)
-	require.ErrorContains(t, failed.Failed[0], `\u0000`)
-
-	o := Options{URL: address, Table: "plain", DocType: "json", Service: service}
-	require.NoError(t, opened(t, o).Write(t.Context(), []change.Change{c}))
-	require.Equal(t, string(c.Doc), string(held(t, o, "entity")[0].Doc), "json keeps the bytes")
+func TestAColumnOfTypeJSONKeepsTheSpelling(t *testing.T) {
+	s := opened(t, Options{URL: servers.Postgres(t), Table: "spelled", Columns: []Column{{Name: "doc", Path: "@this", Type: "json"}}})
+	c := upsert("a", 1, "")
+	c.Doc = []byte(`{"z":1,"a":{"y":1.0,"b":2}}`)
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+	var doc string
+	require.NoError(t, s.pool.Load().QueryRow(t.Context(), "SELECT doc::text FROM spelled").Scan(&doc))
+	require.Equal(t, string(c.Doc), doc)
 }
 
 func TestServerErrorsThatNobodyKnowsAreBounded(t *testing.T) {

@@ -34,7 +34,7 @@ func (s *Sink) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
 		}
 		if oid == 0 {
 			if !*s.options.CreateTable {
-				return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create_table",
+				return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create: true",
 					Err: fmt.Errorf("there is no table %s", s.table.Sanitize())}
 			}
 			if err := s.create(ctx, tx); err != nil {

@@ -31,7 +31,7 @@ func (s *Sink) content() []Column {
 	if len(s.options.Columns) > 0 {
 		return s.options.Columns
 	}
-	return []Column{{Name: "doc", Type: s.options.DocType}}
+	return []Column{{Name: "doc", Type: docType}}
 }
 
 // document is what the insert statement takes for an upsert: the document
@@ -64,7 +64,7 @@ func document(doc []byte, columns []Column) string {
 // a batch of any size is one prepared statement.
 func (s *Sink) insertStatement() string {
 	columns := []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
-	values, spread := "r.doc::"+s.options.DocType, ""
+	values, spread := "r.doc::"+docType, ""
 	if len(s.options.Columns) > 0 {
 		var names []string
 		for _, c := range s.options.Columns {
@@ -95,12 +95,12 @@ ORDER BY r.place
 }
 
 // findBadColumn adds to the refusal of a single row which typed columns do not take
-// its values, as far as that is found out within WriteTimeout.
+// its values, as far as that is found out within writeTimeout.
 func (w *writer) findBadColumn(ctx context.Context, r row, e *sinks.Error) {
 	if len(w.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, w.options.WriteTimeout, errors.New("postgres sink: looking into a refused row took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: looking into a refused row took too long"))
 	defer cancel()
 	var names []string
 	for _, c := range w.options.Columns {
