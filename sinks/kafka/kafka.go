@@ -28,9 +28,9 @@ const (
 )
 
 const (
-	defaultMaxBatch        = 1000
 	defaultMaxMessageBytes = 1 << 20
 
+	maxBatch = 1000
 	maxBytes = 16 << 20
 	// maxBatchBytes bounds the records of one batch: topics take 1 MiB unless they say
 	// another limit. A larger record goes alone.
@@ -63,9 +63,6 @@ type Options struct {
 	// record with op retract.
 	Tombstones bool
 
-	// MaxBatch is the most changes in one Write. Defaults to 1000.
-	MaxBatch int
-
 	// MaxMessageBytes refuses larger records before they are sent. Defaults to 1 MiB.
 	MaxMessageBytes int
 
@@ -86,9 +83,6 @@ var _ sinks.Resumer = (*Sink)(nil)
 
 // New checks the options. Its errors name the option.
 func New(opts Options) (*Sink, error) {
-	if opts.MaxBatch == 0 {
-		opts.MaxBatch = defaultMaxBatch
-	}
 	if opts.MaxMessageBytes == 0 {
 		opts.MaxMessageBytes = defaultMaxMessageBytes
 	}
@@ -105,8 +99,6 @@ func New(opts Options) (*Sink, error) {
 		return nil, errors.New("topic: must be set")
 	case opts.Service == "":
 		return nil, errors.New("service: must be set")
-	case opts.MaxBatch < 0:
-		return nil, fmt.Errorf("max_batch: must be positive, not %d", opts.MaxBatch)
 	case opts.MaxMessageBytes < 0:
 		return nil, fmt.Errorf("max_message_bytes: must be positive, not %d", opts.MaxMessageBytes)
 	}
@@ -118,7 +110,7 @@ func (s *Sink) Open(context.Context) error { return nil }
 
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
-	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.MaxBatch, MaxBytes: maxBytes}
+	return sinks.Traits{Kind: sinks.Log, MaxBatch: maxBatch, MaxBytes: maxBytes}
 }
 
 // Close calls Options.Release: the client is its owner's.
