@@ -152,11 +152,16 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 
 func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 	failed := map[int]*sinks.Error{}
-	if err := s.again(ctx, changes); err != nil {
-		for i := range changes {
+	err := s.refresh(ctx)
+	all := err != nil // else those alone whose partition was not resumed
+	if !all {
+		err = s.again(ctx, changes)
+		all = err != nil && ctx.Err() != nil
+	}
+	for i := range changes {
+		if all || s.parts[changes[i].Partition].writer == nil {
 			failed[i] = err
 		}
-		return fanout.Result(failed, len(changes))
 	}
 	streams := s.streams(changes, failed)
 	for len(streams) > 0 {
@@ -166,7 +171,7 @@ func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 	return fanout.Result(failed, len(changes))
 }
 
-// streams sorts what is not there yet.
+// streams sorts what is not there yet, and has not failed.
 func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*stream {
 	type way struct {
 		from *part
@@ -175,6 +180,9 @@ func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*
 	by := map[way]*stream{}
 	var all []*stream
 	for i := range changes {
+		if failed[i] != nil {
+			continue
+		}
 		c := &changes[i]
 		p := s.parts[c.Partition]
 		if p.there(c) {

@@ -1,8 +1,10 @@
 package kafka
 
 import (
+	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -86,4 +88,47 @@ func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
 	next := resumed(t, sink.opts, 0, saved{1, mark})
 	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 21)))
 	require.EqualValues(t, 20, next.Found())
+}
+
+// A take-over that does not come to its end, as one waits for a partition without a
+// leader, holds up the changes of its partition of the log and no others.
+func TestATakeOverThatStandsStillHoldsUpItsPartition(t *testing.T) {
+	patience(t, 100*time.Millisecond)
+	brokers, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(2, "t"))
+	require.NoError(t, err)
+	t.Cleanup(brokers.Close)
+	sink := newSink(t, Options{Client: newClient(t, brokers.ListenAddrs(), nil), Topic: "t"})
+	require.NoError(t, sink.Resume(t.Context(), []sinks.Claim{saved{at: 1}.claim(0), saved{at: 1}.claim(1)}))
+	var stands atomic.Bool
+	brokers.ControlKey(int16(kmsg.InitProducerID), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		brokers.KeepControl()
+		if !stands.Load() || !strings.HasSuffix(*r.(*kmsg.InitProducerIDRequest).TransactionalID, ".0") {
+			return nil, nil, false
+		}
+		resp := r.ResponseKind().(*kmsg.InitProducerIDResponse)
+		resp.ErrorCode = kerr.ConcurrentTransactions.Code
+		return resp, nil, true
+	})
+	stands.Store(true)
+	sink.parts[0].writer = nil // as after a write without an answer
+
+	batch := append(numbered(service, 0, 1, 11), numbered(service, 1, 1, 11)...)
+	err = sink.Write(t.Context(), batch)
+	var be *sinks.BatchError
+	require.ErrorAs(t, err, &be)
+	for i, c := range batch {
+		if c.Partition == 1 {
+			require.NoError(t, be.Failed[i])
+			continue
+		}
+		e := sinks.Classify(be.Failed[i])
+		require.Equal(t, sinks.Retry, e.Class)
+		require.False(t, e.Ambiguous)
+		require.Equal(t, sinks.NoOutage, e.Outage)
+	}
+	require.Len(t, be.Failed, 10)
+
+	stands.Store(false)
+	require.NoError(t, sink.Write(t.Context(), batch[:10]))
+	require.Zero(t, sink.Found())
 }

@@ -88,7 +88,8 @@ func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {
 
 // again resumes what a Write needs: partitions whose last batch had no answer, whose
 // writer has a successor or is old, or of which more was left than is remembered. Of
-// a topic that was made anew it resumes all.
+// a topic that was made anew it resumes all. After an error those without a writer are
+// not resumed.
 func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error {
 	lowest := map[int32]change.Version{}
 	highest := map[int32]change.Version{}
@@ -104,6 +105,9 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 	}
 	for n, at := range highest {
 		p := s.parts[n]
+		if time.Since(p.since) > fenced.Lifetime {
+			p.writer = nil
+		}
 		last := change.Version(0)
 		if len(p.left) > 0 {
 			last = p.left[len(p.left)-1].place
@@ -116,13 +120,9 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 		}
 	}
 	for range 3 {
-		if err := s.refresh(ctx); err != nil {
-			return err
-		}
 		var claims []sinks.Claim
 		for n := range highest {
-			p := s.parts[n]
-			if p.writer == nil || time.Since(p.since) > fenced.Lifetime {
+			if p := s.parts[n]; p.writer == nil {
 				claims = append(claims, p.claim)
 			}
 		}
