@@ -14,6 +14,7 @@ import (
 
 	"github.com/seed-86dfc502/weir/change"
 	"github.com/seed-86dfc502/weir/sinks"
+	"github.com/seed-86dfc502/weir/sinks/kafka/fenced"
 )
 
 // leaderless makes a cluster with a topic of two partitions, of which the second one has
@@ -47,6 +48,16 @@ func leaderless(t *testing.T) (brokers *kfake.Cluster, away *atomic.Bool, told *
 	return brokers, away, told
 }
 
+// loseLeader takes the leader away and lets a client see it.
+func loseLeader(t *testing.T, client *fenced.Client, away *atomic.Bool, told *atomic.Int64) {
+	t.Helper()
+	away.Store(true)
+	for told.Load() == 0 {
+		_, err := client.Topic(t.Context(), "t", 0)
+		require.NoError(t, err)
+	}
+}
+
 // What was for a partition without a leader was not sent and waits; the rest goes on, and
 // nobody takes over anew.
 func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
@@ -54,11 +65,7 @@ func TestAPartitionWithoutALeaderHoldsUpNoOther(t *testing.T) {
 	client := newClient(t, brokers.ListenAddrs(), nil)
 	sink := resumed(t, Options{Client: client, Topic: "t"}, 0, saved{at: 1})
 	writer, mark := sink.parts[0].writer, sink.parts[0].claim.Mark
-	away.Store(true)
-	for told.Load() == 0 {
-		_, err := client.Topic(t.Context(), "t", 0)
-		require.NoError(t, err)
-	}
+	loseLeader(t, client, away, told)
 
 	batch := numbered(service, 0, 1, 11)
 	err := sink.Write(t.Context(), batch)
@@ -131,4 +138,30 @@ func TestATakeOverThatStandsStillHoldsUpItsPartition(t *testing.T) {
 	stands.Store(false)
 	require.NoError(t, sink.Write(t.Context(), batch[:10]))
 	require.Zero(t, sink.Found())
+}
+
+// What waits for a leader waits side by side: a Write takes no longer for having many
+// partitions of the log.
+func TestWaitsForALeaderAreSideBySide(t *testing.T) {
+	brokers, away, told := leaderless(t)
+	client := newClient(t, brokers.ListenAddrs(), nil)
+	sink := newSink(t, Options{Client: client, Topic: "t"})
+	var claims []sinks.Claim
+	var batch []change.Change
+	for p := range int32(6) {
+		claims = append(claims, saved{at: 1}.claim(p))
+		batch = append(batch, numbered(service, p, 1, 6)...)
+	}
+	require.NoError(t, sink.Resume(t.Context(), claims))
+	loseLeader(t, client, away, told)
+	waiting := map[int32]bool{}
+	for _, c := range batch {
+		if sink.topic.Partition([]byte(c.Entity)) == 1 {
+			waiting[c.Partition] = true
+		}
+	}
+	require.Greater(t, len(waiting), 3)
+	start := time.Now()
+	require.Error(t, sink.Write(t.Context(), batch))
+	require.Less(t, time.Since(start), 9*time.Second, "one takes 3.1 s")
 }

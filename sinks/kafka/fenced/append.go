@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -62,9 +63,11 @@ func (c *Client) Append(ctx context.Context, t *Topic, batches []*Batch) []Answe
 	for i, b := range batches {
 		sent[i] = c.send(ctx, t, b)
 	}
+	var waits sync.WaitGroup
 	for i, s := range sent {
-		answers[i] = c.await(ctx, t, s)
+		waits.Go(func() { answers[i] = c.await(ctx, t, s) })
 	}
+	waits.Wait()
 	return answers
 }
 
