@@ -10,24 +10,9 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 )
-
-// Column is one typed column of the table.
-type Column struct {
-	// Name of the column: letters, digits and underscores. It may not be one
-	// that every table has (service, entity, version, is_deleted, key,
-	// changed_at, synced_at).
-	Name string
-	// Path of the value in the projected document, as a gjson path: a member's
-	// name, or names joined by dots. Defaults to Name.
-	Path string
-	// Type is a ClickHouse type: String, Bool, (U)Int8 to (U)Int256, Float32,
-	// Float64, Decimal(P, S), Date, Date32, DateTime, DateTime64(P), UUID, IPv4,
-	// IPv6, Enum8(…), Enum16(…), each also in Nullable, LowCardinality or Array.
-	// A type without Nullable refuses changes whose value is null or absent.
-	Type string
-}
 
 // Options configure a sink. URL, Table and Service are required.
 type Options struct {
@@ -39,8 +24,9 @@ type Options struct {
 	Table string
 	// Service is the one service whose changes come here.
 	Service string
-	// Columns, if any, take the place of the column doc.
-	Columns []Column
+	// Columns, if any, take the place of the column doc: of types that newConverter
+	// knows. One without Nullable refuses changes whose value is null or absent.
+	Columns config.Columns
 	// CreateTable lets Open create the table and its view where they are
 	// missing. Defaults to true. Nothing that exists is ever altered.
 	CreateTable *bool
@@ -104,19 +90,19 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	config, err := parseURL(o.URL)
+	client, err := parseURL(o.URL)
 	if err != nil {
 		// The library's text may quote what holds a password.
 		bad("url: not a ClickHouse connection string")
-		config = &clickhouse.Options{}
+		client = &clickhouse.Options{}
 	}
-	config.DialTimeout, config.ReadTimeout = connectTimeout, writeTimeout
-	config.MaxOpenConns, config.MaxIdleConns = o.MaxConnections, o.MaxConnections
-	config.ClientInfo.Products = append(config.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
+	client.DialTimeout, client.ReadTimeout = connectTimeout, writeTimeout
+	client.MaxOpenConns, client.MaxIdleConns = o.MaxConnections, o.MaxConnections
+	client.ClientInfo.Products = append(client.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
 
 	database, table, dotted := strings.Cut(o.Table, ".")
 	if !dotted {
-		database, table = config.Auth.Database, o.Table
+		database, table = client.Auth.Database, o.Table
 		if database == "" {
 			database = "default"
 		}
@@ -157,7 +143,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("clickhouse sink: %w", errors.Join(errs...))
 	}
-	return config, nil
+	return client, nil
 }
 
 // beyondKey returns the columns in an expression that are not in the sorting key.

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -25,18 +26,6 @@ const (
 	// Append keeps every change.
 	Append Mode = "append"
 )
-
-// Column is one typed column of the table.
-type Column struct {
-	// Name of the column. It may not be one that every table has (service,
-	// entity, version, is_deleted, key, changed_at, synced_at, seq).
-	Name string
-	// Path of the value in the projected document, as a gjson path: a member's
-	// name, or names joined by dots. Defaults to Name.
-	Path string
-	// Type is a PostgreSQL type, like "bigint", "numeric(12,2)", "text[]".
-	Type string
-}
 
 // Options configure a sink. URL, Table and Service are required.
 type Options struct {
@@ -52,7 +41,7 @@ type Options struct {
 	// Mode defaults to Upsert.
 	Mode Mode
 	// Columns, if any, take the place of the column doc.
-	Columns []Column
+	Columns config.Columns
 	// CreateTable lets Open create what is missing: table, view, partitions.
 	// Defaults to true. Nothing that exists is ever altered.
 	CreateTable *bool
@@ -84,7 +73,7 @@ const (
 )
 
 // baseColumns are in every table, with their types.
-var baseColumns = []Column{
+var baseColumns = config.Columns{
 	{Name: "service", Type: "text"},
 	{Name: "entity", Type: "text"},
 	{Name: "version", Type: "bigint"},
@@ -147,7 +136,7 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 		seen[c.Name] = true
 	}
 
-	config, err := pgxpool.ParseConfig(o.URL)
+	client, err := pgxpool.ParseConfig(o.URL)
 	switch {
 	case o.URL == "":
 		bad("url: missing")
@@ -155,14 +144,14 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 		// pgx masks the password, but quotes the rest of a string that may hold one.
 		bad("url: not a PostgreSQL connection string")
 	default:
-		config.ConnConfig.ConnectTimeout = connectTimeout
-		config.MaxConns = int32(o.MaxConnections) // #nosec G115 -- checked above
-		if config.ConnConfig.RuntimeParams["application_name"] == "" {
-			config.ConnConfig.RuntimeParams["application_name"] = "weir"
+		client.ConnConfig.ConnectTimeout = connectTimeout
+		client.MaxConns = int32(o.MaxConnections) // #nosec G115 -- checked above
+		if client.ConnConfig.RuntimeParams["application_name"] == "" {
+			client.ConnConfig.RuntimeParams["application_name"] = "weir"
 		}
 	}
 	if len(errs) > 0 {
 		return nil, nil, fmt.Errorf("postgres sink: %w", errors.Join(errs...))
 	}
-	return config, table, nil
+	return client, table, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,16 +36,16 @@ var _ sinks.Sink = (*Sink)(nil)
 // New makes a sink. It checks the options, all of them at once, and needs no
 // network.
 func New(o Options) (*Sink, error) {
-	o.Columns = append([]Column(nil), o.Columns...)
-	config, table, err := o.complete()
+	o.Columns = slices.Clone(o.Columns)
+	client, table, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
 	s := &Sink{options: o, table: table, present: time.Now}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[*pgpool.Pool]{
-		Key:         sinks.ClientKey("postgres", o.URL, config.MaxConns),
-		Connections: int(config.MaxConns), Holder: table.Sanitize(),
-		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), config.Copy()) },
+		Key:         sinks.ClientKey("postgres", o.URL, client.MaxConns),
+		Connections: int(client.MaxConns), Holder: table.Sanitize(),
+		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), client.Copy()) },
 		Close: func(pool *pgpool.Pool) error { pool.Close(); return nil },
 	})
 	s.insert = s.insertStatement()

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -27,17 +28,17 @@ func (s *Sink) sibling(suffix string) string {
 }
 
 // content returns the columns that hold the document.
-func (s *Sink) content() []Column {
+func (s *Sink) content() config.Columns {
 	if len(s.options.Columns) > 0 {
 		return s.options.Columns
 	}
-	return []Column{{Name: "doc", Type: docType}}
+	return config.Columns{{Name: "doc", Type: docType}}
 }
 
 // document is what the insert statement takes for an upsert: the document
 // itself, or an object with one member per typed column that json_to_record
 // spreads. A path that leads nowhere is left out and so becomes NULL.
-func document(doc []byte, columns []Column) string {
+func document(doc []byte, columns config.Columns) string {
 	if len(columns) == 0 {
 		return string(doc)
 	}
@@ -104,8 +105,8 @@ func (w *writer) findBadColumn(ctx context.Context, r row, e *sinks.Error) {
 	defer cancel()
 	var names []string
 	for _, c := range w.options.Columns {
-		document := document(r.Doc, []Column{c})
-		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions([]Column{c}) + ")"
+		document := document(r.Doc, config.Columns{c})
+		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions(config.Columns{c}) + ")"
 		if _, err := w.pool.Exec(ctx, statement, document); err != nil && classify("", err).Class == sinks.Reject {
 			names = append(names, quote(c.Name)+" "+c.Type)
 		}
@@ -116,7 +117,7 @@ func (w *writer) findBadColumn(ctx context.Context, r row, e *sinks.Error) {
 }
 
 // definitions is a list of columns as CREATE TABLE and json_to_record take it.
-func definitions(columns []Column) string {
+func definitions(columns config.Columns) string {
 	var list []string
 	for _, c := range columns {
 		list = append(list, quote(c.Name)+" "+c.Type)
