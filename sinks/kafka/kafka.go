@@ -264,7 +264,9 @@ func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Erro
 		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(a.Err), Err: a.Err})
 		return
 	}
-	st.part.writer.Unsend(st.batch)
+	if st.part.writer != nil { // else another batch of the round had no answer
+		st.part.writer.Unsend(st.batch)
+	}
 	e := classify(a.Err)
 	e.Ambiguous = false
 	switch {

@@ -165,3 +165,12 @@ func TestWaitsForALeaderAreSideBySide(t *testing.T) {
 	require.Error(t, sink.Write(t.Context(), batch))
 	require.Less(t, time.Since(start), 9*time.Second, "one takes 3.1 s")
 }
+
+// For a batch without an answer the writer is given up, before one beside it is refused.
+func TestARefusedBatchBesideOneWithoutAnAnswer(t *testing.T) {
+	failed := map[int]*sinks.Error{}
+	st := &stream{part: &part{}, items: []item{{}}, size: 1}
+	newSink(t, Options{Client: &fenced.Client{}, Topic: "t"}).answered(st, &fenced.Answer{Err: kerr.LeaderNotAvailable, Refused: true}, failed)
+	require.ErrorIs(t, failed[0], kerr.LeaderNotAvailable)
+	require.False(t, failed[0].Ambiguous)
+}
