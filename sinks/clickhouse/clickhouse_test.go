@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -43,7 +44,7 @@ func classOf(err error) sinks.Class { return sinks.Classify(err).Class }
 func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 	_, err := New(Options{
 		URL: "clickhouse://u:hunter2@[bad", Table: "a.b.c", PartitionBy: "toYYYYMM(changed_at)", MaxBatch: -1,
-		Columns: []Column{{Name: "version", Type: "Int8"}, {Name: "x`y", Type: "Int8"}, {Name: "y", Type: "text"}},
+		Columns: config.Columns{{Name: "version", Type: "Int8"}, {Name: "x`y", Type: "Int8"}, {Name: "y", Type: "text"}},
 	})
 	require.Error(t, err)
 	for _, part := range []string{"url", "table", "service", "partition_by", "changed_at", "max_batch",
@@ -95,7 +96,7 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 			"many_things": {
 				create: []string{"CREATE TABLE %s (service String, entity String, version String, is_deleted UInt8, n Int32, d Date, m UInt64 MATERIALIZED 1) " +
 					"ENGINE = MergeTree PARTITION BY d ORDER BY (service, d)"},
-				options: Options{Columns: []Column{{Name: "n", Type: "Int64"}, {Name: "m", Type: "UInt64"}, {Name: "gone", Type: "String"}}},
+				options: Options{Columns: config.Columns{{Name: "n", Type: "Int64"}, {Name: "m", Type: "UInt64"}, {Name: "gone", Type: "String"}}},
 				says: []string{"engine MergeTree", "sorting key (service, d)", "partition key d depends on d", "column version: has type String",
 					"column key: missing", "column n: has type Int32", "column m: missing or computed", "column gone: missing"},
 			},
@@ -137,7 +138,7 @@ func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
 		execute(t, dsn, "CREATE TABLE own (more UInt8, entity String, service String, `version` UInt64, is_deleted UInt8, key String, "+
 			"changed_at DateTime, synced_at DateTime DEFAULT now(), price Decimal64(2)) ENGINE = ReplacingMergeTree(version) "+
 			"PARTITION BY cityHash64(entity) % 2 ORDER BY (entity, service)")
-		s := opened(t, Options{URL: dsn, Table: database + ".own", Columns: []Column{{Name: "price", Path: "n", Type: "Decimal(18,2)"}}})
+		s := opened(t, Options{URL: dsn, Table: database + ".own", Columns: config.Columns{{Name: "price", Path: "n", Type: "Decimal(18,2)"}}})
 		require.NoError(t, s.Open(t.Context()), "again")
 		require.NoError(t, s.Write(t.Context(), []change.Change{upsert("a", 1, "x"), retract("b", 2)}))
 	})
@@ -156,7 +157,7 @@ func TestRefusedAsAWhole(t *testing.T) {
 			require.Equal(t, sinks.Pause, classOf(opened(t, Options{URL: dsn, Table: "services"}).Write(t.Context(), []change.Change{c})))
 		})
 		t.Run("a column is gone", func(t *testing.T) {
-			s := opened(t, Options{URL: dsn, Table: "altered", Columns: []Column{{Name: "n", Type: "Int64"}}})
+			s := opened(t, Options{URL: dsn, Table: "altered", Columns: config.Columns{{Name: "n", Type: "Int64"}}})
 			execute(t, dsn, "ALTER TABLE altered DROP COLUMN n")
 			err := s.Write(t.Context(), []change.Change{upsert("a", 1, "x")})
 			require.Equal(t, sinks.Pause, classOf(err), "%v", err)
@@ -357,7 +358,7 @@ func TestDeleteStatement(t *testing.T) {
 func BenchmarkWrite(b *testing.B) {
 	for name, server := range kinds {
 		dsn, _ := server(b)
-		for table, columns := range map[string][]Column{"whole": nil, "typed": typed} {
+		for table, columns := range map[string]config.Columns{"whole": nil, "typed": typed} {
 			for _, n := range []int{1000, 10_000} {
 				b.Run(fmt.Sprintf("%s/%s/%d", name, table, n), func(b *testing.B) {
 					s := opened(b, Options{URL: dsn, Table: table, Columns: columns})

@@ -100,10 +100,7 @@ func (c *Config) Connections() config.Connections {
 // Make implements kind.Sink.
 func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 	return New(Options{
-		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, CreateTable: &c.Create,
-		Columns: kind.Columns(c.Columns, func(name, path, typ string) Column {
-			return Column{Name: name, Path: path, Type: typ}
-		}),
+		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, CreateTable: &c.Create, Columns: c.Columns,
 		PartitionBy: c.PartitionBy, MaxBatch: c.MaxBatch, Linger: c.Linger.D(),
 		Targets: e.Targets, MaxConnections: c.MaxConnections,
 	})

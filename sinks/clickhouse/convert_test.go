@@ -10,11 +10,13 @@ import (
 	"github.com/stretchr/testify/require"
 	"github.com/tidwall/gjson"
 	"pgregory.net/rapid"
+
+	"github.com/seed-86dfc502/weir/config"
 )
 
 // fits converts and tries a value as Write does.
 func fits(t require.TestingT, typeName, literal string) (any, error) {
-	s := &Sink{options: Options{Columns: []Column{{Name: "c", Path: "c", Type: typeName}}}}
+	s := &Sink{options: Options{Columns: config.Columns{{Name: "c", Path: "c", Type: typeName}}}}
 	convert, err := newConverter(typeName)
 	require.NoError(t, err)
 	s.converters = []converter{convert}

@@ -39,7 +39,7 @@ var verdicts = func() map[int32]verdict {
 	add(verdict{class: sinks.Pause, hint: "check user and password"}, 192, 193, 194, 195, 516)
 	add(verdict{class: sinks.Pause, hint: "grant the user what it lacks"}, 291, 164, 497, 511)
 	// UNKNOWN_TABLE, TABLE_IS_DROPPED; UNKNOWN_DATABASE.
-	add(verdict{class: sinks.Pause, hint: "create the table, or let create_table do it at the next start"}, 60, 218)
+	add(verdict{class: sinks.Pause, hint: "create the table, or let create do it at the next start"}, 60, 218)
 	add(verdict{class: sinks.Pause, hint: "create the database"}, 81)
 	// THERE_IS_NO_COLUMN, NOT_FOUND_COLUMN_IN_BLOCK, NO_SUCH_COLUMN_IN_TABLE,
 	// NUMBER_OF_COLUMNS_DOESNT_MATCH, UNKNOWN_IDENTIFIER, NOT_IMPLEMENTED, SYNTAX_ERROR.

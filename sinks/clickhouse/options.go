@@ -2,7 +2,6 @@ package clickhouse
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"regexp"
@@ -11,24 +10,9 @@ import (
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 )
-
-// Column is one typed column of the table.
-type Column struct {
-	// Name of the column: letters, digits and underscores. It may not be one
-	// that every table has (service, entity, version, is_deleted, key,
-	// changed_at, synced_at).
-	Name string
-	// Path of the value in the projected document, as a gjson path: a member's
-	// name, or names joined by dots. Defaults to Name.
-	Path string
-	// Type is a ClickHouse type: String, Bool, (U)Int8 to (U)Int256, Float32,
-	// Float64, Decimal(P, S), Date, Date32, DateTime, DateTime64(P), UUID, IPv4,
-	// IPv6, Enum8(…), Enum16(…), each also in Nullable, LowCardinality or Array.
-	// A type without Nullable refuses changes whose value is null or absent.
-	Type string
-}
 
 // Options configure a sink. URL, Table and Service are required.
 type Options struct {
@@ -36,14 +20,13 @@ type Options struct {
 	// protocol, or http(s)://… for HTTP. Its parameters are those of clickhouse-go;
 	// what it does not know is a setting of every statement.
 	URL string
-	// TLS, if set, replaces the TLS settings of the URL.
-	TLS *tls.Config
 	// Table is "table", in the URL's database, or "database.table".
 	Table string
 	// Service is the one service whose changes come here.
 	Service string
-	// Columns, if any, take the place of the column doc.
-	Columns []Column
+	// Columns, if any, take the place of the column doc: of types that newConverter
+	// knows. One without Nullable refuses changes whose value is null or absent.
+	Columns config.Columns
 	// CreateTable lets Open create the table and its view where they are
 	// missing. Defaults to true. Nothing that exists is ever altered.
 	CreateTable *bool
@@ -53,16 +36,10 @@ type Options struct {
 	PartitionBy string
 	// MaxBatch is the most changes per Write. Defaults to 10,000.
 	MaxBatch int
-	// MaxBytes bounds the documents of one Write, in bytes. Defaults to 32 MiB.
-	MaxBytes int
 	// Linger is how long to wait for a batch to fill. Defaults to 200 ms:
 	// ClickHouse wants few large inserts.
 	Linger time.Duration
-	// ConnectTimeout bounds one attempt to connect. Defaults to 10 s.
-	ConnectTimeout time.Duration
-	// WriteTimeout bounds one insert. Defaults to 60 s.
-	WriteTimeout time.Duration
-	// Targets hold the clients of this process: sinks of the same URL, time-outs and
+	// Targets hold the clients of this process: sinks of the same URL and
 	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
 	Targets *sinks.Targets
 	// MaxConnections bounds the connections of all sinks that share the pool.
@@ -72,11 +49,12 @@ type Options struct {
 
 const (
 	defaultMaxBatch       = 10_000
-	defaultMaxBytes       = 32 << 20
 	defaultLinger         = 200 * time.Millisecond
-	defaultConnectTimeout = 10 * time.Second
-	defaultWriteTimeout   = 60 * time.Second
 	defaultMaxConnections = 8
+
+	maxBytes       = 32 << 20 // of documents in one Write
+	connectTimeout = 10 * time.Second
+	writeTimeout   = time.Minute // of one insert
 )
 
 var (
@@ -106,31 +84,25 @@ func parseURL(text string) (*clickhouse.Options, error) {
 func (o *Options) complete() (*clickhouse.Options, error) {
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))
 	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
 	o.Linger = cmp.Or(o.Linger, defaultLinger)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
 
-	config, err := parseURL(o.URL)
+	client, err := parseURL(o.URL)
 	if err != nil {
 		// The library's text may quote what holds a password.
 		bad("url: not a ClickHouse connection string")
-		config = &clickhouse.Options{}
+		client = &clickhouse.Options{}
 	}
-	if o.TLS != nil {
-		config.TLS = o.TLS
-	}
-	config.DialTimeout, config.ReadTimeout = o.ConnectTimeout, o.WriteTimeout
-	config.MaxOpenConns, config.MaxIdleConns = o.MaxConnections, o.MaxConnections
-	config.ClientInfo.Products = append(config.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
+	client.DialTimeout, client.ReadTimeout = connectTimeout, writeTimeout
+	client.MaxOpenConns, client.MaxIdleConns = o.MaxConnections, o.MaxConnections
+	client.ClientInfo.Products = append(client.ClientInfo.Products, struct{ Name, Version string }{"weir", "1"})
 
 	database, table, dotted := strings.Cut(o.Table, ".")
 	if !dotted {
-		database, table = config.Auth.Database, o.Table
+		database, table = client.Auth.Database, o.Table
 		if database == "" {
 			database = "default"
 		}
@@ -143,8 +115,8 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	if o.Service == "" {
 		bad("service: missing")
 	}
-	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
-		bad("max_batch, max_bytes, max_connections, linger and time-outs: a value is below its least")
+	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.Linger < 0 {
+		bad("max_batch, max_connections and linger: a value is below its least")
 	}
 	if foreign := beyondKey(o.PartitionBy); len(foreign) > 0 {
 		bad("partition_by: %q depends on %s; rows are replaced inside one partition only, so it may depend on service and entity alone",
@@ -171,7 +143,7 @@ func (o *Options) complete() (*clickhouse.Options, error) {
 	if len(errs) > 0 {
 		return nil, fmt.Errorf("clickhouse sink: %w", errors.Join(errs...))
 	}
-	return config, nil
+	return client, nil
 }
 
 // beyondKey returns the columns in an expression that are not in the sorting key.

@@ -59,7 +59,7 @@ func (s *Sink) prepareTable(ctx context.Context, conn driver.Conn) (*session, er
 	}
 	if !there {
 		if !*s.options.CreateTable {
-			return nil, &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create_table",
+			return nil, &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create: true",
 				Err: fmt.Errorf("there is no table %s", s.name(""))}
 		}
 		if err := conn.Exec(ctx, s.createStatement(opened.version)); err != nil {

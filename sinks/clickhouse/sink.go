@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -16,6 +17,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -43,8 +45,8 @@ var _ sinks.Sink = (*Sink)(nil)
 // New makes a sink. It checks the options, all of them at once, and needs no
 // network.
 func New(o Options) (*Sink, error) {
-	o.Columns = append([]Column(nil), o.Columns...)
-	config, err := o.complete()
+	o.Columns = slices.Clone(o.Columns)
+	client, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
@@ -58,9 +60,9 @@ func New(o Options) (*Sink, error) {
 		s.converters = append(s.converters, convert)
 	}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[driver.Conn]{
-		Key:         sinks.ClientKey("clickhouse", o.URL, fmt.Sprintf("%p", o.TLS), o.ConnectTimeout, o.WriteTimeout, o.MaxConnections),
+		Key:         sinks.ClientKey("clickhouse", o.URL, o.MaxConnections),
 		Connections: o.MaxConnections, Holder: o.Table,
-		Open:  func() (driver.Conn, error) { return clickhouse.Open(config) },
+		Open:  func() (driver.Conn, error) { return clickhouse.Open(client) },
 		Close: driver.Conn.Close,
 	})
 	return s, nil
@@ -71,7 +73,7 @@ func (s *Sink) Traits() sinks.Traits {
 	return sinks.Traits{
 		Kind:     sinks.State,
 		MaxBatch: s.options.MaxBatch,
-		MaxBytes: s.options.MaxBytes,
+		MaxBytes: maxBytes,
 		Linger:   s.options.Linger,
 		Guarded:  true,
 	}
@@ -87,7 +89,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	}
 	return s.server.Try(ctx, 0, func() error {
 		return s.connected(ctx, func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("clickhouse sink: opening took too long"))
+			ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("clickhouse sink: opening took too long"))
 			defer cancel()
 			opened, err := s.prepareTable(ctx, conn)
 			if err != nil {
@@ -172,11 +174,11 @@ func (s *Sink) columns(op change.Op) []string {
 }
 
 // content returns the columns that hold the document.
-func (s *Sink) content() []Column {
+func (s *Sink) content() config.Columns {
 	if len(s.options.Columns) > 0 {
 		return s.options.Columns
 	}
-	return []Column{{Name: "doc", Type: "String"}}
+	return config.Columns{{Name: "doc", Type: "String"}}
 }
 
 // rows converts the changes; one that a column does not take goes to failed.
@@ -297,7 +299,7 @@ func (w *writer) write(ctx context.Context, columns []string, rows []row) error 
 
 // insert sends one block.
 func (w *writer) insert(ctx context.Context, columns []string, rows []row) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, w.options.WriteTimeout, errors.New("clickhouse sink: the insert took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("clickhouse sink: the insert took too long"))
 	defer cancel()
 	settings := clickhouse.Settings{}
 	if w.version.atLeast(asyncInserts) {

@@ -37,7 +37,7 @@ func (c *Config) Target(*config.Cluster) config.Target {
 func (c *Config) OutputFile() string { return c.Path }
 
 // Make implements kind.Sink.
-func (c *Config) Make(kind.Env) (sinks.Sink, error) { return New(Options{Path: c.Path}) }
+func (c *Config) Make(kind.Env) (sinks.Sink, error) { return New(c.Path), nil }
 
 // WithoutSecrets implements kind.Sink.
 func (c *Config) WithoutSecrets() kind.Sink { return c }

@@ -32,12 +32,11 @@
 // # The window of known keys
 //
 // A change that comes again is recognised by its key, among the last
-// Options.Keys keys (default 200,000, some 12 MB when full). After a start they
-// are read back from the last Options.TailBytes of the file (default 256 MiB),
-// so a start takes the same time for a file of any size. Deliver repeats what
-// it has not confirmed, which is at most the last Writes of each partition:
-// some thousand changes, or 16 MiB each. The window covers that many times
-// over. A change that is older than the window and comes again nevertheless, as
+// 200,000 keys (some 12 MB when full). After a start they are read back from the
+// last 256 MiB of the file, so a start takes the same time for a file of any
+// size. Deliver repeats what it has not confirmed, which is at most the last
+// Writes of each partition: some thousand changes, or 16 MiB each. The window
+// covers that many times over. A change that is older than the window and comes again nevertheless, as
 // after the state store was restored from an old backup, is appended again with
 // the same key: readers that must not see it twice compare keys.
 //

@@ -1,7 +1,6 @@
 package file
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,8 +16,9 @@ import (
 )
 
 const (
-	defaultKeys      = 200_000
-	defaultTailBytes = 256 << 20
+	// maxKeys is how many of the last keys are known, to tell repetitions: many times
+	// what one Write has.
+	maxKeys = 200_000
 
 	maxBatch = 10_000
 	maxBytes = 16 << 20
@@ -29,21 +29,13 @@ const (
 	dirMode  = 0o750
 )
 
-// Options configure a sink. Zero values mean the defaults.
-type Options struct {
-	// Path is the file. It and its directories are created when missing. Required.
-	Path string
-	// Keys is how many of the last keys are known, to tell repetitions.
-	// Defaults to 200,000.
-	Keys int
-	// TailBytes is how much of the file's end Open reads to learn them, in
-	// bytes. Defaults to 256 MiB.
-	TailBytes int64
-}
+// tailBytes is how much of the file's end Open reads to learn the keys; at least
+// maxBytes, of one Write. Tests lower it.
+var tailBytes int64 = 256 << 20
 
 // Sink appends changes to a file. It implements sinks.Sink.
 type Sink struct {
-	opts Options
+	path string
 	keys *window
 	buf  []byte
 
@@ -68,19 +60,9 @@ type handle interface {
 	Sync() error
 }
 
-// New checks the options. Its errors name the option.
-func New(opts Options) (*Sink, error) {
-	opts.Keys = cmp.Or(opts.Keys, defaultKeys)
-	opts.TailBytes = cmp.Or(opts.TailBytes, defaultTailBytes)
-	switch {
-	case opts.Path == "":
-		return nil, errors.New("path: must be set")
-	case opts.Keys < maxBatch:
-		return nil, fmt.Errorf("keys: must be at least %d, the changes of one batch, not %d", maxBatch, opts.Keys)
-	case opts.TailBytes < maxBytes:
-		return nil, fmt.Errorf("tail_bytes: must be at least %d, the bytes of one batch, not %d", maxBytes, opts.TailBytes)
-	}
-	return &Sink{opts: opts, keys: newWindow(opts.Keys), open: openFile}, nil
+// New makes a sink of the file at path, which Open creates, and its folders, when missing.
+func New(path string) *Sink {
+	return &Sink{path: path, keys: newWindow(maxKeys), open: openFile}
 }
 
 func openFile(path string) (handle, error) {
@@ -104,10 +86,10 @@ func (s *Sink) start(ctx context.Context) error {
 	if err := s.Close(); err != nil {
 		return err
 	}
-	if err := durable.MkdirAll(filepath.Dir(s.opts.Path), dirMode); err != nil {
+	if err := durable.MkdirAll(filepath.Dir(s.path), dirMode); err != nil {
 		return err
 	}
-	s.lock = flock.New(s.opts.Path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(fileMode))
+	s.lock = flock.New(s.path, flock.SetFlag(os.O_RDWR|os.O_CREATE), flock.SetPermissions(fileMode))
 	locked, err := s.lock.TryLock()
 	if err != nil {
 		return err
@@ -116,10 +98,10 @@ func (s *Sink) start(ctx context.Context) error {
 		return errLocked
 	}
 	// What an earlier process could not sync is not there, though it can be read.
-	if err := durable.Reread(s.opts.Path); err != nil {
+	if err := durable.Reread(s.path); err != nil {
 		return err
 	}
-	if s.f, err = s.open(s.opts.Path); err != nil {
+	if s.f, err = s.open(s.path); err != nil {
 		return err
 	}
 	if err := s.sameFile(); err != nil {
@@ -131,7 +113,7 @@ func (s *Sink) start(ctx context.Context) error {
 	}
 	if s.file != nil && os.SameFile(s.file, info) && info.Size() < s.size {
 		// The lines of known keys are gone; recover learns those that are left.
-		s.keys = newWindow(s.opts.Keys)
+		s.keys = newWindow(maxKeys)
 	}
 	size, err := s.recover(ctx)
 	if err != nil {
@@ -141,7 +123,7 @@ func (s *Sink) start(ctx context.Context) error {
 	if err := s.f.Sync(); err != nil {
 		return err
 	}
-	return durable.SyncDir(filepath.Dir(s.opts.Path))
+	return durable.SyncDir(filepath.Dir(s.path))
 }
 
 var (
@@ -254,7 +236,7 @@ func (s *Sink) ready(ctx context.Context) error {
 			return classify("write", err)
 		}
 	}
-	there, err := os.Stat(s.opts.Path)
+	there, err := os.Stat(s.path)
 	if err == nil {
 		ours, err := s.f.Stat()
 		if err != nil {

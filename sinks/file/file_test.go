@@ -24,8 +24,7 @@ import (
 
 func newSink(t testing.TB, path string) *Sink {
 	t.Helper()
-	s, err := New(Options{Path: path})
-	require.NoError(t, err)
+	s := New(path)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
@@ -99,8 +98,7 @@ func TestConformance(t *testing.T) {
 	sinktest.Run(t, sinktest.Target{
 		Kind: sinks.Log,
 		New: func(t testing.TB) sinks.Sink {
-			s, err := New(Options{Path: path})
-			require.NoError(t, err)
+			s := New(path)
 			s.open = disk.open
 			return s
 		},
@@ -419,10 +417,9 @@ func TestWindowAfterAStart(t *testing.T) {
 		require.NoError(t, s.Write(t.Context(), []change.Change{big(n)}))
 	}
 	require.NoError(t, s.Close())
-	s, err := New(Options{Path: path, TailBytes: maxBytes})
-	require.NoError(t, err)
-	defer func() { require.NoError(t, s.Close()) }()
-	require.NoError(t, s.Open(t.Context()))
+	defer func(n int64) { tailBytes = n }(tailBytes)
+	tailBytes = maxBytes
+	s = openSink(t, path)
 	for n, known := range []bool{false, false, false, true, true} {
 		require.Equal(t, known, s.keys.has(keyOf(big(n).Key)), "change %d", n)
 	}
@@ -453,17 +450,6 @@ func TestWindow(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestOptionsAreChecked(t *testing.T) {
-	for name, o := range map[string]Options{
-		"path: ":       {},
-		"keys: ":       {Path: "x", Keys: 10},
-		"tail_bytes: ": {Path: "x", TailBytes: 10},
-	} {
-		_, err := New(o)
-		require.ErrorContains(t, err, name)
-	}
 }
 
 // FuzzRecover gives Open any end of a file. It must not fail in any way but

@@ -26,10 +26,7 @@ func TestMain(m *testing.M) {
 // writeForEver starts over from the first change, as if nothing had been
 // confirmed, and prints how many changes are confirmed after each Write.
 func writeForEver(path string) error {
-	s, err := New(Options{Path: path})
-	if err != nil {
-		return err
-	}
+	s := New(path)
 	if err := s.Open(context.Background()); err != nil {
 		return err
 	}

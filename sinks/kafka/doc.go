@@ -52,6 +52,10 @@
 // is refused is published once more, alone, and only what is refused then is a
 // dead letter.
 //
+// A partition of the topic without a leader holds up what goes there, as nothing of it is
+// sent. After a lost answer the take-over waits for it, too: then the changes of that
+// partition of the log wait, and no others.
+//
 // A Write whose context ends leaves batches behind that may be appended later, until
 // the next Write ends that.
 //

@@ -42,10 +42,12 @@ func outage(err error) sinks.Outage {
 	var answer *kerr.Error
 	var network *net.OpError
 	switch {
-	case errors.As(err, &answer), errors.Is(err, context.Canceled):
+	case errors.As(err, &answer):
 		return sinks.NoOutage
 	case errors.As(err, &network) && network.Op == "dial":
 		return sinks.Unreachable
+	case errors.Is(err, context.Canceled): // by ourselves
+		return sinks.NoOutage
 	}
 	return sinks.Troubled
 }

@@ -28,9 +28,9 @@ const (
 )
 
 const (
-	defaultMaxBatch        = 1000
 	defaultMaxMessageBytes = 1 << 20
 
+	maxBatch = 1000
 	maxBytes = 16 << 20
 	// maxBatchBytes bounds the records of one batch: topics take 1 MiB unless they say
 	// another limit. A larger record goes alone.
@@ -63,9 +63,6 @@ type Options struct {
 	// record with op retract.
 	Tombstones bool
 
-	// MaxBatch is the most changes in one Write. Defaults to 1000.
-	MaxBatch int
-
 	// MaxMessageBytes refuses larger records before they are sent. Defaults to 1 MiB.
 	MaxMessageBytes int
 
@@ -86,9 +83,6 @@ var _ sinks.Resumer = (*Sink)(nil)
 
 // New checks the options. Its errors name the option.
 func New(opts Options) (*Sink, error) {
-	if opts.MaxBatch == 0 {
-		opts.MaxBatch = defaultMaxBatch
-	}
 	if opts.MaxMessageBytes == 0 {
 		opts.MaxMessageBytes = defaultMaxMessageBytes
 	}
@@ -105,8 +99,6 @@ func New(opts Options) (*Sink, error) {
 		return nil, errors.New("topic: must be set")
 	case opts.Service == "":
 		return nil, errors.New("service: must be set")
-	case opts.MaxBatch < 0:
-		return nil, fmt.Errorf("max_batch: must be positive, not %d", opts.MaxBatch)
 	case opts.MaxMessageBytes < 0:
 		return nil, fmt.Errorf("max_message_bytes: must be positive, not %d", opts.MaxMessageBytes)
 	}
@@ -118,7 +110,7 @@ func (s *Sink) Open(context.Context) error { return nil }
 
 // Traits implements sinks.Sink.
 func (s *Sink) Traits() sinks.Traits {
-	return sinks.Traits{Kind: sinks.Log, MaxBatch: s.opts.MaxBatch, MaxBytes: maxBytes}
+	return sinks.Traits{Kind: sinks.Log, MaxBatch: maxBatch, MaxBytes: maxBytes}
 }
 
 // Close calls Options.Release: the client is its owner's.
@@ -160,11 +152,16 @@ func (s *Sink) Write(ctx context.Context, changes []change.Change) error {
 
 func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 	failed := map[int]*sinks.Error{}
-	if err := s.again(ctx, changes); err != nil {
-		for i := range changes {
+	err := s.refresh(ctx)
+	all := err != nil // else those alone whose partition was not resumed
+	if !all {
+		err = s.again(ctx, changes)
+		all = err != nil && ctx.Err() != nil
+	}
+	for i := range changes {
+		if all || s.parts[changes[i].Partition].writer == nil {
 			failed[i] = err
 		}
-		return fanout.Result(failed, len(changes))
 	}
 	streams := s.streams(changes, failed)
 	for len(streams) > 0 {
@@ -174,7 +171,7 @@ func (s *Sink) write(ctx context.Context, changes []change.Change) error {
 	return fanout.Result(failed, len(changes))
 }
 
-// streams sorts what is not there yet.
+// streams sorts what is not there yet, and has not failed.
 func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*stream {
 	type way struct {
 		from *part
@@ -183,6 +180,9 @@ func (s *Sink) streams(changes []change.Change, failed map[int]*sinks.Error) []*
 	by := map[way]*stream{}
 	var all []*stream
 	for i := range changes {
+		if failed[i] != nil {
+			continue
+		}
 		c := &changes[i]
 		p := s.parts[c.Partition]
 		if p.there(c) {
@@ -264,8 +264,11 @@ func (s *Sink) answered(st *stream, a *fenced.Answer, failed map[int]*sinks.Erro
 		st.fail(failed, n, &sinks.Error{Class: sinks.Retry, Ambiguous: true, Op: "publish", Outage: outage(a.Err), Err: a.Err})
 		return
 	}
-	st.part.writer.Unsend(st.batch)
+	if st.part.writer != nil { // else another batch of the round had no answer
+		st.part.writer.Unsend(st.batch)
+	}
 	e := classify(a.Err)
+	e.Ambiguous = false
 	switch {
 	case e.Class == sinks.Reject && n > 1:
 		// It may be one of them that is meant.

@@ -84,7 +84,6 @@ func TestOptionsAreChecked(t *testing.T) {
 		"client: ":            {Topic: "t", Service: "s"},
 		"topic: ":             {Client: c, Service: "s"},
 		"service: ":           {Client: c, Topic: "t"},
-		"max_batch: ":         {Client: c, Topic: "t", Service: "s", MaxBatch: -1},
 		"max_message_bytes: ": {Client: c, Topic: "t", Service: "s", MaxMessageBytes: -1},
 	} {
 		_, err := New(o)

@@ -18,9 +18,7 @@ import (
 // While a cluster is down one of its services finds out when it is back. The others
 // try neither to take over nor to write.
 func TestOneServiceProbesAClusterThatIsDown(t *testing.T) {
-	was := resumeTimeout
-	resumeTimeout = 50 * time.Millisecond
-	t.Cleanup(func() { resumeTimeout = was })
+	patience(t, 50*time.Millisecond)
 	var targets sinks.Targets
 	var services [2]sinks.Resumer
 	for i, name := range []string{"a/p@k", "b/p@k"} {

@@ -60,8 +60,11 @@ type lacks struct {
 	warned bool  // guarded by mu
 }
 
-// resumeTimeout bounds one attempt; deliver repeats it. Tests lower it.
+// resumeTimeout is how long an attempt goes on without anything coming of it; deliver
+// repeats it, from the beginning. Tests lower it.
 var resumeTimeout = 20 * time.Second
+
+var errStalled = errors.New("no progress")
 
 // fencing is how many identities are taken over at a time.
 const fencing = 4
@@ -85,7 +88,8 @@ func (s *Sink) Resume(ctx context.Context, claims []sinks.Claim) error {
 
 // again resumes what a Write needs: partitions whose last batch had no answer, whose
 // writer has a successor or is old, or of which more was left than is remembered. Of
-// a topic that was made anew it resumes all.
+// a topic that was made anew it resumes all. After an error those without a writer are
+// not resumed.
 func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error {
 	lowest := map[int32]change.Version{}
 	highest := map[int32]change.Version{}
@@ -101,6 +105,9 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 	}
 	for n, at := range highest {
 		p := s.parts[n]
+		if time.Since(p.since) > fenced.Lifetime {
+			p.writer = nil
+		}
 		last := change.Version(0)
 		if len(p.left) > 0 {
 			last = p.left[len(p.left)-1].place
@@ -113,13 +120,9 @@ func (s *Sink) again(ctx context.Context, changes []change.Change) *sinks.Error 
 		}
 	}
 	for range 3 {
-		if err := s.refresh(ctx); err != nil {
-			return err
-		}
 		var claims []sinks.Claim
 		for n := range highest {
-			p := s.parts[n]
-			if p.writer == nil || time.Since(p.since) > fenced.Lifetime {
+			if p := s.parts[n]; p.writer == nil {
 				claims = append(claims, p.claim)
 			}
 		}
@@ -158,11 +161,13 @@ func (s *Sink) see(topic *fenced.Topic) {
 	s.topic = topic
 }
 
-// resume fences and reads.
+// resume fences and reads, for as long as something comes of it: there may be much to
+// read after a store was restored.
 func (s *Sink) resume(ctx context.Context, claims []sinks.Claim) *sinks.Error {
-	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
-	defer cancel()
-	err := s.tryResume(ctx, claims)
+	err := s.find(ctx)
+	if err == nil {
+		err = whileMoving(ctx, func(ctx context.Context, moved func()) error { return s.tryResume(ctx, claims, moved) })
+	}
 	if err == nil {
 		return nil
 	}
@@ -171,13 +176,34 @@ func (s *Sink) resume(ctx context.Context, claims []sinks.Claim) *sinks.Error {
 	return e
 }
 
-func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim) error {
-	c := s.opts.Client
-	topic, err := c.Topic(ctx, s.opts.Topic, 0)
+// find looks where the topic's partitions are. Unlike what is done in the topic, it
+// says something about the cluster when that takes too long.
+func (s *Sink) find(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, resumeTimeout)
+	defer cancel()
+	topic, err := s.opts.Client.Topic(ctx, s.opts.Topic, 0)
 	if err != nil {
 		return err
 	}
 	s.see(topic)
+	return nil
+}
+
+// whileMoving calls f, whose context ends when it has not called moved for resumeTimeout.
+func whileMoving(ctx context.Context, f func(ctx context.Context, moved func()) error) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	stalled := time.AfterFunc(resumeTimeout, func() { cancel(errStalled) })
+	defer stalled.Stop()
+	err := f(ctx, func() { stalled.Reset(resumeTimeout) })
+	if err != nil && errors.Is(context.Cause(ctx), errStalled) {
+		return fmt.Errorf("%w in %v: %w", errStalled, resumeTimeout, err)
+	}
+	return err
+}
+
+func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim, moved func()) error {
+	c, topic := s.opts.Client, s.topic
 	writers := make([]*fenced.Writer, len(claims))
 	var g errgroup.Group
 	g.SetLimit(fencing)
@@ -185,6 +211,7 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim) error {
 	for i := range claims {
 		g.Go(func() (err error) {
 			writers[i], err = s.fence(ctx, topic, claims[i].Partition)
+			moved()
 			return err
 		})
 	}
@@ -195,7 +222,7 @@ func (s *Sink) tryResume(ctx context.Context, claims []sinks.Claim) error {
 	if err != nil {
 		return err
 	}
-	left, err := s.look(ctx, topic, claims, ends)
+	left, err := s.look(ctx, topic, claims, ends, moved)
 	if err != nil {
 		return err
 	}
@@ -275,7 +302,7 @@ func (f *found) cut() {
 
 // look reads what stands in the topic of this service and the partitions of claims,
 // from their marks to the ends.
-func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Claim, ends []int64) ([]found, error) {
+func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Claim, ends []int64, moved func()) ([]found, error) {
 	all := make([]found, len(claims))
 	by := make(map[int32]int, len(claims))
 	from := slices.Clone(ends)
@@ -294,13 +321,16 @@ func (s *Sink) look(ctx context.Context, topic *fenced.Topic, claims []sinks.Cla
 			}
 		}
 	}
-	gaps, err := s.opts.Client.Read(ctx, topic, from, ends, func(r *kgo.Record) {
-		rec, partition, ok := s.ours(r)
-		if !ok {
-			return
-		}
-		if i, claimed := by[partition]; claimed && rec.place >= claims[i].Below {
-			all[i].add(rec)
+	gaps, err := s.opts.Client.Read(ctx, topic, from, ends, func(records []*kgo.Record) {
+		moved()
+		for _, r := range records {
+			rec, partition, ok := s.ours(r)
+			if !ok {
+				continue
+			}
+			if i, claimed := by[partition]; claimed && rec.place >= claims[i].Below {
+				all[i].add(rec)
+			}
 		}
 	})
 	if errors.Is(err, kerr.TopicAuthorizationFailed) {

@@ -462,3 +462,69 @@ func TestWithoutRightsItIsAtLeastOnce(t *testing.T) {
 	require.Zero(t, blind.Found())
 	require.Contains(t, said.String(), "TOPIC_AUTHORIZATION_FAILED")
 }
+
+// heldFetches makes a cluster of one broker with a topic in which the places below 20 of
+// partition 0 stand in a batch each. held is called at each fetch, which then brings one batch.
+func heldFetches(t *testing.T, held func()) (o Options, mark string) {
+	t.Helper()
+	broker, err := kfake.NewCluster(kfake.NumBrokers(1), kfake.SeedTopics(1, "t"))
+	require.NoError(t, err)
+	t.Cleanup(broker.Close)
+	o = Options{Client: newClient(t, broker.ListenAddrs(), nil), Topic: "t"}
+	first := resumed(t, o, 0, saved{at: 1})
+	mark, _ = first.Mark(0)
+	for n := range int64(19) {
+		require.NoError(t, first.Write(t.Context(), numbered(service, 0, n+1, n+2)))
+	}
+	broker.ControlKey(int16(kmsg.Fetch), func(r kmsg.Request) (kmsg.Response, error, bool) {
+		broker.KeepControl()
+		r.(*kmsg.FetchRequest).Topics[0].Partitions[0].PartitionMaxBytes = 1
+		broker.SleepControl(held)
+		return nil, nil, false
+	})
+	return o, mark
+}
+
+// patience sets resumeTimeout for a test.
+func patience(t *testing.T, d time.Duration) {
+	was := resumeTimeout
+	resumeTimeout = d
+	t.Cleanup(func() { resumeTimeout = was })
+}
+
+// However much there is to read: as long as something comes, one attempt goes on.
+func TestALongTailIsReadInOneAttempt(t *testing.T) {
+	patience(t, time.Second)
+	o, mark := heldFetches(t, func() { <-time.After(80 * time.Millisecond) })
+	start := time.Now()
+	next := resumed(t, o, 0, saved{1, mark})
+	require.Greater(t, time.Since(start), resumeTimeout, "too little to read to show anything")
+	require.NoError(t, next.Write(t.Context(), numbered(service, 0, 1, 20)))
+	require.EqualValues(t, 19, next.Found())
+}
+
+// An attempt that comes to nothing ends, and does not say that the cluster is down; a
+// stop ends it at once.
+func TestATailThatDoesNotCome(t *testing.T) {
+	release := make(chan struct{})
+	fetching := make(chan struct{}, 100)
+	o, mark := heldFetches(t, func() {
+		fetching <- struct{}{}
+		<-release
+	})
+	t.Cleanup(func() { close(release) })
+	ctx, stop := context.WithCancel(t.Context())
+	sink, ended := newSink(t, o), make(chan error)
+	go func() { ended <- sink.Resume(ctx, []sinks.Claim{saved{1, mark}.claim(0)}) }()
+	<-fetching
+	stop()
+	require.ErrorIs(t, <-ended, context.Canceled)
+
+	patience(t, 100*time.Millisecond)
+	err := newSink(t, o).Resume(t.Context(), []sinks.Claim{saved{1, mark}.claim(0)})
+	require.ErrorIs(t, err, errStalled)
+	e := sinks.Classify(err)
+	require.Equal(t, sinks.Retry, e.Class)
+	require.False(t, e.Ambiguous)
+	require.Equal(t, sinks.NoOutage, e.Outage)
+}

@@ -46,12 +46,3 @@ type Env struct {
 	// MaxMessage is the largest record that a change makes, in bytes.
 	MaxMessage int
 }
-
-// Columns converts the columns of a table to those of a sink's options.
-func Columns[C any](columns config.Columns, column func(name, path, typ string) C) []C {
-	all := make([]C, len(columns))
-	for i, c := range columns {
-		all[i] = column(c.Name, c.Path, c.Type)
-	}
-	return all
-}

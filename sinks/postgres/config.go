@@ -90,10 +90,7 @@ func (c *Config) Connections() config.Connections {
 // Make implements kind.Sink.
 func (c *Config) Make(e kind.Env) (sinks.Sink, error) {
 	return New(Options{
-		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, Mode: Mode(c.Mode),
-		Columns: kind.Columns(c.Columns, func(name, path, typ string) Column {
-			return Column{Name: name, Path: path, Type: typ}
-		}),
+		URL: c.URL.Reveal(), Table: c.Table, Service: e.Service, Mode: Mode(c.Mode), Columns: c.Columns,
 		CreateTable: &c.Create, Retention: c.Retention.D(), Logger: e.Logger,
 		Targets: e.Targets, MaxConnections: c.MaxConnections,
 	})

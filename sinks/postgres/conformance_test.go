@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/sinks/sinktest"
 	"github.com/seed-86dfc502/weir/tests/servers"
@@ -21,7 +22,7 @@ import (
 const service = "acme/ripeness@warehouse"
 
 // typed are the columns for sinktest's documents.
-var typed = []Column{{Name: "n", Type: "bigint"}, {Name: "The Text", Path: "text", Type: "text"}}
+var typed = config.Columns{{Name: "n", Type: "bigint"}, {Name: "The Text", Path: "text", Type: "text"}}
 
 // lifetime keeps the suite's changes, which are some years old.
 const lifetime = 200 * 365 * 24 * time.Hour

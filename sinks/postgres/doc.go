@@ -52,6 +52,6 @@
 //     and with two writers at work (the moment after a rebalance) a lower number
 //     may become visible after a higher one. The order within an entity is
 //     version.
-//   - jsonb keeps values, not bytes: it reorders members and cannot hold \u0000.
-//     Use the document type json where that matters.
+//   - jsonb, the type of doc, keeps values, not bytes: it reorders members. A column
+//     of type json keeps them as they are. Neither takes a text with \u0000.
 package postgres

@@ -56,7 +56,7 @@ func classify(op string, err error) *sinks.Error {
 	case class == "22":
 		e.Class, message = sinks.Reject, quoted.ReplaceAllString(message, `"…"`)
 		if state == "22P05" {
-			e.Hint = `a text with \u0000 or a character that the database's encoding lacks; document type json keeps it`
+			e.Hint = `a text with \u0000 or a character that the database's encoding lacks; leave it out of the projection, or of columns`
 		}
 	case state == "23503":
 		// The row that it refers to may come later.
@@ -79,7 +79,7 @@ func classify(op string, err error) *sinks.Error {
 	case state == "42501":
 		e.Class, e.Hint = sinks.Pause, "grant the user what it lacks"
 	case state == "42P01", state == "3F000":
-		e.Class, e.Hint = sinks.Pause, "create the table, or let create_table do it at the next start"
+		e.Class, e.Hint = sinks.Pause, "create the table, or let create do it at the next start"
 	case class == "42", class == "3F", class == "0A", class == "25":
 		e.Class, e.Hint = sinks.Pause, "the table does not fit the configuration"
 	case class == "XX":

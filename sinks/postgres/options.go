@@ -2,7 +2,6 @@ package postgres
 
 import (
 	"cmp"
-	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -14,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -27,26 +27,12 @@ const (
 	Append Mode = "append"
 )
 
-// Column is one typed column of the table.
-type Column struct {
-	// Name of the column. It may not be one that every table has (service,
-	// entity, version, is_deleted, key, changed_at, synced_at, seq).
-	Name string
-	// Path of the value in the projected document, as a gjson path: a member's
-	// name, or names joined by dots. Defaults to Name.
-	Path string
-	// Type is a PostgreSQL type, like "bigint", "numeric(12,2)", "text[]".
-	Type string
-}
-
 // Options configure a sink. URL, Table and Service are required.
 type Options struct {
 	// URL is a connection string, postgres://user:password@host:port/database?…
 	// or key=value pairs; pgx's pool_* parameters are understood, but for
 	// pool_max_conns. TLS settings (sslmode, sslrootcert, …) are part of it.
 	URL string
-	// TLS, if set, replaces the TLS settings of the URL.
-	TLS *tls.Config
 	// Table is "table" or "schema.table"; each part is taken as it is written,
 	// also in upper and lower case. Without a schema the search path decides.
 	Table string
@@ -55,25 +41,13 @@ type Options struct {
 	// Mode defaults to Upsert.
 	Mode Mode
 	// Columns, if any, take the place of the column doc.
-	Columns []Column
-	// DocType is "jsonb" or "json", without Columns. Defaults to "jsonb".
-	DocType string
+	Columns config.Columns
 	// CreateTable lets Open create what is missing: table, view, partitions.
 	// Defaults to true. Nothing that exists is ever altered.
 	CreateTable *bool
 	// Retention, in Append mode only, is how long rows are kept, counted from
 	// changed_at, to the month's end. 0 keeps them for ever, without partitions.
 	Retention time.Duration
-	// MaxBatch is the most changes per Write. Defaults to 5,000.
-	MaxBatch int
-	// MaxBytes bounds the documents of one Write, in bytes. Defaults to 16 MiB.
-	MaxBytes int
-	// Linger is how long to wait for a batch to fill. Defaults to 20 ms.
-	Linger time.Duration
-	// ConnectTimeout bounds one attempt to connect. Defaults to 10 s.
-	ConnectTimeout time.Duration
-	// WriteTimeout bounds one statement. Defaults to 30 s.
-	WriteTimeout time.Duration
 	// Targets hold the clients of this process: sinks of the same URL and
 	// MaxConnections in one of them share a pool. Defaults to a pool of its own.
 	Targets *sinks.Targets
@@ -85,19 +59,21 @@ type Options struct {
 }
 
 const (
-	defaultMaxBatch       = 5000
-	defaultMaxBytes       = 16 << 20
-	defaultLinger         = 20 * time.Millisecond
-	defaultConnectTimeout = 10 * time.Second
-	defaultWriteTimeout   = 30 * time.Second
+	maxBatch              = 5000
+	maxBytes              = 16 << 20
+	linger                = 20 * time.Millisecond
+	connectTimeout        = 10 * time.Second
+	writeTimeout          = 30 * time.Second // of one statement
 	defaultMaxConnections = 8
 
+	// docType is that of the column doc.
+	docType = "jsonb"
 	// maxIdentifier is PostgreSQL's NAMEDATALEN - 1.
 	maxIdentifier = 63
 )
 
 // baseColumns are in every table, with their types.
-var baseColumns = []Column{
+var baseColumns = config.Columns{
 	{Name: "service", Type: "text"},
 	{Name: "entity", Type: "text"},
 	{Name: "version", Type: "bigint"},
@@ -114,13 +90,7 @@ var typeName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*([. ][A-Za-z_][A-Za-z0
 // complete fills in defaults, then checks everything; the error names all that is wrong.
 func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	o.Mode = cmp.Or(o.Mode, Upsert)
-	o.DocType = cmp.Or(o.DocType, "jsonb")
 	o.CreateTable = cmp.Or(o.CreateTable, new(true))
-	o.MaxBatch = cmp.Or(o.MaxBatch, defaultMaxBatch)
-	o.MaxBytes = cmp.Or(o.MaxBytes, defaultMaxBytes)
-	o.Linger = cmp.Or(o.Linger, defaultLinger)
-	o.ConnectTimeout = cmp.Or(o.ConnectTimeout, defaultConnectTimeout)
-	o.WriteTimeout = cmp.Or(o.WriteTimeout, defaultWriteTimeout)
 	o.MaxConnections = cmp.Or(o.MaxConnections, defaultMaxConnections)
 	o.Logger = cmp.Or(o.Logger, slog.New(slog.DiscardHandler))
 
@@ -141,14 +111,11 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 	if o.Mode != Upsert && o.Mode != Append {
 		bad("mode: %q is neither %q nor %q", o.Mode, Upsert, Append)
 	}
-	if o.DocType != "json" && o.DocType != "jsonb" {
-		bad("doc_type: %q is neither \"jsonb\" nor \"json\"", o.DocType)
-	}
 	if o.Retention < 0 || o.Retention > 0 && o.Mode != Append {
 		bad("retention: %s; it is for mode %q and positive", o.Retention, Append)
 	}
-	if o.MaxBatch < 1 || o.MaxConnections < 1 || o.MaxConnections > math.MaxInt16 || o.MaxBytes < 0 || o.Linger < 0 || o.ConnectTimeout < 0 || o.WriteTimeout < 0 {
-		bad("max_batch, max_bytes, max_connections, linger and time-outs: a value is out of its range")
+	if o.MaxConnections < 1 || o.MaxConnections > math.MaxInt16 {
+		bad("max_connections: %d is out of its range", o.MaxConnections)
 	}
 
 	seen := map[string]bool{"seq": true, "doc": false}
@@ -169,7 +136,7 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 		seen[c.Name] = true
 	}
 
-	config, err := pgxpool.ParseConfig(o.URL)
+	client, err := pgxpool.ParseConfig(o.URL)
 	switch {
 	case o.URL == "":
 		bad("url: missing")
@@ -177,17 +144,14 @@ func (o *Options) complete() (*pgxpool.Config, pgx.Identifier, error) {
 		// pgx masks the password, but quotes the rest of a string that may hold one.
 		bad("url: not a PostgreSQL connection string")
 	default:
-		config.ConnConfig.ConnectTimeout = o.ConnectTimeout
-		config.MaxConns = int32(o.MaxConnections) // #nosec G115 -- checked above
-		if config.ConnConfig.RuntimeParams["application_name"] == "" {
-			config.ConnConfig.RuntimeParams["application_name"] = "weir"
-		}
-		if o.TLS != nil {
-			config.ConnConfig.TLSConfig, config.ConnConfig.Fallbacks = o.TLS, nil
+		client.ConnConfig.ConnectTimeout = connectTimeout
+		client.MaxConns = int32(o.MaxConnections) // #nosec G115 -- checked above
+		if client.ConnConfig.RuntimeParams["application_name"] == "" {
+			client.ConnConfig.RuntimeParams["application_name"] = "weir"
 		}
 	}
 	if len(errs) > 0 {
 		return nil, nil, fmt.Errorf("postgres sink: %w", errors.Join(errs...))
 	}
-	return config, table, nil
+	return client, table, nil
 }

@@ -57,7 +57,7 @@ func (s *Sink) ensureMonths(ctx context.Context, pool *pgpool.Pool, changes []ch
 	if len(needed) == 0 || !*s.options.CreateTable {
 		return nil
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: creating a partition took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: creating a partition took too long"))
 	defer cancel()
 	err := s.inDDL(ctx, pool, func(tx pgx.Tx) error {
 		for m := range needed {

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 	"github.com/seed-86dfc502/weir/tests/servers"
 )
@@ -28,11 +29,11 @@ func classOf(err error) sinks.Class { return sinks.Classify(err).Class }
 
 func TestNewNamesEveryMistakeAndNoPassword(t *testing.T) {
 	_, err := New(Options{
-		URL: "postgres://u:hunter2@[bad", Table: "a.b.c", Mode: "merge", DocType: "xml", Retention: time.Hour, MaxBatch: -1,
-		Columns: []Column{{Name: "version", Type: "int"}, {Name: "x", Type: "int); DROP TABLE y; --"}, {Name: "", Type: "int"}},
+		URL: "postgres://u:hunter2@[bad", Table: "a.b.c", Mode: "merge", Retention: time.Hour, MaxConnections: -1,
+		Columns: config.Columns{{Name: "version", Type: "int"}, {Name: "x", Type: "int); DROP TABLE y; --"}, {Name: "", Type: "int"}},
 	})
 	require.Error(t, err)
-	for _, part := range []string{"url", "table", "service", "mode", "doc_type", "retention", "max_batch",
+	for _, part := range []string{"url", "table", "service", "mode", "retention", "max_connections",
 		"columns[0].name", "columns[1].type", "columns[2].name"} {
 		require.ErrorContains(t, err, part)
 	}
@@ -64,13 +65,13 @@ func TestOpenRefusesWhatDoesNotFit(t *testing.T) {
 		"a view":                        {create: []string{"CREATE VIEW %s AS SELECT 1"}, says: []string{"no table"}},
 		"many things": {
 			create:  []string{"CREATE TABLE %s (service text, entity text, version text, is_deleted boolean, key text, changed_at timestamptz, more int NOT NULL, n int)"},
-			options: Options{Columns: []Column{{Name: "n", Type: "bigint"}, {Name: "gone", Type: "text"}, {Name: "odd", Type: "nosuchtype"}}},
+			options: Options{Columns: config.Columns{{Name: "n", Type: "bigint"}, {Name: "gone", Type: "text"}, {Name: "odd", Type: "nosuchtype"}}},
 			says: []string{`"version": has type text, needs bigint`, `"synced_at": missing`, `"more": NOT NULL`, `"n": has type integer, needs bigint`,
 				`"gone": missing`, "no type nosuchtype", "unique index on (service, entity)"},
 		},
 		"a required column": {
 			create:  []string{"CREATE TABLE %s (" + base + ", n bigint NOT NULL, PRIMARY KEY (service, entity))"},
-			options: Options{Columns: []Column{{Name: "n", Type: "bigint"}}},
+			options: Options{Columns: config.Columns{{Name: "n", Type: "bigint"}}},
 			says:    []string{"a retraction has no value"},
 		},
 		"a partial index": {
@@ -106,7 +107,7 @@ func TestOpenTakesTheTableOfSomebodyElse(t *testing.T) {
 	address := servers.Postgres(t)
 	execute(t, address, `CREATE TABLE own (id bigserial, entity varchar(50), service text, version bigint, is_deleted boolean, key text,
 		changed_at timestamptz, synced_at timestamptz, "N" numeric(12,2), note text DEFAULT 'x', UNIQUE (entity, service))`)
-	s := newSink(t, Options{URL: address, Table: "own", Service: service, Columns: []Column{{Name: "N", Path: "n", Type: "numeric"}}})
+	s := newSink(t, Options{URL: address, Table: "own", Service: service, Columns: config.Columns{{Name: "N", Path: "n", Type: "numeric"}}})
 	err := s.Open(t.Context())
 	require.ErrorContains(t, err, `"entity": has type character varying`)
 	execute(t, address, "ALTER TABLE own ALTER entity TYPE text")
@@ -198,7 +199,7 @@ func TestNobodyListens(t *testing.T) {
 
 func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
 	address := servers.Postgres(t)
-	s := opened(t, Options{URL: address, Table: "typed", Columns: []Column{
+	s := opened(t, Options{URL: address, Table: "typed", Columns: config.Columns{
 		{Name: "n", Type: "smallint"}, {Name: "when", Type: "timestamptz"}, {Name: "tags", Type: "text[]"},
 		{Name: "code", Type: "varchar(3)"}, {Name: "checked", Type: "int"}, {Name: "unique", Type: "int"}, {Name: "parent", Type: "text"},
 	}})
@@ -255,19 +256,32 @@ func TestRefusedRowsSayWhyWithoutTheirValues(t *testing.T) {
 	require.Equal(t, sinks.Reject, classOf(failed.Failed[0]))
 }
 
-func TestNulTextsNeedTheDocumentTypeJSON(t *testing.T) {
+// No type of column takes it; the hint says what helps.
+func TestATextWithNulIsRefused(t *testing.T) {
 	address := servers.Postgres(t)
 	c := upsert("a", 1, "")
-	c.Doc = []byte(`{"text":"a\u0000b"}`)
+	c.Doc = []byte(`{"text":"a\u0000b","n":1}`)
+	for table, columns := range map[string]config.Columns{
+		"whole": nil, "spread": {{Name: "text", Type: "json"}},
+	} {
+		err := opened(t, Options{URL: address, Table: table, Columns: columns}).Write(t.Context(), []change.Change{c})
+		var failed *sinks.BatchError
+		require.ErrorAs(t, err, &failed)
+		require.ErrorContains(t, failed.Failed[0], `\u0000`)
+		require.ErrorContains(t, failed.Failed[0], "leave it out of the projection, or of columns")
+	}
+	s := opened(t, Options{URL: address, Table: "without", Columns: config.Columns{{Name: "n", Type: "int"}}})
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+}
 
-	err := opened(t, Options{URL: address, Table: "binary"}).Write(t.Context(), []change.Change{c})
-	var failed *sinks.BatchError
-	require.ErrorAs(t, err, &failed)
-	require.ErrorContains(t, failed.Failed[0], `\u0000`)
-
-	o := Options{URL: address, Table: "plain", DocType: "json", Service: service}
-	require.NoError(t, opened(t, o).Write(t.Context(), []change.Change{c}))
-	require.Equal(t, string(c.Doc), string(held(t, o, "entity")[0].Doc), "json keeps the bytes")
+func TestAColumnOfTypeJSONKeepsTheSpelling(t *testing.T) {
+	s := opened(t, Options{URL: servers.Postgres(t), Table: "spelled", Columns: config.Columns{{Name: "doc", Path: "@this", Type: "json"}}})
+	c := upsert("a", 1, "")
+	c.Doc = []byte(`{"z":1,"a":{"y":1.0,"b":2}}`)
+	require.NoError(t, s.Write(t.Context(), []change.Change{c}))
+	var doc string
+	require.NoError(t, s.pool.Load().QueryRow(t.Context(), "SELECT doc::text FROM spelled").Scan(&doc))
+	require.Equal(t, string(c.Doc), doc)
 }
 
 func TestServerErrorsThatNobodyKnowsAreBounded(t *testing.T) {
@@ -291,7 +305,7 @@ func TestServerErrorsThatNobodyKnowsAreBounded(t *testing.T) {
 
 func TestPathsAndTypesOfColumns(t *testing.T) {
 	address := servers.Postgres(t)
-	s := opened(t, Options{URL: address, Table: "typed", Columns: []Column{
+	s := opened(t, Options{URL: address, Table: "typed", Columns: config.Columns{
 		{Name: "deep", Path: "a.b", Type: "jsonb"}, {Name: "big", Type: "numeric"}, {Name: "text", Type: "text"}, {Name: `od"d`, Path: "x", Type: "int[]"},
 	}})
 	c := upsert("a", 1, "")
@@ -427,7 +441,7 @@ func TestRefusedAlikePauses(t *testing.T) {
 		"check":    {"ALTER TABLE altered ADD CONSTRAINT never CHECK (version < 0)", "ALTER TABLE altered DROP CONSTRAINT never", `constraint "never"`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := opened(t, Options{URL: address, Table: "altered", Columns: []Column{{Name: "n", Type: "int"}}})
+			s := opened(t, Options{URL: address, Table: "altered", Columns: config.Columns{{Name: "n", Type: "int"}}})
 			execute(t, address, "TRUNCATE altered")
 			execute(t, address, tc.alter)
 			err := s.Write(t.Context(), batchOf(minWhole, 1))
@@ -448,7 +462,7 @@ func TestRefusedAlikePauses(t *testing.T) {
 
 func TestRefusedInPartOrForSeveralReasonsIsNoPause(t *testing.T) {
 	address := servers.Postgres(t)
-	s := opened(t, Options{URL: address, Table: "mixed", Columns: []Column{{Name: "n", Type: "int"}}})
+	s := opened(t, Options{URL: address, Table: "mixed", Columns: config.Columns{{Name: "n", Type: "int"}}})
 	execute(t, address, `ALTER TABLE mixed ADD CONSTRAINT one CHECK (n <> 1), ADD CONSTRAINT two CHECK (n <> 2)`)
 	batch := batchOf(minWhole+1, 1)
 	for _, other := range []string{`{"n":2}`, `{"n":3}`} {
@@ -464,7 +478,7 @@ func TestRefusedInPartOrForSeveralReasonsIsNoPause(t *testing.T) {
 
 // Every row's columns are asked for one by one, so only some rows' are.
 func TestColumnsOfManyRefusedRows(t *testing.T) {
-	s := opened(t, Options{URL: servers.Postgres(t), Table: "many", Columns: []Column{{Name: "n", Type: "int"}}})
+	s := opened(t, Options{URL: servers.Postgres(t), Table: "many", Columns: config.Columns{{Name: "n", Type: "int"}}})
 	batch := batchOf(2*maxBlamed, 1)
 	for i := range batch {
 		batch[i].Doc = []byte(`{"n":"x"}`)

@@ -53,7 +53,7 @@ func (s *Sink) scan(ctx context.Context, pool *pgpool.Pool, afterEntity string, 
 		if err := rows.Scan(&h.Entity, &version, &h.Deleted, &h.Doc); err != nil {
 			return classify("scan", err)
 		}
-		h.Version, h.Respelled = change.Version(version), s.options.DocType == "jsonb"
+		h.Version, h.Respelled = change.Version(version), true // by jsonb
 		if h.Deleted {
 			h.Doc = nil
 		}

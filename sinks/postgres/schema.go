@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/internal/pgpool"
 	"github.com/seed-86dfc502/weir/sinks"
 )
@@ -34,7 +35,7 @@ func (s *Sink) prepareTable(ctx context.Context, pool *pgpool.Pool) error {
 		}
 		if oid == 0 {
 			if !*s.options.CreateTable {
-				return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create_table",
+				return &sinks.Error{Class: sinks.Pause, Op: "open", Hint: "create it, or set create: true",
 					Err: fmt.Errorf("there is no table %s", s.table.Sanitize())}
 			}
 			if err := s.create(ctx, tx); err != nil {
@@ -163,7 +164,7 @@ WHERE attrelid = $1 AND attnum > 0 AND NOT attisdropped AND attnotnull AND NOT a
 
 // checkColumn returns what is wrong with a column, or nothing. Types are compared
 // without their modifiers: varchar(10) and varchar(20) both fit varchar(10).
-func checkColumn(ctx context.Context, tx pgx.Tx, oid uint32, c Column, base bool) (string, error) {
+func checkColumn(ctx context.Context, tx pgx.Tx, oid uint32, c config.Column, base bool) (string, error) {
 	var wanted uint32
 	var known string
 	// An unknown type is no error here, but one that PostgreSQL cannot parse is.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -35,16 +36,16 @@ var _ sinks.Sink = (*Sink)(nil)
 // New makes a sink. It checks the options, all of them at once, and needs no
 // network.
 func New(o Options) (*Sink, error) {
-	o.Columns = append([]Column(nil), o.Columns...)
-	config, table, err := o.complete()
+	o.Columns = slices.Clone(o.Columns)
+	client, table, err := o.complete()
 	if err != nil {
 		return nil, err
 	}
 	s := &Sink{options: o, table: table, present: time.Now}
 	s.server = sinks.Share(o.Targets, sinks.ClientConfig[*pgpool.Pool]{
-		Key:         sinks.ClientKey("postgres", o.URL, fmt.Sprintf("%p", o.TLS), o.ConnectTimeout, config.MaxConns),
-		Connections: int(config.MaxConns), Holder: table.Sanitize(),
-		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), config.Copy()) },
+		Key:         sinks.ClientKey("postgres", o.URL, client.MaxConns),
+		Connections: int(client.MaxConns), Holder: table.Sanitize(),
+		Open:  func() (*pgpool.Pool, error) { return pgpool.New(context.Background(), client.Copy()) },
 		Close: func(pool *pgpool.Pool) error { pool.Close(); return nil },
 	})
 	s.insert = s.insertStatement()
@@ -59,9 +60,9 @@ func (s *Sink) Traits() sinks.Traits {
 	}
 	return sinks.Traits{
 		Kind:     kind,
-		MaxBatch: s.options.MaxBatch,
-		MaxBytes: s.options.MaxBytes,
-		Linger:   s.options.Linger,
+		MaxBatch: maxBatch,
+		MaxBytes: maxBytes,
+		Linger:   linger,
 		Guarded:  true,
 	}
 }
@@ -77,7 +78,7 @@ func (s *Sink) Open(ctx context.Context) error {
 	s.pool.Store(pool)
 	return s.server.Try(ctx, 0, func() error {
 		return s.connected(ctx, func() error {
-			ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: opening took too long"))
+			ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: opening took too long"))
 			defer cancel()
 			if err := s.prepareTable(ctx, pool); err != nil {
 				return classify("open", err)
@@ -221,7 +222,7 @@ func (w *writer) write(ctx context.Context, rows []row) error {
 // exec commits rows in one transaction, an implicit one of one round trip once the
 // connection knows the statement.
 func (s *Sink) exec(ctx context.Context, pool *pgpool.Pool, rows []row) error {
-	ctx, cancel := context.WithTimeoutCause(ctx, s.options.WriteTimeout, errors.New("postgres sink: the insert took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: the insert took too long"))
 	defer cancel()
 	var batch pgx.Batch
 	batch.Queue("SELECT set_config('lock_timeout', $1, true)", lockTimeout) // of this transaction alone

@@ -11,6 +11,7 @@ import (
 	"github.com/tidwall/gjson"
 
 	"github.com/seed-86dfc502/weir/change"
+	"github.com/seed-86dfc502/weir/config"
 	"github.com/seed-86dfc502/weir/sinks"
 )
 
@@ -27,17 +28,17 @@ func (s *Sink) sibling(suffix string) string {
 }
 
 // content returns the columns that hold the document.
-func (s *Sink) content() []Column {
+func (s *Sink) content() config.Columns {
 	if len(s.options.Columns) > 0 {
 		return s.options.Columns
 	}
-	return []Column{{Name: "doc", Type: s.options.DocType}}
+	return config.Columns{{Name: "doc", Type: docType}}
 }
 
 // document is what the insert statement takes for an upsert: the document
 // itself, or an object with one member per typed column that json_to_record
 // spreads. A path that leads nowhere is left out and so becomes NULL.
-func document(doc []byte, columns []Column) string {
+func document(doc []byte, columns config.Columns) string {
 	if len(columns) == 0 {
 		return string(doc)
 	}
@@ -64,7 +65,7 @@ func document(doc []byte, columns []Column) string {
 // a batch of any size is one prepared statement.
 func (s *Sink) insertStatement() string {
 	columns := []string{"service", "entity", "version", "is_deleted", "key", "changed_at", "synced_at"}
-	values, spread := "r.doc::"+s.options.DocType, ""
+	values, spread := "r.doc::"+docType, ""
 	if len(s.options.Columns) > 0 {
 		var names []string
 		for _, c := range s.options.Columns {
@@ -95,17 +96,17 @@ ORDER BY r.place
 }
 
 // findBadColumn adds to the refusal of a single row which typed columns do not take
-// its values, as far as that is found out within WriteTimeout.
+// its values, as far as that is found out within writeTimeout.
 func (w *writer) findBadColumn(ctx context.Context, r row, e *sinks.Error) {
 	if len(w.options.Columns) == 0 || r.Op == change.Retract || e.Class != sinks.Reject {
 		return
 	}
-	ctx, cancel := context.WithTimeoutCause(ctx, w.options.WriteTimeout, errors.New("postgres sink: looking into a refused row took too long"))
+	ctx, cancel := context.WithTimeoutCause(ctx, writeTimeout, errors.New("postgres sink: looking into a refused row took too long"))
 	defer cancel()
 	var names []string
 	for _, c := range w.options.Columns {
-		document := document(r.Doc, []Column{c})
-		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions([]Column{c}) + ")"
+		document := document(r.Doc, config.Columns{c})
+		statement := "SELECT c.* FROM json_to_record($1::json) AS c(" + definitions(config.Columns{c}) + ")"
 		if _, err := w.pool.Exec(ctx, statement, document); err != nil && classify("", err).Class == sinks.Reject {
 			names = append(names, quote(c.Name)+" "+c.Type)
 		}
@@ -116,7 +117,7 @@ func (w *writer) findBadColumn(ctx context.Context, r row, e *sinks.Error) {
 }
 
 // definitions is a list of columns as CREATE TABLE and json_to_record take it.
-func definitions(columns []Column) string {
+func definitions(columns config.Columns) string {
 	var list []string
 	for _, c := range columns {
 		list = append(list, quote(c.Name)+" "+c.Type)

@@ -88,14 +88,14 @@ func connectionFailure(err error, sent bool) failure {
 
 // retryAfter reads the header of RFC 9110 section 10.2.3: seconds or an HTTP
 // date. What it cannot read, or what has passed, is 0.
-func retryAfter(header string, now time.Time, most time.Duration) time.Duration {
+func retryAfter(header string, now time.Time) time.Duration {
 	wait := time.Duration(0)
 	if seconds, err := strconv.ParseUint(header, 10, 63); err == nil {
-		wait = time.Duration(min(seconds, uint64(most/time.Second)+1)) * time.Second
+		wait = time.Duration(min(seconds, uint64(maxRetryAfter/time.Second)+1)) * time.Second
 	} else if errors.Is(err, strconv.ErrRange) {
-		wait = most
+		wait = maxRetryAfter
 	} else if at, err := http.ParseTime(header); err == nil {
 		wait = at.Sub(now)
 	}
-	return min(max(wait, 0), most)
+	return min(max(wait, 0), maxRetryAfter)
 }

@@ -29,8 +29,9 @@ const (
 	defaultTimeout        = 15 * time.Second
 	defaultConcurrency    = 8
 	defaultMaxConnections = 32
-	defaultMaxRetryAfter  = 5 * time.Minute
 
+	// maxRetryAfter caps what a receiver may ask for with Retry-After.
+	maxRetryAfter = 5 * time.Minute
 	// changesPerLane makes batches large enough to keep all requests busy and
 	// small enough that a Write ends soon.
 	changesPerLane = 8
@@ -63,10 +64,6 @@ type Options struct {
 
 	// Concurrency is the most requests at a time. Defaults to 8.
 	Concurrency int
-
-	// MaxRetryAfter caps what a receiver may ask for with Retry-After.
-	// Defaults to 5 min.
-	MaxRetryAfter time.Duration
 
 	// DenyPrivate refuses connections to addresses that are not public, and
 	// makes the sink ignore the proxy of the environment. Defaults to false.
@@ -139,7 +136,6 @@ func (s *Sink) setDefaults() error {
 	o.Timeout = cmp.Or(o.Timeout, defaultTimeout)
 	o.Concurrency = cmp.Or(o.Concurrency, defaultConcurrency)
 	o.MaxConnections = cmp.Or(o.MaxConnections, max(defaultMaxConnections, o.Concurrency))
-	o.MaxRetryAfter = cmp.Or(o.MaxRetryAfter, defaultMaxRetryAfter)
 	switch {
 	case o.Kind != sinks.State && o.Kind != sinks.Log:
 		return fmt.Errorf("kind: must be %q or %q, not %q", sinks.State, sinks.Log, o.Kind)
@@ -149,8 +145,6 @@ func (s *Sink) setDefaults() error {
 		return fmt.Errorf("concurrency: must be positive, not %d", o.Concurrency)
 	case o.MaxConnections < 0:
 		return fmt.Errorf("max_connections: must be positive, not %d", o.MaxConnections)
-	case o.MaxRetryAfter < 0:
-		return fmt.Errorf("max_retry_after: must be positive, not %v", o.MaxRetryAfter)
 	}
 	return nil
 }
@@ -303,7 +297,7 @@ func (s *Sink) send(ctx context.Context, client *http.Client, c *change.Change, 
 	// Read to its end, an answer leaves the connection free for the next
 	// request. A failure here changes nothing: the status has come.
 	_, _ = io.CopyN(io.Discard, resp.Body, maxAnswer)
-	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now(), s.opts.MaxRetryAfter))
+	return statusFailure(resp.StatusCode, retryAfter(resp.Header.Get("Retry-After"), s.now()))
 }
 
 // request builds and signs one attempt.

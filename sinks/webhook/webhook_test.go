@@ -282,16 +282,16 @@ func TestRetryAfter(t *testing.T) {
 		"Sunday, 01-Mar-26 12:00:30 GMT": 30 * time.Second,
 		"Sun Mar  1 12:00:30 2026":       30 * time.Second,
 		"Sun, 01 Mar 2026 11:00:00 GMT":  0,
-		"Mon, 02 Mar 2026 12:00:00 GMT":  5 * time.Minute,
+		"Mon, 02 Mar 2026 12:00:00 GMT":  maxRetryAfter,
 	} {
-		require.Equal(t, want, retryAfter(header, now, 5*time.Minute), header)
+		require.Equal(t, want, retryAfter(header, now), header)
 	}
 	url := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Retry-After", "120")
+		w.Header().Set("Retry-After", "600")
 		w.WriteHeader(http.StatusTooManyRequests)
 	})
-	_, err := write(t, newSink(t, Options{URL: url, MaxRetryAfter: 90 * time.Second}), upsert("a", 1))
-	require.Equal(t, 90*time.Second, sinks.Classify(err).RetryAfter)
+	_, err := write(t, newSink(t, Options{URL: url}), upsert("a", 1))
+	require.Equal(t, maxRetryAfter, sinks.Classify(err).RetryAfter)
 }
 
 // A receiver that asks to wait is not sent the rest of the batch.
@@ -554,18 +554,17 @@ func TestOneRequestPerEntityInOrder(t *testing.T) {
 func TestOptionsAreChecked(t *testing.T) {
 	good := Options{URL: "https://example.org/hook", Secrets: []string{secret}}
 	for name, change := range map[string]func(*Options){
-		"url: must be":                      func(o *Options) { o.URL = "" },
-		"url: must be a":                    func(o *Options) { o.URL = "ftp://example.org" },
-		"url: must be a valid":              func(o *Options) { o.URL = "http://user:hidden#word@example.org:x/" },
-		"secrets[0]: must be base64":        func(o *Options) { o.Secrets = []string{"whsec_hidden!"} },
-		"headers: webhook-id is set":        func(o *Options) { o.Headers = map[string]string{"webhook-id": "hidden"} },
-		"headers: idempotency-key is set":   func(o *Options) { o.Headers = map[string]string{"idempotency-key": "hidden"} },
-		`headers: "a b" is not a header`:    func(o *Options) { o.Headers = map[string]string{"a b": "hidden"} },
-		"headers: x: the value has a line":  func(o *Options) { o.Headers = map[string]string{"x": "hidden\r\ny: z"} },
-		"kind: must be":                     func(o *Options) { o.Kind = "queue" },
-		"timeout: must be positive":         func(o *Options) { o.Timeout = -1 },
-		"concurrency: must be positive":     func(o *Options) { o.Concurrency = -1 },
-		"max_retry_after: must be positive": func(o *Options) { o.MaxRetryAfter = -1 },
+		"url: must be":                     func(o *Options) { o.URL = "" },
+		"url: must be a":                   func(o *Options) { o.URL = "ftp://example.org" },
+		"url: must be a valid":             func(o *Options) { o.URL = "http://user:hidden#word@example.org:x/" },
+		"secrets[0]: must be base64":       func(o *Options) { o.Secrets = []string{"whsec_hidden!"} },
+		"headers: webhook-id is set":       func(o *Options) { o.Headers = map[string]string{"webhook-id": "hidden"} },
+		"headers: idempotency-key is set":  func(o *Options) { o.Headers = map[string]string{"idempotency-key": "hidden"} },
+		`headers: "a b" is not a header`:   func(o *Options) { o.Headers = map[string]string{"a b": "hidden"} },
+		"headers: x: the value has a line": func(o *Options) { o.Headers = map[string]string{"x": "hidden\r\ny: z"} },
+		"kind: must be":                    func(o *Options) { o.Kind = "queue" },
+		"timeout: must be positive":        func(o *Options) { o.Timeout = -1 },
+		"concurrency: must be positive":    func(o *Options) { o.Concurrency = -1 },
 	} {
 		o := good
 		change(&o)

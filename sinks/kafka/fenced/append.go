@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -18,7 +19,8 @@ type Answer struct {
 	Offset int64
 	// Err says why the batch is not known to be in the topic.
 	Err error
-	// Refused: it is not in the topic and never will be. Else, with an Err, nobody knows.
+	// Refused: it was not sent, or it is not in the topic and never will be. Else, with an
+	// Err, nobody knows.
 	Refused bool
 }
 
@@ -61,15 +63,17 @@ func (c *Client) Append(ctx context.Context, t *Topic, batches []*Batch) []Answe
 	for i, b := range batches {
 		sent[i] = c.send(ctx, t, b)
 	}
+	var waits sync.WaitGroup
 	for i, s := range sent {
-		answers[i] = c.await(ctx, t, s)
+		waits.Go(func() { answers[i] = c.await(ctx, t, s) })
 	}
+	waits.Wait()
 	return answers
 }
 
 // await waits for the answer to a batch, and sends it again where that helps.
 func (c *Client) await(ctx context.Context, t *Topic, s *sending) Answer {
-	pause := firstPause
+	pause, unknown := firstPause, false
 	for n := 1; ; n++ {
 		var a Answer
 		select {
@@ -77,11 +81,9 @@ func (c *Client) await(ctx context.Context, t *Topic, s *sending) Answer {
 		case <-ctx.Done():
 			return Answer{Offset: -1, Err: context.Cause(ctx)}
 		}
-		if a.Err == nil || !sendAgain(a.Err) && n == 1 {
-			return a
-		}
-		// What the first attempt came to is not known, whatever the next one is told.
-		a.Refused = false
+		// What one attempt came to is not known, whatever the next one is told.
+		unknown = unknown || !a.Refused
+		a.Refused = !unknown
 		if !sendAgain(a.Err) || n == attempts || !wait.Sleep(ctx, pause) {
 			return a
 		}
@@ -98,7 +100,7 @@ func (c *Client) send(ctx context.Context, t *Topic, b *Batch) *sending {
 	s := &sending{t: t, b: b, answer: make(chan Answer, 1)}
 	to := t.leaders[b.partition]
 	if to < 0 {
-		s.answer <- Answer{Offset: -1, Err: kerr.LeaderNotAvailable}
+		s.answer <- Answer{Offset: -1, Err: kerr.LeaderNotAvailable, Refused: true}
 		return s
 	}
 	if err := c.room.Acquire(ctx, b.room()); err != nil {
@@ -244,7 +246,8 @@ func Ended(err error) bool {
 		kerr.InvalidProducerIDMapping, kerr.InvalidTxnState)
 }
 
-// refused: the leader looks for these before it appends.
+// refused: the leader looks for these before it appends. NotLeaderForPartition is none of
+// them: a leader that loses its place while it waits for its followers answers so, too.
 func refused(err error) bool {
 	return Ended(err) || is(err, kerr.MessageTooLarge, kerr.RecordListTooLarge, kerr.InvalidRecord, kerr.InvalidTimestamp, kerr.CorruptMessage,
 		kerr.TopicAuthorizationFailed, kerr.ClusterAuthorizationFailed, kerr.PolicyViolation, kerr.InvalidRequiredAcks,

@@ -68,7 +68,11 @@ func whole(t testing.TB, c *Client, topic *Topic) [][]string {
 	ends, err := c.Ends(t.Context(), topic)
 	require.NoError(t, err)
 	all := make([][]string, topic.Partitions())
-	_, err = c.Read(t.Context(), topic, nil, ends, func(r *kgo.Record) { all[r.Partition] = append(all[r.Partition], string(r.Value)) })
+	_, err = c.Read(t.Context(), topic, nil, ends, func(records []*kgo.Record) {
+		for _, r := range records {
+			all[r.Partition] = append(all[r.Partition], string(r.Value))
+		}
+	})
 	require.NoError(t, err)
 	return all
 }

@@ -19,11 +19,12 @@ const (
 )
 
 // Read hands the records of t from the offsets in from up to, not including, those in
-// to, to f, those of one partition in their order. Records of transactions count,
-// however these ended. What retention removed is passed over; so is what a partition
-// does not have because it ends before. It returns which partitions had gaps, as
-// compaction makes them: there may have been records that are not there any more.
-func (c *Client) Read(ctx context.Context, t *Topic, from, to []int64, f func(*kgo.Record)) (gaps []bool, err error) {
+// to, to f as they come, those of one partition in their order; none where only markers
+// stand. Records of transactions count, however these ended. What retention removed is
+// passed over; so is what a partition does not have because it ends before. It returns
+// which partitions had gaps, as compaction makes them: there may have been records that
+// are not there any more.
+func (c *Client) Read(ctx context.Context, t *Topic, from, to []int64, f func([]*kgo.Record)) (gaps []bool, err error) {
 	next := make([]int64, t.Partitions())
 	gaps = make([]bool, t.Partitions())
 	copy(next, from)
@@ -76,7 +77,7 @@ func newFetch(t *Topic) *kmsg.FetchRequest {
 	return req
 }
 
-func (c *Client) fetch(ctx context.Context, t *Topic, leader int32, req *kmsg.FetchRequest, next, to []int64, gaps []bool, f func(*kgo.Record)) error {
+func (c *Client) fetch(ctx context.Context, t *Topic, leader int32, req *kmsg.FetchRequest, next, to []int64, gaps []bool, f func([]*kgo.Record)) error {
 	if leader < 0 {
 		return kerr.LeaderNotAvailable
 	}
@@ -117,6 +118,7 @@ func (c *Client) fetch(ctx context.Context, t *Topic, leader int32, req *kmsg.Fe
 			if found.Err != nil {
 				return found.Err
 			}
+			before, records := next[p], found.Records[:0]
 			for _, r := range found.Records {
 				if r.Offset < next[p] || r.Offset >= to[p] {
 					continue
@@ -124,12 +126,15 @@ func (c *Client) fetch(ctx context.Context, t *Topic, leader int32, req *kmsg.Fe
 				gaps[p] = gaps[p] || r.Offset > next[p]
 				next[p] = r.Offset + 1
 				if !r.Attrs.IsControl() {
-					f(r)
+					records = append(records, r)
 				}
 			}
 			if after > next[p] {
 				gaps[p] = gaps[p] || next[p] < to[p]
 				next[p] = after
+			}
+			if next[p] > before {
+				f(records)
 			}
 		}
 	}
