@@ -236,6 +236,7 @@ func (d *Decider) Assigned(ctx context.Context, topic string, partitions []int32
 	starts := make(map[int32]int64, len(partitions))
 	for w, ps := range byWorker {
 		if err := w.assigned(ctx, ps, starts); err != nil {
+			d.Revoked(topic, partitions) // nobody else tells the workers that succeeded
 			return nil, err
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -336,6 +337,27 @@ func TestAStoreThatWentBackEndsTheSubscription(t *testing.T) {
 	l.lose(0, store.WithClass(errAway, store.Unknown))
 	require.ErrorIs(t, l.retake(t.Context()), ErrReread)
 	require.ErrorIs(t, context.Cause(d.stop), ErrReread)
+}
+
+// An assignment that ends halfway leaves no owner: the group tells nobody that its
+// partitions went away.
+func TestAnAssignmentThatEndsHalfwayOwnsNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFlow(t)
+		d, err := New(Options{
+			Store: w.store, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return &held{at: true}, nil }, Workers: 2,
+			ChangesTopic: "weir.changes", Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics,
+		})
+		require.NoError(t, err)
+		d.workers[1].work <- struct{}{}
+		for range 20 { // the workers come in any order
+			ctx, cancel := context.WithCancel(t.Context())
+			time.AfterFunc(time.Second, cancel)
+			_, err := d.Assigned(ctx, "weir.inbox", []int32{0, 1})
+			require.ErrorIs(t, err, context.Canceled)
+			require.Empty(t, d.Decided())
+		}
+	})
 }
 
 // The inbox of another topic has other offsets, and partitions that were added to
