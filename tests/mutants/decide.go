@@ -144,8 +144,13 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "fence before noise", file: "decide/evaluate.go",
-		old: "ev.fence.note(e, r.mark, r.version, r.at)", new: "if changed {\n\t\tev.fence.note(e, r.mark, r.version, r.at)\n\t}",
+		old: "ev.fence.note(e, r.mark, r.version, r.at)\n\t\tev.count(r, outcomeNoise)", new: "ev.count(r, outcomeNoise)",
 		in: "./decide", test: "TestI5NoiseIsRememberedByTheFence",
+	},
+	{
+		rule: "an event that died is not known by its id", file: "decide/evaluate.go",
+		old: `ev.fence.note(e, "", r.version, r.at)`, new: "ev.fence.note(e, r.mark, r.version, r.at)",
+		in: "./decide", test: "TestADocumentThatDidNotMergeIsReplayed",
 	},
 	{
 		rule: "a repeated position is stale", file: "decide/fence.go",
