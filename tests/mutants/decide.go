@@ -44,8 +44,18 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "an idle owner compares its watermarks", file: "decide/worker.go",
-		old: "return err != nil && store.ClassOf(err) == store.Fenced", new: "return false",
+		old: "if (all || len(o.published) > 0) &&", new: "if len(o.published) > 0 &&",
 		in: "./decide", test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
+	},
+	{
+		rule: "so does one that is never idle", file: "decide/decide.go",
+		old: "if err == nil && w.ownDue() {", new: "if false {",
+		in: "./decide", test: "TestAQuietPartitionBesideABusyOne",
+	},
+	{
+		rule: "what somebody else has is taken over again", file: "decide/worker.go",
+		old: "w.lose(m.Partition.Number, err)", new: "_ = m",
+		in: "./decide", test: "TestAQuietPartitionBesideABusyOne",
 	},
 	{
 		rule: "nothing of another topic is decided", file: "decide/decider.go",
@@ -79,7 +89,7 @@ var decideMutants = []mutant{
 	},
 	{
 		rule: "an idle owner deletes what was acknowledged", file: "decide/worker.go",
-		old: "if len(o.published) > 0 && (last || o.stale == nil) {", new: "if false {",
+		old: "d.Published = append(d.Published, o.published...)", new: "_ = o",
 		in: "./decide", test: "TestAnIdleOwnerDeletesWhatWasAcknowledged",
 	},
 	{
