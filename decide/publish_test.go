@@ -208,6 +208,25 @@ func TestAnAssignmentWaitsForTheAnswersToo(t *testing.T) {
 	require.Equal(t, []string{"A", "A", "B"}, p.entities(t))
 }
 
+// What is not published is bounded for the process: each worker has its part of it.
+func TestWorkersShareWhatMayBeUnpublished(t *testing.T) {
+	w := newFlow(t)
+	d, err := New(Options{
+		Store: w.store, Inbox: w.inbox, Plan: w.plan, NewProducer: func() (Producer, error) { return &held{}, nil }, Workers: 2, MaxUnpublished: 100,
+		ChangesTopic: "weir.changes", Logger: slog.New(slog.DiscardHandler), Metrics: w.metrics,
+	})
+	require.NoError(t, err)
+	_, err = d.Assigned(t.Context(), "weir.inbox", []int32{0, 1})
+	require.NoError(t, err)
+	for n, l := range d.workers {
+		p := int32(n)
+		l.unpublished[p] = 49
+		require.True(t, l.takes(p, l.owned[p]))
+		l.unpublished[p] = 50
+		require.False(t, l.takes(p, l.owned[p]))
+	}
+}
+
 // unclear is a store of which a decision has an unknown outcome when a test wants that.
 type unclear struct {
 	store.Decisions

@@ -149,7 +149,7 @@ func (w *worker) signal() {
 // takes reports whether a record of a partition can be decided: what the log of changes
 // does not take is bounded, for each partition by itself. The caller holds mu.
 func (w *worker) takes(n int32, o *ownership) bool {
-	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.owned)))
+	return o.stale == nil && w.unpublished[n] < max(1, w.d.opt.MaxUnpublished/int64(len(w.d.workers)*len(w.owned)))
 }
 
 // retakes reports whether a partition is to be taken over again now. The caller holds mu.
